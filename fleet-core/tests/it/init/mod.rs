@@ -1,5 +1,6 @@
 //! The model of an init, as whoever runs the units sees it.
 
+mod again;
 pub(crate) mod config;
 mod events;
 mod foresight;

@@ -4,21 +4,21 @@ use std::time::Duration;
 
 use fleet_core::Timestamp;
 use fleet_core::graph::{
-    Action, AfterExit, Cause, Ending, Event, Exit, Graph, Happening, Limit, Observed, Order, Phase,
-    Restart, RestartWhen, Settings, Signal, StatusSet, System, Unit,
+    Action, AfterExit, Cause, Ending, Event, Exit, Graph, Happening, Observed, Order, Phase,
+    RestartWhen, Settings, System, Unit,
 };
 
 use super::config::{name, target, unit};
 
 /// A system of one unit, which is its goal, and was started.
-struct One {
-    system: System,
-    now: Timestamp,
-    start: Action,
+pub(super) struct One {
+    pub(super) system: System,
+    pub(super) now: Timestamp,
+    pub(super) start: Action,
 }
 
 impl One {
-    fn new(unit: &Unit) -> Self {
+    pub(super) fn new(unit: &Unit) -> Self {
         let settings = Settings { goal: Some(target("a")), ..Settings::default() };
         let graph = Graph::strict([unit.clone()], &settings).unwrap();
         let mut system = System::new(graph, &settings).unwrap();
@@ -27,27 +27,27 @@ impl One {
         Self { system, now, start }
     }
 
-    fn tell(&mut self, what: Happening) -> bool {
+    pub(super) fn tell(&mut self, what: Happening) -> bool {
         let Action { unit, incarnation, .. } = self.start.clone();
         self.system.on_event(&Event { unit, incarnation, what }, self.now)
     }
 
-    fn seen(&self) -> Observed {
+    pub(super) fn seen(&self) -> Observed {
         self.system.observation().units.remove(&name("a")).unwrap_or_default()
     }
 
-    fn plan(&mut self) -> String {
+    pub(super) fn plan(&mut self) -> String {
         let actions = self.system.next_actions(self.now);
         actions.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
     }
 
-    fn pass(&mut self, seconds: u64) -> String {
+    pub(super) fn pass(&mut self, seconds: u64) -> String {
         self.now = self.now.after(Duration::from_secs(seconds));
         self.plan()
     }
 }
 
-fn told(one: &One) -> String {
+pub(super) fn told(one: &One) -> String {
     let seen = one.seen();
     match seen.ending {
         Some(Ending::Failed(cause)) => format!("{}: {cause}", seen.phase),
@@ -59,13 +59,13 @@ fn told(one: &One) -> String {
     }
 }
 
-const READY: Happening = Happening::Ready;
-const GONE: Happening = Happening::AllGone;
-const SCRIPT: Happening = Happening::Failed(Cause::Script(Exit::Status(2)));
+pub(super) const READY: Happening = Happening::Ready;
+pub(super) const GONE: Happening = Happening::AllGone;
+pub(super) const SCRIPT: Happening = Happening::Failed(Cause::Script(Exit::Status(2)));
 const LATE: Happening = Happening::Failed(Cause::StopTimeOut);
 const RELOADING: Happening = Happening::Reloading;
 
-fn exits(status: u8) -> Happening {
+pub(super) fn exits(status: u8) -> Happening {
     Happening::MainExited(Exit::Status(status))
 }
 
@@ -288,153 +288,6 @@ fn a_unit_that_has_exited_reloads_by_its_commands_and_stays_exited() {
         }
         assert_eq!(told(&one), "exited");
         assert_eq!(one.system.state(&name("a")).unwrap().reload_failed, !well);
-    }
-}
-
-#[test]
-fn the_statuses_of_a_good_end_decide_whether_a_unit_is_tried_again() {
-    let zero = StatusSet { codes: [0].into(), ..StatusSet::default() };
-    for (when, force, prevent, again) in [
-        (RestartWhen::Never, &zero, &StatusSet::default(), true),
-        (RestartWhen::Never, &StatusSet::default(), &StatusSet::default(), false),
-        (RestartWhen::Always, &StatusSet::default(), &zero, false),
-    ] {
-        let mut unit = unit("a supervised");
-        unit.run.after_exit = AfterExit::Rests;
-        let (force, prevent) = (force.clone(), prevent.clone());
-        unit.restart = Restart { when, force, prevent, ..Restart::default() };
-        let mut one = One::new(&unit);
-        one.tell(READY);
-        one.tell(exits(0));
-        one.plan();
-        one.tell(GONE);
-        assert_eq!(one.seen().retry_at.is_some(), again, "{when:?}");
-    }
-}
-
-/// Only an end that the unit had failed by was looked at.
-#[test]
-fn the_end_of_the_main_process_decides_whatever_the_unit_failed_by() {
-    let kill = || StatusSet { signals: [Signal::KILL].into(), ..StatusSet::default() };
-    let (always, never) = (RestartWhen::Always, RestartWhen::Never);
-    for (when, force, prevent, again) in [
-        (always, StatusSet::default(), kill(), false),
-        (never, kill(), StatusSet::default(), true),
-        (always, StatusSet::default(), StatusSet::default(), true),
-        (never, StatusSet::default(), StatusSet::default(), false),
-    ] {
-        let mut unit = unit("a notified");
-        unit.restart = Restart { when, force, prevent, ..Restart::default() };
-        let mut one = One::new(&unit);
-        one.tell(READY);
-        one.tell(Happening::Failed(Cause::RuntimeMax));
-        assert!(one.tell(Happening::MainExited(Exit::Signal(9))));
-        assert_eq!(told(&one), "stopping: it ran for longer than it may");
-        one.tell(GONE);
-        assert_eq!(told(&one), "failed: it ran for longer than it may");
-        assert_eq!(one.seen().retry_at.is_some(), again, "{when:?}");
-        assert_eq!(one.seen().exit, None, "it is the end of this start alone");
-    }
-}
-
-#[test]
-fn a_unit_that_fails_too_often_is_given_up_until_it_is_reset() {
-    for (limit, starts) in [
-        (Limit::Failures(2), 3),
-        (Limit::Starts { burst: 4, interval: Duration::from_secs(1000) }, 4),
-    ] {
-        let mut unit = unit("a notified");
-        unit.restart.limit = limit;
-        let mut one = One::new(&unit);
-        let mut started = 1;
-        for _ in 0..10 {
-            one.start.incarnation = one.seen().incarnation.unwrap();
-            one.tell(exits(1));
-            one.tell(GONE);
-            one.plan();
-            started += usize::from(one.pass(100) == "start a");
-        }
-        assert_eq!((started, one.seen().gave_up), (starts, true), "{limit:?}");
-        assert!(one.system.reset(&target("a"), one.now));
-        assert_eq!(one.plan(), "start a");
-    }
-}
-
-/// Good ends were counted as failures, so that it was given up after the third one.
-#[test]
-fn a_unit_that_ends_well_again_and_again_is_not_given_up_for_failures() {
-    let mut unit = unit("a supervised");
-    unit.run.success.codes = [0].into();
-    unit.restart =
-        Restart { when: RestartWhen::Always, limit: Limit::Failures(2), ..Restart::default() };
-    let mut one = One::new(&unit);
-    let mut pauses = Vec::new();
-    for status in [0, 0, 0, 0, 1, 1, 0, 1, 1, 1] {
-        one.start.incarnation = one.seen().incarnation.unwrap();
-        for what in [READY, exits(status), GONE] {
-            one.tell(what);
-            one.plan();
-        }
-        pauses.push(one.seen().retry_at.map(|at| at.since(one.now).as_secs()));
-        one.pass(60);
-    }
-    let growing = [1, 2, 4, 8, 16, 32, 60, 60, 60].map(Some);
-    assert_eq!(pauses, [&growing[..], &[None]].concat(), "what it ends as paces it all the same");
-    assert!(one.seen().gave_up, "it failed three times in a row");
-}
-
-/// It was given up again, for the starts of before.
-#[test]
-fn a_unit_that_nothing_could_kill_is_started_after_a_reset_whatever_its_limit_of_starts() {
-    let mut unit = unit("a notified");
-    unit.restart.limit = Limit::Starts { burst: 1, interval: Duration::from_secs(100_000) };
-    let mut one = One::new(&unit);
-    assert_eq!(one.pass(90), "stop a: it was not up in time");
-    assert_eq!((one.pass(90).as_str(), one.pass(10)), ("kill a", String::new()));
-    assert!(one.system.reset(&target("a"), one.now));
-    assert!(one.tell(GONE));
-    assert_eq!(one.plan(), "start a");
-}
-
-#[test]
-fn a_unit_that_is_tried_again_by_request_keeps_to_its_limit_of_starts() {
-    let mut unit = unit("a supervised");
-    unit.run.after_exit = AfterExit::Rests;
-    unit.restart.when = RestartWhen::Never;
-    unit.restart.limit = Limit::Starts { burst: 3, interval: Duration::from_secs(1000) };
-    let mut one = One::new(&unit);
-    assert!(!one.system.try_again(&target("a"), one.now), "it runs");
-    let mut plans = Vec::new();
-    for status in [0, 1, 0] {
-        one.start.incarnation = one.seen().incarnation.unwrap();
-        one.tell(READY);
-        one.tell(exits(status));
-        one.plan();
-        one.tell(GONE);
-        assert_eq!(one.plan(), "");
-        assert!(one.system.try_again(&target("a"), one.now));
-        assert!(!one.system.try_again(&target("a"), one.now), "it is about to be tried");
-        plans.push(one.plan());
-    }
-    assert_eq!(plans, ["start a", "start a", ""]);
-    assert!(one.seen().gave_up);
-    one.pass(1000);
-    assert!(one.system.try_again(&target("a"), one.now));
-    assert_eq!(one.plan(), "start a", "its starts of before do not count any more");
-}
-
-#[test]
-fn who_was_up_for_long_is_forgiven() {
-    let mut one = One::new(&unit("a notified"));
-    for (up, attempts) in [(1, 1), (9, 2), (10, 1), (1, 2)] {
-        one.start.incarnation = one.seen().incarnation.unwrap();
-        one.tell(READY);
-        one.pass(up);
-        one.tell(exits(1));
-        one.tell(GONE);
-        one.plan();
-        assert_eq!(one.seen().attempts, attempts, "after {up} seconds");
-        assert_eq!(one.pass(60), "start a");
     }
 }
 

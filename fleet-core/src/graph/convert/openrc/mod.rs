@@ -4,6 +4,7 @@
 //! only be run by OpenRC, so its unit calls it. In both cases, what `depend` says becomes edges.
 
 mod depend;
+mod ends;
 mod script;
 mod service;
 mod words;

@@ -1,14 +1,12 @@
 //! What a service script runs.
 
-use std::time::Duration;
-
 use super::script::{Script, Value};
 use super::words::{Piece, Token, tokens};
 use crate::graph::convert::draft::call_script;
 use crate::graph::convert::loss::Report;
 use crate::graph::{
-    Command, Condition, Directory, EnvironmentFile, Growth, Kind, Limit, Name, Output, Place,
-    Readiness, Restart, RestartWhen, Signal, Target, Test, Unit,
+    Command, Condition, Directory, EnvironmentFile, Kind, Name, Output, Place, Readiness, Restart,
+    Target, Test, Unit,
 };
 
 /// Functions that change how a service is started or stopped.
@@ -49,11 +47,8 @@ const UNKNOWN: [&str; 27] = [
 const OF_STARTER: [&str; 4] =
     ["SSD_IONICELEVEL", "SSD_NICELEVEL", "SSD_OOM_SCORE_ADJ", "SSD_STARTWAIT"];
 
-/// The `respawn_max` of who gives none.
-const RESPAWN_MAX: u32 = 10;
-
 /// Why what a script runs cannot be known: the line, and what is there.
-type Why = (usize, String);
+pub(super) type Why = (usize, String);
 
 /// The unit of a script: what its variables say, or else a call of the script.
 pub(super) fn unit(name: Name, script: &mut Script, file: usize, report: &mut Report<'_>) -> Unit {
@@ -79,11 +74,11 @@ pub(super) fn unit(name: Name, script: &mut Script, file: usize, report: &mut Re
     }
 }
 
-struct Own<'r, 'a> {
-    script: &'r mut Script,
-    file: usize,
-    report: &'r mut Report<'a>,
-    unit: Unit,
+pub(super) struct Own<'r, 'a> {
+    pub(super) script: &'r mut Script,
+    pub(super) file: usize,
+    pub(super) report: &'r mut Report<'a>,
+    pub(super) unit: Unit,
 }
 
 impl Own<'_, '_> {
@@ -237,75 +232,6 @@ impl Own<'_, '_> {
         Ok(None)
     }
 
-    /// How it is stopped, and started again.
-    fn ends(&mut self, supervised: bool) -> Result<(), Why> {
-        if let Some((line, text)) = self.text("stopsig")? {
-            let signal = Signal::parse(&text).ok_or_else(|| not_read(line, "stopsig"))?;
-            self.unit.run.kill.signal = signal;
-        }
-        if let Some((line, text)) = self.text("retry")? {
-            let (signal, seconds) = retry(&text).ok_or_else(|| not_read(line, "retry"))?;
-            // A number goes with `stopsig`, to which supervise-daemon then pays no heed.
-            let kill = &mut self.unit.run.kill;
-            kill.signal = signal.unwrap_or(if supervised { Signal::TERM } else { kill.signal });
-            self.unit.time_outs.stop = Some(Duration::from_secs(seconds));
-        }
-        if !supervised {
-            return Ok(());
-        }
-        // Without one supervise-daemon waits for nothing, and its limits are made for that.
-        let delay = self.number("respawn_delay")?.map(Duration::from_secs).unwrap_or_default();
-        self.unit.restart = Restart {
-            when: RestartWhen::Always,
-            delay,
-            max_delay: delay,
-            growth: Growth::Factor(1),
-            limit: self.limit()?,
-            ..Restart::default()
-        };
-        Ok(())
-    }
-
-    /// When supervise-daemon gives up. It counts how often it starts one again, so that there is
-    /// one start more. Without a period it counts all failures that there ever were; of the most it
-    /// has a default, which old versions had not.
-    fn limit(&mut self) -> Result<Limit, Why> {
-        let (most, period) = (self.number("respawn_max")?, self.number("respawn_period")?);
-        let within = period.filter(|period| *period > 0).map(Duration::from_secs);
-        let most = most.map(|most| u32::try_from(most).unwrap_or(u32::MAX));
-        let starts = |most: u32, interval| {
-            let burst = most.saturating_add(1);
-            Limit::Starts { burst, interval }
-        };
-        let (name, message, help, limit) = match (most, within) {
-            (Some(0), _) => return Ok(Limit::None),
-            (Some(most), Some(interval)) => return Ok(starts(most, interval)),
-            (Some(most), None) => (
-                "respawn_max",
-                "without `respawn_period` each failure counts for ever; here those count that \
-                 come in a row",
-                "write a restart-reset into the stanza, after which they are forgotten",
-                Limit::Failures(most),
-            ),
-            (None, Some(interval)) => (
-                "respawn_period",
-                "without `respawn_max` OpenRC starts it again 10 times in that time",
-                "write another restart-limit into the stanza, if it is not to be that",
-                starts(RESPAWN_MAX, interval),
-            ),
-            (None, None) => (
-                "",
-                "how often supervise-daemon would start it again is its own matter: here it is 10 \
-                 times in a row",
-                "write restart-delay and restart-limit into the stanza",
-                Limit::Failures(RESPAWN_MAX),
-            ),
-        };
-        let line = self.script.value(name).map_or(1, |(line, _)| line);
-        self.report.remark((self.file, line), message, help);
-        Ok(limit)
-    }
-
     /// What has to be there before it starts.
     fn required(&mut self) -> Result<(), Why> {
         type Make = fn(String) -> Test;
@@ -358,7 +284,7 @@ impl Own<'_, '_> {
     }
 
     /// A variable as one text without others in it.
-    fn text(&self, name: &str) -> Result<Option<(usize, String)>, Why> {
+    pub(super) fn text(&self, name: &str) -> Result<Option<(usize, String)>, Why> {
         match self.script.value(name) {
             None => Ok(None),
             Some((_, Value::Text(text))) if text.is_empty() => Ok(None),
@@ -378,7 +304,7 @@ impl Own<'_, '_> {
         }
     }
 
-    fn number(&self, name: &str) -> Result<Option<u64>, Why> {
+    pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Why> {
         let Some((line, text)) = self.text(name)? else { return Ok(None) };
         text.parse().map(Some).map_err(|_| not_read(line, name))
     }
@@ -436,25 +362,8 @@ impl Own<'_, '_> {
     }
 }
 
-fn not_read(line: usize, name: &str) -> Why {
+pub(super) fn not_read(line: usize, name: &str) -> Why {
     (line, format!("`{name}` has a value that cannot be told from the script"))
-}
-
-/// The signal and the seconds of `TERM/30/KILL/5`, whose end is what is done here anyway, or the
-/// seconds of a number by itself.
-fn retry(text: &str) -> Option<(Option<Signal>, u64)> {
-    if let Ok(seconds) = text.parse() {
-        return Some((None, seconds));
-    }
-    let parts: Vec<&str> = text.split('/').collect();
-    let (first, seconds) = match parts.as_slice() {
-        [first, seconds] => (first, seconds),
-        [first, seconds, last] | [first, seconds, last, _] => {
-            (Signal::parse(last)? == Signal::KILL).then_some((first, seconds))?
-        }
-        _ => return None,
-    };
-    Some((Some(Signal::parse(first)?), seconds.parse().ok()?))
 }
 
 /// Where the script is on a machine that runs it.
