@@ -307,9 +307,10 @@ pub(super) const CASES: &[Case] = &[
     ),
     case(
         "forking, another that the file names takes its place",
-        "Type=forking\nPIDFile={at}/pid\n\
+        // That it reloads shows that the end of the one before has been dealt with.
+        "Type=forking\nPIDFile={at}/pid\nExecReload=<hold r>\n\
          ExecStart=<leave 0|pidfile {at}/pid|hold main|child|pidfile {at}/pid|hold next>",
-        "+ (start) running main=go next? main!TERM next!KILL failed",
+        "+ (start) running main=go next? main!TERM . ^ reload r=0 running next!KILL failed",
     ),
     case(
         "forking, another child that the file does not name",
