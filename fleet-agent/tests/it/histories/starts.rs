@@ -250,12 +250,12 @@ pub(super) const CASES: &[Case] = &[
     ),
     case(
         "notify, by a child that may not say it",
-        "Type=notify\nTimeoutStartSec=2s\nExecStart=<child|hold a|say READY=1|hold main>",
+        "Type=notify\nTimeoutStartSec=4s\nExecStart=<child|hold a|say READY=1|hold main>",
         "+ start a=go main? failed",
     ),
     case(
         "notify, by a child that is no command",
-        "Type=notify\nNotifyAccess=exec\nTimeoutStartSec=2s\n\
+        "Type=notify\nNotifyAccess=exec\nTimeoutStartSec=4s\n\
          ExecStart=<child|hold a|say READY=1|hold main>",
         "+ start a=go main? failed",
     ),
@@ -272,7 +272,7 @@ pub(super) const CASES: &[Case] = &[
         "notify, remains, and another says that it is ready",
         "Type=notify\nNotifyAccess=all\nRemainAfterExit=yes\n\
          ExecStart=<hold main|child|hold b|say READY=1|hold kid>",
-        "+ start main=go b? main!TERM b=go exited kid? - dead",
+        "+ start main=go b? main!TERM b=go (running) exited kid? - dead",
     ),
     case(
         "notify, remains, and nobody is left to say that it is ready",

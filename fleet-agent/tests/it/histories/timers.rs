@@ -12,6 +12,9 @@ const ONCE: &str = "t/+ t/(waiting) running t/running main=0 dead t/elapsed t/- 
 const AGAIN: &str = "t/+ t/(waiting) start t/running main=0 dead t/waiting start t/running main? \
                      t/- t/dead main=0 dead";
 
+/// Elapses at its moment, and is stopped before the next one may come.
+const BY_CALENDAR: &str = "t/+ t/(waiting) start t/running main? t/- t/dead main=0 dead";
+
 pub(super) const CASES: &[Case] = &[
     case("a timer starts it once", MAIN, ONCE)
         .beside(&[("t.timer", "[Timer]\nOnActiveSec=0\nAccuracySec=1us\nUnit={a}\n")]),
@@ -30,11 +33,11 @@ pub(super) const CASES: &[Case] = &[
     )]),
     case("a timer starts it again after it was up", TASK, AGAIN).beside(&[(
         "t.timer",
-        "[Timer]\nOnActiveSec=0\nOnUnitActiveSec=1s\nAccuracySec=1us\nUnit={a}\n",
+        "[Timer]\nOnActiveSec=0\nOnUnitActiveSec=4s\nAccuracySec=1us\nUnit={a}\n",
     )]),
-    case("a timer of the calendar", TASK, AGAIN)
+    case("a timer of the calendar", TASK, BY_CALENDAR)
         .beside(&[("t.timer", "[Timer]\nOnCalendar=*:*:*\nAccuracySec=1us\nUnit={a}\n")]),
-    case("a timer of the calendar that knows when it was last", TASK, AGAIN).beside(&[(
+    case("a timer of the calendar that knows when it was last", TASK, BY_CALENDAR).beside(&[(
         "t.timer",
         "[Timer]\nOnCalendar=*:*:*\nPersistent=yes\nAccuracySec=1us\nUnit={a}\n",
     )]),
