@@ -285,15 +285,17 @@ fn a_stop_that_failed_is_shown_until_something_else_is_wanted() {
     assert_eq!(story.shown("a"), "Disabled");
 }
 
+/// How a unit comes to be wanted again that nobody needed.
+const WANTED_AGAIN: [fn(&mut Story) -> String; 3] = [
+    |story| story.goal("a", &[]),
+    |story| story.wants("a"),
+    |story| story.reads("a notified\nb virtual wf:a"),
+];
+
 /// It stayed down for good: it was needed again before its failure was forgotten.
 #[test]
 fn a_unit_that_could_not_be_stopped_starts_when_it_is_wanted_again() {
-    let ways: [fn(&mut Story) -> String; 3] = [
-        |story| story.goal("a", &[]),
-        |story| story.wants("a"),
-        |story| story.reads("a notified\nb virtual wf:a"),
-    ];
-    for way in ways {
+    for way in WANTED_AGAIN {
         let mut story = Story::with("a notified\nb virtual", "a", never);
         story.plan();
         story.ready("a");
@@ -306,12 +308,7 @@ fn a_unit_that_could_not_be_stopped_starts_when_it_is_wanted_again() {
 
 #[test]
 fn a_unit_that_nothing_could_kill_starts_once_it_is_gone_if_it_was_wanted_again() {
-    let ways: [fn(&mut Story) -> String; 3] = [
-        |story| story.goal("a", &[]),
-        |story| story.wants("a"),
-        |story| story.reads("a notified\nb virtual wf:a"),
-    ];
-    for way in ways {
+    for way in WANTED_AGAIN {
         let mut story = Story::with("a notified\nb virtual", "a", never);
         story.plan();
         story.ready("a");
