@@ -6,7 +6,8 @@
 //! tells a running system of one unit that failed, takes the plan, and has it come back. `choose`
 //! wants one unit more and then less, as `one` by itself or with the `whole` choice. `layers`
 //! is a system of which each unit depends on three of the layer below it, `chain` one in which each
-//! depends on the one before, `star` one unit that waits for all others.
+//! depends on the one before, `star` one unit that waits for all others, `fan` a star of which all
+//! wait for the first.
 
 use std::collections::BTreeSet;
 
@@ -55,12 +56,13 @@ fn event(bencher: Bencher, (shape, count): (&str, usize)) {
     fails_and_returns(bencher, system, start);
 }
 
-/// Of one in the middle, whose failure leaves up all that depends on it, and degrades it: half of
-/// all units.
-#[divan::bench(args = [("loose", 10_000), ("chain", 10_000)])]
+/// Of one whose failure leaves up all that depends on it, and degrades it: half of all units, as it
+/// is the one in the middle, or all of a fan.
+#[divan::bench(args = [("loose", 10_000), ("chain", 10_000), ("fan", 10_000)])]
 fn event_below(bencher: Bencher, (shape, count): (&str, usize)) {
     let (system, starts) = settled(shape, count);
-    let start = starts.into_iter().nth(count / 2).expect("as many were started");
+    let at = if shape == "fan" { 0 } else { count / 2 };
+    let start = starts.into_iter().nth(at).expect("as many were started");
     fails_and_returns(bencher, system, start);
 }
 
@@ -148,6 +150,7 @@ fn unit(shape: &str, at: usize, count: usize) -> Unit {
             let kind = if shape == "loose" { EdgeKind::WaitsFor } else { EdgeKind::DependsOn };
             (kind, three.into_iter().flatten().collect())
         }
+        "fan" if at < count => (EdgeKind::WaitsFor, if at > 0 { vec![0] } else { Vec::new() }),
         _ => (EdgeKind::WaitsFor, if at < count { Vec::new() } else { (0..count).collect() }),
     };
     let name = |at: usize| format!("unit-{at:06}");

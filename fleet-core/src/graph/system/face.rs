@@ -14,7 +14,6 @@ pub(super) struct Face {
     pub(super) stopping: bool,
     pub(super) must_stop: bool,
     pub(super) doomed: bool,
-    pub(super) degraded: bool,
 }
 
 /// What a dependent makes of one dependency. Each is counted, so that the dependent need not look
@@ -27,8 +26,6 @@ pub(super) struct Effect {
     pub(super) dooms: bool,
     /// The dependent does not start yet.
     pub(super) unready: bool,
-    /// The dependent is degraded.
-    pub(super) degrades: bool,
 }
 
 impl Face {
@@ -44,7 +41,8 @@ impl Face {
         self.stays() || self.failed || self.ended || self.doomed || self.masked
     }
 
-    fn works(self) -> bool {
+    /// Whether it does what others depend on it for.
+    pub(super) fn works(self) -> bool {
         self.active || self.ended
     }
 
@@ -65,12 +63,6 @@ impl Face {
                 WaitsFor => !self.settled(),
                 After => self.needed && !self.settled(),
                 Pulls => false,
-            },
-            degrades: match kind {
-                DependsOn | DependsMs | WaitsFor => !self.works() || self.degraded,
-                // These may lead in circles, in which all would keep one another degraded.
-                Pulls => !self.works(),
-                After => false,
             },
         }
     }

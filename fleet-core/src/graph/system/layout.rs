@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::System;
+use super::degraded::Degraded;
 use super::node::{Counts, Missing, Node};
+use super::queues::{Marked, Queues, Ranked};
 use super::weight::Tangles;
 use crate::graph::net::{Edge, Net, number};
 use crate::graph::{EdgeKind, Graph, Name, Observed, Phase, Target, Unit};
@@ -91,10 +93,11 @@ impl System {
 
     /// Counts what each node sees of the others before any has shown its face.
     fn count_anew(&mut self) {
-        self.dirty.clear();
-        self.queues = super::Queues::default();
-        self.changed.clear();
         let net = Arc::clone(&self.net);
+        self.dirty = Ranked::new(net.len());
+        self.queues = Queues::default();
+        self.changed = Marked::new(net.len());
+        self.degraded = Degraded::new(&net, self.nodes.iter().map(|node| node.missing.any));
         let (nothing, blank) = Default::default();
         for at in self.all() {
             let mut counts = Counts::default();

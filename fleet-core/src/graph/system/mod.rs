@@ -2,9 +2,11 @@
 //!
 //! Everything that follows is kept up to date along the dependencies of what changed: each unit
 //! shows its neighbours a [`Face`], counts what it sees of theirs, and is looked at again when a
-//! count changes. So an event costs what it concerns, however many units there are.
+//! count changes that something follows from. So an event costs what it concerns, however many
+//! units there are.
 
 mod change;
+mod degraded;
 mod face;
 mod foresee;
 mod layout;
@@ -23,9 +25,10 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use self::degraded::Degraded;
 pub use self::foresee::{Fate, Foreseen, Foresight};
 use self::node::Node;
-use self::queues::{Dirty, Queues};
+use self::queues::{Marked, Queues, Ranked};
 pub use self::verbs::NotReloadable;
 use self::weight::Tangles;
 use super::net::{Net, number};
@@ -72,7 +75,9 @@ pub struct System {
     nodes: Vec<Node>,
     net: Arc<Net>,
     tangles: Arc<Tangles>,
-    dirty: Dirty,
+    /// The units to be looked at again, by their ranks.
+    dirty: Ranked,
+    degraded: Degraded,
     queues: Queues,
     /// How many units are starting, but for those that take no room.
     starting: u32,
@@ -80,8 +85,8 @@ pub struct System {
     stale: u64,
     /// What is owed because of events, to be said with the next plan.
     owed: Vec<Action>,
-    /// Which nodes may be shown otherwise than before; each has a mark of its own.
-    changed: Vec<u32>,
+    /// Which nodes may be shown otherwise than before.
+    changed: Marked,
 }
 
 impl System {
@@ -115,13 +120,14 @@ impl System {
             nodes: Vec::new(),
             net: Arc::default(),
             tangles: Arc::default(),
-            dirty: Dirty::default(),
+            dirty: Ranked::default(),
+            degraded: Degraded::default(),
             queues: Queues::default(),
             starting: 0,
             last: seen.last,
             stale: 0,
             owed: Vec::new(),
-            changed: Vec::new(),
+            changed: Marked::default(),
         };
         system.lay_out(seen.units);
         Ok(system)

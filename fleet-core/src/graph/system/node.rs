@@ -28,10 +28,6 @@ pub(super) struct Node {
     pub(super) counts: Counts,
     pub(super) face: Face,
     pub(super) place: Place,
-    /// It is to be looked at again.
-    pub(super) dirty: bool,
-    /// It is among those that may be shown otherwise than before.
-    pub(super) changed: bool,
 }
 
 /// Whether it depends on targets that nobody provides.
@@ -51,7 +47,6 @@ pub(super) struct Counts {
     lost: u32,
     dooms: u32,
     unready: u32,
-    degrades: u32,
     pub(super) blockers: u32,
 }
 
@@ -83,8 +78,6 @@ impl Node {
             counts: Counts::default(),
             face: Face::default(),
             place: Place::default(),
-            dirty: false,
-            changed: false,
         }
     }
 
@@ -107,7 +100,6 @@ impl Node {
             stopping: phase == Phase::Stopping,
             must_stop: stoppable && (!self.needed || self.redefined || self.is_lost()),
             doomed: self.needed && phase == Phase::Off && dooming,
-            degraded: active && (self.counts.degrades > 0 || self.missing.any),
         }
     }
 
@@ -171,7 +163,6 @@ impl Counts {
         self.lost = recount(self.lost, before.lost, after.lost);
         self.dooms = recount(self.dooms, before.dooms, after.dooms);
         self.unready = recount(self.unready, before.unready, after.unready);
-        self.degrades = recount(self.degrades, before.degrades, after.degrades);
     }
 
     /// One dependent blocks, or does not block any more.

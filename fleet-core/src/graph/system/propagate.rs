@@ -3,50 +3,55 @@
 use std::sync::Arc;
 
 use super::System;
-use super::face::Face;
+use super::face::{Effect, Face};
+use crate::graph::Phase;
 use crate::graph::net::Net;
 
 impl System {
     /// A unit is to be looked at again.
     pub(super) fn touch(&mut self, at: u32) {
-        let node = &mut self.nodes[at as usize];
-        if !node.dirty {
-            node.dirty = true;
-            self.dirty.push(self.net.rank(at), at);
-        }
+        self.dirty.insert(self.net.rank(at));
     }
 
     /// Brings up to date whatever follows from the units that were touched. Dependencies come
     /// before those that depend on them, so each unit is looked at once, except along `pulls`.
     pub(super) fn propagate(&mut self) {
         let net = Arc::clone(&self.net);
-        while let Some(at) = self.dirty.pop() {
-            self.node_mut(at).dirty = false;
-            self.refresh(&net, at);
+        while let Some(rank) = self.dirty.pop() {
+            self.refresh(&net, net.order()[rank as usize]);
         }
+        self.degraded.spread(&net, |at| self.changed.insert(at));
     }
 
     fn refresh(&mut self, net: &Net, at: u32) {
         let node = self.node_mut(at);
         let (before, after) = (node.face, node.next_face());
         node.face = after;
-        if !node.changed {
-            node.changed = true;
-            self.changed.push(at);
-        }
+        self.changed.insert(at);
         if before != after {
             for link in net.by(at) {
                 let effects = (before.effect(link.kind), after.effect(link.kind));
                 if effects.0 != effects.1 {
-                    self.node_mut(link.node).counts.replace(effects.0, effects.1);
-                    self.touch(link.node);
+                    self.count(link.node, effects);
                 }
             }
             if before.presence() != after.presence() {
                 self.unblock(net, at, before, after);
             }
+            self.degraded.note(net, at, after.active, after.works());
         }
         self.line_up(at);
+    }
+
+    /// Counts that a dependency has another effect on a unit. While it is not off, nothing follows
+    /// but whether it has lost one.
+    fn count(&mut self, at: u32, (before, after): (Effect, Effect)) {
+        let node = self.node_mut(at);
+        let was_lost = node.is_lost();
+        node.counts.replace(before, after);
+        if node.seen.phase == Phase::Off || node.is_lost() != was_lost {
+            self.touch(at);
+        }
     }
 
     /// Tells those that a unit depends on whether it still has to be gone before they stop.

@@ -1,27 +1,82 @@
 //! Who is to be looked at again, and for whom something is owed.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::BTreeSet;
 
 use super::node::Place;
 use crate::Timestamp;
+use crate::graph::net::number;
 
-/// Units to be looked at again, each after those that it depends on.
+/// Some numbers below a bound, of which the least is taken first: with the ranks of units, each
+/// unit comes after those that it depends on. There is a bit for each number, and one for each
+/// word of these that is not empty.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Dirty(BinaryHeap<Reverse<(u32, u32)>>);
+pub(super) struct Ranked {
+    words: Vec<u64>,
+    filled: Vec<u64>,
+    /// Of `filled`, all before this one are empty.
+    first: usize,
+    count: u32,
+}
 
-impl Dirty {
-    /// Puts a unit in by its rank.
-    pub(super) fn push(&mut self, rank: u32, at: u32) {
-        self.0.push(Reverse((rank, at)));
+impl Ranked {
+    /// None yet, of so many that there can be.
+    pub(super) fn new(bound: usize) -> Self {
+        let words = bound.div_ceil(64);
+        Self { words: vec![0; words], filled: vec![0; words.div_ceil(64)], first: 0, count: 0 }
+    }
+
+    pub(super) fn insert(&mut self, rank: u32) {
+        let word = rank as usize / 64;
+        let (before, bit) = (self.words[word], 1 << (rank % 64));
+        if before & bit == 0 {
+            self.words[word] |= bit;
+            self.filled[word / 64] |= 1 << (word % 64);
+            self.first = self.first.min(word / 64);
+            self.count += 1;
+        }
     }
 
     pub(super) fn pop(&mut self) -> Option<u32> {
-        self.0.pop().map(|Reverse((_, at))| at)
+        self.count = self.count.checked_sub(1)?;
+        while self.filled[self.first] == 0 {
+            self.first += 1;
+        }
+        let at = self.first * 64 + self.filled[self.first].trailing_zeros() as usize;
+        let rank = number(at) * 64 + self.words[at].trailing_zeros();
+        self.words[at] &= self.words[at] - 1;
+        if self.words[at] == 0 {
+            self.filled[self.first] &= self.filled[self.first] - 1;
+        }
+        Some(rank)
+    }
+}
+
+/// Some units, each once.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Marked {
+    marks: Vec<bool>,
+    units: Vec<u32>,
+}
+
+impl Marked {
+    /// None yet, of so many that there can be.
+    pub(super) fn new(bound: usize) -> Self {
+        Self { marks: vec![false; bound], units: Vec::new() }
     }
 
-    pub(super) fn clear(&mut self) {
-        self.0.clear();
+    pub(super) fn insert(&mut self, at: u32) {
+        if !std::mem::replace(&mut self.marks[at as usize], true) {
+            self.units.push(at);
+        }
+    }
+
+    /// All of them in their order; there are none afterwards.
+    pub(super) fn take(&mut self) -> Vec<u32> {
+        let mut units = std::mem::take(&mut self.units);
+        units.sort_unstable();
+        units.iter().for_each(|&at| self.marks[at as usize] = false);
+        units
     }
 }
 
@@ -68,5 +123,42 @@ fn keep(queue: &mut BTreeSet<u32>, at: u32, before: bool, after: bool) {
         queue.insert(at);
     } else if before && !after {
         queue.remove(&at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::Ranked;
+
+    const BOUND: u32 = 3 * 64 * 64 + 5;
+
+    proptest! {
+        /// A number is put in, and by `None` the least is taken out; some share a word.
+        #[test]
+        fn what_is_ranked_comes_out_as_of_a_sorted_set(
+            steps in prop::collection::vec(
+                prop::option::of(prop_oneof![0..BOUND, 0..130u32, BOUND - 130..BOUND]),
+                0..400,
+            )
+        ) {
+            let (mut ranked, mut naive) = (Ranked::new(BOUND as usize), BTreeSet::new());
+            for step in steps {
+                match step {
+                    Some(rank) => {
+                        ranked.insert(rank);
+                        naive.insert(rank);
+                    }
+                    None => prop_assert_eq!(ranked.pop(), naive.pop_first()),
+                }
+            }
+            while let Some(rank) = naive.pop_first() {
+                prop_assert_eq!(ranked.pop(), Some(rank));
+            }
+            prop_assert_eq!(ranked.pop(), None);
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The questions to a system: how units are shown, and why they are as they are.
 
 use super::System;
+use super::face::Face;
 use super::node::Node;
 use crate::graph::{
     Action, Cause, EdgeKind, Ending, Graph, Name, Obstacle, Order, Phase, Retry, Shown, State,
@@ -28,17 +29,16 @@ impl System {
     /// The state of a unit. There is none if it is not in the graph and nothing of it is left.
     #[must_use]
     pub fn state(&self, unit: &Name) -> Option<State> {
-        self.find(unit).map(|at| self.node(at)).filter(|node| is_there(node)).map(|node| {
-            let seen = &node.seen;
-            State {
-                what: self.shown(node),
-                needed: node.needed,
-                degraded: node.face.degraded,
-                since: seen.since,
-                incarnation: seen.incarnation,
-                attempts: seen.attempts,
-                reload_failed: seen.reload_failed,
-            }
+        let at = self.find(unit).filter(|&at| is_there(self.node(at)))?;
+        let node = self.node(at);
+        Some(State {
+            what: self.shown(node),
+            needed: node.needed,
+            degraded: self.degraded.is(at),
+            since: node.seen.since,
+            incarnation: node.seen.incarnation,
+            attempts: node.seen.attempts,
+            reload_failed: node.seen.reload_failed,
         })
     }
 
@@ -69,16 +69,10 @@ impl System {
     }
 
     /// The units that may be shown otherwise than when this was last asked, by name; those that are
-    /// not there any more among them.
+    /// not there any more among them. Of one that is still degraded, or still waits, it is not told
+    /// that others keep it so by now: these are among the units themselves.
     pub fn take_changed(&mut self) -> Vec<Name> {
-        let mut changed = std::mem::take(&mut self.changed);
-        changed.sort_unstable();
-        let mut name = |at| {
-            let node = self.node_mut(at);
-            node.changed = false;
-            node.unit.name.clone()
-        };
-        changed.into_iter().map(&mut name).collect()
+        self.changed.take().into_iter().map(|at| self.node(at).unit.name.clone()).collect()
     }
 
     /// Whether a target is up only because its unit provides others that are needed.
@@ -98,13 +92,13 @@ impl System {
     /// The targets that keep a unit degraded, by name; none if it is not.
     #[must_use]
     pub fn degraded_by(&self, unit: &Name) -> Vec<Target> {
-        let Some(node) = self.find(unit).map(|at| self.node(at)) else { return Vec::new() };
-        if !node.face.degraded {
+        let Some(at) = self.find(unit).filter(|&at| self.degraded.is(at)) else {
             return Vec::new();
-        }
-        self.targets(node, |kind, provider| match provider {
-            None => kind.requires().then_some(()),
-            Some(on) => on.face.effect(kind).degrades.then_some(()),
+        };
+        self.targets(self.node(at), |kind, provider| {
+            let keeps = provider
+                .map_or(kind.requires(), |provider| self.degraded.is_reason(provider, kind));
+            keeps.then_some(())
         })
         .into_iter()
         .map(|(target, ())| target)
@@ -131,10 +125,12 @@ impl System {
 
     fn waiting(&self, node: &Node) -> Waiting {
         if node.face.doomed {
-            return Waiting::Doomed(self.targets(node, obstacle));
+            return Waiting::Doomed(self.targets(node, |kind, provider| {
+                obstacle(kind, provider.map(|at| self.node(at).face))
+            }));
         }
         let for_it = self.targets(node, |kind, provider| {
-            provider.is_some_and(|on| on.face.effect(kind).unready).then_some(())
+            provider.is_some_and(|at| self.node(at).face.effect(kind).unready).then_some(())
         });
         if !for_it.is_empty() {
             return Waiting::Dependencies(for_it.into_iter().map(|(target, ())| target).collect());
@@ -146,18 +142,18 @@ impl System {
         if full { Waiting::Slot } else { Waiting::Nothing }
     }
 
-    /// The targets that a unit depends on, by name, with what is told of each by its kind and its
-    /// provider.
+    /// The targets that a unit depends on, by name, with what is told of each by its kind and the
+    /// node of its provider.
     fn targets<T>(
         &self,
         node: &Node,
-        tell: impl Fn(EdgeKind, Option<&Node>) -> Option<T>,
+        tell: impl Fn(EdgeKind, Option<u32>) -> Option<T>,
     ) -> Vec<(Target, T)> {
         let mut found: Vec<(Target, T)> = Vec::new();
         let mut edges: Vec<&(EdgeKind, Target)> = node.unit.edges.iter().collect();
         edges.sort_by(|a, b| (&a.1, a.0).cmp(&(&b.1, b.0)));
         for (kind, target) in edges {
-            let provider = self.provider(target).map(|at| self.node(at));
+            let provider = self.provider(target);
             let known = found.last().is_some_and(|(last, _)| last == target);
             if let Some(told) = tell(*kind, provider).filter(|_| !known) {
                 found.push((target.clone(), told));
@@ -172,11 +168,10 @@ fn is_there(node: &Node) -> bool {
     !node.orphan || node.seen.phase.is_busy() || node.seen.processes
 }
 
-fn obstacle(kind: EdgeKind, provider: Option<&Node>) -> Option<Obstacle> {
-    let Some(node) = provider else {
+fn obstacle(kind: EdgeKind, provider: Option<Face>) -> Option<Obstacle> {
+    let Some(face) = provider else {
         return (kind <= EdgeKind::DependsMs).then_some(Obstacle::Missing);
     };
-    let face = node.face;
     if !face.effect(kind).dooms {
         return None;
     }

@@ -186,6 +186,7 @@ impl System {
         } else {
             seen.forgive();
             seen.starts = Starts::default();
+            self.touch(at);
         }
         self.propagate();
         something
@@ -275,6 +276,7 @@ impl System {
             self.try_at_once(at, now);
         } else {
             self.node_mut(at).seen.forgive();
+            self.touch(at);
         }
     }
 

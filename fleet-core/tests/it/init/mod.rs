@@ -16,6 +16,7 @@ mod same;
 mod script;
 mod shown;
 mod table;
+mod told;
 mod twin;
 mod wishes;
 mod world;

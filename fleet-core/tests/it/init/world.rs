@@ -16,6 +16,7 @@ use proptest::sample::Index;
 use super::events::is_as_the_table_says;
 use super::naive::{Naive, Said};
 use super::script::{Edit, Move};
+use super::told::Told;
 use super::twin::{Edge, Twin};
 
 /// A system, and what is really there of its units.
@@ -34,6 +35,7 @@ pub(super) struct World {
     live: BTreeMap<Name, Incarnation>,
     left: Vec<Edge>,
     owed: Said,
+    told: Told,
 }
 
 impl World {
@@ -54,6 +56,7 @@ impl World {
             live: BTreeMap::new(),
             left: Vec::new(),
             owed: Vec::new(),
+            told: Told::default(),
         };
         world.plan();
         world
@@ -311,6 +314,7 @@ impl World {
         actions.iter().for_each(|action| self.carry_out(action));
         if self.compared {
             self.check(&actions, &before, &after);
+            self.told.has_told_of_all_that_is_new(&mut self.system);
         }
         self.log.extend(actions.iter().cloned());
         actions

@@ -1,0 +1,33 @@
+//! Whoever shows the units need not ask for all of them again: of each that is another one, that is
+//! told.
+
+use std::collections::BTreeMap;
+use std::mem::{Discriminant, discriminant};
+
+use fleet_core::graph::{Incarnation, Name, Shown, State, System};
+
+/// What was last seen of each unit.
+#[derive(Clone, Default)]
+pub(super) struct Told(BTreeMap<Name, Look>);
+
+type Look = (Discriminant<Shown>, bool, bool, Option<Incarnation>, u32);
+
+impl Told {
+    pub(super) fn has_told_of_all_that_is_new(&mut self, system: &mut System) {
+        let told = system.take_changed();
+        let look = |name: &Name| system.state(name).map(|state| look(&state));
+        let now: BTreeMap<Name, Look> =
+            system.units().filter_map(|name| Some((name.clone(), look(name)?))).collect();
+        for (name, look) in &now {
+            let before = self.0.get(name);
+            let is_told = told.binary_search(name).is_ok() || before == Some(look);
+            assert!(is_told, "{name}: nothing was told of it: {before:?} {look:?}");
+        }
+        self.0 = now;
+    }
+}
+
+fn look(state: &State) -> Look {
+    let State { what, needed, degraded, incarnation, attempts, .. } = state;
+    (discriminant(what), *needed, *degraded, *incarnation, *attempts)
+}
