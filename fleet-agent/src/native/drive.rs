@@ -269,7 +269,7 @@ impl Driver {
             }
         }
         let memory = self.service.memory();
-        if !memory.phase.is_signalling() && !self.service.outlives_main() {
+        if !memory.phase.is_signalling() && !self.service.awaits_others() {
             self.sweep = None;
         }
         if !memory.awaits_main {

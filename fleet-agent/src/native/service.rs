@@ -91,12 +91,12 @@ impl Service {
         if service.now.phase == Phase::Start && service.now.main.is_some() {
             service.begin_to_be_ready(now);
         }
-        if service.outlives_main() {
-            service.actions.push_back(Action::AwaitGone);
-        }
         if service.now.awaits_main {
             service.actions.push_back(Action::AwaitMain);
             service.tell_time_to_await_main(now);
+        }
+        if service.awaits_others() {
+            service.actions.push_back(Action::AwaitGone);
         }
         if service.is_ending() {
             service.signal(service.now.phase, now);
@@ -168,7 +168,7 @@ impl Service {
 
     /// None is left of those that the last signal was for.
     pub(crate) fn on_gone(&mut self, now: Timestamp) {
-        if self.outlives_main() {
+        if self.awaits_others() {
             return self.give_up_ready(now);
         }
         self.swept = true;

@@ -99,11 +99,13 @@ fn one_that_goes_into_the_background() {
     life.start().control(End::Code(0)).names(70).main(End::Code(1)).gone();
     life.start().control(End::Code(1)).gone();
     life.start().control(End::Code(0)).due().gone();
+    // None is left that its file could name.
+    life.start().control(End::Code(0)).gone();
     // It has said itself who it is, before its command has ended.
     life.start().names(71).control(End::Code(0)).stop().main(End::Signal(15)).gone();
     insta::assert_snapshot!(life.story(), @r"
     start: new-run launch => activating start success
-    control Code(0): await-main => activating start success
+    control Code(0): await-main await-gone => activating start success
     names 70: => active running success
     main Code(1): signal-15-All => deactivating stop-sigterm exit-code
     gone: => failed failed exit-code
@@ -111,9 +113,12 @@ fn one_that_goes_into_the_background() {
     control Code(1): signal-15-All => deactivating stop-sigterm exit-code
     gone: => failed failed exit-code
     start: new-run launch => activating start success
-    control Code(0): await-main => activating start success
+    control Code(0): await-main await-gone => activating start success
     due: signal-15-All => deactivating stop-sigterm timeout
     gone: => failed failed timeout
+    start: new-run launch => activating start success
+    control Code(0): await-main await-gone => activating start success
+    gone: => failed failed protocol
     start: new-run launch => activating start success
     names 71: => activating start success
     control Code(0): => active running success

@@ -112,7 +112,7 @@ impl Service {
             self.enter_list(Phase::StartPost, now);
         } else if !self.now.awaits_main {
             self.now.awaits_main = true;
-            self.actions.push_back(Action::AwaitMain);
+            self.actions.extend([Action::AwaitMain, Action::AwaitGone]);
             self.tell_time_to_await_main(now);
         }
     }

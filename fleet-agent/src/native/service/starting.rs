@@ -68,8 +68,14 @@ impl Service {
         self.ready_at.filter(|_| self.now.phase == Phase::Start && self.now.main.is_some())
     }
 
+    /// Whether it is not ready before others than its main process have done something: it is over
+    /// once none of them is left.
+    pub(crate) fn awaits_others(&self) -> bool {
+        self.now.awaits_main || self.outlives_main()
+    }
+
     /// Whether it is yet to be said to be ready, by others than its main process, which has ended.
-    pub(crate) fn outlives_main(&self) -> bool {
+    pub(super) fn outlives_main(&self) -> bool {
         let runs_main = self.now.main.is_some() || self.now.spawning.is_some();
         let others_speak =
             matches!(self.spec.run.notify_access, NotifyAccess::Exec | NotifyAccess::All);
@@ -77,8 +83,9 @@ impl Service {
         self.now.phase == Phase::Start && notified && !runs_main && others_speak && self.remains()
     }
 
-    /// None is left that could say that it is ready.
+    /// None is left that could say that it is ready, or be its main process.
     pub(super) fn give_up_ready(&mut self, now: Timestamp) {
+        self.now.awaits_main = false;
         self.blame(Outcome::Protocol, Happening::Failed(Cause::Protocol));
         self.enter_stop_post(now);
     }

@@ -301,6 +301,11 @@ pub(super) const CASES: &[Case] = &[
         "+ start c=1 failed",
     ),
     case(
+        "forking, nobody is left that its file could name",
+        "Type=forking\nPIDFile={at}/pid\nExecStart=<hold c>",
+        "+ start c=0 failed",
+    ),
+    case(
         "forking, stopped",
         "Type=forking\nPIDFile={at}/pid\nExecStart=<leave 0|pidfile {at}/pid|hold main>",
         "+ (start) running main? - dead",

@@ -40,6 +40,19 @@ async fn a_daemon_is_up_when_its_file_names_it_however_late_that_is() {
 }
 
 #[tokio::test]
+async fn a_daemon_that_ends_before_its_file_names_it_is_not_waited_for() {
+    for control_groups in [true, false] {
+        let bench = Bench::with(|config| config.control_groups = control_groups).await;
+        let steps = format!("leave 0|await {}|exit 0", bench.path("gate").display());
+        bench.begin(&unit(&bench, &steps)).await;
+        open(&bench, "gate");
+        let state = bench.wait_for_sub("a.service", "failed").await;
+        assert_eq!(state.result.as_deref(), Some("protocol"));
+        bench.clean_up().await;
+    }
+}
+
+#[tokio::test]
 async fn how_a_daemon_ended_is_known_where_the_kernel_tells() {
     let bench = Bench::new().await;
     let end = format!("await {}|exit 7", bench.path("end").display());
