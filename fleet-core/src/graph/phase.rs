@@ -88,6 +88,8 @@ pub enum Cause {
 pub enum StopReason {
     /// Nothing that is needed needs it.
     Unneeded,
+    /// It is masked, so nothing may need it.
+    Masked,
     /// It has to be started from another definition.
     Redefined,
     /// Somebody wants it to be started anew.
@@ -185,6 +187,7 @@ impl fmt::Display for StopReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unneeded => f.write_str("nothing needs it"),
+            Self::Masked => f.write_str("it is masked"),
             Self::Redefined => f.write_str("its definition has changed"),
             Self::Renewed => f.write_str("it is to be started anew"),
             Self::DependencyLost(target) => write!(f, "it depends on {target}, which is lost"),

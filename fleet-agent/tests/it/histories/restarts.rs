@@ -155,6 +155,16 @@ pub(super) const CASES: &[Case] = &[
         "+ start-post p? main=0 p=1 failed:exit-code",
     ),
     case(
+        "prevented by a status that does not matter",
+        "Restart=always\nRestartSec=1h\nRestartPreventExitStatus=3\nExecStart=-<hold main>",
+        "+ running main=3 dead",
+    ),
+    case(
+        "forced by a status that does not matter",
+        "Restart=no\nRestartSec=1h\nRestartForceExitStatus=3\nExecStart=-<hold main>",
+        "+ running main=3 auto-restart - dead",
+    ),
+    case(
         "forced by a signal that is not why it failed",
         "RuntimeMaxSec=100ms\nRestartSec=1h\nRestartForceExitStatus=SIGTERM\n\
          ExecStart=<hold main>",

@@ -260,7 +260,7 @@ impl System {
     pub(super) fn stop_reason(&self, at: u32) -> StopReason {
         let node = self.node(at);
         if !node.needed {
-            return StopReason::Unneeded;
+            return if node.masked { StopReason::Masked } else { StopReason::Unneeded };
         }
         if node.seen.renew {
             return StopReason::Renewed;

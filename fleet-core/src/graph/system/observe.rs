@@ -176,12 +176,15 @@ impl System {
 
 impl Unit {
     /// Whether this end of its main process is a good one. A oneshot is to do its work: one that
-    /// was told to end has not.
+    /// was told to end has not. Any will do if the failure of no command matters.
     #[must_use]
     pub fn is_success(&self, exit: Exit) -> bool {
         let is_oneshot = matches!(self.kind, Kind::Oneshot { .. });
         let may_end = self.run.after_exit != AfterExit::Fails;
+        let start = &self.run.start;
+        let may_fail = !start.is_empty() && start.iter().all(|command| command.ignore_failure);
         self.run.success.contains(exit)
+            || (may_fail && exit != Exit::Unknown)
             || match exit {
                 Exit::Status(0) => may_end || is_oneshot,
                 Exit::Signal(number) => may_end && !is_oneshot && Signal::USUAL.contains(&number),

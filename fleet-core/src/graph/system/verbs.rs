@@ -122,7 +122,7 @@ impl System {
     }
 
     /// Takes another graph. Units that run otherwise now are started anew, units that are gone
-    /// are stopped, and all else stays as it is.
+    /// are stopped, and all else stays as it is. If it is the same graph nothing follows.
     ///
     /// # Errors
     ///
@@ -150,13 +150,26 @@ impl System {
         if let Some(flaw) = goal.as_ref().and_then(|goal| graph.goal_flaw(goal, mask)) {
             return Err(flaw);
         }
+        graph.share(&self.graph);
+        let same = (&self.goal, &self.mask) == (goal, mask) && graph.is_same_as(&self.graph);
         (self.goal, self.mask) = (goal.clone(), mask.clone());
         self.max_starting = settings.max_starting;
         self.roomless.clone_from(&settings.roomless);
-        graph.share(&self.graph);
+        if same {
+            self.take_graph(graph);
+            return Ok(());
+        }
         for at in self.queues.lapsed.clone() {
             self.lapse(at, now);
         }
+        self.define(&graph, now);
+        self.take_graph(graph);
+        self.want_otherwise(now);
+        Ok(())
+    }
+
+    /// Takes note of which units run otherwise in another graph, or are only described otherwise.
+    fn define(&mut self, graph: &Graph, now: Timestamp) {
         for at in self.all() {
             let old = &self.node(at).unit;
             let Some(new) = graph.unit(&old.name).filter(|new| *new != old) else { continue };
@@ -166,9 +179,6 @@ impl System {
                 self.node_mut(at).seen.forgive();
             }
         }
-        self.take_graph(graph);
-        self.want_otherwise(now);
-        Ok(())
     }
 
     /// Forgets that the unit of a target failed, or ended, so that it is started at once if it is

@@ -168,7 +168,8 @@ impl Naive {
     fn reason(&self, name: &Name) -> StopReason {
         let unit = &self.twin.units[name];
         if !self.twin.needed.contains(name) {
-            return StopReason::Unneeded;
+            let masked = self.twin.masked.contains(name);
+            return if masked { StopReason::Masked } else { StopReason::Unneeded };
         }
         if self.twin.seen[name].renew {
             return StopReason::Renewed;

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use fleet_core::graph::{Cause, Exit, Growth, Restart, RestartWhen, StatusSet};
+use fleet_core::graph::{
+    Cause, Command, Exit, Growth, Kind, Restart, RestartWhen, Run, StatusSet, Unit,
+};
 use proptest::prelude::*;
 
 use super::config::cases;
@@ -105,4 +107,22 @@ fn each_policy_follows_the_ends_that_it_names() {
     // What is named in both is prevented.
     let both = Restart { prevent: one(), force: one(), ..Restart::default() };
     assert_eq!(followed(&both), "signal late watchdog pidfile spawn resources protocol");
+}
+
+#[test]
+fn an_end_that_does_not_matter_is_a_good_one_unless_nobody_saw_it() {
+    let matters = Command::new("/bin/a", []);
+    let may_fail = || Command { ignore_failure: true, ..Command::new("/bin/b", []) };
+    let ends = [Exit::Status(0), Exit::Status(3), Exit::Signal(9), Exit::Unknown];
+    for (start, expected) in [
+        (vec![may_fail(), may_fail()], [true, true, true, false]),
+        (vec![matters, may_fail()], [true, false, false, false]),
+    ] {
+        let unit = Unit {
+            kind: Kind::Oneshot { remain: true },
+            run: Run { start, ..Run::default() },
+            ..Unit::new_virtual("a".parse().unwrap(), ["a".parse().unwrap()])
+        };
+        assert_eq!(ends.map(|exit| unit.is_success(exit)), expected);
+    }
 }

@@ -26,12 +26,10 @@ fn read_again(world: &mut World, change: impl Fn(usize, &mut Unit)) {
     world.system.reload(graph, world.now).expect("the goal is still there");
 }
 
-/// What is known of the units that are needed. How one ended that is not is forgotten as soon as
-/// anything is read.
-fn needed(world: &World) -> Vec<(Name, Observed)> {
+/// What is known of the units, but for those that are not there any more.
+fn known(world: &World) -> Vec<(Name, Observed)> {
     let seen = world.system.observation().units.into_iter();
-    let is_needed = |name: &Name| world.system.state(name).is_some_and(|it| it.needed);
-    seen.filter(|(name, _)| is_needed(name)).collect()
+    seen.filter(|(name, _)| world.system.state(name).is_some()).collect()
 }
 
 #[test]
@@ -207,9 +205,9 @@ proptest! {
     #[test]
     fn the_same_units_again_change_nothing(units in units(7), moves in moves(14)) {
         let mut world = World::after(&units, &moves);
-        let before = needed(&world);
+        let before = known(&world);
         read_again(&mut world, |_, _| {});
-        prop_assert_eq!(needed(&world), before);
+        prop_assert_eq!(known(&world), before);
         let actions = world.system.next_actions(world.now);
         prop_assert_eq!(actions, []);
     }

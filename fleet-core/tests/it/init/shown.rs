@@ -209,7 +209,7 @@ fn what_is_masked_is_as_if_it_could_not_start() {
     assert_eq!(story.ready("db"), "start hard; start later");
     story.ready("later");
     assert_eq!(story.mask(&["db"]), "stop hard: it depends on db, which is lost");
-    assert_eq!(story.gone("hard"), "stop db: nothing needs it");
+    assert_eq!(story.gone("hard"), "stop db: it is masked");
     assert_eq!(story.gone("db"), "stop disk: nothing needs it");
     assert_eq!(story.shown("later"), "Active(Running), degraded");
     let refused = story.system.set_mask(BTreeSet::from([target("goal")]), story.now);
