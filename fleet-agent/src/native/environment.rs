@@ -9,7 +9,7 @@ use std::path::Path;
 use fleet_core::graph::Surroundings;
 use rustix::io::Errno;
 
-use self::file::parse_file;
+pub(super) use self::file::parse_file;
 use super::descriptors::is_want;
 use super::identity::User;
 use super::look::{INVOCATION_ID, SYSTEMD_EXEC_PID};

@@ -52,10 +52,13 @@ pub(crate) fn is_of_run(
 }
 
 /// Whether one process belongs to a run, as [`members`](super::census::members) has it, without a
-/// look at all others.
+/// look at all others: this process belongs to none, and what it has begun to none by that.
 fn belongs(process: ProcessId, run: &str, leaders: &[ProcessId]) -> io::Result<bool> {
-    let mut pid = process.pid;
+    let (own, mut pid) = (std::process::id(), process.pid);
     for _ in 0..GENERATIONS {
+        if pid == own {
+            break;
+        }
         let Ok(Stat { process, .. }) = stat(pid)? else { return Ok(false) };
         let carried = match look_until_it_is(pid)? {
             Look::Runs(process) => process.invocation,
@@ -129,6 +132,8 @@ impl Watched {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::CommandExt as _;
+
     use super::*;
 
     #[test]
@@ -136,6 +141,21 @@ mod tests {
         let own = started(std::process::id()).expect("it can be read").expect("it runs");
         assert_eq!(child(own.pid).expect("it can be read"), Some(own));
         assert_eq!(started(u32::MAX).expect("nothing is in the way"), None);
+    }
+
+    /// As one that a unit has begun does, as by a shell of an `sshd` that is one.
+    #[test]
+    fn what_who_looks_has_begun_is_of_no_run_for_that() {
+        let group = rustix::process::getpgrp().as_raw_nonzero().get().unsigned_abs();
+        let leader = child(group).expect("it can be read");
+        let leader = leader.unwrap_or(ProcessId { pid: group, start: 0 });
+        let mut sleep = std::process::Command::new("sleep");
+        let mut sleep = sleep.arg("1000").process_group(0).spawn().expect("it can be begun");
+        let begun = child(sleep.id()).expect("it can be read").expect("it runs");
+        let is_of = |process| belongs(process, "a", &[leader]).expect("it can be read");
+        let (of_child, of_own) = (is_of(begun), is_of(child(std::process::id()).unwrap().unwrap()));
+        sleep.kill().and_then(|()| sleep.wait()).expect("it is a child");
+        assert_eq!((of_child, of_own), (false, false));
     }
 
     #[tokio::test]

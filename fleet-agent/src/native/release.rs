@@ -4,6 +4,8 @@ use std::fs;
 
 use fleet_unitfile::Fact;
 
+use super::environment::parse_file;
+
 /// Where os-release may be; the first that is there counts.
 pub(super) const RELEASES: [&str; 2] = ["/etc/os-release", "/usr/lib/os-release"];
 
@@ -44,28 +46,10 @@ pub(super) fn of_system() -> impl Iterator<Item = (Fact, String)> {
     told.chain(pretty).chain(architecture.map(|(_, it)| (Fact::Architecture, (*it).to_owned())))
 }
 
-/// What a file of assignments, as a shell reads them, gives a variable last.
+/// What a file of variables gives one last.
 fn field(text: &str, name: &str) -> Option<String> {
-    let assigned = |line: &'_ str| -> Option<String> {
-        Some(unquoted(line.trim().strip_prefix(name)?.strip_prefix('=')?))
-    };
-    text.lines().filter_map(assigned).next_back()
-}
-
-fn unquoted(value: &str) -> String {
-    let within = |quote: char| value.strip_prefix(quote)?.strip_suffix(quote);
-    if let Some(verbatim) = within('\'') {
-        return verbatim.to_owned();
-    }
-    let mut plain = String::new();
-    let mut characters = within('"').unwrap_or(value).chars();
-    while let Some(character) = characters.next() {
-        match character {
-            '\\' => plain.extend(characters.next()),
-            other => plain.push(other),
-        }
-    }
-    plain
+    let given = parse_file(text).into_iter().rfind(|(given, _)| given == name);
+    given.map(|(_, value)| value)
 }
 
 #[cfg(test)]
@@ -73,12 +57,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_read_as_a_shell_does() {
-        let text = "# ID=no\nVERSION_ID=\"12\"\nID=one\nID=debian\nA='b \\c'\nB=\"d \\\"e\\\"\"\n";
+    fn fields_are_read_as_variables_are_and_the_last_one_counts() {
+        let text = "# ID=no\nVERSION_ID=\"12\"\nID=one\nID=debian\nIMAGE_ID=\"a \"'b'\nBUILD_ID=\"1\\\n2\"\n";
         let read = |name| field(text, name);
         assert_eq!(read("VERSION_ID").as_deref(), Some("12"));
         assert_eq!(read("ID").as_deref(), Some("debian"));
-        assert_eq!((read("A").as_deref(), read("B").as_deref()), (Some("b \\c"), Some("d \"e\"")));
+        assert_eq!(read("IMAGE_ID").as_deref(), Some("a b"));
+        assert_eq!(read("BUILD_ID").as_deref(), Some("12"), "it goes over two lines");
         assert_eq!(read("VERSION"), None);
     }
 }

@@ -91,9 +91,8 @@ impl Targets {
             Self::Group(group) => those_that_run(|| group.members(), started),
             Self::Run { invocation, leaders } => {
                 let all = machine.census.take().await?;
-                let own = std::process::id();
                 let members = members(&all, invocation, leaders).into_iter();
-                Ok(members.map(|process| process.id).filter(|id| id.pid != own).collect())
+                Ok(members.map(|process| process.id).collect())
             }
         }
     }

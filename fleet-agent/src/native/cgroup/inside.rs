@@ -28,10 +28,11 @@ pub(crate) fn leave_units(directory: &Path) -> io::Result<()> {
     })
 }
 
-/// The group that those of the units are in, if one of them is called so and has this process.
+/// The group that those of the units are in, if one of them is called so and has this process. One
+/// that did not leave its unit has made its own below that, so the outermost counts.
 fn outside_of(groups: &Path, own: &Path) -> Option<PathBuf> {
-    let of_units = own.ancestors().find(|group| group.file_name() == groups.file_name())?;
-    of_units.parent().map(Path::to_owned)
+    let of_units = own.ancestors().filter(|group| group.file_name() == groups.file_name());
+    of_units.last()?.parent().map(Path::to_owned)
 }
 
 #[cfg(test)]
@@ -51,6 +52,7 @@ mod tests {
             ("/sys/fs/cgroup/fleet-3-4/sshd.5", None),
             ("/sys/fs/cgroup/fleet-1-2/sshd.5", Some("/sys/fs/cgroup")),
             ("/sys/fs/cgroup/init/fleet-1-2/sshd.5/session/1", Some("/sys/fs/cgroup/init")),
+            ("/sys/fs/cgroup/fleet-1-2/sshd.5/fleet-1-2/sh.6", Some("/sys/fs/cgroup")),
         ] {
             assert_eq!(outside(own).as_deref(), expected, "{own}");
         }
