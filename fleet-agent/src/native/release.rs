@@ -58,7 +58,8 @@ mod tests {
 
     #[test]
     fn fields_are_read_as_variables_are_and_the_last_one_counts() {
-        let text = "# ID=no\nVERSION_ID=\"12\"\nID=one\nID=debian\nIMAGE_ID=\"a \"'b'\nBUILD_ID=\"1\\\n2\"\n";
+        let text = "# ID=no\nVERSION_ID=\"12\"\nID=one\nID=debian\nIMAGE_ID=\"a \"'b'\n\
+                    BUILD_ID=\"1\\\n2\"\n";
         let read = |name| field(text, name);
         assert_eq!(read("VERSION_ID").as_deref(), Some("12"));
         assert_eq!(read("ID").as_deref(), Some("debian"));
