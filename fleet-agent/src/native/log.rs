@@ -67,6 +67,8 @@ struct Kept {
     inode: u64,
     /// How much room the file took.
     taken: u64,
+    /// Whether somebody else has emptied it before.
+    was_emptied: bool,
     /// What somebody has to read before it is given up.
     unread: Weak<Unread>,
 }
@@ -100,13 +102,20 @@ impl Kept {
             self.floor = self.origin.base;
         }
         if is_the_same && is_shorter {
-            // Whoever reads the rest is to know. Where it cannot be written, the rest is there.
-            drop(note(path, "the log was emptied"));
+            self.tell_that_it_was_emptied(path);
         }
         self.taken = file.blocks().saturating_mul(512);
         let end = self.origin.base + file.len();
         self.moments.on_look(end, written, wall_time());
         Ok(end)
+    }
+
+    /// Tells of it in the log of this program, and once: a unit may do it again and again. It may
+    /// not append either, so that what is added to its file would be in the way of what it writes.
+    fn tell_that_it_was_emptied(&mut self, path: &Path) {
+        if !std::mem::replace(&mut self.was_emptied, true) {
+            tracing::warn!(log = %path.display(), "a log was emptied by others, and goes on");
+        }
     }
 
     /// Where in the file begins what has to be kept, where that should be at `from`: not after the
@@ -142,8 +151,8 @@ impl Log {
         let floor = origin.base + left;
         let (moments, inode) = (Moments::default(), metadata.ino());
         let unread = Weak::new();
-        let (longest, taken) = (LONGEST, 0);
-        let mut kept = Kept { origin, floor, longest, moments, inode, taken, unread };
+        let (longest, taken, was_emptied) = (LONGEST, 0, false);
+        let mut kept = Kept { origin, floor, longest, moments, inode, taken, was_emptied, unread };
         kept.on_look(&path, &metadata)?;
         Ok(Self { path, limit, kept: Mutex::new(kept), alive: watch::channel(()).0 })
     }

@@ -270,29 +270,34 @@ fn a_log_that_somebody_emptied_or_replaced_goes_on_with_its_places() {
     append(log.path()).and_then(|file| file.set_len(0)).expect("it can be emptied");
     let read = log.read_from(320).expect("it can be read");
     assert_eq!(read, (Vec::new(), 320), "nothing is there yet");
-    let note = b"fleet: the log was emptied\n";
-    assert_eq!(log.read_from(320).expect("it can be read"), (note.to_vec(), 347));
     write();
-    assert_eq!(log.read_from(347).expect("it can be read"), (text.clone(), 667));
+    assert_eq!(log.read_from(320).expect("it can be read"), (text.clone(), 640));
     assert_eq!(find(&log), None, "that line is gone");
 
     std::fs::rename(log.path(), directory.path().join("old")).expect("it can be moved");
     log.look().expect_err("it is not there");
     write();
-    assert_eq!(log.read_from(667).expect("it can be read"), (text.clone(), 987));
-    assert_eq!((find(&log), log.floor()), (None, 667));
+    assert_eq!(log.read_from(640).expect("it can be read"), (text.clone(), 960));
+    assert_eq!((find(&log), log.floor()), (None, 640));
     let next = Log::open(log.path().clone(), 1 << 20).expect("it is there");
-    assert_eq!((find(&next), next.floor()), (None, 667), "the next daemon knows it, too");
+    assert_eq!((find(&next), next.floor()), (None, 640), "the next daemon knows it, too");
 }
 
-/// As `>/dev/stderr` does: it opens the log anew.
+/// As `exec >/dev/stderr` does: it opens the log anew, and does not append.
 #[test]
-fn a_log_that_its_unit_emptied_says_so() {
+fn nothing_is_in_the_way_of_a_unit_that_has_emptied_its_log() {
     let (_directory, log) = log(1 << 20, b"one\ntwo\nthree\n");
     log.look().expect("it is there");
-    std::fs::write(log.path(), b"four\n").and_then(|()| log.look()).expect("it is there");
-    log.note("more").and_then(|()| log.look()).expect("it is there");
-    assert_eq!(all(&log), "four\nfleet: the log was emptied\nfleet: more\n");
+    let mut written = File::create(log.path()).expect("it can be emptied");
+    let mut read = String::new();
+    let mut place = 14;
+    for line in ["four\n", "five\n"] {
+        log.look().expect("it is there");
+        written.write_all(line.as_bytes()).expect("it can be written");
+        let (more, next) = log.read_from(place).expect("it can be read");
+        (read, place) = (read + &String::from_utf8_lossy(&more), next);
+    }
+    assert_eq!((read.as_str(), all(&log).as_str()), ("four\nfive\n", "four\nfive\n"));
 }
 
 /// A unit may let go of `O_APPEND`.
