@@ -1,5 +1,7 @@
 //! Drives the state machine of one unit: does what it says, and tells it what happens.
 
+#[cfg(test)]
+mod heard_tests;
 mod notices;
 mod run;
 mod signals;
@@ -186,6 +188,8 @@ impl Driver {
         match poll_fn(|cx| self.poll(cx)).await {
             Came::End(ended) => self.on_ended(ended),
             Came::Gone => {
+                // What was said before the end counts.
+                self.hear();
                 self.sweep = None;
                 self.service.on_gone(self.machine.now());
             }

@@ -1,7 +1,7 @@
 //! Pure: no I/O, no clock. What the end of one of its processes makes of a service.
 
 use fleet_core::Timestamp;
-use fleet_core::graph::{Cause, Happening};
+use fleet_core::graph::{Cause, Command, Happening};
 
 use super::Service;
 use crate::native::life::{Action, Phase};
@@ -10,7 +10,7 @@ use crate::native::outcome::{End, Outcome, is_oneshot, main_outcome};
 impl Service {
     pub(super) fn main_ended(&mut self, end: End, what: Happening, now: Timestamp) {
         self.now.exit = Some(end);
-        let ignored = self.main_command().is_some_and(|command| command.ignore_failure);
+        let ignored = self.main_command().is_some_and(|command| forgives(command, end));
         // Nobody saw how it ended, but it was told to.
         let ignored = ignored || (end == End::Unseen && self.is_ending() && self.now.stop_asked);
         let outcome = if ignored { Outcome::Success } else { main_outcome(&self.spec, end) };
@@ -79,7 +79,7 @@ impl Service {
 
     fn outcome_of_control(&self, end: End) -> Outcome {
         let command = self.commands().get(self.now.step);
-        let ignored = command.is_some_and(|command| command.ignore_failure);
+        let ignored = command.is_some_and(|command| forgives(command, end));
         if ignored { Outcome::Success } else { self.verdict_of(end) }
     }
 
@@ -96,4 +96,9 @@ impl Service {
             }
         }
     }
+}
+
+/// Whether it does not matter that a command ended so: what could not even be begun always does.
+fn forgives(command: &Command, end: End) -> bool {
+    command.ignore_failure && end != End::NeverWas
 }

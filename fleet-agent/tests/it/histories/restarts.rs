@@ -214,7 +214,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     case(
         "by steps up to a longest delay",
-        "Restart=on-failure\nRestartSec=10ms\nRestartSteps=2\nRestartMaxDelaySec=1h\n\
+        "Restart=on-failure\nRestartSec=500ms\nRestartSteps=2\nRestartMaxDelaySec=1h\n\
          ExecStart=<hold main>",
         "+ running main=1 (auto-restart) running main=1 auto-restart . - (failed) dead",
     ),

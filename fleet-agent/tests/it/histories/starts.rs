@@ -37,6 +37,16 @@ pub(super) const CASES: &[Case] = &[
         "+ (running) failed",
     ),
     case(
+        "no such file of variables, and it may fail",
+        "EnvironmentFile=/no/such\nExecStart=-<hold main>",
+        "+ (running) failed:resources",
+    ),
+    case(
+        "oneshot, no such file of variables, and it may fail",
+        "Type=oneshot\nEnvironmentFile=/no/such\nExecStartPre=-<hold p>\nExecStart=<hold main>",
+        "+ (start-pre) failed:resources",
+    ),
+    case(
         "success of its own",
         "SuccessExitStatus=7\nExecStart=<hold main>",
         "+ running main=7 dead",
@@ -315,7 +325,7 @@ pub(super) const CASES: &[Case] = &[
         // That it reloads shows that the end of the one before has been dealt with.
         "Type=forking\nPIDFile={at}/pid\nExecReload=<hold r>\n\
          ExecStart=<leave 0|pidfile {at}/pid|hold main|child|pidfile {at}/pid|hold next>",
-        "+ (start) running main=go next? main!TERM . ^ reload r=0 running next!KILL failed",
+        "+ (start) running main=go next? main!TERM . ^ reload r=0 running next=0 dead",
     ),
     case(
         "forking, another child that the file does not name",

@@ -1,0 +1,73 @@
+//! What is said right before the last process of a run ends.
+
+use std::future::ready;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::native::life::Phase;
+use crate::native::readiness_tests::Stage;
+use crate::native::service_tests::spec;
+
+/// What says that it is ready, and that it has, and lives for as long as that can be read. Among
+/// the tests it does nothing.
+#[test]
+fn as_it_is_told() {
+    let Ok(said) = std::env::var("SAID") else { return };
+    let name = std::env::var("NOTIFY_SOCKET").expect("somebody listens");
+    let address = match name.strip_prefix('@') {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => SocketAddr::from_pathname(name),
+    };
+    let socket = UnixDatagram::unbound().expect("a socket can be made");
+    socket.send_to_addr(b"READY=1", &address.expect("it is short")).expect("somebody listens");
+    std::fs::write(&said, "").expect("it can be made");
+    while Path::new(&said).exists() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Waits for a file while the daemon hears nothing: it is of this thread, too.
+fn wait_unheard(file: &Path) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !file.exists() {
+        assert!(Instant::now() < deadline, "it does not come");
+        std::thread::yield_now();
+    }
+}
+
+#[tokio::test]
+async fn what_was_said_by_then_is_heard_before_it_counts_that_all_are_gone() {
+    let home = tempfile::tempdir().expect("a directory can be made");
+    let [gate, said] = ["gate", "said"].map(|name| home.path().join(name));
+    let program = std::env::current_exe().expect("it has a path");
+    let script = format!(
+        "(until [ -e {} ]; do sleep 0.01; done; exec {} --exact {}::as_it_is_told) & exit 0",
+        gate.display(),
+        program.display(),
+        module_path!().split_once("::").expect("it is in a crate").1,
+    );
+    let service = format!(
+        "Type=notify\nNotifyAccess=all\nRemainAfterExit=yes\nEnvironment=SAID={}\n\
+         ExecStart=/bin/sh -c '{script}'\n",
+        said.display()
+    );
+    let mut stage = Stage::with(spec(&service)).await;
+    stage.start();
+    stage.driver.act();
+    while !stage.driver.service.awaits_others() {
+        stage.driver.wait().await;
+        stage.driver.act();
+    }
+    std::fs::write(&gate, "").expect("it can be made");
+    wait_unheard(&said);
+    // As if it had ended since.
+    stage.driver.sweep = Some(Box::pin(ready(())));
+    stage.driver.wait().await;
+    stage.driver.act();
+    let phase = stage.driver.service.memory().phase;
+    assert_eq!(phase, Phase::Exited);
+    stage.stop();
+    stage.wait_for(Phase::Dead).await;
+}
