@@ -100,6 +100,12 @@ pub(crate) struct Memory {
     #[serde(default)]
     pub(crate) exit_before: Option<End>,
     pub(crate) restarts: u32,
+    /// How often in a row it had ended by itself before this run, but for what is forgiven since.
+    #[serde(default)]
+    pub(crate) attempts: u32,
+    /// How many of these ends, since the last good one, were failures.
+    #[serde(default)]
+    pub(crate) failures: u32,
     /// Whether it was tried too often since, so that it is not tried again.
     #[serde(default)]
     pub(crate) gave_up: bool,

@@ -221,6 +221,11 @@ impl Service {
         self.enter_list(Phase::Condition, now);
     }
 
+    /// Remembers how often in a row it had ended before the run that is to begin, and failed.
+    pub(crate) fn count_from(&mut self, attempts: u32, failures: u32) {
+        (self.now.attempts, self.now.failures) = (attempts, failures);
+    }
+
     fn enter(&mut self, phase: Phase, now: Timestamp) {
         self.tell_step(phase);
         self.now.phase = phase;

@@ -11,6 +11,7 @@ mod endings;
 mod far;
 mod given;
 mod graph;
+mod graph_counts;
 mod graph_crash;
 mod graph_lost;
 mod graph_returns;

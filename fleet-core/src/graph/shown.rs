@@ -18,6 +18,8 @@ pub struct State {
     pub incarnation: Option<Incarnation>,
     /// How often in a row it has ended by itself.
     pub attempts: u32,
+    /// How many of these ends, since the last good one, were failures.
+    pub failures: u32,
     /// Whether it failed to read its configuration again when it was last asked to.
     pub reload_failed: bool,
 }

@@ -174,6 +174,9 @@ impl Lead {
         let mut driver = Driver::new(&self.machine, unit, directory, log, spec);
         driver.asked(asked);
         member.done = asked;
+        if let Some(state) = self.system.state(&action.unit) {
+            driver.service.count_from(state.attempts, state.failures);
+        }
         let before = member.retries.then_some(&*member.memory);
         driver.service.begin_after(before, self.machine.now());
         if driver.service.is_seen_to_start() {
@@ -256,13 +259,16 @@ impl Lead {
         if over {
             // One that ended because nobody needs it is not tried again, however it ended.
             let state = self.system.state(&report.unit).filter(|state| state.needed);
-            let retries = matches!(
-                state.map(|state| state.what),
-                Some(Shown::Failed { retry: Retry::At(_), .. } | Shown::Ended(Retry::At(_)))
-            );
+            let again = state.filter(|state| {
+                matches!(
+                    state.what,
+                    Shown::Failed { retry: Retry::At(_), .. } | Shown::Ended(Retry::At(_))
+                )
+            });
             let is_off = self.system.is_off(&report.unit);
             if let Some(member) = self.members.get_mut(&report.unit) {
-                member.retries = retries;
+                member.retries = again.is_some();
+                again.iter().for_each(|state| member.keep_counts(state));
                 // It had ended before it was told, so it has not written this down.
                 unread.into_iter().for_each(|asked| member.write_done(asked, is_off));
             }

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use fleet_core::graph::{Incarnation, Name, TimeOuts, Unit, text};
+use fleet_core::graph::{Incarnation, Name, State, TimeOuts, Unit, text};
 use tokio::task::AbortHandle;
 
 use super::inbox::Outside;
@@ -62,6 +62,18 @@ impl Member {
         match &self.live {
             Some(live) => live.outside.tell(|news| news.asked = Some(asked)),
             None => self.write_done(asked, is_off),
+        }
+    }
+
+    /// It is tried again, with so many ends that count. If it was up for long what was before is
+    /// forgiven by now, of which its run knows nothing: that is written down for the next runner.
+    pub(super) fn keep_counts(&mut self, state: &State) {
+        let attempts = state.attempts.saturating_sub(1);
+        // After a good end nothing is left to count.
+        let failures = state.failures.checked_sub(1).unwrap_or(self.memory.failures);
+        let kept = self.remember(Memory { attempts, failures, ..Memory::clone(&self.memory) });
+        if let Err(error) = kept {
+            tracing::warn!(%error, "cannot record what a unit was forgiven");
         }
     }
 

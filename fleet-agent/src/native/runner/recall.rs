@@ -181,8 +181,8 @@ fn observed(
         definition: Some(Arc::clone(definition)),
         processes: true,
         exit: memory.exit.map(End::exit),
-        attempts: memory.restarts,
-        failures: failures_before(definition, memory),
+        attempts: memory.attempts,
+        failures: memory.failures,
         ..Observed::default()
     };
     match memory.phase {
@@ -238,9 +238,8 @@ fn failed_or_ended(
     now: Timestamp,
 ) -> Observed {
     let phase = if cause.is_some() { Doing::Failed } else { Doing::Ended };
-    let attempts = memory.restarts.saturating_add(1);
-    let before = failures_before(definition, memory);
-    let failures = if cause.is_some() { before.saturating_add(1) } else { 0 };
+    let attempts = memory.attempts.saturating_add(1);
+    let failures = if cause.is_some() { memory.failures.saturating_add(1) } else { 0 };
     let restart = &definition.restart;
     let exit = memory.exit.map(End::exit);
     let gave_up = memory.gave_up || memory.outcome == Some(Outcome::StartLimitHit);
@@ -248,13 +247,6 @@ fn failed_or_ended(
     let retry_at = (again && !gave_up).then(|| now.after(restart.delay_of(attempts)));
     let counts = Observed { attempts, failures, ..Observed::default() };
     Observed { phase, since: now, cause, retry_at, gave_up, ..counts }
-}
-
-/// How often it had failed in a row before this run. Nobody wrote down how the ends before the last
-/// one were: where that was a failure, all count as one.
-fn failures_before(definition: &Unit, memory: &Memory) -> u32 {
-    let ended_well = memory.exit_before.is_some_and(|end| definition.is_success(end.exit()));
-    if ended_well { 0 } else { memory.restarts }
 }
 
 /// Why a run failed, as far as it remembers; nothing if it did not.
@@ -277,19 +269,25 @@ mod tests {
     use crate::native::service_tests::spec;
 
     #[test]
-    fn a_unit_that_is_taken_back_while_it_starts_keeps_its_count_of_attempts() {
+    fn a_unit_that_is_taken_back_keeps_the_counts_of_its_ends() {
         let definition = spec("ExecStart=/bin/true\n");
         let starting = [Phase::StartPre, Phase::Start, Phase::StartPost];
         for phase in starting.into_iter().chain([Phase::Running, Phase::StopSigterm]) {
-            let memory = Memory { phase, restarts: 2, ..Memory::default() };
+            let counts = Memory { attempts: 5, failures: 2, restarts: 8, ..Memory::default() };
+            let memory = Memory { phase, ..counts };
             let seen = observed(&definition, &memory, Incarnation(1), Timestamp::from_millis(0));
-            assert_eq!((seen.attempts, seen.failures), (2, 2), "{phase:?}");
-            let memory = Memory { exit_before: Some(End::Code(0)), ..memory };
-            let mut definition = Unit::clone(&definition);
-            definition.run.success.codes = [0].into();
-            let definition = Arc::new(definition);
-            let seen = observed(&definition, &memory, Incarnation(1), Timestamp::from_millis(0));
-            assert_eq!((seen.attempts, seen.failures), (2, 0), "{phase:?}");
+            assert_eq!((seen.attempts, seen.failures), (5, 2), "{phase:?}");
         }
+    }
+
+    /// It had none of the counts.
+    #[test]
+    fn the_record_of_an_earlier_version_is_read() {
+        let memory = r#"{"phase":"running","step":0,"main":null,"control":null,"spawning":null,
+            "outcome":"success","exit":null,"restarts":9,"stop_asked":false}"#;
+        let memory: Memory = serde_json::from_str(memory).expect("it makes sense");
+        let definition = spec("ExecStart=/bin/true\n");
+        let seen = observed(&definition, &memory, Incarnation(1), Timestamp::from_millis(0));
+        assert_eq!((seen.attempts, seen.failures), (0, 0));
     }
 }

@@ -38,6 +38,7 @@ impl System {
             since: node.seen.since,
             incarnation: node.seen.incarnation,
             attempts: node.seen.attempts,
+            failures: node.seen.failures,
             reload_failed: node.seen.reload_failed,
         })
     }

@@ -147,7 +147,7 @@ fn shown(world: &World) -> BTreeMap<Name, State> {
     let states = world.system.units().map(|name| {
         let state = world.system.state(name).unwrap();
         let since = fleet_core::Timestamp::default();
-        (name.clone(), State { since, incarnation: None, attempts: 0, ..state })
+        (name.clone(), State { since, incarnation: None, attempts: 0, failures: 0, ..state })
     });
     states.collect()
 }
