@@ -189,9 +189,12 @@ impl System {
     }
 
     /// Has a unit that is over tried again at once, or as soon as its processes are gone, however
-    /// it ended and however often.
+    /// it ended and however often. Of one that is lost nobody hears when they are: it stays so.
     pub(super) fn try_at_once(&mut self, at: u32, now: Timestamp) {
         let seen = &mut self.node_mut(at).seen;
+        if seen.processes && seen.cause == Some(Cause::Lost) {
+            return;
+        }
         seen.forgive();
         seen.starts = Starts::default();
         (seen.retry_at, seen.gave_up) = (Some(now), false);

@@ -1,5 +1,6 @@
 //! What reading the units again changes, and what it leaves alone.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +8,8 @@ use std::time::Duration;
 use fleet_core::Timestamp;
 use fleet_core::graph::strategies::units;
 use fleet_core::graph::{
-    AfterExit, Cause, EdgeKind, Event, Exit, Graph, Happening, Name, Observed, Restart, Settings,
-    System, Target, TimeOuts, Unit,
+    AfterExit, Cause, EdgeKind, Event, Exit, Graph, Happening, Name, Observed, Phase, Restart,
+    Retry, Settings, Shown, System, Target, TimeOuts, Unit,
 };
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -168,6 +169,30 @@ fn a_unit_that_has_to_be_killed_to_be_started_anew_is_started() {
     assert_eq!(once.pass(0), "stop a: it is to be started anew");
     assert_eq!(once.pass(90), "kill a");
     assert_eq!(once.tell(Happening::AllGone), "start a");
+}
+
+/// It was to be tried again at once, for ever: nobody hears when its processes are gone.
+#[test]
+fn a_unit_that_is_lost_promises_nothing_by_another_definition_or_goal() {
+    let up = Once::up();
+    let mut seen = up.system.observation();
+    let of_unit = seen.units.get_mut(&name("a")).unwrap();
+    (of_unit.phase, of_unit.cause) = (Phase::Failed, Some(Cause::Lost));
+    let goal = Some(target("a"));
+    let settings = Settings { goal: goal.clone(), ..Settings::default() };
+    let system = System::restore(Once::graph(None), &settings, seen).unwrap();
+    let mut once = Once { system, ..up };
+    let lost = Shown::Failed { cause: Cause::Lost, retry: Retry::Not, stuck: true };
+    assert_eq!(once.reads_otherwise(), "");
+    assert_eq!(once.system.state(&name("a")).unwrap().what, lost);
+    for goal in [None, goal] {
+        once.system.set_goal(goal, BTreeSet::new(), once.now).unwrap();
+        assert_eq!(once.pass(1), "");
+        assert_eq!(once.system.state(&name("a")).unwrap().what, lost);
+    }
+    assert_eq!(once.tell(Happening::AllGone), "", "somebody says that it is gone");
+    assert!(once.system.reset(&target("a"), once.now));
+    assert_eq!(once.pass(0), "start a");
 }
 
 const HOUR: Duration = Duration::from_secs(3600);
