@@ -195,6 +195,15 @@ impl UnitDirectory {
         }
     }
 
+    /// What is written of what the unit runs makes no sense, for this reason.
+    pub(crate) fn senseless_definition(&self, why: String) -> io::Error {
+        let why = io::Error::new(io::ErrorKind::InvalidData, why);
+        match &self.shared {
+            Some(shared) => shared.records.senseless(why),
+            None => senseless(&self.path.join("stanza"), why, ""),
+        }
+    }
+
     /// Writes what was asked.
     pub(crate) fn write_asked(&self, asked: Asked) -> io::Result<()> {
         write_whole(&self.path.join("asked.json"), &serde_json::to_vec(&asked)?, false)
@@ -276,8 +285,8 @@ impl UnitDirectory {
 
 /// What is written of a run makes no sense, as that of a later version may not. With what to do
 /// about it beside the one thing that is always right.
-pub(crate) fn senseless(path: &Path, why: serde_json::Error, or: &str) -> io::Error {
-    let (why, path) = (io::Error::from(why), path.display());
+pub(crate) fn senseless(path: &Path, why: impl Into<io::Error>, or: &str) -> io::Error {
+    let (why, path) = (why.into(), path.display());
     let problem = format!(
         "what {path} says of what runs makes no sense to this version of fleet ({why}): run the \
          one that wrote it{or}"

@@ -103,7 +103,7 @@ impl Records {
     pub(crate) fn read_run(&self, unit: &str) -> io::Result<Option<Run>> {
         let line = self.line(unit, |places| places.run)?;
         let run = line.map(|line| serde_json::from_slice::<OfRun>(&line)).transpose();
-        Ok(run.map_err(|why| senseless(&self.path, why, ""))?.map(|it| it.run))
+        Ok(run.map_err(|why| self.senseless(why))?.map(|it| it.run))
     }
 
     /// Writes what a unit was started from.
@@ -114,8 +114,13 @@ impl Records {
     /// Reads what a unit was started from; `None` when it never was.
     pub(crate) fn read_stanza(&self, unit: &str) -> io::Result<Option<String>> {
         let line = self.line(unit, |places| places.stanza)?;
-        let read = line.map(|line| serde_json::from_slice::<OfStanza>(&line)).transpose()?;
-        Ok(read.map(|it| it.stanza))
+        let read = line.map(|line| serde_json::from_slice::<OfStanza>(&line)).transpose();
+        Ok(read.map_err(|why| self.senseless(why))?.map(|it| it.stanza))
+    }
+
+    /// What is written of a unit makes no sense.
+    pub(crate) fn senseless(&self, why: impl Into<io::Error>) -> io::Error {
+        senseless(&self.path, why, "")
     }
 
     /// Forgets a unit.

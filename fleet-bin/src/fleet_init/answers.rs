@@ -183,7 +183,8 @@ impl OfFiles {
         Ok(())
     }
 
-    /// A target of the unit of that name, or the target of that name.
+    /// A target of the unit of that name, or the target of that name. One that is in no file any
+    /// more has none, and goes by its name.
     async fn target_of(&self, name: &str) -> Result<Target, Refusal> {
         let snapshot = self.runner.snapshot().await.map_err(|error| because(&error))?;
         let unit = snapshot.units.iter().find(|unit| unit.unit.as_str() == name);
@@ -192,7 +193,8 @@ impl OfFiles {
             let mut all = snapshot.units.iter().flat_map(|unit| &unit.provides);
             all.find(|target| target.as_str() == name).cloned()
         };
-        by_unit.or_else(by_target).ok_or_else(|| {
+        let by_name = || unit.map(|unit| Target::from(&unit.unit));
+        by_unit.or_else(by_target).or_else(by_name).ok_or_else(|| {
             let problem = format!("there is no unit or target {name}");
             let mut help = did_you_mean(&snapshot, name);
             help.push("`fleet-init status -o name` lists the units".to_owned());

@@ -181,7 +181,7 @@ impl Runner {
 
     /// Forgets that the unit of a target failed or ended, so that it starts at once if it is
     /// needed. One that an earlier runner left, and that could not be taken back, is taken for one
-    /// of which nothing runs. Tells whether there was something to forget.
+    /// of which nothing runs; if it is not in the graph any more it is found by its name. Tells whether there was something to forget.
     ///
     /// # Errors
     ///
@@ -297,7 +297,15 @@ impl Lead {
     }
 
     pub(super) fn reset(&mut self, target: &Target) -> bool {
-        let unit = self.system.graph().provider(target).map(|unit| unit.name.clone());
+        let graph = self.system.graph();
+        let is_meant = |unit: &&Name| unit.as_str() == target.as_str();
+        let mut orphans = self.lost.keys().filter(|unit| graph.unit(unit).is_none());
+        // Nobody provides a target of one that is in no file any more.
+        if let Some(unit) = orphans.find(is_meant).cloned() {
+            self.give_up_lost(&unit);
+            return true;
+        }
+        let unit = graph.provider(target).map(|unit| unit.name.clone());
         if let Some(unit) = unit {
             self.give_up_lost(&unit);
             self.members.get_mut(&unit).into_iter().for_each(|member| member.retries = false);

@@ -2,8 +2,10 @@
 //!
 //! Something of them may run, so none is started beside that: such a unit is shown as failed, with
 //! processes left and with the reason, until it can be taken back or somebody says that nothing of
-//! it runs. No other unit is harmed by it.
+//! it runs. No other unit is harmed by it. What it may write is kept within its limit, and can be
+//! read.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -14,6 +16,7 @@ use fleet_core::graph::{
 };
 
 use super::lead::{Lead, lock};
+use super::member::Member;
 use super::recall::Recalled;
 use crate::native::adopt::only_to_stop;
 use crate::native::record::Run;
@@ -55,21 +58,28 @@ impl Lead {
         let mut recalled = Recalled { seen: self.system.observation(), ..Recalled::default() };
         for name in self.lost.keys() {
             recalled.seen.units.remove(name);
+            recalled.members.extend(self.members.remove_entry(name));
             recalled.take(&self.machine, &graph, name);
         }
         let Recalled { seen, members, runs, lost } = recalled;
+        self.have_logs_of(&members);
+        self.members.extend(members);
         let settings = Settings { max_starting, ..Settings::default() };
         match System::restore(graph, &self.choice.wanted.within(&settings), seen) {
             Ok(system) => self.system = system,
             Err(flaw) => return tracing::error!(%flaw, "cannot take up what was taken back"),
         }
         self.lost = lost;
-        let logs = members.iter().map(|(unit, member)| (unit.clone(), Arc::clone(&member.log)));
-        lock(&self.logs).extend(logs);
-        self.members.extend(members);
         for (unit, incarnation, driver) in runs {
             self.follow(&unit, incarnation, driver);
         }
+    }
+
+    /// The logs of units that could not be taken back are those of these members from now on.
+    fn have_logs_of(&self, members: &BTreeMap<Name, Member>) {
+        let mut logs = lock(&self.logs);
+        logs.retain(|unit, _| !self.lost.contains_key(unit));
+        logs.extend(members.iter().map(|(unit, member)| (unit.clone(), Arc::clone(&member.log))));
     }
 
     /// Somebody says that nothing runs of a unit that could not be taken back, if this is one.

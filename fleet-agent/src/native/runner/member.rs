@@ -112,9 +112,16 @@ impl Member {
     }
 }
 
-/// Reads what was written down as that which a unit runs.
-pub(super) fn read_definition(directory: &UnitDirectory) -> io::Result<Option<Unit>> {
+/// Reads what was written down as that which a unit runs; `None` when nothing was. What makes no
+/// sense is an error: it is not known what the unit runs.
+pub(super) fn read_definition(directory: &UnitDirectory, unit: &Name) -> io::Result<Option<Unit>> {
     let Some(stanza) = directory.read_definition()? else { return Ok(None) };
     let read = text::read_stanzas(stanza.as_bytes(), &TimeOuts::default());
-    Ok(read.stanzas.into_iter().find_map(|stanza| stanza.unit))
+    let mut units = read.stanzas.into_iter().filter_map(|stanza| stanza.unit);
+    let found = units.find(|it| it.name == *unit);
+    let why = || match read.diagnostics.first() {
+        Some(problem) => format!("the stanza of {unit}: {}", problem.message),
+        None => format!("there is no stanza of {unit}"),
+    };
+    found.map(Some).ok_or_else(|| directory.senseless_definition(why()))
 }

@@ -3,7 +3,8 @@
 //! What a run remembers of itself tells what was known of its unit: what it is doing, how it ended,
 //! what then becomes of it. Times begin anew.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -63,6 +64,10 @@ impl Recalled {
             let seen = lost(graph, name, self.seen.last, machine.now());
             self.seen.units.insert(name.clone(), seen);
             self.lost.insert(name.clone(), reason(&error));
+            // Its processes may write on.
+            if let Err(error) = member_of(&mut self.members, machine, name) {
+                tracing::error!(unit = %name, %error, "cannot keep the log of a unit short");
+            }
         }
     }
 
@@ -73,33 +78,52 @@ impl Recalled {
         name: &Name,
     ) -> io::Result<()> {
         let directory = machine.record(name.as_str());
-        let Some(run) = directory.read_run()? else { return Ok(()) };
-        let definition = definition(&directory, graph, name)?;
-        let Some(definition) = definition else { return directory.remove() };
-        if !is_busy(&run.memory) && graph.unit(name).is_none() {
+        let present = graph.unit(name);
+        let Some(run) = directory.read_run()? else {
+            self.members.remove(name);
+            return Ok(());
+        };
+        if !is_busy(&run.memory) && present.is_none() {
+            self.members.remove(name);
             return directory.remove();
         }
-        let mut member = Member::new(machine, name)?;
-        member.memory = Arc::new(run.memory.clone());
-        member.written = Some(Arc::clone(&definition));
-        self.seen.last = Incarnation(self.seen.last.0 + 1);
-        let incarnation = self.seen.last;
+        let definition = match (definition(&directory, graph, name), present) {
+            // Nothing runs that was started from another one.
+            (Err(_), Some(present)) if !is_busy(&run.memory) => Arc::clone(present),
+            (definition, _) => definition?,
+        };
+        let incarnation = Incarnation(self.seen.last.0 + 1);
         let (memory, now) = (run.memory.clone(), machine.now());
         let mut seen = observed(&definition, &memory, incarnation, now);
         // What it was given up for is forgiven with another definition, whenever that came.
-        let otherwise = |present: &Unit| definition.runs_otherwise_than(present);
-        if seen.gave_up && graph.unit(name).is_some_and(|present| otherwise(present)) {
+        let otherwise = |present: &Arc<Unit>| definition.runs_otherwise_than(present);
+        if seen.gave_up && present.is_some_and(otherwise) {
             seen = Observed::default();
         }
-        member.retries = seen.retry_at.is_some();
+        let member = member_of(&mut self.members, machine, name)?;
         if is_busy(&memory) {
-            let driver = go_on(machine, name, &member, &definition, run, incarnation)?.1;
+            let driver = go_on(machine, name, member, &definition, run, incarnation)?.1;
             self.runs.push((name.clone(), incarnation, driver));
         }
+        member.memory = Arc::new(memory);
+        member.written = Some(definition);
+        member.retries = seen.retry_at.is_some();
+        self.seen.last = incarnation;
         self.seen.units.insert(name.clone(), seen);
-        self.members.insert(name.clone(), member);
         Ok(())
     }
+}
+
+/// What is kept of a unit: nobody else may have its log.
+fn member_of<'a>(
+    members: &'a mut BTreeMap<Name, Member>,
+    machine: &Machine,
+    name: &Name,
+) -> io::Result<&'a mut Member> {
+    Ok(match members.entry(name.clone()) {
+        Entry::Occupied(known) => known.into_mut(),
+        Entry::Vacant(place) => place.insert(Member::new(machine, name)?),
+    })
 }
 
 impl Lead {
@@ -147,19 +171,17 @@ pub(super) fn go_on(
     Ok((seen, driver))
 }
 
-/// What a unit was started from; nothing if nobody knows.
-fn definition(
-    directory: &UnitDirectory,
-    graph: &Graph,
-    name: &Name,
-) -> io::Result<Option<Arc<Unit>>> {
+/// What a unit was started from, or what it is by now where nobody wrote that down.
+fn definition(directory: &UnitDirectory, graph: &Graph, name: &Name) -> io::Result<Arc<Unit>> {
     let present = graph.unit(name).cloned();
-    let written = read_definition(directory)?.filter(|unit| unit.name == *name).map(Arc::new);
-    // The same thing is kept once.
-    Ok(match (written, present) {
+    let written = read_definition(directory, name)?.map(Arc::new);
+    let known = match (written, present) {
+        // The same thing is kept once.
         (Some(written), Some(present)) if *written == *present => Some(present),
         (written, present) => written.or(present),
-    })
+    };
+    let unknown = || directory.senseless_definition(format!("there is no stanza of {name}"));
+    known.ok_or_else(unknown)
 }
 
 pub(super) fn is_busy(memory: &Memory) -> bool {

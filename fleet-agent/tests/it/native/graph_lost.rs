@@ -1,12 +1,13 @@
 //! Units that the next runner cannot take back: none is started beside what may run of it.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use fleet_agent::UnitStatus;
-use fleet_core::graph::{Cause, Settings, Shown};
+use fleet_agent::{JournalQuery, RunnerConfig, UnitStatus};
+use fleet_core::graph::{Cause, Retry, Settings, Shown};
 
 use super::graph::{SLEEP, Stand, graph, supervised, target};
-use crate::support::{runs, signal_group};
+use crate::support::{Home, runs, signal_group, wait_until};
 
 fn stanzas() -> String {
     let edges = "unit: all\ntype: virtual\nprovides: all\nwaits-for: a\nwaits-for: b\n";
@@ -33,15 +34,22 @@ const UNKNOWN: &str = "\"phase\":\"resting\"";
 async fn with_one_lost() -> (Stand, u32, u32) {
     let stand = Stand::new(&stanzas(), "all").await;
     let (a, b) = (stand.running("a").await, stand.running("b").await);
+    (after_one_that_said(stand, (KNOWN, UNKNOWN), &stanzas()).await, a, b)
+}
+
+/// The next runner, to which the one before has said something else of the first unit.
+async fn after_one_that_said(stand: Stand, (before, after): (&str, &str), stanzas: &str) -> Stand {
     let Stand { runner, home, settings } = stand;
     drop(runner);
-    let records = home.path("native/runs");
-    say(&records, "a", KNOWN, UNKNOWN);
-    let runner = Stand::open(&home, graph(&stanzas(), &settings), &settings).await;
+    say(&home.path("native/runs"), "a", before, after);
+    let set_up = |config: &mut RunnerConfig| config.log_limit = LOG_LIMIT;
+    let runner = Stand::open_with(&home, graph(stanzas, &settings), &settings, set_up).await;
     let stand = Stand { runner, home, settings };
     assert!(is_lost(&stand.unit("a").await));
-    (stand, a, b)
+    stand
 }
+
+const LOG_LIMIT: u64 = 1 << 20;
 
 fn is_lost(unit: &UnitStatus) -> bool {
     matches!(unit.state.what, Shown::Failed { cause: Cause::Lost, stuck: true, .. })
@@ -85,4 +93,103 @@ async fn a_unit_that_could_not_be_taken_back_starts_once_somebody_resets_it() {
     let stand = stand.again(&stanzas()).await;
     stand.running("a").await;
     stand.clean_up().await;
+}
+
+/// What another version calls what this one knows as the type of a unit.
+const TYPE: (&str, &str) = ("type: foreground-supervised", "type: foreground-supervises");
+
+/// The present one counted in its place, or none at all, so that what ran was forgotten.
+#[tokio::test]
+async fn a_unit_whose_definition_makes_no_sense_is_lost_whether_it_is_in_the_files_or_not() {
+    let without = stanzas().replace("waits-for: a\n", "").replace(&supervised("a", SLEEP), "");
+    for files in [stanzas(), without] {
+        let stand = Stand::new(&stanzas(), "all").await;
+        let a = stand.running("a").await;
+        let stand = after_one_that_said(stand, TYPE, &files).await;
+        let problem = stand.unit("a").await.problem.expect("there is one");
+        assert!(problem.contains("native/runs") && problem.contains("supervises"), "{problem}");
+        read_again(&stand, &stanzas(), &stand.settings).await;
+        assert!(is_lost(&stand.unit("a").await) && runs(a), "it runs on");
+        say(&stand.home.path("native/runs"), "a", TYPE.1, TYPE.0);
+        read_again(&stand, &stanzas(), &stand.settings).await;
+        assert_eq!(stand.running("a").await, a);
+        stand.clean_up().await;
+    }
+}
+
+/// Nothing of it runs, so that nothing can be started beside it.
+#[tokio::test]
+async fn a_unit_that_is_over_starts_whatever_its_definition_says() {
+    let never = "exec-start: /bin/false\nrestart: never\n";
+    let failing = stanzas().replace(&supervised("a", SLEEP), &supervised("a", never));
+    let stand = Stand::new(&failing, "all").await;
+    stand.wait_for("a", |unit| matches!(unit.state.what, Shown::Failed { stuck: false, .. })).await;
+    let Stand { runner, home, settings } = stand;
+    drop(runner);
+    say(&home.path("native/runs"), "a", TYPE.0, TYPE.1);
+    let runner = Stand::open(&home, graph(&failing, &settings), &settings).await;
+    let stand = Stand { runner, home, settings };
+    assert!(!is_lost(&stand.unit("a").await));
+    read_again(&stand, &stanzas(), &stand.settings).await;
+    stand.running("a").await;
+    stand.clean_up().await;
+}
+
+#[tokio::test]
+async fn what_a_unit_writes_that_cannot_be_taken_back_is_kept_within_its_limit() {
+    let home = Home::new();
+    let path = |name: &str| home.path(name).display().to_string();
+    let (gate, over) = (path("gate"), path("over"));
+    let script = format!(
+        "echo hello; while ! test -e {gate}; do sleep 0.01; done; yes | head -c 20000000; \
+         echo >{over}; exec sleep 1000"
+    );
+    let writes = supervised("a", &format!("exec-start: /bin/sh -c '{script}'\n"));
+    let stand = Stand::new(&writes, "a").await;
+    let a = stand.running("a").await;
+    let log = stand.home.path("native/logs/a");
+    let says = || std::fs::read_to_string(&log).unwrap_or_default();
+    wait_until("it has begun", async || says().contains("hello")).await;
+    let stand = after_one_that_said(stand, (KNOWN, UNKNOWN), &writes).await;
+    let unit = stand.unit("a").await.unit;
+    let mut journal = stand.runner.journal(&unit, JournalQuery::default()).expect("it can be read");
+    assert_eq!(journal.next().await.as_deref(), Some("hello"));
+    std::fs::write(gate, "").expect("it can be written");
+    let taken = || std::fs::metadata(&log).expect("it is there").blocks() * 512;
+    let is_over = || Path::new(&over).exists();
+    wait_until("its log is short", async || is_over() && taken() < 2 * LOG_LIMIT).await;
+    say(&stand.home.path("native/runs"), "a", UNKNOWN, KNOWN);
+    read_again(&stand, &writes, &stand.settings).await;
+    assert_eq!(stand.running("a").await, a);
+    stand.runner.journal(&unit, JournalQuery::default()).expect("it can still be read");
+    stand.clean_up().await;
+}
+
+/// It was failed for ever, as nobody provided what would have been reset.
+#[tokio::test]
+async fn a_lost_unit_that_is_in_no_file_any_more_is_reset_by_its_name() {
+    let (stand, a, b) = with_one_lost().await;
+    let without = stanzas().replace("waits-for: a\n", "").replace(&supervised("a", SLEEP), "");
+    read_again(&stand, &without, &stand.settings).await;
+    assert!(is_lost(&stand.unit("a").await));
+    signal_group(a, "KILL");
+    assert!(stand.runner.reset(&target("a")).await.expect("it answers"));
+    let units = stand.runner.snapshot().await.expect("it answers").units;
+    assert!(units.iter().all(|unit| unit.unit.as_str() != "a"), "nothing is left of it");
+    assert!(!stand.runner.reset(&target("a")).await.expect("it answers"));
+    read_again(&stand, &stanzas(), &stand.settings).await;
+    assert_ne!(stand.running("a").await, a);
+    assert_eq!(stand.running("b").await, b);
+    stand.clean_up().await;
+}
+
+/// It was to be tried again at once, for ever.
+#[tokio::test]
+async fn another_definition_promises_nothing_of_a_unit_that_cannot_be_taken_back() {
+    let (stand, a, _) = with_one_lost().await;
+    read_again(&stand, &stanzas().replace("sleep 1000", "sleep 2000"), &stand.settings).await;
+    let what = stand.unit("a").await.state.what;
+    assert!(matches!(what, Shown::Failed { retry: Retry::Not, stuck: true, .. }), "{what:?}");
+    stand.runner.shutdown().await.expect("what can be stopped is");
+    signal_group(a, "KILL");
 }

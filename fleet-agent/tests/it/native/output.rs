@@ -1,8 +1,10 @@
 //! What units write.
 
+use std::os::unix::fs::MetadataExt as _;
+
 use fleet_agent::{JournalQuery, ServiceManager};
 
-use crate::support::{Bench, DEADLINE, hasty, name, signal, wait_until};
+use crate::support::{Bench, DEADLINE, hasty, name, signal, signal_group, wait_until};
 
 #[tokio::test]
 async fn both_outputs_are_kept_in_order() {
@@ -126,5 +128,32 @@ async fn a_log_that_rotates_loses_no_line_and_none_while_no_daemon_runs() {
         (50_000 - lines.len()..50_000).map(|number| format!("line {number}")).collect();
     assert!(lines.len() > 200, "{} lines", lines.len());
     assert_eq!(lines, expected);
+    bench.clean_up().await;
+}
+
+/// Nobody kept it short, as the unit is not loaded.
+#[tokio::test]
+async fn what_a_unit_writes_that_cannot_be_taken_back_is_kept_within_its_limit() {
+    const LIMIT: u64 = 1 << 20;
+    let bench = Bench::new().await;
+    let (gate, over) = (bench.path("gate"), bench.path("over"));
+    let script = format!(
+        "while ! test -e {}; do sleep 0.01; done; yes | head -c 20000000; echo >{}; exec sleep 1000",
+        gate.display(),
+        over.display()
+    );
+    bench.run("a.service", &format!("ExecStart=/bin/sh -c '{script}'\n")).await;
+    let pid = bench.pid("a.service").await;
+    let log = bench.path("native/units/a.service/log");
+    let dead = bench.kill().await;
+    let record = dead.path("native/units/a.service/run.json");
+    let text = std::fs::read_to_string(&record).expect("there is a record");
+    std::fs::write(&record, text.replace("running", "resting")).expect("it can be written");
+    let bench = dead.with(|config| config.log_limit = LIMIT).revive().await;
+    assert_eq!(bench.manager.get(&name("a.service")).await.expect("it answers"), None);
+    std::fs::write(gate, "").expect("it can be written");
+    let taken = || std::fs::metadata(&log).expect("it is there").blocks() * 512;
+    wait_until("its log is short", async || over.exists() && taken() < 2 * LIMIT).await;
+    signal_group(pid, "KILL");
     bench.clean_up().await;
 }

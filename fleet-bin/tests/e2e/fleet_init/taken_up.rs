@@ -103,3 +103,28 @@ fn one_that_is_told_to_end_right_after_it_broke_off_ends_its_units_all_the_same(
     let ended = std::fs::read_to_string(init.home.path().join("ended")).unwrap();
     assert_eq!(ended, "web\ndb\n", "dependents go first");
 }
+
+/// `reset` found no unit of that name, and `logs` no log.
+#[test]
+fn a_unit_that_is_lost_and_in_no_file_any_more_is_read_and_reset_by_its_name() {
+    let all = "unit: all\ntype: virtual\nprovides: all\n";
+    let lost = "unit: a\ntype: foreground-supervised\nprovides: a\n\
+                exec-start: /bin/sh -c 'echo here; exec sleep 100000'\n";
+    let mut init = start_of(&format!("{all}waits-for: a\n\n{lost}"), "all", &[], &[]);
+    let pid = wait_state(&init, "a", "running").unwrap();
+    wait_for("it has begun", || succeed(&init, &["logs", "a"]).contains("here").then_some(()));
+    init.signal(Signal::KILL);
+    init.wait();
+    let records = init.home.path().join("state/runs");
+    let text = std::fs::read_to_string(&records).unwrap();
+    // As a later version might.
+    std::fs::write(&records, text.replace("\"running\"", "\"resting\"")).unwrap();
+    std::fs::write(init.home.path().join("units/all.unit"), all).unwrap();
+    init.start_again();
+    wait_state(&init, "a", "failed");
+    assert!(succeed(&init, &["logs", "a"]).contains("here"));
+    kill_process(pid, Signal::KILL).unwrap();
+    succeed(&init, &["reset", "a"]);
+    let told = succeed(&init, &["status", "-o", "name"]);
+    assert!(!told.lines().any(|line| line == "a"), "{told}");
+}

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use fleet_core::Timestamp;
 use fleet_core::graph::{
@@ -79,8 +79,9 @@ pub(in crate::native) async fn open_services(
     // Before it is read what is to run.
     let caught_up = machine.directories().and_then(|all| machine.end.catch_up(all.into_iter()));
     caught_up.map_err(io_error("finish the end of all units"))?;
-    let backs =
-        take_back(&machine, &host, &mut timers).map_err(io_error("read the records of units"))?;
+    let logs = Logs::default();
+    let backs = take_back(&machine, &host, &mut timers, &logs)
+        .map_err(io_error("read the records of units"))?;
     let of_others = OfOthers::new(external);
     let found_up = of_others.found_up(&*machine.clock).await;
     let (outbox, reports) = mpsc::channel(WAITING_REPORTS);
@@ -92,7 +93,7 @@ pub(in crate::native) async fn open_services(
         system: system.expect("nothing is wrong with no goal"),
         choice: choice.unwrap_or_else(|| Choice::of(&none)),
         members: BTreeMap::new(),
-        logs: Logs::new(Mutex::default()),
+        logs,
         record,
         changes: watch::channel(0).0,
         ends: false,
@@ -115,6 +116,7 @@ fn take_back(
     machine: &Arc<Machine>,
     host: &Host,
     timers: &mut timers::Known,
+    logs: &Logs,
 ) -> io::Result<Vec<Back>> {
     let (mut backs, mut running) = (Vec::new(), 0);
     for name in machine.known()? {
@@ -138,13 +140,24 @@ fn take_back(
             Ok(back) => backs.extend(back),
             // One unit that cannot be read must not keep the others from being taken back. It is
             // not loaded, and cannot be where its run would make no sense.
-            Err(error) => tracing::error!(%unit, %error, "cannot take a unit back"),
+            Err(error) => {
+                tracing::error!(%unit, %error, "cannot take a unit back");
+                keep_log(machine, &unit, logs);
+            }
         }
     }
     // Which came first is not known any more; those that run shall not give way to others.
     let runs = |back: &Back| back.driver.is_some();
     backs.sort_by(|a, b| (!runs(a), &a.name).cmp(&(!runs(b), &b.name)));
     Ok(backs)
+}
+
+/// Keeps the log of a unit short that cannot be taken back, as its processes may write on.
+fn keep_log(machine: &Machine, unit: &UnitName, logs: &Logs) {
+    match machine.open_log(machine.directory(unit.as_str()).log()) {
+        Ok(log) => drop(lock(logs).insert(name_of(unit), log)),
+        Err(error) => tracing::error!(%unit, %error, "cannot keep the log of a unit short"),
+    }
 }
 
 fn know_timer(machine: &Machine, host: &Host, unit: &UnitName, timers: &mut timers::Known) {
