@@ -12,7 +12,6 @@
 //! nothing runs, and no unit is known.
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 
 use fleet_core::graph::{
@@ -103,12 +102,10 @@ fn take_back(machine: &Machine, spec: Arc<Unit>, run: &mut Run) -> io::Result<(S
 
 /// The process that the file of a unit names now that its main one has ended.
 fn successor(spec: &Unit, run: &Run) -> io::Result<Option<(ProcessId, Watched)>> {
-    let Kind::BackgroundPidfile { path } = &spec.kind else { return Ok(None) };
     let is_own = |process| is_of_run(process, run.group.as_ref(), &run.invocation, &run.leaders);
-    let Ok(process) = pidfile::read(Path::new(path), owner_of_file(spec), is_own) else {
-        return Ok(None);
-    };
-    Ok(Watched::open(process)?.map(|watched| (process, watched)))
+    let named = pidfile::named(spec, owner_of_file(spec), is_own)?;
+    let watched = named.map(Watched::open).transpose()?.flatten();
+    Ok(named.zip(watched))
 }
 
 /// The process that was about to be started: it is in the control group of the run or carries its

@@ -49,8 +49,8 @@ pub(crate) struct Driver {
     leaders: Vec<ProcessId>,
     /// What was asked last, and told to `service`.
     asked: Asked,
-    /// How many runs there were.
-    run: u64,
+    /// Whether it has begun a run.
+    has_begun: bool,
     written: Option<Run>,
     /// Where processes of the run say how they are, if they may.
     notify: Option<NotifySocket>,
@@ -62,8 +62,10 @@ pub(crate) struct Driver {
     unread: Option<Reading>,
     /// The place at which the log ended when the run began.
     log_from: u64,
-    /// The user that the unit runs as, if a file of it names its main process.
-    owner: u32,
+    /// The user that the unit runs as, if a file of it names its main process and that is known.
+    owner: Option<u32>,
+    /// How often in a row it could not be told whom that file names.
+    unread_files: u8,
     processes: FuturesUnordered<Ending>,
     sweep: Option<BoxFuture<'static, ()>>,
     /// Until the state machine wants to be woken.
@@ -110,14 +112,15 @@ impl Driver {
             group: None,
             leaders: Vec::new(),
             asked: Asked::default(),
-            run: 0,
+            has_begun: false,
             written: None,
             notify: None,
             arrival: None,
             line: None,
             unread: None,
             log_from: 0,
-            owner: 0,
+            owner: None,
+            unread_files: 0,
             processes: FuturesUnordered::new(),
             sweep: None,
             sleep: Sleep::new(&machine.clock),
@@ -248,8 +251,8 @@ impl Driver {
     fn on_ended(&mut self, (process, end): (ProcessId, End)) {
         self.hear();
         self.forget_groups();
-        if self.service.may_name_another(process, end) {
-            self.look_for_successor();
+        if self.service.may_name_another(process, end) && !self.has_looked(process, end) {
+            return;
         }
         self.service.on_exited(process, end, self.machine.now());
     }

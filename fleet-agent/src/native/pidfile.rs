@@ -1,11 +1,12 @@
 //! The file in which a process that went into the background leaves its number.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::task::{Context, Poll};
 
+use fleet_core::graph::{Kind, Unit};
 use rustix::fs::inotify::WatchFlags;
 
 use super::changes::Changes;
@@ -76,19 +77,50 @@ fn watch_first(
     Ok(None)
 }
 
-/// The process that the file names, if it runs and `is_own` says that it belongs to the unit.
+/// Why nobody knows a process by the name that a file gives it. For a person: it begins with the
+/// path of the file.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unnamed {
+    /// The file names no process of the unit. It may be right a moment later.
+    #[error("{0}")]
+    Wrong(String),
+    /// It cannot be told whom it names.
+    #[error("{0}")]
+    Unknown(io::Error),
+}
+
+/// The process that the file of a unit names by now; `None` if it has no file, or that names none
+/// of its processes.
 ///
 /// # Errors
 ///
-/// What is wrong with the file, for a person, beginning with its path. It may be right a moment
-/// later.
+/// If it cannot be told whom the file names. It may be one of the unit's.
+pub(crate) fn named(
+    unit: &Unit,
+    owner: Option<u32>,
+    is_own: impl FnOnce(ProcessId) -> io::Result<bool>,
+) -> io::Result<Option<ProcessId>> {
+    let Kind::BackgroundPidfile { path } = &unit.kind else { return Ok(None) };
+    match read(Path::new(path), owner, is_own) {
+        Ok(process) => Ok(Some(process)),
+        Err(Unnamed::Wrong(_)) => Ok(None),
+        Err(Unnamed::Unknown(error)) => Err(error),
+    }
+}
+
+/// The process that the file names, if it runs and `is_own` says that it belongs to the unit. The
+/// owner is the user of the unit, as far as that is known.
+///
+/// # Errors
+///
+/// Why it names none, or why nobody knows.
 pub(crate) fn read(
     path: &Path,
-    owner: u32,
+    owner: Option<u32>,
     is_own: impl FnOnce(ProcessId) -> io::Result<bool>,
-) -> Result<ProcessId, String> {
-    let wrong = |what: &str| format!("{} {what}", path.display());
-    let text = text(path, owner).map_err(|what| wrong(&what))?;
+) -> Result<ProcessId, Unnamed> {
+    let wrong = |what: &str| wrong(path, what);
+    let text = text(path, owner)?;
     let text = text.trim();
     let pid = match text.parse::<u32>() {
         Ok(1) => return Err(wrong("names process 1, which is never a service's")),
@@ -98,8 +130,7 @@ pub(crate) fn read(
         Ok(pid) if pid > 0 => pid,
         _ => return Err(wrong(&format!("holds {text:?}, which is no number of a process"))),
     };
-    let strange =
-        |error: io::Error| wrong(&format!("names a process that cannot be seen: {error}"));
+    let strange = |error| unknown(path, "names a process that cannot be seen", &error);
     let Some(process) = started(pid).map_err(strange)? else {
         return Err(wrong(&format!("names process {pid}, which does not run")));
     };
@@ -109,30 +140,41 @@ pub(crate) fn read(
     }
 }
 
+fn wrong(path: &Path, what: &str) -> Unnamed {
+    Unnamed::Wrong(format!("{} {what}", path.display()))
+}
+
+fn unknown(path: &Path, what: &str, why: &io::Error) -> Unnamed {
+    Unnamed::Unknown(io::Error::new(why.kind(), format!("{} {what}: {why}", path.display())))
+}
+
 /// What the file says. One that a stranger can write is not believed.
-fn text(path: &Path, owner: u32) -> Result<String, String> {
+fn text(path: &Path, owner: Option<u32>) -> Result<String, Unnamed> {
+    use io::ErrorKind::{InvalidData, NotADirectory, NotFound};
+    let unread = |error: io::Error| match error.kind() {
+        NotFound => wrong(path, "was not written"),
+        // It is no file with a number, and could be read to know that.
+        InvalidData | NotADirectory => wrong(path, &format!("cannot be read: {error}")),
+        _ => unknown(path, "cannot be read", &error),
+    };
     let nonblocking = rustix::fs::OFlags::NONBLOCK.bits();
     let flags = i32::try_from(nonblocking).unwrap_or(0);
-    let open = || -> io::Result<(File, std::fs::Metadata)> {
-        // A pipe would be waited for otherwise.
-        let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-        let metadata = file.metadata()?;
-        Ok((file, metadata))
-    };
-    let (file, metadata) = open().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => "was not written".to_owned(),
-        _ => format!("cannot be read: {error}"),
-    })?;
+    // A pipe would be waited for otherwise.
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(unread)?;
+    let metadata = file.metadata().map_err(unread)?;
     if !metadata.is_file() {
-        return Err("is no file".to_owned());
+        return Err(wrong(path, "is no file"));
     }
-    let own = rustix::process::geteuid().as_raw();
-    if ![0, own, owner].contains(&metadata.uid()) {
-        return Err(format!("belongs to user {}, who is not the unit's", metadata.uid()));
+    let (user, own) = (metadata.uid(), rustix::process::geteuid().as_raw());
+    if ![0, own, owner.unwrap_or(own)].contains(&user) {
+        let Some(_) = owner else {
+            let untold = io::Error::other("the accounts do not tell whether that is the unit's");
+            return Err(unknown(path, &format!("belongs to user {user}"), &untold));
+        };
+        return Err(wrong(path, &format!("belongs to user {user}, who is not the unit's")));
     }
     let mut text = String::new();
-    let read = file.take(LONGEST).read_to_string(&mut text);
-    read.map_err(|error| format!("cannot be read: {error}"))?;
+    file.take(LONGEST).read_to_string(&mut text).map_err(unread)?;
     Ok(text)
 }
 
@@ -147,9 +189,9 @@ mod tests {
         let path = directory.path().join("pid");
         std::fs::write(&path, text).expect("it can be written");
         let own = rustix::process::geteuid().as_raw();
-        match read(&path, own, |_| Ok(is_own)) {
+        match read(&path, Some(own), |_| Ok(is_own)) {
             Ok(process) => format!("process {}", process.pid),
-            Err(problem) => problem.replace(&path.display().to_string(), "x"),
+            Err(problem) => problem.to_string().replace(&path.display().to_string(), "x"),
         }
     }
 
@@ -171,9 +213,34 @@ mod tests {
 
     #[test]
     fn a_file_of_a_stranger_or_none_is_not_believed() {
-        let read = |path: &str| read(Path::new(path), 0, |_| Ok(true)).unwrap_err();
-        assert_eq!(read("/no/such/file"), "/no/such/file was not written");
-        assert_eq!(read("/proc"), "/proc is no file");
+        let read = |path: &str| read(Path::new(path), Some(0), |_| Ok(true)).unwrap_err();
+        for (path, problem) in [
+            ("/no/such/file", "/no/such/file was not written"),
+            ("/proc", "/proc is no file"),
+            ("/proc/version/x", "/proc/version/x cannot be read: Not a directory (os error 20)"),
+        ] {
+            assert!(matches!(read(path), Unnamed::Wrong(told) if told == problem), "{path}");
+        }
+    }
+
+    /// It counted as one that names nobody, and what it may name was killed.
+    #[test]
+    fn a_file_that_cannot_be_read_is_not_one_that_names_nobody() {
+        let unread = read(Path::new("/proc/self/mem"), Some(0), |_| Ok(true));
+        assert!(matches!(unread, Err(Unnamed::Unknown(_))), "{unread:?}");
+        let directory = tempfile::tempdir().expect("a directory can be made");
+        let path = directory.path().join("pid");
+        let parent = std::os::unix::process::parent_id().to_string();
+        std::fs::write(&path, parent).expect("it can be written");
+        let unseen = read(&path, Some(0), |_| Err(io::Error::other("all files are open")));
+        assert!(matches!(unseen, Err(Unnamed::Unknown(_))), "{unseen:?}");
+        if std::os::unix::fs::chown(&path, Some(4_000_000), None).is_ok() {
+            for (owner, is_wrong) in [(Some(0), true), (None, false)] {
+                let read = read(&path, owner, |_| Ok(true));
+                assert_eq!(matches!(read, Err(Unnamed::Wrong(_))), is_wrong, "{read:?}");
+            }
+            assert!(read(&path, Some(4_000_000), |_| Ok(true)).is_ok());
+        }
     }
 
     #[tokio::test]

@@ -4,19 +4,28 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fleet_core::graph::{Kind, NotifyAccess, Readiness};
 
-use super::Driver;
+use super::{Driver, owner_of_file};
 use crate::native::cgroup::Group;
 use crate::native::life::{Phase, ProcessId};
 use crate::native::notify::{NotifySocket, Said};
+use crate::native::outcome::End;
 use crate::native::pidfile::{self, Arrival};
 use crate::native::proc::{Watched, child, is_of_run, started};
 use crate::native::ready::line_that_matches;
 
 /// How many messages are taken at once. The kernel keeps no more than this of those who wait.
 const AT_ONCE: usize = 512;
+
+/// How often in a row it is looked once more whom a file names that cannot be read: ten seconds in
+/// all. Then the end of the main process counts, as nobody looks after its unit until it does.
+const MOST_UNREAD: u8 = 100;
+
+/// How long until it is looked once more.
+const UNTIL_READ_AGAIN: Duration = Duration::from_millis(100);
 
 impl Driver {
     /// Listens to the processes of the present run, if its unit has them say something.
@@ -193,8 +202,8 @@ impl Driver {
     pub(super) fn look_for_main(&mut self) {
         let spec = Arc::clone(&self.spec);
         let Kind::BackgroundPidfile { path } = &spec.kind else { return };
-        let read = pidfile::read(Path::new(path), self.owner, |process| self.is_own(process));
-        let taken = read.and_then(|process| {
+        let read = pidfile::read(Path::new(path), self.owner(), |process| self.is_own(process));
+        let taken = read.map_err(|error| error.to_string()).and_then(|process| {
             let in_words = |why| format!("{path} names process {}, which {why}", process.pid);
             self.take_as_main(process, Watched::open).map_err(in_words)
         });
@@ -206,14 +215,40 @@ impl Driver {
         }
     }
 
+    fn owner(&self) -> Option<u32> {
+        self.owner.or_else(|| owner_of_file(&self.spec))
+    }
+
+    /// Whether it is known which process is the main one by now that this one has ended. Where it
+    /// cannot be told whom the file names, this end is told of once more a moment later; in the end
+    /// it counts as naming nobody.
+    pub(super) fn has_looked(&mut self, process: ProcessId, end: End) -> bool {
+        let Err(problem) = self.look_for_successor() else {
+            self.unread_files = 0;
+            return true;
+        };
+        self.problem = Some(self.called("PIDFile=", "pidfile: ").to_owned() + &problem);
+        self.unread_files += 1;
+        let is_last = self.unread_files > MOST_UNREAD;
+        if self.unread_files == 1 || is_last {
+            tracing::warn!(unit = %self.unit, problem, is_last, "cannot tell its main process");
+        }
+        match is_last {
+            true => self.unread_files = 0,
+            false => self.await_again(process, end, UNTIL_READ_AGAIN),
+        }
+        is_last
+    }
+
     /// Takes the process for the main one that the file of the unit names, if it names another:
-    /// what goes on as another process writes so before it ends.
-    pub(super) fn look_for_successor(&mut self) {
-        let Kind::BackgroundPidfile { path } = &self.spec.kind else { return };
-        let read = pidfile::read(Path::new(path), self.owner, |process| self.is_own(process));
-        let named = read.ok().filter(|process| self.service.memory().main != Some(*process));
-        if let Some(process) = named {
-            self.have_as_main(process);
+    /// what goes on as another process writes so before it ends. An error tells why that is not
+    /// known, for a person.
+    fn look_for_successor(&mut self) -> Result<(), String> {
+        let named = pidfile::named(&self.spec, self.owner(), |process| self.is_own(process));
+        let named = named.map_err(|error| error.to_string())?;
+        match named.filter(|process| self.service.memory().main != Some(*process)) {
+            Some(process) => self.take_as_main(process, Watched::open),
+            None => Ok(()),
         }
     }
 
@@ -242,5 +277,68 @@ impl Driver {
                 self.problem = Some(format!("its output cannot be read: {error}"));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use rustix::process::{Pid, Signal, kill_process};
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::native::readiness_tests::Stage;
+    use crate::native::service_tests::spec;
+
+    /// A unit with two processes, of which its file names the first, and then nobody can tell whom,
+    /// when that one is killed. The number of the other is in the file `next`.
+    async fn killed_without_a_file() -> (Stage, TempDir, ProcessId) {
+        let home = tempfile::tempdir().expect("a directory can be made");
+        let path = |name: &str| home.path().join(name);
+        let (pid, next) = (path("pid"), path("next"));
+        let (pid, next) = (pid.display(), next.display());
+        let script = format!("sleep 1000 & echo $$! >{next}; sleep 1000 & echo $$! >{pid}");
+        let unit = format!("Type=forking\nPIDFile={pid}\nExecStart=/bin/sh -c '{script}'\n");
+        let mut stage = Stage::with(spec(&unit)).await;
+        stage.start();
+        stage.wait_for(Phase::Running).await;
+        // It can be opened, and not read.
+        symlink("/proc/self/mem", path("unread")).expect("it can be made");
+        std::fs::rename(path("unread"), path("pid")).expect("it can be in its place");
+        let main = stage.driver.service.memory().main.expect("it runs");
+        let number = Pid::from_raw(i32::try_from(main.pid).expect("it is small"));
+        kill_process(number.expect("it is not 0"), Signal::KILL).expect("it runs");
+        (stage, home, main)
+    }
+
+    /// It failed, and what its file would have named was killed.
+    #[tokio::test]
+    async fn a_file_that_cannot_be_read_when_the_main_process_ends_is_read_again() {
+        let (mut stage, home, main) = killed_without_a_file().await;
+        while stage.driver.unread_files == 0 {
+            stage.driver.wait().await;
+            let memory = stage.driver.service.memory();
+            assert_eq!((memory.main, memory.phase), (Some(main), Phase::Running));
+        }
+        let path = |name: &str| home.path().join(name);
+        let next = std::fs::read_to_string(path("next")).expect("it was written");
+        std::fs::rename(path("next"), path("pid")).expect("it can be in its place");
+        while stage.driver.service.memory().main == Some(main) {
+            stage.driver.wait().await;
+        }
+        let main = stage.driver.service.memory().main.map(|main| main.pid.to_string());
+        assert_eq!((main.as_deref(), stage.driver.unread_files), (Some(next.trim()), 0));
+        stage.stop();
+        stage.wait_for(Phase::Dead).await;
+    }
+
+    #[tokio::test]
+    async fn a_file_that_can_never_be_read_names_nobody_in_the_end() {
+        let (mut stage, _home, _) = killed_without_a_file().await;
+        stage.driver.unread_files = MOST_UNREAD;
+        stage.wait_for(Phase::Failed).await;
+        let problem = stage.driver.problem().expect("there is one");
+        assert!(problem.contains("cannot be read"), "{problem}");
     }
 }

@@ -12,7 +12,7 @@ use crate::native::record::Run;
 
 impl Driver {
     pub(super) fn begin_run(&mut self) {
-        self.run += 1;
+        self.has_begun = true;
         self.remove_group();
         self.invocation = new_invocation();
         self.group = self.machine.group(&self.unit, &self.invocation);
@@ -57,7 +57,7 @@ impl Driver {
             group: self.group.clone(),
             memory: self.service.memory().clone(),
         };
-        if self.run == 0 && self.written.is_none() || self.written.as_ref() == Some(&run) {
+        if !self.has_begun && self.written.is_none() || self.written.as_ref() == Some(&run) {
             return Ok(());
         }
         self.directory.write_run(&run)?;
@@ -84,11 +84,16 @@ impl Driver {
     }
 }
 
-/// The user whose file is believed when it names the main process of a unit.
-pub(crate) fn owner_of_file(unit: &Unit) -> u32 {
-    let has_file = matches!(unit.kind, Kind::BackgroundPidfile { .. });
-    let identity = has_file.then(|| look_up(&unit.run.surroundings).ok()).flatten();
-    identity.and_then(|identity| identity.uid).unwrap_or(0)
+/// The user whose file is believed when it names the main process of a unit; nothing where the
+/// accounts do not tell.
+pub(crate) fn owner_of_file(unit: &Unit) -> Option<u32> {
+    match unit.kind {
+        Kind::BackgroundPidfile { .. } => {
+            let identity = look_up(&unit.run.surroundings).ok()?;
+            Some(identity.uid.unwrap_or(0))
+        }
+        _ => Some(0),
+    }
 }
 
 /// A random name for a run, as systemd writes it.

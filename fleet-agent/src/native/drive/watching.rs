@@ -4,6 +4,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt as _};
 
@@ -46,6 +47,17 @@ impl Driver {
             })
         });
         self.processes.push(Ending { process, is_child: false, end });
+    }
+
+    /// Tells of an end once more, so much later.
+    pub(super) fn await_again(&mut self, process: ProcessId, end: End, pause: Duration) {
+        let clock = Arc::clone(&self.machine.clock);
+        let end = Box::pin(async move {
+            clock.sleep(pause).await;
+            end
+        });
+        // Whatever is the main one by then, it is told.
+        self.processes.push(Ending { process, is_child: true, end });
     }
 
     /// A process that somebody else started is the main one, if it can be watched, and the service

@@ -1,13 +1,13 @@
 //! Units that the next runner cannot take back: none is started beside what may run of it.
 
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::Path;
 
 use fleet_agent::{JournalQuery, RunnerConfig, UnitStatus};
 use fleet_core::graph::{Cause, Retry, Settings, Shown};
 
 use super::graph::{SLEEP, Stand, graph, supervised, target};
-use crate::support::{Home, runs, signal_group, wait_until};
+use crate::support::{Home, runs, signal, signal_group, wait_until};
 
 fn stanzas() -> String {
     let edges = "unit: all\ntype: virtual\nprovides: all\nwaits-for: a\nwaits-for: b\n";
@@ -192,4 +192,40 @@ async fn another_definition_promises_nothing_of_a_unit_that_cannot_be_taken_back
     assert!(matches!(what, Shown::Failed { retry: Retry::Not, stuck: true, .. }), "{what:?}");
     stand.runner.shutdown().await.expect("what can be stopped is");
     signal_group(a, "KILL");
+}
+
+/// The file counted as one that names nobody, and what it would have named was killed.
+#[tokio::test]
+async fn a_unit_whose_file_cannot_be_read_may_run_on_and_is_lost() {
+    let home = Home::new();
+    let (pid, next) = (home.path("pid"), home.path("next"));
+    let script = format!(
+        "sleep 1000 & echo $$! >{}; sleep 1000 & echo $$! >{}",
+        next.display(),
+        pid.display()
+    );
+    let unit = format!(
+        "unit: a\ntype: background-pidfile\nprovides: a\npidfile: {}\n\
+         exec-start: /bin/sh -c '{script}'\n",
+        pid.display()
+    );
+    let stand = Stand::new(&unit, "a").await;
+    let main = stand.running("a").await;
+    let Stand { runner, home: place, settings } = stand;
+    drop(runner);
+    std::fs::remove_file(&pid).expect("it is there");
+    // It can be opened, and not read.
+    symlink("/proc/self/mem", &pid).expect("it can be made");
+    signal(main, "KILL");
+    wait_until("it has ended", async || !runs(main)).await;
+    let runner = Stand::open(&place, graph(&unit, &settings), &settings).await;
+    let stand = Stand { runner, home: place, settings };
+    let found = stand.unit("a").await;
+    assert!(is_lost(&found), "{found:?}");
+    assert!(found.problem.is_some_and(|problem| problem.contains("cannot be read")));
+    let other = std::fs::read_to_string(&next).expect("it was written");
+    std::fs::rename(&next, &pid).expect("it can be in its place");
+    read_again(&stand, &unit, &stand.settings).await;
+    assert_eq!(stand.running("a").await.to_string(), other.trim());
+    stand.clean_up().await;
 }
