@@ -5,6 +5,7 @@
 
 mod depend;
 mod ends;
+mod lexer;
 mod script;
 mod service;
 mod words;

@@ -2,7 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::words::{Piece, Token, plain, tokens, tokens_until_lost};
+use super::words::{DEEPEST, Piece, Token, plain, tokens, tokens_until_lost};
+use crate::graph::text::LARGEST_FILE;
+
+/// How many bytes may be put in for variables of a script, which could double with each line.
+const MOST_PUT_IN: usize = LARGEST_FILE;
 
 /// What a script says.
 #[derive(Debug, Default)]
@@ -21,6 +25,10 @@ pub(super) struct Script {
     pub(super) lost: Option<usize>,
     /// Defaults that a file in conf.d may replace, by the names of the variables.
     pub(super) defaults: BTreeMap<String, usize>,
+    /// How many defaults are being read, each of which stands in the one before.
+    depth: usize,
+    /// How many bytes were put in for variables.
+    put_in: usize,
 }
 
 /// A command, with its line.
@@ -155,40 +163,60 @@ impl Script {
     pub(super) fn evaluate(&mut self, word: &[Piece], line: usize) -> Value {
         let mut text = String::new();
         for piece in word {
-            match piece {
-                Piece::Text(piece) => text.push_str(piece),
-                Piece::Unknown => return Value::Unknown,
-                Piece::Variable { name, default, sets, .. } => {
-                    let value = match (self.variables.get(name), default) {
-                        (Some((_, Value::Text(value))), Some(default)) if value.is_empty() => {
-                            self.default_of(default, line)
-                        }
-                        (Some((_, value)), _) => value.clone(),
-                        (None, Some(default)) => {
-                            self.defaults.insert(name.clone(), line);
-                            let value = self.default_of(default, line);
-                            if *sets {
-                                self.variables.insert(name.clone(), (line, value.clone()));
-                            }
-                            value
-                        }
-                        (None, None) => Value::Text(format!("${{{name}}}")),
-                    };
-                    match value {
-                        Value::Text(value) => text.push_str(&value),
-                        Value::Unknown => return Value::Unknown,
-                    }
+            let value = match piece {
+                Piece::Text(piece) => {
+                    text.push_str(piece);
+                    continue;
                 }
+                Piece::Unknown => Value::Unknown,
+                Piece::Variable { name, default, sets, .. } => {
+                    self.variable(name, default.as_deref(), *sets, line)
+                }
+            };
+            match value {
+                Value::Text(value) => text.push_str(&value),
+                Value::Unknown => return Value::Unknown,
             }
         }
         Value::Text(text)
     }
 
-    fn default_of(&mut self, text: &str, line: usize) -> Value {
-        match tokens(&format!("\"{text}\"")).as_slice() {
-            [(_, Token::Word(word))] => self.evaluate(&word.clone(), line),
-            _ => Value::Unknown,
+    /// What is put in for a variable.
+    fn variable(&mut self, name: &str, default: Option<&str>, sets: bool, line: usize) -> Value {
+        match (self.variables.get(name), default) {
+            (Some((_, Value::Text(value))), Some(default)) if value.is_empty() => {
+                self.default_of(default, line)
+            }
+            (Some((_, Value::Text(value))), _) if value.len() <= MOST_PUT_IN - self.put_in => {
+                self.put_in += value.len();
+                Value::Text(value.clone())
+            }
+            (Some(_), _) => Value::Unknown,
+            (None, Some(default)) => {
+                self.defaults.insert(name.to_owned(), line);
+                let value = self.default_of(default, line);
+                if sets {
+                    self.variables.insert(name.to_owned(), (line, value.clone()));
+                }
+                value
+            }
+            (None, None) => Value::Text(format!("${{{name}}}")),
         }
+    }
+
+    /// A default, which may have others in it. How far one goes that is too deep in others, only a
+    /// shell can tell.
+    fn default_of(&mut self, text: &str, line: usize) -> Value {
+        if self.depth == DEEPEST {
+            return Value::Unknown;
+        }
+        self.depth += 1;
+        let value = match tokens(&format!("\"{text}\"")).as_slice() {
+            [(_, Token::Word(word))] => self.evaluate(word, line),
+            _ => Value::Unknown,
+        };
+        self.depth -= 1;
+        value
     }
 
     /// The value of a variable, with its line.

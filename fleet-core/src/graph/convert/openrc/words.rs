@@ -1,7 +1,9 @@
 //! Words of a shell, as far as they can be known without running it.
 
-use std::iter::Peekable;
-use std::str::Chars;
+use super::lexer::Lexer;
+
+/// How deep substitutions may stand in one another. No script of a service comes near to that.
+pub(super) const DEEPEST: usize = 100;
 
 /// A piece of a word.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,12 +44,12 @@ pub(super) fn tokens(text: &str) -> Vec<(usize, Token)> {
 /// The same, and the line from which on they are not to be trusted: a quote there has no end, or a
 /// here-document begins, whose lines are no commands.
 pub(super) fn tokens_until_lost(text: &str) -> (Vec<(usize, Token)>, Option<usize>) {
-    let mut lexer = Lexer { chars: text.chars().peekable(), line: 1, lost: None };
+    let mut lexer = Lexer::new(text);
     let mut tokens = Vec::new();
     while let Some(token) = lexer.next_token() {
         tokens.push(token);
     }
-    (tokens, lexer.lost)
+    (tokens, lexer.lost())
 }
 
 /// The text of a word that is all known.
@@ -57,238 +59,6 @@ pub(super) fn plain(word: &[Piece]) -> Option<String> {
         _ => None,
     });
     texts.collect()
-}
-
-struct Lexer<'a> {
-    chars: Peekable<Chars<'a>>,
-    line: usize,
-    /// The first line from which on nobody can tell what stands there.
-    lost: Option<usize>,
-}
-
-impl Lexer<'_> {
-    fn bump(&mut self) -> Option<char> {
-        let next = self.chars.next();
-        self.line += usize::from(next == Some('\n'));
-        next
-    }
-
-    fn next_token(&mut self) -> Option<(usize, Token)> {
-        loop {
-            let line = self.line;
-            let next = *self.chars.peek()?;
-            match next {
-                ' ' | '\t' | '\r' => {
-                    self.bump();
-                }
-                '#' => {
-                    while self.chars.peek().is_some_and(|it| *it != '\n') {
-                        self.bump();
-                    }
-                }
-                '\\' if self.is_joined() => {}
-                '\n' | ';' => {
-                    self.bump();
-                    return Some((line, Token::End));
-                }
-                '&' | '|' | '<' | '>' => {
-                    self.bump();
-                    if next == '<' && self.chars.peek() == Some(&'<') {
-                        self.lose(line);
-                    }
-                    return Some((line, Token::Operator));
-                }
-                _ => return Some((line, Token::Word(self.word()))),
-            }
-        }
-    }
-
-    fn lose(&mut self, line: usize) {
-        self.lost.get_or_insert(line);
-    }
-
-    /// Passes over a backslash before a line end, which joins the lines.
-    fn is_joined(&mut self) -> bool {
-        let mut ahead = self.chars.clone();
-        let joined = ahead.next() == Some('\\') && ahead.next() == Some('\n');
-        if joined {
-            self.bump();
-            self.bump();
-        }
-        joined
-    }
-
-    fn word(&mut self) -> Vec<Piece> {
-        let mut word = Vec::new();
-        while let Some(&next) = self.chars.peek() {
-            match next {
-                ' ' | '\t' | '\r' | '\n' | ';' | '&' | '|' | '<' | '>' => break,
-                '\'' => {
-                    self.bump();
-                    match self.until('\'') {
-                        Some(text) => push(&mut word, text),
-                        None => word.push(Piece::Unknown),
-                    }
-                }
-                '"' => {
-                    self.bump();
-                    self.double(&mut word);
-                }
-                _ => self.piece(&mut word, false),
-            }
-        }
-        word
-    }
-
-    fn double(&mut self, word: &mut Vec<Piece>) {
-        let line = self.line;
-        push(word, String::new());
-        while let Some(&next) = self.chars.peek() {
-            if next == '"' {
-                self.bump();
-                return;
-            }
-            self.piece(word, true);
-        }
-        self.lose(line);
-        word.push(Piece::Unknown);
-    }
-
-    /// One character, variable or substitution.
-    fn piece(&mut self, word: &mut Vec<Piece>, quoted: bool) {
-        match self.bump() {
-            Some('\\') => self.escape(word, quoted),
-            Some('$') => self.dollar(word, quoted),
-            Some('`') => {
-                self.until('`');
-                word.push(Piece::Unknown);
-            }
-            // What may stand for names of files.
-            Some('*' | '?' | '[') if !quoted => word.push(Piece::Unknown),
-            Some(other) => push(word, other.to_string()),
-            None => {}
-        }
-    }
-
-    fn escape(&mut self, word: &mut Vec<Piece>, quoted: bool) {
-        match self.bump() {
-            Some('\n') => {}
-            Some(next) if quoted && !"$`\"\\".contains(next) => push(word, format!("\\{next}")),
-            Some(next) => push(word, next.to_string()),
-            None => word.push(Piece::Unknown),
-        }
-    }
-
-    fn dollar(&mut self, word: &mut Vec<Piece>, quoted: bool) {
-        match self.chars.peek() {
-            Some('{') => {
-                self.bump();
-                let inside = self.braced();
-                word.push(in_braces(&inside, quoted));
-            }
-            Some('(') => {
-                self.bump();
-                self.parenthesised();
-                word.push(Piece::Unknown);
-            }
-            Some(next) if next.is_ascii_alphabetic() || *next == '_' => {
-                let mut name = String::new();
-                let is_part = |it: &char| it.is_ascii_alphanumeric() || *it == '_';
-                while self.chars.peek().is_some_and(is_part) {
-                    name.extend(self.bump());
-                }
-                word.push(Piece::Variable { name, default: None, sets: false, quoted });
-            }
-            Some(next) if next.is_ascii_digit() || "@*#?-$!".contains(*next) => {
-                self.bump();
-                word.push(Piece::Unknown);
-            }
-            _ => push(word, "$".to_owned()),
-        }
-    }
-
-    /// What stands before a quote's end; nothing if it has none.
-    fn until(&mut self, end: char) -> Option<String> {
-        let line = self.line;
-        let mut text = String::new();
-        while let Some(next) = self.bump() {
-            if next == end {
-                return Some(text);
-            }
-            text.push(next);
-        }
-        self.lose(line);
-        None
-    }
-
-    fn braced(&mut self) -> String {
-        let line = self.line;
-        let mut text = String::new();
-        let mut depth = 1;
-        while let Some(next) = self.bump() {
-            depth += i32::from(next == '{') - i32::from(next == '}');
-            if depth == 0 {
-                return text;
-            }
-            text.push(next);
-        }
-        self.lose(line);
-        text
-    }
-
-    /// Passes over what stands in `$(…)`, and over the quotes in it.
-    fn parenthesised(&mut self) {
-        let line = self.line;
-        let is_arithmetic = self.chars.peek() == Some(&'(');
-        let mut depth = 1;
-        while let Some(next) = self.bump() {
-            match next {
-                '\\' => {
-                    self.bump();
-                }
-                '\'' => {
-                    self.until('\'');
-                }
-                '"' => self.double(&mut Vec::new()),
-                '<' if !is_arithmetic && self.chars.peek() == Some(&'<') => self.lose(self.line),
-                '(' => depth += 1,
-                ')' => depth -= 1,
-                _ => {}
-            }
-            if depth == 0 {
-                return;
-            }
-        }
-        self.lose(line);
-    }
-}
-
-fn push(word: &mut Vec<Piece>, text: String) {
-    match word.last_mut() {
-        Some(Piece::Text(before)) => before.push_str(&text),
-        _ => word.push(Piece::Text(text)),
-    }
-}
-
-/// What stands in `${…}`.
-fn in_braces(inside: &str, quoted: bool) -> Piece {
-    let is_part = |it: char| it.is_ascii_alphanumeric() || it == '_';
-    let end = inside.find(|it| !is_part(it)).unwrap_or(inside.len());
-    let (name, rest) = inside.split_at(end);
-    let is_name = name.starts_with(|it: char| it.is_ascii_alphabetic() || it == '_');
-    let (default, sets) = match rest.strip_prefix(':').unwrap_or(rest) {
-        "" if rest.is_empty() => (None, false),
-        text => match (text.strip_prefix('-'), text.strip_prefix('=')) {
-            (Some(default), _) => (Some(default), false),
-            (_, Some(default)) => (Some(default), true),
-            _ => return Piece::Unknown,
-        },
-    };
-    let is_simple = |text: &&str| !text.contains(['`', '\\', '"', '\'']) && !text.contains("$(");
-    if !is_name || default.is_some_and(|text| !is_simple(&text)) {
-        return Piece::Unknown;
-    }
-    Piece::Variable { name: name.to_owned(), default: default.map(str::to_owned), sets, quoted }
 }
 
 #[cfg(test)]

@@ -1,0 +1,262 @@
+//! How a text of a shell is taken apart into tokens.
+
+use std::iter::Peekable;
+use std::str::Chars;
+
+use super::words::{DEEPEST, Piece, Token};
+
+/// Takes one token of a text after the other.
+pub(super) struct Lexer<'a> {
+    chars: Peekable<Chars<'a>>,
+    line: usize,
+    /// The first line from which on nobody can tell what stands there.
+    lost: Option<usize>,
+    /// How many substitutions are open.
+    depth: usize,
+}
+
+impl<'a> Lexer<'a> {
+    /// The start of a text.
+    pub(super) fn new(text: &'a str) -> Self {
+        Self { chars: text.chars().peekable(), line: 1, lost: None, depth: 0 }
+    }
+
+    /// The line from which on the tokens so far are not to be trusted.
+    pub(super) fn lost(&self) -> Option<usize> {
+        self.lost
+    }
+
+    /// The next token, with its line.
+    pub(super) fn next_token(&mut self) -> Option<(usize, Token)> {
+        loop {
+            let line = self.line;
+            let next = *self.chars.peek()?;
+            match next {
+                ' ' | '\t' | '\r' => {
+                    self.bump();
+                }
+                '#' => {
+                    while self.chars.peek().is_some_and(|it| *it != '\n') {
+                        self.bump();
+                    }
+                }
+                '\\' if self.is_joined() => {}
+                '\n' | ';' => {
+                    self.bump();
+                    return Some((line, Token::End));
+                }
+                '&' | '|' | '<' | '>' => {
+                    self.bump();
+                    if next == '<' && self.chars.peek() == Some(&'<') {
+                        self.lose(line);
+                    }
+                    return Some((line, Token::Operator));
+                }
+                _ => return Some((line, Token::Word(self.word()))),
+            }
+        }
+    }
+
+    fn bump(&mut self) -> Option<char> {
+        let next = self.chars.next();
+        self.line += usize::from(next == Some('\n'));
+        next
+    }
+
+    fn lose(&mut self, line: usize) {
+        self.lost.get_or_insert(line);
+    }
+
+    /// Passes over a backslash before a line end, which joins the lines.
+    fn is_joined(&mut self) -> bool {
+        let mut ahead = self.chars.clone();
+        let joined = ahead.next() == Some('\\') && ahead.next() == Some('\n');
+        if joined {
+            self.bump();
+            self.bump();
+        }
+        joined
+    }
+
+    fn word(&mut self) -> Vec<Piece> {
+        let mut word = Vec::new();
+        while let Some(&next) = self.chars.peek() {
+            match next {
+                ' ' | '\t' | '\r' | '\n' | ';' | '&' | '|' | '<' | '>' => break,
+                '\'' => {
+                    self.bump();
+                    match self.until('\'') {
+                        Some(text) => push(&mut word, text),
+                        None => word.push(Piece::Unknown),
+                    }
+                }
+                '"' => {
+                    self.bump();
+                    self.double(&mut word);
+                }
+                _ => self.piece(&mut word, false),
+            }
+        }
+        word
+    }
+
+    fn double(&mut self, word: &mut Vec<Piece>) {
+        let line = self.line;
+        push(word, String::new());
+        while let Some(&next) = self.chars.peek() {
+            if next == '"' {
+                self.bump();
+                return;
+            }
+            self.piece(word, true);
+        }
+        self.lose(line);
+        word.push(Piece::Unknown);
+    }
+
+    /// One character, variable or substitution.
+    fn piece(&mut self, word: &mut Vec<Piece>, quoted: bool) {
+        match self.bump() {
+            Some('\\') => self.escape(word, quoted),
+            Some('$') => self.dollar(word, quoted),
+            Some('`') => {
+                self.until('`');
+                word.push(Piece::Unknown);
+            }
+            // What may stand for names of files.
+            Some('*' | '?' | '[') if !quoted => word.push(Piece::Unknown),
+            Some(other) => push(word, other.to_string()),
+            None => {}
+        }
+    }
+
+    fn escape(&mut self, word: &mut Vec<Piece>, quoted: bool) {
+        match self.bump() {
+            Some('\n') => {}
+            Some(next) if quoted && !"$`\"\\".contains(next) => push(word, format!("\\{next}")),
+            Some(next) => push(word, next.to_string()),
+            None => word.push(Piece::Unknown),
+        }
+    }
+
+    fn dollar(&mut self, word: &mut Vec<Piece>, quoted: bool) {
+        match self.chars.peek() {
+            Some('{') => {
+                self.bump();
+                let inside = self.braced();
+                word.push(in_braces(&inside, quoted));
+            }
+            Some('(') => {
+                self.bump();
+                self.substitution();
+                word.push(Piece::Unknown);
+            }
+            Some(next) if next.is_ascii_alphabetic() || *next == '_' => {
+                let mut name = String::new();
+                let is_part = |it: &char| it.is_ascii_alphanumeric() || *it == '_';
+                while self.chars.peek().is_some_and(is_part) {
+                    name.extend(self.bump());
+                }
+                word.push(Piece::Variable { name, default: None, sets: false, quoted });
+            }
+            Some(next) if next.is_ascii_digit() || "@*#?-$!".contains(*next) => {
+                self.bump();
+                word.push(Piece::Unknown);
+            }
+            _ => push(word, "$".to_owned()),
+        }
+    }
+
+    /// What stands before a quote's end; nothing if it has none.
+    fn until(&mut self, end: char) -> Option<String> {
+        let line = self.line;
+        let mut text = String::new();
+        while let Some(next) = self.bump() {
+            if next == end {
+                return Some(text);
+            }
+            text.push(next);
+        }
+        self.lose(line);
+        None
+    }
+
+    fn braced(&mut self) -> String {
+        let line = self.line;
+        let mut text = String::new();
+        let mut depth = 1;
+        while let Some(next) = self.bump() {
+            depth += i32::from(next == '{') - i32::from(next == '}');
+            if depth == 0 {
+                return text;
+            }
+            text.push(next);
+        }
+        self.lose(line);
+        text
+    }
+
+    /// Passes over `$(…)`; how far one goes that is too deep in others, only a shell can tell.
+    fn substitution(&mut self) {
+        if self.depth == DEEPEST {
+            return self.lose(self.line);
+        }
+        self.depth += 1;
+        self.parenthesised();
+        self.depth -= 1;
+    }
+
+    /// Passes over what stands in `$(…)`, and over the quotes in it.
+    fn parenthesised(&mut self) {
+        let line = self.line;
+        let is_arithmetic = self.chars.peek() == Some(&'(');
+        let mut depth = 1;
+        while let Some(next) = self.bump() {
+            match next {
+                '\\' => {
+                    self.bump();
+                }
+                '\'' => {
+                    self.until('\'');
+                }
+                '"' => self.double(&mut Vec::new()),
+                '<' if !is_arithmetic && self.chars.peek() == Some(&'<') => self.lose(self.line),
+                '(' => depth += 1,
+                ')' => depth -= 1,
+                _ => {}
+            }
+            if depth == 0 {
+                return;
+            }
+        }
+        self.lose(line);
+    }
+}
+
+fn push(word: &mut Vec<Piece>, text: String) {
+    match word.last_mut() {
+        Some(Piece::Text(before)) => before.push_str(&text),
+        _ => word.push(Piece::Text(text)),
+    }
+}
+
+/// What stands in `${…}`.
+fn in_braces(inside: &str, quoted: bool) -> Piece {
+    let is_part = |it: char| it.is_ascii_alphanumeric() || it == '_';
+    let end = inside.find(|it| !is_part(it)).unwrap_or(inside.len());
+    let (name, rest) = inside.split_at(end);
+    let is_name = name.starts_with(|it: char| it.is_ascii_alphabetic() || it == '_');
+    let (default, sets) = match rest.strip_prefix(':').unwrap_or(rest) {
+        "" if rest.is_empty() => (None, false),
+        text => match (text.strip_prefix('-'), text.strip_prefix('=')) {
+            (Some(default), _) => (Some(default), false),
+            (_, Some(default)) => (Some(default), true),
+            _ => return Piece::Unknown,
+        },
+    };
+    let is_simple = |text: &&str| !text.contains(['`', '\\', '"', '\'']) && !text.contains("$(");
+    if !is_name || default.is_some_and(|text| !is_simple(&text)) {
+        return Piece::Unknown;
+    }
+    Piece::Variable { name: name.to_owned(), default: default.map(str::to_owned), sets, quoted }
+}

@@ -1,0 +1,57 @@
+//! Scripts that are made to be too much.
+
+use fleet_core::graph::convert::{Origin, Source, convert};
+
+/// What is told of a script, whose unit has to call it.
+fn called(body: &str) -> Vec<String> {
+    let source = format!("#!/sbin/openrc-run\npidfile=/run/web.pid\n{body}").into_bytes();
+    let file = Source { path: "web".to_owned(), source, ..Source::default() };
+    let converted = convert(Origin::Openrc, vec![file]);
+    let text = converted.text();
+    assert!(text.contains("exec-start: /etc/init.d/web --nodeps start\n"), "{text:.1000}");
+    converted.losses.iter().map(|it| format!("{}: {}", it.line, it.message)).collect()
+}
+
+fn has(told: &[String], what: &str) -> bool {
+    told.iter().any(|it| it.starts_with(what))
+}
+
+/// Each took a piece of the stack, until none was left.
+#[test]
+fn what_is_deep_in_itself_ends_nobody() {
+    for open in ["\"$(", "$(\"$(", "\"$((\"$(("] {
+        let told = called(&format!("command={}\n", open.repeat(25_000)));
+        assert!(has(&told, "3: what the script says from here on"), "{open} {told:?}");
+        let closed = open.repeat(50);
+        let told = called(&format!("command={closed}\n"));
+        assert!(has(&told, "3: what the script says from here on"), "{open} {told:?}");
+    }
+    let (open, close) = ("\"$(x ".repeat(150), ")\"".repeat(150));
+    let told = called(&format!("command={open}{close}\n"));
+    assert!(has(&told, "3: what the script says from here on"), "{told:?}");
+    let (open, close) = ("\"$(x ".repeat(90), ")\"".repeat(90));
+    let told = called(&format!("command={open}{close}\n"));
+    assert!(has(&told, "3: `command` has a value that cannot be told"), "{told:?}");
+}
+
+#[test]
+fn defaults_of_defaults_end_nobody() {
+    let deep = |depth: usize, close: &str| {
+        format!("command=\"{}/bin/a{}\"\n", "${A:-".repeat(depth), close.repeat(depth))
+    };
+    for (depth, close) in [(101, "}"), (20_000, "}"), (20_000, "")] {
+        let told = called(&deep(depth, close));
+        let why = if close.is_empty() { "what the script says" } else { "`command` has a value" };
+        assert!(has(&told, &format!("3: {why}")), "{depth} {told:?}");
+    }
+    let told = super::script(&format!("pidfile=/run/web.pid\n{}", deep(99, "}")));
+    assert!(told.contains("exec-start: /bin/a\n"), "{told}");
+}
+
+/// Forty such lines made a value of a tebibyte.
+#[test]
+fn values_that_double_with_each_line_end_somewhere() {
+    let told =
+        called(&format!("command=/bin/web\n{}", "command=\"$command$command\"\n".repeat(40)));
+    assert!(has(&told, "43: `command` has a value that cannot be told"), "{told:?}");
+}
