@@ -64,7 +64,7 @@ impl<'a> Lexer<'a> {
     }
 
     fn lose(&mut self, line: usize) {
-        self.lost.get_or_insert(line);
+        self.lost = Some(self.lost.map_or(line, |known| known.min(line)));
     }
 
     /// Passes over a backslash before a line end, which joins the lines.

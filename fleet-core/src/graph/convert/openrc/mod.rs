@@ -5,6 +5,7 @@
 
 mod depend;
 mod ends;
+mod function;
 mod lexer;
 mod script;
 mod service;

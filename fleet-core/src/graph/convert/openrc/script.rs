@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::function::{Function, beginning, groups};
 use super::words::{DEEPEST, Piece, Token, plain, tokens, tokens_until_lost};
 use crate::graph::text::LARGEST_FILE;
 
@@ -25,6 +26,8 @@ pub(super) struct Script {
     pub(super) lost: Option<usize>,
     /// Defaults that a file in conf.d may replace, by the names of the variables.
     pub(super) defaults: BTreeMap<String, usize>,
+    /// How many conditions, loops and groups are open outside of functions.
+    open: usize,
     /// How many defaults are being read, each of which stands in the one before.
     depth: usize,
     /// How many bytes were put in for variables.
@@ -67,7 +70,7 @@ impl Script {
             };
         }
         if let Some(open) = inside {
-            script.lost.get_or_insert(open.line);
+            script.lose(open.line);
         }
         script
     }
@@ -106,10 +109,13 @@ impl Script {
     fn outside(&mut self, command: &Command) -> Option<Function> {
         let texts: Vec<Option<String>> = command.words.iter().map(|word| plain(word)).collect();
         let first = texts.first()?.as_deref();
-        if let Some(name) = first.and_then(|word| function(word, &texts)) {
-            self.functions.insert(name.clone(), command.line);
+        let (begun, ended) = groups(&texts);
+        self.open = (self.open + begun).saturating_sub(ended);
+        if let Some((name, usual)) = beginning(&texts) {
+            self.begin(name, command.line, usual && command.simple && self.open == 0);
             let opens = texts.iter().any(|it| it.as_deref().is_some_and(|it| it.ends_with('{')));
-            return Some(Function { name, line: command.line, depth: usize::from(opens) });
+            let (name, line) = (name.to_owned(), command.line);
+            return Some(Function { name, line, depth: usize::from(opens) });
         }
         let (export, words) = match first {
             Some("export") => (true, &command.words[1..]),
@@ -131,6 +137,18 @@ impl Script {
             self.assign(word, command.line, export);
         }
         None
+    }
+
+    /// Takes the beginning of a function, which may be there in some cases, or shells, only.
+    fn begin(&mut self, name: &str, line: usize, always: bool) {
+        self.functions.insert(name.to_owned(), line);
+        match (name, always) {
+            ("depend", false) => self.lose(line),
+            // Of several, the last counts.
+            ("depend", true) if self.lost.is_none_or(|lost| line < lost) => self.depend.clear(),
+            (_, true) => {}
+            (_, false) => self.others.push(line),
+        }
     }
 
     fn assigns(word: &[Piece], export: bool) -> bool {
@@ -223,26 +241,6 @@ impl Script {
     pub(super) fn value(&self, name: &str) -> Option<(usize, &Value)> {
         self.variables.get(name).map(|(line, value)| (*line, value))
     }
-}
-
-/// A function that is being read.
-struct Function {
-    name: String,
-    line: usize,
-    /// How many braces are open.
-    depth: usize,
-}
-
-/// The name of the function that begins with these words.
-fn function(first: &str, texts: &[Option<String>]) -> Option<String> {
-    let second = texts.get(1).and_then(|it| it.as_deref());
-    let name = match first.split_once("()") {
-        Some((name, "" | "{")) => name,
-        None if second.is_some_and(|it| it == "()" || it == "(){") => first,
-        _ => return None,
-    };
-    let is_name = |it: char| it.is_ascii_alphanumeric() || it == '_' || it == '-';
-    (!name.is_empty() && name.chars().all(is_name)).then(|| name.to_owned())
 }
 
 /// All commands of a text, and the line from which on they are not to be trusted. A function's `{`

@@ -117,6 +117,7 @@ mod tests {
             ("a\n${b\n", Some(2)),
             ("a\n$(b\n", Some(2)),
             ("a $(cat <<x)", Some(1)),
+            ("a\nb \"c\n$(cat <<x)\n", Some(2)),
             ("a <b $((1 << 2)) '<<' \"<<\" # <<\n", None),
         ] {
             assert_eq!(tokens_until_lost(text).1, expected, "{text}");

@@ -86,7 +86,7 @@ fn what_is_behind_a_quote_without_an_end_is_lost_aloud() {
     let daemon = "command=/bin/web\npidfile=/run/web.pid\n";
     let depend = "depend() {\n\tneed net\n\tkeyword -jail\n}\n";
     for (start, line) in [
-        ("start_pre() {\n\tcat >/run/x <<EOF\nit's here\nEOF\n}\n", 5),
+        ("start_pre() {\n\tcat >/run/x <<EOF\nit's here\nEOF\n}\n", 4),
         ("start_pre() {\n\tcat >/run/x <<EOF\nall here\nEOF\n}\n", 5),
         ("name='web\n", 4),
         ("name=\"web\n", 4),
@@ -120,4 +120,64 @@ fn a_function_without_braces_swallows_nothing() {
         let told = script(body).replace("\n    ", " ");
         assert!(told.contains("- 2:1") && told.contains("only OpenRC can run"), "{told}");
     }
+}
+
+/// `depend` stands in the function without an end for whoever counts braces.
+#[test]
+fn a_depend_in_a_function_without_an_end_is_lost_from_its_line_on() {
+    let told =
+        script("start() {\n\techo {\n}\ndepend() {\n\tneed net\n}\nx() {\n\tcat <<EOF\nEOF\n}\n");
+    let told = told.replace("\n    ", " ");
+    assert!(
+        told.contains("- 2:1 what `depend` says from here on, only a shell can tell"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_depend_that_need_not_be_there_is_lost() {
+    for (body, line) in [
+        ("if true; then\ndepend() { need one; }\nfi\n", 3),
+        ("if true; then depend() { need one; }; fi\n", 2),
+        ("if a; then\n\tif b; then c; fi\n\tdepend() { need one; }\nfi\n", 4),
+        ("if a; then b\nelif c; then depend()\n{\n\tneed one\n}\nfi\n", 3),
+        ("case $A in\n\ta) b ;;\n\t*) depend() { need one; } ;;\nesac\n", 4),
+        ("case $A in\n\ta)\n\t\tdepend ()\n\t\t{ need one; } ;;\nesac\n", 4),
+        ("for a in b; do\n\tdepend() { need one; }\ndone\n", 3),
+        ("true && depend() { need one; }\n", 2),
+        ("true && {\n\tdepend() { need one; }\n}\n", 3),
+        ("(\n\tdepend() { need one; }\n)\n", 3),
+        ("function depend {\n\tneed one\n}\n", 2),
+        ("function depend() {\n\tneed one\n}\n", 2),
+        ("function depend\n{\n\tneed one\n}\n", 2),
+    ] {
+        let told = script(body).replace("\n    ", " ");
+        assert!(told.contains(&format!("- {line}:1 what `depend` says from here on")), "{told}");
+        assert!(!told.contains("`one`"), "{body}\n{told}");
+    }
+    for body in ["if a; then b; fi\n", "case $A in\n\ta) b ;;\nesac\n", "{ a; }\n", "a && b\n"] {
+        let told = script(&format!("{body}depend() {{\n\tneed one\n}}\n")).replace("\n    ", " ");
+        assert!(told.contains("`one` is provided by no file"), "{body}\n{told}");
+        assert!(!told.contains("what `depend` says"), "{body}\n{told}");
+    }
+}
+
+#[test]
+fn of_several_depends_the_last_counts() {
+    let told = script("depend() {\n\tneed one\n}\ndepend() {\n\twant two\n}\n");
+    assert!(
+        told.contains("- 6:1 `two` is provided by no file") && !told.contains("`one`"),
+        "{told}"
+    );
+    // What only a shell can tell takes nothing back.
+    let told = script("depend() { need one; }\nfunction depend {\n\twant two\n}\n");
+    assert!(
+        told.contains("- 2:1 `one` is provided by no file") && !told.contains("`two`"),
+        "{told}"
+    );
+    let told = script("depend() { need one; }\ncat <<EOF\ndepend() { want two; }\nEOF\n");
+    assert!(
+        told.contains("- 2:1 `one` is provided by no file") && !told.contains("`two`"),
+        "{told}"
+    );
 }
