@@ -321,3 +321,22 @@ fn what_is_no_such_script_is_left_out() {
     + d:1:1 there is no `command`, so the unit is virtual
     ");
 }
+
+/// Nothing puts a variable into an assertion, so that it could never hold.
+#[test]
+fn a_required_path_with_a_variable_is_lost_aloud() {
+    let body = "command=/bin/web\npidfile=/run/web.pid\nrequired_dirs=\"/srv /var/lib/${SUB}\"\n\
+                required_files=\"$WEB_CONF\"\n";
+    insta::assert_snapshot!(script(body), @"
+    type: background-pidfile
+    pidfile: /run/web.pid
+    assert: path-is-directory /srv
+    exec-start: /bin/web
+    restart: never
+    ---
+    - 4:1 `required_dirs` has `/var/lib/${SUB}`, which is not looked at: only a
+        shell can tell
+    - 5:1 `required_files` has `${WEB_CONF}`, which is not looked at: only a shell
+        can tell
+    ");
+}

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::service::{Own, Why, not_read};
+use super::service::{Own, Why};
+use super::values::not_read;
 use crate::graph::{Growth, Limit, Restart, RestartWhen, Signal};
 
 /// The `respawn_max` of who gives none.

@@ -7,8 +7,10 @@ mod depend;
 mod ends;
 mod function;
 mod lexer;
+mod required;
 mod script;
 mod service;
+mod values;
 mod words;
 
 use super::draft::{Draft, as_stanza, name_of};

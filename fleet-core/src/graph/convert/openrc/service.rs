@@ -1,12 +1,11 @@
 //! What a service script runs.
 
 use super::script::{Script, Value};
-use super::words::{Piece, Token, tokens};
+use super::values::not_read;
 use crate::graph::convert::draft::call_script;
 use crate::graph::convert::loss::Report;
 use crate::graph::{
-    Command, Condition, Directory, EnvironmentFile, Kind, Name, Output, Place, Readiness, Restart,
-    Target, Test, Unit,
+    Command, Directory, Kind, Name, Output, Place, Readiness, Restart, Target, Unit,
 };
 
 /// Functions that change how a service is started or stopped.
@@ -232,32 +231,6 @@ impl Own<'_, '_> {
         Ok(None)
     }
 
-    /// What has to be there before it starts.
-    fn required(&mut self) -> Result<(), Why> {
-        type Make = fn(String) -> Test;
-        let tests: [(&str, Make); 2] =
-            [("required_dirs", Test::PathIsDirectory), ("required_files", Test::PathExists)];
-        for (name, test) in tests {
-            for path in self.words(name)?.map(|(_, words)| words).unwrap_or_default() {
-                let test = test(path);
-                let condition = Condition { test, negated: false, any: false, assert: true };
-                self.unit.run.conditions.push(condition);
-            }
-        }
-        Ok(())
-    }
-
-    /// Tells that nothing has to be there before a unit is up that runs nothing.
-    fn required_of_none(&mut self) {
-        for name in ["required_dirs", "required_files"] {
-            if let Some((line, _)) = self.script.value(name) {
-                let message = format!("`{name}` is not looked at, because the unit is virtual");
-                let help = "make it a oneshot that runs /bin/true, with `assert: path-exists PATH`";
-                self.report.loss((self.file, line), message, help);
-            }
-        }
-    }
-
     /// Tells what else is said that OpenRC would go by.
     fn not_known(&mut self) {
         let variables = self.script.variables.iter();
@@ -282,88 +255,6 @@ impl Own<'_, '_> {
             self.report.loss((self.file, *line), message, help);
         }
     }
-
-    /// A variable as one text without others in it.
-    pub(super) fn text(&self, name: &str) -> Result<Option<(usize, String)>, Why> {
-        match self.script.value(name) {
-            None => Ok(None),
-            Some((_, Value::Text(text))) if text.is_empty() => Ok(None),
-            Some((line, Value::Text(text))) if !text.contains('$') => {
-                Ok(Some((line, text.clone())))
-            }
-            Some((line, _)) => Err(not_read(line, name)),
-        }
-    }
-
-    fn flag(&self, name: &str) -> Result<bool, Why> {
-        let Some((line, text)) = self.text(name)? else { return Ok(false) };
-        match text.to_ascii_lowercase().as_str() {
-            "yes" | "true" | "on" | "1" => Ok(true),
-            "no" | "false" | "off" | "0" => Ok(false),
-            _ => Err(not_read(line, name)),
-        }
-    }
-
-    pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Why> {
-        let Some((line, text)) = self.text(name)? else { return Ok(None) };
-        text.parse().map(Some).map_err(|_| not_read(line, name))
-    }
-
-    /// A variable as words, which a shell reads once more.
-    fn words(&mut self, name: &str) -> Result<Option<(usize, Vec<String>)>, Why> {
-        let Some((line, value)) = self.script.value(name) else { return Ok(None) };
-        let Value::Text(text) = value else { return Err(not_read(line, name)) };
-        let mut words = Vec::new();
-        for (_, token) in tokens(text) {
-            match token {
-                Token::Word(word) => words.push(word),
-                // A value goes over several lines.
-                Token::End if !text.contains(';') => {}
-                _ => return Err(not_read(line, name)),
-            }
-        }
-        let words: Option<Vec<String>> =
-            words.iter().map(|word| self.argument(word, line)).collect();
-        match words {
-            Some(words) if words.is_empty() => Ok(None),
-            Some(words) => Ok(Some((line, words))),
-            None => Err(not_read(line, name)),
-        }
-    }
-
-    /// A word as commands of stanzas have it: its variables are those that conf.d may set.
-    fn argument(&mut self, word: &[Piece], line: usize) -> Option<String> {
-        let mut text = String::new();
-        for piece in word {
-            match piece {
-                Piece::Text(piece) => text.push_str(&piece.replace('$', "$$")),
-                Piece::Variable { name, default: None, quoted, .. } => {
-                    let whole = word.len() == 1 && !quoted;
-                    let spelt = if whole { format!("${name}") } else { format!("${{{name}}}") };
-                    text.push_str(&spelt);
-                    self.take_from_conf_d(name, line);
-                }
-                _ => return None,
-            }
-        }
-        Some(text)
-    }
-
-    fn take_from_conf_d(&mut self, name: &str, line: usize) {
-        let path = format!("/etc/conf.d/{}", self.unit.name);
-        let message = format!("`{name}` comes from {path}, which no shell reads any more");
-        let help = "write its assignments without variables and commands in them";
-        self.report.loss((self.file, line), message, help);
-        let file = EnvironmentFile { path, optional: true };
-        let files = &mut self.unit.run.surroundings.environment_files;
-        if !files.contains(&file) {
-            files.push(file);
-        }
-    }
-}
-
-pub(super) fn not_read(line: usize, name: &str) -> Why {
-    (line, format!("`{name}` has a value that cannot be told from the script"))
 }
 
 /// Where the script is on a machine that runs it.
