@@ -104,6 +104,16 @@ impl<'a> Report<'a> {
         self.loss((file, line), format!("the unit is left out: {why}"), help);
     }
 
+    /// How much was told so far.
+    pub(super) fn told(&self) -> usize {
+        self.losses.len()
+    }
+
+    /// Takes back what was told beyond that, because it turned out otherwise.
+    pub(super) fn take_back(&mut self, told: usize) {
+        self.losses.truncate(told);
+    }
+
     fn add(&mut self, At(place): At, weight: Weight, message: String, help: String) {
         let (file, line, column) = place;
         let file = self.path(file).to_owned();

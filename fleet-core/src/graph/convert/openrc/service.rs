@@ -58,6 +58,7 @@ pub(super) fn unit(name: Name, script: &mut Script, file: usize, report: &mut Re
     }
     unit.restart = Restart::never();
     let bare = unit.clone();
+    let told = report.told();
     let mut own = Own { script, file, report, unit };
     let native = own.refusal().map_or_else(|| own.native(), Err);
     match native {
@@ -66,8 +67,9 @@ pub(super) fn unit(name: Name, script: &mut Script, file: usize, report: &mut Re
             unit
         }
         Err((line, why)) => {
-            // What was found before that is for the script to do.
+            // What was found, and told, before that is for the script to do.
             own.unit = bare;
+            own.report.take_back(told);
             own.called(line, &why)
         }
     }
