@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::loss::Report;
+pub(super) use crate::graph::text::Loss as Lost;
 use crate::graph::text::{print, read_stanzas};
 use crate::graph::{Command, EdgeKind, Kind, Name, Restart, Target, TimeOuts, Unit};
 
@@ -74,12 +75,12 @@ pub(super) fn call_script(
 }
 
 /// The unit as its stanza has it; nothing if no stanza can have it. What is lost is told, at the
-/// line where `place` knows a key to come from.
+/// line where `place` knows it to come from.
 pub(super) fn as_stanza(
     unit: &Unit,
     file: usize,
     report: &mut Report<'_>,
-    place: impl Fn(&str) -> Option<(usize, usize)>,
+    place: impl Fn(&Lost) -> Option<(usize, usize)>,
 ) -> Option<Unit> {
     let mut unit = unit.clone();
     if unit.is_virtual() {
@@ -88,7 +89,7 @@ pub(super) fn as_stanza(
     }
     let printed = print(&unit, &TimeOuts::default());
     for loss in &printed.losses {
-        let (line, column) = place(loss.key).unwrap_or((1, 1));
+        let (line, column) = place(loss).unwrap_or((1, 1));
         let message = format!("`{}: {}` cannot be said: {}", loss.key, loss.value, loss.why);
         let help = format!("write another value for {} into the stanza", loss.key);
         report.loss((file, line, column), message, help);

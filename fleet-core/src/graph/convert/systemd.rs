@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fleet_unitfile::{Facts, UnitFile, UnitName};
 
-use super::draft::{Draft, as_stanza};
+use super::draft::{Draft, Lost, as_stanza};
 use super::loss::Report;
 use crate::graph::systemd::{
     Compiled, Outside, Position, Refusal, RelationKind, Site, Standing, compile, link, standing,
@@ -123,8 +123,8 @@ fn one(
             Err(error) => report.loss((file, 1), format!("a link is lost: {error}"), BY_HAND),
         }
     }
-    let places = |key: &str| {
-        let option: String = key.split('-').map(capital).collect();
+    let places = |lost: &Lost| {
+        let option: String = lost.key.split('-').map(capital).collect();
         let place = compiled.place_of("Service", &option);
         place.or_else(|| compiled.place_of("Unit", &option)).map(|it| (it.line, it.column))
     };

@@ -358,3 +358,36 @@ fn a_script_that_is_called_is_told_of_by_itself() {
         OpenRC can run: the unit calls /etc/init.d/web
     ");
 }
+
+#[test]
+fn what_a_stanza_cannot_say_is_told_at_its_variable() {
+    let body = "supervisor=supervise-daemon\ncommand=/bin/web\numask=7777777\ndirectory=relative\n\
+                command_user=\"a b\"\nrespawn_delay=99999999999999\nretry=99999999999999\n\
+                output_log=out\nerror_log=err\nexport A=\"b\u{85}\"\nrequired_dirs=srv\n\
+                required_files=conf\n";
+    insta::assert_snapshot!(script(body).replace('\u{85}', "?"), @r#"
+    type: foreground-supervised
+    exec-start: /bin/web
+    restart: always
+    restart-factor: 1
+    restart-limit: 10
+    ---
+    + 1:1 how often supervise-daemon would start it again is its own matter: here
+        it is 10 times in a row
+    - 4:1 `umask: 7777777` cannot be said: `7777777` is no value of this key
+    - 5:1 `directory: relative` cannot be said: `relative` is no value of this key
+    - 6:1 `user: a b` cannot be said: `a b` is no value of this key
+    - 7:1 `restart-delay: 3168808y 9month 1w 4d 11h 16min 39s` cannot be said:
+        `3168808y 9month 1w 4d 11h 16min 39s` is no duration here
+    - 8:1 `stop-timeout: 3168808y 9month 1w 4d 11h 16min 39s` cannot be said:
+        `3168808y 9month 1w 4d 11h 16min 39s` is no duration here
+    - 9:1 `output: append:out` cannot be said: `append:out` is no value of this key
+    - 10:1 `error-output: append:err` cannot be said: `append:err` is no value of
+        this key
+    - 11:1 `env: A="b?"` cannot be said: it has a control character
+    - 12:1 `assert: path-is-directory srv` cannot be said: `path-is-directory srv`
+        is no value of this key
+    - 13:1 `assert: path-exists conf` cannot be said: `path-exists conf` is no
+        value of this key
+    "#);
+}

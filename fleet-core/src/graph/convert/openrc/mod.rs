@@ -13,7 +13,7 @@ mod service;
 mod values;
 mod words;
 
-use super::draft::{Draft, as_stanza, name_of};
+use super::draft::{Draft, Lost, as_stanza, name_of};
 use super::loss::Report;
 use script::Script;
 pub(super) use service::script_path;
@@ -42,7 +42,28 @@ fn draft(file: usize, text: &str, report: &mut Report<'_>) -> Option<Draft> {
             unit.provides.push(target);
         }
     }
-    let place = |_: &str| script.value("command").map(|(line, _)| (line, 1));
+    let place = |lost: &Lost| line_of(lost, &script).map(|line| (line, 1));
     let unit = as_stanza(&unit, file, report, place)?;
     Some(Draft { wishes, ..Draft::new(file, report, unit) })
+}
+
+/// The line of the variable that something of a stanza comes from.
+fn line_of(lost: &Lost, script: &Script) -> Option<usize> {
+    let name = match lost.key {
+        "assert" if lost.value.starts_with("path-is-directory") => "required_dirs",
+        "assert" => "required_files",
+        "description" | "directory" | "pidfile" | "umask" => lost.key,
+        "env" => lost.value.trim_start_matches('"').split('=').next().unwrap_or_default(),
+        "error-output" => "error_log",
+        "group" | "user" => "command_user",
+        "nice" => "SSD_NICELEVEL",
+        "oom-score-adjust" => "SSD_OOM_SCORE_ADJ",
+        "output" => "output_log",
+        "restart-delay" | "restart-max-delay" => "respawn_delay",
+        "restart-limit" if script.value("respawn_max").is_some() => "respawn_max",
+        "restart-limit" => "respawn_period",
+        "stop-timeout" => "retry",
+        _ => "command",
+    };
+    script.value(name).or_else(|| script.value("command")).map(|(line, _)| line)
 }
