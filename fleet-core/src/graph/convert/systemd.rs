@@ -7,6 +7,7 @@ use fleet_unitfile::{Facts, UnitFile, UnitName};
 
 use super::draft::{Draft, Lost, as_stanza};
 use super::loss::Report;
+use crate::graph;
 use crate::graph::systemd::{
     Compiled, Outside, Position, Refusal, RelationKind, Site, Standing, compile, link, standing,
 };
@@ -64,17 +65,14 @@ pub(super) fn drafts(
     }
 }
 
-fn finish(
-    units: &[Unit],
-    linked: crate::graph::systemd::Linked,
-    report: &mut Report<'_>,
-) -> Vec<Draft> {
+fn finish(units: &[Unit], linked: graph::systemd::Linked, report: &mut Report<'_>) -> Vec<Draft> {
     for (file, unit) in units {
         let remarks = linked.remarks.get(&unit.unit.name).into_iter().flatten();
         for remark in unit.remarks.iter().chain(remarks) {
             let message = format!("{} {}", remark.place.option, remark.text);
             report.remark(at(*file, &remark.place), message, BY_HAND);
         }
+        lose_links(*file, unit, &linked.units, report);
     }
     let mut drafts = Vec::new();
     for unit in linked.units {
@@ -82,6 +80,19 @@ fn finish(
         drafts.extend(found.map(|(file, _)| Draft::new(*file, report, Arc::unwrap_or_clone(unit))));
     }
     drafts
+}
+
+/// Tells of links to a file whose names other units have.
+fn lose_links(file: usize, unit: &Compiled, linked: &[Arc<graph::Unit>], report: &mut Report<'_>) {
+    for link in report.aliases(file) {
+        let has_it = |it: &&Arc<graph::Unit>| it.provides.iter().any(|own| own.as_str() == link);
+        let Some(owner) = linked.iter().find(has_it) else { continue };
+        if owner.name != unit.unit.name {
+            let message = format!("the link {link} is lost: {} has that name", owner.name);
+            let help = "hand in the one of the two alone that counts";
+            report.loss((file, 1), message, help);
+        }
+    }
 }
 
 /// One file by itself.

@@ -327,3 +327,23 @@ fn a_link_is_another_name_of_the_unit() {
     assert!(told.contains("provides: rsyslog.service, syslog.service\n"), "{told}");
     assert!(told.contains("depends-ms: rsyslog.service\n") && told.ends_with("---\n"), "{told}");
 }
+
+/// Links to two files, or a link and a file, may have one name. The second was passed over.
+#[test]
+fn a_link_whose_name_another_unit_has_is_lost_aloud() {
+    let text = "[Service]\nExecStart=/bin/x\n";
+    let mut files = sources(&[("x/b.service", text), ("y/a.service", text)]);
+    files[0].aliases = vec!["a.service".to_owned()];
+    let told = words(&converted(Origin::Systemd, files));
+    let lost = "- x/b.service:1:1 the link a.service is lost: a.service has that name\n";
+    assert!(told.ends_with(&format!("---\n{lost}")), "{told}");
+    let mut files = sources(&[("x/b.service", text), ("y/c.service", text)]);
+    for file in &mut files {
+        file.aliases = vec!["a.service".to_owned(), "d.service".to_owned()];
+    }
+    files[0].aliases.pop();
+    let told = words(&converted(Origin::Systemd, files));
+    let lost = "- y/c.service:1:1 the link a.service is lost: b.service has that name\n";
+    assert!(told.ends_with(&format!("---\n{lost}")), "{told}");
+    assert!(told.contains("provides: c.service, d.service\n"), "{told}");
+}
