@@ -9,6 +9,10 @@ use super::loss::Report;
 use super::openrc::script_path;
 use crate::graph::{Command, EdgeKind, Name, Restart, Target, Unit};
 
+/// What a header begins and ends with.
+const BEGIN: &str = "### BEGIN INIT INFO";
+const END: &str = "### END INIT INFO";
+
 /// Fields of a header, each with its line and value.
 type Header = Vec<(String, (usize, String))>;
 
@@ -33,6 +37,10 @@ fn draft(file: usize, text: &str, report: &mut Report<'_>) -> Option<Draft> {
     if header.is_empty() {
         let message = "there is no LSB header, so what it comes after is not known";
         report.loss((file, 1), message, "write depends-ms and waits-for into the stanza");
+    }
+    if !header.is_empty() && !has_end(text) {
+        let message = "the LSB header has no end: it is read up to a line without `#`";
+        report.loss((file, 1), message, format!("write `{END}` into the line below it"));
     }
     let mut unit = called(name, file, report);
     let mut reader = Reader { file, report, provides: Vec::new(), wishes: Vec::new() };
@@ -80,14 +88,19 @@ const KNOWN: [&str; 12] = [
 /// The fields between the two marks. A description goes on in lines that begin with a tab or two
 /// blanks, unless they are known fields; no other field does. What is in none has no key.
 fn header(text: &str) -> Header {
-    let lines = text.lines().enumerate();
-    let inside = lines
-        .skip_while(|(_, line)| line.trim_end() != "### BEGIN INIT INFO")
-        .skip(1)
-        .take_while(|(_, line)| line.trim_end() != "### END INIT INFO");
+    let inside = text.lines().enumerate().skip_while(|(_, line)| line.trim_end() != BEGIN).skip(1);
+    // Without an end, what the script runs is not taken for a part of it.
+    let ends = has_end(text);
+    let inside = inside
+        .take_while(|(_, line)| if ends { line.trim_end() != END } else { line.starts_with('#') });
     let mut fields: Header = Vec::new();
     for (at, line) in inside {
-        let Some(line) = line.strip_prefix('#') else { continue };
+        let Some(line) = line.strip_prefix('#') else {
+            if !line.trim().is_empty() {
+                fields.push((String::new(), (at + 1, line.trim().to_owned())));
+            }
+            continue;
+        };
         let indented = line.starts_with('\t') || line.starts_with("  ");
         let field = line.split_once(':').map(|(key, value)| (key.trim().to_lowercase(), value));
         let is_known = field.as_ref().is_some_and(|(key, _)| KNOWN.contains(&key.as_str()));
@@ -102,6 +115,11 @@ fn header(text: &str) -> Header {
         }
     }
     fields
+}
+
+/// Whether what a header begins has an end.
+fn has_end(text: &str) -> bool {
+    text.lines().skip_while(|line| line.trim_end() != BEGIN).any(|line| line.trim_end() == END)
 }
 
 struct Reader<'r, 'a> {
@@ -143,7 +161,7 @@ impl Reader<'_, '_> {
             | "x-interactive" | "x-stop-after" => {}
             "" => {
                 let message = format!("`{value}` belongs to no field: only a description goes on");
-                let help = "write the name of its field into the line";
+                let help = "begin the line with `#` and the name of its field";
                 self.report.loss((self.file, line), message, help);
             }
             _ => {
@@ -219,7 +237,7 @@ fn facilities(drafts: &[Draft], report: &mut Report<'_>) -> Vec<Draft> {
     let provided = |it: &Target| drafts.iter().any(|draft| draft.unit.provides.contains(it));
     named.retain(|target, _| !provided(target));
     let unit = |(target, place): (&Target, (usize, usize))| {
-        let facility = target.as_str().trim_start_matches(FACILITY);
+        let facility = target.as_str().strip_prefix(FACILITY).unwrap_or_default();
         let message = format!("nothing stands for ${facility} yet: `{target}` is always there");
         let help = "have its stanza wait for the units that make it so";
         report.loss(place, message, help);

@@ -204,3 +204,28 @@ fn a_target_has_one_provider_and_circles_are_opened() {
     + x/db:1:1 whether the script can be reloaded, or asked for its state, is not known
     ");
 }
+
+#[test]
+fn a_line_without_a_number_sign_is_lost_aloud() {
+    let text = script("# Provides: web\n\nRequired-Start: z\n# Short-Description: A web\n");
+    let told = told(Origin::Sysv, &[("web", &text)]);
+    assert!(told.contains("- web:5:1 `Required-Start: z` belongs to no field"), "{told}");
+    assert!(told.contains("provides: web\n") && told.contains("description: A web\n"), "{told}");
+}
+
+#[test]
+fn a_header_without_an_end_is_no_more_than_its_lines() {
+    let text = "#!/bin/sh\n### BEGIN INIT INFO\n# Provides: www\n# Required-Start: z\n\n\
+                # Do it: now\nexit 0\n";
+    let told = told(Origin::Sysv, &[("web", text)]);
+    assert!(told.contains("- web:1:1 the LSB header has no end"), "{told}");
+    assert!(told.contains("provides: www\n") && told.contains("- web:4:1 `z` is"), "{told}");
+    assert!(!told.contains("do it") && !told.contains("exit 0"), "{told}");
+}
+
+#[test]
+fn a_facility_keeps_its_whole_name() {
+    let text = script("# Provides: web\n# Required-Start: $facility-q\n");
+    let told = told(Origin::Sysv, &[("web", &text)]).replace("\n    ", " ");
+    assert!(told.contains("nothing stands for $facility-q yet: `facility-facility-q`"), "{told}");
+}
