@@ -63,11 +63,11 @@ pub enum Readiness {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern(String);
 
-/// Why a text is no regular expression.
+/// Why a text is no regular expression that is taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct PatternProblem {
-    /// What is wrong with it.
+    /// What is wrong with it, as a whole sentence.
     pub message: String,
     /// Where that begins, in bytes from the start of the pattern.
     pub at: usize,
@@ -128,7 +128,7 @@ impl Pattern {
         parsed.map_err(|error| problem(&error))?;
         let compiled = regex::bytes::Regex::new(text);
         compiled.map(|_| Self(text.to_owned())).map_err(|_| PatternProblem {
-            message: "what it repeats takes too much room".to_owned(),
+            message: "this regular expression takes too much room".to_owned(),
             at: 0,
             help: "repeat less, or write [a-z] or . for a class of all scripts such as \\w",
         })
@@ -153,13 +153,14 @@ impl Default for TimeOuts {
 }
 
 fn problem(error: &regex_syntax::Error) -> PatternProblem {
-    let (message, at) = match error {
+    let (why, at) = match error {
         regex_syntax::Error::Parse(error) => (error.kind().to_string(), error.span().start.offset),
         regex_syntax::Error::Translate(error) => {
             (error.kind().to_string(), error.span().start.offset)
         }
         other => (other.to_string(), 0),
     };
+    let message = format!("this is no regular expression: {why}");
     let help = "write one without look-around and back-references; \\ keeps a character";
     PatternProblem { message, at, help }
 }

@@ -156,8 +156,7 @@ fn read_pattern(value: &Value, draft: &mut Draft, problems: &mut Problems) {
             let at = problem.at.min(value.text().len());
             let next = value.text().get(at..).and_then(|rest| rest.chars().next());
             let end = at + next.map_or(0, char::len_utf8);
-            let message = format!("this is no regular expression: {problem}");
-            problems.add(Code::BadPattern, value.part(at..end), message, problem.help);
+            problems.add(Code::BadPattern, value.part(at..end), problem.message, problem.help);
         }
     }
 }
