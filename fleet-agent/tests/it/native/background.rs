@@ -138,10 +138,17 @@ async fn a_daemon_that_writes_its_successor_into_its_file_goes_on_as_that() {
     {
         let bench = Bench::with(|config| config.control_groups = control_groups).await;
         open(&bench, "gate");
-        let (pid, next) = (bench.path("pid").display().to_string(), bench.path("next"));
-        let more = format!("child|pidfile {pid}|make {}|sleep", next.display());
+        let [pid, on, next] = ["pid", "on", "next"].map(|name| bench.path(name));
+        let more = format!(
+            "await {}|child|pidfile {}|make {}|sleep",
+            on.display(),
+            pid.display(),
+            next.display()
+        );
         bench.run("a.service", &unit(&bench, &daemon(&bench, &more))).await;
         let first = bench.pid("a.service").await;
+        // One that is named before anybody has looked is the first, and has none before it.
+        open(&bench, "on");
         wait_until("its successor is named", async || next.exists()).await;
         let bench = if is_watched {
             signal(first, "QUIT");
@@ -159,6 +166,47 @@ async fn a_daemon_that_writes_its_successor_into_its_file_goes_on_as_that() {
         let second: u32 = named[0].parse().expect("a number");
         signal(second, "KILL");
         bench.wait_for_sub("a.service", "failed").await;
+        bench.clean_up().await;
+    }
+}
+
+/// Whoever had taken it back believed no file of another user than root.
+#[tokio::test]
+async fn a_daemon_of_another_user_that_was_taken_back_goes_on_as_its_successor() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    for ends_unseen in [false, true] {
+        let bench = Bench::new().await;
+        let open_to_all = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(bench.path(""), open_to_all).expect("it is ours");
+        let script = "echo $$ >pid; until test -e on; do sleep 0.01; done\n\
+                      sleep 1000 & echo $! >new; mv new pid; : >next; wait\n";
+        std::fs::write(bench.path("daemon"), script).expect("it can be written");
+        let (at, next) = (bench.path("").display().to_string(), bench.path("next"));
+        let service = format!(
+            "Type=forking\nUser=nobody\nWorkingDirectory={at}\nPIDFile={at}/pid\n\
+             ExecStart=/bin/sh -c '/bin/sh daemon &'\n"
+        );
+        bench.run("a.service", &service).await;
+        let first = bench.pid("a.service").await;
+        open(&bench, "on");
+        wait_until("its successor is named", async || next.exists()).await;
+        let dead = bench.kill().await;
+        if ends_unseen {
+            signal(first, "KILL");
+            wait_until("it has ended", async || !runs(first)).await;
+        }
+        let bench = dead.revive().await;
+        if !ends_unseen {
+            signal(first, "KILL");
+        }
+        let named = bench.wait_for_lines("pid", 1).await;
+        let is_it = |state: &fleet_core::SystemdState| {
+            state.main_pid.is_some_and(|main| [main.to_string()] == *named)
+        };
+        let state = bench.wait_for("a.service", is_it).await;
+        assert_eq!(state.sub, "running");
         bench.clean_up().await;
     }
 }
