@@ -287,6 +287,8 @@ fn cause(memory: &Memory) -> Option<Cause> {
 
 #[cfg(test)]
 mod tests {
+    use fleet_core::graph::RestartWhen;
+
     use super::*;
     use crate::native::service_tests::spec;
 
@@ -311,5 +313,33 @@ mod tests {
         let definition = spec("ExecStart=/bin/true\n");
         let seen = observed(&definition, &memory, Incarnation(1), Timestamp::from_millis(0));
         assert_eq!((seen.attempts, seen.failures), (0, 0));
+    }
+
+    /// What a run remembers of its end, of a unit that is started again after an abnormal one.
+    fn after(memory: &Memory) -> Observed {
+        let mut definition = Unit::clone(&spec("Type=notify\nExecStart=/bin/true\n"));
+        definition.restart.when = RestartWhen::OnAbnormal;
+        observed(&Arc::new(definition), memory, Incarnation(1), Timestamp::from_millis(0))
+    }
+
+    #[test]
+    fn an_end_that_was_abnormal_is_so_to_the_next_daemon() {
+        for (outcome, exit, cause) in [
+            (Outcome::Protocol, End::Code(0), Cause::Protocol),
+            (Outcome::Resources, End::NeverWas, Cause::Resources),
+        ] {
+            let (outcome, exit) = (Some(outcome), Some(exit));
+            let seen = after(&Memory { phase: Phase::Failed, outcome, exit, ..Memory::default() });
+            assert_eq!((seen.cause, seen.retry_at.is_some()), (Some(cause), true));
+        }
+    }
+
+    #[test]
+    fn how_the_main_process_ended_is_known_to_who_takes_back_what_is_left_of_it() {
+        let (outcome, exit) = (Some(Outcome::Watchdog), Some(End::Signal(6)));
+        let phase = Phase::StopSigterm;
+        let seen = after(&Memory { phase, outcome, exit, ..Memory::default() });
+        assert_eq!(seen.ending, Some(Ending::Failed(Cause::Watchdog)));
+        assert_eq!(seen.exit, Some(Exit::Signal(6)));
     }
 }

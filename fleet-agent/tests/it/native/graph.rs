@@ -307,7 +307,9 @@ async fn another_graph_changes_what_it_changes() {
 /// A run that could not even be begun, and was tried again without delay, was all that was done.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_be_begun_leaves_time_for_all_else() {
-    let no_delay = "exec-start: /bin/sleep 1000\nrestart-delay: 0\nrestart-factor: 1\n";
+    // It has not ended with a bad status by that.
+    let no_delay = "exec-start: /bin/sleep 1000\nrestart: on-abnormal\nrestart-delay: 0\n\
+                    restart-factor: 1\n";
     let stanzas = supervised("bad", no_delay)
         + &supervised("good", SLEEP)
         + "unit: all\ntype: virtual\nprovides: all\nwaits-for: bad, good\n";

@@ -148,6 +148,18 @@ async fn each_end_is_told_as_what_it_is() {
     let background = format!("pidfile: /nowhere/pid\n{}", stanza_that_does("exit 3"));
     let stanzas = [
         unit("early", "foreground-notified", &stanza_that_does("exit 0")),
+        // A good end breaks the promise, too.
+        unit(
+            "promise",
+            "foreground-notified",
+            &format!("success-exit: 0\n{}", stanza_that_does("exit 0")),
+        ),
+        unit("lack", "oneshot", "env-file: /no/such\nexec-start: /bin/true"),
+        unit(
+            "lack-before",
+            "oneshot",
+            "env-file: /no/such\nexec-start-pre: /bin/true\nexec-start: /bin/true",
+        ),
         unit("late", "foreground-supervised", sleeper),
         unit("good", "foreground-supervised", "success-exit: 3\nexec-start: /bin/sh -c 'exit 3'"),
         unit("bad", "foreground-supervised", "exec-start: /bin/sh -c 'exit 4'"),
@@ -174,11 +186,14 @@ async fn each_end_is_told_as_what_it_is() {
     ];
     let names = [
         ["early", "late", "good", "bad", "good-early", "bad-early"].as_slice(),
-        &["command", "script", "assert", "unmet", "dog"],
+        &["promise", "lack", "lack-before", "command", "script", "assert", "unmet", "dog"],
     ];
     let stand = Stand::new(&(stanzas.concat() + &all_of(&names.concat())), "all").await;
     for (name, cause) in [
         ("early", Cause::Exit(Exit::Status(0))),
+        ("promise", Cause::Protocol),
+        ("lack", Cause::Resources),
+        ("lack-before", Cause::Resources),
         ("late", Cause::StartTimeOut),
         ("bad", Cause::Exit(Exit::Status(4))),
         ("bad-early", Cause::Exit(Exit::Status(4))),
