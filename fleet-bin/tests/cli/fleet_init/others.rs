@@ -207,6 +207,24 @@ fn drop_ins_beside_a_file_are_told() {
     let losses: Vec<_> = losses.map(|line| line.split(':').next().unwrap()).collect();
     assert_eq!(losses, ["a-.service.d", "a-web.service.d", "service.d"], "{told}");
     assert!(told.starts_with("exit 3\n"), "{told}");
+    // A directory has those of units that are elsewhere, too.
+    for name in ["b-.service.d", "service.d"] {
+        std::fs::create_dir_all(folder.path().join("more").join(name)).unwrap();
+    }
+    let told = run(folder.path(), "convert --from systemd more");
+    for name in ["b-.service.d", "service.d"] {
+        assert!(told.contains(&format!("more/{name}:1:1: loss: ")), "{told}");
+    }
+}
+
+/// What is added to a template is added to each unit of it.
+#[test]
+fn drop_ins_of_a_template_are_told_of_its_units() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("tty@one.service"), "[Service]\nExecStart=/bin/t\n").unwrap();
+    std::fs::create_dir(folder.path().join("tty@.service.d")).unwrap();
+    let told = run(folder.path(), "convert --from systemd tty@one.service");
+    assert!(told.contains("tty@.service.d:1:1: loss: "), "{told}");
 }
 
 /// What `systemctl enable` leaves for an `Alias=` is no second daemon.
