@@ -109,6 +109,7 @@ fn wait_for_those_that_become(awaited: usize) {
 /// All processes that belong to a run: those that carry its identity, those in the groups of the
 /// leaders that it began with unless they carry another, and everything that these have started.
 /// This one belongs to none, though a unit may have begun it, as one that is logged in to does.
+/// What it begins shows the identity of that unit until its program runs, whichever it is for.
 pub(crate) fn members<'a>(
     all: &'a [Process],
     invocation: &str,
@@ -116,11 +117,17 @@ pub(crate) fn members<'a>(
 ) -> Vec<&'a Process> {
     let groups = own_groups(all, leaders);
     let own = std::process::id();
+    let shown = all.iter().find(|it| it.id.pid == own).and_then(|it| it.invocation.as_deref());
+    // Who is in a group of the leaders is one all the same, as what a shell began before it became
+    // this process.
+    let may_be_unborn = |process: &Process| {
+        process.parent == own && shown == Some(invocation) && !groups.contains(&process.group)
+    };
     let mut inside: BTreeSet<u32> = BTreeSet::new();
     for process in all.iter().filter(|process| process.id.pid != own) {
         let carries = process.invocation.as_deref() == Some(invocation);
         let grouped = process.invocation.is_none() && groups.contains(&process.group);
-        if carries || grouped {
+        if carries && !may_be_unborn(process) || grouped {
             inside.insert(process.id.pid);
         }
     }
@@ -178,14 +185,19 @@ mod tests {
     #[test]
     fn who_looks_is_no_member_and_neither_is_what_it_has_begun() {
         let own = std::process::id();
+        let leader = ProcessId { pid: own + 3, start: 0 };
         let all = [
             process(own + 1, 1, own + 1, Some("a")),
             process(own, own + 1, own + 1, Some("a")),
             process(own + 2, own, own + 2, Some("b")),
             process(own + 3, own, own + 3, Some("a")),
+            process(own + 4, own, own + 4, Some("a")),
+            process(own + 5, own, own, Some("a")),
+            process(own + 6, own + 3, own + 6, Some("a")),
         ];
-        let found: Vec<u32> = members(&all, "a", &[]).iter().map(|it| it.id.pid).collect();
-        assert_eq!(found, [own + 1, own + 3], "what it began for that run is one");
+        let found: Vec<u32> = members(&all, "a", &[leader]).iter().map(|it| it.id.pid).collect();
+        let expected = [own + 1, own + 3, own + 6];
+        assert_eq!(found, expected, "what it began for that run is one, once its program runs");
     }
 
     #[test]

@@ -273,6 +273,10 @@ fn a_script_that_is_called_has_nothing_of_the_daemon() {
     - 5:1 `retry` has a value that cannot be told from the script, which only
         OpenRC can run: the unit calls /etc/init.d/web
     ");
+    // OpenRC waits for a reload however long it takes, too.
+    let told = script("start() {\n\ttrue\n}\nreload() {\n\ttrue\n}\n");
+    let reload = "exec-reload: /etc/init.d/web --nodeps reload\n";
+    assert!(told.contains(reload) && told.contains("reload-timeout: none\n"), "{told}");
 }
 
 #[test]

@@ -181,3 +181,21 @@ fn of_several_depends_the_last_counts() {
         "{told}"
     );
 }
+
+#[test]
+fn what_depend_says_before_it_is_lost_counts_and_nothing_after_that() {
+    let told = script("depend() {\n\tneed net\n\tcat <<EOF\n\tneed db\nEOF\n\tneed dns\n}\n");
+    assert!(told.contains("- 4:1 what `depend` says from here on"), "{told}");
+    assert!(told.contains("`net` is provided by no file"), "{told}");
+    assert!(!told.contains("`db`") && !told.contains("`dns`"), "{told}");
+}
+
+/// They ended the function, so that the rest of it stood outside of any.
+#[test]
+fn braces_behind_a_word_are_braces_within_a_function() {
+    let body = "reload() {\n\tif true; then {\n\t\tkill 1\n\t}\n\tfi\n}\n";
+    let told = script(&format!("command=/bin/web\npidfile=/run/web.pid\n{body}"));
+    assert!(told.contains("exec-start: /bin/web\n"), "{told}");
+    let told = script("depend() {\n\tif x; then {\n\t\tneed db\n\t}\n\tfi\n\tneed net\n}\n");
+    assert!(told.contains("`net` is provided by no file") && !told.contains("`db`"), "{told}");
+}
