@@ -3,11 +3,11 @@
 //! `cargo bench -p fleet-agent --bench runner` prints one JSON line for each figure: how long a
 //! thousand oneshots of `/bin/true` take, beside a bare loop that starts and awaits as many at
 //! once; what memory five hundred running units take; and the time from the death of a process to
-//! its successor. Each is measured with control groups where there can be any, and without. Then
-//! comes what a start and a stop of one unit take that runs nothing, among so many that are loaded.
-//! Last come the end of all units of fleet, with the time until the first of them is told, and the
-//! unload of so many at once that run and that do not. Names of figures (`memory`, `oneshots`,
-//! `crashes`, `asks`, `ends`, `unloads`) choose among them.
+//! the start of the next one. Each is measured with control groups where there can be any, and
+//! without. Then comes what a start and a stop of one unit take that runs nothing, among so many
+//! that are loaded. Last come the end of all units of fleet, with the time until the first of them
+//! is told, and the unload of so many at once that run and that do not. Names of figures (`memory`,
+//! `oneshots`, `crashes`, `asks`, `ends`, `unloads`) choose among them.
 //!
 //! Of the oneshots it also tells the time of the processor, of this process alone and with all that
 //! it ran: on a machine that has other work, too, these are what can be compared. Both run on as
@@ -200,13 +200,13 @@ async fn crashes(groups: bool) {
     let home = tempfile::tempdir().expect("a directory can be made");
     let unit = sleeper("all") + "restart-delay: 0\nrestart-max-delay: 0\n";
     let runner = open(home.path(), groups, graph(&unit)).await;
-    let mut pid = successor(&runner, None).await;
+    let mut pid = next_main(&runner, None).await;
     let mut times = Vec::new();
     for _ in 0..CRASHES {
         let begin = Instant::now();
         let process = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("it is one");
         kill_process(process, Signal::KILL).expect("it runs");
-        pid = successor(&runner, Some(pid)).await;
+        pid = next_main(&runner, Some(pid)).await;
         times.push(begin.elapsed());
     }
     times.sort();
@@ -309,7 +309,7 @@ async fn start_all(manager: &NativeManager, names: &[UnitName]) {
 }
 
 /// The main process, once it is another than that.
-async fn successor(runner: &Runner, before: Option<u32>) -> u32 {
+async fn next_main(runner: &Runner, before: Option<u32>) -> u32 {
     let mut changes = runner.changes();
     loop {
         let snapshot = runner.snapshot().await.expect("it answers");

@@ -2,7 +2,9 @@
 //! would take for ever.
 
 use fleet_core::graph::TimeOuts;
-use fleet_core::graph::text::{File, LARGEST_FILE, Role, Sources, read_central, read_stanzas};
+use fleet_core::graph::text::{
+    Diagnostic, File, LARGEST_FILE, Role, Sources, read_central, read_stanzas,
+};
 
 #[test]
 fn files_that_are_wrong_throughout_are_read_in_one_walk() {
@@ -49,10 +51,14 @@ fn a_pattern_that_takes_too_much_room_is_refused() {
              ready-grep: {pattern}\n"
         );
         let found = read_stanzas(text.as_bytes(), &TimeOuts::default()).diagnostics;
-        found.iter().map(|it| format!("{} {}; {}", it.code.as_str(), it.message, it.help)).collect()
+        let told = |it: &Diagnostic| {
+            let place = format!("{}:{}", it.location.line, it.location.column);
+            format!("{place} {} {}; {}", it.code.as_str(), it.message, it.help)
+        };
+        found.iter().map(told).collect()
     };
     assert_eq!(told(r"^listening on \w{1,64}:\d{1,5}$"), Vec::<String>::new());
-    let expected = "E21 this regular expression takes too much room; \
+    let expected = "5:13 E21 this regular expression takes too much room; \
                     repeat less, or write [a-z] or . for a class of all scripts such as \\w";
     assert_eq!(told(r"^listening on \w{1,64}:\w{1,255}$"), [expected]);
     assert_eq!(told(r"\w{5000}"), [expected]);
