@@ -181,7 +181,8 @@ impl Runner {
 
     /// Forgets that the unit of a target failed or ended, so that it starts at once if it is
     /// needed. One that an earlier runner left, and that could not be taken back, is taken for one
-    /// of which nothing runs; if it is not in the graph any more it is found by its name. Tells whether there was something to forget.
+    /// of which nothing runs; if it is not in the graph any more it is found by its name. Tells
+    /// whether there was something to forget.
     ///
     /// # Errors
     ///

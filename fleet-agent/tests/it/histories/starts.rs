@@ -325,7 +325,7 @@ pub(super) const CASES: &[Case] = &[
         // That it reloads shows that the end of the one before has been dealt with.
         "Type=forking\nPIDFile={at}/pid\nExecReload=<hold r>\n\
          ExecStart=<leave 0|pidfile {at}/pid|hold main|child|pidfile {at}/pid|hold next>",
-        "+ (start) running main=go next? main!TERM . ^ reload r=0 running next=0 dead",
+        "+ (start) running main=go next? main!TERM . ^ reload r=0 running - dead",
     ),
     case(
         "forking, another child that the file does not name",

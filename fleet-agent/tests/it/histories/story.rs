@@ -214,18 +214,11 @@ impl Teller {
         if word == "go" { Ok(()) } else { self.wait_for_end(name).await }
     }
 
-    /// Waits until the process is gone, and is not the main one of its unit any more: of one that
-    /// is no child of whoever runs the unit the end may be learnt later, and no story may go on as
-    /// if that did not matter.
+    /// Waits until the process is gone, and so its end was seen by whoever has to.
     async fn wait_for_end(&mut self, name: &str) -> Result<(), String> {
         let pid = self.pids.remove(name).ok_or("it does not run")?;
-        let ended = is_so_in_time(async || is_gone(&pid) && !self.is_main(&pid).await).await;
+        let ended = is_so_in_time(async || is_gone(&pid)).await;
         if ended { Ok(()) } else { Err(format!("{name} does not end")) }
-    }
-
-    async fn is_main(&self, pid: &str) -> bool {
-        let state = self.manager.get(&self.unit).await.ok().flatten().map(|it| it.state);
-        state.and_then(|it| it.main_pid).is_some_and(|main| main.to_string() == pid)
     }
 
     async fn kill(&mut self, name: &str, signal: &str) -> Result<(), String> {

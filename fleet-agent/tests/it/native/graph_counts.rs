@@ -25,7 +25,8 @@ async fn good_ends_are_no_failures_for_the_next_runner() {
     let stanzas = supervised(
         "a",
         &format!(
-            "success-exit: 0\nrestart: always\nrestart-delay: 1ms\nrestart-limit: 2\nrestart-reset: 1h\n\
+            "success-exit: 0\nrestart: always\nrestart-delay: 1ms\nrestart-limit: 2\n\
+             restart-reset: 1h\n\
              exec-start: /bin/sh -c 'echo >>{0}; case $$(wc -l <{0}) in [1-4]) exit 0;; \
              5) exit 1;; *) exec sleep 1000;; esac'",
             home.path("starts").display()

@@ -138,7 +138,8 @@ async fn what_a_unit_writes_that_cannot_be_taken_back_is_kept_within_its_limit()
     let bench = Bench::new().await;
     let (gate, over) = (bench.path("gate"), bench.path("over"));
     let script = format!(
-        "while ! test -e {}; do sleep 0.01; done; yes | head -c 20000000; echo >{}; exec sleep 1000",
+        "while ! test -e {}; do sleep 0.01; done; yes | head -c 20000000; echo >{}; \
+         exec sleep 1000",
         gate.display(),
         over.display()
     );
