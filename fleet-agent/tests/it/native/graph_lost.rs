@@ -229,3 +229,16 @@ async fn a_unit_whose_file_cannot_be_read_may_run_on_and_is_lost() {
     assert_eq!(stand.running("a").await.to_string(), other.trim());
     stand.clean_up().await;
 }
+
+/// Of one that is not started by that nothing else is written down.
+#[tokio::test]
+async fn a_unit_that_was_reset_is_not_lost_to_the_next_runner() {
+    let (mut stand, a, _) = with_one_lost().await;
+    signal_group(a, "KILL");
+    stand.settings.goal = Some(target("b"));
+    read_again(&stand, &stanzas(), &stand.settings).await;
+    assert!(stand.runner.reset(&target("a")).await.expect("it answers"));
+    let stand = stand.again(&stanzas()).await;
+    assert_eq!(stand.unit("a").await.state.what, Shown::Disabled);
+    stand.clean_up().await;
+}
