@@ -47,7 +47,34 @@ fn most_urgent(limit: Option<u64>) -> i32 {
 
 #[cfg(test)]
 mod tests {
+    use rustix::process::{Uid, geteuid};
+    use rustix::thread::set_thread_res_uid;
+
     use super::*;
+
+    /// The levels are those of this thread, which gives its rights up alone.
+    #[test]
+    fn who_may_not_be_so_urgent_is_as_urgent_as_it_may_be() {
+        let before = getrlimit(Resource::Nice);
+        // Where that cannot be had, the limit as it is counts.
+        let maximum = before.maximum.map(|most| most.max(22));
+        let raised = setrlimit(Resource::Nice, Rlimit { current: Some(22), maximum });
+        let levels = std::thread::spawn(|| {
+            if geteuid().is_root() {
+                let nobody = Uid::from_raw(65534);
+                set_thread_res_uid(nobody, nobody, nobody).expect("root may be anybody");
+            }
+            let allowed = most_urgent(getrlimit(Resource::Nice).current);
+            let present = getpriority_process(None).expect("it has one");
+            let set = set_nice(-5).and_then(|()| getpriority_process(None));
+            (set, (-5).max(present.min(allowed)))
+        });
+        let (set, closest) = levels.join().expect("it ends");
+        if raised.is_ok() {
+            setrlimit(Resource::Nice, before).expect("it was so before");
+        }
+        assert_eq!(set, Ok(closest));
+    }
 
     #[test]
     fn limits_of_nice_levels() {

@@ -292,3 +292,17 @@ fn before_the_program(step: Step, surroundings: &Surroundings) -> Option<(i32, S
     };
     Some((code, what.to_owned()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever our own is.
+    #[test]
+    fn who_names_no_mask_has_the_usual_one() {
+        let usual = preparation(&Surroundings::default());
+        assert_eq!(usual.umask, Some(0o022));
+        let named = Surroundings { umask: Some(0), ..Surroundings::default() };
+        assert_eq!(preparation(&named).umask, Some(0));
+    }
+}

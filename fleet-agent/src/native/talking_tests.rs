@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fleet_core::Timestamp;
 
-use super::life::{Phase, ProcessId};
+use super::life::{Action, Phase, ProcessId};
 use super::notice::Notice;
 use super::outcome::{End, Outcome};
 use super::service::Service;
@@ -91,6 +91,17 @@ fn one_of_which_others_may_say_that_it_is_ready_may_end_before() {
     let mut life = Life::new(unit);
     life.start().main(End::Code(0)).gone();
     assert_eq!(life.service.memory().outcome, Some(Outcome::Protocol));
+}
+
+#[test]
+fn one_of_which_others_may_say_that_it_is_ready_is_awaited_by_the_next_daemon() {
+    let unit = "Type=notify\nRemainAfterExit=yes\nNotifyAccess=all\nExecStart=/main\n";
+    let mut life = Life::new(unit);
+    life.start().main(End::Code(0));
+    let mut next = Service::restore(spec(unit), life.service.memory().clone(), life.now);
+    assert_eq!((next.next_action(), next.next_action()), (Some(Action::AwaitGone), None));
+    next.on_gone(life.now);
+    assert_eq!(next.memory().outcome, Some(Outcome::Protocol));
 }
 
 #[test]

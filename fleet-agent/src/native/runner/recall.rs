@@ -331,6 +331,7 @@ mod tests {
             let (outcome, exit) = (Some(outcome), Some(exit));
             let seen = after(&Memory { phase: Phase::Failed, outcome, exit, ..Memory::default() });
             assert_eq!((seen.cause, seen.retry_at.is_some()), (Some(cause), true));
+            assert_eq!((seen.attempts, seen.failures), (1, 1));
         }
     }
 
