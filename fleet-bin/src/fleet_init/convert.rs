@@ -1,6 +1,6 @@
 //! `convert`: units of another init as stanzas, and what is lost on the way.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -34,7 +34,8 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), CliError> {
         From::Sysv => Origin::Sysv,
     };
     let mut converted = convert_on(origin, sources, &machine_facts());
-    converted.losses.extend(found.drop_ins.iter().map(|path| drop_in(path)));
+    converted.losses.extend(found.losses);
+    converted.losses.extend(found.drop_ins.values().map(|path| drop_in(path)));
     tell(&converted, &found.others, args.output)?;
     let losses = converted.losses.iter().filter(|it| it.weight == Weight::Loss).count();
     let lossy = match losses {
@@ -81,14 +82,17 @@ struct Found {
     links: Vec<(String, PathBuf)>,
     /// Names in directories that were passed over.
     others: Vec<PathBuf>,
-    /// Directories with pieces of unit files.
-    drop_ins: BTreeSet<PathBuf>,
+    /// Names of units in directories that lead to no file.
+    losses: Vec<Loss>,
+    /// Directories with pieces of unit files, by their paths without links, each as it is spelt
+    /// first.
+    drop_ins: BTreeMap<PathBuf, PathBuf>,
 }
 
 impl Found {
     fn read(&mut self, path: &Path, from: From) -> Result<(), CliError> {
         if from == From::Systemd {
-            self.drop_ins.extend(drop_ins_beside(path));
+            drop_ins_beside(path).into_iter().for_each(|path| self.add_drop_in(path));
             if let Some(link) = as_link(path) {
                 self.links.push(link);
                 return Ok(());
@@ -135,13 +139,36 @@ impl Found {
             };
             if is_file && fits {
                 self.read(&path, from)?;
+            } else if from == From::Systemd && fits && !path.is_dir() {
+                self.read_no_file(&path)?;
             } else if from == From::Systemd && is_drop_in(&path) {
-                self.drop_ins.insert(path);
+                self.add_drop_in(path);
             } else {
                 self.others.push(path);
             }
         }
         Ok(())
+    }
+
+    /// What has the name of a unit of systemd in a directory and is no file: it masks the unit, or
+    /// is lost.
+    fn read_no_file(&mut self, path: &Path) -> Result<(), CliError> {
+        if fs::canonicalize(path).is_ok_and(|file| file == Path::new("/dev/null")) {
+            return self.read(path, From::Systemd);
+        }
+        let message = match path.is_symlink() {
+            true => "the unit is left out: the link leads to no file",
+            false => "the unit is left out: this is no file",
+        };
+        let help = "hand in the file that is meant; if it has another name, its stanza provides \
+                    this one, too";
+        self.losses.push(loss(path, message, help));
+        Ok(())
+    }
+
+    fn add_drop_in(&mut self, path: PathBuf) {
+        let same = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
+        self.drop_ins.entry(same).or_insert(path);
     }
 }
 
@@ -165,7 +192,7 @@ fn is_drop_in(path: &Path) -> bool {
 
 /// The directories beside a unit file whose files add to its unit: those of its name, of what its
 /// name begins with up to a dash, of its template and of its type.
-fn drop_ins_beside(path: &Path) -> impl Iterator<Item = PathBuf> {
+fn drop_ins_beside(path: &Path) -> Vec<PathBuf> {
     let mut names = Vec::new();
     if let Some(unit) = unit_name(path) {
         let kind = unit.unit_type();
@@ -175,7 +202,7 @@ fn drop_ins_beside(path: &Path) -> impl Iterator<Item = PathBuf> {
         names.extend([unit.to_string(), kind.to_string()]);
     }
     let directories = names.into_iter().map(|name| path.with_file_name(format!("{name}.d")));
-    directories.filter(|path| path.is_dir()).collect::<Vec<_>>().into_iter()
+    directories.filter(|path| path.is_dir()).collect()
 }
 
 /// The name of a link and the file that it leads to, if that makes the name another one of the
@@ -193,13 +220,18 @@ fn unit_name(path: &Path) -> Option<UnitName> {
 }
 
 fn drop_in(path: &Path) -> Loss {
+    let message = "what is in this directory adds to a unit, and is not read";
+    loss(path, message, "write all of it into the unit file, as `systemctl cat` shows it")
+}
+
+fn loss(path: &Path, message: &str, help: &str) -> Loss {
     Loss {
         file: path.display().to_string(),
         line: 1,
         column: 1,
         weight: Weight::Loss,
-        message: "what is in this directory adds to a unit, and is not read".to_owned(),
-        help: "write all of it into the unit file, as `systemctl cat` shows it".to_owned(),
+        message: message.to_owned(),
+        help: help.to_owned(),
     }
 }
 

@@ -257,3 +257,64 @@ fn a_link_to_a_unit_file_is_another_name_of_its_unit() {
         assert_eq!(told.contains("exec-start: /bin/tty one\n"), paths.contains("etc"), "{told}");
     }
 }
+
+/// A directory is one thing, however often and by whatever path it is come by.
+#[test]
+fn drop_ins_are_told_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let within = folder.path().join("a");
+    std::fs::create_dir(&within).unwrap();
+    std::fs::write(within.join("foo-bar.service"), "[Service]\nExecStart=/bin/f\n").unwrap();
+    std::os::unix::fs::symlink("foo-bar.service", within.join("foo-link.service")).unwrap();
+    for name in ["foo-.service.d", "foo-bar.service.d", "service.d"] {
+        std::fs::create_dir(within.join(name)).unwrap();
+    }
+    let whole = within.display();
+    for paths in [
+        format!("a/foo-bar.service ./a/foo-bar.service {whole}"),
+        "a/foo-link.service a/foo-bar.service".to_owned(),
+    ] {
+        let told = run(folder.path(), &format!("convert --from systemd {paths}"));
+        let losses = told.lines().filter_map(|line| line.split_once(":1:1: loss: "));
+        let losses: Vec<_> = losses.map(|(file, _)| file.to_owned()).collect();
+        let expected = ["foo-.service.d", "foo-bar.service.d", "service.d"];
+        assert_eq!(losses, expected.map(|name| format!("a/{name}")), "{told}");
+    }
+}
+
+/// The unit that such a name stands for would run under systemd, or is kept from it.
+#[test]
+fn names_that_lead_to_no_file_are_lost_aloud() {
+    let folder = tempfile::tempdir().unwrap();
+    for (link, to) in [
+        ("s/a.service", "/dev/null"),
+        ("s/b.service", "nowhere.service"),
+        ("s/c.service", "d.service"),
+        ("s/d.service", "c.service"),
+        ("s/README", "nowhere"),
+    ] {
+        let link = folder.path().join(link);
+        std::fs::create_dir_all(link.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(to, link).unwrap();
+    }
+    let _socket =
+        std::os::unix::net::UnixListener::bind(folder.path().join("s/e.service")).unwrap();
+    insta::assert_snapshot!(run(folder.path(), "convert --from systemd s"), @"
+    exit 3
+    ---
+    s/README: passed over: its name or its first line is none of such a unit
+    s/a.service:1:1: loss: the unit is left out: an empty file masks the unit
+    help: write a unit into it
+    s/b.service:1:1: loss: the unit is left out: the link leads to no file
+    help: hand in the file that is meant; if it has another name, its stanza provides this one, too
+    s/c.service:1:1: loss: the unit is left out: the link leads to no file
+    help: hand in the file that is meant; if it has another name, its stanza provides this one, too
+    s/d.service:1:1: loss: the unit is left out: the link leads to no file
+    help: hand in the file that is meant; if it has another name, its stanza provides this one, too
+    s/e.service:1:1: loss: the unit is left out: this is no file
+    help: hand in the file that is meant; if it has another name, its stanza provides this one, too
+    fleet-init: there are 5 losses
+    ");
+    let told = run(folder.path(), "convert --from systemd s -o jsonl");
+    assert_eq!(told.matches("\"kind\":\"loss\"").count(), 5, "{told}");
+}
