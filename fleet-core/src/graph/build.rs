@@ -74,9 +74,9 @@ impl Graph {
 
     /// Whether all units are the same ones as in another graph, and provide the same targets.
     pub(super) fn is_same_as(&self, other: &Self) -> bool {
-        let units = self.units.iter().zip(&other.units);
+        let mut units = self.units.iter().zip(&other.units);
         self.units.len() == other.units.len()
-            && units.into_iter().all(|(one, other)| Arc::ptr_eq(one, other))
+            && units.all(|(one, other)| Arc::ptr_eq(one, other))
             && self.providers == other.providers
     }
 
