@@ -40,6 +40,9 @@ impl Victim {
     pub(super) fn told() -> Option<Self> {
         let home = PathBuf::from(std::env::var_os(PLACE)?);
         let seed = std::env::var(SEED).expect("it is set").parse().expect("a number");
+        // Why a unit is not taken back is told there alone.
+        let log = tracing_subscriber::fmt().with_max_level(tracing::Level::ERROR);
+        log.with_writer(std::io::stderr).init();
         Some(Self { home, seed, plain: std::env::var_os(PLAIN).is_some() })
     }
 
