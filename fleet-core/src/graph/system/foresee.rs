@@ -47,8 +47,8 @@ pub enum Fate {
 impl System {
     /// What would follow if from now on each start and each end went well, and no time passed, so
     /// that nothing which failed is tried again. Units that are stopping already are taken to end
-    /// together, though any of them may come first. It is asked of a copy that was changed as one is
-    /// about to change the system itself: what is said is what the planner would do.
+    /// together, though any of them may come first. It is asked of a copy that was changed as one
+    /// is about to change the system itself: what is said is what the planner would do.
     #[must_use]
     pub fn foresee(self, now: Timestamp) -> Foresight {
         let names: Vec<Name> = self.units().cloned().collect();
