@@ -112,7 +112,8 @@ fn environment_length(fields: &[&str]) -> Option<usize> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Look {
     Runs(Process),
-    /// It runs, and its environment could not be seen, as it begins to execute a program.
+    /// It runs, and its environment could not be seen: it begins to execute a program, or is about
+    /// to end.
     Becomes(Process),
     /// It is none that could be a unit's.
     Nothing,
@@ -161,7 +162,8 @@ fn look_once(pid: u32) -> io::Result<Result<Look, Look>> {
     })
 }
 
-/// Looks at a process whose first thread has ended: the others show the same environment.
+/// Looks at a process whose first thread has ended: the others show the same environment. Where
+/// none does they are about to end, which takes its time: nobody is born of them any more.
 fn look_at_threads(process: Process) -> io::Result<Look> {
     let pid = process.id.pid;
     let Ok(threads) = there(std::fs::read_dir(format!("/proc/{pid}/task")))? else {
@@ -176,7 +178,7 @@ fn look_at_threads(process: Process) -> io::Result<Look> {
             Err(Missing::Gone) => {}
         }
     }
-    Ok(Look::Gone)
+    Ok(Look::Becomes(process))
 }
 
 /// Whether that is all of an environment that is so long. What is read breaks off, and may do so
@@ -273,6 +275,51 @@ mod tests {
         let stat = stat(own).expect("it can be read").expect("it runs");
         assert_eq!((stat.process.id.pid, stat.environment), (own, length));
         assert_eq!(look(u32::MAX).expect("nothing is in the way"), Look::Gone);
+    }
+
+    /// A process with a second thread, if it is told to be one. By itself it does nothing.
+    #[test]
+    fn one_to_be_looked_at() {
+        if std::env::var_os("LOOKED_AT").is_some() {
+            loop {
+                std::thread::park();
+            }
+        }
+    }
+
+    /// The list of all processes never came to its end as long as such a one was on it.
+    #[test]
+    fn one_whose_threads_have_all_ended_is_about_to_end() {
+        let mut itself = std::process::Command::new(std::env::current_exe().expect("it is one"));
+        itself.args(["--exact", "native::look::tests::one_to_be_looked_at"]);
+        let mut child = itself.env("LOOKED_AT", "1").spawn().expect("it can run");
+        let pid = child.id();
+        let number = |it: std::fs::DirEntry| it.file_name().to_str()?.parse::<u32>().ok();
+        let second = loop {
+            let all = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs").flatten();
+            if let Some(thread) = all.filter_map(number).find(|&it| it != pid) {
+                break nix::unistd::Pid::from_raw(i32::try_from(thread).expect("it is small"));
+            }
+        };
+        // Who traces a thread has it stay when it has ended.
+        nix::sys::ptrace::seize(second, nix::sys::ptrace::Options::empty()).expect("it is ours");
+        child.kill().expect("it is a child");
+        let thread = format!("/proc/{pid}/task/{second}/stat");
+        let has_ended = || std::fs::read_to_string(&thread).expect("it is held").contains(") Z ");
+        while !(has_ended() && matches!(stat(pid), Ok(Ok(it)) if it.has_lost_its_first)) {
+            std::thread::yield_now();
+        }
+        let seen = look(pid);
+        let all = super::super::census::read_all();
+        nix::sys::wait::waitpid(second, Some(nix::sys::wait::WaitPidFlag::__WALL)).expect("ours");
+        child.wait().expect("it is a child");
+        // Some kernels show the environment as if it were empty.
+        let process = match seen.expect("nothing is in the way") {
+            Look::Becomes(process) | Look::Runs(process) => process,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((process.id.pid, process.invocation), (pid, None));
+        assert!(all.expect("it comes to its end").iter().any(|process| process.id.pid == pid));
     }
 
     #[test]

@@ -98,10 +98,14 @@ fn one_that_is_told_to_end_right_after_it_broke_off_ends_its_units_all_the_same(
     let web = wait_state(&init, "web", "running").unwrap();
     kill_watched(&init);
     init.signal(Signal::TERM);
-    assert!(init.wait().success(), "all is ended");
-    assert!(!is_alive(db) && !is_alive(web), "units run on");
-    let ended = std::fs::read_to_string(init.home.path().join("ended")).unwrap();
-    assert_eq!(ended, "web\ndb\n", "dependents go first");
+    let ended = init.wait();
+    let log = std::fs::read_to_string(init.home.path().join("log")).unwrap();
+    assert!(ended.success(), "{ended}: {log}");
+    let ended = std::fs::read_to_string(init.home.path().join("ended")).unwrap_or_default();
+    assert_eq!(ended, "web\ndb\n", "dependents go first: {log}");
+    for pid in [db, web] {
+        assert!(!is_alive(pid), "{pid:?} runs on: {log}");
+    }
 }
 
 /// `reset` found no unit of that name, and `logs` no log.
