@@ -103,7 +103,8 @@ fn own_processes() -> Result<(), CliError> {
 
 async fn run_fleet(args: &RunArgs) -> Result<(), CliError> {
     let ends = Ends::listen()?;
-    // There is nothing to read again; whoever asks for it must not end this process.
+    // There is nothing to read again; whoever asks for it must not end this process. It comes last:
+    // whoever watches over this process takes it for a sign that the others are heard.
     let _hangups = listen(SignalKind::hangup())?;
     let door = places::listen(&places::socket(args.socket.socket.as_deref())).await?;
     let directory = directory(args);
@@ -135,6 +136,7 @@ async fn give_back_at_rest(asked: Arc<Notify>) {
 
 async fn run_files(args: &RunArgs) -> Result<(), CliError> {
     let mut ends = Ends::listen()?;
+    // Last, and before files are read.
     let mut hangups = listen(SignalKind::hangup())?;
     let directory = directory(args);
     let origin = Origin::new(&args.paths, args.goal.clone(), directory.clone())?;

@@ -116,9 +116,11 @@ impl Warden {
 
     /// Passes on what the second process would not end of.
     fn pass_on(&mut self) {
-        let Some(watched) = self.watched else { return };
-        // One that has just ended is seen below.
-        self.owed.retain(|what| !listens(watched, *what) || kill_process(watched, *what).is_err());
+        let Some(watched) = self.watched.filter(|_| !self.owed.is_empty()) else { return };
+        if listens(watched) {
+            // One that has just ended is seen below.
+            self.owed.retain(|what| kill_process(watched, *what).is_err());
+        }
     }
 
     /// When to look again if nothing happens.
@@ -161,15 +163,20 @@ impl Warden {
     }
 }
 
-/// Whether a process does something about a signal of its own; one that has just been begun would
-/// end of it. Where that cannot be seen, it does.
-fn listens(process: Pid, signal: Signal) -> bool {
+/// Whether a process listens to all that is passed on; one that has just been begun would end of
+/// it. Where that cannot be seen, it does.
+///
+/// A signal that comes in the very moment in which a process begins to listen to it may be lost:
+/// it is caught before anybody hears of it. So this looks for the last one that it begins to listen
+/// to, as those do that are watched; were that lost, it has yet to read its files.
+fn listens(process: Pid) -> bool {
+    const LAST: Signal = Signal::HUP;
     let status = std::fs::read_to_string(format!("/proc/{}/status", process.as_raw_nonzero()));
     let caught = status.ok().and_then(|status| {
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
         u64::from_str_radix(caught.trim(), 16).ok()
     });
-    caught.is_none_or(|caught| caught & (1 << (signal.as_raw() - 1)) != 0)
+    caught.is_none_or(|caught| caught & (1 << (LAST.as_raw() - 1)) != 0)
 }
 
 /// Starts the one that runs the units, in a process group of its own: what a terminal sends to the
@@ -207,6 +214,31 @@ fn reap(watched: Option<Pid>) -> io::Result<Option<WaitStatus>> {
             Ok(None) | Err(rustix::io::Errno::CHILD) => return Ok(found),
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead as _, BufReader};
+    use std::process::Stdio;
+
+    use super::*;
+
+    /// One that was told to end as soon as it caught that signal went on now and then.
+    #[test]
+    fn one_that_has_yet_to_listen_to_its_last_signal_is_sent_none() {
+        for (traps, is_ready) in [("TERM", false), ("TERM INT QUIT", false), ("TERM HUP", true)] {
+            let mut shell = Command::new("/bin/sh");
+            shell.args(["-c", &format!("trap : {traps}; echo; read line")]);
+            shell.stdin(Stdio::piped()).stdout(Stdio::piped());
+            let mut shell = shell.spawn().unwrap();
+            let out = shell.stdout.take().unwrap();
+            BufReader::new(out).read_line(&mut String::new()).unwrap();
+            let listens = listens(Pid::from_child(&shell));
+            drop(shell.stdin.take());
+            shell.wait().unwrap();
+            assert_eq!(listens, is_ready, "{traps}");
         }
     }
 }
