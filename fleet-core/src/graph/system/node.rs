@@ -98,7 +98,7 @@ impl Node {
             failed: phase == Phase::Failed,
             ended: phase == Phase::Ended,
             stopping: phase == Phase::Stopping,
-            must_stop: stoppable && (!self.needed || self.redefined || self.is_lost()),
+            must_stop: stoppable && (!self.needed || self.starts_anew() || self.is_lost()),
             doomed: self.needed && phase == Phase::Off && dooming,
         }
     }
@@ -178,5 +178,5 @@ fn recount(count: u32, before: bool, after: bool) -> u32 {
 
 fn redefined(unit: &Unit, orphan: bool, seen: &Observed) -> bool {
     let started_from = seen.definition.as_deref().filter(|_| !orphan && seen.phase.is_busy());
-    started_from.is_some_and(|definition| seen.renew || definition.runs_otherwise_than(unit))
+    started_from.is_some_and(|definition| definition.runs_otherwise_than(unit))
 }

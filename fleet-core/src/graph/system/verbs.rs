@@ -220,11 +220,10 @@ impl System {
     /// Has the unit of a target started anew, if it is starting or up. Tells whether it is.
     pub fn renew(&mut self, target: &Target) -> bool {
         let Some(at) = self.provider(target) else { return false };
-        let node = self.node_mut(at);
-        let runs = node.seen.phase == Phase::Starting || node.seen.phase.is_active();
+        let seen = &mut self.node_mut(at).seen;
+        let runs = seen.phase == Phase::Starting || seen.phase.is_active();
         if runs {
-            node.seen.renew = true;
-            node.redefined = true;
+            seen.renew = true;
             self.touch(at);
             self.propagate();
         }

@@ -5,7 +5,9 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use fleet_core::Timestamp;
-use fleet_core::graph::{Event, Exit, Graph, Happening, Restart, Settings, Shown, System, Unit};
+use fleet_core::graph::{
+    AfterExit, Event, Exit, Graph, Happening, Restart, Settings, Shown, System, Unit,
+};
 
 use super::config::{name, target, units};
 
@@ -166,6 +168,22 @@ fn who_waits_for_a_unit_that_fails_for_ever_at_once_goes_on() {
     story.plan();
     let said = story.fails("a");
     assert_eq!(said, "stop a: its main process ended with status 1; start b; start a");
+}
+
+/// What it has done counts for what was wanted then. It counts as up all the same, and nobody had
+/// it end.
+#[test]
+fn one_that_ends_well_by_itself_starts_anew_if_it_was_wanted_again_meanwhile() {
+    let remains = |unit: &mut Unit| unit.run.after_exit = AfterExit::Remains;
+    let mut story = Story::with("a notified", "a", remains);
+    assert_eq!(story.plan(), "start a");
+    assert_eq!((story.ready("a"), story.tell("a", Happening::Stopping)), Default::default());
+    story.system.set_goal(None, BTreeSet::new(), story.now).unwrap();
+    assert_eq!(story.plan(), "");
+    assert_eq!(story.goal("a", &[]), "");
+    let said = story.tell("a", Happening::MainExited(Exit::Status(0)));
+    assert_eq!(said, "stop a: it is to be started anew");
+    assert_eq!(story.gone("a"), "start a");
 }
 
 #[test]
