@@ -4,7 +4,9 @@ use std::ffi::OsString;
 use std::fs::DirBuilder;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use fleet_agent::{Clock as _, SystemClock};
 use fleet_http::{ListenError, SocketFile, listen_unix};
 use tokio::net::{UnixListener, UnixStream};
 
@@ -12,6 +14,13 @@ use crate::fleetctl::error::CliError;
 
 /// The variable that names the socket. As an empty one it names none.
 const SOCKET: &str = "FLEET_INIT_SOCKET";
+
+/// How long to wait for a socket that another may be about to leave: what one has begun that was
+/// just killed has it, too, until its program runs.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long to wait before looking again whether it is free.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// The environment, to find directories by.
 type Environment<'a> = &'a dyn Fn(&str) -> Option<PathBuf>;
@@ -81,7 +90,7 @@ pub(super) struct Door {
 /// connection.
 pub(super) async fn listen(path: &Path) -> Result<Door, CliError> {
     make_parents(path)?;
-    let (listener, socket) = match listen_unix(path, 0o600).await {
+    let (listener, socket) = match listen_once_free(path).await {
         Ok(both) => both,
         Err(error @ ListenError::InUse(_)) => return Err(taken(path, error).await),
         Err(error) => {
@@ -90,6 +99,17 @@ pub(super) async fn listen(path: &Path) -> Result<Door, CliError> {
         }
     };
     Ok(Door { listener, socket })
+}
+
+async fn listen_once_free(path: &Path) -> Result<(UnixListener, SocketFile), ListenError> {
+    let clock = SystemClock::start();
+    let deadline = clock.now().after(PATIENCE);
+    loop {
+        match listen_unix(path, 0o600).await {
+            Err(ListenError::InUse(_)) if clock.now() < deadline => clock.sleep(PAUSE).await,
+            listened => return listened,
+        }
+    }
 }
 
 /// Says who listens at a path.
@@ -163,6 +183,20 @@ mod tests {
         assert!(error.contains("listens at"), "{error}");
         assert!(path.exists(), "it is somebody else's");
         drop(door);
+    }
+
+    /// One who was told to end right after a break could not begin, and killed its units.
+    #[tokio::test]
+    async fn a_socket_that_somebody_is_about_to_leave_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let before = UnixListener::bind(&path).unwrap();
+        let next = async { listen(&path).await.map(drop).map_err(|error| error.to_string()) };
+        let leaves = async {
+            before.accept().await.unwrap();
+            drop(before);
+        };
+        assert_eq!(tokio::join!(next, leaves).0, Ok(()));
     }
 
     #[tokio::test]
