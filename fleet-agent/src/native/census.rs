@@ -16,9 +16,9 @@ use crate::clock::pause;
 /// looked at. Each list after the first has few of these, as only those that are new count.
 const LOOKS: usize = 1000;
 
-/// How often it is looked at once for those that are about to execute a program, and how often then
-/// a millisecond later. One that is kept from it, as by a file system that does not answer, is not
-/// waited for for ever.
+/// How often it is looked at once for those that are about to execute a program or to end, and how
+/// often then a millisecond later. One that is kept from it, as by a file system that does not
+/// answer, is not waited for for ever.
 const LOOKS_AT_ONCE: usize = 10;
 const LOOKS_LATER: usize = 250;
 

@@ -17,7 +17,8 @@ pub(crate) const INVOCATION_ID: &str = "INVOCATION_ID";
 /// that it begins in turn the number of that one.
 pub(crate) const SYSTEMD_EXEC_PID: &str = "SYSTEMD_EXEC_PID";
 
-/// How often one process is looked at, a millisecond apart, that is about to execute a program.
+/// How often one process is looked at, a millisecond apart, that is about to execute a program, or
+/// to end.
 const LOOKS_AT_ONE: usize = 20;
 
 /// A process that runs; one that has ended and waits for its parent does not.
@@ -163,7 +164,8 @@ fn look_once(pid: u32) -> io::Result<Result<Look, Look>> {
 }
 
 /// Looks at a process whose first thread has ended: the others show the same environment. Where
-/// none does they are about to end, which takes its time: nobody is born of them any more.
+/// none does they are about to end, which takes its time. Whoever was born of them is on the next
+/// list.
 fn look_at_threads(process: Process) -> io::Result<Look> {
     let pid = process.id.pid;
     let Ok(threads) = there(std::fs::read_dir(format!("/proc/{pid}/task")))? else {
@@ -173,6 +175,8 @@ fn look_at_threads(process: Process) -> io::Result<Look> {
         let Ok(thread) = there(thread)? else { return Ok(Look::Gone) };
         let thread = thread.file_name();
         match environment(format_args!("{pid}/task/{}", thread.display()))? {
+            // Some kernels show none where others say that there is none.
+            Ok(carried) if carried.is_empty() => {}
             Ok(carried) => return Ok(Look::Runs(process.carrying(&carried))),
             Err(Missing::Hidden) => return Ok(Look::Runs(process)),
             Err(Missing::Gone) => {}
@@ -287,39 +291,51 @@ mod tests {
         }
     }
 
+    /// A process that is killed whatever becomes of the test.
+    struct Killed(std::process::Child);
+
+    impl Drop for Killed {
+        fn drop(&mut self) {
+            self.0.kill().and_then(|()| self.0.wait()).expect("it is a child");
+        }
+    }
+
+    fn second_thread(child: &mut std::process::Child) -> u32 {
+        let number = |it: std::fs::DirEntry| it.file_name().to_str()?.parse::<u32>().ok();
+        loop {
+            let ended = child.try_wait().expect("it is a child");
+            assert_eq!(ended, None, "it has ended by itself");
+            let all = std::fs::read_dir(format!("/proc/{}/task", child.id())).expect("it runs");
+            if let Some(thread) = all.flatten().filter_map(number).find(|&it| it != child.id()) {
+                return thread;
+            }
+            std::thread::yield_now();
+        }
+    }
+
     /// The list of all processes never came to its end as long as such a one was on it.
     #[test]
     fn one_whose_threads_have_all_ended_is_about_to_end() {
+        use nix::sys::wait::{WaitPidFlag, waitpid};
         let mut itself = std::process::Command::new(std::env::current_exe().expect("it is one"));
-        itself.args(["--exact", "native::look::tests::one_to_be_looked_at"]);
-        let mut child = itself.env("LOOKED_AT", "1").spawn().expect("it can run");
-        let pid = child.id();
-        let number = |it: std::fs::DirEntry| it.file_name().to_str()?.parse::<u32>().ok();
-        let second = loop {
-            let all = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs").flatten();
-            if let Some(thread) = all.filter_map(number).find(|&it| it != pid) {
-                break nix::unistd::Pid::from_raw(i32::try_from(thread).expect("it is small"));
-            }
-        };
+        itself.args(["--exact", "native::look::tests::one_to_be_looked_at"]).env("LOOKED_AT", "1");
+        let child = itself.stdout(std::process::Stdio::null()).spawn().expect("it can run");
+        let (pid, mut child) = (child.id(), Killed(child));
+        let second = i32::try_from(second_thread(&mut child.0)).expect("it is small");
+        let second = nix::unistd::Pid::from_raw(second);
         // Who traces a thread has it stay when it has ended.
         nix::sys::ptrace::seize(second, nix::sys::ptrace::Options::empty()).expect("it is ours");
-        child.kill().expect("it is a child");
+        child.0.kill().expect("it is a child");
         let thread = format!("/proc/{pid}/task/{second}/stat");
         let has_ended = || std::fs::read_to_string(&thread).expect("it is held").contains(") Z ");
         while !(has_ended() && matches!(stat(pid), Ok(Ok(it)) if it.has_lost_its_first)) {
             std::thread::yield_now();
         }
-        let seen = look(pid);
-        let all = super::super::census::read_all();
-        nix::sys::wait::waitpid(second, Some(nix::sys::wait::WaitPidFlag::__WALL)).expect("ours");
-        child.wait().expect("it is a child");
-        // Some kernels show the environment as if it were empty.
-        let process = match seen.expect("nothing is in the way") {
-            Look::Becomes(process) | Look::Runs(process) => process,
-            other => panic!("{other:?}"),
-        };
-        assert_eq!((process.id.pid, process.invocation), (pid, None));
-        assert!(all.expect("it comes to its end").iter().any(|process| process.id.pid == pid));
+        let (seen, all) = (look(pid), super::super::census::read_all());
+        waitpid(second, Some(WaitPidFlag::__WALL)).expect("it is ours");
+        let is_it = |process: &Process| process.id.pid == pid && process.invocation.is_none();
+        assert!(matches!(&seen, Ok(Look::Becomes(process)) if is_it(process)), "{seen:?}");
+        assert!(all.expect("it comes to its end").iter().any(is_it));
     }
 
     #[test]

@@ -15,9 +15,12 @@ use crate::fleetctl::error::CliError;
 /// The variable that names the socket. As an empty one it names none.
 const SOCKET: &str = "FLEET_INIT_SOCKET";
 
-/// How long to wait for a socket that another may be about to leave: what one has begun that was
-/// just killed has it, too, until its program runs.
+/// How long to wait for a socket that another may be about to leave.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The same where that one is gone: what it had just begun when it was killed has the socket, too,
+/// until its program runs.
+const PATIENCE_WITH_HEIRS: Duration = Duration::from_secs(5);
 
 /// How long to wait before looking again whether it is free.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -103,19 +106,32 @@ pub(super) async fn listen(path: &Path) -> Result<Door, CliError> {
 
 async fn listen_once_free(path: &Path) -> Result<(UnixListener, SocketFile), ListenError> {
     let clock = SystemClock::start();
-    let deadline = clock.now().after(PATIENCE);
+    let begin = clock.now();
     loop {
-        match listen_unix(path, 0o600).await {
-            Err(ListenError::InUse(_)) if clock.now() < deadline => clock.sleep(PAUSE).await,
-            listened => return listened,
+        let listened = listen_unix(path, 0o600).await;
+        let is_in_use = matches!(listened, Err(ListenError::InUse(_)));
+        if !is_in_use || clock.now() >= begin.after(patience_with(listener(path).await)) {
+            return listened;
         }
+        clock.sleep(PAUSE).await;
     }
+}
+
+fn patience_with(listener: Option<i32>) -> Duration {
+    match listener {
+        Some(pid) if !Path::new(&format!("/proc/{pid}")).exists() => PATIENCE_WITH_HEIRS,
+        _ => PATIENCE,
+    }
+}
+
+/// The process that began to listen at a path, where that can be seen.
+async fn listener(path: &Path) -> Option<i32> {
+    UnixStream::connect(path).await.and_then(|other| other.peer_cred()).ok()?.pid()
 }
 
 /// Says who listens at a path.
 async fn taken(path: &Path, error: ListenError) -> CliError {
-    let other = UnixStream::connect(path).await.and_then(|other| other.peer_cred());
-    let error = match other.ok().and_then(|other| other.pid()) {
+    let error = match listener(path).await {
         Some(pid) => {
             CliError::failed(format!("process {pid} listens at {} already", path.display()))
         }
@@ -197,6 +213,8 @@ mod tests {
             drop(before);
         };
         assert_eq!(tokio::join!(next, leaves).0, Ok(()));
+        let own = i32::try_from(std::process::id()).unwrap();
+        assert!(patience_with(Some(i32::MAX)) > patience_with(Some(own)));
     }
 
     #[tokio::test]
