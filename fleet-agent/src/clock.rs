@@ -180,6 +180,7 @@ fn asleep(clock: &Arc<dyn Clock>, at: Timestamp) -> BoxFuture<'static, ()> {
 mod tests {
     use super::*;
 
+    // Holds: X-21
     #[tokio::test]
     async fn nobody_wakes_before_the_time_and_clocks_of_one_boot_agree() {
         let (one, other) = (SystemClock::start(), SystemClock::start());

@@ -123,6 +123,7 @@ fn a_unit_of_a_lost_machine_moves_at_once() {
     assert_eq!(leader.again(), None);
 }
 
+// Holds: I-1
 #[test]
 fn a_unit_that_is_stopped_where_it_is_cut_off_moves_when_it_must_have_ended() {
     let mut leader = Leader::new();
@@ -158,6 +159,7 @@ fn a_machine_that_is_back_keeps_its_units_and_the_wait_begins_anew_when_it_is_lo
     assert_eq!(leader.again(), Some(236));
 }
 
+// Holds: I-1
 #[test]
 fn nobody_knows_what_happened_in_a_gap_so_the_wait_begins_anew() {
     let mut leader = Leader::new();

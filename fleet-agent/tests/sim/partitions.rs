@@ -25,6 +25,7 @@ const LENGTH: usize = 60;
 /// How fast clocks go, in thousandths: no two differ by more than a hundredth.
 const RATES: [u32; 5] = [995, 998, 1000, 1002, 1004];
 
+// Holds: I-1, D-38
 #[test]
 fn a_unit_that_is_stopped_where_it_is_cut_off_never_runs_twice() {
     run_all(RUNS, story);

@@ -15,6 +15,7 @@ fn has_started(cluster: &Cluster) -> bool {
     cluster.hosts[0].events().iter().any(|event| started(&event.call))
 }
 
+// Holds: I-14
 #[tokio::test(start_paused = true)]
 async fn nothing_starts_while_files_cannot_be_read_however_often_it_is_tried() {
     let mut cluster = Cluster::start(1).await;
@@ -26,6 +27,7 @@ async fn nothing_starts_while_files_cannot_be_read_however_often_it_is_tried() {
     assert_eq!(cluster.active_on("a.service"), [0]);
 }
 
+// Holds: I-14
 #[tokio::test(start_paused = true)]
 async fn a_daemon_reads_the_files_that_the_one_before_it_only_loaded() {
     let mut cluster = Cluster::start(1).await;
@@ -51,6 +53,7 @@ async fn a_file_that_was_taken_away_is_forgotten_even_if_nothing_else_happens() 
     assert!(last.call == Call::Reload && !last.refused, "{last:?}");
 }
 
+// Holds: D-31
 #[tokio::test(start_paused = true)]
 async fn the_content_of_a_replaced_unit_goes_although_the_plan_changed_a_reason_too() {
     let mut cluster = Cluster::start(1).await;
@@ -59,6 +62,7 @@ async fn the_content_of_a_replaced_unit_goes_although_the_plan_changed_a_reason_
     assert!(!cluster.history.has_unused_contents());
 }
 
+// Holds: I-15
 #[tokio::test(start_paused = true)]
 async fn a_state_that_may_have_been_published_is_taken_back() {
     let mut cluster = Cluster::start(2).await;
@@ -120,6 +124,7 @@ async fn a_unit_that_an_earlier_daemon_was_ending_comes_up_again_if_it_is_wanted
     assert_eq!(cluster.active_on("h.service"), [0]);
 }
 
+// Holds: I-5
 #[tokio::test(start_paused = true)]
 async fn a_new_leader_that_is_behind_decides_nothing_before_it_has_seen_all() {
     let mut cluster = Cluster::start(3).await;
@@ -144,6 +149,7 @@ async fn a_new_leader_that_is_behind_decides_nothing_before_it_has_seen_all() {
     cluster.heal_and_rest().await;
 }
 
+// Holds: I-3
 #[tokio::test(start_paused = true)]
 async fn a_decision_that_nobody_knows_to_have_happened_cannot_come_late() {
     let mut cluster = Cluster::start(1).await;
@@ -160,6 +166,7 @@ async fn a_decision_that_nobody_knows_to_have_happened_cannot_come_late() {
 }
 
 /// What is in the store tells a machine that was booted again from a copy of its disk in nothing.
+// Holds: I-11
 #[tokio::test(start_paused = true)]
 async fn whose_identity_is_taken_starts_nothing_and_deposes_nobody() {
     let mut cluster = Cluster::start(1).await;

@@ -83,6 +83,7 @@ async fn status_tells_all_and_exits_as_systemctl_does() {
     ");
 }
 
+// Holds: D-43
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn status_shows_every_machine_and_every_unit_that_is_known() {
     let cluster = all_sorts().await;

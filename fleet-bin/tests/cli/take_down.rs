@@ -3,6 +3,7 @@
 use crate::cluster::Cluster;
 use crate::puppet::Role;
 
+// Holds: D-36
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_unit_is_stopped_unloaded_and_destroyed() {
     let cluster = Cluster::start(&["m1"]).await;
@@ -53,6 +54,7 @@ async fn a_unit_that_is_not_known_is_an_error_with_a_suggestion_and_nothing_is_d
     "#);
 }
 
+// Holds: D-23
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_unit_that_found_no_machine_can_be_taken_back() {
     let cluster = Cluster::start(&["m1"]).await;
@@ -73,6 +75,7 @@ async fn a_unit_that_found_no_machine_can_be_taken_back() {
     assert_eq!(desired, ("loaded".to_owned(), "inactive".to_owned()));
 }
 
+// Holds: D-28, D-43
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_waits_for_the_new_run_on_every_machine() {
     let cluster = Cluster::start(&["m1", "m2"]).await;

@@ -46,6 +46,7 @@ async fn of_an_option_that_is_given_twice_the_last_counts() {
     }
 }
 
+// Holds: D-41
 #[tokio::test]
 async fn a_mistake_on_the_command_line_is_exit_code_2() {
     for line in [
@@ -100,6 +101,7 @@ async fn nobody_there_is_told_with_what_to_do() {
     "#);
 }
 
+// Holds: D-41
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn commands_may_be_shortened_and_options_written_as_in_v1() {
     let cluster = Cluster::start(&["m1"]).await;

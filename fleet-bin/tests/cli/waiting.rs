@@ -29,6 +29,7 @@ async fn a_unit_that_no_machine_takes_ends_the_wait_with_the_reason() {
     assert_eq!(cluster.desired("web.service").await, "launched");
 }
 
+// Holds: D-42
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_unit_that_fails_does_not_hide_another_that_runs() {
     let cluster = cluster(Role::FailingBefore(u64::MAX)).await;
@@ -92,6 +93,7 @@ async fn what_its_machine_cannot_do_is_told() {
     "#);
 }
 
+// Holds: D-42
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_unit_that_ends_well_has_started() {
     insta::assert_snapshot!(cluster(Role::Finishing).await.run("start web").await, @r"

@@ -99,6 +99,7 @@ fn a_machine_is_drained_and_takes_units_again_once_it_is_uncordoned() {
     assert_eq!(machine("four.service"), left);
 }
 
+// Holds: I-18
 #[test]
 fn units_spread_to_a_machine_that_comes_back_and_no_other_is_restarted() {
     let cluster = Cluster::start(&[]);

@@ -147,6 +147,7 @@ fn machine_of(init: &Init) -> Machine {
     machine
 }
 
+// Holds: I-9
 #[test]
 fn units_run_on_while_fleetd_is_killed_ended_and_replaced() {
     let init = Init::start();
@@ -165,6 +166,7 @@ fn units_run_on_while_fleetd_is_killed_ended_and_replaced() {
     }
 }
 
+// Holds: I-9
 #[test]
 fn a_killed_fleet_init_takes_its_units_back_for_the_daemon_that_waits() {
     let mut init = Init::start();
@@ -268,6 +270,7 @@ fn a_time_for_the_end_is_kept() {
     assert!(!is_alive(stubborn), "it is killed");
 }
 
+// Holds: X-16
 #[test]
 fn who_has_left_its_group_and_a_stop_that_hangs_are_killed_at_the_end_too() {
     let mut init = Init::start_with(&[], &["--fleet", "--stop-limit", "100ms"]);

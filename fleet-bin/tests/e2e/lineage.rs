@@ -53,6 +53,7 @@ async fn open(path: &Path) -> EmbeddedStore {
     EmbeddedStore::open(path).await.unwrap()
 }
 
+// Holds: I-2
 #[test]
 fn a_machine_follows_a_store_that_was_restored() {
     let mut machine = Machine::new();
@@ -72,6 +73,7 @@ fn a_machine_follows_a_store_that_was_restored() {
 }
 
 /// The new store's revisions are lower than those that the machine remembers of the old one.
+// Holds: I-2
 #[test]
 fn a_machine_follows_a_store_that_was_made_anew() {
     let mut machine = Machine::new();

@@ -33,6 +33,7 @@ fn metrics(cluster: &Cluster) -> Option<String> {
     Some(answer.split_once("\r\n\r\n")?.1.to_owned())
 }
 
+// Holds: D-25
 #[test]
 fn all_that_is_counted_is_documented_and_the_other_way_round() {
     let cluster = Cluster::start(&[]);

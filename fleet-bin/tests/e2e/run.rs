@@ -180,6 +180,7 @@ fn a_second_daemon_on_the_same_directory_says_what_is_in_the_way() {
     machine.end();
 }
 
+// Holds: I-11
 #[test]
 fn a_machine_whose_identity_is_taken_is_told_by_whom() {
     let mut machine = Machine::new();

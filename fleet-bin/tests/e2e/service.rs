@@ -81,6 +81,7 @@ fn a_daemon_whose_machine_counts_as_gone_before_systemd_misses_it_says_so() {
     machine.notify = None;
 }
 
+// Holds: D-39
 #[test]
 fn a_reload_changes_what_can_be_changed_and_names_the_rest() {
     let mut machine = Machine::new();

@@ -103,6 +103,7 @@ fn a_template_is_never_loaded() {
     assert!(converge(&wanted, &Known::new()).is_empty());
 }
 
+// Holds: I-14
 #[test]
 fn tasks_come_by_rank_then_by_name() {
     let wants = [
@@ -223,6 +224,7 @@ proptest! {
         }
     }
 
+    // Holds: I-14
     #[test]
     fn tasks_are_in_order_and_none_is_idle((wanted, had) in any_machine()) {
         let tasks = converge(&wanted, &had);
@@ -243,6 +245,7 @@ proptest! {
         }
     }
 
+    // Holds: I-2
     #[test]
     fn an_overtaken_order_touches_nothing((mut wanted, had) in any_machine()) {
         wanted.retain(|name, want| {
@@ -254,6 +257,7 @@ proptest! {
         prop_assert!(wanted.keys().all(|name| !touched.contains(name)));
     }
 
+    // Holds: I-17
     #[test]
     fn each_unit_is_decided_for_itself((wanted, had) in any_machine()) {
         let all: BTreeSet<String> = texts(&converge(&wanted, &had)).into_iter().collect();

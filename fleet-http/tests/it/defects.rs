@@ -2,6 +2,7 @@
 
 use crate::harness::{Server, running};
 
+// Holds: D-2
 #[tokio::test]
 async fn an_unknown_desired_state_cannot_poison_a_unit() {
     let server = Server::start().await;
@@ -18,6 +19,7 @@ async fn an_unknown_desired_state_cannot_poison_a_unit() {
     assert_eq!(server.call("DELETE", "/fleet/v1/units/a.service", "").await.status, 204);
 }
 
+// Holds: D-2
 #[tokio::test]
 async fn an_unknown_desired_state_is_refused_on_creation() {
     let server = Server::start().await;
@@ -26,6 +28,7 @@ async fn an_unknown_desired_state_is_refused_on_creation() {
     assert_eq!(server.get("/fleet/v1/units/a.service").await.status, 404);
 }
 
+// Holds: D-3
 #[tokio::test]
 async fn an_option_that_is_null_is_answered() {
     let server = Server::start().await;
@@ -37,6 +40,7 @@ async fn an_option_that_is_null_is_answered() {
     }
 }
 
+// Holds: D-4
 #[tokio::test]
 async fn the_state_of_nothing_is_not_found() {
     let server = Server::start().await;
@@ -44,6 +48,7 @@ async fn the_state_of_nothing_is_not_found() {
     assert_eq!((answer.status, answer.message().as_str()), (404, "unit state does not exist"));
 }
 
+// Holds: D-5
 #[tokio::test]
 async fn a_template_cannot_be_activated_by_any_way() {
     let server = Server::start().await;
@@ -70,6 +75,7 @@ async fn a_template_cannot_be_activated_by_any_way() {
     assert_eq!(shown.status, 409);
 }
 
+// Holds: D-6
 #[tokio::test]
 async fn replacing_is_checked_like_creating() {
     let server = Server::start().await;
@@ -81,6 +87,7 @@ async fn replacing_is_checked_like_creating() {
     assert_eq!(server.get("/fleet/v1/units/a.service").await, before, "all or nothing");
 }
 
+// Holds: D-7
 #[tokio::test]
 async fn a_newline_in_a_value_cannot_smuggle_options_in() {
     let server = Server::start().await;
@@ -90,6 +97,7 @@ async fn a_newline_in_a_value_cannot_smuggle_options_in() {
     assert_eq!(answer.status, 400, "{answer}");
 }
 
+// Holds: D-8
 #[tokio::test]
 async fn a_page_is_never_empty() {
     let server = Server::start_with(|api| api.page_size = 2).await;
@@ -99,6 +107,7 @@ async fn a_page_is_never_empty() {
     assert!(page.get("nextPageToken").is_none(), "{page}");
 }
 
+// Holds: D-9
 #[tokio::test]
 async fn a_page_size_of_zero_does_not_list_for_ever() {
     let server = Server::start_with(|api| api.page_size = 0).await;
@@ -106,6 +115,7 @@ async fn a_page_size_of_zero_does_not_list_for_ever() {
     assert_eq!(server.client().units().await.unwrap().len(), 2);
 }
 
+// Holds: D-10
 #[tokio::test]
 async fn page_arithmetic_does_not_wrap() {
     let server = Server::start().await;
@@ -115,6 +125,7 @@ async fn page_arithmetic_does_not_wrap() {
     assert_eq!(answer.to_string(), "200 {}");
 }
 
+// Holds: D-10
 #[tokio::test]
 async fn the_last_page_that_can_be_named_is_empty() {
     use base64::Engine as _;
@@ -131,6 +142,7 @@ async fn the_last_page_that_can_be_named_is_empty() {
     assert_eq!(server.get(&numbered).await.to_string(), "200 {}");
 }
 
+// Holds: D-12
 #[tokio::test]
 async fn all_thirteen_types_of_units_can_be_created() {
     let server = Server::start().await;
@@ -140,6 +152,7 @@ async fn all_thirteen_types_of_units_can_be_created() {
     assert_eq!(server.client().units().await.unwrap().len(), 13);
 }
 
+// Holds: D-19
 #[tokio::test]
 async fn states_of_several_machines_do_not_hide_each_other() {
     let server = Server::start().await;
@@ -153,6 +166,7 @@ async fn states_of_several_machines_do_not_hide_each_other() {
     assert_eq!(states["states"][0]["machineID"], "m2");
 }
 
+// Holds: I-12, D-20
 #[tokio::test]
 async fn a_damaged_unit_can_be_seen_and_destroyed_and_hides_no_other() {
     let server = Server::start().await;
@@ -174,6 +188,7 @@ async fn a_damaged_unit_can_be_seen_and_destroyed_and_hides_no_other() {
     assert_eq!(server.get("/fleet/v1/units/b.service").await.status, 404);
 }
 
+// Holds: D-20
 #[tokio::test]
 async fn a_damaged_unit_can_be_replaced() {
     let server = Server::start().await;
@@ -184,6 +199,7 @@ async fn a_damaged_unit_can_be_replaced() {
     assert!(shown.get("problem").is_none(), "{shown}");
 }
 
+// Holds: D-13
 #[tokio::test]
 async fn every_failure_has_a_message() {
     let server = Server::start().await;
@@ -208,6 +224,7 @@ async fn every_failure_has_a_message() {
     }
 }
 
+// Holds: D-22
 #[tokio::test]
 async fn a_long_line_and_a_continuation_with_carriage_returns_are_read() {
     let server = Server::start().await;
@@ -224,6 +241,7 @@ async fn a_long_line_and_a_continuation_with_carriage_returns_are_read() {
     }
 }
 
+// Holds: D-21
 #[tokio::test]
 async fn a_unit_that_is_created_is_never_seen_in_part() {
     let server = Server::start().await;
@@ -241,6 +259,7 @@ async fn a_unit_that_is_created_is_never_seen_in_part() {
     assert_eq!(watching.await.unwrap(), "launched");
 }
 
+// Holds: D-16
 #[tokio::test]
 async fn a_global_unit_has_a_current_state_wherever_it_is_shown() {
     let server = Server::start().await;
@@ -252,6 +271,7 @@ async fn a_global_unit_has_a_current_state_wherever_it_is_shown() {
     assert_eq!(list["units"][0]["currentState"], one["currentState"]);
 }
 
+// Holds: D-23
 #[tokio::test]
 async fn a_unit_that_waits_for_a_machine_can_be_stopped() {
     let server = Server::start().await;

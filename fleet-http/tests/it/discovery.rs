@@ -15,6 +15,7 @@ fn methods(document: &Value) -> Vec<&Value> {
     resources.flat_map(|resource| resource["methods"].as_object().unwrap().values()).collect()
 }
 
+// Holds: D-18
 #[tokio::test]
 async fn all_of_version_1_is_in_it() {
     let server = Server::start().await;
@@ -35,6 +36,7 @@ async fn all_of_version_1_is_in_it() {
     assert_eq!(document["basePath"], "/fleet/v1/");
 }
 
+// Holds: D-18
 #[tokio::test]
 async fn each_method_in_it_exists() {
     let server = Server::start().await;

@@ -151,6 +151,7 @@ async fn list_machines() {
     insta::assert_snapshot!(server.get("/fleet/v1/machines").await);
 }
 
+// Holds: D-17
 #[tokio::test]
 async fn edit_machine_metadata() {
     let server = Server::start().await;
@@ -166,6 +167,7 @@ async fn edit_machine_metadata() {
     assert_eq!(metadata.to_string(), r#"{"a":"1","c":"x","d":"4"}"#);
 }
 
+// Holds: D-17
 #[tokio::test]
 async fn edit_machine_metadata_with_invalid_operations() {
     let server = Server::start().await;

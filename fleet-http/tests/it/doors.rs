@@ -38,6 +38,7 @@ async fn outcome(server: &Server, credentials: Credentials) -> String {
     }
 }
 
+// Holds: I-20, D-26
 #[tokio::test]
 async fn who_shows_a_certificate_or_a_token_is_let_in_and_nobody_else() {
     let (ours, theirs) = (Authority::new(), Authority::named("theirs"));
@@ -90,6 +91,7 @@ async fn a_token_that_may_read_changes_nothing() {
     writer.destroy(&unit).await.unwrap();
 }
 
+// Holds: D-27
 #[tokio::test]
 async fn certificates_alone_and_tokens_alone_are_asked_for() {
     let ours = Authority::new();
@@ -124,6 +126,7 @@ async fn a_server_that_is_not_the_one_that_is_meant_hears_no_token() {
     }
 }
 
+// Holds: I-20
 #[tokio::test]
 async fn a_token_is_not_sent_where_others_can_read_it() {
     let credentials = Credentials { tls: None, token: Some(TOKEN.parse().unwrap()) };
@@ -216,6 +219,7 @@ async fn a_handshake_that_does_not_come_ends_and_holds_nobody_up() {
     server.stop().await;
 }
 
+// Holds: I-20, D-26
 #[tokio::test]
 async fn a_port_for_other_hosts_takes_tls_and_something_to_know_them_by() {
     let ours = Authority::new();

@@ -50,6 +50,7 @@ async fn place(events: &mut Events, server: &Server) -> String {
     events.last_id().unwrap().to_owned()
 }
 
+// Holds: D-30
 #[tokio::test]
 async fn all_that_changes_is_told() {
     let server = Server::start().await;
@@ -78,6 +79,7 @@ async fn all_that_changes_is_told() {
     assert_eq!(next(&mut events).await, "machineGone m1");
 }
 
+// Holds: I-24
 #[tokio::test]
 async fn who_comes_back_hears_what_was_missed() {
     let server = Server::start().await;
@@ -97,6 +99,7 @@ async fn who_comes_back_hears_what_was_missed() {
     place(&mut events, &server).await;
 }
 
+// Holds: I-24
 #[tokio::test]
 async fn who_cannot_go_on_is_told_so() {
     let server = Server::start().await;
@@ -135,6 +138,7 @@ async fn a_stream_ends_with_its_server_and_is_not_cut_off() {
     assert_eq!(last.unwrap(), None);
 }
 
+// Holds: I-24
 #[tokio::test]
 async fn a_gap_in_the_watch_is_told_to_all() {
     let server = Server::start().await;

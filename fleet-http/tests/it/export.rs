@@ -56,6 +56,7 @@ async fn a_large_export_comes_whole() {
 
 /// What is placed afterwards comes later than all that was placed in the other cluster, whoever led
 /// before. An older order would be left alone by machines that remember the other cluster.
+// Holds: I-2
 #[tokio::test]
 async fn what_another_cluster_hands_over_is_taken_before_its_units() {
     let server = Server::start().await;

@@ -106,6 +106,7 @@ async fn calls_of_the_store_are_measured() {
     assert_eq!(values(&server, took).await.len(), 1);
 }
 
+// Holds: D-1
 #[tokio::test]
 async fn it_is_answered_before_anything_is_known() {
     let store = whole_store();

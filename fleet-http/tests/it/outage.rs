@@ -29,6 +29,7 @@ async fn before_anything_is_known_nothing_is_claimed() {
 }
 
 /// It was told that there is no store, and systemd had started the daemon for it.
+// Holds: D-1
 #[tokio::test]
 async fn who_asks_before_the_store_was_read_waits_for_that() {
     let store = whole_store();
@@ -50,6 +51,7 @@ async fn a_server_that_follows_its_store_is_ready() {
     assert_eq!(server.get("/fleet/v1/units").await.header("x-fleet-behind"), None);
 }
 
+// Holds: I-15, D-1
 #[tokio::test]
 async fn reads_go_on_and_say_that_they_are_old() {
     let server = Server::start().await;

@@ -17,6 +17,7 @@ fn next(page: &serde_json::Value) -> Option<String> {
     page["nextPageToken"].as_str().map(|token| format!("/fleet/v1/units?nextPageToken={token}"))
 }
 
+// Holds: I-16
 #[tokio::test]
 async fn a_thousand_units_come_once_each() {
     let server = Server::start().await;
@@ -33,6 +34,7 @@ async fn a_thousand_units_come_once_each() {
     assert_eq!((found, pages), (expected, 10));
 }
 
+// Holds: I-16, D-11
 #[tokio::test]
 async fn all_pages_show_one_revision() {
     let server = Server::start_with(|api| api.page_size = 3).await;
@@ -58,6 +60,7 @@ async fn all_pages_show_one_revision() {
 
 /// At each revision `a` or `z` is there, or both; never neither. Whoever reads the first page while
 /// only `z` is there, and the last one while only `a` is, would see neither.
+// Holds: D-11
 #[tokio::test]
 async fn lists_are_whole_while_others_write() {
     let server = Arc::new(Server::start_with(|api| api.page_size = 3).await);
@@ -132,6 +135,7 @@ async fn the_front_of_a_token_is_that_of_version_1() {
 }
 
 /// A page that says what it begins with is found by that, and costs nothing of those before.
+// Holds: D-11
 #[tokio::test]
 async fn a_page_of_units_is_found_by_its_first_one_and_by_its_number() {
     use base64::Engine as _;
@@ -207,6 +211,7 @@ async fn filters_hold_on_the_pages_that_repeat_them() {
     assert_eq!(page.to_string(), "200 {}");
 }
 
+// Holds: D-11
 #[tokio::test]
 async fn pages_of_states_are_found_by_their_first_one() {
     let server = Server::start_with(|api| api.page_size = 2).await;
@@ -234,6 +239,7 @@ async fn pages_of_states_are_found_by_their_first_one() {
     );
 }
 
+// Holds: D-11
 #[tokio::test]
 async fn pages_of_machines_are_found_by_their_first_one() {
     let server = Server::start_with(|api| api.page_size = 2).await;

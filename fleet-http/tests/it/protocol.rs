@@ -46,6 +46,7 @@ async fn wrong_methods_and_paths_are_answered_as_ever() {
     assert_eq!((answer.status, answer.message().as_str()), (404, NOWHERE));
 }
 
+// Holds: D-14
 #[tokio::test]
 async fn options_and_refusals_tell_the_methods() {
     let server = Server::start().await;
@@ -65,6 +66,7 @@ async fn options_and_refusals_tell_the_methods() {
     }
 }
 
+// Holds: D-14
 #[tokio::test]
 async fn head_is_get_without_a_body() {
     let server = Server::start().await;
@@ -103,6 +105,7 @@ async fn names_are_percent_decoded() {
     assert!(!answer.message().is_empty());
 }
 
+// Holds: D-15
 #[tokio::test]
 async fn every_answer_names_the_server() {
     let server = Server::start().await;

@@ -142,6 +142,7 @@ async fn who_asks_hears_when_a_line_was_written() {
     assert_eq!(first.get(&format!("{PATH}?moments=maybe")).await.status, 400);
 }
 
+// Holds: D-27
 #[tokio::test]
 async fn daemons_come_to_each_other_by_the_same_doors() {
     let ours = Authority::new();

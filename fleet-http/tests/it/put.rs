@@ -100,6 +100,7 @@ async fn circles_are_refused_and_spelled_out() {
     assert!(answer.message().contains("a.service -> b.service"), "{answer}");
 }
 
+// Holds: I-13
 #[tokio::test]
 async fn a_source_comes_back_byte_for_byte() {
     let server = Server::start().await;

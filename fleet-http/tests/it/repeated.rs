@@ -28,6 +28,7 @@ const REQUESTS: &[(&str, &str, &str)] = &[
     ("DELETE", "units/b.service", ""),
 ];
 
+// Holds: I-19
 #[tokio::test]
 async fn asking_twice_does_no_more_than_asking_once() {
     let server = Server::start().await;

@@ -21,6 +21,7 @@ fn no_machine_fits() -> Reason {
     Reason::NoMachineFits { machines: 3, tallies: tally(refusals), nearest: None }
 }
 
+// Holds: D-24
 #[tokio::test]
 async fn a_unit_without_a_machine_says_why() {
     let server = Server::start().await;
@@ -38,6 +39,7 @@ async fn a_unit_without_a_machine_says_why() {
     insta::assert_snapshot!(format!("{:#}", shown["reasonDetail"]));
 }
 
+// Holds: I-15
 #[tokio::test]
 async fn of_a_unit_whose_machine_is_gone_nothing_is_known_and_that_has_an_age() {
     let server = Server::start().await;
@@ -60,6 +62,7 @@ async fn of_a_unit_whose_machine_is_gone_nothing_is_known_and_that_has_an_age() 
     assert!(shown("a.service").await["unknownFor"].is_null(), "its machine is back");
 }
 
+// Holds: D-24
 #[tokio::test]
 async fn every_kind_of_reason_has_a_form_of_its_own() {
     let server = Server::start().await;
@@ -157,6 +160,7 @@ async fn a_global_unit_is_as_far_as_its_slowest_machine() {
     assert_eq!(current().await, "launched");
 }
 
+// Holds: D-28
 #[tokio::test]
 async fn restarts_are_counted() {
     let server = Server::start().await;
@@ -171,6 +175,7 @@ async fn restarts_are_counted() {
     assert_eq!(shown["generation"], second);
 }
 
+// Holds: D-28
 #[tokio::test]
 async fn only_a_launched_unit_is_restarted() {
     let server = Server::start().await;

@@ -154,6 +154,7 @@ fn who_waits_to_replace_goes_to_a_machine_that_grows() {
     assert_eq!(told(&carry_out(&mut index)), "place new.service on m2: it is wanted\n");
 }
 
+// Holds: D-33
 #[test]
 fn who_waits_to_replace_comes_once_the_other_has_somewhere_to_go() {
     let mut index = one_that_waits_to_replace("a");

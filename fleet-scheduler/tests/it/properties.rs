@@ -18,6 +18,7 @@ use crate::twin::places;
 proptest! {
     #![proptest_config(cases(2))]
 
+    // Holds: I-4, D-33
     #[test]
     fn a_plan_is_that_of_a_naive_scheduler(cluster in clusters(KNOWN)) {
         let plan = plan(&cluster);
@@ -36,12 +37,14 @@ proptest! {
         prop_assert_eq!(places(&apply(&cluster, &plan)), expected, "{}", plan);
     }
 
+    // Holds: I-4, I-5
     #[test]
     fn a_plan_breaks_no_rule(cluster in clusters(KNOWN)) {
         let plan = plan(&cluster);
         prop_assert_eq!(check(&cluster, &plan), [], "{}", plan);
     }
 
+    // Holds: I-10, D-33
     #[test]
     fn when_a_plan_is_carried_out_nothing_is_left_to_do(cluster in clusters(KNOWN)) {
         let first = plan(&cluster);
@@ -50,12 +53,14 @@ proptest! {
         prop_assert_eq!(second.unplaced, first.unplaced);
     }
 
+    // Holds: I-17, D-40
     #[test]
     fn the_order_in_which_a_cluster_came_about_makes_no_difference(cluster in clusters(KNOWN)) {
         let (one, other) = (plan(&cluster), plan(&rebuilt_backwards(&cluster)));
         prop_assert_eq!(format!("{one:?}"), format!("{other:?}"));
     }
 
+    // Holds: I-10
     #[test]
     fn nothing_moves_that_need_not(cluster in clusters(KNOWN)) {
         let plan = plan(&cluster);
@@ -64,6 +69,7 @@ proptest! {
         }
     }
 
+    // Holds: I-22
     #[test]
     fn a_machine_that_fits_ends_the_waiting(
         (cluster, unit) in clusters_with_a_unit(Features { metadata: true, ..Features::NONE }),
@@ -79,6 +85,7 @@ proptest! {
         prop_assert!(!plan.unplaced.contains_key(&unit.name), "{plan}");
     }
 
+    // Holds: I-23
     #[test]
     fn a_share_is_what_is_placed_and_what_fits_in(cluster in clusters(KNOWN)) {
         for machine in cluster.machines() {

@@ -66,6 +66,7 @@ fn any_policy() -> impl Strategy<Value = Policy> {
 proptest! {
     #![proptest_config(cases(3))]
 
+    // Holds: I-18
     #[test]
     fn a_drain_is_that_of_the_letter(
         cluster in clusters(Features::ALL),
@@ -84,6 +85,7 @@ proptest! {
         drains_by_the_letter(&cluster, &Policy::default(), &asked)?;
     }
 
+    // Holds: I-18
     #[test]
     fn a_rebalancing_is_that_of_the_letter(
         cluster in clusters(Features::ALL),

@@ -156,6 +156,7 @@ fn score(cluster: &Snapshot, unit: &Unit, machine: &MachineId) -> i64 {
 proptest! {
     #![proptest_config(cases(2))]
 
+    // Holds: I-4
     #[test]
     fn a_drain_breaks_no_rule(cluster in clusters(Features::ALL), asked in drains()) {
         let told = drain(&cluster, &asked);
@@ -163,6 +164,7 @@ proptest! {
         prop_assert_eq!(check(&cluster, &told.plan), [], "{}", told);
     }
 
+    // Holds: I-18
     #[test]
     fn a_drain_leaves_as_many_up_as_it_must(cluster in clusters(Features::ALL), asked in drains()) {
         let cluster = settled(&cordoned(&cluster, &asked.machines));
@@ -229,6 +231,7 @@ proptest! {
         }
     }
 
+    // Holds: I-4
     #[test]
     fn a_rebalancing_breaks_no_rule(
         cluster in clusters(Features::ALL),
@@ -239,6 +242,7 @@ proptest! {
         prop_assert_eq!(check(&cluster, &plan), [], "{}", plan);
     }
 
+    // Holds: I-18
     #[test]
     fn a_rebalancing_keeps_to_its_budget_and_leaves_enough_up(
         cluster in clusters(Features::ALL),
@@ -271,6 +275,7 @@ proptest! {
         }
     }
 
+    // Holds: I-18
     #[test]
     fn each_move_is_worth_it_and_makes_no_score_worse(
         cluster in clusters(Features {
@@ -351,6 +356,7 @@ fn put(index: &mut Index, name: &str, at: &str, text: &str) {
     index.place(name, at.parse().unwrap(), Epoch(1));
 }
 
+// Holds: I-18
 #[test]
 fn who_has_to_make_room_for_a_drained_unit_counts_as_well() {
     let mut index = index(&["m1", "m2", "m3"]);

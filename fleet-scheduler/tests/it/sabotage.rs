@@ -64,6 +64,7 @@ fn differs(change: impl Fn(&mut Letter)) {
 }
 
 /// Every hard rule in turn is never asked of anybody.
+// Holds: I-4
 #[test]
 fn a_planner_that_forgets_a_rule_is_found_by_the_linter() {
     for rule in Rule::ALL.into_iter().filter(|rule| *rule != Rule::Custom) {

@@ -15,6 +15,7 @@ use crate::language::unit;
 proptest! {
     #![proptest_config(cases(2))]
 
+    // Holds: I-22
     #[test]
     fn every_reason_is_true(cluster in clusters(KNOWN)) {
         let plan = plan(&cluster);
@@ -36,6 +37,7 @@ proptest! {
         }
     }
 
+    // Holds: I-22
     #[test]
     fn a_unit_that_could_have_a_machine_has_one(cluster in clusters(KNOWN)) {
         let plan = plan(&cluster);

@@ -57,6 +57,7 @@ mod tests {
         Timestamp::from_millis(seconds * 1000)
     }
 
+    // Holds: I-15
     #[test]
     fn who_went_away_in_a_gap_was_last_seen_before_it() {
         let mut absent = Absent::default();

@@ -42,6 +42,7 @@ const FAULTS: [Fault; 5] = [
 ];
 
 /// `FLEET_ETCD_SEED` replays the faults of a seed, and `FLEET_ETCD_ROUNDS` says how many there are.
+// Holds: I-6, I-24
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs etcd: run by scripts/test"]
 async fn whatever_befalls_the_members_no_write_and_no_change_is_lost() {

@@ -125,6 +125,7 @@ async fn a_silent_endpoint_is_passed_over_and_a_watch_goes_on_at_another() {
     assert_eq!(next(&mut watch).await.revision, three);
 }
 
+// Holds: I-24
 #[tokio::test]
 #[ignore = "needs etcd: run by scripts/test"]
 async fn a_watch_that_cannot_go_on_says_so() {
@@ -204,6 +205,7 @@ async fn a_token_that_etcd_has_forgotten_is_got_anew() {
     assert_eq!(seen.revision, made);
 }
 
+// Holds: I-24
 #[tokio::test]
 #[ignore = "needs etcd: run by scripts/test"]
 async fn a_member_that_has_lost_the_others_answers_nothing() {

@@ -64,6 +64,7 @@ async fn cluster_with_backup(files: &Files) -> (Arc<EmbeddedStore>, Revision) {
     (store, revision)
 }
 
+// Holds: I-2
 #[tokio::test]
 async fn what_lasts_comes_back_and_comes_after_all_that_was_lost() {
     let files = Files::new();
@@ -155,6 +156,7 @@ async fn a_backup_is_one_revision_whatever_is_written_meanwhile() {
 }
 
 /// A daemon that runs must not go on with another history as if nothing had happened.
+// Holds: I-8
 #[tokio::test(start_paused = true)]
 async fn a_store_that_gets_another_lineage_is_no_longer_followed() {
     let registry = crate::support::registry();
@@ -228,6 +230,7 @@ fn a_lineage_is_a_short_plain_text() {
 }
 
 /// A cluster that was moved here has epochs far ahead of its revisions, and so have the machines.
+// Holds: I-2
 #[tokio::test]
 async fn what_was_moved_comes_back_after_all_that_was_lost_too() {
     let files = Files::new();

@@ -23,6 +23,7 @@ const SEED: &str = "FLEET_STORE_CRASH_SEED";
 /// decides; now and then before it has said anything, and now and then on a file that is just being
 /// made. The file opens each time, all that was acknowledged is there, and nothing is there by
 /// half.
+// Holds: I-6
 #[test]
 fn every_acknowledged_write_survives_a_kill() {
     if let Ok(path) = std::env::var(CHILD) {

@@ -66,6 +66,7 @@ impl Followed {
     }
 }
 
+// Holds: I-25
 #[tokio::test(start_paused = true)]
 async fn what_happens_elsewhere_wakes_nobody() {
     let mut it = Followed::new().await;

@@ -154,6 +154,7 @@ fn reason() -> Reason {
 
 /// What this version wrote, for later ones to read, and what a later one may write: whoever cannot
 /// read a value says so, harms nothing else, and writes nothing over it.
+// Holds: I-12
 #[tokio::test(start_paused = true)]
 async fn a_value_of_a_newer_format_is_refused_and_stays() {
     let registry = registry();
@@ -193,6 +194,7 @@ async fn a_value_of_a_newer_format_is_refused_and_stays() {
 
 /// Placements are looked for elsewhere than where the first layout kept them, and who finds none
 /// would place all units anew.
+// Holds: I-8
 #[tokio::test(start_paused = true)]
 async fn a_store_of_another_layout_is_refused_and_stays() {
     for (format, told) in [(1, "export the cluster with the fleet that wrote"), (3, "upgrade")] {

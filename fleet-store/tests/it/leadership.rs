@@ -37,6 +37,7 @@ fn reason(unit: &str, reason: Option<Reason>) -> PlacementWrites {
     PlacementWrites { reasons: vec![(name(unit), reason)], ..PlacementWrites::default() }
 }
 
+// Holds: I-3
 #[tokio::test(start_paused = true)]
 async fn one_leads_at_a_time_and_each_in_a_higher_term() {
     let registry = registry();
@@ -64,6 +65,7 @@ async fn an_engine_that_comes_back_leads_at_once_and_its_earlier_life_cannot_wri
     leader.renew().await.unwrap();
 }
 
+// Holds: I-3
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_falls_silent_is_followed_and_cannot_write() {
     let registry = registry();
@@ -110,6 +112,7 @@ async fn placements_are_made_moved_and_taken_away() {
     assert_eq!(snapshot.placement("a.service"), None);
 }
 
+// Holds: I-4, I-5
 #[tokio::test(start_paused = true)]
 async fn a_decision_on_what_has_changed_is_a_conflict() {
     let registry = registry();
@@ -135,6 +138,7 @@ async fn a_decision_on_what_has_changed_is_a_conflict() {
     leader.commit(&reason("gone.service", None)).await.unwrap();
 }
 
+// Holds: I-7
 #[tokio::test(start_paused = true)]
 async fn a_unit_that_is_destroyed_meanwhile_gets_no_placement() {
     let registry = registry();
@@ -148,6 +152,7 @@ async fn a_unit_that_is_destroyed_meanwhile_gets_no_placement() {
 
 /// A leader that was not told of its own write decides on what was before it: that is noticed where
 /// the placements are, since it cannot be noticed in the leader.
+// Holds: I-5
 #[tokio::test(start_paused = true)]
 async fn what_nobody_knows_to_have_been_written_is_not_written_over() {
     let store = FaultyStore::new(memory());
@@ -195,6 +200,7 @@ async fn many_placements_take_few_steps_and_all_arrive() {
     }
 }
 
+// Holds: I-22
 #[tokio::test(start_paused = true)]
 async fn every_reason_comes_back_as_it_was() {
     let registry = registry();

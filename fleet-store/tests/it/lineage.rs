@@ -75,6 +75,7 @@ async fn a_lineage_that_is_said_to_begin_later_is_followed_on() {
 }
 
 /// A leader counts from where the lineage began at its election, so another one has to follow it.
+// Holds: I-2
 #[tokio::test(start_paused = true)]
 async fn who_led_before_epochs_were_raised_places_nothing_more() {
     let (registry, past) = (registry(), Epoch(5_000_000));
@@ -135,6 +136,7 @@ fn slow(registry: &Registry, delay: u64) -> Registry {
 }
 
 /// Between its looking where the lineage begins and its election.
+// Holds: I-2
 #[tokio::test(start_paused = true)]
 async fn nobody_is_elected_who_counts_from_before_epochs_were_raised() {
     let past = Epoch(5_000_000);

@@ -68,6 +68,7 @@ async fn what_machines_report_decides_nothing() {
     assert_eq!(decisive(placed).await, placed);
 }
 
+// Holds: I-25
 #[tokio::test(start_paused = true)]
 async fn following_needs_no_further_read() {
     let store = FaultyStore::new(memory());
@@ -106,6 +107,7 @@ async fn units_with_the_same_file_share_it() {
     assert_eq!(source("a.service"), source("b.service"));
 }
 
+// Holds: I-12
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_read_is_a_fault_of_its_unit_alone() {
     let registry = registry();
@@ -179,6 +181,7 @@ async fn a_content_that_comes_and_goes_makes_and_mends_a_fault() {
 
 /// Unknown is not absent: a unit whose placement cannot be read must not look as if it had none,
 /// and a machine whose claim cannot be read must not look as if it were gone.
+// Holds: I-8
 #[tokio::test(start_paused = true)]
 async fn an_unreadable_placement_or_claim_is_not_taken_for_none() {
     let registry = registry();

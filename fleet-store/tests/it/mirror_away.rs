@@ -25,6 +25,7 @@ async fn until_behind(mirror: &Mirror) {
     soon(progress.wait_for(|progress| !progress.is_current)).await.unwrap();
 }
 
+// Holds: I-24
 #[tokio::test(start_paused = true)]
 async fn a_cut_watch_is_followed_by_a_new_reading() {
     let (store, behind, mirror) = setting().await;
@@ -63,6 +64,7 @@ async fn what_is_the_same_after_a_new_reading_is_the_very_same() {
     assert_eq!(news.units.into_iter().collect::<Vec<_>>(), [name("b.service")]);
 }
 
+// Holds: I-8
 #[tokio::test(start_paused = true)]
 async fn while_the_store_is_away_the_last_snapshot_stays_and_is_not_current() {
     let (store, behind, mirror) = setting().await;
@@ -98,6 +100,7 @@ async fn the_pauses_between_attempts_grow_and_have_a_bound() {
 }
 
 /// A store that lost its memory looks empty at a low revision. That stops nothing.
+// Holds: I-8
 #[tokio::test(start_paused = true)]
 async fn a_store_that_looks_older_than_it_was_is_not_believed() {
     let (store, behind, mirror) = setting().await;

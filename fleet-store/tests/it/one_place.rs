@@ -183,6 +183,7 @@ impl Remembered {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
+    // Holds: I-1, I-2
     #[test]
     fn a_unit_never_has_two_places_whatever_the_writers_do(steps in vec(step(), 1..40)) {
         let play = async {
@@ -291,6 +292,7 @@ async fn who_sees_where_a_unit_is_destroys_it_without_looking() {
     }
 }
 
+// Holds: I-7
 #[tokio::test(start_paused = true)]
 async fn a_unit_that_is_placed_or_moves_while_it_is_destroyed_leaves_nothing() {
     for places in [&["m-1"][..], &["m-1", "m-2"]] {
@@ -307,6 +309,7 @@ async fn a_unit_that_is_placed_or_moves_while_it_is_destroyed_leaves_nothing() {
     }
 }
 
+// Holds: I-7
 #[tokio::test(start_paused = true)]
 async fn a_unit_that_is_destroyed_and_comes_back_in_between_leaves_nothing() {
     let cluster = Behind::new().await;

@@ -47,6 +47,7 @@ async fn a_machine_that_falls_silent_is_gone_after_its_time() {
     lost(presence.update_machine(machine("m-1")).await.map(drop));
 }
 
+// Holds: I-11
 #[tokio::test(start_paused = true)]
 async fn a_copy_of_a_machine_is_refused_and_told_who_the_other_is() {
     let registry = registry();
@@ -155,6 +156,7 @@ async fn an_endless_problem_is_cut_short() {
     assert_eq!(problem, "\u{e9}".repeat(2048));
 }
 
+// Holds: I-11
 #[tokio::test(start_paused = true)]
 async fn two_that_join_at_once_do_not_both_get_in() {
     let registry = registry();

@@ -13,6 +13,7 @@ use crate::support::{destroy, id, join, memory, mirror, name, registry, soon, su
 
 const FILE: &str = "# kept byte for byte\r\n[Service]\r\nExecStart=/bin/true\r\n";
 
+// Holds: I-13
 #[tokio::test(start_paused = true)]
 async fn a_unit_is_stored_with_the_bytes_of_its_file() {
     let registry = registry();
@@ -108,6 +109,7 @@ async fn a_desired_state_is_set_whatever_has_become_of_the_unit_since_it_was_see
     assert!(matches!(gone, Err(RegistryError::NotFound { .. })), "{gone:?}");
 }
 
+// Holds: I-6
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_update_of_a_unit_is_lost_among_many_writers() {
     let registry = registry();
@@ -183,6 +185,7 @@ async fn a_replaced_unit_keeps_its_generation() {
     assert_eq!(unit.file.source(), FILE.as_bytes());
 }
 
+// Holds: I-7
 #[tokio::test(start_paused = true)]
 async fn destroying_leaves_nothing_but_the_content() {
     let registry = registry();

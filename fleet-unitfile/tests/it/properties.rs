@@ -119,6 +119,7 @@ proptest! {
         prop_assert_eq!(read, naively_read(&source));
     }
 
+    // Holds: I-13
     #[test]
     fn any_bytes_are_kept_and_both_ways_of_reading_agree(source in source()) {
         let (unit, diagnostics) = UnitFile::parse_collecting(&source);
@@ -152,6 +153,7 @@ proptest! {
         }
     }
 
+    // Holds: I-13
     #[test]
     fn canonical_text_reads_back_as_the_same(source in source()) {
         let (unit, _) = UnitFile::parse_collecting(&source);
@@ -179,6 +181,7 @@ proptest! {
         }
     }
 
+    // Holds: I-13
     #[test]
     fn what_is_accepted_for_writing_reads_back(
         texts in vec((text(), text(), text()), 1..4),

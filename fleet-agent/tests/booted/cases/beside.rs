@@ -7,6 +7,7 @@ use fleet_agent::{NativeConfig, NativeManager, ServiceManager, SystemdConfig, Sy
 use crate::bench::tell;
 use crate::histories::{Case, cases, tell_all};
 
+// Holds: G-30
 pub(crate) async fn native_units_live_as_those_of_systemd() {
     let directory = tempfile::tempdir().expect("a directory can be made");
     let config = NativeConfig::new(directory.path().join("native"));

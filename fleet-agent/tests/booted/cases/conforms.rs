@@ -26,6 +26,7 @@ impl Harness for Conforming {
     }
 }
 
+// Holds: G-30
 pub(crate) async fn the_system_bus_conforms() {
     conforms(SystemdConfig::system()).await;
 }

@@ -6,6 +6,7 @@ use fleet_core::{ActiveState, Generation, LoadState};
 use crate::bench::{Bench, SLEEP, name, shell, show};
 
 /// Units that others refer to, or that have failed, stay in systemd's memory: both are there.
+// Holds: I-14
 pub(crate) async fn new_content_is_run_every_time() {
     let bench = Bench::new().await;
     let other = "[Unit]\nWants=changing.service\nAfter=changing.service\n".to_owned() + SLEEP;
@@ -46,6 +47,7 @@ const REFUSED: [&str; 8] = [
     "template@.service: a template is not run itself: name an instance",
 ];
 
+// Holds: I-12
 pub(crate) async fn a_bad_file_harms_itself_alone() {
     let bench = Bench::new().await;
     let mut problems = Vec::new();

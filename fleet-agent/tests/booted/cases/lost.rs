@@ -19,6 +19,7 @@ pub(crate) async fn a_daemon_to_be_killed() {
     std::future::pending::<()>().await;
 }
 
+// Holds: I-9
 pub(crate) async fn a_killed_daemon_leaves_its_units() {
     let mut child = Command::new("/srv/share/booted")
         .args(["--ignored", "--exact", "inside", "--nocapture"])

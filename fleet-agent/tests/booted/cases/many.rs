@@ -54,6 +54,7 @@ fn reloads() -> usize {
     shell("wc -l </run/reloads").parse().expect("it is a number")
 }
 
+// Holds: I-14
 pub(crate) async fn reloads_are_made_only_where_needed() {
     shell(
         "printf '#!/bin/sh\\necho >>/run/reloads\\n' >/etc/systemd/system-generators/count; \

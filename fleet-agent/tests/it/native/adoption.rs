@@ -146,6 +146,7 @@ pub(super) fn unwrite_start(dead: &Dead) {
     std::fs::write(&path, format!("{run}\n")).expect("it can be written");
 }
 
+// Holds: R-7
 #[tokio::test]
 async fn a_process_that_was_started_but_not_written_down_is_found() {
     let bench = Bench::new().await;
@@ -207,6 +208,7 @@ async fn a_daemon_killed_before_the_first_run_was_written_down_starts_it_next_ti
     bench.clean_up().await;
 }
 
+// Holds: R-4
 #[tokio::test]
 async fn a_restart_that_waited_for_others_to_stop_is_made_by_the_next_daemon() {
     let bench = Bench::new().await;
@@ -345,6 +347,7 @@ async fn a_start_after_a_stop_at_rest_is_not_lost_with_the_daemon_while_it_waits
     bench.clean_up().await;
 }
 
+// Holds: R-2
 #[tokio::test]
 async fn a_stop_or_start_that_was_only_written_down_holds_for_a_unit_that_others_need() {
     let bench = Bench::new().await;

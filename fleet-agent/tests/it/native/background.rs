@@ -22,6 +22,7 @@ fn open(bench: &Bench, gate: &str) {
     std::fs::write(bench.path(gate), "").expect("it can be made");
 }
 
+// Holds: T-4, X-12
 #[tokio::test]
 async fn a_daemon_is_up_when_its_file_names_it_however_late_that_is() {
     for control_groups in [true, false] {
@@ -65,6 +66,7 @@ async fn how_a_daemon_ended_is_known_where_the_kernel_tells() {
     bench.clean_up().await;
 }
 
+// Holds: T-7, X-10
 #[tokio::test]
 async fn a_file_that_names_a_stranger_is_not_believed() {
     let bench = Bench::new().await;
@@ -88,6 +90,7 @@ async fn a_file_that_names_a_stranger_is_not_believed() {
     bench.clean_up().await;
 }
 
+// Holds: X-12
 #[tokio::test]
 async fn a_file_that_is_wrong_at_first_may_be_right_later() {
     let bench = Bench::new().await;
@@ -98,6 +101,7 @@ async fn a_file_that_is_wrong_at_first_may_be_right_later() {
     bench.clean_up().await;
 }
 
+// Holds: T-7, X-13
 #[tokio::test]
 async fn a_daemon_whose_command_fails_is_ended_with_it() {
     let bench = Bench::new().await;
@@ -132,6 +136,7 @@ async fn a_daemon_is_taken_back() {
     bench.clean_up().await;
 }
 
+// Holds: X-14
 #[tokio::test]
 async fn a_daemon_that_writes_its_successor_into_its_file_goes_on_as_that() {
     for (control_groups, is_watched) in [(true, true), (true, false), (false, true), (false, false)]

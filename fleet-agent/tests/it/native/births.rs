@@ -44,6 +44,7 @@ async fn a_daemon_is_no_launcher(plain: bool) {
 }
 
 /// It is in the run and leads a group, as a launcher does, and is the only one that is left.
+// Holds: R-7
 #[tokio::test]
 async fn a_daemon_whose_launcher_ended_at_the_kill_is_not_taken_for_it() {
     a_daemon_is_no_launcher(false).await;
@@ -124,12 +125,14 @@ fn as_before_its_birth(record: &Path, role: &str) {
     std::fs::write(record, format!("{run}\n")).expect("it can be written");
 }
 
+// Holds: R-6
 #[tokio::test]
 async fn a_start_that_a_kill_came_into_goes_on_where_it_was() {
     a_start_goes_on(false, true).await;
     a_start_goes_on(true, true).await;
 }
 
+// Holds: R-7
 #[tokio::test]
 async fn a_command_that_was_being_begun_at_the_kill_is_run_once() {
     a_start_goes_on(false, false).await;
@@ -137,6 +140,7 @@ async fn a_command_that_was_being_begun_at_the_kill_is_run_once() {
 }
 
 /// What is born when control groups are frozen has begun, and its program has not.
+// Holds: R-7
 #[tokio::test]
 async fn a_process_that_was_born_at_the_kill_is_the_one_of_the_next_manager() {
     let chosen = Chosen::new(false).await;
@@ -165,6 +169,7 @@ async fn a_process_that_was_born_at_the_kill_is_the_one_of_the_next_manager() {
 }
 
 /// Without control groups a process that hides is known by the group that its leader began.
+// Holds: R-7
 #[tokio::test]
 async fn what_a_process_leaves_that_was_being_begun_at_the_kill_is_ended() {
     let chosen = Chosen::new(true).await;

@@ -24,6 +24,7 @@ impl Harness for NativeHarness {
     }
 }
 
+// Holds: G-30
 #[tokio::test]
 async fn it_conforms() {
     let directory = tempfile::tempdir().expect("a directory can be made");

@@ -23,6 +23,7 @@ fn doomed_by(names: &[&str]) -> impl Fn(&UnitStatus) -> bool {
 }
 
 /// Goals come faster here than processes can be begun.
+// Holds: X-27
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_a_thousand_goals_in_a_row_the_last_one_counts() {
     let one =
@@ -53,6 +54,7 @@ async fn of_a_thousand_goals_in_a_row_the_last_one_counts() {
     stand.clean_up().await;
 }
 
+// Holds: X-7
 #[tokio::test]
 async fn who_never_gets_up_because_its_dependency_flaps_is_not_worn_out() {
     let home = Home::new();
@@ -83,6 +85,7 @@ async fn who_never_gets_up_because_its_dependency_flaps_is_not_worn_out() {
     stand.clean_up().await;
 }
 
+// Holds: X-23
 #[tokio::test]
 async fn a_circle_that_no_file_shows_is_cut_by_the_time_for_a_start() {
     let home = Home::new();
@@ -103,6 +106,7 @@ async fn a_circle_that_no_file_shows_is_cut_by_the_time_for_a_start() {
     stand.clean_up().await;
 }
 
+// Holds: X-6
 #[tokio::test]
 async fn a_milestone_that_is_lost_counts_when_its_dependent_has_crashed() {
     let db = unit("db", "foreground-supervised", SLEEP);
@@ -119,6 +123,7 @@ async fn a_milestone_that_is_lost_counts_when_its_dependent_has_crashed() {
     stand.clean_up().await;
 }
 
+// Holds: X-2
 #[tokio::test]
 async fn another_target_of_the_same_unit_becomes_the_goal_and_nothing_restarts() {
     let unit = format!("unit: db\ntype: foreground-supervised\nprovides: db, sql\n{SLEEP}");
@@ -131,6 +136,7 @@ async fn another_target_of_the_same_unit_becomes_the_goal_and_nothing_restarts()
     stand.clean_up().await;
 }
 
+// Holds: X-3
 #[tokio::test]
 async fn of_several_ways_to_one_unit_each_goes_its_own_and_the_strongest_counts() {
     let base = unit("base", "foreground-supervised", SLEEP)
@@ -158,6 +164,7 @@ async fn of_several_ways_to_one_unit_each_goes_its_own_and_the_strongest_counts(
     stand.clean_up().await;
 }
 
+// Holds: X-5
 #[tokio::test]
 async fn who_waits_for_what_is_masked_goes_on_without_it() {
     let stanzas = supervised("m", SLEEP) + &supervised("a", &format!("waits-for: m\n{SLEEP}"));
@@ -171,6 +178,7 @@ async fn who_waits_for_what_is_masked_goes_on_without_it() {
     stand.clean_up().await;
 }
 
+// Holds: X-28
 #[tokio::test]
 async fn units_that_are_read_again_while_all_ends_start_nothing() {
     let home = Home::new();

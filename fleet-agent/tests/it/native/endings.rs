@@ -52,6 +52,7 @@ fn numbers(file: &Path) -> Vec<u32> {
     text.lines().filter_map(|line| line.parse().ok()).collect()
 }
 
+// Holds: X-25
 #[tokio::test]
 async fn a_unit_that_doubles_while_it_is_ended_is_ended_as_a_whole() {
     for control_groups in [true, false] {
@@ -77,6 +78,7 @@ async fn trace(home: &Home, pid: u32) -> Beside {
     tracer
 }
 
+// Holds: T-24, X-18
 #[tokio::test]
 async fn what_even_a_kill_does_not_end_holds_nobody_up_and_starts_when_it_is_gone() {
     for control_groups in [true, false] {
@@ -108,6 +110,7 @@ async fn what_even_a_kill_does_not_end_holds_nobody_up_and_starts_when_it_is_gon
     }
 }
 
+// Holds: T-24
 #[tokio::test]
 async fn a_shutdown_waits_for_all_but_what_even_a_kill_does_not_end() {
     let home = Home::new();
@@ -126,6 +129,7 @@ async fn a_shutdown_waits_for_all_but_what_even_a_kill_does_not_end() {
     stand.clean_up().await;
 }
 
+// Holds: T-25
 #[tokio::test]
 async fn what_an_earlier_run_has_left_does_not_speak_for_a_later_one() {
     for control_groups in [true, false] {
@@ -172,6 +176,7 @@ fn socket_of(pid: u32) -> String {
     String::from_utf8_lossy(name.expect("it has one")).into_owned()
 }
 
+// Holds: X-8
 #[tokio::test]
 async fn one_that_is_ready_when_its_time_is_over_has_failed() {
     let home = Home::new();
@@ -203,6 +208,7 @@ fn wait_without_a_turn(pid: u32, span: Duration) {
     }
 }
 
+// Holds: X-20
 #[tokio::test]
 async fn an_end_in_the_moment_of_being_ready_wins() {
     const WAIT: Duration = Duration::from_millis(800);
@@ -225,6 +231,7 @@ async fn an_end_in_the_moment_of_being_ready_wins() {
     stand.clean_up().await;
 }
 
+// Holds: X-16
 #[tokio::test]
 async fn a_command_that_hangs_in_the_stop_is_ended_with_it() {
     let hangs = "trap \"\" TERM; while :; do sleep 1000; done";
@@ -239,6 +246,7 @@ async fn a_command_that_hangs_in_the_stop_is_ended_with_it() {
     stand.clean_up().await;
 }
 
+// Holds: X-17
 #[tokio::test]
 async fn a_stop_that_needs_what_is_lost_takes_its_time_and_in_order_it_needs_none() {
     let home = Home::new();
@@ -262,6 +270,7 @@ async fn a_stop_that_needs_what_is_lost_takes_its_time_and_in_order_it_needs_non
     stand.clean_up().await;
 }
 
+// Holds: X-14
 #[tokio::test]
 async fn a_daemon_that_goes_on_as_another_process_than_its_file_names_has_ended() {
     let home = Home::new();
@@ -282,6 +291,7 @@ async fn a_daemon_that_goes_on_as_another_process_than_its_file_names_has_ended(
     stand.clean_up().await;
 }
 
+// Holds: X-11
 #[tokio::test]
 async fn a_file_that_names_the_command_that_wrote_it_names_nobody() {
     let home = Home::new();

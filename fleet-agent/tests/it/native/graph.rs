@@ -120,6 +120,7 @@ impl Stand {
     }
 }
 
+// Holds: G-20, T-18
 #[tokio::test]
 async fn what_is_needed_starts_in_order_and_stops_in_the_other() {
     let tell = |name: &str, file: &str| {
@@ -144,6 +145,7 @@ async fn what_is_needed_starts_in_order_and_stops_in_the_other() {
     assert_eq!(order.split_whitespace().collect::<Vec<_>>(), ["+a", "+b", "+c", "-c", "-b", "-a"]);
 }
 
+// Holds: T-18
 #[tokio::test]
 async fn a_dependency_that_is_lost_takes_its_dependents_down_and_back() {
     let stanzas = supervised("db", SLEEP) + &supervised("app", &format!("depends-on: db\n{SLEEP}"));
@@ -159,6 +161,7 @@ async fn a_dependency_that_is_lost_takes_its_dependents_down_and_back() {
     stand.clean_up().await;
 }
 
+// Holds: G-25
 #[tokio::test]
 async fn the_end_of_a_runner_changes_nothing() {
     let oneshot = "unit: once\ntype: oneshot\nprovides: once\nexec-start: /bin/true\n";
@@ -175,6 +178,7 @@ async fn the_end_of_a_runner_changes_nothing() {
 
 /// Of a unit that runs nothing nothing is written down: it counted as off, and what depended on it
 /// was stopped before it was up again.
+// Holds: I-9
 #[tokio::test]
 async fn who_depends_on_what_runs_nothing_runs_on_under_the_next_runner() {
     let none = |name: &str, on: &str| {
@@ -197,6 +201,7 @@ async fn who_depends_on_what_runs_nothing_runs_on_under_the_next_runner() {
     stand.clean_up().await;
 }
 
+// Holds: R-12
 #[tokio::test]
 async fn what_was_wanted_last_holds_for_the_next_runner() {
     let stanzas = supervised("a", SLEEP) + &supervised("b", SLEEP);
@@ -279,6 +284,7 @@ async fn another_graph_and_goal_come_at_once_or_not_at_all() {
     stand.clean_up().await;
 }
 
+// Holds: T-18
 #[tokio::test]
 async fn another_graph_changes_what_it_changes() {
     let stanzas = |program: &str| {
@@ -326,6 +332,7 @@ async fn what_cannot_be_begun_leaves_time_for_all_else() {
     stand.clean_up().await;
 }
 
+// Holds: T-3, T-23
 #[tokio::test]
 async fn a_failure_is_shown_with_its_reason_and_forgotten_on_request() {
     let stanzas = supervised("bad", "exec-start: /no/such/program\nrestart-delay: 1h\n")

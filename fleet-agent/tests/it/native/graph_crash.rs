@@ -235,6 +235,7 @@ async fn is_killed_again_and_again(plain: bool) {
     assert_eq!(place.processes(), [0; 0], "processes were left behind");
 }
 
+// Holds: G-3
 #[tokio::test]
 async fn nothing_runs_twice_or_is_lost_whenever_the_runner_is_killed() {
     is_killed_again_and_again(false).await;

@@ -60,6 +60,7 @@ async fn read_again(stand: &Stand, stanzas: &str, settings: &Settings) {
     again.expect("nothing is wrong with it");
 }
 
+// Holds: R-13
 #[tokio::test]
 async fn a_unit_that_cannot_be_taken_back_is_not_started_beside_what_runs() {
     let (stand, a, b) = with_one_lost().await;
@@ -74,6 +75,7 @@ async fn a_unit_that_cannot_be_taken_back_is_not_started_beside_what_runs() {
     signal_group(a, "KILL");
 }
 
+// Holds: R-13
 #[tokio::test]
 async fn a_unit_that_could_not_be_taken_back_is_once_the_reason_is_gone() {
     let (stand, a, b) = with_one_lost().await;
@@ -84,6 +86,7 @@ async fn a_unit_that_could_not_be_taken_back_is_once_the_reason_is_gone() {
     stand.clean_up().await;
 }
 
+// Holds: R-13
 #[tokio::test]
 async fn a_unit_that_could_not_be_taken_back_starts_once_somebody_resets_it() {
     let (stand, a, _) = with_one_lost().await;

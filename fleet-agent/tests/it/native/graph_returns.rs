@@ -78,6 +78,7 @@ async fn a_renewal_is_finished_once(plain: bool) {
     stand.clean_up().await;
 }
 
+// Holds: R-4
 #[tokio::test]
 async fn a_renewal_that_an_end_came_into_before_its_start_is_finished_once() {
     a_renewal_is_finished_once(false).await;
@@ -102,6 +103,7 @@ async fn a_stop_is_finished_once(plain: bool) {
     stand.clean_up().await;
 }
 
+// Holds: R-1
 #[tokio::test]
 async fn a_stop_that_an_end_came_into_is_finished_once() {
     a_stop_is_finished_once(false).await;
@@ -128,6 +130,7 @@ async fn a_daemon_is_awaited_on(plain: bool) {
     stand.clean_up().await;
 }
 
+// Holds: R-8
 #[tokio::test]
 async fn a_daemon_whose_file_had_not_come_at_the_end_is_awaited_on() {
     a_daemon_is_awaited_on(false).await;
@@ -147,6 +150,7 @@ fn that_says_so(home: &Home) -> String {
     supervised("a", &format!("ready-grep: ^ready$\nexec-start: /bin/sh -c '{script}'"))
 }
 
+// Holds: R-9
 #[tokio::test]
 async fn who_is_to_say_that_it_is_ready_is_heard_by_the_next_runner() {
     let home = Home::new();
@@ -172,6 +176,7 @@ async fn who_is_to_say_that_it_is_ready_is_heard_by_the_next_runner() {
     stand.clean_up().await;
 }
 
+// Holds: R-9
 #[tokio::test]
 async fn who_is_ready_after_a_while_is_so_for_the_next_runner() {
     let stanzas =

@@ -10,6 +10,7 @@ use crate::support::Bench;
 
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/init.md");
 
+// Holds: G-30
 #[tokio::test]
 async fn each_unit_lives_as_its_story_says() {
     let bench = Bench::new().await;
@@ -22,6 +23,7 @@ async fn each_unit_lives_as_its_story_says() {
 }
 
 /// The table says which ones they are, and why.
+// Holds: G-30
 #[test]
 fn each_unit_that_lives_otherwise_than_under_systemd_is_listed() {
     let text = std::fs::read_to_string(DOCUMENT).expect("it is there");

@@ -172,6 +172,7 @@ async fn who_ignores_the_signal_is_killed_in_the_end() {
     bench.clean_up().await;
 }
 
+// Holds: I-26
 #[tokio::test]
 async fn other_units_go_on_while_one_hangs() {
     let bench = Bench::new().await;

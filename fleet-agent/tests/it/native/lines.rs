@@ -49,6 +49,7 @@ pub(super) async fn want(stand: &Stand, goal: &str) {
     stand.runner.set_goal(Some(target(goal)), BTreeSet::new()).await.expect("it is provided");
 }
 
+// Holds: T-14, T-16
 #[tokio::test]
 async fn one_that_is_up_ends_well_or_badly() {
     let home = Home::new();
@@ -77,6 +78,7 @@ async fn one_that_is_up_ends_well_or_badly() {
     stand.clean_up().await;
 }
 
+// Holds: T-10
 #[tokio::test]
 async fn one_that_never_was_up_is_not_asked_by_its_own_command_to_stop() {
     let home = Home::new();
@@ -100,6 +102,7 @@ async fn one_that_never_was_up_is_not_asked_by_its_own_command_to_stop() {
     stand.clean_up().await;
 }
 
+// Holds: T-17
 #[tokio::test]
 async fn one_that_was_up_is_asked_by_its_own_command_to_stop() {
     let home = Home::new();
@@ -119,6 +122,7 @@ async fn one_that_was_up_is_asked_by_its_own_command_to_stop() {
     stand.clean_up().await;
 }
 
+// Holds: T-13
 #[tokio::test]
 async fn one_that_says_that_it_stops_is_left_to_it() {
     let home = Home::new();
@@ -136,6 +140,7 @@ async fn one_that_says_that_it_stops_is_left_to_it() {
     stand.clean_up().await;
 }
 
+// Holds: T-8
 #[tokio::test]
 async fn what_a_unit_that_failed_has_left_ends_before_it_has_failed() {
     // One that is ready as soon as it runs, and one that never is.
@@ -165,6 +170,7 @@ async fn what_a_unit_that_failed_has_left_ends_before_it_has_failed() {
     }
 }
 
+// Holds: T-12
 #[tokio::test]
 async fn a_reload_that_takes_too_long_harms_nobody() {
     let home = Home::new();
@@ -179,6 +185,7 @@ async fn a_reload_that_takes_too_long_harms_nobody() {
     stand.clean_up().await;
 }
 
+// Holds: T-16, X-15
 #[tokio::test]
 async fn what_a_oneshot_leaves_lives_as_long_as_it_is_up() {
     let home = Home::new();
@@ -193,6 +200,7 @@ async fn what_a_oneshot_leaves_lives_as_long_as_it_is_up() {
     stand.clean_up().await;
 }
 
+// Holds: X-15
 #[tokio::test]
 async fn what_a_oneshot_leaves_that_does_not_stay_up_is_ended() {
     let home = Home::new();
@@ -206,6 +214,7 @@ async fn what_a_oneshot_leaves_that_does_not_stay_up_is_ended() {
     stand.clean_up().await;
 }
 
+// Holds: T-19
 #[tokio::test]
 async fn what_is_needed_again_while_it_stops_stops_first_and_then_starts() {
     let home = Home::new();
@@ -244,6 +253,7 @@ async fn wait_for_the_search(stand: &Stand, name: &str) {
     .await;
 }
 
+// Holds: T-4, X-19
 #[tokio::test]
 async fn no_output_makes_a_unit_ready_but_a_line_that_matches() {
     let home = Home::new();

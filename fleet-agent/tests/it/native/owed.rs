@@ -43,6 +43,7 @@ async fn a_mask_holds(plain: bool, asks: &[&str], is_masked: bool) {
     bench.clean_up().await;
 }
 
+// Holds: R-12
 #[tokio::test]
 async fn what_was_stopped_before_the_kill_is_masked_for_the_next_manager() {
     let asks = ["start web.service", "await cache", "stop cache.service", "end"];
@@ -50,6 +51,7 @@ async fn what_was_stopped_before_the_kill_is_masked_for_the_next_manager() {
     a_mask_holds(true, &asks, true).await;
 }
 
+// Holds: R-12
 #[tokio::test]
 async fn what_was_started_after_its_stop_is_not_masked_for_the_next_manager() {
     let stop = ["start web.service", "await cache", "stop cache.service"];
@@ -70,6 +72,7 @@ async fn a_start_is_done_once(plain: bool) {
     bench.clean_up().await;
 }
 
+// Holds: R-5
 #[tokio::test]
 async fn a_start_of_what_was_up_before_the_kill_restarts_nothing_after_it() {
     a_start_is_done_once(false).await;
@@ -89,6 +92,7 @@ async fn a_stop_is_done_once(plain: bool) {
     bench.clean_up().await;
 }
 
+// Holds: R-3
 #[tokio::test]
 async fn a_stop_that_was_done_before_the_kill_ends_nothing_along_after_it() {
     a_stop_is_done_once(false).await;
@@ -122,6 +126,7 @@ async fn what_was_broken_off_stays_so(plain: bool) {
     bench.clean_up().await;
 }
 
+// Holds: R-3
 #[tokio::test]
 async fn a_start_that_a_stop_of_another_has_broken_off_is_not_made_after_the_kill() {
     what_was_broken_off_stays_so(false).await;
@@ -148,6 +153,7 @@ async fn an_owed_stop_is_done_once(plain: bool) {
     bench.clean_up().await;
 }
 
+// Holds: R-2
 #[tokio::test]
 async fn a_stop_that_was_left_to_the_next_manager_is_not_left_to_the_one_after_it() {
     an_owed_stop_is_done_once(false).await;
@@ -171,16 +177,19 @@ async fn what_is_up_is_asked_for(more: &str, begun: usize) {
     bench.clean_up().await;
 }
 
+// Holds: R-5
 #[tokio::test]
 async fn what_is_up_when_its_start_was_only_written_down_is_not_started_anew() {
     what_is_up_is_asked_for("", 1).await;
 }
 
+// Holds: R-4
 #[tokio::test]
 async fn what_is_up_when_its_restart_was_only_written_down_is_started_anew_once() {
     what_is_up_is_asked_for(", \"renewed\": 2", 2).await;
 }
 
+// Holds: R-5
 #[tokio::test]
 async fn what_is_up_when_its_timer_has_elapsed_is_not_started_anew_by_the_next_manager() {
     let chosen = Chosen::new(false).await;

@@ -30,6 +30,7 @@ const REFUSED: [&str; 12] = [
     "Service.Environment=A=%z",
 ];
 
+// Holds: G-31
 #[tokio::test]
 async fn a_refused_unit_never_runs_anything() {
     let bench = Bench::new().await;

@@ -25,6 +25,7 @@ async fn a_status_that_forces_a_restart_does_so_after_a_good_end_too() {
     bench.clean_up().await;
 }
 
+// Holds: I-9, R-11
 #[tokio::test]
 async fn a_unit_that_was_given_up_stays_so_for_the_next_daemon() {
     let mut bench = Bench::new().await;
@@ -108,6 +109,7 @@ async fn a_task_that_is_done_and_counts_as_up_reloads_by_its_commands() {
     bench.clean_up().await;
 }
 
+// Holds: R-11
 #[tokio::test]
 async fn what_was_to_be_tried_again_at_the_kill_is_and_it_counts() {
     let chosen = Chosen::new(false).await;

@@ -33,6 +33,7 @@ async fn a_stop_is_finished_once(plain: bool) {
     bench.clean_up().await;
 }
 
+// Holds: R-1
 #[tokio::test]
 async fn a_stop_that_a_kill_came_into_is_finished_once() {
     a_stop_is_finished_once(false).await;
@@ -66,6 +67,7 @@ async fn a_restart_is_finished_once(plain: bool) {
     bench.clean_up().await;
 }
 
+// Holds: R-4
 #[tokio::test]
 async fn a_restart_that_a_kill_came_into_before_its_start_is_finished_once() {
     a_restart_is_finished_once(false).await;
@@ -102,12 +104,14 @@ async fn what_fails_is_restarted(plain: bool) {
     bench.clean_up().await;
 }
 
+// Holds: R-4
 #[tokio::test]
 async fn what_was_failing_at_the_kill_is_started_again_if_that_was_asked() {
     what_fails_is_restarted(false).await;
     what_fails_is_restarted(true).await;
 }
 
+// Holds: R-4
 #[tokio::test]
 async fn what_a_restart_has_stopped_along_starts_again_with_the_next_manager() {
     let chosen = Chosen::new(false).await;
@@ -152,6 +156,7 @@ async fn a_daemon_is_awaited_on(plain: bool) {
     bench.clean_up().await;
 }
 
+// Holds: R-8
 #[tokio::test]
 async fn a_daemon_whose_file_had_not_come_at_the_kill_is_awaited_on() {
     a_daemon_is_awaited_on(false).await;
@@ -159,6 +164,7 @@ async fn a_daemon_whose_file_had_not_come_at_the_kill_is_awaited_on() {
 }
 
 /// Time-outs begin anew with the next manager, for which a second is a hundred.
+// Holds: R-1
 #[tokio::test]
 async fn a_stop_that_hangs_is_ended_by_the_next_manager_in_its_time() {
     let chosen = Chosen::new(false).await;
@@ -176,6 +182,7 @@ async fn a_stop_that_hangs_is_ended_by_the_next_manager_in_its_time() {
     bench.clean_up().await;
 }
 
+// Holds: R-10
 #[tokio::test]
 async fn who_says_nothing_any_more_is_ended_by_the_next_manager() {
     let chosen = Chosen::new(false).await;

@@ -27,6 +27,7 @@ fn failed(what: &Shown) -> Option<Cause> {
     }
 }
 
+// Holds: T-1, T-4, T-5
 #[tokio::test]
 async fn each_type_is_up_when_it_says_so() {
     let home = Home::new();
@@ -142,6 +143,7 @@ async fn a_unit_that_asks_for_what_cannot_be_done_fails_alone_and_says_why() {
     stand.clean_up().await;
 }
 
+// Holds: T-6, T-7, T-9, T-15, T-20, X-9
 #[tokio::test]
 async fn each_end_is_told_as_what_it_is() {
     let sleeper = "ready-grep: never\nexec-start: /bin/sleep 1000\nstart-timeout: 20ms";
@@ -213,6 +215,7 @@ async fn each_end_is_told_as_what_it_is() {
     stand.clean_up().await;
 }
 
+// Holds: T-21
 #[tokio::test]
 async fn one_that_ignores_its_stop_is_killed_and_shown_so() {
     let steps = "trap TERM|say READY=1|sleep";
@@ -233,6 +236,7 @@ async fn one_that_ignores_its_stop_is_killed_and_shown_so() {
     stand.clean_up().await;
 }
 
+// Holds: T-11
 #[tokio::test]
 async fn a_reload_is_told_by_what_it_comes_to() {
     let steps = "trap HUP|say READY=1|hear|say RELOADING=1|say READY=1,STATUS=new|sleep";
@@ -256,6 +260,7 @@ async fn a_reload_is_told_by_what_it_comes_to() {
     stand.clean_up().await;
 }
 
+// Holds: G-2, T-2
 #[tokio::test]
 async fn no_more_start_at_once_than_may() {
     let home = Home::new();
@@ -277,6 +282,7 @@ async fn no_more_start_at_once_than_may() {
     assert_eq!(turns, "begin\nend\n".repeat(8));
 }
 
+// Holds: T-22
 #[tokio::test]
 async fn one_that_fails_again_and_again_is_given_up() {
     let more = "exec-start: /bin/false\nrestart-delay: 1ms\nrestart-limit: 3";

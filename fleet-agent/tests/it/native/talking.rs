@@ -26,6 +26,7 @@ async fn a_service_is_up_when_it_says_so() {
     bench.clean_up().await;
 }
 
+// Holds: X-9
 #[tokio::test]
 async fn a_service_that_ends_before_it_is_ready_has_failed() {
     let bench = Bench::new().await;
@@ -37,6 +38,7 @@ async fn a_service_that_ends_before_it_is_ready_has_failed() {
     bench.clean_up().await;
 }
 
+// Holds: T-4
 #[tokio::test]
 async fn what_is_said_in_the_moment_of_the_end_still_counts() {
     let bench = Bench::new().await;
@@ -117,6 +119,7 @@ async fn what_a_process_said_that_has_ended_since_is_heard_without_control_group
     one_that_has_ended_is_heard(Bench::with(|config| config.control_groups = false).await).await;
 }
 
+// Holds: T-25
 #[tokio::test]
 async fn nobody_else_speaks_for_a_service() {
     let bench = Bench::new().await;
@@ -261,6 +264,7 @@ async fn a_service_ends_by_itself_and_says_so() {
     bench.clean_up().await;
 }
 
+// Holds: R-10
 #[tokio::test]
 async fn what_a_service_says_after_the_end_of_the_daemon_is_heard_by_the_next() {
     let bench = Bench::new().await;

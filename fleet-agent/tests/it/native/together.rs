@@ -98,6 +98,7 @@ async fn what_an_earlier_daemon_asked_of_a_target_without_a_record_is_no_order()
 
 /// A target has no run that anything would be known of: it counted as down, and what was bound to
 /// it was stopped before it was up again.
+// Holds: I-9
 #[tokio::test]
 async fn what_is_bound_to_a_target_runs_on_under_the_next_daemon() {
     let bench = Bench::new().await;
@@ -136,6 +137,7 @@ async fn a_target_is_up_when_what_it_wants_is() {
     bench.clean_up().await;
 }
 
+// Holds: I-12
 #[tokio::test]
 async fn a_unit_without_what_it_requires_is_told_and_harms_itself_alone() {
     let bench = Bench::new().await;
@@ -150,6 +152,7 @@ async fn a_unit_without_what_it_requires_is_told_and_harms_itself_alone() {
     bench.clean_up().await;
 }
 
+// Holds: I-12
 #[tokio::test]
 async fn of_a_circle_the_last_that_came_is_refused() {
     let bench = Bench::new().await;

@@ -50,6 +50,7 @@ async fn stray(bench: &Bench, run: usize) -> Stray {
     Stray(pids[run - 1].parse().expect("a pid"))
 }
 
+// Holds: T-17
 #[tokio::test]
 async fn a_process_that_hides_is_found_by_its_control_group() {
     let bench = Bench::new().await;

@@ -19,6 +19,7 @@ fn is_unavailable<T>(result: &Result<T, ServiceError>) -> bool {
     matches!(result, Err(ServiceError::Unavailable(_)))
 }
 
+// Holds: I-8
 #[tokio::test]
 async fn what_is_away_is_not_absent() {
     let (mut served, machine) = (Served::new(), FakeManager::new());

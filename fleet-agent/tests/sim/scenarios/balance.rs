@@ -42,6 +42,7 @@ fn is_ordered(cluster: &Cluster) -> bool {
     cluster.history.now().rebalancing.is_some()
 }
 
+// Holds: I-18
 #[tokio::test(start_paused = true)]
 async fn units_spread_one_after_the_other_and_the_others_run_on() {
     let mut cluster = lopsided().await;
@@ -61,6 +62,7 @@ async fn units_spread_one_after_the_other_and_the_others_run_on() {
     assert_eq!(places(&cluster), [[1], [1], [0], [0]]);
 }
 
+// Holds: I-18
 #[tokio::test(start_paused = true)]
 async fn no_more_are_moved_than_may_be_in_all() {
     let mut cluster = lopsided().await;
@@ -71,6 +73,7 @@ async fn no_more_are_moved_than_may_be_in_all() {
     assert!(!is_ordered(&cluster));
 }
 
+// Holds: I-18
 #[tokio::test(start_paused = true)]
 async fn another_leader_goes_on_and_nobody_moves_while_the_last_one_is_not_up() {
     let mut cluster = lopsided().await;

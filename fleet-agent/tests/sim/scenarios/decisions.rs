@@ -17,6 +17,7 @@ async fn launch_some(cluster: &mut Cluster) -> [&'static str; 4] {
     units
 }
 
+// Holds: I-3, D-38
 #[tokio::test(start_paused = true)]
 async fn what_a_leader_sent_before_it_was_overtaken_is_refused() {
     let mut cluster = Cluster::start(3).await;
@@ -48,6 +49,7 @@ async fn who_is_deposed_and_followed_by_nobody_leads_again_soon() {
     assert_eq!(cluster.active_on("a.service"), [0]);
 }
 
+// Holds: I-10
 #[tokio::test(start_paused = true)]
 async fn a_new_leader_moves_and_restarts_nothing() {
     let mut cluster = Cluster::start(3).await;
@@ -64,6 +66,7 @@ async fn a_new_leader_moves_and_restarts_nothing() {
     assert_eq!((cluster.calls(), starts(&cluster)), (calls, placed));
 }
 
+// Holds: I-5, D-37
 #[tokio::test(start_paused = true)]
 async fn units_that_conflict_never_meet_even_if_they_come_at_once() {
     let mut cluster = Cluster::start(2).await;
@@ -83,6 +86,7 @@ async fn units_that_conflict_never_meet_even_if_they_come_at_once() {
     assert!(cluster.history.now().reason("d@3.service").is_some());
 }
 
+// Holds: I-22, D-24
 #[tokio::test(start_paused = true)]
 async fn a_unit_without_a_machine_has_a_reason_until_there_is_one() {
     let mut cluster = Cluster::start(2).await;
@@ -103,6 +107,7 @@ async fn a_unit_without_a_machine_has_a_reason_until_there_is_one() {
     cluster.rest().await;
 }
 
+// Holds: I-21
 #[tokio::test(start_paused = true)]
 async fn units_of_a_machine_that_is_gone_come_up_elsewhere() {
     let mut cluster = Cluster::start(3).await;
@@ -117,6 +122,7 @@ async fn units_of_a_machine_that_is_gone_come_up_elsewhere() {
 }
 
 /// The later one counts: the unit goes there if that was the second, and stays if it was the first.
+// Holds: I-1
 #[tokio::test(start_paused = true)]
 async fn of_two_placements_that_somebody_else_wrote_one_is_left() {
     for second in [false, true] {
@@ -134,6 +140,7 @@ async fn of_two_placements_that_somebody_else_wrote_one_is_left() {
 }
 
 /// As it may be left of one that was destroyed by somebody who could not see where it was.
+// Holds: I-7
 #[tokio::test(start_paused = true)]
 async fn a_placement_of_a_unit_that_is_not_there_is_taken_away() {
     let mut cluster = Cluster::start(2).await;

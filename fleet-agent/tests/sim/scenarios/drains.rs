@@ -37,6 +37,7 @@ async fn a_drained_machine_is_left_by_all_that_can_leave_and_stays_empty() {
     assert_eq!(cluster.active_on("k.service"), [1]);
 }
 
+// Holds: I-18
 #[tokio::test(start_paused = true)]
 async fn another_leader_goes_on_with_a_drain_and_enough_stay_up() {
     let mut cluster = Cluster::start(3).await;

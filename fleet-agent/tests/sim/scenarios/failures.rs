@@ -9,6 +9,7 @@ use fleet_core::{ActiveState, TargetState};
 use crate::cluster::{Cluster, TTL};
 use crate::units::name;
 
+// Holds: D-35
 #[tokio::test(start_paused = true)]
 async fn a_unit_that_fails_says_so_and_stays_where_it_is() {
     let mut cluster = Cluster::start(2).await;
@@ -47,6 +48,7 @@ async fn what_others_did_to_a_unit_is_shown_and_left_as_it_is() {
     assert_eq!((problem(&cluster, "a.service"), cluster.active_on("a.service").len()), (None, 1));
 }
 
+// Holds: I-26, D-36
 #[tokio::test(start_paused = true)]
 async fn a_hundred_units_start_while_one_hangs_in_its_stop_for_ever() {
     let mut cluster = Cluster::start(1).await;
@@ -65,6 +67,7 @@ async fn a_hundred_units_start_while_one_hangs_in_its_stop_for_ever() {
 }
 
 /// Who can have no machine is no reason to write or to look for anybody else.
+// Holds: I-26
 #[tokio::test(start_paused = true)]
 async fn units_that_nobody_takes_and_units_that_crash_cost_others_nothing() {
     let mut costs = Vec::new();

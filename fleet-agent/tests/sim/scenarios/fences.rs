@@ -20,6 +20,7 @@ async fn cluster(machines: usize) -> Cluster {
         .await
 }
 
+// Holds: I-1
 #[tokio::test(start_paused = true)]
 async fn a_unit_ends_where_it_is_cut_off_before_it_starts_elsewhere() {
     let mut cluster = cluster(2).await;
@@ -62,6 +63,7 @@ async fn a_machine_that_is_back_in_time_takes_its_units_up_again() {
     assert_eq!(cluster.active_on("s.service"), [cut]);
 }
 
+// Holds: I-1
 #[tokio::test(start_paused = true)]
 async fn a_daemon_that_begins_while_it_is_cut_off_keeps_to_the_fence() {
     let mut cluster = cluster(1).await;

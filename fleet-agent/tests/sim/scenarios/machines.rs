@@ -6,6 +6,7 @@ use fleet_agent::testing::Call;
 
 use crate::cluster::{Cluster, TTL};
 
+// Holds: I-1
 #[tokio::test(start_paused = true)]
 async fn a_unit_that_moved_away_from_a_cut_off_machine_ends_there_once_it_is_back() {
     let mut cluster = Cluster::start(3).await;
@@ -22,6 +23,7 @@ async fn a_unit_that_moved_away_from_a_cut_off_machine_ends_there_once_it_is_bac
     cluster.rest().await;
 }
 
+// Holds: I-2
 #[tokio::test(start_paused = true)]
 async fn an_order_that_was_overtaken_is_not_carried_out_after_a_reboot() {
     let mut cluster = Cluster::start(2).await;
@@ -37,6 +39,7 @@ async fn an_order_that_was_overtaken_is_not_carried_out_after_a_reboot() {
     assert!(since.is_empty(), "{since:?}");
 }
 
+// Holds: I-8, D-32
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_away_ends_nothing() {
     let mut cluster = Cluster::start(3).await;
@@ -58,6 +61,7 @@ async fn a_store_that_is_away_ends_nothing() {
     assert_eq!(running(&cluster), before);
 }
 
+// Holds: I-8, D-32
 #[tokio::test(start_paused = true)]
 async fn units_stay_where_they_are_when_all_machines_were_cut_off_for_long() {
     let mut cluster = Cluster::start(3).await;
@@ -79,6 +83,7 @@ async fn units_stay_where_they_are_when_all_machines_were_cut_off_for_long() {
     assert_eq!((cluster.calls(), units.map(|unit| cluster.active_on(unit))), before);
 }
 
+// Holds: I-8
 #[tokio::test(start_paused = true)]
 async fn a_daemon_that_begins_while_the_store_is_away_ends_nothing() {
     let mut cluster = Cluster::start(1).await;
@@ -95,6 +100,7 @@ async fn a_daemon_that_begins_while_the_store_is_away_ends_nothing() {
     assert_eq!(after, before);
 }
 
+// Holds: I-8, D-30
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_slow_and_forgets_its_watches_ends_nothing() {
     let mut cluster = Cluster::start(3).await;
@@ -115,6 +121,7 @@ async fn a_store_that_is_slow_and_forgets_its_watches_ends_nothing() {
     assert_eq!(cluster.calls(), before);
 }
 
+// Holds: I-9
 #[tokio::test(start_paused = true)]
 async fn a_daemon_that_ends_changes_nothing_and_takes_its_units_back() {
     let mut cluster = Cluster::start(1).await;
@@ -140,6 +147,7 @@ async fn a_daemon_that_ends_changes_nothing_and_takes_its_units_back() {
     }
 }
 
+// Holds: I-23
 #[tokio::test(start_paused = true)]
 async fn a_global_unit_reaches_a_machine_that_joins_later() {
     let mut cluster = Cluster::start(3).await;
@@ -156,6 +164,7 @@ async fn a_global_unit_reaches_a_machine_that_joins_later() {
     cluster.rest().await;
 }
 
+// Holds: I-15
 #[tokio::test(start_paused = true)]
 async fn what_an_agent_reported_goes_with_its_machine() {
     let mut cluster = Cluster::start(2).await;

@@ -57,6 +57,7 @@ fn asked(hosts: &[Host]) -> [usize; 3] {
     [sum(FaultyStore::reads), sum(FaultyStore::commits), sum(FaultyStore::renewals)]
 }
 
+// Holds: I-25, D-29
 #[tokio::test(start_paused = true)]
 async fn a_cluster_at_rest_reads_and_writes_nothing_and_renews_one_lease_a_machine() {
     // A machine renews its presence, and the leader its leadership, three times in their time.

@@ -43,6 +43,7 @@ async fn a_timer_that_comes_before_its_service_starts_when_that_has_come() {
     assert_eq!(cluster.active_on("a.timer"), [0], "it does not wait for its next attempt");
 }
 
+// Holds: I-14
 #[tokio::test(start_paused = true)]
 async fn all_files_of_a_batch_are_read_once_before_any_unit_starts() {
     let mut cluster = Cluster::start(1).await;
@@ -83,6 +84,7 @@ async fn a_unit_with_new_content_is_ended_before_it_is_started_again() {
     ");
 }
 
+// Holds: I-2
 #[tokio::test(start_paused = true)]
 async fn a_unit_of_a_newer_placement_is_left_alone() {
     let mut cluster = Cluster::start(1).await;
@@ -97,6 +99,7 @@ async fn a_unit_of_a_newer_placement_is_left_alone() {
     assert_eq!((cluster.pid(0, "a.service"), cluster.calls()), before);
 }
 
+// Holds: I-7
 #[tokio::test(start_paused = true)]
 async fn a_destroyed_unit_is_ended_wherever_it_was() {
     let mut cluster = Cluster::start(2).await;
@@ -110,6 +113,7 @@ async fn a_destroyed_unit_is_ended_wherever_it_was() {
     assert!(cluster.active_on("a.service").is_empty());
 }
 
+// Holds: I-12
 #[tokio::test(start_paused = true)]
 async fn a_damaged_unit_is_left_as_it_is_and_harms_no_other() {
     let mut cluster = Cluster::start(2).await;
@@ -128,6 +132,7 @@ async fn a_damaged_unit_is_left_as_it_is_and_harms_no_other() {
     assert!(cluster.active_on("a.service").is_empty());
 }
 
+// Holds: I-21, D-35
 #[tokio::test(start_paused = true)]
 async fn a_unit_that_cannot_be_loaded_holds_nobody_up_and_is_tried_again() {
     let mut cluster = Cluster::start(1).await;
@@ -146,6 +151,7 @@ async fn a_unit_that_cannot_be_loaded_holds_nobody_up_and_is_tried_again() {
     assert_eq!(cluster.active_on("a.service"), [0]);
 }
 
+// Holds: I-26, D-34
 #[tokio::test(start_paused = true)]
 async fn a_unit_that_hangs_in_its_stop_holds_nobody_up() {
     let mut cluster = Cluster::start(1).await;
@@ -162,6 +168,7 @@ async fn a_unit_that_hangs_in_its_stop_holds_nobody_up() {
 }
 
 /// An agent wakes for its own units alone, so what it costs does not grow with the cluster.
+// Holds: I-25, D-29
 #[tokio::test(start_paused = true)]
 async fn what_happens_elsewhere_is_no_reason_to_look() {
     let mut cluster = Cluster::start(2).await;

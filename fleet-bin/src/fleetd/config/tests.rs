@@ -231,6 +231,7 @@ fn complaints_about_etcd_name_the_place_and_the_remedy() {
     }
 }
 
+// Holds: D-44
 #[test]
 fn every_complaint_names_the_place_and_the_remedy() {
     let cases = [

@@ -16,6 +16,7 @@ fn replace(cluster: &Cluster, machine: &str, script: &str) {
     });
 }
 
+// Holds: I-9
 #[test]
 #[ignore = "boots machines: run by scripts/test"]
 fn a_daemon_that_is_killed_or_ended_restarts_no_unit() {

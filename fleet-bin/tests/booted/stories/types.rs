@@ -16,6 +16,7 @@ const CANNOT_RUN: [(&str, &str); 2] = [
     ("dev-none.device", "[Unit]\nDescription=it never comes\n"),
 ];
 
+// Holds: D-12
 #[test]
 #[ignore = "boots machines: run by scripts/test"]
 fn units_of_rare_types_run_or_are_shown_as_what_a_machine_cannot_run() {

@@ -35,6 +35,7 @@ fn systemd_starts_a_sidekick_with_its_main_unit() {
     assert_eq!(left, "", "nothing is left on the machine");
 }
 
+// Holds: I-12
 #[test]
 #[ignore = "boots machines: run by scripts/test"]
 fn a_unit_that_systemd_refuses_is_shown_and_harms_no_other() {
@@ -69,6 +70,7 @@ fn a_unit_that_systemd_refuses_is_shown_and_harms_no_other() {
     cluster.succeed(&["destroy", "bad@1.service", "bad@2.service", "bad@3.service"]);
 }
 
+// Holds: I-14
 #[test]
 #[ignore = "boots machines: run by scripts/test"]
 fn what_is_destroyed_and_started_again_a_hundred_times_runs_the_new_content() {
@@ -109,6 +111,7 @@ impl Drop for Gate {
     }
 }
 
+// Holds: I-26, D-34
 #[test]
 #[ignore = "boots machines: run by scripts/test"]
 fn a_hundred_units_start_while_one_takes_twenty_seconds_to_stop() {

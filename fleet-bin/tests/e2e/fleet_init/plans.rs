@@ -119,6 +119,7 @@ fn a_plan_of_other_files_says_what_they_would_make_of_what_runs() {
     assert!(told.contains("more.unit:2:7"), "{told}");
 }
 
+// Holds: X-1
 #[test]
 fn a_plan_of_other_files_is_for_the_goal_that_it_was_started_for() {
     let home = tempfile::tempdir().unwrap();

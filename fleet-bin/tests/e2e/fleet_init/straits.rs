@@ -12,6 +12,7 @@ use super::Init;
 use super::files::{start, wait_state};
 use crate::daemon::{is_alive, wait_for};
 
+// Holds: X-26
 #[test]
 fn one_without_memory_refuses_or_ends_and_no_unit_ends_with_it() {
     let mut init = start();
@@ -62,6 +63,7 @@ fn files_that_never_come_keep_nobody_from_the_end() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("told to end"), "{output:?}");
 }
 
+// Holds: X-28
 #[test]
 fn files_that_are_read_again_at_its_end_start_nothing() {
     let home = tempfile::tempdir().unwrap();
@@ -161,6 +163,7 @@ fn one_with_few_files_runs_what_it_can_answers_and_ends_that() {
     assert!(log.matches("cannot end a process").count() <= 1, "{log}");
 }
 
+// Holds: R-14
 #[test]
 fn one_that_may_open_too_few_files_for_what_runs_refuses_to_begin_and_loses_nothing() {
     let mut init = start_many(&[]);

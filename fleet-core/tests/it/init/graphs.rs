@@ -115,6 +115,7 @@ fn one_bad_unit_harms_itself_and_those_that_cannot_do_without_it() {
 }
 
 /// Nothing is done by calling oneself: a chain is longer than a stack is deep.
+// Holds: X-24
 #[test]
 fn a_chain_of_a_hundred_thousand_units_comes_up_and_goes() {
     const COUNT: usize = 100_000;
@@ -204,6 +205,7 @@ proptest! {
     }
 
     /// Whatever the units, the lenient way makes a graph of some, in whatever order they come.
+    // Holds: G-9
     #[test]
     fn the_lenient_way_takes_the_same_units_in_any_order(units in tangled_units(6)) {
         let settings = Settings::default();

@@ -156,6 +156,7 @@ proptest! {
     #![proptest_config(cases(10))]
 
     /// Whatever befell a system, it comes to rest, and then all is up that can be.
+    // Holds: G-14, G-15
     #[test]
     fn a_system_comes_to_rest_and_all_is_up_that_can_be(
         units in patient(7),
@@ -179,6 +180,7 @@ proptest! {
     /// Once all that has to stop is gone, neither the order in which things happen nor how many may
     /// start at once makes a difference in the end. Before that it may: of a unit that waits for
     /// its turn to stop, what it depends on can be back, and it can end by itself.
+    // Holds: G-16
     #[test]
     fn the_order_of_events_makes_no_difference_in_the_end(
         units in patient(7),
@@ -197,6 +199,7 @@ proptest! {
 
     /// Where every unit comes up and stays up, everything that is needed does, and nothing is
     /// degraded; also after some have failed a few times, and nobody has seen to them.
+    // Holds: G-17, G-18
     #[test]
     fn where_failures_end_all_is_up_and_nothing_is_degraded(
         units in lasting(7),
@@ -212,6 +215,7 @@ proptest! {
     }
 
     /// Where some end well and are down, so are those that cannot be without them, and no others.
+    // Holds: G-17
     #[test]
     fn where_failures_end_only_what_ended_keeps_others_down(
         units in persistent(7),
@@ -232,6 +236,7 @@ proptest! {
 
     /// Without a goal everything stops, and each unit when all are gone that ordered themselves
     /// after it.
+    // Holds: G-20
     #[test]
     fn without_a_goal_all_stops_in_order(units in patient(7), moves in moves(10)) {
         let mut world = World::after(&units, &moves);

@@ -45,6 +45,7 @@ proptest! {
     #![proptest_config(cases(10))]
 
     /// What is needed holds the goal's unit and all that its units require, and no less would do.
+    // Holds: G-13
     #[test]
     fn what_is_needed_is_the_least_that_will_do(units in units(8), goal in any::<Index>()) {
         let goal = goal.get(&units.0).provides[0].clone();
@@ -71,6 +72,7 @@ proptest! {
     }
 
     /// Another dependency makes nothing unneeded, of whatever kind it is.
+    // Holds: G-13
     #[test]
     fn more_dependencies_need_no_less(
         units in units(8),

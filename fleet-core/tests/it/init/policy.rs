@@ -28,6 +28,7 @@ fn restart() -> impl Strategy<Value = Restart> {
 proptest! {
     #![proptest_config(cases(10))]
 
+    // Holds: G-24
     #[test]
     fn delays_grow_up_to_the_longest(
         restart in restart(),

@@ -33,6 +33,7 @@ fn known(world: &World) -> Vec<(Name, Observed)> {
     seen.filter(|(name, _)| world.system.state(name).is_some()).collect()
 }
 
+// Holds: G-22
 #[test]
 fn settings_that_are_refused_change_nothing() {
     let all = units_of("a wf:b wf:c\nb supervised\nc supervised");
@@ -227,6 +228,7 @@ fn with_a_satisfied_edge(
 proptest! {
     #![proptest_config(cases(10))]
 
+    // Holds: G-21
     #[test]
     fn the_same_units_again_change_nothing(units in units(7), moves in moves(14)) {
         let mut world = World::after(&units, &moves);
@@ -239,6 +241,7 @@ proptest! {
 
     /// Neither what is known of units nor a new target restarts anything; and no dependency on what
     /// is up and stays so, be it new, weaker or stronger than before.
+    // Holds: G-21
     #[test]
     fn what_does_not_change_what_runs_restarts_nothing(
         units in units(7),

@@ -50,6 +50,7 @@ fn something_is_left(world: &World) -> bool {
 proptest! {
     #![proptest_config(cases(10))]
 
+    // Holds: G-11
     #[test]
     fn names_only_break_ties_and_targets_not_even_that(
         units in units(7),
@@ -63,6 +64,7 @@ proptest! {
         prop_assert_eq!(first, second);
     }
 
+    // Holds: G-9
     #[test]
     fn the_order_of_the_units_makes_no_difference(units in units(7)) {
         let goal = units.0.last().map(|unit| unit.provides[0].clone());
@@ -76,6 +78,7 @@ proptest! {
     }
 
     /// A system that is made anew from what was known of another goes on as that one does.
+    // Holds: G-25
     #[test]
     fn a_system_goes_on_from_what_was_known(
         units in units(7),

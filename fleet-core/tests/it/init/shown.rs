@@ -104,6 +104,7 @@ fn never(unit: &mut Unit) {
 
 /// A dependency that crashed takes down what depends on it, though it has to wait for those that
 /// depend on that in turn: all of them have to know that they must go.
+// Holds: G-5
 #[test]
 fn a_chain_goes_down_from_its_top_when_its_foot_crashes() {
     let mut story = Story::new("a notified\nb notified on:a\nc notified on:b", "c");
@@ -125,6 +126,7 @@ fn a_chain_goes_down_from_its_top_when_its_foot_crashes() {
 }
 
 /// Who waits for a unit that can never start does not wait for ever.
+// Holds: G-15
 #[test]
 fn who_waits_for_a_unit_that_cannot_start_goes_on() {
     let mut story = Story::new("a notified\nb notified on:a\nc notified wf:b", "c");
@@ -251,6 +253,7 @@ fn a_milestone_counts_at_each_start() {
 }
 
 /// The stronger kind counts where a unit depends on another one twice.
+// Holds: X-4
 #[test]
 fn of_two_dependencies_on_one_unit_the_stronger_counts() {
     for edges in ["wf:two on:one", "on:one wf:two", "ms:one on:one", "pulls:one on:two"] {

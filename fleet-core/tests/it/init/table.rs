@@ -69,6 +69,7 @@ pub(super) fn exits(status: u8) -> Happening {
     Happening::MainExited(Exit::Status(status))
 }
 
+// Holds: G-23
 #[test]
 fn each_event_makes_of_a_unit_what_the_table_says() {
     let rows: &[(&str, &[Happening], &str)] = &[
@@ -156,6 +157,7 @@ fn check(rows: &[(&str, &[Happening], &str)]) {
     }
 }
 
+// Holds: G-23, T-25
 #[test]
 fn what_cannot_happen_changes_nothing_and_what_is_late_is_counted() {
     let mut one = One::new(&unit("a notified"));
@@ -178,6 +180,7 @@ fn what_cannot_happen_changes_nothing_and_what_is_late_is_counted() {
     );
 }
 
+// Holds: G-3, T-24, X-22
 #[test]
 fn what_takes_too_long_is_ended_then_killed_then_given_up() {
     let mut one = One::new(&unit("a notified"));
@@ -321,6 +324,7 @@ fn a_oneshot_that_is_told_to_end_has_not_done_its_work() {
 }
 
 /// A scripted unit may be up with no process; what ends it is a process again.
+// Holds: G-3
 #[test]
 fn what_a_unit_runs_to_end_is_waited_for_too() {
     let mut one = One::new(&unit("a scripted"));

@@ -153,6 +153,7 @@ proptest! {
         }
     }
 
+    // Holds: G-31
     #[test]
     fn whatever_the_file_it_is_read_or_refused_with_reasons(
         name in strategies::unit_name(),
@@ -177,6 +178,7 @@ proptest! {
         }
     }
 
+    // Holds: G-31
     #[test]
     fn whoever_asks_for_what_is_refused_is_told_so_at_its_line(
         Impossible { section, name, value, why } in impossible(),

@@ -122,6 +122,7 @@ fn what_means_nothing_is_noticed_and_changes_nothing() {
     }
 }
 
+// Holds: G-31
 #[test]
 fn what_is_refused_names_the_line_the_reason_and_what_to_write() {
     for (section, name, standing) in all() {

@@ -20,6 +20,7 @@ fn seconds(count: u64) -> Option<Duration> {
     Some(Duration::from_secs(count))
 }
 
+// Holds: G-30
 #[test]
 fn defaults_are_systemds() {
     let unit = service(START);

@@ -13,6 +13,7 @@ fn of_stanza(text: &str) -> String {
     told(text.as_bytes(), &read.diagnostics)
 }
 
+// Holds: G-29, X-4
 #[test]
 fn each_mistake_is_found_and_nothing_else_is() {
     for (text, code) in BROKEN.into_iter().chain(ODD) {
@@ -71,6 +72,7 @@ fn what_stands_before_the_first_unit_belongs_to_none() {
 }
 
 /// Each place is behind something that has more bytes, or stands elsewhere, than one might think.
+// Holds: G-28
 #[test]
 fn places_are_counted_in_characters_and_in_the_line_that_goes_on() {
     let text = "\u{feff}type: virtual\n\

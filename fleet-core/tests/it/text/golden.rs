@@ -15,6 +15,7 @@ fn home() -> Sources {
     ])
 }
 
+// Holds: G-26
 #[test]
 fn its_units_are_printed_as_they_are_written() {
     let home = home();

@@ -6,6 +6,7 @@ use fleet_core::graph::text::{
     Diagnostic, File, LARGEST_FILE, Role, Sources, read_central, read_stanzas,
 };
 
+// Holds: G-27
 #[test]
 fn files_that_are_wrong_throughout_are_read_in_one_walk() {
     let head = "unit: a\ntype: oneshot\nprovides: a\nexec-start: /a\n";

@@ -178,6 +178,7 @@ fn documented_keys() -> BTreeSet<&'static str> {
 }
 
 /// A key that is forgotten among the lines above would be printed and read by no property.
+// Holds: G-26
 #[test]
 fn each_key_is_drawn_with_a_value_that_is_printed() {
     let mut printed = BTreeSet::new();
@@ -199,6 +200,7 @@ proptest! {
     #![proptest_config(cases(10))]
 
     /// I26, and printing is stable.
+    // Holds: G-26
     #[test]
     fn what_is_printed_reads_back_as_the_same(
         stanzas in proptest::collection::vec(stanza(), 1..4),
@@ -222,6 +224,7 @@ proptest! {
     }
 
     /// I27 and I28.
+    // Holds: G-28
     #[test]
     fn each_place_is_inside_the_file(source in mutated()) {
         let read = read_stanzas(&source, &TimeOuts::default());
@@ -233,6 +236,7 @@ proptest! {
     }
 
     /// I27 and I28, for what is no file of stanzas at all.
+    // Holds: G-27
     #[test]
     fn any_bytes_can_be_read(source in proptest::collection::vec(any::<u8>(), 0..60)) {
         check_places(&source, &read_stanzas(&source, &TimeOuts::default()).diagnostics)?;
@@ -240,6 +244,7 @@ proptest! {
     }
 
     /// I29.
+    // Holds: G-29
     #[test]
     fn all_mistakes_of_a_file_are_found(
         parts in proptest::collection::vec(

@@ -119,6 +119,7 @@ fn check_other_places(files: &[File], message: &str) -> Result<(), TestCaseError
     Ok(())
 }
 
+// Holds: G-28
 #[test]
 fn each_place_is_inside_one_of_several_files() {
     let found = RefCell::new(BTreeSet::new());

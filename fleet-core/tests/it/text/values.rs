@@ -239,6 +239,7 @@ fn what_stanzas_cannot_say_is_a_loss_and_left_out() {
     }
 }
 
+// Holds: X-29
 #[test]
 fn a_name_that_only_looks_like_another_is_none() {
     let latin = SUPERVISED.replace("unit: a", "unit: sshd");

@@ -134,6 +134,7 @@ fn the_log_begins_again_when_it_would_have_too_many_bytes() {
 }
 
 /// The file is cut off after each of its writes in turn, also while the log becomes the tables.
+// Holds: I-6
 #[test]
 fn nothing_acknowledged_is_lost_wherever_writing_ends() {
     for writes in 0.. {

@@ -125,6 +125,7 @@ fn put(twin: &mut Twin, number: u8) -> writer::Batch {
 }
 
 /// Twelve writes, among them such as take the log to the tables, and the power lost in the midst.
+// Holds: I-6
 #[test]
 fn nothing_acknowledged_is_lost_with_the_power() {
     for calls in 0.. {
@@ -151,6 +152,7 @@ fn nothing_acknowledged_is_lost_with_the_power() {
 }
 
 /// A file with a log, which goes to the tables when it is opened, and one of the first format.
+// Holds: I-6
 #[test]
 fn an_opening_that_is_cut_off_loses_nothing_and_can_be_repeated() {
     for first_format in [false, true] {

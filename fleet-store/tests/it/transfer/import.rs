@@ -22,6 +22,7 @@ async fn try_to(registry: &Registry, file: &[u8], options: ImportOptions) -> Imp
 
 /// An agent that was on the machine before takes what is placed now for newer, and so it does with
 /// whatever an engine places later.
+// Holds: I-2
 #[tokio::test]
 async fn a_cluster_that_moves_is_ahead_of_all_that_machines_remember() {
     let source = cluster().await;
@@ -56,6 +57,7 @@ async fn a_cluster_that_moves_is_ahead_of_all_that_machines_remember() {
     assert!(third.placement("db.service").unwrap().epoch > Epoch(last.0 + 1_000_000));
 }
 
+// Holds: I-2
 #[tokio::test]
 async fn placements_are_left_to_the_engine_where_it_could_decide_otherwise() {
     let file = file(&cluster().await).await;
@@ -102,6 +104,7 @@ async fn a_cluster_that_gets_its_own_export_back_is_led_on() {
 }
 
 /// The import leads, so a leader before it cannot write any more, and the next sees all of it.
+// Holds: I-3
 #[tokio::test]
 async fn an_import_is_a_term_of_its_own() {
     let target = registry();

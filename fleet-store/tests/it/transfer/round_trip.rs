@@ -61,6 +61,7 @@ fn inner(file: &[u8]) -> Vec<&str> {
 }
 
 proptest! {
+    // Holds: I-13
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn a_cluster_comes_back_as_it_was(cluster in clusters()) {
