@@ -14,8 +14,8 @@ use std::collections::BTreeSet;
 use divan::Bencher;
 use fleet_core::Timestamp;
 use fleet_core::graph::{
-    Action, Cause, Command, EdgeKind, Event, Graph, Happening, Kind, Order, Readiness, Run,
-    Settings, System, Target, Unit,
+    ActionKind, Command, EdgeKind, EventKind, FailureCause, Graph, InitState, InitUnit, Readiness,
+    Run, ServiceType, Settings, Target, UnitAction, UnitEvent,
 };
 
 const SHAPES: [(&str, usize); 4] =
@@ -42,7 +42,7 @@ fn plan(bencher: Bencher, (shape, count): (&str, usize)) {
     let settings = settings(&units);
     let graph = Graph::strict(units, &settings).expect("the units are valid");
     bencher.with_inputs(|| graph.clone()).bench_local_values(|graph| {
-        let mut system = System::new(graph, &settings).expect("the goal is provided");
+        let mut system = InitState::new(graph, &settings).expect("the goal is provided");
         (system.next_actions(NOW), system)
     });
 }
@@ -66,16 +66,16 @@ fn event_below(bencher: Bencher, (shape, count): (&str, usize)) {
     fails_and_returns(bencher, system, start);
 }
 
-fn fails_and_returns(bencher: Bencher, mut system: System, mut start: Action) {
+fn fails_and_returns(bencher: Bencher, mut system: InitState, mut start: UnitAction) {
     let mut now = NOW;
     bencher.bench_local(|| {
-        tell(&mut system, &start, Happening::Failed(Cause::Watchdog), now);
+        tell(&mut system, &start, EventKind::Failed(FailureCause::Watchdog), now);
         system.next_actions(now);
-        tell(&mut system, &start, Happening::AllGone, now);
+        tell(&mut system, &start, EventKind::AllGone, now);
         system.next_actions(now);
-        now = system.due().expect("it is tried again");
+        now = system.next_deadline().expect("it is tried again");
         start = system.next_actions(now).pop().expect("it is started");
-        tell(&mut system, &start, Happening::Ready, now);
+        tell(&mut system, &start, EventKind::Ready, now);
         system.next_actions(now);
     });
 }
@@ -83,23 +83,23 @@ fn fails_and_returns(bencher: Bencher, mut system: System, mut start: Action) {
 /// One unit more is wanted and planned for, and then one less, among so many that nobody needs.
 #[divan::bench(args = [("one", 1000), ("whole", 1000), ("one", 10_000), ("whole", 10_000)])]
 fn choose(bencher: Bencher, (way, count): (&str, usize)) {
-    let units: Vec<Unit> = (0..count).map(|at| unit("layers", at, count)).collect();
+    let units: Vec<InitUnit> = (0..count).map(|at| unit("layers", at, count)).collect();
     let wanted: BTreeSet<Target> = units[..100].iter().map(|it| it.provides[0].clone()).collect();
     let graph = Graph::strict(units, &Settings::default()).expect("the units are valid");
-    let mut system = System::new(graph, &Settings::default()).expect("there is no goal");
+    let mut system = InitState::new(graph, &Settings::default()).expect("there is no goal");
     system.set_goal(None, wanted.clone(), NOW).expect("they are provided");
     system.next_actions(NOW);
     let target: Target = "unit-000150".parse().expect("it is a name");
     let more = wanted.iter().cloned().chain([target.clone()]).collect::<BTreeSet<_>>();
     bencher.bench_local(|| {
         match way {
-            "one" => system.want(target.clone(), NOW),
+            "one" => system.add_extra_target(target.clone(), NOW),
             _ => system.set_goal(None, more.clone(), NOW),
         }
         .expect("it is provided");
         system.next_actions(NOW);
         match way {
-            "one" => system.unwant(&target, NOW),
+            "one" => system.remove_extra_target(&target, NOW),
             _ => system.set_goal(None, wanted.clone(), NOW).expect("they are provided"),
         }
         system.next_actions(NOW)
@@ -107,11 +107,11 @@ fn choose(bencher: Bencher, (way, count): (&str, usize)) {
 }
 
 /// A system that is up, and the actions by which it came there.
-fn settled(shape: &str, count: usize) -> (System, Vec<Action>) {
+fn settled(shape: &str, count: usize) -> (InitState, Vec<UnitAction>) {
     let units = units(shape, count);
     let settings = settings(&units);
     let graph = Graph::strict(units, &settings).expect("the units are valid");
-    let mut system = System::new(graph, &settings).expect("the goal is provided");
+    let mut system = InitState::new(graph, &settings).expect("the goal is provided");
     let mut all = Vec::new();
     loop {
         let actions = system.next_actions(NOW);
@@ -119,29 +119,29 @@ fn settled(shape: &str, count: usize) -> (System, Vec<Action>) {
             return (system, all);
         }
         for action in actions {
-            assert_eq!(action.what, Order::Start);
-            tell(&mut system, &action, Happening::Ready, NOW);
+            assert_eq!(action.kind, ActionKind::Start);
+            tell(&mut system, &action, EventKind::Ready, NOW);
             all.push(action);
         }
     }
 }
 
-fn tell(system: &mut System, action: &Action, what: Happening, now: Timestamp) {
+fn tell(system: &mut InitState, action: &UnitAction, kind: EventKind, now: Timestamp) {
     let (unit, incarnation) = (action.unit.clone(), action.incarnation);
-    system.on_event(&Event { unit, incarnation, what }, now);
+    system.on_event(&UnitEvent { unit, incarnation, kind }, now);
 }
 
-fn settings(units: &[Unit]) -> Settings {
+fn settings(units: &[InitUnit]) -> Settings {
     let goal = units.last().map(|unit| unit.provides[0].clone());
     Settings { goal, ..Settings::default() }
 }
 
-fn units(shape: &str, count: usize) -> Vec<Unit> {
+fn units(shape: &str, count: usize) -> Vec<InitUnit> {
     (0..=count).map(|at| unit(shape, at, count)).collect()
 }
 
 /// The last unit is the goal, and virtual.
-fn unit(shape: &str, at: usize, count: usize) -> Unit {
+fn unit(shape: &str, at: usize, count: usize) -> InitUnit {
     let (on, edges): (_, Vec<usize>) = match shape {
         "chain" => (EdgeKind::DependsMs, at.checked_sub(1).into_iter().collect()),
         "layers" | "loose" if at < count => {
@@ -155,12 +155,12 @@ fn unit(shape: &str, at: usize, count: usize) -> Unit {
     };
     let name = |at: usize| format!("unit-{at:06}");
     let target = |at: usize| name(at).parse::<Target>().expect("it is a name");
-    let unit = Unit::new_virtual(name(at).parse().expect("it is a name"), [target(at)]);
+    let unit = InitUnit::new_virtual(name(at).parse().expect("it is a name"), [target(at)]);
     let edges = edges.into_iter().map(|at| (on, target(at))).collect();
     if at == count {
-        return Unit { edges, ..unit };
+        return InitUnit { edges, ..unit };
     }
     let run = Run { start: vec![Command::new("/bin/true", [])], ..Run::default() };
-    let kind = Kind::ForegroundSupervised(Readiness::Executed);
-    Unit { kind, edges, run, ..unit }
+    let kind = ServiceType::ForegroundSupervised(Readiness::Executed);
+    InitUnit { kind, edges, run, ..unit }
 }

@@ -27,7 +27,7 @@ pub struct KnownUnit {
     pub hash: UnitHash,
     /// What was last asked: loaded or launched; inactive if its file is there and nothing was asked
     /// yet, for example after a load that was cut short.
-    pub asked: TargetState,
+    pub requested: TargetState,
     /// The epoch of the placement that it was loaded for.
     pub epoch: Epoch,
     /// The generation that was last started.
@@ -97,7 +97,7 @@ fn adjust(wanted: &DesiredUnit, known: KnownUnit, tasks: &mut Vec<Task>) {
         tasks.push(Task::Unload { unit: name, reason: TaskReason::ContentDiffers });
         return;
     }
-    if known.asked == TargetState::Inactive {
+    if known.requested == TargetState::Inactive {
         return bring(wanted, tasks);
     }
     if wanted.epoch > known.epoch {
@@ -106,7 +106,7 @@ fn adjust(wanted: &DesiredUnit, known: KnownUnit, tasks: &mut Vec<Task>) {
         let reason = TaskReason::NewerPlacement;
         tasks.push(Task::Load { unit: unit.clone(), epoch: wanted.epoch, reason });
     }
-    match (unit.desired, known.asked) {
+    match (unit.desired, known.requested) {
         (TargetState::Launched, TargetState::Launched) if known.generation < unit.generation => {
             tasks.push(Task::Restart { unit, reason: TaskReason::RestartRequested });
         }

@@ -11,17 +11,17 @@ pub enum Intent {
     /// It is to be emptied, and to take none.
     Drained {
         /// How many instances of a template must be up at any time, if units move for this.
-        keep_up: u32,
+        min_available: u32,
     },
 }
 
 impl Intent {
     /// How many instances of a template must be up while the machine is emptied, if it is to be.
     #[must_use]
-    pub fn keep_up(self) -> Option<u32> {
+    pub fn min_available(self) -> Option<u32> {
         match self {
             Self::Cordoned => None,
-            Self::Drained { keep_up } => Some(keep_up),
+            Self::Drained { min_available } => Some(min_available),
         }
     }
 }

@@ -29,18 +29,18 @@ mod unit_state;
 
 pub use converge::{DesiredUnit, KnownUnit, converge};
 pub use cycle::{Cycle, machine_of_cycle, replaces_cycle};
-pub use expression::{Expected, Expression, ExpressionError, ExpressionProblem, FalsePart};
+pub use expression::{ExpectedToken, Expression, ExpressionError, ExpressionProblem, FalsePart};
 pub use intent::Intent;
 pub use machine::{Machine, MachineId, MachineIdError, Metadata};
 pub use numbers::{Epoch, Generation, Revision, Term};
 pub use pattern::{Pattern, PatternError};
 pub use peer::{Peer, PeerError};
 pub use placement::Placement;
-pub use reason::{Nearest, Reason, Tally, tally};
-pub use rebalancing::{BalanceTerms, Moving, Rebalancing};
+pub use reason::{NearestMachine, Reason, Tally, tally};
+pub use rebalancing::{InFlightMove, RebalanceLimits, Rebalancing};
 pub use refusal::{Refusal, Rule};
 pub use requirements::{
-    FleetOption, MetadataProblem, OnPartition, Parsed, Preference, RequirementError,
+    FleetOption, MetadataProblem, OnPartition, ParsedRequirements, Preference, RequirementError,
     RequirementErrorKind, RequirementErrors, RequirementWarning, RequirementWarningKind,
     Requirements, Reschedule, Spread, Strictness,
 };

@@ -24,7 +24,7 @@ pub struct Tally {
 
 /// The machine that comes nearest to taking a unit: its refusal is by the latest rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Nearest {
+pub struct NearestMachine {
     /// That machine.
     pub machine: MachineId,
     /// Which unit of a group is refused there; none where the unit is alone.
@@ -62,7 +62,7 @@ pub enum Reason {
         /// The refusals, counted by the first rule that refused, in the order of the rules.
         tallies: Vec<Tally>,
         /// The machine that comes nearest to taking it, where the planner says so.
-        nearest: Option<Nearest>,
+        nearest: Option<NearestMachine>,
     },
     /// No machine takes it together with the units that must be beside it.
     NoMachineFitsGroup {
@@ -73,7 +73,7 @@ pub enum Reason {
         /// The refusals, of whichever unit of the group each machine refused first.
         tallies: Vec<Tally>,
         /// The machine that comes nearest to taking them, where the planner says so.
-        nearest: Option<Nearest>,
+        nearest: Option<NearestMachine>,
     },
     /// It must be beside a unit that is not known to the cluster, or one that matches a pattern,
     /// and no other unit does.
@@ -203,9 +203,9 @@ fn write_tallies(f: &mut fmt::Formatter<'_>, tallies: &[Tally]) -> fmt::Result {
 fn write_nearest(
     f: &mut fmt::Formatter<'_>,
     machines: u32,
-    nearest: Option<&Nearest>,
+    nearest: Option<&NearestMachine>,
 ) -> fmt::Result {
-    let Some(Nearest { machine, unit, refusal }) = nearest.filter(|_| machines > 1) else {
+    let Some(NearestMachine { machine, unit, refusal }) = nearest.filter(|_| machines > 1) else {
         return Ok(());
     };
     write!(f, "; nearest is {}: {}{refusal}", machine.short(), of_member(unit.as_ref()))

@@ -127,7 +127,7 @@ pub enum Refusal {
         /// The pattern that keeps the two apart.
         pattern: Pattern,
         /// Whether the pattern is the other unit's.
-        theirs: bool,
+        by_other: bool,
     },
     /// There are as many instances of the unit's template as may be.
     MaxPerMachine {
@@ -136,7 +136,7 @@ pub enum Refusal {
         /// The smallest number that the unit, or one that is there, allows.
         limit: u32,
         /// How many instances are there.
-        there: u32,
+        count: u32,
     },
     /// The machine has not enough left of what the unit reserves.
     Reserve {
@@ -154,7 +154,7 @@ pub enum Refusal {
         /// The unit that is there.
         with: UnitName,
         /// Whether the other unit replaces this one.
-        theirs: bool,
+        by_other: bool,
     },
     /// A rule of the program that embeds the scheduler.
     Custom {
@@ -212,22 +212,22 @@ impl fmt::Display for Refusal {
             Self::MachineOf { peer: Peer::Matching(pattern) } => {
                 write!(f, "no other unit that matches {pattern} is on it")
             }
-            Self::Conflicts { with, pattern, theirs: false } => {
+            Self::Conflicts { with, pattern, by_other: false } => {
                 write!(f, "{with} is on it, and matches Conflicts={pattern}")
             }
-            Self::Conflicts { with, pattern, theirs: true } => {
+            Self::Conflicts { with, pattern, by_other: true } => {
                 write!(f, "{with} is on it, and has Conflicts={pattern}")
             }
-            Self::MaxPerMachine { template, limit, there } => {
-                write!(f, "{there} of {template} on it, MaxPerMachine={limit} allows no more")
+            Self::MaxPerMachine { template, limit, count } => {
+                write!(f, "{count} of {template} on it, MaxPerMachine={limit} allows no more")
             }
             Self::Reserve { resource, wanted, free, offered } => {
                 write_shortage(f, *resource, *wanted, *free, *offered)
             }
-            Self::Replaces { with, theirs: false } => {
+            Self::Replaces { with, by_other: false } => {
                 write!(f, "{with} is on it, and no other machine takes that unit")
             }
-            Self::Replaces { with, theirs: true } => {
+            Self::Replaces { with, by_other: true } => {
                 write!(f, "{with} is on it, and replaces the unit")
             }
             Self::Custom { detail, .. } => f.write_str(detail),
@@ -242,9 +242,9 @@ fn write_shortage(
     free: u64,
     offered: u64,
 ) -> fmt::Result {
-    write!(f, "the unit reserves {resource} {}, ", resource.show(wanted))?;
+    write!(f, "the unit reserves {resource} {}, ", resource.format(wanted))?;
     match offered {
         0 => write!(f, "the machine offers no {resource}"),
-        _ => write!(f, "of {} offered {} is free", resource.show(offered), resource.show(free)),
+        _ => write!(f, "of {} offered {} is free", resource.format(offered), resource.format(free)),
     }
 }

@@ -111,8 +111,9 @@ impl IndexMut<Resource> for Resources {
 impl fmt::Display for Resources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let some = Resource::ALL.into_iter().filter(|resource| self[*resource] > 0);
-        let shown: Vec<String> =
-            some.map(|resource| format!("{resource} {}", resource.show(self[resource]))).collect();
+        let shown: Vec<String> = some
+            .map(|resource| format!("{resource} {}", resource.format(self[resource])))
+            .collect();
         f.pad(if shown.is_empty() { "nothing".to_owned() } else { shown.join(", ") }.as_str())
     }
 }
@@ -140,7 +141,7 @@ impl Resource {
     /// Writes an amount as people do, so that [`parse`](Self::parse) reads it back: `1.5` cores,
     /// `512M`.
     #[must_use]
-    pub fn show(self, amount: u64) -> String {
+    pub fn format(self, amount: u64) -> String {
         match self {
             Self::Cpu => show_thousandths(amount),
             Self::Memory | Self::Disk => Size::Bytes(amount).to_string(),
@@ -303,7 +304,7 @@ mod tests {
         #[test]
         fn what_is_shown_is_read_back(amount: u64) {
             for resource in Resource::ALL {
-                proptest::prop_assert_eq!(resource.parse(&resource.show(amount)), Ok(amount));
+                proptest::prop_assert_eq!(resource.parse(&resource.format(amount)), Ok(amount));
             }
         }
 

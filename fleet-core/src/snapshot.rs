@@ -205,13 +205,13 @@ impl Snapshot {
     #[must_use]
     pub fn current(&self, unit: &Unit) -> TargetState {
         if unit.is_global() {
-            let asked = self.states_of(unit.name.as_str()).map(|state| state.asked);
+            let asked = self.states_of(unit.name.as_str()).map(|state| state.requested);
             return asked.min().unwrap_or(TargetState::Inactive);
         }
         let machine = self.placement(unit.name.as_str()).map(|placement| &placement.machine);
         machine
             .and_then(|machine| self.state(unit.name.as_str(), machine.as_str()))
-            .map_or(TargetState::Inactive, |state| state.asked)
+            .map_or(TargetState::Inactive, |state| state.requested)
     }
 
     /// Adds or replaces a unit.

@@ -31,19 +31,19 @@ impl Unit {
     /// There is no limit where the time-out is infinite, and where `SendSIGKILL=no` lets processes
     /// stay.
     #[must_use]
-    pub fn longest_stop(&self) -> Option<Duration> {
+    pub fn max_stop_duration(&self) -> Option<Duration> {
         let form = form(self.name.unit_type());
         form.map_or(Some(Duration::ZERO), |form| {
-            form.longest_stop(&self.file, form.limit(&self.file))
+            form.max_stop_duration(&self.file, form.limit(&self.file))
         })
     }
 
     /// The same, where a service manager says what the time-out is: by its own configuration, too,
     /// and by what a machine adds to the unit. Nothing stands for one without end.
     #[must_use]
-    pub fn longest_stop_with(&self, time_out: Option<Duration>) -> Option<Duration> {
+    pub fn max_stop_duration_with(&self, time_out: Option<Duration>) -> Option<Duration> {
         let form = form(self.name.unit_type());
-        form.map_or(Some(Duration::ZERO), |form| form.longest_stop(&self.file, time_out))
+        form.map_or(Some(Duration::ZERO), |form| form.max_stop_duration(&self.file, time_out))
     }
 }
 
@@ -65,7 +65,7 @@ fn form(unit_type: UnitType) -> Option<Form> {
 }
 
 impl Form {
-    fn longest_stop(&self, file: &UnitFile, limit: Option<Duration>) -> Option<Duration> {
+    fn max_stop_duration(&self, file: &UnitFile, limit: Option<Duration>) -> Option<Duration> {
         let kills = file.values(self.section, "SendSIGKILL").next_back();
         if kills.is_some_and(|option| parse_bool(option.value()) == Some(false)) {
             return None;
@@ -112,8 +112,8 @@ mod tests {
         Unit::new(name, file, Requirements::default(), TargetState::Launched)
     }
 
-    fn longest_stop(name: &str, text: &str) -> Option<u64> {
-        unit(name, text).longest_stop().map(|time| time.as_secs())
+    fn max_stop_duration(name: &str, text: &str) -> Option<u64> {
+        unit(name, text).max_stop_duration().map(|time| time.as_secs())
     }
 
     #[test]
@@ -135,7 +135,7 @@ mod tests {
             ("TimeoutStopSec=10\nExecStop=/bin/a\nExecStopPost=/bin/b", Some(40)),
         ];
         for (lines, expected) in cases {
-            let found = longest_stop("a.service", &format!("[Service]\n{lines}\n"));
+            let found = max_stop_duration("a.service", &format!("[Service]\n{lines}\n"));
             assert_eq!(found, expected, "{lines}");
         }
     }
@@ -152,7 +152,7 @@ mod tests {
             ("a.scope", "[Scope]\nTimeoutStopSec=5\n", Some(5)),
         ];
         for (name, text, expected) in cases {
-            assert_eq!(longest_stop(name, text), expected, "{name}: {text}");
+            assert_eq!(max_stop_duration(name, text), expected, "{name}: {text}");
         }
     }
 
@@ -167,8 +167,8 @@ mod tests {
         ];
         for (lines, time_out, expected) in rows {
             let unit = unit("a.service", &format!("[Service]\n{lines}\n"));
-            assert_eq!(unit.longest_stop_with(time_out), expected, "{lines}");
+            assert_eq!(unit.max_stop_duration_with(time_out), expected, "{lines}");
         }
-        assert_eq!(unit("a.target", "").longest_stop_with(None), Some(Duration::ZERO));
+        assert_eq!(unit("a.target", "").max_stop_duration_with(None), Some(Duration::ZERO));
     }
 }

@@ -171,7 +171,7 @@ pub struct UnitState {
     pub hash: UnitHash,
     /// What the agent last asked of its service manager: [`TargetState::Loaded`] or
     /// [`TargetState::Launched`].
-    pub asked: TargetState,
+    pub requested: TargetState,
     /// The epoch of the placement that the agent acted on.
     pub epoch: Epoch,
     /// The generation that the agent last started.

@@ -19,9 +19,9 @@ pub struct ExpressionError {
 #[non_exhaustive]
 pub enum ExpressionProblem {
     /// Something else should stand there.
-    Expected {
+    Unexpected {
         /// What should.
-        expected: Expected,
+        expected: ExpectedToken,
         /// What does; empty at the end of the text.
         found: String,
     },
@@ -67,7 +67,7 @@ pub enum ExpressionProblem {
 /// What should stand at some place of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Expected {
+pub enum ExpectedToken {
     /// A condition: something that is true or false.
     Condition,
     /// A key, after `exists`.
@@ -102,7 +102,7 @@ impl ExpressionError {
     pub fn help(&self) -> String {
         use ExpressionProblem as Problem;
         match &self.problem {
-            Problem::Expected { expected, found } => expected_help(*expected, found),
+            Problem::Unexpected { expected, found } => expected_help(*expected, found),
             Problem::Keyword { word } => format!("write \"{word}\" in quotation marks"),
             Problem::ForeignSign { instead, .. } => format!("write {instead}"),
             Problem::NotANumber { .. } => {
@@ -119,23 +119,23 @@ impl ExpressionError {
     }
 }
 
-fn expected_help(expected: Expected, found: &str) -> String {
+fn expected_help(expected: ExpectedToken, found: &str) -> String {
     let meant = Keyword::nearest(found).filter(|keyword| keyword.as_str() != found);
     if let Some(keyword) = meant {
         return format!("write {}, in small letters", keyword.as_str());
     }
     match expected {
-        Expected::End if found == ")" => "remove it, or open a parenthesis before it",
-        Expected::Condition => "write a condition such as disk = ssd",
-        Expected::Key => "write a key, as in exists disk",
-        Expected::Operator => {
+        ExpectedToken::End if found == ")" => "remove it, or open a parenthesis before it",
+        ExpectedToken::Condition => "write a condition such as disk = ssd",
+        ExpectedToken::Key => "write a key, as in exists disk",
+        ExpectedToken::Operator => {
             "write key = value, key != value, key in (a, b), key < 5, or exists key"
         }
-        Expected::Value => "write a value, as in disk = ssd",
-        Expected::List => "write a list, as in disk in (ssd, nvme)",
-        Expected::ListEnd => "write commas between the values, as in disk in (ssd, nvme)",
-        Expected::Close => "close the parenthesis, or go on by and or or",
-        Expected::End => "join conditions by and or or, and quote a value that holds blanks",
+        ExpectedToken::Value => "write a value, as in disk = ssd",
+        ExpectedToken::List => "write a list, as in disk in (ssd, nvme)",
+        ExpectedToken::ListEnd => "write commas between the values, as in disk in (ssd, nvme)",
+        ExpectedToken::Close => "close the parenthesis, or go on by and or or",
+        ExpectedToken::End => "join conditions by and or or, and quote a value that holds blanks",
     }
     .to_owned()
 }
@@ -158,10 +158,10 @@ impl fmt::Display for ExpressionError {
 impl fmt::Display for ExpressionProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Expected { expected, found } if found.is_empty() => {
+            Self::Unexpected { expected, found } if found.is_empty() => {
                 write!(f, "{expected} should follow at the end")
             }
-            Self::Expected { expected, found } => {
+            Self::Unexpected { expected, found } => {
                 write!(f, "{expected} should stand where {found:?} does")
             }
             Self::Keyword { word } => write!(f, "{word:?} has a meaning of its own here"),
@@ -181,7 +181,7 @@ impl fmt::Display for ExpressionProblem {
     }
 }
 
-impl fmt::Display for Expected {
+impl fmt::Display for ExpectedToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Condition => "a condition",

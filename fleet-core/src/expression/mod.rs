@@ -17,7 +17,7 @@ use fleet_unitfile::{Span, SpecifierError, UnitName, expand_specifiers};
 use crate::Metadata;
 use node::Node;
 
-pub use error::{Expected, ExpressionError, ExpressionProblem};
+pub use error::{ExpectedToken, ExpressionError, ExpressionProblem};
 
 /// How deeply parentheses and `not` may be nested.
 const MAX_DEPTH: usize = 64;

@@ -1,7 +1,7 @@
 //! From tokens to the tree of an expression, by recursive descent of a bounded depth.
 
 use super::MAX_DEPTH;
-use super::error::{Expected, ExpressionError, ExpressionProblem as Problem};
+use super::error::{ExpectedToken, ExpressionError, ExpressionProblem as Problem};
 use super::node::{Node, Side};
 use super::number::Decimal;
 use super::token::{Keyword, Kind, Token};
@@ -12,7 +12,7 @@ pub(super) fn parse(text: &str, tokens: Vec<Token>) -> Result<Node, ExpressionEr
     let node = parser.any(0)?;
     match parser.peek().kind {
         Kind::End => Ok(node),
-        _ => Err(parser.expected(Expected::End)),
+        _ => Err(parser.expected(ExpectedToken::End)),
     }
 }
 
@@ -55,13 +55,13 @@ impl Parser<'_> {
             return if self.take(&Kind::Close) {
                 Ok(inner)
             } else {
-                Err(self.expected(Expected::Close))
+                Err(self.expected(ExpectedToken::Close))
             };
         }
         if self.take(&Kind::Keyword(Keyword::Exists)) {
-            return self.word(Expected::Key).map(Node::Exists);
+            return self.word(ExpectedToken::Key).map(Node::Exists);
         }
-        let key = self.word(Expected::Condition)?;
+        let key = self.word(ExpectedToken::Condition)?;
         self.comparison(key)
     }
 
@@ -75,8 +75,8 @@ impl Parser<'_> {
             _ => return Err(self.no_operator(&key)),
         }
         match operator {
-            Kind::Equal => Ok(Node::In(key, vec![self.word(Expected::Value)?])),
-            Kind::Differs => Ok(Node::Differs(key, self.word(Expected::Value)?)),
+            Kind::Equal => Ok(Node::In(key, vec![self.word(ExpectedToken::Value)?])),
+            Kind::Differs => Ok(Node::Differs(key, self.word(ExpectedToken::Value)?)),
             Kind::Side(side) => self.number(key, side),
             _ => Ok(Node::In(key, self.list()?)),
         }
@@ -84,7 +84,7 @@ impl Parser<'_> {
 
     fn number(&mut self, key: String, side: Side) -> Result<Node, ExpressionError> {
         let span = self.peek().span;
-        let found = self.word(Expected::Value)?;
+        let found = self.word(ExpectedToken::Value)?;
         if Decimal::parse(&found).is_none() {
             return Err(ExpressionError::new(span, Problem::NotANumber { found }));
         }
@@ -94,16 +94,20 @@ impl Parser<'_> {
     /// `(a, b)`
     fn list(&mut self) -> Result<Vec<String>, ExpressionError> {
         if !self.take(&Kind::Open) {
-            return Err(self.expected(Expected::List));
+            return Err(self.expected(ExpectedToken::List));
         }
-        let mut values = vec![self.word(Expected::Value)?];
+        let mut values = vec![self.word(ExpectedToken::Value)?];
         while self.take(&Kind::Comma) {
-            values.push(self.word(Expected::Value)?);
+            values.push(self.word(ExpectedToken::Value)?);
         }
-        if self.take(&Kind::Close) { Ok(values) } else { Err(self.expected(Expected::ListEnd)) }
+        if self.take(&Kind::Close) {
+            Ok(values)
+        } else {
+            Err(self.expected(ExpectedToken::ListEnd))
+        }
     }
 
-    fn word(&mut self, expected: Expected) -> Result<String, ExpressionError> {
+    fn word(&mut self, expected: ExpectedToken) -> Result<String, ExpressionError> {
         let token = self.peek();
         match &token.kind {
             Kind::Word(word) => {
@@ -111,7 +115,7 @@ impl Parser<'_> {
                 self.at += 1;
                 Ok(word)
             }
-            Kind::Keyword(keyword) if expected != Expected::Condition => {
+            Kind::Keyword(keyword) if expected != ExpectedToken::Condition => {
                 let word = keyword.as_str();
                 Err(ExpressionError::new(token.span, Problem::Keyword { word }))
             }
@@ -134,15 +138,15 @@ impl Parser<'_> {
     /// A key alone, or a word of the language in capitals, which looks like one.
     fn no_operator(&mut self, key: &str) -> ExpressionError {
         if Keyword::nearest(key).is_none() {
-            return self.expected(Expected::Operator);
+            return self.expected(ExpectedToken::Operator);
         }
         self.at -= 1;
-        self.expected(Expected::Condition)
+        self.expected(ExpectedToken::Condition)
     }
 
-    fn expected(&self, expected: Expected) -> ExpressionError {
+    fn expected(&self, expected: ExpectedToken) -> ExpressionError {
         let span = self.peek().span;
         let found = self.text[span.start..span.end].to_owned();
-        ExpressionError::new(span, Problem::Expected { expected, found })
+        ExpressionError::new(span, Problem::Unexpected { expected, found })
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::circle::{shortest, tangles};
 use super::net::{Edge, Net, number};
-use super::{EdgeKind, Flaw, Graph, Name, Settings, Target, Unit, validity};
+use super::{EdgeKind, Graph, GraphError, InitUnit, Name, Settings, Target, validity};
 
 /// For how many flaws of a set a target is looked for that is spelt almost alike: each search goes
 /// over all targets.
@@ -15,34 +15,34 @@ const MOST_SEARCHES: usize = 20;
 pub(super) struct Assembly {
     lenient: bool,
     /// By name, each name once.
-    units: Vec<Arc<Unit>>,
+    units: Vec<Arc<InitUnit>>,
     /// Which of them are left out.
     out: BTreeSet<u32>,
-    flaws: Vec<Flaw>,
+    flaws: Vec<GraphError>,
 }
 
 impl Assembly {
     pub(super) fn strict(
-        units: impl IntoIterator<Item: Into<Arc<Unit>>>,
+        units: impl IntoIterator<Item: Into<Arc<InitUnit>>>,
         settings: &Settings,
-    ) -> (Graph, Vec<Flaw>) {
+    ) -> (Graph, Vec<GraphError>) {
         Self { lenient: false, units: Vec::new(), out: BTreeSet::new(), flaws: Vec::new() }
             .run(units, settings)
     }
 
     pub(super) fn lenient(
-        units: impl IntoIterator<Item: Into<Arc<Unit>>>,
+        units: impl IntoIterator<Item: Into<Arc<InitUnit>>>,
         settings: &Settings,
-    ) -> (Graph, Vec<Flaw>) {
+    ) -> (Graph, Vec<GraphError>) {
         Self { lenient: true, units: Vec::new(), out: BTreeSet::new(), flaws: Vec::new() }
             .run(units, settings)
     }
 
     fn run(
         mut self,
-        units: impl IntoIterator<Item: Into<Arc<Unit>>>,
+        units: impl IntoIterator<Item: Into<Arc<InitUnit>>>,
         settings: &Settings,
-    ) -> (Graph, Vec<Flaw>) {
+    ) -> (Graph, Vec<GraphError>) {
         self.take_up(units.into_iter().map(Into::into).collect());
         self.check_each();
         self.drop_those_left_out();
@@ -57,14 +57,14 @@ impl Assembly {
 
     /// Of several units of one name, none is more right than the others; to find the other flaws of
     /// a set that is refused, one will do.
-    fn take_up(&mut self, mut units: Vec<Arc<Unit>>) {
-        self.bound("units", units.len(), Graph::MOST_UNITS);
-        units.truncate(Graph::MOST_UNITS);
+    fn take_up(&mut self, mut units: Vec<Arc<InitUnit>>) {
+        self.bound("units", units.len(), Graph::MAX_UNITS);
+        units.truncate(Graph::MAX_UNITS);
         units.sort_by(|a, b| a.name.cmp(&b.name));
         for same in units.chunk_by(|a, b| a.name == b.name) {
             if let [unit, _, ..] = same {
                 let name = unit.name.clone();
-                self.flaws.push(Flaw::DuplicateUnit { name, count: same.len() });
+                self.flaws.push(GraphError::DuplicateUnit { name, count: same.len() });
             }
             if same.len() == 1 || !self.lenient {
                 self.units.push(Arc::clone(&same[0]));
@@ -81,15 +81,15 @@ impl Assembly {
             self.flaws.extend(flaws);
         }
         let edges = self.units.iter().map(|unit| unit.edges.len()).sum();
-        self.bound("dependencies", edges, Graph::MOST_EDGES);
-        if edges > Graph::MOST_EDGES {
+        self.bound("dependencies", edges, Graph::MAX_EDGES);
+        if edges > Graph::MAX_EDGES {
             self.out.extend(0..number(self.units.len()));
         }
     }
 
     fn bound(&mut self, what: &'static str, found: usize, most: usize) {
         if found > most {
-            self.flaws.push(Flaw::TooMany { what, found, most });
+            self.flaws.push(GraphError::TooMany { what, found, most });
         }
     }
 
@@ -116,7 +116,7 @@ impl Assembly {
                 claimed.retain(is_chosen);
             } else {
                 let (target, unit) = (target.clone(), chosen.clone());
-                self.flaws.push(Flaw::NoAlternative { target, unit });
+                self.flaws.push(GraphError::NoAlternative { target, unit });
             }
         }
         let claims = claims.into_iter().map(|(target, units)| (target.clone(), units)).collect();
@@ -132,7 +132,7 @@ impl Assembly {
             let Some(&winner) = claimed.iter().find(own).or(claimed.first()) else { continue };
             if claimed.len() > 1 {
                 let units: Vec<Name> = claimed.iter().map(|&at| name(at).clone()).collect();
-                self.flaws.push(Flaw::DuplicateProvider { target: target.clone(), units });
+                self.flaws.push(GraphError::DuplicateProvider { target: target.clone(), units });
             }
             if self.lenient {
                 self.out.extend(claimed.into_iter().filter(|&at| at != winner));
@@ -160,7 +160,7 @@ impl Assembly {
 
     fn check_circles(&mut self, graph: &mut Graph) {
         for tangle in tangles(&graph.net) {
-            self.flaws.push(Flaw::Circle(shortest(&graph.net, &tangle, &graph.units)));
+            self.flaws.push(GraphError::Cycle(shortest(&graph.net, &tangle, &graph.units)));
             self.out.extend(tangle);
         }
         if self.lenient && !self.out.is_empty() {
@@ -176,7 +176,12 @@ impl Assembly {
             for (kind, target) in missing.iter().filter(|(kind, _)| kind.requires()) {
                 let (unit, kind) = (unit.clone(), *kind);
                 let near = nearest(target, graph, &mut searches);
-                self.flaws.push(Flaw::NotProvided { unit, kind, target: target.clone(), near });
+                self.flaws.push(GraphError::NotProvided {
+                    unit,
+                    kind,
+                    target: target.clone(),
+                    near,
+                });
             }
         }
     }
@@ -188,27 +193,27 @@ impl Assembly {
         let mut searches = MOST_SEARCHES;
         for target in settings.mask.iter().filter(|it| !graph.providers.contains_key(*it)) {
             let near = nearest(target, graph, &mut searches);
-            self.flaws.push(Flaw::NothingMasked { target: target.clone(), near });
+            self.flaws.push(GraphError::NothingMasked { target: target.clone(), near });
         }
     }
 }
 
 impl Graph {
     /// What is wrong with a goal.
-    pub(super) fn goal_flaw(&self, goal: &Target, mask: &BTreeSet<Target>) -> Option<Flaw> {
+    pub(super) fn goal_flaw(&self, goal: &Target, mask: &BTreeSet<Target>) -> Option<GraphError> {
         let goal = goal.clone();
         let Some(&provider) = self.providers.get(&goal) else {
             let near = nearest(&goal, self, &mut 1);
-            return Some(Flaw::NoGoal { goal, near });
+            return Some(GraphError::NoGoal { goal, near });
         };
         let provided = mask.iter().filter_map(|target| self.providers.get(target));
-        provided.into_iter().any(|&at| at == provider).then_some(Flaw::GoalMasked { goal })
+        provided.into_iter().any(|&at| at == provider).then_some(GraphError::GoalMasked { goal })
     }
 }
 
 type Missing = BTreeMap<u32, Vec<(EdgeKind, Target)>>;
 
-fn edges(units: &[Arc<Unit>], providers: &BTreeMap<Target, u32>) -> (Vec<Edge>, Missing) {
+fn edges(units: &[Arc<InitUnit>], providers: &BTreeMap<Target, u32>) -> (Vec<Edge>, Missing) {
     let mut edges = Vec::with_capacity(units.iter().map(|unit| unit.edges.len()).sum());
     let mut missing = Missing::new();
     for (at, unit) in (0..).zip(units) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::assembly::Assembly;
 use super::net::{Link, Net};
-use super::{EdgeKind, Flaw, Name, Settings, Target, Unit};
+use super::{EdgeKind, GraphError, InitUnit, Name, Settings, Target};
 
 /// Valid units: each target has one provider, and none waits for itself by way of others.
 ///
@@ -13,7 +13,7 @@ use super::{EdgeKind, Flaw, Name, Settings, Target, Unit};
 #[derive(Debug, Clone, Default)]
 pub struct Graph {
     /// By name, so that the numbers of units are in the order of their names.
-    pub(super) units: Vec<Arc<Unit>>,
+    pub(super) units: Vec<Arc<InitUnit>>,
     pub(super) providers: BTreeMap<Target, u32>,
     pub(super) net: Arc<Net>,
     /// What each unit depends on that is not there.
@@ -22,9 +22,9 @@ pub struct Graph {
 
 impl Graph {
     /// How many units a graph takes.
-    pub const MOST_UNITS: usize = 1 << 20;
+    pub const MAX_UNITS: usize = 1 << 20;
     /// How many dependencies a graph takes.
-    pub const MOST_EDGES: usize = 1 << 24;
+    pub const MAX_EDGES: usize = 1 << 24;
 
     /// A graph of all these units.
     ///
@@ -32,9 +32,9 @@ impl Graph {
     ///
     /// All that is wrong with them, if anything is: then there is no graph.
     pub fn strict(
-        units: impl IntoIterator<Item: Into<Arc<Unit>>>,
+        units: impl IntoIterator<Item: Into<Arc<InitUnit>>>,
         settings: &Settings,
-    ) -> Result<Self, Vec<Flaw>> {
+    ) -> Result<Self, Vec<GraphError>> {
         let (graph, flaws) = Assembly::strict(units, settings);
         if flaws.is_empty() { Ok(graph) } else { Err(flaws) }
     }
@@ -45,26 +45,26 @@ impl Graph {
     /// that provide a target, the one whose name it is stays, or else the first by name. Units that
     /// depend on what is not there stay, and never start if they cannot do without it.
     pub fn lenient(
-        units: impl IntoIterator<Item: Into<Arc<Unit>>>,
+        units: impl IntoIterator<Item: Into<Arc<InitUnit>>>,
         settings: &Settings,
-    ) -> (Self, Vec<Flaw>) {
+    ) -> (Self, Vec<GraphError>) {
         Assembly::lenient(units, settings)
     }
 
     /// The units, by name.
-    pub fn units(&self) -> impl ExactSizeIterator<Item = &Arc<Unit>> {
+    pub fn units(&self) -> impl ExactSizeIterator<Item = &Arc<InitUnit>> {
         self.units.iter()
     }
 
     /// The unit of this name.
     #[must_use]
-    pub fn unit(&self, name: &Name) -> Option<&Arc<Unit>> {
+    pub fn unit(&self, name: &Name) -> Option<&Arc<InitUnit>> {
         self.find(name).map(|at| &self.units[at as usize])
     }
 
     /// Has the units that are the same in an earlier graph in common with that: whoever runs one
     /// holds on to the one that it was started from, and it need not be there twice.
-    pub fn share(&mut self, earlier: &Self) {
+    pub fn share_unchanged(&mut self, earlier: &Self) {
         for unit in &mut self.units {
             if let Some(same) = earlier.unit(&unit.name).filter(|it| *it == unit) {
                 *unit = Arc::clone(same);
@@ -82,23 +82,23 @@ impl Graph {
 
     /// The unit that provides this target.
     #[must_use]
-    pub fn provider(&self, target: &Target) -> Option<&Arc<Unit>> {
+    pub fn provider(&self, target: &Target) -> Option<&Arc<InitUnit>> {
         self.providers.get(target).map(|&at| &self.units[at as usize])
     }
 
     /// The units that a unit depends on, by name, each by the strongest kind.
     #[must_use]
-    pub fn dependencies(&self, name: &Name) -> Vec<(EdgeKind, &Arc<Unit>)> {
+    pub fn dependencies(&self, name: &Name) -> Vec<(EdgeKind, &Arc<InitUnit>)> {
         self.find(name).map(|at| self.named(self.net.on(at))).unwrap_or_default()
     }
 
     /// The units that depend on a unit, by name, each by the strongest kind.
     #[must_use]
-    pub fn dependents(&self, name: &Name) -> Vec<(EdgeKind, &Arc<Unit>)> {
+    pub fn dependents(&self, name: &Name) -> Vec<(EdgeKind, &Arc<InitUnit>)> {
         self.find(name).map(|at| self.named(self.net.by(at))).unwrap_or_default()
     }
 
-    fn named(&self, links: &[Link]) -> Vec<(EdgeKind, &Arc<Unit>)> {
+    fn named(&self, links: &[Link]) -> Vec<(EdgeKind, &Arc<InitUnit>)> {
         links.iter().map(|link| (link.kind, &self.units[link.node as usize])).collect()
     }
 

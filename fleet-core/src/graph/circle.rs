@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::net::{Link, Net, number};
-use super::{Circle, EdgeKind, Unit};
+use super::{DependencyCycle, EdgeKind, InitUnit};
 use std::sync::Arc;
 
 /// How many dependencies are looked at in search of the shortest circle of a tangle. Beyond, the
@@ -33,7 +33,7 @@ pub(super) fn tangles_by(net: &Net, counts: fn(EdgeKind) -> bool) -> Vec<Vec<u32
 }
 
 /// The shortest circle of a tangle, from its smallest name on.
-pub(super) fn shortest(net: &Net, tangle: &[u32], units: &[Arc<Unit>]) -> Circle {
+pub(super) fn shortest(net: &Net, tangle: &[u32], units: &[Arc<InitUnit>]) -> DependencyCycle {
     let mut looks = MOST_LOOKS;
     let mut best: Option<Steps> = None;
     for &start in tangle {
@@ -49,7 +49,7 @@ pub(super) fn shortest(net: &Net, tangle: &[u32], units: &[Arc<Unit>]) -> Circle
     // later one finds a shorter way through the same circle.
     let steps = best.unwrap_or_default().into_iter();
     let named = steps.map(|(node, kind)| (units[node as usize].name.clone(), kind));
-    Circle { steps: named.collect() }
+    DependencyCycle { steps: named.collect() }
 }
 
 /// The shortest circle through `start` of at most so many steps, unless it takes too long.

@@ -42,11 +42,11 @@ impl Command {
     ///
     /// let command = Command::new("/bin/run", ["$FLAGS", "${NAME}.log"].map(str::to_owned));
     /// let value = |name: &str| if name == "FLAGS" { Some("-v -n") } else { Some("web") };
-    /// assert_eq!(command.words_with(value), ["/bin/run", "-v", "-n", "web.log"]);
+    /// assert_eq!(command.argv(value), ["/bin/run", "-v", "-n", "web.log"]);
     /// let command = Command { name: Some("${NAME}".to_owned()), ..command };
-    /// assert_eq!(command.words_with(value), ["web", "-v", "-n", "web.log"]);
+    /// assert_eq!(command.argv(value), ["web", "-v", "-n", "web.log"]);
     /// ```
-    pub fn words_with<V: AsRef<str>>(&self, variable: impl Fn(&str) -> Option<V>) -> Vec<String> {
+    pub fn argv<V: AsRef<str>>(&self, variable: impl Fn(&str) -> Option<V>) -> Vec<String> {
         let name = self.name.as_ref().unwrap_or(&self.program);
         let words = [name].into_iter().chain(&self.arguments);
         if self.verbatim {

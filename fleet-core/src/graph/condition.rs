@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Condition {
     /// What is asked.
-    pub test: Test,
+    pub test: ConditionTest,
     /// It holds where the test does not (`!`).
     pub negated: bool,
     /// Of all such, one that holds is enough (`|`).
@@ -15,7 +15,7 @@ pub struct Condition {
 
 /// A question about the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Test {
+pub enum ConditionTest {
     /// Whether there is anything at this path.
     PathExists(String),
     /// Whether a directory is.
@@ -34,7 +34,7 @@ pub enum Test {
 
 /// What conditions make of a start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict<'a> {
+pub enum ConditionResult<'a> {
     /// The unit is started.
     Start,
     /// It stays as it is, without having failed.
@@ -48,17 +48,20 @@ impl Condition {
     ///
     /// Assertions are judged last, as systemd does. Each condition has to hold, and of those marked
     /// as `any`, if there are some, one. The verdict names the first that does not.
-    pub fn judge<'a>(all: &'a [Self], holds: impl Fn(&Test) -> bool) -> Verdict<'a> {
+    pub fn judge<'a>(
+        all: &'a [Self],
+        holds: impl Fn(&ConditionTest) -> bool,
+    ) -> ConditionResult<'a> {
         let judge = |assert| Self::first_false(all.iter().filter(|it| it.assert == assert), &holds);
         if let Some(condition) = judge(false) {
-            return Verdict::Skip(condition);
+            return ConditionResult::Skip(condition);
         }
-        judge(true).map_or(Verdict::Start, Verdict::Fail)
+        judge(true).map_or(ConditionResult::Start, ConditionResult::Fail)
     }
 
     fn first_false<'a>(
         all: impl Iterator<Item = &'a Self> + Clone,
-        holds: &impl Fn(&Test) -> bool,
+        holds: &impl Fn(&ConditionTest) -> bool,
     ) -> Option<&'a Self> {
         let is_false = |it: &&Self| holds(&it.test) == it.negated;
         let each = all.clone().filter(|it| !it.any).find(is_false);
@@ -77,7 +80,7 @@ mod tests {
 
     fn condition(text: &str) -> Condition {
         Condition {
-            test: Test::PathExists(text.trim_matches(['!', '|', '+']).to_owned()),
+            test: ConditionTest::PathExists(text.trim_matches(['!', '|', '+']).to_owned()),
             negated: text.contains('!'),
             any: text.contains('|'),
             assert: text.contains('+'),
@@ -102,14 +105,14 @@ mod tests {
         ] {
             let all: Vec<_> = texts.iter().map(|text| condition(text)).collect();
             let named = |it: &Condition| match &it.test {
-                Test::PathExists(path) => path.clone(),
+                ConditionTest::PathExists(path) => path.clone(),
                 _ => String::new(),
             };
-            let holds = |test: &Test| *test == Test::PathExists("yes".to_owned());
+            let holds = |test: &ConditionTest| *test == ConditionTest::PathExists("yes".to_owned());
             let told = match Condition::judge(&all, holds) {
-                Verdict::Start => "start".to_owned(),
-                Verdict::Skip(it) => format!("skip {}", named(it)),
-                Verdict::Fail(it) => format!("fail {}", named(it)),
+                ConditionResult::Start => "start".to_owned(),
+                ConditionResult::Skip(it) => format!("skip {}", named(it)),
+                ConditionResult::Fail(it) => format!("fail {}", named(it)),
             };
             assert_eq!(told, expected, "{texts:?}");
         }

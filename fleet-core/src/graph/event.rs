@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Cause, Exit, Name, StopReason, Unit};
+use super::{Exit, FailureCause, InitUnit, Name, StopReason};
 
 /// One start of one unit, and all that came of it. No two starts in a system share a number, so
 /// what is told of an earlier one can be told from what is told of this one.
@@ -13,20 +13,20 @@ pub struct Incarnation(pub u64);
 
 /// What is to be done for a unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Action {
+pub struct UnitAction {
     /// For which unit.
     pub unit: Name,
     /// For which start of it; a new one if it is to be started.
     pub incarnation: Incarnation,
     /// What.
-    pub what: Order,
+    pub kind: ActionKind,
     /// What that incarnation runs, or is to run. The graph may have another definition by now.
-    pub definition: Arc<Unit>,
+    pub definition: Arc<InitUnit>,
 }
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Order {
+pub enum ActionKind {
     /// End whatever is left of it at once, by its last signal.
     Kill,
     /// End it as its definition says. Its processes may be gone already; then only what follows the
@@ -45,24 +45,24 @@ pub enum Order {
 
 /// What happened to a unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
+pub struct UnitEvent {
     /// To which.
     pub unit: Name,
     /// To which start of it. What befell an earlier one is not heeded.
     pub incarnation: Incarnation,
     /// What.
-    pub what: Happening,
+    pub kind: EventKind,
 }
 
 /// What may happen to a unit. Every incarnation ends with [`AllGone`](Self::AllGone), whatever else
 /// happened before, one that could not be started too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Happening {
+pub enum EventKind {
     /// It is up: it said so, or was executed, was alive for long enough, wrote the line, left its
     /// pidfile, or its script ended well. Of one that reloads: it works by its new configuration.
     Ready,
     /// It failed in another way than by the end of its main process.
-    Failed(Cause),
+    Failed(FailureCause),
     /// It was not started, because a condition of it does not hold.
     Skipped,
     /// It reads its configuration again, and nobody asked it to.
@@ -88,13 +88,13 @@ impl fmt::Display for Incarnation {
     }
 }
 
-impl fmt::Display for Action {
+impl fmt::Display for UnitAction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.what {
-            Order::Kill => write!(f, "kill {}", self.unit),
-            Order::Stop { reason, .. } => write!(f, "stop {}: {reason}", self.unit),
-            Order::Reload => write!(f, "reload {}", self.unit),
-            Order::Start => write!(f, "start {}", self.unit),
+        match &self.kind {
+            ActionKind::Kill => write!(f, "kill {}", self.unit),
+            ActionKind::Stop { reason, .. } => write!(f, "stop {}: {reason}", self.unit),
+            ActionKind::Reload => write!(f, "reload {}", self.unit),
+            ActionKind::Start => write!(f, "start {}", self.unit),
         }
     }
 }

@@ -6,7 +6,7 @@ use super::{EdgeKind, Name, Target};
 
 /// What is wrong with a set of units, as data.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
-pub enum Flaw {
+pub enum GraphError {
     /// Several units have one name.
     #[error("{count} units are called {name}; give each a name of its own")]
     DuplicateUnit {
@@ -59,14 +59,14 @@ pub enum Flaw {
     },
     /// Units wait for one another in a circle, or one for itself.
     #[error("{0}; take one of these dependencies out")]
-    Circle(Circle),
+    Cycle(DependencyCycle),
     /// A unit contradicts itself.
     #[error("{unit}: {problem}")]
-    Contradiction {
+    Conflict {
         /// The unit.
         unit: Name,
         /// In what.
-        problem: Contradiction,
+        problem: SettingConflict,
     },
     /// Nobody provides the goal.
     #[error("no unit provides the goal {goal}{}", near_hint(near.as_ref()))]
@@ -104,7 +104,7 @@ pub enum Flaw {
 
 /// In what a unit contradicts itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
-pub enum Contradiction {
+pub enum SettingConflict {
     /// It is virtual and runs something.
     #[error("a virtual unit runs nothing; give it a type, or take its commands out")]
     VirtualRuns,
@@ -130,12 +130,12 @@ pub enum Contradiction {
 
 /// Units that wait for one another: the shortest such circle, from its smallest name on.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Circle {
+pub struct DependencyCycle {
     /// Each unit, with the kind of its dependency on the next; the last depends on the first.
     pub steps: Vec<(Name, EdgeKind)>,
 }
 
-impl Flaw {
+impl GraphError {
     /// The units that it is about, by name; none if it is about the settings.
     #[must_use]
     pub fn units(&self) -> Vec<&Name> {
@@ -144,9 +144,9 @@ impl Flaw {
             | Self::NothingProvided { unit }
             | Self::ProvidedTwice { unit, .. }
             | Self::NotProvided { unit, .. }
-            | Self::Contradiction { unit, .. } => vec![unit],
+            | Self::Conflict { unit, .. } => vec![unit],
             Self::DuplicateProvider { units, .. } => units.iter().collect(),
-            Self::Circle(circle) => circle.steps.iter().map(|(unit, _)| unit).collect(),
+            Self::Cycle(circle) => circle.steps.iter().map(|(unit, _)| unit).collect(),
             Self::NoAlternative { .. }
             | Self::NoGoal { .. }
             | Self::GoalMasked { .. }
@@ -156,7 +156,7 @@ impl Flaw {
     }
 }
 
-impl fmt::Display for Circle {
+impl fmt::Display for DependencyCycle {
     /// `a -depends-on-> b -waits-for-> a`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (unit, kind) in &self.steps {

@@ -1,6 +1,6 @@
 //! The model of an init whose state is a computed function of its dependency graph.
 //!
-//! A [`Unit`] provides *targets*, and depends on targets of other units by [`EdgeKind`]s. One
+//! A [`InitUnit`] provides *targets*, and depends on targets of other units by [`EdgeKind`]s. One
 //! target is the *goal*; which units have to be up follows from it alone, and nobody starts or
 //! stops a unit by a command.
 
@@ -34,21 +34,22 @@ mod validity;
 
 pub use build::Graph;
 pub use command::Command;
-pub use condition::{Condition, Test, Verdict};
+pub use condition::{Condition, ConditionResult, ConditionTest};
 pub use edge::EdgeKind;
-pub use event::{Action, Event, Happening, Incarnation, Order};
-pub use flaw::{Circle, Contradiction, Flaw};
-pub use name::{Name, NameProblem, Target};
-pub use observation::{Observation, Observed, Starts};
-pub use phase::{Activity, Cause, Ending, Exit, Phase, StopReason};
-pub use restart::{Growth, Limit, Restart, RestartWhen};
-pub use run::{Abort, AfterExit, Kill, KillMode, NotifyAccess, Run};
+pub use event::{ActionKind, EventKind, Incarnation, UnitAction, UnitEvent};
+pub use flaw::{DependencyCycle, GraphError, SettingConflict};
+pub use name::{InvalidName, Name, Target};
+pub use observation::{Observation, ObservedUnit, StartRateLimit};
+pub use phase::{Activity, Exit, FailureCause, Phase, StopOutcome, StopReason};
+pub use restart::{DelayGrowth, Restart, RestartLimit, RestartWhen};
+pub use run::{Kill, KillMode, NotifyAccess, OnCleanExit, Run, WatchdogAction};
 pub use settings::Settings;
-pub use shown::{Obstacle, Retry, Shown, State, Waiting};
+pub use shown::{BlockedBy, DerivedState, Retry, StatusReport, WaitReason};
 pub use signal::Signal;
 pub use status::StatusSet;
 pub use surroundings::{
-    Directory, EnvironmentFile, Limits, Output, Place, Resources, Surroundings,
+    DirectoryPath, EnvironmentFile, ExecEnvironment, ExecOutput, ResourceLimits, Rlimits,
+    WorkingDirectory,
 };
-pub use system::{Fate, Foreseen, Foresight, NotReloadable, System};
-pub use unit::{Kind, Pattern, PatternProblem, Readiness, TimeOuts, Unit};
+pub use system::{InitState, NotReloadable, PlannedAction, Preview, UnitPreview};
+pub use unit::{InitUnit, LinePattern, LinePatternError, Readiness, ServiceType, Timeouts};

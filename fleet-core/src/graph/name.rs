@@ -21,7 +21,7 @@ pub struct Target(Arc<str>);
 
 /// Why a text is no name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NameProblem {
+pub enum InvalidName {
     /// There is nothing in it.
     #[error("it is empty")]
     Empty,
@@ -46,7 +46,7 @@ macro_rules! spelt_as_a_name {
             /// # Errors
             ///
             /// The first thing that is wrong with the text.
-            pub fn new(text: &str) -> Result<Self, NameProblem> {
+            pub fn new(text: &str) -> Result<Self, InvalidName> {
                 check(text).map(|()| Self(text.into()))
             }
 
@@ -70,9 +70,9 @@ macro_rules! spelt_as_a_name {
         }
 
         impl std::str::FromStr for $type {
-            type Err = NameProblem;
+            type Err = InvalidName;
 
-            fn from_str(text: &str) -> Result<Self, NameProblem> {
+            fn from_str(text: &str) -> Result<Self, InvalidName> {
                 Self::new(text)
             }
         }
@@ -89,16 +89,16 @@ impl From<&Name> for Target {
     }
 }
 
-fn check(text: &str) -> Result<(), NameProblem> {
+fn check(text: &str) -> Result<(), InvalidName> {
     if text.is_empty() {
-        return Err(NameProblem::Empty);
+        return Err(InvalidName::Empty);
     }
     let allowed = |c: char| c.is_ascii_alphanumeric() || "_-.@:\\".contains(c);
     if let Some((at, character)) = text.char_indices().find(|&(_, c)| !allowed(c)) {
-        return Err(NameProblem::Character { character, at });
+        return Err(InvalidName::Character { character, at });
     }
     if text.len() > LONGEST {
-        return Err(NameProblem::TooLong(text.len()));
+        return Err(InvalidName::TooLong(text.len()));
     }
     Ok(())
 }

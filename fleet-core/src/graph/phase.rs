@@ -10,18 +10,18 @@ use super::{Signal, Target};
 pub enum Phase {
     /// Nothing: it was not started, or is as if it had not been.
     #[default]
-    Off,
+    Inactive,
     /// It was started and is not up yet.
     Starting,
     /// It is up, which is what others depend on.
-    Up(Activity),
+    Active(Activity),
     /// It is being ended, or what is left of it is.
     Stopping,
     /// It ended in a way that it should not have.
     Failed,
     /// It ended well and did not stay up, as units of systemd do. Whoever waits for it, or for the
     /// milestone that it is, goes on; whoever depends on it cannot.
-    Ended,
+    Completed,
 }
 
 /// What a unit that is up is doing.
@@ -48,7 +48,7 @@ pub enum Exit {
 
 /// Why a unit failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Cause {
+pub enum FailureCause {
     /// A process of it could not be started, for example because its program cannot be executed.
     Spawn,
     /// What it takes to begin a process of it was not there: a file of variables, room for another
@@ -64,9 +64,9 @@ pub enum Cause {
     /// Something is not so that has to be so for it to start.
     Assertion,
     /// It was not up in time.
-    StartTimeOut,
+    StartTimeout,
     /// It did not end in time and was killed.
-    StopTimeOut,
+    StopTimeout,
     /// It ran for longer than it may.
     RuntimeMax,
     /// It did not say in time that it works.
@@ -91,59 +91,59 @@ pub enum StopReason {
     /// It is masked, so nothing may need it.
     Masked,
     /// It has to be started from another definition.
-    Redefined,
+    DefinitionChanged,
     /// Somebody wants it to be started anew.
-    Renewed,
+    RestartRequested,
     /// It depends on this target, which is not active or will not be for long.
     DependencyLost(Target),
     /// It failed, and what is left of it goes.
-    Failed(Cause),
+    Failed(FailureCause),
     /// Its main process ended well and it does not stay up; what is left of it goes.
-    Ended,
+    Completed,
     /// Its start was skipped, because a condition of it does not hold.
     Skipped,
 }
 
 /// What becomes of a unit that is stopping when none of its processes is left.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Ending {
+pub enum StopOutcome {
     /// It is off, as it was asked to be for this reason.
-    Off(StopReason),
+    Inactive(StopReason),
     /// It has failed.
-    Failed(Cause),
+    Failed(FailureCause),
     /// It has ended well; with this exit of its main process, if that is what ended it.
-    Well(Option<Exit>),
+    Completed(Option<Exit>),
     /// Its start was skipped, which is as good.
     Skipped,
     /// It said that it stops, and nobody asked it to: how its main process ends decides.
-    ByItself,
+    SelfInitiated,
 }
 
 impl Phase {
     /// Whether it is up.
     #[must_use]
     pub fn is_active(self) -> bool {
-        matches!(self, Self::Up(_))
+        matches!(self, Self::Active(_))
     }
 
     /// Whether there is, or may be, something of it to stop.
     #[must_use]
     pub fn is_busy(self) -> bool {
-        matches!(self, Self::Starting | Self::Up(_) | Self::Stopping)
+        matches!(self, Self::Starting | Self::Active(_) | Self::Stopping)
     }
 }
 
 impl fmt::Display for Phase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Off => "off",
+            Self::Inactive => "off",
             Self::Starting => "starting",
-            Self::Up(Activity::Running) => "running",
-            Self::Up(Activity::Reloading) => "reloading",
-            Self::Up(Activity::Exited) => "exited",
+            Self::Active(Activity::Running) => "running",
+            Self::Active(Activity::Reloading) => "reloading",
+            Self::Active(Activity::Exited) => "exited",
             Self::Stopping => "stopping",
             Self::Failed => "failed",
-            Self::Ended => "ended",
+            Self::Completed => "ended",
         })
     }
 }
@@ -161,7 +161,7 @@ impl fmt::Display for Exit {
     }
 }
 
-impl fmt::Display for Cause {
+impl fmt::Display for FailureCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Spawn => f.write_str("a process of it could not be started"),
@@ -170,8 +170,8 @@ impl fmt::Display for Cause {
             Self::Exit(exit) => write!(f, "its main process ended with {exit}"),
             Self::Script(exit) => write!(f, "a command of it ended with {exit}"),
             Self::Assertion => f.write_str("an assertion of it does not hold"),
-            Self::StartTimeOut => f.write_str("it was not up in time"),
-            Self::StopTimeOut => f.write_str("it did not end in time"),
+            Self::StartTimeout => f.write_str("it was not up in time"),
+            Self::StopTimeout => f.write_str("it did not end in time"),
             Self::RuntimeMax => f.write_str("it ran for longer than it may"),
             Self::Watchdog => f.write_str("it did not say in time that it works"),
             Self::ReadyLost => f.write_str("its sign of readiness can never come"),
@@ -188,11 +188,11 @@ impl fmt::Display for StopReason {
         match self {
             Self::Unneeded => f.write_str("nothing needs it"),
             Self::Masked => f.write_str("it is masked"),
-            Self::Redefined => f.write_str("its definition has changed"),
-            Self::Renewed => f.write_str("it is to be started anew"),
+            Self::DefinitionChanged => f.write_str("its definition has changed"),
+            Self::RestartRequested => f.write_str("it is to be started anew"),
             Self::DependencyLost(target) => write!(f, "it depends on {target}, which is lost"),
             Self::Failed(cause) => cause.fmt(f),
-            Self::Ended => f.write_str("its main process has ended well"),
+            Self::Completed => f.write_str("its main process has ended well"),
             Self::Skipped => f.write_str("a condition of it does not hold"),
         }
     }

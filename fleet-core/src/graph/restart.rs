@@ -19,9 +19,9 @@ pub struct Restart {
     /// How long at most.
     pub max_delay: Duration,
     /// How the delay grows.
-    pub growth: Growth,
+    pub growth: DelayGrowth,
     /// When it is given up.
-    pub limit: Limit,
+    pub limit: RestartLimit,
     /// How long it has to stay up for its failures to be forgotten; nothing is the longer of ten
     /// seconds and twice the delay.
     pub reset: Option<Duration>,
@@ -48,7 +48,7 @@ pub enum RestartWhen {
 
 /// How a delay grows from one failure to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Growth {
+pub enum DelayGrowth {
     /// It is so many times the one before; one is a constant delay.
     Factor(u32),
     /// It reaches the longest after so many failures, in even ratios, as `RestartSteps=` has it.
@@ -57,7 +57,7 @@ pub enum Growth {
 
 /// When a unit that fails again and again is given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Limit {
+pub enum RestartLimit {
     /// Never.
     None,
     /// When it has failed more often than this without having been up for long, or having ended
@@ -89,8 +89,8 @@ impl Default for Restart {
             force: StatusSet::default(),
             delay: Duration::from_secs(1),
             max_delay: Duration::from_secs(60),
-            growth: Growth::Factor(2),
-            limit: Limit::None,
+            growth: DelayGrowth::Factor(2),
+            limit: RestartLimit::None,
             reset: None,
         }
     }

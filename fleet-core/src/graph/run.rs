@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Command, Condition, Resources, Signal, StatusSet, Surroundings};
+use super::{Command, Condition, ExecEnvironment, ResourceLimits, Signal, StatusSet};
 
 /// What a unit that is not virtual runs. If any of it changes, the unit has to be started anew.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -32,11 +32,11 @@ pub struct Run {
     pub success: StatusSet,
     /// What becomes of it when its main process has ended well without having been asked to. Only
     /// units in the foreground or with a pidfile go by it.
-    pub after_exit: AfterExit,
+    pub on_clean_exit: OnCleanExit,
     /// How it is ended.
     pub kill: Kill,
     /// How it is ended that missed its watchdog.
-    pub abort: Abort,
+    pub watchdog_action: WatchdogAction,
     /// Whom messages of its readiness are taken from.
     pub notify_access: NotifyAccess,
     /// How often it has to say that it works; nothing if it does not.
@@ -44,30 +44,30 @@ pub struct Run {
     /// How long it may run; nothing if for ever.
     pub runtime_max: Option<Duration>,
     /// For what its processes find around them.
-    pub surroundings: Surroundings,
+    pub exec_environment: ExecEnvironment,
     /// What its processes may take.
-    pub resources: Resources,
+    pub resources: ResourceLimits,
 }
 
 /// What a good end of its main process makes of a unit that nobody asked to stop.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum AfterExit {
+pub enum OnCleanExit {
     /// It has failed, unless its end is listed as a success; then it is up.
     #[default]
-    Fails,
+    Fail,
     /// It is down, without having failed, as systemd has it.
-    Rests,
+    Complete,
     /// It is up, with nothing running (`RemainAfterExit=yes`).
-    Remains,
+    Remain,
 }
 
 /// How a unit is ended whose watchdog heard nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Abort {
+pub struct WatchdogAction {
     /// What its processes are sent.
     pub signal: Signal,
     /// How long their end may take; nothing is for ever.
-    pub time_out: Option<Duration>,
+    pub timeout: Option<Duration>,
 }
 
 /// How the processes of a unit are ended.
@@ -112,10 +112,10 @@ pub enum NotifyAccess {
     All,
 }
 
-impl Default for Abort {
+impl Default for WatchdogAction {
     /// `SIGABRT` and 90 seconds.
     fn default() -> Self {
-        Self { signal: Signal::ABRT, time_out: Some(Duration::from_secs(90)) }
+        Self { signal: Signal::ABRT, timeout: Some(Duration::from_secs(90)) }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 
-use super::{Name, Target, TimeOuts};
+use super::{Name, Target, Timeouts};
 
 /// The central settings. The default is no goal and no limits.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -13,11 +13,11 @@ pub struct Settings {
     /// How many units may be starting at once; nothing is as many as there are.
     pub max_starting: Option<NonZeroU32>,
     /// Units whose starts take no room beside others.
-    pub roomless: BTreeSet<Name>,
+    pub unlimited_starts: BTreeSet<Name>,
     /// Which unit provides a target that several would.
     pub alternatives: BTreeMap<Target, Name>,
     /// Targets whose units are treated as if they could not be started.
     pub mask: BTreeSet<Target>,
     /// The time-outs of units that say nothing.
-    pub time_outs: TimeOuts,
+    pub timeouts: Timeouts,
 }

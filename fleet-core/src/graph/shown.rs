@@ -1,13 +1,13 @@
 //! How the state of a unit is shown to a person: all of it computed.
 
-use super::{Activity, Cause, Incarnation, StopReason, Target};
+use super::{Activity, FailureCause, Incarnation, StopReason, Target};
 use crate::Timestamp;
 
 /// The state of a unit, and of each target that it provides.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct State {
+pub struct StatusReport {
     /// What it is.
-    pub what: Shown,
+    pub state: DerivedState,
     /// Whether the goal needs it.
     pub needed: bool,
     /// Whether it is up although something that it depends on does not work. This changes nothing.
@@ -26,13 +26,13 @@ pub struct State {
 
 /// What a unit is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Shown {
+pub enum DerivedState {
     /// Not needed, so it is off.
     Disabled,
     /// Not needed, because a target that it provides is masked.
     Masked,
     /// Needed, and not started yet.
-    Waiting(Waiting),
+    Waiting(WaitReason),
     /// Started, and not up yet.
     Starting,
     /// Up.
@@ -42,14 +42,14 @@ pub enum Shown {
     /// Failed.
     Failed {
         /// Why.
-        cause: Cause,
+        cause: FailureCause,
         /// What follows.
         retry: Retry,
         /// Whether processes of it are left that do not even end when they are killed.
         stuck: bool,
     },
     /// Ended well, and so not up.
-    Ended(Retry),
+    Completed(Retry),
 }
 
 /// What follows the end of a unit.
@@ -58,36 +58,36 @@ pub enum Retry {
     /// It is started again then.
     At(Timestamp),
     /// Nothing: its policy is not to start it again.
-    Not,
+    Never,
     /// Nothing: it was tried too often.
     GaveUp,
 }
 
 /// What a unit waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Waiting {
+pub enum WaitReason {
     /// For these targets, by name.
     Dependencies(Vec<Target>),
     /// For nothing that could come by itself: these targets failed, or cannot start, or are not
     /// there, by name.
-    Doomed(Vec<(Target, Obstacle)>),
+    Blocked(Vec<(Target, BlockedBy)>),
     /// For another unit to be up, because as many are starting as may.
     Slot,
     /// For the end of its processes of before.
-    Leftovers,
+    LeftoverProcesses,
     /// For nothing: it starts with the next plan.
-    Nothing,
+    NextPlan,
 }
 
 /// Why a dependency keeps a unit from ever starting, as things are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Obstacle {
+pub enum BlockedBy {
     /// It failed.
     Failed,
     /// It ended well, and so is not up.
-    Ended,
+    Completed,
     /// It is kept from starting itself.
-    Doomed,
+    Blocked,
     /// It is masked.
     Masked,
     /// Nobody provides it.

@@ -20,13 +20,13 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
 use super::{
-    AfterExit, Command, EdgeKind, Kind, Limit, Name, Readiness, Restart, RestartWhen, Run,
-    StatusSet, Target, TimeOuts, Unit,
+    Command, EdgeKind, InitUnit, Name, OnCleanExit, Readiness, Restart, RestartLimit, RestartWhen,
+    Run, ServiceType, StatusSet, Target, Timeouts,
 };
 
 /// Units that were drawn at random.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Units(pub Vec<Unit>);
+pub struct Units(pub Vec<InitUnit>);
 
 /// Units that make a graph, from one to so many.
 pub fn units(most: usize) -> impl Strategy<Value = Units> {
@@ -35,18 +35,18 @@ pub fn units(most: usize) -> impl Strategy<Value = Units> {
 
 /// Units that may depend on one another in circles and on what is not there, and provide what
 /// others do.
-pub fn tangled_units(most: usize) -> impl Strategy<Value = Units> {
+pub fn cyclic_units(most: usize) -> impl Strategy<Value = Units> {
     drafts(most).prop_map(|(names, drafts)| Units(assemble(&names, &drafts, false)))
 }
 
 /// A unit before it has a name: dependencies are chosen among those that come before it.
 #[derive(Debug, Clone)]
 struct Draft {
-    kind: Kind,
+    kind: ServiceType,
     edges: Vec<(EdgeKind, Index, bool)>,
     second: bool,
     restart: Restart,
-    after_exit: AfterExit,
+    on_clean_exit: OnCleanExit,
     success: bool,
     reloads: bool,
     stops: bool,
@@ -74,11 +74,11 @@ fn draft() -> impl Strategy<Value = Draft> {
     ];
     let edge = (select(edge_kinds), any::<Index>(), any::<bool>());
     let edges = prop::collection::vec(edge, 0..4);
-    let after_exit = select(vec![AfterExit::Fails, AfterExit::Rests, AfterExit::Remains]);
+    let on_clean_exit = select(vec![OnCleanExit::Fail, OnCleanExit::Complete, OnCleanExit::Remain]);
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
-    (kind(), edges, restart(), after_exit, flags).prop_map(
-        |(kind, edges, restart, after_exit, (second, success, reloads, stops))| Draft {
-            restart: if matches!(kind, Kind::Oneshot { .. } | Kind::Virtual) {
+    (kind(), edges, restart(), on_clean_exit, flags).prop_map(
+        |(kind, edges, restart, on_clean_exit, (second, success, reloads, stops))| Draft {
+            restart: if matches!(kind, ServiceType::Oneshot { .. } | ServiceType::Virtual) {
                 Restart { when: meant_to_end(restart.when), ..restart }
             } else {
                 restart
@@ -86,7 +86,7 @@ fn draft() -> impl Strategy<Value = Draft> {
             kind,
             edges,
             second,
-            after_exit,
+            on_clean_exit,
             success,
             reloads,
             stops,
@@ -94,17 +94,17 @@ fn draft() -> impl Strategy<Value = Draft> {
     )
 }
 
-fn kind() -> impl Strategy<Value = Kind> {
+fn kind() -> impl Strategy<Value = ServiceType> {
     let path = "/run/it.pid".to_owned();
     select(vec![
-        Kind::Virtual,
-        Kind::ForegroundNotified,
-        Kind::ForegroundSupervised(Readiness::Executed),
-        Kind::ForegroundSupervised(Readiness::Alive(Duration::from_secs(2))),
-        Kind::BackgroundPidfile { path },
-        Kind::BackgroundScripted,
-        Kind::Oneshot { remain: true },
-        Kind::Oneshot { remain: false },
+        ServiceType::Virtual,
+        ServiceType::ForegroundNotified,
+        ServiceType::ForegroundSupervised(Readiness::Executed),
+        ServiceType::ForegroundSupervised(Readiness::Alive(Duration::from_secs(2))),
+        ServiceType::BackgroundPidfile { path },
+        ServiceType::BackgroundScripted,
+        ServiceType::Oneshot { remain: true },
+        ServiceType::Oneshot { remain: false },
     ])
 }
 
@@ -117,9 +117,9 @@ fn restart() -> impl Strategy<Value = Restart> {
         RestartWhen::Always,
     ]);
     let limit = select(vec![
-        Limit::None,
-        Limit::Failures(2),
-        Limit::Starts { burst: 3, interval: Duration::from_secs(10) },
+        RestartLimit::None,
+        RestartLimit::Failures(2),
+        RestartLimit::Starts { burst: 3, interval: Duration::from_secs(10) },
     ]);
     let delay = select(vec![0, 500, 1000]).prop_map(Duration::from_millis);
     (when, limit, delay).prop_map(|(when, limit, delay)| Restart {
@@ -134,7 +134,7 @@ fn meant_to_end(when: RestartWhen) -> RestartWhen {
     if when == RestartWhen::Always { RestartWhen::OnFailure } else { when }
 }
 
-fn assemble(names: &[String], drafts: &[Draft], valid: bool) -> Vec<Unit> {
+fn assemble(names: &[String], drafts: &[Draft], valid: bool) -> Vec<InitUnit> {
     let targets: Vec<Vec<Target>> = names
         .iter()
         .zip(drafts)
@@ -148,7 +148,13 @@ fn assemble(names: &[String], drafts: &[Draft], valid: bool) -> Vec<Unit> {
 }
 
 impl Draft {
-    fn unit(&self, name: &str, at: usize, targets: &[Vec<Target>], valid: bool) -> Option<Unit> {
+    fn unit(
+        &self,
+        name: &str,
+        at: usize,
+        targets: &[Vec<Target>],
+        valid: bool,
+    ) -> Option<InitUnit> {
         let edge = |(kind, index, second): &(EdgeKind, Index, bool)| {
             let kind = *kind;
             let reach = if valid && kind.orders() { at } else { targets.len() };
@@ -162,25 +168,25 @@ impl Draft {
         if !valid && self.second {
             provides.push("common".parse().ok()?);
         }
-        Some(Unit {
+        Some(InitUnit {
             kind: self.kind.clone(),
             edges: self.edges.iter().filter_map(edge).collect(),
             restart: self.restart.clone(),
-            time_outs: TimeOuts::default(),
-            run: if self.kind == Kind::Virtual { Run::default() } else { self.run() },
-            ..Unit::new_virtual(name.parse::<Name>().ok()?, provides)
+            timeouts: Timeouts::default(),
+            run: if self.kind == ServiceType::Virtual { Run::default() } else { self.run() },
+            ..InitUnit::new_virtual(name.parse::<Name>().ok()?, provides)
         })
     }
 
     fn run(&self) -> Run {
         let command = || vec![Command::new("/bin/true", [])];
-        let stops = self.stops || self.kind == Kind::BackgroundScripted;
+        let stops = self.stops || self.kind == ServiceType::BackgroundScripted;
         let codes = if self.success { [3].into() } else { [].into() };
         Run {
             start: command(),
             stop: if stops { command() } else { Vec::new() },
             reload: if self.reloads { command() } else { Vec::new() },
-            after_exit: self.after_exit,
+            on_clean_exit: self.on_clean_exit,
             success: StatusSet { codes, ..StatusSet::default() },
             ..Run::default()
         }
@@ -194,7 +200,7 @@ impl fmt::Debug for Units {
             write!(f, "\n  {} {:?} provides {}", unit.name, unit.kind, provides.join(" "))?;
             unit.edges.iter().try_for_each(|(kind, target)| write!(f, ", {kind} {target}"))?;
             let Restart { when, limit, delay, .. } = &unit.restart;
-            write!(f, "; {when:?} {limit:?} {delay:?}, {:?}", unit.run.after_exit)
+            write!(f, "; {when:?} {limit:?} {delay:?}, {:?}", unit.run.on_clean_exit)
         })
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// What each process of a unit finds around it. The default is the least that there is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Surroundings {
+pub struct ExecEnvironment {
     /// Variables, later ones winning.
     pub environment: Vec<(String, String)>,
     /// Files of variables, which are read when a process is started and win over `environment`.
@@ -14,7 +14,7 @@ pub struct Surroundings {
     /// What is taken away in the end: a name, or a name with its value.
     pub unset_environment: Vec<String>,
     /// Where it starts.
-    pub directory: Directory,
+    pub directory: WorkingDirectory,
     /// Who it is, by name or number; nothing is whoever runs the units.
     pub user: Option<String>,
     /// Its group, by name or number; nothing is the user's own.
@@ -29,12 +29,12 @@ pub struct Surroundings {
     pub nice: Option<i32>,
     /// From -1000 to 1000, the first to be ended when memory is short.
     pub oom_score_adjust: Option<i32>,
-    /// Limits of the kernel for each process.
-    pub limits: Limits,
+    /// Rlimits of the kernel for each process.
+    pub limits: Rlimits,
     /// Where it writes.
-    pub output: Output,
+    pub output: ExecOutput,
     /// Where it writes its errors; nothing is where it writes.
-    pub error: Option<Output>,
+    pub error: Option<ExecOutput>,
 }
 
 /// A file of variables.
@@ -48,16 +48,16 @@ pub struct EnvironmentFile {
 
 /// Where a process starts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Directory {
+pub struct WorkingDirectory {
     /// Which directory.
-    pub place: Place,
+    pub path: DirectoryPath,
     /// Whether the root directory serves where it cannot be entered.
     pub optional: bool,
 }
 
 /// A directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Place {
+pub enum DirectoryPath {
     /// `/`.
     #[default]
     Root,
@@ -69,7 +69,7 @@ pub enum Place {
 
 /// Where a process writes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Output {
+pub enum ExecOutput {
     /// To the unit's log.
     #[default]
     Log,
@@ -85,14 +85,14 @@ pub enum Output {
     Truncate(String),
 }
 
-/// Limits by the names that `setrlimit` has for them, in lower case (`nofile`): the soft and the
+/// Rlimits by the names that `setrlimit` has for them, in lower case (`nofile`): the soft and the
 /// hard one, where `None` is no limit.
-pub type Limits = BTreeMap<&'static str, (Option<u64>, Option<u64>)>;
+pub type Rlimits = BTreeMap<&'static str, (Option<u64>, Option<u64>)>;
 
 /// What the processes of a unit may take together. It needs cgroup v2; without it, a unit that asks
 /// for any of this is refused.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Resources {
+pub struct ResourceLimits {
     /// Bytes of memory, beyond which processes are ended.
     pub memory_max: Option<u64>,
     /// Bytes of memory, beyond which they are slowed down.
@@ -107,7 +107,7 @@ pub struct Resources {
     pub io_weight: Option<u64>,
 }
 
-impl Resources {
+impl ResourceLimits {
     /// Whether nothing is asked for.
     #[must_use]
     pub fn is_empty(&self) -> bool {

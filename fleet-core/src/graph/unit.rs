@@ -6,11 +6,11 @@ use super::{EdgeKind, Name, Restart, Run, Target};
 
 /// A unit, as its stanza or its systemd unit file describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unit {
+pub struct InitUnit {
     /// Its name, which no other unit has.
     pub name: Name,
     /// What starting it means.
-    pub kind: Kind,
+    pub kind: ServiceType,
     /// The targets that it provides, at least one, which no other unit does.
     pub provides: Vec<Target>,
     /// What it depends on; a target may come with several kinds, of which the strongest counts.
@@ -18,7 +18,7 @@ pub struct Unit {
     /// What it is, for a person.
     pub description: String,
     /// How long its start, stop and reload may take.
-    pub time_outs: TimeOuts,
+    pub timeouts: Timeouts,
     /// When it is started again.
     pub restart: Restart,
     /// What it runs. A virtual unit runs nothing, and all others something.
@@ -27,7 +27,7 @@ pub struct Unit {
 
 /// What starting a unit means.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum ServiceType {
     /// A process in the foreground that says by `sd_notify` when it is ready.
     ForegroundNotified,
     /// A process in the foreground that does not.
@@ -56,17 +56,17 @@ pub enum Readiness {
     /// When it has been alive for so long.
     Alive(Duration),
     /// When a line of its output matches.
-    Line(Pattern),
+    Line(LinePattern),
 }
 
 /// A regular expression in the syntax of the `regex` crate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pattern(String);
+pub struct LinePattern(String);
 
 /// Why a text is no regular expression that is taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct PatternProblem {
+pub struct LinePatternError {
     /// What is wrong with it, as a whole sentence.
     pub message: String,
     /// Where that begins, in bytes from the start of the pattern.
@@ -77,7 +77,7 @@ pub struct PatternProblem {
 
 /// How long something may take; nothing is for ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TimeOuts {
+pub struct Timeouts {
     /// From the moment in which it may start until it is up.
     pub start: Option<Duration>,
     /// Until none of its processes is left.
@@ -86,17 +86,17 @@ pub struct TimeOuts {
     pub reload: Option<Duration>,
 }
 
-impl Unit {
+impl InitUnit {
     /// A virtual unit without dependencies: what to begin a unit with that is made by hand.
     #[must_use]
     pub fn new_virtual(name: Name, provides: impl IntoIterator<Item = Target>) -> Self {
         Self {
             name,
-            kind: Kind::Virtual,
+            kind: ServiceType::Virtual,
             provides: provides.into_iter().collect(),
             edges: Vec::new(),
             description: String::new(),
-            time_outs: TimeOuts::default(),
+            timeouts: Timeouts::default(),
             restart: Restart::default(),
             run: Run::default(),
         }
@@ -105,29 +105,29 @@ impl Unit {
     /// Whether it runs nothing.
     #[must_use]
     pub fn is_virtual(&self) -> bool {
-        self.kind == Kind::Virtual
+        self.kind == ServiceType::Virtual
     }
 
     /// Whether it has to be started anew to become `other`: what it runs has changed, not only what
     /// is known about it.
     #[must_use]
-    pub fn runs_otherwise_than(&self, other: &Self) -> bool {
+    pub fn needs_restart_for(&self, other: &Self) -> bool {
         self.kind != other.kind || self.run != other.run
     }
 }
 
-impl Pattern {
+impl LinePattern {
     /// Reads a regular expression. One that is taken can be compiled by [`regex::bytes`] as it is,
     /// within the limit that it has by itself.
     ///
     /// # Errors
     ///
     /// The first thing that is wrong with it, and where.
-    pub fn new(text: &str) -> Result<Self, PatternProblem> {
+    pub fn new(text: &str) -> Result<Self, LinePatternError> {
         let parsed = regex_syntax::ParserBuilder::new().utf8(false).build().parse(text);
         parsed.map_err(|error| problem(&error))?;
         let compiled = regex::bytes::Regex::new(text);
-        compiled.map(|_| Self(text.to_owned())).map_err(|_| PatternProblem {
+        compiled.map(|_| Self(text.to_owned())).map_err(|_| LinePatternError {
             message: "this regular expression takes too much room".to_owned(),
             at: 0,
             help: "repeat less, or write [a-z] or . for a class of all scripts such as \\w",
@@ -141,7 +141,7 @@ impl Pattern {
     }
 }
 
-impl Default for TimeOuts {
+impl Default for Timeouts {
     /// 90 seconds to start, as many to stop, 30 to reload.
     fn default() -> Self {
         Self {
@@ -152,7 +152,7 @@ impl Default for TimeOuts {
     }
 }
 
-fn problem(error: &regex_syntax::Error) -> PatternProblem {
+fn problem(error: &regex_syntax::Error) -> LinePatternError {
     let (why, at) = match error {
         regex_syntax::Error::Parse(error) => (error.kind().to_string(), error.span().start.offset),
         regex_syntax::Error::Translate(error) => {
@@ -162,5 +162,5 @@ fn problem(error: &regex_syntax::Error) -> PatternProblem {
     };
     let message = format!("this is no regular expression: {why}");
     let help = "write one without look-around and back-references; \\ keeps a character";
-    PatternProblem { message, at, help }
+    LinePatternError { message, at, help }
 }

@@ -2,48 +2,48 @@
 
 use std::collections::BTreeSet;
 
-use super::{Contradiction, Flaw, Growth, Kind, RestartWhen, Run, Unit};
+use super::{DelayGrowth, GraphError, InitUnit, RestartWhen, Run, ServiceType, SettingConflict};
 
 /// All that is wrong with a unit.
-pub(super) fn flaws(unit: &Unit) -> Vec<Flaw> {
+pub(super) fn flaws(unit: &InitUnit) -> Vec<GraphError> {
     let contradictions = contradictions(unit).into_iter();
     let flaws = contradictions
-        .map(|problem| Flaw::Contradiction { unit: unit.name.clone(), problem })
+        .map(|problem| GraphError::Conflict { unit: unit.name.clone(), problem })
         .chain(provided_twice(unit));
     flaws.chain(nothing_provided(unit)).collect()
 }
 
-fn nothing_provided(unit: &Unit) -> Option<Flaw> {
-    unit.provides.is_empty().then(|| Flaw::NothingProvided { unit: unit.name.clone() })
+fn nothing_provided(unit: &InitUnit) -> Option<GraphError> {
+    unit.provides.is_empty().then(|| GraphError::NothingProvided { unit: unit.name.clone() })
 }
 
-fn provided_twice(unit: &Unit) -> impl Iterator<Item = Flaw> {
+fn provided_twice(unit: &InitUnit) -> impl Iterator<Item = GraphError> {
     let mut seen = BTreeSet::new();
     let twice: BTreeSet<_> =
         unit.provides.iter().filter(|target| !seen.insert(*target)).cloned().collect();
     let unit = unit.name.clone();
-    twice.into_iter().map(move |target| Flaw::ProvidedTwice { unit: unit.clone(), target })
+    twice.into_iter().map(move |target| GraphError::ProvidedTwice { unit: unit.clone(), target })
 }
 
-fn contradictions(unit: &Unit) -> Vec<Contradiction> {
+fn contradictions(unit: &InitUnit) -> Vec<SettingConflict> {
     let run = &unit.run;
-    let is_oneshot = matches!(unit.kind, Kind::Oneshot { .. });
+    let is_oneshot = matches!(unit.kind, ServiceType::Oneshot { .. });
     let may_start_nothing = unit.is_virtual() || (is_oneshot && !run.stop.is_empty());
-    let is_scripted = unit.kind == Kind::BackgroundScripted;
+    let is_scripted = unit.kind == ServiceType::BackgroundScripted;
     let restart = &unit.restart;
     let always = matches!(restart.when, RestartWhen::Always | RestartWhen::OnSuccess);
     let grows = match restart.growth {
-        Growth::Factor(factor) => factor > 1,
-        Growth::Steps(steps) => steps > 0,
+        DelayGrowth::Factor(factor) => factor > 1,
+        DelayGrowth::Steps(steps) => steps > 0,
     };
     let table = [
-        (unit.is_virtual() && runs_something(run), Contradiction::VirtualRuns),
-        (run.start.is_empty() && !may_start_nothing, Contradiction::RunsNothing),
-        (!unit.is_virtual() && !is_oneshot && run.start.len() > 1, Contradiction::SeveralStarts),
-        (is_scripted && run.stop.is_empty(), Contradiction::NoStop),
-        (always && (is_oneshot || unit.is_virtual()), Contradiction::RestartedAlways),
-        (restart.growth == Growth::Factor(0), Contradiction::NoFactor),
-        (grows && restart.max_delay < restart.delay, Contradiction::DelaysCrossed),
+        (unit.is_virtual() && runs_something(run), SettingConflict::VirtualRuns),
+        (run.start.is_empty() && !may_start_nothing, SettingConflict::RunsNothing),
+        (!unit.is_virtual() && !is_oneshot && run.start.len() > 1, SettingConflict::SeveralStarts),
+        (is_scripted && run.stop.is_empty(), SettingConflict::NoStop),
+        (always && (is_oneshot || unit.is_virtual()), SettingConflict::RestartedAlways),
+        (restart.growth == DelayGrowth::Factor(0), SettingConflict::NoFactor),
+        (grows && restart.max_delay < restart.delay, SettingConflict::DelaysCrossed),
     ];
     table.into_iter().filter(|(found, _)| *found).map(|(_, problem)| problem).collect()
 }

@@ -146,7 +146,7 @@ pub enum RequirementErrorKind {
         value: String,
     },
     /// Two options cannot be used together.
-    Together {
+    MutuallyExclusive {
         /// The one that comes first in the file, where the error is.
         one: FleetOption,
         /// The other.
@@ -244,7 +244,7 @@ impl fmt::Display for RequirementErrorKind {
                 write!(f, "{option}={value} is no choice that there is")
             }
             Self::NotABoolean { value } => write!(f, "Global={value} is neither yes nor no"),
-            Self::Together { one, other, line } => {
+            Self::MutuallyExclusive { one, other, line } => {
                 write!(f, "{one} cannot be used together with {other} (line {line})")
             }
             Self::TooMany { option, limit } => {
@@ -301,7 +301,7 @@ impl RequirementErrorKind {
             Self::Choice { option: FleetOption::Reschedule, .. } => "write always or never".into(),
             Self::Choice { .. } => "write keep or stop".into(),
             Self::NotABoolean { .. } => "write true or false".into(),
-            Self::Together { one, other, .. } => together_help(*one, *other),
+            Self::MutuallyExclusive { one, other, .. } => together_help(*one, *other),
             Self::TooMany { .. } => "use patterns, or leave some out".into(),
             Self::PeerKeptAway { option, .. } => {
                 format!("take the unit out of MachineOf, or narrow the pattern of {option}")

@@ -4,13 +4,13 @@ mod error;
 mod errors;
 mod metadata;
 mod option;
-mod plain;
-mod reader;
+mod parse;
+mod preferences;
 mod report;
 mod rules;
+mod scalars;
 mod values;
 mod warning;
-mod wishes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,8 +22,8 @@ pub use error::{RequirementError, RequirementErrorKind};
 pub use errors::RequirementErrors;
 pub use metadata::MetadataProblem;
 pub use option::FleetOption;
+pub use preferences::{OnPartition, Preference, Reschedule, Spread};
 pub use warning::{RequirementWarning, RequirementWarningKind};
-pub use wishes::{OnPartition, Preference, Reschedule, Spread};
 
 /// The section of a unit file that speaks to fleet.
 const SECTION: &str = "X-Fleet";
@@ -77,7 +77,7 @@ pub enum Strictness {
 
 /// Requirements that were read, with what a person should know of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Parsed {
+pub struct ParsedRequirements {
     /// What the unit demands.
     pub requirements: Requirements,
     /// What is odd in the file, in the order of the file.
@@ -117,8 +117,8 @@ impl Requirements {
         name: &UnitName,
         file: &UnitFile,
         strictness: Strictness,
-    ) -> Result<Parsed, RequirementErrors> {
-        let mut reader = reader::Reader::new(name, file, strictness);
+    ) -> Result<ParsedRequirements, RequirementErrors> {
+        let mut reader = parse::Reader::new(name, file, strictness);
         reader.read();
         reader.finish()
     }

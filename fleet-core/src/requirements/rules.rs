@@ -6,7 +6,7 @@ use super::FleetOption::{
     self, Conflicts, Global, MachineId, MachineOf, MaxPerMachine, Prefer, Replaces, Reschedule,
     ReserveCpu, ReserveDisk, ReserveMemory, Spread,
 };
-use super::reader::{Placed, Reader};
+use super::parse::{Placed, Reader};
 use super::{RequirementErrorKind, RequirementWarningKind};
 use crate::{Pattern, Peer};
 
@@ -49,7 +49,7 @@ fn check_pairs(reader: &mut Reader<'_>) {
         in_order.sort_unstable();
         let [(span, one), (other_span, other)] = in_order;
         let line = reader.reports.line(other_span);
-        reader.reports.refuse(span, RequirementErrorKind::Together { one, other, line });
+        reader.reports.refuse(span, RequirementErrorKind::MutuallyExclusive { one, other, line });
     }
 }
 

@@ -46,7 +46,7 @@ const fn global(file: u8, desired: TargetState) -> Option<Want> {
 
 fn have(file: u8, asked: TargetState, epoch: u64, generation: u64) -> Option<KnownUnit> {
     let (epoch, generation) = (Epoch(epoch), Generation(generation));
-    Some(KnownUnit { hash: hash(file), asked, epoch, generation })
+    Some(KnownUnit { hash: hash(file), requested: asked, epoch, generation })
 }
 
 fn texts(tasks: &[Task]) -> Vec<String> {
@@ -148,14 +148,14 @@ fn carry_out(tasks: &[Task], known: &mut Known) {
                 let fresh = have_nothing(unit.hash());
                 let entry = known.entry(unit.name.clone()).or_insert(fresh);
                 assert_eq!(entry.hash, unit.hash(), "{task}: over another file");
-                (entry.epoch, entry.asked) = (*epoch, entry.asked.max(Loaded));
+                (entry.epoch, entry.requested) = (*epoch, entry.requested.max(Loaded));
             }
             Task::Reload => unread.clear(),
-            Task::Stop { unit, .. } => known.get_mut(unit).unwrap().asked = Loaded,
+            Task::Stop { unit, .. } => known.get_mut(unit).unwrap().requested = Loaded,
             Task::Start { unit, .. } | Task::Restart { unit, .. } => {
                 assert!(!unread.contains(&unit.name), "{task}: before its file was read");
                 let entry = known.get_mut(&unit.name).unwrap();
-                (entry.asked, entry.generation) = (Launched, unit.generation);
+                (entry.requested, entry.generation) = (Launched, unit.generation);
             }
         }
     }
@@ -163,7 +163,7 @@ fn carry_out(tasks: &[Task], known: &mut Known) {
 }
 
 fn have_nothing(hash: UnitHash) -> KnownUnit {
-    KnownUnit { hash, asked: Inactive, epoch: Epoch::ZERO, generation: Generation::ZERO }
+    KnownUnit { hash, requested: Inactive, epoch: Epoch::ZERO, generation: Generation::ZERO }
 }
 
 /// What a machine ends up with for one unit, said without tasks.
@@ -171,7 +171,7 @@ fn end(want: Option<&DesiredUnit>, known: Option<&KnownUnit>) -> Option<(UnitHas
     let want = want.filter(|want| want.unit.desired != Inactive)?;
     match known {
         Some(known) if known.epoch > want.epoch && !want.unit.requirements.global => {
-            Some((known.hash, known.asked))
+            Some((known.hash, known.requested))
         }
         _ => Some((want.unit.hash(), want.unit.desired)),
     }
@@ -219,7 +219,7 @@ proptest! {
         prop_assert_eq!(texts(&converge(&wanted, &known)), Vec::<String>::new());
         let names: BTreeSet<&UnitName> = wanted.keys().chain(had.keys()).collect();
         for name in names {
-            let found = known.get(name).map(|known| (known.hash, known.asked));
+            let found = known.get(name).map(|known| (known.hash, known.requested));
             prop_assert_eq!(found, end(wanted.get(name), had.get(name)), "{}", name);
         }
     }
@@ -238,8 +238,8 @@ proptest! {
             let agrees = want.zip(known).is_some_and(|(want, known)| {
                 want.epoch == known.epoch
                     && (want.unit.hash(), want.unit.desired, want.unit.generation)
-                        == (known.hash, known.asked, known.generation)
-                    && known.asked != Inactive
+                        == (known.hash, known.requested, known.generation)
+                    && known.requested != Inactive
             });
             prop_assert!(!agrees, "{} agrees and was touched", name);
         }

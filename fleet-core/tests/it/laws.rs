@@ -1,12 +1,13 @@
 //! What must hold of every `[X-Fleet]` section.
 
 use fleet_core::{
-    FleetOption, Parsed, RequirementErrors, Requirements, Reschedule, Resource, Strictness,
+    FleetOption, ParsedRequirements, RequirementErrors, Requirements, Reschedule, Resource,
+    Strictness,
 };
 use fleet_unitfile::{UnitFile, UnitName};
 use proptest::prelude::*;
 
-fn parse(text: &str, strictness: Strictness) -> Result<Parsed, RequirementErrors> {
+fn parse(text: &str, strictness: Strictness) -> Result<ParsedRequirements, RequirementErrors> {
     let file = UnitFile::parse(text).unwrap();
     let name: UnitName = "foo@1.service".parse().unwrap();
     Requirements::parse(&name, &file, strictness)
@@ -90,7 +91,7 @@ fn write_plain(requirements: &Requirements, text: &mut String) {
     ];
     // Beside Global= most of them may not be written at all.
     for (option, resource) in reserved.into_iter().filter(|it| requirements.reserve[it.1] > 0) {
-        line(option, &resource.show(requirements.reserve[resource]));
+        line(option, &resource.format(requirements.reserve[resource]));
     }
     requirements.max_per_machine.iter().for_each(|max| line(FleetOption::MaxPerMachine, max));
     requirements.metadata_expr.iter().for_each(|it| line(FleetOption::MachineMetadataExpr, it));

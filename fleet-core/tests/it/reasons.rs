@@ -1,6 +1,8 @@
 //! The words of reasons and refusals, which people read when a unit does not run.
 
-use fleet_core::{MachineId, Nearest, Pattern, Reason, Refusal, Resource, Rule, Tally, tally};
+use fleet_core::{
+    MachineId, NearestMachine, Pattern, Reason, Refusal, Resource, Rule, Tally, tally,
+};
 use fleet_unitfile::UnitName;
 
 use crate::wrap::wrap;
@@ -34,9 +36,9 @@ fn refusals() -> Vec<(MachineId, Refusal)> {
     let conflict = |theirs| Refusal::Conflicts {
         with: unit("web@1.service"),
         pattern: pattern("web@*"),
-        theirs,
+        by_other: theirs,
     };
-    let replaces = |theirs| Refusal::Replaces { with: unit("old.service"), theirs };
+    let replaces = |theirs| Refusal::Replaces { with: unit("old.service"), by_other: theirs };
     vec![
         (machine("c3f0aa1122334455"), conflict(false)),
         (machine("148a18ff6e95460fb2dc5b1a4b6b4d21"), metadata(None)),
@@ -56,7 +58,7 @@ fn refusals() -> Vec<(MachineId, Refusal)> {
         (machine("a2"), Refusal::MachineOf { peer: "db@*.service".parse().unwrap() }),
         (
             machine("a3"),
-            Refusal::MaxPerMachine { template: unit("web@.service"), limit: 2, there: 2 },
+            Refusal::MaxPerMachine { template: unit("web@.service"), limit: 2, count: 2 },
         ),
         (machine("a4"), short_of(Resource::Memory, 2 << 30, 1 << 30, 4 << 30)),
         (machine("a5"), short_of(Resource::Cpu, 1500, 0, 0)),
@@ -100,7 +102,7 @@ fn reasons() -> Vec<Reason> {
     let nearest = |unit: Option<&str>| {
         let unit = unit.map(|name| name.parse().unwrap());
         let refusal = short_of(Resource::Disk, 10 << 30, 9 << 30, 10 << 30);
-        Some(Nearest { machine: machine("148a18ff6e95460fb2dc5b1a4b6b4d21"), unit, refusal })
+        Some(NearestMachine { machine: machine("148a18ff6e95460fb2dc5b1a4b6b4d21"), unit, refusal })
     };
     let of_b = alone.iter().map(|it| Tally { unit: Some(unit("b.service")), ..it.clone() });
     let of_b: Vec<Tally> = of_b.collect();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fleet_core::{Parsed, RequirementErrors, Requirements, Strictness};
+use fleet_core::{ParsedRequirements, RequirementErrors, Requirements, Strictness};
 use fleet_unitfile::UnitFile;
 
 /// Reads a section given as its lines.
@@ -10,7 +10,7 @@ pub(crate) fn parse(
     name: &str,
     lines: &str,
     strictness: Strictness,
-) -> Result<Parsed, RequirementErrors> {
+) -> Result<ParsedRequirements, RequirementErrors> {
     let file = UnitFile::parse(format!("[X-Fleet]\n{lines}\n")).unwrap();
     Requirements::parse(&name.parse().unwrap(), &file, strictness)
 }

@@ -18,7 +18,7 @@ fn state(name: &str, machine: &str, asked: TargetState) -> UnitState {
         unit: name.parse().unwrap(),
         machine: machine.parse().unwrap(),
         hash: UnitFile::parse("").unwrap().hash(),
-        asked,
+        requested: asked,
         epoch: Epoch(1),
         generation: Generation::ZERO,
         systemd: SystemdState::loaded(),
@@ -145,7 +145,7 @@ fn a_unit_has_as_many_states_as_machines_report_it() {
     let mut snapshot = Snapshot::default();
     let machines = |snapshot: &Snapshot| -> Vec<(String, TargetState)> {
         let states = snapshot.states_of("a.service");
-        states.map(|state| (state.machine.to_string(), state.asked)).collect()
+        states.map(|state| (state.machine.to_string(), state.requested)).collect()
     };
     let one = |machine: &str, asked| (machine.to_owned(), asked);
     for (machine, asked) in [("m2", Loaded), ("m2", Launched), ("m1", Loaded), ("m1", Launched)] {

@@ -10,27 +10,27 @@ mod values;
 
 use std::sync::Arc;
 
-use fleet_core::graph::Unit;
-use fleet_core::graph::systemd::{Compiled, Refusals, Site, compile};
-use fleet_unitfile::{Fact, Facts, UnitFile};
+use fleet_core::graph::InitUnit;
+use fleet_core::graph::systemd::{CompileOptions, CompiledUnit, UnitRefusals, compile};
+use fleet_unitfile::{Specifier, SpecifierContext, UnitFile};
 
 /// A machine of the usual kind.
-fn site() -> Site {
-    let facts = Facts::system_manager()
-        .with(Fact::HostName, "web1.example.com")
-        .with(Fact::MachineId, "148a18ff6e95460fb2dc5b1a4b6b4d21")
-        .with(Fact::BootId, "0123456789abcdef0123456789abcdef")
-        .with(Fact::KernelRelease, "6.1.0");
-    Site { facts, ..Site::default() }
+fn site() -> CompileOptions {
+    let facts = SpecifierContext::system_manager()
+        .with(Specifier::HostName, "web1.example.com")
+        .with(Specifier::MachineId, "148a18ff6e95460fb2dc5b1a4b6b4d21")
+        .with(Specifier::BootId, "0123456789abcdef0123456789abcdef")
+        .with(Specifier::KernelRelease, "6.1.0");
+    CompileOptions { facts, ..CompileOptions::default() }
 }
 
-fn compiled(name: &str, text: &str) -> Result<Compiled, Refusals> {
+fn compiled(name: &str, text: &str) -> Result<CompiledUnit, UnitRefusals> {
     let file = UnitFile::parse(text).expect("the file is well formed");
     compile(&name.parse().expect("the name is well formed"), &file, &site())
 }
 
 /// What a `[Service]` section makes of `web@1.service`, which has to be good.
-fn service(settings: &str) -> Unit {
+fn service(settings: &str) -> InitUnit {
     let text = format!("[Service]\n{settings}\n");
     let compiled = compiled("web@1.service", &text);
     Arc::unwrap_or_clone(compiled.unwrap_or_else(|refusals| panic!("{refusals}")).unit)

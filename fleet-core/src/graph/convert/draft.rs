@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use super::loss::Report;
-pub(super) use crate::graph::text::Loss as Lost;
-use crate::graph::text::{print, read_stanzas};
-use crate::graph::{Command, EdgeKind, Kind, Name, Restart, Target, TimeOuts, Unit};
+use crate::graph::text::{OmittedKey, print, read_stanzas};
+use crate::graph::{Command, EdgeKind, InitUnit, Name, Restart, ServiceType, Target, Timeouts};
 
 /// How long the stop of a script may take, which here is over only when no process is left. Without
 /// an end one process that stays would hold up the end of the whole system.
@@ -19,7 +18,7 @@ pub(super) struct Draft {
     /// Where it comes from, for a comment.
     pub(super) from: String,
     /// The unit.
-    pub(super) unit: Unit,
+    pub(super) unit: InitUnit,
     /// What it says of others, which is no edge yet.
     pub(super) wishes: Vec<Wish>,
 }
@@ -39,7 +38,7 @@ pub(super) struct Wish {
 
 impl Draft {
     /// The draft of a file's unit.
-    pub(super) fn new(file: usize, report: &Report<'_>, unit: Unit) -> Self {
+    pub(super) fn new(file: usize, report: &Report<'_>, unit: InitUnit) -> Self {
         let from = format!("from {}", report.path(file));
         Self { file, from, unit, wishes: Vec::new() }
     }
@@ -61,14 +60,14 @@ pub(super) fn name_of(file: usize, report: &mut Report<'_>) -> Option<Name> {
 
 /// Makes a unit call a script, for which its init would wait however long it took.
 pub(super) fn call_script(
-    unit: &mut Unit,
+    unit: &mut InitUnit,
     file: usize,
     report: &mut Report<'_>,
     call: impl Fn(&str) -> Vec<Command>,
 ) {
-    unit.kind = Kind::BackgroundScripted;
+    unit.kind = ServiceType::BackgroundScripted;
     (unit.run.start, unit.run.stop) = (call("start"), call("stop"));
-    (unit.time_outs.start, unit.time_outs.stop) = (None, Some(STOP_OF_SCRIPT));
+    (unit.timeouts.start, unit.timeouts.stop) = (None, Some(STOP_OF_SCRIPT));
     let message = "its start has no time-out, as before, but its stop has one of 5 minutes";
     let help = "write another stop-timeout into the stanza, if that is not long enough";
     report.remark((file, 1), message, help);
@@ -77,24 +76,25 @@ pub(super) fn call_script(
 /// The unit as its stanza has it; nothing if no stanza can have it. What is lost is told, at the
 /// line where `place` knows it to come from.
 pub(super) fn as_stanza(
-    unit: &Unit,
+    unit: &InitUnit,
     file: usize,
     report: &mut Report<'_>,
-    place: impl Fn(&Lost) -> Option<(usize, usize)>,
-) -> Option<Unit> {
+    place: impl Fn(&OmittedKey) -> Option<(usize, usize)>,
+) -> Option<InitUnit> {
     let mut unit = unit.clone();
     if unit.is_virtual() {
         // What never ends is never started again.
         unit.restart = Restart::default();
     }
-    let printed = print(&unit, &TimeOuts::default());
-    for loss in &printed.losses {
-        let (line, column) = place(loss).unwrap_or((1, 1));
-        let message = format!("`{}: {}` cannot be said: {}", loss.key, loss.value, loss.why);
-        let help = format!("write another value for {} into the stanza", loss.key);
+    let printed = print(&unit, &Timeouts::default());
+    for omitted in &printed.omitted {
+        let (line, column) = place(omitted).unwrap_or((1, 1));
+        let message =
+            format!("`{}: {}` cannot be said: {}", omitted.key, omitted.value, omitted.why);
+        let help = format!("write another value for {} into the stanza", omitted.key);
         report.loss((file, line, column), message, help);
     }
-    let mut read = read_stanzas(printed.text.as_bytes(), &TimeOuts::default());
+    let mut read = read_stanzas(printed.text.as_bytes(), &Timeouts::default());
     let unit = read.stanzas.pop().and_then(|stanza| stanza.unit);
     if unit.is_none() {
         let why = read.diagnostics.first().map_or("it has no stanza", |it| it.message.as_str());

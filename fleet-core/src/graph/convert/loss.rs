@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use super::Source;
+use super::SourceFile;
 
 /// Something that files of another init say and stanzas do not.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Loss {
+pub struct ConversionNote {
     /// The file.
     pub file: String,
     /// The line, counted from 1.
@@ -14,7 +14,7 @@ pub struct Loss {
     /// The column, counted from 1.
     pub column: usize,
     /// How much it weighs.
-    pub weight: Weight,
+    pub severity: NoteSeverity,
     /// What is lost.
     pub message: String,
     /// What to write instead.
@@ -23,14 +23,14 @@ pub struct Loss {
 
 /// How much a loss weighs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Weight {
+pub enum NoteSeverity {
     /// What the stanzas make is not the same.
     Loss,
     /// It is the same as far as these files are concerned; a person may want to know.
     Remark,
 }
 
-impl Weight {
+impl NoteSeverity {
     /// `loss` or `remark`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -41,11 +41,11 @@ impl Weight {
     }
 }
 
-impl fmt::Display for Loss {
+impl fmt::Display for ConversionNote {
     /// `FILE:LINE:COLUMN: loss: …`, and `help: …` in a second line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, line, column, message, help, .. } = self;
-        write!(f, "{file}:{line}:{column}: {}: {message}\nhelp: {help}", self.weight.as_str())
+        write!(f, "{file}:{line}:{column}: {}: {message}\nhelp: {help}", self.severity.as_str())
     }
 }
 
@@ -54,12 +54,12 @@ pub(super) type Place = (usize, usize, usize);
 
 /// All losses of a conversion.
 pub(super) struct Report<'a> {
-    sources: &'a [Source],
-    losses: Vec<(Place, Loss)>,
+    sources: &'a [SourceFile],
+    losses: Vec<(Place, ConversionNote)>,
 }
 
 impl<'a> Report<'a> {
-    pub(super) fn new(sources: &'a [Source]) -> Self {
+    pub(super) fn new(sources: &'a [SourceFile]) -> Self {
         Self { sources, losses: Vec::new() }
     }
 
@@ -80,7 +80,7 @@ impl<'a> Report<'a> {
         message: impl Into<String>,
         help: impl Into<String>,
     ) {
-        self.add(place.into(), Weight::Loss, message.into(), help.into());
+        self.add(place.into(), NoteSeverity::Loss, message.into(), help.into());
     }
 
     /// Something is to be known.
@@ -90,7 +90,7 @@ impl<'a> Report<'a> {
         message: impl Into<String>,
         help: impl Into<String>,
     ) {
-        self.add(place.into(), Weight::Remark, message.into(), help.into());
+        self.add(place.into(), NoteSeverity::Remark, message.into(), help.into());
     }
 
     /// A whole file becomes no stanza.
@@ -114,15 +114,15 @@ impl<'a> Report<'a> {
         self.losses.truncate(told);
     }
 
-    fn add(&mut self, At(place): At, weight: Weight, message: String, help: String) {
+    fn add(&mut self, At(place): At, severity: NoteSeverity, message: String, help: String) {
         let (file, line, column) = place;
         let file = self.path(file).to_owned();
-        self.losses.push((place, Loss { file, line, column, weight, message, help }));
+        self.losses.push((place, ConversionNote { file, line, column, severity, message, help }));
     }
 
     /// In the order of the files and their lines.
-    pub(super) fn into_losses(mut self) -> Vec<Loss> {
-        self.losses.sort_by_key(|(place, loss)| (*place, loss.weight));
+    pub(super) fn into_losses(mut self) -> Vec<ConversionNote> {
+        self.losses.sort_by_key(|(place, loss)| (*place, loss.severity));
         self.losses.into_iter().map(|(_, loss)| loss).collect()
     }
 }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Nothing is guessed in silence: what a stanza cannot say, and what the files do not tell, is a
-//! [`Loss`] with its place and what to write instead. Scripts are read and never run. What is
+//! [`ConversionNote`] with its place and what to write instead. Scripts are read and never run. What is
 //! printed reads back as the same units, and makes a graph.
 
 mod draft;
@@ -17,18 +17,18 @@ mod systemd;
 mod sysv;
 mod whole;
 
-use fleet_unitfile::Facts;
+use fleet_unitfile::SpecifierContext;
 
-use super::text::{LARGEST_FILE, MOST_UNITS};
-use super::{TimeOuts, Unit, text};
+use super::text::{MAX_FILE_SIZE, MAX_UNITS};
+use super::{InitUnit, Timeouts, text};
 use draft::Draft;
 use loss::Report;
-pub use loss::{Loss, Weight};
+pub use loss::{ConversionNote, NoteSeverity};
 
 /// Which init files are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
-    /// Unit files of systemd, `.service` and `.target`.
+pub enum InitSystem {
+    /// InitUnit files of systemd, `.service` and `.target`.
     Systemd,
     /// Service scripts of OpenRC.
     Openrc,
@@ -38,7 +38,7 @@ pub enum Origin {
 
 /// A file of another init.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Source {
+pub struct SourceFile {
     /// What it is called in messages; the last part of the path is the name of its unit.
     pub path: String,
     /// Its bytes.
@@ -49,20 +49,20 @@ pub struct Source {
 
 /// What became of some files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Converted {
+pub struct Conversion {
     /// The units, in the order of their names.
-    pub stanzas: Vec<Stanza>,
+    pub units: Vec<ConvertedUnit>,
     /// All that is not in the stanzas, in the order of the files and their lines.
-    pub losses: Vec<Loss>,
+    pub notes: Vec<ConversionNote>,
 }
 
 /// A unit as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stanza {
+pub struct ConvertedUnit {
     /// Where it comes from, for a comment above it.
     pub from: String,
     /// The unit.
-    pub unit: Unit,
+    pub unit: InitUnit,
     /// Its stanza.
     pub text: String,
 }
@@ -70,65 +70,69 @@ pub struct Stanza {
 /// Turns files of another init into stanzas.
 ///
 /// ```
-/// use fleet_core::graph::convert::{Origin, Source, convert};
+/// use fleet_core::graph::convert::{InitSystem, SourceFile, convert};
 ///
 /// let source = b"[Service]\nExecStart=/usr/bin/web\nProtectHome=yes\n".to_vec();
 /// let path = "web.service".to_owned();
-/// let files = vec![Source { path, source, aliases: Vec::new() }];
-/// let converted = convert(Origin::Systemd, files);
-/// assert!(converted.stanzas[0].text.contains("exec-start: /usr/bin/web\n"));
-/// assert_eq!((converted.losses[0].line, converted.is_exact()), (3, false));
+/// let files = vec![SourceFile { path, source, aliases: Vec::new() }];
+/// let converted = convert(InitSystem::Systemd, files);
+/// assert!(converted.units[0].text.contains("exec-start: /usr/bin/web\n"));
+/// assert_eq!((converted.notes[0].line, converted.is_exact()), (3, false));
 /// ```
 #[must_use]
-pub fn convert(origin: Origin, sources: Vec<Source>) -> Converted {
-    convert_on(origin, sources, &Facts::system_manager())
+pub fn convert(origin: InitSystem, sources: Vec<SourceFile>) -> Conversion {
+    convert_with(origin, sources, &SpecifierContext::system_manager())
 }
 
 /// The same for a machine: what specifiers stand for there is what they become. What of it may be
 /// otherwise elsewhere is remarked.
 #[must_use]
-pub fn convert_on(origin: Origin, mut sources: Vec<Source>, facts: &Facts) -> Converted {
+pub fn convert_with(
+    origin: InitSystem,
+    mut sources: Vec<SourceFile>,
+    facts: &SpecifierContext,
+) -> Conversion {
     sources.sort_by(|one, other| one.path.cmp(&other.path));
     let mut report = Report::new(&sources);
     let readable = readable(&sources, &mut report);
     let drafts = match origin {
-        Origin::Systemd => systemd::drafts(&readable, facts, &mut report),
-        Origin::Openrc => openrc::drafts(&readable, &mut report),
-        Origin::Sysv => sysv::drafts(&readable, &mut report),
+        InitSystem::Systemd => systemd::drafts(&readable, facts, &mut report),
+        InitSystem::Openrc => openrc::drafts(&readable, &mut report),
+        InitSystem::Sysv => sysv::drafts(&readable, &mut report),
     };
     let drafts = whole::fit(drafts, &mut report);
-    let mut stanzas: Vec<Stanza> = drafts.into_iter().map(stanza).collect();
+    let mut stanzas: Vec<ConvertedUnit> = drafts.into_iter().map(stanza).collect();
     stanzas.sort_by(|one, other| one.unit.name.cmp(&other.unit.name));
-    Converted { stanzas, losses: report.into_losses() }
+    Conversion { units: stanzas, notes: report.into_losses() }
 }
 
-impl Converted {
+impl Conversion {
     /// Whether nothing is lost, whatever there is to remark.
     #[must_use]
     pub fn is_exact(&self) -> bool {
-        self.losses.iter().all(|loss| loss.weight == Weight::Remark)
+        self.notes.iter().all(|loss| loss.severity == NoteSeverity::Remark)
     }
 
     /// All stanzas as one file, each below a comment that says where it comes from.
     #[must_use]
     pub fn text(&self) -> String {
-        let stanza = |it: &Stanza| format!("# {}\n{}", it.from, it.text);
-        self.stanzas.iter().map(stanza).collect::<Vec<_>>().join("\n")
+        let stanza = |it: &ConvertedUnit| format!("# {}\n{}", it.from, it.text);
+        self.units.iter().map(stanza).collect::<Vec<_>>().join("\n")
     }
 }
 
 /// The files that are text, with their indices; as many as there may be units.
-fn readable<'a>(sources: &'a [Source], report: &mut Report<'_>) -> Vec<(usize, &'a str)> {
+fn readable<'a>(sources: &'a [SourceFile], report: &mut Report<'_>) -> Vec<(usize, &'a str)> {
     let mut readable = Vec::new();
     for (file, source) in sources.iter().enumerate() {
-        if readable.len() == MOST_UNITS {
-            let message = format!("this is one file more than the {MOST_UNITS} that may be units");
+        if readable.len() == MAX_UNITS {
+            let message = format!("this is one file more than the {MAX_UNITS} that may be units");
             report.left_out(file, 1, message, "convert fewer files at once");
             break;
         }
         match std::str::from_utf8(&source.source) {
-            Ok(_) if source.source.len() > LARGEST_FILE => {
-                let message = format!("the file has more than {LARGEST_FILE} bytes");
+            Ok(_) if source.source.len() > MAX_FILE_SIZE => {
+                let message = format!("the file has more than {MAX_FILE_SIZE} bytes");
                 report.left_out(file, 1, message, "write its stanza by hand");
             }
             Ok(text) => readable.push((file, text)),
@@ -143,7 +147,7 @@ fn readable<'a>(sources: &'a [Source], report: &mut Report<'_>) -> Vec<(usize, &
     readable
 }
 
-fn stanza(draft: Draft) -> Stanza {
-    let text = text::print(&draft.unit, &TimeOuts::default()).text;
-    Stanza { from: draft.from, unit: draft.unit, text }
+fn stanza(draft: Draft) -> ConvertedUnit {
+    let text = text::print(&draft.unit, &Timeouts::default()).text;
+    ConvertedUnit { from: draft.from, unit: draft.unit, text }
 }

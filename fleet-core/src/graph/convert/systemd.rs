@@ -3,14 +3,16 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fleet_unitfile::{Facts, UnitFile, UnitName};
+use fleet_unitfile::{SpecifierContext, UnitFile, UnitName};
 
-use super::draft::{Draft, Lost, as_stanza};
+use super::draft::{Draft, as_stanza};
 use super::loss::Report;
 use crate::graph;
 use crate::graph::systemd::{
-    Compiled, Outside, Position, Refusal, RelationKind, Site, Standing, compile, link, standing,
+    CompileOptions, CompiledUnit, ExternalUnits, OptionPosition, RelationKind, Support,
+    UnitRefusal, compile, link, support,
 };
+use crate::graph::text::OmittedKey;
 
 /// What to do about what has no words of its own for that.
 const BY_HAND: &str = "write what does the same into the stanza, if it is needed";
@@ -36,12 +38,12 @@ const ESSENTIAL: [&str; 12] = [
 ];
 
 /// A unit of a file.
-type Unit = (usize, Compiled);
+type Unit = (usize, CompiledUnit);
 
 /// The units with their edges.
 pub(super) fn drafts(
     files: &[(usize, &str)],
-    facts: &Facts,
+    facts: &SpecifierContext,
     report: &mut Report<'_>,
 ) -> Vec<Draft> {
     let mut units: Vec<Unit> = Vec::new();
@@ -50,8 +52,8 @@ pub(super) fn drafts(
     }
     drop_outside(&mut units, report);
     loop {
-        let compiled: Vec<Compiled> = units.iter().map(|(_, unit)| unit.clone()).collect();
-        let linked = link(&compiled, &Outside::default());
+        let compiled: Vec<CompiledUnit> = units.iter().map(|(_, unit)| unit.clone()).collect();
+        let linked = link(&compiled, &ExternalUnits::default());
         if linked.refused.is_empty() {
             return finish(&units, linked, report);
         }
@@ -65,12 +67,16 @@ pub(super) fn drafts(
     }
 }
 
-fn finish(units: &[Unit], linked: graph::systemd::Linked, report: &mut Report<'_>) -> Vec<Draft> {
+fn finish(
+    units: &[Unit],
+    linked: graph::systemd::LinkedUnits,
+    report: &mut Report<'_>,
+) -> Vec<Draft> {
     for (file, unit) in units {
         let remarks = linked.remarks.get(&unit.unit.name).into_iter().flatten();
         for remark in unit.remarks.iter().chain(remarks) {
-            let message = format!("{} {}", remark.place.option, remark.text);
-            report.remark(at(*file, &remark.place), message, BY_HAND);
+            let message = format!("{} {}", remark.position.option, remark.text);
+            report.remark(at(*file, &remark.position), message, BY_HAND);
         }
         lose_links(*file, unit, &linked.units, report);
     }
@@ -83,9 +89,15 @@ fn finish(units: &[Unit], linked: graph::systemd::Linked, report: &mut Report<'_
 }
 
 /// Tells of links to a file whose names other units have.
-fn lose_links(file: usize, unit: &Compiled, linked: &[Arc<graph::Unit>], report: &mut Report<'_>) {
+fn lose_links(
+    file: usize,
+    unit: &CompiledUnit,
+    linked: &[Arc<graph::InitUnit>],
+    report: &mut Report<'_>,
+) {
     for link in report.aliases(file) {
-        let has_it = |it: &&Arc<graph::Unit>| it.provides.iter().any(|own| own.as_str() == link);
+        let has_it =
+            |it: &&Arc<graph::InitUnit>| it.provides.iter().any(|own| own.as_str() == link);
         let Some(owner) = linked.iter().find(has_it) else { continue };
         if owner.name != unit.unit.name {
             let message = format!("the link {link} is lost: {} has that name", owner.name);
@@ -99,10 +111,10 @@ fn lose_links(file: usize, unit: &Compiled, linked: &[Arc<graph::Unit>], report:
 fn one(
     file: usize,
     text: &str,
-    facts: &Facts,
+    facts: &SpecifierContext,
     others: &[Unit],
     report: &mut Report<'_>,
-) -> Option<Compiled> {
+) -> Option<CompiledUnit> {
     let path = report.path(file);
     let base = path.rsplit('/').next().unwrap_or_default();
     let name = match base.parse::<UnitName>() {
@@ -134,10 +146,10 @@ fn one(
             Err(error) => report.loss((file, 1), format!("a link is lost: {error}"), BY_HAND),
         }
     }
-    let places = |lost: &Lost| {
+    let places = |lost: &OmittedKey| {
         let option: String = lost.key.split('-').map(capital).collect();
-        let place = compiled.place_of("Service", &option);
-        place.or_else(|| compiled.place_of("Unit", &option)).map(|it| (it.line, it.column))
+        let place = compiled.position_of("Service", &option);
+        place.or_else(|| compiled.position_of("Unit", &option)).map(|it| (it.line, it.column))
     };
     let unit = as_stanza(&compiled.unit, file, report, places)?;
     compiled.unit = Arc::new(unit);
@@ -151,13 +163,13 @@ fn one(
 fn remark_facts(
     file: usize,
     parsed: &UnitFile,
-    compiled: &Compiled,
+    compiled: &CompiledUnit,
     letters: &[char],
     report: &mut Report<'_>,
 ) {
     for option in parsed.options() {
         let (section, name) = (option.section(), option.name());
-        let is_read = compiled.place_of(section, name).is_some();
+        let is_read = compiled.position_of(section, name).is_some();
         for letter in letters.iter().filter(|_| is_read) {
             if has_specifier(option.value(), *letter) {
                 let place = parsed.location(option.span().start);
@@ -192,25 +204,25 @@ fn accepted(
     file: usize,
     name: &UnitName,
     parsed: &UnitFile,
-    facts: &Facts,
+    facts: &SpecifierContext,
     report: &mut Report<'_>,
-) -> Option<Compiled> {
-    let mut site = Site { facts: facts.clone(), accept: BTreeSet::new() };
-    let mut gone: Vec<Refusal> = Vec::new();
+) -> Option<CompiledUnit> {
+    let mut site = CompileOptions { facts: facts.clone(), accept: BTreeSet::new() };
+    let mut gone: Vec<UnitRefusal> = Vec::new();
     loop {
         let refusals = match compile(name, parsed, &site) {
             Ok(mut compiled) => {
                 // What was accepted is told as a loss already.
-                compiled.remarks.retain(|it| !site.accept.contains(it.place.name()));
+                compiled.remarks.retain(|it| !site.accept.contains(it.position.name()));
                 gone.iter().for_each(|refusal| lose(file, refusal, report));
                 return Some(compiled);
             }
             Err(refusals) => refusals.all,
         };
         // One that stays though it was passed over is about what several options say together.
-        let stays = |it: &Refusal| {
-            let is_accepted = |place: &Position| site.accept.contains(place.name());
-            !can_do_without(it) || it.place.as_ref().is_none_or(is_accepted)
+        let stays = |it: &UnitRefusal| {
+            let is_accepted = |place: &OptionPosition| site.accept.contains(place.name());
+            !can_do_without(it) || it.position.as_ref().is_none_or(is_accepted)
         };
         if refusals.is_empty() || refusals.iter().any(stays) {
             gone.retain(|refusal| !refusals.contains(refusal));
@@ -221,32 +233,32 @@ fn accepted(
             }
             return None;
         }
-        let places = refusals.iter().filter_map(|refusal| refusal.place.as_ref());
+        let places = refusals.iter().filter_map(|refusal| refusal.position.as_ref());
         site.accept.extend(places.map(|place| place.name().to_owned()));
         gone.extend(refusals);
     }
 }
 
 /// Whether what is left of the unit means what it says.
-fn can_do_without(refusal: &Refusal) -> bool {
-    let Some(place) = &refusal.place else { return false };
+fn can_do_without(refusal: &UnitRefusal) -> bool {
+    let Some(place) = &refusal.position else { return false };
     let (section, name) = place.option.split_once('.').unwrap_or_default();
-    match standing(section, name) {
-        Some(Standing::Honoured | Standing::Aside) => !ESSENTIAL.contains(&name),
+    match support(section, name) {
+        Some(Support::Honoured | Support::Informational) => !ESSENTIAL.contains(&name),
         _ => true,
     }
 }
 
 /// Tells that the unit is printed without an option.
-fn lose(file: usize, refusal: &Refusal, report: &mut Report<'_>) {
-    let Some(place) = &refusal.place else { return };
+fn lose(file: usize, refusal: &UnitRefusal, report: &mut Report<'_>) {
+    let Some(place) = &refusal.position else { return };
     let (what, help) = in_two(&refusal.problem);
     report.loss(at(file, place), format!("{} {what}", place.option), help);
 }
 
-fn refuse(file: usize, refusal: &Refusal, report: &mut Report<'_>) {
+fn refuse(file: usize, refusal: &UnitRefusal, report: &mut Report<'_>) {
     let (what, help) = in_two(&refusal.problem);
-    match &refusal.place {
+    match &refusal.position {
         Some(place) => {
             let message = format!("the unit is left out: {} {what}", place.option);
             report.loss(at(file, place), message, help);
@@ -255,7 +267,7 @@ fn refuse(file: usize, refusal: &Refusal, report: &mut Report<'_>) {
     }
 }
 
-fn at(file: usize, place: &Position) -> (usize, usize, usize) {
+fn at(file: usize, place: &OptionPosition) -> (usize, usize, usize) {
     (file, place.line, place.column)
 }
 
@@ -278,8 +290,8 @@ fn drop_outside(units: &mut [Unit], report: &mut Report<'_>) {
                 unit.relations.push(relation);
                 continue;
             }
-            let place = at(*file, &relation.place);
-            let (other, option) = (&relation.unit, &relation.place.option);
+            let place = at(*file, &relation.position);
+            let (other, option) = (&relation.unit, &relation.position.option);
             match relation.kind {
                 RelationKind::After | RelationKind::Before => {
                     let message = format!("{option} names {other}, which is not among the files");

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::draft::{Draft, Wish, as_stanza, call_script, name_of};
 use super::loss::Report;
 use super::openrc::script_path;
-use crate::graph::{Command, EdgeKind, Name, Restart, Target, Unit};
+use crate::graph::{Command, EdgeKind, InitUnit, Name, Restart, Target};
 
 /// What a header begins and ends with.
 const BEGIN: &str = "### BEGIN INIT INFO";
@@ -59,10 +59,10 @@ fn draft(file: usize, text: &str, report: &mut Report<'_>) -> Option<Draft> {
 }
 
 /// The unit that calls a script.
-fn called(name: Name, file: usize, report: &mut Report<'_>) -> Unit {
+fn called(name: Name, file: usize, report: &mut Report<'_>) -> InitUnit {
     let provides = [Target::from(&name)];
     let script = script_path(report.path(file));
-    let mut unit = Unit::new_virtual(name, provides);
+    let mut unit = InitUnit::new_virtual(name, provides);
     unit.restart = Restart::never();
     let call = |what: &str| vec![Command::new(script.clone(), [what.to_owned()])];
     call_script(&mut unit, file, report, call);
@@ -130,7 +130,7 @@ struct Reader<'r, 'a> {
 }
 
 impl Reader<'_, '_> {
-    fn field(&mut self, key: &str, line: usize, value: &str, unit: &mut Unit) {
+    fn field(&mut self, key: &str, line: usize, value: &str, unit: &mut InitUnit) {
         match key {
             "provides" => {
                 let targets = self.targets(line, value);
@@ -242,7 +242,7 @@ fn facilities(drafts: &[Draft], report: &mut Report<'_>) -> Vec<Draft> {
         let help = "have its stanza wait for the units that make it so";
         report.loss(place, message, help);
         let name = Name::new(target.as_str()).ok()?;
-        let mut unit = Unit::new_virtual(name, [target.clone()]);
+        let mut unit = InitUnit::new_virtual(name, [target.clone()]);
         unit.description = format!("What ${facility} stands for on this machine");
         let from = format!("for ${facility}");
         Some(Draft { file: place.0, from, unit, wishes: Vec::new() })

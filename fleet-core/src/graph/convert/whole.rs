@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::draft::{Draft, Wish};
 use super::loss::Report;
-use crate::graph::{Circle, EdgeKind, Flaw, Graph, Name, Settings, Target, Unit};
+use crate::graph::{
+    DependencyCycle, EdgeKind, Graph, GraphError, InitUnit, Name, Settings, Target,
+};
 
 /// How often circles are opened one by one; beyond, all of their dependencies are taken out.
 const MOST_ROUNDS: usize = 100;
@@ -110,11 +112,11 @@ impl Whole<'_, '_> {
     }
 
     /// Takes out what is in the way; says whether that was anything.
-    fn mend(&mut self, flaws: &[Flaw], all: bool) -> bool {
+    fn mend(&mut self, flaws: &[GraphError], all: bool) -> bool {
         let mut mended = false;
         for flaw in flaws {
             mended |= match flaw {
-                Flaw::Circle(circle) => self.open(circle, all),
+                GraphError::Cycle(circle) => self.open(circle, all),
                 other => self.leave_out(other),
             };
         }
@@ -122,7 +124,7 @@ impl Whole<'_, '_> {
     }
 
     /// Takes the weakest dependency of a circle for what has no order.
-    fn open(&mut self, circle: &Circle, all: bool) -> bool {
+    fn open(&mut self, circle: &DependencyCycle, all: bool) -> bool {
         let steps = circle.steps.iter().enumerate();
         let weakest = steps.clone().max_by_key(|(at, (_, kind))| (*kind, *at));
         let chosen: Vec<usize> = match weakest {
@@ -138,7 +140,7 @@ impl Whole<'_, '_> {
         opened
     }
 
-    fn take_order_out(&mut self, from: &Name, to: &Name, circle: &Circle) -> bool {
+    fn take_order_out(&mut self, from: &Name, to: &Name, circle: &DependencyCycle) -> bool {
         let provider = self.drafts.iter().find(|draft| draft.unit.name == *to);
         let Some(targets) = provider.map(|draft| draft.unit.provides.clone()) else { return false };
         let Some(draft) = self.drafts.iter_mut().find(|it| it.unit.name == *from) else {
@@ -158,7 +160,7 @@ impl Whole<'_, '_> {
         draft.unit.edges != before
     }
 
-    fn leave_out(&mut self, flaw: &Flaw) -> bool {
+    fn leave_out(&mut self, flaw: &GraphError) -> bool {
         let units: Vec<Name> = flaw.units().into_iter().cloned().collect();
         let before = self.drafts.len();
         let report = &mut *self.report;
@@ -173,7 +175,7 @@ impl Whole<'_, '_> {
     }
 }
 
-fn add_edge(unit: &mut Unit, kind: EdgeKind, target: Target) {
+fn add_edge(unit: &mut InitUnit, kind: EdgeKind, target: Target) {
     let known = unit.edges.iter_mut().find(|(_, it)| *it == target);
     match known {
         // Of what orders and what only requires, both are meant.

@@ -3,23 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::System;
+use super::InitState;
 use super::node::Node;
 use crate::Timestamp;
 use crate::graph::{
-    Action, Activity, Cause, EdgeKind, Ending, Exit, Incarnation, Kind, Observed, Order, Phase,
-    Starts, StopReason, Target, Unit,
+    ActionKind, Activity, EdgeKind, Exit, FailureCause, Incarnation, InitUnit, ObservedUnit, Phase,
+    ServiceType, StartRateLimit, StopOutcome, StopReason, Target, UnitAction,
 };
 
 /// How long a unit that was killed has to end. What is left of it then does not end at all, and
 /// nobody waits for it any more.
 const KILL_GRACE: Duration = Duration::from_secs(10);
 
-impl System {
+impl InitState {
     /// Changes the phase of a unit, and lets it be looked at again.
     fn enter(&mut self, at: u32, phase: Phase, now: Timestamp) {
         let node = self.node_mut(at);
-        let takes_room = !node.roomless;
+        let takes_room = !node.unlimited_start;
         let starting = |phase| u32::from(takes_room && phase == Phase::Starting);
         let before = starting(node.seen.phase);
         node.seen.phase = phase;
@@ -30,7 +30,7 @@ impl System {
     }
 
     /// Starts a unit.
-    pub(super) fn start(&mut self, at: u32, now: Timestamp) -> Option<Action> {
+    pub(super) fn start(&mut self, at: u32, now: Timestamp) -> Option<UnitAction> {
         let unit = Arc::clone(&self.node(at).unit);
         self.node_mut(at).redefined = false;
         self.node_mut(at).seen.definition = Some(Arc::clone(&unit));
@@ -46,30 +46,35 @@ impl System {
         node.count_start(now);
         node.seen.incarnation = Some(incarnation);
         node.seen.processes = true;
-        node.seen.deadline = unit.time_outs.start.map(|most| soon(now, most));
-        Some(Action { unit: unit.name.clone(), incarnation, what: Order::Start, definition: unit })
+        node.seen.deadline = unit.timeouts.start.map(|most| soon(now, most));
+        Some(UnitAction {
+            unit: unit.name.clone(),
+            incarnation,
+            kind: ActionKind::Start,
+            definition: unit,
+        })
     }
 
     /// A unit is up.
     pub(super) fn come_up(&mut self, at: u32, activity: Activity, now: Timestamp) {
-        self.enter(at, Phase::Up(activity), now);
+        self.enter(at, Phase::Active(activity), now);
         let seen = &mut self.node_mut(at).seen;
         seen.up_since = Some(seen.up_since.unwrap_or(now));
         seen.exited |= activity == Activity::Exited;
-        seen.ending = None;
+        seen.outcome = None;
         seen.cause = None;
         seen.retry_at = None;
         let definition = seen.definition.as_deref();
         let runtime = definition.and_then(|definition| definition.run.runtime_max);
         let runtime = runtime.filter(|_| !seen.exited);
         let over = seen.up_since.zip(runtime).map(|(since, most)| since.after(most));
-        let reload = definition.and_then(|definition| definition.time_outs.reload);
+        let reload = definition.and_then(|definition| definition.timeouts.reload);
         let reload = reload.filter(|_| activity == Activity::Reloading);
         seen.deadline = over.into_iter().chain(reload.map(|most| soon(now, most))).min();
     }
 
     /// Stops a unit that has to.
-    pub(super) fn stop(&mut self, at: u32, now: Timestamp) -> Option<Action> {
+    pub(super) fn stop(&mut self, at: u32, now: Timestamp) -> Option<UnitAction> {
         let node = self.node(at);
         if !node.seen.processes && has_no_end_of_its_own(&node.seen) {
             self.node_mut(at).forgive(now);
@@ -77,45 +82,51 @@ impl System {
             return None;
         }
         let reason = self.stop_reason(at);
-        Some(self.begin_end(at, Ending::Off(reason.clone()), reason, now))
+        Some(self.begin_end(at, StopOutcome::Inactive(reason.clone()), reason, now))
     }
 
     /// A unit failed: whatever is left of it has to go.
-    pub(super) fn fail(&mut self, at: u32, cause: Cause, now: Timestamp) {
-        let action = self.begin_end(at, Ending::Failed(cause), StopReason::Failed(cause), now);
+    pub(super) fn fail(&mut self, at: u32, cause: FailureCause, now: Timestamp) {
+        let action = self.begin_end(at, StopOutcome::Failed(cause), StopReason::Failed(cause), now);
         self.owed.push(action);
     }
 
     /// A unit is over, well: whatever is left of it has to go.
-    pub(super) fn finish(&mut self, at: u32, ending: Ending, now: Timestamp) {
-        let skipped = ending == Ending::Skipped;
-        let reason = if skipped { StopReason::Skipped } else { StopReason::Ended };
+    pub(super) fn finish(&mut self, at: u32, ending: StopOutcome, now: Timestamp) {
+        let skipped = ending == StopOutcome::Skipped;
+        let reason = if skipped { StopReason::Skipped } else { StopReason::Completed };
         let action = self.begin_end(at, ending, reason, now);
         self.owed.push(action);
     }
 
     /// A unit says that it stops.
     pub(super) fn stop_by_itself(&mut self, at: u32, now: Timestamp) {
-        self.await_end(at, Ending::ByItself, now);
+        self.await_end(at, StopOutcome::SelfInitiated, now);
     }
 
-    fn begin_end(&mut self, at: u32, ending: Ending, reason: StopReason, now: Timestamp) -> Action {
+    fn begin_end(
+        &mut self,
+        at: u32,
+        ending: StopOutcome,
+        reason: StopReason,
+        now: Timestamp,
+    ) -> UnitAction {
         let was_up = self.node(at).seen.phase.is_active();
         self.await_end(at, ending, now);
-        self.order(at, Order::Stop { reason, was_up })
+        self.order(at, ActionKind::Stop { reason, was_up })
     }
 
-    fn await_end(&mut self, at: u32, ending: Ending, now: Timestamp) {
+    fn await_end(&mut self, at: u32, ending: StopOutcome, now: Timestamp) {
         self.node_mut(at).forgive(now);
         self.enter(at, Phase::Stopping, now);
         let seen = &mut self.node_mut(at).seen;
-        seen.ending = Some(ending);
+        seen.outcome = Some(ending);
         (seen.up_since, seen.exited) = (None, false);
         // What is run to end it belongs to it as well, even if nothing else was left.
         seen.processes = true;
         seen.killed = false;
         seen.reload_wanted = false;
-        let most = seen.definition.as_ref().and_then(|definition| definition.time_outs.stop);
+        let most = seen.definition.as_ref().and_then(|definition| definition.timeouts.stop);
         seen.deadline = most.map(|most| soon(now, most));
     }
 
@@ -127,16 +138,16 @@ impl System {
     }
 
     /// Has a unit read its configuration again.
-    pub(super) fn reread(&mut self, at: u32, now: Timestamp) -> Action {
+    pub(super) fn reread(&mut self, at: u32, now: Timestamp) -> UnitAction {
         self.node_mut(at).seen.reload_wanted = false;
         self.come_up(at, Activity::Reloading, now);
-        self.order(at, Order::Reload)
+        self.order(at, ActionKind::Reload)
     }
 
     /// Kills a unit that did not end in time.
-    pub(super) fn kill(&mut self, at: u32, now: Timestamp) -> Action {
+    pub(super) fn kill(&mut self, at: u32, now: Timestamp) -> UnitAction {
         self.be_killed(at, now);
-        self.order(at, Order::Kill)
+        self.order(at, ActionKind::Kill)
     }
 
     /// A unit that did not end in time is killed, by whom ever.
@@ -144,8 +155,8 @@ impl System {
         let seen = &mut self.node_mut(at).seen;
         seen.killed = true;
         seen.deadline = Some(now.after(KILL_GRACE));
-        if !matches!(seen.ending, Some(Ending::Failed(_))) {
-            seen.ending = Some(Ending::Failed(Cause::StopTimeOut));
+        if !matches!(seen.outcome, Some(StopOutcome::Failed(_))) {
+            seen.outcome = Some(StopOutcome::Failed(FailureCause::StopTimeout));
         }
         self.touch(at);
     }
@@ -153,19 +164,23 @@ impl System {
     /// None of the processes of a unit is left.
     pub(super) fn be_gone(&mut self, at: u32, now: Timestamp) {
         self.node_mut(at).seen.processes = false;
-        match self.node_mut(at).seen.ending.take() {
-            Some(Ending::Off(_)) | None => self.be_off(at, now),
-            Some(Ending::Failed(cause)) => self.have_failed(at, cause, now),
-            Some(Ending::ByItself) => self.have_failed(at, Cause::Exit(Exit::Unknown), now),
-            Some(Ending::Well(exit)) => self.have_ended(at, now, |it| it.schedule(None, exit, now)),
-            Some(Ending::Skipped) => self.have_ended(at, now, |_| {}),
+        match self.node_mut(at).seen.outcome.take() {
+            Some(StopOutcome::Inactive(_)) | None => self.be_off(at, now),
+            Some(StopOutcome::Failed(cause)) => self.have_failed(at, cause, now),
+            Some(StopOutcome::SelfInitiated) => {
+                self.have_failed(at, FailureCause::Exit(Exit::Unknown), now)
+            }
+            Some(StopOutcome::Completed(exit)) => {
+                self.have_ended(at, now, |it| it.schedule(None, exit, now))
+            }
+            Some(StopOutcome::Skipped) => self.have_ended(at, now, |_| {}),
         }
     }
 
     /// A unit has ended well, and this is what follows if it is not to be started anew.
     fn have_ended(&mut self, at: u32, now: Timestamp, follow: impl FnOnce(&mut Node)) {
         let anew = self.node(at).starts_anew();
-        self.leave(at, Phase::Ended, now);
+        self.leave(at, Phase::Completed, now);
         follow(self.node_mut(at));
         if anew {
             self.try_at_once(at, now);
@@ -173,11 +188,11 @@ impl System {
     }
 
     /// A unit has failed, and nothing of it is left, or nothing that would ever end.
-    pub(super) fn have_failed(&mut self, at: u32, cause: Cause, now: Timestamp) {
+    pub(super) fn have_failed(&mut self, at: u32, cause: FailureCause, now: Timestamp) {
         let anew = self.node(at).starts_anew();
         self.node_mut(at).forgive(now);
         let exit = match cause {
-            Cause::Exit(exit) => Some(exit),
+            FailureCause::Exit(exit) => Some(exit),
             _ => self.node(at).seen.exit,
         };
         self.leave(at, Phase::Failed, now);
@@ -192,11 +207,11 @@ impl System {
     /// it ended and however often. Of one that is lost nobody hears when they are: it stays so.
     pub(super) fn try_at_once(&mut self, at: u32, now: Timestamp) {
         let seen = &mut self.node_mut(at).seen;
-        if seen.processes && seen.cause == Some(Cause::Lost) {
+        if seen.processes && seen.cause == Some(FailureCause::Lost) {
             return;
         }
         seen.forgive();
-        seen.starts = Starts::default();
+        seen.starts = StartRateLimit::default();
         (seen.retry_at, seen.gave_up) = (Some(now), false);
         self.touch(at);
     }
@@ -206,7 +221,7 @@ impl System {
     pub(super) fn lapse(&mut self, at: u32, now: Timestamp) {
         let seen = &mut self.node_mut(at).seen;
         match seen.phase {
-            Phase::Stopping => seen.renew = true,
+            Phase::Stopping => seen.restart_requested = true,
             Phase::Failed if seen.processes => self.try_at_once(at, now),
             _ => self.forget(at, now),
         }
@@ -214,7 +229,7 @@ impl System {
 
     /// A unit is off, for whatever reason.
     pub(super) fn be_off(&mut self, at: u32, now: Timestamp) {
-        self.leave(at, Phase::Off, now);
+        self.leave(at, Phase::Inactive, now);
         let seen = &mut self.node_mut(at).seen;
         seen.retry_at = None;
         seen.gave_up = false;
@@ -222,13 +237,13 @@ impl System {
 
     /// What is known of an end is forgotten.
     pub(super) fn forget(&mut self, at: u32, now: Timestamp) {
-        if self.node(at).seen.phase != Phase::Off {
+        if self.node(at).seen.phase != Phase::Inactive {
             self.be_off(at, now);
         }
         let seen = &mut self.node_mut(at).seen;
         seen.forgive();
         seen.cause = None;
-        seen.starts = Starts::default();
+        seen.starts = StartRateLimit::default();
         self.touch(at);
     }
 
@@ -237,10 +252,10 @@ impl System {
         let node = self.node_mut(at);
         node.redefined = false;
         let seen = &mut node.seen;
-        (seen.ending, seen.exit) = (None, None);
+        (seen.outcome, seen.exit) = (None, None);
         seen.killed = false;
         (seen.up_since, seen.exited) = (None, false);
-        seen.renew = false;
+        seen.restart_requested = false;
         seen.reload_wanted = false;
         seen.reload_failed = false;
         if !seen.processes {
@@ -249,13 +264,13 @@ impl System {
     }
 
     /// What is to be done for the present incarnation of a unit.
-    fn order(&self, at: u32, what: Order) -> Action {
-        let Observed { incarnation, definition, .. } = &self.node(at).seen;
+    fn order(&self, at: u32, kind: ActionKind) -> UnitAction {
+        let ObservedUnit { incarnation, definition, .. } = &self.node(at).seen;
         let definition = definition.as_ref().unwrap_or(&self.node(at).unit);
-        Action {
+        UnitAction {
             unit: definition.name.clone(),
             incarnation: incarnation.unwrap_or_default(),
-            what,
+            kind,
             definition: Arc::clone(definition),
         }
     }
@@ -265,15 +280,15 @@ impl System {
         if !node.needed {
             return if node.masked { StopReason::Masked } else { StopReason::Unneeded };
         }
-        if node.seen.renew {
-            return StopReason::Renewed;
+        if node.seen.restart_requested {
+            return StopReason::RestartRequested;
         }
         if node.redefined {
-            return StopReason::Redefined;
+            return StopReason::DefinitionChanged;
         }
         let on = node.unit.edges.iter().filter(|(kind, _)| *kind == EdgeKind::DependsOn);
         let lost = on.map(|(_, target)| target).filter(|target| !self.stays(target));
-        lost.min().cloned().map_or(StopReason::Redefined, StopReason::DependencyLost)
+        lost.min().cloned().map_or(StopReason::DefinitionChanged, StopReason::DependencyLost)
     }
 
     fn stays(&self, target: &Target) -> bool {
@@ -287,16 +302,16 @@ fn soon(now: Timestamp, most: Duration) -> Timestamp {
 }
 
 /// Whether nothing has to be done to end what was started, once its processes are gone.
-fn has_no_end_of_its_own(seen: &Observed) -> bool {
-    let runs_nothing = |unit: &Unit| unit.run.stop.is_empty() && unit.run.stop_post.is_empty();
-    let is_virtual = seen.definition.as_deref().is_some_and(Unit::is_virtual);
-    let exited = seen.phase == Phase::Up(Activity::Exited);
+fn has_no_end_of_its_own(seen: &ObservedUnit) -> bool {
+    let runs_nothing = |unit: &InitUnit| unit.run.stop.is_empty() && unit.run.stop_post.is_empty();
+    let is_virtual = seen.definition.as_deref().is_some_and(InitUnit::is_virtual);
+    let exited = seen.phase == Phase::Active(Activity::Exited);
     is_virtual || (exited && seen.definition.as_deref().is_none_or(runs_nothing))
 }
 
-impl Unit {
+impl InitUnit {
     /// Whether it has a main process, whose end is its own.
     pub(super) fn has_main(&self) -> bool {
-        !matches!(self.kind, Kind::BackgroundScripted | Kind::Virtual)
+        !matches!(self.kind, ServiceType::BackgroundScripted | ServiceType::Virtual)
     }
 }

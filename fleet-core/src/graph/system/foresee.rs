@@ -2,72 +2,72 @@
 
 use std::sync::Arc;
 
-use super::System;
+use super::InitState;
 use crate::Timestamp;
 use crate::graph::net::Net;
 use crate::graph::{
-    Action, Activity, EdgeKind, Ending, Event, Exit, Happening, Kind, Name, Order, Phase,
-    StopReason, Unit,
+    ActionKind, Activity, EdgeKind, EventKind, Exit, InitUnit, Name, Phase, ServiceType,
+    StopOutcome, StopReason, UnitAction, UnitEvent,
 };
 
 /// What would follow for the units of a system, if from now on each start and each end went well.
 #[derive(Debug, Clone)]
-pub struct Foresight {
+pub struct Preview {
     /// The units that are there now, by name.
-    pub units: Vec<Foreseen>,
+    pub units: Vec<UnitPreview>,
     /// The system as it would be then.
-    pub after: System,
+    pub after: InitState,
 }
 
 /// What would become of one unit.
 #[derive(Debug, Clone)]
-pub struct Foreseen {
+pub struct UnitPreview {
     /// Its name.
     pub unit: Name,
     /// What would be done to it.
-    pub fate: Fate,
+    pub fate: PlannedAction,
     /// What it runs now, from its last start; nothing if it does not run.
-    pub runs: Option<Arc<Unit>>,
+    pub runs: Option<Arc<InitUnit>>,
 }
 
 /// What would be done to a unit. Steps are counted from 1, and each comes after those that it has
 /// to wait for: how many units may be starting at once is left aside.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fate {
+pub enum PlannedAction {
     /// Nothing: it goes on as it is, or stays down.
-    Stays,
+    Unchanged,
     /// It is started in this step.
-    Starts(usize),
+    Start(usize),
     /// It is stopped in this step.
-    Stops(usize, StopReason),
+    Stop(usize, StopReason),
     /// It is stopped in the first of these steps, and started in the second.
-    Restarts(usize, usize, StopReason),
+    Restart(usize, usize, StopReason),
 }
 
-impl System {
+impl InitState {
     /// What would follow if from now on each start and each end went well, and no time passed, so
     /// that nothing which failed is tried again. Units that are stopping already are taken to end
     /// together, though any of them may come first. It is asked of a copy that was changed as one
     /// is about to change the system itself: what is said is what the planner would do.
     #[must_use]
-    pub fn foresee(self, now: Timestamp) -> Foresight {
+    pub fn preview(self, now: Timestamp) -> Preview {
         let names: Vec<Name> = self.units().cloned().collect();
-        let mut ahead = Ahead::of(self, now);
+        let mut ahead = Simulation::of(self, now);
         ahead.run();
         let foreseen = |unit: Name| {
             let course = ahead.system.find(&unit).map(|at| &ahead.courses[at as usize]);
             let (fate, runs) =
-                course.map_or((Fate::Stays, None), |it| (it.fate(), it.runs.clone()));
-            Foreseen { unit, fate, runs }
+                course.map_or((PlannedAction::Unchanged, None), |it| (it.fate(), it.runs.clone()));
+            UnitPreview { unit, fate, runs }
         };
         let units = names.into_iter().map(foreseen).collect();
-        Foresight { units, after: ahead.system }
+        Preview { units, after: ahead.system }
     }
 }
 
 /// A system whose units do at once what they are told to.
-struct Ahead {
-    system: System,
+struct Simulation {
+    system: InitState,
     net: Arc<Net>,
     now: Timestamp,
     /// By the numbers of the nodes, which stay as long as the graph does.
@@ -78,24 +78,24 @@ struct Ahead {
 #[derive(Clone)]
 struct Course {
     phase: Phase,
-    runs: Option<Arc<Unit>>,
+    runs: Option<Arc<InitUnit>>,
     stop: Option<(usize, StopReason)>,
     start: Option<usize>,
 }
 
 impl Course {
-    fn fate(&self) -> Fate {
+    fn fate(&self) -> PlannedAction {
         match (&self.stop, self.start) {
-            (None, None) => Fate::Stays,
-            (None, Some(step)) => Fate::Starts(step),
-            (Some((step, why)), None) => Fate::Stops(*step, why.clone()),
-            (Some((stop, why)), Some(start)) => Fate::Restarts(*stop, start, why.clone()),
+            (None, None) => PlannedAction::Unchanged,
+            (None, Some(step)) => PlannedAction::Start(step),
+            (Some((step, why)), None) => PlannedAction::Stop(*step, why.clone()),
+            (Some((stop, why)), Some(start)) => PlannedAction::Restart(*stop, start, why.clone()),
         }
     }
 }
 
-impl Ahead {
-    fn of(mut system: System, now: Timestamp) -> Self {
+impl Simulation {
+    fn of(mut system: InitState, now: Timestamp) -> Self {
         system.max_starting = None;
         let courses = system.nodes.iter().map(|node| {
             let runs = node.seen.definition.clone().filter(|_| node.seen.phase.is_busy());
@@ -113,7 +113,8 @@ impl Ahead {
         for _ in 0..6 * self.courses.len() + 6 {
             let actions = self.system.next_actions(self.now);
             self.note(&actions);
-            let is_end = |it: &Action| matches!(it.what, Order::Stop { .. } | Order::Kill);
+            let is_end =
+                |it: &UnitAction| matches!(it.kind, ActionKind::Stop { .. } | ActionKind::Kill);
             let mut ends = actions.iter().any(is_end);
             // Later on all that stops has been told to in the same round.
             if std::mem::take(&mut is_first) || actions.is_empty() {
@@ -132,7 +133,7 @@ impl Ahead {
         let mut ended = false;
         for at in self.system.all() {
             if self.system.node(at).seen.phase == Phase::Stopping {
-                self.tell(at, Happening::AllGone);
+                self.tell(at, EventKind::AllGone);
                 ended = true;
             }
         }
@@ -147,7 +148,7 @@ impl Ahead {
             let (phase, must_stop) = (node.seen.phase, node.face.must_stop);
             match phase {
                 Phase::Starting if !must_stop => self.come_up(at),
-                Phase::Up(Activity::Reloading) => self.tell(at, Happening::Ready),
+                Phase::Active(Activity::Reloading) => self.tell(at, EventKind::Ready),
                 _ => continue,
             }
             told = true;
@@ -156,37 +157,37 @@ impl Ahead {
     }
 
     /// Has all that is told done; starts only where nothing ends, as above.
-    fn succeed(&mut self, actions: &[Action], ends: bool) {
+    fn succeed(&mut self, actions: &[UnitAction], ends: bool) {
         for action in actions {
             let Some(at) = self.system.find(&action.unit) else { continue };
-            match action.what {
-                Order::Start if ends => {}
-                Order::Start => self.come_up(at),
-                Order::Stop { .. } | Order::Kill => self.tell(at, Happening::AllGone),
-                Order::Reload => self.tell(at, Happening::Ready),
+            match action.kind {
+                ActionKind::Start if ends => {}
+                ActionKind::Start => self.come_up(at),
+                ActionKind::Stop { .. } | ActionKind::Kill => self.tell(at, EventKind::AllGone),
+                ActionKind::Reload => self.tell(at, EventKind::Ready),
             }
         }
     }
 
     fn come_up(&mut self, at: u32) {
-        if !matches!(self.system.runs(at).kind, Kind::Oneshot { .. }) {
-            return self.tell(at, Happening::Ready);
+        if !matches!(self.system.runs(at).kind, ServiceType::Oneshot { .. }) {
+            return self.tell(at, EventKind::Ready);
         }
-        self.tell(at, Happening::MainExited(Exit::Status(0)));
+        self.tell(at, EventKind::MainExited(Exit::Status(0)));
         if self.system.node(at).seen.phase.is_active() {
-            self.tell(at, Happening::AllGone);
+            self.tell(at, EventKind::AllGone);
         }
     }
 
-    fn tell(&mut self, at: u32, what: Happening) {
+    fn tell(&mut self, at: u32, kind: EventKind) {
         let node = self.system.node(at);
         let (unit, incarnation) = (node.unit.name.clone(), node.seen.incarnation);
-        let event = Event { unit, incarnation: incarnation.unwrap_or_default(), what };
+        let event = UnitEvent { unit, incarnation: incarnation.unwrap_or_default(), kind };
         self.system.on_event(&event, self.now);
     }
 
     /// Notes what a plan has done: by its actions, and to units for which nothing has to be done.
-    fn note(&mut self, actions: &[Action]) {
+    fn note(&mut self, actions: &[UnitAction]) {
         let told = actions.iter().map(|action| &action.unit);
         let changed = self.system.take_changed();
         let both = told.chain(&changed).filter_map(|unit| self.system.find(unit));
@@ -218,12 +219,12 @@ impl Ahead {
         let seen = &self.system.node(at).seen;
         let before = self.courses[at as usize].phase;
         let (was_up, was_starting) = (before.is_active(), before == Phase::Starting);
-        match (seen.phase, &seen.ending) {
-            (Phase::Stopping, Some(Ending::Off(why))) if was_up || was_starting => {
+        match (seen.phase, &seen.outcome) {
+            (Phase::Stopping, Some(StopOutcome::Inactive(why))) if was_up || was_starting => {
                 Some(why.clone())
             }
             // Of some nothing has to be ended, and they may be starting again by now.
-            (Phase::Off, _) if was_up || was_starting => Some(self.system.stop_reason(at)),
+            (Phase::Inactive, _) if was_up || was_starting => Some(self.system.stop_reason(at)),
             (Phase::Starting, _) if was_up => Some(self.system.stop_reason(at)),
             _ => None,
         }

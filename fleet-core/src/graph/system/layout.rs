@@ -3,20 +3,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::System;
+use super::InitState;
 use super::degraded::Degraded;
 use super::node::{Counts, Missing, Node};
 use super::queues::{Marked, Queues, Ranked};
 use super::weight::Tangles;
 use crate::graph::net::{Edge, Net, number};
-use crate::graph::{EdgeKind, Graph, Name, Observed, Phase, Target, Unit};
+use crate::graph::{EdgeKind, Graph, InitUnit, Name, ObservedUnit, Phase, Target};
 
-impl System {
+impl InitState {
     /// Lays out the graph anew around what is known of the units. Units that run and are not in the
     /// graph any more are kept until they are gone.
-    pub(super) fn lay_out(&mut self, mut seen: BTreeMap<Name, Observed>) {
+    pub(super) fn lay_out(&mut self, mut seen: BTreeMap<Name, ObservedUnit>) {
         let units = self.graph.units.iter();
-        let known = |unit: &Arc<Unit>, seen: &mut BTreeMap<Name, Observed>| {
+        let known = |unit: &Arc<InitUnit>, seen: &mut BTreeMap<Name, ObservedUnit>| {
             let of_unit = seen.remove(&unit.name).unwrap_or_default();
             Node::new(Arc::clone(unit), false, of_unit)
         };
@@ -24,7 +24,7 @@ impl System {
         self.nodes.extend(seen.into_values().filter_map(orphan));
         self.nodes.sort_by(|a, b| a.unit.name.cmp(&b.unit.name));
         for node in &mut self.nodes {
-            node.roomless = self.roomless.contains(&node.unit.name);
+            node.unlimited_start = self.unlimited_starts.contains(&node.unit.name);
         }
         self.starting = number(self.nodes.iter().filter(|node| is_starting(node)).count());
         self.note_missing();
@@ -131,12 +131,12 @@ impl System {
 }
 
 /// A unit that is not in the graph, if something of it may be left.
-fn orphan(seen: Observed) -> Option<Node> {
+fn orphan(seen: ObservedUnit) -> Option<Node> {
     let definition = seen.definition.clone()?;
     let left = seen.phase.is_busy() || seen.processes;
     left.then(|| Node::new(definition, true, seen))
 }
 
 fn is_starting(node: &Node) -> bool {
-    node.seen.phase == Phase::Starting && !node.roomless
+    node.seen.phase == Phase::Starting && !node.unlimited_start
 }

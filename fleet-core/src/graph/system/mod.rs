@@ -26,13 +26,13 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use self::degraded::Degraded;
-pub use self::foresee::{Fate, Foreseen, Foresight};
+pub use self::foresee::{PlannedAction, Preview, UnitPreview};
 use self::node::Node;
 use self::queues::{Marked, Queues, Ranked};
 pub use self::verbs::NotReloadable;
 use self::weight::Tangles;
 use super::net::{Net, number};
-use super::{Action, Flaw, Graph, Incarnation, Name, Observation, Settings, Target};
+use super::{Graph, GraphError, Incarnation, Name, Observation, Settings, Target, UnitAction};
 use crate::Timestamp;
 
 /// The units of a graph, what is wanted of them, and what is known of them.
@@ -40,37 +40,37 @@ use crate::Timestamp;
 /// ```
 /// use fleet_core::Timestamp;
 /// use fleet_core::graph::{
-///     Command, Event, Graph, Happening, Kind, Order, Readiness, Run, Settings, System, Unit,
+///     Command, UnitEvent, Graph, EventKind, ServiceType, ActionKind, Readiness, Run, Settings, InitState, InitUnit,
 /// };
 ///
 /// let start = vec![Command::new("/bin/web", [])];
-/// let web = Unit {
-///     kind: Kind::ForegroundSupervised(Readiness::Executed),
+/// let web = InitUnit {
+///     kind: ServiceType::ForegroundSupervised(Readiness::Executed),
 ///     run: Run { start, ..Run::default() },
-///     ..Unit::new_virtual("web".parse()?, ["web".parse()?])
+///     ..InitUnit::new_virtual("web".parse()?, ["web".parse()?])
 /// };
 /// let settings = Settings { goal: Some("web".parse()?), ..Settings::default() };
 /// let graph = Graph::strict([web], &settings).expect("nothing is wrong with it");
-/// let mut system = System::new(graph, &settings).expect("its goal is provided");
+/// let mut system = InitState::new(graph, &settings).expect("its goal is provided");
 ///
 /// let now = Timestamp::from_millis(0);
 /// let actions = system.next_actions(now);
-/// assert_eq!(actions[0].what, Order::Start);
+/// assert_eq!(actions[0].kind, ActionKind::Start);
 /// assert_eq!(system.next_actions(now), [], "it is said once");
 ///
 /// let (unit, incarnation) = (actions[0].unit.clone(), actions[0].incarnation);
-/// system.on_event(&Event { unit, incarnation, what: Happening::Ready }, now);
+/// system.on_event(&UnitEvent { unit, incarnation, kind: EventKind::Ready }, now);
 /// assert!(system.is_settled());
-/// # Ok::<(), fleet_core::graph::NameProblem>(())
+/// # Ok::<(), fleet_core::graph::InvalidName>(())
 /// ```
 #[derive(Debug, Clone)]
-pub struct System {
+pub struct InitState {
     graph: Arc<Graph>,
     goal: Option<Target>,
     with: BTreeSet<Target>,
     mask: BTreeSet<Target>,
     max_starting: Option<NonZeroU32>,
-    roomless: BTreeSet<Name>,
+    unlimited_starts: BTreeSet<Name>,
     /// The units of the graph and those that are not in it any more and still run, by name.
     nodes: Vec<Node>,
     net: Arc<Net>,
@@ -84,18 +84,18 @@ pub struct System {
     last: Incarnation,
     stale: u64,
     /// What is owed because of events, to be said with the next plan.
-    owed: Vec<Action>,
+    owed: Vec<UnitAction>,
     /// Which nodes may be shown otherwise than before.
     changed: Marked,
 }
 
-impl System {
+impl InitState {
     /// A system of which nothing runs.
     ///
     /// # Errors
     ///
     /// What is wrong with the goal of the settings.
-    pub fn new(graph: Graph, settings: &Settings) -> Result<Self, Flaw> {
+    pub fn new(graph: Graph, settings: &Settings) -> Result<Self, GraphError> {
         Self::restore(graph, settings, Observation::default())
     }
 
@@ -105,7 +105,11 @@ impl System {
     /// # Errors
     ///
     /// What is wrong with the goal of the settings.
-    pub fn restore(graph: Graph, settings: &Settings, seen: Observation) -> Result<Self, Flaw> {
+    pub fn restore(
+        graph: Graph,
+        settings: &Settings,
+        seen: Observation,
+    ) -> Result<Self, GraphError> {
         let flaw = settings.goal.as_ref().and_then(|goal| graph.goal_flaw(goal, &settings.mask));
         if let Some(flaw) = flaw {
             return Err(flaw);
@@ -113,10 +117,10 @@ impl System {
         let mut system = Self {
             graph: Arc::new(graph),
             goal: settings.goal.clone(),
-            with: seen.beside,
+            with: seen.extra_targets,
             mask: settings.mask.clone(),
             max_starting: settings.max_starting,
-            roomless: settings.roomless.clone(),
+            unlimited_starts: settings.unlimited_starts.clone(),
             nodes: Vec::new(),
             net: Arc::default(),
             tangles: Arc::default(),
@@ -136,27 +140,27 @@ impl System {
     /// All that is known of the units, to go on from with [`restore`](Self::restore).
     #[must_use]
     pub fn observation(&self) -> Observation {
-        let known = self.nodes.iter().filter(|node| !node.seen.is_nothing());
+        let known = self.nodes.iter().filter(|node| !node.seen.is_default());
         let units = known.map(|node| (node.unit.name.clone(), node.seen.clone())).collect();
-        Observation { units, beside: self.with.clone(), last: self.last }
+        Observation { units, extra_targets: self.with.clone(), last: self.last }
     }
 
     /// When to ask for what is owed again, if nothing happens before; never if there is nothing to
     /// wait for.
     #[must_use]
-    pub fn due(&self) -> Option<Timestamp> {
+    pub fn next_deadline(&self) -> Option<Timestamp> {
         self.queues.next_timer()
     }
 
     /// The incarnation that was begun last.
     #[must_use]
-    pub fn last(&self) -> Incarnation {
+    pub fn last_incarnation(&self) -> Incarnation {
         self.last
     }
 
     /// How many events were told of incarnations that are over, or of units that there are none of.
     #[must_use]
-    pub fn stale(&self) -> u64 {
+    pub fn stale_events(&self) -> u64 {
         self.stale
     }
 

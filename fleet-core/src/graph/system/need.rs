@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::System;
+use super::InitState;
 use super::node::Node;
 use super::weight::{Tangles, Weight};
 use crate::graph::net::Net;
 
-impl System {
+impl InitState {
     /// Finds out anew which units are masked, which are needed, and how many are above each. This
     /// looks at all units, and is done when much is wanted otherwise, never for an event.
     pub(super) fn weigh(&mut self) {

@@ -6,21 +6,21 @@ use std::sync::Arc;
 use super::face::{Effect, Face};
 use super::weight::Weight;
 use crate::Timestamp;
-use crate::graph::{Activity, Cause, Observed, Phase, Unit};
+use crate::graph::{Activity, FailureCause, InitUnit, ObservedUnit, Phase};
 
 /// A unit in a system.
 #[derive(Debug, Clone)]
 pub(super) struct Node {
-    pub(super) unit: Arc<Unit>,
+    pub(super) unit: Arc<InitUnit>,
     /// It is not in the graph any more.
     pub(super) orphan: bool,
-    pub(super) seen: Observed,
+    pub(super) seen: ObservedUnit,
     pub(super) needed: bool,
     pub(super) masked: bool,
     /// What runs is not what would be started now.
     pub(super) redefined: bool,
     /// Its start takes no room.
-    pub(super) roomless: bool,
+    pub(super) unlimited_start: bool,
     pub(super) missing: Missing,
     pub(super) weight: Weight,
     /// How long the longest chain of needed dependents above it is; nothing if it is not needed.
@@ -63,10 +63,10 @@ pub(super) struct Place {
 }
 
 impl Node {
-    pub(super) fn new(unit: Arc<Unit>, orphan: bool, seen: Observed) -> Self {
+    pub(super) fn new(unit: Arc<InitUnit>, orphan: bool, seen: ObservedUnit) -> Self {
         Self {
             redefined: redefined(&unit, orphan, &seen),
-            roomless: false,
+            unlimited_start: false,
             unit,
             orphan,
             seen,
@@ -96,23 +96,23 @@ impl Node {
             masked: self.masked,
             active,
             failed: phase == Phase::Failed,
-            ended: phase == Phase::Ended,
+            ended: phase == Phase::Completed,
             stopping: phase == Phase::Stopping,
             must_stop: stoppable && (!self.needed || self.starts_anew() || self.is_lost()),
-            doomed: self.needed && phase == Phase::Off && dooming,
+            doomed: self.needed && phase == Phase::Inactive && dooming,
         }
     }
 
     pub(super) fn is_startable(&self) -> bool {
         let ready = self.counts.unready == 0 && !self.missing.hard;
-        self.needed && self.seen.phase == Phase::Off && !self.seen.processes && ready
+        self.needed && self.seen.phase == Phase::Inactive && !self.seen.processes && ready
     }
 
     /// The queues that it should stand in.
     pub(super) fn next_place(&self) -> Place {
         let startable = self.is_startable();
-        let is_free = self.unit.is_virtual() || self.roomless;
-        let runs = matches!(self.seen.phase, Phase::Up(Activity::Running | Activity::Exited));
+        let is_free = self.unit.is_virtual() || self.unlimited_start;
+        let runs = matches!(self.seen.phase, Phase::Active(Activity::Running | Activity::Exited));
         Place {
             reset: self.is_forgotten(),
             lapsed: self.is_lapsed(),
@@ -131,27 +131,29 @@ impl Node {
 
     /// Whether it starts anew after this run, however that ends.
     pub(super) fn starts_anew(&self) -> bool {
-        self.redefined || self.seen.renew
+        self.redefined || self.seen.restart_requested
     }
 
     /// Whether what is known of its end is of no use any more, because it is not needed. That it
     /// could not be stopped is kept until something else is wanted.
     fn is_forgotten(&self) -> bool {
-        let kept =
-            matches!(self.seen.cause, Some(Cause::StopTimeOut | Cause::Unkillable | Cause::Lost));
+        let kept = matches!(
+            self.seen.cause,
+            Some(FailureCause::StopTimeout | FailureCause::Unkillable | FailureCause::Lost)
+        );
         !self.needed
             && match self.seen.phase {
                 Phase::Failed => !kept,
-                Phase::Ended => true,
-                Phase::Off => self.seen.attempts > 0,
-                Phase::Starting | Phase::Up(_) | Phase::Stopping => false,
+                Phase::Completed => true,
+                Phase::Inactive => self.seen.attempts > 0,
+                Phase::Starting | Phase::Active(_) | Phase::Stopping => false,
             }
     }
 
     fn timer(&self) -> Option<Timestamp> {
         match self.seen.phase {
-            Phase::Failed | Phase::Ended if !self.needed || self.seen.processes => None,
-            Phase::Failed | Phase::Ended => self.seen.retry_at,
+            Phase::Failed | Phase::Completed if !self.needed || self.seen.processes => None,
+            Phase::Failed | Phase::Completed => self.seen.retry_at,
             _ => self.seen.deadline,
         }
     }
@@ -176,7 +178,7 @@ fn recount(count: u32, before: bool, after: bool) -> u32 {
     count + u32::from(after) - u32::from(before)
 }
 
-fn redefined(unit: &Unit, orphan: bool, seen: &Observed) -> bool {
+fn redefined(unit: &InitUnit, orphan: bool, seen: &ObservedUnit) -> bool {
     let started_from = seen.definition.as_deref().filter(|_| !orphan && seen.phase.is_busy());
-    started_from.is_some_and(|definition| definition.runs_otherwise_than(unit))
+    started_from.is_some_and(|definition| definition.needs_restart_for(unit))
 }

@@ -1,16 +1,17 @@
 //! What becomes of a unit by what is told of it: one arm for each line of the table.
 
-use super::System;
+use super::InitState;
 use crate::Timestamp;
 use crate::graph::{
-    Activity, AfterExit, Cause, Ending, Event, Exit, Happening, Kind, Phase, Restart, Signal, Unit,
+    Activity, EventKind, Exit, FailureCause, InitUnit, OnCleanExit, Phase, Restart, ServiceType,
+    Signal, StopOutcome, UnitEvent,
 };
 
-impl System {
+impl InitState {
     /// Takes note of what happened, and tells whether it was heeded. What cannot happen to a unit
     /// that is doing what this one does changes nothing, and what is told of an incarnation that is
     /// over is counted, too.
-    pub fn on_event(&mut self, event: &Event, now: Timestamp) -> bool {
+    pub fn on_event(&mut self, event: &UnitEvent, now: Timestamp) -> bool {
         let at = self.find(&event.unit);
         let is_current = |&at: &u32| self.node(at).seen.incarnation == Some(event.incarnation);
         let Some(at) = at.filter(is_current) else {
@@ -18,75 +19,75 @@ impl System {
             return false;
         };
         let heeded = match self.node(at).seen.phase {
-            Phase::Off | Phase::Ended => false,
-            Phase::Starting => self.on_starting(at, event.what, now),
-            Phase::Up(activity) => self.on_up(at, activity, event.what, now),
-            Phase::Stopping => self.on_stopping(at, event.what, now),
-            Phase::Failed => self.on_failed(at, event.what),
+            Phase::Inactive | Phase::Completed => false,
+            Phase::Starting => self.on_starting(at, event.kind, now),
+            Phase::Active(activity) => self.on_up(at, activity, event.kind, now),
+            Phase::Stopping => self.on_stopping(at, event.kind, now),
+            Phase::Failed => self.on_failed(at, event.kind),
         };
-        if let (true, Happening::MainExited(exit)) = (heeded, event.what) {
+        if let (true, EventKind::MainExited(exit)) = (heeded, event.kind) {
             self.node_mut(at).seen.exit = Some(exit);
         }
         self.propagate();
         heeded
     }
 
-    fn on_starting(&mut self, at: u32, what: Happening, now: Timestamp) -> bool {
-        match what {
-            Happening::Ready if self.says_when_ready(at) => {
+    fn on_starting(&mut self, at: u32, kind: EventKind, now: Timestamp) -> bool {
+        match kind {
+            EventKind::Ready if self.says_when_ready(at) => {
                 self.come_up(at, Activity::Running, now);
             }
-            Happening::Failed(cause) => self.fail(at, cause, now),
-            Happening::Skipped => self.finish(at, Ending::Skipped, now),
-            Happening::Stopping => self.stop_by_itself(at, now),
-            Happening::MainExited(exit) => self.on_exit_before_ready(at, exit, now),
-            Happening::Extend(more) => return self.extend(at, now.after(more)),
-            Happening::AllGone => self.on_lost(at, now),
-            Happening::Ready | Happening::Reloading | Happening::ReloadEnded { .. } => {
+            EventKind::Failed(cause) => self.fail(at, cause, now),
+            EventKind::Skipped => self.finish(at, StopOutcome::Skipped, now),
+            EventKind::Stopping => self.stop_by_itself(at, now),
+            EventKind::MainExited(exit) => self.on_exit_before_ready(at, exit, now),
+            EventKind::Extend(more) => return self.extend(at, now.after(more)),
+            EventKind::AllGone => self.on_lost(at, now),
+            EventKind::Ready | EventKind::Reloading | EventKind::ReloadEnded { .. } => {
                 return false;
             }
         }
         true
     }
 
-    fn on_up(&mut self, at: u32, activity: Activity, what: Happening, now: Timestamp) -> bool {
-        match (activity, what) {
-            (Activity::Running, Happening::Reloading) => {
+    fn on_up(&mut self, at: u32, activity: Activity, kind: EventKind, now: Timestamp) -> bool {
+        match (activity, kind) {
+            (Activity::Running, EventKind::Reloading) => {
                 self.come_up(at, Activity::Reloading, now);
             }
-            (Activity::Reloading, Happening::Ready) => self.be_as_before(at, true, now),
-            (Activity::Reloading, Happening::ReloadEnded { well }) => {
+            (Activity::Reloading, EventKind::Ready) => self.be_as_before(at, true, now),
+            (Activity::Reloading, EventKind::ReloadEnded { well }) => {
                 self.be_as_before(at, well, now);
             }
-            (_, Happening::AllGone) if self.node(at).seen.exited => self.forget_processes(at),
+            (_, EventKind::AllGone) if self.node(at).seen.exited => self.forget_processes(at),
             (Activity::Exited, _) => return false,
-            (_, Happening::MainExited(_)) if self.node(at).seen.exited => return false,
-            (_, Happening::Failed(cause)) => self.fail(at, cause, now),
-            (_, Happening::Stopping) => self.stop_by_itself(at, now),
-            (_, Happening::MainExited(exit)) => self.on_exit(at, exit, now),
-            (_, Happening::Extend(more)) => return self.extend(at, now.after(more)),
-            (_, Happening::AllGone) if self.runs(at).has_main() => self.on_lost(at, now),
-            (_, Happening::AllGone) => self.forget_processes(at),
+            (_, EventKind::MainExited(_)) if self.node(at).seen.exited => return false,
+            (_, EventKind::Failed(cause)) => self.fail(at, cause, now),
+            (_, EventKind::Stopping) => self.stop_by_itself(at, now),
+            (_, EventKind::MainExited(exit)) => self.on_exit(at, exit, now),
+            (_, EventKind::Extend(more)) => return self.extend(at, now.after(more)),
+            (_, EventKind::AllGone) if self.runs(at).has_main() => self.on_lost(at, now),
+            (_, EventKind::AllGone) => self.forget_processes(at),
             (
                 _,
-                Happening::Ready
-                | Happening::Skipped
-                | Happening::Reloading
-                | Happening::ReloadEnded { .. },
+                EventKind::Ready
+                | EventKind::Skipped
+                | EventKind::Reloading
+                | EventKind::ReloadEnded { .. },
             ) => return false,
         }
         true
     }
 
-    fn on_stopping(&mut self, at: u32, what: Happening, now: Timestamp) -> bool {
-        match what {
-            Happening::AllGone => self.be_gone(at, now),
-            Happening::MainExited(exit) if self.stops_by_itself(at) => self.on_exit(at, exit, now),
+    fn on_stopping(&mut self, at: u32, kind: EventKind, now: Timestamp) -> bool {
+        match kind {
+            EventKind::AllGone => self.be_gone(at, now),
+            EventKind::MainExited(exit) if self.stops_by_itself(at) => self.on_exit(at, exit, now),
             // It decides no more what becomes of it, but whether it is started again.
-            Happening::MainExited(_) => {}
-            Happening::Failed(cause) => return self.on_failing_end(at, cause, now),
+            EventKind::MainExited(_) => {}
+            EventKind::Failed(cause) => return self.on_failing_end(at, cause, now),
             // What is run after a kill has a time of its own.
-            Happening::Extend(more) => return self.extend(at, now.after(more)),
+            EventKind::Extend(more) => return self.extend(at, now.after(more)),
             _ => return false,
         }
         true
@@ -94,22 +95,23 @@ impl System {
 
     /// Something went wrong while it stops. What somebody asked for is not a failure by that,
     /// unless it had to be killed. What is run after a kill may have to be killed as well.
-    fn on_failing_end(&mut self, at: u32, cause: Cause, now: Timestamp) -> bool {
-        if cause == Cause::StopTimeOut {
+    fn on_failing_end(&mut self, at: u32, cause: FailureCause, now: Timestamp) -> bool {
+        if cause == FailureCause::StopTimeout {
             self.be_killed(at, now);
             return true;
         }
         let seen = &mut self.node_mut(at).seen;
-        let heeded = matches!(seen.ending, Some(Ending::Well(_) | Ending::ByItself));
+        let heeded =
+            matches!(seen.outcome, Some(StopOutcome::Completed(_) | StopOutcome::SelfInitiated));
         if heeded {
-            seen.ending = Some(Ending::Failed(cause));
+            seen.outcome = Some(StopOutcome::Failed(cause));
             self.touch(at);
         }
         heeded
     }
 
-    fn on_failed(&mut self, at: u32, what: Happening) -> bool {
-        let heeded = what == Happening::AllGone && self.node(at).seen.processes;
+    fn on_failed(&mut self, at: u32, kind: EventKind) -> bool {
+        let heeded = kind == EventKind::AllGone && self.node(at).seen.processes;
         if heeded {
             self.forget_processes(at);
             self.node_mut(at).seen.definition = None;
@@ -119,12 +121,14 @@ impl System {
 
     /// The main process ended before the unit was up.
     fn on_exit_before_ready(&mut self, at: u32, exit: Exit, now: Timestamp) {
-        let may_end =
-            matches!(self.runs(at).kind, Kind::Oneshot { .. } | Kind::ForegroundSupervised(_));
+        let may_end = matches!(
+            self.runs(at).kind,
+            ServiceType::Oneshot { .. } | ServiceType::ForegroundSupervised(_)
+        );
         if may_end {
             self.on_exit(at, exit, now);
         } else {
-            self.fail(at, Cause::Exit(exit), now);
+            self.fail(at, FailureCause::Exit(exit), now);
         }
     }
 
@@ -132,18 +136,18 @@ impl System {
     fn on_exit(&mut self, at: u32, exit: Exit, now: Timestamp) {
         let unit = self.runs(at);
         if !unit.is_success(exit) {
-            self.fail(at, Cause::Exit(exit), now);
+            self.fail(at, FailureCause::Exit(exit), now);
         } else if unit.stays_up() && !self.node(at).unit.restart.follows_success(exit) {
             self.come_up(at, Activity::Exited, now);
         } else {
-            self.finish(at, Ending::Well(Some(exit)), now);
+            self.finish(at, StopOutcome::Completed(Some(exit)), now);
         }
     }
 
     /// All processes are gone, and nobody saw the main one end.
     fn on_lost(&mut self, at: u32, now: Timestamp) {
         self.node_mut(at).seen.processes = false;
-        self.have_failed(at, Cause::Exit(Exit::Unknown), now);
+        self.have_failed(at, FailureCause::Exit(Exit::Unknown), now);
     }
 
     fn extend(&mut self, at: u32, until: Timestamp) -> bool {
@@ -159,28 +163,28 @@ impl System {
     }
 
     fn stops_by_itself(&self, at: u32) -> bool {
-        self.node(at).seen.ending == Some(Ending::ByItself)
+        self.node(at).seen.outcome == Some(StopOutcome::SelfInitiated)
     }
 
     /// A oneshot is up when it has ended, whatever it says before.
     fn says_when_ready(&self, at: u32) -> bool {
-        !matches!(self.runs(at).kind, Kind::Oneshot { .. })
+        !matches!(self.runs(at).kind, ServiceType::Oneshot { .. })
     }
 
     /// What the present incarnation was started from.
-    pub(super) fn runs(&self, at: u32) -> &Unit {
+    pub(super) fn runs(&self, at: u32) -> &InitUnit {
         let node = self.node(at);
         node.seen.definition.as_ref().unwrap_or(&node.unit)
     }
 }
 
-impl Unit {
+impl InitUnit {
     /// Whether this end of its main process is a good one. A oneshot is to do its work: one that
     /// was told to end has not. Any will do if the failure of no command matters.
     #[must_use]
     pub fn is_success(&self, exit: Exit) -> bool {
-        let is_oneshot = matches!(self.kind, Kind::Oneshot { .. });
-        let may_end = self.run.after_exit != AfterExit::Fails;
+        let is_oneshot = matches!(self.kind, ServiceType::Oneshot { .. });
+        let may_end = self.run.on_clean_exit != OnCleanExit::Fail;
         let start = &self.run.start;
         let may_fail = !start.is_empty() && start.iter().all(|command| command.ignore_failure);
         self.run.success.contains(exit)
@@ -196,8 +200,8 @@ impl Unit {
     #[must_use]
     pub fn stays_up(&self) -> bool {
         match self.kind {
-            Kind::Oneshot { remain } => remain,
-            _ => self.run.after_exit != AfterExit::Rests,
+            ServiceType::Oneshot { remain } => remain,
+            _ => self.run.on_clean_exit != OnCleanExit::Complete,
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::System;
+use super::InitState;
 use super::face::{Effect, Face};
 use crate::graph::Phase;
 use crate::graph::net::Net;
 
-impl System {
+impl InitState {
     /// A unit is to be looked at again.
     pub(super) fn touch(&mut self, at: u32) {
         self.dirty.insert(self.net.rank(at));
@@ -49,7 +49,7 @@ impl System {
         let node = self.node_mut(at);
         let was_lost = node.is_lost();
         node.counts.replace(before, after);
-        if node.seen.phase == Phase::Off || node.is_lost() != was_lost {
+        if node.seen.phase == Phase::Inactive || node.is_lost() != was_lost {
             self.touch(at);
         }
     }

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use super::node::Node;
 use crate::Timestamp;
-use crate::graph::{Cause, Exit, Growth, Limit, Observed, Restart, RestartWhen, Starts};
+use crate::graph::{
+    DelayGrowth, Exit, FailureCause, ObservedUnit, Restart, RestartLimit, RestartWhen,
+    StartRateLimit,
+};
 
 /// What a unit that is up for as long is forgiven its failures for, at least.
 const LEAST_RESET: Duration = Duration::from_secs(10);
@@ -15,7 +18,12 @@ const NANOS: u128 = 1_000_000_000;
 impl Node {
     /// Notes what follows the end of a unit: nothing is the cause of a good one. The exit is that
     /// of its main process, whether that was the cause or not.
-    pub(super) fn schedule(&mut self, cause: Option<Cause>, exit: Option<Exit>, now: Timestamp) {
+    pub(super) fn schedule(
+        &mut self,
+        cause: Option<FailureCause>,
+        exit: Option<Exit>,
+        now: Timestamp,
+    ) {
         let restart = &self.unit.restart;
         let seen = &mut self.seen;
         seen.attempts = seen.attempts.saturating_add(1);
@@ -25,7 +33,8 @@ impl Node {
         if !restart.applies(cause, exit) {
             return;
         }
-        seen.gave_up = matches!(restart.limit, Limit::Failures(most) if seen.failures > most);
+        seen.gave_up =
+            matches!(restart.limit, RestartLimit::Failures(most) if seen.failures > most);
         if !seen.gave_up {
             seen.retry_at = Some(now.after(restart.delay_of(seen.attempts)));
         }
@@ -33,17 +42,19 @@ impl Node {
 
     /// Whether a retry that is due would be one too many.
     pub(super) fn is_tried_too_often(&self, now: Timestamp) -> bool {
-        let Limit::Starts { burst, interval } = self.unit.restart.limit else { return false };
+        let RestartLimit::Starts { burst, interval } = self.unit.restart.limit else {
+            return false;
+        };
         let starts = self.seen.starts;
         burst > 0 && starts.count >= burst && now.since(starts.since) < interval
     }
 
     /// Counts a start.
     pub(super) fn count_start(&mut self, now: Timestamp) {
-        let Limit::Starts { interval, .. } = self.unit.restart.limit else { return };
+        let RestartLimit::Starts { interval, .. } = self.unit.restart.limit else { return };
         let starts = &mut self.seen.starts;
         if starts.count == 0 || now.since(starts.since) >= interval {
-            *starts = Starts { since: now, count: 0 };
+            *starts = StartRateLimit { since: now, count: 0 };
         }
         starts.count = starts.count.saturating_add(1);
     }
@@ -61,8 +72,10 @@ impl Restart {
     /// Whether a unit is started again after this end: by a cause if it was bad, and by how its
     /// main process has ended, whatever the cause was.
     #[must_use]
-    pub fn applies(&self, cause: Option<Cause>, exit: Option<Exit>) -> bool {
-        if cause == Some(Cause::Assertion) || exit.is_some_and(|exit| self.prevent.contains(exit)) {
+    pub fn applies(&self, cause: Option<FailureCause>, exit: Option<Exit>) -> bool {
+        if cause == Some(FailureCause::Assertion)
+            || exit.is_some_and(|exit| self.prevent.contains(exit))
+        {
             return false;
         }
         if exit.is_some_and(|exit| self.force.contains(exit)) {
@@ -74,8 +87,8 @@ impl Restart {
             RestartWhen::OnSuccess => cause.is_none(),
             RestartWhen::OnFailure => cause.is_some(),
             RestartWhen::OnAbnormal => cause.is_some_and(|cause| !cause.is_bad_status()),
-            RestartWhen::OnAbort => cause.is_some_and(Cause::is_signal),
-            RestartWhen::OnWatchdog => cause == Some(Cause::Watchdog),
+            RestartWhen::OnAbort => cause.is_some_and(FailureCause::is_signal),
+            RestartWhen::OnWatchdog => cause == Some(FailureCause::Watchdog),
         }
     }
 
@@ -84,17 +97,17 @@ impl Restart {
     pub fn delay_of(&self, attempts: u32) -> Duration {
         let before = attempts.saturating_sub(1);
         match self.growth {
-            Growth::Factor(0 | 1) | Growth::Steps(0) => self.delay,
+            DelayGrowth::Factor(0 | 1) | DelayGrowth::Steps(0) => self.delay,
             // Nothing stays nothing, however often it is multiplied.
-            Growth::Factor(_) if self.delay.is_zero() => self.delay,
-            Growth::Factor(factor) => {
+            DelayGrowth::Factor(_) if self.delay.is_zero() => self.delay,
+            DelayGrowth::Factor(factor) => {
                 let times = u128::from(factor).checked_pow(before);
                 let nanos = times.and_then(|times| times.checked_mul(self.delay.as_nanos()));
                 nanos.and_then(of_nanos).unwrap_or(self.max_delay).min(self.max_delay)
             }
-            Growth::Steps(steps) if before >= steps => self.max_delay.max(self.delay),
-            Growth::Steps(_) if before == 0 => self.delay,
-            Growth::Steps(steps) => self.step(f64::from(before) / f64::from(steps)),
+            DelayGrowth::Steps(steps) if before >= steps => self.max_delay.max(self.delay),
+            DelayGrowth::Steps(_) if before == 0 => self.delay,
+            DelayGrowth::Steps(steps) => self.step(f64::from(before) / f64::from(steps)),
         }
     }
 
@@ -108,7 +121,7 @@ impl Restart {
         delay.clamp(self.delay, self.max_delay.max(self.delay))
     }
 
-    fn forgives(&self, seen: &Observed, up: Duration) -> bool {
+    fn forgives(&self, seen: &ObservedUnit, up: Duration) -> bool {
         let twice = self.delay_of(seen.attempts).saturating_mul(2);
         up >= self.reset.unwrap_or_else(|| LEAST_RESET.max(twice))
     }
@@ -120,7 +133,7 @@ fn of_nanos(nanos: u128) -> Option<Duration> {
     Some(Duration::new(u64::try_from(seconds).ok()?, u32::try_from(rest).ok()?))
 }
 
-impl Cause {
+impl FailureCause {
     /// Whether a process ended by itself, and said that something went wrong.
     fn is_bad_status(self) -> bool {
         let status = matches!(self, Self::Exit(Exit::Status(_)) | Self::Script(Exit::Status(_)));

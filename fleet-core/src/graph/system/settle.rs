@@ -1,13 +1,13 @@
 //! The planner: what is owed, step by step until nothing is.
 
-use super::System;
+use super::InitState;
 use crate::Timestamp;
-use crate::graph::{Action, Cause, Order, Phase};
+use crate::graph::{ActionKind, FailureCause, Phase, UnitAction};
 
-impl System {
+impl InitState {
     /// What is owed now. It is taken for done: whoever asks carries it out, and tells what came of
     /// it by events. Ends come before starts, and starts in the order of their urgency.
-    pub fn next_actions(&mut self, now: Timestamp) -> Vec<Action> {
+    pub fn next_actions(&mut self, now: Timestamp) -> Vec<UnitAction> {
         let mut actions = std::mem::take(&mut self.owed);
         loop {
             let retries = self.expire(now, &mut actions);
@@ -39,7 +39,7 @@ impl System {
     /// room. Ends come before the starts of those units, since such a start may make good what
     /// another unit would stop for; among ends, and among starts, it does not matter which one
     /// comes first.
-    fn settle(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+    fn settle(&mut self, now: Timestamp, actions: &mut Vec<UnitAction>) {
         self.propagate();
         while self.step(now, actions) {
             self.propagate();
@@ -53,7 +53,7 @@ impl System {
         }
     }
 
-    fn step(&mut self, now: Timestamp, actions: &mut Vec<Action>) -> bool {
+    fn step(&mut self, now: Timestamp, actions: &mut Vec<UnitAction>) -> bool {
         if let Some(&at) = self.queues.resets.first() {
             self.forget(at, now);
         } else if let Some(&at) = self.queues.stops.first() {
@@ -69,13 +69,13 @@ impl System {
     }
 
     /// Does what the time has come for, and tells which units are to be tried again.
-    fn expire(&mut self, now: Timestamp, actions: &mut Vec<Action>) -> Vec<u32> {
+    fn expire(&mut self, now: Timestamp, actions: &mut Vec<UnitAction>) -> Vec<u32> {
         self.propagate();
         let due = |&&(timer, _): &&(Timestamp, u32)| timer <= now;
         let due: Vec<u32> = self.queues.timers.iter().take_while(due).map(|&(_, at)| at).collect();
         let (retries, late): (Vec<u32>, Vec<u32>) = due
             .into_iter()
-            .partition(|&at| matches!(self.node(at).seen.phase, Phase::Failed | Phase::Ended));
+            .partition(|&at| matches!(self.node(at).seen.phase, Phase::Failed | Phase::Completed));
         for at in late {
             self.escalate(at, now, actions);
         }
@@ -83,17 +83,19 @@ impl System {
         retries
     }
 
-    fn escalate(&mut self, at: u32, now: Timestamp, actions: &mut Vec<Action>) {
+    fn escalate(&mut self, at: u32, now: Timestamp, actions: &mut Vec<UnitAction>) {
         let seen = &self.node(at).seen;
         match seen.phase {
-            Phase::Starting => self.fail(at, Cause::StartTimeOut, now),
-            Phase::Up(_) if self.ran_too_long(at, now) => self.fail(at, Cause::RuntimeMax, now),
-            Phase::Up(_) => self.be_as_before(at, false, now),
+            Phase::Starting => self.fail(at, FailureCause::StartTimeout, now),
+            Phase::Active(_) if self.ran_too_long(at, now) => {
+                self.fail(at, FailureCause::RuntimeMax, now)
+            }
+            Phase::Active(_) => self.be_as_before(at, false, now),
             Phase::Stopping if seen.killed => {
-                self.have_failed(at, Cause::Unkillable, now);
+                self.have_failed(at, FailureCause::Unkillable, now);
             }
             Phase::Stopping => actions.push(self.kill(at, now)),
-            Phase::Off | Phase::Failed | Phase::Ended => {}
+            Phase::Inactive | Phase::Failed | Phase::Completed => {}
         }
     }
 
@@ -116,12 +118,12 @@ impl System {
 }
 
 /// Starts stay in the order in which they were decided; all else is in the order of the names.
-fn rank(action: &Action) -> (u8, Option<&str>) {
+fn rank(action: &UnitAction) -> (u8, Option<&str>) {
     let name = Some(action.unit.as_str());
-    match action.what {
-        Order::Kill => (0, name),
-        Order::Stop { .. } => (1, name),
-        Order::Reload => (2, name),
-        Order::Start => (3, None),
+    match action.kind {
+        ActionKind::Kill => (0, name),
+        ActionKind::Stop { .. } => (1, name),
+        ActionKind::Reload => (2, name),
+        ActionKind::Start => (3, None),
     }
 }

@@ -1,14 +1,14 @@
 //! The questions to a system: how units are shown, and why they are as they are.
 
-use super::System;
+use super::InitState;
 use super::face::Face;
 use super::node::Node;
 use crate::graph::{
-    Action, Cause, EdgeKind, Ending, Graph, Name, Obstacle, Order, Phase, Retry, Shown, State,
-    StopReason, Target, Waiting,
+    ActionKind, BlockedBy, DerivedState, EdgeKind, FailureCause, Graph, Name, Phase, Retry,
+    StatusReport, StopOutcome, StopReason, Target, UnitAction, WaitReason,
 };
 
-impl System {
+impl InitState {
     /// The graph of the units.
     #[must_use]
     pub fn graph(&self) -> &Graph {
@@ -22,17 +22,17 @@ impl System {
     }
 
     /// What the system is there for, and what beside it for the time being.
-    pub fn goals(&self) -> impl Iterator<Item = &Target> {
+    pub fn requested_targets(&self) -> impl Iterator<Item = &Target> {
         self.goal.iter().chain(&self.with)
     }
 
     /// The state of a unit. There is none if it is not in the graph and nothing of it is left.
     #[must_use]
-    pub fn state(&self, unit: &Name) -> Option<State> {
+    pub fn status(&self, unit: &Name) -> Option<StatusReport> {
         let at = self.find(unit).filter(|&at| is_there(self.node(at)))?;
         let node = self.node(at);
-        Some(State {
-            what: self.shown(node),
+        Some(StatusReport {
+            state: self.shown(node),
             needed: node.needed,
             degraded: self.degraded.is(at),
             since: node.seen.since,
@@ -47,20 +47,20 @@ impl System {
     /// answer where there is no state. It costs less than that: what a unit waits for is not
     /// looked for.
     #[must_use]
-    pub fn is_left_off(&self, unit: &Name) -> Option<bool> {
+    pub fn stays_inactive(&self, unit: &Name) -> Option<bool> {
         let node = self.find(unit).map(|at| self.node(at)).filter(|node| is_there(node))?;
-        Some(node.seen.phase == Phase::Off && (node.masked || !node.needed))
+        Some(node.seen.phase == Phase::Inactive && (node.masked || !node.needed))
     }
 
     /// Whether a unit is neither up nor on its way there, as if it had never run.
     #[must_use]
-    pub fn is_off(&self, unit: &Name) -> bool {
-        self.find(unit).is_some_and(|at| self.node(at).seen.phase == Phase::Off)
+    pub fn is_inactive(&self, unit: &Name) -> bool {
+        self.find(unit).is_some_and(|at| self.node(at).seen.phase == Phase::Inactive)
     }
 
     /// Whether a unit is to read its configuration again, and could not begin yet.
     #[must_use]
-    pub fn owes_reload(&self, unit: &Name) -> bool {
+    pub fn has_pending_reload(&self, unit: &Name) -> bool {
         self.find(unit).is_some_and(|at| self.node(at).seen.reload_wanted)
     }
 
@@ -86,7 +86,7 @@ impl System {
             node.unit.edges.iter().any(|(kind, name)| kind.requires() && name == target)
         };
         let mut dependents = self.net.by(at).iter().map(|link| self.node(link.node));
-        !self.goals().any(|goal| goal == target)
+        !self.requested_targets().any(|goal| goal == target)
             && !dependents.any(|node| node.needed && names(node))
     }
 
@@ -106,27 +106,27 @@ impl System {
         .collect()
     }
 
-    fn shown(&self, node: &Node) -> Shown {
+    fn shown(&self, node: &Node) -> DerivedState {
         let seen = &node.seen;
         match seen.phase {
-            Phase::Off if node.masked => Shown::Masked,
-            Phase::Off if !node.needed => Shown::Disabled,
-            Phase::Off => Shown::Waiting(self.waiting(node)),
-            Phase::Starting => Shown::Starting,
-            Phase::Up(activity) => Shown::Active(activity),
-            Phase::Stopping => Shown::Stopping(seen.ending.as_ref().and_then(reason)),
-            Phase::Failed => Shown::Failed {
-                cause: seen.cause.unwrap_or(Cause::Exit(crate::graph::Exit::Unknown)),
+            Phase::Inactive if node.masked => DerivedState::Masked,
+            Phase::Inactive if !node.needed => DerivedState::Disabled,
+            Phase::Inactive => DerivedState::Waiting(self.waiting(node)),
+            Phase::Starting => DerivedState::Starting,
+            Phase::Active(activity) => DerivedState::Active(activity),
+            Phase::Stopping => DerivedState::Stopping(seen.outcome.as_ref().and_then(reason)),
+            Phase::Failed => DerivedState::Failed {
+                cause: seen.cause.unwrap_or(FailureCause::Exit(crate::graph::Exit::Unknown)),
                 retry: retry(node),
                 stuck: seen.processes,
             },
-            Phase::Ended => Shown::Ended(retry(node)),
+            Phase::Completed => DerivedState::Completed(retry(node)),
         }
     }
 
-    fn waiting(&self, node: &Node) -> Waiting {
+    fn waiting(&self, node: &Node) -> WaitReason {
         if node.face.doomed {
-            return Waiting::Doomed(self.targets(node, |kind, provider| {
+            return WaitReason::Blocked(self.targets(node, |kind, provider| {
                 obstacle(kind, provider.map(|at| self.node(at).face))
             }));
         }
@@ -134,13 +134,15 @@ impl System {
             provider.is_some_and(|at| self.node(at).face.effect(kind).unready).then_some(())
         });
         if !for_it.is_empty() {
-            return Waiting::Dependencies(for_it.into_iter().map(|(target, ())| target).collect());
+            return WaitReason::Dependencies(
+                for_it.into_iter().map(|(target, ())| target).collect(),
+            );
         }
         if node.seen.processes {
-            return Waiting::Leftovers;
+            return WaitReason::LeftoverProcesses;
         }
         let full = self.max_starting.is_some_and(|most| self.starting >= most.get());
-        if full { Waiting::Slot } else { Waiting::Nothing }
+        if full { WaitReason::Slot } else { WaitReason::NextPlan }
     }
 
     /// The targets that a unit depends on, by name, with what is told of each by its kind and the
@@ -169,29 +171,29 @@ fn is_there(node: &Node) -> bool {
     !node.orphan || node.seen.phase.is_busy() || node.seen.processes
 }
 
-fn obstacle(kind: EdgeKind, provider: Option<Face>) -> Option<Obstacle> {
+fn obstacle(kind: EdgeKind, provider: Option<Face>) -> Option<BlockedBy> {
     let Some(face) = provider else {
-        return (kind <= EdgeKind::DependsMs).then_some(Obstacle::Missing);
+        return (kind <= EdgeKind::DependsMs).then_some(BlockedBy::Missing);
     };
     if !face.effect(kind).dooms {
         return None;
     }
     let table = [
-        (face.masked, Obstacle::Masked),
-        (face.failed, Obstacle::Failed),
-        (face.ended, Obstacle::Ended),
+        (face.masked, BlockedBy::Masked),
+        (face.failed, BlockedBy::Failed),
+        (face.ended, BlockedBy::Completed),
     ];
     let found = table.into_iter().find(|(found, _)| *found);
-    Some(found.map_or(Obstacle::Doomed, |(_, obstacle)| obstacle))
+    Some(found.map_or(BlockedBy::Blocked, |(_, obstacle)| obstacle))
 }
 
-fn reason(ending: &Ending) -> Option<StopReason> {
+fn reason(ending: &StopOutcome) -> Option<StopReason> {
     match ending {
-        Ending::Off(reason) => Some(reason.clone()),
-        Ending::Failed(cause) => Some(StopReason::Failed(*cause)),
-        Ending::Well(_) => Some(StopReason::Ended),
-        Ending::Skipped => Some(StopReason::Skipped),
-        Ending::ByItself => None,
+        StopOutcome::Inactive(reason) => Some(reason.clone()),
+        StopOutcome::Failed(cause) => Some(StopReason::Failed(*cause)),
+        StopOutcome::Completed(_) => Some(StopReason::Completed),
+        StopOutcome::Skipped => Some(StopReason::Skipped),
+        StopOutcome::SelfInitiated => None,
     }
 }
 
@@ -200,14 +202,14 @@ fn retry(node: &Node) -> Retry {
     match (node.seen.retry_at.filter(|_| node.needed), node.seen.gave_up) {
         (Some(at), _) => Retry::At(at),
         (None, true) => Retry::GaveUp,
-        (None, false) => Retry::Not,
+        (None, false) => Retry::Never,
     }
 }
 
-impl Action {
+impl UnitAction {
     /// Whether it begins an incarnation.
     #[must_use]
     pub fn is_start(&self) -> bool {
-        self.what == Order::Start
+        self.kind == ActionKind::Start
     }
 }

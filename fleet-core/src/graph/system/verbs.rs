@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
-use super::System;
+use super::InitState;
 use super::weight::Weight;
 use crate::Timestamp;
-use crate::graph::{Flaw, Graph, Phase, Settings, Starts, Target};
+use crate::graph::{Graph, GraphError, Phase, Settings, StartRateLimit, Target};
 
 /// Why a unit cannot read its configuration again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -16,13 +16,13 @@ pub enum NotReloadable {
     NotProvided,
     /// The unit that provides it is not up.
     #[error("its unit is not up")]
-    NotUp,
+    NotActive,
     /// There is no command that would make it.
     #[error("its unit names no command to reload it")]
     NoCommand,
 }
 
-impl System {
+impl InitState {
     /// Chooses what the system is there for: a goal, and targets beside it for the time being. It
     /// is as if a virtual unit waited for all of them and were the goal.
     ///
@@ -38,7 +38,7 @@ impl System {
         goal: Option<Target>,
         with: BTreeSet<Target>,
         now: Timestamp,
-    ) -> Result<(), Flaw> {
+    ) -> Result<(), GraphError> {
         let of_goal = goal.as_ref().and_then(|goal| self.graph.goal_flaw(goal, &self.mask));
         let beside = || with.iter().find_map(|one| self.graph.goal_flaw(one, &BTreeSet::new()));
         if let Some(flaw) = of_goal.or_else(beside) {
@@ -56,7 +56,7 @@ impl System {
     /// # Errors
     ///
     /// If the goal is; then nothing has changed.
-    pub fn set_mask(&mut self, mask: BTreeSet<Target>, now: Timestamp) -> Result<(), Flaw> {
+    pub fn set_mask(&mut self, mask: BTreeSet<Target>, now: Timestamp) -> Result<(), GraphError> {
         if let Some(flaw) = self.goal.as_ref().and_then(|goal| self.graph.goal_flaw(goal, &mask)) {
             return Err(flaw);
         }
@@ -73,7 +73,7 @@ impl System {
     /// # Errors
     ///
     /// If nobody provides it; then nothing has changed.
-    pub fn want(&mut self, target: Target, now: Timestamp) -> Result<(), Flaw> {
+    pub fn add_extra_target(&mut self, target: Target, now: Timestamp) -> Result<(), GraphError> {
         if let Some(flaw) = self.graph.goal_flaw(&target, &BTreeSet::new()) {
             return Err(flaw);
         }
@@ -85,7 +85,7 @@ impl System {
     }
 
     /// Wants one target less beside the goal, in the same way.
-    pub fn unwant(&mut self, target: &Target, now: Timestamp) {
+    pub fn remove_extra_target(&mut self, target: &Target, now: Timestamp) {
         if self.with.remove(target) {
             self.weigh_one(self.provider(target), now, |weight| weight.wanted -= 1);
         }
@@ -96,11 +96,11 @@ impl System {
     /// # Errors
     ///
     /// If the unit of the goal provides it; then nothing has changed.
-    pub fn mask(&mut self, target: Target, now: Timestamp) -> Result<(), Flaw> {
+    pub fn mask(&mut self, target: Target, now: Timestamp) -> Result<(), GraphError> {
         let at = self.provider(&target);
         let goal = self.goal.as_ref().filter(|goal| at.is_some() && self.provider(goal) == at);
         if let Some(goal) = goal.cloned() {
-            return Err(Flaw::GoalMasked { goal });
+            return Err(GraphError::GoalMasked { goal });
         }
         if self.mask.insert(target) {
             self.weigh_one(at, now, |weight| weight.masks += 1);
@@ -127,10 +127,11 @@ impl System {
     /// # Errors
     ///
     /// If nobody provides the goal any more; then nothing has changed.
-    pub fn reload(&mut self, graph: Graph, now: Timestamp) -> Result<(), Flaw> {
+    pub fn reload(&mut self, graph: Graph, now: Timestamp) -> Result<(), GraphError> {
         let (goal, mask, max_starting) = (self.goal.clone(), self.mask.clone(), self.max_starting);
-        let roomless = self.roomless.clone();
-        let settings = Settings { goal, mask, max_starting, roomless, ..Settings::default() };
+        let unlimited_starts = self.unlimited_starts.clone();
+        let settings =
+            Settings { goal, mask, max_starting, unlimited_starts, ..Settings::default() };
         self.reload_with(graph, &settings, now)
     }
 
@@ -145,16 +146,16 @@ impl System {
         mut graph: Graph,
         settings: &Settings,
         now: Timestamp,
-    ) -> Result<(), Flaw> {
+    ) -> Result<(), GraphError> {
         let (goal, mask) = (&settings.goal, &settings.mask);
         if let Some(flaw) = goal.as_ref().and_then(|goal| graph.goal_flaw(goal, mask)) {
             return Err(flaw);
         }
-        graph.share(&self.graph);
+        graph.share_unchanged(&self.graph);
         let same = (&self.goal, &self.mask) == (goal, mask) && graph.is_same_as(&self.graph);
         (self.goal, self.mask) = (goal.clone(), mask.clone());
         self.max_starting = settings.max_starting;
-        self.roomless.clone_from(&settings.roomless);
+        self.unlimited_starts.clone_from(&settings.unlimited_starts);
         if same {
             self.take_graph(graph);
             return Ok(());
@@ -173,7 +174,7 @@ impl System {
         for at in self.all() {
             let old = &self.node(at).unit;
             let Some(new) = graph.unit(&old.name).filter(|new| *new != old) else { continue };
-            if old.runs_otherwise_than(new) {
+            if old.needs_restart_for(new) {
                 self.define_otherwise(at, now);
             } else {
                 self.node_mut(at).seen.forgive();
@@ -183,19 +184,19 @@ impl System {
 
     /// Forgets that the unit of a target failed, or ended, so that it is started at once if it is
     /// needed. Tells whether there was something to forget.
-    pub fn reset(&mut self, target: &Target, now: Timestamp) -> bool {
+    pub fn reset_failed(&mut self, target: &Target, now: Timestamp) -> bool {
         let Some(at) = self.provider(target) else { return false };
         let phase = self.node(at).seen.phase;
-        let is_over = self.is_over(at) || phase == Phase::Off;
+        let is_over = self.is_over(at) || phase == Phase::Inactive;
         let seen = &mut self.node_mut(at).seen;
-        let something = seen.attempts > 0 || matches!(phase, Phase::Failed | Phase::Ended);
+        let something = seen.attempts > 0 || matches!(phase, Phase::Failed | Phase::Completed);
         if phase == Phase::Failed && seen.processes {
             self.try_at_once(at, now);
         } else if is_over {
             self.forget(at, now);
         } else {
             seen.forgive();
-            seen.starts = Starts::default();
+            seen.starts = StartRateLimit::default();
             self.touch(at);
         }
         self.propagate();
@@ -204,7 +205,7 @@ impl System {
 
     /// Has the unit of a target tried again now if its last run is over, within its limit of
     /// starts. One that waits for its next attempt waits on. Tells whether it is tried.
-    pub fn try_again(&mut self, target: &Target, now: Timestamp) -> bool {
+    pub fn retry_now(&mut self, target: &Target, now: Timestamp) -> bool {
         let Some(at) = self.provider(target) else { return false };
         if !self.is_over(at) || self.node(at).seen.retry_at.is_some() {
             return false;
@@ -218,12 +219,12 @@ impl System {
     }
 
     /// Has the unit of a target started anew, if it is starting or up. Tells whether it is.
-    pub fn renew(&mut self, target: &Target) -> bool {
+    pub fn restart(&mut self, target: &Target) -> bool {
         let Some(at) = self.provider(target) else { return false };
         let seen = &mut self.node_mut(at).seen;
         let runs = seen.phase == Phase::Starting || seen.phase.is_active();
         if runs {
-            seen.renew = true;
+            seen.restart_requested = true;
             self.touch(at);
             self.propagate();
         }
@@ -240,7 +241,7 @@ impl System {
         let at = self.provider(target).ok_or(NotReloadable::NotProvided)?;
         let node = self.node_mut(at);
         if !node.seen.phase.is_active() {
-            return Err(NotReloadable::NotUp);
+            return Err(NotReloadable::NotActive);
         }
         let run = node.seen.definition.as_ref().map(|definition| &definition.run);
         let exited = node.seen.exited;
@@ -291,6 +292,6 @@ impl System {
 
     fn is_over(&self, at: u32) -> bool {
         let seen = &self.node(at).seen;
-        matches!(seen.phase, Phase::Failed | Phase::Ended) && !seen.processes
+        matches!(seen.phase, Phase::Failed | Phase::Completed) && !seen.processes
     }
 }

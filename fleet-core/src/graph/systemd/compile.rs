@@ -6,22 +6,22 @@ use std::sync::Arc;
 use fleet_unitfile::{OptionView, UnitFile, UnitName, UnitType, directives};
 
 use super::draft::Draft;
-use super::refusal::{Cause, Position, Refusal, Refusals, Remark};
+use super::refusal::{OptionPosition, RefusalCause, Remark, UnitRefusal, UnitRefusals};
 use super::relation::{Relation, relations};
-use super::site::Site;
-use super::standing::{Standing, standing};
+use super::site::CompileOptions;
+use super::support::{Support, support};
 use super::timer::Timer;
 use super::value::{In, shown};
-use crate::graph::{Name, Unit};
+use crate::graph::{InitUnit, Name};
 
 /// How many refusals and how many remarks are kept of one unit.
 const MOST: usize = 100;
 
 /// A unit that can be run, as far as its own file tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Compiled {
+pub struct CompiledUnit {
     /// It provides its own name, and depends on nothing yet.
-    pub unit: Arc<Unit>,
+    pub unit: Arc<InitUnit>,
     /// What it starts and when, if it is a timer.
     pub timer: Option<Timer>,
     /// What it says of other units, in the order of the file.
@@ -33,7 +33,7 @@ pub struct Compiled {
     /// What a person should know, in the order of the file.
     pub remarks: Vec<Remark>,
     /// Where each option that counts stands.
-    places: Box<[Position]>,
+    positions: Box<[OptionPosition]>,
 }
 
 /// Turns a unit file of systemd into a unit of the graph.
@@ -42,11 +42,11 @@ pub struct Compiled {
 /// file is looked at but `site`. Specifiers are replaced as systemd does.
 ///
 /// ```
-/// use fleet_core::graph::systemd::{Site, compile};
+/// use fleet_core::graph::systemd::{CompileOptions, compile};
 /// use fleet_unitfile::UnitFile;
 ///
 /// let file = UnitFile::parse("[Service]\nExecStart=/usr/bin/web\nProtectHome=yes\n")?;
-/// let refusals = compile(&"web.service".parse()?, &file, &Site::default()).unwrap_err();
+/// let refusals = compile(&"web.service".parse()?, &file, &CompileOptions::default()).unwrap_err();
 /// let expected = "web.service:3:1: Service.ProtectHome is not possible: ";
 /// assert!(refusals.to_string().starts_with(expected));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -56,7 +56,11 @@ pub struct Compiled {
 ///
 /// All reasons not to run it: options that cannot be honoured, values that cannot be read, and what
 /// the file lacks as a whole.
-pub fn compile(name: &UnitName, file: &UnitFile, site: &Site) -> Result<Compiled, Refusals> {
+pub fn compile(
+    name: &UnitName,
+    file: &UnitFile,
+    site: &CompileOptions,
+) -> Result<CompiledUnit, UnitRefusals> {
     let mut compiler = Compiler::new(name, file, site);
     if let Some(problem) = cannot_be_run(name, file) {
         compiler.refuse(None, problem);
@@ -87,18 +91,18 @@ fn cannot_be_run(name: &UnitName, file: &UnitFile) -> Option<String> {
 struct Compiler<'a> {
     name: &'a UnitName,
     file: &'a UnitFile,
-    site: &'a Site,
+    site: &'a CompileOptions,
     draft: Draft,
     relations: Vec<Relation>,
     aliases: BTreeSet<UnitName>,
-    refusals: Vec<Refusal>,
+    refusals: Vec<UnitRefusal>,
     remarks: Vec<Remark>,
     /// Where each option that counts stands, in bytes; a place of that takes a look at all lines.
-    places: BTreeMap<(String, String), usize>,
+    positions: BTreeMap<(String, String), usize>,
 }
 
 impl<'a> Compiler<'a> {
-    fn new(name: &'a UnitName, file: &'a UnitFile, site: &'a Site) -> Self {
+    fn new(name: &'a UnitName, file: &'a UnitFile, site: &'a CompileOptions) -> Self {
         Self {
             name,
             file,
@@ -108,7 +112,7 @@ impl<'a> Compiler<'a> {
             aliases: BTreeSet::new(),
             refusals: Vec::new(),
             remarks: Vec::new(),
-            places: BTreeMap::new(),
+            positions: BTreeMap::new(),
         }
     }
 
@@ -120,17 +124,17 @@ impl<'a> Compiler<'a> {
         if !self.has(section) {
             return self.refuse(Some(option), foreign(section, self.name.unit_type()));
         }
-        match standing(section, name) {
+        match support(section, name) {
             None => self.refuse(Some(option), unknown(section, name)),
-            Some(Standing::Aside) => {}
-            Some(Standing::Inert(why)) => self.remark(option, why),
-            Some(Standing::Honoured) => self.honour(option),
-            Some(it) if it.asks_for_nothing(option.value()) => {
+            Some(Support::Informational) => {}
+            Some(Support::Ignored(why)) => self.remark(option, why),
+            Some(Support::Honoured) => self.honour(option),
+            Some(it) if it.is_neutral(option.value()) => {
                 // The last one counts.
                 let full = format!("{section}.{name}");
                 self.refusals.retain(|old| old.option() != Some(&full));
             }
-            Some(Standing::RefusedUnless(_, why) | Standing::Refused(why)) => {
+            Some(Support::RefusedUnless(_, why) | Support::Refused(why)) => {
                 self.refuse(Some(option), why.to_owned());
             }
         }
@@ -149,7 +153,7 @@ impl<'a> Compiler<'a> {
     fn honour(&mut self, option: OptionView<'_>) {
         let (section, name, value) = (option.section(), option.name(), option.value());
         let known = (section.to_owned(), name.to_owned());
-        self.places.insert(known, option.span().start);
+        self.positions.insert(known, option.span().start);
         let facts = &self.site.facts;
         let unit = In::new(self.name, facts);
         let expand = |text: &str| unit.expand(text);
@@ -157,8 +161,9 @@ impl<'a> Compiler<'a> {
             ("Install", "Alias") => alias(&mut self.aliases, value, self.name.unit_type(), &expand),
             _ => match relations(option, &expand) {
                 Some(Ok(names)) => {
-                    let place = self.place(option);
-                    let relation = |(kind, unit)| Relation { kind, unit, place: place.clone() };
+                    let position = self.position(option);
+                    let relation =
+                        |(kind, unit)| Relation { kind, unit, position: position.clone() };
                     self.relations.extend(names.into_iter().map(relation));
                     Ok(())
                 }
@@ -171,9 +176,9 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    fn place(&self, option: OptionView<'_>) -> Position {
+    fn position(&self, option: OptionView<'_>) -> OptionPosition {
         let location = self.file.location(option.span().start);
-        Position::new(location, option.section(), option.name())
+        OptionPosition::new(location, option.section(), option.name())
     }
 
     /// Keeps a reason not to run the unit, unless the operator accepts it.
@@ -183,35 +188,35 @@ impl<'a> Compiler<'a> {
             return self.remark(option, &text);
         }
         if self.refusals.len() < MOST {
-            let place = option.map(|option| self.place(option));
-            self.refusals.push(Refusal { place, cause: Cause::Setting, problem });
+            let position = option.map(|option| self.position(option));
+            self.refusals.push(UnitRefusal { position, cause: RefusalCause::Setting, problem });
         }
     }
 
     /// Keeps something to know; the same of one option is kept once.
     fn remark(&mut self, option: OptionView<'_>, text: &str) {
         let full = format!("{}.{}", option.section(), option.name());
-        let known = |remark: &Remark| remark.place.option == full && remark.text == text;
+        let known = |remark: &Remark| remark.position.option == full && remark.text == text;
         if self.remarks.len() < MOST && !self.remarks.iter().any(known) {
-            self.remarks.push(Remark { place: self.place(option), text: text.to_owned() });
+            self.remarks.push(Remark { position: self.position(option), text: text.to_owned() });
         }
     }
 
     /// The place of an option that counts, by its section and name.
-    fn placed(&self, section: &str, name: &str) -> Option<Position> {
-        let at = self.places.get(&(section.to_owned(), name.to_owned()))?;
-        Some(Position::new(self.file.location(*at), section, name))
+    fn position_of(&self, section: &str, name: &str) -> Option<OptionPosition> {
+        let at = self.positions.get(&(section.to_owned(), name.to_owned()))?;
+        Some(OptionPosition::new(self.file.location(*at), section, name))
     }
 
-    /// The places of all options that count.
-    fn all_places(&self) -> Box<[Position]> {
+    /// The positions of all options that count.
+    fn all_positions(&self) -> Box<[OptionPosition]> {
         let place = |((section, name), at): (&(String, String), &usize)| {
-            Position::new(self.file.location(*at), section, name)
+            OptionPosition::new(self.file.location(*at), section, name)
         };
-        self.places.iter().map(place).collect()
+        self.positions.iter().map(place).collect()
     }
 
-    fn finish(mut self) -> Result<Compiled, Refusals> {
+    fn finish(mut self) -> Result<CompiledUnit, UnitRefusals> {
         let draft = std::mem::take(&mut self.draft);
         let default_dependencies = draft.default_dependencies.unwrap_or(true);
         let name = Name::new(self.name.as_str()).map_err(|problem| problem.to_string());
@@ -224,30 +229,30 @@ impl<'a> Compiler<'a> {
                 None
             }
         };
-        let places = self.all_places();
+        let positions = self.all_positions();
         match unit {
-            Some((unit, timer)) => Ok(Compiled {
+            Some((unit, timer)) => Ok(CompiledUnit {
                 unit: Arc::new(unit),
                 timer,
                 relations: self.relations,
                 aliases: self.aliases,
                 default_dependencies,
                 remarks: self.remarks,
-                places,
+                positions,
             }),
-            None => Err(Refusals { unit: self.name.clone(), all: self.refusals }),
+            None => Err(UnitRefusals { unit: self.name.clone(), all: self.refusals }),
         }
     }
 
-    fn finished(&mut self, draft: Draft, name: Name) -> Option<(Unit, Option<Timer>)> {
+    fn finished(&mut self, draft: Draft, name: Name) -> Option<(InitUnit, Option<Timer>)> {
         let flaws = draft.flaws(self.name.unit_type());
         for (option, problem) in flaws.refused {
-            let place = option.and_then(|(section, name)| self.placed(section, name));
-            self.refusals.push(Refusal { place, cause: Cause::Setting, problem });
+            let position = option.and_then(|(section, name)| self.position_of(section, name));
+            self.refusals.push(UnitRefusal { position, cause: RefusalCause::Setting, problem });
         }
         for ((section, name), text) in flaws.remarked {
-            if let Some(place) = self.placed(section, name) {
-                self.remarks.push(Remark { place, text: text.to_owned() });
+            if let Some(position) = self.position_of(section, name) {
+                self.remarks.push(Remark { position, text: text.to_owned() });
             }
         }
         let timer = (self.name.unit_type() == UnitType::Timer)
@@ -266,18 +271,18 @@ impl<'a> Compiler<'a> {
     }
 }
 
-impl Compiled {
+impl CompiledUnit {
     /// Where an option that counts stands; the last place, where there are several. Nothing if the
     /// file does not have it.
     #[must_use]
-    pub fn place_of(&self, section: &str, name: &str) -> Option<Position> {
-        self.places.iter().find(|place| place.is_of(section, name)).cloned()
+    pub fn position_of(&self, section: &str, name: &str) -> Option<OptionPosition> {
+        self.positions.iter().find(|position| position.is_of(section, name)).cloned()
     }
 }
 
-impl Refusal {
+impl UnitRefusal {
     fn option(&self) -> Option<&String> {
-        self.place.as_ref().map(|place| &place.option)
+        self.position.as_ref().map(|position| &position.option)
     }
 }
 

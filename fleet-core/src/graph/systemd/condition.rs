@@ -1,7 +1,7 @@
 //! Conditions and assertions.
 
 use super::value::{In, absolute};
-use crate::graph::{Condition, Test};
+use crate::graph::{Condition, ConditionTest};
 
 /// Adds a `Condition…=` or `Assert…=`; an empty one takes all of its family away.
 pub(super) fn add(
@@ -30,14 +30,14 @@ fn marked(value: &str, mark: char) -> (bool, &str) {
     value.strip_prefix(mark).map_or((false, value), |rest| (true, rest.trim_start()))
 }
 
-fn test(kind: &str, text: String) -> Result<Test, String> {
+fn test(kind: &str, text: String) -> Result<ConditionTest, String> {
     Ok(match kind {
-        "PathExists" => Test::PathExists(absolute(&text)?),
-        "PathIsDirectory" => Test::PathIsDirectory(absolute(&text)?),
-        "FileNotEmpty" => Test::FileNotEmpty(absolute(&text)?),
-        "FileIsExecutable" => Test::FileIsExecutable(absolute(&text)?),
-        "Host" => Test::Host(text),
-        "KernelCommandLine" => Test::KernelCommandLine(text),
-        _ => Test::User(text),
+        "PathExists" => ConditionTest::PathExists(absolute(&text)?),
+        "PathIsDirectory" => ConditionTest::PathIsDirectory(absolute(&text)?),
+        "FileNotEmpty" => ConditionTest::FileNotEmpty(absolute(&text)?),
+        "FileIsExecutable" => ConditionTest::FileIsExecutable(absolute(&text)?),
+        "Host" => ConditionTest::Host(text),
+        "KernelCommandLine" => ConditionTest::KernelCommandLine(text),
+        _ => ConditionTest::User(text),
     })
 }

@@ -5,7 +5,7 @@ use fleet_unitfile::UnitType;
 use super::restart::{Restarts, WHEN};
 use super::timer::TimerDraft;
 use super::value::{
-    In, Span, choice, delay, flag, longest, number, signal, span, time_out, unless_empty,
+    In, Span, choice, delay, flag, longest, number, signal, span, timeout, unless_empty,
 };
 use super::{command, condition, resource, statuses, surroundings};
 use crate::graph::{KillMode, NotifyAccess, Run, Signal};
@@ -78,7 +78,7 @@ impl Draft {
     /// What holds where nothing is said.
     pub(super) fn new() -> Self {
         let mut draft = Self::default();
-        draft.run.surroundings.ignore_sigpipe = true;
+        draft.run.exec_environment.ignore_sigpipe = true;
         draft
     }
 
@@ -151,14 +151,14 @@ impl Draft {
 
     fn take_time_out(&mut self, name: &str, value: &str) -> Result<(), String> {
         if name == "TimeoutAbortSec" {
-            self.time_out_abort = unless_empty(value, time_out)?;
+            self.time_out_abort = unless_empty(value, timeout)?;
             return Ok(());
         }
-        let time_out = Some(time_out(value)?);
+        let timeout = Some(timeout(value)?);
         match name {
-            "TimeoutStartSec" => self.time_out_start = time_out,
-            "TimeoutStopSec" => self.time_out_stop = time_out,
-            _ => (self.time_out_start, self.time_out_stop) = (time_out, time_out),
+            "TimeoutStartSec" => self.time_out_start = timeout,
+            "TimeoutStopSec" => self.time_out_stop = timeout,
+            _ => (self.time_out_start, self.time_out_stop) = (timeout, timeout),
         }
         Ok(())
     }
@@ -177,13 +177,13 @@ impl Draft {
             "FinalKillSignal" => run.kill.final_signal = signal(value)?,
             "SendSIGKILL" => run.kill.send_sigkill = flag(value)?,
             "SendSIGHUP" => run.kill.send_sighup = flag(value)?,
-            "WatchdogSec" => run.watchdog = time_out(value)?.0,
-            "WatchdogSignal" => run.abort.signal = signal(value)?,
+            "WatchdogSec" => run.watchdog = timeout(value)?.0,
+            "WatchdogSignal" => run.watchdog_action.signal = signal(value)?,
             "RuntimeMaxSec" => run.runtime_max = longest(value)?,
             "CPUQuota" | "CPUWeight" | "IOWeight" | "MemoryHigh" | "MemoryMax" | "TasksMax" => {
                 resource::apply(&mut run.resources, name, value)?;
             }
-            _ => surroundings::apply(&mut run.surroundings, name, value, unit)?,
+            _ => surroundings::apply(&mut run.exec_environment, name, value, unit)?,
         }
         Ok(())
     }

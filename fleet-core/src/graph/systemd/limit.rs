@@ -1,4 +1,4 @@
-//! Limits of the kernel: `LimitNOFILE=` and its like.
+//! Rlimits of the kernel: `LimitNOFILE=` and its like.
 
 use std::time::Duration;
 

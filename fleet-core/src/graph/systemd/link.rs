@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use fleet_unitfile::{UnitName, UnitType};
 
-use super::compile::Compiled;
-use super::refusal::{Cause, Position, Refusal, Remark};
+use super::compile::CompiledUnit;
+use super::refusal::{OptionPosition, RefusalCause, Remark, UnitRefusal};
 use super::relation::{Relation, RelationKind};
-use crate::graph::{EdgeKind, Name, Target, Unit};
+use crate::graph::{EdgeKind, InitUnit, Name, Target};
 
 /// What is known of units that are not run here.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Outside {
+pub struct ExternalUnits {
     /// Units that somebody else runs, and that are taken to be up.
     pub assumed_up: BTreeSet<UnitName>,
     /// Timers that are run beside the graph. Who requires one does not miss it.
@@ -23,12 +23,12 @@ pub struct Outside {
 
 /// Units with their edges.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Linked {
+pub struct LinkedUnits {
     /// Those that can be run, in the order of their names; one without edges and aliases is the
     /// one that was compiled.
-    pub units: Vec<Arc<Unit>>,
+    pub units: Vec<Arc<InitUnit>>,
     /// Those that cannot, because a unit which they require is not there.
-    pub refused: BTreeMap<Name, Vec<Refusal>>,
+    pub refused: BTreeMap<Name, Vec<UnitRefusal>>,
     /// What a person should know.
     pub remarks: BTreeMap<Name, Vec<Remark>>,
     /// For each unit those that systemd would stop with it, directly.
@@ -50,8 +50,11 @@ pub struct Linked {
 /// units that are not there, `After=`, `Wants=` and the like say nothing; `Requires=` and
 /// `BindsTo=` of one that nobody runs make the unit refused.
 #[must_use]
-pub fn link<'a>(compiled: impl IntoIterator<Item = &'a Compiled>, outside: &'a Outside) -> Linked {
-    let compiled: Vec<&Compiled> = compiled.into_iter().collect();
+pub fn link<'a>(
+    compiled: impl IntoIterator<Item = &'a CompiledUnit>,
+    outside: &'a ExternalUnits,
+) -> LinkedUnits {
+    let compiled: Vec<&CompiledUnit> = compiled.into_iter().collect();
     let mut linker = Linker::new(&compiled, outside);
     for unit in &compiled {
         for relation in &unit.relations {
@@ -62,7 +65,7 @@ pub fn link<'a>(compiled: impl IntoIterator<Item = &'a Compiled>, outside: &'a O
     linker.finish()
 }
 
-impl Linked {
+impl LinkedUnits {
     /// All units that systemd would stop with one, directly or by way of others; not itself.
     #[must_use]
     pub fn stopped_with(&self, unit: &Name) -> BTreeSet<Name> {
@@ -97,8 +100,8 @@ enum Found {
 }
 
 struct Linker<'a> {
-    compiled: &'a [&'a Compiled],
-    outside: &'a Outside,
+    compiled: &'a [&'a CompiledUnit],
+    outside: &'a ExternalUnits,
     /// Names and aliases of all units.
     index: BTreeMap<&'a str, usize>,
     aliases: BTreeMap<usize, Vec<&'a UnitName>>,
@@ -106,11 +109,11 @@ struct Linker<'a> {
     bonds: BTreeMap<(usize, usize), Bond>,
     /// From a unit to one that was refused.
     lost: BTreeMap<(usize, &'a str), Bond>,
-    linked: Linked,
+    linked: LinkedUnits,
 }
 
 impl<'a> Linker<'a> {
-    fn new(compiled: &'a [&'a Compiled], outside: &'a Outside) -> Self {
+    fn new(compiled: &'a [&'a CompiledUnit], outside: &'a ExternalUnits) -> Self {
         let index = compiled.iter().enumerate().map(|(at, unit)| (unit.unit.name.as_str(), at));
         let mut linker = Self {
             compiled,
@@ -119,7 +122,7 @@ impl<'a> Linker<'a> {
             aliases: BTreeMap::new(),
             bonds: BTreeMap::new(),
             lost: BTreeMap::new(),
-            linked: Linked::default(),
+            linked: LinkedUnits::default(),
         };
         // By the order of names, whatever the order in which they were handed in.
         let units: Vec<usize> = linker.index.values().copied().collect();
@@ -143,8 +146,8 @@ impl<'a> Linker<'a> {
             Some(other) => {
                 let other = &self.compiled[other].unit.name;
                 let text = format!("leaves {alias} to {other}");
-                let place = self.compiled[at].place_of("Install", "Alias");
-                self.remark(at, place, text);
+                let position = self.compiled[at].position_of("Install", "Alias");
+                self.remark(at, position, text);
             }
         }
     }
@@ -159,12 +162,12 @@ impl<'a> Linker<'a> {
         }
     }
 
-    fn relate(&mut self, unit: &'a Compiled, relation: &'a Relation) {
+    fn relate(&mut self, unit: &'a CompiledUnit, relation: &'a Relation) {
         let Some(&from) = self.index.get(unit.unit.name.as_str()) else { return };
         match self.find(&relation.unit) {
             Found::Unit(to) if to == from => {
                 let text = format!("says nothing of {}, which is the unit itself", relation.unit);
-                self.remark(from, Some(relation.place.clone()), text);
+                self.remark(from, Some(relation.position.clone()), text);
             }
             Found::Unit(to) => self.bind(from, to, relation.kind),
             Found::Refused => self.miss(from, relation),
@@ -204,11 +207,11 @@ impl<'a> Linker<'a> {
             RelationKind::BindsTo | RelationKind::Requires => {
                 self.lost.entry((from, name.as_str())).or_default().add(relation.kind);
                 let text = format!("keeps it from starting, as {name} was refused");
-                self.remark(from, Some(relation.place.clone()), text);
+                self.remark(from, Some(relation.position.clone()), text);
             }
             _ => {
                 let text = format!("says nothing of {name}, which was refused");
-                self.remark(from, Some(relation.place.clone()), text);
+                self.remark(from, Some(relation.position.clone()), text);
             }
         }
     }
@@ -219,10 +222,10 @@ impl<'a> Linker<'a> {
             let problem = format!(
                 "names {name}, which is not run here, so that nobody sees it stop: take it out"
             );
-            return self.refuse(from, relation, Cause::Setting, problem);
+            return self.refuse(from, relation, RefusalCause::Setting, problem);
         }
         let text = format!("takes {name} to be up, as this machine's operator says");
-        self.remark(from, Some(relation.place.clone()), text);
+        self.remark(from, Some(relation.position.clone()), text);
     }
 
     /// Whoever starts the unit starts the timers that it names, and a timer is up at once.
@@ -230,7 +233,7 @@ impl<'a> Linker<'a> {
         if relation.kind == RelationKind::PartOf {
             let text =
                 format!("says nothing of {}: who stops a timer stops it alone", relation.unit);
-            self.remark(from, Some(relation.place.clone()), text);
+            self.remark(from, Some(relation.position.clone()), text);
         }
     }
 
@@ -241,22 +244,22 @@ impl<'a> Linker<'a> {
                 "names {name}, which is not run here: hand it in as well, write Wants=, or have \
                  the operator say that it is up"
             );
-            return self.refuse(from, relation, Cause::NotFound, problem);
+            return self.refuse(from, relation, RefusalCause::NotFound, problem);
         }
         let text = format!("says nothing of {name}, which is not run here");
-        self.remark(from, Some(relation.place.clone()), text);
+        self.remark(from, Some(relation.position.clone()), text);
     }
 
-    fn refuse(&mut self, at: usize, relation: &Relation, cause: Cause, problem: String) {
+    fn refuse(&mut self, at: usize, relation: &Relation, cause: RefusalCause, problem: String) {
         let name = self.compiled[at].unit.name.clone();
-        let refusal = Refusal { place: Some(relation.place.clone()), cause, problem };
+        let refusal = UnitRefusal { position: Some(relation.position.clone()), cause, problem };
         self.linked.refused.entry(name).or_default().push(refusal);
     }
 
-    fn remark(&mut self, at: usize, place: Option<Position>, text: String) {
+    fn remark(&mut self, at: usize, position: Option<OptionPosition>, text: String) {
         let name = self.compiled[at].unit.name.clone();
         let remarks = self.linked.remarks.entry(name).or_default();
-        remarks.extend(place.map(|place| Remark { place, text }));
+        remarks.extend(position.map(|position| Remark { position, text }));
     }
 
     /// A target waits for what it requires and wants, but for what waits for it.
@@ -279,7 +282,7 @@ impl<'a> Linker<'a> {
         name.is_ok_and(|name| name.unit_type() == UnitType::Target)
     }
 
-    fn finish(mut self) -> Linked {
+    fn finish(mut self) -> LinkedUnits {
         self.check_bindings();
         let mut edges: BTreeMap<usize, Vec<(EdgeKind, Target)>> = BTreeMap::new();
         for ((from, to), bond) in &self.bonds {
@@ -336,10 +339,10 @@ impl<'a> Linker<'a> {
                         "names {name}, which comes after this unit: what a unit is bound to \
                          starts before it: write Requires="
                     );
-                    self.refuse(from, relation, Cause::Setting, problem);
+                    self.refuse(from, relation, RefusalCause::Setting, problem);
                 } else if !after(from, to) {
                     let text = format!("has the unit start after {name} as well");
-                    self.remark(from, Some(relation.place.clone()), text);
+                    self.remark(from, Some(relation.position.clone()), text);
                 }
             }
         }

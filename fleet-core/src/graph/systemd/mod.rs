@@ -1,14 +1,14 @@
 //! Units of systemd as units of the graph.
 //!
 //! ```text
-//! unit file ── compile ──> Compiled ┐
-//! unit file ── compile ──> Compiled ┼── link ──> units with edges, refusals, remarks
-//! unit file ── compile ──> Refusals ┘
+//! unit file ── compile ──> CompiledUnit ┐
+//! unit file ── compile ──> CompiledUnit ┼── link ──> units with edges, refusals, remarks
+//! unit file ── compile ──> UnitRefusals ┘
 //! ```
 //!
 //! [`compile`] reads one file by itself. Every option is honoured, known to mean nothing here, or
-//! refused with its place, the reason and what to write instead; [`standing`] tells which, and
-//! [`Site`] what an operator accepts all the same. [`link`] knows all units, and makes edges of
+//! refused with its place, the reason and what to write instead; [`support`] tells which, and
+//! [`CompileOptions`] what an operator accepts all the same. [`link`] knows all units, and makes edges of
 //! what they say of one another.
 
 mod command;
@@ -23,21 +23,21 @@ mod resource;
 mod restart;
 mod service;
 mod site;
-mod standing;
 mod statuses;
+mod support;
 mod surroundings;
 mod table;
 mod table_of_services;
 mod timer;
 mod value;
 
-pub use compile::{Compiled, compile};
-pub use link::{Linked, Outside, link};
-pub use refusal::{Cause, Position, Refusal, Refusals, Remark};
+pub use compile::{CompiledUnit, compile};
+pub use link::{ExternalUnits, LinkedUnits, link};
+pub use refusal::{OptionPosition, RefusalCause, Remark, UnitRefusal, UnitRefusals};
 pub use relation::{Relation, RelationKind};
-pub use site::Site;
-pub use standing::{Standing, standing};
+pub use site::CompileOptions;
+pub use support::{Support, support};
 pub use timer::{
-    Delay, Due, Look, Moment, Origin, Past, Sight, Timer, TimerLife, TimerMemory, TimerPhase,
-    Trigger, Zones,
+    DualTimestamp, LastTriggers, NextElapse, RandomizedDelay, TimeZones, Timer, TimerBase,
+    TimerContext, TimerMachine, TimerPhase, TimerState, Trigger, TriggeredUnitState,
 };

@@ -6,7 +6,7 @@ use fleet_unitfile::{Location, UnitName};
 
 /// Where an option stands.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Position {
+pub struct OptionPosition {
     /// The line, from one.
     pub line: usize,
     /// The column in it, from one.
@@ -17,18 +17,18 @@ pub struct Position {
 
 /// One reason not to run a unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct UnitRefusal {
     /// Where it is; nothing if it is about the whole file.
-    pub place: Option<Position>,
+    pub position: Option<OptionPosition>,
     /// What kind of reason.
-    pub cause: Cause,
+    pub cause: RefusalCause,
     /// What is wrong, and what would do instead.
     pub problem: String,
 }
 
 /// Why a unit is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
+pub enum RefusalCause {
     /// It asks for something that cannot be done.
     Setting,
     /// It cannot be without a unit that there is not.
@@ -37,23 +37,23 @@ pub enum Cause {
 
 /// All reasons not to run a unit, as far as they were found at once; a hundred at most.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusals {
+pub struct UnitRefusals {
     /// The unit.
     pub unit: UnitName,
     /// At least one, in the order of their lines; those about the whole file come last.
-    pub all: Vec<Refusal>,
+    pub all: Vec<UnitRefusal>,
 }
 
 /// Something that a person should know of a unit which is run all the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remark {
     /// Which option it is about.
-    pub place: Position,
+    pub position: OptionPosition,
     /// What to know, as what follows the option in a sentence.
     pub text: String,
 }
 
-impl Position {
+impl OptionPosition {
     pub(super) fn new(location: Location, section: &str, name: &str) -> Self {
         let Location { line, column, .. } = location;
         Self { line, column, option: format!("{section}.{name}") }
@@ -71,17 +71,17 @@ impl Position {
     }
 }
 
-impl fmt::Display for Position {
+impl fmt::Display for OptionPosition {
     /// `3:1: Service.Type`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: {}", self.line, self.column, self.option)
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for UnitRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.place {
-            Some(place) => write!(f, "{place} {}", self.problem),
+        match &self.position {
+            Some(position) => write!(f, "{position} {}", self.problem),
             None => f.write_str(&self.problem),
         }
     }
@@ -89,20 +89,20 @@ impl fmt::Display for Refusal {
 
 impl fmt::Display for Remark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.place, self.text)
+        write!(f, "{} {}", self.position, self.text)
     }
 }
 
-impl fmt::Display for Refusals {
+impl fmt::Display for UnitRefusals {
     /// A line for each, which begins with the name of the unit.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, refusal) in self.all.iter().enumerate() {
             let end = if index == 0 { "" } else { "\n" };
-            let mark = if refusal.place.is_some() { ":" } else { ": " };
+            let mark = if refusal.position.is_some() { ":" } else { ": " };
             write!(f, "{end}{}{mark}{refusal}", self.unit)?;
         }
         Ok(())
     }
 }
 
-impl std::error::Error for Refusals {}
+impl std::error::Error for UnitRefusals {}

@@ -2,7 +2,7 @@
 
 use fleet_unitfile::{OptionView, UnitName};
 
-use super::refusal::Position;
+use super::refusal::OptionPosition;
 
 /// One unit that another names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub struct Relation {
     /// The other unit.
     pub unit: UnitName,
     /// Where.
-    pub place: Position,
+    pub position: OptionPosition,
 }
 
 /// Options in which units name one another.

@@ -3,10 +3,14 @@
 use fleet_unitfile::{Size, parse_permyriad, parse_size};
 
 use super::value::{number, shown, unless_empty};
-use crate::graph::Resources;
+use crate::graph::ResourceLimits;
 
 /// Takes one option over; an empty value is the default.
-pub(super) fn apply(resources: &mut Resources, option: &str, value: &str) -> Result<(), String> {
+pub(super) fn apply(
+    resources: &mut ResourceLimits,
+    option: &str,
+    value: &str,
+) -> Result<(), String> {
     match option {
         "MemoryMax" => resources.memory_max = memory(value)?,
         "MemoryHigh" => resources.memory_high = memory(value)?,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::value::Span;
-use crate::graph::{Growth, Limit, Restart, RestartWhen, StatusSet};
+use crate::graph::{DelayGrowth, Restart, RestartLimit, RestartWhen, StatusSet};
 
 /// The words of `Restart=`.
 pub(super) const WHEN: [(&str, RestartWhen); 7] = [
@@ -42,9 +42,9 @@ impl Restarts {
         let delay = self.delay.unwrap_or(Duration::from_millis(100));
         let (growth, max_delay) = match (self.steps, self.max_delay) {
             (Some(steps), Some(longest)) if steps > 0 && longest > delay => {
-                (Growth::Steps(steps), longest)
+                (DelayGrowth::Steps(steps), longest)
             }
-            _ => (Growth::Factor(1), delay),
+            _ => (DelayGrowth::Factor(1), delay),
         };
         Restart {
             when: self.when.unwrap_or(RestartWhen::Never),
@@ -59,19 +59,19 @@ impl Restarts {
     }
 
     /// What `[Unit]` says wins over the same in `[Service]`, where it stood long ago.
-    fn limit(&self) -> Limit {
+    fn limit(&self) -> RestartLimit {
         let interval = self.in_unit.interval.or(self.in_service.interval);
         let burst = self.in_unit.burst.or(self.in_service.burst).unwrap_or(5);
         let interval = interval.unwrap_or(Span(Some(Duration::from_secs(10))));
         match interval.0.unwrap_or(Duration::MAX) {
-            interval if burst == 0 || interval.is_zero() => Limit::None,
-            interval => Limit::Starts { burst, interval },
+            interval if burst == 0 || interval.is_zero() => RestartLimit::None,
+            interval => RestartLimit::Starts { burst, interval },
         }
     }
 
     /// Which of the two options of growing delays stands there without an effect.
     pub(super) fn is_growth_lost(&self) -> bool {
-        let grows = matches!(self.policy().growth, Growth::Steps(_));
+        let grows = matches!(self.policy().growth, DelayGrowth::Steps(_));
         !grows && (self.steps.is_some_and(|steps| steps > 0) || self.max_delay.is_some())
     }
 }

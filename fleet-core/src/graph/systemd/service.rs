@@ -7,8 +7,8 @@ use fleet_unitfile::UnitType;
 use super::draft::{Blamed, Draft, Flaws, Type};
 use super::value::Span;
 use crate::graph::{
-    Abort, AfterExit, Kind, Name, NotifyAccess, Readiness, Restart, RestartWhen, Run, Signal,
-    Target, TimeOuts, Unit,
+    InitUnit, Name, NotifyAccess, OnCleanExit, Readiness, Restart, RestartWhen, Run, ServiceType,
+    Signal, Target, Timeouts, WatchdogAction,
 };
 
 /// The variables by which processes are found.
@@ -97,7 +97,7 @@ impl Draft {
 
     /// Variables by which processes are found are told to each, whatever else is said of them.
     fn identity(&self) -> impl Iterator<Item = (Blamed, &'static str)> {
-        let it = &self.run.surroundings;
+        let it = &self.run.exec_environment;
         let finds = |name: &str| FOUND_BY.contains(&name.split('=').next().unwrap_or_default());
         let lost = [
             ("Environment", it.environment.iter().any(|(name, _)| finds(name))),
@@ -111,54 +111,54 @@ impl Draft {
     }
 
     /// The unit, once nothing is wrong with it.
-    pub(super) fn unit(self, name: Name, unit_type: UnitType) -> Unit {
+    pub(super) fn unit(self, name: Name, unit_type: UnitType) -> InitUnit {
         let own = Target::from(&name);
-        let (kind, time_outs, restart, run) = match unit_type {
+        let (kind, timeouts, restart, run) = match unit_type {
             UnitType::Service => {
-                (self.graph_kind(), self.time_outs(), self.restarts.policy(), self.finished_run())
+                (self.graph_kind(), self.timeouts(), self.restarts.policy(), self.finished_run())
             }
-            _ => (Kind::Virtual, TimeOuts::default(), Restart::never(), Run::default()),
+            _ => (ServiceType::Virtual, Timeouts::default(), Restart::never(), Run::default()),
         };
-        Unit {
+        InitUnit {
             name,
             kind,
             provides: vec![own],
             edges: Vec::new(),
             description: self.description,
-            time_outs,
+            timeouts,
             restart,
             run,
         }
     }
 
-    fn graph_kind(&self) -> Kind {
+    fn graph_kind(&self) -> ServiceType {
         match (self.kind(), &self.pid_file) {
-            (Type::Forking, Some(path)) => Kind::BackgroundPidfile { path: path.clone() },
-            (Type::Notify | Type::NotifyReload, _) => Kind::ForegroundNotified,
-            (Type::Oneshot, _) => Kind::Oneshot { remain: self.remain },
-            _ => Kind::ForegroundSupervised(Readiness::Executed),
+            (Type::Forking, Some(path)) => ServiceType::BackgroundPidfile { path: path.clone() },
+            (Type::Notify | Type::NotifyReload, _) => ServiceType::ForegroundNotified,
+            (Type::Oneshot, _) => ServiceType::Oneshot { remain: self.remain },
+            _ => ServiceType::ForegroundSupervised(Readiness::Executed),
         }
     }
 
-    fn time_outs(&self) -> TimeOuts {
+    fn timeouts(&self) -> Timeouts {
         let usual_start = if self.kind() == Type::Oneshot { None } else { USUAL };
         let start = self.time_out_start.map_or(usual_start, |span| span.0);
         // systemd has one time-out for both.
         let reload = start;
-        TimeOuts { start, stop: self.time_out_stop.map_or(USUAL, |span| span.0), reload }
+        Timeouts { start, stop: self.time_out_stop.map_or(USUAL, |span| span.0), reload }
     }
 
     fn finished_run(&self) -> Run {
-        let stop = self.time_outs().stop;
+        let stop = self.timeouts().stop;
         let kind = self.kind();
         let reloads = kind == Type::NotifyReload;
         let oneshot = kind == Type::Oneshot;
         Run {
             reload_signal: reloads.then(|| self.reload_signal.unwrap_or(Signal::HUP)),
-            after_exit: if self.remain { AfterExit::Remains } else { AfterExit::Rests },
-            abort: Abort {
-                time_out: self.time_out_abort.map_or(stop, |Span(span)| span),
-                ..self.run.abort
+            on_clean_exit: if self.remain { OnCleanExit::Remain } else { OnCleanExit::Complete },
+            watchdog_action: WatchdogAction {
+                timeout: self.time_out_abort.map_or(stop, |Span(span)| span),
+                ..self.run.watchdog_action
             },
             notify_access: self.access(kind),
             runtime_max: self.run.runtime_max.filter(|_| !oneshot),

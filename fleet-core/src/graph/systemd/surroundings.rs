@@ -4,11 +4,11 @@ use fleet_unitfile::{split_words, split_words_relaxed};
 
 use super::limit;
 use super::value::{In, choice, flag, number, shown, unless_empty};
-use crate::graph::{Directory, EnvironmentFile, Output, Place, Surroundings};
+use crate::graph::{DirectoryPath, EnvironmentFile, ExecEnvironment, ExecOutput, WorkingDirectory};
 
 /// Takes one option over.
 pub(super) fn apply(
-    surroundings: &mut Surroundings,
+    surroundings: &mut ExecEnvironment,
     name: &str,
     value: &str,
     unit: &In<'_>,
@@ -30,7 +30,7 @@ pub(super) fn apply(
             it.oom_score_adjust = unless_empty(value, |value| number(value, -1000, 1000))?;
         }
         // What is inherited is the standard input, which is empty.
-        "StandardOutput" => it.output = output(value, unit)?.unwrap_or(Output::Null),
+        "StandardOutput" => it.output = output(value, unit)?.unwrap_or(ExecOutput::Null),
         "StandardError" => it.error = output(value, unit)?,
         "StandardInput" => choice(value, &[("null", ())])?,
         _ => {
@@ -100,14 +100,14 @@ fn add_groups(list: &mut Vec<String>, value: &str, unit: &In<'_>) -> Result<(), 
     Ok(())
 }
 
-fn directory(value: &str, unit: &In<'_>) -> Result<Directory, String> {
+fn directory(value: &str, unit: &In<'_>) -> Result<WorkingDirectory, String> {
     let (path, optional) = value.strip_prefix('-').map_or((value, false), |path| (path, true));
-    let place = match path {
-        "" => Place::Root,
-        "~" => Place::Home,
-        path => Place::At(unit.path(path)?),
+    let path = match path {
+        "" => DirectoryPath::Root,
+        "~" => DirectoryPath::Home,
+        path => DirectoryPath::At(unit.path(path)?),
     };
-    Ok(Directory { place, optional })
+    Ok(WorkingDirectory { path, optional })
 }
 
 /// The name or number of a user or group.
@@ -125,18 +125,18 @@ fn umask(value: &str) -> Result<u32, String> {
 }
 
 /// Nothing is to inherit.
-fn output(value: &str, unit: &In<'_>) -> Result<Option<Output>, String> {
+fn output(value: &str, unit: &In<'_>) -> Result<Option<ExecOutput>, String> {
     if let Some((kind @ ("file" | "append" | "truncate"), path)) = value.split_once(':') {
         let path = unit.path(path)?;
         return Ok(Some(match kind {
-            "file" => Output::File(path),
-            "append" => Output::Append(path),
-            _ => Output::Truncate(path),
+            "file" => ExecOutput::File(path),
+            "append" => ExecOutput::Append(path),
+            _ => ExecOutput::Truncate(path),
         }));
     }
     match value {
-        "journal" | "syslog" => Ok(Some(Output::Log)),
-        "null" => Ok(Some(Output::Null)),
+        "journal" | "syslog" => Ok(Some(ExecOutput::Log)),
+        "null" => Ok(Some(ExecOutput::Null)),
         "inherit" => Ok(None),
         other => Err(format!(
             "is {other:?}: write journal, null, inherit, or file:, append: or truncate: and a path"

@@ -1,7 +1,7 @@
 //! What becomes of the options of `[Unit]`, `[Install]` and `[Timer]`.
 
-use super::standing::Group;
-use super::standing::Standing::{Aside, Honoured, Inert, Refused, RefusedUnless};
+use super::support::Group;
+use super::support::Support::{Honoured, Ignored, Informational, Refused, RefusedUnless};
 
 const NO: &[&str] = &["no"];
 const NONE: &[&str] = &["none"];
@@ -39,7 +39,7 @@ const OFFSETS: &str = "is not possible: moments of the calendar are not moved as
 
 /// `[Unit]`.
 pub(super) const UNIT: &[Group] = &[
-    (Aside, &["Documentation"]),
+    (Informational, &["Documentation"]),
     (
         Honoured,
         &[
@@ -73,15 +73,15 @@ pub(super) const UNIT: &[Group] = &[
             "Wants",
         ],
     ),
-    (Inert("concerns `systemctl isolate` alone"), &["AllowIsolate", "IgnoreOnIsolate"]),
-    (Inert("concerns the memory of systemd alone"), &["CollectMode"]),
-    (Inert("tells where the file was made from"), &["SourcePath"]),
-    (Inert("orders nothing here, as nothing is mounted"), &["WantsMountsFor"]),
+    (Ignored("concerns `systemctl isolate` alone"), &["AllowIsolate", "IgnoreOnIsolate"]),
+    (Ignored("concerns the memory of systemd alone"), &["CollectMode"]),
+    (Ignored("tells where the file was made from"), &["SourcePath"]),
+    (Ignored("orders nothing here, as nothing is mounted"), &["WantsMountsFor"]),
     (
-        Inert("means nothing without an action"),
+        Ignored("means nothing without an action"),
         &["FailureActionExitStatus", "SuccessActionExitStatus"],
     ),
-    (Inert("means nothing without OnFailure= and OnSuccess="), UNIT_JOB_MODES),
+    (Ignored("means nothing without OnFailure= and OnSuccess="), UNIT_JOB_MODES),
     (
         RefusedUnless(NONE, ACTION),
         &["FailureAction", "JobTimeoutAction", "StartLimitAction", "SuccessAction"],
@@ -175,8 +175,8 @@ const UNIT_CONDITIONS: &[&str] = &[
 /// `[Install]`.
 pub(super) const INSTALL: &[Group] = &[
     (Honoured, &["Alias", "RequiredBy", "UpheldBy", "WantedBy"]),
-    (Inert("installs nothing here: hand the other unit in as well"), &["Also"]),
-    (Inert("means nothing, as instances are always named here"), &["DefaultInstance"]),
+    (Ignored("installs nothing here: hand the other unit in as well"), &["Also"]),
+    (Ignored("means nothing, as instances are always named here"), &["DefaultInstance"]),
 ];
 
 /// `[Timer]`.
@@ -197,7 +197,10 @@ pub(super) const TIMER: &[Group] = &[
             "Unit",
         ],
     ),
-    (Inert("allows a delay that there is not: each timer elapses at its moment"), &["AccuracySec"]),
+    (
+        Ignored("allows a delay that there is not: each timer elapses at its moment"),
+        &["AccuracySec"],
+    ),
     (RefusedUnless(NO, CLOCK_CHANGES), &["OnClockChange", "OnTimezoneChange"]),
     (RefusedUnless(NO, WAKING), &["WakeSystem"]),
     (RefusedUnless(NO, DEFERRING), &["DeferReactivation"]),

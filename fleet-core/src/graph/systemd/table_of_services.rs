@@ -1,7 +1,7 @@
 //! What becomes of the options of `[Service]`.
 
-use super::standing::Group;
-use super::standing::Standing::{Honoured, Inert, Refused, RefusedUnless};
+use super::support::Group;
+use super::support::Support::{Honoured, Ignored, Refused, RefusedUnless};
 
 const NO: &[&str] = &["no"];
 
@@ -36,11 +36,11 @@ pub(super) const SERVICE: &[Group] = &[
     (Honoured, RUNS),
     (Honoured, SURROUNDS),
     (Honoured, LIMITS),
-    (Inert("concerns a journal that is not there"), LOGS),
-    (Inert("concerns a terminal, and no unit has one here"), TERMINALS),
-    (Inert("means nothing, as the main process is never guessed"), &["GuessMainPID"]),
-    (Inert("counts what nobody asks for"), ACCOUNTS),
-    (Inert("concerns `systemctl clean` alone"), &["TimeoutCleanSec"]),
+    (Ignored("concerns a journal that is not there"), LOGS),
+    (Ignored("concerns a terminal, and no unit has one here"), TERMINALS),
+    (Ignored("means nothing, as the main process is never guessed"), &["GuessMainPID"]),
+    (Ignored("counts what nobody asks for"), ACCOUNTS),
+    (Ignored("concerns `systemctl clean` alone"), &["TimeoutCleanSec"]),
     (RefusedUnless(&["none"], ACTION), &["FailureAction", "StartLimitAction"]),
     (Refused(ACTION), &["RebootArgument"]),
     (RefusedUnless(&[""], BUS), &["BusName"]),

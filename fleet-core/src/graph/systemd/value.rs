@@ -3,18 +3,18 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use fleet_unitfile::{Facts, UnitName, parse_bool, parse_timespan};
+use fleet_unitfile::{SpecifierContext, UnitName, parse_bool, parse_timespan};
 
 use crate::graph::Signal;
 
 /// The unit that values are read for.
 pub(super) struct In<'a> {
     pub(super) name: &'a UnitName,
-    pub(super) facts: &'a Facts,
+    pub(super) facts: &'a SpecifierContext,
 }
 
 impl<'a> In<'a> {
-    pub(super) fn new(name: &'a UnitName, facts: &'a Facts) -> Self {
+    pub(super) fn new(name: &'a UnitName, facts: &'a SpecifierContext) -> Self {
         Self { name, facts }
     }
 
@@ -70,7 +70,7 @@ pub(super) fn span(value: &str) -> Result<Span, String> {
 }
 
 /// A limit in time, of which zero means that there is none.
-pub(super) fn time_out(value: &str) -> Result<Span, String> {
+pub(super) fn timeout(value: &str) -> Result<Span, String> {
     let Span(span) = span(value)?;
     Ok(Span(span.filter(|span| !span.is_zero())))
 }

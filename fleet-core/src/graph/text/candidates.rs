@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Code, Sources, Stanza, finish};
-use crate::graph::{Name, Target, Unit};
+use super::{Code, FileSet, Stanza, finish};
+use crate::graph::{InitUnit, Name, Target};
 
 /// Of which stanza each unit was made.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ pub(super) struct Candidates {
 
 impl Candidates {
     /// The units of all stanzas, and what they stand for.
-    pub(super) fn of(sources: &Sources) -> (Vec<Unit>, Self) {
+    pub(super) fn of(sources: &FileSet) -> (Vec<InitUnit>, Self) {
         let stanzas = || sources.stanzas.iter().map(|(_, stanza)| stanza);
         let named: BTreeSet<&Name> = stanzas().filter_map(|stanza| stanza.name.as_ref()).collect();
         // What several stanzas of one name provide: the first to say so.
@@ -44,12 +44,15 @@ impl Candidates {
 }
 
 /// The unit of a stanza; of one with errors, what depends on it and what it depends on.
-fn unit(stanza: &Stanza, name: &Name) -> Unit {
+fn unit(stanza: &Stanza, name: &Name) -> InitUnit {
     if let Some(unit) = &stanza.unit {
-        return Unit { name: name.clone(), ..unit.clone() };
+        return InitUnit { name: name.clone(), ..unit.clone() };
     }
     let provides = stanza.provides.iter().map(|(target, _)| target.clone());
-    Unit { edges: finish::edges(&stanza.edges), ..Unit::new_virtual(name.clone(), provides) }
+    InitUnit {
+        edges: finish::edges(&stanza.edges),
+        ..InitUnit::new_virtual(name.clone(), provides)
+    }
 }
 
 /// A name for what has none, or one that is taken.
@@ -58,7 +61,7 @@ fn nameless(number: u64) -> Name {
 }
 
 /// Whether it is known what each unit provides.
-fn are_complete(sources: &Sources) -> bool {
+fn are_complete(sources: &FileSet) -> bool {
     let lost = |code| matches!(code, Code::OutsideStanza | Code::TooLarge);
     !sources.stanzas.iter().any(|(_, stanza)| stanza.provides_more)
         && !sources.diagnostics.iter().flatten().any(|it| lost(it.code))

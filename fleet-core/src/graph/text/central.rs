@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use fleet_unitfile::Span;
 
 use super::Code;
-use super::diagnostic::{Diagnostic, Problems, short};
+use super::diagnostic::{InitDiagnostic, Problems, short};
 use super::fields::{self, Field, Folding};
 use super::keys::{self, duration_or_none, nearest, target};
 use super::value::Value;
@@ -14,7 +14,7 @@ use crate::graph::{Name, Settings, Target};
 
 /// What was read of a file of central settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Central {
+pub struct CentralConfig {
     /// The settings; what could not be read has its default.
     pub settings: Settings,
     /// Where the goal is named.
@@ -26,7 +26,7 @@ pub struct Central {
     /// What is masked, and where.
     pub mask: Vec<(Target, Span)>,
     /// All that is wrong or odd, in the order of the file.
-    pub diagnostics: Vec<Diagnostic>,
+    pub diagnostics: Vec<InitDiagnostic>,
 }
 
 /// Reads a file of central settings.
@@ -39,12 +39,12 @@ pub struct Central {
 /// assert!(central.diagnostics.is_empty());
 /// ```
 #[must_use]
-pub fn read_central(source: &[u8]) -> Central {
+pub fn read_central(source: &[u8]) -> CentralConfig {
     let mut problems = Problems::default();
     let fields = fields::read(source, folding, &mut problems);
-    let mut reader = Reader { central: Central::default(), given: BTreeMap::new(), problems };
+    let mut reader = Reader { central: CentralConfig::default(), given: BTreeMap::new(), problems };
     fields.iter().for_each(|field| reader.field(field));
-    Central { diagnostics: reader.problems.locate(source), ..reader.central }
+    CentralConfig { diagnostics: reader.problems.locate(source), ..reader.central }
 }
 
 const KEYS: [&str; 7] = [
@@ -66,7 +66,7 @@ fn folding(key: &str) -> Folding {
 }
 
 struct Reader {
-    central: Central,
+    central: CentralConfig,
     /// The line in which each key is given.
     given: BTreeMap<String, usize>,
     problems: Problems,
@@ -106,7 +106,7 @@ impl Reader {
     fn value(&mut self, key: &str, value: &Value) {
         let settings = &mut self.central.settings;
         let problems = &mut self.problems;
-        let times = &mut settings.time_outs;
+        let times = &mut settings.timeouts;
         match key {
             "goal" => {
                 settings.goal = keys::one_target(value, problems);

@@ -55,7 +55,7 @@ codes! {
     ProvidedTwice "E14" "A unit provides a target twice."
     DependsOnItself "E15" "A unit depends on a target that it provides itself."
     NotProvided "E16" "A unit depends on a target that no unit provides."
-    Circle "E17" "Units depend on each other in a circle."
+    DependencyCycle "E17" "Units depend on each other in a circle."
     WrongType "E18" "A key is not for units of this type."
     MissingKey "E19" "A key is missing that units of this type need."
     TwoReadinesses "E20" "Both `ready-wait` and `ready-grep` are given."
@@ -73,7 +73,7 @@ codes! {
     Unneeded "W03" "A unit is needed neither by the goal nor by any other unit."
     HardGoal "W04" "The goal's own unit has `depends-on`, so a failure takes everything down."
     NoProgram "W05" "What is to be executed is no executable file here."
-    NoStopTimeOut "W06" "A unit may take for ever to stop."
+    NoStopTimeout "W06" "A unit may take for ever to stop."
     Extension "W07" "A key that begins with `x-` is passed over."
 }
 

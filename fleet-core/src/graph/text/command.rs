@@ -31,7 +31,7 @@ pub(super) fn read(value: &Value, draft: &mut Draft, problems: &mut Problems) ->
     draft.programs.push((line.path().to_owned(), value.part(0..length)));
     Some(Command {
         program: line.path().to_owned(),
-        name: line.names_itself().then_some(first),
+        name: line.sets_argv0().then_some(first),
         arguments: words.collect(),
         ignore_failure: line.ignores_failure(),
         verbatim,
@@ -190,13 +190,13 @@ pub(super) fn write(command: &Command) -> String {
 /// The arguments, with `$$` for each dollar sign that begins no variable, as it must be here.
 fn arguments(command: &Command) -> impl Iterator<Item = String> {
     let verbatim = command.verbatim;
-    let kept = command.arguments.iter().filter(move |word| verbatim || !is_nothing(word));
+    let kept = command.arguments.iter().filter(move |word| verbatim || !is_default(word));
     kept.map(move |word| if verbatim { word.clone() } else { plain(word) })
 }
 
 /// Whether systemd takes a word for a variable of a name that none has, so that nothing is left
 /// of it.
-fn is_nothing(word: &str) -> bool {
+fn is_default(word: &str) -> bool {
     let name = word.strip_prefix('$').filter(|name| !name.starts_with(['{', '$']));
     name.is_some_and(|name| !is_variable(name))
 }

@@ -11,7 +11,7 @@ use super::lines;
 ///
 /// `Display` is the place, the message and the help in one line; the file is known to the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Diagnostic {
+pub struct InitDiagnostic {
     /// What kind of thing it is.
     pub code: Code,
     /// The bytes of the file that it is about.
@@ -24,7 +24,7 @@ pub struct Diagnostic {
     pub help: String,
 }
 
-impl Diagnostic {
+impl InitDiagnostic {
     /// How much it weighs.
     #[must_use]
     pub fn severity(&self) -> Severity {
@@ -44,7 +44,7 @@ impl Diagnostic {
     }
 }
 
-impl fmt::Display for Diagnostic {
+impl fmt::Display for InitDiagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {} [{}]: {}", self.location, self.message, self.code, self.help)
     }
@@ -90,12 +90,12 @@ impl Problems {
     }
 
     /// Finds their places: in the order of the file, with one walk over it however many they are.
-    pub(super) fn locate(mut self, source: &[u8]) -> Vec<Diagnostic> {
+    pub(super) fn locate(mut self, source: &[u8]) -> Vec<InitDiagnostic> {
         self.all.sort_by_key(|problem| (problem.span.start, problem.code));
         let mut locator = lines::Locator::new(source);
         let located = self.all.into_iter().map(|problem| {
             let Problem { code, span, message, help } = problem;
-            Diagnostic { code, span, location: locator.location(span.start), message, help }
+            InitDiagnostic { code, span, location: locator.location(span.start), message, help }
         });
         located.collect()
     }

@@ -6,13 +6,13 @@ use std::time::Duration;
 use fleet_unitfile::Span;
 
 use super::types::TypeWord;
-use crate::graph::{EdgeKind, Name, Pattern, Run, Target, TimeOuts, Unit};
+use crate::graph::{EdgeKind, InitUnit, LinePattern, Name, Run, Target, Timeouts};
 
 /// What is known of a unit whose stanza is being read.
 #[derive(Debug)]
 pub(super) struct Draft {
     /// The unit; it is virtual and its edges are none until all fields are read.
-    pub(super) unit: Unit,
+    pub(super) unit: InitUnit,
     /// Its type.
     pub(super) type_word: Option<TypeWord>,
     /// What it depends on, as it is written.
@@ -24,7 +24,7 @@ pub(super) struct Draft {
     /// How long it has to be alive to be ready.
     pub(super) ready_wait: Option<Duration>,
     /// What its output has to say for it to be ready.
-    pub(super) ready_grep: Option<Pattern>,
+    pub(super) ready_grep: Option<LinePattern>,
     /// Where it leaves its process id.
     pub(super) pidfile: Option<String>,
     /// Whether it stays up when its commands have ended.
@@ -54,9 +54,9 @@ pub(super) struct Given {
 
 impl Draft {
     /// The stanza of this unit, before its first field.
-    pub(super) fn new(name: Name, time_outs: TimeOuts) -> Self {
+    pub(super) fn new(name: Name, timeouts: Timeouts) -> Self {
         Self {
-            unit: Unit { time_outs, ..Unit::new_virtual(name, []) },
+            unit: InitUnit { timeouts, ..InitUnit::new_virtual(name, []) },
             type_word: None,
             edges: Vec::new(),
             provides: Vec::new(),
@@ -81,7 +81,7 @@ impl Draft {
 
 /// Whether a variable may stand in a command: the process's own, or one that the stanza gives.
 pub(super) fn knows_variable(run: &Run, name: &str) -> bool {
-    let around = &run.surroundings;
+    let around = &run.exec_environment;
     name == "MAINPID"
         || !around.environment_files.is_empty()
         || around.pass_environment.iter().any(|known| known == name)

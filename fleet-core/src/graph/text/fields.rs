@@ -10,7 +10,7 @@ use super::lines::{Line, lines};
 use super::value::Value;
 
 /// How large a file may be, in bytes.
-pub const LARGEST_FILE: usize = 1024 * 1024;
+pub const MAX_FILE_SIZE: usize = 1024 * 1024;
 
 /// A key with its value.
 #[derive(Debug)]
@@ -45,10 +45,10 @@ pub(super) fn read(
     folding: fn(&str) -> Folding,
     problems: &mut Problems,
 ) -> Vec<Field> {
-    if source.len() > LARGEST_FILE {
+    if source.len() > MAX_FILE_SIZE {
         // How many more, a reader that stops there does not know.
-        let message = format!("the file has more than {LARGEST_FILE} bytes");
-        let span = Span { start: LARGEST_FILE, end: LARGEST_FILE + 1 };
+        let message = format!("the file has more than {MAX_FILE_SIZE} bytes");
+        let span = Span { start: MAX_FILE_SIZE, end: MAX_FILE_SIZE + 1 };
         problems.add(Code::TooLarge, span, message, "part it into several files");
         return Vec::new();
     }

@@ -12,7 +12,8 @@ use super::keys;
 use super::stanza::repeated;
 use super::types::{TypeWord, Types};
 use crate::graph::{
-    EdgeKind, Growth, Kind, Pattern, Readiness, Restart, RestartWhen, Target, Unit,
+    DelayGrowth, EdgeKind, InitUnit, LinePattern, Readiness, Restart, RestartWhen, ServiceType,
+    Target,
 };
 
 /// Finds what is wrong with a stanza as a whole. `name` is where it is named.
@@ -29,7 +30,7 @@ pub(super) fn check(draft: &mut Draft, name: Span, problems: &mut Problems) {
 }
 
 /// The unit of a sound stanza.
-pub(super) fn unit(draft: Draft) -> Option<Unit> {
+pub(super) fn unit(draft: Draft) -> Option<InitUnit> {
     let mut unit = draft.unit;
     unit.kind =
         kind(draft.type_word?, draft.ready_wait, draft.ready_grep, draft.pidfile, draft.remain)?;
@@ -38,7 +39,7 @@ pub(super) fn unit(draft: Draft) -> Option<Unit> {
         unit.restart.max_delay = longest_delay(unit.restart.delay);
     }
     unit.run.conditions.sort_by_key(|condition| condition.assert);
-    let growth = draft.steps.map(Growth::Steps).or(draft.factor.map(Growth::Factor));
+    let growth = draft.steps.map(DelayGrowth::Steps).or(draft.factor.map(DelayGrowth::Factor));
     unit.restart.growth = growth.unwrap_or(unit.restart.growth);
     Some(unit)
 }
@@ -52,25 +53,25 @@ pub(super) fn longest_delay(delay: Duration) -> Duration {
 fn kind(
     word: TypeWord,
     wait: Option<Duration>,
-    grep: Option<Pattern>,
+    grep: Option<LinePattern>,
     pidfile: Option<String>,
     remain: bool,
-) -> Option<Kind> {
+) -> Option<ServiceType> {
     Some(match word {
-        TypeWord::Notified => Kind::ForegroundNotified,
-        TypeWord::Supervised => Kind::ForegroundSupervised(match (wait, grep) {
+        TypeWord::Notified => ServiceType::ForegroundNotified,
+        TypeWord::Supervised => ServiceType::ForegroundSupervised(match (wait, grep) {
             (Some(time), _) => Readiness::Alive(time),
             (None, Some(pattern)) => Readiness::Line(pattern),
             (None, None) => Readiness::Executed,
         }),
-        TypeWord::Pidfile => Kind::BackgroundPidfile { path: pidfile? },
-        TypeWord::Scripted => Kind::BackgroundScripted,
-        TypeWord::Oneshot => Kind::Oneshot { remain },
-        TypeWord::Virtual => Kind::Virtual,
+        TypeWord::Pidfile => ServiceType::BackgroundPidfile { path: pidfile? },
+        TypeWord::Scripted => ServiceType::BackgroundScripted,
+        TypeWord::Oneshot => ServiceType::Oneshot { remain },
+        TypeWord::Virtual => ServiceType::Virtual,
     })
 }
 
-/// Kind by kind, the strongest first, each in the order in which it is written; of the kinds by
+/// ServiceType by kind, the strongest first, each in the order in which it is written; of the kinds by
 /// which a unit both needs and follows another, the strongest alone.
 pub(super) fn edges(written: &[(EdgeKind, Target, Span)]) -> Vec<(EdgeKind, Target)> {
     let mut strongest: BTreeMap<&Target, EdgeKind> = BTreeMap::new();
@@ -183,7 +184,7 @@ fn check_pairs(draft: &Draft, problems: &mut Problems) {
 fn check_variables(draft: &Draft, problems: &mut Problems) {
     let run = &draft.unit.run;
     // A file that could not be read may name any of them.
-    if draft.given.contains_key("env-file") && run.surroundings.environment_files.is_empty() {
+    if draft.given.contains_key("env-file") && run.exec_environment.environment_files.is_empty() {
         return;
     }
     let unknown = |name: &str| !knows_variable(run, name);

@@ -29,10 +29,10 @@ mod types;
 mod value;
 mod whole;
 
-pub use central::{Central, read_central};
+pub use central::{CentralConfig, read_central};
 pub use code::Code;
-pub use diagnostic::Diagnostic;
-pub use fields::LARGEST_FILE;
-pub use print::{Loss, Printed, differing_keys, print};
-pub use sources::{File, MOST_UNITS, Role, Sources};
+pub use diagnostic::InitDiagnostic;
+pub use fields::MAX_FILE_SIZE;
+pub use print::{OmittedKey, PrintedStanza, differing_keys, print};
+pub use sources::{FileRole, FileSet, InitFile, MAX_UNITS};
 pub use stanza::{Stanza, Stanzas, read_stanzas};

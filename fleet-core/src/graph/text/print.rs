@@ -5,20 +5,20 @@ use super::draft::{Draft, knows_variable};
 use super::keys::{self, Key};
 use super::types::TypeWord;
 use super::value::Value;
-use crate::graph::{TimeOuts, Unit};
+use crate::graph::{InitUnit, Timeouts};
 
 /// A unit as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Printed {
+pub struct PrintedStanza {
     /// Its stanza, with a line end at the end.
     pub text: String,
     /// What it could not say.
-    pub losses: Vec<Loss>,
+    pub omitted: Vec<OmittedKey>,
 }
 
 /// Something of a unit that a stanza cannot say, and that is left out of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Loss {
+pub struct OmittedKey {
     /// The key that would have said it.
     pub key: &'static str,
     /// The value that it would have had.
@@ -33,15 +33,15 @@ pub struct Loss {
 /// What was read from a stanza is written without a loss. Units that were made in other ways, as
 /// from unit files of systemd, may ask for what stanzas do not know.
 #[must_use]
-pub fn print(unit: &Unit, defaults: &TimeOuts) -> Printed {
-    let mut printed = Printed { text: format!("unit: {}\n", unit.name), losses: Vec::new() };
+pub fn print(unit: &InitUnit, defaults: &Timeouts) -> PrintedStanza {
+    let mut printed = PrintedStanza { text: format!("unit: {}\n", unit.name), omitted: Vec::new() };
     let word = TypeWord::of(unit);
     for key in keys::all() {
         let values = (key.write)(unit, defaults);
         for value in values {
             match objection(key, &value, word, unit, defaults) {
                 None => printed.text.push_str(&format!("{}: {value}\n", key.name)),
-                Some(why) => printed.losses.push(Loss { key: key.name, value, why }),
+                Some(why) => printed.omitted.push(OmittedKey { key: key.name, value, why }),
             }
         }
     }
@@ -51,8 +51,8 @@ pub fn print(unit: &Unit, defaults: &TimeOuts) -> Printed {
 /// The keys that the stanzas of two units would not have alike, in the order in which they are
 /// printed.
 #[must_use]
-pub fn differing_keys(one: &Unit, other: &Unit) -> Vec<&'static str> {
-    let defaults = TimeOuts::default();
+pub fn differing_keys(one: &InitUnit, other: &InitUnit) -> Vec<&'static str> {
+    let defaults = Timeouts::default();
     let differs = |key: &&Key| (key.write)(one, &defaults) != (key.write)(other, &defaults);
     keys::all().filter(differs).map(|key| key.name).collect()
 }
@@ -62,8 +62,8 @@ fn objection(
     key: &Key,
     value: &str,
     word: TypeWord,
-    unit: &Unit,
-    defaults: &TimeOuts,
+    unit: &InitUnit,
+    defaults: &Timeouts,
 ) -> Option<String> {
     if !key.types.contains(word) {
         return Some(format!("it is not for units of type {}", word.as_str()));

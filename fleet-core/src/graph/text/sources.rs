@@ -3,24 +3,24 @@
 use fleet_unitfile::{Severity, Span};
 
 use super::candidates::Candidates;
-use super::diagnostic::{Diagnostic, Problems, short};
+use super::diagnostic::{InitDiagnostic, Problems, short};
 use super::whole::Whole;
-use super::{Central, Code, Stanza, read_central, read_stanzas};
-use crate::graph::{Graph, Settings, Unit};
+use super::{CentralConfig, Code, Stanza, read_central, read_stanzas};
+use crate::graph::{Graph, InitUnit, Settings};
 
 /// How many units a system may have.
-pub const MOST_UNITS: usize = 100_000;
+pub const MAX_UNITS: usize = 100_000;
 
 /// What a file of a system holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum FileRole {
     /// Stanzas of units.
     Units,
     /// The central settings.
     Central,
 }
 
-impl Role {
+impl FileRole {
     /// What a file in a directory holds, by its name: `init.conf` the central settings, and what
     /// ends in `.unit` stanzas. Other files, and hidden ones, are no part of a system.
     #[must_use]
@@ -35,40 +35,40 @@ impl Role {
 
 /// A file as it is handed in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct File {
+pub struct InitFile {
     /// What it is called in messages.
     pub name: String,
     /// What it holds.
-    pub role: Role,
+    pub role: FileRole,
     /// Its bytes.
     pub source: Vec<u8>,
 }
 
 /// The files of a system and what they say, before it is known whether the units fit together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sources {
+pub struct FileSet {
     /// The central settings, with the index of their file if there is one.
-    pub central: (Option<usize>, Central),
+    pub central: (Option<usize>, CentralConfig),
     /// All stanzas with the index of their file, in the order of the files and within them.
     pub stanzas: Vec<(usize, Stanza)>,
     /// The files.
-    pub files: Vec<File>,
+    pub files: Vec<InitFile>,
     /// For each file, all that is wrong or odd in it.
-    pub diagnostics: Vec<Vec<Diagnostic>>,
+    pub diagnostics: Vec<Vec<InitDiagnostic>>,
 }
 
-impl Sources {
+impl FileSet {
     /// Reads files. The order in which they are handed in does not count: they are read by name.
     #[must_use]
-    pub fn read(mut files: Vec<File>) -> Self {
+    pub fn read(mut files: Vec<InitFile>) -> Self {
         files.sort_by(|one, other| one.name.cmp(&other.name));
         let mut diagnostics = vec![Vec::new(); files.len()];
         let central = read_settings(&files, &mut diagnostics);
         let mut stanzas = Vec::new();
         for (index, file) in files.iter().enumerate() {
-            if file.role == Role::Units {
-                let mut read = read_stanzas(&file.source, &central.1.settings.time_outs);
-                let room = MOST_UNITS.saturating_sub(stanzas.len());
+            if file.role == FileRole::Units {
+                let mut read = read_stanzas(&file.source, &central.1.settings.timeouts);
+                let room = MAX_UNITS.saturating_sub(stanzas.len());
                 diagnostics[index] = std::mem::take(&mut read.diagnostics);
                 diagnostics[index].extend(too_many(&file.source, &read.stanzas, room));
                 stanzas.extend(read.stanzas.into_iter().take(room).map(|stanza| (index, stanza)));
@@ -127,7 +127,7 @@ impl Sources {
     }
 
     /// The units of all sound stanzas.
-    pub fn units(&self) -> impl Iterator<Item = &Unit> {
+    pub fn units(&self) -> impl Iterator<Item = &InitUnit> {
         self.stanzas.iter().filter_map(|(_, stanza)| stanza.unit.as_ref())
     }
 
@@ -139,9 +139,12 @@ impl Sources {
 }
 
 /// The central settings, and what is wrong with them by file.
-fn read_settings(files: &[File], diagnostics: &mut [Vec<Diagnostic>]) -> (Option<usize>, Central) {
-    let mut found = files.iter().enumerate().filter(|(_, file)| file.role == Role::Central);
-    let Some((index, file)) = found.next() else { return (None, Central::default()) };
+fn read_settings(
+    files: &[InitFile],
+    diagnostics: &mut [Vec<InitDiagnostic>],
+) -> (Option<usize>, CentralConfig) {
+    let mut found = files.iter().enumerate().filter(|(_, file)| file.role == FileRole::Central);
+    let Some((index, file)) = found.next() else { return (None, CentralConfig::default()) };
     let mut central = read_central(&file.source);
     diagnostics[index] = std::mem::take(&mut central.diagnostics);
     for (other, second) in found {
@@ -153,10 +156,10 @@ fn read_settings(files: &[File], diagnostics: &mut [Vec<Diagnostic>]) -> (Option
     (Some(index), central)
 }
 
-fn too_many(source: &[u8], stanzas: &[Stanza], room: usize) -> Vec<Diagnostic> {
+fn too_many(source: &[u8], stanzas: &[Stanza], room: usize) -> Vec<InitDiagnostic> {
     let Some(first) = stanzas.get(room) else { return Vec::new() };
     let mut problems = Problems::default();
-    let message = format!("this is one unit more than the {MOST_UNITS} that there may be");
+    let message = format!("this is one unit more than the {MAX_UNITS} that there may be");
     problems.add(Code::TooLarge, first.name_span, message, "remove units that nobody needs");
     problems.locate(source)
 }

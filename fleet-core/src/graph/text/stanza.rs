@@ -2,12 +2,12 @@
 
 use fleet_unitfile::Span;
 
-use super::diagnostic::{Diagnostic, Problems, short};
+use super::diagnostic::{InitDiagnostic, Problems, short};
 use super::draft::{Draft, Given};
 use super::fields::{self, Field, Folding};
 use super::keys::{self, Key, nearest};
 use super::{Code, finish};
-use crate::graph::{EdgeKind, Name, Target, TimeOuts, Unit};
+use crate::graph::{EdgeKind, InitUnit, Name, Target, Timeouts};
 
 /// What was read of a file of stanzas.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub struct Stanzas {
     /// All stanzas, in the order of the file, those with errors too.
     pub stanzas: Vec<Stanza>,
     /// All that is wrong or odd, in the order of the file.
-    pub diagnostics: Vec<Diagnostic>,
+    pub diagnostics: Vec<InitDiagnostic>,
 }
 
 /// A stanza, and where it says what.
@@ -28,7 +28,7 @@ pub struct Stanza {
     /// In which line, counted from 1.
     pub line: usize,
     /// The unit that it describes; nothing if there are errors in it.
-    pub unit: Option<Unit>,
+    pub unit: Option<InitUnit>,
     /// What it provides, and where it says so.
     pub provides: Vec<(Target, Span)>,
     /// Whether it may provide more than that, which could not be read.
@@ -45,18 +45,18 @@ pub struct Stanza {
 /// nothing.
 ///
 /// ```
-/// use fleet_core::graph::TimeOuts;
+/// use fleet_core::graph::Timeouts;
 /// use fleet_core::graph::text::read_stanzas;
 ///
 /// let source = b"unit: web\ntype: foreground-notifed\nprovides: http\nexec-start: /bin/web\n";
-/// let read = read_stanzas(source, &TimeOuts::default());
+/// let read = read_stanzas(source, &Timeouts::default());
 /// let found = &read.diagnostics[0];
 /// assert_eq!(found.code.as_str(), "E07");
 /// assert_eq!((found.location.line, found.location.column), (2, 7));
 /// assert_eq!(found.help, "did you mean foreground-notified?");
 /// ```
 #[must_use]
-pub fn read_stanzas(source: &[u8], defaults: &TimeOuts) -> Stanzas {
+pub fn read_stanzas(source: &[u8], defaults: &Timeouts) -> Stanzas {
     let mut problems = Problems::default();
     let fields = fields::read(source, folding, &mut problems);
     let mut reader = Reader { defaults, stanza: None, stanzas: Vec::new(), problems };
@@ -82,7 +82,7 @@ fn is_start(key: &str) -> bool {
 const PROVIDES: &str = "provides";
 
 struct Reader<'a> {
-    defaults: &'a TimeOuts,
+    defaults: &'a Timeouts,
     stanza: Option<Open>,
     stanzas: Vec<Stanza>,
     problems: Problems,

@@ -1,6 +1,6 @@
 //! The words for the types of units, and sets of them.
 
-use crate::graph::{Kind, Unit};
+use crate::graph::{InitUnit, ServiceType};
 
 /// A type, as it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,18 +25,18 @@ impl TypeWord {
     ];
 
     /// The type of a unit.
-    pub(super) fn of(unit: &Unit) -> Self {
+    pub(super) fn of(unit: &InitUnit) -> Self {
         Self::of_kind(&unit.kind)
     }
 
-    fn of_kind(kind: &Kind) -> Self {
+    fn of_kind(kind: &ServiceType) -> Self {
         match kind {
-            Kind::ForegroundNotified => Self::Notified,
-            Kind::ForegroundSupervised(_) => Self::Supervised,
-            Kind::BackgroundPidfile { .. } => Self::Pidfile,
-            Kind::BackgroundScripted => Self::Scripted,
-            Kind::Oneshot { .. } => Self::Oneshot,
-            Kind::Virtual => Self::Virtual,
+            ServiceType::ForegroundNotified => Self::Notified,
+            ServiceType::ForegroundSupervised(_) => Self::Supervised,
+            ServiceType::BackgroundPidfile { .. } => Self::Pidfile,
+            ServiceType::BackgroundScripted => Self::Scripted,
+            ServiceType::Oneshot { .. } => Self::Oneshot,
+            ServiceType::Virtual => Self::Virtual,
         }
     }
 
@@ -58,7 +58,7 @@ impl TypeWord {
     }
 }
 
-impl Kind {
+impl ServiceType {
     /// Its word in a stanza, such as `oneshot`.
     #[must_use]
     pub fn as_str(&self) -> &'static str {

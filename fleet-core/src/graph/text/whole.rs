@@ -6,15 +6,15 @@ use fleet_unitfile::Span;
 
 use super::candidates::Candidates;
 use super::diagnostic::Problems;
-use super::{Code, Sources, Stanza};
-use crate::graph::{Circle, EdgeKind, Flaw, Graph, Name, Target};
+use super::{Code, FileSet, Stanza};
+use crate::graph::{DependencyCycle, EdgeKind, Graph, GraphError, Name, Target};
 
 /// Which stanza depends on what, and how.
 type Edge<'a> = (usize, EdgeKind, &'a Target);
 
 /// Finds the places of flaws.
 pub(super) struct Whole<'a> {
-    sources: &'a Sources,
+    sources: &'a FileSet,
     /// The stanzas of each name, as indices.
     named: BTreeMap<&'a Name, Vec<usize>>,
     /// Which stanza each unit of the graph is.
@@ -27,7 +27,7 @@ pub(super) struct Whole<'a> {
 }
 
 impl<'a> Whole<'a> {
-    pub(super) fn new(sources: &'a Sources, candidates: Candidates) -> Self {
+    pub(super) fn new(sources: &'a FileSet, candidates: Candidates) -> Self {
         let mut named: BTreeMap<&Name, Vec<usize>> = BTreeMap::new();
         for (index, (_, stanza)) in sources.stanzas.iter().enumerate() {
             if let Some(name) = &stanza.name {
@@ -44,27 +44,31 @@ impl<'a> Whole<'a> {
     }
 
     /// Says what is wrong with the units.
-    pub(super) fn flaw(&mut self, flaw: &Flaw) {
+    pub(super) fn flaw(&mut self, flaw: &GraphError) {
         match flaw {
             // Told of already, with its place.
-            Flaw::DuplicateUnit { .. } | Flaw::NothingProvided { .. } => {}
-            Flaw::DuplicateProvider { target, units } => self.repeated_provider(target, units),
-            Flaw::NotProvided { unit, kind, target, near } => {
+            GraphError::DuplicateUnit { .. } | GraphError::NothingProvided { .. } => {}
+            GraphError::DuplicateProvider { target, units } => {
+                self.repeated_provider(target, units)
+            }
+            GraphError::NotProvided { unit, kind, target, near } => {
                 self.not_provided(unit, *kind, target, near.as_ref());
             }
-            Flaw::Circle(circle) => self.circle(circle),
-            Flaw::NoAlternative { target, unit } => self.no_alternative(target, unit),
-            Flaw::NoGoal { goal, near } => self.no_goal(goal, near.as_ref()),
-            Flaw::GoalMasked { goal } => {
+            GraphError::Cycle(circle) => self.circle(circle),
+            GraphError::NoAlternative { target, unit } => self.no_alternative(target, unit),
+            GraphError::NoGoal { goal, near } => self.no_goal(goal, near.as_ref()),
+            GraphError::GoalMasked { goal } => {
                 let message = format!("the goal `{goal}` is masked");
                 self.at_goal(Code::BadGoal, message, "choose another goal, or unmask it");
             }
-            Flaw::NothingMasked { target, near } => self.nothing_masked(target, near.as_ref()),
-            Flaw::TooMany { .. } => {
+            GraphError::NothingMasked { target, near } => {
+                self.nothing_masked(target, near.as_ref())
+            }
+            GraphError::TooMany { .. } => {
                 self.add(0, Code::TooLarge, Span::default(), flaw.to_string(), "remove some");
             }
             // Stanzas that contradict themselves are refused before they become units.
-            Flaw::ProvidedTwice { unit, .. } | Flaw::Contradiction { unit, .. } => {
+            GraphError::ProvidedTwice { unit, .. } | GraphError::Conflict { unit, .. } => {
                 if let Some((file, stanza)) = self.stanza(unit) {
                     let help = "change what contradicts itself";
                     self.add(file, Code::BadValue, stanza.name_span, flaw.to_string(), help);
@@ -153,7 +157,7 @@ impl<'a> Whole<'a> {
         self.add(*file, Code::NotProvided, span, message, help);
     }
 
-    fn circle(&mut self, circle: &Circle) {
+    fn circle(&mut self, circle: &DependencyCycle) {
         let Some((unit, kind)) = circle.steps.first() else { return };
         let next = circle.steps.get(1).map_or(unit, |(next, _)| next);
         let Some((_, to)) = self.stanza(next) else { return };
@@ -162,7 +166,7 @@ impl<'a> Whole<'a> {
         let (code, message) = if circle.steps.len() == 1 {
             (Code::DependsOnItself, "the unit provides this itself".to_owned())
         } else {
-            (Code::Circle, format!("a circle: {}", self.spelt(circle)))
+            (Code::DependencyCycle, format!("a circle: {}", self.spelt(circle)))
         };
         self.add(file, code, span, message, "take one of these dependencies out");
     }
@@ -234,7 +238,7 @@ impl<'a> Whole<'a> {
     }
 
     /// A circle, as people call its units.
-    fn spelt(&self, circle: &Circle) -> String {
+    fn spelt(&self, circle: &DependencyCycle) -> String {
         let called = |unit| self.stanza(unit).map_or("", |(_, stanza)| called(stanza));
         let steps = circle.steps.iter().map(|(unit, kind)| format!("{} -{kind}-> ", called(unit)));
         let first = circle.steps.first().map_or("", |(unit, _)| called(unit));
@@ -261,7 +265,7 @@ fn called(stanza: &Stanza) -> &str {
 }
 
 /// The first place of each edge of the stanzas.
-fn edges(sources: &Sources) -> BTreeMap<Edge<'_>, Span> {
+fn edges(sources: &FileSet) -> BTreeMap<Edge<'_>, Span> {
     let mut places = BTreeMap::new();
     for (index, (_, stanza)) in sources.stanzas.iter().enumerate() {
         for (kind, target, span) in &stanza.edges {

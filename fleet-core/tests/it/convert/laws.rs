@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_core::graph::EdgeKind;
-use fleet_core::graph::convert::{Origin, Source, convert};
+use fleet_core::graph::convert::{InitSystem, SourceFile, convert};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -31,14 +31,14 @@ const SYSV: [(&str, EdgeKind); 3] = [
     ("X-Start-Before", EdgeKind::After),
 ];
 
-fn script(words: &[(&str, EdgeKind)], said: &Said, origin: Origin) -> String {
+fn script(words: &[(&str, EdgeKind)], said: &Said, origin: InitSystem) -> String {
     let line = |(word, on): &(usize, usize)| match origin {
-        Origin::Sysv => format!("# {}: {}\n", words[*word].0, NAMES[*on]),
+        InitSystem::Sysv => format!("# {}: {}\n", words[*word].0, NAMES[*on]),
         _ => format!("\t{} {}\n", words[*word].0, NAMES[*on]),
     };
     let lines: String = said.iter().map(line).collect();
     match origin {
-        Origin::Sysv => format!("#!/bin/sh\n### BEGIN INIT INFO\n{lines}### END INIT INFO\n"),
+        InitSystem::Sysv => format!("#!/bin/sh\n### BEGIN INIT INFO\n{lines}### END INIT INFO\n"),
         _ => format!("#!/sbin/openrc-run\ndepend() {{\n{lines}}}\n"),
     }
 }
@@ -79,8 +79,9 @@ fn has_circle(edges: &BTreeMap<(usize, usize), EdgeKind>) -> bool {
 type Words = &'static [(&'static str, EdgeKind)];
 
 /// An init with its words, and services that say some of them.
-fn services() -> impl Strategy<Value = (Origin, Words, Vec<Said>)> {
-    let inits: Vec<(Origin, Words)> = vec![(Origin::Sysv, &SYSV), (Origin::Openrc, &OPENRC)];
+fn services() -> impl Strategy<Value = (InitSystem, Words, Vec<Said>)> {
+    let inits: Vec<(InitSystem, Words)> =
+        vec![(InitSystem::Sysv, &SYSV), (InitSystem::Openrc, &OPENRC)];
     select(inits).prop_flat_map(|(origin, words)| {
         let said = vec((0..words.len(), 0..NAMES.len()), 0..4);
         (Just(origin), Just(words), vec(said, 1..NAMES.len()))
@@ -88,11 +89,11 @@ fn services() -> impl Strategy<Value = (Origin, Words, Vec<Said>)> {
 }
 
 /// What the files of an init begin with, without which they are none of its.
-fn beginning(origin: Origin) -> &'static str {
+fn beginning(origin: InitSystem) -> &'static str {
     match origin {
-        Origin::Systemd => "",
-        Origin::Openrc => "#!/sbin/openrc-run\n",
-        Origin::Sysv => "#!/bin/sh\n### BEGIN INIT INFO\n",
+        InitSystem::Systemd => "",
+        InitSystem::Openrc => "#!/sbin/openrc-run\n",
+        InitSystem::Sysv => "#!/bin/sh\n### BEGIN INIT INFO\n",
     }
 }
 
@@ -164,18 +165,18 @@ proptest! {
     fn edges_are_those_that_scripts_ask_for((origin, words, all) in services()) {
         let files = all.iter().enumerate().map(|(at, said)| {
             let source = script(words, said, origin).into_bytes();
-            Source { path: NAMES[at].to_owned(), source, ..Source::default() }
+            SourceFile { path: NAMES[at].to_owned(), source, ..SourceFile::default() }
         });
         let converted = converted(origin, files.collect());
         let place = |name: &str| NAMES.iter().position(|it| *it == name).unwrap();
         let mut edges = BTreeMap::new();
-        for unit in converted.stanzas.iter().map(|stanza| &stanza.unit) {
+        for unit in converted.units.iter().map(|stanza| &stanza.unit) {
             for (kind, target) in &unit.edges {
                 edges.insert((place(unit.name.as_str()), place(target.as_str())), *kind);
             }
         }
         let expected = expected(words, &all);
-        let opened = converted.losses.iter().filter(|it| it.message.contains("wait for one"));
+        let opened = converted.notes.iter().filter(|it| it.message.contains("wait for one"));
         let opened = opened.count();
         prop_assert_eq!(opened > 0, has_circle(&expected), "{:?}", converted);
         // One edge less for each circle, and none that nobody asked for.
@@ -188,16 +189,16 @@ proptest! {
     #[test]
     fn whatever_the_files_what_is_printed_makes_a_graph(
         texts in vec(anything(), 1..4),
-        origin in select(vec![Origin::Systemd, Origin::Openrc, Origin::Sysv]),
+        origin in select(vec![InitSystem::Systemd, InitSystem::Openrc, InitSystem::Sysv]),
     ) {
         let files = texts.iter().enumerate().map(|(at, text)| {
-            let end = if origin == Origin::Systemd { ".service" } else { "" };
+            let end = if origin == InitSystem::Systemd { ".service" } else { "" };
             let source = format!("{}{text}", beginning(origin)).into_bytes();
-            Source { path: format!("{}{end}", NAMES[at]), source, ..Source::default() }
+            SourceFile { path: format!("{}{end}", NAMES[at]), source, ..SourceFile::default() }
         });
-        let files: Vec<Source> = files.collect();
+        let files: Vec<SourceFile> = files.collect();
         let all = converted(origin, files.clone());
-        for loss in &all.losses {
+        for loss in &all.notes {
             let file = files.iter().find(|file| file.path == loss.file).unwrap();
             let lines = file.source.split(|byte| *byte == b'\n').count();
             prop_assert!((1..=lines).contains(&loss.line), "{}", loss);

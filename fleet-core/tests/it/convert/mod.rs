@@ -6,43 +6,43 @@ mod systemd;
 mod sysv;
 
 use fleet_core::graph::Graph;
-use fleet_core::graph::convert::{Converted, Origin, Source, Weight, convert};
-use fleet_core::graph::text::{File, Role, Sources};
+use fleet_core::graph::convert::{Conversion, InitSystem, NoteSeverity, SourceFile, convert};
+use fleet_core::graph::text::{FileRole, FileSet, InitFile};
 
-fn sources(files: &[(&str, &str)]) -> Vec<Source> {
-    let source = |(path, text): &(&str, &str)| Source {
+fn sources(files: &[(&str, &str)]) -> Vec<SourceFile> {
+    let source = |(path, text): &(&str, &str)| SourceFile {
         path: (*path).to_owned(),
         source: (*text).into(),
-        ..Source::default()
+        ..SourceFile::default()
     };
     files.iter().map(source).collect()
 }
 
 /// Converts files, whose stanzas have to be fit for a graph, and read back as what they are.
-fn converted(origin: Origin, files: Vec<Source>) -> Converted {
+fn converted(origin: InitSystem, files: Vec<SourceFile>) -> Conversion {
     let converted = convert(origin, files);
     let graph = graph(&converted.text());
     let units: Vec<_> = graph.units().map(|unit| (**unit).clone()).collect();
-    let expected: Vec<_> = converted.stanzas.iter().map(|stanza| stanza.unit.clone()).collect();
+    let expected: Vec<_> = converted.units.iter().map(|stanza| stanza.unit.clone()).collect();
     assert_eq!(units, expected, "{}", converted.text());
     converted
 }
 
 fn graph(text: &str) -> Graph {
-    let file = File { name: "a.unit".to_owned(), role: Role::Units, source: text.into() };
-    let mut sources = Sources::read(vec![file]);
+    let file = InitFile { name: "a.unit".to_owned(), role: FileRole::Units, source: text.into() };
+    let mut sources = FileSet::read(vec![file]);
     let graph = sources.graph();
     graph.unwrap_or_else(|| panic!("{:#?}\n{text}", sources.diagnostics))
 }
 
 /// The stanzas, and a line for each loss (`-`) and remark (`+`).
-fn told(origin: Origin, files: &[(&str, &str)]) -> String {
+fn told(origin: InitSystem, files: &[(&str, &str)]) -> String {
     words(&converted(origin, sources(files)))
 }
 
-fn words(converted: &Converted) -> String {
-    let losses = converted.losses.iter().map(|loss| {
-        let mark = if loss.weight == Weight::Loss { '-' } else { '+' };
+fn words(converted: &Conversion) -> String {
+    let losses = converted.notes.iter().map(|loss| {
+        let mark = if loss.severity == NoteSeverity::Loss { '-' } else { '+' };
         let line = format!("{}:{}:{} {}", loss.file, loss.line, loss.column, loss.message);
         format!("{mark} {}\n", folded(&line))
     });

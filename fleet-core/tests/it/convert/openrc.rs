@@ -3,12 +3,12 @@
 mod depend;
 mod hostile;
 
-use fleet_core::graph::convert::Origin;
+use fleet_core::graph::convert::InitSystem;
 
 use super::told;
 
 fn script(body: &str) -> String {
-    let told = told(Origin::Openrc, &[("web", &format!("#!/sbin/openrc-run\n{body}"))]);
+    let told = told(InitSystem::Openrc, &[("web", &format!("#!/sbin/openrc-run\n{body}"))]);
     // Each begins with the same lines.
     let told = told.replace("# from web\nunit: web\n", "").replace("provides: web\n", "");
     told.replace(" web:", " ")
@@ -312,7 +312,7 @@ fn a_script_without_a_command_is_virtual() {
 fn what_is_no_such_script_is_left_out() {
     let files =
         [("a", "#!/bin/sh\n"), ("b c", "#!/sbin/openrc-run\n"), ("d", "#!/sbin/runscript\n")];
-    insta::assert_snapshot!(told(Origin::Openrc, &files), @r"
+    insta::assert_snapshot!(told(InitSystem::Openrc, &files), @r"
     # from d
     unit: d
     type: virtual

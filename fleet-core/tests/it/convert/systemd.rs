@@ -1,7 +1,7 @@
 //! Unit files of systemd.
 
-use fleet_core::graph::convert::{Origin, Source, convert, convert_on};
-use fleet_unitfile::{Fact, Facts};
+use fleet_core::graph::convert::{InitSystem, SourceFile, convert, convert_with};
+use fleet_unitfile::{Specifier, SpecifierContext};
 
 use super::{converted, sources, told, words};
 
@@ -13,7 +13,7 @@ fn services_that_stanzas_can_say_are_exact() {
     let db = "[Service]\nType=notify\nExecStart=/usr/bin/db\n[Install]\nWantedBy=all.target\n";
     let x = "[Unit]\nBindsTo=db.service\n[Service]\nExecStart=/usr/bin/x\n";
     let files = [("web.service", web), ("db.service", db), ("x.service", x), ("all.target", "#\n")];
-    insta::assert_snapshot!(told(Origin::Systemd, &files), @"
+    insta::assert_snapshot!(told(InitSystem::Systemd, &files), @"
     # from all.target
     unit: all.target
     type: virtual
@@ -79,7 +79,7 @@ fn what_is_not_honoured_is_lost_with_its_place() {
                PrivateTmp=yes\nTypo=1\nLogRateLimitBurst=5\n[Install]\n\
                WantedBy=multi-user.target\n[Socket]\nListenStream=80\n";
     let db = "[Unit]\nPartOf=web.service\n[Service]\nExecStart=/bin/db\n";
-    insta::assert_snapshot!(told(Origin::Systemd, &[("a/web.service", web), ("db.service", db)]), @"
+    insta::assert_snapshot!(told(InitSystem::Systemd, &[("a/web.service", web), ("db.service", db)]), @"
     # from db.service
     unit: db.service
     type: foreground-supervised
@@ -146,7 +146,7 @@ fn what_would_be_a_guess_is_left_out() {
         ("value.service", value),
         ("y.service", "[Service]\nExecStart\n"),
     ];
-    insta::assert_snapshot!(told(Origin::Systemd, &files), @r#"
+    insta::assert_snapshot!(told(InitSystem::Systemd, &files), @r#"
     # from late.service
     unit: late.service
     type: foreground-supervised
@@ -204,7 +204,7 @@ fn what_would_be_a_guess_is_left_out() {
 fn what_has_no_name_of_its_own_is_left_out() {
     let it = "[Service]\nExecStart=/bin/it\n";
     let files = [("b@.service", it), ("text", it), ("x/c.service", ""), ("y/c.service", it)];
-    insta::assert_snapshot!(told(Origin::Systemd, &files), @r#"
+    insta::assert_snapshot!(told(InitSystem::Systemd, &files), @r#"
     # from y/c.service
     unit: c.service
     type: foreground-supervised
@@ -230,15 +230,18 @@ fn what_has_no_name_of_its_own_is_left_out() {
 #[test]
 fn what_is_no_text_is_left_out() {
     let files = [("a.service", vec![b'\n', 0xff]), ("b.service", vec![b'\n'; (1 << 20) + 1])];
-    let files =
-        files.map(|(path, source)| Source { path: path.to_owned(), source, ..Source::default() });
-    let converted = convert(Origin::Systemd, files.into());
-    let losses: Vec<_> = converted.losses.iter().map(|it| (it.line, it.message.as_str())).collect();
+    let files = files.map(|(path, source)| SourceFile {
+        path: path.to_owned(),
+        source,
+        ..SourceFile::default()
+    });
+    let converted = convert(InitSystem::Systemd, files.into());
+    let losses: Vec<_> = converted.notes.iter().map(|it| (it.line, it.message.as_str())).collect();
     let expected = [
         (2, "the unit is left out: the file is no text in UTF-8"),
         (1, "the unit is left out: the file has more than 1048576 bytes"),
     ];
-    assert_eq!((converted.stanzas.len(), losses.as_slice()), (0, &expected[..]));
+    assert_eq!((converted.units.len(), losses.as_slice()), (0, &expected[..]));
 }
 
 #[test]
@@ -248,7 +251,7 @@ fn a_value_that_cannot_be_had_is_lost_and_not_the_unit() {
                Environment=A=%H B=2\n";
     let whom = "[Service]\nExecStart=/bin/x\nUser=%b\nNice=none\n";
     let files = [("web.service", web), ("whom.service", whom)];
-    insta::assert_snapshot!(told(Origin::Systemd, &files), @r#"
+    insta::assert_snapshot!(told(InitSystem::Systemd, &files), @r#"
     # from web.service
     unit: web.service
     type: foreground-supervised
@@ -280,7 +283,7 @@ fn a_value_that_cannot_be_had_is_lost_and_not_the_unit() {
 #[test]
 fn what_several_options_say_together_is_not_passed_over() {
     let both = "[Service]\nType=oneshot\nExecStart=/bin/x\nRestart=always\n";
-    insta::assert_snapshot!(told(Origin::Systemd, &[("both.service", both)]), @"
+    insta::assert_snapshot!(told(InitSystem::Systemd, &[("both.service", both)]), @"
     ---
     - both.service:4:1 the unit is left out: Service.Restart cannot be used with
         Type=oneshot, which would be started again after a success
@@ -290,8 +293,8 @@ fn what_several_options_say_together_is_not_passed_over() {
 #[test]
 fn specifiers_become_what_they_are_on_the_machine() {
     let web = "[Service]\nExecStart=/bin/web --name %H --share 5%%H\nEnvironment=A=%l\n";
-    let facts = Facts::system_manager().with(Fact::HostName, "here.example");
-    let converted = convert_on(Origin::Systemd, sources(&[("web.service", web)]), &facts);
+    let facts = SpecifierContext::system_manager().with(Specifier::HostName, "here.example");
+    let converted = convert_with(InitSystem::Systemd, sources(&[("web.service", web)]), &facts);
     insta::assert_snapshot!(words(&converted), @"
     # from web.service
     unit: web.service
@@ -322,7 +325,7 @@ fn a_link_is_another_name_of_the_unit() {
                ExecStart=/bin/web\n";
     let mut files = sources(&[("rsyslog.service", log), ("web.service", web)]);
     files[0].aliases = vec!["syslog.service".to_owned()];
-    let told = words(&converted(Origin::Systemd, files));
+    let told = words(&converted(InitSystem::Systemd, files));
     assert_eq!(told.matches("exec-start: /bin/log").count(), 1, "{told}");
     assert!(told.contains("provides: rsyslog.service, syslog.service\n"), "{told}");
     assert!(told.contains("depends-ms: rsyslog.service\n") && told.ends_with("---\n"), "{told}");
@@ -334,7 +337,7 @@ fn a_link_whose_name_another_unit_has_is_lost_aloud() {
     let text = "[Service]\nExecStart=/bin/x\n";
     let mut files = sources(&[("x/b.service", text), ("y/a.service", text)]);
     files[0].aliases = vec!["a.service".to_owned()];
-    let told = words(&converted(Origin::Systemd, files));
+    let told = words(&converted(InitSystem::Systemd, files));
     let lost = "- x/b.service:1:1 the link a.service is lost: a.service has that name\n";
     assert!(told.ends_with(&format!("---\n{lost}")), "{told}");
     let mut files = sources(&[("x/b.service", text), ("y/c.service", text)]);
@@ -342,7 +345,7 @@ fn a_link_whose_name_another_unit_has_is_lost_aloud() {
         file.aliases = vec!["a.service".to_owned(), "d.service".to_owned()];
     }
     files[0].aliases.pop();
-    let told = words(&converted(Origin::Systemd, files));
+    let told = words(&converted(InitSystem::Systemd, files));
     let lost = "- y/c.service:1:1 the link a.service is lost: b.service has that name\n";
     assert!(told.ends_with(&format!("---\n{lost}")), "{told}");
     assert!(told.contains("provides: c.service, d.service\n"), "{told}");

@@ -1,6 +1,6 @@
 //! Init scripts with an LSB header.
 
-use fleet_core::graph::convert::Origin;
+use fleet_core::graph::convert::InitSystem;
 
 use super::told;
 
@@ -27,7 +27,8 @@ fn a_header_becomes_edges() {
     let files = whole_headers();
     let files: Vec<_> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
     // Each script has these.
-    let told = told(Origin::Sysv, &files).replace("start-timeout: none\nstop-timeout: 5min\n", "");
+    let told =
+        told(InitSystem::Sysv, &files).replace("start-timeout: none\nstop-timeout: 5min\n", "");
     insta::assert_snapshot!(told, @"
     # from cache.sh
     unit: cache.sh
@@ -102,7 +103,7 @@ fn fields_behind_two_blanks_or_a_tab_are_fields_of_their_own() {
     );
     let more = [("db", script("# Provides: db\n")), ("cache", script("# Provides: cache\n"))];
     let files = [("web", web.as_str()), (more[0].0, &more[0].1), (more[1].0, &more[1].1)];
-    let told = told(Origin::Sysv, &files);
+    let told = told(InitSystem::Sysv, &files);
     for line in [
         "description: A web server: fast and small",
         "provides: web",
@@ -123,7 +124,7 @@ fn what_has_no_place_in_a_stanza_is_told() {
          # Default-Start:\n# X-Odd: 1\n",
     );
     let files = [("web", web.as_str()), ("old", "#!/bin/sh\n"), ("README", "Read me\n")];
-    insta::assert_snapshot!(told(Origin::Sysv, &files), @r"
+    insta::assert_snapshot!(told(InitSystem::Sysv, &files), @r"
     # from old
     unit: old
     type: background-scripted
@@ -169,7 +170,7 @@ fn a_target_has_one_provider_and_circles_are_opened() {
     let web = script("# Provides: web mail\n# Required-Start: db\n");
     let db = script("# Provides: db mail\n# Should-Start: web db\n");
     let files = [("web", web.as_str()), ("db", &db), ("x/db", &db)];
-    insta::assert_snapshot!(told(Origin::Sysv, &files), @"
+    insta::assert_snapshot!(told(InitSystem::Sysv, &files), @"
     # from db
     unit: db
     type: background-scripted
@@ -208,7 +209,7 @@ fn a_target_has_one_provider_and_circles_are_opened() {
 #[test]
 fn a_line_without_a_number_sign_is_lost_aloud() {
     let text = script("# Provides: web\n\nRequired-Start: z\n# Short-Description: A web\n");
-    let told = told(Origin::Sysv, &[("web", &text)]);
+    let told = told(InitSystem::Sysv, &[("web", &text)]);
     assert!(told.contains("- web:5:1 `Required-Start: z` belongs to no field"), "{told}");
     assert!(told.contains("provides: web\n") && told.contains("description: A web\n"), "{told}");
 }
@@ -217,7 +218,7 @@ fn a_line_without_a_number_sign_is_lost_aloud() {
 fn a_header_without_an_end_is_no_more_than_its_lines() {
     let text = "#!/bin/sh\n### BEGIN INIT INFO\n# Provides: www\n# Required-Start: z\n\n\
                 # Do it: now\nexit 0\n";
-    let told = told(Origin::Sysv, &[("web", text)]);
+    let told = told(InitSystem::Sysv, &[("web", text)]);
     assert!(told.contains("- web:1:1 the LSB header has no end"), "{told}");
     assert!(told.contains("provides: www\n") && told.contains("- web:4:1 `z` is"), "{told}");
     assert!(!told.contains("do it") && !told.contains("exit 0"), "{told}");
@@ -226,6 +227,6 @@ fn a_header_without_an_end_is_no_more_than_its_lines() {
 #[test]
 fn a_facility_keeps_its_whole_name() {
     let text = script("# Provides: web\n# Required-Start: $facility-q\n");
-    let told = told(Origin::Sysv, &[("web", &text)]).replace("\n    ", " ");
+    let told = told(InitSystem::Sysv, &[("web", &text)]).replace("\n    ", " ");
     assert!(told.contains("nothing stands for $facility-q yet: `facility-facility-q`"), "{told}");
 }

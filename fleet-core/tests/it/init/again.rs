@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use fleet_core::graph::{
-    AfterExit, Cause, Exit, Happening, Limit, Restart, RestartWhen, Signal, StatusSet,
+    EventKind, Exit, FailureCause, OnCleanExit, Restart, RestartLimit, RestartWhen, Signal,
+    StatusSet,
 };
 
 use super::config::{target, unit};
@@ -18,7 +19,7 @@ fn the_statuses_of_a_good_end_decide_whether_a_unit_is_tried_again() {
         (RestartWhen::Always, &StatusSet::default(), &zero, false),
     ] {
         let mut unit = unit("a supervised");
-        unit.run.after_exit = AfterExit::Rests;
+        unit.run.on_clean_exit = OnCleanExit::Complete;
         let (force, prevent) = (force.clone(), prevent.clone());
         unit.restart = Restart { when, force, prevent, ..Restart::default() };
         let mut one = One::new(&unit);
@@ -45,8 +46,8 @@ fn the_end_of_the_main_process_decides_whatever_the_unit_failed_by() {
         unit.restart = Restart { when, force, prevent, ..Restart::default() };
         let mut one = One::new(&unit);
         one.tell(READY);
-        one.tell(Happening::Failed(Cause::RuntimeMax));
-        assert!(one.tell(Happening::MainExited(Exit::Signal(9))));
+        one.tell(EventKind::Failed(FailureCause::RuntimeMax));
+        assert!(one.tell(EventKind::MainExited(Exit::Signal(9))));
         assert_eq!(told(&one), "stopping: it ran for longer than it may");
         one.tell(GONE);
         assert_eq!(told(&one), "failed: it ran for longer than it may");
@@ -58,8 +59,8 @@ fn the_end_of_the_main_process_decides_whatever_the_unit_failed_by() {
 #[test]
 fn a_unit_that_fails_too_often_is_given_up_until_it_is_reset() {
     for (limit, starts) in [
-        (Limit::Failures(2), 3),
-        (Limit::Starts { burst: 4, interval: Duration::from_secs(1000) }, 4),
+        (RestartLimit::Failures(2), 3),
+        (RestartLimit::Starts { burst: 4, interval: Duration::from_secs(1000) }, 4),
     ] {
         let mut unit = unit("a notified");
         unit.restart.limit = limit;
@@ -73,7 +74,7 @@ fn a_unit_that_fails_too_often_is_given_up_until_it_is_reset() {
             started += usize::from(one.pass(100) == "start a");
         }
         assert_eq!((started, one.seen().gave_up), (starts, true), "{limit:?}");
-        assert!(one.system.reset(&target("a"), one.now));
+        assert!(one.system.reset_failed(&target("a"), one.now));
         assert_eq!(one.plan(), "start a");
     }
 }
@@ -83,8 +84,11 @@ fn a_unit_that_fails_too_often_is_given_up_until_it_is_reset() {
 fn a_unit_that_ends_well_again_and_again_is_not_given_up_for_failures() {
     let mut unit = unit("a supervised");
     unit.run.success.codes = [0].into();
-    unit.restart =
-        Restart { when: RestartWhen::Always, limit: Limit::Failures(2), ..Restart::default() };
+    unit.restart = Restart {
+        when: RestartWhen::Always,
+        limit: RestartLimit::Failures(2),
+        ..Restart::default()
+    };
     let mut one = One::new(&unit);
     let mut pauses = Vec::new();
     for status in [0, 0, 0, 0, 1, 1, 0, 1, 1, 1] {
@@ -105,11 +109,11 @@ fn a_unit_that_ends_well_again_and_again_is_not_given_up_for_failures() {
 #[test]
 fn a_unit_that_nothing_could_kill_is_started_after_a_reset_whatever_its_limit_of_starts() {
     let mut unit = unit("a notified");
-    unit.restart.limit = Limit::Starts { burst: 1, interval: Duration::from_secs(100_000) };
+    unit.restart.limit = RestartLimit::Starts { burst: 1, interval: Duration::from_secs(100_000) };
     let mut one = One::new(&unit);
     assert_eq!(one.pass(90), "stop a: it was not up in time");
     assert_eq!((one.pass(90).as_str(), one.pass(10)), ("kill a", String::new()));
-    assert!(one.system.reset(&target("a"), one.now));
+    assert!(one.system.reset_failed(&target("a"), one.now));
     assert!(one.tell(GONE));
     assert_eq!(one.plan(), "start a");
 }
@@ -117,11 +121,11 @@ fn a_unit_that_nothing_could_kill_is_started_after_a_reset_whatever_its_limit_of
 #[test]
 fn a_unit_that_is_tried_again_by_request_keeps_to_its_limit_of_starts() {
     let mut unit = unit("a supervised");
-    unit.run.after_exit = AfterExit::Rests;
+    unit.run.on_clean_exit = OnCleanExit::Complete;
     unit.restart.when = RestartWhen::Never;
-    unit.restart.limit = Limit::Starts { burst: 3, interval: Duration::from_secs(1000) };
+    unit.restart.limit = RestartLimit::Starts { burst: 3, interval: Duration::from_secs(1000) };
     let mut one = One::new(&unit);
-    assert!(!one.system.try_again(&target("a"), one.now), "it runs");
+    assert!(!one.system.retry_now(&target("a"), one.now), "it runs");
     let mut plans = Vec::new();
     for status in [0, 1, 0] {
         one.start.incarnation = one.seen().incarnation.unwrap();
@@ -130,14 +134,14 @@ fn a_unit_that_is_tried_again_by_request_keeps_to_its_limit_of_starts() {
         one.plan();
         one.tell(GONE);
         assert_eq!(one.plan(), "");
-        assert!(one.system.try_again(&target("a"), one.now));
-        assert!(!one.system.try_again(&target("a"), one.now), "it is about to be tried");
+        assert!(one.system.retry_now(&target("a"), one.now));
+        assert!(!one.system.retry_now(&target("a"), one.now), "it is about to be tried");
         plans.push(one.plan());
     }
     assert_eq!(plans, ["start a", "start a", ""]);
     assert!(one.seen().gave_up);
     one.pass(1000);
-    assert!(one.system.try_again(&target("a"), one.now));
+    assert!(one.system.retry_now(&target("a"), one.now));
     assert_eq!(one.plan(), "start a", "its starts of before do not count any more");
 }
 

@@ -1,6 +1,6 @@
 //! How many systems the properties are tested with, and what tables are written in.
 
-use fleet_core::graph::{Command, EdgeKind, Kind, Name, Readiness, Run, Target, Unit};
+use fleet_core::graph::{Command, EdgeKind, InitUnit, Name, Readiness, Run, ServiceType, Target};
 use proptest::test_runner::{Config, contextualize_config};
 
 /// So many thousand systems, or more if `PROPTEST_CASES` says so. That counts for proptest whatever
@@ -30,10 +30,10 @@ pub(super) fn target(text: &str) -> Target {
 }
 
 /// A unit by its name, its kind and what it depends on, as in `a oneshot on:b ms:c wf:d`.
-pub(super) fn unit(text: &str) -> Unit {
+pub(super) fn unit(text: &str) -> InitUnit {
     let mut words = text.split_whitespace();
     let called = words.next().unwrap();
-    let mut unit = Unit::new_virtual(name(called), [target(called)]);
+    let mut unit = InitUnit::new_virtual(name(called), [target(called)]);
     for word in words {
         match word.split_once(':') {
             None => unit.kind = kind(word),
@@ -41,28 +41,29 @@ pub(super) fn unit(text: &str) -> Unit {
             Some((kind, on)) => unit.edges.push((edge_kind(kind), target(on))),
         }
     }
-    if unit.kind != Kind::Virtual {
+    if unit.kind != ServiceType::Virtual {
         let command = || vec![Command::new("/bin/it", [])];
-        let stop = if unit.kind == Kind::BackgroundScripted { command() } else { Vec::new() };
+        let stop =
+            if unit.kind == ServiceType::BackgroundScripted { command() } else { Vec::new() };
         unit.run = Run { start: command(), reload: command(), stop, ..Run::default() };
     }
     unit
 }
 
 /// One unit a line.
-pub(super) fn units(text: &str) -> Vec<Unit> {
+pub(super) fn units(text: &str) -> Vec<InitUnit> {
     text.lines().filter(|line| !line.trim().is_empty()).map(unit).collect()
 }
 
-fn kind(word: &str) -> Kind {
+fn kind(word: &str) -> ServiceType {
     match word {
-        "virtual" => Kind::Virtual,
-        "notified" => Kind::ForegroundNotified,
-        "supervised" => Kind::ForegroundSupervised(Readiness::Executed),
-        "pidfile" => Kind::BackgroundPidfile { path: "/run/it.pid".to_owned() },
-        "scripted" => Kind::BackgroundScripted,
-        "oneshot" => Kind::Oneshot { remain: true },
-        "passing" => Kind::Oneshot { remain: false },
+        "virtual" => ServiceType::Virtual,
+        "notified" => ServiceType::ForegroundNotified,
+        "supervised" => ServiceType::ForegroundSupervised(Readiness::Executed),
+        "pidfile" => ServiceType::BackgroundPidfile { path: "/run/it.pid".to_owned() },
+        "scripted" => ServiceType::BackgroundScripted,
+        "oneshot" => ServiceType::Oneshot { remain: true },
+        "passing" => ServiceType::Oneshot { remain: false },
         other => panic!("no kind {other}"),
     }
 }

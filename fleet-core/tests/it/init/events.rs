@@ -2,21 +2,21 @@
 //! kind, and by nothing that the model itself goes by.
 
 use fleet_core::graph::{
-    Activity, AfterExit, Cause, Ending, Event, Exit, Happening, Kind, Observation, Observed, Phase,
-    Restart, RestartWhen, StatusSet, Unit,
+    Activity, EventKind, Exit, FailureCause, InitUnit, Observation, ObservedUnit, OnCleanExit,
+    Phase, Restart, RestartWhen, ServiceType, StatusSet, StopOutcome, UnitEvent,
 };
 
-const RUNNING: Phase = Phase::Up(Activity::Running);
-const RELOADING: Phase = Phase::Up(Activity::Reloading);
-const EXITED: Phase = Phase::Up(Activity::Exited);
+const RUNNING: Phase = Phase::Active(Activity::Running);
+const RELOADING: Phase = Phase::Active(Activity::Reloading);
+const EXITED: Phase = Phase::Active(Activity::Exited);
 
 /// What a unit is doing and, while it stops, what becomes of it then.
-type Becomes = (Phase, Option<Ending>);
+type Becomes = (Phase, Option<StopOutcome>);
 
 /// Holds what an event made of a system against the table. When its unit is started again is as it
 /// is in the graph, or as it was if the unit is not there any more.
 pub(super) fn is_as_the_table_says(
-    event: &Event,
+    event: &UnitEvent,
     heeded: bool,
     (before, after): (&Observation, &Observation),
     restart: Option<Restart>,
@@ -24,12 +24,12 @@ pub(super) fn is_as_the_table_says(
     let seen = &before.units[&event.unit];
     let is_current = seen.incarnation == Some(event.incarnation);
     let restart = restart.or_else(|| Some(seen.definition.as_ref()?.restart.clone()));
-    let line = restart.filter(|_| is_current).and_then(|it| line_of(seen, &it, event.what));
-    let what = format!("{event:?} of one that is {}, {:?}", seen.phase, seen.ending);
+    let line = restart.filter(|_| is_current).and_then(|it| line_of(seen, &it, event.kind));
+    let what = format!("{event:?} of one that is {}, {:?}", seen.phase, seen.outcome);
     assert_eq!(heeded, line.is_some(), "{what}");
     let Some(line) = line else { return assert_eq!(after, before, "{what}") };
     let now = &after.units[&event.unit];
-    assert_eq!((now.phase, now.ending.clone()), line, "{what}");
+    assert_eq!((now.phase, now.outcome.clone()), line, "{what}");
     let mut others = after.clone();
     others.units.insert(event.unit.clone(), seen.clone());
     assert_eq!(others, *before, "{what} concerns nobody else");
@@ -37,21 +37,21 @@ pub(super) fn is_as_the_table_says(
 
 /// What the first line of the table that is about such an event makes of the unit; nothing if no
 /// line is.
-fn line_of(seen: &Observed, restart: &Restart, what: Happening) -> Option<Becomes> {
-    use Happening::{AllGone, Extend, Failed, MainExited, Ready, ReloadEnded, Reloading, Skipped};
-    use Phase::{Ended, Off, Starting, Stopping};
+fn line_of(seen: &ObservedUnit, restart: &Restart, kind: EventKind) -> Option<Becomes> {
+    use EventKind::{AllGone, Extend, Failed, MainExited, Ready, ReloadEnded, Reloading, Skipped};
+    use Phase::{Completed, Inactive, Starting, Stopping};
     let unit = seen.definition.as_deref()?;
-    let oneshot = matches!(unit.kind, Kind::Oneshot { .. });
-    let may_end_early = oneshot || matches!(unit.kind, Kind::ForegroundSupervised(_));
-    let has_main = unit.kind != Kind::BackgroundScripted;
+    let oneshot = matches!(unit.kind, ServiceType::Oneshot { .. });
+    let may_end_early = oneshot || matches!(unit.kind, ServiceType::ForegroundSupervised(_));
+    let has_main = unit.kind != ServiceType::BackgroundScripted;
     let as_it_was = if seen.exited { EXITED } else { RUNNING };
-    Some(match (seen.phase, what) {
-        (Off | Ended, _) => return None,
+    Some(match (seen.phase, kind) {
+        (Inactive | Completed, _) => return None,
 
         (Starting, Ready) if !oneshot => (RUNNING, None),
         (Starting, MainExited(exit)) if may_end_early => at_the_end(unit, restart, exit),
-        (Starting, MainExited(exit)) => failing(Cause::Exit(exit)),
-        (Starting, Skipped) => (Stopping, Some(Ending::Skipped)),
+        (Starting, MainExited(exit)) => failing(FailureCause::Exit(exit)),
+        (Starting, Skipped) => (Stopping, Some(StopOutcome::Skipped)),
         (Starting, AllGone) => (Phase::Failed, None),
 
         (RUNNING, Reloading) => (RELOADING, None),
@@ -61,57 +61,59 @@ fn line_of(seen: &Observed, restart: &Restart, what: Happening) -> Option<Become
         (RUNNING | RELOADING | EXITED, AllGone) => (seen.phase, None),
 
         (Starting | RUNNING | RELOADING, Failed(cause)) => failing(cause),
-        (Starting | RUNNING | RELOADING, Happening::Stopping) => (Stopping, Some(Ending::ByItself)),
+        (Starting | RUNNING | RELOADING, EventKind::Stopping) => {
+            (Stopping, Some(StopOutcome::SelfInitiated))
+        }
 
         (Stopping, AllGone) => (at_rest(seen), None),
-        (Stopping, MainExited(exit)) if seen.ending == Some(Ending::ByItself) => {
+        (Stopping, MainExited(exit)) if seen.outcome == Some(StopOutcome::SelfInitiated) => {
             at_the_end(unit, restart, exit)
         }
-        (Stopping, MainExited(_)) => (Stopping, seen.ending.clone()),
-        (Stopping, Failed(cause)) => match (&seen.ending, cause) {
-            (Some(Ending::Failed(first)), Cause::StopTimeOut) => failing(*first),
-            (_, Cause::StopTimeOut) => failing(cause),
-            (Some(Ending::Well(_) | Ending::ByItself), _) => failing(cause),
+        (Stopping, MainExited(_)) => (Stopping, seen.outcome.clone()),
+        (Stopping, Failed(cause)) => match (&seen.outcome, cause) {
+            (Some(StopOutcome::Failed(first)), FailureCause::StopTimeout) => failing(*first),
+            (_, FailureCause::StopTimeout) => failing(cause),
+            (Some(StopOutcome::Completed(_) | StopOutcome::SelfInitiated), _) => failing(cause),
             _ => return None,
         },
 
         (Phase::Failed, AllGone) if seen.processes => (Phase::Failed, None),
-        (_, Extend(_)) if seen.deadline.is_some() => (seen.phase, seen.ending.clone()),
+        (_, Extend(_)) if seen.deadline.is_some() => (seen.phase, seen.outcome.clone()),
         _ => return None,
     })
 }
 
-fn failing(cause: Cause) -> Becomes {
-    (Phase::Stopping, Some(Ending::Failed(cause)))
+fn failing(cause: FailureCause) -> Becomes {
+    (Phase::Stopping, Some(StopOutcome::Failed(cause)))
 }
 
 /// What a unit that stops is when nothing of it is left.
-fn at_rest(seen: &Observed) -> Phase {
-    match seen.ending {
-        Some(Ending::Off(_)) | None => Phase::Off,
-        Some(Ending::Failed(_) | Ending::ByItself) => Phase::Failed,
-        Some(Ending::Well(_) | Ending::Skipped) => Phase::Ended,
+fn at_rest(seen: &ObservedUnit) -> Phase {
+    match seen.outcome {
+        Some(StopOutcome::Inactive(_)) | None => Phase::Inactive,
+        Some(StopOutcome::Failed(_) | StopOutcome::SelfInitiated) => Phase::Failed,
+        Some(StopOutcome::Completed(_) | StopOutcome::Skipped) => Phase::Completed,
     }
 }
 
 /// What the end of its main process makes of a unit that nobody asked to stop.
-fn at_the_end(unit: &Unit, restart: &Restart, exit: Exit) -> Becomes {
+fn at_the_end(unit: &InitUnit, restart: &Restart, exit: Exit) -> Becomes {
     let stays = match unit.kind {
-        Kind::Oneshot { remain } => remain,
-        _ => unit.run.after_exit != AfterExit::Rests,
+        ServiceType::Oneshot { remain } => remain,
+        _ => unit.run.on_clean_exit != OnCleanExit::Complete,
     };
     if !is_good(unit, exit) {
-        failing(Cause::Exit(exit))
+        failing(FailureCause::Exit(exit))
     } else if stays && !is_tried_again(restart, exit) {
         (EXITED, None)
     } else {
-        (Phase::Stopping, Some(Ending::Well(Some(exit))))
+        (Phase::Stopping, Some(StopOutcome::Completed(Some(exit))))
     }
 }
 
-fn is_good(unit: &Unit, exit: Exit) -> bool {
-    let oneshot = matches!(unit.kind, Kind::Oneshot { .. });
-    let may_end = unit.run.after_exit != AfterExit::Fails;
+fn is_good(unit: &InitUnit, exit: Exit) -> bool {
+    let oneshot = matches!(unit.kind, ServiceType::Oneshot { .. });
+    let may_end = unit.run.on_clean_exit != OnCleanExit::Fail;
     let usual = match exit {
         Exit::Status(status) => status == 0 && (oneshot || may_end),
         // HUP, INT, PIPE and TERM.

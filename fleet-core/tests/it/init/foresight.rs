@@ -6,8 +6,9 @@ use std::time::Duration;
 use fleet_core::Timestamp;
 use fleet_core::graph::strategies::units;
 use fleet_core::graph::{
-    Activity, Cause, Ending, Event, Exit, Fate, Foresight, Graph, Happening, Kind, Name, Observed,
-    Phase, Restart, Settings, Shown, StopReason, System, Unit,
+    Activity, DerivedState, EventKind, Exit, FailureCause, Graph, InitState, InitUnit, Name,
+    ObservedUnit, Phase, PlannedAction, Preview, Restart, ServiceType, Settings, StopOutcome,
+    StopReason, UnitEvent,
 };
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -19,31 +20,31 @@ use super::world::World;
 const NOW: Timestamp = Timestamp::from_millis(5000);
 
 /// A system of these units with the first as its goal, of which all that is needed is up.
-fn up(text: &str) -> System {
+fn up(text: &str) -> InitState {
     up_of(read(text))
 }
 
-fn up_of(units: Vec<Unit>) -> System {
+fn up_of(units: Vec<InitUnit>) -> InitState {
     let settings = Settings { goal: Some(units[0].provides[0].clone()), ..Settings::default() };
-    let system = System::new(Graph::strict(units, &settings).unwrap(), &settings).unwrap();
-    system.foresee(NOW).after
+    let system = InitState::new(Graph::strict(units, &settings).unwrap(), &settings).unwrap();
+    system.preview(NOW).after
 }
 
-fn again(system: &System, change: impl Fn(&mut Vec<Unit>)) -> Foresight {
-    let mut units: Vec<Unit> = system.graph().units().map(|it| Unit::clone(it)).collect();
+fn again(system: &InitState, change: impl Fn(&mut Vec<InitUnit>)) -> Preview {
+    let mut units: Vec<InitUnit> = system.graph().units().map(|it| InitUnit::clone(it)).collect();
     change(&mut units);
     let graph = Graph::strict(units, &Settings::default()).unwrap();
     let mut after = system.clone();
     after.reload(graph, NOW).unwrap();
-    after.foresee(NOW)
+    after.preview(NOW)
 }
 
-fn told(foresight: &Foresight) -> String {
-    let one = |it: &fleet_core::graph::Foreseen| match &it.fate {
-        Fate::Stays => format!("{} stays\n", it.unit),
-        Fate::Starts(step) => format!("{} starts in {step}\n", it.unit),
-        Fate::Stops(step, why) => format!("{} stops in {step}: {why}\n", it.unit),
-        Fate::Restarts(stop, start, why) => {
+fn told(foresight: &Preview) -> String {
+    let one = |it: &fleet_core::graph::UnitPreview| match &it.fate {
+        PlannedAction::Unchanged => format!("{} stays\n", it.unit),
+        PlannedAction::Start(step) => format!("{} starts in {step}\n", it.unit),
+        PlannedAction::Stop(step, why) => format!("{} stops in {step}: {why}\n", it.unit),
+        PlannedAction::Restart(stop, start, why) => {
             format!("{} stops in {stop} and starts in {start}: {why}\n", it.unit)
         }
     };
@@ -82,7 +83,7 @@ fn what_depends_on_a_unit_stops_before_it_and_starts_after_it() {
 fn what_nobody_needs_any_more_stops_and_what_somebody_does_starts() {
     let mut system = up(WEB);
     system.set_goal(Some(target("old")), BTreeSet::from([target("mail")]), NOW).unwrap();
-    insta::assert_snapshot!(told(&system.foresee(NOW)), @"
+    insta::assert_snapshot!(told(&system.preview(NOW)), @"
     db stops in 3: nothing needs it
     goal stops in 1: nothing needs it
     link stays
@@ -110,7 +111,7 @@ fn a_unit_that_is_gone_stops_and_one_that_is_new_starts() {
     post starts in 1
     web stays
     ");
-    assert_eq!(foresight.after.state(&"mail".parse().unwrap()), None);
+    assert_eq!(foresight.after.status(&"mail".parse().unwrap()), None);
 }
 
 /// The end of who depends on it comes before the start that would have made that end needless.
@@ -121,12 +122,12 @@ fn who_is_about_to_stop_is_not_foreseen_to_stay_for_a_start_that_comes_later() {
     (link.restart.delay, link.restart.max_delay) = (Duration::ZERO, Duration::ZERO);
     let mut system = up_of(units);
     let link: Name = "link".parse().unwrap();
-    for what in [Happening::MainExited(Exit::Status(1)), Happening::AllGone] {
+    for what in [EventKind::MainExited(Exit::Status(1)), EventKind::AllGone] {
         let incarnation = system.observation().units[&link].incarnation.unwrap();
-        system.on_event(&Event { unit: link.clone(), incarnation, what }, NOW);
+        system.on_event(&UnitEvent { unit: link.clone(), incarnation, kind: what }, NOW);
         drop(system.next_actions(NOW));
     }
-    insta::assert_snapshot!(told(&system.foresee(NOW)), @"
+    insta::assert_snapshot!(told(&system.preview(NOW)), @"
     link stays
     net stops in 1 and starts in 2: it depends on link, which is lost
     web starts in 3
@@ -135,7 +136,7 @@ fn who_is_about_to_stop_is_not_foreseen_to_stay_for_a_start_that_comes_later() {
 
 /// Each start and end goes well here, too, but in any order, and hardly ever all at once.
 struct Slowly {
-    system: System,
+    system: InitState,
     now: Timestamp,
     order: u64,
     done: BTreeMap<Name, (bool, bool)>,
@@ -154,14 +155,14 @@ impl Slowly {
                 let (was, is) = (before.get(&name), after.get(&name));
                 let begun = actions.iter().any(|it| it.unit == name && it.is_start());
                 let done = self.done.entry(name).or_default();
-                let asked = !matches!(is, Some(Phase::Ended | Phase::Failed));
+                let asked = !matches!(is, Some(Phase::Completed | Phase::Failed));
                 done.0 |= is_on(was) && (begun || (!is_on(is) && asked));
                 done.1 |= is_on(is) && (begun || !is_on(was));
             }
             let pending: Vec<(Name, Phase)> = after.into_iter().collect();
             let busy = |it: &&(Name, Phase)| {
-                use Phase::{Starting, Stopping, Up};
-                matches!(it.1, Starting | Stopping | Up(Activity::Reloading))
+                use Phase::{Active, Starting, Stopping};
+                matches!(it.1, Starting | Stopping | Active(Activity::Reloading))
             };
             let mut pending: Vec<&(Name, Phase)> = pending.iter().filter(busy).collect();
             // Else one that has to stop might come to its end before that.
@@ -197,14 +198,14 @@ impl Slowly {
 
     fn succeed(&mut self, unit: Name, phase: Phase) {
         let seen = self.system.observation().units.remove(&unit).unwrap();
-        let oneshot = matches!(seen.definition.unwrap().kind, Kind::Oneshot { .. });
+        let oneshot = matches!(seen.definition.unwrap().kind, ServiceType::Oneshot { .. });
         let what = match phase {
-            Phase::Stopping => Happening::AllGone,
-            Phase::Starting if oneshot => Happening::MainExited(Exit::Status(0)),
-            _ => Happening::Ready,
+            Phase::Stopping => EventKind::AllGone,
+            Phase::Starting if oneshot => EventKind::MainExited(Exit::Status(0)),
+            _ => EventKind::Ready,
         };
         let incarnation = seen.incarnation.unwrap();
-        self.system.on_event(&Event { unit, incarnation, what }, self.now);
+        self.system.on_event(&UnitEvent { unit, incarnation, kind: what }, self.now);
     }
 }
 
@@ -219,7 +220,7 @@ proptest! {
     ) {
         let world = World::after(&units, &moves);
         let (mut system, now) = (world.system, world.now);
-        let mut all: Vec<Unit> = system.graph().units().map(|it| Unit::clone(it)).collect();
+        let mut all: Vec<InitUnit> = system.graph().units().map(|it| InitUnit::clone(it)).collect();
         let mut goal = system.goal().cloned();
         if !all.is_empty() {
             let which = which.index(all.len());
@@ -236,7 +237,7 @@ proptest! {
         if system.reload_with(graph, &settings, now).is_err() {
             return Ok(());
         }
-        let foresight = system.clone().foresee(now);
+        let foresight = system.clone().preview(now);
         let wrong = |order| {
             let slowly = Slowly { system: system.clone(), now, order, done: BTreeMap::new() };
             otherwise_than_foreseen(&foresight, &slowly.run())
@@ -246,7 +247,7 @@ proptest! {
         // started anew counts as done, or as failed, for who waits for nothing else at that moment.
         let stopping = system.observation().units.into_values();
         let stopping: Vec<_> = stopping.filter(|seen| seen.phase == Phase::Stopping).collect();
-        let by_itself = |seen: &Observed| !matches!(seen.ending, Some(Ending::Off(_)));
+        let by_itself = |seen: &ObservedUnit| !matches!(seen.outcome, Some(StopOutcome::Inactive(_)));
         let may_differ = stopping.len() > 1 && stopping.iter().any(by_itself);
         let by_another_order = || (1..=200).any(|it| wrong(order.wrapping_add(it)).is_none());
         prop_assert!(may_differ && by_another_order(), "{}", otherwise);
@@ -254,14 +255,14 @@ proptest! {
 }
 
 /// What has become of some unit other than what was foreseen.
-fn otherwise_than_foreseen(foresight: &Foresight, real: &Slowly) -> Option<String> {
-    let what = |system: &System, name| system.state(name).map(|state| state.what);
+fn otherwise_than_foreseen(foresight: &Preview, real: &Slowly) -> Option<String> {
+    let what = |system: &InitState, name| system.status(name).map(|report| report.state);
     foresight.units.iter().find_map(|it| {
         let foreseen = match &it.fate {
-            Fate::Stays => (false, false),
-            Fate::Starts(_) => (false, true),
-            Fate::Stops(..) => (true, false),
-            Fate::Restarts(stop, start, _) => {
+            PlannedAction::Unchanged => (false, false),
+            PlannedAction::Start(_) => (false, true),
+            PlannedAction::Stop(..) => (true, false),
+            PlannedAction::Restart(stop, start, _) => {
                 assert!(stop < start);
                 (true, true)
             }
@@ -285,26 +286,27 @@ fn otherwise_than_foreseen(foresight: &Foresight, real: &Slowly) -> Option<Strin
 fn of_two_ends_that_are_under_way_either_may_come_first() {
     let mut units = read("g notified\nb oneshot on:g\nc ms:b wf:g\n");
     units.iter_mut().for_each(|unit| unit.restart = Restart::never());
-    units[1].kind = Kind::Oneshot { remain: false };
+    units[1].kind = ServiceType::Oneshot { remain: false };
     let graph = |units| Graph::strict(units, &Settings::default()).unwrap();
-    let mut system = System::new(graph(units.clone()), &Settings::default()).unwrap();
+    let mut system = InitState::new(graph(units.clone()), &Settings::default()).unwrap();
     system.set_goal(None, BTreeSet::from([target("c")]), NOW).unwrap();
     drop(system.next_actions(NOW));
-    let (done, broken) = (Happening::MainExited(Exit::Status(0)), Happening::Failed(Cause::Spawn));
-    for (unit, what) in [("g", Happening::Ready), ("b", done), ("g", broken)] {
+    let (done, broken) =
+        (EventKind::MainExited(Exit::Status(0)), EventKind::Failed(FailureCause::Spawn));
+    for (unit, what) in [("g", EventKind::Ready), ("b", done), ("g", broken)] {
         let unit: Name = unit.parse().unwrap();
         let incarnation = system.observation().units[&unit].incarnation.unwrap();
-        assert!(system.on_event(&Event { unit, incarnation, what }, NOW));
+        assert!(system.on_event(&UnitEvent { unit, incarnation, kind: what }, NOW));
         drop(system.next_actions(NOW));
     }
     units[1].run.watchdog = Some(Duration::from_secs(77));
     system.reload(graph(units), NOW).unwrap();
     let c: Name = "c".parse().unwrap();
-    let what = |system: &System| system.state(&c).unwrap().what;
+    let what = |system: &InitState| system.status(&c).unwrap().state;
     let slowly = |order| Slowly { system: system.clone(), now: NOW, order, done: BTreeMap::new() };
-    let ways: Vec<Shown> = (1..=50).map(|order| what(&slowly(order).run().system)).collect();
-    let foreseen = what(&system.clone().foresee(NOW).after);
-    assert_eq!(foreseen, Shown::Active(Activity::Running));
+    let ways: Vec<DerivedState> = (1..=50).map(|order| what(&slowly(order).run().system)).collect();
+    let foreseen = what(&system.clone().preview(NOW).after);
+    assert_eq!(foreseen, DerivedState::Active(Activity::Running));
     assert!(ways.contains(&foreseen) && ways.iter().any(|it| *it != foreseen), "{ways:?}");
 }
 
@@ -317,9 +319,9 @@ fn a_long_chain_is_foreseen() {
     });
     let settings = Settings { goal: Some(target("u9999")), ..Settings::default() };
     let graph = Graph::strict(chain, &settings).unwrap();
-    let mut system = System::new(graph, &settings).unwrap().foresee(NOW).after;
+    let mut system = InitState::new(graph, &settings).unwrap().preview(NOW).after;
     system.set_goal(None, BTreeSet::new(), NOW).unwrap();
-    let foresight = system.foresee(NOW);
+    let foresight = system.preview(NOW);
     let first = foresight.units.iter().find(|it| it.unit.as_str() == "u0").unwrap();
-    assert_eq!(first.fate, Fate::Stops(10_000, StopReason::Unneeded));
+    assert_eq!(first.fate, PlannedAction::Stop(10_000, StopReason::Unneeded));
 }

@@ -1,7 +1,9 @@
 //! Which units make a graph, and what is told of those that do not.
 
-use fleet_core::graph::strategies::{tangled_units, units};
-use fleet_core::graph::{EdgeKind, Flaw, Graph, Happening, Name, Settings, System, Unit};
+use fleet_core::graph::strategies::{cyclic_units, units};
+use fleet_core::graph::{
+    EdgeKind, EventKind, Graph, GraphError, InitState, InitUnit, Name, Settings,
+};
 use proptest::prelude::*;
 
 use super::config::{cases, name, target};
@@ -11,7 +13,7 @@ fn settings(goal: &str) -> Settings {
     Settings { goal: Some(target(goal)), ..Settings::default() }
 }
 
-fn flaws(units: &[Unit], settings: &Settings) -> String {
+fn flaws(units: &[InitUnit], settings: &Settings) -> String {
     let flaws = Graph::strict(units.to_vec(), settings).err().unwrap_or_default();
     flaws.iter().map(|flaw| format!("{flaw}\n")).collect()
 }
@@ -65,7 +67,7 @@ fn the_shortest_circle_is_told_from_its_smallest_name_on() {
         let units = super::config::units(text);
         let found = Graph::strict(units, &Settings::default()).err().unwrap_or_default();
         let circles = found.iter().filter_map(|flaw| match flaw {
-            Flaw::Circle(circle) => Some(circle.to_string()),
+            GraphError::Cycle(circle) => Some(circle.to_string()),
             _ => None,
         });
         assert_eq!(circles.collect::<Vec<_>>().join(", "), expected, "{text}");
@@ -107,9 +109,9 @@ fn one_bad_unit_harms_itself_and_those_that_cannot_do_without_it() {
     ");
     let names: Vec<&str> = graph.units().map(|unit| unit.name.as_str()).collect();
     assert_eq!(names, ["goal", "hard", "other", "soft"]);
-    let mut system = System::new(graph, &settings("goal")).unwrap();
+    let mut system = InitState::new(graph, &settings("goal")).unwrap();
     system.next_actions(Default::default());
-    let shown = |unit| format!("{:?}", system.state(&name(unit)).unwrap().what);
+    let shown = |unit| format!("{:?}", system.status(&name(unit)).unwrap().state);
     assert_eq!(shown("hard"), "Waiting(Doomed([(Target(\"bad\"), Missing)]))");
     assert_eq!((shown("soft"), shown("goal")), (shown("other"), shown("other")));
 }
@@ -121,39 +123,39 @@ fn a_chain_of_a_hundred_thousand_units_comes_up_and_goes() {
     const COUNT: usize = 100_000;
     let called = |at: usize| format!("unit-{at:06}");
     let chain = |at: usize| {
-        let unit = Unit::new_virtual(name(&called(at)), [target(&called(at))]);
+        let unit = InitUnit::new_virtual(name(&called(at)), [target(&called(at))]);
         let on = at.checked_sub(1).map(|on| (EdgeKind::DependsOn, target(&called(on))));
-        Unit { edges: on.into_iter().collect(), ..unit }
+        InitUnit { edges: on.into_iter().collect(), ..unit }
     };
-    let mut units: Vec<Unit> = (0..COUNT).map(chain).collect();
+    let mut units: Vec<InitUnit> = (0..COUNT).map(chain).collect();
     let settings = settings(&called(COUNT - 1));
     let now = fleet_core::Timestamp::default();
     units[0] = super::config::unit("unit-000000 notified");
     let graph = Graph::strict(units.clone(), &settings).unwrap();
-    let mut system = System::new(graph, &settings).unwrap();
+    let mut system = InitState::new(graph, &settings).unwrap();
     let start = system.next_actions(now).remove(0);
-    let event = |what| fleet_core::graph::Event {
+    let event = |what| fleet_core::graph::UnitEvent {
         unit: start.unit.clone(),
         incarnation: start.incarnation,
-        what,
+        kind: what,
     };
-    system.on_event(&event(Happening::Ready), now);
+    system.on_event(&event(EventKind::Ready), now);
     assert_eq!(system.next_actions(now), []);
     let last = name(&called(COUNT - 1));
-    assert_eq!(system.state(&last).unwrap().incarnation, None);
+    assert_eq!(system.status(&last).unwrap().incarnation, None);
     assert!(system.is_settled());
-    system.on_event(&event(Happening::AllGone), now);
+    system.on_event(&event(EventKind::AllGone), now);
     assert_eq!(system.next_actions(now), []);
-    let doomed = format!("{:?}", system.state(&last).unwrap().what);
+    let doomed = format!("{:?}", system.status(&last).unwrap().state);
     assert_eq!(doomed, "Waiting(Doomed([(Target(\"unit-099998\"), Doomed)]))");
     units[0].edges = vec![(EdgeKind::WaitsFor, target(&called(COUNT - 1)))];
     let flaws = Graph::strict(units, &settings).unwrap_err();
-    assert!(matches!(&flaws[..], [Flaw::Circle(circle)] if circle.steps.len() == COUNT));
+    assert!(matches!(&flaws[..], [GraphError::Cycle(circle)] if circle.steps.len() == COUNT));
 }
 
 /// How many dependencies the shortest circle has of those that lead to a unit and come from it: by
 /// way of each unit in turn.
-fn shortest_circle_around(units: &[Unit], first: usize) -> Option<usize> {
+fn shortest_circle_around(units: &[InitUnit], first: usize) -> Option<usize> {
     let all = 0..units.len();
     let leads = |from: usize, to: usize| {
         let mut edges = units[from].edges.iter();
@@ -179,7 +181,7 @@ proptest! {
     /// What the strict way takes has no flaw that can be found by looking, and the lenient way
     /// takes the same.
     #[test]
-    fn units_make_a_graph_if_nothing_is_wrong_with_them(units in tangled_units(6)) {
+    fn units_make_a_graph_if_nothing_is_wrong_with_them(units in cyclic_units(6)) {
         let settings = Settings::default();
         let strict = Graph::strict(units.0.clone(), &settings);
         let (lenient, flaws) = Graph::lenient(units.0.clone(), &settings);
@@ -207,13 +209,13 @@ proptest! {
     /// Whatever the units, the lenient way makes a graph of some, in whatever order they come.
     // Holds: G-9
     #[test]
-    fn the_lenient_way_takes_the_same_units_in_any_order(units in tangled_units(6)) {
+    fn the_lenient_way_takes_the_same_units_in_any_order(units in cyclic_units(6)) {
         let settings = Settings::default();
         let (graph, flaws) = Graph::lenient(units.0.clone(), &settings);
         let (turned, same) = Graph::lenient(units.0.into_iter().rev(), &settings);
         prop_assert!(graph.units().eq(turned.units()));
         prop_assert_eq!(flaws, same);
-        let kept = graph.units().map(|unit| Unit::clone(unit));
+        let kept = graph.units().map(|unit| InitUnit::clone(unit));
         let again = Graph::lenient(kept, &settings).0;
         prop_assert!(again.units().eq(graph.units()));
     }
@@ -231,7 +233,7 @@ proptest! {
         }
         let flaws = Graph::strict(units.clone(), &Settings::default()).err().unwrap_or_default();
         for flaw in &flaws {
-            let Flaw::Circle(circle) = flaw else { panic!("{flaw}") };
+            let GraphError::Cycle(circle) = flaw else { panic!("{flaw}") };
             let steps = &circle.steps;
             let nexts = steps.iter().cycle().skip(1);
             for ((from, kind), (to, _)) in steps.iter().zip(nexts) {

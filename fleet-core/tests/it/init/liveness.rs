@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use fleet_core::graph::strategies::{Units, units};
 use fleet_core::graph::{
-    AfterExit, Cause, Happening, Kind, Limit, Name, Observed, Phase, RestartWhen, Shown, State,
+    DerivedState, EventKind, FailureCause, Name, ObservedUnit, OnCleanExit, Phase, RestartLimit,
+    RestartWhen, ServiceType, StatusReport,
 };
 use proptest::prelude::*;
 
@@ -27,8 +28,8 @@ fn patient(most: usize) -> impl Strategy<Value = Units> {
     units(most).prop_map(|mut units| {
         for unit in &mut units.0 {
             unit.restart.reset = Some(Duration::from_secs(36_000));
-            if matches!(unit.restart.limit, Limit::Starts { .. }) {
-                unit.restart.limit = Limit::None;
+            if matches!(unit.restart.limit, RestartLimit::Starts { .. }) {
+                unit.restart.limit = RestartLimit::None;
             }
         }
         units
@@ -39,7 +40,7 @@ fn patient(most: usize) -> impl Strategy<Value = Units> {
 fn persistent(most: usize) -> impl Strategy<Value = Units> {
     patient(most).prop_map(|mut units| {
         for unit in &mut units.0 {
-            unit.restart.limit = Limit::None;
+            unit.restart.limit = RestartLimit::None;
             unit.restart.when = RestartWhen::OnFailure;
         }
         units
@@ -50,11 +51,11 @@ fn persistent(most: usize) -> impl Strategy<Value = Units> {
 fn lasting(most: usize) -> impl Strategy<Value = Units> {
     persistent(most).prop_map(|mut units| {
         for unit in &mut units.0 {
-            if let Kind::Oneshot { remain } = &mut unit.kind {
+            if let ServiceType::Oneshot { remain } = &mut unit.kind {
                 *remain = true;
             }
-            if unit.run.after_exit == AfterExit::Rests {
-                unit.run.after_exit = AfterExit::Remains;
+            if unit.run.on_clean_exit == OnCleanExit::Complete {
+                unit.run.on_clean_exit = OnCleanExit::Remain;
             }
         }
         units
@@ -72,7 +73,7 @@ fn harmless(most: usize) -> impl Strategy<Value = Vec<Move>> {
 /// The same, if no start is ever skipped, after which a unit would be down although all is well.
 fn unskipped(most: usize) -> impl Strategy<Value = Vec<Move>> {
     harmless(most).prop_map(|mut moves| {
-        moves.retain(|it| !matches!(it, Move::Tell { what: Happening::Skipped, .. }));
+        moves.retain(|it| !matches!(it, Move::Tell { kind: EventKind::Skipped, .. }));
         moves
     })
 }
@@ -105,7 +106,7 @@ impl Drain {
             plan(&mut self.world);
             let pending = self.world.pending();
             if pending.is_empty() {
-                let Some(due) = self.world.system.due() else { return self.world };
+                let Some(due) = self.world.system.next_deadline() else { return self.world };
                 self.world.now = due.max(self.world.now);
             } else {
                 let name = &pending[self.draw(pending.len())];
@@ -143,11 +144,11 @@ fn end_all_that_stops(world: &mut World) {
 }
 
 /// What is shown of all units, but for moments and numbers.
-fn shown(world: &World) -> BTreeMap<Name, State> {
+fn shown(world: &World) -> BTreeMap<Name, StatusReport> {
     let states = world.system.units().map(|name| {
-        let state = world.system.state(name).unwrap();
+        let state = world.system.status(name).unwrap();
         let since = fleet_core::Timestamp::default();
-        (name.clone(), State { since, incarnation: None, attempts: 0, failures: 0, ..state })
+        (name.clone(), StatusReport { since, incarnation: None, attempts: 0, failures: 0, ..state })
     });
     states.collect()
 }
@@ -168,11 +169,11 @@ proptest! {
         for name in twin.units.keys() {
             let phase = twin.phase(name);
             if twin.needed.contains(name) {
-                let over = phase.is_active() || matches!(phase, Phase::Failed | Phase::Ended);
+                let over = phase.is_active() || matches!(phase, Phase::Failed | Phase::Completed);
                 prop_assert!(over || twin.doomed(name), "{name} is {phase}");
             } else {
                 let kept = phase == Phase::Failed && could_not_be_stopped(twin.seen[name].cause);
-                prop_assert!(phase == Phase::Off || kept, "{name} is not needed and {phase}");
+                prop_assert!(phase == Phase::Inactive || kept, "{name} is not needed and {phase}");
             }
         }
     }
@@ -208,8 +209,8 @@ proptest! {
     ) {
         let world = Drain::new(&World::after(&units, &moves), &failures, 7).run();
         for name in &world.twin().needed {
-            let State { what, needed, degraded, .. } = world.system.state(name).unwrap();
-            prop_assert!(needed && matches!(what, Shown::Active(_)), "{name} is {what:?}");
+            let StatusReport { state, needed, degraded, .. } = world.system.status(name).unwrap();
+            prop_assert!(needed && matches!(state, DerivedState::Active(_)), "{name} is {state:?}");
             prop_assert!(!degraded, "{name} is degraded");
         }
     }
@@ -224,7 +225,7 @@ proptest! {
     ) {
         let world = Drain::new(&World::after(&units, &moves), &failures, 7).run();
         let twin = world.twin();
-        let ended = |name: &Name| twin.phase(name) == Phase::Ended;
+        let ended = |name: &Name| twin.phase(name) == Phase::Completed;
         let some_ended = twin.units.keys().any(ended);
         for name in &twin.needed {
             let phase = twin.phase(name);
@@ -245,9 +246,9 @@ proptest! {
         let drain = Drain::new(&world, &Vec::new(), 3);
         let world = drain.run_by(|world| stops_after_dependents(world, &edges));
         for name in world.system.units() {
-            let off = match world.system.state(name).unwrap().what {
-                Shown::Disabled | Shown::Masked => true,
-                Shown::Failed { cause, .. } => could_not_be_stopped(Some(cause)),
+            let off = match world.system.status(name).unwrap().state {
+                DerivedState::Disabled | DerivedState::Masked => true,
+                DerivedState::Failed { cause, .. } => could_not_be_stopped(Some(cause)),
                 _ => false,
             };
             prop_assert!(off, "{name} is not off");
@@ -256,8 +257,8 @@ proptest! {
 }
 
 /// Whether a unit that failed in this way is shown so even while nobody needs it.
-fn could_not_be_stopped(cause: Option<Cause>) -> bool {
-    matches!(cause, Some(Cause::StopTimeOut | Cause::Unkillable))
+fn could_not_be_stopped(cause: Option<FailureCause>) -> bool {
+    matches!(cause, Some(FailureCause::StopTimeout | FailureCause::Unkillable))
 }
 
 /// Takes a plan, by which nothing may start, and nothing end while a dependent of it is left.
@@ -265,12 +266,13 @@ fn stops_after_dependents(world: &mut World, edges: &[Edge]) {
     let before = world.system.observation().units;
     world.plan();
     let after = world.system.observation().units;
-    let is_on = |seen: &Observed| seen.phase == Phase::Starting || seen.phase.is_active();
+    let is_on = |seen: &ObservedUnit| seen.phase == Phase::Starting || seen.phase.is_active();
     let ends =
         |name: &Name| before.get(name).is_some_and(is_on) && !after.get(name).is_some_and(is_on);
     // What even a kill does not end holds nobody up.
-    let is_left =
-        |seen: &Observed| seen.phase.is_busy() || (seen.processes && seen.phase != Phase::Failed);
+    let is_left = |seen: &ObservedUnit| {
+        seen.phase.is_busy() || (seen.processes && seen.phase != Phase::Failed)
+    };
     for (from, kind, to) in edges.iter().filter(|(_, kind, _)| kind.orders()) {
         let left = after.get(from).is_some_and(is_left);
         assert!(!(ends(to) && left), "{to} stops before {from}, which {kind} it");
@@ -292,7 +294,7 @@ fn who_is_up_stays_so_if_its_dependency_is_back_before_its_turn_to_stop() {
         world.plan();
     }
     let run = world.seen(&name("f")).incarnation.unwrap();
-    world.tell(&name("f"), run, Happening::Stopping);
+    world.tell(&name("f"), run, EventKind::Stopping);
     world.plan();
     for (first, stops) in [("b", true), ("f", false)] {
         let mut drain = Drain::new(&world, &Vec::new(), 1);

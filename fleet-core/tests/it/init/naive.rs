@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use fleet_core::Timestamp;
 use fleet_core::graph::{
-    Activity, Cause, Ending, Incarnation, Limit, Name, Observed, Order, Phase, Starts, StopReason,
+    ActionKind, Activity, FailureCause, Incarnation, Name, ObservedUnit, Phase, RestartLimit,
+    StartRateLimit, StopOutcome, StopReason,
 };
 
 use super::twin::Twin;
 
 /// What a plan says, by name; starts in their order.
-pub(super) type Said = Vec<(Name, Order)>;
+pub(super) type Said = Vec<(Name, ActionKind)>;
 
 /// A twin that plans.
 pub(super) struct Naive {
@@ -26,7 +27,7 @@ pub(super) struct Naive {
 
 impl Naive {
     /// What is owed now, and what is known of the units then.
-    pub(super) fn plan(mut self) -> (Said, BTreeMap<Name, Observed>) {
+    pub(super) fn plan(mut self) -> (Said, BTreeMap<Name, ObservedUnit>) {
         loop {
             let retries = self.expire();
             while self.step() {}
@@ -37,10 +38,10 @@ impl Naive {
             retries.iter().for_each(|name| self.retry(name));
         }
         self.said.sort_by_key(|(name, order)| match order {
-            Order::Kill => (0, Some(name.clone())),
-            Order::Stop { .. } => (1, Some(name.clone())),
-            Order::Reload => (2, Some(name.clone())),
-            Order::Start => (3, None),
+            ActionKind::Kill => (0, Some(name.clone())),
+            ActionKind::Stop { .. } => (1, Some(name.clone())),
+            ActionKind::Reload => (2, Some(name.clone())),
+            ActionKind::Start => (3, None),
         });
         (self.said, self.twin.seen)
     }
@@ -53,13 +54,13 @@ impl Naive {
         let names = self.names();
         let is_due = |name: &&Name| {
             let seen = &self.twin.seen[*name];
-            let over = matches!(seen.phase, Phase::Failed | Phase::Ended);
+            let over = matches!(seen.phase, Phase::Failed | Phase::Completed);
             let at = if over { seen.retry_at } else { seen.deadline };
             let waits = over && (!self.twin.needed.contains(*name) || seen.processes);
             !waits && at.is_some_and(|at| at <= self.now)
         };
         let due: Vec<Name> = names.iter().filter(is_due).cloned().collect();
-        let over = |name: &Name| matches!(self.twin.phase(name), Phase::Failed | Phase::Ended);
+        let over = |name: &Name| matches!(self.twin.phase(name), Phase::Failed | Phase::Completed);
         let (retries, late): (Vec<Name>, Vec<Name>) = due.into_iter().partition(over);
         late.iter().for_each(|name| self.escalate(name));
         retries
@@ -67,33 +68,34 @@ impl Naive {
 
     fn escalate(&mut self, name: &Name) {
         match self.twin.phase(name) {
-            Phase::Starting => self.end(name, Ending::Failed(Cause::StartTimeOut)),
-            Phase::Up(_) => {
+            Phase::Starting => self.end(name, StopOutcome::Failed(FailureCause::StartTimeout)),
+            Phase::Active(_) => {
                 let seen = self.seen(name);
                 seen.reload_failed = true;
                 let exited = seen.exited;
                 let before = if exited { Activity::Exited } else { Activity::Running };
-                seen.phase = Phase::Up(before);
+                seen.phase = Phase::Active(before);
                 seen.deadline = None;
                 self.seen(name).since = self.now;
             }
             Phase::Stopping if self.twin.seen[name].killed => {
                 let exit = self.twin.seen[name].exit;
-                let anew = self.twin.seen[name].renew || self.twin.runs_otherwise(name);
+                let anew = self.twin.seen[name].restart_requested || self.twin.runs_otherwise(name);
                 self.over(name, Phase::Failed);
                 let attempts = self.twin.seen[name].attempts + 1;
                 let policy = self.twin.units[name].restart.clone();
                 let failures = self.twin.seen[name].failures + 1;
-                let limited = matches!(policy.limit, Limit::Failures(most) if failures > most);
-                let again = policy.applies(Some(Cause::Unkillable), exit);
+                let limited =
+                    matches!(policy.limit, RestartLimit::Failures(most) if failures > most);
+                let again = policy.applies(Some(FailureCause::Unkillable), exit);
                 let now = self.now;
                 let seen = self.seen(name);
-                seen.cause = Some(Cause::Unkillable);
+                seen.cause = Some(FailureCause::Unkillable);
                 (seen.attempts, seen.failures) = (attempts, failures);
                 seen.gave_up = again && limited;
                 seen.retry_at = (again && !limited).then(|| now.after(policy.delay_of(attempts)));
                 if anew {
-                    (seen.attempts, seen.failures, seen.starts) = (0, 0, Starts::default());
+                    (seen.attempts, seen.failures, seen.starts) = (0, 0, StartRateLimit::default());
                     (seen.gave_up, seen.retry_at) = (false, Some(now));
                 }
             }
@@ -102,10 +104,10 @@ impl Naive {
                 let seen = self.seen(name);
                 seen.killed = true;
                 seen.deadline = Some(now.after(Duration::from_secs(10)));
-                if !matches!(seen.ending, Some(Ending::Failed(_))) {
-                    seen.ending = Some(Ending::Failed(Cause::StopTimeOut));
+                if !matches!(seen.outcome, Some(StopOutcome::Failed(_))) {
+                    seen.outcome = Some(StopOutcome::Failed(FailureCause::StopTimeout));
                 }
-                self.said.push((name.clone(), Order::Kill));
+                self.said.push((name.clone(), ActionKind::Kill));
             }
         }
     }
@@ -122,7 +124,7 @@ impl Naive {
             let definition = Arc::new(self.twin.units[name].clone());
             let now = self.now;
             let seen = self.seen(name);
-            seen.phase = Phase::Up(Activity::Running);
+            seen.phase = Phase::Active(Activity::Running);
             (seen.since, seen.up_since) = (now, Some(now));
             (seen.cause, seen.incarnation) = (None, None);
             seen.definition = Some(definition);
@@ -132,18 +134,18 @@ impl Naive {
 
     fn reload(&mut self, name: &Name) -> bool {
         let seen = &self.twin.seen[name];
-        let runs = matches!(seen.phase, Phase::Up(Activity::Running | Activity::Exited));
+        let runs = matches!(seen.phase, Phase::Active(Activity::Running | Activity::Exited));
         if !seen.reload_wanted || !runs || self.twin.must_stop(name) {
             return false;
         }
-        let most = seen.definition.as_ref().and_then(|it| it.time_outs.reload);
+        let most = seen.definition.as_ref().and_then(|it| it.timeouts.reload);
         let now = self.now;
         let seen = self.seen(name);
         seen.reload_wanted = false;
-        seen.phase = Phase::Up(Activity::Reloading);
+        seen.phase = Phase::Active(Activity::Reloading);
         seen.since = now;
         seen.deadline = most.map(|most| now.after(most));
-        self.said.push((name.clone(), Order::Reload));
+        self.said.push((name.clone(), ActionKind::Reload));
         true
     }
 
@@ -154,14 +156,14 @@ impl Naive {
         let seen = &self.twin.seen[name];
         let definition = seen.definition.clone().unwrap();
         let no_commands = definition.run.stop.is_empty() && definition.run.stop_post.is_empty();
-        let exited = seen.phase == Phase::Up(Activity::Exited);
+        let exited = seen.phase == Phase::Active(Activity::Exited);
         if definition.is_virtual() || (exited && !seen.processes && no_commands) {
             self.forgive(name);
-            self.over(name, Phase::Off);
+            self.over(name, Phase::Inactive);
             return true;
         }
         let reason = self.reason(name);
-        self.end(name, Ending::Off(reason));
+        self.end(name, StopOutcome::Inactive(reason));
         true
     }
 
@@ -171,11 +173,11 @@ impl Naive {
             let masked = self.twin.masked.contains(name);
             return if masked { StopReason::Masked } else { StopReason::Unneeded };
         }
-        if self.twin.seen[name].renew {
-            return StopReason::Renewed;
+        if self.twin.seen[name].restart_requested {
+            return StopReason::RestartRequested;
         }
         if self.twin.runs_otherwise(name) {
-            return StopReason::Redefined;
+            return StopReason::DefinitionChanged;
         }
         let is_lost = |target: &&fleet_core::graph::Target| {
             let by = self.twin.provider(target);
@@ -188,26 +190,29 @@ impl Naive {
 
     fn reset(&mut self, name: &Name) -> bool {
         let seen = &self.twin.seen[name];
-        let kept = matches!(seen.cause, Some(Cause::StopTimeOut | Cause::Unkillable | Cause::Lost));
+        let kept = matches!(
+            seen.cause,
+            Some(FailureCause::StopTimeout | FailureCause::Unkillable | FailureCause::Lost)
+        );
         let over = match seen.phase {
             Phase::Failed => !kept,
-            Phase::Ended => true,
-            Phase::Off => seen.attempts > 0,
+            Phase::Completed => true,
+            Phase::Inactive => seen.attempts > 0,
             _ => false,
         };
         if self.twin.needed.contains(name) || !over {
             return false;
         }
-        if seen.phase != Phase::Off {
-            self.over(name, Phase::Off);
+        if seen.phase != Phase::Inactive {
+            self.over(name, Phase::Inactive);
         }
         let seen = self.seen(name);
         (seen.attempts, seen.failures) = (0, 0);
-        (seen.cause, seen.starts) = (None, Starts::default());
+        (seen.cause, seen.starts) = (None, StartRateLimit::default());
         true
     }
 
-    /// Starts units while there is room: who has the most above it first.
+    /// StartRateLimit units while there is room: who has the most above it first.
     fn fill(&mut self) {
         loop {
             let startable = |name: &&Name| self.twin.startable(name);
@@ -227,50 +232,50 @@ impl Naive {
         self.last = Incarnation(self.last.0 + 1);
         let (now, last) = (self.now, self.last);
         let seen = self.seen(name);
-        if let Limit::Starts { interval, .. } = definition.restart.limit {
+        if let RestartLimit::Starts { interval, .. } = definition.restart.limit {
             let over = seen.starts.count == 0 || now.since(seen.starts.since) >= interval;
-            let starts = if over { Starts { since: now, count: 0 } } else { seen.starts };
-            seen.starts = Starts { count: starts.count + 1, ..starts };
+            let starts = if over { StartRateLimit { since: now, count: 0 } } else { seen.starts };
+            seen.starts = StartRateLimit { count: starts.count + 1, ..starts };
         }
         seen.phase = Phase::Starting;
         seen.since = now;
         seen.incarnation = Some(last);
         seen.processes = true;
-        seen.deadline = definition.time_outs.start.map(|most| now.after(most));
+        seen.deadline = definition.timeouts.start.map(|most| now.after(most));
         seen.definition = Some(definition);
-        self.said.push((name.clone(), Order::Start));
+        self.said.push((name.clone(), ActionKind::Start));
     }
 
     fn retry(&mut self, name: &Name) {
         let now = self.now;
         let limit = self.twin.units[name].restart.limit;
         let starts = self.twin.seen[name].starts;
-        let too_often = matches!(limit, Limit::Starts { burst, interval }
+        let too_often = matches!(limit, RestartLimit::Starts { burst, interval }
             if starts.count >= burst && now.since(starts.since) < interval);
         if too_often {
             let seen = self.seen(name);
             (seen.retry_at, seen.gave_up) = (None, true);
         } else {
-            self.over(name, Phase::Off);
+            self.over(name, Phase::Inactive);
         }
     }
 
-    fn end(&mut self, name: &Name, ending: Ending) {
+    fn end(&mut self, name: &Name, ending: StopOutcome) {
         let was_up = self.twin.active(name);
         self.forgive(name);
         let reason = match &ending {
-            Ending::Off(reason) => reason.clone(),
-            Ending::Failed(cause) => StopReason::Failed(*cause),
+            StopOutcome::Inactive(reason) => reason.clone(),
+            StopOutcome::Failed(cause) => StopReason::Failed(*cause),
             _ => unreachable!("a plan ends nothing well"),
         };
         let now = self.now;
         let seen = self.seen(name);
-        let most = seen.definition.as_ref().and_then(|it| it.time_outs.stop);
+        let most = seen.definition.as_ref().and_then(|it| it.timeouts.stop);
         (seen.phase, seen.processes) = (Phase::Stopping, true);
         (seen.since, seen.up_since, seen.exited) = (now, None, false);
-        (seen.ending, seen.killed, seen.reload_wanted) = (Some(ending), false, false);
+        (seen.outcome, seen.killed, seen.reload_wanted) = (Some(ending), false, false);
         seen.deadline = most.map(|most| now.after(most));
-        self.said.push((name.clone(), Order::Stop { reason, was_up }));
+        self.said.push((name.clone(), ActionKind::Stop { reason, was_up }));
     }
 
     fn forgive(&mut self, name: &Name) {
@@ -288,7 +293,7 @@ impl Naive {
     fn over(&mut self, name: &Name, phase: Phase) {
         let now = self.now;
         let seen = self.seen(name);
-        *seen = Observed {
+        *seen = ObservedUnit {
             phase,
             since: now,
             incarnation: seen.incarnation,
@@ -298,11 +303,11 @@ impl Naive {
             attempts: seen.attempts,
             failures: seen.failures,
             starts: seen.starts,
-            ..Observed::default()
+            ..ObservedUnit::default()
         };
     }
 
-    fn seen(&mut self, name: &Name) -> &mut Observed {
+    fn seen(&mut self, name: &Name) -> &mut ObservedUnit {
         self.twin.seen.get_mut(name).unwrap()
     }
 }

@@ -4,27 +4,27 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fleet_core::graph::strategies::{Units, units};
-use fleet_core::graph::{EdgeKind, Graph, Name, Settings, System, Target, Unit};
+use fleet_core::graph::{EdgeKind, Graph, InitState, InitUnit, Name, Settings, Target};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
 use super::config::cases;
 use super::twin::{Edge, is_acyclic};
 
-fn system(units: &Units, goal: &Target) -> System {
+fn system(units: &Units, goal: &Target) -> InitState {
     let settings = Settings { goal: Some(goal.clone()), ..Settings::default() };
-    System::new(Graph::strict(units.0.clone(), &settings).unwrap(), &settings).unwrap()
+    InitState::new(Graph::strict(units.0.clone(), &settings).unwrap(), &settings).unwrap()
 }
 
-fn needed(system: &System) -> BTreeSet<Name> {
-    let needed = system.units().filter(|name| system.state(name).unwrap().needed);
+fn needed(system: &InitState) -> BTreeSet<Name> {
+    let needed = system.units().filter(|name| system.status(name).unwrap().needed);
     needed.cloned().collect()
 }
 
 /// Units with one dependency more, of this kind. Where it would close a circle it goes the other
 /// way round, and of a unit on itself it orders nothing.
 fn with_one_more(units: &Units, graph: &Graph, kind: EdgeKind, from: usize, to: usize) -> Units {
-    let of = |unit: &Arc<Unit>| -> Vec<Edge> {
+    let of = |unit: &Arc<InitUnit>| -> Vec<Edge> {
         let all = graph.dependencies(&unit.name).into_iter();
         all.map(|(kind, on)| (unit.name.clone(), kind, on.name.clone())).collect()
     };

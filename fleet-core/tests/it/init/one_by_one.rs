@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use fleet_core::Timestamp;
-use fleet_core::graph::{System, Target};
+use fleet_core::graph::{InitState, Target};
 
 use super::world::World;
 
@@ -12,15 +12,15 @@ impl World {
     pub(super) fn want_one(&mut self, target: &Target, more: bool) {
         let mut whole = self.system.clone();
         let goal = whole.goal().cloned();
-        let mut with = self.system.observation().beside;
+        let mut with = self.system.observation().extra_targets;
         change(&mut with, target, more);
         let chosen = whole.set_goal(goal, with.clone(), self.now);
         let provided = |it: &Target| whole.graph().provider(it).is_some();
         if more {
-            let wanted = self.system.want(target.clone(), self.now);
+            let wanted = self.system.add_extra_target(target.clone(), self.now);
             assert_eq!(wanted.is_ok(), provided(target), "{target}");
         } else {
-            self.system.unwant(target, self.now);
+            self.system.remove_extra_target(target, self.now);
         }
         // The whole is refused for what was lost long ago, too.
         if with.iter().all(provided) {
@@ -50,7 +50,7 @@ impl World {
 
     /// Whether the system and another one are the same: by what is shown, by what they owe, and by
     /// what they make of it if the same units are read again, which looks at all that is wanted.
-    pub(super) fn is_as(&self, mut whole: System) {
+    pub(super) fn is_as(&self, mut whole: InitState) {
         let mut one = self.system.clone();
         assert_eq!(all_of(&one), all_of(&whole));
         for again in [false, true] {
@@ -62,7 +62,7 @@ impl World {
             assert_eq!(one.next_actions(self.now), whole.next_actions(self.now));
             assert_eq!(all_of(&one), all_of(&whole));
         }
-        let later = one.due().unwrap_or(self.now).max(self.now);
+        let later = one.next_deadline().unwrap_or(self.now).max(self.now);
         assert_eq!(one.next_actions(later), whole.next_actions(later));
     }
 }
@@ -76,10 +76,10 @@ fn change(all: &mut BTreeSet<Target>, target: &Target, more: bool) {
 }
 
 /// All that can be seen of a system.
-fn all_of(system: &System) -> impl PartialEq + std::fmt::Debug + use<> {
-    let goals: Vec<Target> = system.goals().cloned().collect();
-    let states: Vec<_> = system.units().map(|unit| system.state(unit)).collect();
-    let due: Option<Timestamp> = system.due();
+fn all_of(system: &InitState) -> impl PartialEq + std::fmt::Debug + use<> {
+    let goals: Vec<Target> = system.requested_targets().cloned().collect();
+    let states: Vec<_> = system.units().map(|unit| system.status(unit)).collect();
+    let due: Option<Timestamp> = system.next_deadline();
     let units: Vec<_> = system.graph().units().cloned().collect();
     (goals, units, states, due, system.observation())
 }

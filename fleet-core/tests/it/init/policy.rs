@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use fleet_core::graph::{
-    Cause, Command, Exit, Growth, Kind, Restart, RestartWhen, Run, StatusSet, Unit,
+    Command, DelayGrowth, Exit, FailureCause, InitUnit, Restart, RestartWhen, Run, ServiceType,
+    StatusSet,
 };
 use proptest::prelude::*;
 
@@ -11,10 +12,10 @@ use super::config::cases;
 
 fn restart() -> impl Strategy<Value = Restart> {
     let growth = prop_oneof![
-        (0..5u32).prop_map(Growth::Factor),
-        any::<u32>().prop_map(Growth::Factor),
-        (0..20u32).prop_map(Growth::Steps),
-        any::<u32>().prop_map(Growth::Steps),
+        (0..5u32).prop_map(DelayGrowth::Factor),
+        any::<u32>().prop_map(DelayGrowth::Factor),
+        (0..20u32).prop_map(DelayGrowth::Steps),
+        any::<u32>().prop_map(DelayGrowth::Steps),
     ];
     let time = || prop_oneof![0..100_000u64, any::<u64>()].prop_map(Duration::from_millis);
     (growth, time(), time()).prop_map(|(growth, delay, max_delay)| Restart {
@@ -52,10 +53,10 @@ fn delays_are_as_written_down() {
         attempts.iter().map(|it| restart.delay_of(*it).as_secs()).collect()
     };
     let all = [1, 2, 3, 4, 5, 6, 7, 8, u32::MAX];
-    assert_eq!(seconds(Growth::Factor(2), &all), [1, 2, 4, 8, 16, 32, 64, 81, 81]);
-    assert_eq!(seconds(Growth::Factor(1), &all), [1, 1, 1, 1, 1, 1, 1, 1, 1]);
-    assert_eq!(seconds(Growth::Steps(4), &all), [1, 3, 9, 27, 81, 81, 81, 81, 81]);
-    assert_eq!(seconds(Growth::Steps(0), &all), [1, 1, 1, 1, 1, 1, 1, 1, 1]);
+    assert_eq!(seconds(DelayGrowth::Factor(2), &all), [1, 2, 4, 8, 16, 32, 64, 81, 81]);
+    assert_eq!(seconds(DelayGrowth::Factor(1), &all), [1, 1, 1, 1, 1, 1, 1, 1, 1]);
+    assert_eq!(seconds(DelayGrowth::Steps(4), &all), [1, 3, 9, 27, 81, 81, 81, 81, 81]);
+    assert_eq!(seconds(DelayGrowth::Steps(0), &all), [1, 1, 1, 1, 1, 1, 1, 1, 1]);
 }
 
 /// The factor to the power of the attempts has no room in any number, and nothing times that is
@@ -76,14 +77,14 @@ fn no_delay_stays_none_after_however_many_failures() {
 fn each_policy_follows_the_ends_that_it_names() {
     let ends = [
         ("well", None, Some(Exit::Status(0))),
-        ("status", Some(Cause::Exit(Exit::Status(1))), Some(Exit::Status(1))),
-        ("signal", Some(Cause::Exit(Exit::Signal(11))), Some(Exit::Signal(11))),
-        ("late", Some(Cause::StartTimeOut), None),
-        ("watchdog", Some(Cause::Watchdog), None),
-        ("pidfile", Some(Cause::Pidfile), None),
-        ("spawn", Some(Cause::Spawn), Some(Exit::Status(203))),
-        ("resources", Some(Cause::Resources), None),
-        ("protocol", Some(Cause::Protocol), Some(Exit::Status(0))),
+        ("status", Some(FailureCause::Exit(Exit::Status(1))), Some(Exit::Status(1))),
+        ("signal", Some(FailureCause::Exit(Exit::Signal(11))), Some(Exit::Signal(11))),
+        ("late", Some(FailureCause::StartTimeout), None),
+        ("watchdog", Some(FailureCause::Watchdog), None),
+        ("pidfile", Some(FailureCause::Pidfile), None),
+        ("spawn", Some(FailureCause::Spawn), Some(Exit::Status(203))),
+        ("resources", Some(FailureCause::Resources), None),
+        ("protocol", Some(FailureCause::Protocol), Some(Exit::Status(0))),
     ];
     let followed = |restart: &Restart| -> String {
         let ends = ends.iter().filter(|(_, cause, exit)| restart.applies(*cause, *exit));
@@ -119,10 +120,10 @@ fn an_end_that_does_not_matter_is_a_good_one_unless_nobody_saw_it() {
         (vec![may_fail(), may_fail()], [true, true, true, false]),
         (vec![matters, may_fail()], [true, false, false, false]),
     ] {
-        let unit = Unit {
-            kind: Kind::Oneshot { remain: true },
+        let unit = InitUnit {
+            kind: ServiceType::Oneshot { remain: true },
             run: Run { start, ..Run::default() },
-            ..Unit::new_virtual("a".parse().unwrap(), ["a".parse().unwrap()])
+            ..InitUnit::new_virtual("a".parse().unwrap(), ["a".parse().unwrap()])
         };
         assert_eq!(ends.map(|exit| unit.is_success(exit)), expected);
     }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use fleet_core::Timestamp;
 use fleet_core::graph::strategies::units;
 use fleet_core::graph::{
-    AfterExit, Cause, EdgeKind, Event, Exit, Graph, Happening, Name, Observed, Phase, Restart,
-    Retry, Settings, Shown, System, Target, TimeOuts, Unit,
+    DerivedState, EdgeKind, EventKind, Exit, FailureCause, Graph, InitState, InitUnit, Name,
+    ObservedUnit, OnCleanExit, Phase, Restart, Retry, Settings, Target, Timeouts, UnitEvent,
 };
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -19,8 +19,9 @@ use super::script::moves;
 use super::twin::is_acyclic;
 use super::world::World;
 
-fn read_again(world: &mut World, change: impl Fn(usize, &mut Unit)) {
-    let mut units: Vec<Unit> = world.system.graph().units().map(|it| Unit::clone(it)).collect();
+fn read_again(world: &mut World, change: impl Fn(usize, &mut InitUnit)) {
+    let mut units: Vec<InitUnit> =
+        world.system.graph().units().map(|it| InitUnit::clone(it)).collect();
     units.iter_mut().enumerate().for_each(|(at, unit)| change(at, unit));
     let settings = Settings::default();
     let (graph, _) = Graph::lenient(units, &settings);
@@ -28,9 +29,9 @@ fn read_again(world: &mut World, change: impl Fn(usize, &mut Unit)) {
 }
 
 /// What is known of the units, but for those that are not there any more.
-fn known(world: &World) -> Vec<(Name, Observed)> {
+fn known(world: &World) -> Vec<(Name, ObservedUnit)> {
     let seen = world.system.observation().units.into_iter();
-    seen.filter(|(name, _)| world.system.state(name).is_some()).collect()
+    seen.filter(|(name, _)| world.system.status(name).is_some()).collect()
 }
 
 // Holds: G-22
@@ -40,7 +41,7 @@ fn settings_that_are_refused_change_nothing() {
     let (goal, now) = (Some(target("a")), Timestamp::from_millis(0));
     let settings = Settings { goal: goal.clone(), ..Settings::default() };
     let graph = Graph::strict(all, &settings).unwrap();
-    let mut system = System::new(graph.clone(), &settings).unwrap();
+    let mut system = InitState::new(graph.clone(), &settings).unwrap();
     let (mask, max_starting) = ([target("b")].into(), NonZeroU32::new(1));
     let refused = Settings { goal: Some(target("nobody")), mask, max_starting, ..settings };
     system.reload_with(graph, &refused, now).unwrap_err();
@@ -57,7 +58,7 @@ fn who_depends_on_a_target_that_moves_to_another_unit_is_started_anew() {
     let graph = |text| Graph::strict(units_of(text), &settings).unwrap();
     let before = graph("goal wf:x\np supervised also:t\nx supervised on:t");
     let now = Timestamp::from_millis(0);
-    let mut system = System::new(before, &settings).unwrap().foresee(now).after;
+    let mut system = InitState::new(before, &settings).unwrap().preview(now).after;
     system.reload(graph("goal wf:x\nv virtual also:t\nx supervised on:t"), now).unwrap();
     let actions = system.next_actions(now);
     assert_eq!(actions[0].to_string(), "stop x: it depends on t, which is lost", "{actions:?}");
@@ -68,8 +69,9 @@ fn who_depends_on_a_target_that_moves_to_another_unit_is_started_anew() {
 fn a_unit_that_is_read_again_as_it_was_is_there_once() {
     let settings = Settings { goal: Some(target("a")), ..Settings::default() };
     let graph = |text| Graph::strict(units_of(text), &settings).unwrap();
-    let mut system = System::new(graph("a wf:b\nb supervised"), &settings).unwrap();
-    let unit = |system: &System, name| Arc::clone(system.graph().provider(&target(name)).unwrap());
+    let mut system = InitState::new(graph("a wf:b\nb supervised"), &settings).unwrap();
+    let unit =
+        |system: &InitState, name| Arc::clone(system.graph().provider(&target(name)).unwrap());
     let before = ["a", "b"].map(|name| unit(&system, name));
     system.reload(graph("a wf:b also:c\nb supervised"), Timestamp::from_millis(0)).unwrap();
     let after = ["a", "b"].map(|name| unit(&system, name));
@@ -79,24 +81,24 @@ fn a_unit_that_is_read_again_as_it_was_is_there_once() {
 
 /// A unit that is up, and never tried again, whatever happens to it.
 struct Once {
-    system: System,
+    system: InitState,
     now: Timestamp,
 }
 
 impl Once {
     fn up() -> Self {
         let settings = Settings { goal: Some(target("a")), ..Settings::default() };
-        let system = System::new(Self::graph(None), &settings).unwrap();
+        let system = InitState::new(Self::graph(None), &settings).unwrap();
         let mut once = Self { system, now: Timestamp::from_millis(0) };
         assert_eq!(once.pass(0), "start a");
-        assert_eq!(once.tell(Happening::Ready), "");
+        assert_eq!(once.tell(EventKind::Ready), "");
         once
     }
 
     fn graph(watchdog: Option<Duration>) -> Graph {
         let mut all = units_of("a notified");
         all[0].restart = Restart::never();
-        all[0].run.after_exit = AfterExit::Rests;
+        all[0].run.on_clean_exit = OnCleanExit::Complete;
         all[0].run.watchdog = watchdog;
         Graph::strict(all, &Settings::default()).unwrap()
     }
@@ -112,9 +114,9 @@ impl Once {
         actions.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
     }
 
-    fn tell(&mut self, what: Happening) -> String {
-        let (unit, incarnation) = (name("a"), self.system.last());
-        assert!(self.system.on_event(&Event { unit, incarnation, what }, self.now), "{what:?}");
+    fn tell(&mut self, kind: EventKind) -> String {
+        let (unit, incarnation) = (name("a"), self.system.last_incarnation());
+        assert!(self.system.on_event(&UnitEvent { unit, incarnation, kind }, self.now), "{kind:?}");
         self.pass(0)
     }
 }
@@ -127,15 +129,15 @@ fn a_unit_that_fails_or_ends_before_it_is_stopped_for_its_new_definition_starts_
         (0, "stop a: its main process has ended well"),
     ] {
         let mut once = Once::up();
-        assert_eq!(once.tell(Happening::MainExited(Exit::Status(status))), ending);
+        assert_eq!(once.tell(EventKind::MainExited(Exit::Status(status))), ending);
         assert_eq!(once.reads_otherwise(), "");
-        assert_eq!(once.tell(Happening::AllGone), "start a");
+        assert_eq!(once.tell(EventKind::AllGone), "start a");
     }
     let mut once = Once::up();
     once.system.reload(Once::graph(Some(HOUR)), once.now).unwrap();
-    let (unit, incarnation) = (name("a"), once.system.last());
-    for what in [Happening::Stopping, Happening::AllGone] {
-        once.system.on_event(&Event { unit: unit.clone(), incarnation, what }, once.now);
+    let (unit, incarnation) = (name("a"), once.system.last_incarnation());
+    for what in [EventKind::Stopping, EventKind::AllGone] {
+        once.system.on_event(&UnitEvent { unit: unit.clone(), incarnation, kind: what }, once.now);
     }
     assert_eq!(once.pass(0), "start a", "it stopped by itself, before it was told to");
 }
@@ -146,30 +148,30 @@ fn a_unit_that_has_to_be_killed_for_its_new_definition_starts_by_it() {
     let mut once = Once::up();
     assert_eq!(once.reads_otherwise(), "stop a: its definition has changed");
     assert_eq!(once.pass(90), "kill a");
-    assert_eq!(once.tell(Happening::AllGone), "start a");
+    assert_eq!(once.tell(EventKind::AllGone), "start a");
     let mut once = Once::up();
     assert_eq!(once.reads_otherwise(), "stop a: its definition has changed");
     assert_eq!((once.pass(90).as_str(), once.pass(10)), ("kill a", String::new()));
-    assert_eq!(once.tell(Happening::AllGone), "start a");
+    assert_eq!(once.tell(EventKind::AllGone), "start a");
 }
 
 #[test]
 fn a_unit_that_nothing_could_kill_starts_by_a_definition_that_came_meanwhile() {
     let mut once = Once::up();
-    once.tell(Happening::Failed(Cause::Watchdog));
+    once.tell(EventKind::Failed(FailureCause::Watchdog));
     assert_eq!((once.pass(90).as_str(), once.pass(10)), ("kill a", String::new()));
     assert_eq!(once.reads_otherwise(), "");
-    assert_eq!(once.tell(Happening::AllGone), "start a");
+    assert_eq!(once.tell(EventKind::AllGone), "start a");
 }
 
 /// It was left down.
 #[test]
 fn a_unit_that_has_to_be_killed_to_be_started_anew_is_started() {
     let mut once = Once::up();
-    assert!(once.system.renew(&target("a")));
+    assert!(once.system.restart(&target("a")));
     assert_eq!(once.pass(0), "stop a: it is to be started anew");
     assert_eq!(once.pass(90), "kill a");
-    assert_eq!(once.tell(Happening::AllGone), "start a");
+    assert_eq!(once.tell(EventKind::AllGone), "start a");
 }
 
 /// It was to be tried again at once, for ever: nobody hears when its processes are gone.
@@ -178,21 +180,21 @@ fn a_unit_that_is_lost_promises_nothing_by_another_definition_or_goal() {
     let up = Once::up();
     let mut seen = up.system.observation();
     let of_unit = seen.units.get_mut(&name("a")).unwrap();
-    (of_unit.phase, of_unit.cause) = (Phase::Failed, Some(Cause::Lost));
+    (of_unit.phase, of_unit.cause) = (Phase::Failed, Some(FailureCause::Lost));
     let goal = Some(target("a"));
     let settings = Settings { goal: goal.clone(), ..Settings::default() };
-    let system = System::restore(Once::graph(None), &settings, seen).unwrap();
+    let system = InitState::restore(Once::graph(None), &settings, seen).unwrap();
     let mut once = Once { system, ..up };
-    let lost = Shown::Failed { cause: Cause::Lost, retry: Retry::Not, stuck: true };
+    let lost = DerivedState::Failed { cause: FailureCause::Lost, retry: Retry::Never, stuck: true };
     assert_eq!(once.reads_otherwise(), "");
-    assert_eq!(once.system.state(&name("a")).unwrap().what, lost);
+    assert_eq!(once.system.status(&name("a")).unwrap().state, lost);
     for goal in [None, goal] {
         once.system.set_goal(goal, BTreeSet::new(), once.now).unwrap();
         assert_eq!(once.pass(1), "");
-        assert_eq!(once.system.state(&name("a")).unwrap().what, lost);
+        assert_eq!(once.system.status(&name("a")).unwrap().state, lost);
     }
-    assert_eq!(once.tell(Happening::AllGone), "", "somebody says that it is gone");
-    assert!(once.system.reset(&target("a"), once.now));
+    assert_eq!(once.tell(EventKind::AllGone), "", "somebody says that it is gone");
+    assert!(once.system.reset_failed(&target("a"), once.now));
     assert_eq!(once.pass(0), "start a");
 }
 
@@ -210,7 +212,7 @@ fn with_a_satisfied_edge(
     let graph = world.system.graph();
     let Some(unit) = graph.units().nth(which) else { return Vec::new() };
     let mut twin = world.twin();
-    let stays = |it: &&Arc<Unit>| {
+    let stays = |it: &&Arc<InitUnit>| {
         it.name != unit.name && twin.active(&it.name) && !twin.must_stop(&it.name)
     };
     let all: Vec<_> = graph.units().filter(stays).collect();
@@ -260,7 +262,7 @@ proptest! {
             match what {
                 0 => unit.description += "?",
                 1 => unit.provides.push("another".parse().unwrap()),
-                2 => unit.time_outs = TimeOuts { start: None, stop: None, reload: None },
+                2 => unit.timeouts = Timeouts { start: None, stop: None, reload: None },
                 3 => unit.restart = Restart::never(),
                 4 => unit.restart = Restart { delay: HOUR, max_delay: HOUR, ..Restart::default() },
                 5 => {

@@ -1,7 +1,9 @@
 //! What a plan does not depend on.
 
 use fleet_core::graph::strategies::{Units, units};
-use fleet_core::graph::{Action, Graph, Name, Order, Settings, StopReason, System, Target};
+use fleet_core::graph::{
+    ActionKind, Graph, InitState, Name, Settings, StopReason, Target, UnitAction,
+};
 use proptest::prelude::*;
 
 use super::config::cases;
@@ -10,11 +12,13 @@ use super::world::World;
 
 /// Everything that was to be done, by names that mean the same in both systems.
 fn log(world: &World, name: impl Fn(&Name) -> String) -> Vec<String> {
-    let what = |action: &Action| match &action.what {
-        Order::Stop { reason: StopReason::DependencyLost(_), was_up } => format!("lost {was_up}"),
+    let what = |action: &UnitAction| match &action.kind {
+        ActionKind::Stop { reason: StopReason::DependencyLost(_), was_up } => {
+            format!("lost {was_up}")
+        }
         other => format!("{other:?}"),
     };
-    let one = |it: &Action| format!("{} {} {}", name(&it.unit), it.incarnation, what(it));
+    let one = |it: &UnitAction| format!("{} {} {}", name(&it.unit), it.incarnation, what(it));
     world.log.iter().map(one).collect()
 }
 
@@ -71,7 +75,7 @@ proptest! {
         let settings = Settings { goal, ..Settings::default() };
         let plan = |units: Vec<_>| {
             let graph = Graph::strict(units, &settings).unwrap();
-            System::new(graph, &settings).unwrap().next_actions(Default::default())
+            InitState::new(graph, &settings).unwrap().next_actions(Default::default())
         };
         let backwards = units.0.iter().rev().cloned().collect();
         prop_assert_eq!(plan(units.0.clone()), plan(backwards));
@@ -93,7 +97,7 @@ proptest! {
         }
         let mut second = first.clone();
         second.restore();
-        prop_assert_eq!(first.system.due(), second.system.due());
+        prop_assert_eq!(first.system.next_deadline(), second.system.next_deadline());
         for one in &after {
             first.make(one);
             second.make(one);

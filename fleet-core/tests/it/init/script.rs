@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fleet_core::graph::{Cause, Exit, Happening};
+use fleet_core::graph::{EventKind, Exit, FailureCause};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
@@ -21,7 +21,7 @@ pub(super) enum Move {
     /// Anything is told of anybody: of this start, or of one long ago.
     Tell {
         who: Index,
-        what: Happening,
+        kind: EventKind,
         late: bool,
     },
     /// Time passes.
@@ -72,7 +72,7 @@ fn a_move() -> impl Strategy<Value = Move> {
             .prop_map(|(who, well)| Move::Answer { who, well }),
         8 => who().prop_map(|who| Move::Gone { who }),
         8 => (who(), happening(), prop::bool::weighted(0.1))
-            .prop_map(|(who, what, late)| Move::Tell { who, what, late }),
+            .prop_map(|(who, kind, late)| Move::Tell { who, kind, late }),
         2 => select(vec![0, 1, 999, 10_000, 90_000]).prop_map(|it| {
             Move::Pass(Duration::from_millis(it))
         }),
@@ -103,23 +103,23 @@ pub(super) fn edit() -> impl Strategy<Value = Edit> {
     ]
 }
 
-pub(super) fn happening() -> impl Strategy<Value = Happening> {
+pub(super) fn happening() -> impl Strategy<Value = EventKind> {
     select(vec![
-        Happening::Ready,
-        Happening::Failed(Cause::Spawn),
-        Happening::Failed(Cause::Watchdog),
-        Happening::Failed(Cause::StopTimeOut),
-        Happening::Skipped,
-        Happening::Reloading,
-        Happening::ReloadEnded { well: true },
-        Happening::ReloadEnded { well: false },
-        Happening::Stopping,
-        Happening::MainExited(Exit::Status(0)),
-        Happening::MainExited(Exit::Status(1)),
-        Happening::MainExited(Exit::Status(3)),
-        Happening::MainExited(Exit::Signal(15)),
-        Happening::MainExited(Exit::Signal(11)),
-        Happening::Extend(Duration::from_secs(100)),
-        Happening::AllGone,
+        EventKind::Ready,
+        EventKind::Failed(FailureCause::Spawn),
+        EventKind::Failed(FailureCause::Watchdog),
+        EventKind::Failed(FailureCause::StopTimeout),
+        EventKind::Skipped,
+        EventKind::Reloading,
+        EventKind::ReloadEnded { well: true },
+        EventKind::ReloadEnded { well: false },
+        EventKind::Stopping,
+        EventKind::MainExited(Exit::Status(0)),
+        EventKind::MainExited(Exit::Status(1)),
+        EventKind::MainExited(Exit::Status(3)),
+        EventKind::MainExited(Exit::Signal(15)),
+        EventKind::MainExited(Exit::Signal(11)),
+        EventKind::Extend(Duration::from_secs(100)),
+        EventKind::AllGone,
     ])
 }

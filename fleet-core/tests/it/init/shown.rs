@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use fleet_core::Timestamp;
 use fleet_core::graph::{
-    AfterExit, Event, Exit, Graph, Happening, Restart, Settings, Shown, System, Unit,
+    DerivedState, EventKind, Exit, Graph, InitState, InitUnit, OnCleanExit, Restart, Settings,
+    UnitEvent,
 };
 
 use super::config::{name, target, units};
 
 /// A story of a system.
 struct Story {
-    system: System,
+    system: InitState,
     now: Timestamp,
 }
 
@@ -22,13 +23,13 @@ impl Story {
         Self::with(text, goal, |_| {})
     }
 
-    fn with(text: &str, goal: &str, change: impl FnMut(&mut Unit)) -> Self {
+    fn with(text: &str, goal: &str, change: impl FnMut(&mut InitUnit)) -> Self {
         let settings = Settings { goal: Some(target(goal)), ..Settings::default() };
         let mut all = units(text);
         all.iter_mut().for_each(change);
         let graph = Graph::strict(all, &settings).unwrap();
         let now = Timestamp::from_millis(0);
-        Self { system: System::new(graph, &settings).unwrap(), now }
+        Self { system: InitState::new(graph, &settings).unwrap(), now }
     }
 
     /// What is owed now, in few words.
@@ -37,23 +38,23 @@ impl Story {
         actions.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
     }
 
-    fn tell(&mut self, unit: &str, what: Happening) -> String {
-        let incarnation = self.system.state(&name(unit)).unwrap().incarnation.unwrap();
-        let event = Event { unit: name(unit), incarnation, what };
-        assert!(self.system.on_event(&event, self.now), "{what:?} of {unit} is not heeded");
+    fn tell(&mut self, unit: &str, kind: EventKind) -> String {
+        let incarnation = self.system.status(&name(unit)).unwrap().incarnation.unwrap();
+        let event = UnitEvent { unit: name(unit), incarnation, kind };
+        assert!(self.system.on_event(&event, self.now), "{kind:?} of {unit} is not heeded");
         self.plan()
     }
 
     fn ready(&mut self, unit: &str) -> String {
-        self.tell(unit, Happening::Ready)
+        self.tell(unit, EventKind::Ready)
     }
 
     fn gone(&mut self, unit: &str) -> String {
-        self.tell(unit, Happening::AllGone)
+        self.tell(unit, EventKind::AllGone)
     }
 
     fn fails(&mut self, unit: &str) -> String {
-        let said = self.tell(unit, Happening::MainExited(Exit::Status(1)));
+        let said = self.tell(unit, EventKind::MainExited(Exit::Status(1)));
         let gone = self.gone(unit);
         [said, gone].into_iter().filter(|it| !it.is_empty()).collect::<Vec<_>>().join("; ")
     }
@@ -65,7 +66,7 @@ impl Story {
     }
 
     fn wants(&mut self, beside: &str) -> String {
-        self.system.want(target(beside), self.now).unwrap();
+        self.system.add_extra_target(target(beside), self.now).unwrap();
         self.plan()
     }
 
@@ -90,15 +91,15 @@ impl Story {
     }
 
     fn shown(&self, unit: &str) -> String {
-        let state = self.system.state(&name(unit)).unwrap();
-        let left_off = matches!(state.what, Shown::Disabled | Shown::Masked);
-        assert_eq!(self.system.is_left_off(&name(unit)), Some(left_off), "{unit}");
+        let state = self.system.status(&name(unit)).unwrap();
+        let left_off = matches!(state.state, DerivedState::Disabled | DerivedState::Masked);
+        assert_eq!(self.system.stays_inactive(&name(unit)), Some(left_off), "{unit}");
         let flag = if state.degraded { ", degraded" } else { "" };
-        format!("{:?}{flag}", state.what).replace("Target(", "(")
+        format!("{:?}{flag}", state.state).replace("Target(", "(")
     }
 }
 
-fn never(unit: &mut Unit) {
+fn never(unit: &mut InitUnit) {
     unit.restart = Restart::never();
 }
 
@@ -111,7 +112,7 @@ fn a_chain_goes_down_from_its_top_when_its_foot_crashes() {
     assert_eq!(story.plan(), "start a");
     assert_eq!((story.ready("a"), story.ready("b")), ("start b".into(), "start c".into()));
     story.ready("c");
-    let crash = Happening::MainExited(Exit::Signal(11));
+    let crash = EventKind::MainExited(Exit::Signal(11));
     let said = story.tell("a", crash);
     assert_eq!(
         said,
@@ -150,7 +151,7 @@ fn who_waits_for_a_unit_that_is_about_to_go_waits_for_its_return() {
     story.plan();
     story.ready("a");
     story.ready("b");
-    assert!(story.system.renew(&target("a")));
+    assert!(story.system.restart(&target("a")));
     assert_eq!(story.plan(), "stop b: it depends on a, which is lost");
     assert_eq!(story.goal("b", &["w"]), "");
     assert_eq!(story.gone("b"), "stop a: it is to be started anew");
@@ -165,7 +166,7 @@ fn who_waits_for_a_unit_that_fails_for_ever_at_once_goes_on() {
     all[0].restart.delay = Duration::ZERO;
     let settings = Settings { goal: Some(target("b")), ..Settings::default() };
     let graph = Graph::strict(all, &settings).unwrap();
-    let system = System::new(graph, &settings).unwrap();
+    let system = InitState::new(graph, &settings).unwrap();
     let mut story = Story { system, now: Timestamp::default() };
     story.plan();
     let said = story.fails("a");
@@ -176,14 +177,14 @@ fn who_waits_for_a_unit_that_fails_for_ever_at_once_goes_on() {
 /// it end.
 #[test]
 fn one_that_ends_well_by_itself_starts_anew_if_it_was_wanted_again_meanwhile() {
-    let remains = |unit: &mut Unit| unit.run.after_exit = AfterExit::Remains;
+    let remains = |unit: &mut InitUnit| unit.run.on_clean_exit = OnCleanExit::Remain;
     let mut story = Story::with("a notified", "a", remains);
     assert_eq!(story.plan(), "start a");
-    assert_eq!((story.ready("a"), story.tell("a", Happening::Stopping)), Default::default());
+    assert_eq!((story.ready("a"), story.tell("a", EventKind::Stopping)), Default::default());
     story.system.set_goal(None, BTreeSet::new(), story.now).unwrap();
     assert_eq!(story.plan(), "");
     assert_eq!(story.goal("a", &[]), "");
-    let said = story.tell("a", Happening::MainExited(Exit::Status(0)));
+    let said = story.tell("a", EventKind::MainExited(Exit::Status(0)));
     assert_eq!(said, "stop a: it is to be started anew");
     assert_eq!(story.gone("a"), "start a");
 }
@@ -225,7 +226,7 @@ fn what_is_masked_is_as_if_it_could_not_start() {
     story.ready("soft");
     assert_eq!(story.shown("goal"), "Active(Running), degraded");
     assert_eq!(story.mask(&[]), "start disk");
-    assert_eq!(story.tell("disk", Happening::MainExited(Exit::Status(0))), "start db");
+    assert_eq!(story.tell("disk", EventKind::MainExited(Exit::Status(0))), "start db");
     assert_eq!(story.ready("db"), "start hard; start later");
     story.ready("later");
     assert_eq!(story.mask(&["db"]), "stop hard: it depends on db, which is lost");
@@ -262,7 +263,7 @@ fn of_two_dependencies_on_one_unit_the_stronger_counts() {
         story.plan();
         story.ready("a");
         story.ready("b");
-        let crash = Happening::MainExited(Exit::Status(1));
+        let crash = EventKind::MainExited(Exit::Status(1));
         let said = story.tell("a", crash);
         assert!(said.contains("stop b: it depends on "), "{edges}: {said}");
     }

@@ -4,35 +4,35 @@ use std::time::Duration;
 
 use fleet_core::Timestamp;
 use fleet_core::graph::{
-    Action, AfterExit, Cause, Ending, Event, Exit, Graph, Happening, Observed, Order, Phase,
-    RestartWhen, Settings, System, Unit,
+    ActionKind, EventKind, Exit, FailureCause, Graph, InitState, InitUnit, ObservedUnit,
+    OnCleanExit, Phase, RestartWhen, Settings, StopOutcome, UnitAction, UnitEvent,
 };
 
 use super::config::{name, target, unit};
 
 /// A system of one unit, which is its goal, and was started.
 pub(super) struct One {
-    pub(super) system: System,
+    pub(super) system: InitState,
     pub(super) now: Timestamp,
-    pub(super) start: Action,
+    pub(super) start: UnitAction,
 }
 
 impl One {
-    pub(super) fn new(unit: &Unit) -> Self {
+    pub(super) fn new(unit: &InitUnit) -> Self {
         let settings = Settings { goal: Some(target("a")), ..Settings::default() };
         let graph = Graph::strict([unit.clone()], &settings).unwrap();
-        let mut system = System::new(graph, &settings).unwrap();
+        let mut system = InitState::new(graph, &settings).unwrap();
         let now = Timestamp::from_millis(0);
         let start = system.next_actions(now).remove(0);
         Self { system, now, start }
     }
 
-    pub(super) fn tell(&mut self, what: Happening) -> bool {
-        let Action { unit, incarnation, .. } = self.start.clone();
-        self.system.on_event(&Event { unit, incarnation, what }, self.now)
+    pub(super) fn tell(&mut self, kind: EventKind) -> bool {
+        let UnitAction { unit, incarnation, .. } = self.start.clone();
+        self.system.on_event(&UnitEvent { unit, incarnation, kind }, self.now)
     }
 
-    pub(super) fn seen(&self) -> Observed {
+    pub(super) fn seen(&self) -> ObservedUnit {
         self.system.observation().units.remove(&name("a")).unwrap_or_default()
     }
 
@@ -49,8 +49,8 @@ impl One {
 
 pub(super) fn told(one: &One) -> String {
     let seen = one.seen();
-    match seen.ending {
-        Some(Ending::Failed(cause)) => format!("{}: {cause}", seen.phase),
+    match seen.outcome {
+        Some(StopOutcome::Failed(cause)) => format!("{}: {cause}", seen.phase),
         Some(ending) => format!("{}: {ending:?}", seen.phase),
         None => match seen.cause {
             Some(cause) => format!("{}: {cause}", seen.phase),
@@ -59,50 +59,50 @@ pub(super) fn told(one: &One) -> String {
     }
 }
 
-pub(super) const READY: Happening = Happening::Ready;
-pub(super) const GONE: Happening = Happening::AllGone;
-pub(super) const SCRIPT: Happening = Happening::Failed(Cause::Script(Exit::Status(2)));
-const LATE: Happening = Happening::Failed(Cause::StopTimeOut);
-const RELOADING: Happening = Happening::Reloading;
+pub(super) const READY: EventKind = EventKind::Ready;
+pub(super) const GONE: EventKind = EventKind::AllGone;
+pub(super) const SCRIPT: EventKind = EventKind::Failed(FailureCause::Script(Exit::Status(2)));
+const LATE: EventKind = EventKind::Failed(FailureCause::StopTimeout);
+const RELOADING: EventKind = EventKind::Reloading;
 
-pub(super) fn exits(status: u8) -> Happening {
-    Happening::MainExited(Exit::Status(status))
+pub(super) fn exits(status: u8) -> EventKind {
+    EventKind::MainExited(Exit::Status(status))
 }
 
 // Holds: G-23
 #[test]
 fn each_event_makes_of_a_unit_what_the_table_says() {
-    let rows: &[(&str, &[Happening], &str)] = &[
+    let rows: &[(&str, &[EventKind], &str)] = &[
         ("a notified", &[], "starting"),
         ("a notified", &[READY], "running"),
         (
             "a notified",
-            &[Happening::Failed(Cause::Spawn), GONE],
+            &[EventKind::Failed(FailureCause::Spawn), GONE],
             "failed: a process of it could not be started",
         ),
         ("a notified", &[exits(0)], "stopping: its main process ended with status 0"),
         ("a notified", &[exits(0), GONE], "failed: its main process ended with status 0"),
         ("a notified", &[GONE], "failed: its main process ended with a status that nobody saw"),
-        ("a notified", &[Happening::Skipped], "stopping: Skipped"),
-        ("a notified", &[Happening::Skipped, GONE], "ended"),
+        ("a notified", &[EventKind::Skipped], "stopping: Skipped"),
+        ("a notified", &[EventKind::Skipped, GONE], "ended"),
         ("a notified", &[READY, RELOADING], "reloading"),
         ("a notified", &[READY, RELOADING, READY], "running"),
-        ("a notified", &[READY, RELOADING, Happening::ReloadEnded { well: false }], "running"),
-        ("a notified", &[READY, Happening::Stopping], "stopping: ByItself"),
+        ("a notified", &[READY, RELOADING, EventKind::ReloadEnded { well: false }], "running"),
+        ("a notified", &[READY, EventKind::Stopping], "stopping: ByItself"),
         (
             "a notified",
-            &[READY, Happening::Stopping, exits(0)],
+            &[READY, EventKind::Stopping, exits(0)],
             "stopping: its main process ended with status 0",
         ),
         (
             "a notified",
-            &[READY, Happening::Stopping, GONE],
+            &[READY, EventKind::Stopping, GONE],
             "failed: its main process ended with a status that nobody saw",
         ),
         ("a notified", &[READY, exits(1), GONE], "failed: its main process ended with status 1"),
         (
             "a notified",
-            &[READY, Happening::Failed(Cause::Watchdog)],
+            &[READY, EventKind::Failed(FailureCause::Watchdog)],
             "stopping: it did not say in time that it works",
         ),
         ("a supervised", &[exits(0), GONE], "failed: its main process ended with status 0"),
@@ -134,16 +134,16 @@ fn what_fails_at_its_end_has_failed() {
             &[exits(1), SCRIPT, LATE, GONE],
             "failed: its main process ended with status 1",
         ),
-        ("a passing", &[Happening::Skipped, SCRIPT, GONE], "ended"),
+        ("a passing", &[EventKind::Skipped, SCRIPT, GONE], "ended"),
         (
             "a notified",
-            &[Happening::Failed(Cause::Assertion), GONE],
+            &[EventKind::Failed(FailureCause::Assertion), GONE],
             "failed: an assertion of it does not hold",
         ),
     ]);
 }
 
-fn check(rows: &[(&str, &[Happening], &str)]) {
+fn check(rows: &[(&str, &[EventKind], &str)]) {
     for (text, events, expected) in rows {
         let mut unit = unit(text);
         unit.run.success.codes = [3].into();
@@ -161,12 +161,12 @@ fn check(rows: &[(&str, &[Happening], &str)]) {
 #[test]
 fn what_cannot_happen_changes_nothing_and_what_is_late_is_counted() {
     let mut one = One::new(&unit("a notified"));
-    for what in [RELOADING, Happening::ReloadEnded { well: true }] {
+    for what in [RELOADING, EventKind::ReloadEnded { well: true }] {
         assert!(!one.tell(what), "{what:?} of a unit that starts");
     }
     assert!(one.tell(READY));
-    assert!(!one.tell(READY) && !one.tell(Happening::Skipped));
-    assert_eq!(one.system.stale(), 0);
+    assert!(!one.tell(READY) && !one.tell(EventKind::Skipped));
+    assert_eq!(one.system.stale_events(), 0);
     one.tell(exits(1));
     one.tell(GONE);
     one.plan();
@@ -175,7 +175,7 @@ fn what_cannot_happen_changes_nothing_and_what_is_late_is_counted() {
         assert!(!one.tell(what), "{what:?} of the start before");
     }
     assert_eq!(
-        (one.system.stale(), told(&one).as_str()),
+        (one.system.stale_events(), told(&one).as_str()),
         (3, "starting: its main process ended with status 1")
     );
 }
@@ -199,7 +199,7 @@ fn what_takes_too_long_is_ended_then_killed_then_given_up() {
 fn what_was_killed_by_whom_ever_is_a_failed_stop_and_nothing_else_is_that_was_asked_for() {
     let mut one = One::new(&unit("a notified"));
     one.tell(READY);
-    one.system.renew(&target("a"));
+    one.system.restart(&target("a"));
     assert_eq!(one.plan(), "stop a: it is to be started anew");
     assert!(!one.tell(SCRIPT), "it was asked for");
     assert!(one.tell(LATE));
@@ -212,10 +212,10 @@ fn what_was_killed_by_whom_ever_is_a_failed_stop_and_nothing_else_is_that_was_as
 fn what_is_run_after_a_kill_has_a_time_of_its_own() {
     let mut one = One::new(&unit("a notified"));
     one.tell(READY);
-    one.system.renew(&target("a"));
+    one.system.restart(&target("a"));
     assert_eq!(one.plan(), "stop a: it is to be started anew");
     assert_eq!(one.pass(90), "kill a");
-    assert!(one.tell(Happening::Extend(Duration::from_secs(60))));
+    assert!(one.tell(EventKind::Extend(Duration::from_secs(60))));
     assert_eq!(one.pass(59), "");
     assert_eq!(told(&one), "stopping: it did not end in time");
     // It did not end by itself either, so that it is killed like what was there before it.
@@ -230,7 +230,7 @@ fn what_is_run_after_a_kill_has_a_time_of_its_own() {
 fn a_kill_that_works_is_a_failed_stop() {
     let mut one = One::new(&unit("a notified"));
     one.tell(READY);
-    one.system.renew(&target("a"));
+    one.system.restart(&target("a"));
     assert_eq!(one.plan(), "stop a: it is to be started anew");
     assert_eq!(one.pass(90), "kill a");
     one.tell(GONE);
@@ -241,9 +241,9 @@ fn a_kill_that_works_is_a_failed_stop() {
 #[test]
 fn more_time_is_given_where_it_is_asked_for() {
     let mut one = One::new(&unit("a notified"));
-    assert!(one.tell(Happening::Extend(Duration::from_secs(1))));
+    assert!(one.tell(EventKind::Extend(Duration::from_secs(1))));
     assert_eq!(one.pass(80), "", "no time is taken away");
-    assert!(one.tell(Happening::Extend(Duration::from_secs(60))));
+    assert!(one.tell(EventKind::Extend(Duration::from_secs(60))));
     assert_eq!(one.pass(59), "");
     assert_eq!(one.pass(1), "stop a: it was not up in time");
 }
@@ -252,7 +252,7 @@ fn more_time_is_given_where_it_is_asked_for() {
 fn a_unit_that_runs_for_too_long_has_failed() {
     let mut unit = unit("a notified");
     unit.run.runtime_max = Some(Duration::from_secs(5));
-    unit.time_outs.reload = None;
+    unit.timeouts.reload = None;
     let mut one = One::new(&unit);
     one.tell(READY);
     one.pass(4);
@@ -270,8 +270,8 @@ fn a_reload_that_takes_too_long_is_told_and_harms_nobody() {
     one.system.request_reload(&target("a")).unwrap();
     assert_eq!(one.plan(), "", "one at a time");
     assert_eq!(one.pass(30), "reload a", "the one that was asked for meanwhile");
-    one.tell(Happening::ReloadEnded { well: false });
-    assert!(one.system.state(&name("a")).unwrap().reload_failed);
+    one.tell(EventKind::ReloadEnded { well: false });
+    assert!(one.system.status(&name("a")).unwrap().reload_failed);
     assert_eq!((one.plan().as_str(), told(&one).as_str()), ("", "running"));
 }
 
@@ -287,10 +287,10 @@ fn a_unit_that_has_exited_reloads_by_its_commands_and_stays_exited() {
         if late {
             assert_eq!(one.pass(30), "");
         } else {
-            one.tell(Happening::ReloadEnded { well });
+            one.tell(EventKind::ReloadEnded { well });
         }
         assert_eq!(told(&one), "exited");
-        assert_eq!(one.system.state(&name("a")).unwrap().reload_failed, !well);
+        assert_eq!(one.system.status(&name("a")).unwrap().reload_failed, !well);
     }
 }
 
@@ -298,14 +298,14 @@ fn a_unit_that_has_exited_reloads_by_its_commands_and_stays_exited() {
 fn a_unit_of_systemd_that_ends_well_is_down_and_may_come_back() {
     for (when, expected) in [(RestartWhen::OnFailure, ""), (RestartWhen::Always, "start a")] {
         let mut unit = unit("a supervised");
-        unit.run.after_exit = AfterExit::Rests;
+        unit.run.on_clean_exit = OnCleanExit::Complete;
         unit.restart.when = when;
         let mut one = One::new(&unit);
         one.tell(READY);
-        one.tell(Happening::MainExited(Exit::Signal(15)));
+        one.tell(EventKind::MainExited(Exit::Signal(15)));
         assert_eq!(one.plan(), "stop a: its main process has ended well");
         one.tell(GONE);
-        assert_eq!((one.plan().as_str(), one.seen().phase), ("", Phase::Ended));
+        assert_eq!((one.plan().as_str(), one.seen().phase), ("", Phase::Completed));
         assert_eq!(one.pass(1), expected);
     }
 }
@@ -314,10 +314,10 @@ fn a_unit_of_systemd_that_ends_well_is_down_and_may_come_back() {
 #[test]
 fn a_oneshot_that_is_told_to_end_has_not_done_its_work() {
     let mut unit = unit("a oneshot");
-    unit.run.after_exit = AfterExit::Rests;
+    unit.run.on_clean_exit = OnCleanExit::Complete;
     unit.restart.when = RestartWhen::Never;
     let mut one = One::new(&unit);
-    one.tell(Happening::MainExited(Exit::Signal(15)));
+    one.tell(EventKind::MainExited(Exit::Signal(15)));
     one.tell(GONE);
     one.plan();
     assert_eq!(told(&one), "failed: its main process ended with SIGTERM");
@@ -331,11 +331,11 @@ fn what_a_unit_runs_to_end_is_waited_for_too() {
     one.tell(READY);
     one.tell(GONE);
     assert!(!one.seen().processes);
-    one.tell(Happening::Stopping);
+    one.tell(EventKind::Stopping);
     assert!(one.seen().processes);
     assert_eq!(one.pass(90), "kill a");
     assert_eq!(one.pass(10), "");
-    one.system.reset(&target("a"), one.now);
+    one.system.reset_failed(&target("a"), one.now);
     assert_eq!(one.plan(), "", "it is not started while its commands run");
 }
 
@@ -346,6 +346,6 @@ fn who_never_was_up_is_not_asked_by_its_commands_to_stop() {
         events.iter().for_each(|event| assert!(one.tell(*event)));
         one.system.set_goal(None, Default::default(), one.now).unwrap();
         let actions = one.system.next_actions(one.now);
-        assert!(matches!(actions[0].what, Order::Stop { was_up, .. } if was_up == expected));
+        assert!(matches!(actions[0].kind, ActionKind::Stop { was_up, .. } if was_up == expected));
     }
 }

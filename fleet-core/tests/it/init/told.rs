@@ -4,18 +4,18 @@
 use std::collections::BTreeMap;
 use std::mem::{Discriminant, discriminant};
 
-use fleet_core::graph::{Incarnation, Name, Shown, State, System};
+use fleet_core::graph::{DerivedState, Incarnation, InitState, Name, StatusReport};
 
 /// What was last seen of each unit.
 #[derive(Clone, Default)]
 pub(super) struct Told(BTreeMap<Name, Look>);
 
-type Look = (Discriminant<Shown>, bool, bool, Option<Incarnation>, u32);
+type Look = (Discriminant<DerivedState>, bool, bool, Option<Incarnation>, u32);
 
 impl Told {
-    pub(super) fn has_told_of_all_that_is_new(&mut self, system: &mut System) {
+    pub(super) fn has_told_of_all_that_is_new(&mut self, system: &mut InitState) {
         let told = system.take_changed();
-        let look = |name: &Name| system.state(name).map(|state| look(&state));
+        let look = |name: &Name| system.status(name).map(|state| look(&state));
         let now: BTreeMap<Name, Look> =
             system.units().filter_map(|name| Some((name.clone(), look(name)?))).collect();
         for (name, look) in &now {
@@ -27,7 +27,7 @@ impl Told {
     }
 }
 
-fn look(state: &State) -> Look {
-    let State { what, needed, degraded, incarnation, attempts, .. } = state;
-    (discriminant(what), *needed, *degraded, *incarnation, *attempts)
+fn look(state: &StatusReport) -> Look {
+    let StatusReport { state, needed, degraded, incarnation, attempts, .. } = state;
+    (discriminant(state), *needed, *degraded, *incarnation, *attempts)
 }

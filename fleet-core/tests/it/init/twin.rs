@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fleet_core::graph::{EdgeKind, Name, Observed, Phase, System, Target, Unit};
+use fleet_core::graph::{EdgeKind, InitState, InitUnit, Name, ObservedUnit, Phase, Target};
 
 /// A dependency: of whom, how, on whom.
 pub(super) type Edge = (Name, EdgeKind, Name);
@@ -10,38 +10,38 @@ pub(super) type Edge = (Name, EdgeKind, Name);
 /// A system, as plainly as can be.
 #[derive(Debug, Clone)]
 pub(super) struct Twin {
-    pub(super) units: BTreeMap<Name, Unit>,
+    pub(super) units: BTreeMap<Name, InitUnit>,
     pub(super) orphans: BTreeSet<Name>,
     pub(super) edges: Vec<Edge>,
     pub(super) needed: BTreeSet<Name>,
     pub(super) masked: BTreeSet<Name>,
-    pub(super) seen: BTreeMap<Name, Observed>,
+    pub(super) seen: BTreeMap<Name, ObservedUnit>,
     providers: BTreeMap<Target, Name>,
 }
 
 impl Twin {
     /// The twin of a system in which so much is left over of the graphs before.
-    pub(super) fn of(system: &System, mask: &BTreeSet<Target>, left: &[Edge]) -> Self {
+    pub(super) fn of(system: &InitState, mask: &BTreeSet<Target>, left: &[Edge]) -> Self {
         let mut twin = Self::without_left_over(system, mask);
         twin.edges.extend(left.iter().cloned());
         let there = |name: &Name| twin.units.contains_key(name);
         let edges = std::mem::take(&mut twin.edges);
         twin.edges = edges.into_iter().filter(|(from, _, to)| there(from) && there(to)).collect();
-        twin.needed = twin.closure(system.goals());
+        twin.needed = twin.closure(system.requested_targets());
         twin
     }
 
     /// What is left over in a system whose graph has just been exchanged.
-    pub(super) fn left_over(system: &System) -> Vec<Edge> {
+    pub(super) fn left_over(system: &InitState) -> Vec<Edge> {
         let twin = Self::without_left_over(system, &BTreeSet::new());
         twin.find_left_over()
     }
 
-    fn without_left_over(system: &System, mask: &BTreeSet<Target>) -> Self {
+    fn without_left_over(system: &InitState, mask: &BTreeSet<Target>) -> Self {
         let graph = system.graph();
         let mut seen = system.observation().units;
-        let mut units: BTreeMap<Name, Unit> =
-            graph.units().map(|unit| (unit.name.clone(), Unit::clone(unit))).collect();
+        let mut units: BTreeMap<Name, InitUnit> =
+            graph.units().map(|unit| (unit.name.clone(), InitUnit::clone(unit))).collect();
         let mut orphans = BTreeSet::new();
         for name in system.units().filter(|name| graph.unit(name).is_none()) {
             let definition = seen[name].definition.as_deref().unwrap().clone();
@@ -52,7 +52,7 @@ impl Twin {
         units.keys().for_each(|name| {
             seen.entry(name.clone()).or_default();
         });
-        let provided = |unit: &Unit| -> Vec<(Target, Name)> {
+        let provided = |unit: &InitUnit| -> Vec<(Target, Name)> {
             let all = unit.provides.iter().filter(|it| graph.provider(it).is_some());
             all.map(|it| (it.clone(), graph.provider(it).unwrap().name.clone())).collect()
         };
@@ -173,14 +173,14 @@ impl Twin {
     /// of it: by its own list, as the other one may be wrong.
     pub(super) fn runs_otherwise(&self, name: &Name) -> bool {
         let Some(runs) = self.seen[name].definition.as_deref() else { return false };
-        let Unit { provides, edges, description, time_outs, restart, .. } = runs.clone();
+        let InitUnit { provides, edges, description, timeouts, restart, .. } = runs.clone();
         let now = self.units[name].clone();
-        Unit { provides, edges, description, time_outs, restart, ..now } != *runs
+        InitUnit { provides, edges, description, timeouts, restart, ..now } != *runs
     }
 
     pub(super) fn must_stop(&self, name: &Name) -> bool {
         let seen = &self.seen[name];
-        let redefined = || seen.renew || self.runs_otherwise(name);
+        let redefined = || seen.restart_requested || self.runs_otherwise(name);
         let lost = |on: &Name| !self.active(on) || self.must_stop(on);
         (seen.phase == Phase::Starting || seen.phase.is_active())
             && (!self.needed.contains(name)
@@ -194,9 +194,9 @@ impl Twin {
         let dooms = |on: &Name| {
             self.phase(on) == Phase::Failed || self.masked.contains(on) || self.doomed(on)
         };
-        let ended = |on: &Name| self.phase(on) == Phase::Ended;
+        let ended = |on: &Name| self.phase(on) == Phase::Completed;
         self.needed.contains(name)
-            && self.phase(name) == Phase::Off
+            && self.phase(name) == Phase::Inactive
             && (self.lacks(name, &[DependsOn, DependsMs])
                 || self.on(name, &[DependsOn, DependsMs]).any(dooms)
                 || self.on(name, &[DependsOn]).any(ended))
@@ -204,14 +204,14 @@ impl Twin {
 
     pub(super) fn settled(&self, name: &Name) -> bool {
         (self.active(name) && !self.must_stop(name))
-            || matches!(self.phase(name), Phase::Failed | Phase::Ended)
+            || matches!(self.phase(name), Phase::Failed | Phase::Completed)
             || self.masked.contains(name)
             || self.doomed(name)
     }
 
     pub(super) fn degraded(&self, name: &Name) -> bool {
         use EdgeKind::{DependsMs, DependsOn, Pulls, WaitsFor};
-        let works = |on: &Name| self.active(on) || self.phase(on) == Phase::Ended;
+        let works = |on: &Name| self.active(on) || self.phase(on) == Phase::Completed;
         self.active(name)
             && (self.lacks(name, &[DependsOn, DependsMs, WaitsFor, Pulls])
                 || self.on(name, &[DependsOn, DependsMs, WaitsFor, Pulls]).any(|on| !works(on))
@@ -222,11 +222,11 @@ impl Twin {
         use EdgeKind::{After, DependsMs, DependsOn, WaitsFor};
         let stays = |on: &Name| self.active(on) && !self.must_stop(on);
         self.needed.contains(name)
-            && self.phase(name) == Phase::Off
+            && self.phase(name) == Phase::Inactive
             && !self.seen[name].processes
             && !self.lacks(name, &[DependsOn, DependsMs])
             && self.on(name, &[DependsOn]).all(stays)
-            && self.on(name, &[DependsMs]).all(|on| stays(on) || self.phase(on) == Phase::Ended)
+            && self.on(name, &[DependsMs]).all(|on| stays(on) || self.phase(on) == Phase::Completed)
             && self.on(name, &[WaitsFor]).all(|on| self.settled(on))
             && self.on(name, &[After]).all(|on| !self.needed.contains(on) || self.settled(on))
     }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use fleet_core::graph::strategies::{Units, units};
 use fleet_core::graph::{
-    Action, Cause, Ending, Exit, Happening, Incarnation, Name, Phase, Restart, RestartWhen,
-    StopReason,
+    EventKind, Exit, FailureCause, Incarnation, Name, Phase, Restart, RestartWhen, StopOutcome,
+    StopReason, UnitAction,
 };
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -32,12 +32,12 @@ fn units_that_stay_down(most: usize) -> impl Strategy<Value = Units> {
 fn wishes(most: usize) -> impl Strategy<Value = Vec<Move>> {
     let who = any::<Index>;
     let failure = select(vec![
-        Happening::MainExited(Exit::Status(1)),
-        Happening::MainExited(Exit::Status(0)),
-        Happening::Failed(Cause::Watchdog),
-        Happening::Failed(Cause::StopTimeOut),
-        Happening::Stopping,
-        Happening::AllGone,
+        EventKind::MainExited(Exit::Status(1)),
+        EventKind::MainExited(Exit::Status(0)),
+        EventKind::Failed(FailureCause::Watchdog),
+        EventKind::Failed(FailureCause::StopTimeout),
+        EventKind::Stopping,
+        EventKind::AllGone,
     ]);
     let edit = prop_oneof![
         4 => who().prop_map(Edit::Runs),
@@ -48,7 +48,7 @@ fn wishes(most: usize) -> impl Strategy<Value = Vec<Move>> {
     let one = prop_oneof![
         9 => (who(), prop::bool::weighted(0.9)).prop_map(|(who, well)| Move::Answer { who, well }),
         4 => who().prop_map(|who| Move::Gone { who }),
-        5 => (who(), failure).prop_map(|(who, what)| Move::Tell { who, what, late: false }),
+        5 => (who(), failure).prop_map(|(who, kind)| Move::Tell { who, kind, late: false }),
         8 => Just(Move::Due(0)),
         5 => (who(), prop::option::weighted(0.3, who()))
             .prop_map(|(goal, with)| Move::Goal(Some(goal), with)),
@@ -80,24 +80,29 @@ impl Asked {
 
     fn make(&mut self, it: &Move) {
         let before = self.world.twin();
-        let goals: Vec<_> = self.world.system.goals().cloned().collect();
+        let goals: Vec<_> = self.world.system.requested_targets().cloned().collect();
         let mask = self.world.mask.clone();
         self.world.make(it);
         let after = self.world.twin();
         let is_read = matches!(it, Move::Reload(_)) && before.units != after.units;
-        let is_otherwise = mask != self.world.mask || !self.world.system.goals().eq(&goals);
+        let is_otherwise =
+            mask != self.world.mask || !self.world.system.requested_targets().eq(&goals);
         for (name, seen) in before.seen.iter().filter(|_| is_read || is_otherwise) {
-            let failed = matches!(seen.cause, Some(Cause::StopTimeOut | Cause::Unkillable));
+            let failed =
+                matches!(seen.cause, Some(FailureCause::StopTimeout | FailureCause::Unkillable));
             let lapsed = seen.phase == Phase::Failed && !before.needed.contains(name);
             if failed && lapsed && after.needed.contains(name) {
                 self.wanted_again.insert(name.clone(), seen.incarnation);
             }
         }
         for (name, seen) in before.seen.iter().filter(|_| matches!(it, Move::Renew(_))) {
-            let stops = Some(Ending::Off(StopReason::Renewed));
-            let is_asked = after.seen.get(name).is_some_and(|it| it.renew || it.ending == stops);
+            let stops = Some(StopOutcome::Inactive(StopReason::RestartRequested));
+            let is_asked =
+                after.seen.get(name).is_some_and(|it| it.restart_requested || it.outcome == stops);
             let runs = seen.phase == Phase::Starting || seen.phase.is_active();
-            if let Some(run) = seen.incarnation.filter(|_| runs && !seen.renew && is_asked) {
+            if let Some(run) =
+                seen.incarnation.filter(|_| runs && !seen.restart_requested && is_asked)
+            {
                 self.renewed.insert(name.clone(), run);
             }
         }
@@ -122,7 +127,7 @@ impl Asked {
         for _ in 0..2_000 {
             self.world.plan();
             let pending = self.world.pending();
-            match (pending.first(), self.world.system.due()) {
+            match (pending.first(), self.world.system.next_deadline()) {
                 (Some(name), _) if self.world.seen(name).phase == Phase::Starting => {
                     self.world.answer_for(name, true);
                 }
@@ -134,7 +139,7 @@ impl Asked {
         panic!("a system does not come to rest");
     }
 
-    fn last_start(&self, name: &Name) -> Option<&Action> {
+    fn last_start(&self, name: &Name) -> Option<&UnitAction> {
         self.world.log.iter().rfind(|it| it.unit == *name && it.is_start())
     }
 }
@@ -156,12 +161,12 @@ proptest! {
         let twin = asked.world.twin();
         for name in &twin.needed {
             let phase = twin.phase(name);
-            if phase == Phase::Off {
+            if phase == Phase::Inactive {
                 prop_assert!(twin.doomed(name), "{name} is off");
                 continue;
             }
             let Some(run) = asked.last_start(name) else { continue };
-            let otherwise = run.definition.runs_otherwise_than(&twin.units[name]);
+            let otherwise = run.definition.needs_restart_for(&twin.units[name]);
             prop_assert!(!otherwise, "{name} is {phase} by what it was before");
             let anew = asked.renewed.get(name).is_none_or(|before| run.incarnation > *before);
             prop_assert!(anew, "{name} is {phase} and was not started anew");

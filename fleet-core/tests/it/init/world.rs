@@ -8,8 +8,9 @@ use std::time::Duration;
 use fleet_core::Timestamp;
 use fleet_core::graph::strategies::Units;
 use fleet_core::graph::{
-    Action, EdgeKind, Ending, Event, Exit, Graph, Happening, Incarnation, Kind, Name, Observation,
-    Observed, Order, Phase, Retry, Settings, Shown, StopReason, System, Target, Unit,
+    ActionKind, DerivedState, EdgeKind, EventKind, Exit, Graph, Incarnation, InitState, InitUnit,
+    Name, Observation, ObservedUnit, Phase, Retry, ServiceType, Settings, StopOutcome, StopReason,
+    Target, UnitAction, UnitEvent,
 };
 use proptest::sample::Index;
 
@@ -22,16 +23,16 @@ use super::twin::{Edge, Twin};
 /// A system, and what is really there of its units.
 #[derive(Clone)]
 pub(super) struct World {
-    pub(super) system: System,
+    pub(super) system: InitState,
     pub(super) now: Timestamp,
     pub(super) mask: BTreeSet<Target>,
     pub(super) room: Option<u32>,
     /// Whether each plan is compared with that of the definitions.
     pub(super) compared: bool,
     /// All that was to be done so far.
-    pub(super) log: Vec<Action>,
-    first: Vec<Unit>,
-    units: Vec<Unit>,
+    pub(super) log: Vec<UnitAction>,
+    first: Vec<InitUnit>,
+    units: Vec<InitUnit>,
     live: BTreeMap<Name, Incarnation>,
     left: Vec<Edge>,
     owed: Said,
@@ -45,7 +46,7 @@ impl World {
         let settings = Settings { goal, ..Settings::default() };
         let graph = Graph::strict(units.0.clone(), &settings).expect("they are valid");
         let mut world = Self {
-            system: System::new(graph, &settings).expect("the goal is there"),
+            system: InitState::new(graph, &settings).expect("the goal is there"),
             now: Timestamp::from_millis(1000),
             mask: BTreeSet::new(),
             room: None,
@@ -68,7 +69,7 @@ impl World {
         world
     }
 
-    pub(super) fn seen(&self, name: &Name) -> Observed {
+    pub(super) fn seen(&self, name: &Name) -> ObservedUnit {
         self.system.observation().units.remove(name).unwrap_or_default()
     }
 
@@ -80,10 +81,10 @@ impl World {
         match it {
             Move::Answer { who, well } => self.answer(*who, *well),
             Move::Gone { who } => self.let_go(*who),
-            Move::Tell { who, what, late } => self.tell_somebody(*who, *what, *late),
+            Move::Tell { who, kind, late } => self.tell_somebody(*who, *kind, *late),
             Move::Pass(time) => self.now = self.now.after(*time),
             Move::Due(more) => {
-                let due = self.system.due().unwrap_or(self.now).max(self.now);
+                let due = self.system.next_deadline().unwrap_or(self.now).max(self.now);
                 self.now = due.after(Duration::from_millis(*more));
             }
             Move::Goal(goal, with) => {
@@ -103,15 +104,15 @@ impl World {
             Move::Room(room) => self.make_room(*room),
             Move::Reset(it) => {
                 let (target, now) = (self.a_target(*it), self.now);
-                self.system.reset(&target, now);
+                self.system.reset_failed(&target, now);
             }
             Move::Renew(it) => {
                 let target = self.a_target(*it);
-                self.system.renew(&target);
+                self.system.restart(&target);
             }
             Move::TryAgain(it) => {
                 let (target, now) = (self.a_target(*it), self.now);
-                self.system.try_again(&target, now);
+                self.system.retry_now(&target, now);
             }
             Move::Reread(it) => {
                 let target = self.a_target(*it);
@@ -129,7 +130,7 @@ impl World {
 
     fn changes_nothing_if_refused(
         &mut self,
-        verb: impl FnOnce(&mut System, Timestamp) -> bool,
+        verb: impl FnOnce(&mut InitState, Timestamp) -> bool,
     ) -> bool {
         let before = self.system.clone();
         let taken = verb(&mut self.system, self.now);
@@ -145,7 +146,7 @@ impl World {
         if targets.is_empty() { none() } else { (*it.get(&targets)).clone() }
     }
 
-    fn in_phase(&self, phases: &[Phase]) -> Vec<(Name, Observed)> {
+    fn in_phase(&self, phases: &[Phase]) -> Vec<(Name, ObservedUnit)> {
         let seen = self.system.observation().units.into_iter();
         seen.filter(|(_, seen)| phases.contains(&seen.phase)).collect()
     }
@@ -167,11 +168,11 @@ impl World {
     /// Says of a unit that is starting what it was waited for, or that it failed.
     pub(super) fn answer_for(&mut self, name: &Name, well: bool) {
         let seen = self.seen(name);
-        let ends = matches!(seen.definition.unwrap().kind, Kind::Oneshot { .. });
+        let ends = matches!(seen.definition.unwrap().kind, ServiceType::Oneshot { .. });
         let what = match (well, ends) {
-            (true, true) => Happening::MainExited(Exit::Status(0)),
-            (true, false) => Happening::Ready,
-            (false, _) => Happening::MainExited(Exit::Status(1)),
+            (true, true) => EventKind::MainExited(Exit::Status(0)),
+            (true, false) => EventKind::Ready,
+            (false, _) => EventKind::MainExited(Exit::Status(1)),
         };
         self.tell(name, seen.incarnation.unwrap(), what);
     }
@@ -186,25 +187,25 @@ impl World {
 
     pub(super) fn all_gone(&mut self, name: &Name) {
         let before = self.seen(name);
-        self.tell(name, before.incarnation.unwrap(), Happening::AllGone);
-        if matches!(before.ending, Some(Ending::Off(_))) {
+        self.tell(name, before.incarnation.unwrap(), EventKind::AllGone);
+        if matches!(before.outcome, Some(StopOutcome::Inactive(_))) {
             let after = self.seen(name);
-            assert_eq!((after.phase, after.attempts), (Phase::Off, before.attempts), "{name}");
+            assert_eq!((after.phase, after.attempts), (Phase::Inactive, before.attempts), "{name}");
         }
     }
 
-    fn tell_somebody(&mut self, who: Index, what: Happening, late: bool) {
+    fn tell_somebody(&mut self, who: Index, kind: EventKind, late: bool) {
         let known: Vec<_> = self.system.observation().units.into_iter().collect();
         let Some((name, seen)) = (!known.is_empty()).then(|| who.get(&known)) else { return };
         let Some(Incarnation(current)) = seen.incarnation else { return };
         let incarnation = Incarnation(current - u64::from(late));
-        self.tell(name, incarnation, what);
+        self.tell(name, incarnation, kind);
     }
 
     /// Tells the system something, which becomes so.
-    pub(super) fn tell(&mut self, name: &Name, incarnation: Incarnation, what: Happening) {
+    pub(super) fn tell(&mut self, name: &Name, incarnation: Incarnation, kind: EventKind) {
         let before = self.system.observation();
-        let event = Event { unit: name.clone(), incarnation, what };
+        let event = UnitEvent { unit: name.clone(), incarnation, kind };
         let heeded = self.system.on_event(&event, self.now);
         let after = self.system.observation();
         let unit = self.system.graph().unit(name).map(|it| it.restart.clone());
@@ -212,21 +213,21 @@ impl World {
         if !heeded {
             return;
         }
-        if what == Happening::AllGone {
+        if kind == EventKind::AllGone {
             self.live.remove(name);
         }
         let (before, after) = (&before.units[name], &after.units[name]);
-        let reason = match &after.ending {
-            Some(Ending::Failed(cause)) => StopReason::Failed(*cause),
-            Some(Ending::Well(_)) => StopReason::Ended,
-            Some(Ending::Skipped) => StopReason::Skipped,
+        let reason = match &after.outcome {
+            Some(StopOutcome::Failed(cause)) => StopReason::Failed(*cause),
+            Some(StopOutcome::Completed(_)) => StopReason::Completed,
+            Some(StopOutcome::Skipped) => StopReason::Skipped,
             _ => return,
         };
         let fails_at_its_end =
-            before.phase == Phase::Stopping && matches!(what, Happening::Failed(_));
-        if before.ending != after.ending && !fails_at_its_end {
+            before.phase == Phase::Stopping && matches!(kind, EventKind::Failed(_));
+        if before.outcome != after.outcome && !fails_at_its_end {
             let was_up = before.phase.is_active();
-            self.owed.push((name.clone(), Order::Stop { reason, was_up }));
+            self.owed.push((name.clone(), ActionKind::Stop { reason, was_up }));
         }
     }
 
@@ -240,7 +241,7 @@ impl World {
             ..Settings::default()
         };
         let graph = old.graph().clone();
-        self.system = System::restore(graph, &settings, old.observation()).unwrap();
+        self.system = InitState::restore(graph, &settings, old.observation()).unwrap();
     }
 
     fn reload(&mut self, edit: &Edit) {
@@ -256,7 +257,7 @@ impl World {
     }
 
     fn edit(&mut self, edit: &Edit) {
-        let pick = |it: &Index, units: &[Unit]| it.index(units.len().max(1));
+        let pick = |it: &Index, units: &[InitUnit]| it.index(units.len().max(1));
         match edit {
             Edit::Nothing => {}
             Edit::Restore => self.units.clone_from(&self.first),
@@ -283,25 +284,28 @@ impl World {
 
     fn each_retry_that_is_shown_comes(&self) {
         for name in self.system.units() {
-            let what = self.system.state(name).map(|state| state.what);
-            let (Some(Shown::Failed { retry: Retry::At(at), stuck: false, .. })
-            | Some(Shown::Ended(Retry::At(at)))) = what
+            let what = self.system.status(name).map(|report| report.state);
+            let (Some(DerivedState::Failed { retry: Retry::At(at), stuck: false, .. })
+            | Some(DerivedState::Completed(Retry::At(at)))) = what
             else {
                 continue;
             };
-            assert!(self.system.due().is_some_and(|due| due <= at), "{name} waits for ever");
+            assert!(
+                self.system.next_deadline().is_some_and(|due| due <= at),
+                "{name} waits for ever"
+            );
         }
     }
 
     /// Asks what is owed, holds it against the definitions, and does it.
-    pub(super) fn plan(&mut self) -> Vec<Action> {
+    pub(super) fn plan(&mut self) -> Vec<UnitAction> {
         let before = self.twin();
         let expected = self.compared.then(|| self.expected());
         self.owed.clear();
         let actions = self.system.next_actions(self.now);
         let after = self.system.observation();
         if let Some((said, seen)) = expected {
-            let told: Said = actions.iter().map(|it| (it.unit.clone(), it.what.clone())).collect();
+            let told: Said = actions.iter().map(|it| (it.unit.clone(), it.kind.clone())).collect();
             assert_eq!(told, said, "another plan than by the definitions");
             for (name, seen) in seen {
                 let known = after.units.get(&name).cloned().unwrap_or_default();
@@ -320,7 +324,7 @@ impl World {
         actions
     }
 
-    fn expected(&self) -> (Said, BTreeMap<Name, Observed>) {
+    fn expected(&self) -> (Said, BTreeMap<Name, ObservedUnit>) {
         let naive = Naive {
             twin: self.twin(),
             last: self.system.observation().last,
@@ -331,42 +335,44 @@ impl World {
         naive.plan()
     }
 
-    fn carry_out(&mut self, action: &Action) {
+    fn carry_out(&mut self, action: &UnitAction) {
         let there = self.live.insert(action.unit.clone(), action.incarnation);
-        match action.what {
-            Order::Start => assert_eq!(there, None, "{} still runs", action.unit),
+        match action.kind {
+            ActionKind::Start => assert_eq!(there, None, "{} still runs", action.unit),
             _ => assert!(there.is_none_or(|it| it == action.incarnation), "{action} is late"),
         }
     }
 
     /// What must hold after each plan, whatever was done.
-    fn check(&self, actions: &[Action], before: &Twin, after: &Observation) {
+    fn check(&self, actions: &[UnitAction], before: &Twin, after: &Observation) {
         let twin = self.twin();
         let starting = after.units.values().filter(|it| it.phase == Phase::Starting).count();
         let most = self.room.map_or(usize::MAX, |room| room as usize);
         let started = actions.iter().filter(|it| it.is_start()).count();
         assert!(started == 0 || starting <= most, "more are starting than may");
         let mut named = BTreeSet::new();
-        for Action { unit, what, .. } in actions {
+        for UnitAction { unit, kind, .. } in actions {
             assert!(named.insert(unit), "two actions for {unit}");
             assert!(twin.units.contains_key(unit), "an action for {unit}, which is not there");
-            match what {
-                Order::Start => {
+            match kind {
+                ActionKind::Start => {
                     assert!(twin.needed.contains(unit), "{unit} is not needed");
                     let stays = |on: &Name| twin.active(on) && !twin.must_stop(on);
                     assert!(twin.on(unit, &[EdgeKind::DependsOn]).all(stays), "{unit}");
                     // A milestone that has ended may be tried again at once, after this start.
-                    let ended = |on: &Name| before.phase(on) == Phase::Ended;
+                    let ended = |on: &Name| before.phase(on) == Phase::Completed;
                     let done = |on: &Name| stays(on) || ended(on);
                     assert!(twin.on(unit, &[EdgeKind::DependsMs]).all(done), "{unit}");
                 }
-                Order::Stop { reason: StopReason::Failed(_), .. } => {}
-                Order::Stop { reason: StopReason::Ended | StopReason::Skipped, .. } => {}
-                Order::Stop { .. } => {
+                ActionKind::Stop { reason: StopReason::Failed(_), .. } => {}
+                ActionKind::Stop {
+                    reason: StopReason::Completed | StopReason::Skipped, ..
+                } => {}
+                ActionKind::Stop { .. } => {
                     let busy = |by: &Name| twin.phase(by).is_busy();
                     assert!(!twin.by(unit, &[EdgeKind::DependsOn]).any(busy), "{unit} is used");
                 }
-                Order::Kill | Order::Reload => {}
+                ActionKind::Kill | ActionKind::Reload => {}
             }
         }
         let well = |name: &Name| twin.active(name) && !twin.lacks(name, &EdgeKind::ALL);
@@ -374,7 +380,7 @@ impl World {
         for name in twin.units.keys() {
             let of_needed = twin.needed.contains(name);
             assert!(!(all_well && of_needed && twin.degraded(name)), "{name} for no reason");
-            let shown = self.system.state(name).expect("it is there");
+            let shown = self.system.status(name).expect("it is there");
             assert_eq!(shown.degraded, twin.degraded(name), "{name} degraded");
             assert_eq!(shown.needed, twin.needed.contains(name), "{name} needed");
         }
@@ -382,26 +388,26 @@ impl World {
 }
 
 /// Has a unit run something else, by its kind or by what it is told to run.
-fn run_otherwise(unit: &mut Unit) {
+fn run_otherwise(unit: &mut InitUnit) {
     match &mut unit.kind {
-        Kind::Virtual => {}
-        Kind::Oneshot { remain } => *remain = !*remain,
+        ServiceType::Virtual => {}
+        ServiceType::Oneshot { remain } => *remain = !*remain,
         _ => unit.run.watchdog = Some(unit.run.watchdog.unwrap_or_default() + SECOND),
     }
 }
 
 /// Changes what is known of a unit, and not what it runs.
-fn know_otherwise(unit: &mut Unit, what: u8) {
+fn know_otherwise(unit: &mut InitUnit, what: u8) {
     match what {
         0 => unit.description += "!",
         1 => unit.restart.delay += SECOND,
-        _ => unit.time_outs.start = unit.time_outs.start.map(|it| it + SECOND),
+        _ => unit.timeouts.start = unit.timeouts.start.map(|it| it + SECOND),
     }
 }
 
 /// What is known of a unit, but for what it runs.
-fn brief(seen: &Observed) -> String {
-    format!("{:?}", Observed { definition: None, ..seen.clone() })
+fn brief(seen: &ObservedUnit) -> String {
+    format!("{:?}", ObservedUnit { definition: None, ..seen.clone() })
 }
 
 const SECOND: Duration = Duration::from_secs(1);

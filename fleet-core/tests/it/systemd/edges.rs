@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fleet_core::graph::systemd::{Compiled, Linked, Outside, link};
+use fleet_core::graph::systemd::{CompiledUnit, ExternalUnits, LinkedUnits, link};
 use fleet_core::graph::{Name, Target};
 
 use super::{compiled, wrapped};
 
 /// Units by name and the text of their `[Unit]` section; one may end in an `[Install]` section.
-fn system(units: &[(&str, &str)]) -> Vec<Compiled> {
+fn system(units: &[(&str, &str)]) -> Vec<CompiledUnit> {
     let unit = |(name, text): &(&str, &str)| {
         let service =
             if name.ends_with(".service") { "[Service]\nExecStart=/bin/true\n" } else { "" };
@@ -19,16 +19,16 @@ fn system(units: &[(&str, &str)]) -> Vec<Compiled> {
     units.iter().map(unit).collect()
 }
 
-fn outside() -> Outside {
+fn outside() -> ExternalUnits {
     let names = |names: &[&str]| names.iter().map(|name| name.parse().unwrap()).collect();
-    Outside {
+    ExternalUnits {
         assumed_up: names(&["basic.target", "docker.service"]),
         timers: names(&["job.timer"]),
         refused: names(&["bad.service"]),
     }
 }
 
-fn told(linked: &Linked) -> String {
+fn told(linked: &LinkedUnits) -> String {
     let mut lines = Vec::new();
     for unit in &linked.units {
         let provides: Vec<&str> = unit.provides.iter().map(Target::as_str).collect();
@@ -201,7 +201,7 @@ fn a_stop_takes_along_whoever_requires_the_unit() {
         ("c.service", ""),
         ("d.service", "Wants=c.service"),
     ]);
-    let linked = link(&units, &Outside::default());
+    let linked = link(&units, &ExternalUnits::default());
     let stopped = |name: &str| {
         let with = linked.stopped_with(&name.parse().unwrap());
         with.iter().map(|name| name.as_str().to_owned()).collect::<BTreeSet<_>>()
@@ -218,7 +218,7 @@ fn a_unit_to_which_nothing_is_added_is_not_copied() {
         ("b.service", "After=a.service"),
         ("c.service", "[Install]\nAlias=x.service"),
     ]);
-    let linked = link(&units, &Outside::default());
+    let linked = link(&units, &ExternalUnits::default());
     let mut same = units.iter().zip(&linked.units).map(|(it, unit)| Arc::ptr_eq(&it.unit, unit));
     assert_eq!(std::array::from_fn(|_| same.next()), [Some(true), Some(false), Some(false)]);
 }

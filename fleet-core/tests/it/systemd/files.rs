@@ -1,11 +1,11 @@
 //! Whole unit files: what each becomes, or why it is refused.
 
-use fleet_core::graph::{Command, Unit};
+use fleet_core::graph::{Command, InitUnit};
 
 use super::{compiled, wrapped};
 
 /// What a person wants to know of a unit.
-fn told(unit: &Unit) -> String {
+fn told(unit: &InitUnit) -> String {
     let mut lines = vec![format!("{:?}", unit.kind)];
     let run = &unit.run;
     let lists: [(&str, &[Command]); 7] = [
@@ -24,7 +24,7 @@ fn told(unit: &Unit) -> String {
         }));
     }
     lines.push(format!("restart: {:?} after {:?}", unit.restart.when, unit.restart.delay));
-    let environment = &run.surroundings.environment;
+    let environment = &run.exec_environment.environment;
     lines.extend(environment.iter().map(|(name, value)| format!("{name}={value}")));
     lines.join("\n")
 }
@@ -43,7 +43,7 @@ fn read(name: &str, text: &str) -> String {
 
 #[test]
 fn a_service_in_a_container() {
-    let text = "[Unit]\nDescription=Apache web server service\nAfter=etcd.service\n\
+    let text = "[InitUnit]\nDescription=Apache web server service\nAfter=etcd.service\n\
                 After=docker.service\n\n[Service]\nTimeoutStartSec=0\nKillMode=none\n\
                 EnvironmentFile=/etc/environment\nExecStartPre=-/usr/bin/docker kill apache.%i\n\
                 ExecStart=/usr/bin/docker run --name apache.%i \
@@ -68,7 +68,7 @@ fn a_service_in_a_container() {
 
 #[test]
 fn a_sidekick_that_announces_another_unit() {
-    let text = "[Unit]\nDescription=Announce %p\nBindsTo=apache@%i.service\n\
+    let text = "[InitUnit]\nDescription=Announce %p\nBindsTo=apache@%i.service\n\
                 After=apache@%i.service\n\n[Service]\nExecStart=/bin/sh -c \"while true; do \
                 etcdctl set /services/%p/%i '{ \\\"host\\\": \\\"%H\\\" }' --ttl 60; \
                 sleep 45; done\"\nExecStop=/usr/bin/etcdctl rm /services/%p/%i\n\n\
@@ -86,7 +86,7 @@ fn a_sidekick_that_announces_another_unit() {
 
 #[test]
 fn a_daemon_with_everything_that_confines() {
-    let text = "[Unit]\nOnFailure=mail@%n.service\nConditionVirtualization=!container\n\
+    let text = "[InitUnit]\nOnFailure=mail@%n.service\nConditionVirtualization=!container\n\
                 [Service]\nType=notify\nExecStart=/usr/sbin/named -f\n\
                 ExecReload=/usr/sbin/rndc reload\n\
                 ProtectSystem=strict\nCapabilityBoundingSet=CAP_NET_BIND_SERVICE\n\
@@ -125,7 +125,7 @@ fn a_daemon_with_everything_that_confines() {
 
 #[test]
 fn a_target() {
-    let text = "[Unit]\nDescription=All of it\nWants=a.service\nConflicts=shutdown.target\n\
+    let text = "[InitUnit]\nDescription=All of it\nWants=a.service\nConflicts=shutdown.target\n\
                 AllowIsolate=yes\n";
     insta::assert_snapshot!(wrapped(&read("all.target", text)), @r"
     Virtual

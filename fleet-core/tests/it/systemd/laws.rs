@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use fleet_core::graph::systemd::{
-    Cause, Outside, Position, Refusal, Standing, compile, link, standing,
+    ExternalUnits, OptionPosition, RefusalCause, Support, UnitRefusal, compile, link, support,
 };
 use fleet_unitfile::{UnitFile, UnitName, directives, strategies};
 use proptest::collection::vec;
@@ -82,14 +82,14 @@ fn read(name: &UnitName, texts: &[&String]) -> String {
             let relations: BTreeSet<_> =
                 it.relations.iter().map(|it| (it.kind, it.unit.as_str())).collect();
             let remarks: BTreeSet<_> =
-                it.remarks.iter().map(|it| (&it.place.option, &it.text)).collect();
+                it.remarks.iter().map(|it| (&it.position.option, &it.text)).collect();
             format!("{:?}\n{relations:?}\n{:?}\n{remarks:?}", it.unit, it.aliases)
         }
         Err(refusals) => {
             let all: BTreeSet<_> = refusals
                 .all
                 .iter()
-                .map(|it| (it.place.as_ref().map(|place| &place.option), &it.problem))
+                .map(|it| (it.position.as_ref().map(|place| &place.option), &it.problem))
                 .collect();
             format!("{all:?}")
         }
@@ -106,9 +106,9 @@ struct Impossible {
 }
 
 fn impossible() -> impl Strategy<Value = Impossible> {
-    let refused = |section, name| match standing(section, name) {
-        Some(Standing::Refused(why)) => Some((section, name, &[][..], why)),
-        Some(Standing::RefusedUnless(neutral, why)) => Some((section, name, neutral, why)),
+    let refused = |section, name| match support(section, name) {
+        Some(Support::Refused(why)) => Some((section, name, &[][..], why)),
+        Some(Support::RefusedUnless(neutral, why)) => Some((section, name, neutral, why)),
         _ => None,
     };
     let all: Vec<_> = directives().filter_map(|it| refused(it.section, it.name)).collect();
@@ -164,13 +164,13 @@ proptest! {
         for file in [file, mixed] {
             match compile(&name, &file, &site()) {
                 Ok(it) => {
-                    let linked = link(&[it], &Outside::default());
+                    let linked = link(&[it], &ExternalUnits::default());
                     prop_assert_eq!(linked.units.len() + linked.refused.len(), 1);
                 }
                 Err(refusals) => {
                     prop_assert!(!refusals.all.is_empty());
                     let lines = file.source().split(|byte| *byte == b'\n').count();
-                    for place in refusals.all.iter().filter_map(|it| it.place.as_ref()) {
+                    for place in refusals.all.iter().filter_map(|it| it.position.as_ref()) {
                         prop_assert!((1..=lines).contains(&place.line), "{place}");
                     }
                 }
@@ -196,9 +196,9 @@ proptest! {
         };
         let option = format!("{section}.{name}");
         let line = before.matches('\n').count() + 2;
-        let place = Position { line, column: 1, option };
+        let place = OptionPosition { line, column: 1, option };
         let problem = why.to_owned();
-        let expected = Refusal { place: Some(place), cause: Cause::Setting, problem };
+        let expected = UnitRefusal { position: Some(place), cause: RefusalCause::Setting, problem };
         prop_assert!(refusals.all.contains(&expected), "{text}{refusals}");
         prop_assert!(!sound || refusals.all.len() == 1, "{text}{refusals}");
     }

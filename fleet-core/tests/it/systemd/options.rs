@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fleet_core::graph::systemd::{Compiled, Standing, compile, standing};
+use fleet_core::graph::systemd::{CompiledUnit, Support, compile, support};
 use fleet_unitfile::{UnitFile, directives};
 
 use super::{compiled, site, wrapped};
@@ -17,18 +17,18 @@ fn of_section(section: &str) -> &'static str {
 }
 
 /// One that says nothing but what it must.
-fn plain(section: &str) -> Compiled {
+fn plain(section: &str) -> CompiledUnit {
     let file = if section == "Timer" { PLAIN_TIMER } else { "[Service]\nExecStart=/bin/true\n" };
     compiled(of_section(section), file).unwrap_or_else(|refusals| panic!("{refusals}"))
 }
 
 /// All options of the units that are looked at, with what becomes of each.
-fn all() -> Vec<(&'static str, &'static str, Standing)> {
+fn all() -> Vec<(&'static str, &'static str, Support)> {
     let ours = directives().filter(|directive| SECTIONS.contains(&directive.section));
-    let standing = |section, name| {
-        standing(section, name).unwrap_or_else(|| panic!("{section}.{name} is not accounted for"))
+    let support = |section, name| {
+        support(section, name).unwrap_or_else(|| panic!("{section}.{name} is not accounted for"))
     };
-    ours.map(|it| (it.section, it.name, standing(it.section, it.name))).collect()
+    ours.map(|it| (it.section, it.name, support(it.section, it.name))).collect()
 }
 
 /// A file with one option, and whatever else makes it whole.
@@ -43,13 +43,13 @@ fn file(section: &str, name: &str, value: &str) -> String {
 #[test]
 fn each_option_has_one_standing() {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for (_, _, standing) in all() {
-        let kind = match standing {
-            Standing::Honoured => "honoured",
-            Standing::Aside => "aside",
-            Standing::Inert(_) => "inert",
-            Standing::RefusedUnless(..) => "refused unless it asks for nothing",
-            Standing::Refused(_) => "refused",
+    for (_, _, support) in all() {
+        let kind = match support {
+            Support::Honoured => "honoured",
+            Support::Informational => "aside",
+            Support::Ignored(_) => "inert",
+            Support::RefusedUnless(..) => "refused unless it asks for nothing",
+            Support::Refused(_) => "refused",
         };
         *counts.entry(kind).or_default() += 1;
     }
@@ -73,19 +73,19 @@ fn reason(why: &str) -> &str {
 /// The table of all options, as the page about the init has it.
 fn table() -> String {
     let mut rows: BTreeMap<(usize, usize, String), Vec<&str>> = BTreeMap::new();
-    for (section, name, standing) in all() {
-        let (order, words) = match standing {
-            Standing::Honoured => (0, "honoured".to_owned()),
-            Standing::Aside => (1, "for people alone".to_owned()),
-            Standing::Inert(why) => (2, format!("inert: {why}")),
-            Standing::RefusedUnless(neutral, why) => {
+    for (section, name, support) in all() {
+        let (order, words) = match support {
+            Support::Honoured => (0, "honoured".to_owned()),
+            Support::Informational => (1, "for people alone".to_owned()),
+            Support::Ignored(why) => (2, format!("inert: {why}")),
+            Support::RefusedUnless(neutral, why) => {
                 let neutral = {
                     let words: Vec<String> = neutral.iter().map(|it| format!("`{it}`")).collect();
                     words.join(" or ").replace("``", "empty")
                 };
                 (3, format!("refused, unless {neutral}: {}", reason(why)))
             }
-            Standing::Refused(why) => (4, format!("refused: {}", reason(why))),
+            Support::Refused(why) => (4, format!("refused: {}", reason(why))),
         };
         let section = SECTIONS.iter().position(|known| *known == section);
         let key = (section.expect("it is one of them"), order, words);
@@ -110,8 +110,8 @@ fn the_page_about_the_init_tells_of_each_option() {
 
 #[test]
 fn what_means_nothing_is_noticed_and_changes_nothing() {
-    for (section, name, standing) in all() {
-        let Standing::Inert(why) = standing else { continue };
+    for (section, name, support) in all() {
+        let Support::Ignored(why) = support else { continue };
         let text = file(section, name, "7");
         let with = compiled(of_section(section), &text);
         let with = with.unwrap_or_else(|refusals| panic!("{refusals}"));
@@ -125,8 +125,8 @@ fn what_means_nothing_is_noticed_and_changes_nothing() {
 // Holds: G-31
 #[test]
 fn what_is_refused_names_the_line_the_reason_and_what_to_write() {
-    for (section, name, standing) in all() {
-        let (Standing::Refused(why) | Standing::RefusedUnless(_, why)) = standing else { continue };
+    for (section, name, support) in all() {
+        let (Support::Refused(why) | Support::RefusedUnless(_, why)) = support else { continue };
         let unit = of_section(section);
         let refusals =
             compiled(unit, &file(section, name, "something")).expect_err("it is refused");
@@ -138,8 +138,8 @@ fn what_is_refused_names_the_line_the_reason_and_what_to_write() {
 
 #[test]
 fn what_asks_for_nothing_is_passed_over() {
-    for (section, name, standing) in all() {
-        let Standing::RefusedUnless(neutral, _) = standing else { continue };
+    for (section, name, support) in all() {
+        let Support::RefusedUnless(neutral, _) = support else { continue };
         for value in neutral {
             let again = format!("[{section}]\n{name}=something\n");
             for text in [file(section, name, value), again + &file(section, name, value)] {
@@ -193,8 +193,8 @@ const NEVER_EMPTY: &[&str] = &[
 
 #[test]
 fn whatever_is_honoured_takes_an_empty_value_for_the_default_or_says_what_to_write() {
-    for (section, name, standing) in all() {
-        if standing != Standing::Honoured {
+    for (section, name, support) in all() {
+        if support != Support::Honoured {
             continue;
         }
         let text = file(section, name, "") + "[Service]\nExecStart=/bin/true\n";
@@ -208,7 +208,7 @@ fn whatever_is_honoured_takes_an_empty_value_for_the_default_or_says_what_to_wri
         }
         let read = read.unwrap_or_else(|refusals| panic!("{refusals}"));
         let plain = plain(section);
-        assert!(read.place_of(section, name).is_some(), "{section}.{name}");
+        assert!(read.position_of(section, name).is_some(), "{section}.{name}");
         assert_eq!((read.unit, read.timer), (plain.unit, plain.timer), "{section}.{name}");
     }
 }
@@ -219,7 +219,7 @@ fn what_an_operator_accepts_is_passed_over_and_told() {
     let unit_file = UnitFile::parse(text).unwrap();
     let name = "a.service".parse().unwrap();
     let accept = ["PrivateTmp", "KillMode"].map(str::to_owned);
-    let mut site = fleet_core::graph::systemd::Site { accept: accept.into(), ..site() };
+    let mut site = fleet_core::graph::systemd::CompileOptions { accept: accept.into(), ..site() };
     assert_eq!(compile(&name, &unit_file, &site).unwrap_err().all.len(), 1, "Nice is left");
     site.accept.insert("Nice".to_owned());
     let accepted = compile(&name, &unit_file, &site).expect("it is accepted");

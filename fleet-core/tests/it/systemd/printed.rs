@@ -1,18 +1,18 @@
 //! Units of systemd as stanzas: what they become, and what stanzas cannot say. A dollar sign that
 //! begins no variable is printed as `$$`, which means the same.
 
-use fleet_core::graph::TimeOuts;
-use fleet_core::graph::text::{Printed, print, read_stanzas};
+use fleet_core::graph::Timeouts;
+use fleet_core::graph::text::{PrintedStanza, print, read_stanzas};
 
 use super::service;
 
 /// The stanza of a service, which reads back as the same unit where nothing is lost.
-fn printed(settings: &str) -> Printed {
+fn printed(settings: &str) -> PrintedStanza {
     let unit = service(settings);
-    let printed = print(&unit, &TimeOuts::default());
-    let read = read_stanzas(printed.text.as_bytes(), &TimeOuts::default());
+    let printed = print(&unit, &Timeouts::default());
+    let read = read_stanzas(printed.text.as_bytes(), &Timeouts::default());
     assert!(read.diagnostics.iter().all(|it| it.code.as_str() == "W06"), "{read:#?}");
-    if printed.losses.is_empty() {
+    if printed.omitted.is_empty() {
         assert_eq!(read.stanzas[0].unit.as_ref(), Some(&unit), "{}", printed.text);
     }
     printed
@@ -41,7 +41,7 @@ fn most_services_are_printed_without_a_loss() {
         "ExecStart=/bin/web\nRuntimeMaxSec=1h\nTimeoutAbortSec=5",
     ] {
         let printed = printed(settings);
-        assert_eq!(printed.losses, [], "{settings}\n{}", printed.text);
+        assert_eq!(printed.omitted, [], "{settings}\n{}", printed.text);
     }
 }
 
@@ -51,7 +51,7 @@ fn what_stanzas_cannot_say_is_told() {
         ("ExecStart=/bin/web $HOME", "exec-start: no variable `HOME` is given to the command"),
         ("ExecStart=web", "exec-start: `web` cannot be executed: it is not an absolute path"),
     ] {
-        let losses = print(&service(settings), &TimeOuts::default()).losses;
+        let losses = print(&service(settings), &Timeouts::default()).omitted;
         let told: Vec<String> = losses.iter().map(|it| format!("{}: {}", it.key, it.why)).collect();
         assert_eq!(told, [lost], "{settings}");
     }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use fleet_core::Timestamp;
 use fleet_core::graph::systemd::{
-    Delay, Due, Look, Moment, Sight, Timer, TimerLife, TimerPhase, Zones,
+    DualTimestamp, NextElapse, RandomizedDelay, TimeZones, Timer, TimerContext, TimerMachine,
+    TimerPhase, TriggeredUnitState,
 };
 use fleet_unitfile::{Utc, Zone};
 use proptest::prelude::*;
@@ -14,7 +15,7 @@ use super::{compiled, wrapped};
 
 struct OnlyUtc;
 
-impl Zones for OnlyUtc {
+impl TimeZones for OnlyUtc {
     fn zone(&self, _name: Option<&str>) -> &dyn Zone {
         &Utc
     }
@@ -29,9 +30,9 @@ fn at(millis: u64) -> Timestamp {
 }
 
 /// What is at hand so many milliseconds after the boot.
-fn look(millis: u64) -> Look<'static> {
-    let now = Moment { clock: at(millis), wall: at(BOOT + millis) };
-    Look { now, dice: 0, zones: &OnlyUtc }
+fn look(millis: u64) -> TimerContext<'static> {
+    let now = DualTimestamp { clock: at(millis), wall: at(BOOT + millis) };
+    TimerContext { now, random: 0, zones: &OnlyUtc }
 }
 
 fn timer(settings: &str) -> Timer {
@@ -45,22 +46,22 @@ fn refused(text: &str) -> String {
 }
 
 /// Started at that moment; its unit has never run.
-fn started(settings: &str, millis: u64) -> TimerLife {
-    let mut life = TimerLife::new(Arc::new(timer(settings)), at(500));
-    life.on_start(None, Sight::default(), look(millis));
+fn started(settings: &str, millis: u64) -> TimerMachine {
+    let mut life = TimerMachine::new(Arc::new(timer(settings)), at(500));
+    life.on_start(None, TriggeredUnitState::default(), look(millis));
     life
 }
 
-fn ran(from: u64, until: u64) -> Sight {
-    Sight { active: false, started: Some(at(from)), rested: Some(at(until)) }
+fn ran(from: u64, until: u64) -> TriggeredUnitState {
+    TriggeredUnitState { active: false, started: Some(at(from)), stopped: Some(at(until)) }
 }
 
-fn runs(from: u64) -> Sight {
-    Sight { active: true, started: Some(at(from)), rested: None }
+fn runs(from: u64) -> TriggeredUnitState {
+    TriggeredUnitState { active: true, started: Some(at(from)), stopped: None }
 }
 
-fn clock(millis: u64) -> Due {
-    Due { clock: Some(at(millis)), wall: None }
+fn clock(millis: u64) -> NextElapse {
+    NextElapse { clock: Some(at(millis)), wall: None }
 }
 
 #[test]
@@ -75,7 +76,7 @@ fn what_is_not_said_is_as_systemd_has_it() {
     let timer = timer("OnBootSec=1min");
     assert_eq!(timer.unit.as_str(), "job.service");
     assert!(timer.remains && !timer.persistent);
-    assert_eq!(timer.delay, Delay::Random(Duration::ZERO));
+    assert_eq!(timer.delay, RandomizedDelay::Random(Duration::ZERO));
     let said = self::timer("Unit=a.service\nOnBootSec=5\nOnActiveSec=\nOnActiveSec=7");
     assert_eq!((said.unit.as_str(), said.triggers.len()), ("a.service", 1), "it took both back");
 }
@@ -127,41 +128,47 @@ fn each_origin_counts_from_its_own_moment() {
     let past = |settings: &str| {
         let mut life = started(settings, 10_000);
         life.on_unit(ran(7000, 8000), look(10_000));
-        life.due()
+        life.next_elapse()
     };
     assert_eq!(past("OnActiveSec=3"), clock(13_000));
     assert_eq!(past("OnBootSec=3"), clock(3000));
     assert_eq!(past("OnStartupSec=3"), clock(3500));
     assert_eq!(past("OnUnitActiveSec=3"), clock(10_000));
     assert_eq!(past("OnUnitInactiveSec=3"), clock(11_000));
-    let midnight = Due { clock: None, wall: Some(at(BOOT + DAY)) };
+    let midnight = NextElapse { clock: None, wall: Some(at(BOOT + DAY)) };
     assert_eq!(past("OnCalendar=daily UTC"), midnight);
     let both = past("OnCalendar=daily UTC\nOnActiveSec=1min\nOnUnitInactiveSec=1h");
-    assert_eq!(both, Due { clock: Some(at(70_000)), ..midnight }, "the first of each clock");
+    assert_eq!(both, NextElapse { clock: Some(at(70_000)), ..midnight }, "the first of each clock");
 }
 
 #[test]
 fn a_unit_that_never_ran_is_not_counted_from() {
     let life = started("OnUnitActiveSec=1\nOnUnitInactiveSec=1\nRemainAfterElapse=no", 1000);
-    assert_eq!((life.memory().phase, life.due()), (TimerPhase::Elapsed, Due::default()));
+    assert_eq!(
+        (life.state().phase, life.next_elapse()),
+        (TimerPhase::Elapsed, NextElapse::default())
+    );
 }
 
 #[test]
 fn it_waits_runs_and_waits_again() {
     let mut life = started("OnActiveSec=1\nOnUnitActiveSec=5", 1000);
-    assert_eq!((life.memory().phase, life.due()), (TimerPhase::Waiting, clock(2000)));
-    assert!(!life.on_moment(look(1999)));
-    assert!(life.on_moment(look(2000)));
-    assert!(!life.on_moment(look(2000)), "once only");
-    assert_eq!((life.memory().phase, life.due()), (TimerPhase::Running, Due::default()));
+    assert_eq!((life.state().phase, life.next_elapse()), (TimerPhase::Waiting, clock(2000)));
+    assert!(!life.on_elapse(look(1999)));
+    assert!(life.on_elapse(look(2000)));
+    assert!(!life.on_elapse(look(2000)), "once only");
+    assert_eq!(
+        (life.state().phase, life.next_elapse()),
+        (TimerPhase::Running, NextElapse::default())
+    );
     life.on_unit(runs(2001), look(2001));
-    assert_eq!(life.memory().phase, TimerPhase::Running);
+    assert_eq!(life.state().phase, TimerPhase::Running);
     life.on_unit(ran(2001, 3000), look(3000));
-    assert_eq!((life.memory().phase, life.due()), (TimerPhase::Waiting, clock(7001)));
+    assert_eq!((life.state().phase, life.next_elapse()), (TimerPhase::Waiting, clock(7001)));
     life.on_stop();
-    assert_eq!((life.memory().phase, life.due()), (TimerPhase::Dead, Due::default()));
+    assert_eq!((life.state().phase, life.next_elapse()), (TimerPhase::Dead, NextElapse::default()));
     life.on_unit(runs(3500), look(3500));
-    assert_eq!(life.memory().phase, TimerPhase::Dead);
+    assert_eq!(life.state().phase, TimerPhase::Dead);
 }
 
 #[test]
@@ -174,88 +181,96 @@ fn what_is_counted_once_comes_once() {
         ("OnActiveSec=1\nOnActiveSec=4", TimerPhase::Waiting),
     ] {
         let mut life = started(settings, 1000);
-        assert!(life.on_moment(look(2000)));
+        assert!(life.on_elapse(look(2000)));
         life.on_unit(ran(2000, 4000), look(4000));
-        assert_eq!(life.memory().phase, after, "{settings}");
-        let restored = TimerLife::restore(Arc::new(timer(settings)), *life.memory(), look(4500));
-        assert_eq!(restored.due(), life.due(), "{settings}");
+        assert_eq!(life.state().phase, after, "{settings}");
+        let restored = TimerMachine::restore(Arc::new(timer(settings)), *life.state(), look(4500));
+        assert_eq!(restored.next_elapse(), life.next_elapse(), "{settings}");
     }
     let mut life = started("OnActiveSec=1", 1000);
-    assert!(life.on_moment(look(2000)));
+    assert!(life.on_elapse(look(2000)));
     life.on_unit(ran(2000, 2000), look(2000));
-    life.on_start(None, Sight::default(), look(3000));
-    assert_eq!(life.memory().phase, TimerPhase::Elapsed, "it is active");
+    life.on_start(None, TriggeredUnitState::default(), look(3000));
+    assert_eq!(life.state().phase, TimerPhase::Elapsed, "it is active");
     life.on_stop();
-    life.on_start(None, Sight::default(), look(4000));
-    assert_eq!(life.due(), clock(5000), "a new start counts anew");
+    life.on_start(None, TriggeredUnitState::default(), look(4000));
+    assert_eq!(life.next_elapse(), clock(5000), "a new start counts anew");
 }
 
 #[test]
 fn what_came_while_no_daemon_ran_is_made_up_for() {
     let mut life = started("OnActiveSec=1\nOnActiveSec=9", 1000);
-    assert!(life.on_moment(look(2000)));
+    assert!(life.on_elapse(look(2000)));
     life.on_unit(ran(2000, 3000), look(3000));
     let settings = "OnActiveSec=1\nOnActiveSec=9";
-    let mut life = TimerLife::restore(Arc::new(timer(settings)), *life.memory(), look(60_000));
-    assert!(life.on_moment(look(60_000)));
+    let mut life = TimerMachine::restore(Arc::new(timer(settings)), *life.state(), look(60_000));
+    assert!(life.on_elapse(look(60_000)));
 }
 
 #[test]
 fn a_unit_that_changes_as_the_timer_is_due_does_not_put_it_off() {
     let mut life = started("OnActiveSec=1\nOnActiveSec=2", 1000);
-    assert!(life.on_moment(look(2000)));
+    assert!(life.on_elapse(look(2000)));
     life.on_unit(ran(2000, 2500), look(2500));
     life.on_unit(runs(3001), look(3001));
-    assert!(life.on_moment(look(3001)));
+    assert!(life.on_elapse(look(3001)));
 }
 
 #[test]
 fn a_persistent_timer_makes_up_for_what_passed() {
     let settings = "OnCalendar=daily UTC\nPersistent=yes";
     let start = |last: Option<u64>| {
-        let mut life = TimerLife::new(Arc::new(timer(settings)), at(500));
-        life.on_start(last.map(at), Sight::default(), look(3_600_000));
+        let mut life = TimerMachine::new(Arc::new(timer(settings)), at(500));
+        life.on_start(last.map(at), TriggeredUnitState::default(), look(3_600_000));
         life
     };
-    let midnight = |day: u64| Due { clock: None, wall: Some(at(BOOT + day * DAY)) };
-    assert_eq!(start(None).due(), midnight(1));
-    assert_eq!(start(Some(BOOT + 60_000)).due(), midnight(1));
-    assert_eq!(start(Some(BOOT + 2 * DAY)).due(), midnight(1), "the clock was wrong then");
+    let midnight = |day: u64| NextElapse { clock: None, wall: Some(at(BOOT + day * DAY)) };
+    assert_eq!(start(None).next_elapse(), midnight(1));
+    assert_eq!(start(Some(BOOT + 60_000)).next_elapse(), midnight(1));
+    assert_eq!(start(Some(BOOT + 2 * DAY)).next_elapse(), midnight(1), "the clock was wrong then");
     let mut late = start(Some(BOOT - 3 * DAY));
-    assert_eq!(late.due().wall, Some(at(BOOT + 500)), "as if it were of the first start");
-    assert!(late.on_moment(look(3_600_000)));
+    assert_eq!(late.next_elapse().wall, Some(at(BOOT + 500)), "as if it were of the first start");
+    assert!(late.on_elapse(look(3_600_000)));
     late.on_unit(ran(3_600_000, 3_700_000), look(3_700_000));
-    assert_eq!(late.due(), midnight(1), "once for all that passed");
+    assert_eq!(late.next_elapse(), midnight(1), "once for all that passed");
 }
 
 #[test]
 fn a_clock_that_is_set_moves_what_the_calendar_says() {
     let mut life = started("OnCalendar=*:0 UTC\nOnActiveSec=100", 60_000);
     let hour = 3_600_000;
-    assert_eq!(life.due(), Due { clock: Some(at(160_000)), wall: Some(at(BOOT + hour)) });
+    assert_eq!(
+        life.next_elapse(),
+        NextElapse { clock: Some(at(160_000)), wall: Some(at(BOOT + hour)) }
+    );
     let set = |millis: u64, wall: u64| {
-        let now = Moment { clock: at(millis), wall: at(wall) };
-        Look { now, ..look(0) }
+        let now = DualTimestamp { clock: at(millis), wall: at(wall) };
+        TimerContext { now, ..look(0) }
     };
     life.on_time_set(set(70_000, BOOT - 10 * hour));
-    let due = Due { clock: Some(at(160_000)), wall: Some(at(BOOT - 9 * hour)) };
-    assert_eq!(life.due(), due, "back");
+    let due = NextElapse { clock: Some(at(160_000)), wall: Some(at(BOOT - 9 * hour)) };
+    assert_eq!(life.next_elapse(), due, "back");
     life.on_time_set(set(80_000, BOOT + 10 * hour));
-    assert!(life.on_moment(set(80_000, BOOT + 10 * hour)), "beyond the moment");
+    assert!(life.on_elapse(set(80_000, BOOT + 10 * hour)), "beyond the moment");
     life.on_time_set(set(90_000, BOOT - 5 * hour));
     life.on_unit(ran(80_000, 90_000), set(90_000, BOOT - 5 * hour));
-    assert_eq!(life.due().wall, Some(at(BOOT - 4 * hour)), "what was is not in the future");
+    assert_eq!(life.next_elapse().wall, Some(at(BOOT - 4 * hour)), "what was is not in the future");
 }
 
 #[test]
 fn delays_part_timers() {
     let random = timer("OnBootSec=1\nRandomizedDelaySec=10");
-    let mut life = TimerLife::new(Arc::new(random), at(0));
-    life.on_start(None, Sight::default(), Look { dice: 12_345_678, ..look(0) });
-    assert_eq!(life.due(), clock(1000 + 2345));
+    let mut life = TimerMachine::new(Arc::new(random), at(0));
+    life.on_start(
+        None,
+        TriggeredUnitState::default(),
+        TimerContext { random: 12_345_678, ..look(0) },
+    );
+    assert_eq!(life.next_elapse(), clock(1000 + 2345));
     let fixed = |name: &str| {
         let text = "[Timer]\nOnBootSec=1\nRandomizedDelaySec=1h\nFixedRandomDelay=yes\n";
-        let Delay::Fixed(span) = compiled(name, text).unwrap().timer.unwrap().delay else {
+        let RandomizedDelay::Fixed(span) = compiled(name, text).unwrap().timer.unwrap().delay
+        else {
             panic!("it is fixed");
         };
         span
@@ -268,18 +283,18 @@ fn delays_part_timers() {
 #[test]
 fn a_unit_that_is_not_there_fails_the_timer() {
     let mut life = started("OnActiveSec=1", 0);
-    assert!(life.on_moment(look(1000)));
-    life.on_missing();
-    assert_eq!(life.memory().phase, TimerPhase::Failed);
-    life.on_start(None, Sight::default(), look(5000));
-    assert_eq!((life.memory().phase, life.due()), (TimerPhase::Waiting, clock(6000)));
+    assert!(life.on_elapse(look(1000)));
+    life.on_unit_missing();
+    assert_eq!(life.state().phase, TimerPhase::Failed);
+    life.on_start(None, TriggeredUnitState::default(), look(5000));
+    assert_eq!((life.state().phase, life.next_elapse()), (TimerPhase::Waiting, clock(6000)));
 }
 
 #[test]
 fn another_file_counts_for_a_timer_that_waits() {
     let mut life = started("OnActiveSec=1\nRemainAfterElapse=no", 1000);
     life.replace(Arc::new(timer("OnActiveSec=5")), look(1500));
-    assert_eq!(life.due(), clock(6000));
+    assert_eq!(life.next_elapse(), clock(6000));
 }
 
 /// What may happen to a timer.
@@ -324,8 +339,8 @@ proptest! {
     #[test]
     fn no_history_makes_a_timer_elapse_too_often(settings in settings(), steps in steps()) {
         let timer = Arc::new(timer(&settings));
-        let (mut now, mut unit) = (600, Sight::default());
-        let mut life = TimerLife::new(Arc::clone(&timer), at(500));
+        let (mut now, mut unit) = (600, TriggeredUnitState::default());
+        let mut life = TimerMachine::new(Arc::clone(&timer), at(500));
         life.on_start(None, unit, look(now));
         let once = settings.lines().filter(|line| !line.starts_with("OnUnit"));
         let once = once.filter(|line| line.contains("Sec=")).count();
@@ -334,29 +349,29 @@ proptest! {
         for step in steps {
             match step {
                 Step::Pause(pause) => now += pause,
-                Step::Starts => unit = Sight { active: true, started: Some(at(now)), ..unit },
-                Step::Rests => unit = Sight { active: false, rested: Some(at(now)), ..unit },
+                Step::Starts => unit = TriggeredUnitState { active: true, started: Some(at(now)), ..unit },
+                Step::Rests => unit = TriggeredUnitState { active: false, stopped: Some(at(now)), ..unit },
                 Step::Stop => life.on_stop(),
-                Step::Start if !life.memory().phase.is_active() => {
+                Step::Start if !life.state().phase.is_active() => {
                     (elapsed, last) = (0, None);
                     life.on_start(None, unit, look(now));
                 }
                 Step::Start => {}
                 Step::Daemon => {
-                    life = TimerLife::restore(Arc::clone(&timer), *life.memory(), look(now));
+                    life = TimerMachine::restore(Arc::clone(&timer), *life.state(), look(now));
                 }
             }
             life.on_unit(unit, look(now));
-            let due = life.due();
-            if life.on_moment(look(now)) {
-                prop_assert!(due.has_come(look(now).now));
+            let due = life.next_elapse();
+            if life.on_elapse(look(now)) {
+                prop_assert!(due.has_elapsed(look(now).now));
                 elapsed += 1;
                 prop_assert!(last.is_none_or(|last| last < now) || once > 1, "twice at {now}");
                 last = Some(now);
-                unit = Sight { active: true, started: Some(at(now)), ..unit };
+                unit = TriggeredUnitState { active: true, started: Some(at(now)), ..unit };
             }
-            let phase = life.memory().phase;
-            prop_assert_eq!(phase == TimerPhase::Waiting, !life.due().is_never());
+            let phase = life.state().phase;
+            prop_assert_eq!(phase == TimerPhase::Waiting, !life.next_elapse().is_never());
             let clocked = settings.contains("OnCalendar") || follows;
             prop_assert!(clocked || elapsed <= once, "{elapsed} times");
         }
@@ -384,7 +399,7 @@ proptest! {
             if end == Some(now) {
                 life.on_unit(ran(start.unwrap(), now), look(now));
             }
-            if life.on_moment(look(now)) {
+            if life.on_elapse(look(now)) {
                 ours.push(now);
                 // A unit that takes no time has come to rest when it is looked at.
                 if takes == 0 {
@@ -411,16 +426,16 @@ fn a_calendar_that_is_set_back_while_the_unit_runs_is_followed_too() {
     let hour = 3_600_000;
     let mut life = started("OnCalendar=hourly", 60_000);
     let set = |millis: u64, wall: u64| {
-        let now = Moment { clock: at(millis), wall: at(wall) };
-        Look { now, ..look(0) }
+        let now = DualTimestamp { clock: at(millis), wall: at(wall) };
+        TimerContext { now, ..look(0) }
     };
-    assert!(life.on_moment(set(70_000, BOOT + hour)));
+    assert!(life.on_elapse(set(70_000, BOOT + hour)));
     // Nobody is told that the calendar was set, as the timer waits for no moment of it.
     let early = set(90_000, BOOT - 5 * hour);
     life.on_unit(ran(70_000, 90_000), early);
-    assert_eq!(life.due().wall, Some(at(BOOT - 4 * hour)), "what was is not in the future");
-    let memory = *life.memory();
+    assert_eq!(life.next_elapse().wall, Some(at(BOOT - 4 * hour)), "what was is not in the future");
+    let memory = *life.state();
     let earlier = set(95_000, BOOT - 8 * hour);
-    let life = TimerLife::restore(Arc::new(timer("OnCalendar=hourly")), memory, earlier);
-    assert_eq!(life.due().wall, Some(at(BOOT - 7 * hour)), "while no daemon ran, too");
+    let life = TimerMachine::restore(Arc::new(timer("OnCalendar=hourly")), memory, earlier);
+    assert_eq!(life.next_elapse().wall, Some(at(BOOT - 7 * hour)), "while no daemon ran, too");
 }

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use fleet_core::graph::{
-    AfterExit, Command, Directory, EnvironmentFile, Growth, KillMode, Kind, Limit, NotifyAccess,
-    Output, Place, Readiness, RestartWhen, Signal, Test, Unit,
+    Command, ConditionTest, DelayGrowth, DirectoryPath, EnvironmentFile, ExecOutput, InitUnit,
+    KillMode, NotifyAccess, OnCleanExit, Readiness, RestartLimit, RestartWhen, ServiceType, Signal,
+    WorkingDirectory,
 };
 
 use super::{compiled, refused, service, wrapped};
@@ -12,7 +13,7 @@ use super::{compiled, refused, service, wrapped};
 const START: &str = "ExecStart=/bin/true\n";
 
 /// What the service with one more option makes.
-fn with(option: &str) -> Unit {
+fn with(option: &str) -> InitUnit {
     service(&format!("{START}{option}"))
 }
 
@@ -24,47 +25,53 @@ fn seconds(count: u64) -> Option<Duration> {
 #[test]
 fn defaults_are_systemds() {
     let unit = service(START);
-    assert_eq!(unit.kind, Kind::ForegroundSupervised(Readiness::Executed));
+    assert_eq!(unit.kind, ServiceType::ForegroundSupervised(Readiness::Executed));
     assert_eq!(unit.provides.len(), 1);
     assert_eq!(unit.provides[0].as_str(), "web@1.service");
     let restart = &unit.restart;
     assert_eq!((restart.when, restart.delay.as_millis()), (RestartWhen::Never, 100));
-    assert_eq!((restart.max_delay, restart.growth), (restart.delay, Growth::Factor(1)));
-    assert_eq!(restart.limit, Limit::Starts { burst: 5, interval: Duration::from_secs(10) });
-    let time_outs = unit.time_outs;
+    assert_eq!((restart.max_delay, restart.growth), (restart.delay, DelayGrowth::Factor(1)));
+    assert_eq!(restart.limit, RestartLimit::Starts { burst: 5, interval: Duration::from_secs(10) });
+    let timeouts = unit.timeouts;
     assert_eq!(
-        (time_outs.start, time_outs.stop, time_outs.reload),
+        (timeouts.start, timeouts.stop, timeouts.reload),
         (seconds(90), seconds(90), seconds(90))
     );
     let run = &unit.run;
     assert_eq!((run.kill.mode, run.kill.send_sigkill), (KillMode::ControlGroup, true));
-    assert_eq!((run.after_exit, run.notify_access), (AfterExit::Rests, NotifyAccess::None));
-    assert_eq!((&run.surroundings.output, &run.surroundings.error), (&Output::Log, &None));
-    let oneshot = service("Type=oneshot\nExecStart=/bin/true").time_outs;
+    assert_eq!((run.on_clean_exit, run.notify_access), (OnCleanExit::Complete, NotifyAccess::None));
+    assert_eq!(
+        (&run.exec_environment.output, &run.exec_environment.error),
+        (&ExecOutput::Log, &None)
+    );
+    let oneshot = service("Type=oneshot\nExecStart=/bin/true").timeouts;
     assert_eq!((oneshot.start, oneshot.reload), (None, None), "a reload takes as long as a start");
-    let limited = service("Type=oneshot\nTimeoutStartSec=7\nExecStart=/bin/true").time_outs;
+    let limited = service("Type=oneshot\nTimeoutStartSec=7\nExecStart=/bin/true").timeouts;
     assert_eq!((limited.start, limited.reload), (seconds(7), seconds(7)));
     let only_stop = service("RemainAfterExit=yes\nExecStop=/bin/true");
-    assert_eq!(only_stop.kind, Kind::Oneshot { remain: true });
+    assert_eq!(only_stop.kind, ServiceType::Oneshot { remain: true });
 }
 
 #[test]
 fn types() {
     for (text, kind) in [
-        ("Type=exec", Kind::ForegroundSupervised(Readiness::Executed)),
-        ("Type=idle", Kind::ForegroundSupervised(Readiness::Executed)),
-        ("Type=oneshot", Kind::Oneshot { remain: false }),
-        ("Type=oneshot\nRemainAfterExit=yes", Kind::Oneshot { remain: true }),
-        ("Type=notify", Kind::ForegroundNotified),
-        ("Type=notify-reload", Kind::ForegroundNotified),
-        ("Type=forking\nPIDFile=web.pid", Kind::BackgroundPidfile { path: "/run/web.pid".into() }),
+        ("Type=exec", ServiceType::ForegroundSupervised(Readiness::Executed)),
+        ("Type=idle", ServiceType::ForegroundSupervised(Readiness::Executed)),
+        ("Type=oneshot", ServiceType::Oneshot { remain: false }),
+        ("Type=oneshot\nRemainAfterExit=yes", ServiceType::Oneshot { remain: true }),
+        ("Type=notify", ServiceType::ForegroundNotified),
+        ("Type=notify-reload", ServiceType::ForegroundNotified),
+        (
+            "Type=forking\nPIDFile=web.pid",
+            ServiceType::BackgroundPidfile { path: "/run/web.pid".into() },
+        ),
     ] {
         assert_eq!(with(text).kind, kind, "{text}");
     }
     assert_eq!(with("Type=notify").run.notify_access, NotifyAccess::Main);
     assert_eq!(with("Type=notify\nNotifyAccess=all").run.notify_access, NotifyAccess::All);
     assert_eq!(with("WatchdogSec=3").run.notify_access, NotifyAccess::Main);
-    assert_eq!(with("RemainAfterExit=1").run.after_exit, AfterExit::Remains);
+    assert_eq!(with("RemainAfterExit=1").run.on_clean_exit, OnCleanExit::Remain);
     assert_eq!(with("Type=notify-reload").run.reload_signal, Some(Signal::HUP));
     let signal = with("Type=notify-reload\nReloadSignal=USR1").run.reload_signal;
     assert_eq!(signal, Signal::parse("USR1"));
@@ -81,15 +88,15 @@ fn the_last_assignment_counts_and_an_empty_one_resets() {
     assert_eq!(unit.run.start.len(), 1);
     assert_eq!(unit.run.start[0].program, "/2");
     assert_eq!(unit.run.kill.mode, KillMode::ControlGroup);
-    assert_eq!((unit.time_outs.start, unit.time_outs.stop), (seconds(1), None));
+    assert_eq!((unit.timeouts.start, unit.timeouts.stop), (seconds(1), None));
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-    let environment = &unit.run.surroundings.environment;
+    let environment = &unit.run.exec_environment.environment;
     assert_eq!(*environment, [pair("B", "2"), pair("C", "3 4"), pair("D", "1")]);
     assert_eq!(Vec::from_iter(&unit.run.success.codes), [&2, &75, &244]);
     assert_eq!(Vec::from_iter(&unit.run.success.signals), [&Signal::KILL]);
-    let directory = Directory { place: Place::Home, optional: true };
-    assert_eq!(unit.run.surroundings.directory, directory);
-    assert_eq!(unit.run.surroundings.umask, Some(0o027));
+    let directory = WorkingDirectory { path: DirectoryPath::Home, optional: true };
+    assert_eq!(unit.run.exec_environment.directory, directory);
+    assert_eq!(unit.run.exec_environment.umask, Some(0o027));
 }
 
 #[test]
@@ -134,9 +141,9 @@ fn what_surrounds_a_process() {
                    LimitCPU=1min\nLimitNICE=+5\nLimitMEMLOCK=64K\nLimitRTTIME=2s",
     )
     .run
-    .surroundings;
-    assert_eq!(it.output, Output::Append("/var/log/web".to_owned()));
-    assert_eq!(it.error, Some(Output::Truncate("/e".to_owned())));
+    .exec_environment;
+    assert_eq!(it.output, ExecOutput::Append("/var/log/web".to_owned()));
+    assert_eq!(it.error, Some(ExecOutput::Truncate("/e".to_owned())));
     assert_eq!(it.user.as_deref(), Some("u1"));
     assert_eq!(it.supplementary_groups, ["a", "b"]);
     assert_eq!(it.environment_files, [EnvironmentFile { path: "/etc/web".into(), optional: true }]);
@@ -147,11 +154,11 @@ fn what_surrounds_a_process() {
     assert_eq!(limit("nice"), Some((Some(15), Some(15))));
     assert_eq!(limit("memlock"), Some((Some(65536), Some(65536))));
     assert_eq!(limit("rttime"), Some((Some(2_000_000), Some(2_000_000))));
-    assert!(it.ignore_sigpipe && with("IgnoreSIGPIPE=yes").run.surroundings.ignore_sigpipe);
-    assert!(!with("IgnoreSIGPIPE=no").run.surroundings.ignore_sigpipe);
+    assert!(it.ignore_sigpipe && with("IgnoreSIGPIPE=yes").run.exec_environment.ignore_sigpipe);
+    assert!(!with("IgnoreSIGPIPE=no").run.exec_environment.ignore_sigpipe);
     // What it inherits is its input, which is empty.
-    assert_eq!(with("StandardOutput=inherit").run.surroundings.output, Output::Null);
-    assert_eq!(with("StandardError=inherit").run.surroundings.error, None);
+    assert_eq!(with("StandardOutput=inherit").run.exec_environment.output, ExecOutput::Null);
+    assert_eq!(with("StandardError=inherit").run.exec_environment.error, None);
 }
 
 #[test]
@@ -187,8 +194,11 @@ fn resources_and_ends() {
         (Signal::ABRT, true, false)
     );
     assert_eq!(unit.run.runtime_max, seconds(5));
-    assert_eq!((unit.run.abort.signal, unit.run.abort.time_out), (Signal::TERM, seconds(7)));
-    assert_eq!(with("TimeoutAbortSec=0").run.abort.time_out, None);
+    assert_eq!(
+        (unit.run.watchdog_action.signal, unit.run.watchdog_action.timeout),
+        (Signal::TERM, seconds(7))
+    );
+    assert_eq!(with("TimeoutAbortSec=0").run.watchdog_action.timeout, None);
 }
 
 #[test]
@@ -200,27 +210,27 @@ fn restarts() {
         (restart.delay, restart.max_delay),
         (Duration::from_secs(1), Duration::from_secs(60))
     );
-    assert_eq!((restart.when, restart.growth), (RestartWhen::OnFailure, Growth::Steps(5)));
-    assert_eq!(restart.limit, Limit::Starts { burst: 3, interval: Duration::from_secs(10) });
+    assert_eq!((restart.when, restart.growth), (RestartWhen::OnFailure, DelayGrowth::Steps(5)));
+    assert_eq!(restart.limit, RestartLimit::Starts { burst: 3, interval: Duration::from_secs(10) });
     assert!(restart.prevent.codes.contains(&255) && restart.prevent.signals.contains(&Signal::HUP));
     assert!(restart.force.codes.contains(&1));
-    assert_eq!(with("StartLimitInterval=0").restart.limit, Limit::None);
-    let text = format!("[Service]\n{START}StartLimitBurst=9\n[Unit]\nStartLimitBurst=2\n");
+    assert_eq!(with("StartLimitInterval=0").restart.limit, RestartLimit::None);
+    let text = format!("[Service]\n{START}StartLimitBurst=9\n[InitUnit]\nStartLimitBurst=2\n");
     let both = compiled("a.service", &text).unwrap().unit.restart.limit;
-    assert_eq!(both, Limit::Starts { burst: 2, interval: Duration::from_secs(10) });
+    assert_eq!(both, RestartLimit::Starts { burst: 2, interval: Duration::from_secs(10) });
 }
 
 #[test]
 fn conditions() {
-    let text = "[Unit]\nConditionHost=a\nConditionPathExists=\nConditionPathExists=|!/a/%i\n\
+    let text = "[InitUnit]\nConditionHost=a\nConditionPathExists=\nConditionPathExists=|!/a/%i\n\
                 AssertUser=root\nConditionKernelCommandLine=! quiet\n\
                 [Service]\nExecStart=/bin/true\n";
     let conditions = compiled("web@1.service", text).unwrap().unit.run.conditions.clone();
     let told: Vec<_> =
         conditions.iter().map(|it| (&it.test, it.negated, it.any, it.assert)).collect();
-    let path = Test::PathExists("/a/1".to_owned());
-    let user = Test::User("root".to_owned());
-    let word = Test::KernelCommandLine("quiet".to_owned());
+    let path = ConditionTest::PathExists("/a/1".to_owned());
+    let user = ConditionTest::User("root".to_owned());
+    let word = ConditionTest::KernelCommandLine("quiet".to_owned());
     assert_eq!(
         told,
         [(&path, true, true, false), (&user, false, false, true), (&word, true, false, false),]
@@ -371,9 +381,9 @@ fn whole_files_that_cannot_run() {
         ("a.path", "[Path]\n", "runs .service, .target and .timer units only, not .path"),
         ("a.timer", "[Timer]\n", "it never elapses"),
         ("a@.service", run, "a template is not run itself"),
-        ("a.service", "[Unit]\nDescription=x\n", "there is nothing to run"),
+        ("a.service", "[InitUnit]\nDescription=x\n", "there is nothing to run"),
         ("a.target", "", "an empty file masks the unit"),
-        ("a.target", "[Unit]\nConditionHost=a\n", "it has conditions"),
+        ("a.target", "[InitUnit]\nConditionHost=a\n", "it has conditions"),
         ("a.target", run, "stands in [Service], which means nothing in a .target unit"),
     ] {
         let refusals = compiled(unit, text).expect_err("it is refused");

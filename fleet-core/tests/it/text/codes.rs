@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use fleet_core::graph::text::{Code, Diagnostic, read_central, read_stanzas};
-use fleet_core::graph::{Settings, TimeOuts};
+use fleet_core::graph::text::{Code, InitDiagnostic, read_central, read_stanzas};
+use fleet_core::graph::{Settings, Timeouts};
 
 use super::broken::{BROKEN, ODD, whole};
 use super::told;
 
 fn of_stanza(text: &str) -> String {
-    let read = read_stanzas(text.as_bytes(), &TimeOuts::default());
+    let read = read_stanzas(text.as_bytes(), &Timeouts::default());
     told(text.as_bytes(), &read.diagnostics)
 }
 
@@ -18,7 +18,7 @@ fn of_stanza(text: &str) -> String {
 fn each_mistake_is_found_and_nothing_else_is() {
     for (text, code) in BROKEN.into_iter().chain(ODD) {
         let text = whole(text).replace("NAME", "web");
-        let read = read_stanzas(text.as_bytes(), &TimeOuts::default());
+        let read = read_stanzas(text.as_bytes(), &Timeouts::default());
         let found: Vec<&str> = read.diagnostics.iter().map(|it| it.code.as_str()).collect();
         assert_eq!(found, [code], "{text}{}", told(text.as_bytes(), &read.diagnostics));
         let is_error = code.starts_with('E');
@@ -78,8 +78,8 @@ fn places_are_counted_in_characters_and_in_the_line_that_goes_on() {
     let text = "\u{feff}type: virtual\n\
                 unit: a\ntype: virtual\nprovides: a\nwaits-for: b,\n  c,, d e\n\
                 unit: b\ntype: oneshot\nprovides: b\nexec-start: /a \u{e4} $A $B\n";
-    let found = read_stanzas(text.as_bytes(), &TimeOuts::default()).diagnostics;
-    let place = |it: &Diagnostic| (it.code.as_str(), it.location.line, it.location.column);
+    let found = read_stanzas(text.as_bytes(), &Timeouts::default()).diagnostics;
+    let place = |it: &InitDiagnostic| (it.code.as_str(), it.location.line, it.location.column);
     let expected = [("E03", 1, 1), ("E05", 6, 4), ("E06", 6, 7), ("E11", 10, 18), ("E11", 10, 21)];
     assert_eq!(found.iter().map(place).collect::<Vec<_>>(), expected);
 }

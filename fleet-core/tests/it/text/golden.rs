@@ -1,17 +1,17 @@
 //! A whole system, as its files say it and as they are printed.
 
-use fleet_core::graph::text::{File, Role, Sources, print};
-use fleet_core::graph::{Target, TimeOuts};
+use fleet_core::graph::text::{FileRole, FileSet, InitFile, print};
+use fleet_core::graph::{Target, Timeouts};
 
-fn home() -> Sources {
-    let file = |name: &str, role, source: &str| File {
+fn home() -> FileSet {
+    let file = |name: &str, role, source: &str| InitFile {
         name: name.to_owned(),
         role,
         source: source.as_bytes().to_vec(),
     };
-    Sources::read(vec![
-        file("home.unit", Role::Units, include_str!("../../../../examples/home/home.unit")),
-        file("init.conf", Role::Central, include_str!("../../../../examples/home/init.conf")),
+    FileSet::read(vec![
+        file("home.unit", FileRole::Units, include_str!("../../../../examples/home/home.unit")),
+        file("init.conf", FileRole::Central, include_str!("../../../../examples/home/init.conf")),
     ])
 }
 
@@ -20,7 +20,7 @@ fn home() -> Sources {
 fn its_units_are_printed_as_they_are_written() {
     let home = home();
     assert!(home.is_sound(), "{:#?}", home.diagnostics);
-    let printed = home.units().map(|unit| print(unit, &TimeOuts::default()));
+    let printed = home.units().map(|unit| print(unit, &Timeouts::default()));
     let printed: Vec<String> = printed.map(|it| it.text).collect();
     let written = include_str!("../../../../examples/home/home.unit");
     let lines = written.lines().filter(|line| !line.starts_with('#'));
@@ -38,12 +38,12 @@ fn its_settings_are_read() {
 #[test]
 fn the_roles_of_files_follow_from_their_names() {
     for (name, role) in [
-        ("web.unit", Some(Role::Units)),
-        ("init.conf", Some(Role::Central)),
+        ("web.unit", Some(FileRole::Units)),
+        ("init.conf", Some(FileRole::Central)),
         (".web.unit", None),
         ("web.unit~", None),
         ("README", None),
     ] {
-        assert_eq!(Role::of(name), role, "{name}");
+        assert_eq!(FileRole::of(name), role, "{name}");
     }
 }

@@ -1,9 +1,9 @@
 //! Files that nobody writes by hand: long, and wrong throughout. Each is read in one walk, or this
 //! would take for ever.
 
-use fleet_core::graph::TimeOuts;
+use fleet_core::graph::Timeouts;
 use fleet_core::graph::text::{
-    Diagnostic, File, LARGEST_FILE, Role, Sources, read_central, read_stanzas,
+    FileRole, FileSet, InitDiagnostic, InitFile, MAX_FILE_SIZE, read_central, read_stanzas,
 };
 
 // Holds: G-27
@@ -33,11 +33,11 @@ fn files_that_are_wrong_throughout_are_read_in_one_walk() {
         ("goal: ", "a"),
         ("goal: a\nalternatives: ", "a=b,"),
     ] {
-        let more = part.repeat(LARGEST_FILE / 4 / part.len());
+        let more = part.repeat(MAX_FILE_SIZE / 4 / part.len());
         let text = format!("{head}{more}");
         let found = match head.contains("goal") {
             true => read_central(text.as_bytes()).diagnostics,
-            false => read_stanzas(text.as_bytes(), &TimeOuts::default()).diagnostics,
+            false => read_stanzas(text.as_bytes(), &Timeouts::default()).diagnostics,
         };
         found.iter().for_each(|it| drop(it.excerpt(text.as_bytes())));
     }
@@ -51,8 +51,8 @@ fn a_pattern_that_takes_too_much_room_is_refused() {
             "unit: a\ntype: foreground-supervised\nprovides: a\nexec-start: /a\n\
              ready-grep: {pattern}\n"
         );
-        let found = read_stanzas(text.as_bytes(), &TimeOuts::default()).diagnostics;
-        let told = |it: &Diagnostic| {
+        let found = read_stanzas(text.as_bytes(), &Timeouts::default()).diagnostics;
+        let told = |it: &InitDiagnostic| {
             let place = format!("{}:{}", it.location.line, it.location.column);
             format!("{place} {} {}; {}", it.code.as_str(), it.message, it.help)
         };
@@ -73,7 +73,7 @@ fn each_unknown_target_of_a_long_line_has_a_place_of_its_own() {
     let source =
         format!("unit: a\ntype: virtual\nprovides: a\nwaits-for: {}\n", targets.join(", "));
     let (name, source) = ("a.unit".to_owned(), source.into_bytes());
-    let mut sources = Sources::read(vec![File { name, role: Role::Units, source }]);
+    let mut sources = FileSet::read(vec![InitFile { name, role: FileRole::Units, source }]);
     assert!(sources.graph().is_none());
     let columns = sources.diagnostics[0].iter().map(|it| it.location.column);
     let expected = targets.iter().scan(12, |at, target| {

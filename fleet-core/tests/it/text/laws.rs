@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use fleet_core::graph::TimeOuts;
-use fleet_core::graph::text::{Diagnostic, print, read_central, read_stanzas};
+use fleet_core::graph::Timeouts;
+use fleet_core::graph::text::{InitDiagnostic, print, read_central, read_stanzas};
 use proptest::prelude::*;
 use proptest::sample::{Index, select, subsequence};
 
@@ -150,7 +150,10 @@ fn place(source: &[u8], offset: usize) -> (usize, usize) {
 }
 
 /// Whether each place is inside the file, in order, and the one that its excerpt shows.
-pub(super) fn check_places(source: &[u8], diagnostics: &[Diagnostic]) -> Result<(), TestCaseError> {
+pub(super) fn check_places(
+    source: &[u8],
+    diagnostics: &[InitDiagnostic],
+) -> Result<(), TestCaseError> {
     let mut last = 0;
     for it in diagnostics {
         prop_assert!(it.span.start <= it.span.end && it.span.end <= source.len(), "{it:?}");
@@ -184,10 +187,10 @@ fn each_key_is_drawn_with_a_value_that_is_printed() {
     let mut printed = BTreeSet::new();
     for (head, line) in HEADS.iter().flat_map(|head| LINES.map(|line| (head, line))) {
         let text = file(&[sound(head, &[line, "env: x=\nenv: y="], true)]);
-        let read = read_stanzas(text.as_bytes(), &TimeOuts::default());
+        let read = read_stanzas(text.as_bytes(), &Timeouts::default());
         let unit = read.stanzas[0].unit.as_ref();
         let unit = unit.unwrap_or_else(|| panic!("{text}\n{:#?}", read.diagnostics));
-        let text = print(unit, &TimeOuts::default()).text;
+        let text = print(unit, &Timeouts::default()).text;
         let keys = text.lines().filter_map(|line| line.split_once(": "));
         printed.extend(keys.map(|(key, _)| key.to_owned()).filter(|key| key != "unit"));
     }
@@ -208,18 +211,18 @@ proptest! {
     ) {
         let text = file(&stanzas);
         let text = if crlf { text.replace('\n', "\r\n") } else { text };
-        let read = read_stanzas(text.as_bytes(), &TimeOuts::default());
+        let read = read_stanzas(text.as_bytes(), &Timeouts::default());
         prop_assert_eq!(read.stanzas.len(), stanzas.len());
         for stanza in read.stanzas {
             let Some(unit) = stanza.unit else {
                 return Err(TestCaseError::fail(format!("{text}\n{:#?}", read.diagnostics)));
             };
-            let printed = print(&unit, &TimeOuts::default());
-            prop_assert_eq!(&printed.losses, &[]);
-            let again = read_stanzas(printed.text.as_bytes(), &TimeOuts::default());
+            let printed = print(&unit, &Timeouts::default());
+            prop_assert_eq!(&printed.omitted, &[]);
+            let again = read_stanzas(printed.text.as_bytes(), &Timeouts::default());
             let back = again.stanzas[0].unit.clone().expect("what is printed is sound");
             prop_assert_eq!(&back, &unit, "{}", printed.text);
-            prop_assert_eq!(print(&back, &TimeOuts::default()), printed);
+            prop_assert_eq!(print(&back, &Timeouts::default()), printed);
         }
     }
 
@@ -227,7 +230,7 @@ proptest! {
     // Holds: G-28
     #[test]
     fn each_place_is_inside_the_file(source in mutated()) {
-        let read = read_stanzas(&source, &TimeOuts::default());
+        let read = read_stanzas(&source, &Timeouts::default());
         check_places(&source, &read.diagnostics)?;
         check_places(&source, &read_central(&source).diagnostics)?;
         let errors = read.diagnostics.iter().any(|it| it.code.as_str().starts_with('E'));
@@ -239,7 +242,7 @@ proptest! {
     // Holds: G-27
     #[test]
     fn any_bytes_can_be_read(source in proptest::collection::vec(any::<u8>(), 0..60)) {
-        check_places(&source, &read_stanzas(&source, &TimeOuts::default()).diagnostics)?;
+        check_places(&source, &read_stanzas(&source, &Timeouts::default()).diagnostics)?;
         check_places(&source, &read_central(&source).diagnostics)?;
     }
 
@@ -258,7 +261,7 @@ proptest! {
     ) {
         let (texts, codes): (Vec<String>, Vec<Option<&str>>) = parts.into_iter().unzip();
         let text = file(&texts);
-        let read = read_stanzas(text.as_bytes(), &TimeOuts::default());
+        let read = read_stanzas(text.as_bytes(), &Timeouts::default());
         let found = read.diagnostics.iter().map(|it| it.code.as_str());
         // Generated stanzas name a target twice, and have keys of their own.
         let found: Vec<&str> = found.filter(|code| !["W02", "W07"].contains(code)).collect();

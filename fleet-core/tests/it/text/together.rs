@@ -3,9 +3,9 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use fleet_core::graph::strategies::{Units, tangled_units, units};
-use fleet_core::graph::text::{File, Role, Sources, print};
-use fleet_core::graph::{TimeOuts, Unit};
+use fleet_core::graph::strategies::{Units, cyclic_units, units};
+use fleet_core::graph::text::{FileRole, FileSet, InitFile, print};
+use fleet_core::graph::{InitUnit, Timeouts};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select, subsequence};
@@ -19,14 +19,14 @@ use crate::init::config::cases;
 const TOGETHER: [&str; 9] = ["E12", "E13", "E15", "E16", "E17", "E28", "W03", "W04", "W05"];
 
 /// Units that fit together or do not, some of them twice.
-fn any_units() -> impl Strategy<Value = Vec<Unit>> {
+fn any_units() -> impl Strategy<Value = Vec<InitUnit>> {
     let twice = (units(3), units(3)).prop_map(|(one, other)| Units([one.0, other.0].concat()));
-    prop_oneof![4 => units(5), 3 => tangled_units(5), 1 => twice].prop_map(|units| units.0)
+    prop_oneof![4 => units(5), 3 => cyclic_units(5), 1 => twice].prop_map(|units| units.0)
 }
 
 /// Lines of central settings: a goal, choices and masks, of what is there or is not, and what is no
 /// setting at all.
-fn central(units: &[Unit]) -> impl Strategy<Value = String> + use<> {
+fn central(units: &[InitUnit]) -> impl Strategy<Value = String> + use<> {
     let names = units.iter().map(|unit| unit.name.to_string());
     let targets = units.iter().flat_map(|unit| &unit.provides).map(ToString::to_string);
     let names: Vec<String> = names.chain(["nobody".to_owned()]).collect();
@@ -69,7 +69,7 @@ fn written(text: &str, (returns, mark, open, byte): Form) -> Vec<u8> {
 
 /// The files of a directory, by name and text: stanzas in three of them, and perhaps central
 /// settings, even twice.
-fn texts() -> impl Strategy<Value = Vec<(&'static str, Role, String)>> {
+fn texts() -> impl Strategy<Value = Vec<(&'static str, FileRole, String)>> {
     let other = prop_oneof![
         select(&BROKEN[..]).prop_map(|(text, _)| whole(text).replace("NAME", "other")),
         select(&ODD[..]).prop_map(|(text, _)| whole(text).replace("NAME", "odd")),
@@ -78,24 +78,24 @@ fn texts() -> impl Strategy<Value = Vec<(&'static str, Role, String)>> {
     let others = prop_oneof![4 => Just(Vec::new()), 1 => vec(other, 1..3)];
     let all = (any_units(), others).prop_flat_map(|(units, others)| {
         let central = vec(central(&units), 0..3);
-        let stanzas = units.iter().map(|unit| print(unit, &TimeOuts::default()).text);
+        let stanzas = units.iter().map(|unit| print(unit, &Timeouts::default()).text);
         let stanzas: Vec<String> = stanzas.chain(others).collect();
         let places = vec(0..3_usize, stanzas.len());
         (Just(stanzas), places, central)
     });
     all.prop_map(|(stanzas, places, central)| {
         let names = ["a.unit", "b.unit", "c.unit"];
-        let mut files = names.map(|name| (name, Role::Units, String::new())).to_vec();
+        let mut files = names.map(|name| (name, FileRole::Units, String::new())).to_vec();
         stanzas.iter().zip(places).for_each(|(text, place)| files[place].2 += text);
         let names = ["init.conf", "b.conf"].into_iter();
-        files.extend(names.zip(central).map(|(name, text)| (name, Role::Central, text)));
+        files.extend(names.zip(central).map(|(name, text)| (name, FileRole::Central, text)));
         files
     })
 }
 
-fn directory() -> impl Strategy<Value = Vec<File>> {
+fn directory() -> impl Strategy<Value = Vec<InitFile>> {
     (texts(), vec(form(), 5)).prop_map(|(texts, forms)| {
-        let file = |((name, role, text), form): ((&str, Role, String), Form)| File {
+        let file = |((name, role, text), form): ((&str, FileRole, String), Form)| InitFile {
             name: name.to_owned(),
             role,
             source: written(&text, form),
@@ -105,7 +105,7 @@ fn directory() -> impl Strategy<Value = Vec<File>> {
 }
 
 /// Whether a place in another file, which a message names as `a.unit:5`, is that of a stanza.
-fn check_other_places(files: &[File], message: &str) -> Result<(), TestCaseError> {
+fn check_other_places(files: &[InitFile], message: &str) -> Result<(), TestCaseError> {
     for file in files {
         let Some((_, rest)) = message.split_once(&format!("in {}:", file.name)) else { continue };
         let number: String = rest.chars().take_while(char::is_ascii_digit).collect();
@@ -124,7 +124,7 @@ fn check_other_places(files: &[File], message: &str) -> Result<(), TestCaseError
 fn each_place_is_inside_one_of_several_files() {
     let found = RefCell::new(BTreeSet::new());
     let told = TestRunner::new(cases(10)).run(&directory(), |files| {
-        let mut sources = Sources::read(files);
+        let mut sources = FileSet::read(files);
         let graph = sources.graph();
         prop_assert_eq!(graph.is_some(), sources.is_sound());
         sources.check_programs(|_| false);

@@ -1,7 +1,7 @@
 //! What each key takes, and how it is printed.
 
 use fleet_core::graph::text::{print, read_stanzas};
-use fleet_core::graph::{Command, EdgeKind, Target, TimeOuts};
+use fleet_core::graph::{Command, EdgeKind, Target, Timeouts};
 
 use super::units;
 
@@ -13,8 +13,8 @@ const RESTART: &str = "restart-delay: 5s | restart-max-delay: 1s | restart-facto
 /// The line that a line below a supervised unit is printed as.
 fn printed(line: &str) -> String {
     let unit = units(&format!("{SUPERVISED}{line}\n")).remove(0);
-    let printed = print(&unit, &TimeOuts::default());
-    assert_eq!(printed.losses, []);
+    let printed = print(&unit, &Timeouts::default());
+    assert_eq!(printed.omitted, []);
     let known: Vec<&str> = SUPERVISED.lines().collect();
     let rest = printed.text.lines().filter(|line| !known.contains(line));
     rest.collect::<Vec<_>>().join(" | ")
@@ -152,7 +152,7 @@ fn values_that_keys_do_not_take_are_refused() {
         "env-file: a\nexec-stop: /a $B",
     ] {
         let text = format!("{SUPERVISED}{line}\n");
-        let read = read_stanzas(text.as_bytes(), &TimeOuts::default());
+        let read = read_stanzas(text.as_bytes(), &Timeouts::default());
         assert_eq!(read.diagnostics.len(), 1, "{line}: {:#?}", read.diagnostics);
         assert_eq!(read.stanzas[0].unit, None, "{line}");
     }
@@ -169,28 +169,28 @@ fn what_one_key_says_of_a_type_is_printed_with_it() {
         "unit: a\ntype: oneshot\nprovides: a\nexec-stop: /a\n",
         "unit: a\ntype: virtual\nprovides: a\ndepends-on: b\nafter: c\n",
     ] {
-        assert_eq!(print(&units(text)[0], &TimeOuts::default()).text, text);
+        assert_eq!(print(&units(text)[0], &Timeouts::default()).text, text);
     }
 }
 
 #[test]
 fn the_defaults_are_those_of_the_reader() {
-    let slow = TimeOuts { start: None, ..TimeOuts::default() };
+    let slow = Timeouts { start: None, ..Timeouts::default() };
     let read = read_stanzas(SUPERVISED.as_bytes(), &slow);
     let unit = read.stanzas[0].unit.clone().unwrap();
-    assert_eq!(unit.time_outs, slow);
+    assert_eq!(unit.timeouts, slow);
     assert_eq!(print(&unit, &slow).text, SUPERVISED);
     let elsewhere = format!("{SUPERVISED}start-timeout: none\n");
-    assert_eq!(print(&unit, &TimeOuts::default()).text, elsewhere);
+    assert_eq!(print(&unit, &Timeouts::default()).text, elsewhere);
 }
 
 /// The losses of a unit with this command to stop it.
 fn losses(command: Command) -> (String, Vec<String>) {
     let mut unit = units(SUPERVISED).remove(0);
     unit.run.stop = vec![command];
-    let printed = print(&unit, &TimeOuts::default());
+    let printed = print(&unit, &Timeouts::default());
     let lost =
-        printed.losses.into_iter().map(|it| format!("{}: {} ({})", it.key, it.value, it.why));
+        printed.omitted.into_iter().map(|it| format!("{}: {} ({})", it.key, it.value, it.why));
     let said = printed.text.lines().find_map(|line| line.strip_prefix("exec-stop: "));
     (said.unwrap_or_default().to_owned(), lost.collect())
 }
@@ -212,7 +212,7 @@ fn what_stanzas_cannot_say_is_a_loss_and_left_out() {
     unit.run.reload = vec![Command::new("/r", [])];
     unit.description = "two\nlines".to_owned();
     unit.edges = vec![(EdgeKind::WaitsFor, Target::new("b").unwrap())];
-    let printed = print(&unit, &TimeOuts::default());
+    let printed = print(&unit, &Timeouts::default());
     insta::assert_snapshot!(printed.text, @"
     unit: a
     type: oneshot
@@ -221,7 +221,7 @@ fn what_stanzas_cannot_say_is_a_loss_and_left_out() {
     exec-start: /a
     ");
     let lost: Vec<String> = printed
-        .losses
+        .omitted
         .iter()
         .map(|it| format!("{}: {:?} ({})", it.key, it.value, it.why))
         .collect();
@@ -231,8 +231,8 @@ fn what_stanzas_cannot_say_is_a_loss_and_left_out() {
     "#);
     for blank in [" one", "one "] {
         unit.description = blank.to_owned();
-        let printed = print(&unit, &TimeOuts::default());
-        let loss = printed.losses.iter().find(|it| it.key == "description");
+        let printed = print(&unit, &Timeouts::default());
+        let loss = printed.omitted.iter().find(|it| it.key == "description");
         let why = "a value does not begin or end with a blank, and is not empty";
         assert_eq!(loss.map(|it| it.why.as_str()), Some(why), "{blank:?}");
         assert!(!printed.text.contains("description"), "{}", printed.text);
@@ -247,7 +247,7 @@ fn a_name_that_only_looks_like_another_is_none() {
     // A letter of the Cyrillic alphabet, and one of full width.
     for alike in ["\u{455}shd", "s\u{ff53}hd"] {
         let read = latin.replace("sshd", alike);
-        let read = read_stanzas(read.as_bytes(), &TimeOuts::default());
+        let read = read_stanzas(read.as_bytes(), &Timeouts::default());
         let codes: Vec<String> = read.diagnostics.iter().map(|it| it.code.to_string()).collect();
         assert_eq!(codes, ["E06"], "{alike}");
     }

@@ -1,17 +1,17 @@
 //! What is wrong with the units of several files together.
 
-use fleet_core::graph::text::{File, Role, Sources};
+use fleet_core::graph::text::{FileRole, FileSet, InitFile};
 
 use super::told;
 
 /// All that is told of these files, and whether they make a graph.
 fn check(files: &[(&str, &str)]) -> String {
-    let file = |(name, source): &(&str, &str)| File {
+    let file = |(name, source): &(&str, &str)| InitFile {
         name: (*name).to_owned(),
-        role: Role::of(name).unwrap(),
+        role: FileRole::of(name).unwrap(),
         source: source.as_bytes().to_vec(),
     };
-    let mut sources = Sources::read(files.iter().map(file).collect());
+    let mut sources = FileSet::read(files.iter().map(file).collect());
     let graph = sources.graph();
     assert_eq!(graph.is_some(), sources.is_sound());
     let files = sources.files.iter().zip(&sources.diagnostics);
@@ -288,7 +288,7 @@ fn a_mask_of_a_target_that_nobody_provides_is_an_error() {
 fn a_program_that_is_not_there_is_a_warning() {
     let source = "unit: a\ntype: oneshot\nprovides: a\nexec-start: /a b\nexec-stop: -/c\n";
     let (name, source) = ("a.unit".to_owned(), source.as_bytes().to_vec());
-    let mut sources = Sources::read(vec![File { name, role: Role::Units, source }]);
+    let mut sources = FileSet::read(vec![InitFile { name, role: FileRole::Units, source }]);
     sources.check_programs(|program| program == "/c");
     assert!(sources.graph().is_some());
     insta::assert_snapshot!(told(&sources.files[0].source, &sources.diagnostics[0]), @r"

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::service::{Own, Why};
 use super::values::not_read;
-use crate::graph::{Growth, Limit, Restart, RestartWhen, Signal};
+use crate::graph::{DelayGrowth, Restart, RestartLimit, RestartWhen, Signal};
 
 /// The `respawn_max` of who gives none.
 const RESPAWN_MAX: u32 = 10;
@@ -21,7 +21,7 @@ impl Own<'_, '_> {
             // A number goes with `stopsig`, to which supervise-daemon then pays no heed.
             let kill = &mut self.unit.run.kill;
             kill.signal = signal.unwrap_or(if supervised { Signal::TERM } else { kill.signal });
-            self.unit.time_outs.stop = Some(Duration::from_secs(seconds));
+            self.unit.timeouts.stop = Some(Duration::from_secs(seconds));
         }
         if !supervised {
             return Ok(());
@@ -32,7 +32,7 @@ impl Own<'_, '_> {
             when: RestartWhen::Always,
             delay,
             max_delay: delay,
-            growth: Growth::Factor(1),
+            growth: DelayGrowth::Factor(1),
             limit: self.limit()?,
             ..Restart::default()
         };
@@ -42,23 +42,23 @@ impl Own<'_, '_> {
     /// When supervise-daemon gives up. It counts how often it starts one again, so that there is
     /// one start more. Without a period it counts all failures that there ever were; of the most it
     /// has a default, which old versions had not.
-    fn limit(&mut self) -> Result<Limit, Why> {
+    fn limit(&mut self) -> Result<RestartLimit, Why> {
         let (most, period) = (self.number("respawn_max")?, self.number("respawn_period")?);
         let within = period.filter(|period| *period > 0).map(Duration::from_secs);
         let most = most.map(|most| u32::try_from(most).unwrap_or(u32::MAX));
         let starts = |most: u32, interval| {
             let burst = most.saturating_add(1);
-            Limit::Starts { burst, interval }
+            RestartLimit::Starts { burst, interval }
         };
         let (name, message, help, limit) = match (most, within) {
-            (Some(0), _) => return Ok(Limit::None),
+            (Some(0), _) => return Ok(RestartLimit::None),
             (Some(most), Some(interval)) => return Ok(starts(most, interval)),
             (Some(most), None) => (
                 "respawn_max",
                 "without `respawn_period` each failure counts for ever; here those count that \
                  come in a row",
                 "write a restart-reset into the stanza, after which they are forgotten",
-                Limit::Failures(most),
+                RestartLimit::Failures(most),
             ),
             (None, Some(interval)) => (
                 "respawn_period",
@@ -71,7 +71,7 @@ impl Own<'_, '_> {
                 "how often supervise-daemon would start it again is its own matter: here it is 10 \
                  times in a row",
                 "write restart-delay and restart-limit into the stanza",
-                Limit::Failures(RESPAWN_MAX),
+                RestartLimit::Failures(RESPAWN_MAX),
             ),
         };
         let line = self.script.value(name).map_or(1, |(line, _)| line);

@@ -13,8 +13,9 @@ mod service;
 mod values;
 mod words;
 
-use super::draft::{Draft, Lost, as_stanza, name_of};
+use super::draft::{Draft, as_stanza, name_of};
 use super::loss::Report;
+use crate::graph::text::OmittedKey;
 use script::Script;
 pub(super) use service::script_path;
 
@@ -42,13 +43,13 @@ fn draft(file: usize, text: &str, report: &mut Report<'_>) -> Option<Draft> {
             unit.provides.push(target);
         }
     }
-    let place = |lost: &Lost| line_of(lost, &script).map(|line| (line, 1));
+    let place = |lost: &OmittedKey| line_of(lost, &script).map(|line| (line, 1));
     let unit = as_stanza(&unit, file, report, place)?;
     Some(Draft { wishes, ..Draft::new(file, report, unit) })
 }
 
 /// The line of the variable that something of a stanza comes from.
-fn line_of(lost: &Lost, script: &Script) -> Option<usize> {
+fn line_of(lost: &OmittedKey, script: &Script) -> Option<usize> {
     let name = match lost.key {
         "assert" if lost.value.starts_with("path-is-directory") => "required_dirs",
         "assert" => "required_files",

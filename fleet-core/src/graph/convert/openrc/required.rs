@@ -2,14 +2,16 @@
 
 use super::service::{Own, Why};
 use super::words::{Piece, plain};
-use crate::graph::{Condition, Test};
+use crate::graph::{Condition, ConditionTest};
 
 impl Own<'_, '_> {
     /// What has to be there before it starts.
     pub(super) fn required(&mut self) -> Result<(), Why> {
-        type Make = fn(String) -> Test;
-        let tests: [(&str, Make); 2] =
-            [("required_dirs", Test::PathIsDirectory), ("required_files", Test::PathExists)];
+        type Make = fn(String) -> ConditionTest;
+        let tests: [(&str, Make); 2] = [
+            ("required_dirs", ConditionTest::PathIsDirectory),
+            ("required_files", ConditionTest::PathExists),
+        ];
         for (name, test) in tests {
             let Some((line, words)) = self.parted(name)? else { continue };
             for word in words {

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use super::function::{Function, beginning, groups};
 use super::words::{DEEPEST, Piece, Token, plain, tokens, tokens_until_lost};
-use crate::graph::text::LARGEST_FILE;
+use crate::graph::text::MAX_FILE_SIZE;
 
 /// How many bytes may be put in for variables of a script, which could double with each line.
-const MOST_PUT_IN: usize = LARGEST_FILE;
+const MOST_PUT_IN: usize = MAX_FILE_SIZE;
 
 /// What a script says.
 #[derive(Debug, Default)]

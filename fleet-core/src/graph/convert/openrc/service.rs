@@ -5,7 +5,8 @@ use super::values::not_read;
 use crate::graph::convert::draft::call_script;
 use crate::graph::convert::loss::Report;
 use crate::graph::{
-    Command, Directory, Kind, Name, Output, Place, Readiness, Restart, Target, Unit,
+    Command, DirectoryPath, ExecOutput, InitUnit, Name, Readiness, Restart, ServiceType, Target,
+    WorkingDirectory,
 };
 
 /// Functions that change how a service is started or stopped.
@@ -50,9 +51,14 @@ const OF_STARTER: [&str; 4] =
 pub(super) type Why = (usize, String);
 
 /// The unit of a script: what its variables say, or else a call of the script.
-pub(super) fn unit(name: Name, script: &mut Script, file: usize, report: &mut Report<'_>) -> Unit {
+pub(super) fn unit(
+    name: Name,
+    script: &mut Script,
+    file: usize,
+    report: &mut Report<'_>,
+) -> InitUnit {
     let provides = [Target::from(&name)];
-    let mut unit = Unit::new_virtual(name, provides);
+    let mut unit = InitUnit::new_virtual(name, provides);
     if let Some((_, Value::Text(text))) = script.value("description") {
         unit.description = text.split_whitespace().collect::<Vec<_>>().join(" ");
     }
@@ -79,7 +85,7 @@ pub(super) struct Own<'r, 'a> {
     pub(super) script: &'r mut Script,
     pub(super) file: usize,
     pub(super) report: &'r mut Report<'a>,
-    pub(super) unit: Unit,
+    pub(super) unit: InitUnit,
 }
 
 impl Own<'_, '_> {
@@ -98,7 +104,7 @@ impl Own<'_, '_> {
     }
 
     /// The unit that calls the script.
-    fn called(&mut self, line: usize, why: &str) -> Unit {
+    fn called(&mut self, line: usize, why: &str) -> InitUnit {
         let path = script_path(self.report.path(self.file));
         let message = format!("{why}, which only OpenRC can run: the unit calls {path}");
         let help = "write what it runs into the stanza, as exec-start-pre, exec-start and \
@@ -114,12 +120,12 @@ impl Own<'_, '_> {
         call_script(&mut unit, self.file, self.report, call);
         if self.script.functions.contains_key("reload") {
             unit.run.reload = call("reload");
-            unit.time_outs.reload = None;
+            unit.timeouts.reload = None;
         }
         unit
     }
 
-    fn native(&mut self) -> Result<Unit, Why> {
+    fn native(&mut self) -> Result<InitUnit, Why> {
         let Some((line, command)) = self.words("command")? else {
             let message = "there is no `command`, so the unit is virtual";
             let help = "give the stanza another type and an exec-start, if it is to run something";
@@ -145,14 +151,14 @@ impl Own<'_, '_> {
             return Err((line, "`command` has a variable that is set elsewhere".to_owned()));
         }
         self.unit.kind = match pidfile {
-            _ if supervised => Kind::ForegroundSupervised(Readiness::Executed),
+            _ if supervised => ServiceType::ForegroundSupervised(Readiness::Executed),
             Some((line, path)) if background => {
                 let message = format!("nobody writes the process id to {path} any more");
                 let help = "see `fleet-init status` for it";
                 self.report.remark((self.file, line), message, help);
-                Kind::ForegroundSupervised(Readiness::Executed)
+                ServiceType::ForegroundSupervised(Readiness::Executed)
             }
-            Some((_, path)) => Kind::BackgroundPidfile { path },
+            Some((_, path)) => ServiceType::BackgroundPidfile { path },
             None => {
                 let why = "without `pidfile` and `supervisor` nobody can tell which process it is";
                 return Err((line, why.to_owned()));
@@ -160,30 +166,30 @@ impl Own<'_, '_> {
         };
         self.unit.run.start = vec![Command::new(program, arguments)];
         self.weights()?;
-        self.surroundings()?;
+        self.exec_environment()?;
         self.ends(supervised)?;
         self.required()?;
         Ok(self.unit.clone())
     }
 
-    fn surroundings(&mut self) -> Result<(), Why> {
+    fn exec_environment(&mut self) -> Result<(), Why> {
         let user = self.text("command_user")?;
         let directory = self.text("directory")?;
         let (output, error) = (self.text("output_log")?, self.text("error_log")?);
         let umask = self.text("umask")?;
         let mut exported = std::mem::take(&mut self.script.exported);
         exported.retain(|name| !OF_STARTER.contains(&name.as_str()));
-        let around = &mut self.unit.run.surroundings;
+        let around = &mut self.unit.run.exec_environment;
         if let Some((_, user)) = user {
             let (user, group) = user.split_once(':').unwrap_or((user.as_str(), ""));
             around.user = Some(user.to_owned()).filter(|it| !it.is_empty());
             around.group = Some(group.to_owned()).filter(|it| !it.is_empty());
         }
         if let Some((_, path)) = directory {
-            around.directory = Directory { place: Place::At(path), optional: false };
+            around.directory = WorkingDirectory { path: DirectoryPath::At(path), optional: false };
         }
-        around.output = output.map(|(_, path)| Output::Append(path)).unwrap_or_default();
-        around.error = error.map(|(_, path)| Output::Append(path));
+        around.output = output.map(|(_, path)| ExecOutput::Append(path)).unwrap_or_default();
+        around.error = error.map(|(_, path)| ExecOutput::Append(path));
         if let Some((line, text)) = umask {
             let umask = u32::from_str_radix(&text, 8).map_err(|_| not_read(line, "umask"))?;
             around.umask = Some(umask);
@@ -191,10 +197,10 @@ impl Own<'_, '_> {
         for name in exported {
             match self.script.value(&name) {
                 Some((_, Value::Text(text))) if !text.contains("${") => {
-                    self.unit.run.surroundings.environment.push((name, text.clone()));
+                    self.unit.run.exec_environment.environment.push((name, text.clone()));
                 }
                 Some((line, _)) => return Err(not_read(line, &name)),
-                None => self.unit.run.surroundings.pass_environment.push(name),
+                None => self.unit.run.exec_environment.pass_environment.push(name),
             }
         }
         Ok(())
@@ -213,7 +219,7 @@ impl Own<'_, '_> {
         }
         let nice = self.level("SSD_NICELEVEL", -20, 19)?;
         let oom_score_adjust = self.level("SSD_OOM_SCORE_ADJ", -1000, 1000)?;
-        let around = &mut self.unit.run.surroundings;
+        let around = &mut self.unit.run.exec_environment;
         (around.nice, around.oom_score_adjust) = (nice, oom_score_adjust);
         Ok(())
     }

@@ -83,7 +83,7 @@ impl Own<'_, '_> {
         let help = "write its assignments without variables and commands in them";
         self.report.loss((self.file, line), message, help);
         let file = EnvironmentFile { path, optional: true };
-        let files = &mut self.unit.run.surroundings.environment_files;
+        let files = &mut self.unit.run.exec_environment.environment_files;
         if !files.contains(&file) {
             files.push(file);
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fleet_unitfile::{Calendar, UnitName, UnitType};
 
-use super::{Delay, Origin, Timer, Trigger};
+use super::{RandomizedDelay, Timer, TimerBase, Trigger};
 use crate::graph::systemd::draft::Flaws;
 use crate::graph::systemd::value::{In, delay, flag, shown};
 
@@ -91,11 +91,11 @@ impl TimerDraft {
             Some(named) => named.clone(),
             None => usual().parse().map_err(shown)?,
         };
-        let fixed = || Delay::Fixed(fixed(self.random, unit));
+        let fixed = || RandomizedDelay::Fixed(fixed(self.random, unit));
         Ok(Timer {
             unit: started,
             triggers: self.triggers.clone(),
-            delay: if self.fixed { fixed() } else { Delay::Random(self.random) },
+            delay: if self.fixed { fixed() } else { RandomizedDelay::Random(self.random) },
             persistent: self.persistent,
             remains: self.remains.unwrap_or(true),
         })
@@ -109,11 +109,11 @@ fn trigger(name: &str, value: &str, unit: &In<'_>) -> Result<Trigger, String> {
             let calendar: Calendar = text.parse().map_err(shown)?;
             return Ok(Trigger::Calendar(calendar));
         }
-        "OnActiveSec" => Origin::Active,
-        "OnBootSec" => Origin::Boot,
-        "OnStartupSec" => Origin::Startup,
-        "OnUnitActiveSec" => Origin::UnitActive,
-        _ => Origin::UnitInactive,
+        "OnActiveSec" => TimerBase::Active,
+        "OnBootSec" => TimerBase::Boot,
+        "OnStartupSec" => TimerBase::Startup,
+        "OnUnitActiveSec" => TimerBase::UnitActive,
+        _ => TimerBase::UnitInactive,
     };
     let span = delay(&text, "it would never elapse: take it out")?;
     Ok(Trigger::After(origin, span))

@@ -1,9 +1,9 @@
 //! Timers: what a `.timer` file says, when it comes to that, and what state the timer is in.
 //!
 //! ```text
-//! [Timer] ── draft ──> Timer ── next(past, look) ──> Due
+//! [Timer] ── draft ──> Timer ── next(past, look) ──> NextElapse
 //!                        │                            ▲
-//!                        └──────── TimerLife ─────────┘   waiting, running, elapsed, …
+//!                        └──────── TimerMachine ─────────┘   waiting, running, elapsed, …
 //! ```
 //!
 //! All rules are systemd's. A timer elapses at its very moment: it is never late on purpose to wake
@@ -19,8 +19,8 @@ use fleet_unitfile::{Calendar, UnitName, Zone};
 
 use crate::Timestamp;
 pub(super) use draft::TimerDraft;
-pub use life::{Sight, TimerLife, TimerMemory, TimerPhase};
-pub use next::{Due, Past};
+pub use life::{TimerMachine, TimerPhase, TimerState, TriggeredUnitState};
+pub use next::{LastTriggers, NextElapse};
 
 /// What a `.timer` unit starts, and when.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct Timer {
     /// When; at least one, in the order of the file.
     pub triggers: Vec<Trigger>,
     /// By how much it is late.
-    pub delay: Delay,
+    pub delay: RandomizedDelay,
     /// Whether a moment of the calendar that passed while the timer was not active is made up for.
     pub persistent: bool,
     /// Whether it stays active when nothing is left to come.
@@ -41,14 +41,14 @@ pub struct Timer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trigger {
     /// So long after that.
-    After(Origin, Duration),
+    After(TimerBase, Duration),
     /// Whenever the clocks show that.
     Calendar(Calendar),
 }
 
 /// What a span of a timer is counted from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Origin {
+pub enum TimerBase {
     /// The start of the timer (`OnActiveSec=`).
     Active,
     /// The boot of the machine (`OnBootSec=`), also in a container.
@@ -63,7 +63,7 @@ pub enum Origin {
 
 /// By how much a timer is late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Delay {
+pub enum RandomizedDelay {
     /// By less than that, and each time by another span (`RandomizedDelaySec=`).
     Random(Duration),
     /// Always by that (`FixedRandomDelay=`).
@@ -72,7 +72,7 @@ pub enum Delay {
 
 /// A moment by both clocks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Moment {
+pub struct DualTimestamp {
     /// Since the machine was booted.
     pub clock: Timestamp,
     /// Since the beginning of 1970 in UTC, as far as anybody knows.
@@ -80,20 +80,20 @@ pub struct Moment {
 }
 
 /// The zones of calendars.
-pub trait Zones {
+pub trait TimeZones {
     /// The zone of that name, or of the machine.
     fn zone(&self, name: Option<&str>) -> &dyn Zone;
 }
 
 /// What is at hand whenever a timer is looked at.
 #[derive(Clone, Copy)]
-pub struct Look<'a> {
+pub struct TimerContext<'a> {
     /// The present.
-    pub now: Moment,
+    pub now: DualTimestamp,
     /// A random number.
-    pub dice: u64,
+    pub random: u64,
     /// The zones of all its calendars.
-    pub zones: &'a dyn Zones,
+    pub zones: &'a dyn TimeZones,
 }
 
 impl Timer {

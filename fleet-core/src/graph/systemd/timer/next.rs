@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use fleet_unitfile::Calendar;
 
-use super::{Delay, Look, Moment, Origin, Timer, Trigger};
+use super::{DualTimestamp, RandomizedDelay, Timer, TimerBase, TimerContext, Trigger};
 use crate::Timestamp;
 
 /// What has been, as far as it decides when a timer elapses next.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Past {
+pub struct LastTriggers {
     /// When the service manager was first started since the boot.
     pub startup: Timestamp,
     /// When the timer was started.
-    pub since: Moment,
+    pub since: DualTimestamp,
     /// From when on it waits, by the clock. What is counted once and came before, while its unit
     /// ran, does not come again.
     pub waits_since: Timestamp,
@@ -30,14 +30,14 @@ pub struct Past {
 /// When a timer elapses next, by each of the clocks; whichever comes first counts. If it is by
 /// none, it never does.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Due {
+pub struct NextElapse {
     /// By the clock.
     pub clock: Option<Timestamp>,
     /// By the calendar. It comes earlier or later when that is set.
     pub wall: Option<Timestamp>,
 }
 
-impl Due {
+impl NextElapse {
     /// Whether it never comes.
     #[must_use]
     pub fn is_never(self) -> bool {
@@ -46,7 +46,7 @@ impl Due {
 
     /// Whether it has come.
     #[must_use]
-    pub fn has_come(self, now: Moment) -> bool {
+    pub fn has_elapsed(self, now: DualTimestamp) -> bool {
         self.clock.is_some_and(|at| at <= now.clock) || self.wall.is_some_and(|at| at <= now.wall)
     }
 }
@@ -54,7 +54,7 @@ impl Due {
 impl Timer {
     /// When the timer elapses next, which may be in the past: then it is to elapse at once.
     #[must_use]
-    pub fn next(&self, past: &Past, look: Look<'_>) -> Due {
+    pub fn next(&self, past: &LastTriggers, look: TimerContext<'_>) -> NextElapse {
         let clock = self.triggers.iter().filter_map(|trigger| match trigger {
             Trigger::After(origin, span) => past.moment(*origin, *span),
             Trigger::Calendar(_) => None,
@@ -64,32 +64,32 @@ impl Timer {
             Trigger::After(..) => None,
         });
         let late = match self.delay {
-            Delay::Random(longest) => random(longest, look.dice),
-            Delay::Fixed(span) => span,
+            RandomizedDelay::Random(longest) => random(longest, look.random),
+            RandomizedDelay::Fixed(span) => span,
         };
         let later = |at: Timestamp| at.after(late);
-        Due { clock: clock.min().map(later), wall: wall.min().map(later) }
+        NextElapse { clock: clock.min().map(later), wall: wall.min().map(later) }
     }
 
     /// Whether it is of use even if it does not elapse next: its unit may be started by others.
     pub(super) fn follows_unit(&self) -> bool {
         let follows = |trigger: &Trigger| {
-            matches!(trigger, Trigger::After(Origin::UnitActive | Origin::UnitInactive, _))
+            matches!(trigger, Trigger::After(TimerBase::UnitActive | TimerBase::UnitInactive, _))
         };
         self.triggers.iter().any(follows)
     }
 }
 
-impl Past {
-    fn moment(&self, origin: Origin, span: Duration) -> Option<Timestamp> {
+impl LastTriggers {
+    fn moment(&self, origin: TimerBase, span: Duration) -> Option<Timestamp> {
         // Neither of them counts before the timer or the unit was first at work.
         let unit = |at: Option<Timestamp>| at.max(self.last).map(|at| at.after(span));
         let once = match origin {
-            Origin::Active => self.since.clock,
-            Origin::Boot => Timestamp::default(),
-            Origin::Startup => self.startup,
-            Origin::UnitActive => return unit(self.unit_active),
-            Origin::UnitInactive => return unit(self.unit_inactive),
+            TimerBase::Active => self.since.clock,
+            TimerBase::Boot => Timestamp::default(),
+            TimerBase::Startup => self.startup,
+            TimerBase::UnitActive => return unit(self.unit_active),
+            TimerBase::UnitInactive => return unit(self.unit_inactive),
         };
         let at = once.after(span);
         let has_elapsed = self.last.is_some() || self.last_wall.is_some();
@@ -97,7 +97,7 @@ impl Past {
         (!is_spent).then_some(at)
     }
 
-    fn moment_of(&self, calendar: &Calendar, look: Look<'_>) -> Option<Timestamp> {
+    fn moment_of(&self, calendar: &Calendar, look: TimerContext<'_>) -> Option<Timestamp> {
         let base = Duration::from_millis(self.last_wall.unwrap_or(self.since.wall).as_millis());
         let at = calendar.next_after(base, look.zones.zone(calendar.zone()))?;
         let millis = u64::try_from(at.as_micros().div_ceil(1000)).ok()?;

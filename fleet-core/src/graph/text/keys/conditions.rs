@@ -5,7 +5,7 @@ use crate::graph::text::diagnostic::Problems;
 use crate::graph::text::draft::Draft;
 use crate::graph::text::types::Types;
 use crate::graph::text::value::Value;
-use crate::graph::{Condition, Test, Unit};
+use crate::graph::{Condition, ConditionTest, InitUnit};
 
 pub(super) const KEYS: &[Key] = &[
     Key::new(
@@ -25,16 +25,16 @@ pub(super) const KEYS: &[Key] = &[
 ];
 
 /// A test by its word.
-type ByWord = (&'static str, fn(String) -> Test);
+type ByWord = (&'static str, fn(String) -> ConditionTest);
 
 const TESTS: [ByWord; 7] = [
-    ("path-exists", Test::PathExists),
-    ("path-is-directory", Test::PathIsDirectory),
-    ("file-not-empty", Test::FileNotEmpty),
-    ("file-is-executable", Test::FileIsExecutable),
-    ("host", Test::Host),
-    ("kernel-command-line", Test::KernelCommandLine),
-    ("user", Test::User),
+    ("path-exists", ConditionTest::PathExists),
+    ("path-is-directory", ConditionTest::PathIsDirectory),
+    ("file-not-empty", ConditionTest::FileNotEmpty),
+    ("file-is-executable", ConditionTest::FileIsExecutable),
+    ("host", ConditionTest::Host),
+    ("kernel-command-line", ConditionTest::KernelCommandLine),
+    ("user", ConditionTest::User),
 ];
 
 /// `|`, `!`, a test and what it is about: `!path-exists /etc/nologin`.
@@ -65,20 +65,20 @@ fn marked(text: &str, mark: char) -> (bool, &str) {
     text.strip_prefix(mark).map_or((false, text), |rest| (true, rest.trim_start_matches(' ')))
 }
 
-fn conditions(assert: bool, unit: &Unit) -> Vec<String> {
+fn conditions(assert: bool, unit: &InitUnit) -> Vec<String> {
     let conditions = unit.run.conditions.iter().filter(|it| it.assert == assert);
     conditions.map(write_condition).collect()
 }
 
 fn write_condition(condition: &Condition) -> String {
     let (word, about) = match &condition.test {
-        Test::PathExists(path) => ("path-exists", path),
-        Test::PathIsDirectory(path) => ("path-is-directory", path),
-        Test::FileNotEmpty(path) => ("file-not-empty", path),
-        Test::FileIsExecutable(path) => ("file-is-executable", path),
-        Test::Host(pattern) => ("host", pattern),
-        Test::KernelCommandLine(text) => ("kernel-command-line", text),
-        Test::User(user) => ("user", user),
+        ConditionTest::PathExists(path) => ("path-exists", path),
+        ConditionTest::PathIsDirectory(path) => ("path-is-directory", path),
+        ConditionTest::FileNotEmpty(path) => ("file-not-empty", path),
+        ConditionTest::FileIsExecutable(path) => ("file-is-executable", path),
+        ConditionTest::Host(pattern) => ("host", pattern),
+        ConditionTest::KernelCommandLine(text) => ("kernel-command-line", text),
+        ConditionTest::User(user) => ("user", user),
     };
     let any = if condition.any { "|" } else { "" };
     let negated = if condition.negated { "!" } else { "" };

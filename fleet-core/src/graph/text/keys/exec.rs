@@ -7,7 +7,7 @@ use crate::graph::text::diagnostic::Problems;
 use crate::graph::text::draft::Draft;
 use crate::graph::text::types::{TypeWord, Types};
 use crate::graph::text::value::Value;
-use crate::graph::{AfterExit, Command, NotifyAccess, Run};
+use crate::graph::{Command, NotifyAccess, OnCleanExit, Run};
 
 /// A list of commands, each in a line of its own.
 macro_rules! commands {
@@ -54,9 +54,9 @@ pub(super) const KEYS: &[Key] = &[
         Types::RUNNING,
         Form::Line,
         |value, draft, problems| {
-            draft.run().after_exit = one_of(value, problems, &AFTER_EXIT).unwrap_or_default();
+            draft.run().on_clean_exit = one_of(value, problems, &AFTER_EXIT).unwrap_or_default();
         },
-        |unit, _| word(&AFTER_EXIT, unit.run.after_exit),
+        |unit, _| word(&AFTER_EXIT, unit.run.on_clean_exit),
     ),
     Key::new(
         "start-timeout",
@@ -64,10 +64,10 @@ pub(super) const KEYS: &[Key] = &[
         Form::Line,
         |value, draft, problems| {
             let time = duration_or_none(value, problems);
-            draft.unit.time_outs.start = time.unwrap_or(draft.unit.time_outs.start);
+            draft.unit.timeouts.start = time.unwrap_or(draft.unit.timeouts.start);
         },
         |unit, defaults| {
-            unless(&unit.time_outs.start, &defaults.start, duration(unit.time_outs.start))
+            unless(&unit.timeouts.start, &defaults.start, duration(unit.timeouts.start))
         },
     ),
     Key::new(
@@ -76,10 +76,10 @@ pub(super) const KEYS: &[Key] = &[
         Form::Line,
         |value, draft, problems| {
             let time = duration_or_none(value, problems);
-            draft.unit.time_outs.reload = time.unwrap_or(draft.unit.time_outs.reload);
+            draft.unit.timeouts.reload = time.unwrap_or(draft.unit.timeouts.reload);
         },
         |unit, defaults| {
-            unless(&unit.time_outs.reload, &defaults.reload, duration(unit.time_outs.reload))
+            unless(&unit.timeouts.reload, &defaults.reload, duration(unit.timeouts.reload))
         },
     ),
     Key::new(
@@ -117,8 +117,11 @@ const ACCESS: [(&str, NotifyAccess); 4] = [
     ("all", NotifyAccess::All),
 ];
 
-const AFTER_EXIT: [(&str, AfterExit); 3] =
-    [("fails", AfterExit::Fails), ("rests", AfterExit::Rests), ("remains", AfterExit::Remains)];
+const AFTER_EXIT: [(&str, OnCleanExit); 3] = [
+    ("fails", OnCleanExit::Fail),
+    ("rests", OnCleanExit::Complete),
+    ("remains", OnCleanExit::Remain),
+];
 
 fn read_command(
     value: &Value,

@@ -9,7 +9,7 @@ use crate::graph::text::diagnostic::{Problems, short};
 use crate::graph::text::draft::Draft;
 use crate::graph::text::types::{TypeWord, Types};
 use crate::graph::text::value::Value;
-use crate::graph::{EdgeKind, Kind, Pattern, Readiness, Unit};
+use crate::graph::{EdgeKind, InitUnit, LinePattern, Readiness, ServiceType};
 
 /// The longest pattern, in bytes: a longer one could take more memory than it is worth.
 const LONGEST_PATTERN: usize = 4096;
@@ -67,7 +67,7 @@ pub(super) const KEYS: &[Key] = &[
         Form::Line,
         |value, draft, problems| draft.ready_wait = read::duration(value, problems),
         |unit, _| match unit.kind {
-            Kind::ForegroundSupervised(Readiness::Alive(time)) => {
+            ServiceType::ForegroundSupervised(Readiness::Alive(time)) => {
                 vec![super::duration(Some(time))]
             }
             _ => Vec::new(),
@@ -75,7 +75,9 @@ pub(super) const KEYS: &[Key] = &[
     ),
     Key::new("ready-grep", TypeWord::Supervised.alone(), Form::Line, read_pattern, |unit, _| {
         match &unit.kind {
-            Kind::ForegroundSupervised(Readiness::Line(pattern)) => some(Some(pattern.as_str())),
+            ServiceType::ForegroundSupervised(Readiness::Line(pattern)) => {
+                some(Some(pattern.as_str()))
+            }
             _ => Vec::new(),
         }
     }),
@@ -85,7 +87,7 @@ pub(super) const KEYS: &[Key] = &[
         Form::Line,
         |value, draft, problems| draft.pidfile = read::path(value, problems),
         |unit, _| match &unit.kind {
-            Kind::BackgroundPidfile { path } => vec![path.clone()],
+            ServiceType::BackgroundPidfile { path } => vec![path.clone()],
             _ => Vec::new(),
         },
     ),
@@ -97,7 +99,7 @@ pub(super) const KEYS: &[Key] = &[
             draft.remain = read::yes_or_no(value, problems).unwrap_or(true);
         },
         |unit, _| match unit.kind {
-            Kind::Oneshot { remain: false } => vec!["no".to_owned()],
+            ServiceType::Oneshot { remain: false } => vec!["no".to_owned()],
             _ => Vec::new(),
         },
     ),
@@ -140,7 +142,7 @@ fn read_edges(kind: EdgeKind, value: &Value, draft: &mut Draft, problems: &mut P
     draft.edges.extend(items.map(|(target, span)| (kind, target, span)));
 }
 
-fn edges(kind: EdgeKind, unit: &Unit) -> Vec<String> {
+fn edges(kind: EdgeKind, unit: &InitUnit) -> Vec<String> {
     list(unit.edges.iter().filter(|(it, _)| *it == kind).map(|(_, target)| target))
 }
 
@@ -150,7 +152,7 @@ fn read_pattern(value: &Value, draft: &mut Draft, problems: &mut Problems) {
         let help = format!("write one of at most {LONGEST_PATTERN} bytes");
         return value.refuse(problems, Code::BadPattern, message, help);
     }
-    match Pattern::new(value.text()) {
+    match LinePattern::new(value.text()) {
         Ok(pattern) => draft.ready_grep = Some(pattern),
         Err(problem) => {
             let at = problem.at.min(value.text().len());

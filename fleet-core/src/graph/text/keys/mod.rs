@@ -14,7 +14,7 @@ use super::diagnostic::Problems;
 use super::draft::Draft;
 use super::types::Types;
 use super::value::Value;
-use crate::graph::{TimeOuts, Unit};
+use crate::graph::{InitUnit, Timeouts};
 
 pub(super) use read::{
     duration_or_none, is_variable, list, name, nearest, number, one_of, one_target, target,
@@ -35,7 +35,7 @@ pub(super) struct Key {
     pub(super) read: fn(&Value, &mut Draft, &mut Problems),
     /// The values that say of the unit what is not the default: none, one, or several where the
     /// key may be repeated.
-    pub(super) write: fn(&Unit, &TimeOuts) -> Vec<String>,
+    pub(super) write: fn(&InitUnit, &Timeouts) -> Vec<String>,
 }
 
 /// How a key may be given.
@@ -57,7 +57,7 @@ impl Key {
         types: Types,
         form: Form,
         read: fn(&Value, &mut Draft, &mut Problems),
-        write: fn(&Unit, &TimeOuts) -> Vec<String>,
+        write: fn(&InitUnit, &Timeouts) -> Vec<String>,
     ) -> Self {
         Self { name, types, form, read, write }
     }

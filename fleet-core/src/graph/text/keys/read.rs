@@ -8,7 +8,7 @@ use fleet_unitfile::{Span, Timespan, TimespanError, parse_timespan};
 use crate::graph::text::Code;
 use crate::graph::text::diagnostic::{Problems, short};
 use crate::graph::text::value::Value;
-use crate::graph::{Name, NameProblem, Signal, StatusSet, Target};
+use crate::graph::{InvalidName, Name, Signal, StatusSet, Target};
 
 /// The name that was probably meant by one that is none.
 ///
@@ -187,13 +187,13 @@ pub(in crate::graph::text) fn name(
     read.map_err(|problem| bad_name("unit", text, span, problem, problems)).ok()
 }
 
-fn bad_name(what: &str, text: &str, span: Span, problem: NameProblem, problems: &mut Problems) {
-    let blank = matches!(problem, NameProblem::Character { character: ' ' | '\t', .. });
+fn bad_name(what: &str, text: &str, span: Span, problem: InvalidName, problems: &mut Problems) {
+    let blank = matches!(problem, InvalidName::Character { character: ' ' | '\t', .. });
     let help = match problem {
-        NameProblem::Character { .. } if blank && what == "target" => {
+        InvalidName::Character { .. } if blank && what == "target" => {
             "put a comma between two names"
         }
-        NameProblem::Character { .. } => "use ASCII letters, digits and _ - . @ : \\",
+        InvalidName::Character { .. } => "use ASCII letters, digits and _ - . @ : \\",
         _ => "write at most 255 characters",
     };
     let message = format!("`{}` is no name of a {what}", short(text));

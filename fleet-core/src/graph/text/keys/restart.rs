@@ -7,7 +7,7 @@ use crate::graph::text::draft::Draft;
 use crate::graph::text::finish::longest_delay;
 use crate::graph::text::types::Types;
 use crate::graph::text::value::Value;
-use crate::graph::{Growth, Limit, Restart, RestartWhen};
+use crate::graph::{DelayGrowth, Restart, RestartLimit, RestartWhen};
 
 const WHEN: [(&str, RestartWhen); 7] = [
     ("never", RestartWhen::Never),
@@ -79,8 +79,8 @@ pub(super) const KEYS: &[Key] = &[
         Form::Line,
         |value, draft, problems| draft.factor = number(value, problems, 1..=1000),
         |unit, _| match unit.restart.growth {
-            Growth::Factor(2) | Growth::Steps(_) => Vec::new(),
-            Growth::Factor(factor) => some(Some(factor)),
+            DelayGrowth::Factor(2) | DelayGrowth::Steps(_) => Vec::new(),
+            DelayGrowth::Factor(factor) => some(Some(factor)),
         },
     ),
     Key::new(
@@ -89,15 +89,15 @@ pub(super) const KEYS: &[Key] = &[
         Form::Line,
         |value, draft, problems| draft.steps = number(value, problems, 0..=u32::MAX),
         |unit, _| match unit.restart.growth {
-            Growth::Steps(steps) => some(Some(steps)),
-            Growth::Factor(_) => Vec::new(),
+            DelayGrowth::Steps(steps) => some(Some(steps)),
+            DelayGrowth::Factor(_) => Vec::new(),
         },
     ),
     Key::new("restart-limit", Types::RUNNING, Form::Line, read_limit, |unit, _| {
         match unit.restart.limit {
-            Limit::None => Vec::new(),
-            Limit::Failures(failures) => some(Some(failures)),
-            Limit::Starts { burst, interval } => {
+            RestartLimit::None => Vec::new(),
+            RestartLimit::Failures(failures) => some(Some(failures)),
+            RestartLimit::Starts { burst, interval } => {
                 vec![format!("{burst} in {}", duration(Some(interval)))]
             }
         }
@@ -121,8 +121,8 @@ fn read_limit(value: &Value, draft: &mut Draft, problems: &mut Problems) {
     let limit = match text.split_once(" in ") {
         Some((burst, interval)) => starts(burst, interval),
         None => text.parse().ok().map(|most| match most {
-            0 => Limit::None,
-            most => Limit::Failures(most),
+            0 => RestartLimit::None,
+            most => RestartLimit::Failures(most),
         }),
     };
     match limit {
@@ -131,8 +131,8 @@ fn read_limit(value: &Value, draft: &mut Draft, problems: &mut Problems) {
     }
 }
 
-fn starts(burst: &str, interval: &str) -> Option<Limit> {
+fn starts(burst: &str, interval: &str) -> Option<RestartLimit> {
     let burst = burst.trim().parse().ok().filter(|burst| *burst > 0)?;
     let interval = read::duration_text(interval.trim()).ok().filter(|it| !it.is_zero())?;
-    Some(Limit::Starts { burst, interval })
+    Some(RestartLimit::Starts { burst, interval })
 }

@@ -8,7 +8,7 @@ use crate::graph::text::Code;
 use crate::graph::text::diagnostic::Problems;
 use crate::graph::text::types::Types;
 use crate::graph::text::value::Value;
-use crate::graph::{Abort, Kill, KillMode, Signal};
+use crate::graph::{Kill, KillMode, Signal, WatchdogAction};
 
 const MODES: [(&str, KillMode); 3] = [
     ("control-group", KillMode::ControlGroup),
@@ -23,11 +23,9 @@ pub(super) const KEYS: &[Key] = &[
         Form::Line,
         |value, draft, problems| {
             let time = stop_time_out(value, problems);
-            draft.unit.time_outs.stop = time.unwrap_or(draft.unit.time_outs.stop);
+            draft.unit.timeouts.stop = time.unwrap_or(draft.unit.timeouts.stop);
         },
-        |unit, defaults| {
-            unless(&unit.time_outs.stop, &defaults.stop, duration(unit.time_outs.stop))
-        },
+        |unit, defaults| unless(&unit.timeouts.stop, &defaults.stop, duration(unit.timeouts.stop)),
     ),
     Key::new(
         "stop-mode",
@@ -75,11 +73,12 @@ pub(super) const KEYS: &[Key] = &[
         Types::RUNNING,
         Form::Line,
         |value, draft, problems| {
-            draft.run().abort.signal = read::signal(value, problems).unwrap_or(Signal::ABRT);
+            draft.run().watchdog_action.signal =
+                read::signal(value, problems).unwrap_or(Signal::ABRT);
         },
         |unit, _| {
-            let signal = unit.run.abort.signal;
-            unless(&signal, &Abort::default().signal, signal.to_string())
+            let signal = unit.run.watchdog_action.signal;
+            unless(&signal, &WatchdogAction::default().signal, signal.to_string())
         },
     ),
     Key::new(
@@ -87,11 +86,11 @@ pub(super) const KEYS: &[Key] = &[
         Types::RUNNING,
         Form::Line,
         |value, draft, problems| {
-            draft.run().abort.time_out = duration_or_none(value, problems).flatten();
+            draft.run().watchdog_action.timeout = duration_or_none(value, problems).flatten();
         },
         |unit, _| {
-            let time = unit.run.abort.time_out;
-            unless(&time, &Abort::default().time_out, duration(time))
+            let time = unit.run.watchdog_action.timeout;
+            unless(&time, &WatchdogAction::default().timeout, duration(time))
         },
     ),
 ];
@@ -105,7 +104,7 @@ pub(in crate::graph::text) fn stop_time_out(
     if time == Some(None) {
         value.refuse(
             problems,
-            Code::NoStopTimeOut,
+            Code::NoStopTimeout,
             "a unit that does not end by itself is then never stopped",
             "write how long it may take, such as 90s",
         );

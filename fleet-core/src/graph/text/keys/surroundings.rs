@@ -9,7 +9,9 @@ use crate::graph::text::diagnostic::{Problems, short};
 use crate::graph::text::draft::Draft;
 use crate::graph::text::types::Types;
 use crate::graph::text::value::Value;
-use crate::graph::{Directory, EnvironmentFile, Output, Place, Surroundings, Unit};
+use crate::graph::{
+    DirectoryPath, EnvironmentFile, ExecEnvironment, ExecOutput, InitUnit, WorkingDirectory,
+};
 
 /// A limit of the kernel, by the name that it has there.
 macro_rules! limit {
@@ -20,10 +22,10 @@ macro_rules! limit {
             Form::Line,
             |value, draft, problems| {
                 if let Some(limit) = read_limit(value, problems) {
-                    draft.run().surroundings.limits.insert($name, limit);
+                    draft.run().exec_environment.limits.insert($name, limit);
                 }
             },
-            |unit, _| some(unit.run.surroundings.limits.get($name).map(write_limit)),
+            |unit, _| some(unit.run.exec_environment.limits.get($name).map(write_limit)),
         )
     };
 }
@@ -35,8 +37,8 @@ macro_rules! text {
             $name,
             Types::RUNNING,
             Form::Line,
-            |value, draft, problems| draft.run().surroundings.$field = word(value, problems),
-            |unit, _| some(unit.run.surroundings.$field.as_ref()),
+            |value, draft, problems| draft.run().exec_environment.$field = word(value, problems),
+            |unit, _| some(unit.run.exec_environment.$field.as_ref()),
         )
     };
 }
@@ -49,9 +51,9 @@ macro_rules! number {
             Types::RUNNING,
             Form::Line,
             |value, draft, problems| {
-                draft.run().surroundings.$field = number(value, problems, $range);
+                draft.run().exec_environment.$field = number(value, problems, $range);
             },
-            |unit, _| some(unit.run.surroundings.$field),
+            |unit, _| some(unit.run.exec_environment.$field),
         )
     };
 }
@@ -64,17 +66,17 @@ pub(super) const KEYS: &[Key] = &[
         Types::RUNNING,
         Form::Fold,
         |value, draft, problems| {
-            draft.run().surroundings.supplementary_groups = words(value, problems);
+            draft.run().exec_environment.supplementary_groups = words(value, problems);
         },
-        |unit, _| list(&unit.run.surroundings.supplementary_groups),
+        |unit, _| list(&unit.run.exec_environment.supplementary_groups),
     ),
     Key::new("directory", Types::RUNNING, Form::Line, read_directory, write_directory),
     Key::new("env", Types::RUNNING, Form::Lines, read_variable, |unit, _| {
-        let variables = unit.run.surroundings.environment.iter();
+        let variables = unit.run.exec_environment.environment.iter();
         variables.map(|(name, value)| format!("{name}={}", quoted(value))).collect()
     }),
     Key::new("env-file", Types::RUNNING, Form::Lines, read_file, |unit, _| {
-        let files = unit.run.surroundings.environment_files.iter();
+        let files = unit.run.exec_environment.environment_files.iter();
         files.map(|file| format!("{}{}", dash(file.optional), file.path)).collect()
     }),
     Key::new(
@@ -83,15 +85,15 @@ pub(super) const KEYS: &[Key] = &[
         Form::Folds,
         |value, draft, problems| {
             let names = read::variables(value, problems);
-            draft.run().surroundings.pass_environment.extend(names);
+            draft.run().exec_environment.pass_environment.extend(names);
         },
-        |unit, _| list(&unit.run.surroundings.pass_environment),
+        |unit, _| list(&unit.run.exec_environment.pass_environment),
     ),
     Key::new("unset-env", Types::RUNNING, Form::Lines, read_unset, |unit, _| {
-        unit.run.surroundings.unset_environment.iter().map(|it| write_unset(it)).collect()
+        unit.run.exec_environment.unset_environment.iter().map(|it| write_unset(it)).collect()
     }),
     Key::new("umask", Types::RUNNING, Form::Line, read_umask, |unit, _| {
-        some(unit.run.surroundings.umask.map(|mask| format!("{mask:04o}")))
+        some(unit.run.exec_environment.umask.map(|mask| format!("{mask:04o}")))
     }),
     Key::new(
         "ignore-sigpipe",
@@ -99,9 +101,9 @@ pub(super) const KEYS: &[Key] = &[
         Form::Line,
         |value, draft, problems| {
             let ignores = read::yes_or_no(value, problems).unwrap_or_default();
-            draft.run().surroundings.ignore_sigpipe = ignores;
+            draft.run().exec_environment.ignore_sigpipe = ignores;
         },
-        |unit, _| unless(&unit.run.surroundings.ignore_sigpipe, &false, yes_or_no(true)),
+        |unit, _| unless(&unit.run.exec_environment.ignore_sigpipe, &false, yes_or_no(true)),
     ),
     number!("nice", nice, -20..=19),
     number!("oom-score-adjust", oom_score_adjust, -1000..=1000),
@@ -110,19 +112,19 @@ pub(super) const KEYS: &[Key] = &[
         Types::RUNNING,
         Form::Line,
         |value, draft, problems| {
-            draft.run().surroundings.output = read_output(value, problems).unwrap_or_default();
+            draft.run().exec_environment.output = read_output(value, problems).unwrap_or_default();
         },
         |unit, _| {
-            let output = &unit.run.surroundings.output;
-            unless(output, &Output::default(), write_output(output))
+            let output = &unit.run.exec_environment.output;
+            unless(output, &ExecOutput::default(), write_output(output))
         },
     ),
     Key::new(
         "error-output",
         Types::RUNNING,
         Form::Line,
-        |value, draft, problems| draft.run().surroundings.error = read_output(value, problems),
-        |unit, _| some(unit.run.surroundings.error.as_ref().map(write_output)),
+        |value, draft, problems| draft.run().exec_environment.error = read_output(value, problems),
+        |unit, _| some(unit.run.exec_environment.error.as_ref().map(write_output)),
     ),
     limit!("as"),
     limit!("core"),
@@ -168,24 +170,26 @@ fn words(value: &Value, problems: &mut Problems) -> Vec<String> {
 fn read_directory(value: &Value, draft: &mut Draft, problems: &mut Problems) {
     let (optional, path) = optional(value.text());
     let place = match path {
-        "/" => Some(Place::Root),
-        "~" => Some(Place::Home),
-        path => read::absolute(path).map(Place::At),
+        "/" => Some(DirectoryPath::Root),
+        "~" => Some(DirectoryPath::Home),
+        path => read::absolute(path).map(DirectoryPath::At),
     };
     match place {
-        Some(place) => draft.run().surroundings.directory = Directory { place, optional },
+        Some(place) => {
+            draft.run().exec_environment.directory = WorkingDirectory { path: place, optional }
+        }
         None => read::refuse(value, problems, "write the whole path, from / on, or ~"),
     }
 }
 
-fn write_directory(unit: &Unit, _: &crate::graph::TimeOuts) -> Vec<String> {
-    let Surroundings { directory, .. } = &unit.run.surroundings;
-    let place = match &directory.place {
-        Place::Root => "/",
-        Place::Home => "~",
-        Place::At(path) => path,
+fn write_directory(unit: &InitUnit, _: &crate::graph::Timeouts) -> Vec<String> {
+    let ExecEnvironment { directory, .. } = &unit.run.exec_environment;
+    let place = match &directory.path {
+        DirectoryPath::Root => "/",
+        DirectoryPath::Home => "~",
+        DirectoryPath::At(path) => path,
     };
-    unless(directory, &Directory::default(), format!("{}{place}", dash(directory.optional)))
+    unless(directory, &WorkingDirectory::default(), format!("{}{place}", dash(directory.optional)))
 }
 
 /// A leading `-`, which says that something may be missing, and what follows it.
@@ -202,7 +206,7 @@ fn read_file(value: &Value, draft: &mut Draft, problems: &mut Problems) {
     match read::absolute(path) {
         Some(path) => {
             let file = EnvironmentFile { path, optional };
-            draft.run().surroundings.environment_files.push(file);
+            draft.run().exec_environment.environment_files.push(file);
         }
         None => read::refuse(value, problems, "write the whole path, from / on"),
     }
@@ -216,7 +220,7 @@ fn read_variable(value: &Value, draft: &mut Draft, problems: &mut Problems) {
         return;
     }
     if let Some(text) = unquoted(value, text, problems) {
-        draft.run().surroundings.environment.push((name.to_owned(), text));
+        draft.run().exec_environment.environment.push((name.to_owned(), text));
     }
 }
 
@@ -232,7 +236,7 @@ fn read_unset(value: &Value, draft: &mut Draft, problems: &mut Problems) {
         Some(text) => unquoted(value, text, problems).map(|text| format!("{name}={text}")),
         None => Some(name.to_owned()),
     };
-    draft.run().surroundings.unset_environment.extend(whole);
+    draft.run().exec_environment.unset_environment.extend(whole);
 }
 
 fn write_unset(entry: &str) -> String {
@@ -276,18 +280,18 @@ fn read_umask(value: &Value, draft: &mut Draft, problems: &mut Problems) {
     if mask.is_none() {
         read::refuse(value, problems, "write an octal number up to 0777");
     }
-    draft.run().surroundings.umask = mask;
+    draft.run().exec_environment.umask = mask;
 }
 
-fn read_output(value: &Value, problems: &mut Problems) -> Option<Output> {
+fn read_output(value: &Value, problems: &mut Problems) -> Option<ExecOutput> {
     let (word, path) = value.text().split_once(':').unwrap_or((value.text(), ""));
     let output = match (word, read::absolute(path)) {
-        ("log", None) if path.is_empty() => Some(Output::Log),
-        ("null", None) if path.is_empty() => Some(Output::Null),
-        ("inherit", None) if path.is_empty() => Some(Output::Inherit),
-        ("file", Some(path)) => Some(Output::File(path)),
-        ("append", Some(path)) => Some(Output::Append(path)),
-        ("truncate", Some(path)) => Some(Output::Truncate(path)),
+        ("log", None) if path.is_empty() => Some(ExecOutput::Log),
+        ("null", None) if path.is_empty() => Some(ExecOutput::Null),
+        ("inherit", None) if path.is_empty() => Some(ExecOutput::Inherit),
+        ("file", Some(path)) => Some(ExecOutput::File(path)),
+        ("append", Some(path)) => Some(ExecOutput::Append(path)),
+        ("truncate", Some(path)) => Some(ExecOutput::Truncate(path)),
         _ => None,
     };
     if output.is_none() {
@@ -297,14 +301,14 @@ fn read_output(value: &Value, problems: &mut Problems) -> Option<Output> {
     output
 }
 
-fn write_output(output: &Output) -> String {
+fn write_output(output: &ExecOutput) -> String {
     match output {
-        Output::Log => "log".to_owned(),
-        Output::Null => "null".to_owned(),
-        Output::Inherit => "inherit".to_owned(),
-        Output::File(path) => format!("file:{path}"),
-        Output::Append(path) => format!("append:{path}"),
-        Output::Truncate(path) => format!("truncate:{path}"),
+        ExecOutput::Log => "log".to_owned(),
+        ExecOutput::Null => "null".to_owned(),
+        ExecOutput::Inherit => "inherit".to_owned(),
+        ExecOutput::File(path) => format!("file:{path}"),
+        ExecOutput::Append(path) => format!("append:{path}"),
+        ExecOutput::Truncate(path) => format!("truncate:{path}"),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What `depend` says, and how much of it can be told.
 
-use fleet_core::graph::convert::Origin;
+use fleet_core::graph::convert::InitSystem;
 
 use super::super::told;
 use super::script;
@@ -18,7 +18,7 @@ fn words_of_depend_become_edges() {
         files.push(service(name, ""));
     }
     let files: Vec<_> = files.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
-    let told = told(Origin::Openrc, &files);
+    let told = told(InitSystem::Openrc, &files);
     let edges = told.lines().filter(|line| {
         ["unit:", "depends", "waits", "after", "provides", "- ", "+ "]
             .iter()

@@ -1,15 +1,15 @@
 //! Scripts that are made to be too much.
 
-use fleet_core::graph::convert::{Origin, Source, convert};
+use fleet_core::graph::convert::{InitSystem, SourceFile, convert};
 
 /// What is told of a script, whose unit has to call it.
 fn called(body: &str) -> Vec<String> {
     let source = format!("#!/sbin/openrc-run\npidfile=/run/web.pid\n{body}").into_bytes();
-    let file = Source { path: "web".to_owned(), source, ..Source::default() };
-    let converted = convert(Origin::Openrc, vec![file]);
+    let file = SourceFile { path: "web".to_owned(), source, ..SourceFile::default() };
+    let converted = convert(InitSystem::Openrc, vec![file]);
     let text = converted.text();
     assert!(text.contains("exec-start: /etc/init.d/web --nodeps start\n"), "{text:.1000}");
-    converted.losses.iter().map(|it| format!("{}: {}", it.line, it.message)).collect()
+    converted.notes.iter().map(|it| format!("{}: {}", it.line, it.message)).collect()
 }
 
 fn has(told: &[String], what: &str) -> bool {

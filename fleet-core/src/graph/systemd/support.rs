@@ -11,13 +11,13 @@ use super::table_of_services::SERVICE;
 
 /// What becomes of an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum Support {
     /// It is done as it says, or refused if its value cannot be.
     Honoured,
     /// It speaks to people, and means nothing to any service manager.
-    Aside,
+    Informational,
     /// Leaving it out changes nothing that matters, for this reason.
-    Inert(&'static str),
+    Ignored(&'static str),
     /// It is refused for this reason, which says what to write instead, unless it has one of these
     /// values, which ask for nothing. `no` stands for each way of saying so.
     RefusedUnless(&'static [&'static str], &'static str),
@@ -26,11 +26,11 @@ pub enum Standing {
 }
 
 /// Options, with what becomes of all of them.
-pub(super) type Group = (Standing, &'static [&'static str]);
+pub(super) type Group = (Support, &'static [&'static str]);
 
-impl Standing {
+impl Support {
     /// Whether a value asks for nothing, so that the option can be passed over.
-    pub(super) fn asks_for_nothing(self, value: &str) -> bool {
+    pub(super) fn is_neutral(self, value: &str) -> bool {
         let Self::RefusedUnless(neutral, _) = self else { return false };
         let is_no = neutral.contains(&"no") && parse_bool(value) == Some(false);
         is_no || neutral.contains(&value)
@@ -41,15 +41,15 @@ impl Standing {
 /// or if the section belongs to no type of unit that is run here.
 ///
 /// ```
-/// use fleet_core::graph::systemd::{Standing, standing};
+/// use fleet_core::graph::systemd::{Support, support};
 ///
-/// assert_eq!(standing("Service", "ExecStart"), Some(Standing::Honoured));
-/// assert!(matches!(standing("Service", "ProtectHome"), Some(Standing::RefusedUnless(..))));
-/// assert_eq!(standing("Service", "ExecStrat"), None);
+/// assert_eq!(support("Service", "ExecStart"), Some(Support::Honoured));
+/// assert!(matches!(support("Service", "ProtectHome"), Some(Support::RefusedUnless(..))));
+/// assert_eq!(support("Service", "ExecStrat"), None);
 /// ```
 #[must_use]
-pub fn standing(section: &str, name: &str) -> Option<Standing> {
-    let find = |(standing, names): &Group| names.contains(&name).then_some(*standing);
+pub fn support(section: &str, name: &str) -> Option<Support> {
+    let find = |(support, names): &Group| names.contains(&name).then_some(*support);
     groups(section).iter().find_map(find)
 }
 

@@ -12,7 +12,7 @@ pub struct Preference {
     /// How much better: -1000 to 1000, and not 0. It is 1 where the unit file does not say.
     pub weight: i32,
     /// What is asked of the machine's metadata.
-    pub wants: Expression,
+    pub expression: Expression,
 }
 
 /// One `Spread=`: instances of the unit's template keep away from machines that have the same
@@ -90,7 +90,7 @@ impl OnPartition {
 
 impl fmt::Display for Preference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.weight, self.wants)
+        write!(f, "{}: {}", self.weight, self.expression)
     }
 }
 

@@ -6,9 +6,9 @@ use fleet_unitfile::{OptionView, Span, UnitFile, UnitName, expand_specifiers, pa
 
 use super::report::Reports;
 use super::{
-    FleetOption, MetadataProblem, Parsed, RequirementErrorKind as Kind, RequirementErrors,
-    RequirementWarningKind as WarningKind, Requirements, SECTION, Strictness, metadata, rules,
-    values,
+    FleetOption, MetadataProblem, ParsedRequirements, RequirementErrorKind as Kind,
+    RequirementErrors, RequirementWarningKind as WarningKind, Requirements, SECTION, Strictness,
+    metadata, rules, values,
 };
 use crate::{MachineId, Pattern, Peer, PeerError};
 
@@ -73,7 +73,7 @@ impl<'a> Reader<'a> {
     }
 
     /// What was read, if nothing is wrong with it.
-    pub(super) fn finish(self) -> Result<Parsed, RequirementErrors> {
+    pub(super) fn finish(self) -> Result<ParsedRequirements, RequirementErrors> {
         let warnings = self.reports.finish()?;
         let requirements = Requirements {
             global: self.global.is_some(),
@@ -84,7 +84,7 @@ impl<'a> Reader<'a> {
             replaces: distinct(self.replaces),
             ..self.plain
         };
-        Ok(Parsed { requirements, warnings })
+        Ok(ParsedRequirements { requirements, warnings })
     }
 
     /// Where an option stands that the unit uses.

@@ -2,7 +2,7 @@
 
 use fleet_unitfile::Span;
 
-use super::reader::{Reader, depends_on_instance};
+use super::parse::{Reader, depends_on_instance};
 use super::{
     FleetOption, OnPartition, Preference, RequirementErrorKind as Kind, Reschedule, Spread,
 };
@@ -94,9 +94,9 @@ impl Reader<'_> {
             false => span,
         };
         let weight = self.read_weight(option, weight, span);
-        let wants = self.read_expression(option, text, of_text);
-        if let (Some(weight), Some(wants)) = (weight, wants) {
-            let preference = Preference { weight, wants };
+        let expression = self.read_expression(option, text, of_text);
+        if let (Some(weight), Some(expression)) = (weight, expression) {
+            let preference = Preference { weight, expression };
             if !self.plain.prefer.contains(&preference) {
                 self.plain.prefer.push(preference);
             }
