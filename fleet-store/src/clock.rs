@@ -40,7 +40,7 @@ impl Clock {
 }
 
 /// Waits for `duration`.
-pub(crate) async fn wait(duration: Duration) {
+pub(crate) async fn sleep(duration: Duration) {
     tokio::time::sleep(duration).await;
 }
 

@@ -120,7 +120,7 @@ pub enum Key {
     /// The last term.
     Term,
     /// When a leader last wrote placements.
-    Placed,
+    PlacementVersion,
     /// Which unbroken history of revisions this is.
     Lineage,
 }
@@ -174,7 +174,7 @@ impl Layout {
             Key::Rebalancing => format!("{prefix}orders/rebalancing"),
             Key::Leader => format!("{prefix}engine/leader"),
             Key::Term => format!("{prefix}engine/term"),
-            Key::Placed => format!("{prefix}engine/placed"),
+            Key::PlacementVersion => format!("{prefix}engine/placed"),
             Key::Lineage => format!("{prefix}cluster/lineage"),
         }
     }
@@ -216,7 +216,7 @@ impl Layout {
             "orders" if rest == "rebalancing" => Key::Rebalancing,
             "engine" if rest == "leader" => Key::Leader,
             "engine" if rest == "term" => Key::Term,
-            "engine" if rest == "placed" => Key::Placed,
+            "engine" if rest == "placed" => Key::PlacementVersion,
             "cluster" if rest == "lineage" => Key::Lineage,
             _ => return None,
         })
@@ -249,7 +249,7 @@ mod tests {
             Key::Rebalancing,
             Key::Leader,
             Key::Term,
-            Key::Placed,
+            Key::PlacementVersion,
             Key::Lineage,
         ]
     }

@@ -23,16 +23,17 @@ pub use codec::CodecError;
 pub use embedded::EmbeddedStore;
 #[cfg(feature = "etcd")]
 pub use etcd::{EtcdConfig, EtcdConfigError, EtcdIdentity, EtcdStore, EtcdTls, EtcdUser};
-pub use keyspace::{EndedLease, Keyspace, Outcome};
+pub use keyspace::{ApplyOutcome, EndedLease, Keyspace};
 pub use layout::{ContentId, ContentIdError, Key, Layout};
 pub use memory::MemoryStore;
 pub use mirror::{
-    Concern, Difference, Mirror, MirrorClosed, MirrorStatus, News, Progress, Report, Tidings,
+    ChangeSet, Delta, FullDelta, MachineProgress, Mirror, MirrorClosed, MirrorStatus, Progress,
+    ResultChange,
 };
 pub use registry::{
-    Adopted, BalanceNote, ExpectUnit, Leadership, Lineage, LineageError, MachineRecord,
-    MetadataChange, NewUnit, Place, PlacementWrites, Presence, Registry, RegistryError, Unplace,
-    UnusedContent,
+    AdoptedUnit, ExpectUnit, Leadership, Lineage, LineageError, MachineRecord, MetadataChange,
+    NewUnit, PlacementWrites, Presence, RebalanceUpdate, Registry, RegistryError, RemovePlacement,
+    SetPlacement, UnusedContent,
 };
 pub use store::{
     Commit, Condition, Entry, Expect, LeaseId, Listing, Store, StoreError, Transaction, Write,
@@ -41,6 +42,6 @@ pub use transfer::{
     Export, ExportEnd, ExportError, ExportHeader, ExportItem, ExportLines, ExportReader,
     ExportedIntent, ExportedMetadata, ExportedUnit, Import, ImportAction, ImportError,
     ImportIntent, ImportMetadata, ImportOptions, ImportOrigin, ImportPlan, ImportReport,
-    ImportUnit, PlacementsLeft, PlannedUnit, RefusedImport, V1DumpError, import,
+    ImportUnit, PlannedUnit, RefusedImport, RescheduleReason, V1DumpError, import,
 };
-pub use watch::{Change, Changes, Watch, WatchSender};
+pub use watch::{Changes, KeyChange, Watch, WatchSender};

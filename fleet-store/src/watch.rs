@@ -16,12 +16,12 @@ pub struct Changes {
     /// The revision.
     pub revision: Revision,
     /// What it changed, in order of the keys.
-    pub changes: Vec<Change>,
+    pub changes: Vec<KeyChange>,
 }
 
 /// What a revision made of one key. Cloning is cheap.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct KeyChange {
     /// The key.
     pub key: Arc<str>,
     /// Its value, or nothing if it was deleted.
@@ -35,7 +35,7 @@ impl Changes {
     #[must_use]
     pub fn under(&self, prefix: &str) -> Option<Self> {
         let under = self.changes.iter().filter(|change| change.key.starts_with(prefix));
-        let changes: Vec<Change> = under.cloned().collect();
+        let changes: Vec<KeyChange> = under.cloned().collect();
         (!changes.is_empty()).then_some(Self { revision: self.revision, changes })
     }
 }
@@ -66,9 +66,9 @@ impl Watch {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), StoreError> {
     /// let (mut sender, mut watch) = Watch::channel(1);
-    /// assert!(sender.send(Changes { revision: Revision(1), changes: Vec::new() }));
+    /// assert!(sender.try_send(Changes { revision: Revision(1), changes: Vec::new() }));
     /// // The reader is slow, so it is cut off: it gets what it had, then the error.
-    /// assert!(!sender.send(Changes { revision: Revision(2), changes: Vec::new() }));
+    /// assert!(!sender.try_send(Changes { revision: Revision(2), changes: Vec::new() }));
     /// assert_eq!(watch.next().await?.revision, Revision(1));
     /// assert!(matches!(watch.next().await, Err(StoreError::WatchLost)));
     /// # Ok(())
@@ -107,7 +107,7 @@ impl WatchSender {
     /// Hands changes over without waiting. False when the reader is gone, or is too slow and has
     /// been cut off: then the sender is of no more use. Dropping a sender cuts its watch off, too.
     #[must_use = "a watch that was cut off is to be dropped"]
-    pub fn send(&mut self, changes: Changes) -> bool {
+    pub fn try_send(&mut self, changes: Changes) -> bool {
         let Some(sender) = &self.sender else {
             return false;
         };
@@ -121,7 +121,7 @@ impl WatchSender {
     /// Hands changes over, and waits where there is no room: for a backend whose server keeps what
     /// a slow reader has not taken yet. False when the reader is gone or was cut off.
     #[must_use = "a watch that was cut off is to be dropped"]
-    pub async fn send_when_taken(&mut self, changes: Changes) -> bool {
+    pub async fn send(&mut self, changes: Changes) -> bool {
         match &self.sender {
             Some(sender) => sender.send(changes).await.is_ok(),
             None => false,
@@ -163,7 +163,7 @@ impl Watchers {
     /// Hands the changes of one revision to every watch that they concern.
     pub(crate) fn publish(&mut self, changes: &Changes) {
         self.watchers.retain_mut(|(prefix, sender)| match changes.under(prefix) {
-            Some(under) => sender.send(under),
+            Some(under) => sender.try_send(under),
             None => !sender.is_closed(),
         });
     }

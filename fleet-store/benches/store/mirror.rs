@@ -7,8 +7,8 @@ use fleet_core::{
     ActiveState, Epoch, Generation, LoadState, Metadata, SystemdState, TargetState, UnitState,
 };
 use fleet_store::{
-    ExpectUnit, Layout, MachineRecord, MemoryStore, Mirror, NewUnit, Place, PlacementWrites,
-    Registry,
+    ExpectUnit, Layout, MachineRecord, MemoryStore, Mirror, NewUnit, PlacementWrites, Registry,
+    SetPlacement,
 };
 
 use crate::{heap, micros, report, spread, unit, unit_of};
@@ -81,14 +81,14 @@ pub(crate) async fn fill(registry: &Registry, unit: fn(usize) -> NewUnit) {
         registry.put_unit(unit(number), ExpectUnit::Absent).await.expect("a write");
     }
     let leader = registry.campaign(&id(0), LEASE).await.expect("a store").expect("no leader");
-    let place = |number: usize| Place {
+    let place = |number: usize| SetPlacement {
         unit: unit_of(number, 0).name,
         machine: id(number % MACHINES),
         epoch: Epoch(leader.elected().0),
-        was: None,
+        previous: None,
     };
     let place = (0..UNITS).map(place).collect();
-    let writes = PlacementWrites { place, ..PlacementWrites::default() };
+    let writes = PlacementWrites { set: place, ..PlacementWrites::default() };
     leader.commit(&writes).await.expect("a write");
     for machine in 0..MACHINES {
         report_states(registry, machine).await;
@@ -105,7 +105,7 @@ async fn report_states(registry: &Registry, machine: usize) {
         unit: unit.name,
         machine: id(machine),
         hash: unit.file.hash(),
-        asked: TargetState::Launched,
+        requested: TargetState::Launched,
         epoch: Epoch(1),
         generation: Generation::ZERO,
         systemd: SystemdState {

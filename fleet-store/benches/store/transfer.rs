@@ -33,7 +33,7 @@ pub(crate) async fn measure() {
     let begin = Instant::now();
     let imported = import(&target, read, &ImportOptions::default()).await.expect("an import");
     report("import_checked_written_and_read_back_s", begin.elapsed().as_secs_f64());
-    assert_eq!((imported.kept, imported.differing), (UNITS as u64, Some(Vec::new())));
+    assert_eq!((imported.placements_kept, imported.mismatches), (UNITS as u64, Some(Vec::new())));
 }
 
 fn over(store: Arc<dyn Store>) -> Registry {

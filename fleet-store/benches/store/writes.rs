@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fleet_core::Epoch;
-use fleet_store::{EmbeddedStore, ExpectUnit, Layout, Place, PlacementWrites, Registry};
+use fleet_store::{EmbeddedStore, ExpectUnit, Layout, PlacementWrites, Registry, SetPlacement};
 use redb::{Database, TableDefinition};
 
 use crate::{report, report_beside, unit};
@@ -51,14 +51,14 @@ async fn placements(registry: &Registry, raw: &Database) {
     let machine = |number: usize| format!("m-{number}").parse().expect("a machine ID");
     let ttl = Duration::from_secs(3600);
     let leader = registry.campaign(&machine(0), ttl).await.expect("a store").expect("no leader");
-    let place = |number: usize| Place {
+    let place = |number: usize| SetPlacement {
         unit: unit(number).name,
         machine: machine(number % 100),
         epoch: Epoch(leader.elected().0),
-        was: None,
+        previous: None,
     };
     let place = (0..PLACEMENTS).map(place).collect();
-    let writes = PlacementWrites { place, ..PlacementWrites::default() };
+    let writes = PlacementWrites { set: place, ..PlacementWrites::default() };
     let begin = Instant::now();
     let last = leader.commit(&writes).await.expect("a write");
     let taken = begin.elapsed();

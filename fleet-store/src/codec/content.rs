@@ -1,6 +1,6 @@
 //! Pure: the stored form of a unit file's bytes: a line that says the format, then the bytes.
 
-use super::{CodecError, FORMAT, other_format};
+use super::{CodecError, FORMAT, format_error};
 use crate::ContentId;
 
 /// The first line of format one; a later format begins with another number.
@@ -19,7 +19,7 @@ pub(crate) fn decode_content(id: ContentId, value: &[u8]) -> Result<&[u8], Codec
         return Ok(source);
     }
     match format(value) {
-        Some(found) if found != FORMAT => Err(other_format(found, FORMAT)),
+        Some(found) if found != FORMAT => Err(format_error(found, FORMAT)),
         _ => Err(CodecError::damaged("its bytes are not those that it is kept under")),
     }
 }

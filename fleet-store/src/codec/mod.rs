@@ -24,10 +24,10 @@ const FORMAT: u32 = 1;
 
 /// The format of the [layout](crate::Layout): that of the lineage, which every daemon reads before
 /// all else. In format one, placements were kept by unit alone.
-const LAYOUT: u32 = 2;
+const LAYOUT_FORMAT: u32 = 2;
 
 /// The format of placements: the machine is in the key. In format one it was in the value.
-const PLACEMENT: u32 = 2;
+const PLACEMENT_FORMAT: u32 = 2;
 
 /// Why a value cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -133,24 +133,24 @@ fn encode(value: &(impl Wire + Serialize)) -> Vec<u8> {
 fn decode<'a, T: Wire + Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, CodecError> {
     match serde_json::from_slice::<T>(bytes) {
         Ok(value) if value.format() == T::FORMAT => Ok(value),
-        Ok(value) => Err(other_format(value.format(), T::FORMAT)),
-        Err(error) => Err(explain(bytes, T::FORMAT, error)),
+        Ok(value) => Err(format_error(value.format(), T::FORMAT)),
+        Err(error) => Err(decode_error(bytes, T::FORMAT, error)),
     }
 }
 
 /// Another format may look different altogether, so its number is looked for alone.
-fn explain(bytes: &[u8], known: u32, error: serde_json::Error) -> CodecError {
+fn decode_error(bytes: &[u8], known: u32, error: serde_json::Error) -> CodecError {
     #[derive(serde::Deserialize)]
     struct Probe {
         v: u32,
     }
     match serde_json::from_slice::<Probe>(bytes) {
-        Ok(probe) if probe.v != known => other_format(probe.v, known),
+        Ok(probe) if probe.v != known => format_error(probe.v, known),
         _ => CodecError::damaged(error),
     }
 }
 
-fn other_format(found: u32, known: u32) -> CodecError {
+fn format_error(found: u32, known: u32) -> CodecError {
     match found {
         0 => CodecError::damaged("there is no format 0"),
         found if found > known => CodecError::Newer { found, known },

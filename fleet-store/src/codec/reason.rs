@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fleet_core::{MachineId, Nearest, Peer, Reason, Tally};
+use fleet_core::{MachineId, NearestMachine, Peer, Reason, Tally};
 use fleet_unitfile::UnitName;
 use serde::{Deserialize, Serialize};
 
@@ -12,14 +12,14 @@ use super::{CodecError, FORMAT, decode, encode, parse, wire};
 #[derive(Serialize, Deserialize)]
 struct WireReason {
     v: u32,
-    reason: WireWhy,
+    reason: WireReasonKind,
 }
 
 wire!(WireReason);
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum WireWhy {
+enum WireReasonKind {
     NoMachines,
     NoMachineFits {
         machines: u32,
@@ -79,41 +79,43 @@ struct WireNearest {
 }
 
 pub(crate) fn encode_reason(reason: &Reason) -> Result<Vec<u8>, CodecError> {
-    Ok(encode(&WireReason { v: FORMAT, reason: why_to_wire(reason)? }))
+    Ok(encode(&WireReason { v: FORMAT, reason: reason_to_wire(reason)? }))
 }
 
 pub(crate) fn decode_reason(bytes: &[u8]) -> Result<Reason, CodecError> {
-    why_from_wire(decode::<WireReason>(bytes)?.reason)
+    reason_from_wire(decode::<WireReason>(bytes)?.reason)
 }
 
-fn why_to_wire(reason: &Reason) -> Result<WireWhy, CodecError> {
+fn reason_to_wire(reason: &Reason) -> Result<WireReasonKind, CodecError> {
     let at = |place: &(UnitName, MachineId)| (place.0.to_string(), place.1.to_string());
     Ok(match reason {
-        Reason::NoMachines => WireWhy::NoMachines,
-        Reason::NoMachineFits { machines, tallies, nearest } => WireWhy::NoMachineFits {
+        Reason::NoMachines => WireReasonKind::NoMachines,
+        Reason::NoMachineFits { machines, tallies, nearest } => WireReasonKind::NoMachineFits {
             machines: *machines,
             tallies: tallies_to_wire(tallies)?,
             nearest: nearest_to_wire(nearest.as_ref())?,
         },
         Reason::NoMachineFitsGroup { group, machines, tallies, nearest } => {
-            WireWhy::NoMachineFitsGroup {
+            WireReasonKind::NoMachineFitsGroup {
                 group: texts(group),
                 machines: *machines,
                 tallies: tallies_to_wire(tallies)?,
                 nearest: nearest_to_wire(nearest.as_ref())?,
             }
         }
-        Reason::PeerUnknown { peer } => WireWhy::PeerUnknown { peer: peer.to_string() },
-        Reason::PeerInactive { peer } => WireWhy::PeerInactive { peer: peer.to_string() },
-        Reason::PeersApart { one, other } => WireWhy::PeersApart { one: at(one), other: at(other) },
-        Reason::Cycle { units } => WireWhy::Cycle { units: texts(units) },
+        Reason::PeerUnknown { peer } => WireReasonKind::PeerUnknown { peer: peer.to_string() },
+        Reason::PeerInactive { peer } => WireReasonKind::PeerInactive { peer: peer.to_string() },
+        Reason::PeersApart { one, other } => {
+            WireReasonKind::PeersApart { one: at(one), other: at(other) }
+        }
+        Reason::Cycle { units } => WireReasonKind::Cycle { units: texts(units) },
         Reason::NotRescheduled { machine } => {
-            WireWhy::NotRescheduled { machine: machine.to_string() }
+            WireReasonKind::NotRescheduled { machine: machine.to_string() }
         }
         Reason::MachineAwaited { machine } => {
-            WireWhy::MachineAwaited { machine: machine.to_string() }
+            WireReasonKind::MachineAwaited { machine: machine.to_string() }
         }
-        Reason::MayStillRun { machine, limit } => WireWhy::MayStillRun {
+        Reason::MayStillRun { machine, limit } => WireReasonKind::MayStillRun {
             machine: machine.to_string(),
             limit: limit.map(|limit| limit.as_secs()),
         },
@@ -121,16 +123,16 @@ fn why_to_wire(reason: &Reason) -> Result<WireWhy, CodecError> {
     })
 }
 
-fn why_from_wire(wire: WireWhy) -> Result<Reason, CodecError> {
+fn reason_from_wire(wire: WireReasonKind) -> Result<Reason, CodecError> {
     let at = |(unit, machine): (String, String)| Ok((name(&unit)?, id(&machine)?));
     Ok(match wire {
-        WireWhy::NoMachines => Reason::NoMachines,
-        WireWhy::NoMachineFits { machines, tallies, nearest } => Reason::NoMachineFits {
+        WireReasonKind::NoMachines => Reason::NoMachines,
+        WireReasonKind::NoMachineFits { machines, tallies, nearest } => Reason::NoMachineFits {
             machines,
             tallies: tallies_from_wire(tallies)?,
             nearest: nearest_from_wire(nearest)?,
         },
-        WireWhy::NoMachineFitsGroup { group, machines, tallies, nearest } => {
+        WireReasonKind::NoMachineFitsGroup { group, machines, tallies, nearest } => {
             Reason::NoMachineFitsGroup {
                 group: names(&group)?,
                 machines,
@@ -138,15 +140,19 @@ fn why_from_wire(wire: WireWhy) -> Result<Reason, CodecError> {
                 nearest: nearest_from_wire(nearest)?,
             }
         }
-        WireWhy::PeerUnknown { peer: text } => Reason::PeerUnknown { peer: peer(&text)? },
-        WireWhy::PeerInactive { peer: text } => Reason::PeerInactive { peer: peer(&text)? },
-        WireWhy::PeersApart { one, other } => {
+        WireReasonKind::PeerUnknown { peer: text } => Reason::PeerUnknown { peer: peer(&text)? },
+        WireReasonKind::PeerInactive { peer: text } => Reason::PeerInactive { peer: peer(&text)? },
+        WireReasonKind::PeersApart { one, other } => {
             Reason::PeersApart { one: at(one)?, other: at(other)? }
         }
-        WireWhy::Cycle { units } => Reason::Cycle { units: names(&units)? },
-        WireWhy::NotRescheduled { machine } => Reason::NotRescheduled { machine: id(&machine)? },
-        WireWhy::MachineAwaited { machine } => Reason::MachineAwaited { machine: id(&machine)? },
-        WireWhy::MayStillRun { machine, limit } => {
+        WireReasonKind::Cycle { units } => Reason::Cycle { units: names(&units)? },
+        WireReasonKind::NotRescheduled { machine } => {
+            Reason::NotRescheduled { machine: id(&machine)? }
+        }
+        WireReasonKind::MachineAwaited { machine } => {
+            Reason::MachineAwaited { machine: id(&machine)? }
+        }
+        WireReasonKind::MayStillRun { machine, limit } => {
             Reason::MayStillRun { machine: id(&machine)?, limit: limit.map(Duration::from_secs) }
         }
     })
@@ -176,8 +182,8 @@ fn tallies_from_wire(tallies: Vec<WireTally>) -> Result<Vec<Tally>, CodecError> 
     tallies.into_iter().map(from_wire).collect()
 }
 
-fn nearest_to_wire(nearest: Option<&Nearest>) -> Result<Option<WireNearest>, CodecError> {
-    let to_wire = |nearest: &Nearest| {
+fn nearest_to_wire(nearest: Option<&NearestMachine>) -> Result<Option<WireNearest>, CodecError> {
+    let to_wire = |nearest: &NearestMachine| {
         Ok(WireNearest {
             machine: nearest.machine.to_string(),
             unit: nearest.unit.as_ref().map(ToString::to_string),
@@ -187,9 +193,9 @@ fn nearest_to_wire(nearest: Option<&Nearest>) -> Result<Option<WireNearest>, Cod
     nearest.map(to_wire).transpose()
 }
 
-fn nearest_from_wire(wire: Option<WireNearest>) -> Result<Option<Nearest>, CodecError> {
+fn nearest_from_wire(wire: Option<WireNearest>) -> Result<Option<NearestMachine>, CodecError> {
     let from_wire = |wire: WireNearest| {
-        Ok(Nearest {
+        Ok(NearestMachine {
             machine: id(&wire.machine)?,
             unit: wire.unit.map(|unit| name(&unit)).transpose()?,
             refusal: refusal_from_wire(wire.refusal)?,

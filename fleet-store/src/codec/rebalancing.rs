@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use fleet_core::{BalanceTerms, Moving, Rebalancing};
+use fleet_core::{InFlightMove, RebalanceLimits, Rebalancing};
 use serde::{Deserialize, Serialize};
 
 use super::{CodecError, FORMAT, decode, encode, parse, wire};
@@ -12,7 +12,7 @@ struct WireRebalancing<'a> {
     v: u32,
     at_once: u32,
     gain: u32,
-    keep_up: u32,
+    min_available: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     most: Option<u32>,
     moved: u32,
@@ -35,15 +35,16 @@ wire!(WireRebalancing<'_>);
 
 /// The same order is always written in the same way: it is compared in conditions.
 pub(crate) fn encode_rebalancing(order: &Rebalancing) -> Vec<u8> {
-    let BalanceTerms { at_once, gain, keep_up, most } = order.terms;
-    let moving = order.moving.iter().map(|(unit, moving)| WireMoving {
+    let RebalanceLimits { max_in_flight: at_once, gain, min_available, max_moves: most } =
+        order.limits;
+    let moving = order.moves.iter().map(|(unit, moving)| WireMoving {
         unit: unit.as_str().into(),
         from: moving.from.as_str().into(),
         to: moving.to.as_str().into(),
-        up: moving.was_up,
+        up: moving.was_active,
     });
     let (moved, moving) = (order.moved, moving.collect());
-    encode(&WireRebalancing { v: FORMAT, at_once, gain, keep_up, most, moved, moving })
+    encode(&WireRebalancing { v: FORMAT, at_once, gain, min_available, most, moved, moving })
 }
 
 pub(crate) fn decode_rebalancing(bytes: &[u8]) -> Result<Rebalancing, CodecError> {
@@ -51,11 +52,15 @@ pub(crate) fn decode_rebalancing(bytes: &[u8]) -> Result<Rebalancing, CodecError
     let moving = wire.moving.iter().map(|it| {
         let from = parse(&it.from, "a machine ID")?;
         let to = parse(&it.to, "a machine ID")?;
-        Ok((parse(&it.unit, "a unit's name")?, Moving { from, to, was_up: it.up }))
+        Ok((parse(&it.unit, "a unit's name")?, InFlightMove { from, to, was_active: it.up }))
     });
-    let WireRebalancing { at_once, gain, keep_up, most, moved, .. } = wire;
+    let WireRebalancing { at_once, gain, min_available, most, moved, .. } = wire;
     let moving = moving.collect::<Result<_, CodecError>>()?;
-    Ok(Rebalancing { terms: BalanceTerms { at_once, gain, keep_up, most }, moved, moving })
+    Ok(Rebalancing {
+        limits: RebalanceLimits { max_in_flight: at_once, gain, min_available, max_moves: most },
+        moved,
+        moves: moving,
+    })
 }
 
 #[cfg(test)]
@@ -63,10 +68,10 @@ mod tests {
     use super::*;
 
     const FULL: &str = concat!(
-        r#"{"v":1,"at_once":3,"gain":1,"keep_up":2,"most":9,"moved":4,"moving":["#,
+        r#"{"v":1,"at_once":3,"gain":1,"min_available":2,"most":9,"moved":4,"moving":["#,
         r#"{"unit":"a.service","from":"m1","to":"m2","up":true}]}"#,
     );
-    const NEW: &str = r#"{"v":1,"at_once":1,"gain":0,"keep_up":0,"moved":0,"moving":[]}"#;
+    const NEW: &str = r#"{"v":1,"at_once":1,"gain":0,"min_available":0,"moved":0,"moving":[]}"#;
 
     #[test]
     fn an_order_comes_back_as_it_was() {
@@ -74,11 +79,11 @@ mod tests {
             let order = decode_rebalancing(text.as_bytes()).unwrap();
             assert_eq!(String::from_utf8(encode_rebalancing(&order)).unwrap(), text);
         }
-        let new = Rebalancing::new(BalanceTerms::default());
+        let new = Rebalancing::new(RebalanceLimits::default());
         assert_eq!(decode_rebalancing(NEW.as_bytes()).unwrap(), new);
         let full = decode_rebalancing(FULL.as_bytes()).unwrap();
-        assert_eq!((full.moved, full.terms.most, full.terms.at_once), (4, Some(9), 3));
-        assert!(full.moving["a.service"].was_up);
+        assert_eq!((full.moved, full.limits.max_moves, full.limits.max_in_flight), (4, Some(9), 3));
+        assert!(full.moves["a.service"].was_active);
     }
 
     #[test]

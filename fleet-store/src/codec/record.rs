@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use fleet_core::{Intent, Resources, Timestamp};
 
 use super::{
-    Claim, CodecError, Epoch, FORMAT, Generation, LAYOUT, LeaderClaim, Lineage, MachineRecord,
-    Metadata, PLACEMENT, UnitRecord, decode, encode, parse, wire,
+    Claim, CodecError, Epoch, FORMAT, Generation, LAYOUT_FORMAT, LeaderClaim, Lineage,
+    MachineRecord, Metadata, PLACEMENT_FORMAT, UnitRecord, decode, encode, parse, wire,
 };
 
 #[derive(Serialize, Deserialize)]
@@ -69,14 +69,14 @@ impl WireResources {
 #[derive(Serialize, Deserialize)]
 struct WireIntent {
     v: u32,
-    intent: WireMeant,
+    intent: WireIntentKind,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum WireMeant {
+enum WireIntentKind {
     Cordoned,
-    Drained { keep_up: u32 },
+    Drained { min_available: u32 },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -112,7 +112,7 @@ struct WireText {
 }
 
 wire!(WireUnit<'_>, WireClaim, WireLeader, WireTerm, WireText, WireIntent);
-wire!(WirePlacement = PLACEMENT, WireLineage = LAYOUT);
+wire!(WirePlacement = PLACEMENT_FORMAT, WireLineage = LAYOUT_FORMAT);
 
 pub(crate) fn encode_unit(record: &UnitRecord) -> Vec<u8> {
     encode(&WireUnit {
@@ -134,7 +134,7 @@ pub(crate) fn decode_unit(bytes: &[u8]) -> Result<UnitRecord, CodecError> {
 
 /// What is stored of a placement; its unit and machine are in the key.
 pub(crate) fn encode_placement(epoch: Epoch) -> Vec<u8> {
-    encode(&WirePlacement { v: PLACEMENT, epoch: epoch.0 })
+    encode(&WirePlacement { v: PLACEMENT_FORMAT, epoch: epoch.0 })
 }
 
 pub(crate) fn decode_placement(bytes: &[u8]) -> Result<Epoch, CodecError> {
@@ -185,16 +185,16 @@ pub(crate) fn decode_claim(bytes: &[u8]) -> Result<Claim, CodecError> {
 
 pub(crate) fn encode_intent(intent: Intent) -> Vec<u8> {
     let intent = match intent {
-        Intent::Cordoned => WireMeant::Cordoned,
-        Intent::Drained { keep_up } => WireMeant::Drained { keep_up },
+        Intent::Cordoned => WireIntentKind::Cordoned,
+        Intent::Drained { min_available } => WireIntentKind::Drained { min_available },
     };
     encode(&WireIntent { v: FORMAT, intent })
 }
 
 pub(crate) fn decode_intent(bytes: &[u8]) -> Result<Intent, CodecError> {
     Ok(match decode::<WireIntent>(bytes)?.intent {
-        WireMeant::Cordoned => Intent::Cordoned,
-        WireMeant::Drained { keep_up } => Intent::Drained { keep_up },
+        WireIntentKind::Cordoned => Intent::Cordoned,
+        WireIntentKind::Drained { min_available } => Intent::Drained { min_available },
     })
 }
 
@@ -216,12 +216,16 @@ pub(crate) fn decode_term(bytes: &[u8]) -> Result<u64, CodecError> {
 }
 
 pub(crate) fn encode_lineage(lineage: &Lineage) -> Vec<u8> {
-    encode(&WireLineage { v: LAYOUT, id: lineage.to_string(), beginning: lineage.beginning() })
+    encode(&WireLineage {
+        v: LAYOUT_FORMAT,
+        id: lineage.to_string(),
+        beginning: lineage.epoch_base(),
+    })
 }
 
 pub(crate) fn decode_lineage(bytes: &[u8]) -> Result<Lineage, CodecError> {
     let wire: WireLineage = decode(bytes)?;
-    Ok(parse::<Lineage>(&wire.id, "a lineage")?.beginning_at(wire.beginning))
+    Ok(parse::<Lineage>(&wire.id, "a lineage")?.with_epoch_base(wire.beginning))
 }
 
 pub(crate) fn encode_text(value: &str) -> Vec<u8> {

@@ -35,12 +35,12 @@ pub(super) fn refusal_to_wire(refusal: &Refusal) -> Result<WireRefusal, CodecErr
             found: found.to_string(),
         },
         Refusal::MachineOf { peer } => WireRefusal::MachineOf { peer: peer.to_string() },
-        Refusal::Conflicts { with, pattern, theirs } => WireRefusal::Conflicts {
+        Refusal::Conflicts { with, pattern, by_other: theirs } => WireRefusal::Conflicts {
             with: with.to_string(),
             pattern: pattern.to_string(),
             theirs: *theirs,
         },
-        Refusal::MaxPerMachine { template, limit, there } => WireRefusal::MaxPerMachine {
+        Refusal::MaxPerMachine { template, limit, count: there } => WireRefusal::MaxPerMachine {
             template: template.to_string(),
             limit: *limit,
             there: *there,
@@ -51,7 +51,7 @@ pub(super) fn refusal_to_wire(refusal: &Refusal) -> Result<WireRefusal, CodecErr
             free: *free,
             offered: *offered,
         },
-        Refusal::Replaces { with, theirs } => {
+        Refusal::Replaces { with, by_other: theirs } => {
             WireRefusal::Replaces { with: with.to_string(), theirs: *theirs }
         }
         Refusal::Custom { rule, detail } => {
@@ -74,15 +74,17 @@ pub(super) fn refusal_from_wire(wire: WireRefusal) -> Result<Refusal, CodecError
         WireRefusal::MachineOf { peer: text } => Refusal::MachineOf { peer: peer(&text)? },
         WireRefusal::Conflicts { with, pattern, theirs } => {
             let pattern = parse(&pattern, "a pattern")?;
-            Refusal::Conflicts { with: name(&with)?, pattern, theirs }
+            Refusal::Conflicts { with: name(&with)?, pattern, by_other: theirs }
         }
         WireRefusal::MaxPerMachine { template, limit, there } => {
-            Refusal::MaxPerMachine { template: name(&template)?, limit, there }
+            Refusal::MaxPerMachine { template: name(&template)?, limit, count: there }
         }
         WireRefusal::Reserve { resource, wanted, free, offered } => {
             Refusal::Reserve { resource: known_resource(&resource)?, wanted, free, offered }
         }
-        WireRefusal::Replaces { with, theirs } => Refusal::Replaces { with: name(&with)?, theirs },
+        WireRefusal::Replaces { with, theirs } => {
+            Refusal::Replaces { with: name(&with)?, by_other: theirs }
+        }
         WireRefusal::Custom { rule, detail } => {
             Refusal::Custom { rule: rule.into(), detail: detail.into() }
         }

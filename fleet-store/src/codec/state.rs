@@ -45,14 +45,14 @@ enum WireExit {
 wire!(WireState<'_>);
 
 /// How many bytes of a problem are kept: enough to say it, not enough to crowd others out.
-const MOST_PROBLEM: usize = 4096;
+const MAX_PROBLEM_BYTES: usize = 4096;
 
 pub(crate) fn encode_state(state: &UnitState) -> Vec<u8> {
     let systemd = &state.systemd;
     encode(&WireState {
         v: FORMAT,
         hash: state.hash.to_string().into(),
-        asked: state.asked.as_str().into(),
+        asked: state.requested.as_str().into(),
         epoch: state.epoch.0,
         generation: state.generation.0,
         load: systemd.load.as_str().into(),
@@ -85,7 +85,7 @@ pub(crate) fn decode_state(
         unit,
         machine,
         hash: parse(&wire.hash, "a unit file's hash")?,
-        asked: parse::<TargetState>(&wire.asked, "a state")?,
+        requested: parse::<TargetState>(&wire.asked, "a state")?,
         epoch: Epoch(wire.epoch),
         generation: Generation(wire.generation),
         systemd,
@@ -95,7 +95,7 @@ pub(crate) fn decode_state(
 
 fn shorten(text: &str) -> String {
     let fits = |end: &usize| text.is_char_boundary(*end);
-    let end = (0..=text.len().min(MOST_PROBLEM)).rev().find(fits);
+    let end = (0..=text.len().min(MAX_PROBLEM_BYTES)).rev().find(fits);
     text[..end.unwrap_or(0)].to_owned()
 }
 

@@ -6,8 +6,8 @@ use fleet_core::Revision;
 
 use super::EmbeddedStore;
 use super::disk::{Kind, write_new};
-use super::load::{Kept, read_backup};
-use crate::registry::{LEAP, new_life};
+use super::load::{StoreImage, read_backup};
+use crate::registry::{RESTORE_JUMP, restored_entries};
 use crate::{CodecError, Layout, LeaseId, Lineage, StoreError};
 
 impl EmbeddedStore {
@@ -23,19 +23,19 @@ impl EmbeddedStore {
     /// [`StoreError::Exists`] when there is such a file; [`StoreError::Unavailable`] when it cannot
     /// be written.
     pub async fn backup(&self, to: impl AsRef<Path>) -> Result<Revision, StoreError> {
-        let (shown, to) = (self.shown.clone(), to.as_ref().to_owned());
+        let (readers, to) = (self.readers.clone(), to.as_ref().to_owned());
         blocking(to.clone(), move || {
-            let listing = shown.read("");
+            let listing = readers.read("");
             let last_lease = listing.entries.iter().filter_map(|entry| entry.lease).max();
             let lasting = listing.entries.into_iter().filter(|entry| entry.lease.is_none());
-            let kept = Kept {
+            let image = StoreImage {
                 revision: listing.revision,
                 last_lease: last_lease.unwrap_or(LeaseId(0)),
                 entries: lasting.collect(),
                 leases: Vec::new(),
             };
-            write_new(&to, Kind::Backup, &kept)?;
-            Ok(kept.revision)
+            write_new(&to, Kind::Backup, &image)?;
+            Ok(image.revision)
         })
         .await
     }
@@ -60,13 +60,13 @@ impl EmbeddedStore {
         let (backup, to) = (backup.as_ref().to_owned(), to.as_ref().to_owned());
         let (layout, lineage) = (layout.clone(), lineage.clone());
         blocking(backup.clone(), move || {
-            let kept = read_backup(&backup)?;
-            let revision = Revision(kept.revision.0 + LEAP);
-            let entries = new_life(kept.entries, &layout, revision, &lineage)
-                .map_err(|error| foreign(&backup, &error))?;
-            let last_lease = LeaseId(kept.last_lease.0 + LEAP);
+            let image = read_backup(&backup)?;
+            let revision = Revision(image.revision.0 + RESTORE_JUMP);
+            let entries = restored_entries(image.entries, &layout, revision, &lineage)
+                .map_err(|error| unreadable_lineage(&backup, &error))?;
+            let last_lease = LeaseId(image.last_lease.0 + RESTORE_JUMP);
             let leases = Vec::new();
-            write_new(&to, Kind::Store, &Kept { revision, last_lease, entries, leases })?;
+            write_new(&to, Kind::Store, &StoreImage { revision, last_lease, entries, leases })?;
             Ok(revision)
         })
         .await
@@ -74,7 +74,7 @@ impl EmbeddedStore {
 }
 
 /// Where the lost life began is needed to begin after it.
-fn foreign(backup: &Path, error: &CodecError) -> StoreError {
+fn unreadable_lineage(backup: &Path, error: &CodecError) -> StoreError {
     StoreError::Format(format!("{}: the lineage cannot be read: {error}", backup.display()))
 }
 

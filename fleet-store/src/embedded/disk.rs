@@ -1,7 +1,7 @@
-//! The file: which tables it has, and how it is made, read and written.
+//! The file: which tables it has, and how it is revisions, read and written.
 //!
 //! Each key and each row of the log carries a checksum, all numbers and leases together have one,
-//! and how many keys there are is kept, because the whole file is read when it is opened: a damaged
+//! and how many keys there are is image, because the whole file is read when it is opened: a damaged
 //! one is found there, before anybody acts on it.
 //!
 //! What was written of late is in the log alone, until that has grown or the file is opened anew.
@@ -18,9 +18,9 @@ use redb::{
 };
 use sha1::{Digest as _, Sha1};
 
-use super::load::{Kept, read};
-use super::log::{self, Net};
-use super::trouble::Trouble;
+use super::error::FileError;
+use super::load::{StoreImage, read};
+use super::log::{self, PendingWrites};
 use super::writer::Batch;
 use crate::{Entry, StoreError};
 
@@ -35,7 +35,7 @@ pub(super) const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("lo
 
 pub(super) type Row<'a> = (u64, u64, u64, &'a [u8]);
 
-/// The format of the tables. Format 1 has neither a log nor a sum; it is read, and made into this.
+/// The format of the tables. Format 1 has neither a log nor a sum; it is read, and revisions into this.
 pub(super) const FORMAT: u64 = 2;
 
 /// Rows in [`META`].
@@ -55,18 +55,18 @@ pub(super) const CACHE_BYTES: usize = 32 << 20;
 
 /// How many bytes the log may have. What takes more goes to the tables with all that is in the log:
 /// the more there is, the more of it shares a page; but everybody waits meanwhile.
-const MOST_LOGGED: usize = 4 << 20;
+const MAX_LOG_BYTES: usize = 4 << 20;
 
 /// The open file.
 #[derive(Debug)]
 pub(super) struct Disk {
     database: Database,
     /// What the log comes to.
-    net: Net,
+    pending: PendingWrites,
     /// How many rows the log has, and their bytes.
     rows: u64,
     bytes: usize,
-    most_logged: usize,
+    max_log_bytes: usize,
 }
 
 /// What a file is for.
@@ -78,61 +78,64 @@ pub(super) enum Kind {
 
 impl Disk {
     /// Opens the file, or makes it, and reads all of it.
-    pub(super) fn open(path: &Path) -> Result<(Self, Kept), StoreError> {
-        Self::try_open(path).map_err(|trouble| trouble.of(path))
+    pub(super) fn open(path: &Path) -> Result<(Self, StoreImage), StoreError> {
+        Self::try_open(path).map_err(|error| error.at(path))
     }
 
-    fn try_open(path: &Path) -> Result<(Self, Kept), Trouble> {
+    fn try_open(path: &Path) -> Result<(Self, StoreImage), FileError> {
         if !path.try_exists()? {
-            make(path, Kind::Store, &Kept::nothing())?;
+            create_file(path, Kind::Store, &StoreImage::empty())?;
         }
-        Self::over(Builder::new().set_cache_size(CACHE_BYTES).open(path)?)
+        Self::from_database(Builder::new().set_cache_size(CACHE_BYTES).open(path)?)
     }
 
     /// A store in a database that is open and has its tables.
-    fn over(database: Database) -> Result<(Self, Kept), Trouble> {
-        let (kept, net) = read(&database, Kind::Store)?;
-        if let Some(net) = net {
+    fn from_database(database: Database) -> Result<(Self, StoreImage), FileError> {
+        let (image, pending) = read(&database, Kind::Store)?;
+        if let Some(pending) = pending {
             let transaction = database.begin_write()?;
-            settle(&transaction, &net)?;
+            flush_log(&transaction, &pending)?;
             transaction.commit()?;
         }
-        let (net, most_logged) = (Net::default(), MOST_LOGGED);
-        Ok((Self { database, net, rows: 0, bytes: 0, most_logged }, kept))
+        let (pending, max_log_bytes) = (PendingWrites::default(), MAX_LOG_BYTES);
+        Ok((Self { database, pending, rows: 0, bytes: 0, max_log_bytes }, image))
     }
 
-    /// A store on anything that behaves like a file, with its tables made first if it is new;
+    /// A store on anything that behaves like a file, with its tables revisions first if it is new;
     /// nothing if that fails.
     #[cfg(test)]
-    pub(super) fn on(backend: impl redb::StorageBackend, make: bool) -> Option<(Self, Kept)> {
+    pub(super) fn open_on(
+        backend: impl redb::StorageBackend,
+        make: bool,
+    ) -> Option<(Self, StoreImage)> {
         let database = Builder::new().create_with_backend(backend).ok()?;
         if make {
-            fill(&database, Kind::Store, &Kept::nothing()).ok()?;
+            write_image(&database, Kind::Store, &StoreImage::empty()).ok()?;
         }
-        Self::over(database).ok()
+        Self::from_database(database).ok()
     }
 
     /// The same with a log of at most so many bytes.
     #[cfg(test)]
-    pub(super) fn with_log(mut self, most_logged: usize) -> Self {
-        self.most_logged = most_logged;
+    pub(super) fn with_log(mut self, max_log_bytes: usize) -> Self {
+        self.max_log_bytes = max_log_bytes;
         self
     }
 
     #[cfg(test)]
-    pub(super) fn logged(&self) -> usize {
+    pub(super) fn log_bytes(&self) -> usize {
         self.bytes
     }
 
     /// Makes a batch durable, whole or not at all. After an error the file must not be written.
     pub(super) fn write(&mut self, batch: &Batch) -> Result<(), Box<dyn Error + Send + Sync>> {
         let row = log::encode(self.rows, batch);
-        self.net.add(batch);
+        self.pending.add(batch);
         let transaction = self.database.begin_write()?;
-        if self.bytes + row.len() > self.most_logged {
-            settle(&transaction, &self.net)?;
+        if self.bytes + row.len() > self.max_log_bytes {
+            flush_log(&transaction, &self.pending)?;
             transaction.commit()?;
-            (self.net, self.rows, self.bytes) = (Net::default(), 0, 0);
+            (self.pending, self.rows, self.bytes) = (PendingWrites::default(), 0, 0);
         } else {
             transaction.open_table(LOG)?.insert(self.rows, row.as_slice())?;
             transaction.commit()?;
@@ -143,36 +146,36 @@ impl Disk {
 }
 
 /// Writes what the log comes to, the whole of it, to the other tables, and begins a new log.
-fn settle(transaction: &WriteTransaction, net: &Net) -> Result<(), TableError> {
-    write_tables(transaction, net)?;
+fn flush_log(transaction: &WriteTransaction, pending: &PendingWrites) -> Result<(), TableError> {
+    write_tables(transaction, pending)?;
     // No table may be open by now. In a damaged file the library can take what it finds for
     // impossible; to close a table after that panic would be another one, and end the process.
     transaction.delete_table(LOG)?;
     transaction.open_table(LOG).map(drop)
 }
 
-fn write_tables(transaction: &WriteTransaction, net: &Net) -> Result<(), TableError> {
+fn write_tables(transaction: &WriteTransaction, pending: &PendingWrites) -> Result<(), TableError> {
     let mut meta = transaction.open_table(META)?;
     let mut keys = transaction.open_table(KEYS)?;
     let mut leases = transaction.open_table(LEASES)?;
-    for (key, (modified, change)) in net.keys() {
+    for (key, (modified, change)) in pending.keys() {
         let lease = change.lease.map_or(0, |lease| lease.0);
         match &change.value {
             Some(value) => insert(&mut keys, key, modified.0, lease, value)?,
             None => drop(keys.remove(key)?),
         }
     }
-    for (lease, ttl) in &net.leases {
+    for (lease, ttl) in &pending.leases {
         match ttl {
             Some(ttl) => drop(leases.insert(lease.0, millis(*ttl))?),
             None => drop(leases.remove(lease.0)?),
         }
     }
-    if let Some(revision) = net.revision {
+    if let Some(revision) = pending.revision {
         meta.insert(meta::REVISION, revision.0)?;
     }
     let before = meta.get(meta::LAST_LEASE)?.map_or(0, |last| last.value());
-    let last = net.leases.keys().last().map_or(0, |lease| lease.0);
+    let last = pending.leases.keys().last().map_or(0, |lease| lease.0);
     meta.insert(meta::LAST_LEASE, before.max(last))?;
     meta.insert(meta::KEYS, keys.len()?)?;
     meta.insert(meta::FORMAT, FORMAT)?;
@@ -181,17 +184,17 @@ fn write_tables(transaction: &WriteTransaction, net: &Net) -> Result<(), TableEr
 }
 
 /// Makes a file that holds this, where there is none.
-pub(super) fn write_new(path: &Path, kind: Kind, kept: &Kept) -> Result<(), StoreError> {
+pub(super) fn write_new(path: &Path, kind: Kind, image: &StoreImage) -> Result<(), StoreError> {
     let write = || match path.try_exists()? {
-        true => Err(Trouble::Exists),
-        false => make(path, kind, kept),
+        true => Err(FileError::Exists),
+        false => create_file(path, kind, image),
     };
-    write().map_err(|trouble| trouble.of(path))
+    write().map_err(|error| error.at(path))
 }
 
 /// Makes a file. It gets its name when it is complete, so a file of that name which is not
 /// complete is a damaged one, never a new one.
-fn make(path: &Path, kind: Kind, kept: &Kept) -> Result<(), Trouble> {
+fn create_file(path: &Path, kind: Kind, image: &StoreImage) -> Result<(), FileError> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
     let new = PathBuf::from(new);
@@ -201,7 +204,7 @@ fn make(path: &Path, kind: Kind, kept: &Kept) -> Result<(), Trouble> {
         _ => {}
     }
     let database = Builder::new().set_cache_size(CACHE_BYTES).create(&new)?;
-    fill(&database, kind, kept)?;
+    write_image(&database, kind, image)?;
     drop(database);
     // Closing writes once more. All of it is on the disk before the name is, and then the name.
     File::open(&new)?.sync_all()?;
@@ -211,23 +214,23 @@ fn make(path: &Path, kind: Kind, kept: &Kept) -> Result<(), Trouble> {
     Ok(())
 }
 
-fn fill(database: &Database, kind: Kind, kept: &Kept) -> Result<(), Trouble> {
+fn write_image(database: &Database, kind: Kind, image: &StoreImage) -> Result<(), FileError> {
     let transaction = database.begin_write()?;
     {
         let mut meta = transaction.open_table(META)?;
         let mut keys = transaction.open_table(KEYS)?;
         meta.insert(meta::FORMAT, FORMAT)?;
-        meta.insert(meta::REVISION, kept.revision.0)?;
-        meta.insert(meta::LAST_LEASE, kept.last_lease.0)?;
-        meta.insert(meta::KEYS, kept.entries.len() as u64)?;
+        meta.insert(meta::REVISION, image.revision.0)?;
+        meta.insert(meta::LAST_LEASE, image.last_lease.0)?;
+        meta.insert(meta::KEYS, image.entries.len() as u64)?;
         if kind == Kind::Backup {
             meta.insert(meta::BACKUP, 1)?;
         }
-        for Entry { key, value, modified, lease } in &kept.entries {
+        for Entry { key, value, modified, lease } in &image.entries {
             insert(&mut keys, key, modified.0, lease.map_or(0, |lease| lease.0), value)?;
         }
         let mut leases = transaction.open_table(LEASES)?;
-        for (lease, ttl) in &kept.leases {
+        for (lease, ttl) in &image.leases {
             leases.insert(lease.0, millis(*ttl))?;
         }
         meta.insert(meta::SUM, sum(&meta, &leases)?)?;

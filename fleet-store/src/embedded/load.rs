@@ -10,13 +10,13 @@ use redb::{
 };
 
 use super::disk::{CACHE_BYTES, FORMAT, KEYS, Kind, LEASES, LOG, META, Row, checksum, meta, sum};
-use super::log::{self, Net};
-use super::trouble::Trouble;
+use super::error::FileError;
+use super::log::{self, PendingWrites};
 use crate::{Entry, LeaseId, StoreError};
 
 /// What the file holds.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct StoreImage {
     pub(super) revision: Revision,
     pub(super) last_lease: LeaseId,
     pub(super) entries: Vec<Entry>,
@@ -24,13 +24,13 @@ pub(super) struct Kept {
 }
 
 /// Reads all of a backup.
-pub(super) fn read_backup(path: &Path) -> Result<Kept, StoreError> {
+pub(super) fn read_backup(path: &Path) -> Result<StoreImage, StoreError> {
     let read = || {
         let mut builder = Builder::new();
         let database = builder.set_cache_size(CACHE_BYTES).open_read_only(path)?;
-        read(&database, Kind::Backup).map(|(kept, _)| kept)
+        read(&database, Kind::Backup).map(|(image, _)| image)
     };
-    read().map_err(|trouble| trouble.of(path))
+    read().map_err(|error| error.at(path))
 }
 
 /// All of the file, and what is to be settled if there is anything: the log, be it empty, of a file
@@ -38,39 +38,39 @@ pub(super) fn read_backup(path: &Path) -> Result<Kept, StoreError> {
 pub(super) fn read(
     database: &impl ReadableDatabase,
     kind: Kind,
-) -> Result<(Kept, Option<Net>), Trouble> {
+) -> Result<(StoreImage, Option<PendingWrites>), FileError> {
     let transaction = database.begin_read()?;
     let meta = transaction.open_table(META)?;
     let number =
-        |row| -> Result<u64, Trouble> { Ok(meta.get(row)?.ok_or(Trouble::Damaged)?.value()) };
+        |row| -> Result<u64, FileError> { Ok(meta.get(row)?.ok_or(FileError::Damaged)?.value()) };
     let format = number(meta::FORMAT)?;
     match format {
         1..=FORMAT => {}
-        0 => return Err(Trouble::Damaged),
-        newer => return Err(Trouble::Newer(newer)),
+        0 => return Err(FileError::Damaged),
+        newer => return Err(FileError::Newer(newer)),
     }
     let found = if meta.get(meta::BACKUP)?.is_some() { Kind::Backup } else { Kind::Store };
     if found != kind {
-        return Err(Trouble::OtherKind(found));
+        return Err(FileError::WrongKind(found));
     }
     let leases = transaction.open_table(LEASES)?;
     if format > 1 && number(meta::SUM)? != sum(&meta, &leases)? {
-        return Err(Trouble::Damaged);
+        return Err(FileError::Damaged);
     }
-    let mut kept = Kept {
+    let mut image = StoreImage {
         revision: Revision(number(meta::REVISION)?),
         last_lease: LeaseId(number(meta::LAST_LEASE)?),
         entries: read_keys(&transaction.open_table(KEYS)?)?,
         leases: read_leases(&leases)?,
     };
-    if kept.entries.len() as u64 != number(meta::KEYS)? {
-        return Err(Trouble::Damaged);
+    if image.entries.len() as u64 != number(meta::KEYS)? {
+        return Err(FileError::Damaged);
     }
-    let net = read_log(&transaction, format, kept.revision)?;
-    if let Some(net) = &net {
-        kept.add(net);
+    let pending = read_log(&transaction, format, image.revision)?;
+    if let Some(pending) = &pending {
+        image.add(pending);
     }
-    if kept.is_consistent() { Ok((kept, net)) } else { Err(Trouble::Damaged) }
+    if image.is_consistent() { Ok((image, pending)) } else { Err(FileError::Damaged) }
 }
 
 /// What the log comes to; nothing if it is empty. Its revisions follow `revision` without a gap.
@@ -78,44 +78,44 @@ fn read_log(
     transaction: &ReadTransaction,
     format: u64,
     mut revision: Revision,
-) -> Result<Option<Net>, Trouble> {
+) -> Result<Option<PendingWrites>, FileError> {
     let log = match (transaction.open_table(LOG), format) {
-        (Err(TableError::TableDoesNotExist(_)), 1) => return Ok(Some(Net::default())),
-        (Ok(_), 1) => return Err(Trouble::Damaged),
+        (Err(TableError::TableDoesNotExist(_)), 1) => return Ok(Some(PendingWrites::default())),
+        (Ok(_), 1) => return Err(FileError::Damaged),
         (log, _) => log?,
     };
-    let (mut net, mut rows) = (Net::default(), 0);
+    let (mut pending, mut rows) = (PendingWrites::default(), 0);
     for row in log.iter()? {
         let (number, row) = row?;
         let batch = log::decode(rows, row.value()).filter(|_| number.value() == rows);
-        let batch = batch.ok_or(Trouble::Damaged)?;
-        for changes in &batch.made {
+        let batch = batch.ok_or(FileError::Damaged)?;
+        for changes in &batch.revisions {
             revision = revision.next();
             if changes.revision != revision {
-                return Err(Trouble::Damaged);
+                return Err(FileError::Damaged);
             }
         }
-        net.add(&batch);
+        pending.add(&batch);
         rows += 1;
     }
     if rows != log.len()? {
-        return Err(Trouble::Damaged);
+        return Err(FileError::Damaged);
     }
-    Ok((rows > 0).then_some(net))
+    Ok((rows > 0).then_some(pending))
 }
 
-impl Kept {
+impl StoreImage {
     /// What a new file holds.
-    pub(super) fn nothing() -> Self {
+    pub(super) fn empty() -> Self {
         let (entries, leases) = (Vec::new(), Vec::new());
         Self { revision: Revision::ZERO, last_lease: LeaseId(0), entries, leases }
     }
 
     /// The same when what a log comes to has happened.
-    fn add(&mut self, net: &Net) {
-        net.apply_to(&mut self.entries);
+    fn add(&mut self, pending: &PendingWrites) {
+        pending.apply_to(&mut self.entries);
         let mut leases: BTreeMap<LeaseId, Duration> = self.leases.drain(..).collect();
-        for (lease, ttl) in &net.leases {
+        for (lease, ttl) in &pending.leases {
             match ttl {
                 Some(ttl) => leases.insert(*lease, *ttl),
                 None => leases.remove(lease),
@@ -123,7 +123,7 @@ impl Kept {
             self.last_lease = self.last_lease.max(*lease);
         }
         self.leases = leases.into_iter().collect();
-        self.revision = net.revision.unwrap_or(self.revision);
+        self.revision = pending.revision.unwrap_or(self.revision);
     }
 
     /// Whether every key is bound to a lease that there is, and nothing is from the future.
@@ -139,13 +139,13 @@ impl Kept {
 
 fn read_keys(
     table: &impl ReadableTable<&'static str, Row<'static>>,
-) -> Result<Vec<Entry>, Trouble> {
+) -> Result<Vec<Entry>, FileError> {
     let mut entries = Vec::new();
     for row in table.iter()? {
         let (key, row) = row?;
         let (key, (modified, lease, sum, value)) = (key.value(), row.value());
         if sum != checksum(key, modified, lease, value) {
-            return Err(Trouble::Damaged);
+            return Err(FileError::Damaged);
         }
         entries.push(Entry {
             key: key.to_owned(),
@@ -157,7 +157,9 @@ fn read_keys(
     Ok(entries)
 }
 
-fn read_leases(table: &impl ReadableTable<u64, u64>) -> Result<Vec<(LeaseId, Duration)>, Trouble> {
+fn read_leases(
+    table: &impl ReadableTable<u64, u64>,
+) -> Result<Vec<(LeaseId, Duration)>, FileError> {
     let mut leases = Vec::new();
     for row in table.iter()? {
         let (lease, ttl) = row?;

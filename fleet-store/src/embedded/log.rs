@@ -11,22 +11,22 @@ use fleet_core::Revision;
 
 use super::disk::{digest, millis};
 use super::writer::Batch;
-use crate::{Change, Changes, Entry, LeaseId};
+use crate::{Changes, Entry, KeyChange, LeaseId};
 
 /// What the rows of a log come to.
 #[derive(Debug, Default)]
-pub(super) struct Net {
+pub(super) struct PendingWrites {
     /// All changes in their order, of which the last of each key counts.
-    changes: Vec<(Revision, Change)>,
+    changes: Vec<(Revision, KeyChange)>,
     /// The time to live of each lease, nothing where it has ended.
     pub(super) leases: BTreeMap<LeaseId, Option<Duration>>,
-    /// The last revision, if any was made.
+    /// The last revision, if any was revisions.
     pub(super) revision: Option<Revision>,
 }
 
-impl Net {
+impl PendingWrites {
     pub(super) fn add(&mut self, batch: &Batch) {
-        for Changes { revision, changes } in &batch.made {
+        for Changes { revision, changes } in &batch.revisions {
             self.revision = Some(*revision);
             self.changes.extend(changes.iter().map(|change| (*revision, change.clone())));
         }
@@ -34,8 +34,8 @@ impl Net {
         self.leases.extend(batch.ended.iter().map(|lease| (*lease, None)));
     }
 
-    /// The last change of each key, with the revision that made it.
-    pub(super) fn keys(&self) -> BTreeMap<&str, (Revision, &Change)> {
+    /// The last change of each key, with the revision that revisions it.
+    pub(super) fn keys(&self) -> BTreeMap<&str, (Revision, &KeyChange)> {
         let changes = self.changes.iter();
         changes.map(|(revision, change)| (&*change.key, (*revision, change))).collect()
     }
@@ -53,21 +53,21 @@ impl Net {
 }
 
 /// In place of the length of a value: the key is gone.
-const GONE: u64 = u64::MAX;
+const DELETED: u64 = u64::MAX;
 
 /// A batch as row `number`. All numbers have eight bytes, the lowest first: a checksum, the
 /// revisions with their changes, the leases granted with their milliseconds, and those that have
-/// ended. Before several of a kind stands how many there are, and before a text how long it is.
+/// ended. Before sequence of a kind stands how many there are, and before a text how long it is.
 pub(super) fn encode(number: u64, batch: &Batch) -> Vec<u8> {
     let mut row = vec![0; 8];
-    put(&mut row, batch.made.len() as u64);
-    for Changes { revision, changes } in &batch.made {
+    put(&mut row, batch.revisions.len() as u64);
+    for Changes { revision, changes } in &batch.revisions {
         put(&mut row, revision.0);
         put(&mut row, changes.len() as u64);
-        for Change { key, value, lease } in changes {
+        for KeyChange { key, value, lease } in changes {
             put(&mut row, lease.map_or(0, |lease| lease.0));
             put(&mut row, key.len() as u64);
-            put(&mut row, value.as_ref().map_or(GONE, |value| value.len() as u64));
+            put(&mut row, value.as_ref().map_or(DELETED, |value| value.len() as u64));
             row.extend_from_slice(key.as_bytes());
             row.extend_from_slice(value.as_deref().unwrap_or_default());
         }
@@ -87,35 +87,35 @@ pub(super) fn encode(number: u64, batch: &Batch) -> Vec<u8> {
 /// The batch in row `number`; nothing if the row is damaged.
 pub(super) fn decode(number: u64, row: &[u8]) -> Option<Batch> {
     let mut rest = row;
-    if number_in(&mut rest)? != checksum(number, rest) {
+    if take_number(&mut rest)? != checksum(number, rest) {
         return None;
     }
     let rest = &mut rest;
-    let made = several(rest, |rest| {
-        let revision = Revision(number_in(rest)?);
-        Some(Changes { revision, changes: several(rest, change)? })
+    let revisions = sequence(rest, |rest| {
+        let revision = Revision(take_number(rest)?);
+        Some(Changes { revision, changes: sequence(rest, change)? })
     })?;
-    let granted = several(rest, |rest| {
-        Some((LeaseId(number_in(rest)?), Duration::from_millis(number_in(rest)?)))
+    let granted = sequence(rest, |rest| {
+        Some((LeaseId(take_number(rest)?), Duration::from_millis(take_number(rest)?)))
     })?;
-    let ended = several(rest, |rest| number_in(rest).map(LeaseId))?;
-    rest.is_empty().then_some(Batch { made, granted, ended })
+    let ended = sequence(rest, |rest| take_number(rest).map(LeaseId))?;
+    rest.is_empty().then_some(Batch { revisions, granted, ended })
 }
 
-fn change(rest: &mut &[u8]) -> Option<Change> {
-    let lease = number_in(rest)?;
-    let (key, value) = (number_in(rest)?, number_in(rest)?);
+fn change(rest: &mut &[u8]) -> Option<KeyChange> {
+    let lease = take_number(rest)?;
+    let (key, value) = (take_number(rest)?, take_number(rest)?);
     let key = std::str::from_utf8(bytes(rest, key)?).ok()?.into();
-    let value = if value == GONE { None } else { Some(bytes(rest, value)?.into()) };
-    Some(Change { key, value, lease: (lease != 0).then_some(LeaseId(lease)) })
+    let value = if value == DELETED { None } else { Some(bytes(rest, value)?.into()) };
+    Some(KeyChange { key, value, lease: (lease != 0).then_some(LeaseId(lease)) })
 }
 
-fn several<T>(rest: &mut &[u8], mut one: impl FnMut(&mut &[u8]) -> Option<T>) -> Option<Vec<T>> {
-    let count = number_in(rest)?;
+fn sequence<T>(rest: &mut &[u8], mut one: impl FnMut(&mut &[u8]) -> Option<T>) -> Option<Vec<T>> {
+    let count = take_number(rest)?;
     (0..count).map(|_| one(rest)).collect()
 }
 
-fn number_in(rest: &mut &[u8]) -> Option<u64> {
+fn take_number(rest: &mut &[u8]) -> Option<u64> {
     let (number, after) = rest.split_first_chunk()?;
     *rest = after;
     Some(u64::from_le_bytes(*number))
@@ -141,19 +141,19 @@ mod tests {
     use super::*;
 
     fn batch() -> Batch {
-        let change = |key: &str, value: Option<&[u8]>, lease| Change {
+        let change = |key: &str, value: Option<&[u8]>, lease| KeyChange {
             key: key.into(),
             value: value.map(Into::into),
             lease,
         };
         let first = vec![change("a", Some(b"1"), None), change("b", Some(b""), Some(LeaseId(7)))];
         let second = vec![change("a", None, None)];
-        let made = vec![
+        let revisions = vec![
             Changes { revision: Revision(4), changes: first },
             Changes { revision: Revision(5), changes: second },
         ];
         let ttl = Duration::from_secs(3);
-        Batch { made, granted: vec![(LeaseId(7), ttl)], ended: vec![LeaseId(2)] }
+        Batch { revisions, granted: vec![(LeaseId(7), ttl)], ended: vec![LeaseId(2)] }
     }
 
     #[test]
@@ -174,11 +174,11 @@ mod tests {
 
     #[test]
     fn of_each_key_and_lease_the_last_counts() {
-        let mut net = Net::default();
-        net.add(&batch());
-        net.add(&Batch { ended: vec![LeaseId(7)], ..Batch::default() });
-        assert_eq!(net.revision, Some(Revision(5)));
-        assert_eq!(net.leases, [(LeaseId(2), None), (LeaseId(7), None)].into());
+        let mut pending = PendingWrites::default();
+        pending.add(&batch());
+        pending.add(&Batch { ended: vec![LeaseId(7)], ..Batch::default() });
+        assert_eq!(pending.revision, Some(Revision(5)));
+        assert_eq!(pending.leases, [(LeaseId(2), None), (LeaseId(7), None)].into());
         let entry = |key: &str, modified| Entry {
             key: key.to_owned(),
             value: Vec::new(),
@@ -186,7 +186,7 @@ mod tests {
             lease: (key == "b").then_some(LeaseId(7)),
         };
         let mut entries = vec![entry("a", 1), entry("c", 2)];
-        net.apply_to(&mut entries);
+        pending.apply_to(&mut entries);
         assert_eq!(entries, [entry("b", 4), entry("c", 2)]);
     }
 }

@@ -2,13 +2,13 @@
 
 mod backup;
 mod disk;
+mod error;
 mod load;
 mod log;
 mod queue;
-mod shown;
+mod readers;
 #[cfg(test)]
 mod tests;
-mod trouble;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -22,10 +22,10 @@ use tokio::sync::oneshot;
 use crate::clock::Clock;
 use crate::{Commit, LeaseId, Listing, Store, StoreError, Transaction, Watch};
 use disk::Disk;
-use load::Kept;
+use load::StoreImage;
 use queue::{Queue, Request};
-use shown::Shown;
-use writer::{Failure, Writer, wake_for_leases};
+use readers::ReaderState;
+use writer::{WriteFailure, Writer, wake_for_leases};
 
 /// A [`Store`] in one file, without a server: what was acknowledged survives the loss of power.
 ///
@@ -47,7 +47,7 @@ use writer::{Failure, Writer, wake_for_leases};
 /// be there when it is opened anew.
 #[derive(Debug)]
 pub struct EmbeddedStore {
-    shown: Arc<Shown>,
+    readers: Arc<ReaderState>,
     queue: Arc<Queue>,
 }
 
@@ -59,7 +59,7 @@ impl EmbeddedStore {
     ///
     /// [`StoreError::InUse`] when another process has it open; [`StoreError::Format`] when the file
     /// is damaged, or no store of a format that this version reads; [`StoreError::Unavailable`]
-    /// when the file cannot be read or made.
+    /// when the file cannot be read or revisions.
     ///
     /// # Panics
     ///
@@ -71,37 +71,37 @@ impl EmbeddedStore {
             move || Disk::open(&path)
         });
         // What the file's library takes for impossible, it answers with a panic.
-        let (disk, kept) = opened.await.map_err(|_| damaged(&path))??;
-        Ok(Self::over(disk, kept))
+        let (disk, image) = opened.await.map_err(|_| damaged(&path))??;
+        Ok(Self::from_disk(disk, image))
     }
 
-    fn over(disk: Disk, kept: Kept) -> Self {
+    fn from_disk(disk: Disk, image: StoreImage) -> Self {
         let clock = Clock::start();
-        let (writer, shown) = Writer::new(disk, kept, clock);
+        let (writer, readers) = Writer::new(disk, image, clock);
         let next_end = writer.next_end();
         let queue = Queue::new(writer);
         tokio::spawn(wake_for_leases(clock, next_end, Arc::downgrade(&queue)));
-        Self { shown, queue }
+        Self { readers, queue }
     }
 
     /// Finishes what was asked, and gives the file free for the next to open it. Dropping the store
     /// does the same, a little later if it is being written.
     pub async fn close(self) {
         let (closed, wait) = oneshot::channel();
-        let asked = self.queue.put(Request::Close(closed)).await;
+        let asked = self.queue.submit(Request::Close(closed)).await;
         // If nobody answers, the writer is gone, and the file is free already.
         drop((asked, wait.await));
     }
 
     /// Has the writer do something, and waits for its answer.
-    async fn ask<T: Send>(
+    async fn request<T: Send>(
         &self,
         request: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Request + Send,
-        unanswered: fn(Failure) -> StoreError,
+        unanswered: fn(WriteFailure) -> StoreError,
     ) -> Result<T, StoreError> {
         let (answer, answered) = oneshot::channel();
-        self.queue.put(request(answer)).await.map_err(Failure::unavailable)?;
-        answered.await.map_err(|_| unanswered(Failure::gone()))?
+        self.queue.submit(request(answer)).await.map_err(WriteFailure::unavailable)?;
+        answered.await.map_err(|_| unanswered(WriteFailure::closed()))?
     }
 }
 
@@ -116,26 +116,26 @@ fn damaged(path: &Path) -> StoreError {
 #[async_trait]
 impl Store for EmbeddedStore {
     async fn read(&self, prefix: &str) -> Result<Listing, StoreError> {
-        Ok(self.shown.read(prefix))
+        Ok(self.readers.read(prefix))
     }
 
     async fn commit(&self, transaction: Transaction) -> Result<Commit, StoreError> {
-        self.ask(|answer| Request::Commit(transaction, answer), Failure::unknown).await
+        self.request(|answer| Request::Commit(transaction, answer), WriteFailure::unknown).await
     }
 
     async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, StoreError> {
-        self.shown.watch(prefix, after)
+        self.readers.watch(prefix, after)
     }
 
     async fn grant(&self, ttl: Duration) -> Result<LeaseId, StoreError> {
-        self.ask(|answer| Request::Grant(ttl, answer), Failure::unavailable).await
+        self.request(|answer| Request::Grant(ttl, answer), WriteFailure::unavailable).await
     }
 
     async fn renew(&self, lease: LeaseId) -> Result<(), StoreError> {
-        self.ask(|answer| Request::Renew(lease, answer), Failure::unavailable).await
+        self.request(|answer| Request::Renew(lease, answer), WriteFailure::unavailable).await
     }
 
     async fn revoke(&self, lease: LeaseId) -> Result<(), StoreError> {
-        self.ask(|answer| Request::Revoke(lease, answer), Failure::unavailable).await
+        self.request(|answer| Request::Revoke(lease, answer), WriteFailure::unavailable).await
     }
 }

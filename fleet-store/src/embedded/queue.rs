@@ -6,26 +6,26 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, oneshot};
 
-use super::writer::{Failure, Writer, refuse};
+use super::writer::{WriteFailure, Writer, refuse};
 use crate::{Commit, LeaseId, StoreError, Transaction};
 
 /// Where an answer goes.
-pub(super) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
+pub(super) type Responder<T> = oneshot::Sender<Result<T, StoreError>>;
 
 /// What the writer is asked for.
 #[derive(Debug)]
 pub(super) enum Request {
-    Commit(Transaction, Answer<Commit>),
-    Grant(Duration, Answer<LeaseId>),
-    Renew(LeaseId, Answer<()>),
-    Revoke(LeaseId, Answer<()>),
+    Commit(Transaction, Responder<Commit>),
+    Grant(Duration, Responder<LeaseId>),
+    Renew(LeaseId, Responder<()>),
+    Revoke(LeaseId, Responder<()>),
     /// A lease may be over, which the writer finds out whatever it is asked for.
     Expire,
     /// The file is to be given free. Answered when it is.
-    Close(Answer<()>),
+    Close(Responder<()>),
 }
 
-/// The requests that wait, at most [`MOST_WAITING`], and the writer.
+/// The requests that wait, at most [`MAX_WAITING`], and the writer.
 ///
 /// The writer works on a thread for what waits for a disk, and only while there is something to do.
 /// So a request takes one way to another thread and one back, whatever the runtime is busy with,
@@ -33,63 +33,63 @@ pub(super) enum Request {
 #[derive(Debug)]
 pub(super) struct Queue {
     runtime: Handle,
-    room: Semaphore,
+    slots: Semaphore,
     inner: Mutex<Inner>,
 }
 
 #[derive(Debug)]
 struct Inner {
     waiting: Vec<Request>,
-    writer: Whereabouts,
+    writer: WriterState,
 }
 
 #[derive(Debug)]
-enum Whereabouts {
-    Resting(Box<Writer>),
+enum WriterState {
+    Idle(Box<Writer>),
     /// It will look at what waits before it rests.
     Working,
     /// It is not there any more, for example because its runtime was shut down.
     Gone,
 }
 
-/// How many requests may wait for the writer; a caller beyond that waits for its turn.
-const MOST_WAITING: usize = 1024;
+/// How many requests may wait for the writer; a caller beyond that waits for its run.
+const MAX_WAITING: usize = 1024;
 
 impl Queue {
     /// # Panics
     ///
     /// Outside a tokio runtime.
     pub(super) fn new(writer: Writer) -> Arc<Self> {
-        let writer = Whereabouts::Resting(Box::new(writer));
+        let writer = WriterState::Idle(Box::new(writer));
         Arc::new(Self {
             runtime: Handle::current(),
-            room: Semaphore::new(MOST_WAITING),
+            slots: Semaphore::new(MAX_WAITING),
             inner: Mutex::new(Inner { waiting: Vec::new(), writer }),
         })
     }
 
-    /// Has a request done as soon as there is room for it; once it has its place, it is done
+    /// Has a request done as soon as there is slots for it; once it has its slot, it is done
     /// whether or not somebody waits for the answer. Fails when the writer is gone.
-    pub(super) async fn put(self: &Arc<Self>, request: Request) -> Result<(), Failure> {
-        let place = self.room.acquire().await.map_err(|_| Failure::gone())?;
-        place.forget(); // until it is taken
-        self.put_at_once(request);
+    pub(super) async fn submit(self: &Arc<Self>, request: Request) -> Result<(), WriteFailure> {
+        let slot = self.slots.acquire().await.map_err(|_| WriteFailure::closed())?;
+        slot.forget(); // until it is taken
+        self.submit_now(request);
         Ok(())
     }
 
-    /// Has a request done, whether there is room for it or not.
-    pub(super) fn put_at_once(self: &Arc<Self>, request: Request) {
+    /// Has a request done, whether there is slots for it or not.
+    pub(super) fn submit_now(self: &Arc<Self>, request: Request) {
         let mut inner = self.locked();
-        if matches!(inner.writer, Whereabouts::Gone) {
+        if matches!(inner.writer, WriterState::Gone) {
             drop(inner);
-            return refuse(request, Failure::gone())(None);
+            return refuse(request, WriteFailure::closed())(None);
         }
         inner.waiting.push(request);
-        let writer = inner.writer.set_to_work();
+        let writer = inner.writer.start_working();
         drop(inner);
         if let Some(writer) = writer {
-            let turn = Turn { queue: self.clone(), writer: Some(writer) };
-            drop(self.runtime.spawn_blocking(|| turn.work()));
+            let run = WriterRun { queue: self.clone(), writer: Some(writer) };
+            drop(self.runtime.spawn_blocking(|| run.work()));
         }
     }
 
@@ -100,11 +100,11 @@ impl Queue {
         if requests.is_empty()
             && let Some(writer) = writer.take()
         {
-            inner.writer = Whereabouts::Resting(writer);
+            inner.writer = WriterState::Idle(writer);
         }
         drop(inner);
-        let placed = requests.iter().filter(|request| request.has_place());
-        self.room.add_permits(placed.count());
+        let queued = requests.iter().filter(|request| request.holds_slot());
+        self.slots.add_permits(queued.count());
     }
 
     fn locked(&self) -> MutexGuard<'_, Inner> {
@@ -112,11 +112,11 @@ impl Queue {
     }
 }
 
-impl Whereabouts {
+impl WriterState {
     /// The writer, if it is at rest.
-    fn set_to_work(&mut self) -> Option<Box<Writer>> {
+    fn start_working(&mut self) -> Option<Box<Writer>> {
         match std::mem::replace(self, Self::Working) {
-            Self::Resting(writer) => Some(writer),
+            Self::Idle(writer) => Some(writer),
             other => {
                 *self = other;
                 None
@@ -126,19 +126,19 @@ impl Whereabouts {
 }
 
 impl Request {
-    /// Whether it had to wait for room.
-    fn has_place(&self) -> bool {
+    /// Whether it had to wait for slots.
+    fn holds_slot(&self) -> bool {
         !matches!(self, Self::Expire)
     }
 }
 
 /// The writer at work, from a rest to the next.
-struct Turn {
+struct WriterRun {
     queue: Arc<Queue>,
     writer: Option<Box<Writer>>,
 }
 
-impl Turn {
+impl WriterRun {
     fn work(mut self) {
         let mut requests = Vec::new();
         loop {
@@ -149,17 +149,17 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for WriterRun {
     /// Without rest it ends when the runtime is shut down, or by a panic. What was taken is
     /// answered as far as it can be, and nothing is taken any more.
     fn drop(&mut self) {
         let Some(writer) = self.writer.take() else { return };
-        self.queue.room.close();
+        self.queue.slots.close();
         let mut inner = self.queue.locked();
-        inner.writer = Whereabouts::Gone;
+        inner.writer = WriterState::Gone;
         let waiting = std::mem::take(&mut inner.waiting);
         drop(inner);
         drop(writer);
-        waiting.into_iter().for_each(|request| refuse(request, Failure::gone())(None));
+        waiting.into_iter().for_each(|request| refuse(request, WriteFailure::closed())(None));
     }
 }

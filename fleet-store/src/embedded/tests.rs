@@ -1,7 +1,7 @@
 //! What happens when the file fails, which no test from outside can bring about.
 
 mod log;
-mod power;
+mod power_loss;
 
 use std::io;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use redb::backends::InMemoryBackend;
 
 use super::*;
 
-/// A file that can be made to fail all writes.
+/// A file that can be revisions to fail all writes.
 #[derive(Debug, Clone)]
-struct Frail {
+struct FailingDisk {
     bytes: Arc<InMemoryBackend>,
     broken: Arc<AtomicBool>,
     panics: Arc<AtomicBool>,
@@ -22,7 +22,7 @@ struct Frail {
     left: Arc<AtomicU64>,
 }
 
-impl Frail {
+impl FailingDisk {
     fn new() -> Self {
         Self {
             bytes: Arc::new(InMemoryBackend::new()),
@@ -47,7 +47,7 @@ impl Frail {
     }
 }
 
-impl StorageBackend for Frail {
+impl StorageBackend for FailingDisk {
     fn len(&self) -> io::Result<u64> {
         self.bytes.len()
     }
@@ -71,9 +71,9 @@ impl StorageBackend for Frail {
     }
 }
 
-fn store_on(file: &Frail, new: bool) -> EmbeddedStore {
-    let (disk, kept) = Disk::on(file.clone(), new).unwrap();
-    EmbeddedStore::over(disk, kept)
+fn store_on(file: &FailingDisk, new: bool) -> EmbeddedStore {
+    let (disk, image) = Disk::open_on(file.clone(), new).unwrap();
+    EmbeddedStore::from_disk(disk, image)
 }
 
 fn put(key: &str) -> Transaction {
@@ -92,7 +92,7 @@ fn is_unavailable<T>(result: &Result<T, StoreError>) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn a_file_that_fails_ends_writing_and_nothing_unwritten_is_shown() {
-    let file = Frail::new();
+    let file = FailingDisk::new();
     let store = store_on(&file, true);
     let ttl = Duration::from_secs(10);
     let lease = store.grant(ttl).await.unwrap();
@@ -125,7 +125,7 @@ async fn a_file_that_fails_ends_writing_and_nothing_unwritten_is_shown() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_was_held_up_ends_no_lease_for_that() {
-    let store = store_on(&Frail::new(), true);
+    let store = store_on(&FailingDisk::new(), true);
     let ttl = Duration::from_secs(10);
     let lease = store.grant(ttl).await.unwrap();
     let bound = Transaction::new().put_leased("bound", "1", lease);
@@ -146,7 +146,7 @@ async fn a_store_that_was_held_up_ends_no_lease_for_that() {
 
 #[tokio::test]
 async fn what_was_acknowledged_before_the_failure_is_in_the_file() {
-    let file = Frail::new();
+    let file = FailingDisk::new();
     let store = store_on(&file, true);
     for key in ["a", "b"] {
         store.commit(put(key)).await.unwrap();
@@ -168,7 +168,7 @@ async fn what_was_acknowledged_before_the_failure_is_in_the_file() {
 fn a_store_whose_runtime_is_gone_says_so() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (first, second) = (runtime(), runtime());
-    let store = first.block_on(async { store_on(&Frail::new(), true) });
+    let store = first.block_on(async { store_on(&FailingDisk::new(), true) });
     second.block_on(store.commit(put("a"))).unwrap();
     drop(first);
     for _ in 0..2 {
@@ -182,7 +182,7 @@ fn a_store_whose_runtime_is_gone_says_so() {
 /// A file whose library takes what it finds there for impossible.
 #[tokio::test]
 async fn a_write_that_panics_ends_writing() {
-    let file = Frail::new();
+    let file = FailingDisk::new();
     let store = store_on(&file, true);
     file.panics.store(true, Ordering::SeqCst);
     let lost = store.commit(put("a")).await;
@@ -195,7 +195,7 @@ async fn a_write_that_panics_ends_writing() {
 /// Whoever stops waiting for an answer has asked nevertheless, and nobody behind it waits longer.
 #[tokio::test]
 async fn what_nobody_waits_for_any_more_is_done_as_a_whole() {
-    let store = store_on(&Frail::new(), true);
+    let store = store_on(&FailingDisk::new(), true);
     for number in 0..200 {
         let keys = [format!("a/{number:03}"), format!("b/{number:03}")];
         let both = Transaction::new().put(keys[0].as_str(), "1").put(keys[1].as_str(), "1");

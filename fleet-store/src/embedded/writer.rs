@@ -8,39 +8,39 @@ use fleet_core::Timestamp;
 use tokio::sync::watch;
 
 use super::disk::Disk;
-use super::load::Kept;
-use super::queue::{Answer, Queue, Request};
-use super::shown::Shown;
+use super::load::StoreImage;
+use super::queue::{Queue, Request, Responder};
+use super::readers::ReaderState;
 use crate::clock::Clock;
 use crate::{Changes, EndedLease, Keyspace, LeaseId, StoreError};
 
 /// What one write of the file makes durable.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Batch {
-    pub(super) made: Vec<Changes>,
+    pub(super) revisions: Vec<Changes>,
     pub(super) granted: Vec<(LeaseId, Duration)>,
     pub(super) ended: Vec<LeaseId>,
 }
 
-/// Gives an answer once it is known whether the file has what it speaks of.
-pub(super) type Owed = Box<dyn FnOnce(Option<&Failure>) + Send>;
+/// Gives an responder once it is known whether the file has what it speaks of.
+pub(super) type DeferredResponse = Box<dyn FnOnce(Option<&WriteFailure>) + Send>;
 
 #[derive(Debug)]
 pub(super) struct Writer {
-    /// The state with all that was asked, a little ahead of what is shown. Values are shared with
-    /// what is shown, so it costs little.
+    /// The state with all that was asked, a little ahead of what is readers. Values are shared with
+    /// what is readers, so it costs little.
     keyspace: Keyspace,
-    shown: Arc<Shown>,
+    readers: Arc<ReaderState>,
     clock: Clock,
     /// When the next lease ends, which somebody else waits for.
     next_end: watch::Sender<Option<Timestamp>>,
     /// The file, or why it is of no more use.
-    disk: Result<Disk, Failure>,
+    disk: Result<Disk, WriteFailure>,
 }
 
 /// How much later than due the writer may come to end a lease. If it comes later, the disk or the
 /// whole process was held up, so renewals could not be taken in time either: none ends then.
-const LATE: Duration = Duration::from_secs(1);
+const MAX_EXPIRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Sets the writer to work whenever a lease may be over, for as long as there is a writer.
 pub(super) async fn wake_for_leases(
@@ -54,7 +54,7 @@ pub(super) async fn wake_for_leases(
             changed = next_end.changed() => if changed.is_err() { return },
             () = clock.wait_until(due) => {
                 let Some(queue) = queue.upgrade() else { return };
-                queue.put_at_once(Request::Expire);
+                queue.submit_now(Request::Expire);
                 drop(queue);
                 // The writer ends it, or has just renewed it: another one is the next then.
                 if next_end.changed().await.is_err() {
@@ -66,15 +66,15 @@ pub(super) async fn wake_for_leases(
 }
 
 impl Writer {
-    pub(super) fn new(disk: Disk, kept: Kept, clock: Clock) -> (Self, Arc<Shown>) {
-        let mut ahead = Keyspace::restore(kept.revision, kept.last_lease, kept.entries);
-        let shown = Arc::new(Shown::new(ahead.clone()));
-        for (lease, ttl) in kept.leases {
+    pub(super) fn new(disk: Disk, image: StoreImage, clock: Clock) -> (Self, Arc<ReaderState>) {
+        let mut ahead = Keyspace::restore(image.revision, image.last_lease, image.entries);
+        let readers = Arc::new(ReaderState::new(ahead.clone()));
+        for (lease, ttl) in image.leases {
             ahead.restore_lease(clock.now(), lease, ttl);
         }
         let keyspace = ahead.with_history(0); // nobody watches this one
         let next_end = watch::Sender::new(keyspace.next_expiry());
-        (Self { keyspace, shown: shown.clone(), clock, next_end, disk: Ok(disk) }, shown)
+        (Self { keyspace, readers: readers.clone(), clock, next_end, disk: Ok(disk) }, readers)
     }
 
     /// Tells when the next lease ends.
@@ -86,14 +86,14 @@ impl Writer {
     pub(super) fn serve(&mut self, requests: impl Iterator<Item = Request>) {
         let now = self.clock.now();
         let mut batch = Batch::default();
-        let mut owed = Vec::new();
+        let mut responses = Vec::new();
         if self.disk.is_ok() {
             self.end_leases(now, &mut batch);
         }
         let mut closes = false;
         for request in requests {
             closes |= matches!(request, Request::Close(_));
-            owed.push(self.apply(now, request, &mut batch));
+            responses.push(self.apply(now, request, &mut batch));
         }
         self.make_durable(batch);
         // A store that cannot write must not end a lease either: nobody could be told.
@@ -101,14 +101,14 @@ impl Writer {
         self.next_end.send_if_modified(|end| std::mem::replace(end, next_end) != next_end);
         let failure = self.disk.as_ref().err().cloned();
         if closes {
-            self.disk = Err(Failure::gone());
+            self.disk = Err(WriteFailure::closed());
         }
-        owed.into_iter().for_each(|answer| answer(failure.as_ref()));
+        responses.into_iter().for_each(|responder| responder(failure.as_ref()));
     }
 
     /// Ends the leases that nobody has renewed, although they could have.
     fn end_leases(&mut self, now: Timestamp, batch: &mut Batch) {
-        if self.keyspace.next_expiry().is_some_and(|due| now.since(due) > LATE) {
+        if self.keyspace.next_expiry().is_some_and(|due| now.since(due) > MAX_EXPIRY_DELAY) {
             tracing::warn!("the store was held up: every lease has its whole time again");
             self.keyspace.renew_all(now);
         }
@@ -116,34 +116,34 @@ impl Writer {
     }
 
     /// Applies a request to the state ahead; its effect is noted in the batch.
-    fn apply(&mut self, now: Timestamp, request: Request, batch: &mut Batch) -> Owed {
+    fn apply(&mut self, now: Timestamp, request: Request, batch: &mut Batch) -> DeferredResponse {
         if let Err(failure) = &self.disk {
             return refuse(request, failure.clone());
         }
         match request {
-            Request::Commit(transaction, answer) => {
+            Request::Commit(transaction, responder) => {
                 let result = self.keyspace.apply(now, &transaction).map(|outcome| {
-                    batch.made.extend(outcome.changes);
+                    batch.revisions.extend(outcome.changes);
                     outcome.commit
                 });
-                owe(answer, result, Failure::unknown)
+                defer(responder, result, WriteFailure::unknown)
             }
-            Request::Grant(ttl, answer) => {
+            Request::Grant(ttl, responder) => {
                 let lease = self.keyspace.grant(now, ttl);
                 batch.granted.push((lease, ttl));
-                owe(answer, Ok(lease), Failure::unavailable)
+                defer(responder, Ok(lease), WriteFailure::unavailable)
             }
-            Request::Renew(lease, answer) => {
-                owe(answer, self.keyspace.renew(now, lease), Failure::unavailable)
+            Request::Renew(lease, responder) => {
+                defer(responder, self.keyspace.renew(now, lease), WriteFailure::unavailable)
             }
-            Request::Revoke(lease, answer) => {
+            Request::Revoke(lease, responder) => {
                 if let Some(ended) = self.keyspace.revoke(lease) {
                     batch.end(ended);
                 }
-                owe(answer, Ok(()), Failure::unavailable)
+                defer(responder, Ok(()), WriteFailure::unavailable)
             }
             Request::Expire => Box::new(|_| {}),
-            Request::Close(answer) => owe(answer, Ok(()), Failure::unavailable),
+            Request::Close(responder) => defer(responder, Ok(()), WriteFailure::unavailable),
         }
     }
 
@@ -155,9 +155,9 @@ impl Writer {
         }
         // What the file's library takes for impossible, it answers with a panic.
         let failure = match catch_unwind(AssertUnwindSafe(|| disk.write(&batch))) {
-            Ok(Ok(())) => return self.shown.show(batch.made),
-            Ok(Err(error)) => Failure::new(error),
-            Err(_) => Failure::new("the file's library has failed".into()),
+            Ok(Ok(())) => return self.readers.publish(batch.revisions),
+            Ok(Err(error)) => WriteFailure::new(error),
+            Err(_) => WriteFailure::new("the file's library has failed".into()),
         };
         let error = &failure as &dyn std::error::Error;
         tracing::error!(error, "the store takes no more writes");
@@ -168,61 +168,65 @@ impl Writer {
 impl Batch {
     fn end(&mut self, ended: EndedLease) {
         self.ended.push(ended.lease);
-        self.made.extend(ended.changes);
+        self.revisions.extend(ended.changes);
     }
 
     fn is_empty(&self) -> bool {
-        self.made.is_empty() && self.granted.is_empty() && self.ended.is_empty()
+        self.revisions.is_empty() && self.granted.is_empty() && self.ended.is_empty()
     }
 }
 
-/// The answer that is owed, unless the file fails first.
-fn owe<T: Send + 'static>(
-    answer: Answer<T>,
+/// The responder that is responses, unless the file fails first.
+fn defer<T: Send + 'static>(
+    responder: Responder<T>,
     result: Result<T, StoreError>,
-    failed: fn(Failure) -> StoreError,
-) -> Owed {
+    failed: fn(WriteFailure) -> StoreError,
+) -> DeferredResponse {
     Box::new(move |failure| {
         let result = match failure {
             Some(failure) => Err(failed(failure.clone())),
             None => result,
         };
         // Whoever asked may have stopped waiting.
-        drop(answer.send(result));
+        drop(responder.send(result));
     })
 }
 
-/// The answer to whatever is asked of a store that has failed before.
-pub(super) fn refuse(request: Request, failure: Failure) -> Owed {
+/// The responder to whatever is asked of a store that has failed before.
+pub(super) fn refuse(request: Request, failure: WriteFailure) -> DeferredResponse {
     let unavailable = failure.unavailable();
     match request {
-        Request::Commit(_, answer) => owe(answer, Err(unavailable), Failure::unavailable),
-        Request::Grant(_, answer) => owe(answer, Err(unavailable), Failure::unavailable),
-        Request::Renew(_, answer) | Request::Revoke(_, answer) => {
-            owe(answer, Err(unavailable), Failure::unavailable)
+        Request::Commit(_, responder) => {
+            defer(responder, Err(unavailable), WriteFailure::unavailable)
+        }
+        Request::Grant(_, responder) => {
+            defer(responder, Err(unavailable), WriteFailure::unavailable)
+        }
+        Request::Renew(_, responder) | Request::Revoke(_, responder) => {
+            defer(responder, Err(unavailable), WriteFailure::unavailable)
         }
         Request::Expire => Box::new(|_| {}),
-        Request::Close(answer) => owe(answer, Ok(()), Failure::unavailable),
+        Request::Close(responder) => defer(responder, Ok(()), WriteFailure::unavailable),
     }
 }
 
 /// Why the file is of no more use.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("the store's file cannot be written: mend that, then restart the daemon")]
-pub(super) struct Failure(#[source] Arc<dyn std::error::Error + Send + Sync>);
+pub(super) struct WriteFailure(#[source] Arc<dyn std::error::Error + Send + Sync>);
 
 /// The writer is not there any more, for example because its runtime was shut down.
 #[derive(Debug, thiserror::Error)]
 #[error("the store was closed")]
-struct Gone;
+struct StoreClosed;
 
-impl Failure {
+impl WriteFailure {
     fn new(error: Box<dyn std::error::Error + Send + Sync>) -> Self {
         Self(error.into())
     }
 
-    pub(super) fn gone() -> Self {
-        Self(Arc::new(Gone))
+    pub(super) fn closed() -> Self {
+        Self(Arc::new(StoreClosed))
     }
 
     pub(super) fn unavailable(self) -> StoreError {

@@ -6,8 +6,8 @@ use etcd_client::EventType;
 use etcd_client::proto::{PbEvent, PbWatchResponse};
 use fleet_core::Revision;
 
-use super::space::{Space, lease_of, unsigned};
-use crate::{Change, Changes, StoreError};
+use super::key_prefix::{KeyPrefix, lease_id, unsigned};
+use crate::{Changes, KeyChange, StoreError};
 
 /// What a watch has delivered, and the revision that it has not yet got all of.
 #[derive(Debug)]
@@ -28,25 +28,25 @@ impl Assembler {
     }
 
     /// Forgets the part of a revision that was not delivered: the next stream brings it whole.
-    pub(super) fn begin_again(&mut self) {
+    pub(super) fn restart(&mut self) {
         self.open = None;
     }
 
-    /// The revisions that this answer makes complete, in order.
+    /// The revisions that this response makes complete, in order.
     ///
     /// # Errors
     ///
     /// [`StoreError::Unavailable`] when a key is no text.
     pub(super) fn take(
         &mut self,
-        space: &Space,
-        answer: PbWatchResponse,
+        key_prefix: &KeyPrefix,
+        response: PbWatchResponse,
     ) -> Result<Vec<Changes>, StoreError> {
         let mut whole = Vec::new();
-        for event in answer.events {
-            self.take_event(space, event, &mut whole)?;
+        for event in response.events {
+            self.take_event(key_prefix, event, &mut whole)?;
         }
-        if !answer.fragment {
+        if !response.fragment {
             whole.extend(self.close());
         }
         Ok(whole)
@@ -54,7 +54,7 @@ impl Assembler {
 
     fn take_event(
         &mut self,
-        space: &Space,
+        key_prefix: &KeyPrefix,
         event: PbEvent,
         whole: &mut Vec<Changes>,
     ) -> Result<(), StoreError> {
@@ -67,10 +67,10 @@ impl Assembler {
         if self.open.as_ref().is_some_and(|open| open.revision != revision) {
             whole.extend(self.close());
         }
-        let key: Arc<str> = space.inner(&kv.key)?.into();
+        let key: Arc<str> = key_prefix.store_key(&kv.key)?.into();
         let change = match is_put {
-            true => Change { key, value: Some(kv.value.into()), lease: lease_of(kv.lease) },
-            false => Change { key, value: None, lease: None },
+            true => KeyChange { key, value: Some(kv.value.into()), lease: lease_id(kv.lease) },
+            false => KeyChange { key, value: None, lease: None },
         };
         let open = self.open.get_or_insert_with(|| Changes { revision, changes: Vec::new() });
         open.changes.push(change);
@@ -100,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    fn answer(fragment: bool, events: &[(i64, &str)]) -> PbWatchResponse {
+    fn response(fragment: bool, events: &[(i64, &str)]) -> PbWatchResponse {
         let event = |&(revision, key): &(i64, &str)| PbEvent {
             r#type: EventType::Put.into(),
             kv: Some(PbKeyValue {
@@ -114,8 +114,8 @@ mod tests {
         PbWatchResponse { fragment, events, ..PbWatchResponse::default() }
     }
 
-    fn take(assembler: &mut Assembler, answer: PbWatchResponse) -> Vec<String> {
-        let whole = assembler.take(&Space::new(""), answer).unwrap();
+    fn take(assembler: &mut Assembler, response: PbWatchResponse) -> Vec<String> {
+        let whole = assembler.take(&KeyPrefix::new(""), response).unwrap();
         let keys = |changes: &Changes| {
             let keys: Vec<_> = changes.changes.iter().map(|change| &*change.key).collect();
             format!("{}: {}", changes.revision, keys.join(" "))
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn a_revision_is_delivered_whole_and_in_order_of_its_keys() {
         let mut assembler = Assembler::after(Revision(1));
-        let whole = take(&mut assembler, answer(false, &[(2, "b"), (2, "a"), (4, "c")]));
+        let whole = take(&mut assembler, response(false, &[(2, "b"), (2, "a"), (4, "c")]));
         assert_eq!(whole, ["2: a b", "4: c"]);
         assert_eq!(assembler.done(), Revision(4));
     }
@@ -134,19 +134,19 @@ mod tests {
     #[test]
     fn a_revision_that_comes_in_pieces_waits_for_the_last() {
         let mut assembler = Assembler::after(Revision(1));
-        assert_eq!(take(&mut assembler, answer(true, &[(2, "a"), (3, "b")])), ["2: a"]);
-        assert_eq!(take(&mut assembler, answer(true, &[(3, "a")])), [""; 0]);
+        assert_eq!(take(&mut assembler, response(true, &[(2, "a"), (3, "b")])), ["2: a"]);
+        assert_eq!(take(&mut assembler, response(true, &[(3, "a")])), [""; 0]);
         assert!(!assembler.reach(Revision(9)), "a piece is missing");
-        assert_eq!(take(&mut assembler, answer(false, &[(3, "c")])), ["3: a b c"]);
+        assert_eq!(take(&mut assembler, response(false, &[(3, "c")])), ["3: a b c"]);
     }
 
     #[test]
     fn a_new_stream_repeats_nothing_and_completes_what_was_in_pieces() {
         let mut assembler = Assembler::after(Revision(1));
-        assert_eq!(take(&mut assembler, answer(true, &[(2, "a"), (3, "b")])), ["2: a"]);
-        assembler.begin_again();
+        assert_eq!(take(&mut assembler, response(true, &[(2, "a"), (3, "b")])), ["2: a"]);
+        assembler.restart();
         assert_eq!(assembler.done(), Revision(2));
-        let whole = take(&mut assembler, answer(false, &[(2, "a"), (3, "a"), (3, "b")]));
+        let whole = take(&mut assembler, response(false, &[(2, "a"), (3, "a"), (3, "b")]));
         assert_eq!(whole, ["3: a b"]);
     }
 
@@ -155,6 +155,6 @@ mod tests {
         let mut assembler = Assembler::after(Revision(1));
         assert!(assembler.reach(Revision(5)));
         assert!(!assembler.reach(Revision(5)));
-        assert_eq!(take(&mut assembler, answer(false, &[(5, "a"), (6, "b")])), ["6: b"]);
+        assert_eq!(take(&mut assembler, response(false, &[(5, "a"), (6, "b")])), ["6: b"]);
     }
 }

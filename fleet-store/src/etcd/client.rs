@@ -9,11 +9,11 @@ use etcd_client::{Error, GetOptions, Txn};
 
 use super::config::{EtcdConfig, EtcdConfigError};
 use super::endpoint::Endpoint;
-use super::failure::{Failure, Kind, Late};
-use crate::clock::{wait, within};
+use super::failure::{Failure, FailureKind, TimeoutError};
+use crate::clock::{sleep, within};
 
 /// The pause once every endpoint was asked in vain.
-const PAUSE: Duration = Duration::from_millis(50);
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// The endpoints of a cluster, of which one is in use.
 pub(super) struct Client {
@@ -25,7 +25,7 @@ pub(super) struct Client {
 
 /// Whether a call may be made again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Repeat {
+pub(super) enum Retry {
     /// It does no more when it is done twice.
     Always,
     /// Only when the first one surely did nothing.
@@ -41,7 +41,7 @@ impl Client {
     }
 
     /// How long one call to one endpoint may take.
-    pub(super) fn limit(&self) -> Duration {
+    pub(super) fn timeout(&self) -> Duration {
         self.limit
     }
 
@@ -52,56 +52,56 @@ impl Client {
         options: &GetOptions,
     ) -> Result<PbRangeResponse, Failure> {
         let one = |endpoint: Arc<Endpoint>| async move { endpoint.get(key, options).await };
-        self.call(Repeat::Always, one).await
+        self.call(Retry::Always, one).await
     }
 
-    pub(super) async fn txn(&self, txn: &Txn, repeat: Repeat) -> Result<PbTxnResponse, Failure> {
-        self.call(repeat, |endpoint| async move { endpoint.txn(txn).await }).await
+    pub(super) async fn txn(&self, txn: &Txn, retry: Retry) -> Result<PbTxnResponse, Failure> {
+        self.call(retry, |endpoint| async move { endpoint.txn(txn).await }).await
     }
 
     /// Asks one endpoint after the other until one answers, each at most once and the first twice.
     pub(super) async fn call<T, F>(
         &self,
-        repeat: Repeat,
+        retry: Retry,
         one: impl Fn(Arc<Endpoint>) -> F,
     ) -> Result<T, Failure>
     where
         F: Future<Output = Result<T, Error>>,
     {
-        self.call_somewhere(repeat, one).await.map(|(_, answer)| answer)
+        self.call_any(retry, one).await.map(|(_, response)| response)
     }
 
     /// Like [`call`](Self::call), and says which endpoint it is that answered.
-    pub(super) async fn call_somewhere<T, F>(
+    pub(super) async fn call_any<T, F>(
         &self,
-        repeat: Repeat,
+        retry: Retry,
         one: impl Fn(Arc<Endpoint>) -> F,
     ) -> Result<(usize, T), Failure>
     where
         F: Future<Output = Result<T, Error>>,
     {
         let most = self.endpoints.len() + 1;
-        let (mut tried, mut doubt) = (0, false);
+        let (mut tried, mut is_ambiguous) = (0, false);
         loop {
             let at = self.preferred();
-            let failure = match self.ask(at, &one).await {
-                Ok(answer) => return Ok((at, answer)),
+            let failure = match self.call_endpoint(at, &one).await {
+                Ok(response) => return Ok((at, response)),
                 Err(failure) => failure,
             };
             tried += 1;
-            doubt |= failure.kind == Kind::Doubtful;
+            is_ambiguous |= failure.kind == FailureKind::Ambiguous;
             self.react(at, &failure).await;
-            if tried == most || !failure.may_pass(repeat) {
-                return Err(failure.or_doubt(doubt));
+            if tried == most || !failure.is_retryable(retry) {
+                return Err(failure.with_ambiguity(is_ambiguous));
             }
             if tried + 1 == most {
-                wait(PAUSE).await;
+                sleep(RETRY_PAUSE).await;
             }
         }
     }
 
     /// Asks one endpoint, once.
-    pub(super) async fn ask<T, F>(
+    pub(super) async fn call_endpoint<T, F>(
         &self,
         at: usize,
         one: impl Fn(Arc<Endpoint>) -> F,
@@ -111,8 +111,8 @@ impl Client {
     {
         let endpoint = &self.endpoints[at];
         // Whatever becomes of it, what it was for has not happened.
-        self.in_time(endpoint, endpoint.introduce()).await.map_err(Failure::undone)?;
-        self.in_time(endpoint, one(endpoint.clone())).await
+        self.with_timeout(endpoint, endpoint.authenticate()).await.map_err(Failure::as_not_done)?;
+        self.with_timeout(endpoint, one(endpoint.clone())).await
     }
 
     /// Makes the next call to that endpoint get another token, if it has one.
@@ -123,7 +123,7 @@ impl Client {
     }
 
     /// Moves on from an endpoint that failed, unless somebody did so before.
-    pub(super) fn leave(&self, at: usize) {
+    pub(super) fn switch_from(&self, at: usize) {
         let next = (at + 1) % self.endpoints.len();
         // That it was left before is just as well.
         let _left =
@@ -136,24 +136,24 @@ impl Client {
     }
 
     async fn react(&self, at: usize, failure: &Failure) {
-        if failure.blames_endpoint() {
-            self.leave(at);
+        if failure.is_endpoint_failure() {
+            self.switch_from(at);
         }
-        if failure.kind == Kind::BadToken {
+        if failure.kind == FailureKind::BadToken {
             self.endpoints[at].forget_token().await;
         }
     }
 
-    async fn in_time<T>(
+    async fn with_timeout<T>(
         &self,
         endpoint: &Endpoint,
         work: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Failure> {
         match within(self.limit, work).await {
-            Some(answer) => answer.map_err(|error| Failure::at(&endpoint.url, error)),
+            Some(response) => response.map_err(|error| Failure::at(&endpoint.url, error)),
             None => {
-                let late = Late { endpoint: endpoint.url.clone(), limit: self.limit };
-                Err(Failure::new(Kind::Doubtful, late))
+                let late = TimeoutError { endpoint: endpoint.url.clone(), limit: self.limit };
+                Err(Failure::new(FailureKind::Ambiguous, late))
             }
         }
     }
@@ -161,18 +161,23 @@ impl Client {
 
 impl Failure {
     /// Whether the call that failed may be made once more.
-    fn may_pass(&self, repeat: Repeat) -> bool {
+    fn is_retryable(&self, retry: Retry) -> bool {
         match self.kind {
-            Kind::NotDone | Kind::BadToken => true,
-            Kind::Doubtful => repeat == Repeat::Always,
+            FailureKind::NotDone | FailureKind::BadToken => true,
+            FailureKind::Ambiguous => retry == Retry::Always,
             _ => false,
         }
     }
 
     /// The failure of several calls, one of which is in doubt or not.
-    fn or_doubt(mut self, doubt: bool) -> Self {
-        if doubt && matches!(self.kind, Kind::NotDone | Kind::BadToken | Kind::Refused) {
-            self.kind = Kind::Doubtful;
+    fn with_ambiguity(mut self, is_ambiguous: bool) -> Self {
+        if is_ambiguous
+            && matches!(
+                self.kind,
+                FailureKind::NotDone | FailureKind::BadToken | FailureKind::Refused
+            )
+        {
+            self.kind = FailureKind::Ambiguous;
         }
         self
     }

@@ -9,7 +9,7 @@ use tonic::transport::Uri;
 
 /// How often a connection in use is asked for a sign of life: etcd's server cuts off whoever asks
 /// more often than every five seconds.
-const PINGS: Duration = Duration::from_secs(10);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Where an etcd cluster is, and how to talk to it.
 ///
@@ -31,7 +31,7 @@ pub struct EtcdConfig {
     /// A number by chance, which chooses the order in which this client prefers the endpoints, so
     /// that many clients with one configuration share all members. Without it the order is the
     /// one given.
-    pub spread: Option<u64>,
+    pub shuffle_seed: Option<u64>,
     /// Certificates for endpoints of `https`; without any, the server's must be one that this
     /// machine trusts.
     pub tls: EtcdTls,
@@ -97,7 +97,7 @@ impl EtcdConfig {
     pub fn new<T: Into<String>>(endpoints: impl IntoIterator<Item = T>) -> Self {
         Self {
             endpoints: endpoints.into_iter().map(Into::into).collect(),
-            spread: None,
+            shuffle_seed: None,
             tls: EtcdTls::default(),
             user: None,
             key_prefix: String::new(),
@@ -118,7 +118,7 @@ impl EtcdConfig {
     /// Each number below the count of all orders chooses another one, and larger ones begin anew.
     fn order(&self) -> Vec<&String> {
         let mut order: Vec<_> = self.endpoints.iter().collect();
-        let mut left = self.spread.unwrap_or(0);
+        let mut left = self.shuffle_seed.unwrap_or(0);
         for taken in 0..order.len().saturating_sub(1) {
             let count = order.len() - taken;
             let chosen = left % count as u64;
@@ -147,7 +147,7 @@ impl EtcdConfig {
         uri.host().filter(|host| !host.is_empty()).ok_or_else(wrong)?;
         let options = ConnectOptions::new()
             .with_connect_timeout(self.time_limit)
-            .with_keep_alive(PINGS, self.time_limit)
+            .with_keep_alive(KEEP_ALIVE_INTERVAL, self.time_limit)
             .with_keep_alive_while_idle(false)
             .with_require_leader(true)
             .with_auto_token_refresh(true);
@@ -200,8 +200,8 @@ mod tests {
 
     use super::*;
 
-    fn order(spread: Option<u64>) -> String {
-        let config = EtcdConfig { spread, ..EtcdConfig::new(["a", "b", "c"]) };
+    fn order(shuffle_seed: Option<u64>) -> String {
+        let config = EtcdConfig { shuffle_seed, ..EtcdConfig::new(["a", "b", "c"]) };
         config.order().into_iter().map(String::as_str).collect()
     }
 

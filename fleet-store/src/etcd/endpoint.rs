@@ -13,21 +13,21 @@ use tonic::Code;
 
 use super::config::EtcdUser;
 
-/// The largest answer that is taken; a range is read in pages that keep below it, and etcd cuts the
+/// The largest response that is taken; a range is read in pages that keep below it, and etcd cuts the
 /// changes of a watch into pieces that do.
-const MAX_ANSWER: usize = 16 << 20;
+const MAX_RESPONSE: usize = 16 << 20;
 
 pub(super) struct Endpoint {
     pub(super) url: String,
     client: Client,
     user: Option<EtcdUser>,
     /// Whether etcd was told who asks. Locked while it is told, so that many calls tell it once.
-    introduced: Mutex<bool>,
+    authenticated: Mutex<bool>,
 }
 
 impl Endpoint {
     pub(super) fn new(url: String, client: Client, user: Option<EtcdUser>) -> Self {
-        Self { url, client, user, introduced: Mutex::new(false) }
+        Self { url, client, user, authenticated: Mutex::new(false) }
     }
 
     /// Reads a range.
@@ -67,16 +67,16 @@ impl Endpoint {
         key: &[u8],
         options: &WatchOptions,
     ) -> Result<(WatchStream, WatchResponse), Error> {
-        let mut watches = self.client.watch_client().max_decoding_message_size(MAX_ANSWER);
+        let mut watches = self.client.watch_client().max_decoding_message_size(MAX_RESPONSE);
         let mut stream = watches.watch(key, Some(options.clone())).await?;
         match stream.message().await? {
             Some(first) => Ok((stream, first)),
-            None => Err(Error::WatchError("it ended with no answer".to_owned())),
+            None => Err(Error::WatchError("it ended with no response".to_owned())),
         }
     }
 
     fn kv(&self) -> KvClient {
-        self.client.kv_client().max_decoding_message_size(MAX_ANSWER)
+        self.client.kv_client().max_decoding_message_size(MAX_RESPONSE)
     }
 
     /// Whether it says who asks.
@@ -86,10 +86,10 @@ impl Endpoint {
 
     /// Sees to it that calls say who asks. From then on the library gets a new token by itself
     /// where etcd says clearly that it no longer knows the old one.
-    pub(super) async fn introduce(&self) -> Result<(), Error> {
+    pub(super) async fn authenticate(&self) -> Result<(), Error> {
         let Some(EtcdUser { name, password }) = &self.user else { return Ok(()) };
-        let mut introduced = self.introduced.lock().await;
-        if *introduced {
+        let mut authenticated = self.authenticated.lock().await;
+        if *authenticated {
             return Ok(());
         }
         let user = Some((name.clone(), password.clone()));
@@ -98,13 +98,13 @@ impl Endpoint {
             Err(Error::GRpcStatus(status)) if status.code() == Code::FailedPrecondition => {}
             told => told?,
         }
-        *introduced = true;
+        *authenticated = true;
         Ok(())
     }
 
     /// Says who asks once more before the next call, where etcd does not say clearly that this is
     /// what it wants.
     pub(super) async fn forget_token(&self) {
-        *self.introduced.lock().await = false;
+        *self.authenticated.lock().await = false;
     }
 }

@@ -10,7 +10,7 @@ mod client;
 mod config;
 mod endpoint;
 mod failure;
-mod space;
+mod key_prefix;
 mod watch;
 
 use std::collections::BTreeSet;
@@ -27,14 +27,14 @@ pub use config::{EtcdConfig, EtcdConfigError, EtcdIdentity, EtcdTls, EtcdUser};
 
 use crate::{Commit, Condition, Entry, Expect, LeaseId, Listing};
 use crate::{Store, StoreError, Transaction, Watch, Write};
-use client::{Client, Repeat};
-use failure::{Failure, Kind, Odd};
-use space::{Space, lease_of, name_of, revision_of, signed};
+use client::{Client, Retry};
+use failure::{Failure, FailureKind, ProtocolViolation};
+use key_prefix::{KeyPrefix, etcd_lease_id, lease_id, revision_of, signed};
 
 /// How many keys are read at once, unless their values are too large for that.
 const PAGE: i64 = 1000;
 /// How often a read begins anew when what it reads is compacted away meanwhile.
-const READS: usize = 3;
+const READ_ATTEMPTS: usize = 3;
 /// The longest time to live that etcd grants, in seconds.
 const LONGEST_TTL: i64 = 9_000_000_000;
 
@@ -50,7 +50,7 @@ const LONGEST_TTL: i64 = 9_000_000_000;
 /// lost the others answers nothing.
 pub struct EtcdStore {
     client: Arc<Client>,
-    space: Space,
+    key_prefix: KeyPrefix,
 }
 
 impl EtcdStore {
@@ -66,12 +66,12 @@ impl EtcdStore {
     /// Outside a tokio runtime.
     pub fn new(config: &EtcdConfig) -> Result<Self, EtcdConfigError> {
         let client = Arc::new(Client::new(config)?);
-        Ok(Self { client, space: Space::new(&config.key_prefix) })
+        Ok(Self { client, key_prefix: KeyPrefix::new(&config.key_prefix) })
     }
 
     /// Reads page after page, all at the revision of the first.
     async fn read_pages(&self, prefix: &str) -> Result<(Revision, Vec<PbKeyValue>), Failure> {
-        let (mut key, end) = self.space.range(prefix);
+        let (mut key, end) = self.key_prefix.range(prefix);
         let options = GetOptions::new().with_range(end);
         let (mut revision, mut limit, mut kvs) = (Revision::ZERO, PAGE, Vec::new());
         loop {
@@ -98,7 +98,7 @@ impl EtcdStore {
         loop {
             let options = options.clone().with_limit(*limit);
             match self.client.get(key, &options).await {
-                Err(failure) if failure.kind == Kind::TooLarge && *limit > 1 => {
+                Err(failure) if failure.kind == FailureKind::TooLarge && *limit > 1 => {
                     *limit = (*limit / 4).max(1);
                 }
                 page => return page,
@@ -113,13 +113,14 @@ impl EtcdStore {
         conditions: &[Condition],
         revision: Revision,
     ) -> Result<Commit, StoreError> {
-        let reading = self.space.read_at(conditions, revision);
-        let read = self.client.txn(&reading, Repeat::Always).await.map_err(Failure::of_question)?;
+        let reading = self.key_prefix.read_at(conditions, revision);
+        let read =
+            self.client.txn(&reading, Retry::Always).await.map_err(Failure::into_read_error)?;
         let found = read.responses.into_iter().map(|read| {
             let Some(PbTxnOpResponse::ResponseRange(range)) = read.response else {
                 return Ok(None);
             };
-            range.kvs.into_iter().next().map(|kv| self.space.entry(kv)).transpose()
+            range.kvs.into_iter().next().map(|kv| self.key_prefix.entry(kv)).transpose()
         });
         for (condition, found) in found.enumerate() {
             let found = found?;
@@ -127,8 +128,8 @@ impl EtcdStore {
                 return Ok(Commit::Refused { condition, found });
             }
         }
-        let odd = Odd("it refused a transaction whose conditions hold");
-        Err(StoreError::Unavailable(Box::new(odd)))
+        let violation = ProtocolViolation("it refused a transaction whose conditions hold");
+        Err(StoreError::Unavailable(Box::new(violation)))
     }
 
     /// Which of the leases that a transaction binds keys to has ended.
@@ -143,56 +144,56 @@ impl EtcdStore {
     }
 
     async fn seconds_left(&self, lease: LeaseId) -> Result<i64, StoreError> {
-        let Some(id) = name_of(lease) else { return Ok(0) };
+        let Some(id) = etcd_lease_id(lease) else { return Ok(0) };
         let asking = self
             .client
-            .call(Repeat::Always, |endpoint| async move { endpoint.seconds_left(id).await });
-        asking.await.map_err(Failure::of_question)
+            .call(Retry::Always, |endpoint| async move { endpoint.seconds_left(id).await });
+        asking.await.map_err(Failure::into_read_error)
     }
 }
 
 #[async_trait]
 impl Store for EtcdStore {
     async fn read(&self, prefix: &str) -> Result<Listing, StoreError> {
-        let mut left = READS;
+        let mut left = READ_ATTEMPTS;
         let (revision, kvs) = loop {
             left -= 1;
             match self.read_pages(prefix).await {
-                Err(failure) if failure.kind == Kind::Compacted && left > 0 => {}
-                read => break read.map_err(Failure::of_question)?,
+                Err(failure) if failure.kind == FailureKind::Compacted && left > 0 => {}
+                read => break read.map_err(Failure::into_read_error)?,
             }
         };
-        let entries = kvs.into_iter().map(|kv| self.space.entry(kv));
+        let entries = kvs.into_iter().map(|kv| self.key_prefix.entry(kv));
         Ok(Listing { revision, entries: entries.collect::<Result<_, _>>()? })
     }
 
     async fn commit(&self, transaction: Transaction) -> Result<Commit, StoreError> {
         transaction.check()?;
         let leases = leases(&transaction);
-        if let Some(lease) = leases.iter().find(|lease| name_of(**lease).is_none()) {
+        if let Some(lease) = leases.iter().find(|lease| etcd_lease_id(**lease).is_none()) {
             return Err(StoreError::LeaseLost(*lease));
         }
         let conditions = transaction.conditions.clone();
         let asks = transaction.writes.is_empty();
-        let repeat = if asks { Repeat::Always } else { Repeat::IfNotDone };
-        let txn = self.space.transaction(transaction);
-        let answer = match self.client.txn(&txn, repeat).await {
-            Ok(answer) => answer,
-            Err(failure) if failure.kind == Kind::NoLease => {
+        let retry = if asks { Retry::Always } else { Retry::IfNotDone };
+        let txn = self.key_prefix.transaction(transaction);
+        let response = match self.client.txn(&txn, retry).await {
+            Ok(response) => response,
+            Err(failure) if failure.kind == FailureKind::NoLease => {
                 return Err(StoreError::LeaseLost(self.lost_lease(leases).await?));
             }
-            Err(failure) if asks => return Err(failure.of_question()),
-            Err(failure) => return Err(failure.of_change()),
+            Err(failure) if asks => return Err(failure.into_read_error()),
+            Err(failure) => return Err(failure.into_write_error()),
         };
-        let revision = revision_of(answer.header.as_ref());
-        if answer.succeeded {
+        let revision = revision_of(response.header.as_ref());
+        if response.succeeded {
             return Ok(Commit::Applied(revision));
         }
         self.refusal(&conditions, revision).await
     }
 
     async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, StoreError> {
-        watch::watch(self.client.clone(), self.space.clone(), prefix, after).await
+        watch::watch(self.client.clone(), self.key_prefix.clone(), prefix, after).await
     }
 
     async fn grant(&self, ttl: Duration) -> Result<LeaseId, StoreError> {
@@ -200,36 +201,39 @@ impl Store for EtcdStore {
         let ttl = i64::try_from(whole).unwrap_or(LONGEST_TTL).clamp(1, LONGEST_TTL);
         // A lease that nobody knows of binds no key and ends by itself.
         let granting =
-            self.client.call(Repeat::Always, |endpoint| async move { endpoint.grant(ttl).await });
-        let name = granting.await.map_err(Failure::of_question)?;
-        let odd = || StoreError::Unavailable(Box::new(Odd("a lease without a name")));
-        lease_of(name).ok_or_else(odd)
+            self.client.call(Retry::Always, |endpoint| async move { endpoint.grant(ttl).await });
+        let name = granting.await.map_err(Failure::into_read_error)?;
+        let violation =
+            || StoreError::Unavailable(Box::new(ProtocolViolation("a lease without a name")));
+        lease_id(name).ok_or_else(violation)
     }
 
     async fn renew(&self, lease: LeaseId) -> Result<(), StoreError> {
-        let id = name_of(lease).ok_or(StoreError::LeaseLost(lease))?;
+        let id = etcd_lease_id(lease).ok_or(StoreError::LeaseLost(lease))?;
         let renewing =
-            self.client.call(Repeat::Always, |endpoint| async move { endpoint.renew(id).await });
+            self.client.call(Retry::Always, |endpoint| async move { endpoint.renew(id).await });
         match renewing.await {
-            Err(failure) if failure.kind == Kind::NoLease => Err(StoreError::LeaseLost(lease)),
-            renewed => renewed.map_err(Failure::of_question),
+            Err(failure) if failure.kind == FailureKind::NoLease => {
+                Err(StoreError::LeaseLost(lease))
+            }
+            renewed => renewed.map_err(Failure::into_read_error),
         }
     }
 
     async fn revoke(&self, lease: LeaseId) -> Result<(), StoreError> {
-        let Some(id) = name_of(lease) else { return Ok(()) };
+        let Some(id) = etcd_lease_id(lease) else { return Ok(()) };
         let revoking =
-            self.client.call(Repeat::Always, |endpoint| async move { endpoint.revoke(id).await });
+            self.client.call(Retry::Always, |endpoint| async move { endpoint.revoke(id).await });
         match revoking.await {
-            Err(failure) if failure.kind == Kind::NoLease => Ok(()),
-            revoked => revoked.map_err(Failure::of_change),
+            Err(failure) if failure.kind == FailureKind::NoLease => Ok(()),
+            revoked => revoked.map_err(Failure::into_write_error),
         }
     }
 }
 
 impl fmt::Debug for EtcdStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EtcdStore").field("space", &self.space).finish_non_exhaustive()
+        f.debug_struct("EtcdStore").field("key_prefix", &self.key_prefix).finish_non_exhaustive()
     }
 }
 

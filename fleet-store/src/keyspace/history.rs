@@ -14,19 +14,19 @@ pub(super) struct History {
     revisions: VecDeque<Changes>,
     /// How many changes the revisions have together.
     changes: usize,
-    most: usize,
+    max_changes: usize,
 }
 
 impl History {
-    /// A history that begins at `revision` and keeps at most `most` changes.
-    pub(super) fn new(revision: Revision, most: usize) -> Self {
-        Self { oldest: revision, revisions: VecDeque::new(), changes: 0, most }
+    /// A history that begins at `revision` and keeps at max_changes `max_changes` changes.
+    pub(super) fn new(revision: Revision, max_changes: usize) -> Self {
+        Self { oldest: revision, revisions: VecDeque::new(), changes: 0, max_changes }
     }
 
     pub(super) fn push(&mut self, changes: Changes) {
         self.changes += changes.changes.len();
         self.revisions.push_back(changes);
-        while self.changes > self.most && self.revisions.len() > 1 {
+        while self.changes > self.max_changes && self.revisions.len() > 1 {
             self.forget_oldest();
         }
     }

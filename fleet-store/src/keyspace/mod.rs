@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use fleet_core::{Revision, Timestamp};
 
-use crate::{Change, Changes, Commit, Condition, Entry, Expect, LeaseId, Listing};
+use crate::{Changes, Commit, Condition, Entry, Expect, KeyChange, LeaseId, Listing};
 use crate::{StoreError, Transaction, Write};
 use history::History;
 use leases::Leases;
@@ -38,13 +38,13 @@ use leases::Leases;
 #[derive(Debug, Clone)]
 pub struct Keyspace {
     revision: Revision,
-    keys: BTreeMap<Arc<str>, Stored>,
+    keys: BTreeMap<Arc<str>, StoredValue>,
     leases: Leases,
     history: History,
 }
 
 #[derive(Debug, Clone)]
-struct Stored {
+struct StoredValue {
     value: Arc<[u8]>,
     modified: Revision,
     lease: Option<LeaseId>,
@@ -52,7 +52,7 @@ struct Stored {
 
 /// What applying a transaction did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outcome {
+pub struct ApplyOutcome {
     /// The answer to whoever committed it.
     pub commit: Commit,
     /// The revision that it made, unless it wrote nothing.
@@ -70,7 +70,7 @@ pub struct EndedLease {
 
 impl Keyspace {
     /// How many changes are kept for watches that start in the past, unless told otherwise.
-    pub const HISTORY: usize = 10_000;
+    pub const DEFAULT_HISTORY: usize = 10_000;
 
     /// An empty keyspace, at revision zero.
     #[must_use]
@@ -87,10 +87,10 @@ impl Keyspace {
             let key: Arc<str> = entry.key.into();
             leases.rebind(&key, None, entry.lease);
             let (modified, lease) = (entry.modified, entry.lease);
-            (key, Stored { value: entry.value.into(), modified, lease })
+            (key, StoredValue { value: entry.value.into(), modified, lease })
         };
         let keys = entries.into_iter().map(stored).collect();
-        Self { revision, keys, leases, history: History::new(revision, Self::HISTORY) }
+        Self { revision, keys, leases, history: History::new(revision, Self::DEFAULT_HISTORY) }
     }
 
     /// Keeps at most `changes` changes for watches that start in the past. More than that are kept
@@ -142,23 +142,23 @@ impl Keyspace {
         &mut self,
         now: Timestamp,
         transaction: &Transaction,
-    ) -> Result<Outcome, StoreError> {
+    ) -> Result<ApplyOutcome, StoreError> {
         transaction.check()?;
         if let Some(commit) = self.refusal(&transaction.conditions) {
-            return Ok(Outcome { commit, changes: None });
+            return Ok(ApplyOutcome { commit, changes: None });
         }
         self.check_leases(now, &transaction.writes)?;
         let mut writes: Vec<&Write> = transaction.writes.iter().collect();
         writes.sort_unstable_by_key(|write| write.key());
         let next = self.revision.next();
         let made = writes.into_iter().filter_map(|write| self.change(next, write)).collect();
-        let changes = self.keep_revision(made);
-        Ok(Outcome { commit: Commit::Applied(self.revision), changes })
+        let changes = self.record_revision(made);
+        Ok(ApplyOutcome { commit: Commit::Applied(self.revision), changes })
     }
 
     /// Takes over a revision that another keyspace made from the same state as this one has. No
     /// lease is needed: when the leases of that other keyspace end, it tells by further changes.
-    pub fn absorb(&mut self, changes: Changes) {
+    pub fn apply_changes(&mut self, changes: Changes) {
         self.revision = changes.revision;
         self.write(&changes);
         self.history.push(changes);
@@ -191,8 +191,8 @@ impl Keyspace {
     /// Ends a lease and deletes the keys bound to it; nothing if it has ended before.
     pub fn revoke(&mut self, lease: LeaseId) -> Option<EndedLease> {
         let keys = self.leases.end(lease)?;
-        let deleted = keys.into_iter().map(|key| Change { key, value: None, lease: None });
-        let changes = self.make_revision(deleted.collect());
+        let deleted = keys.into_iter().map(|key| KeyChange { key, value: None, lease: None });
+        let changes = self.delete_all(deleted.collect());
         Some(EndedLease { lease, changes })
     }
 
@@ -236,11 +236,11 @@ impl Keyspace {
 
     /// Makes a write, and tells what it changes: nothing if it deletes an absent key. The key is
     /// looked for only once: there may be many.
-    fn change(&mut self, modified: Revision, write: &Write) -> Option<Change> {
+    fn change(&mut self, modified: Revision, write: &Write) -> Option<KeyChange> {
         match write {
             Write::Put { key, value, lease } => {
                 let (value, lease): (Arc<[u8]>, _) = (value.as_slice().into(), *lease);
-                let stored = Stored { value: value.clone(), modified, lease };
+                let stored = StoredValue { value: value.clone(), modified, lease };
                 let (key, before) = match self.keys.entry(key.as_str().into()) {
                     // The key is shared as it is kept already.
                     MapEntry::Occupied(mut found) => {
@@ -254,26 +254,26 @@ impl Keyspace {
                     }
                 };
                 self.leases.rebind(&key, before, lease);
-                Some(Change { key, value: Some(value), lease })
+                Some(KeyChange { key, value: Some(value), lease })
             }
             Write::Delete { key } => {
                 let (key, before) = self.keys.remove_entry(key.as_str())?;
                 self.leases.rebind(&key, before.lease, None);
-                Some(Change { key, value: None, lease: None })
+                Some(KeyChange { key, value: None, lease: None })
             }
         }
     }
 
     /// Makes the next revision out of deletions, unless there are none.
-    fn make_revision(&mut self, changes: Vec<Change>) -> Option<Changes> {
-        let changes = self.keep_revision(changes)?;
+    fn delete_all(&mut self, changes: Vec<KeyChange>) -> Option<Changes> {
+        let changes = self.record_revision(changes)?;
         self.write(&changes);
         Some(changes)
     }
 
     /// Notes that the next revision has these changes, in order of their keys, unless there are
     /// none.
-    fn keep_revision(&mut self, changes: Vec<Change>) -> Option<Changes> {
+    fn record_revision(&mut self, changes: Vec<KeyChange>) -> Option<Changes> {
         if changes.is_empty() {
             return None;
         }
@@ -284,10 +284,10 @@ impl Keyspace {
     }
 
     fn write(&mut self, changes: &Changes) {
-        for Change { key, value, lease } in &changes.changes {
+        for KeyChange { key, value, lease } in &changes.changes {
             let lease = *lease;
             let stored =
-                value.clone().map(|value| Stored { value, modified: changes.revision, lease });
+                value.clone().map(|value| StoredValue { value, modified: changes.revision, lease });
             let before = match stored {
                 Some(stored) => self.keys.insert(key.clone(), stored),
                 None => self.keys.remove(key),
@@ -303,7 +303,7 @@ impl Default for Keyspace {
     }
 }
 
-impl Stored {
+impl StoredValue {
     fn entry(&self, key: &str) -> Entry {
         Entry {
             key: key.to_owned(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fleet_core::{Fault, Requirements, Revision};
 use fleet_unitfile::{UnitFile, UnitName};
 
-use super::demands::Demands;
+use super::requirements_cache::RequirementsCache;
 use super::view::fault;
 use crate::codec::decode_content;
 use crate::{ContentId, UnusedContent};
@@ -15,7 +15,7 @@ use crate::{ContentId, UnusedContent};
 /// The unit files by their identities.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
-    files: BTreeMap<ContentId, Kept>,
+    files: BTreeMap<ContentId, ContentEntry>,
     /// Which units have which content, be the content there or not.
     users: BTreeSet<(ContentId, Option<UnitName>)>,
     /// The contents that are there and that no unit has.
@@ -24,7 +24,7 @@ pub(super) struct Contents {
 
 /// What is stored as a content.
 #[derive(Debug)]
-pub(super) struct Stored {
+pub(super) struct StoredContent {
     pub(super) value: Vec<u8>,
     pub(super) modified: Revision,
 }
@@ -33,13 +33,13 @@ pub(super) struct Stored {
 #[derive(Debug, Clone)]
 pub(super) struct Content {
     pub(super) file: UnitFile,
-    /// What it demands, if that is the same whichever unit has it.
+    /// What it requirements_cache, if that is the same whichever unit has it.
     pub(super) requirements: Option<Arc<Requirements>>,
 }
 
 /// A content, or what is wrong with it.
 #[derive(Debug)]
-struct Kept {
+struct ContentEntry {
     modified: Revision,
     content: Result<Content, Box<Fault>>,
 }
@@ -48,15 +48,15 @@ impl Contents {
     /// The contents of a whole cluster, with the units that have them, in order of contents and
     /// names. A file that `known` has is not read once more.
     pub(super) fn of(
-        stored: Vec<(ContentId, Stored)>,
+        stored: Vec<(ContentId, StoredContent)>,
         users: impl Iterator<Item = (ContentId, UnitName)>,
         known: &Self,
-        demands: &mut Demands,
+        requirements_cache: &mut RequirementsCache,
     ) -> Self {
-        let read = |(id, Stored { value, modified }): (ContentId, Stored)| {
+        let read = |(id, StoredContent { value, modified }): (ContentId, StoredContent)| {
             let content = known.with_bytes(id, &value).cloned();
-            let content = content.map_or_else(|| read(id, &value, demands), Ok);
-            (id, Kept { modified, content })
+            let content = content.map_or_else(|| read(id, &value, requirements_cache), Ok);
+            (id, ContentEntry { modified, content })
         };
         let files: BTreeMap<_, _> = stored.into_iter().map(read).collect();
         let users: BTreeSet<_> = users.map(|(id, unit)| (id, Some(unit))).collect();
@@ -75,8 +75,8 @@ impl Contents {
     }
 
     /// To ask for contents in order of their identities.
-    pub(super) fn join(&self) -> Join<'_> {
-        Join { left: self.files.iter().peekable() }
+    pub(super) fn ordered_lookup(&self) -> OrderedLookup<'_> {
+        OrderedLookup { left: self.files.iter().peekable() }
     }
 
     /// Takes over a stored content, and says whether it is another than before.
@@ -85,12 +85,12 @@ impl Contents {
         id: ContentId,
         value: &[u8],
         modified: Revision,
-        demands: &mut Demands,
+        requirements_cache: &mut RequirementsCache,
     ) -> bool {
         let same = self.with_bytes(id, value).cloned();
         let is_other = same.is_none();
-        let content = same.map_or_else(|| read(id, value, demands), Ok);
-        self.files.insert(id, Kept { modified, content });
+        let content = same.map_or_else(|| read(id, value, requirements_cache), Ok);
+        self.files.insert(id, ContentEntry { modified, content });
         self.note_use(id);
         is_other
     }
@@ -150,31 +150,35 @@ impl Contents {
 }
 
 /// Contents that are asked for in order of their identities.
-pub(super) struct Join<'a> {
-    left: Peekable<btree_map::Iter<'a, ContentId, Kept>>,
+pub(super) struct OrderedLookup<'a> {
+    left: Peekable<btree_map::Iter<'a, ContentId, ContentEntry>>,
 }
 
-impl Join<'_> {
+impl OrderedLookup<'_> {
     /// The content of that identity, which is that of the question before or comes after it.
     pub(super) fn get(&mut self, id: ContentId) -> Result<Content, Fault> {
         while self.left.next_if(|(other, _)| **other < id).is_some() {}
-        content(id, self.left.peek().filter(|(other, _)| **other == id).map(|(_, kept)| *kept))
+        content(id, self.left.peek().filter(|(other, _)| **other == id).map(|(_, entry)| *entry))
     }
 }
 
-fn content(id: ContentId, kept: Option<&Kept>) -> Result<Content, Fault> {
-    match kept.map(|kept| &kept.content) {
+fn content(id: ContentId, entry: Option<&ContentEntry>) -> Result<Content, Fault> {
+    match entry.map(|entry| &entry.content) {
         Some(Ok(content)) => Ok(content.clone()),
         Some(Err(fault)) => Err(Fault::clone(fault)),
         None => Err(Fault { message: format!("the content {id} of the unit is missing") }),
     }
 }
 
-/// Reads a stored unit file: what it is kept under must be what it is.
-fn read(id: ContentId, value: &[u8], demands: &mut Demands) -> Result<Content, Box<Fault>> {
+/// Reads a stored unit file: what it is entry under must be what it is.
+fn read(
+    id: ContentId,
+    value: &[u8],
+    requirements_cache: &mut RequirementsCache,
+) -> Result<Content, Box<Fault>> {
     let what = "the unit's content";
     let source = decode_content(id, value).map_err(|error| fault(what, &error))?;
     let file = UnitFile::parse(source).map_err(|error| fault(what, &error))?;
-    let requirements = demands.of_any(&file);
+    let requirements = requirements_cache.read_shared(&file);
     Ok(Content { file, requirements })
 }

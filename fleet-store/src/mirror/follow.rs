@@ -6,7 +6,7 @@ use std::time::Duration;
 use fleet_core::Revision;
 
 use super::Shared;
-use crate::clock::wait;
+use crate::clock::sleep;
 use crate::codec::decode_lineage;
 use crate::{CodecError, Key, Listing, Registry, StoreError, Watch};
 
@@ -22,14 +22,14 @@ pub(super) struct Follower {
 
 /// Why the mirror cannot take over what the store says.
 #[derive(Debug, thiserror::Error)]
-enum Setback {
+enum ResyncReason {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(
         "the store is at revision {found}, before the known revision {known}: it lags behind, or \
          an older copy was restored; if that was on purpose, restart this daemon"
     )]
-    WentBack { found: Revision, known: Revision },
+    RevisionWentBack { found: Revision, known: Revision },
     #[error(
         "the store now has another history than before: a backup was restored, or it is another \
          store; if that was on purpose, restart this daemon"
@@ -48,26 +48,26 @@ impl Follower {
     pub(super) async fn run(self) {
         let mut pause = FIRST_PAUSE;
         loop {
-            let setback = match self.resync().await {
+            let reason = match self.resync().await {
                 Ok(watch) => self.follow(watch, &mut pause).await,
-                Err(setback) => setback,
+                Err(reason) => reason,
             };
-            self.shared.lose();
-            report(&setback, pause);
-            wait(pause).await;
+            self.shared.mark_behind();
+            report(&reason, pause);
+            sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
     /// Reads all and begins to watch from there.
-    async fn resync(&self) -> Result<Watch, Setback> {
+    async fn resync(&self) -> Result<Watch, ResyncReason> {
         let store = self.registry.store();
         let prefix = self.registry.layout().prefix();
         let listing = store.read(prefix).await?;
-        self.refuse_older(&listing)?;
+        self.check_revision(&listing)?;
         let key = self.lineage_key();
         let lineage = listing.entries.iter().find(|entry| entry.key == key);
-        self.refuse_other(lineage.map(|entry| entry.value.as_slice()))?;
+        self.check_lineage(lineage.map(|entry| entry.value.as_slice()))?;
         // Only with the watch in hand is the listing taken for current.
         let watch = store.watch(prefix, listing.revision).await?;
         let view = self.shared.read(|state| state.view.relist(listing));
@@ -77,24 +77,24 @@ impl Follower {
     }
 
     /// A store that looks older than it was, perhaps empty, must not stop anything.
-    fn refuse_older(&self, listing: &Listing) -> Result<(), Setback> {
+    fn check_revision(&self, listing: &Listing) -> Result<(), ResyncReason> {
         let known = self.shared.read(|state| state.view.snapshot().revision);
         if listing.revision < known {
-            return Err(Setback::WentBack { found: listing.revision, known });
+            return Err(ResyncReason::RevisionWentBack { found: listing.revision, known });
         }
         Ok(())
     }
 
     /// Nor must a store that has become another one, for example since a backup was restored, or
     /// in which another version keeps placements where this one does not look.
-    fn refuse_other(&self, lineage: Option<&[u8]>) -> Result<(), Setback> {
+    fn check_lineage(&self, lineage: Option<&[u8]>) -> Result<(), ResyncReason> {
         // One that is damaged is compared by its bytes.
         let is_other = |error: &CodecError| !matches!(error, CodecError::Damaged(_));
         if let Some(error) = lineage.and_then(|it| decode_lineage(it).err()).filter(is_other) {
-            return Err(Setback::OtherLayout(error));
+            return Err(ResyncReason::OtherLayout(error));
         }
         let is_the_same = self.shared.read(|state| state.view.is_of(lineage));
-        is_the_same.then_some(()).ok_or(Setback::OtherHistory)
+        is_the_same.then_some(()).ok_or(ResyncReason::OtherHistory)
     }
 
     fn lineage_key(&self) -> String {
@@ -103,7 +103,7 @@ impl Follower {
 
     /// Takes over change by change until the watch is lost. The first change shows that the store
     /// is well, so the pauses may be short again.
-    async fn follow(&self, mut watch: Watch, pause: &mut Duration) -> Setback {
+    async fn follow(&self, mut watch: Watch, pause: &mut Duration) -> ResyncReason {
         let key = self.lineage_key();
         loop {
             let changes = match watch.next().await {
@@ -111,9 +111,9 @@ impl Follower {
                 Err(error) => return error.into(),
             };
             let lineage = changes.changes.iter().find(|change| *change.key == *key);
-            let other = lineage.map(|change| self.refuse_other(change.value.as_deref()));
-            if let Some(Err(setback)) = other {
-                return setback;
+            let other = lineage.map(|change| self.check_lineage(change.value.as_deref()));
+            if let Some(Err(reason)) = other {
+                return reason;
             }
             *pause = FIRST_PAUSE;
             let now = self.shared.clock.now();
@@ -129,7 +129,7 @@ impl Drop for Follower {
     }
 }
 
-fn report(setback: &Setback, pause: Duration) {
-    let error = setback as &dyn std::error::Error;
+fn report(reason: &ResyncReason, pause: Duration) {
+    let error = reason as &dyn std::error::Error;
     tracing::warn!(error, ?pause, "the mirror lost the store and will read it again");
 }

@@ -1,15 +1,15 @@
 //! The mirror: this process's copy of the cluster, kept current by a watch, serving all reads.
 
-mod absent;
-mod concern;
+mod changes;
 mod contents;
-mod demands;
-mod difference;
 mod follow;
-mod places;
-mod reports;
-mod room;
+mod last_seen;
+mod limits;
+mod machine_progress;
+mod requirements_cache;
+mod results;
 mod state;
+mod stored_placements;
 mod view;
 
 use std::collections::BTreeSet;
@@ -22,16 +22,16 @@ use tokio::sync::watch as signal;
 use tokio::task::AbortHandle;
 
 use crate::clock::Clock;
-use crate::{Export, Lineage, Registry, RegistryError, Unplace, UnusedContent};
-use absent::Absent;
-use concern::Followers;
+use crate::{Export, Lineage, Registry, RegistryError, RemovePlacement, UnusedContent};
+use last_seen::LastSeen;
+use machine_progress::MachineWatchers;
 use state::{Shared, State};
 use view::View;
 
-pub use concern::Concern;
-pub use difference::Difference;
-pub(crate) use places::Whereabouts;
-pub use reports::Report;
+pub use changes::ChangeSet;
+pub use machine_progress::MachineProgress;
+pub use results::ResultChange;
+pub(crate) use stored_placements::UnitPlacements;
 
 /// A snapshot of the cluster that follows the store. Cloning gives another handle to the same.
 ///
@@ -57,37 +57,37 @@ pub struct Progress {
     pub revision: Revision,
     /// The last revision that changed what decisions rest on: a unit, a machine or a placement.
     /// What machines report, and why units have no machine, are results of decisions.
-    pub decisive: Revision,
+    pub scheduling_revision: Revision,
     /// Whether the watch that keeps it current is alive.
     pub is_current: bool,
 }
 
 impl Progress {
-    fn concern(self) -> Concern {
-        Concern { revision: self.revision, is_current: self.is_current }
+    fn machine_progress(self) -> MachineProgress {
+        MachineProgress { revision: self.revision, is_current: self.is_current }
     }
 }
 
 /// A snapshot, and what is different from one that was seen before.
 #[derive(Debug, Clone)]
-pub struct News {
+pub struct Delta {
     /// The last known snapshot.
     pub snapshot: Arc<Snapshot>,
     /// Whether it is complete, and followed by a watch that is alive.
     pub is_current: bool,
     /// What is different from the snapshot that was seen; nothing when too much happened since, or
     /// that snapshot was none of this mirror: then look at everything.
-    pub difference: Option<Difference>,
+    pub changes: Option<ChangeSet>,
 }
 
 /// All that is different from a snapshot that was seen before, for those who tell others of it.
 #[derive(Debug, Clone)]
-pub struct Tidings {
-    /// The last known snapshot, with the difference in what decisions rest on.
-    pub news: News,
-    /// The difference in the results of decisions; nothing when too much happened since, or the
+pub struct FullDelta {
+    /// The last known snapshot, with the changes in what decisions rest on.
+    pub inputs: Delta,
+    /// The changes in the results of decisions; nothing when too much happened since, or the
     /// store had to be read anew: then look at everything.
-    pub reports: Option<BTreeSet<Report>>,
+    pub results: Option<BTreeSet<ResultChange>>,
 }
 
 /// Whether a mirror follows its store.
@@ -98,7 +98,7 @@ pub enum MirrorStatus {
     /// It has lost the store, or has not found it yet.
     Behind {
         /// For how long.
-        lasting: Duration,
+        duration: Duration,
     },
 }
 
@@ -126,20 +126,20 @@ impl Mirror {
     pub fn start(registry: &Registry) -> Self {
         let clock = Clock::start();
         let view = View::new(registry.layout().clone());
-        let (tell, progress) = signal::channel(Progress::default());
+        let (publisher, progress) = signal::channel(Progress::default());
         let now = clock.now();
-        let tell = Some(tell);
+        let publisher = Some(publisher);
         let state = State {
             view,
             behind_since: Some(now),
             current_since: now,
-            gaps: 0,
+            resyncs: 0,
             began: now,
-            absent: Absent::default(),
-            tell,
+            last_seen: LastSeen::default(),
+            publisher,
         };
-        let followers = Mutex::default();
-        let shared = Arc::new(Shared { clock, state: RwLock::new(state), followers });
+        let watchers = Mutex::default();
+        let shared = Arc::new(Shared { clock, state: RwLock::new(state), watchers });
         let follower = follow::Follower::new(registry.clone(), shared.clone());
         let task = tokio::spawn(follower.run()).abort_handle();
         Self { shared, progress, task: Arc::new(Task(task)) }
@@ -165,17 +165,17 @@ impl Mirror {
     /// The mirror remembers what changed of late, 65,536 names of units, machines and placements
     /// in all, through resynchronisations too.
     #[must_use]
-    pub fn news_since(&self, seen: Revision) -> News {
-        self.shared.read(|state| state.news_since(seen))
+    pub fn delta_since(&self, seen: Revision) -> Delta {
+        self.shared.read(|state| state.delta_since(seen))
     }
 
     /// The same, and the results of decisions that are different. Of these, too, the mirror
     /// remembers 65,536, but none through a resynchronisation.
     #[must_use]
-    pub fn tidings_since(&self, seen: Revision) -> Tidings {
-        self.shared.read(|state| Tidings {
-            news: state.news_since(seen),
-            reports: state.view.reports_since(seen),
+    pub fn full_delta_since(&self, seen: Revision) -> FullDelta {
+        self.shared.read(|state| FullDelta {
+            inputs: state.delta_since(seen),
+            results: state.view.results_since(seen),
         })
     }
 
@@ -190,7 +190,7 @@ impl Mirror {
     pub fn status(&self) -> MirrorStatus {
         let since = self.shared.read(|state| state.behind_since);
         since.map_or(MirrorStatus::Synced, |since| MirrorStatus::Behind {
-            lasting: self.shared.clock.now().since(since),
+            duration: self.shared.clock.now().since(since),
         })
     }
 
@@ -210,7 +210,7 @@ impl Mirror {
         let now = self.shared.clock.now();
         self.shared.read(|state| {
             let is_present = state.view.snapshot().machine(machine).is_some();
-            let seen = state.absent.last_seen(machine).unwrap_or(state.began);
+            let seen = state.last_seen.get(machine).unwrap_or(state.began);
             (!is_present).then(|| now.since(seen))
         })
     }
@@ -218,8 +218,8 @@ impl Mirror {
     /// How often the mirror has found its store, for the first time or again: as long as this
     /// number stays the same, there was no gap in which something could have come and gone unseen.
     #[must_use]
-    pub fn gaps(&self) -> u64 {
-        self.shared.read(|state| state.gaps)
+    pub fn resyncs(&self) -> u64 {
+        self.shared.read(|state| state.resyncs)
     }
 
     /// Waits until the mirror has come as far as `revision`, so that a write can be read. It waits
@@ -247,8 +247,8 @@ impl Mirror {
     /// # Errors
     ///
     /// [`MirrorClosed`] when it was shut down before.
-    pub async fn wait_vacant(&self, candidate: &MachineId) -> Result<(), MirrorClosed> {
-        let is_open = || self.shared.read(|state| state.view.is_open_to(candidate));
+    pub async fn wait_until_vacant(&self, candidate: &MachineId) -> Result<(), MirrorClosed> {
+        let is_open = || self.shared.read(|state| state.view.may_lead(candidate));
         self.wait_until(|progress| progress.is_current && is_open()).await.map(drop)
     }
 
@@ -268,24 +268,24 @@ impl Mirror {
     /// becomes of its record, so a machine need not say which units it has. The receiver fails when
     /// the mirror was shut down.
     #[must_use]
-    pub fn follow(&self, machine: &MachineId) -> signal::Receiver<Concern> {
-        let mut followers = self.shared.followers();
-        match self.shared.read(|state| state.tell.as_ref().map(|_| state.progress())) {
-            Some(progress) => followers.add(machine, progress.concern()),
-            None => Followers::default().add(machine, Concern::default()),
+    pub fn watch_machine(&self, machine: &MachineId) -> signal::Receiver<MachineProgress> {
+        let mut watchers = self.shared.watchers();
+        match self.shared.read(|state| state.publisher.as_ref().map(|_| state.progress())) {
+            Some(progress) => watchers.add(machine, progress.machine_progress()),
+            None => MachineWatchers::default().add(machine, MachineProgress::default()),
         }
     }
 
     /// The placements that do not count, because their unit has a later one: a leader takes them
     /// away. There are none unless somebody wrote them who is no [`Registry`].
     #[must_use]
-    pub fn stray_placements(&self) -> Vec<Unplace> {
-        self.shared.read(|state| state.view.strays())
+    pub fn superseded_placements(&self) -> Vec<RemovePlacement> {
+        self.shared.read(|state| state.view.superseded())
     }
 
     /// Where the placements of a unit are stored, as far as the mirror knows.
-    pub(crate) fn whereabouts(&self, unit: &UnitName) -> Whereabouts {
-        self.shared.read(|state| state.view.whereabouts(unit))
+    pub(crate) fn placements_of(&self, unit: &UnitName) -> UnitPlacements {
+        self.shared.read(|state| state.view.placements_of(unit))
     }
 
     /// The stored contents that no unit has, for [`Registry::collect_contents`].
@@ -325,7 +325,7 @@ impl Mirror {
     ) -> Result<Arc<Snapshot>, MirrorClosed> {
         let mut progress = self.progress.clone();
         progress.wait_for(reached).await.map_err(|_| MirrorClosed)?;
-        self.shared.read(|state| match state.tell {
+        self.shared.read(|state| match state.publisher {
             Some(_) => Ok(state.view.snapshot().clone()),
             None => Err(MirrorClosed),
         })

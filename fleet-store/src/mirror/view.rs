@@ -7,7 +7,7 @@
 
 mod assembly;
 mod load;
-mod placing;
+mod placements;
 mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,16 +17,16 @@ use std::sync::Arc;
 use fleet_core::{Epoch, Fault, Intent, MachineId, Revision, Snapshot};
 use fleet_unitfile::UnitName;
 
-use super::concern::Concerned;
+use super::changes::{ChangeSet, DeltaLog};
 use super::contents::Contents;
-use super::demands::Demands;
-use super::difference::{Difference, Feed};
-use super::places::Places;
-use super::reports::{Report, Reports};
-use super::room;
+use super::limits;
+use super::machine_progress::AffectedMachines;
+use super::requirements_cache::RequirementsCache;
+use super::results::{ResultChange, ResultLog};
+use super::stored_placements::StoredPlacements;
 use crate::codec::{UnitRecord, decode_lineage};
 use crate::registry::{Lineage, MachineRecord};
-use crate::{Change, Changes, CodecError, Export, Key, Layout, RegistryError, UnusedContent};
+use crate::{Changes, CodecError, Export, Key, KeyChange, Layout, RegistryError, UnusedContent};
 
 /// The snapshot with what it is made of.
 #[derive(Debug)]
@@ -34,29 +34,29 @@ pub(super) struct View {
     layout: Layout,
     snapshot: Arc<Snapshot>,
     records: BTreeMap<UnitName, Result<UnitRecord, Box<Fault>>>,
-    places: Places,
+    placements: StoredPlacements,
     contents: Contents,
     claims: BTreeMap<MachineId, MachineRecord>,
     intents: BTreeMap<MachineId, Intent>,
-    demands: Demands,
+    requirements_cache: RequirementsCache,
     /// Which history this is, as it is stored.
     lineage: Option<Vec<u8>>,
     leader: Leader,
-    /// The last revision that touched a unit, a machine or a placement.
-    decisive: Revision,
-    feed: Feed,
-    reports: Reports,
-    /// What the changes that are being taken over have changed of reports.
-    reported: Vec<Report>,
-    /// Whom the changes of late concern.
-    concerned: Concerned,
+    /// The last revision that changes a unit, a machine or a placement.
+    scheduling_revision: Revision,
+    delta_log: DeltaLog,
+    result_log: ResultLog,
+    /// What the changes that are being taken over have changed of result_log.
+    changed_results: Vec<ResultChange>,
+    /// Whom the changes of late machine_progress.
+    affected: AffectedMachines,
 }
 
 /// Who leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Leader {
-    Nobody,
-    Engine(MachineId),
+    None,
+    Machine(MachineId),
     /// Somebody whose claim cannot be understood.
     Unknown,
 }
@@ -68,18 +68,18 @@ impl View {
             layout,
             snapshot: Arc::default(),
             records: BTreeMap::new(),
-            places: Places::default(),
+            placements: StoredPlacements::default(),
             contents: Contents::default(),
             claims: BTreeMap::new(),
             intents: BTreeMap::new(),
-            demands: Demands::default(),
+            requirements_cache: RequirementsCache::default(),
             lineage: None,
-            leader: Leader::Nobody,
-            decisive: Revision::ZERO,
-            feed: Feed::new(),
-            reports: Reports::since_listing(Revision::ZERO),
-            reported: Vec::new(),
-            concerned: Concerned::default(),
+            leader: Leader::None,
+            scheduling_revision: Revision::ZERO,
+            delta_log: DeltaLog::new(),
+            result_log: ResultLog::since_listing(Revision::ZERO),
+            changed_results: Vec::new(),
+            affected: AffectedMachines::default(),
         }
     }
 
@@ -88,14 +88,14 @@ impl View {
     }
 
     /// What is different now from how it was at the revision `seen`; nothing if that is not known.
-    pub(super) fn since(&self, seen: Revision) -> Option<Difference> {
-        self.feed.since(seen)
+    pub(super) fn since(&self, seen: Revision) -> Option<ChangeSet> {
+        self.delta_log.since(seen)
     }
 
-    /// Which results of decisions are different now from how they were at the revision `seen`;
+    /// Which result_log of decisions are different now from how they were at the revision `seen`;
     /// nothing if that is not known.
-    pub(super) fn reports_since(&self, seen: Revision) -> Option<BTreeSet<Report>> {
-        self.reports.since(seen)
+    pub(super) fn results_since(&self, seen: Revision) -> Option<BTreeSet<ResultChange>> {
+        self.result_log.since(seen)
     }
 
     /// Which history this is, if that is known and can be read.
@@ -108,10 +108,10 @@ impl View {
         let lineage = self.lineage.as_deref().map(decode_lineage).transpose();
         let key = || self.layout.key(&Key::Lineage);
         let lineage = lineage.map_err(|source| RegistryError::Value { key: key(), source })?;
-        let beginning = lineage.as_ref().map_or(0, Lineage::beginning);
-        let epochs = Epoch(beginning + self.snapshot.revision.0);
+        let epoch_base = lineage.as_ref().map_or(0, Lineage::epoch_base);
+        let max_epoch = Epoch(epoch_base + self.snapshot.revision.0);
         let (snapshot, intents) = (self.snapshot.clone(), self.intents.clone());
-        Ok(Export { snapshot, intents, lineage, epochs })
+        Ok(Export { snapshot, intents, lineage, max_epoch })
     }
 
     /// Whether what is stored as the lineage is that of this view, which may have none yet. Where
@@ -119,17 +119,17 @@ impl View {
     pub(super) fn is_of(&self, lineage: Option<&[u8]>) -> bool {
         let Some(own) = self.lineage.as_deref() else { return true };
         let same = |other| match (decode_lineage(own), decode_lineage(other)) {
-            (Ok(own), Ok(other)) => own.is_the_same_as(&other),
+            (Ok(own), Ok(other)) => own.same_history(&other),
             _ => own == other,
         };
         lineage.is_some_and(same)
     }
 
     /// Whether nobody leads but, perhaps, the candidate itself.
-    pub(super) fn is_open_to(&self, candidate: &MachineId) -> bool {
+    pub(super) fn may_lead(&self, candidate: &MachineId) -> bool {
         match &self.leader {
-            Leader::Nobody => true,
-            Leader::Engine(machine) => machine == candidate,
+            Leader::None => true,
+            Leader::Machine(machine) => machine == candidate,
             Leader::Unknown => false,
         }
     }
@@ -145,29 +145,30 @@ impl View {
     }
 
     /// Takes over what one revision changed.
-    pub(super) fn apply(&mut self, changes: &Changes) {
-        let mut touched = Difference::default();
-        for Change { key, value, .. } in &changes.changes {
+    pub(super) fn apply(&mut self, revision_changes: &Changes) {
+        let revision = revision_changes.revision;
+        let mut changes = ChangeSet::default();
+        for KeyChange { key, value, .. } in &revision_changes.changes {
             let Some(key) = self.layout.parse(key) else {
                 continue;
             };
             match value {
-                Some(value) => self.put(key, value, changes.revision, None, &mut touched),
-                None => self.delete(key, &mut touched),
+                Some(value) => self.put(key, value, revision, None, &mut changes),
+                None => self.delete(key, &mut changes),
             }
         }
-        self.settle(&touched, changes.revision, None);
+        self.assemble(&changes, revision, None);
         let everywhere = self.snapshot.global_count() * self.snapshot.machines().len();
-        let most = room::for_runs(self.records.len() + everywhere);
-        self.feed.keep(most);
-        self.reports.keep(most);
-        self.feed.follow(changes.revision, touched);
-        self.reports.follow(changes.revision, self.reported.drain(..));
+        let most = limits::names_for(self.records.len() + everywhere);
+        self.delta_log.keep(most);
+        self.result_log.keep(most);
+        self.delta_log.follow(revision, changes);
+        self.result_log.follow(revision, self.changed_results.drain(..));
     }
 
-    /// The last revision that touched a unit, a machine or a placement.
-    pub(super) fn decisive(&self) -> Revision {
-        self.decisive
+    /// The last revision that changes a unit, a machine or a placement.
+    pub(super) fn scheduling_revision(&self) -> Revision {
+        self.scheduling_revision
     }
 
     /// The contents that no unit has.

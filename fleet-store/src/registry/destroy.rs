@@ -5,20 +5,20 @@ use std::time::Duration;
 use fleet_core::Revision;
 use fleet_unitfile::UnitName;
 
-use super::units::unchanged_since;
+use super::units::check_unchanged;
 use super::{Registry, RegistryError};
 use crate::clock::within;
-use crate::mirror::Whereabouts;
+use crate::mirror::UnitPlacements;
 use crate::{Commit, Condition, Key, Mirror, Transaction};
 
 /// How often it is looked again where the unit is, when that has changed meanwhile.
-const MOST_TRIES: usize = 10;
+const MAX_ATTEMPTS: usize = 10;
 
 /// How long to wait each time for the mirror to see what has changed.
-const PATIENCE: Duration = Duration::from_secs(1);
+const MIRROR_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The condition that there is a unit to destroy.
-const THERE: usize = 0;
+const UNIT_CONDITION: usize = 0;
 
 impl Registry {
     /// Forgets a unit, with its placement and the reason why it had none. Its content stays until
@@ -46,7 +46,7 @@ impl Registry {
     ///
     /// [`RegistryError::NotFound`]; [`RegistryError::Changed`]; [`RegistryError::Conflict`] when
     /// others keep writing the unit.
-    pub async fn destroy_unchanged(
+    pub async fn destroy_if_unchanged(
         &self,
         name: &UnitName,
         mirror: &Mirror,
@@ -61,24 +61,27 @@ impl Registry {
         mirror: &Mirror,
         unchanged: Option<Revision>,
     ) -> Result<Revision, RegistryError> {
-        for _ in 0..MOST_TRIES {
-            let there = self.there(name, unchanged).await?;
-            let destroying = self.destroying(name, there, &mirror.whereabouts(name), true);
-            if let Some(revision) = self.try_destroy(name, destroying, unchanged.is_some()).await? {
+        for _ in 0..MAX_ATTEMPTS {
+            let existence = self.existence_condition(name, unchanged).await?;
+            let transaction =
+                self.destroy_transaction(name, existence, &mirror.placements_of(name), true);
+            if let Some(revision) = self.try_destroy(name, transaction, unchanged.is_some()).await?
+            {
                 return Ok(revision);
             }
-            if !self.see_again(name, mirror).await? {
+            if !self.wait_for_mirror(name, mirror).await? {
                 break;
             }
         }
-        let there = self.there(name, unchanged).await?;
-        let destroying = self.destroying(name, there, &mirror.whereabouts(name), false);
-        let destroyed = self.try_destroy(name, destroying, unchanged.is_some()).await?;
+        let existence = self.existence_condition(name, unchanged).await?;
+        let transaction =
+            self.destroy_transaction(name, existence, &mirror.placements_of(name), false);
+        let destroyed = self.try_destroy(name, transaction, unchanged.is_some()).await?;
         destroyed.ok_or(RegistryError::Conflict)
     }
 
     /// The condition that there is a unit to destroy.
-    async fn there(
+    async fn existence_condition(
         &self,
         name: &UnitName,
         unchanged: Option<Revision>,
@@ -87,7 +90,7 @@ impl Registry {
         let Some(seen) = unchanged else { return Ok(Condition::present(self.key(&key))) };
         let (entry, _) = self.get(&key).await?;
         let entry = entry.ok_or_else(|| RegistryError::NotFound { name: name.clone() })?;
-        unchanged_since(seen, name, &entry)?;
+        check_unchanged(seen, name, &entry)?;
         Ok(Condition::modified_at(self.key(&key), entry.modified))
     }
 
@@ -95,13 +98,13 @@ impl Registry {
     async fn try_destroy(
         &self,
         name: &UnitName,
-        destroying: Transaction,
+        transaction: Transaction,
         is_unchanged: bool,
     ) -> Result<Option<Revision>, RegistryError> {
-        match self.commit_together(destroying).await? {
+        match self.commit_grouped(transaction).await? {
             Commit::Applied(revision) => Ok(Some(revision)),
             // Of one that was to be unchanged it has to be seen whether it is gone.
-            Commit::Refused { condition: THERE, .. } if !is_unchanged => {
+            Commit::Refused { condition: UNIT_CONDITION, .. } if !is_unchanged => {
                 Err(RegistryError::NotFound { name: name.clone() })
             }
             Commit::Refused { .. } => Ok(None),
@@ -109,40 +112,44 @@ impl Registry {
     }
 
     /// Nothing of the record is read: a damaged one can be destroyed, too.
-    fn destroying(
+    fn destroy_transaction(
         &self,
         name: &UnitName,
-        there: Condition,
-        seen: &Whereabouts,
+        existence: Condition,
+        seen: &UnitPlacements,
         exactly: bool,
     ) -> Transaction {
         let record = self.key(&Key::Unit(name.clone()));
-        let mut destroying = Transaction::new().when(there).delete(record);
+        let mut transaction = Transaction::new().when(existence).delete(record);
         for machine in &seen.machines {
             let placement = self.key(&Key::Placement(machine.clone(), name.clone()));
             if exactly {
-                // As long as it is there, there is no other.
-                destroying = destroying.when(Condition::present(&placement));
+                // As long as it is existence, there is no other.
+                transaction = transaction.when(Condition::present(&placement));
             }
-            destroying = destroying.delete(placement);
+            transaction = transaction.delete(placement);
         }
         if exactly && seen.machines.is_empty() {
-            destroying = destroying.when(self.placed_since(seen.written));
+            transaction = transaction.when(self.placements_unchanged_since(seen.last_write));
         }
-        destroying.delete(self.key(&Key::Reason(name.clone())))
+        transaction.delete(self.key(&Key::Reason(name.clone())))
     }
 
     /// Waits until the mirror has seen what became of the unit, and of placements; `false` when
     /// that takes too long.
-    async fn see_again(&self, name: &UnitName, mirror: &Mirror) -> Result<bool, RegistryError> {
+    async fn wait_for_mirror(
+        &self,
+        name: &UnitName,
+        mirror: &Mirror,
+    ) -> Result<bool, RegistryError> {
         let (unit, _) = self.get(&Key::Unit(name.clone())).await?;
         let Some(unit) = unit else {
             return Err(RegistryError::NotFound { name: name.clone() });
         };
         // No leader wrote placements before the one that did last, and a unit of this name that was
         // destroyed had its end before this one came.
-        let (placed, _) = self.get(&Key::Placed).await?;
+        let (placed, _) = self.get(&Key::PlacementVersion).await?;
         let changed = placed.map_or(unit.modified, |placed| placed.modified.max(unit.modified));
-        Ok(matches!(within(PATIENCE, mirror.wait_for(changed)).await, Some(Ok(_))))
+        Ok(matches!(within(MIRROR_TIMEOUT, mirror.wait_for(changed)).await, Some(Ok(_))))
     }
 }

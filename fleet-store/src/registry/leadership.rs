@@ -1,7 +1,7 @@
 //! Leadership: one engine at a time, and writes that only the present leader can make.
 
 mod adopt;
-mod balance;
+mod rebalancing;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::codec::{
 };
 use crate::{Commit, Condition, Entry, Key, LeaseId, StoreError, Transaction};
 
-pub use adopt::Adopted;
+pub use adopt::AdoptedUnit;
 #[cfg(feature = "embedded")]
-pub(crate) use adopt::LEAP;
-pub(super) use adopt::raised;
+pub(crate) use adopt::RESTORE_JUMP;
+pub(super) use adopt::raised_epoch_base;
 
 /// The right to decide on placements, in one term.
 ///
@@ -40,7 +40,7 @@ pub struct Leadership {
     lease: LeaseId,
     elected: Revision,
     /// What the epochs of this lineage are counted from. Who else changes it deposes the leader.
-    beginning: u64,
+    epoch_base: u64,
     /// The stored claim, which no other leadership ever has: the term is in it.
     claim: Vec<u8>,
     /// When placements were last written by a leader, locked while they are.
@@ -49,26 +49,26 @@ pub struct Leadership {
 
 /// Where the conditions that every transaction has are among its conditions: this leadership lasts,
 /// and no leader wrote placements since this one knows of them.
-const LEADING: usize = 0;
-const PLACED: usize = 1;
+const LEADER_CONDITION: usize = 0;
+const PLACEMENTS_CONDITION: usize = 1;
 
 /// What an engine has decided, to be written by [`Leadership::commit`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PlacementWrites {
     /// Placements that go.
-    pub unplace: Vec<Unplace>,
+    pub remove: Vec<RemovePlacement>,
     /// Units that get a machine, or another one.
-    pub place: Vec<Place>,
+    pub set: Vec<SetPlacement>,
     /// What each unit without a machine gets as its reason; nothing takes the old one away. A unit
     /// that is placed and has a reason is listed with nothing: the reason goes as it is placed.
     pub reasons: Vec<(UnitName, Option<Reason>)>,
     /// What becomes of the order to rebalance by these placements, if they are made for it.
-    pub balance: Option<BalanceNote>,
+    pub rebalance: Option<RebalanceUpdate>,
 }
 
 /// That units are moved for the order to rebalance.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BalanceNote {
+pub struct RebalanceUpdate {
     /// The order that the decision saw.
     pub seen: Arc<Rebalancing>,
     /// The order with these moves made.
@@ -77,7 +77,7 @@ pub struct BalanceNote {
 
 /// A placement to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct SetPlacement {
     /// The unit.
     pub unit: UnitName,
     /// The machine that is to run it.
@@ -87,24 +87,24 @@ pub struct Place {
     pub epoch: Epoch,
     /// The placement that the decision saw, and that this one takes the place of. Nothing says
     /// that at that revision there was none.
-    pub was: Option<Placement>,
+    pub previous: Option<Placement>,
 }
 
 /// A placement to be taken away.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unplace {
+pub struct RemovePlacement {
     /// The unit.
     pub unit: UnitName,
     /// The placement that the decision saw.
-    pub was: Placement,
+    pub previous: Placement,
 }
 
 impl PlacementWrites {
     /// Whether there is nothing to write.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        let Self { unplace, place, reasons, balance } = self;
-        unplace.is_empty() && place.is_empty() && reasons.is_empty() && balance.is_none()
+        let Self { remove, set, reasons, rebalance } = self;
+        remove.is_empty() && set.is_empty() && reasons.is_empty() && rebalance.is_none()
     }
 }
 
@@ -125,13 +125,13 @@ impl Registry {
         ttl: Duration,
     ) -> Result<Option<Leadership>, RegistryError> {
         let (leader_key, term_key) = (self.key(&Key::Leader), self.key(&Key::Term));
-        let placed_key = self.key(&Key::Placed);
+        let placed_key = self.key(&Key::PlacementVersion);
         let entries = self.store.read(&self.layout.engine()).await?.entries;
         let leader = entries.iter().find(|entry| entry.key == leader_key);
         if leader.is_some_and(|leader| !is_claim_of(leader, candidate)) {
             return Ok(None);
         }
-        let (beginning, same_beginning) = self.counted_from().await?;
+        let (epoch_base, same_beginning) = self.epoch_base_condition().await?;
         let before = entries.iter().find(|entry| entry.key == term_key);
         let placed = entries.iter().find(|entry| entry.key == placed_key);
         let last = before.map_or(Ok(0), |entry| decode_term(&entry.value));
@@ -152,19 +152,19 @@ impl Registry {
             return Ok(None);
         };
         if let Some(before) = leader.and_then(|leader| leader.lease) {
-            self.give_back(before).await;
+            self.release_lease(before).await;
         }
         let placed = Mutex::new(placed.map(|entry| entry.modified));
         let registry = self.clone();
-        Ok(Some(Leadership { registry, term, lease, elected, beginning, claim, placed }))
+        Ok(Some(Leadership { registry, term, lease, elected, epoch_base, claim, placed }))
     }
 }
 
 /// The units that are placed. Each can be only once: two machines would be two keys.
-fn units_of(places: &[Place]) -> Result<BTreeSet<&UnitName>, StoreError> {
+fn distinct_units(places: &[SetPlacement]) -> Result<BTreeSet<&UnitName>, StoreError> {
     let mut units = BTreeSet::new();
     match places.iter().find(|place| !units.insert(&place.unit)) {
-        Some(Place { unit, .. }) => {
+        Some(SetPlacement { unit, .. }) => {
             Err(StoreError::Invalid(format!("unit {unit} is placed twice in one commit")))
         }
         None => Ok(units),
@@ -228,13 +228,13 @@ impl Leadership {
     /// decide again. Earlier steps are done then. [`RegistryError::Encode`] when a reason cannot be
     /// stored, and [`StoreError::Invalid`] when a unit is placed twice: nothing is done.
     pub async fn commit(&self, writes: &PlacementWrites) -> Result<Revision, RegistryError> {
-        let placed_units = units_of(&writes.place)?;
+        let placed_units = distinct_units(&writes.set)?;
         let reasons = writes.reasons.iter().filter(|(unit, _)| !placed_units.contains(unit));
-        let reasons = reasons.map(|(unit, reason)| self.giving(unit, reason.as_ref()));
+        let reasons = reasons.map(|(unit, reason)| self.reason_write(unit, reason.as_ref()));
         let reasons: Vec<_> = reasons.collect::<Result<_, _>>()?;
         let mut placed = self.placed.lock().await;
-        let saw = |place: &Place| placed.is_none_or(|placed| placed.0 <= place.epoch.0);
-        if !writes.place.iter().all(|place| place.was.is_some() || saw(place)) {
+        let saw = |place: &SetPlacement| placed.is_none_or(|placed| placed.0 <= place.epoch.0);
+        if !writes.set.iter().all(|place| place.previous.is_some() || saw(place)) {
             return Err(RegistryError::Conflict);
         }
         let mut revision = self.elected;
@@ -250,13 +250,14 @@ impl Leadership {
         placed: &mut Option<Revision>,
         mut transaction: Transaction,
     ) -> Result<Revision, RegistryError> {
-        transaction.conditions[PLACED] = self.registry.placed_since(*placed);
+        transaction.conditions[PLACEMENTS_CONDITION] =
+            self.registry.placements_unchanged_since(*placed);
         match self.registry.store.commit(transaction).await? {
             Commit::Applied(revision) => {
                 *placed = Some(revision);
                 Ok(revision)
             }
-            Commit::Refused { condition: LEADING, .. } => {
+            Commit::Refused { condition: LEADER_CONDITION, .. } => {
                 Err(RegistryError::Deposed { term: self.term })
             }
             Commit::Refused { .. } => Err(RegistryError::Conflict),
@@ -265,10 +266,11 @@ impl Leadership {
 
     /// How every transaction begins.
     fn fence(&self) -> Transaction {
-        let (leader, placed) = (self.registry.key(&Key::Leader), self.registry.key(&Key::Placed));
+        let (leader, placed) =
+            (self.registry.key(&Key::Leader), self.registry.key(&Key::PlacementVersion));
         Transaction::new()
             .when(Condition::value(leader, self.claim.clone()))
-            .when(self.registry.placed_since(None))
+            .when(self.registry.placements_unchanged_since(None))
             .put(placed, encode_term(self.term.0))
     }
 
@@ -277,50 +279,52 @@ impl Leadership {
         let fence = &self.fence();
         let over = writes.reasons.iter().filter(|(_, reason)| reason.is_none());
         let over: BTreeSet<_> = over.map(|(unit, _)| unit).collect();
-        let placing = |place: &Place, was: Option<&Placement>| {
-            let placing = self.placing(place, was);
+        let placing = |place: &SetPlacement, previous: Option<&Placement>| {
+            let placing = self.set_placement(place, previous);
             let reason = self.registry.key(&Key::Reason(place.unit.clone()));
             if over.contains(&place.unit) { placing.delete(reason) } else { placing }
         };
-        let unplace = || writes.unplace.iter().map(|unplace| self.unplacing(unplace));
-        let moved = writes.place.iter().map(|place| placing(place, place.was.as_ref()));
-        let noted = || writes.balance.iter().map(|note| self.noting(&note.seen, Some(&note.now)));
+        let unplace = || writes.remove.iter().map(|unplace| self.remove_placement(unplace));
+        let moved = writes.set.iter().map(|place| placing(place, place.previous.as_ref()));
+        let noted = || {
+            writes.rebalance.iter().map(|note| self.rebalancing_write(&note.seen, Some(&note.now)))
+        };
         let placements: Vec<_> = noted().chain(unplace()).chain(moved).collect();
         if pack(fence, placements.iter().cloned()).len() <= 1 {
             return pack(fence, placements.into_iter().chain(reasons));
         }
-        let leaving = writes.place.iter().rev().filter_map(|place| {
-            let (unit, was) = (place.unit.clone(), place.was.clone()?);
-            Some(self.unplacing(&Unplace { unit, was }))
+        let leaving = writes.set.iter().rev().filter_map(|place| {
+            let (unit, previous) = (place.unit.clone(), place.previous.clone()?);
+            Some(self.remove_placement(&RemovePlacement { unit, previous }))
         });
-        let coming = writes.place.iter().map(|place| placing(place, None));
+        let coming = writes.set.iter().map(|place| placing(place, None));
         let mut steps = pack(fence, noted().chain(unplace()).chain(leaving));
         steps.extend(pack(fence, coming.chain(reasons)));
         steps
     }
 
-    fn unplacing(&self, unplace: &Unplace) -> Transaction {
-        let (key, as_seen) = self.as_seen(&unplace.unit, &unplace.was);
+    fn remove_placement(&self, unplace: &RemovePlacement) -> Transaction {
+        let (key, as_seen) = self.expected(&unplace.unit, &unplace.previous);
         Transaction::new().when(as_seen).delete(key)
     }
 
-    fn placing(&self, place: &Place, was: Option<&Placement>) -> Transaction {
+    fn set_placement(&self, place: &SetPlacement, previous: Option<&Placement>) -> Transaction {
         let key = self.placement(&place.machine, &place.unit);
-        let value = encode_placement(Epoch(self.beginning + place.epoch.0));
+        let value = encode_placement(Epoch(self.epoch_base + place.epoch.0));
         let placing = Transaction::new().put(&key, value);
-        let Some(was) = was else {
+        let Some(previous) = previous else {
             return placing.when(self.exists(&place.unit));
         };
         // A unit that has a placement is there: the placement goes with the unit.
-        let (old, as_seen) = self.as_seen(&place.unit, was);
+        let (old, as_seen) = self.expected(&place.unit, previous);
         let placing = placing.when(as_seen);
         if old == key { placing } else { placing.delete(old) }
     }
 
     /// The key of a placement that a decision saw, and the condition that it is still so.
-    fn as_seen(&self, unit: &UnitName, was: &Placement) -> (String, Condition) {
-        let key = self.placement(&was.machine, unit);
-        let as_seen = Condition::value(&key, encode_placement(was.epoch));
+    fn expected(&self, unit: &UnitName, previous: &Placement) -> (String, Condition) {
+        let key = self.placement(&previous.machine, unit);
+        let as_seen = Condition::value(&key, encode_placement(previous.epoch));
         (key, as_seen)
     }
 
@@ -328,7 +332,7 @@ impl Leadership {
         self.registry.key(&Key::Placement(machine.clone(), unit.clone()))
     }
 
-    fn giving(
+    fn reason_write(
         &self,
         unit: &UnitName,
         reason: Option<&Reason>,

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use fleet_core::Epoch;
 
-use super::leadership::raised;
+use super::leadership::raised_epoch_base;
 use super::{Registry, RegistryError, unchanged};
 use crate::codec::{decode_lineage, encode_lineage};
 use crate::{Commit, Condition, Entry, Key, Transaction};
@@ -14,11 +14,11 @@ use crate::{Commit, Condition, Entry, Key, Transaction};
 /// a backup is restored, a new one begins. Two revisions can be compared only within one lineage.
 ///
 /// Epochs and generations can be compared across lineages, because agents remember them: those of
-/// a lineage are counted from where it [begins](Self::beginning_at), and its revisions are added.
+/// a lineage are counted from where it [begins](Self::with_epoch_base), and its revisions are added.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lineage {
     id: Box<str>,
-    beginning: u64,
+    epoch_base: u64,
 }
 
 /// A text that is no lineage.
@@ -34,31 +34,31 @@ impl FromStr for Lineage {
         if text.is_empty() || text.len() > 64 || !text.bytes().all(allowed) {
             return Err(LineageError(text.to_owned()));
         }
-        Ok(Self { id: text.into(), beginning: 0 })
+        Ok(Self { id: text.into(), epoch_base: 0 })
     }
 }
 
 impl Lineage {
-    /// The same lineage, with its epochs and generations counted from `beginning` instead of zero.
+    /// The same lineage, with its epochs and generations counted from `epoch_base` instead of zero.
     ///
     /// Let it be more than any earlier lineage has come to whose orders the machines may remember,
     /// and no agent takes the first orders of this one for overtaken. The microseconds since 1970
     /// are: no store makes a million revisions in a second.
     #[must_use]
-    pub fn beginning_at(self, beginning: u64) -> Self {
-        Self { beginning, ..self }
+    pub fn with_epoch_base(self, epoch_base: u64) -> Self {
+        Self { epoch_base, ..self }
     }
 
     /// Whether both are one history, be it said to begin elsewhere now.
     #[must_use]
-    pub fn is_the_same_as(&self, other: &Self) -> bool {
+    pub fn same_history(&self, other: &Self) -> bool {
         self.id == other.id
     }
 
     /// What its epochs and generations are counted from.
     #[must_use]
-    pub fn beginning(&self) -> u64 {
-        self.beginning
+    pub fn epoch_base(&self) -> u64 {
+        self.epoch_base
     }
 }
 
@@ -108,32 +108,34 @@ impl Registry {
         let (found, revision) = self.get(&Key::Lineage).await?;
         let Some(found) = found else { return Err(RegistryError::NoLineage) };
         let lineage = read(&found)?;
-        let Some(next) = raised(past, lineage.beginning + revision.0)? else { return Ok(()) };
+        let Some(next) = raised_epoch_base(past, lineage.epoch_base + revision.0)? else {
+            return Ok(());
+        };
         let (leader, _) = self.get(&Key::Leader).await?;
         let raise = Transaction::new()
             .when(unchanged(&found.key, Some(&found)))
-            .put(found.key, encode_lineage(&lineage.beginning_at(next)))
+            .put(found.key, encode_lineage(&lineage.with_epoch_base(next)))
             .delete(self.key(&Key::Leader));
         let Commit::Applied(_) = self.store.commit(raise).await? else {
             return Err(RegistryError::Conflict);
         };
         if let Some(lease) = leader.and_then(|leader| leader.lease) {
-            self.give_back(lease).await;
+            self.release_lease(lease).await;
         }
         Ok(())
     }
 
     /// What the epochs and generations of this store are counted from: zero if it has no lineage.
-    pub(super) async fn beginning(&self) -> Result<u64, RegistryError> {
-        Ok(self.counted_from().await?.0)
+    pub(super) async fn epoch_base(&self) -> Result<u64, RegistryError> {
+        Ok(self.epoch_base_condition().await?.0)
     }
 
-    /// The [beginning](Self::beginning), and the condition that it is still the same.
-    pub(super) async fn counted_from(&self) -> Result<(u64, Condition), RegistryError> {
+    /// The [epoch_base](Self::epoch_base), and the condition that it is still the same.
+    pub(super) async fn epoch_base_condition(&self) -> Result<(u64, Condition), RegistryError> {
         let (found, _) = self.get(&Key::Lineage).await?;
         let lineage = found.as_ref().map(read).transpose()?;
         let same = unchanged(&self.key(&Key::Lineage), found.as_ref());
-        Ok((lineage.map_or(0, |lineage| lineage.beginning), same))
+        Ok((lineage.map_or(0, |lineage| lineage.epoch_base), same))
     }
 
     async fn stored_lineage(&self) -> Result<Option<Lineage>, RegistryError> {

@@ -2,21 +2,21 @@
 //!
 //! Every operation is one transaction with the conditions that make it safe beside all others, so
 //! any number of daemons may use one store. What an operation needs to know beforehand it reads,
-//! and what it has read is then a condition. Operations about units that come together share a
+//! and what it has read is then a condition. Operations about units that come group_commit share a
 //! transaction, and are each refused by themselves.
 
 mod batch;
 mod destroy;
 mod error;
+mod group_commit;
 mod intents;
 mod leadership;
 mod lineage;
 mod metadata;
-#[cfg(feature = "embedded")]
-mod new_life;
 mod presence;
 mod rebalancing;
-mod together;
+#[cfg(feature = "embedded")]
+mod restore;
 mod units;
 
 use std::sync::Arc;
@@ -25,17 +25,19 @@ use std::time::Duration;
 use fleet_core::Revision;
 
 use crate::{Commit, Condition, Entry, Key, Layout, LeaseId, Store, StoreError, Transaction};
-use together::Together;
+use group_commit::GroupCommit;
 
 pub use error::RegistryError;
 #[cfg(feature = "embedded")]
-pub(crate) use leadership::LEAP;
-pub use leadership::{Adopted, BalanceNote, Leadership, Place, PlacementWrites, Unplace};
+pub(crate) use leadership::RESTORE_JUMP;
+pub use leadership::{
+    AdoptedUnit, Leadership, PlacementWrites, RebalanceUpdate, RemovePlacement, SetPlacement,
+};
 pub use lineage::{Lineage, LineageError};
 pub use metadata::MetadataChange;
-#[cfg(feature = "embedded")]
-pub(crate) use new_life::new_life;
 pub use presence::{MachineRecord, Presence};
+#[cfg(feature = "embedded")]
+pub(crate) use restore::restored_entries;
 pub use units::{ExpectUnit, NewUnit, UnusedContent};
 
 /// The typed writes of one cluster. Cloning is cheap.
@@ -46,8 +48,8 @@ pub use units::{ExpectUnit, NewUnit, UnusedContent};
 pub struct Registry {
     store: Arc<dyn Store>,
     layout: Arc<Layout>,
-    /// The writes of units that are made together.
-    together: Arc<Together>,
+    /// The writes of units that are made group_commit.
+    group_commit: Arc<GroupCommit>,
 }
 
 impl Registry {
@@ -55,7 +57,7 @@ impl Registry {
     #[must_use]
     pub fn new(store: Arc<dyn Store>, prefix: &str) -> Self {
         let layout = Arc::new(Layout::new(prefix));
-        Self { store, layout, together: Arc::default() }
+        Self { store, layout, group_commit: Arc::default() }
     }
 
     /// The store below.
@@ -75,17 +77,17 @@ impl Registry {
     }
 
     /// The condition that no leader wrote placements since `last`.
-    fn placed_since(&self, last: Option<Revision>) -> Condition {
-        let key = self.key(&Key::Placed);
+    fn placements_unchanged_since(&self, last: Option<Revision>) -> Condition {
+        let key = self.key(&Key::PlacementVersion);
         match last {
             Some(last) => Condition::modified_at(key, last),
             None => Condition::absent(key),
         }
     }
 
-    /// Commits a transaction about units, together with others that come at the same time.
-    async fn commit_together(&self, transaction: Transaction) -> Result<Commit, StoreError> {
-        self.together.commit(&self.store, transaction).await
+    /// Commits a transaction about units, group_commit with others that come at the same time.
+    async fn commit_grouped(&self, transaction: Transaction) -> Result<Commit, StoreError> {
+        self.group_commit.commit(&self.store, transaction).await
     }
 
     /// The entry of one key, and the revision at which it was looked for.
@@ -107,13 +109,13 @@ impl Registry {
         let lease = self.store.grant(ttl).await?;
         let result = self.store.commit(transaction(lease)).await;
         if !matches!(result, Ok(Commit::Applied(_))) {
-            self.give_back(lease).await;
+            self.release_lease(lease).await;
         }
         Ok((lease, result?))
     }
 
     /// Ends a lease of which nobody else knows. If that fails, time will end it.
-    async fn give_back(&self, lease: LeaseId) {
+    async fn release_lease(&self, lease: LeaseId) {
         if let Err(error) = self.store.revoke(lease).await {
             tracing::debug!(%lease, %error, "a lease is left to its time");
         }

@@ -64,11 +64,11 @@ pub struct Presence {
     joined: Revision,
     token: String,
     /// The claim as it is stored: the condition of what is published, locked while it changes.
-    claim: RwLock<Published>,
+    claim: RwLock<StoredClaim>,
 }
 
 #[derive(Debug)]
-struct Published {
+struct StoredClaim {
     machine: MachineRecord,
     bytes: Vec<u8>,
 }
@@ -95,7 +95,7 @@ impl Registry {
         let key = Key::Machine(machine.id.clone());
         let (found, _) = self.get(&key).await?;
         if let Some(entry) = &found {
-            refuse_stranger(&machine.id, token, entry)?;
+            check_same_machine(&machine.id, token, entry)?;
         }
         let key = self.key(&key);
         let bytes = |lease| claim_bytes(&machine, token, lease);
@@ -108,10 +108,10 @@ impl Registry {
             return Err(RegistryError::Conflict);
         };
         if let Some(before) = found.and_then(|entry| entry.lease) {
-            self.give_back(before).await;
+            self.release_lease(before).await;
         }
         let bytes = bytes(lease);
-        let claim = RwLock::new(Published { machine, bytes });
+        let claim = RwLock::new(StoredClaim { machine, bytes });
         let token = token.to_owned();
         Ok(Presence { registry: self.clone(), lease, joined, token, claim })
     }
@@ -167,7 +167,7 @@ impl Presence {
             .when(Condition::value(&key, claim.bytes.clone()))
             .put_leased(key, bytes.clone(), self.lease);
         let revision = self.commit(transaction, &machine.id).await?;
-        *claim = Published { machine, bytes };
+        *claim = StoredClaim { machine, bytes };
         Ok(revision)
     }
 
@@ -221,7 +221,7 @@ impl Presence {
 }
 
 /// Lets pass only a claim of an earlier life of the same machine.
-fn refuse_stranger(id: &MachineId, token: &str, entry: &Entry) -> Result<(), RegistryError> {
+fn check_same_machine(id: &MachineId, token: &str, entry: &Entry) -> Result<(), RegistryError> {
     let claim = decode_claim(&entry.value).ok();
     if claim.as_ref().is_some_and(|claim| claim.token == token) {
         return Ok(());

@@ -42,10 +42,10 @@ pub struct UnusedContent {
 }
 
 /// How often an operation looks again when others write the same unit meanwhile.
-const MOST_TRIES: usize = 10;
+const MAX_ATTEMPTS: usize = 10;
 
 /// A unit's record as it was found.
-struct Found {
+struct LoadedUnit {
     record: UnitRecord,
     entry: Entry,
     /// The revision at which it was looked for.
@@ -70,19 +70,19 @@ impl Registry {
         if expect == ExpectUnit::Absent {
             return self.create_unit(unit).await;
         }
-        for _ in 0..MOST_TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             let (entry, _) = self.get(&Key::Unit(unit.name.clone())).await?;
             match (expect, &entry) {
                 (ExpectUnit::Present | ExpectUnit::UnchangedSince(_), None) => {
                     return Err(RegistryError::NotFound { name: unit.name });
                 }
                 (ExpectUnit::UnchangedSince(seen), Some(entry)) => {
-                    unchanged_since(seen, &unit.name, entry)?;
+                    check_unchanged(seen, &unit.name, entry)?;
                 }
                 _ => {}
             }
-            let transaction = self.putting(&unit, entry.as_ref())?;
-            if let Commit::Applied(revision) = self.commit_together(transaction).await? {
+            let transaction = self.put_transaction(&unit, entry.as_ref())?;
+            if let Commit::Applied(revision) = self.commit_grouped(transaction).await? {
                 return Ok(revision);
             }
         }
@@ -91,7 +91,7 @@ impl Registry {
 
     /// Nothing has to be read for it: the refusal tells that there is one.
     async fn create_unit(&self, unit: NewUnit) -> Result<Revision, RegistryError> {
-        match self.commit_together(self.putting(&unit, None)?).await? {
+        match self.commit_grouped(self.put_transaction(&unit, None)?).await? {
             Commit::Applied(revision) => Ok(revision),
             Commit::Refused { found: Some(Entry { modified, .. }), .. } => {
                 Err(RegistryError::AlreadyExists { name: unit.name, modified })
@@ -107,7 +107,7 @@ impl Registry {
     /// # Errors
     ///
     /// As [`set_desired`](Self::set_desired).
-    pub async fn set_desired_of(
+    pub async fn set_desired_optimistic(
         &self,
         seen: &Unit,
         desired: TargetState,
@@ -119,7 +119,7 @@ impl Registry {
             let after = UnitRecord { desired, ..before };
             let same = Condition::value(&key, encode_unit(&before));
             let put = Transaction::new().when(same).put(key, encode_unit(&after));
-            if let Commit::Applied(revision) = self.commit_together(put).await? {
+            if let Commit::Applied(revision) = self.commit_grouped(put).await? {
                 return Ok(revision);
             }
         }
@@ -136,7 +136,7 @@ impl Registry {
         name: &UnitName,
         desired: TargetState,
     ) -> Result<Revision, RegistryError> {
-        let set = |found: &Found| Ok(UnitRecord { desired, ..found.record });
+        let set = |found: &LoadedUnit| Ok(UnitRecord { desired, ..found.record });
         self.change_unit(name, set).await.map(|(revision, _)| revision)
     }
 
@@ -145,14 +145,14 @@ impl Registry {
     /// # Errors
     ///
     /// As [`set_desired`](Self::set_desired), and [`RegistryError::Changed`].
-    pub async fn set_desired_unchanged(
+    pub async fn set_desired_if_unchanged(
         &self,
         name: &UnitName,
         desired: TargetState,
         seen: Revision,
     ) -> Result<Revision, RegistryError> {
-        let set = |found: &Found| {
-            unchanged_since(seen, name, &found.entry)?;
+        let set = |found: &LoadedUnit| {
+            check_unchanged(seen, name, &found.entry)?;
             Ok(UnitRecord { desired, ..found.record })
         };
         self.change_unit(name, set).await.map(|(revision, _)| revision)
@@ -167,12 +167,12 @@ impl Registry {
         &self,
         name: &UnitName,
     ) -> Result<(Revision, Generation), RegistryError> {
-        let beginning = self.beginning().await?;
-        let raise = |found: &Found| {
+        let epoch_base = self.epoch_base().await?;
+        let raise = |found: &LoadedUnit| {
             // No generation is higher than the revision it was made at. So this one is higher than
             // those of a destroyed unit of the same name, which a machine may still remember, be
             // it from an earlier lineage.
-            let next = found.record.generation.next().0.max(beginning + found.revision.0);
+            let next = found.record.generation.next().0.max(epoch_base + found.revision.0);
             Ok(UnitRecord { generation: Generation(next), ..found.record })
         };
         let (revision, record) = self.change_unit(name, raise).await?;
@@ -202,9 +202,9 @@ impl Registry {
     async fn change_unit(
         &self,
         name: &UnitName,
-        change: impl Fn(&Found) -> Result<UnitRecord, RegistryError> + Send + Sync,
+        change: impl Fn(&LoadedUnit) -> Result<UnitRecord, RegistryError> + Send + Sync,
     ) -> Result<(Revision, UnitRecord), RegistryError> {
-        for _ in 0..MOST_TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             let found = self.find_unit(name).await?;
             let record = change(&found)?;
             let entry = found.entry;
@@ -213,23 +213,27 @@ impl Registry {
             }
             let same = Condition::modified_at(&entry.key, entry.modified);
             let put = Transaction::new().when(same).put(entry.key, encode_unit(&record));
-            if let Commit::Applied(revision) = self.commit_together(put).await? {
+            if let Commit::Applied(revision) = self.commit_grouped(put).await? {
                 return Ok((revision, record));
             }
         }
         Err(RegistryError::Conflict)
     }
 
-    async fn find_unit(&self, name: &UnitName) -> Result<Found, RegistryError> {
+    async fn find_unit(&self, name: &UnitName) -> Result<LoadedUnit, RegistryError> {
         let (entry, revision) = self.get(&Key::Unit(name.clone())).await?;
         let entry = entry.ok_or_else(|| RegistryError::NotFound { name: name.clone() })?;
         let record = decode_unit(&entry.value)
             .map_err(|source| RegistryError::Value { key: entry.key.clone(), source })?;
-        Ok(Found { record, entry, revision })
+        Ok(LoadedUnit { record, entry, revision })
     }
 
     /// The transaction that stores a unit in place of what was found under its name.
-    fn putting(&self, unit: &NewUnit, found: Option<&Entry>) -> Result<Transaction, RegistryError> {
+    fn put_transaction(
+        &self,
+        unit: &NewUnit,
+        found: Option<&Entry>,
+    ) -> Result<Transaction, RegistryError> {
         let content = ContentId::of(unit.file.source());
         let key = self.key(&Key::Unit(unit.name.clone()));
         let generation = match found.map(|entry| decode_unit(&entry.value)) {
@@ -250,7 +254,7 @@ impl Registry {
 }
 
 /// Whether a unit is still what a snapshot of that revision shows.
-pub(super) fn unchanged_since(
+pub(super) fn check_unchanged(
     seen: Revision,
     name: &UnitName,
     entry: &Entry,

@@ -8,7 +8,7 @@ use super::support::{apply, entry, expect_invalid, put, read, value};
 use crate::{Commit, Condition, LeaseId, Store, StoreError, Transaction};
 
 /// A read begun after a commit was acknowledged sees that commit, and says of which revision.
-pub async fn a_read_sees_what_was_committed(store: Arc<dyn Store>) {
+pub async fn read_sees_acknowledged_commits(store: Arc<dyn Store>) {
     for i in 0..20 {
         let text = i.to_string();
         let revision = put(&store, "a", &text).await;
@@ -21,7 +21,7 @@ pub async fn a_read_sees_what_was_committed(store: Arc<dyn Store>) {
 }
 
 /// A read returns what starts with its prefix, in order of the keys' bytes, and nothing else.
-pub async fn a_read_sees_its_prefix_in_order(store: Arc<dyn Store>) {
+pub async fn read_returns_prefix_in_key_order(store: Arc<dyn Store>) {
     for key in ["b/2", "b/10", "b", "a/1", "b0", "b/\u{fc}", "c", "B/1"] {
         put(&store, key, "x").await;
     }
@@ -37,7 +37,7 @@ pub async fn a_read_sees_its_prefix_in_order(store: Arc<dyn Store>) {
 
 /// A read is one state, whatever is written meanwhile: no half of a transaction, and the revision
 /// is that of the state.
-pub async fn a_read_is_one_state(store: Arc<dyn Store>) {
+pub async fn read_is_one_consistent_state(store: Arc<dyn Store>) {
     const LAST: u32 = 200;
     let both =
         |i: u32| Transaction::new().put("both/1", i.to_string()).put("both/2", i.to_string());
@@ -66,7 +66,7 @@ pub async fn a_read_is_one_state(store: Arc<dyn Store>) {
 }
 
 /// Keys may have any characters and values any bytes, none at all too.
-pub async fn keys_and_values_are_kept_as_they_are(store: Arc<dyn Store>) {
+pub async fn keys_and_values_round_trip(store: Arc<dyn Store>) {
     let bytes: Vec<u8> = (0..=255).collect();
     let long = "k".repeat(1000);
     for key in ["/", " ", "a//b", "\n", "\u{10ffff}", "%2f", "..", &long] {
@@ -90,7 +90,7 @@ pub async fn every_write_makes_one_revision(store: Arc<dyn Store>) {
 }
 
 /// No write, or only the deletion of what is not there, leaves the revision as it was.
-pub async fn a_transaction_that_writes_nothing_makes_no_revision(store: Arc<dyn Store>) {
+pub async fn commit_without_effect_makes_no_revision(store: Arc<dyn Store>) {
     let revision = put(&store, "a", "1").await;
     let looks = Transaction::new().when(Condition::present("a"));
     assert_eq!(apply(&store, looks).await, revision);
@@ -102,7 +102,7 @@ pub async fn a_transaction_that_writes_nothing_makes_no_revision(store: Arc<dyn 
 }
 
 /// Each kind of condition holds when it should, and only then is anything written.
-pub async fn conditions_hold_or_nothing_happens(store: Arc<dyn Store>) {
+pub async fn failed_condition_prevents_all_writes(store: Arc<dyn Store>) {
     let old = put(&store, "there", "old").await;
     let new = put(&store, "there", "new").await;
     let cases = [
@@ -128,7 +128,7 @@ pub async fn conditions_hold_or_nothing_happens(store: Arc<dyn Store>) {
 }
 
 /// A refusal names the first condition that did not hold, and what is under its key.
-pub async fn a_refusal_tells_what_was_found(store: Arc<dyn Store>) {
+pub async fn refusal_returns_condition_and_entry(store: Arc<dyn Store>) {
     let modified = put(&store, "b", "found").await;
     let refused = async |transaction| match store.commit(transaction).await {
         Ok(Commit::Refused { condition, found }) => (condition, found),
@@ -150,7 +150,7 @@ pub async fn a_refusal_tells_what_was_found(store: Arc<dyn Store>) {
 }
 
 /// All writes of a transaction are there, or none.
-pub async fn a_transaction_is_whole(store: Arc<dyn Store>) {
+pub async fn transaction_is_atomic(store: Arc<dyn Store>) {
     put(&store, "a", "old").await;
     let writes = || Transaction::new().put("a", "new").put("b", "new").delete("c").put("d", "new");
     let lost = store.commit(writes().put_leased("e", "new", LeaseId(u64::MAX >> 1))).await;
@@ -182,7 +182,7 @@ pub async fn invalid_transactions_are_refused(store: Arc<dyn Store>) {
 }
 
 /// A transaction as large as the bounds allow is taken.
-pub async fn a_transaction_within_the_bounds_is_taken(store: Arc<dyn Store>) {
+pub async fn transaction_at_the_limits_is_accepted(store: Arc<dyn Store>) {
     let count = Transaction::MAX_OPERATIONS;
     let value_bytes = Transaction::MAX_BYTES / count - 2 * "key/000".len();
     let many = (0..count).fold(Transaction::new(), |transaction, i| {
@@ -196,7 +196,7 @@ pub async fn a_transaction_within_the_bounds_is_taken(store: Arc<dyn Store>) {
 }
 
 /// Of writers that all want what only one can have, one gets it.
-pub async fn one_of_many_writers_wins(store: Arc<dyn Store>) {
+pub async fn exactly_one_of_many_writers_wins(store: Arc<dyn Store>) {
     const WRITERS: usize = 16;
     let tries = (0..WRITERS).map(|i| {
         let store = store.clone();
@@ -217,7 +217,7 @@ pub async fn one_of_many_writers_wins(store: Arc<dyn Store>) {
 
 /// Writers that change what they have read, each on condition that it is still so, lose nothing:
 /// whoever comes too late is refused, and nothing of it is done.
-pub async fn no_update_of_writers_that_conflict_is_lost(store: Arc<dyn Store>) {
+pub async fn conflicting_writers_lose_no_update(store: Arc<dyn Store>) {
     const WRITERS: usize = 4;
     const TIMES: usize = 10;
     put(&store, "count", "0").await;

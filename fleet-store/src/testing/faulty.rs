@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use fleet_core::Revision;
 use tokio::sync::broadcast;
 
-use super::Trouble;
-use crate::clock::wait;
+use super::FaultInjector;
+use crate::clock::sleep;
 use crate::{Commit, Keyspace, LeaseId, Listing, Store, StoreError, Transaction, Watch};
 
 /// A [`Store`] over another one that can be cut off, slowed down and made to lose answers.
@@ -25,9 +25,9 @@ use crate::{Commit, Keyspace, LeaseId, Listing, Store, StoreError, Transaction, 
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
 /// let store = FaultyStore::new(Arc::new(MemoryStore::new()));
-/// store.set_away(true);
+/// store.set_unreachable(true);
 /// assert!(matches!(store.read("").await, Err(StoreError::Unavailable(_))));
-/// store.set_away(false);
+/// store.set_unreachable(false);
 /// assert!(store.read("").await.is_ok());
 /// # }
 /// ```
@@ -38,13 +38,13 @@ pub struct FaultyStore {
 }
 
 struct Faults {
-    away: AtomicBool,
+    unreachable: AtomicBool,
     /// How many calls are still to fail as unavailable.
     unavailable: AtomicUsize,
     /// How many commits are still to be done and then not acknowledged.
-    unknown_done: AtomicUsize,
+    lost_responses: AtomicUsize,
     /// How many commits are still not to be done, and nobody says so.
-    unknown_lost: AtomicUsize,
+    lost_requests: AtomicUsize,
     delay: Mutex<Duration>,
     /// Tells the watches that there are that they are cut off, in the order in which they began: a
     /// simulation can rely on it.
@@ -57,17 +57,17 @@ struct Faults {
 /// The cause of every scripted failure.
 #[derive(Debug, thiserror::Error)]
 #[error("the test wants it so")]
-struct Scripted;
+struct InjectedFault;
 
 impl FaultyStore {
     /// A store without faults yet.
     #[must_use]
     pub fn new(inner: Arc<dyn Store>) -> Self {
         let faults = Faults {
-            away: AtomicBool::new(false),
+            unreachable: AtomicBool::new(false),
             unavailable: AtomicUsize::new(0),
-            unknown_done: AtomicUsize::new(0),
-            unknown_lost: AtomicUsize::new(0),
+            lost_responses: AtomicUsize::new(0),
+            lost_requests: AtomicUsize::new(0),
             delay: Mutex::new(Duration::ZERO),
             cuts: broadcast::Sender::new(1),
             reads: AtomicUsize::new(0),
@@ -79,15 +79,15 @@ impl FaultyStore {
 
     /// The store below, which has none of the faults.
     #[must_use]
-    pub fn beneath(&self) -> Arc<dyn Store> {
+    pub fn inner(&self) -> Arc<dyn Store> {
         self.inner.clone()
     }
 
-    /// Takes the store away, watches included, or brings it back. While it is away leases go on
+    /// Takes the store unreachable, watches included, or brings it back. While it is away leases go on
     /// ending in it, as they would behind a broken network.
-    pub fn set_away(&self, away: bool) {
-        self.faults.away.store(away, Ordering::SeqCst);
-        if away {
+    pub fn set_unreachable(&self, unreachable: bool) {
+        self.faults.unreachable.store(unreachable, Ordering::SeqCst);
+        if unreachable {
             self.cut_watches();
         }
     }
@@ -98,13 +98,13 @@ impl FaultyStore {
     }
 
     /// Lets the next `commits` commits happen and then end as [`StoreError::Unknown`].
-    pub fn lose_answers(&self, commits: usize) {
-        self.faults.unknown_done.store(commits, Ordering::SeqCst);
+    pub fn lose_responses(&self, commits: usize) {
+        self.faults.lost_responses.store(commits, Ordering::SeqCst);
     }
 
     /// Lets the next `commits` commits not happen and end as [`StoreError::Unknown`].
     pub fn lose_requests(&self, commits: usize) {
-        self.faults.unknown_lost.store(commits, Ordering::SeqCst);
+        self.faults.lost_requests.store(commits, Ordering::SeqCst);
     }
 
     /// Cuts off all watches that there are.
@@ -140,17 +140,17 @@ impl FaultyStore {
 impl Faults {
     /// What every call goes through first.
     async fn pass(&self) -> Result<(), StoreError> {
-        self.dawdle().await;
-        if self.away.load(Ordering::SeqCst) || take(&self.unavailable) {
-            return Err(StoreError::Unavailable(Box::new(Scripted)));
+        self.apply_delay().await;
+        if self.unreachable.load(Ordering::SeqCst) || take(&self.unavailable) {
+            return Err(StoreError::Unavailable(Box::new(InjectedFault)));
         }
         Ok(())
     }
 
-    async fn dawdle(&self) {
+    async fn apply_delay(&self) {
         let delay = *self.delay.lock().unwrap_or_else(PoisonError::into_inner);
         if !delay.is_zero() {
-            wait(delay).await;
+            sleep(delay).await;
         }
     }
 }
@@ -172,12 +172,12 @@ impl Store for FaultyStore {
     async fn commit(&self, transaction: Transaction) -> Result<Commit, StoreError> {
         self.faults.commits.fetch_add(1, Ordering::SeqCst);
         self.faults.pass().await?;
-        if take(&self.faults.unknown_lost) {
-            return Err(StoreError::Unknown(Box::new(Scripted)));
+        if take(&self.faults.lost_requests) {
+            return Err(StoreError::Unknown(Box::new(InjectedFault)));
         }
         let result = self.inner.commit(transaction).await;
-        if take(&self.faults.unknown_done) {
-            return Err(StoreError::Unknown(Box::new(Scripted)));
+        if take(&self.faults.lost_responses) {
+            return Err(StoreError::Unknown(Box::new(InjectedFault)));
         }
         result
     }
@@ -211,24 +211,24 @@ impl Store for FaultyStore {
 const SLOW: Duration = Duration::from_millis(20);
 
 #[async_trait]
-impl Trouble for FaultyStore {
-    async fn cut_off(&self) {
-        self.set_away(true);
+impl FaultInjector for FaultyStore {
+    async fn disconnect(&self) {
+        self.set_unreachable(true);
     }
 
     async fn slow_down(&self) {
         self.set_delay(SLOW);
     }
 
-    async fn end(&self) {
-        self.set_away(false);
+    async fn heal(&self) {
+        self.set_unreachable(false);
         self.set_delay(Duration::ZERO);
     }
 
     /// Makes so many changes that a [`Keyspace`] forgets those before.
     async fn compact(&self) {
         let most = Transaction::MAX_OPERATIONS;
-        for round in 0..=Keyspace::HISTORY / most + 1 {
+        for round in 0..=Keyspace::DEFAULT_HISTORY / most + 1 {
             let put = |transaction: Transaction, key| {
                 transaction.put(format!("compaction/{key}"), round.to_string())
             };
@@ -249,9 +249,9 @@ fn relay(mut watch: Watch, faults: Arc<Faults>, mut cuts: broadcast::Receiver<()
                 () = sender.closed() => return,
                 changes = watch.next() => changes,
             };
-            faults.dawdle().await;
+            faults.apply_delay().await;
             let Ok(changes) = changes else { return };
-            if !sender.send(changes) {
+            if !sender.try_send(changes) {
                 return;
             }
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::support::{PATIENCE, apply, entry, next, next_plain, put, read, value, watch};
+use super::support::{TIMEOUT, apply, entry, next, next_plain, put, read, value, watch};
 use crate::{LeaseId, Store, StoreError, Transaction};
 
 /// Short enough to be waited for, and long enough for a busy machine to renew it in time.
@@ -23,7 +23,7 @@ fn is_lost<T>(result: &Result<T, StoreError>, lease: LeaseId) -> bool {
 }
 
 /// A lease that is not renewed ends, and all its keys go at once; others stay.
-pub async fn a_lease_that_ends_takes_its_keys_in_one_revision(store: Arc<dyn Store>) {
+pub async fn lease_end_deletes_its_keys_in_one_revision(store: Arc<dyn Store>) {
     let (lease, other) = (grant(&store, TTL).await, grant(&store, LONG).await);
     let bound = Transaction::new()
         .put_leased("a/1", "x", lease)
@@ -44,7 +44,7 @@ pub async fn a_lease_that_ends_takes_its_keys_in_one_revision(store: Arc<dyn Sto
 }
 
 /// A lease outlives its time to live while it is renewed.
-pub async fn a_renewed_lease_lasts(store: Arc<dyn Store>) {
+pub async fn renewed_lease_outlives_its_ttl(store: Arc<dyn Store>) {
     let kept = grant(&store, TTL).await;
     apply(&store, Transaction::new().put_leased("kept", "x", kept)).await;
     let mut watch = watch(&store, "left").await;
@@ -54,7 +54,7 @@ pub async fn a_renewed_lease_lasts(store: Arc<dyn Store>) {
         let key = format!("left/{round}");
         apply(&store, Transaction::new().put_leased(&key, "x", left)).await;
         next(&mut watch).await;
-        let gone = timeout(PATIENCE, async {
+        let gone = timeout(TIMEOUT, async {
             loop {
                 store.renew(kept).await.expect("a lease that lasts can be renewed");
                 if let Ok(gone) = timeout(TTL / 8, next_plain(&mut watch)).await {
@@ -69,7 +69,7 @@ pub async fn a_renewed_lease_lasts(store: Arc<dyn Store>) {
 }
 
 /// Revoking ends a lease before its time, and may be repeated.
-pub async fn a_revoked_lease_ends_at_once(store: Arc<dyn Store>) {
+pub async fn revoked_lease_ends_immediately(store: Arc<dyn Store>) {
     let lease = grant(&store, LONG).await;
     let revision = apply(&store, Transaction::new().put_leased("a", "x", lease)).await;
     for _ in 0..2 {
@@ -82,7 +82,7 @@ pub async fn a_revoked_lease_ends_at_once(store: Arc<dyn Store>) {
 }
 
 /// Nothing can be bound to a lease that has ended, and it cannot be renewed.
-pub async fn an_ended_lease_cannot_be_used(store: Arc<dyn Store>) {
+pub async fn ended_lease_cannot_be_used(store: Arc<dyn Store>) {
     let lease = grant(&store, LONG).await;
     store.revoke(lease).await.expect("a lease can be revoked");
     put(&store, "a", "x").await;
@@ -96,7 +96,7 @@ pub async fn an_ended_lease_cannot_be_used(store: Arc<dyn Store>) {
 }
 
 /// A key goes with the lease that its last write bound it to, or stays if that bound it to none.
-pub async fn a_key_follows_its_last_lease(store: Arc<dyn Store>) {
+pub async fn key_is_bound_to_its_last_lease(store: Arc<dyn Store>) {
     let (first, second) = (grant(&store, LONG).await, grant(&store, LONG).await);
     let bind = |key: &str, lease| Transaction::new().put_leased(key, "x", lease);
     for key in ["moved", "freed", "deleted"] {
@@ -117,7 +117,7 @@ pub async fn a_key_follows_its_last_lease(store: Arc<dyn Store>) {
 }
 
 /// No two leases have the same name, ended ones included.
-pub async fn leases_have_names_of_their_own(store: Arc<dyn Store>) {
+pub async fn lease_ids_are_unique(store: Arc<dyn Store>) {
     let mut names = BTreeSet::new();
     for i in 0..50 {
         let lease = grant(&store, LONG).await;

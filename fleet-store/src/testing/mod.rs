@@ -15,19 +15,19 @@
 //! ```
 //!
 //! What may befall a store, and how it must behave then, is a second suite,
-//! [`conformance_in_trouble`], with a way to cut the store off, slow it down and compact it:
+//! [`conformance_under_faults`], with a way to cut the store off, slow it down and compact it:
 //!
 //! ```
 //! use std::sync::Arc;
 //!
-//! use fleet_store::testing::{FaultyStore, Trouble, conformance_in_trouble};
+//! use fleet_store::testing::{FaultyStore, FaultInjector, conformance_under_faults};
 //! use fleet_store::{MemoryStore, Store};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
-//! conformance_in_trouble(|| async {
+//! conformance_under_faults(|| async {
 //!     let store = FaultyStore::new(Arc::new(MemoryStore::new()));
-//!     (Arc::new(store.clone()) as Arc<dyn Store>, Arc::new(store) as Arc<dyn Trouble>)
+//!     (Arc::new(store.clone()) as Arc<dyn Store>, Arc::new(store) as Arc<dyn FaultInjector>)
 //! })
 //! .await;
 //! # }
@@ -37,10 +37,10 @@
 //! alone. They assume that nobody else writes to the store, not that it is at its first revision.
 
 mod commits;
+mod faults;
 mod faulty;
 mod leases;
 mod support;
-mod troubles;
 mod watches;
 
 use std::sync::Arc;
@@ -48,9 +48,9 @@ use std::sync::Arc;
 use crate::Store;
 
 pub use commits::*;
+pub use faults::*;
 pub use faulty::FaultyStore;
 pub use leases::*;
-pub use troubles::*;
 pub use watches::*;
 
 macro_rules! suite {
@@ -79,10 +79,10 @@ macro_rules! suite {
     };
 }
 
-macro_rules! suite_in_trouble {
+macro_rules! fault_suite {
     ($($name:ident),+ $(,)?) => {
-        /// The names of the promises that [`conformance_in_trouble`] checks, in its order.
-        pub const PROMISES_IN_TROUBLE: &[&str] = &[$(stringify!($name)),+];
+        /// The names of the promises that [`conformance_under_faults`] checks, in its order.
+        pub const FAULT_PROMISES: &[&str] = &[$(stringify!($name)),+];
 
         /// Checks what a [`Store`] promises for when something befalls it, each on a store of its
         /// own that comes with a way to bring that about.
@@ -90,13 +90,13 @@ macro_rules! suite_in_trouble {
         /// # Panics
         ///
         /// When a promise is broken: the name of its function is in the message.
-        pub async fn conformance_in_trouble<F>(make: impl Fn() -> F)
+        pub async fn conformance_under_faults<F>(make: impl Fn() -> F)
         where
-            F: Future<Output = (Arc<dyn Store>, Arc<dyn Trouble>)>,
+            F: Future<Output = (Arc<dyn Store>, Arc<dyn FaultInjector>)>,
         {
             $(
-                let (store, trouble) = make().await;
-                let checked = tokio::spawn($name(store, trouble)).await;
+                let (store, faults) = make().await;
+                let checked = tokio::spawn($name(store, faults)).await;
                 if let Err(error) = checked {
                     panic!("the store breaks the promise `{}`: {error}", stringify!($name));
                 }
@@ -105,38 +105,38 @@ macro_rules! suite_in_trouble {
     };
 }
 
-suite_in_trouble! {
-    a_store_that_is_cut_off_says_so,
-    a_slow_store_keeps_its_promises,
-    a_lease_that_nobody_could_renew_is_lost,
-    a_watch_of_what_was_compacted_is_refused,
+fault_suite! {
+    disconnected_store_reports_unavailable,
+    slow_store_keeps_the_contract,
+    lease_not_renewed_in_outage_is_lost,
+    watch_from_compacted_revision_is_refused,
 }
 
 suite! {
-    a_read_sees_what_was_committed,
-    a_read_sees_its_prefix_in_order,
-    a_read_is_one_state,
-    keys_and_values_are_kept_as_they_are,
+    read_sees_acknowledged_commits,
+    read_returns_prefix_in_key_order,
+    read_is_one_consistent_state,
+    keys_and_values_round_trip,
     every_write_makes_one_revision,
-    a_transaction_that_writes_nothing_makes_no_revision,
-    conditions_hold_or_nothing_happens,
-    a_refusal_tells_what_was_found,
-    a_transaction_is_whole,
+    commit_without_effect_makes_no_revision,
+    failed_condition_prevents_all_writes,
+    refusal_returns_condition_and_entry,
+    transaction_is_atomic,
     invalid_transactions_are_refused,
-    a_transaction_within_the_bounds_is_taken,
-    one_of_many_writers_wins,
-    no_update_of_writers_that_conflict_is_lost,
-    a_watch_delivers_each_revision_once_and_whole,
-    a_watch_sees_its_prefix_alone,
-    a_watch_starts_in_the_past,
-    a_watch_from_a_listing_misses_nothing,
-    a_watch_of_the_future_is_refused,
-    many_watches_see_the_same,
-    a_slow_reader_holds_nobody_up_and_has_no_gap,
-    a_lease_that_ends_takes_its_keys_in_one_revision,
-    a_renewed_lease_lasts,
-    a_revoked_lease_ends_at_once,
-    an_ended_lease_cannot_be_used,
-    a_key_follows_its_last_lease,
-    leases_have_names_of_their_own,
+    transaction_at_the_limits_is_accepted,
+    exactly_one_of_many_writers_wins,
+    conflicting_writers_lose_no_update,
+    watch_delivers_whole_revisions_once,
+    watch_delivers_only_its_prefix,
+    watch_can_start_at_a_past_revision,
+    watch_from_listing_misses_nothing,
+    watch_from_future_revision_is_refused,
+    watches_see_the_same_order,
+    slow_reader_blocks_no_writer_and_has_no_gap,
+    lease_end_deletes_its_keys_in_one_revision,
+    renewed_lease_outlives_its_ttl,
+    revoked_lease_ends_immediately,
+    ended_lease_cannot_be_used,
+    key_is_bound_to_its_last_lease,
+    lease_ids_are_unique,
 }

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use crate::{Changes, Commit, Entry, Listing, Store, StoreError, Transaction, Watch};
 
 /// How long a store may take for anything, before it is taken to hang. Stores may lengthen leases.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) async fn read(store: &Arc<dyn Store>, prefix: &str) -> Listing {
     store.read(prefix).await.expect("the store can be read")
@@ -45,10 +45,10 @@ pub(super) async fn watch_after(store: &Arc<dyn Store>, prefix: &str, after: Rev
     store.watch(prefix, after).await.expect("the store can be watched")
 }
 
-/// The next changes that are some, within [`PATIENCE`].
+/// The next changes that are some, within [`TIMEOUT`].
 pub(super) async fn next(watch: &mut Watch) -> Changes {
     loop {
-        let changes = timeout(PATIENCE, watch.next()).await;
+        let changes = timeout(TIMEOUT, watch.next()).await;
         let changes = changes.expect("the watch delivers in time").expect("the watch goes on");
         if !changes.changes.is_empty() {
             return changes;
@@ -61,7 +61,8 @@ pub(super) type Plain = (Revision, Vec<(String, Option<String>)>);
 
 pub(super) fn plain(changes: &Changes) -> Plain {
     let text = |value: &Arc<[u8]>| String::from_utf8_lossy(value).into_owned();
-    let change = |change: &crate::Change| (change.key.to_string(), change.value.as_ref().map(text));
+    let change =
+        |change: &crate::KeyChange| (change.key.to_string(), change.value.as_ref().map(text));
     (changes.revision, changes.changes.iter().map(change).collect())
 }
 

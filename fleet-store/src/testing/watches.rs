@@ -5,12 +5,12 @@ use std::sync::Arc;
 use tokio::time::timeout;
 
 use super::support::{
-    PATIENCE, apply, expect_invalid, next, next_plain, put, read, value, watch, watch_after,
+    TIMEOUT, apply, expect_invalid, next, next_plain, put, read, value, watch, watch_after,
 };
 use crate::{Store, StoreError, Transaction};
 
 /// Every revision arrives once, in order, with all of its changes.
-pub async fn a_watch_delivers_each_revision_once_and_whole(store: Arc<dyn Store>) {
+pub async fn watch_delivers_whole_revisions_once(store: Arc<dyn Store>) {
     let mut watch = watch(&store, "a/").await;
     let first = apply(&store, Transaction::new().put("a/2", "x").put("a/1", "y")).await;
     let second = put(&store, "a/1", "z").await;
@@ -24,7 +24,7 @@ pub async fn a_watch_delivers_each_revision_once_and_whole(store: Arc<dyn Store>
 }
 
 /// Changes of other keys do not arrive, and no revision is invented for them.
-pub async fn a_watch_sees_its_prefix_alone(store: Arc<dyn Store>) {
+pub async fn watch_delivers_only_its_prefix(store: Arc<dyn Store>) {
     let mut watch = watch(&store, "a/").await;
     put(&store, "b/1", "x").await;
     put(&store, "a", "x").await;
@@ -34,7 +34,7 @@ pub async fn a_watch_sees_its_prefix_alone(store: Arc<dyn Store>) {
 }
 
 /// A watch from an earlier revision first delivers what happened since.
-pub async fn a_watch_starts_in_the_past(store: Arc<dyn Store>) {
+pub async fn watch_can_start_at_a_past_revision(store: Arc<dyn Store>) {
     let start = put(&store, "a", "0").await;
     let mut made = Vec::new();
     for i in 1..=5 {
@@ -49,7 +49,7 @@ pub async fn a_watch_starts_in_the_past(store: Arc<dyn Store>) {
 }
 
 /// Reading and then watching from what was read leaves no gap, while others write.
-pub async fn a_watch_from_a_listing_misses_nothing(store: Arc<dyn Store>) {
+pub async fn watch_from_listing_misses_nothing(store: Arc<dyn Store>) {
     const LAST: u32 = 200;
     put(&store, "count", "0").await;
     let writer = tokio::spawn({
@@ -76,13 +76,13 @@ pub async fn a_watch_from_a_listing_misses_nothing(store: Arc<dyn Store>) {
 }
 
 /// A revision that was not made yet cannot be watched from: it may never be made.
-pub async fn a_watch_of_the_future_is_refused(store: Arc<dyn Store>) {
+pub async fn watch_from_future_revision_is_refused(store: Arc<dyn Store>) {
     let revision = put(&store, "a", "1").await;
     expect_invalid(store.watch("a", revision.next()).await);
 }
 
 /// All watches of a prefix see the same revisions in the same order.
-pub async fn many_watches_see_the_same(store: Arc<dyn Store>) {
+pub async fn watches_see_the_same_order(store: Arc<dyn Store>) {
     let mut watches = Vec::new();
     for _ in 0..8 {
         watches.push(watch(&store, "a/").await);
@@ -112,16 +112,16 @@ pub async fn many_watches_see_the_same(store: Arc<dyn Store>) {
 
 /// A reader that takes nothing holds no writer up. What it then takes has no gap: it gets all, or
 /// as much as was kept for it and then an error.
-pub async fn a_slow_reader_holds_nobody_up_and_has_no_gap(store: Arc<dyn Store>) {
+pub async fn slow_reader_blocks_no_writer_and_has_no_gap(store: Arc<dyn Store>) {
     const WRITES: usize = 1500;
     let mut watch = watch(&store, "slow").await;
     let mut made = Vec::new();
     for i in 0..WRITES {
-        let revision = timeout(PATIENCE, put(&store, "slow", &i.to_string())).await;
+        let revision = timeout(TIMEOUT, put(&store, "slow", &i.to_string())).await;
         made.push(revision.expect("a writer is not held up"));
     }
     for revision in made {
-        match timeout(PATIENCE, watch.next()).await.expect("no watch falls silent") {
+        match timeout(TIMEOUT, watch.next()).await.expect("no watch falls silent") {
             Ok(changes) => assert_eq!(changes.revision, revision, "a revision is missing"),
             Err(StoreError::WatchLost) => break,
             Err(error) => panic!("{error} is not how a watch ends"),

@@ -9,19 +9,19 @@ use super::import::{ImportMetadata, ImportUnit};
 use crate::Transaction;
 
 /// What a transaction needs beside the text of a unit, in bytes.
-const ROOM: usize = 4096;
+const RESERVED_BYTES: usize = 4096;
 
 /// The unit; in the error, all that is wrong with it by itself.
 pub(super) fn unit(from: &ImportUnit, strictness: Strictness) -> Result<Unit, Vec<String>> {
     let (file, diagnostics) = UnitFile::parse_collecting(&from.source);
     let errors = diagnostics.iter().filter(|it| it.severity() == Severity::Error);
     let mut wrong: Vec<String> =
-        errors.map(|it| placed(it.location(), &it.message(), it.help())).collect();
+        errors.map(|it| with_location(it.location(), &it.message(), it.help())).collect();
     if wrong.is_empty() && file.options().is_empty() {
         wrong.push("the unit file has no options".to_owned());
     }
-    if from.source.len() + ROOM > Transaction::MAX_BYTES {
-        let most = (Transaction::MAX_BYTES - ROOM) >> 10;
+    if from.source.len() + RESERVED_BYTES > Transaction::MAX_BYTES {
+        let most = (Transaction::MAX_BYTES - RESERVED_BYTES) >> 10;
         wrong.push(format!("the unit file is larger than {most} KiB"));
     }
     if from.name.is_template() && from.desired != TargetState::Inactive {
@@ -30,7 +30,9 @@ pub(super) fn unit(from: &ImportUnit, strictness: Strictness) -> Result<Unit, Ve
     let requirements = match Requirements::parse(&from.name, &file, strictness) {
         Ok(parsed) => parsed.requirements,
         Err(errors) => {
-            wrong.extend(errors.iter().map(|it| placed(it.location, &it.message(), &it.help())));
+            wrong.extend(
+                errors.iter().map(|it| with_location(it.location, &it.message(), &it.help())),
+            );
             return Err(wrong);
         }
     };
@@ -42,13 +44,13 @@ pub(super) fn unit(from: &ImportUnit, strictness: Strictness) -> Result<Unit, Ve
 }
 
 /// What is wrong with a unit beside all others, those of the file and those of the target.
-pub(super) fn circle(all: &Snapshot, unit: &Unit) -> Option<String> {
-    // Whoever names nobody closes no circle, and most name nobody.
+pub(super) fn cycle(all: &Snapshot, unit: &Unit) -> Option<String> {
+    // Whoever names nobody closes no cycle, and most name nobody.
     let requirements = &unit.requirements;
     let by_machine = (!requirements.machine_of.is_empty()).then(|| machine_of_cycle(all, unit));
     let replacing = || (!requirements.replaces.is_empty()).then(|| replaces_cycle(all, unit));
-    let circle = by_machine.flatten().or_else(|| replacing().flatten())?;
-    Some(circle.to_string())
+    let cycle = by_machine.flatten().or_else(|| replacing().flatten())?;
+    Some(cycle.to_string())
 }
 
 /// What is wrong with a pair of metadata, if anything is.
@@ -58,7 +60,7 @@ pub(super) fn metadata(pair: &ImportMetadata) -> Option<String> {
     (!sound).then(|| "a key of metadata is of letters, digits, \"_\", \".\" and \"-\"".to_owned())
 }
 
-fn placed(at: fleet_unitfile::Location, message: &str, help: &str) -> String {
+fn with_location(at: fleet_unitfile::Location, message: &str, help: &str) -> String {
     let help = if help.is_empty() { String::new() } else { format!("; {help}") };
     format!("{}:{}: {message}{help}", at.line, at.column)
 }

@@ -3,7 +3,7 @@
 use fleet_core::{Intent, TargetState};
 use sha2::{Digest as _, Sha256};
 
-use super::line::word;
+use super::line::intent_keyword;
 
 /// A SHA-256 in the making.
 #[derive(Debug, Clone, Default)]
@@ -28,16 +28,17 @@ impl Digest {
 /// machines, and each unit with its text and its desired state. Where units are, and in which
 /// store, makes no difference to it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Content(Digest);
+pub(super) struct ContentDigest(Digest);
 
-impl Content {
+impl ContentDigest {
     pub(super) fn metadata(&mut self, machine: &str, key: &str, value: &str) {
         self.fields(&[b"metadata", machine.as_bytes(), key.as_bytes(), value.as_bytes()]);
     }
 
     pub(super) fn intent(&mut self, machine: &str, intent: Intent) {
-        let keep_up = intent.keep_up().map(|number| number.to_string()).unwrap_or_default();
-        let fields = ["intent", machine, word(intent), &keep_up];
+        let min_available =
+            intent.min_available().map(|number| number.to_string()).unwrap_or_default();
+        let fields = ["intent", machine, intent_keyword(intent), &min_available];
         self.fields(&fields.map(str::as_bytes));
     }
 
@@ -74,7 +75,7 @@ mod tests {
     #[test]
     fn contents_differ_where_a_field_does() {
         let of = |fields: [&str; 3]| {
-            let mut content = Content::default();
+            let mut content = ContentDigest::default();
             content.metadata(fields[0], fields[1], fields[2]);
             content.finish()
         };

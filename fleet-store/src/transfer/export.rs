@@ -7,7 +7,7 @@ use std::vec::IntoIter;
 use fleet_core::{Epoch, Fault, Intent, MachineId, Snapshot, Unit};
 use fleet_unitfile::UnitName;
 
-use super::digest::{Content, Digest};
+use super::digest::{ContentDigest, Digest};
 use super::line::{ExportedMetadata, FORMAT, Line, VERSION};
 use crate::Lineage;
 
@@ -25,7 +25,7 @@ pub struct Export {
     /// Which history it is of, if the store says so.
     pub lineage: Option<Lineage>,
     /// No placement that was made up to then has a higher epoch.
-    pub epochs: Epoch,
+    pub max_epoch: Epoch,
 }
 
 impl Export {
@@ -57,7 +57,7 @@ impl Export {
             faults: faults(&self.snapshot).into_iter(),
             counts: [0; 4],
             digest: Digest::default(),
-            content: Content::default(),
+            content: ContentDigest::default(),
             stage: Stage::Header,
             export: self,
         }
@@ -91,7 +91,7 @@ pub struct ExportLines {
     /// How many of each of the four were given out, in that order.
     counts: [u64; 4],
     digest: Digest,
-    content: Content,
+    content: ContentDigest,
     stage: Stage,
 }
 
@@ -134,7 +134,7 @@ impl ExportLines {
             fleet: env!("CARGO_PKG_VERSION").to_owned(),
             lineage: self.export.lineage.as_ref().map(ToString::to_string),
             revision: self.export.snapshot.revision.0,
-            epochs: self.export.epochs.0,
+            epochs: self.export.max_epoch.0,
             units: self.units.len() as u64,
         }
     }

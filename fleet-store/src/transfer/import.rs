@@ -12,10 +12,10 @@ use super::report::RefusedImport;
 use super::v1::{self, V1DumpError};
 
 /// How large a dump may be, in bytes: all of it is held at once.
-const MOST_DUMP: u64 = 1 << 30;
+const MAX_DUMP: u64 = 1 << 30;
 
 /// How much is read at once, in bytes.
-const PIECE: usize = 64 << 10;
+const CHUNK: usize = 64 << 10;
 
 /// What is in a file that is to be imported.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ pub enum ImportOrigin {
 #[derive(Debug, Clone)]
 pub struct ImportUnit {
     /// Where in the file it is.
-    pub place: String,
+    pub location: String,
     /// Its name.
     pub name: UnitName,
     /// Its unit file.
@@ -72,7 +72,7 @@ pub struct ImportUnit {
 #[derive(Debug, Clone)]
 pub struct ImportMetadata {
     /// Where in the file it is.
-    pub place: String,
+    pub location: String,
     /// The machine.
     pub machine: MachineId,
     /// The key.
@@ -85,7 +85,7 @@ pub struct ImportMetadata {
 #[derive(Debug, Clone)]
 pub struct ImportIntent {
     /// Where in the file it is.
-    pub place: String,
+    pub location: String,
     /// The machine.
     pub machine: MachineId,
     /// What is to become of it.
@@ -111,9 +111,9 @@ impl Import {
     /// No placement was made in a higher epoch where the file is from. None was where nobody knew
     /// of epochs.
     #[must_use]
-    pub fn epochs(&self) -> Epoch {
+    pub fn max_epoch(&self) -> Epoch {
         match &self.origin {
-            ImportOrigin::Export { header, .. } => header.epochs,
+            ImportOrigin::Export { header, .. } => header.max_epoch,
             ImportOrigin::V1 { .. } => Epoch::ZERO,
         }
     }
@@ -121,13 +121,13 @@ impl Import {
     /// The [epochs](Self::epochs) that those of `cluster` have to be raised above: none if the file
     /// is one of its own, which it has gone on from.
     #[must_use]
-    pub fn epochs_ahead_of(&self, cluster: &Export) -> Epoch {
+    pub fn epoch_to_exceed(&self, cluster: &Export) -> Epoch {
         let own = cluster.lineage.as_ref().map(ToString::to_string);
         let is_own = match &self.origin {
             ImportOrigin::Export { header, .. } => own.is_some() && header.lineage == own,
             ImportOrigin::V1 { .. } => false,
         };
-        if is_own && self.epochs() <= cluster.epochs { Epoch::ZERO } else { self.epochs() }
+        if is_own && self.max_epoch() <= cluster.max_epoch { Epoch::ZERO } else { self.max_epoch() }
     }
 
     /// Reads a file of either kind to its end: an export, or the keys of a fleet v1 as JSON.
@@ -137,26 +137,26 @@ impl Import {
     /// [`ImportError`]; what was read until then is worth nothing.
     pub fn read(mut from: impl Read) -> Result<Self, ImportError> {
         let mut beginning = Vec::new();
-        from.by_ref().take(PIECE as u64).read_to_end(&mut beginning)?;
+        from.by_ref().take(CHUNK as u64).read_to_end(&mut beginning)?;
         if ExportReader::is_export(&beginning) {
             return read_export(beginning, from);
         }
         let mut text = beginning;
-        from.take(MOST_DUMP).read_to_end(&mut text)?;
-        if text.len() as u64 > MOST_DUMP {
-            return Err(V1DumpError::TooLarge { most: MOST_DUMP }.into());
+        from.take(MAX_DUMP).read_to_end(&mut text)?;
+        if text.len() as u64 > MAX_DUMP {
+            return Err(V1DumpError::TooLarge { most: MAX_DUMP }.into());
         }
         Ok(v1::read(&text)?)
     }
 }
 
-fn read_export(mut piece: Vec<u8>, mut from: impl Read) -> Result<Import, ImportError> {
+fn read_export(mut chunk: Vec<u8>, mut from: impl Read) -> Result<Import, ImportError> {
     let mut reader = ExportReader::new();
     let mut items = Vec::new();
-    while !piece.is_empty() {
-        reader.push(&piece, &mut |item, line| items.push((item, line)))?;
-        piece.clear();
-        from.by_ref().take(PIECE as u64).read_to_end(&mut piece)?;
+    while !chunk.is_empty() {
+        reader.push(&chunk, &mut |item, line| items.push((item, line)))?;
+        chunk.clear();
+        from.by_ref().take(CHUNK as u64).read_to_end(&mut chunk)?;
     }
     let (header, end) = reader.finish()?;
     let mut import = Import::empty(ImportOrigin::Export { header, end });
@@ -171,23 +171,23 @@ impl Import {
     }
 
     fn add(&mut self, item: ExportItem, line: u64) {
-        let place = format!("line {line}");
+        let location = format!("line {line}");
         match item {
             ExportItem::Metadata(it) => {
                 let (machine, key, value) = (it.machine, it.key, it.value);
-                self.metadata.push(ImportMetadata { place, machine, key, value });
+                self.metadata.push(ImportMetadata { location, machine, key, value });
             }
             ExportItem::Intent(it) => {
                 let (machine, intent) = (it.machine, it.intent);
-                self.intents.push(ImportIntent { place, machine, intent });
+                self.intents.push(ImportIntent { location, machine, intent });
             }
             ExportItem::Unit(unit) => {
                 let ExportedUnit { name, source, desired, generation, machine } = unit;
-                let unit = ImportUnit { place, name, source, desired, generation, machine };
+                let unit = ImportUnit { location, name, source, desired, generation, machine };
                 self.units.push(unit);
             }
             ExportItem::Fault { unit, problem } => self.remarks.push(format!(
-                "{place}: {unit} could not be read where the export was made, and is not in it: \
+                "{location}: {unit} could not be read where the export was made, and is not in it: \
                  {problem}"
             )),
         }

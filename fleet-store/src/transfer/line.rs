@@ -28,7 +28,7 @@ pub(super) const VERSION: u32 = 2;
 pub(super) const OLDEST: u32 = 1;
 
 /// No number in an export is larger: JSON is read by programs that know no larger one.
-const MOST: u64 = 1 << 53;
+const MAX_NUMBER: u64 = 1 << 53;
 
 /// One line.
 #[derive(Debug, Serialize, Deserialize)]
@@ -52,8 +52,8 @@ pub(super) enum Line {
     Intent {
         machine: String,
         intent: String,
-        #[serde(default, rename = "keepUp", skip_serializing_if = "Option::is_none")]
-        keep_up: Option<u32>,
+        #[serde(default, rename = "minAvailable", skip_serializing_if = "Option::is_none")]
+        min_available: Option<u32>,
     },
     Unit {
         unit: String,
@@ -92,7 +92,7 @@ pub struct ExportHeader {
     /// The revision that it shows.
     pub revision: Revision,
     /// No placement of the cluster was made in a higher epoch until then.
-    pub epochs: Epoch,
+    pub max_epoch: Epoch,
     /// How many units it holds.
     pub units: u64,
 }
@@ -169,7 +169,7 @@ pub struct ExportedUnit {
 }
 
 /// What a line says.
-pub(super) enum Said {
+pub(super) enum ParsedLine {
     Header(ExportHeader),
     Item(ExportItem),
     End(ExportEnd),
@@ -187,8 +187,8 @@ impl Line {
     pub(super) fn of_intent(machine: &MachineId, intent: Intent) -> Self {
         Self::Intent {
             machine: machine.to_string(),
-            intent: word(intent).to_owned(),
-            keep_up: intent.keep_up(),
+            intent: intent_keyword(intent).to_owned(),
+            min_available: intent.min_available(),
         }
     }
 
@@ -208,54 +208,55 @@ impl Line {
     }
 
     /// What the line says; in the error, what is wrong with it.
-    pub(super) fn read(self) -> Result<Said, String> {
+    pub(super) fn read(self) -> Result<ParsedLine, String> {
         Ok(match self {
             Self::Header { fleet, lineage, revision, epochs, units, .. } => {
-                let revision = Revision(small("revision", revision)?);
-                let epochs = Epoch(small("epochs", epochs)?);
-                Said::Header(ExportHeader { fleet, lineage, revision, epochs, units })
+                let revision = Revision(check_number("revision", revision)?);
+                let max_epoch = Epoch(check_number("epochs", epochs)?);
+                ParsedLine::Header(ExportHeader { fleet, lineage, revision, max_epoch, units })
             }
             Self::Metadata { machine, key, value } => {
                 let machine = parse("machine", &machine)?;
-                Said::Item(ExportItem::Metadata(ExportedMetadata { machine, key, value }))
+                ParsedLine::Item(ExportItem::Metadata(ExportedMetadata { machine, key, value }))
             }
-            Self::Intent { machine, intent, keep_up } => {
-                let (machine, intent) = (parse("machine", &machine)?, meant(&intent, keep_up)?);
-                Said::Item(ExportItem::Intent(ExportedIntent { machine, intent }))
+            Self::Intent { machine, intent, min_available } => {
+                let (machine, intent) =
+                    (parse("machine", &machine)?, parse_intent(&intent, min_available)?);
+                ParsedLine::Item(ExportItem::Intent(ExportedIntent { machine, intent }))
             }
             Self::Fault { unit, problem } => {
-                Said::Item(ExportItem::Fault { unit: parse("unit", &unit)?, problem })
+                ParsedLine::Item(ExportItem::Fault { unit: parse("unit", &unit)?, problem })
             }
             Self::End { units, metadata, intents, faults, content, sha256 } => {
-                Said::End(ExportEnd { units, metadata, intents, faults, content, sha256 })
+                ParsedLine::End(ExportEnd { units, metadata, intents, faults, content, sha256 })
             }
             Self::Unit { unit, hash, desired, generation, machine, source, source_base64 } => {
                 let unit = ExportedUnit {
                     name: parse("unit", &unit)?,
                     source: decode(source, source_base64)?,
                     desired: parse("desired", &desired)?,
-                    generation: Generation(small("generation", generation)?),
+                    generation: Generation(check_number("generation", generation)?),
                     machine: machine.map(|id| parse("machine", &id)).transpose()?,
                 };
                 check_hash(&unit, &hash)?;
-                Said::Item(ExportItem::Unit(unit))
+                ParsedLine::Item(ExportItem::Unit(unit))
             }
         })
     }
 }
 
-pub(super) fn word(intent: Intent) -> &'static str {
+pub(super) fn intent_keyword(intent: Intent) -> &'static str {
     match intent {
         Intent::Cordoned => "cordoned",
         Intent::Drained { .. } => "drained",
     }
 }
 
-fn meant(intent: &str, keep_up: Option<u32>) -> Result<Intent, String> {
-    match (intent, keep_up) {
+fn parse_intent(intent: &str, min_available: Option<u32>) -> Result<Intent, String> {
+    match (intent, min_available) {
         ("cordoned", None) => Ok(Intent::Cordoned),
-        ("drained", Some(keep_up)) => Ok(Intent::Drained { keep_up }),
-        _ => Err("intent: it is \"cordoned\", or \"drained\" with keepUp".to_owned()),
+        ("drained", Some(min_available)) => Ok(Intent::Drained { min_available }),
+        _ => Err("intent: it is \"cordoned\", or \"drained\" with minAvailable".to_owned()),
     }
 }
 
@@ -267,9 +268,9 @@ fn parse<T: std::str::FromStr<Err: std::fmt::Display>>(
     text.parse().map_err(|error| format!("{field}: {error}"))
 }
 
-fn small(field: &str, number: u64) -> Result<u64, String> {
+fn check_number(field: &str, number: u64) -> Result<u64, String> {
     match number {
-        0..=MOST => Ok(number),
+        0..=MAX_NUMBER => Ok(number),
         _ => Err(format!("{field}: {number} is larger than any such number")),
     }
 }

@@ -8,9 +8,9 @@
 //! | read what the keyspace of fleet v1 held | `v1` |
 //! | say what either wants | `import` |
 //! | check all of it, and decide what to do (pure) | `check`, `plan` |
-//! | do it in a store, and tell of it | `carry_out`, `report` |
+//! | do it in a store, and tell of it | `apply`, `report` |
 
-mod carry_out;
+mod apply;
 mod check;
 mod digest;
 mod export;
@@ -21,7 +21,7 @@ mod reader;
 mod report;
 mod v1;
 
-pub use carry_out::import;
+pub use apply::import;
 pub use export::{Export, ExportLines};
 pub use import::{Import, ImportError, ImportIntent, ImportMetadata, ImportOrigin, ImportUnit};
 pub use line::{
@@ -29,5 +29,5 @@ pub use line::{
 };
 pub use plan::{ImportAction, ImportOptions, ImportPlan, PlannedUnit};
 pub use reader::{ExportError, ExportReader};
-pub use report::{ImportReport, PlacementsLeft, RefusedImport};
+pub use report::{ImportReport, RefusedImport, RescheduleReason};
 pub use v1::V1DumpError;

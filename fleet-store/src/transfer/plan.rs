@@ -5,14 +5,14 @@ use std::sync::Arc;
 use fleet_core::{Intent, MachineId, Snapshot, Strictness, Unit};
 
 use super::check;
-use super::digest::Content;
+use super::digest::ContentDigest;
 use super::export::Export;
 use super::import::{Import, ImportIntent, ImportMetadata, ImportUnit};
-use super::line::word;
-use super::report::{ImportReport, PlacementsLeft, RefusedImport};
+use super::line::intent_keyword;
+use super::report::{ImportReport, RefusedImport, RescheduleReason};
 use crate::MetadataChange;
 
-/// How an import is meant.
+/// How an import is wanted_intents.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ImportOptions {
     /// What to do about unit files that the old program would have passed over in silence.
@@ -30,7 +30,7 @@ pub struct ImportOptions {
 pub enum ImportAction {
     /// It is new.
     Create,
-    /// It takes the place of another one of its name.
+    /// It takes the location of another one of its name.
     Replace,
     /// It is there already, as the file says.
     Keep,
@@ -59,11 +59,11 @@ pub struct ImportPlan {
     /// What did not pass.
     pub refused: Vec<RefusedImport>,
     /// How many units the target has that are not as the file says, or not in it.
-    pub own: usize,
+    pub own_units: usize,
     /// All metadata that the file says, be it there already or not.
     pairs: Vec<ImportMetadata>,
     /// All intents that the file says, be they there already or not.
-    meant: Vec<ImportIntent>,
+    wanted_intents: Vec<ImportIntent>,
 }
 
 impl ImportPlan {
@@ -81,19 +81,19 @@ impl ImportPlan {
                     all.put_unit(unit.clone());
                     sound.push((ImportUnit { source: Vec::new(), ..from }, unit));
                 }
-                Err(reasons) => plan.refuse(from.place, from.name.to_string(), reasons),
+                Err(reasons) => plan.refuse(from.location, from.name.to_string(), reasons),
             }
         }
         for (from, unit) in sound {
-            match check::circle(&all, &unit).map_or_else(|| decide(&unit, target, options), Err) {
+            match check::cycle(&all, &unit).map_or_else(|| decide(&unit, target, options), Err) {
                 Ok(action) => plan.units.push(planned(unit, from.machine, action)),
-                Err(reason) => plan.refuse(from.place, from.name.to_string(), vec![reason]),
+                Err(reason) => plan.refuse(from.location, from.name.to_string(), vec![reason]),
             }
         }
         import.metadata.into_iter().for_each(|pair| plan.set(pair, target, options.replace));
         import.intents.into_iter().for_each(|it| plan.intend(it, cluster, options.replace));
         plan.refused.sort_by(|one, other| one.name.cmp(&other.name));
-        plan.own = plan.own_units(target);
+        plan.own_units = plan.own_units(target);
         plan
     }
 
@@ -113,22 +113,23 @@ impl ImportPlan {
     /// What the plan comes to, if placements are left to the engine for that reason; if there is no
     /// reason, they are kept. That it was carried out is not known yet.
     #[must_use]
-    pub fn report(&self, why_left: Option<PlacementsLeft>) -> ImportReport {
+    pub fn report(&self, reschedule_reason: Option<RescheduleReason>) -> ImportReport {
         let count = |action| self.units.iter().filter(|it| it.action == action).count() as u64;
-        let placed = self.new_units().filter(|it| it.machine.is_some()).count() as u64;
-        let (kept, left) = if why_left.is_none() { (placed, 0) } else { (0, placed) };
+        let placements = self.new_units().filter(|it| it.machine.is_some()).count() as u64;
+        let (placements_kept, left) =
+            if reschedule_reason.is_none() { (placements, 0) } else { (0, placements) };
         ImportReport {
             created: count(ImportAction::Create),
             replaced: count(ImportAction::Replace),
-            same: count(ImportAction::Keep),
+            unchanged: count(ImportAction::Keep),
             refused: self.refused.clone(),
             metadata: self.metadata.len() as u64,
             intents: self.intents.len() as u64,
-            kept,
-            left,
-            why_left: why_left.filter(|_| left > 0),
+            placements_kept,
+            rescheduled: left,
+            reschedule_reason: reschedule_reason.filter(|_| left > 0),
             content: self.content(),
-            differing: None,
+            mismatches: None,
         }
     }
 
@@ -139,22 +140,22 @@ impl ImportPlan {
 
     /// What in `cluster` is not as the plan wants it: the names of units, metadata and intents.
     #[must_use]
-    pub fn differing(&self, cluster: &Export) -> Vec<String> {
+    pub fn mismatches(&self, cluster: &Export) -> Vec<String> {
         let target = &*cluster.snapshot;
         let units = self.units.iter().filter(|it| !is_there(&it.unit, target));
         let units = units.map(|it| it.unit.name.to_string());
         let pairs = self.pairs.iter().filter(|pair| found(pair, target) != Some(&pair.value));
         let there = |it: &ImportIntent| cluster.intents.get(&it.machine) == Some(&it.intent);
-        let meant = self.meant.iter().filter(|it| !there(it));
-        units.chain(pairs.map(metadata_name)).chain(meant.map(intent_name)).collect()
+        let wanted_intents = self.wanted_intents.iter().filter(|it| !there(it));
+        units.chain(pairs.map(metadata_name)).chain(wanted_intents.map(intent_name)).collect()
     }
 
     fn content(&self) -> String {
-        let mut content = Content::default();
+        let mut content = ContentDigest::default();
         for pair in &self.pairs {
             content.metadata(pair.machine.as_str(), &pair.key, &pair.value);
         }
-        for it in &self.meant {
+        for it in &self.wanted_intents {
             content.intent(it.machine.as_str(), it.intent);
         }
         for PlannedUnit { unit, .. } in &self.units {
@@ -163,20 +164,20 @@ impl ImportPlan {
         content.finish()
     }
 
-    fn refuse(&mut self, place: String, name: String, reasons: Vec<String>) {
-        self.refused.push(RefusedImport { place, name, reasons });
+    fn refuse(&mut self, location: String, name: String, reasons: Vec<String>) {
+        self.refused.push(RefusedImport { location, name, reasons });
     }
 
     fn set(&mut self, pair: ImportMetadata, target: &Snapshot, replace: bool) {
         let name = metadata_name(&pair);
         if let Some(reason) = check::metadata(&pair) {
-            return self.refuse(pair.place, name, vec![reason]);
+            return self.refuse(pair.location, name, vec![reason]);
         }
         match found(&pair, target) {
             Some(value) if *value == pair.value => {}
             Some(value) if !replace => {
                 let reason = format!("the cluster has another value, {value:?}");
-                return self.refuse(pair.place, name, vec![reason]);
+                return self.refuse(pair.location, name, vec![reason]);
             }
             _ => self.metadata.push(MetadataChange::Set {
                 machine: pair.machine.clone(),
@@ -191,17 +192,17 @@ impl ImportPlan {
         match cluster.intents.get(&it.machine) {
             Some(intent) if *intent == it.intent => {}
             Some(intent) if !replace => {
-                let (there, here) = (told(*intent), told(it.intent));
+                let (there, here) = (describe(*intent), describe(it.intent));
                 let reason = format!("the cluster wants it {there}, the file {here}");
-                return self.refuse(it.place.clone(), intent_name(&it), vec![reason]);
+                return self.refuse(it.location.clone(), intent_name(&it), vec![reason]);
             }
             _ => self.intents.push((it.machine.clone(), it.intent)),
         }
-        self.meant.push(it);
+        self.wanted_intents.push(it);
     }
 }
 
-/// Only a unit that an engine would place may be on a machine.
+/// Only a unit that an engine would location may be on a machine.
 fn planned(unit: Arc<Unit>, machine: Option<MachineId>, action: ImportAction) -> PlannedUnit {
     let machine = machine.filter(|_| unit.is_wanted() && !unit.is_global());
     PlannedUnit { unit, machine, action }
@@ -250,9 +251,9 @@ fn intent_name(it: &ImportIntent) -> String {
     format!("machine {}", it.machine)
 }
 
-fn told(intent: Intent) -> String {
-    match intent.keep_up() {
-        None | Some(0) => word(intent).to_owned(),
-        Some(up) => format!("{} with {up} up", word(intent)),
+fn describe(intent: Intent) -> String {
+    match intent.min_available() {
+        None | Some(0) => intent_keyword(intent).to_owned(),
+        Some(up) => format!("{} with {up} up", intent_keyword(intent)),
     }
 }

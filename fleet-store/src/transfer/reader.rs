@@ -1,10 +1,10 @@
 //! Pure: reads an export as it comes, and believes nothing before its last line.
 
-use super::digest::{Content, Digest};
-use super::line::{ExportEnd, ExportHeader, ExportItem, FORMAT, Line, OLDEST, Said, VERSION};
+use super::digest::{ContentDigest, Digest};
+use super::line::{ExportEnd, ExportHeader, ExportItem, FORMAT, Line, OLDEST, ParsedLine, VERSION};
 
 /// How long a line may be, in bytes. No unit that a store takes makes a longer one.
-const MOST_LINE: usize = 8 << 20;
+const MAX_LINE: usize = 8 << 20;
 
 /// Why a file is no export that can be used. Nothing that was read of it may be.
 #[derive(Debug, thiserror::Error)]
@@ -53,14 +53,14 @@ pub struct ExportReader {
     header: Option<ExportHeader>,
     end: Option<ExportEnd>,
     /// What the next item has to come after.
-    last: Option<Place>,
+    last: Option<SortKey>,
     counts: [u64; 4],
     digest: Digest,
-    content: Content,
+    content: ContentDigest,
 }
 
 /// Where in the order of an export an item stands.
-type Place = (u8, String, String);
+type SortKey = (u8, String, String);
 
 impl ExportReader {
     /// A reader that has read nothing.
@@ -94,9 +94,9 @@ impl ExportReader {
             rest = after;
         }
         self.begun.extend_from_slice(rest);
-        if self.begun.len() > MOST_LINE {
+        if self.begun.len() > MAX_LINE {
             self.line += 1;
-            return Err(self.wrong(format!("it is longer than {} MiB", MOST_LINE >> 20)));
+            return Err(self.wrong(format!("it is longer than {} MiB", MAX_LINE >> 20)));
         }
         Ok(())
     }
@@ -134,15 +134,15 @@ impl ExportReader {
         }
         let line: Line = serde_json::from_slice(bytes).map_err(|error| self.bad_json(&error))?;
         match line.read().map_err(|problem| self.wrong(problem))? {
-            Said::Header(_) if self.header.is_some() => {
+            ParsedLine::Header(_) if self.header.is_some() => {
                 return Err(self.wrong("there is a second header".to_owned()));
             }
-            Said::Header(header) => self.header = Some(header),
-            Said::Item(item) => {
+            ParsedLine::Header(header) => self.header = Some(header),
+            ParsedLine::Item(item) => {
                 self.note(&item)?;
                 take(item, self.line);
             }
-            Said::End(end) => return self.close(end),
+            ParsedLine::End(end) => return self.close(end),
         }
         self.digest.update(bytes);
         Ok(())
@@ -150,7 +150,7 @@ impl ExportReader {
 
     /// Counts an item, and sees to it that it comes after the one before.
     fn note(&mut self, item: &ExportItem) -> Result<(), ExportError> {
-        let place = match item {
+        let key = match item {
             ExportItem::Metadata(it) => {
                 self.content.metadata(it.machine.as_str(), &it.key, &it.value);
                 (0, it.machine.to_string(), it.key.clone())
@@ -165,11 +165,11 @@ impl ExportReader {
             }
             ExportItem::Fault { unit, .. } => (3, unit.to_string(), String::new()),
         };
-        if self.last.as_ref().is_some_and(|last| *last >= place) {
-            return Err(self.wrong(format!("{} is there twice, or out of order", place.1)));
+        if self.last.as_ref().is_some_and(|last| *last >= key) {
+            return Err(self.wrong(format!("{} is there twice, or out of order", key.1)));
         }
-        self.counts[usize::from(place.0)] += 1;
-        self.last = Some(place);
+        self.counts[usize::from(key.0)] += 1;
+        self.last = Some(key);
         Ok(())
     }
 
@@ -179,9 +179,9 @@ impl ExportReader {
         if sha256 != end.sha256 || content != end.content {
             return Err(ExportError::Checksum { line: self.line });
         }
-        let announced = self.header.as_ref().map(|header| header.units);
-        let told = [end.metadata, end.intents, end.units, end.faults];
-        if self.counts != told || announced != Some(end.units) {
+        let header_units = self.header.as_ref().map(|header| header.units);
+        let announced = [end.metadata, end.intents, end.units, end.faults];
+        if self.counts != announced || header_units != Some(end.units) {
             return Err(self.wrong("the numbers of items are not those of the file".to_owned()));
         }
         self.end = Some(end);

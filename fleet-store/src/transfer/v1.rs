@@ -46,10 +46,10 @@ pub enum V1DumpError {
         problem: String,
     },
     /// It is JSON, but no keys with values.
-    #[error("{place} is neither a node of etcd with its key, nor the text that is under a key")]
+    #[error("{location} is neither a node of etcd with its key, nor the text that is under a key")]
     Shape {
         /// Where in it.
-        place: String,
+        location: String,
     },
     /// It is the answer of an etcd that refused.
     #[error("it is an answer of etcd that says: {0}")]
@@ -92,7 +92,7 @@ pub(super) fn read(text: &[u8]) -> Result<Import, V1DumpError> {
             None => cluster.unknown.push(key),
         }
     }
-    Ok(cluster.settle(prefix))
+    Ok(cluster.into_import(prefix))
 }
 
 fn bad_json(error: &serde_json::Error) -> V1DumpError {
@@ -104,7 +104,7 @@ fn bad_json(error: &serde_json::Error) -> V1DumpError {
 /// Gathers keys and values out of any of the forms.
 fn collect(value: Value, keys: &mut Keys) -> Result<(), V1DumpError> {
     let Value::Object(mut object) = value else {
-        return Err(V1DumpError::Shape { place: "the whole".to_owned() });
+        return Err(V1DumpError::Shape { location: "the whole".to_owned() });
     };
     if object.contains_key("errorCode") {
         let said = object.get("message").and_then(Value::as_str).unwrap_or_default();
@@ -118,7 +118,7 @@ fn collect(value: Value, keys: &mut Keys) -> Result<(), V1DumpError> {
     }
     for (key, value) in object {
         let Value::String(value) = value else {
-            return Err(V1DumpError::Shape { place: format!("the value of {key:?}") });
+            return Err(V1DumpError::Shape { location: format!("the value of {key:?}") });
         };
         keys.insert(key, value);
     }
@@ -134,10 +134,10 @@ struct Node {
     nodes: Vec<Value>,
 }
 
-fn collect_node(node: Value, place: &str, keys: &mut Keys) -> Result<(), V1DumpError> {
-    let shape = |_| V1DumpError::Shape { place: place.to_owned() };
+fn collect_node(node: Value, location: &str, keys: &mut Keys) -> Result<(), V1DumpError> {
+    let shape = |_| V1DumpError::Shape { location: location.to_owned() };
     let node: Node = serde_json::from_value(node).map_err(shape)?;
-    let within = if node.key.is_empty() { place } else { &node.key };
+    let within = if node.key.is_empty() { location } else { &node.key };
     for inner in node.nodes {
         collect_node(inner, &format!("a node in {within}"), keys)?;
     }
@@ -225,48 +225,50 @@ impl Cluster {
         }
     }
 
-    fn settle(self, prefix: String) -> Import {
+    fn into_import(self, prefix: String) -> Import {
         let mut import = Import::empty(ImportOrigin::V1 { prefix });
         for (name, job) in &self.jobs {
-            self.settle_job(name, job, &mut import);
+            self.import_job(name, job, &mut import);
         }
         for (machine, key, value) in self.metadata {
-            let place = format!("machines/{machine}/metadata/{key}");
+            let location = format!("machines/{machine}/metadata/{key}");
             match machine.parse() {
-                Ok(machine) => import.metadata.push(ImportMetadata { place, machine, key, value }),
-                Err(error) => import.refused.push(RefusedImport::new(place, machine, error)),
+                Ok(machine) => {
+                    import.metadata.push(ImportMetadata { location, machine, key, value })
+                }
+                Err(error) => import.refused.push(RefusedImport::new(location, machine, error)),
             }
         }
-        if let Some(remark) = unknown(&self.unknown) {
+        if let Some(remark) = unknown_keys_remark(&self.unknown) {
             import.remarks.push(remark);
         }
         import
     }
 
-    fn settle_job(&self, name: &str, job: &Job, import: &mut Import) {
+    fn import_job(&self, name: &str, job: &Job, import: &mut Import) {
         let Some(object) = &job.object else {
             let rest = "what is left of a unit that was destroyed";
             import.remarks.push(format!("job/{name} has no object, and is no unit: {rest}"));
             return;
         };
-        let place = format!("job/{name}/object");
+        let location = format!("job/{name}/object");
         match self.unit(name, object) {
             Ok((name, source)) => {
                 let desired = match desired(&name, job, &mut import.remarks) {
                     Ok(desired) => desired,
                     Err(reason) => {
-                        let place = format!("job/{name}/target-state");
-                        let refused = RefusedImport::new(place, name.to_string(), reason);
+                        let location = format!("job/{name}/target-state");
+                        let refused = RefusedImport::new(location, name.to_string(), reason);
                         return import.refused.push(refused);
                     }
                 };
                 let machine = machine(&name, job, &mut import.remarks);
                 let generation = Generation::ZERO;
-                let unit = ImportUnit { place, name, source, desired, generation, machine };
+                let unit = ImportUnit { location, name, source, desired, generation, machine };
                 import.units.push(unit);
             }
             Err(reason) => {
-                import.refused.push(RefusedImport::new(place, name.to_owned(), reason));
+                import.refused.push(RefusedImport::new(location, name.to_owned(), reason));
             }
         }
     }
@@ -314,8 +316,8 @@ fn machine(name: &UnitName, job: &Job, remarks: &mut Vec<String>) -> Option<Mach
     machine.ok()
 }
 
-/// A word about keys that no fleet v1 wrote.
-fn unknown(keys: &[String]) -> Option<String> {
+/// A intent_keyword about keys that no fleet v1 wrote.
+fn unknown_keys_remark(keys: &[String]) -> Option<String> {
     const SHOWN: usize = 3;
     let shown = keys.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
     let rest = match keys.len() {

@@ -149,7 +149,8 @@ impl Field {
         let endpoints = self.links.iter().map(|link| link.url().to_owned()).collect();
         let (spread, time_limit) = (Some(number), LIMIT);
         let config = self.cluster.config("test/");
-        EtcdStore::new(&EtcdConfig { endpoints, spread, time_limit, ..config }).unwrap()
+        EtcdStore::new(&EtcdConfig { endpoints, shuffle_seed: spread, time_limit, ..config })
+            .unwrap()
     }
 
     fn writer(&self, number: u64) -> JoinHandle<Vec<Attempt>> {

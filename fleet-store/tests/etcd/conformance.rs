@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
-use fleet_store::testing::{Trouble, conformance, conformance_in_trouble};
+use fleet_store::testing::{FaultInjector, conformance, conformance_under_faults};
 use fleet_store::{EtcdConfig, EtcdStore, Store};
 
 use crate::cluster::Cluster;
@@ -73,8 +73,8 @@ impl Links {
 }
 
 #[async_trait]
-impl Trouble for Links {
-    async fn cut_off(&self) {
+impl FaultInjector for Links {
+    async fn disconnect(&self) {
         self.set(Way::Cut);
     }
 
@@ -82,7 +82,7 @@ impl Trouble for Links {
         self.set(Way::Slow);
     }
 
-    async fn end(&self) {
+    async fn heal(&self) {
         self.set(Way::Open);
     }
 
@@ -101,7 +101,7 @@ async fn keeps_the_contract_in_trouble(cluster: Cluster) {
         let number = count.fetch_add(1, Ordering::Relaxed);
         let links = Links::to(cluster.clone()).await;
         let store = links.store(&format!("test/{number}/"));
-        (Arc::new(store) as Arc<dyn Store>, Arc::new(links) as Arc<dyn Trouble>)
+        (Arc::new(store) as Arc<dyn Store>, Arc::new(links) as Arc<dyn FaultInjector>)
     };
-    conformance_in_trouble(make).await;
+    conformance_under_faults(make).await;
 }

@@ -47,7 +47,7 @@ pub(crate) struct History {
 /// The changes of a watch in a form that is easily compared.
 pub(crate) fn step(changes: &Changes) -> Step {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let value = |change: &fleet_store::Change| change.value.as_deref().map(text);
+    let value = |change: &fleet_store::KeyChange| change.value.as_deref().map(text);
     changes.changes.iter().map(|change| (change.key.to_string(), value(change))).collect()
 }
 
@@ -124,12 +124,13 @@ fn twice(truth: &Steps) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use fleet_store::{Change, Entry};
+    use fleet_store::{Entry, KeyChange};
 
     use super::*;
 
     fn changes(revision: u64, key: &str, value: &str) -> Changes {
-        let change = Change { key: key.into(), value: Some(value.as_bytes().into()), lease: None };
+        let change =
+            KeyChange { key: key.into(), value: Some(value.as_bytes().into()), lease: None };
         Changes { revision: Revision(revision), changes: vec![change] }
     }
 

@@ -87,7 +87,7 @@ async fn an_endpoint_that_is_not_there_is_passed_over() {
 async fn a_member_that_is_gone_costs_no_call_whichever_was_preferred() {
     let mut cluster = Cluster::start(Kind { members: 3, secure: false, arguments: &[] }).await;
     let store = |number| {
-        let config = EtcdConfig { spread: Some(number), ..cluster.config("test/") };
+        let config = EtcdConfig { shuffle_seed: Some(number), ..cluster.config("test/") };
         EtcdStore::new(&config).unwrap()
     };
     let stores = [0, 1, 2].map(store);

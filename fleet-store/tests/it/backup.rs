@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fleet_core::{Epoch, Revision, Term};
 use fleet_store::{
-    EmbeddedStore, Key, Layout, Lineage, Mirror, Place, PlacementWrites, Registry, Store,
+    EmbeddedStore, Key, Layout, Lineage, Mirror, PlacementWrites, Registry, SetPlacement, Store,
     StoreError, Transaction,
 };
 
@@ -49,15 +49,15 @@ async fn restore(files: &Files, to: &str) -> Result<Revision, StoreError> {
 async fn cluster_with_backup(files: &Files) -> (Arc<EmbeddedStore>, Revision) {
     let store = open(&files.path("store")).await;
     let registry = registry(&store);
-    let first = lineage("first").beginning_at(BEGINNING);
+    let first = lineage("first").with_epoch_base(BEGINNING);
     assert_eq!(registry.lineage(&first).await.unwrap(), first);
     submit(&registry, "a.service").await;
     submit(&registry, "b.service").await;
     let presence = join(&registry, "m-1").await;
     let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
     let epoch = Epoch(leader.elected().0);
-    let place = Place { unit: name("a.service"), machine: id("m-1"), epoch, was: None };
-    let writes = PlacementWrites { place: vec![place], ..PlacementWrites::default() };
+    let place = SetPlacement { unit: name("a.service"), machine: id("m-1"), epoch, previous: None };
+    let writes = PlacementWrites { set: vec![place], ..PlacementWrites::default() };
     leader.commit(&writes).await.unwrap();
     presence.publish_states(&[state("a.service", "running")], &[]).await.unwrap();
     let revision = store.backup(files.path("backup")).await.unwrap();
@@ -92,7 +92,7 @@ async fn what_lasts_comes_back_and_comes_after_all_that_was_lost() {
     let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
     assert!(leader.term() > Term(lost.0));
     assert!(store.grant(TTL).await.unwrap() > last_lease);
-    let second = lineage("second").beginning_at(BEGINNING);
+    let second = lineage("second").with_epoch_base(BEGINNING);
     assert_eq!(mirror.lineage(), Some(second.clone()));
     assert_eq!(registry.lineage(&lineage("third")).await.unwrap(), second);
 }
@@ -241,9 +241,9 @@ async fn what_was_moved_comes_back_after_all_that_was_lost_too() {
     let mut leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
     leader.raise_epochs(Epoch(5_000_000_000_000)).await.unwrap();
     let epoch = Epoch(leader.elected().0 + 1);
-    let place = Place { unit: name("a.service"), machine: id("m-1"), epoch, was: None };
+    let place = SetPlacement { unit: name("a.service"), machine: id("m-1"), epoch, previous: None };
     leader
-        .commit(&PlacementWrites { place: vec![place], ..PlacementWrites::default() })
+        .commit(&PlacementWrites { set: vec![place], ..PlacementWrites::default() })
         .await
         .unwrap();
     let epoch = async |registry: &Registry| {

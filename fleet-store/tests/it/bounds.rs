@@ -36,7 +36,7 @@ async fn a_slow_reader_is_cut_off_without_a_gap_and_no_writer_waits() {
 async fn a_watch_of_what_is_no_longer_kept_is_refused() {
     let store = memory();
     let per_revision = 100;
-    let revisions = Keyspace::HISTORY / per_revision + 5;
+    let revisions = Keyspace::DEFAULT_HISTORY / per_revision + 5;
     for i in 0..revisions {
         let put = |transaction: Transaction, key| transaction.put(format!("{key}"), i.to_string());
         let transaction = (0..per_revision).fold(Transaction::new(), put);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fleet_store::testing::{
-    FaultyStore, PROMISES, PROMISES_IN_TROUBLE, Trouble, conformance, conformance_in_trouble,
+    FAULT_PROMISES, FaultInjector, FaultyStore, PROMISES, conformance, conformance_under_faults,
 };
 use fleet_store::{MemoryStore, Store};
 
@@ -39,14 +39,14 @@ async fn the_embedded_store_keeps_the_contract() {
     conformance(make).await;
 }
 
-fn troubled(store: Arc<dyn Store>) -> (Arc<dyn Store>, Arc<dyn Trouble>) {
+fn troubled(store: Arc<dyn Store>) -> (Arc<dyn Store>, Arc<dyn FaultInjector>) {
     let store = FaultyStore::new(store);
     (Arc::new(store.clone()), Arc::new(store))
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_memory_store_keeps_the_contract_in_trouble() {
-    conformance_in_trouble(|| async { troubled(memory()) }).await;
+    conformance_under_faults(|| async { troubled(memory()) }).await;
 }
 
 #[cfg(feature = "embedded")]
@@ -59,7 +59,7 @@ async fn the_embedded_store_keeps_the_contract_in_trouble() {
         let path = folder.path().join(format!("{number}.redb"));
         troubled(Arc::new(fleet_store::EmbeddedStore::open(path).await.unwrap()))
     };
-    conformance_in_trouble(make).await;
+    conformance_under_faults(make).await;
 }
 
 /// A store that breaks one promise: its leases never end.
@@ -103,14 +103,14 @@ impl Store for Forgetful {
 }
 
 #[tokio::test(start_paused = true)]
-#[should_panic(expected = "a_lease_that_ends_takes_its_keys_in_one_revision")]
+#[should_panic(expected = "lease_end_deletes_its_keys_in_one_revision")]
 async fn the_suite_names_the_promise_that_is_broken() {
     conformance(|| async { Arc::new(Forgetful(MemoryStore::new())) as Arc<dyn Store> }).await;
 }
 
 #[test]
 fn no_promise_is_listed_twice() {
-    let all = [PROMISES, PROMISES_IN_TROUBLE].concat();
+    let all = [PROMISES, FAULT_PROMISES].concat();
     let names: std::collections::BTreeSet<_> = all.iter().collect();
     assert_eq!(names.len(), all.len());
 }

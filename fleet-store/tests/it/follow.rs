@@ -2,8 +2,8 @@
 
 use fleet_core::{Epoch, Intent, Revision, TargetState};
 use fleet_store::{
-    Concern, ExpectUnit, Key, Leadership, MetadataChange, Mirror, Place, PlacementWrites, Registry,
-    Transaction,
+    ExpectUnit, Key, Leadership, MachineProgress, MetadataChange, Mirror, PlacementWrites,
+    Registry, SetPlacement, Transaction,
 };
 use tokio::sync::watch::Receiver;
 
@@ -16,7 +16,7 @@ struct Followed {
     registry: Registry,
     leader: Leadership,
     mirror: Mirror,
-    concern: Receiver<Concern>,
+    concern: Receiver<MachineProgress>,
 }
 
 impl Followed {
@@ -27,7 +27,7 @@ impl Followed {
         }
         let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
         let mirror = mirror(&registry).await;
-        let concern = mirror.follow(&id("m-1"));
+        let concern = mirror.watch_machine(&id("m-1"));
         let mut followed = Self { registry, leader, mirror, concern };
         followed.place("mine.service", "m-1").await;
         followed.place("theirs.service", "m-2").await;
@@ -37,10 +37,10 @@ impl Followed {
 
     async fn place(&self, unit: &str, machine: &str) {
         let seen = self.caught_up().await;
-        let was = seen.placement(unit).cloned();
+        let previous = seen.placement(unit).cloned();
         let (unit, machine) = (name(unit), id(machine));
-        let place = vec![Place { unit, machine, epoch: Epoch(seen.revision.0), was }];
-        let writes = PlacementWrites { place, ..PlacementWrites::default() };
+        let place = vec![SetPlacement { unit, machine, epoch: Epoch(seen.revision.0), previous }];
+        let writes = PlacementWrites { set: place, ..PlacementWrites::default() };
         self.leader.commit(&writes).await.unwrap();
     }
 
@@ -147,15 +147,15 @@ async fn after_a_gap_everything_may_have_changed() {
     let store = fleet_store::testing::FaultyStore::new(crate::support::memory());
     let registry = Registry::new(std::sync::Arc::new(store.clone()), "/fleet/");
     let mirror = mirror(&registry).await;
-    let mut concern = mirror.follow(&id("m-1"));
-    assert_eq!(*concern.borrow(), Concern { revision: Revision::ZERO, is_current: true });
-    store.set_away(true);
+    let mut concern = mirror.watch_machine(&id("m-1"));
+    assert_eq!(*concern.borrow(), MachineProgress { revision: Revision::ZERO, is_current: true });
+    store.set_unreachable(true);
     soon(concern.wait_for(|concern| !concern.is_current)).await.unwrap();
-    store.set_away(false);
+    store.set_unreachable(false);
     submit(&registry, "theirs.service").await;
     let again = *soon(concern.wait_for(|concern| concern.is_current)).await.unwrap();
     assert_eq!(again.revision, mirror.snapshot().revision);
     mirror.shutdown();
     soon(concern.wait_for(|concern| concern.revision > Revision(99))).await.unwrap_err();
-    assert!(mirror.follow(&id("m-1")).changed().await.is_err(), "it has ended");
+    assert!(mirror.watch_machine(&id("m-1")).changed().await.is_err(), "it has ended");
 }

@@ -6,8 +6,8 @@ use fleet_core::{
     SystemdState, Tally, TargetState, UnitState,
 };
 use fleet_store::{
-    ExpectUnit, Key, MetadataChange, Mirror, Place, PlacementWrites, Registry, RegistryError,
-    Transaction, Write,
+    ExpectUnit, Key, MetadataChange, Mirror, PlacementWrites, Registry, RegistryError,
+    SetPlacement, Transaction, Write,
 };
 use fleet_unitfile::UnitHash;
 
@@ -36,7 +36,7 @@ async fn what_is_stored_keeps_its_form() {
       "term":1}
     /fleet/intents/m-2
       {"v":1,
-      "intent":{"drained":{"keep_up":2}}}
+      "intent":{"drained":{"min_available":2}}}
     /fleet/machines/m-1 (leased)
       {"v":1,
       "id":"m-1",
@@ -115,11 +115,16 @@ async fn store_one_of_each(registry: &Registry) {
         value: "ssd".to_owned(),
     };
     registry.patch_metadata(&[set]).await.unwrap();
-    registry.set_intent(&id("m-2"), Some(Intent::Drained { keep_up: 2 })).await.unwrap();
+    registry.set_intent(&id("m-2"), Some(Intent::Drained { min_available: 2 })).await.unwrap();
     let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
-    let place = Place { unit: name("a.service"), machine: id("m-1"), epoch: Epoch(7), was: None };
+    let place = SetPlacement {
+        unit: name("a.service"),
+        machine: id("m-1"),
+        epoch: Epoch(7),
+        previous: None,
+    };
     let reasons = vec![(name("b.service"), Some(reason()))];
-    let writes = PlacementWrites { place: vec![place], reasons, ..PlacementWrites::default() };
+    let writes = PlacementWrites { set: vec![place], reasons, ..PlacementWrites::default() };
     leader.commit(&writes).await.unwrap();
 }
 
@@ -134,7 +139,7 @@ fn state() -> UnitState {
         unit: name("a.service"),
         machine: id("m-1"),
         hash: UnitHash::from_bytes([0xab; 20]),
-        asked: TargetState::Launched,
+        requested: TargetState::Launched,
         epoch: Epoch(7),
         generation: Generation(2),
         systemd,

@@ -22,7 +22,7 @@ async fn what_people_said_of_a_machine_outlives_its_presence() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     let presence = join(&registry, "m-1").await;
-    let drained = Intent::Drained { keep_up: 2 };
+    let drained = Intent::Drained { min_available: 2 };
     let revision = registry.set_intent(&id("m-1"), Some(drained)).await.unwrap();
     assert_eq!(seen(&mirror, revision).await, Some((true, Some(drained))));
     presence.leave().await.unwrap();
@@ -44,7 +44,7 @@ async fn a_machine_of_which_nobody_understands_what_was_said_takes_no_units() {
     let cordoned = Some((true, Some(Intent::Cordoned)));
     let revision = put_raw(&registry, newer).await;
     assert_eq!(seen(&mirror, revision).await, cordoned);
-    let drained = Intent::Drained { keep_up: 0 };
+    let drained = Intent::Drained { min_available: 0 };
     registry.set_intent(&id("m-1"), Some(drained)).await.unwrap();
     let revision = put_raw(&registry, newer).await;
     assert_eq!(seen(&mirror, revision).await, Some((true, Some(drained))), "what was known stays");

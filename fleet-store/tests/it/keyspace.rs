@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fleet_core::{Revision, Timestamp};
 use fleet_store::{
-    Change, Changes, Commit, Condition, Entry, Expect, Keyspace, LeaseId, Listing, StoreError,
+    Changes, Commit, Condition, Entry, Expect, KeyChange, Keyspace, LeaseId, Listing, StoreError,
     Transaction, Write,
 };
 use proptest::collection::vec;
@@ -200,7 +200,7 @@ fn replay(from: &[Entry], all: &[Changes]) -> Vec<Entry> {
     let mut entries: BTreeMap<String, Entry> =
         from.iter().map(|entry| (entry.key.clone(), entry.clone())).collect();
     for changes in all {
-        for Change { key, value, lease } in &changes.changes {
+        for KeyChange { key, value, lease } in &changes.changes {
             let (key, lease) = (key.to_string(), *lease);
             match value {
                 Some(value) => {
@@ -240,7 +240,7 @@ proptest! {
         let mut follower = Keyspace::new();
         for step in &steps {
             take(step, &mut keyspace, &mut twin, &mut made);
-            made.drain(..).for_each(|changes| follower.absorb(changes));
+            made.drain(..).for_each(|changes| follower.apply_changes(changes));
             prop_assert_eq!(follower.read(""), keyspace.read(""));
         }
     }

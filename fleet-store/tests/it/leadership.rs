@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fleet_core::{
-    Epoch, MachineId, Nearest, Placement, Reason, Refusal, Resource, Rule, Tally, Term,
+    Epoch, MachineId, NearestMachine, Placement, Reason, Refusal, Resource, Rule, Tally, Term,
 };
 use fleet_store::testing::FaultyStore;
 use fleet_store::{
-    Commit, Key, Layout, Leadership, Place, PlacementWrites, Registry, RegistryError, StoreError,
-    Transaction, Unplace,
+    Commit, Key, Layout, Leadership, PlacementWrites, Registry, RegistryError, RemovePlacement,
+    SetPlacement, StoreError, Transaction,
 };
 use fleet_unitfile::UnitName;
 
@@ -23,14 +23,14 @@ fn placed(machine: &str, epoch: u64) -> Placement {
     Placement { machine: id(machine), epoch: Epoch(epoch) }
 }
 
-fn place(unit: &str, to: Placement, was: Option<Placement>) -> PlacementWrites {
-    let place = Place { unit: name(unit), machine: to.machine, epoch: to.epoch, was };
-    PlacementWrites { place: vec![place], ..PlacementWrites::default() }
+fn place(unit: &str, to: Placement, previous: Option<Placement>) -> PlacementWrites {
+    let place = SetPlacement { unit: name(unit), machine: to.machine, epoch: to.epoch, previous };
+    PlacementWrites { set: vec![place], ..PlacementWrites::default() }
 }
 
-fn unplace(unit: &str, was: Placement) -> PlacementWrites {
-    let unplace = Unplace { unit: name(unit), was };
-    PlacementWrites { unplace: vec![unplace], ..PlacementWrites::default() }
+fn unplace(unit: &str, previous: Placement) -> PlacementWrites {
+    let unplace = RemovePlacement { unit: name(unit), previous };
+    PlacementWrites { remove: vec![unplace], ..PlacementWrites::default() }
 }
 
 fn reason(unit: &str, reason: Option<Reason>) -> PlacementWrites {
@@ -160,7 +160,7 @@ async fn what_nobody_knows_to_have_been_written_is_not_written_over() {
     submit(&registry, "a.service").await;
     let leader = lead(&registry, "m-1").await;
     let seen = leader.elected().0;
-    store.lose_answers(1);
+    store.lose_responses(1);
     let unknown = leader.commit(&place("a.service", placed("m-1", seen), None)).await;
     assert!(matches!(unknown, Err(RegistryError::Store(StoreError::Unknown(_)))), "{unknown:?}");
     let before = registry.store().read("/fleet/placements/").await.unwrap().entries;
@@ -186,12 +186,16 @@ async fn many_placements_take_few_steps_and_all_arrive() {
         }
         let leader = lead(&registry, "m-1").await;
         let epoch = Epoch(leader.elected().0);
-        let to_place =
-            |unit: &UnitName| Place { unit: unit.clone(), machine: id("m-1"), epoch, was: None };
+        let to_place = |unit: &UnitName| SetPlacement {
+            unit: unit.clone(),
+            machine: id("m-1"),
+            epoch,
+            previous: None,
+        };
         let place = units.iter().map(to_place).collect();
         let reasons = units.iter().filter(|_| had_reasons).map(|unit| (unit.clone(), None));
         let reasons = reasons.collect();
-        let writes = PlacementWrites { place, reasons, ..PlacementWrites::default() };
+        let writes = PlacementWrites { set: place, reasons, ..PlacementWrites::default() };
         let revision = leader.commit(&writes).await.unwrap();
         let steps = revision.0 - leader.elected().0;
         assert!(steps <= most, "{count} placements took {steps} steps");
@@ -235,13 +239,13 @@ fn refusals() -> Vec<Refusal> {
         Refusal::Conflicts {
             with: peer.clone(),
             pattern: "web@[^1]*.service".parse().unwrap(),
-            theirs: true,
+            by_other: true,
         },
-        Refusal::MaxPerMachine { template: name("web@.service"), limit: 2, there: 3 },
+        Refusal::MaxPerMachine { template: name("web@.service"), limit: 2, count: 3 },
         Refusal::Reserve { resource: Resource::Cpu, wanted: 1500, free: 1, offered: 1000 },
         Refusal::Reserve { resource: Resource::Memory, wanted: u64::MAX, free: 0, offered: 0 },
         Refusal::Reserve { resource: Resource::Disk, wanted: 1, free: 0, offered: 0 },
-        Refusal::Replaces { with: peer, theirs: false },
+        Refusal::Replaces { with: peer, by_other: false },
         Refusal::Custom { rule: "quota".into(), detail: "no more of this customer".into() },
     ]
 }
@@ -251,7 +255,7 @@ fn reasons() -> Vec<Reason> {
     let tally =
         |refusal| Tally { machines: 3, example: id("m-1"), unit: Some(name("a.service")), refusal };
     let tallies: Vec<Tally> = refusals().into_iter().map(tally).collect();
-    let nearest = |unit| Nearest { machine: id("m-2"), unit, refusal: Refusal::Cordon {} };
+    let nearest = |unit| NearestMachine { machine: id("m-2"), unit, refusal: Refusal::Cordon {} };
     let group = vec![name("a.service"), peer.clone()];
     vec![
         Reason::NoMachines,
@@ -302,21 +306,21 @@ async fn between_the_steps_of_many_moves_no_two_meet_that_change_places() {
     let registry = registry();
     let leader = lead(&registry, "m-1").await;
     let at = |unit: usize, epoch| placed(&format!("m-{}", unit % MANY), epoch);
-    let place = |unit: usize, to: Placement, was| Place {
+    let place = |unit: usize, to: Placement, previous| SetPlacement {
         unit: name(&format!("u-{unit}.service")),
         machine: to.machine,
         epoch: to.epoch,
-        was,
+        previous,
     };
     for unit in 0..MANY {
         submit(&registry, &format!("u-{unit}.service")).await;
     }
     let first = (0..MANY).map(|unit| place(unit, at(unit, 1), None)).collect();
-    leader.commit(&PlacementWrites { place: first, ..PlacementWrites::default() }).await.unwrap();
+    leader.commit(&PlacementWrites { set: first, ..PlacementWrites::default() }).await.unwrap();
     let from = registry.store().read("").await.unwrap().revision;
     let mut watch = registry.store().watch("/fleet/placements/", from).await.unwrap();
     let moves = (0..MANY).map(|unit| place(unit, at(unit + 1, 2), Some(at(unit, 1)))).collect();
-    let moves = PlacementWrites { place: moves, ..PlacementWrites::default() };
+    let moves = PlacementWrites { set: moves, ..PlacementWrites::default() };
     let written = leader.commit(&moves).await.unwrap();
 
     let mut machines: BTreeMap<UnitName, MachineId> =

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use fleet_core::{Epoch, Generation};
 use fleet_store::testing::FaultyStore;
-use fleet_store::{Layout, Lineage, Place, PlacementWrites, Registry, RegistryError, StoreError};
+use fleet_store::{
+    Layout, Lineage, PlacementWrites, Registry, RegistryError, SetPlacement, StoreError,
+};
 
 use crate::support::{TTL, id, mirror, name, registry, soon, submit};
 
@@ -17,8 +19,8 @@ async fn orders(registry: &Registry, lineage: Option<Lineage>) -> (Epoch, Genera
     submit(registry, "a.service").await;
     let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
     let epoch = Epoch(leader.elected().0);
-    let place = Place { unit: name("a.service"), machine: id("m-1"), epoch, was: None };
-    let writes = PlacementWrites { place: vec![place], ..PlacementWrites::default() };
+    let place = SetPlacement { unit: name("a.service"), machine: id("m-1"), epoch, previous: None };
+    let writes = PlacementWrites { set: vec![place], ..PlacementWrites::default() };
     leader.commit(&writes).await.unwrap();
     let (revision, generation) = registry.request_restart(&name("a.service")).await.unwrap();
     let snapshot = soon(mirror(registry).await.wait_for(revision)).await.unwrap();
@@ -35,7 +37,7 @@ async fn the_first_orders_of_a_later_lineage_come_after_the_last_of_an_earlier_o
     let (epoch, generation) = orders(&none, None).await;
     assert_eq!((epoch, generation), (Epoch(2), Generation(3)));
     let before = orders(&first, Some(lineage("first"))).await;
-    let after = orders(&later, Some(lineage("later").beginning_at(1_000))).await;
+    let after = orders(&later, Some(lineage("later").with_epoch_base(1_000))).await;
     assert!(before.0 < after.0 && before.1 < after.1, "{before:?} {after:?}");
     assert_eq!(after, (Epoch(1_003), Generation(1_004)));
 }
@@ -45,14 +47,15 @@ async fn the_first_orders_of_a_later_lineage_come_after_the_last_of_an_earlier_o
 async fn what_a_decision_saw_is_compared_by_revisions_whatever_the_lineage() {
     let registry = registry();
     let lineage: Lineage = "later".parse().unwrap();
-    registry.lineage(&lineage.beginning_at(1_000)).await.unwrap();
+    registry.lineage(&lineage.with_epoch_base(1_000)).await.unwrap();
     submit(&registry, "a.service").await;
     submit(&registry, "b.service").await;
     let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
     let old = Epoch(leader.elected().0);
     let place = |unit: &str| {
-        let place = Place { unit: name(unit), machine: id("m-1"), epoch: old, was: None };
-        PlacementWrites { place: vec![place], ..PlacementWrites::default() }
+        let place =
+            SetPlacement { unit: name(unit), machine: id("m-1"), epoch: old, previous: None };
+        PlacementWrites { set: vec![place], ..PlacementWrites::default() }
     };
     leader.commit(&place("a.service")).await.unwrap();
     // It was decided before the write that it knows of.
@@ -71,7 +74,7 @@ async fn a_lineage_that_is_said_to_begin_later_is_followed_on() {
     let (revision, generation) = registry.request_restart(&name("a.service")).await.unwrap();
     soon(mirror.wait_for(revision)).await.unwrap();
     assert!(generation > Generation(5_000_000), "{generation:?}");
-    assert!(mirror.lineage().unwrap().beginning() > 5_000_000);
+    assert!(mirror.lineage().unwrap().epoch_base() > 5_000_000);
 }
 
 /// A leader counts from where the lineage began at its election, so another one has to follow it.
@@ -84,8 +87,9 @@ async fn who_led_before_epochs_were_raised_places_nothing_more() {
     registry.lineage(&"first".parse().unwrap()).await.unwrap();
     submit(&registry, "a.service").await;
     let writes = |epoch| {
-        let place = Place { unit: name("a.service"), machine: id("m-1"), epoch, was: None };
-        PlacementWrites { place: vec![place], ..PlacementWrites::default() }
+        let place =
+            SetPlacement { unit: name("a.service"), machine: id("m-1"), epoch, previous: None };
+        PlacementWrites { set: vec![place], ..PlacementWrites::default() }
     };
     let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
     registry.raise_epochs(past).await.unwrap();
@@ -108,12 +112,12 @@ async fn no_leader_outlives_a_raising_whose_answer_is_lost() {
     let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
     let store = FaultyStore::new(registry.store().clone());
     let broken = Registry::new(Arc::new(store.clone()), Layout::DEFAULT_PREFIX);
-    store.lose_answers(1);
+    store.lose_responses(1);
     let unknown = broken.raise_epochs(Epoch(5_000_000)).await;
     assert!(matches!(unknown, Err(RegistryError::Store(StoreError::Unknown(_)))), "{unknown:?}");
     let (unit, epoch) = (name("a.service"), Epoch(leader.elected().0));
-    let place = vec![Place { unit, machine: id("m-1"), epoch, was: None }];
-    let late = leader.commit(&PlacementWrites { place, ..PlacementWrites::default() }).await;
+    let place = vec![SetPlacement { unit, machine: id("m-1"), epoch, previous: None }];
+    let late = leader.commit(&PlacementWrites { set: place, ..PlacementWrites::default() }).await;
     assert!(matches!(late, Err(RegistryError::Deposed { .. })), "{late:?}");
 }
 
@@ -155,8 +159,9 @@ async fn nobody_is_elected_who_counts_from_before_epochs_were_raised() {
             continue;
         };
         let (unit, epoch) = (name("a.service"), Epoch(leader.elected().0));
-        let place = vec![Place { unit, machine: id("m-1"), epoch, was: None }];
-        let placed = leader.commit(&PlacementWrites { place, ..PlacementWrites::default() }).await;
+        let place = vec![SetPlacement { unit, machine: id("m-1"), epoch, previous: None }];
+        let placed =
+            leader.commit(&PlacementWrites { set: place, ..PlacementWrites::default() }).await;
         match placed {
             Err(RegistryError::Deposed { .. }) => continue,
             placed => drop(placed.unwrap()),

@@ -52,20 +52,20 @@ async fn what_machines_report_decides_nothing() {
     let mirror = mirror(&registry).await;
     let presence = join(&registry, "m-1").await;
     submit(&registry, "a.service").await;
-    let decisive = async |revision| {
+    let scheduling_revision = async |revision| {
         soon(mirror.wait_for(revision)).await.unwrap();
-        mirror.subscribe().borrow().decisive
+        mirror.subscribe().borrow().scheduling_revision
     };
     let submitted = registry.store().read("").await.unwrap().revision;
-    assert_eq!(decisive(submitted).await, submitted);
+    assert_eq!(scheduling_revision(submitted).await, submitted);
     let published = presence.publish_states(&[state("a.service", "running")], &[]).await.unwrap();
     assert!(published > submitted);
-    assert_eq!(decisive(published).await, submitted, "a state is a result");
+    assert_eq!(scheduling_revision(published).await, submitted, "a state is a result");
     let wanted = registry.set_desired(&name("a.service"), TargetState::Launched).await.unwrap();
-    assert_eq!(decisive(wanted).await, wanted);
+    assert_eq!(scheduling_revision(wanted).await, wanted);
     let placement = Key::Placement(id("m-1"), name("a.service"));
     let placed = put_raw(&registry, &placement, br#"{"v":2,"epoch":1}"#).await;
-    assert_eq!(decisive(placed).await, placed);
+    assert_eq!(scheduling_revision(placed).await, placed);
 }
 
 // Holds: I-25

@@ -60,7 +60,7 @@ async fn what_is_the_same_after_a_new_reading_is_the_very_same() {
     assert!(!Arc::ptr_eq(&old, &new));
     assert!(Arc::ptr_eq(&old.requirements, &new.requirements));
     assert_eq!(old.file.source().as_ptr(), new.file.source().as_ptr());
-    let news = mirror.news_since(before.revision).difference.unwrap();
+    let news = mirror.delta_since(before.revision).changes.unwrap();
     assert_eq!(news.units.into_iter().collect::<Vec<_>>(), [name("b.service")]);
 }
 
@@ -71,19 +71,19 @@ async fn while_the_store_is_away_the_last_snapshot_stays_and_is_not_current() {
     let presence = join(&behind, "m-1").await;
     let revision = behind.store().read("").await.unwrap().revision;
     let known = soon(mirror.wait_for(revision)).await.unwrap();
-    store.set_away(true);
+    store.set_unreachable(true);
     until_behind(&mirror).await;
     destroy(&behind, "a.service").await.unwrap();
     presence.leave().await.unwrap();
     tokio::time::advance(Duration::from_secs(100)).await;
     assert!(!mirror.is_current() && mirror.current().is_none());
-    let MirrorStatus::Behind { lasting } = mirror.status() else { panic!("it is behind") };
-    assert!(lasting >= Duration::from_secs(100), "{lasting:?}");
+    let MirrorStatus::Behind { duration } = mirror.status() else { panic!("it is behind") };
+    assert!(duration >= Duration::from_secs(100), "{duration:?}");
     let snapshot = mirror.snapshot();
     assert_eq!(snapshot.revision, known.revision);
     assert!(snapshot.unit("a.service").is_some() && snapshot.machine("m-1").is_some());
 
-    store.set_away(false);
+    store.set_unreachable(false);
     let snapshot = soon(mirror.wait_current()).await.unwrap();
     assert!(snapshot.unit("a.service").is_none() && snapshot.machine("m-1").is_none());
 }
@@ -91,7 +91,7 @@ async fn while_the_store_is_away_the_last_snapshot_stays_and_is_not_current() {
 #[tokio::test(start_paused = true)]
 async fn the_pauses_between_attempts_grow_and_have_a_bound() {
     let (store, _, mirror) = setting().await;
-    store.set_away(true);
+    store.set_unreachable(true);
     until_behind(&mirror).await;
     let before = store.reads();
     tokio::time::timeout(Duration::from_secs(600), mirror.wait_current()).await.unwrap_err();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fleet_core::{Revision, Snapshot};
 use fleet_store::testing::FaultyStore;
-use fleet_store::{Difference, Key, Layout, Mirror, Registry, Transaction};
+use fleet_store::{ChangeSet, Key, Layout, Mirror, Registry, Transaction};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -24,7 +24,7 @@ struct Copy {
 impl Copy {
     fn of(snapshot: &Snapshot) -> Self {
         let mut copy = Self::default();
-        let mut all = Difference::default();
+        let mut all = ChangeSet::default();
         all.units.extend(snapshot.units().map(|unit| unit.name.clone()));
         all.units.extend(snapshot.faults().map(|(unit, _)| unit.clone()));
         all.machines.extend(snapshot.machines().map(|machine| machine.id.clone()));
@@ -33,19 +33,19 @@ impl Copy {
         copy
     }
 
-    fn look_at(&mut self, snapshot: &Snapshot, difference: &Difference) {
-        for unit in &difference.units {
+    fn look_at(&mut self, snapshot: &Snapshot, changes: &ChangeSet) {
+        for unit in &changes.units {
             let now = match (snapshot.unit(unit.as_str()), snapshot.fault(unit.as_str())) {
                 (None, None) => None,
                 unit_or_fault => Some(format!("{unit_or_fault:?}")),
             };
             set(&mut self.units, unit.as_str(), now);
         }
-        for unit in &difference.placements {
+        for unit in &changes.placements {
             let now = snapshot.placement(unit.as_str()).map(|placement| format!("{placement:?}"));
             set(&mut self.placements, unit.as_str(), now);
         }
-        for machine in &difference.machines {
+        for machine in &changes.machines {
             let now = snapshot.machine(machine.as_str()).map(|machine| format!("{machine:?}"));
             set(&mut self.machines, machine.as_str(), now);
         }
@@ -53,8 +53,8 @@ impl Copy {
     }
 
     fn catch_up(&mut self, mirror: &Mirror) {
-        let news = mirror.news_since(self.seen);
-        self.look_at(&news.snapshot, &news.difference.expect("little has happened"));
+        let news = mirror.delta_since(self.seen);
+        self.look_at(&news.snapshot, &news.changes.expect("little has happened"));
         let fresh = Self::of(&news.snapshot);
         assert_eq!(self.units, fresh.units);
         assert_eq!(self.machines, fresh.machines);
@@ -111,23 +111,23 @@ async fn a_candidate_is_told_when_nobody_else_leads() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     let (one, other) = (id("m-1"), id("m-2"));
-    soon(mirror.wait_vacant(&one)).await.unwrap();
+    soon(mirror.wait_until_vacant(&one)).await.unwrap();
     let leader = registry.campaign(&one, TTL).await.unwrap().unwrap();
     soon(mirror.wait_for(leader.elected())).await.unwrap();
-    soon(mirror.wait_vacant(&one)).await.unwrap(); // it may take over from its earlier life
-    tokio::time::timeout(TTL / 2, mirror.wait_vacant(&other)).await.unwrap_err();
-    soon(mirror.wait_vacant(&other)).await.unwrap(); // the leader has fallen silent
+    soon(mirror.wait_until_vacant(&one)).await.unwrap(); // it may take over from its earlier life
+    tokio::time::timeout(TTL / 2, mirror.wait_until_vacant(&other)).await.unwrap_err();
+    soon(mirror.wait_until_vacant(&other)).await.unwrap(); // the leader has fallen silent
     // Of a claim that cannot be read nobody knows whose it is.
     let key = registry.layout().key(&Key::Leader);
     let newer = Transaction::new().put(key.as_str(), br#"{"v":2}"#.to_vec());
     registry.store().commit(newer).await.unwrap();
     let revision = registry.store().read("").await.unwrap().revision;
     soon(mirror.wait_for(revision)).await.unwrap();
-    tokio::time::timeout(TTL * 2, mirror.wait_vacant(&one)).await.unwrap_err();
+    tokio::time::timeout(TTL * 2, mirror.wait_until_vacant(&one)).await.unwrap_err();
     registry.store().commit(Transaction::new().delete(key)).await.unwrap();
-    soon(mirror.wait_vacant(&one)).await.unwrap();
+    soon(mirror.wait_until_vacant(&one)).await.unwrap();
     mirror.shutdown();
-    assert!(soon(mirror.wait_vacant(&one)).await.is_err());
+    assert!(soon(mirror.wait_until_vacant(&one)).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
@@ -136,14 +136,14 @@ async fn whoever_has_seen_too_little_has_to_look_at_everything() {
     let mirror = mirror(&registry).await;
     submit(&registry, "a.service").await;
     let snapshot = soon(mirror.wait_for(Revision(1))).await.unwrap();
-    let news = mirror.news_since(snapshot.revision);
-    assert!(news.is_current && news.difference.unwrap().is_empty());
-    assert!(mirror.news_since(Revision(2)).difference.is_none(), "nobody has seen that");
+    let news = mirror.delta_since(snapshot.revision);
+    assert!(news.is_current && news.changes.unwrap().is_empty());
+    assert!(mirror.delta_since(Revision(2)).changes.is_none(), "nobody has seen that");
     // A mirror that begins now cannot say what happened before.
     submit(&registry, "b.service").await;
     let late = self::mirror(&registry).await;
-    let news = late.news_since(Revision(1));
-    assert!(news.snapshot.units().len() == 2 && news.difference.is_none());
+    let news = late.delta_since(Revision(1));
+    assert!(news.snapshot.units().len() == 2 && news.changes.is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -157,6 +157,6 @@ async fn of_a_small_cluster_little_is_remembered() {
         registry.store().commit(change).await.unwrap();
         soon(mirror.wait_for(Revision(number))).await.unwrap();
     }
-    assert!(mirror.news_since(Revision(200)).difference.is_some());
-    assert!(mirror.news_since(Revision(100)).difference.is_none(), "more than is kept");
+    assert!(mirror.delta_since(Revision(200)).changes.is_some());
+    assert!(mirror.delta_since(Revision(100)).changes.is_none(), "more than is kept");
 }

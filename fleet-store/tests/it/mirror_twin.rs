@@ -2,11 +2,11 @@
 //! time: whatever was written, they see the same.
 
 use fleet_core::{
-    BalanceTerms, Epoch, Intent, Placement, Reason, Snapshot, TargetState, UnitState,
+    Epoch, Intent, Placement, Reason, RebalanceLimits, Snapshot, TargetState, UnitState,
 };
 use fleet_store::{
-    ContentId, ExpectUnit, Key, Leadership, MetadataChange, Mirror, Place, PlacementWrites,
-    Registry, Transaction, Unplace,
+    ContentId, ExpectUnit, Key, Leadership, MetadataChange, Mirror, PlacementWrites, Registry,
+    RemovePlacement, SetPlacement, Transaction,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -33,7 +33,7 @@ pub(crate) enum Step {
         unit: usize,
         machine: usize,
     },
-    Unplace {
+    RemovePlacement {
         unit: usize,
     },
     Explain {
@@ -85,7 +85,7 @@ const FILES: [&str; 6] = [
 ];
 const MACHINES: [&str; 2] = ["m-0", "m-1"];
 const INTENTS: [Option<Intent>; 3] =
-    [None, Some(Intent::Cordoned), Some(Intent::Drained { keep_up: 2 })];
+    [None, Some(Intent::Cordoned), Some(Intent::Drained { min_available: 2 })];
 const VALUES: [&str; 3] = ["", "x", "y"];
 
 pub(crate) fn step() -> impl Strategy<Value = Step> {
@@ -103,7 +103,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         1 => unit.clone().prop_map(|unit| Step::Restart { unit }),
         2 => (unit.clone(), machine.clone())
             .prop_map(|(unit, machine)| Step::Place { unit, machine }),
-        1 => unit.clone().prop_map(|unit| Step::Unplace { unit }),
+        1 => unit.clone().prop_map(|unit| Step::RemovePlacement { unit }),
         1 => unit.clone().prop_map(|unit| Step::Explain { unit }),
         2 => (unit.clone(), machine.clone())
             .prop_map(|(unit, machine)| Step::Report { unit, machine }),
@@ -155,16 +155,17 @@ pub(crate) async fn take(step: Step, registry: &Registry, leader: &Leadership, s
         Step::Restart { unit } => drop(registry.request_restart(&name(&unit_name(unit))).await),
         Step::Place { unit, machine } => {
             let unit = name(&unit_name(unit));
-            let was: Option<Placement> = seen.placement(unit.as_str()).cloned();
+            let previous: Option<Placement> = seen.placement(unit.as_str()).cloned();
             let (machine, epoch) = (id(MACHINES[machine]), Epoch(seen.revision.0));
-            let place = vec![Place { unit, machine, epoch, was }];
-            write(PlacementWrites { place, ..PlacementWrites::default() }).await;
+            let place = vec![SetPlacement { unit, machine, epoch, previous }];
+            write(PlacementWrites { set: place, ..PlacementWrites::default() }).await;
         }
-        Step::Unplace { unit } => {
+        Step::RemovePlacement { unit } => {
             let unit = name(&unit_name(unit));
-            let was = seen.placement(unit.as_str()).cloned();
-            let unplace = was.map(|was| Unplace { unit, was }).into_iter().collect();
-            write(PlacementWrites { unplace, ..PlacementWrites::default() }).await;
+            let previous = seen.placement(unit.as_str()).cloned();
+            let unplace =
+                previous.map(|previous| RemovePlacement { unit, previous }).into_iter().collect();
+            write(PlacementWrites { remove: unplace, ..PlacementWrites::default() }).await;
         }
         Step::Explain { unit } => {
             let reasons = vec![(name(&unit_name(unit)), Some(Reason::NoMachines))];
@@ -190,8 +191,8 @@ pub(crate) async fn take(step: Step, registry: &Registry, leader: &Leadership, s
         }
         Step::Rebalance { at_once: 0 } => drop(registry.end_rebalancing().await.unwrap()),
         Step::Rebalance { at_once } => {
-            let terms = BalanceTerms { at_once, ..BalanceTerms::default() };
-            registry.order_rebalancing(terms).await.unwrap();
+            let terms = RebalanceLimits { max_in_flight: at_once, ..RebalanceLimits::default() };
+            registry.request_rebalancing(terms).await.unwrap();
         }
         Step::Scribble { key, unit, bytes } => {
             let put = Transaction::new().put(registry.layout().key(&self::key(key, unit)), bytes);

@@ -8,8 +8,8 @@ use std::time::Duration;
 use fleet_core::{Epoch, Generation, MachineId, Placement, Snapshot, TargetState};
 use fleet_store::testing::FaultyStore;
 use fleet_store::{
-    Adopted, Key, Layout, Leadership, Mirror, Place, PlacementWrites, Registry, RegistryError,
-    StoreError, Unplace,
+    AdoptedUnit, Key, Layout, Leadership, Mirror, PlacementWrites, Registry, RegistryError,
+    RemovePlacement, SetPlacement, StoreError,
 };
 use fleet_unitfile::UnitName;
 use proptest::collection::vec;
@@ -34,7 +34,7 @@ enum Step {
         unit: usize,
         machine: usize,
     },
-    Unplace {
+    RemovePlacement {
         leader: usize,
         view: usize,
         unit: usize,
@@ -64,7 +64,7 @@ fn step() -> impl Strategy<Value = Step> {
         5 => (leader.clone(), view.clone(), unit.clone(), machine.clone())
             .prop_map(|(leader, view, unit, machine)| Step::Place { leader, view, unit, machine }),
         1 => (leader.clone(), view.clone(), unit.clone())
-            .prop_map(|(leader, view, unit)| Step::Unplace { leader, view, unit }),
+            .prop_map(|(leader, view, unit)| Step::RemovePlacement { leader, view, unit }),
         2 => (leader, unit.clone(), machine)
             .prop_map(|(leader, unit, machine)| Step::Adopt { leader, unit, machine }),
         2 => unit.clone().prop_map(|unit| Step::Submit { unit }),
@@ -117,23 +117,26 @@ impl Writers {
             }
             Step::Place { leader, view, unit, machine } => {
                 let (seen, unit) = (self.view(view).snapshot(), name(UNITS[unit]));
-                let was = seen.placement(unit.as_str()).cloned();
+                let previous = seen.placement(unit.as_str()).cloned();
                 let (machine, epoch) = (id(MACHINES[machine]), Epoch(seen.revision.0));
-                let place = vec![Place { unit, machine, epoch, was }];
-                let writes = PlacementWrites { place, ..PlacementWrites::default() };
+                let place = vec![SetPlacement { unit, machine, epoch, previous }];
+                let writes = PlacementWrites { set: place, ..PlacementWrites::default() };
                 drop(self.leader(leader).commit(&writes).await);
             }
-            Step::Unplace { leader, view, unit } => {
-                let was = self.view(view).snapshot().placement(UNITS[unit]).cloned();
+            Step::RemovePlacement { leader, view, unit } => {
+                let previous = self.view(view).snapshot().placement(UNITS[unit]).cloned();
                 let unit = name(UNITS[unit]);
-                let unplace = was.map(|was| Unplace { unit, was }).into_iter().collect();
-                let writes = PlacementWrites { unplace, ..PlacementWrites::default() };
+                let unplace = previous
+                    .map(|previous| RemovePlacement { unit, previous })
+                    .into_iter()
+                    .collect();
+                let writes = PlacementWrites { remove: unplace, ..PlacementWrites::default() };
                 drop(self.leader(leader).commit(&writes).await);
             }
             Step::Adopt { leader, unit, machine } => {
                 let unit = self::unit(UNITS[unit], FILE, TargetState::Launched);
                 let machine = Some(id(MACHINES[machine]));
-                let adopted = Adopted { unit, generation: Generation::ZERO, machine };
+                let adopted = AdoptedUnit { unit, generation: Generation::ZERO, machine };
                 drop(self.leader(leader).adopt(&[adopted]).await);
             }
             Step::Submit { unit } => submit(&self.registry, UNITS[unit]).await,
@@ -141,7 +144,7 @@ impl Writers {
                 drop(self.registry.destroy(&name(UNITS[unit]), self.view(view)).await);
             }
             Step::Raise => {
-                let past = self.registry.export().await.unwrap().epochs;
+                let past = self.registry.export().await.unwrap().max_epoch;
                 self.registry.raise_epochs(past).await.unwrap();
             }
         }
@@ -189,7 +192,7 @@ proptest! {
         let play = async {
             let (mut writers, mut remembered) = (Writers::new().await, Remembered::default());
             for step in &steps {
-                let before = writers.registry.export().await.unwrap().epochs;
+                let before = writers.registry.export().await.unwrap().max_epoch;
                 writers.take(step).await;
                 if let Step::Raise = step {
                     remembered.raised = before;
@@ -210,9 +213,14 @@ async fn nothing_is_done_where_a_unit_is_placed_twice_in_one_decision() {
     submit(&registry, UNITS[0]).await;
     let leader = registry.campaign(&id("m-0"), TTL).await.unwrap().unwrap();
     let epoch = Epoch(leader.elected().0);
-    let place = |machine| Place { unit: name(UNITS[0]), machine: id(machine), epoch, was: None };
+    let place = |machine| SetPlacement {
+        unit: name(UNITS[0]),
+        machine: id(machine),
+        epoch,
+        previous: None,
+    };
     let place = vec![place("m-1"), place("m-2")];
-    let twice = leader.commit(&PlacementWrites { place, ..PlacementWrites::default() }).await;
+    let twice = leader.commit(&PlacementWrites { set: place, ..PlacementWrites::default() }).await;
     assert!(matches!(twice, Err(RegistryError::Store(StoreError::Invalid(_)))), "{twice:?}");
     assert!(stored(&registry).await.is_empty());
 }
@@ -249,7 +257,7 @@ impl Behind {
         let link = FaultyStore::new(memory());
         let slow = Registry::new(Arc::new(link.clone()), Layout::DEFAULT_PREFIX);
         // The same cluster by another way, which is never slow.
-        let registry = Registry::new(link.beneath(), Layout::DEFAULT_PREFIX);
+        let registry = Registry::new(link.inner(), Layout::DEFAULT_PREFIX);
         submit(&registry, UNITS[0]).await;
         let leader = registry.campaign(&id("m-0"), TTL).await.unwrap().unwrap();
         let mirror = mirror(&slow).await;
@@ -264,10 +272,10 @@ impl Behind {
     /// Places the unit, as whoever sees everything.
     async fn place(&self, machine: &str) {
         let seen = self.registry.export().await.unwrap().snapshot;
-        let was = seen.placement(UNITS[0]).cloned();
+        let previous = seen.placement(UNITS[0]).cloned();
         let (machine, epoch) = (id(machine), Epoch(seen.revision.0));
-        let place = vec![Place { unit: name(UNITS[0]), machine, epoch, was }];
-        let writes = PlacementWrites { place, ..PlacementWrites::default() };
+        let place = vec![SetPlacement { unit: name(UNITS[0]), machine, epoch, previous }];
+        let writes = PlacementWrites { set: place, ..PlacementWrites::default() };
         self.leader.commit(&writes).await.unwrap();
     }
 
@@ -331,7 +339,7 @@ async fn a_destroying_without_an_answer_is_whole_or_not_there() {
         cluster.see().await;
         let broken = Registry::new(Arc::new(cluster.link.clone()), Layout::DEFAULT_PREFIX);
         match happened {
-            true => cluster.link.lose_answers(1),
+            true => cluster.link.lose_responses(1),
             false => cluster.link.lose_requests(1),
         }
         let unknown = broken.destroy(&name(UNITS[0]), &cluster.mirror).await;
@@ -348,7 +356,7 @@ async fn a_destroying_without_an_answer_is_whole_or_not_there() {
 async fn who_cannot_see_where_a_unit_is_destroys_it_nevertheless() {
     let cluster = Behind::new().await;
     cluster.see().await;
-    cluster.link.set_away(true);
+    cluster.link.set_unreachable(true);
     cluster.place("m-1").await;
     cluster.destroy().await;
     let left = cluster.registry.export().await.unwrap().snapshot;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fleet_core::{Epoch, MachineId, Placement};
 use fleet_store::testing::FaultyStore;
-use fleet_store::{Key, Layout, Mirror, Registry, Transaction, Unplace};
+use fleet_store::{Key, Layout, Mirror, Registry, RemovePlacement, Transaction};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -77,12 +77,12 @@ impl Twin {
     /// Whether a mirror shows this; of a faulty unit, what it shows depends on what was before.
     async fn compare(&self, mirror: &Mirror, registry: &Registry) {
         let snapshot = caught_up(mirror, registry).await;
-        let strays = mirror.stray_placements();
+        let strays = mirror.superseded_placements();
         for (number, unit) in UNITS.into_iter().enumerate() {
             let unreadable = self.unreadable(number);
             assert_eq!(snapshot.fault(unit).is_none(), unreadable.is_empty(), "{unit}");
             let stray = strays.iter().filter(|stray| stray.unit == unit).cloned();
-            let mut stray: Vec<Unplace> = stray.collect();
+            let mut stray: Vec<RemovePlacement> = stray.collect();
             let mut expected = self.of(number);
             if !unreadable.is_empty() {
                 // At least nothing is to be taken away, and none counts where another one may.
@@ -93,9 +93,9 @@ impl Twin {
             }
             assert_eq!(snapshot.placement(unit), expected.first(), "{unit}");
             expected.drain(..expected.len().min(1));
-            expected.sort_by_key(|was| was.machine.clone());
-            stray.sort_by_key(|stray| stray.was.machine.clone());
-            let stray: Vec<_> = stray.into_iter().map(|stray| stray.was).collect();
+            expected.sort_by_key(|previous| previous.machine.clone());
+            stray.sort_by_key(|stray| stray.previous.machine.clone());
+            let stray: Vec<_> = stray.into_iter().map(|stray| stray.previous).collect();
             assert_eq!(stray, expected, "{unit}");
         }
     }
@@ -162,7 +162,7 @@ async fn a_placement_does_not_count_beside_one_that_nobody_understands() {
         let snapshot = caught_up(&mirror, &registry).await;
         assert!(snapshot.fault(a).is_some());
         assert_eq!(snapshot.placement(a), None);
-        assert_eq!(mirror.stray_placements(), []);
+        assert_eq!(mirror.superseded_placements(), []);
     }
     write(&vec![((0, 1), Wrote::Nothing)], &registry).await;
     let snapshot = caught_up(&followed, &registry).await;

@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fleet_core::{BalanceTerms, Epoch, Moving, Placement, Rebalancing, Revision, TargetState};
+use fleet_core::{
+    Epoch, InFlightMove, Placement, RebalanceLimits, Rebalancing, Revision, TargetState,
+};
 use fleet_store::{
-    BalanceNote, ExpectUnit, Key, Mirror, Place, PlacementWrites, Registry, RegistryError,
-    Transaction,
+    ExpectUnit, Key, Mirror, PlacementWrites, RebalanceUpdate, Registry, RegistryError,
+    SetPlacement, Transaction,
 };
 
 use crate::support::{TTL, id, mirror, name, registry, soon, unit};
@@ -18,15 +20,15 @@ async fn seen(mirror: &Mirror, revision: Revision) -> Option<Arc<Rebalancing>> {
     soon(mirror.wait_for(revision)).await.unwrap().rebalancing.clone()
 }
 
-fn terms(at_once: u32) -> BalanceTerms {
-    BalanceTerms { at_once, ..BalanceTerms::default() }
+fn terms(at_once: u32) -> RebalanceLimits {
+    RebalanceLimits { max_in_flight: at_once, ..RebalanceLimits::default() }
 }
 
 /// The order once a unit was moved for it.
 fn begun(order: &Rebalancing) -> Rebalancing {
-    let moving = Moving { from: id("m-1"), to: id("m-2"), was_up: true };
+    let moving = InFlightMove { from: id("m-1"), to: id("m-2"), was_active: true };
     let moving = BTreeMap::from([(name("a.service"), moving)]);
-    Rebalancing { moved: 1, moving, ..order.clone() }
+    Rebalancing { moved: 1, moves: moving, ..order.clone() }
 }
 
 async fn put_raw(registry: &Registry, bytes: &str) -> Revision {
@@ -39,14 +41,14 @@ async fn put_raw(registry: &Registry, bytes: &str) -> Revision {
 async fn an_order_is_there_until_it_is_taken_back() {
     let registry = registry();
     let mirror = mirror(&registry).await;
-    let first = registry.order_rebalancing(terms(2)).await.unwrap();
-    let news = mirror.wait_for(first).await.map(|_| mirror.news_since(Revision(first.0 - 1)));
-    assert!(news.unwrap().difference.is_some_and(|difference| difference.rebalancing));
+    let first = registry.request_rebalancing(terms(2)).await.unwrap();
+    let news = mirror.wait_for(first).await.map(|_| mirror.delta_since(Revision(first.0 - 1)));
+    assert!(news.unwrap().changes.is_some_and(|changes| changes.rebalancing));
     assert_eq!(seen(&mirror, first).await.as_deref(), Some(&Rebalancing::new(terms(2))));
     let stored = registry.store().read("/fleet/orders/").await.unwrap().entries;
-    let form = r#"{"v":1,"at_once":2,"gain":0,"keep_up":0,"moved":0,"moving":[]}"#;
+    let form = r#"{"v":1,"at_once":2,"gain":0,"min_available":0,"moved":0,"moving":[]}"#;
     assert_eq!((stored[0].key.as_str(), &stored[0].value[..]), (KEY, form.as_bytes()));
-    assert_eq!(registry.order_rebalancing(terms(2)).await.unwrap(), first, "it is there already");
+    assert_eq!(registry.request_rebalancing(terms(2)).await.unwrap(), first, "it is there already");
     let end = registry.end_rebalancing().await.unwrap();
     assert_eq!(seen(&mirror, end).await, None);
     assert!(registry.end_rebalancing().await.is_ok(), "there is nothing to take back");
@@ -57,14 +59,14 @@ async fn other_terms_begin_anew_and_forget_nobody_who_is_under_way() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
-    let revision = registry.order_rebalancing(terms(2)).await.unwrap();
+    let revision = registry.request_rebalancing(terms(2)).await.unwrap();
     let order = seen(&mirror, revision).await.unwrap();
-    let noted = leader.note_rebalancing(&order, Some(&begun(&order))).await.unwrap();
+    let noted = leader.update_rebalancing(&order, Some(&begun(&order))).await.unwrap();
     assert_eq!(seen(&mirror, noted).await.as_deref(), Some(&begun(&order)));
-    assert_eq!(registry.order_rebalancing(terms(2)).await.unwrap(), noted);
-    let revision = registry.order_rebalancing(terms(1)).await.unwrap();
+    assert_eq!(registry.request_rebalancing(terms(2)).await.unwrap(), noted);
+    let revision = registry.request_rebalancing(terms(1)).await.unwrap();
     let now = seen(&mirror, revision).await.unwrap();
-    assert_eq!((now.terms, now.moved, now.moving.len()), (terms(1), 0, 1));
+    assert_eq!((now.limits, now.moved, now.moves.len()), (terms(1), 0, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,16 +74,16 @@ async fn a_leader_notes_nothing_of_an_order_that_is_another_by_now() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
-    let revision = registry.order_rebalancing(terms(2)).await.unwrap();
+    let revision = registry.request_rebalancing(terms(2)).await.unwrap();
     let order = seen(&mirror, revision).await.unwrap();
     registry.end_rebalancing().await.unwrap();
     for now in [Some(&begun(&order)), None] {
-        let noted = leader.note_rebalancing(&order, now).await;
+        let noted = leader.update_rebalancing(&order, now).await;
         assert!(matches!(noted, Err(RegistryError::Conflict)), "{noted:?}");
     }
-    let revision = registry.order_rebalancing(terms(2)).await.unwrap();
+    let revision = registry.request_rebalancing(terms(2)).await.unwrap();
     registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
-    let noted = leader.note_rebalancing(&order, None).await;
+    let noted = leader.update_rebalancing(&order, None).await;
     assert!(matches!(noted, Err(RegistryError::Deposed { .. })), "{noted:?}");
     assert!(seen(&mirror, revision).await.is_some());
 }
@@ -94,25 +96,25 @@ async fn moves_are_noted_as_they_are_made_and_not_where_they_are_refused() {
     let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
     let new = unit("a.service", "", TargetState::Launched);
     registry.put_unit(new, ExpectUnit::Absent).await.unwrap();
-    let revision = registry.order_rebalancing(terms(2)).await.unwrap();
+    let revision = registry.request_rebalancing(terms(2)).await.unwrap();
     let order = seen(&mirror, revision).await.unwrap();
-    let place = |machine: &str, epoch: Revision, was: Option<Placement>| PlacementWrites {
-        place: vec![Place {
+    let place = |machine: &str, epoch: Revision, previous: Option<Placement>| PlacementWrites {
+        set: vec![SetPlacement {
             unit: name("a.service"),
             machine: id(machine),
             epoch: Epoch(epoch.0),
-            was,
+            previous,
         }],
         ..PlacementWrites::default()
     };
     let placed = leader.commit(&place("m-1", revision, None)).await.unwrap();
-    let was = soon(mirror.wait_for(placed)).await.unwrap().placement("a.service").cloned();
-    let balance = Some(BalanceNote { seen: order.clone(), now: begun(&order) });
-    let stale = was.clone().map(|was| Placement { machine: id("m-3"), ..was });
-    let stale = PlacementWrites { balance: balance.clone(), ..place("m-2", placed, stale) };
+    let previous = soon(mirror.wait_for(placed)).await.unwrap().placement("a.service").cloned();
+    let balance = Some(RebalanceUpdate { seen: order.clone(), now: begun(&order) });
+    let stale = previous.clone().map(|previous| Placement { machine: id("m-3"), ..previous });
+    let stale = PlacementWrites { rebalance: balance.clone(), ..place("m-2", placed, stale) };
     let refused = leader.commit(&stale).await;
     assert!(matches!(refused, Err(RegistryError::Conflict)), "{refused:?}");
-    let moves = PlacementWrites { balance, ..place("m-2", placed, was) };
+    let moves = PlacementWrites { rebalance: balance, ..place("m-2", placed, previous) };
     assert_eq!(seen(&mirror, placed).await, Some(order));
     let moved = leader.commit(&moves).await.unwrap();
     assert_eq!(seen(&mirror, moved).await.map(|order| order.moved), Some(1));
@@ -124,10 +126,10 @@ async fn moves_are_noted_as_they_are_made_and_not_where_they_are_refused() {
 async fn an_order_that_nobody_understands_is_none_and_can_be_given_anew() {
     let registry = registry();
     let mirror = mirror(&registry).await;
-    let revision = registry.order_rebalancing(terms(2)).await.unwrap();
+    let revision = registry.request_rebalancing(terms(2)).await.unwrap();
     assert!(seen(&mirror, revision).await.is_some());
     let revision = put_raw(&registry, r#"{"v":2,"spread":"evenly"}"#).await;
     assert_eq!(seen(&mirror, revision).await, None);
-    let revision = registry.order_rebalancing(terms(2)).await.unwrap();
+    let revision = registry.request_rebalancing(terms(2)).await.unwrap();
     assert!(seen(&mirror, revision).await.is_some());
 }

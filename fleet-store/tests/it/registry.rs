@@ -49,7 +49,7 @@ async fn what_was_written_after_it_was_looked_at_is_left_alone() {
     let mirror = mirror(&registry).await;
     let a = name("a.service");
     let put = |expect| registry.put_unit(unit("a.service", FILE, TargetState::Inactive), expect);
-    let set = |seen| registry.set_desired_unchanged(&a, TargetState::Loaded, seen);
+    let set = |seen| registry.set_desired_if_unchanged(&a, TargetState::Loaded, seen);
     let never = put(ExpectUnit::UnchangedSince(Revision(1000))).await;
     assert!(matches!(never, Err(RegistryError::NotFound { .. })));
     let first = put(ExpectUnit::Absent).await.unwrap();
@@ -64,11 +64,11 @@ async fn what_was_written_after_it_was_looked_at_is_left_alone() {
     };
     is_told(put(ExpectUnit::UnchangedSince(first)).await.unwrap_err(), second);
     is_told(set(first).await.unwrap_err(), second);
-    is_told(registry.destroy_unchanged(&a, &mirror, first).await.unwrap_err(), second);
+    is_told(registry.destroy_if_unchanged(&a, &mirror, first).await.unwrap_err(), second);
     let third = set(second).await.unwrap();
-    is_told(registry.destroy_unchanged(&a, &mirror, second).await.unwrap_err(), third);
-    registry.destroy_unchanged(&a, &mirror, third).await.unwrap();
-    let gone = registry.destroy_unchanged(&a, &mirror, third).await;
+    is_told(registry.destroy_if_unchanged(&a, &mirror, second).await.unwrap_err(), third);
+    registry.destroy_if_unchanged(&a, &mirror, third).await.unwrap();
+    let gone = registry.destroy_if_unchanged(&a, &mirror, third).await;
     assert!(matches!(gone, Err(RegistryError::NotFound { .. })));
 }
 
@@ -95,7 +95,7 @@ async fn a_desired_state_is_set_whatever_has_become_of_the_unit_since_it_was_see
     let submitted = registry.set_desired(&name("a.service"), TargetState::Inactive).await.unwrap();
     let snapshot = soon(mirror.wait_for(submitted)).await.unwrap();
     let seen = snapshot.unit("a.service").unwrap();
-    let set = |desired| registry.set_desired_of(seen, desired);
+    let set = |desired| registry.set_desired_optimistic(seen, desired);
     assert_eq!(set(TargetState::Inactive).await.unwrap(), submitted, "it is so already");
     set(TargetState::Loaded).await.unwrap();
     let (_, generation) = registry.request_restart(&name("a.service")).await.unwrap();
@@ -285,7 +285,7 @@ async fn a_change_of_metadata_names_a_key() {
 async fn a_write_without_an_answer_is_not_taken_for_one_that_failed() {
     let store = FaultyStore::new(memory());
     let registry = Registry::new(Arc::new(store.clone()), Layout::DEFAULT_PREFIX);
-    store.lose_answers(1);
+    store.lose_responses(1);
     let new = unit("a.service", FILE, TargetState::Loaded);
     let result = registry.put_unit(new, ExpectUnit::Absent).await;
     assert!(matches!(result, Err(RegistryError::Store(StoreError::Unknown(_)))));

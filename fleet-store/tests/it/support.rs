@@ -82,7 +82,7 @@ pub(crate) fn state(unit: &str, sub: &str) -> UnitState {
         unit: name(unit),
         machine: id("m-1"),
         hash: UnitHash::from_bytes([7; 20]),
-        asked: TargetState::Launched,
+        requested: TargetState::Launched,
         epoch: Epoch(4),
         generation: Generation(2),
         systemd,

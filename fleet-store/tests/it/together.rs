@@ -69,12 +69,12 @@ async fn a_failure_is_told_to_all_whom_it_concerns() {
     // The first goes alone, and the others together.
     let names = ["a.service", "b.service", "c.service"];
     let (registry, store) = registry();
-    store.set_away(true);
+    store.set_unreachable(true);
     for answer in create(&registry, &names).await {
         assert!(matches!(answer, Err(RegistryError::Store(StoreError::Unavailable(_)))));
     }
-    store.set_away(false);
-    store.lose_answers(2);
+    store.set_unreachable(false);
+    store.lose_responses(2);
     for answer in create(&registry, &names).await {
         assert!(matches!(answer, Err(RegistryError::Store(StoreError::Unknown(_)))));
     }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use fleet_core::{Intent, Snapshot, Strictness};
 use fleet_store::{
-    ExpectUnit, Import, ImportError, ImportOptions, ImportReport, Layout, MetadataChange, Place,
-    PlacementWrites, Registry, import,
+    ExpectUnit, Import, ImportError, ImportOptions, ImportReport, Layout, MetadataChange,
+    PlacementWrites, Registry, SetPlacement, import,
 };
 
 use crate::support::{TTL, id, memory, name, registry, unit};
@@ -33,7 +33,9 @@ pub(crate) async fn cluster() -> Registry {
     let (machine, key) = (id("m-2"), "rack".to_owned());
     let change = MetadataChange::Set { machine, key, value: "7".to_owned() };
     registry.patch_metadata(&[change]).await.unwrap();
-    for (machine, intent) in [("m-3", Intent::Cordoned), ("m-2", Intent::Drained { keep_up: 2 })] {
+    for (machine, intent) in
+        [("m-3", Intent::Cordoned), ("m-2", Intent::Drained { min_available: 2 })]
+    {
         registry.set_intent(&id(machine), Some(intent)).await.unwrap();
     }
     place(&registry, "web.service", "m-1").await;
@@ -44,8 +46,8 @@ pub(crate) async fn cluster() -> Registry {
 pub(crate) async fn place(registry: &Registry, unit: &str, machine: &str) {
     let leader = registry.campaign(&id("engine"), TTL).await.unwrap().unwrap();
     let epoch = fleet_core::Epoch(leader.elected().0);
-    let place = Place { unit: name(unit), machine: id(machine), epoch, was: None };
-    let writes = PlacementWrites { place: vec![place], ..PlacementWrites::default() };
+    let place = SetPlacement { unit: name(unit), machine: id(machine), epoch, previous: None };
+    let writes = PlacementWrites { set: vec![place], ..PlacementWrites::default() };
     leader.commit(&writes).await.unwrap();
     leader.resign().await.unwrap();
 }

@@ -40,14 +40,14 @@ const NOW: Timestamp = Timestamp::from_millis(0);
 const TTL: Duration = Duration::from_secs(9);
 
 /// A keyspace, and what of it is not written yet.
-pub(super) struct Twin {
+pub(super) struct Model {
     keyspace: Keyspace,
     last: LeaseId,
     granted: Vec<LeaseId>,
     pub(super) batch: Batch,
 }
 
-impl Twin {
+impl Model {
     pub(super) fn new() -> Self {
         let (keyspace, granted) = (Keyspace::new(), Vec::new());
         Self { keyspace, last: LeaseId(0), granted, batch: Batch::default() }
@@ -75,22 +75,22 @@ impl Twin {
     }
 
     fn apply(&mut self, transaction: &Transaction) {
-        self.batch.made.extend(self.keyspace.apply(NOW, transaction).unwrap().changes);
+        self.batch.revisions.extend(self.keyspace.apply(NOW, transaction).unwrap().changes);
     }
 
     fn revoke(&mut self, lease: LeaseId) {
         let Some(EndedLease { lease, changes }) = self.keyspace.revoke(lease) else { return };
         self.granted.retain(|granted| *granted != lease);
         self.batch.ended.push(lease);
-        self.batch.made.extend(changes);
+        self.batch.revisions.extend(changes);
     }
 
-    pub(super) fn check(&self, kept: Kept) {
+    pub(super) fn check(&self, image: StoreImage) {
         let leases = self.granted.iter().map(|lease| (*lease, TTL)).collect::<Vec<_>>();
-        assert_eq!(kept.leases, leases);
-        assert_eq!(kept.last_lease, self.last);
-        assert_eq!(kept.revision, self.keyspace.revision());
-        assert_eq!(kept.entries, self.keyspace.read("").entries);
+        assert_eq!(image.leases, leases);
+        assert_eq!(image.last_lease, self.last);
+        assert_eq!(image.revision, self.keyspace.revision());
+        assert_eq!(image.entries, self.keyspace.read("").entries);
     }
 }
 
@@ -98,21 +98,21 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn a_file_holds_what_a_keyspace_holds(steps in steps(), most_logged in 0..2000usize) {
-        let file = Frail::new();
-        let (disk, _) = Disk::on(file.clone(), true).unwrap();
-        let (mut disk, mut twin) = (disk.with_log(most_logged), Twin::new());
+    fn a_file_holds_what_a_keyspace_holds(steps in steps(), max_log_bytes in 0..2000usize) {
+        let file = FailingDisk::new();
+        let (disk, _) = Disk::open_on(file.clone(), true).unwrap();
+        let (mut disk, mut model) = (disk.with_log(max_log_bytes), Model::new());
         for step in steps.iter().chain([&Step::Write, &Step::Reopen]) {
-            twin.step(step);
+            model.step(step);
             if let Step::Write = step {
-                disk.write(&std::mem::take(&mut twin.batch)).unwrap();
+                disk.write(&std::mem::take(&mut model.batch)).unwrap();
             }
             if let Step::Reopen = step {
-                disk.write(&std::mem::take(&mut twin.batch)).unwrap();
+                disk.write(&std::mem::take(&mut model.batch)).unwrap();
                 drop(disk);
-                let (opened, kept) = Disk::on(file.clone(), false).unwrap();
-                twin.check(kept);
-                disk = opened.with_log(most_logged);
+                let (opened, image) = Disk::open_on(file.clone(), false).unwrap();
+                model.check(image);
+                disk = opened.with_log(max_log_bytes);
             }
         }
     }
@@ -120,13 +120,13 @@ proptest! {
 
 #[test]
 fn the_log_begins_again_when_it_would_have_too_many_bytes() {
-    let (disk, _) = Disk::on(Frail::new(), true).unwrap();
-    let (mut disk, mut twin) = (disk.with_log(1000), Twin::new());
+    let (disk, _) = Disk::open_on(FailingDisk::new(), true).unwrap();
+    let (mut disk, mut model) = (disk.with_log(1000), Model::new());
     let mut bytes = Vec::new();
     for size in [300, 300, 300, 300, 2000, 300] {
-        twin.step(&Step::Put { key: 0, size, bound: false });
-        disk.write(&std::mem::take(&mut twin.batch)).unwrap();
-        bytes.push(disk.logged());
+        model.step(&Step::Put { key: 0, size, bound: false });
+        disk.write(&std::mem::take(&mut model.batch)).unwrap();
+        bytes.push(disk.log_bytes());
     }
     let row = bytes[0];
     assert!((300..400).contains(&row), "{row}");
@@ -138,14 +138,14 @@ fn the_log_begins_again_when_it_would_have_too_many_bytes() {
 #[test]
 fn nothing_acknowledged_is_lost_wherever_writing_ends() {
     for writes in 0.. {
-        let file = Frail::new();
-        let (disk, _) = Disk::on(file.clone(), true).unwrap();
-        let (mut disk, mut twin) = (disk.with_log(1000), Twin::new());
+        let file = FailingDisk::new();
+        let (disk, _) = Disk::open_on(file.clone(), true).unwrap();
+        let (mut disk, mut model) = (disk.with_log(1000), Model::new());
         file.left.store(writes, Ordering::SeqCst);
         let mut acknowledged = 0;
         let mut asked = (0..12u8).map(|key| {
-            twin.step(&Step::Put { key: key % 3, size: 300, bound: false });
-            disk.write(&std::mem::take(&mut twin.batch))
+            model.step(&Step::Put { key: key % 3, size: 300, bound: false });
+            disk.write(&std::mem::take(&mut model.batch))
         });
         let failed = asked.any(|done| {
             acknowledged += u64::from(done.is_ok());
@@ -153,12 +153,12 @@ fn nothing_acknowledged_is_lost_wherever_writing_ends() {
         });
         drop(disk);
         file.left.store(u64::MAX, Ordering::SeqCst);
-        let (_, kept) = Disk::on(file, false).unwrap();
+        let (_, image) = Disk::open_on(file, false).unwrap();
         // What failed may be there as a whole.
         let unknown = u64::from(failed);
-        let revision = kept.revision.0;
+        let revision = image.revision.0;
         assert!((acknowledged..=acknowledged + unknown).contains(&revision), "after {writes}");
-        let keys = kept.entries.iter().map(|entry| entry.modified.0).collect::<Vec<_>>();
+        let keys = image.entries.iter().map(|entry| entry.modified.0).collect::<Vec<_>>();
         let last = (1..=revision).rev().take(3).collect::<std::collections::BTreeSet<_>>();
         assert_eq!(keys.into_iter().collect::<std::collections::BTreeSet<_>>(), last);
         if !failed {

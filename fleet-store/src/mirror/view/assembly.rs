@@ -7,32 +7,32 @@ use fleet_unitfile::UnitName;
 
 use super::View;
 use crate::codec::UnitRecord;
+use crate::mirror::changes::{ChangeSet, is_same_unit};
 use crate::mirror::contents::Content;
-use crate::mirror::difference::{Difference, same_unit};
 use crate::registry::MachineRecord;
 
 impl View {
-    /// Puts together what was touched, and says of which revision the snapshot is now.
-    pub(super) fn settle(
+    /// Puts together what was changes, and says of which revision the snapshot is now.
+    pub(super) fn assemble(
         &mut self,
-        touched: &Difference,
+        changes: &ChangeSet,
         revision: Revision,
         known: Option<&Self>,
     ) {
-        if !touched.is_empty() {
-            self.decisive = revision;
+        if !changes.is_empty() {
+            self.scheduling_revision = revision;
         }
-        for name in &touched.units {
-            self.note_concerned(name);
+        for name in &changes.units {
+            self.note_affected(name);
             match self.unit(name, known) {
                 Some(Ok(unit)) => self.edit().put_unit(unit),
                 Some(Err(fault)) => self.edit().put_fault(name.clone(), fault),
                 None => self.edit().remove_unit(name.as_str()),
             }
-            self.note_concerned(name);
+            self.note_affected(name);
         }
-        touched.machines.iter().for_each(|machine| self.concerned.add(machine));
-        for id in &touched.machines {
+        changes.machines.iter().for_each(|machine| self.affected.add(machine));
+        for id in &changes.machines {
             match self.machine(id) {
                 Some(machine) => self.edit().put_machine(machine),
                 None => self.edit().remove_machine(id.as_str()),
@@ -47,7 +47,7 @@ impl View {
             Ok(record) => *record,
             Err(fault) => return Some(Err(Fault::clone(fault))),
         };
-        if let Some(fault) = self.places.fault(name) {
+        if let Some(fault) = self.placements.fault(name) {
             return Some(Err(fault.clone()));
         }
         let before = self.snapshot.unit(name.as_str());
@@ -67,13 +67,13 @@ impl View {
         let file = content.file;
         let before = before.filter(|before| before.file == file);
         let requirements = match (content.requirements, &before) {
-            (Some(of_any), _) => of_any,
+            (Some(shared), _) => shared,
             (None, Some(before)) => before.requirements.clone(),
-            (None, None) => self.demands.read(name, &file)?,
+            (None, None) => self.requirements_cache.read(name, &file)?,
         };
         let (name, desired, generation) = (name.clone(), record.desired, record.generation);
         let unit = Arc::new(Unit { name, file, requirements, desired, generation });
-        Ok(before.filter(|before| same_unit(before, &unit)).unwrap_or(unit))
+        Ok(before.filter(|before| is_same_unit(before, &unit)).unwrap_or(unit))
     }
 
     /// A machine that is present, with its configured metadata overridden by what was set at run

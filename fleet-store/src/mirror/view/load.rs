@@ -14,50 +14,52 @@ use fleet_unitfile::UnitName;
 
 use super::{View, fault, warn};
 use crate::codec::{UnitRecord, decode_state, decode_unit};
-use crate::mirror::concern::Concerned;
-use crate::mirror::contents::{Content, Contents, Stored};
-use crate::mirror::difference::Difference;
-use crate::mirror::reports::Reports;
+use crate::mirror::changes::ChangeSet;
+use crate::mirror::contents::{Content, Contents, StoredContent};
+use crate::mirror::machine_progress::AffectedMachines;
+use crate::mirror::results::ResultLog;
 use crate::{ContentId, Entry, Key, Layout, Listing};
 
 type Record = Result<UnitRecord, Box<Fault>>;
 
 /// The entries of a listing, by what they are about.
 #[derive(Default)]
-struct Stock {
+struct GroupedEntries {
     records: Vec<(UnitName, Record)>,
-    contents: Vec<(ContentId, Stored)>,
+    contents: Vec<(ContentId, StoredContent)>,
     states: Vec<(UnitName, MachineId, Vec<u8>)>,
     /// What is taken over as if it had changed: machines first, which others name.
     rest: Vec<(Key, Entry)>,
 }
 
-impl Stock {
+impl GroupedEntries {
     fn of(layout: &Layout, entries: Vec<Entry>) -> Self {
-        let mut stock = Self::default();
+        let mut grouped = Self::default();
         for entry in entries {
             match layout.parse(&entry.key) {
                 Some(Key::Unit(unit)) => {
                     let record = decode_unit(&entry.value);
                     let record = record.map_err(|e| Box::new(fault("the unit's record", &e)));
-                    stock.records.push((unit, record));
+                    grouped.records.push((unit, record));
                 }
                 Some(Key::Content(id)) => {
-                    let stored = Stored { value: entry.value, modified: entry.modified };
-                    stock.contents.push((id, stored));
+                    let stored = StoredContent { value: entry.value, modified: entry.modified };
+                    grouped.contents.push((id, stored));
                 }
-                Some(Key::State(machine, unit)) => stock.states.push((unit, machine, entry.value)),
-                Some(key) => stock.rest.push((key, entry)),
+                Some(Key::State(machine, unit)) => {
+                    grouped.states.push((unit, machine, entry.value))
+                }
+                Some(key) => grouped.rest.push((key, entry)),
                 None => {}
             }
         }
-        stock.rest.sort_by(|(one, _), (other, _)| turn(one).cmp(&turn(other)));
-        stock
+        grouped.rest.sort_by(|(one, _), (other, _)| load_order(one).cmp(&load_order(other)));
+        grouped
     }
 }
 
-/// When a key has its turn: placements by unit, in whose order they are kept.
-fn turn(key: &Key) -> (u8, Option<&UnitName>) {
+/// When a key has its load_order: placements by unit, in whose order they are kept.
+fn load_order(key: &Key) -> (u8, Option<&UnitName>) {
     match key {
         Key::Machine(_) => (0, None),
         Key::Placement(_, unit) => (1, Some(unit)),
@@ -69,29 +71,30 @@ impl View {
     /// The view of a whole listing. What this view has read already is not read once more.
     pub(in crate::mirror) fn relist(&self, listing: Listing) -> Self {
         let mut view = Self::new(self.layout.clone());
-        view.demands = self.demands.clone();
-        view.concerned = Concerned::everybody(); // what is missing may have been theirs
-        let Stock { records, contents, states, rest } = Stock::of(&view.layout, listing.entries);
+        view.requirements_cache = self.requirements_cache.clone();
+        view.affected = AffectedMachines::all(); // what is missing may have been theirs
+        let GroupedEntries { records, contents, states, rest } =
+            GroupedEntries::of(&view.layout, listing.entries);
         view.records = records.into_iter().collect();
-        let mut touched = Difference::default();
+        let mut changes = ChangeSet::default();
         for (key, entry) in rest {
-            view.put(key, &entry.value, entry.modified, Some(self), &mut touched);
+            view.put(key, &entry.value, entry.modified, Some(self), &mut changes);
         }
         view.load_units(contents, self);
         view.load_states(states);
-        // Units whose placements cannot be understood are among what was touched.
-        view.settle(&touched, listing.revision, Some(self));
-        view.decisive = listing.revision; // what is missing from the listing may have been there
-        view.reported.clear();
-        view.reports = Reports::since_listing(listing.revision);
-        view.feed = self.feed.clone();
-        let difference = Difference::between(&self.snapshot, &view.snapshot);
-        view.feed.leap(listing.revision, difference);
+        // Units whose placements cannot be understood are among what was changes.
+        view.assemble(&changes, listing.revision, Some(self));
+        view.scheduling_revision = listing.revision; // what is missing from the listing may have been there
+        view.changed_results.clear();
+        view.result_log = ResultLog::since_listing(listing.revision);
+        view.delta_log = self.delta_log.clone();
+        let changes = ChangeSet::between(&self.snapshot, &view.snapshot);
+        view.delta_log.jump(listing.revision, changes);
         view
     }
 
     /// Puts together all units that have a record.
-    fn load_units(&mut self, stored: Vec<(ContentId, Stored)>, known: &Self) {
+    fn load_units(&mut self, stored: Vec<(ContentId, StoredContent)>, known: &Self) {
         let users = self.records.iter().enumerate().filter_map(|(at, (unit, record))| {
             let content = record.as_ref().ok()?.content;
             Some((content, at, unit.clone()))
@@ -99,7 +102,7 @@ impl View {
         let mut users: Vec<_> = users.collect();
         users.sort_unstable();
         let named = users.iter().map(|(content, _, unit)| (*content, unit.clone()));
-        self.contents = Contents::of(stored, named, &known.contents, &mut self.demands);
+        self.contents = Contents::of(stored, named, &known.contents, &mut self.requirements_cache);
         let mut contents = self.contents_by_unit(users);
         let records = std::mem::take(&mut self.records);
         let mut units = Vec::with_capacity(records.len());
@@ -120,10 +123,10 @@ impl View {
     ) -> Vec<Option<Result<Content, Fault>>> {
         let mut found = Vec::new();
         found.resize_with(self.records.len(), || None);
-        let mut join = self.contents.join();
+        let mut ordered_lookup = self.contents.ordered_lookup();
         for (content, at, _) in users {
             if let Some(slot) = found.get_mut(at) {
-                *slot = Some(join.get(content));
+                *slot = Some(ordered_lookup.get(content));
             }
         }
         found

@@ -11,8 +11,8 @@ use crate::codec::{
     UnitRecord, decode_claim, decode_intent, decode_leader, decode_reason, decode_rebalancing,
     decode_state, decode_text, decode_unit,
 };
-use crate::mirror::difference::Difference;
-use crate::mirror::reports::Report;
+use crate::mirror::changes::ChangeSet;
+use crate::mirror::results::ResultChange;
 use crate::registry::MachineRecord;
 
 impl View {
@@ -23,77 +23,77 @@ impl View {
         value: &[u8],
         modified: Revision,
         known: Option<&Self>,
-        touched: &mut Difference,
+        changes: &mut ChangeSet,
     ) {
         match key {
             Key::Unit(unit) => {
                 let record = decode_unit(value).map_err(|e| fault("the unit's record", &e));
-                self.put_record(unit, Some(record.map_err(Box::new)), touched);
+                self.put_record(unit, Some(record.map_err(Box::new)), changes);
             }
             Key::Content(id) => {
-                if self.contents.put(id, value, modified, &mut self.demands) {
-                    touched.units.extend(self.contents.users(id).cloned());
+                if self.contents.put(id, value, modified, &mut self.requirements_cache) {
+                    changes.units.extend(self.contents.users(id).cloned());
                 }
             }
             Key::Placement(machine, unit) => {
-                self.put_placement((unit, machine), value, known, touched);
+                self.put_placement((unit, machine), value, known, changes);
             }
             Key::Reason(unit) => self.put_reason(unit, value),
             Key::State(machine, unit) => self.put_state(machine, unit, value),
-            Key::Machine(id) => self.put_claim(id, value, known, touched),
+            Key::Machine(id) => self.put_claim(id, value, known, changes),
             Key::Metadata(machine, name) => {
-                self.put_metadata(machine, name, value, known, touched);
+                self.put_metadata(machine, name, value, known, changes);
             }
-            Key::Intent(id) => self.put_intent(id, value, known, touched),
-            Key::Rebalancing => self.put_rebalancing(value, touched),
+            Key::Intent(id) => self.put_intent(id, value, known, changes),
+            Key::Rebalancing => self.put_rebalancing(value, changes),
             Key::Lineage => self.lineage = Some(value.to_owned()),
             Key::Leader => {
                 let claim = decode_leader(value);
-                self.leader = claim.map_or(Leader::Unknown, |claim| Leader::Engine(claim.machine));
+                self.leader = claim.map_or(Leader::Unknown, |claim| Leader::Machine(claim.machine));
             }
-            Key::Placed => self.places.note_written(Some(modified)),
+            Key::PlacementVersion => self.placements.note_last_write(Some(modified)),
             Key::Term => {}
         }
     }
 
-    pub(super) fn delete(&mut self, key: Key, touched: &mut Difference) {
+    pub(super) fn delete(&mut self, key: Key, changes: &mut ChangeSet) {
         match key {
-            Key::Unit(unit) => self.put_record(unit, None, touched),
+            Key::Unit(unit) => self.put_record(unit, None, changes),
             Key::Content(id) => {
                 self.contents.remove(id);
-                touched.units.extend(self.contents.users(id).cloned());
+                changes.units.extend(self.contents.users(id).cloned());
             }
             Key::Placement(machine, unit) => {
                 let snapshot = Arc::make_mut(&mut self.snapshot);
-                let moved = self.places.remove(snapshot, &unit, &machine);
-                self.note_move(unit, &machine, moved, touched);
+                let moved = self.placements.remove(snapshot, &unit, &machine);
+                self.note_move(unit, &machine, moved, changes);
             }
             Key::Reason(unit) => {
                 self.edit().remove_reason(unit.as_str());
-                self.reported.push(Report::Reason(unit));
+                self.changed_results.push(ResultChange::Reason(unit));
             }
             Key::State(machine, unit) => {
                 self.edit().remove_state(unit.as_str(), machine.as_str());
-                self.reported.push(Report::State(unit, machine));
+                self.changed_results.push(ResultChange::State(unit, machine));
             }
             Key::Machine(id) => {
                 self.claims.remove(&id);
-                touched.machines.insert(id);
+                changes.machines.insert(id);
             }
             Key::Metadata(machine, name) => {
                 self.edit().remove_dynamic_metadata(machine.as_str(), &name);
-                touched.machines.insert(machine);
+                changes.machines.insert(machine);
             }
             Key::Intent(id) => {
                 self.intents.remove(&id);
-                touched.machines.insert(id);
+                changes.machines.insert(id);
             }
             Key::Rebalancing => {
                 self.edit().rebalancing = None;
-                touched.rebalancing = true;
+                changes.rebalancing = true;
             }
-            Key::Leader => self.leader = Leader::Nobody,
-            Key::Placed => self.places.note_written(None),
+            Key::Leader => self.leader = Leader::None,
+            Key::PlacementVersion => self.placements.note_last_write(None),
             Key::Term | Key::Lineage => {}
         }
     }
@@ -102,7 +102,7 @@ impl View {
         &mut self,
         unit: UnitName,
         record: Option<Result<UnitRecord, Box<Fault>>>,
-        touched: &mut Difference,
+        changes: &mut ChangeSet,
     ) {
         let content_of = |record: &Result<UnitRecord, _>| Some(record.as_ref().ok()?.content);
         let now = record.as_ref().and_then(content_of);
@@ -112,12 +112,12 @@ impl View {
             None => self.records.remove(&unit),
         };
         self.contents.change_use(&unit, before.as_ref().and_then(content_of), now);
-        touched.units.insert(unit);
+        changes.units.insert(unit);
     }
 
     fn put_reason(&mut self, unit: UnitName, value: &[u8]) {
         let unit = self.shared_name(unit);
-        self.reported.push(Report::Reason(unit.clone()));
+        self.changed_results.push(ResultChange::Reason(unit.clone()));
         match decode_reason(value) {
             Ok(reason) => self.edit().put_reason(unit, reason),
             Err(error) => {
@@ -129,7 +129,7 @@ impl View {
 
     fn put_state(&mut self, machine: MachineId, unit: UnitName, value: &[u8]) {
         let (unit, machine) = (self.shared_name(unit), self.shared_id(machine));
-        self.reported.push(Report::State(unit.clone(), machine.clone()));
+        self.changed_results.push(ResultChange::State(unit.clone(), machine.clone()));
         match decode_state(unit.clone(), machine.clone(), value) {
             Ok(state) => self.edit().put_state(state),
             Err(error) => {
@@ -146,7 +146,7 @@ impl View {
         id: MachineId,
         value: &[u8],
         known: Option<&Self>,
-        touched: &mut Difference,
+        changes: &mut ChangeSet,
     ) {
         match decode_claim(value) {
             Ok(claim) => {
@@ -160,7 +160,7 @@ impl View {
                 });
             }
         }
-        touched.machines.insert(id);
+        changes.machines.insert(id);
     }
 
     /// Of what people said and nobody here understands, what was known stays, or it is at least
@@ -170,7 +170,7 @@ impl View {
         id: MachineId,
         value: &[u8],
         known: Option<&Self>,
-        touched: &mut Difference,
+        changes: &mut ChangeSet,
     ) {
         let intent = decode_intent(value).unwrap_or_else(|error| {
             warn("intent", &id, &error);
@@ -178,15 +178,15 @@ impl View {
             known.copied().unwrap_or(Intent::Cordoned)
         });
         self.intents.insert(id.clone(), intent);
-        touched.machines.insert(id);
+        changes.machines.insert(id);
     }
 
     /// An order that cannot be understood is not carried out.
-    fn put_rebalancing(&mut self, value: &[u8], touched: &mut Difference) {
+    fn put_rebalancing(&mut self, value: &[u8], changes: &mut ChangeSet) {
         let order = decode_rebalancing(value);
         let order = order.map_err(|error| warn("order", &"the cluster", &error)).ok();
         self.edit().rebalancing = order.map(Arc::new);
-        touched.rebalancing = true;
+        changes.rebalancing = true;
     }
 
     /// Of metadata that cannot be understood, too, what was known stays.
@@ -196,7 +196,7 @@ impl View {
         name: String,
         value: &[u8],
         known: Option<&Self>,
-        touched: &mut Difference,
+        changes: &mut ChangeSet,
     ) {
         let text = decode_text(value).or_else(|error| {
             warn("metadata", &machine, &error);
@@ -205,7 +205,7 @@ impl View {
         });
         if let Ok(text) = text {
             self.edit().put_dynamic_metadata(machine.clone(), name, text);
-            touched.machines.insert(machine);
+            changes.machines.insert(machine);
         }
     }
 }

@@ -14,7 +14,7 @@ async fn a_file_is_lines_that_a_person_can_read() {
     {"kind":"header","format":"fleet-export","version":2,"fleet":"VERSION",
       "lineage":"first","revision":11,"epochs":11,"units":3}
     {"kind":"metadata","machine":"m-2","key":"rack","value":"7"}
-    {"kind":"intent","machine":"m-2","intent":"drained","keepUp":2}
+    {"kind":"intent","machine":"m-2","intent":"drained","minAvailable":2}
     {"kind":"intent","machine":"m-3","intent":"cordoned"}
     {"kind":"unit","unit":"db.service",
       "hash":"8072333359afeb9ecbbc303892fcb4c32e4f42f8","desired":"loaded","generation":0,
@@ -99,7 +99,7 @@ async fn a_damaged_file_is_refused_with_the_place() {
     with a state of its own: the export cannot be used: line 7: desired: unknown state
       "perhaps": write "inactive", "loaded" or "launched"
     with an intent of its own: the export cannot be used: line 4: intent: it is
-      "cordoned", or "drained" with keepUp
+      "cordoned", or "drained" with minAvailable
     with a machine changed: the export cannot be used: line 8: the checksum is not that
       of the lines above: the file was changed
     with a line twice: the export cannot be used: line 2: there is a second header
@@ -141,8 +141,11 @@ const FORMAT_1: &str = concat!(
 async fn a_file_of_an_older_format_is_read() {
     let target = registry();
     let report = bring(&target, FORMAT_1.as_bytes()).await;
-    assert_eq!((report.created, report.kept, report.metadata, report.intents), (3, 1, 1, 0));
-    assert_eq!(report.differing, Some(Vec::new()));
+    assert_eq!(
+        (report.created, report.placements_kept, report.metadata, report.intents),
+        (3, 1, 1, 0)
+    );
+    assert_eq!(report.mismatches, Some(Vec::new()));
     assert!(FORMAT_1.contains(&report.content), "without intents the content is counted as before");
 }
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use fleet_core::{Epoch, Generation, Intent, Snapshot};
 use fleet_store::{
-    Adopted, ExpectUnit, ImportOptions, ImportReport, Key, PlacementsLeft, Registry, RegistryError,
-    StoreError, Transaction, import,
+    AdoptedUnit, ExpectUnit, ImportOptions, ImportReport, Key, Registry, RegistryError,
+    RescheduleReason, StoreError, Transaction, import,
 };
 
 use super::{bring, cluster, faulty, file, options, over, place, read, settle, snapshot, wrapped};
@@ -29,7 +29,7 @@ async fn a_cluster_that_moves_is_ahead_of_all_that_machines_remember() {
     let before = snapshot(&source).await.placement("web.service").unwrap().epoch;
     let target = registry();
     let report = bring(&target, &file(&source).await).await;
-    assert_eq!((report.created, report.kept, report.why_left), (3, 1, None));
+    assert_eq!((report.created, report.placements_kept, report.reschedule_reason), (3, 1, None));
     let after = snapshot(&target).await;
     let kept = after.placement("web.service").unwrap();
     assert_eq!(kept.machine, id("m-1"));
@@ -64,16 +64,16 @@ async fn placements_are_left_to_the_engine_where_it_could_decide_otherwise() {
     let full = registry();
     submit(&full, "own.service").await;
     let report = bring(&full, &file).await;
-    assert_eq!((report.kept, report.left), (0, 1));
-    assert_eq!(report.why_left, Some(PlacementsLeft::OwnUnits(1)));
+    assert_eq!((report.placements_kept, report.rescheduled), (0, 1));
+    assert_eq!(report.reschedule_reason, Some(RescheduleReason::OwnUnits(1)));
 
     let led = registry();
     let leader = led.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
     let report = bring(&led, &file).await;
-    assert_eq!((report.created, report.kept, report.left), (3, 0, 1));
-    assert_eq!(report.why_left, Some(PlacementsLeft::EngineLeads));
+    assert_eq!((report.created, report.placements_kept, report.rescheduled), (3, 0, 1));
+    assert_eq!(report.reschedule_reason, Some(RescheduleReason::EngineLeads));
     // What is placed from now on comes after what machines remember of the cluster before.
-    let remembered = read(&file).unwrap().epochs();
+    let remembered = read(&file).unwrap().max_epoch();
     drop(leader.resign().await);
     place(&led, "web.service", "m-1").await;
     let epoch = snapshot(&led).await.placement("web.service").unwrap().epoch;
@@ -92,15 +92,15 @@ async fn a_cluster_that_gets_its_own_export_back_is_led_on() {
     let (own, mut lines) = (file(&cluster).await, Vec::new());
     destroy(&cluster, "db.service").await.unwrap();
     let report = bring(&cluster, &own).await;
-    assert_eq!((report.created, report.same), (1, 2));
+    assert_eq!((report.created, report.unchanged), (1, 2));
     leader.renew().await.unwrap();
     let after = cluster.export().await.unwrap();
-    assert_eq!(after.lineage.as_ref().unwrap().beginning(), 0);
+    assert_eq!(after.lineage.as_ref().unwrap().epoch_base(), 0);
     // An older copy of the store that has taken its place knows less than machines remember.
     lines.extend(after.lines().flatten());
     let earlier = super::cluster().await;
-    assert_eq!(bring(&earlier, &lines).await.same, 3);
-    assert!(earlier.export().await.unwrap().epochs > read(&lines).unwrap().epochs());
+    assert_eq!(bring(&earlier, &lines).await.unchanged, 3);
+    assert!(earlier.export().await.unwrap().max_epoch > read(&lines).unwrap().max_epoch());
 }
 
 /// The import leads, so a leader before it cannot write any more, and the next sees all of it.
@@ -123,7 +123,7 @@ async fn an_import_is_a_term_of_its_own() {
 #[tokio::test]
 async fn unit_files_that_come_with_their_machines_say_their_format_as_others_do() {
     let target = registry();
-    assert_eq!(bring(&target, &file(&cluster().await).await).await.kept, 1);
+    assert_eq!(bring(&target, &file(&cluster().await).await).await.placements_kept, 1);
     let contents = target.store().read("/fleet/contents/").await.unwrap().entries;
     assert_eq!(contents.len(), 3);
     for content in contents {
@@ -137,7 +137,7 @@ async fn what_is_there_is_not_adopted_over() {
     let target = registry();
     submit(&target, "a.service").await;
     let leader = target.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
-    let adopted = |unit_name: &str| Adopted {
+    let adopted = |unit_name: &str| AdoptedUnit {
         unit: unit(unit_name, "[Service]\nExecStart=/bin/x\n", "launched".parse().unwrap()),
         generation: Generation::ZERO,
         machine: Some(id("m-1")),
@@ -159,7 +159,7 @@ async fn what_is_left_of_a_destroyed_unit_s_placement_goes_as_the_unit_comes() {
         let key = target.layout().key(&Key::Placement(id(machine), name("a.service")));
         target.store().commit(Transaction::new().put(key, "{}")).await.unwrap();
     }
-    let adopted = Adopted {
+    let adopted = AdoptedUnit {
         unit: unit("a.service", "[Service]\nExecStart=/bin/x\n", "launched".parse().unwrap()),
         generation: Generation::ZERO,
         machine: Some(id("m-1")),
@@ -192,8 +192,8 @@ async fn an_import_that_broke_off_is_finished_by_another() {
             tokio::time::timeout(Duration::from_millis(calls), import(&target, file, &options));
         let ended = cut.await.is_ok();
         let report = bring(&target, &written).await;
-        assert_eq!(report.differing, Some(Vec::new()));
-        assert_eq!(report.created + report.same, 153);
+        assert_eq!(report.mismatches, Some(Vec::new()));
+        assert_eq!(report.created + report.unchanged, 153);
         assert_eq!(placements(&*snapshot(&target).await), expected, "after {calls} calls");
         if ended {
             break;
@@ -209,10 +209,10 @@ async fn a_lost_answer_is_told_and_nothing_is_written_twice() {
     let target = over(store.clone());
     let written = file(&cluster().await).await;
     settle(&target).await;
-    store.lose_answers(1);
+    store.lose_responses(1);
     let lost = import(&target, read(&written).unwrap(), &options()).await;
     assert!(matches!(lost, Err(RegistryError::Store(StoreError::Unknown(_)))), "{lost:?}");
-    assert_eq!(bring(&target, &written).await.differing, Some(Vec::new()));
+    assert_eq!(bring(&target, &written).await.mismatches, Some(Vec::new()));
 }
 
 #[tokio::test]
@@ -237,7 +237,7 @@ async fn everything_wrong_is_told_and_nothing_is_written() {
     let report = bring(&target, &written).await;
     assert_eq!(target.store().read("").await.unwrap(), before);
     let told = report.refused.iter().flat_map(|it| {
-        it.reasons.iter().map(|reason| format!("{}: {}: {reason}\n", it.place, it.name))
+        it.reasons.iter().map(|reason| format!("{}: {}: {reason}\n", it.location, it.name))
     });
     insta::assert_snapshot!(wrapped(&told.collect::<String>()), @r#"
     line 2: a.service: MachineOf leads in a circle: a.service -> b.service -> a.service
@@ -251,7 +251,7 @@ async fn everything_wrong_is_told_and_nothing_is_written() {
       4fdd028892555d42daccf803d33ee0b7c5e97b70
     line 6: e@.service: cannot activate a template: it is to be launched
     "#);
-    assert_eq!(report.differing, None);
+    assert_eq!(report.mismatches, None);
 
     let lenient = ImportOptions { keep_going: true, replace: true, ..options() };
     let report = try_to(&target, &written, lenient).await;
@@ -270,7 +270,7 @@ async fn a_dry_run_writes_nothing_and_says_what_would_be() {
     let would = try_to(&target, &written, dry).await;
     assert_eq!(target.store().read("").await.unwrap().entries, before);
     let done = bring(&target, &written).await;
-    assert_eq!(done, ImportReport { differing: Some(Vec::new()), ..would });
+    assert_eq!(done, ImportReport { mismatches: Some(Vec::new()), ..would });
 }
 
 #[tokio::test]
@@ -284,7 +284,7 @@ async fn metadata_that_differs_is_refused_unless_it_may_be_replaced() {
     assert_eq!(report.refused[0].name, "metadata rack of machine m-2");
     assert!(snapshot(&target).await.unit("web.service").is_none());
     let report = try_to(&target, &written, ImportOptions { replace: true, ..options() }).await;
-    assert_eq!((report.metadata, report.differing), (1, Some(Vec::new())));
+    assert_eq!((report.metadata, report.mismatches), (1, Some(Vec::new())));
 }
 
 #[tokio::test]
@@ -298,9 +298,9 @@ async fn an_intent_that_differs_is_refused_unless_it_may_be_replaced() {
     assert_eq!(report.refused[0].reasons, [reason]);
     assert_eq!(target.export().await.unwrap().intents.len(), 1);
     let report = try_to(&target, &written, ImportOptions { replace: true, ..options() }).await;
-    assert_eq!((report.intents, report.differing), (2, Some(Vec::new())));
+    assert_eq!((report.intents, report.mismatches), (2, Some(Vec::new())));
     let intents = target.export().await.unwrap().intents;
-    assert_eq!(intents[&id("m-2")], Intent::Drained { keep_up: 2 });
+    assert_eq!(intents[&id("m-2")], Intent::Drained { min_available: 2 });
 }
 
 /// What somebody did between writing and reading back is not passed over.
@@ -315,7 +315,7 @@ async fn what_is_read_back_is_compared() {
     destroy(&target, "web.service").await.unwrap();
     target.set_desired(&name("db.service"), "launched".parse().unwrap()).await.unwrap();
     target.set_intent(&id("m-3"), None).await.unwrap();
-    let differing = plan.differing(&target.export().await.unwrap());
+    let differing = plan.mismatches(&target.export().await.unwrap());
     assert_eq!(differing, ["db.service", "web.service", "machine m-3"]);
 }
 

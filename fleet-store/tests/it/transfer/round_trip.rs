@@ -25,14 +25,15 @@ fn clusters() -> impl Strategy<Value = Cluster> {
     let unit = (text, 0..3_u8, proptest::option::of(0..3_u8));
     let units = proptest::collection::btree_map("[a-z]{1,3}(@[0-9]?)?\\.service", unit, 0..12);
     let pairs = proptest::collection::btree_map("[a-z.]{1,3}", "\\PC{0,5}", 0..4);
-    let keep_up = proptest::option::of(0..3_u32);
-    (units, pairs, proptest::collection::btree_map(0..4_u8, keep_up, 0..3))
+    let min_available = proptest::option::of(0..3_u32);
+    (units, pairs, proptest::collection::btree_map(0..4_u8, min_available, 0..3))
 }
 
 async fn build((units, pairs, intents): &Cluster) -> Registry {
     let registry = registry();
-    for (machine, keep_up) in intents {
-        let intent = keep_up.map_or(Intent::Cordoned, |keep_up| Intent::Drained { keep_up });
+    for (machine, min_available) in intents {
+        let intent = min_available
+            .map_or(Intent::Cordoned, |min_available| Intent::Drained { min_available });
         registry.set_intent(&id(&format!("m-{machine}")), Some(intent)).await.unwrap();
     }
     for (text, (source, desired, machine)) in units {
@@ -74,14 +75,14 @@ proptest! {
             let target = registry();
             let report = bring(&target, &written).await;
             prop_assert_eq!(report.created, units.len() as u64);
-            prop_assert_eq!(report.kept, snapshot(&source).await.placements().len() as u64);
-            prop_assert_eq!(report.differing, Some(Vec::new()));
+            prop_assert_eq!(report.placements_kept, snapshot(&source).await.placements().len() as u64);
+            prop_assert_eq!(report.mismatches, Some(Vec::new()));
             let again = file(&target).await;
             prop_assert_eq!(inner(&written), inner(&again));
             prop_assert!(std::str::from_utf8(&written).unwrap().contains(&report.content));
             // A second time there is nothing left to do.
             let report = bring(&target, &written).await;
-            prop_assert_eq!((report.created, report.same), (0, units.len() as u64));
+            prop_assert_eq!((report.created, report.unchanged), (0, units.len() as u64));
             let last = file(&target).await;
             prop_assert_eq!(inner(&again), inner(&last));
             Ok(())

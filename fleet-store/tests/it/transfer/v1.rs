@@ -76,26 +76,25 @@ async fn both_forms_say_the_same_and_what_is_no_unit_is_told() {
     let [one, other] = [flat(&keys), nested(&keys)].map(|text| read(text.as_bytes()).unwrap());
     assert_eq!(format!("{one:?}"), format!("{other:?}"));
     assert_eq!(one.origin, ImportOrigin::V1 { prefix: "/_coreos.com/fleet/".to_owned() });
-    let units = one
-        .units
-        .iter()
-        .map(|it| format!("{}: {} {} {:?}\n", it.place, it.name, it.desired, it.machine.as_ref()));
+    let units = one.units.iter().map(|it| {
+        format!("{}: {} {} {:?}\n", it.location, it.name, it.desired, it.machine.as_ref())
+    });
     let refused = one.refused.iter().map(|it| format!("refused: {it:?}\n"));
     let remarks = one.remarks.iter().map(|it| format!("remark: {it}\n"));
     insta::assert_snapshot!(wrapped(&units.chain(refused).chain(remarks).collect::<String>()), @r#"
     job/half.service/object: half.service inactive None
     job/web.service/object: web.service launched Some(MachineId("m-1"))
-    refused: RefusedImport { place: "job/alias.service/object", name: "alias.service",
+    refused: RefusedImport { location: "job/alias.service/object", name: "alias.service",
       reasons: ["the object is that of \"other.service\""] }
-    refused: RefusedImport { place: "job/bad.service/object", name: "bad.service",
+    refused: RefusedImport { location: "job/bad.service/object", name: "bad.service",
       reasons: ["its unit file unit/0303030303030303030303030303030303030303 is damaged:
       its text has another hash: submit it by hand"] }
-    refused: RefusedImport { place: "job/lost.service/object", name: "lost.service",
+    refused: RefusedImport { location: "job/lost.service/object", name: "lost.service",
       reasons: ["its unit file unit/0202020202020202020202020202020202020202 is missing"]
       }
-    refused: RefusedImport { place: "job/name/object", name: "name", reasons: ["unit
+    refused: RefusedImport { location: "job/name/object", name: "name", reasons: ["unit
       name \"name\" has no type: add a suffix such as \".service\""] }
-    refused: RefusedImport { place: "job/odd.service/target-state", name: "odd.service",
+    refused: RefusedImport { location: "job/odd.service/target-state", name: "odd.service",
        reasons: ["unknown state \"paused\": write \"inactive\", \"loaded\" or
       \"launched\""] }
     remark: job/ghost.service has no object, and is no unit: what is left of a unit
@@ -111,7 +110,7 @@ async fn what_is_sound_is_imported_with_its_machine() {
     let sound = keys("x/").into_iter().filter(|(key, _)| !bad.iter().any(|it| key.contains(it)));
     let target = registry();
     let report = bring(&target, flat(&sound.collect::<Vec<_>>()).as_bytes()).await;
-    assert_eq!((report.created, report.kept, report.metadata), (2, 1, 1));
+    assert_eq!((report.created, report.placements_kept, report.metadata), (2, 1, 1));
     let after = snapshot(&target).await;
     assert_eq!(after.placement("web.service").unwrap().machine.as_str(), "m-1");
     assert_eq!(after.unit("half.service").unwrap().desired.as_str(), "inactive");

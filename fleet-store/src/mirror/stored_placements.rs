@@ -13,38 +13,38 @@ use std::collections::BTreeMap;
 use fleet_core::{Epoch, Fault, MachineId, Placement, Revision, Snapshot};
 use fleet_unitfile::UnitName;
 
-use crate::Unplace;
+use crate::RemovePlacement;
 
 /// What is stored of placements beside those that count.
 #[derive(Debug, Default)]
-pub(super) struct Places {
+pub(super) struct StoredPlacements {
     /// All but the one that counts.
     others: BTreeMap<UnitName, BTreeMap<MachineId, Epoch>>,
     /// Placements that cannot be understood: a fault of their unit, so that nobody takes it for
     /// one that has none.
     unreadable: BTreeMap<UnitName, BTreeMap<MachineId, Fault>>,
     /// When a leader last wrote placements, if one ever did.
-    written: Option<Revision>,
+    last_write: Option<Revision>,
 }
 
 /// Where the placements of one unit are stored, as far as is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Whereabouts {
+pub(crate) struct UnitPlacements {
     /// The machines under which there is one: nearly always one, or none.
     pub(crate) machines: Vec<MachineId>,
     /// When a leader last wrote placements: as long as none does again, no other machine is added.
-    pub(crate) written: Option<Revision>,
+    pub(crate) last_write: Option<Revision>,
 }
 
 /// What a change of one placement has done to its unit.
-pub(super) struct Moved {
+pub(super) struct PlacementMove {
     /// Where the unit counted as placed before, and where it does now.
     pub(super) machines: [Option<MachineId>; 2],
     /// Whether the unit had such a fault before, or has one now.
     pub(super) faulty: bool,
 }
 
-impl Places {
+impl StoredPlacements {
     /// Takes a stored placement over. Of one that cannot be understood, it stays what was known:
     /// by the snapshot, or else by `known`.
     pub(super) fn put(
@@ -53,13 +53,13 @@ impl Places {
         (unit, machine): (&UnitName, MachineId),
         read: Result<Epoch, Fault>,
         known: Option<&Snapshot>,
-    ) -> Moved {
+    ) -> PlacementMove {
         if let Ok(epoch) = read
-            && self.is_plain(snapshot, unit, &machine)
+            && self.has_no_other(snapshot, unit, &machine)
         {
             let before = snapshot.placement(unit.as_str()).map(|_| machine.clone());
             snapshot.place(unit.clone(), machine.clone(), epoch);
-            return Moved { machines: [before, Some(machine)], faulty: false };
+            return PlacementMove { machines: [before, Some(machine)], faulty: false };
         }
         let before = self.take_fault(unit, &machine);
         let mut all = self.readable(snapshot, unit);
@@ -74,7 +74,7 @@ impl Places {
                 self.unreadable.entry(unit.clone()).or_default().insert(machine, fault);
             }
         }
-        Moved { machines: self.settle(snapshot, unit, all), faulty }
+        PlacementMove { machines: self.recount(snapshot, unit, all), faulty }
     }
 
     /// Takes over that a stored placement is gone.
@@ -83,16 +83,16 @@ impl Places {
         snapshot: &mut Snapshot,
         unit: &UnitName,
         machine: &MachineId,
-    ) -> Moved {
+    ) -> PlacementMove {
         let faulty = self.take_fault(unit, machine);
         let mut all = self.readable(snapshot, unit);
         all.remove(machine);
-        Moved { machines: self.settle(snapshot, unit, all), faulty }
+        PlacementMove { machines: self.recount(snapshot, unit, all), faulty }
     }
 
     /// Notes when a leader last wrote placements.
-    pub(super) fn note_written(&mut self, written: Option<Revision>) {
-        self.written = written;
+    pub(super) fn note_last_write(&mut self, last_write: Option<Revision>) {
+        self.last_write = last_write;
     }
 
     /// What is wrong with a placement of the unit, if one cannot be understood.
@@ -101,7 +101,7 @@ impl Places {
     }
 
     /// Where the placements of a unit are stored.
-    pub(super) fn of(&self, snapshot: &Snapshot, unit: &UnitName) -> Whereabouts {
+    pub(super) fn of(&self, snapshot: &Snapshot, unit: &UnitName) -> UnitPlacements {
         let counting = snapshot.placement(unit.as_str()).map(|placement| &placement.machine);
         let others = self.others.get(unit).into_iter().flat_map(BTreeMap::keys);
         let unreadable = self.unreadable.get(unit).into_iter().flat_map(BTreeMap::keys);
@@ -109,25 +109,25 @@ impl Places {
         machines.sort();
         machines.dedup();
         let machines = machines.into_iter().cloned().collect();
-        Whereabouts { machines, written: self.written }
+        UnitPlacements { machines, last_write: self.last_write }
     }
 
     /// The placements that do not count, of units of which one does.
-    pub(super) fn strays(&self) -> Vec<Unplace> {
+    pub(super) fn superseded(&self) -> Vec<RemovePlacement> {
         let is_known = |unit: &UnitName| !self.unreadable.contains_key(unit);
-        let of = |(unit, strays): (&UnitName, &BTreeMap<MachineId, Epoch>)| {
-            let unplace = |(machine, epoch): (&MachineId, &Epoch)| Unplace {
+        let of = |(unit, superseded): (&UnitName, &BTreeMap<MachineId, Epoch>)| {
+            let unplace = |(machine, epoch): (&MachineId, &Epoch)| RemovePlacement {
                 unit: unit.clone(),
-                was: Placement { machine: machine.clone(), epoch: *epoch },
+                previous: Placement { machine: machine.clone(), epoch: *epoch },
             };
-            strays.iter().map(unplace).collect::<Vec<_>>()
+            superseded.iter().map(unplace).collect::<Vec<_>>()
         };
         self.others.iter().filter(|(unit, _)| is_known(unit)).flat_map(of).collect()
     }
 
     /// Whether the unit has no placement but, perhaps, one on this machine that is understood: what
     /// is so of nearly all costs nothing beside the snapshot.
-    fn is_plain(&self, snapshot: &Snapshot, unit: &UnitName, machine: &MachineId) -> bool {
+    fn has_no_other(&self, snapshot: &Snapshot, unit: &UnitName, machine: &MachineId) -> bool {
         let counting = snapshot.placement(unit.as_str());
         counting.is_none_or(|counting| counting.machine == *machine)
             && !self.others.contains_key(unit)
@@ -153,7 +153,7 @@ impl Places {
 
     /// Lets the snapshot show which of all placements counts, and keeps the others in mind. Of one
     /// that cannot be understood now, it stays that it counts, and nothing else.
-    fn settle(
+    fn recount(
         &mut self,
         snapshot: &mut Snapshot,
         unit: &UnitName,

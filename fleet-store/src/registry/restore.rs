@@ -20,7 +20,7 @@ use crate::{CodecError, Entry, Key, Layout};
 /// No generation is higher than the revision that it was made at, so restarts to come are higher by
 /// themselves. The new lineage begins no earlier than the one before it. Since all epochs become
 /// the same, what was a stray among the placements does not come along.
-pub(crate) fn new_life(
+pub(crate) fn restored_entries(
     entries: Vec<Entry>,
     layout: &Layout,
     revision: Revision,
@@ -29,14 +29,14 @@ pub(crate) fn new_life(
     let lineage_key = layout.key(&Key::Lineage);
     let before = entries.iter().find(|entry| entry.key == lineage_key);
     let before = before.map(|entry| decode_lineage(&entry.value)).transpose()?;
-    let beginning = before.map_or(0, |before| before.beginning()).max(lineage.beginning());
-    let lineage = lineage.clone().beginning_at(beginning);
-    let epoch = Epoch(beginning + revision.0);
-    let strays = strays(&entries, layout);
+    let epoch_base = before.map_or(0, |before| before.epoch_base()).max(lineage.epoch_base());
+    let lineage = lineage.clone().with_epoch_base(epoch_base);
+    let epoch = Epoch(epoch_base + revision.0);
+    let superseded = superseded(&entries, layout);
     let mut entries: Vec<Entry> = entries
         .into_iter()
-        .filter(|entry| entry.key != lineage_key && !strays.contains(&entry.key))
-        .map(|entry| match reborn(layout, &entry, revision, epoch) {
+        .filter(|entry| entry.key != lineage_key && !superseded.contains(&entry.key))
+        .map(|entry| match restored_value(layout, &entry, revision, epoch) {
             Some(value) => Entry { value, modified: revision, ..entry },
             None => entry,
         })
@@ -48,7 +48,12 @@ pub(crate) fn new_life(
 }
 
 /// The value that an entry gets in its new life, if it gets another.
-fn reborn(layout: &Layout, entry: &Entry, revision: Revision, epoch: Epoch) -> Option<Vec<u8>> {
+fn restored_value(
+    layout: &Layout,
+    entry: &Entry,
+    revision: Revision,
+    epoch: Epoch,
+) -> Option<Vec<u8>> {
     match layout.parse(&entry.key)? {
         Key::Placement(..) => {
             // One that cannot be understood stays what it is: a fault of its unit.
@@ -61,17 +66,17 @@ fn reborn(layout: &Layout, entry: &Entry, revision: Revision, epoch: Epoch) -> O
 }
 
 /// The keys of the placements beside those that count, by the rule by which a mirror shows one.
-fn strays(entries: &[Entry], layout: &Layout) -> BTreeSet<String> {
+fn superseded(entries: &[Entry], layout: &Layout) -> BTreeSet<String> {
     let mut counting = BTreeMap::new();
-    let mut strays = BTreeSet::new();
+    let mut superseded = BTreeSet::new();
     for entry in entries {
         let Some(Key::Placement(machine, unit)) = layout.parse(&entry.key) else { continue };
         let Ok(epoch) = decode_placement(&entry.value) else { continue };
         let rank = ((epoch, Reverse(machine)), &entry.key);
         match counting.get(&unit) {
-            Some(best) if *best > rank => strays.insert(entry.key.clone()),
-            _ => counting.insert(unit, rank).is_none_or(|(_, key)| strays.insert(key.clone())),
+            Some(best) if *best > rank => superseded.insert(entry.key.clone()),
+            _ => counting.insert(unit, rank).is_none_or(|(_, key)| superseded.insert(key.clone())),
         };
     }
-    strays
+    superseded
 }

@@ -5,26 +5,26 @@ use std::collections::BTreeMap;
 use fleet_core::{MachineId, Snapshot, Timestamp};
 
 /// How many machines are remembered at most; those that have been away for longest are forgotten.
-const MOST: usize = 4096;
+const MAX_MACHINES: usize = 4096;
 
 /// The machines that went away while the store was followed.
 #[derive(Debug, Default)]
-pub(super) struct Absent {
-    last_seen: BTreeMap<MachineId, Timestamp>,
+pub(super) struct LastSeen {
+    times: BTreeMap<MachineId, Timestamp>,
 }
 
-impl Absent {
+impl LastSeen {
     /// A machine has come or gone.
     pub(super) fn note(&mut self, machine: MachineId, is_present: bool, now: Timestamp) {
         if is_present {
-            self.last_seen.remove(&machine);
+            self.times.remove(&machine);
             return;
         }
-        self.last_seen.insert(machine, now);
-        if self.last_seen.len() > MOST {
-            let first = self.last_seen.iter().min_by_key(|(_, seen)| **seen);
+        self.times.insert(machine, now);
+        if self.times.len() > MAX_MACHINES {
+            let first = self.times.iter().min_by_key(|(_, seen)| **seen);
             let first = first.map(|(machine, _)| machine.clone());
-            first.and_then(|machine| self.last_seen.remove(&machine));
+            first.and_then(|machine| self.times.remove(&machine));
         }
     }
 
@@ -34,12 +34,12 @@ impl Absent {
         for machine in before.machines().filter(|machine| is_gone(&machine.id)) {
             self.note(machine.id.clone(), false, lost);
         }
-        self.last_seen.retain(|id, _| is_gone(id));
+        self.times.retain(|id, _| is_gone(id));
     }
 
     /// When a machine that is not there was last seen; nothing if it never was.
-    pub(super) fn last_seen(&self, machine: &str) -> Option<Timestamp> {
-        self.last_seen.get(machine).copied()
+    pub(super) fn get(&self, machine: &str) -> Option<Timestamp> {
+        self.times.get(machine).copied()
     }
 }
 
@@ -60,25 +60,25 @@ mod tests {
     // Holds: I-15
     #[test]
     fn who_went_away_in_a_gap_was_last_seen_before_it() {
-        let mut absent = Absent::default();
-        absent.note(id("m1"), false, at(5));
+        let mut last_seen = LastSeen::default();
+        last_seen.note(id("m1"), false, at(5));
         let (mut before, mut after) = (Snapshot::default(), Snapshot::default());
         for (one, other) in [("m2", "m1"), ("m3", "m3")] {
             before.put_machine(Machine::new(id(one)));
             after.put_machine(Machine::new(id(other)));
         }
-        absent.compare(&before, &after, at(7));
-        let seen = ["m1", "m2", "m3"].map(|machine| absent.last_seen(machine));
+        last_seen.compare(&before, &after, at(7));
+        let seen = ["m1", "m2", "m3"].map(|machine| last_seen.get(machine));
         assert_eq!(seen, [None, Some(at(7)), None]);
     }
 
     #[test]
     fn of_very_many_the_first_to_go_are_forgotten() {
-        let mut absent = Absent::default();
-        for number in 0..=MOST {
+        let mut last_seen = LastSeen::default();
+        for number in 0..=MAX_MACHINES {
             let seconds = u64::try_from(number).unwrap();
-            absent.note(id(&format!("m{number}")), false, at(seconds));
+            last_seen.note(id(&format!("m{number}")), false, at(seconds));
         }
-        assert_eq!((absent.last_seen("m0"), absent.last_seen("m1")), (None, Some(at(1))));
+        assert_eq!((last_seen.get("m0"), last_seen.get("m1")), (None, Some(at(1))));
     }
 }

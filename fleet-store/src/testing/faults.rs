@@ -6,30 +6,30 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::timeout;
 
-use super::support::{PATIENCE, apply, entry, next, next_plain, put, read, value, watch};
+use super::support::{TIMEOUT, apply, entry, next, next_plain, put, read, value, watch};
 use super::{
-    a_read_sees_what_was_committed, a_watch_delivers_each_revision_once_and_whole,
-    conditions_hold_or_nothing_happens, one_of_many_writers_wins,
+    exactly_one_of_many_writers_wins, failed_condition_prevents_all_writes,
+    read_sees_acknowledged_commits, watch_delivers_whole_revisions_once,
 };
-use crate::clock::wait;
+use crate::clock::sleep;
 use crate::{Store, StoreError, Transaction, Watch};
 
 /// Brings about what may befall the store that is tested.
 ///
 /// [`FaultyStore`](super::FaultyStore) does it to any store from outside, by making more changes
-/// than a [`Keyspace`](crate::Keyspace) keeps. A store that keeps more has a `Trouble` of its own
+/// than a [`Keyspace`](crate::Keyspace) keeps. A store that keeps more has a `FaultInjector` of its own
 /// that tells it what to forget, and a backend with a server has the real thing: a link that is
 /// cut, a compaction that the server is asked for.
 #[async_trait]
-pub trait Trouble: Send + Sync + 'static {
+pub trait FaultInjector: Send + Sync + 'static {
     /// From now on nothing reaches the store.
-    async fn cut_off(&self);
+    async fn disconnect(&self);
 
     /// From now on the store takes noticeably longer for everything.
     async fn slow_down(&self);
 
     /// The store is reached as before.
-    async fn end(&self);
+    async fn heal(&self);
 
     /// Lets the store forget the changes up to its present revision, or to one not far before it.
     async fn compact(&self);
@@ -40,11 +40,14 @@ const TTL: Duration = Duration::from_secs(1);
 
 /// A store that cannot be reached says so: it has no answer that could be taken for an empty store
 /// or a lost lease, and does nothing that it says was not done. Afterwards everything is there.
-pub async fn a_store_that_is_cut_off_says_so(store: Arc<dyn Store>, trouble: Arc<dyn Trouble>) {
-    let lease = store.grant(PATIENCE * 10).await.expect("the store grants a lease");
+pub async fn disconnected_store_reports_unavailable(
+    store: Arc<dyn Store>,
+    faults: Arc<dyn FaultInjector>,
+) {
+    let lease = store.grant(TIMEOUT * 10).await.expect("the store grants a lease");
     let before = put(&store, "a", "1").await;
     let mut watch = watch(&store, "").await;
-    trouble.cut_off().await;
+    faults.disconnect().await;
     let unseen = |result: Result<(), StoreError>| {
         assert!(matches!(result, Err(StoreError::Unavailable(_))), "{result:?} is no word for it");
     };
@@ -57,7 +60,7 @@ pub async fn a_store_that_is_cut_off_says_so(store: Arc<dyn Store>, trouble: Arc
         Err(StoreError::Unknown(_)) => true,
         other => panic!("{other:?} came from a store that cannot be reached"),
     };
-    trouble.end().await;
+    faults.heal().await;
     let last = apply(&store, Transaction::new().put("c", "1")).await;
     let is_there = entry(&store, "b").await.is_some();
     assert!(may_be || !is_there, "what was said not to be done was done");
@@ -71,7 +74,7 @@ async fn goes_on_or_says_so(watch: &mut Watch, b_too: bool, last: fleet_core::Re
     let keys: &[&str] = if b_too { &["b", "c"] } else { &["c"] };
     for key in keys {
         let changes = loop {
-            match timeout(PATIENCE, watch.next()).await.expect("no watch falls silent") {
+            match timeout(TIMEOUT, watch.next()).await.expect("no watch falls silent") {
                 Ok(changes) if changes.changes.is_empty() => {}
                 Ok(changes) => break changes,
                 Err(StoreError::WatchLost | StoreError::Compacted { .. }) => return,
@@ -84,29 +87,29 @@ async fn goes_on_or_says_so(watch: &mut Watch, b_too: bool, last: fleet_core::Re
 }
 
 /// A slow store keeps what it promises.
-pub async fn a_slow_store_keeps_its_promises(store: Arc<dyn Store>, trouble: Arc<dyn Trouble>) {
-    trouble.slow_down().await;
-    a_read_sees_what_was_committed(store.clone()).await;
-    conditions_hold_or_nothing_happens(store.clone()).await;
-    one_of_many_writers_wins(store.clone()).await;
-    a_watch_delivers_each_revision_once_and_whole(store).await;
-    trouble.end().await;
+pub async fn slow_store_keeps_the_contract(store: Arc<dyn Store>, faults: Arc<dyn FaultInjector>) {
+    faults.slow_down().await;
+    read_sees_acknowledged_commits(store.clone()).await;
+    failed_condition_prevents_all_writes(store.clone()).await;
+    exactly_one_of_many_writers_wins(store.clone()).await;
+    watch_delivers_whole_revisions_once(store).await;
+    faults.heal().await;
 }
 
 /// A lease that could not be renewed in time ends in the store, whoever was cut off, and whoever
 /// comes back is told. While it is cut off it is told nothing of the lease.
-pub async fn a_lease_that_nobody_could_renew_is_lost(
+pub async fn lease_not_renewed_in_outage_is_lost(
     store: Arc<dyn Store>,
-    trouble: Arc<dyn Trouble>,
+    faults: Arc<dyn FaultInjector>,
 ) {
     let lease = store.grant(TTL).await.expect("the store grants a lease");
     let bind = || Transaction::new().put_leased("bound", "x", lease);
     apply(&store, bind()).await;
-    trouble.cut_off().await;
-    wait(TTL * 2).await;
+    faults.disconnect().await;
+    sleep(TTL * 2).await;
     let unseen = store.renew(lease).await;
     assert!(matches!(unseen, Err(StoreError::Unavailable(_))), "{unseen:?}");
-    trouble.end().await;
+    faults.heal().await;
     // The store may have lengthened it.
     let mut watch = watch(&store, "bound").await;
     if entry(&store, "bound").await.is_some() {
@@ -120,19 +123,19 @@ pub async fn a_lease_that_nobody_could_renew_is_lost(
 
 /// A watch from what the store has forgotten is refused with the oldest revision from which one is
 /// possible; reading again and watching from there misses nothing.
-pub async fn a_watch_of_what_was_compacted_is_refused(
+pub async fn watch_from_compacted_revision_is_refused(
     store: Arc<dyn Store>,
-    trouble: Arc<dyn Trouble>,
+    faults: Arc<dyn FaultInjector>,
 ) {
     let old = put(&store, "a", "1").await;
     put(&store, "a", "2").await;
-    trouble.compact().await;
+    faults.compact().await;
     let listing = read(&store, "a").await;
     assert_eq!(listing.entries[0].value, b"2", "compaction takes only the past");
     let late = store.watch("a", old).await;
     let Err(StoreError::Compacted { oldest }) = late else {
         let late = late.map(|_| "a watch");
-        panic!("of a revision that `Trouble::compact` let it forget, the store gave {late:?}")
+        panic!("of a revision that `FaultInjector::compact` let it forget, the store gave {late:?}")
     };
     assert!(old < oldest && oldest <= listing.revision, "{oldest} is not the oldest");
     store.watch("a", oldest).await.expect("what is said to be kept is kept");

@@ -1,4 +1,4 @@
-//! Commits that come together, as one.
+//! Commits that come group, as one.
 //!
 //! Whoever commits while nobody does commits at once and by himself: there is no task and no
 //! channel in between. What comes until that is done waits, and is then committed as a whole. So
@@ -18,33 +18,33 @@ use tokio::sync::oneshot;
 
 use crate::{Commit, Entry, Store, StoreError, Transaction, Write};
 
-type Answer = Result<Commit, StoreError>;
+type CommitResult = Result<Commit, StoreError>;
 
-/// The commits of one process that wait to be made together.
+/// The commits of one process that wait to be made group.
 #[derive(Debug, Default)]
-pub(super) struct Together {
+pub(super) struct GroupCommit {
     queue: Mutex<Queue>,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
-    waiting: VecDeque<Waiting>,
-    is_served: bool,
+    waiting: VecDeque<PendingCommit>,
+    has_committer: bool,
     /// How many may wait before it is looked who of them has gone.
-    most: usize,
+    prune_at: usize,
 }
 
 /// So few are not looked at.
-const FEW: usize = 256;
+const MIN_PRUNE_LEN: usize = 256;
 
 /// A transaction, and who waits for what becomes of it.
 #[derive(Debug)]
-struct Waiting {
+struct PendingCommit {
     transaction: Transaction,
-    answer: oneshot::Sender<Answer>,
+    answer: oneshot::Sender<CommitResult>,
 }
 
-impl Together {
+impl GroupCommit {
     /// Commits a transaction that binds no key to a lease.
     ///
     /// # Errors
@@ -54,13 +54,13 @@ impl Together {
         self: &Arc<Self>,
         store: &Arc<dyn Store>,
         transaction: Transaction,
-    ) -> Answer {
+    ) -> CommitResult {
         transaction.check()?;
         let joined = self.lock().join(transaction);
         match joined {
-            Ok(told) => told.await.unwrap_or_else(|_ended| Err(lost())),
+            Ok(responded) => responded.await.unwrap_or_else(|_ended| Err(lost())),
             Err(alone) => {
-                let _next = Next { together: self, store };
+                let _next = Handoff { group: self, store };
                 store.commit(alone).await
             }
         }
@@ -69,12 +69,12 @@ impl Together {
     /// Who has been told writes on, mostly at once: lets them come, so that the next batch is as
     /// large as the last. Where nobody comes at once, none is waited for; where some do, until all
     /// others have had their turn twice and nobody more has come.
-    async fn gather(&self, told: usize) {
-        let (mut came, mut in_vain) = (0, 1);
-        while came < told && in_vain < 2 {
+    async fn gather(&self, responded: usize) {
+        let (mut came, mut idle_rounds) = (0, 1);
+        while came < responded && idle_rounds < 2 {
             tokio::task::yield_now().await;
             let waiting = self.lock().waiting.len();
-            in_vain = if waiting > came { 0 } else { in_vain + 1 };
+            idle_rounds = if waiting > came { 0 } else { idle_rounds + 1 };
             came = waiting;
         }
     }
@@ -86,21 +86,21 @@ impl Together {
 
 /// Hands on what came while somebody committed for himself, however that ended: whoever commits may
 /// be dropped while others wait, so those get a task of their own.
-struct Next<'a> {
-    together: &'a Arc<Together>,
+struct Handoff<'a> {
+    group: &'a Arc<GroupCommit>,
     store: &'a Arc<dyn Store>,
 }
 
-impl Drop for Next<'_> {
+impl Drop for Handoff<'_> {
     fn drop(&mut self) {
-        let Self { together, store } = *self;
-        let mut queue = together.lock();
+        let Self { group, store } = *self;
+        let mut queue = group.lock();
         if queue.waiting.is_empty() {
-            queue.is_served = false;
+            queue.has_committer = false;
             return;
         }
         match Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn(serve(together.clone(), store.clone()))),
+            Ok(runtime) => drop(runtime.spawn(serve(group.clone(), store.clone()))),
             // The runtime has ended, and with it all that wait.
             Err(_) => *queue = Queue::default(),
         }
@@ -108,30 +108,30 @@ impl Drop for Next<'_> {
 }
 
 /// Commits until nothing waits any more.
-async fn serve(together: Arc<Together>, store: Arc<dyn Store>) {
-    let mut serving = Serving { together: &together, is_over: false };
+async fn serve(group: Arc<GroupCommit>, store: Arc<dyn Store>) {
+    let mut guard = ServeGuard { group: &group, is_over: false };
     loop {
-        let batch = together.lock().next();
+        let batch = group.lock().next();
         if batch.is_empty() {
-            serving.is_over = true;
+            guard.is_over = true;
             return;
         }
-        let told = batch.len();
+        let responded = batch.len();
         commit_all(&*store, batch).await;
-        together.gather(told).await;
+        group.gather(responded).await;
     }
 }
 
-/// However the serving ends, be it by a panic: nobody may wait for ever after that.
-struct Serving<'a> {
-    together: &'a Together,
+/// However the guard ends, be it by a panic: nobody may wait for ever after that.
+struct ServeGuard<'a> {
+    group: &'a GroupCommit,
     is_over: bool,
 }
 
-impl Drop for Serving<'_> {
+impl Drop for ServeGuard<'_> {
     fn drop(&mut self) {
         if !self.is_over {
-            *self.together.lock() = Queue::default();
+            *self.group.lock() = Queue::default();
         }
     }
 }
@@ -139,31 +139,34 @@ impl Drop for Serving<'_> {
 impl Queue {
     /// Lets a transaction wait for whoever commits. While nobody does it is given back: whoever has
     /// it commits it, and is the one whom others wait for.
-    fn join(&mut self, transaction: Transaction) -> Result<oneshot::Receiver<Answer>, Transaction> {
-        if !std::mem::replace(&mut self.is_served, true) {
+    fn join(
+        &mut self,
+        transaction: Transaction,
+    ) -> Result<oneshot::Receiver<CommitResult>, Transaction> {
+        if !std::mem::replace(&mut self.has_committer, true) {
             return Err(transaction);
         }
-        if self.waiting.len() >= self.most.max(FEW) {
-            self.forget_gone();
-            self.most = 2 * self.waiting.len();
+        if self.waiting.len() >= self.prune_at.max(MIN_PRUNE_LEN) {
+            self.prune();
+            self.prune_at = 2 * self.waiting.len();
         }
-        let (answer, told) = oneshot::channel();
-        self.waiting.push_back(Waiting { transaction, answer });
-        Ok(told)
+        let (answer, responded) = oneshot::channel();
+        self.waiting.push_back(PendingCommit { transaction, answer });
+        Ok(responded)
     }
 
     /// Forgets what nobody waits for any more: else who asks and goes, again and again, would fill
     /// the memory while the store does not answer.
-    fn forget_gone(&mut self) {
+    fn prune(&mut self) {
         self.waiting.retain(|waiting| !waiting.answer.is_closed());
     }
 
     /// Takes those that have waited longest, as far as they fit into one transaction. When there
     /// are none, nobody serves any more.
-    fn next(&mut self) -> Vec<Waiting> {
-        self.forget_gone();
-        let mut room = Room::default();
-        let joins: Vec<_> = self.waiting.iter().map(|it| room.take(&it.transaction)).collect();
+    fn next(&mut self) -> Vec<PendingCommit> {
+        self.prune();
+        let mut builder = BatchBuilder::default();
+        let joins: Vec<_> = self.waiting.iter().map(|it| builder.take(&it.transaction)).collect();
         let (mut taken, mut left) = (Vec::new(), VecDeque::new());
         for (waiting, joins) in self.waiting.drain(..).zip(joins) {
             if joins {
@@ -173,34 +176,34 @@ impl Queue {
             }
         }
         self.waiting = left;
-        self.is_served = !taken.is_empty();
+        self.has_committer = !taken.is_empty();
         taken
     }
 }
 
 /// What a transaction holds that others are to join. It lives no longer than a look at the queue.
 #[derive(Debug, Default)]
-struct Room<'a> {
+struct BatchBuilder<'a> {
     conditions: usize,
     size: usize,
     expected: BTreeSet<&'a str>,
     written: BTreeMap<&'a str, &'a Write>,
     /// What those have to do with that wait on: no later one goes before them.
-    kept: Kept<'a>,
+    deferred: DeferredKeys<'a>,
 }
 
 #[derive(Debug, Default)]
-struct Kept<'a> {
+struct DeferredKeys<'a> {
     expected: BTreeSet<&'a str>,
     written: BTreeSet<&'a str>,
 }
 
-impl<'a> Room<'a> {
+impl<'a> BatchBuilder<'a> {
     /// Lets a transaction join, unless it would be too large then, or mean something else: then it
     /// waits on.
     fn take(&mut self, transaction: &'a Transaction) -> bool {
         let is_first = self.conditions == 0 && self.written.is_empty();
-        let joins = is_first || (self.is_apart(transaction) && self.fits(transaction));
+        let joins = is_first || (self.is_independent(transaction) && self.fits(transaction));
         let Transaction { conditions, writes } = transaction;
         let expected = conditions.iter().map(|it| it.key.as_str());
         if joins {
@@ -209,25 +212,25 @@ impl<'a> Room<'a> {
             self.expected.extend(expected);
             self.written.extend(writes.iter().map(|it| (it.key(), it)));
         } else {
-            self.kept.expected.extend(expected);
-            self.kept.written.extend(writes.iter().map(Write::key));
+            self.deferred.expected.extend(expected);
+            self.deferred.written.extend(writes.iter().map(Write::key));
         }
         joins
     }
 
     /// Whether it comes to the same if this one is committed with the others or after them: what
     /// one writes, no other one writes in another way, or sets a condition on.
-    fn is_apart(&self, Transaction { conditions, writes }: &Transaction) -> bool {
-        let Self { expected, written, kept, .. } = self;
-        let meets = |write: &Write| {
+    fn is_independent(&self, Transaction { conditions, writes }: &Transaction) -> bool {
+        let Self { expected, written, deferred, .. } = self;
+        let conflicts = |write: &Write| {
             let key = write.key();
             expected.contains(key)
                 || written.get(key).is_some_and(|other| *other != write)
-                || kept.expected.contains(key)
-                || kept.written.contains(key)
+                || deferred.expected.contains(key)
+                || deferred.written.contains(key)
         };
-        let rests = |key: &str| written.contains_key(key) || kept.written.contains(key);
-        !writes.iter().any(meets) && !conditions.iter().any(|it| rests(&it.key))
+        let is_written = |key: &str| written.contains_key(key) || deferred.written.contains(key);
+        !writes.iter().any(conflicts) && !conditions.iter().any(|it| is_written(&it.key))
     }
 
     fn fits(&self, transaction: &Transaction) -> bool {
@@ -239,33 +242,33 @@ impl<'a> Room<'a> {
 }
 
 /// Commits a batch, without those that are refused, and tells each what became of it.
-async fn commit_all(store: &dyn Store, batch: Vec<Waiting>) {
+async fn commit_all(store: &dyn Store, batch: Vec<PendingCommit>) {
     let mut batches = vec![batch];
     while let Some(mut batch) = batches.pop() {
         if batch.is_empty() {
             continue;
         }
-        match store.commit(joined(&batch)).await {
+        match store.commit(merge(&batch)).await {
             Ok(Commit::Refused { condition, found }) => {
-                refuse(&mut batch, condition, found);
+                respond_refused(&mut batch, condition, found);
                 batches.push(batch);
             }
-            Ok(applied) => tell(batch, || Ok(applied.clone())),
+            Ok(applied) => respond_all(batch, || Ok(applied.clone())),
             // Nothing happened. A server may be set to take less at once than is usual, and each of
             // them alone may be little enough.
             Err(StoreError::Invalid(_)) if batch.len() > 1 => {
                 let half = batch.split_off(batch.len() / 2);
                 batches.extend([half, batch]);
             }
-            Err(error) => fail(batch, error),
+            Err(error) => respond_error(batch, error),
         }
     }
 }
 
 /// All of a batch as one transaction. What several of them write alike is written once.
-fn joined(batch: &[Waiting]) -> Transaction {
+fn merge(batch: &[PendingCommit]) -> Transaction {
     let (mut all, mut written) = (Transaction::new(), BTreeSet::new());
-    for Waiting { transaction, .. } in batch {
+    for PendingCommit { transaction, .. } in batch {
         all.conditions.extend(transaction.conditions.iter().cloned());
         let new = transaction.writes.iter().filter(|write| written.insert(write.key()));
         all.writes.extend(new.cloned());
@@ -274,7 +277,7 @@ fn joined(batch: &[Waiting]) -> Transaction {
 }
 
 /// Tells the one whose condition it is that it is refused, and takes it out.
-fn refuse(batch: &mut Vec<Waiting>, mut condition: usize, found: Option<Entry>) {
+fn respond_refused(batch: &mut Vec<PendingCommit>, mut condition: usize, found: Option<Entry>) {
     let counts = batch.iter().map(|waiting| waiting.transaction.conditions.len());
     let at = counts.take_while(|count| {
         let is_before = *count <= condition;
@@ -287,24 +290,24 @@ fn refuse(batch: &mut Vec<Waiting>, mut condition: usize, found: Option<Entry>) 
     drop(refused.answer.send(Ok(Commit::Refused { condition, found })));
 }
 
-fn tell(batch: Vec<Waiting>, mut answer: impl FnMut() -> Answer) {
+fn respond_all(batch: Vec<PendingCommit>, mut answer: impl FnMut() -> CommitResult) {
     for waiting in batch {
         // Who waited may have gone.
         drop(waiting.answer.send(answer()));
     }
 }
 
-fn fail(mut batch: Vec<Waiting>, error: StoreError) {
+fn respond_error(mut batch: Vec<PendingCommit>, error: StoreError) {
     if batch.len() > 1 {
-        let copy = copies_of(error);
-        tell(batch, || Err(copy()));
+        let copy = error_copies(error);
+        respond_all(batch, || Err(copy()));
     } else if let Some(alone) = batch.pop() {
         drop(alone.answer.send(Err(error)));
     }
 }
 
 /// What one failure means for each of several.
-fn copies_of(error: StoreError) -> impl Fn() -> StoreError {
+fn error_copies(error: StoreError) -> impl Fn() -> StoreError {
     let (is_unknown, cause): (_, Arc<dyn Error + Send + Sync>) = match error {
         StoreError::Unknown(cause) => (true, cause.into()),
         StoreError::Unavailable(cause) => (false, cause.into()),
@@ -312,22 +315,22 @@ fn copies_of(error: StoreError) -> impl Fn() -> StoreError {
         error => (false, Arc::new(error)),
     };
     move || match is_unknown {
-        true => StoreError::Unknown(Box::new(Shared(cause.clone()))),
-        false => StoreError::Unavailable(Box::new(Shared(cause.clone()))),
+        true => StoreError::Unknown(Box::new(SharedError(cause.clone()))),
+        false => StoreError::Unavailable(Box::new(SharedError(cause.clone()))),
     }
 }
 
 /// The one cause of what befell several.
 #[derive(Debug)]
-struct Shared(Arc<dyn Error + Send + Sync>);
+struct SharedError(Arc<dyn Error + Send + Sync>);
 
-impl std::fmt::Display for Shared {
+impl std::fmt::Display for SharedError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl Error for Shared {
+impl Error for SharedError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.0.source()
     }
@@ -335,10 +338,10 @@ impl Error for Shared {
 
 #[derive(Debug, thiserror::Error)]
 #[error("the daemon ends")]
-struct Ended;
+struct ShuttingDown;
 
 fn lost() -> StoreError {
-    StoreError::Unknown(Box::new(Ended))
+    StoreError::Unknown(Box::new(ShuttingDown))
 }
 
 #[cfg(test)]

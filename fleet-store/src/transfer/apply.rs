@@ -6,8 +6,10 @@ use fleet_core::{Epoch, MachineId};
 
 use super::import::Import;
 use super::plan::{ImportAction, ImportOptions, ImportPlan, PlannedUnit};
-use super::report::{ImportReport, PlacementsLeft};
-use crate::{Adopted, ExpectUnit, Leadership, MetadataChange, NewUnit, Registry, RegistryError};
+use super::report::{ImportReport, RescheduleReason};
+use crate::{
+    AdoptedUnit, ExpectUnit, Leadership, MetadataChange, NewUnit, Registry, RegistryError,
+};
 
 /// Who stands for election while units are brought in.
 const CANDIDATE: &str = "fleetctl-import";
@@ -16,7 +18,7 @@ const CANDIDATE: &str = "fleetctl-import";
 const TTL: Duration = Duration::from_secs(60);
 
 /// How much metadata is set in one step.
-const PAIRS: usize = 64;
+const METADATA_BATCH: usize = 64;
 
 /// Brings what a file holds into the cluster of `registry`, and reads it back.
 ///
@@ -35,11 +37,12 @@ pub async fn import(
     options: &ImportOptions,
 ) -> Result<ImportReport, RegistryError> {
     let target = registry.export().await?;
-    let epochs = import.epochs_ahead_of(&target);
+    let epochs = import.epoch_to_exceed(&target);
     let plan = ImportPlan::new(import, &target, options);
     if options.dry_run || plan.is_refused(options) {
-        let why_left = (plan.own > 0).then_some(PlacementsLeft::OwnUnits(plan.own));
-        return Ok(plan.report(why_left));
+        let reschedule_reason =
+            (plan.own_units > 0).then_some(RescheduleReason::OwnUnits(plan.own_units));
+        return Ok(plan.report(reschedule_reason));
     }
     if epochs > Epoch::ZERO && target.lineage.is_none() {
         return Err(RegistryError::NoLineage);
@@ -48,16 +51,16 @@ pub async fn import(
     for (machine, intent) in &plan.intents {
         registry.set_intent(machine, Some(*intent)).await?;
     }
-    let why_left = match plan.own {
+    let reschedule_reason = match plan.own_units {
         0 => keep_placements(registry, &plan, epochs).await?,
-        own => Some(PlacementsLeft::OwnUnits(own)),
+        own => Some(RescheduleReason::OwnUnits(own)),
     };
-    if why_left.is_some() {
+    if reschedule_reason.is_some() {
         registry.raise_epochs(epochs).await?;
         put_all(registry, &plan).await?;
     }
-    let differing = plan.differing(&registry.export().await?);
-    Ok(ImportReport { differing: Some(differing), ..plan.report(why_left) })
+    let mismatches = plan.mismatches(&registry.export().await?);
+    Ok(ImportReport { mismatches: Some(mismatches), ..plan.report(reschedule_reason) })
 }
 
 /// Brings in all units that are not there, with their machines; or says why it did nothing.
@@ -65,9 +68,9 @@ async fn keep_placements(
     registry: &Registry,
     plan: &ImportPlan,
     epochs: Epoch,
-) -> Result<Option<PlacementsLeft>, RegistryError> {
+) -> Result<Option<RescheduleReason>, RegistryError> {
     let Some(mut leadership) = registry.campaign(&candidate(), TTL).await? else {
-        return Ok(Some(PlacementsLeft::EngineLeads));
+        return Ok(Some(RescheduleReason::EngineLeads));
     };
     let kept = lead(registry, plan, &mut leadership, epochs).await;
     if let Err(error) = leadership.resign().await {
@@ -83,14 +86,14 @@ async fn lead(
     plan: &ImportPlan,
     leadership: &mut Leadership,
     epochs: Epoch,
-) -> Result<Option<PlacementsLeft>, RegistryError> {
+) -> Result<Option<RescheduleReason>, RegistryError> {
     let target = registry.export().await?.snapshot;
     let own = plan.own_units(&target);
     if own > 0 {
-        return Ok(Some(PlacementsLeft::OwnUnits(own)));
+        return Ok(Some(RescheduleReason::OwnUnits(own)));
     }
     let missing = plan.units.iter().filter(|it| target.unit(it.unit.name.as_str()).is_none());
-    let adopted = missing.map(|it| Adopted {
+    let adopted = missing.map(|it| AdoptedUnit {
         unit: new_unit(it),
         generation: it.unit.generation,
         machine: it.machine.clone(),
@@ -105,7 +108,7 @@ async fn set_metadata(
     registry: &Registry,
     changes: &[MetadataChange],
 ) -> Result<(), RegistryError> {
-    for changes in changes.chunks(PAIRS) {
+    for changes in changes.chunks(METADATA_BATCH) {
         registry.patch_metadata(changes).await?;
     }
     Ok(())

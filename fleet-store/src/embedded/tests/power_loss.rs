@@ -1,14 +1,14 @@
-//! Power that is lost at any moment: what was not yet made durable is there in part, or not at all.
+//! Power that is lost at any moment: what was not yet revisions durable is there in part, or not at all.
 
 use std::sync::{Mutex, MutexGuard};
 
-use super::log::{Step, Twin};
+use super::log::{Model, Step};
 use super::*;
 use crate::embedded::disk::{LOG, META, meta};
 
 /// A disk with the cache before it.
 #[derive(Debug, Clone)]
-struct Cached {
+struct CachedDisk {
     inner: Arc<Mutex<Inner>>,
 }
 
@@ -19,13 +19,13 @@ struct Inner {
     /// What is on the disk for certain.
     durable: Vec<u8>,
     /// What the cache has for it, in order.
-    cached: Vec<Cache>,
+    cached: Vec<CachedWrite>,
     /// How many more calls that change something there are before the power is lost.
     left: u64,
 }
 
 #[derive(Debug)]
-enum Cache {
+enum CachedWrite {
     Length(usize),
     Bytes(usize, Vec<u8>),
 }
@@ -33,7 +33,7 @@ enum Cache {
 /// What a disk writes as a whole.
 const SECTOR: usize = 512;
 
-impl Cached {
+impl CachedDisk {
     fn holding(bytes: Vec<u8>, left: u64) -> Self {
         let inner = Inner { shown: bytes.clone(), durable: bytes, cached: Vec::new(), left };
         Self { inner: Arc::new(Mutex::new(inner)) }
@@ -48,7 +48,7 @@ impl Cached {
     }
 
     /// What the disk has after the loss: of what was in the cache, what chance decides.
-    fn after_the_loss(&self, seed: u64) -> Self {
+    fn after_power_loss(&self, seed: u64) -> Self {
         let (inner, mut chance) = (self.locked(), seed);
         let mut happens = || {
             chance = chance.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
@@ -57,9 +57,9 @@ impl Cached {
         let mut bytes = inner.durable.clone();
         for cached in &inner.cached {
             match cached {
-                Cache::Length(length) if happens() => bytes.resize(*length, 0),
-                Cache::Length(_) => {}
-                Cache::Bytes(at, written) => {
+                CachedWrite::Length(length) if happens() => bytes.resize(*length, 0),
+                CachedWrite::Length(_) => {}
+                CachedWrite::Bytes(at, written) => {
                     for (number, sector) in written.chunks(SECTOR).enumerate() {
                         let from = at + number * SECTOR;
                         // A disk has no bytes beyond the length that it knows of.
@@ -81,7 +81,7 @@ impl Inner {
     }
 }
 
-impl StorageBackend for Cached {
+impl StorageBackend for CachedDisk {
     fn len(&self) -> io::Result<u64> {
         Ok(self.locked().shown.len() as u64)
     }
@@ -97,7 +97,7 @@ impl StorageBackend for Cached {
         inner.call()?;
         let length = usize::try_from(length).unwrap();
         inner.shown.resize(length, 0);
-        inner.cached.push(Cache::Length(length));
+        inner.cached.push(CachedWrite::Length(length));
         Ok(())
     }
 
@@ -114,14 +114,14 @@ impl StorageBackend for Cached {
         inner.call()?;
         let from = usize::try_from(offset).unwrap();
         inner.shown[from..from + data.len()].copy_from_slice(data);
-        inner.cached.push(Cache::Bytes(from, data.to_vec()));
+        inner.cached.push(CachedWrite::Bytes(from, data.to_vec()));
         Ok(())
     }
 }
 
-fn put(twin: &mut Twin, number: u8) -> writer::Batch {
-    twin.step(&Step::Put { key: number % 3, size: 300, bound: false });
-    std::mem::take(&mut twin.batch)
+fn put(model: &mut Model, number: u8) -> writer::Batch {
+    model.step(&Step::Put { key: number % 3, size: 300, bound: false });
+    std::mem::take(&mut model.batch)
 }
 
 /// Twelve writes, among them such as take the log to the tables, and the power lost in the midst.
@@ -129,19 +129,19 @@ fn put(twin: &mut Twin, number: u8) -> writer::Batch {
 #[test]
 fn nothing_acknowledged_is_lost_with_the_power() {
     for calls in 0.. {
-        let file = Cached::holding(Vec::new(), u64::MAX);
-        let (disk, _) = Disk::on(file.clone(), true).unwrap();
-        let (mut disk, mut twin) = (disk.with_log(1000), Twin::new());
+        let file = CachedDisk::holding(Vec::new(), u64::MAX);
+        let (disk, _) = Disk::open_on(file.clone(), true).unwrap();
+        let (mut disk, mut model) = (disk.with_log(1000), Model::new());
         file.lose_power_after(calls);
-        let mut asked = (0..12).map(|number| disk.write(&put(&mut twin, number)));
+        let mut asked = (0..12).map(|number| disk.write(&put(&mut model, number)));
         let acknowledged = asked.by_ref().take_while(Result::is_ok).count() as u64;
         let unknown = u64::from(acknowledged < 12);
         for seed in 0..4 {
-            let (_, kept) = Disk::on(file.after_the_loss(seed), false).unwrap();
-            let revision = kept.revision.0;
+            let (_, image) = Disk::open_on(file.after_power_loss(seed), false).unwrap();
+            let revision = image.revision.0;
             let all = acknowledged..=acknowledged + unknown;
             assert!(all.contains(&revision), "{acknowledged} {revision} after {calls}, {seed}");
-            let mut keys = kept.entries.iter().map(|entry| entry.modified.0).collect::<Vec<_>>();
+            let mut keys = image.entries.iter().map(|entry| entry.modified.0).collect::<Vec<_>>();
             keys.sort_unstable();
             assert_eq!(keys, (revision.saturating_sub(2).max(1)..=revision).collect::<Vec<_>>());
         }
@@ -156,20 +156,20 @@ fn nothing_acknowledged_is_lost_with_the_power() {
 #[test]
 fn an_opening_that_is_cut_off_loses_nothing_and_can_be_repeated() {
     for first_format in [false, true] {
-        let (file, mut twin) = (Cached::holding(Vec::new(), u64::MAX), Twin::new());
-        let (mut disk, _) = Disk::on(file.clone(), true).unwrap();
-        twin.step(&Step::Grant);
-        (0..5).for_each(|number| disk.write(&put(&mut twin, number)).unwrap());
+        let (file, mut model) = (CachedDisk::holding(Vec::new(), u64::MAX), Model::new());
+        let (mut disk, _) = Disk::open_on(file.clone(), true).unwrap();
+        model.step(&Step::Grant);
+        (0..5).for_each(|number| disk.write(&put(&mut model, number)).unwrap());
         drop(disk);
         if first_format {
             make_first_format(&file);
         }
         let closed = file.locked().shown.clone();
         for calls in 0.. {
-            let file = Cached::holding(closed.clone(), calls);
-            let opened = Disk::on(file.clone(), false).is_some();
+            let file = CachedDisk::holding(closed.clone(), calls);
+            let opened = Disk::open_on(file.clone(), false).is_some();
             for seed in 0..4 {
-                twin.check(Disk::on(file.after_the_loss(seed), false).unwrap().1);
+                model.check(Disk::open_on(file.after_power_loss(seed), false).unwrap().1);
             }
             if opened {
                 break;
@@ -178,8 +178,8 @@ fn an_opening_that_is_cut_off_loses_nothing_and_can_be_repeated() {
     }
 }
 
-fn make_first_format(file: &Cached) {
-    drop(Disk::on(file.clone(), false).unwrap());
+fn make_first_format(file: &CachedDisk) {
+    drop(Disk::open_on(file.clone(), false).unwrap());
     let database = redb::Builder::new().create_with_backend(file.clone()).unwrap();
     let transaction = database.begin_write().unwrap();
     transaction.delete_table(LOG).unwrap();

@@ -1,4 +1,4 @@
-//! Transactions that come together are told what they would be told one after the other.
+//! Transactions that come group are told what they would be told one after the other.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -13,7 +13,7 @@ use super::*;
 use crate::{Condition, LeaseId, Listing, MemoryStore, Watch};
 
 /// What becomes of each, as far as it is the same however many revisions are made.
-fn told(answer: Answer) -> Result<(), usize> {
+fn told(answer: CommitResult) -> Result<(), usize> {
     match answer.expect("a store in memory does not fail") {
         Commit::Applied(_) => Ok(()),
         Commit::Refused { condition, .. } => Err(condition),
@@ -38,17 +38,17 @@ type Contents = Vec<(String, Vec<u8>)>;
 
 /// All at once, and how many revisions that made.
 async fn at_once(all: &[Transaction]) -> (Vec<Result<(), usize>>, Contents, u64) {
-    at_once_on(Arc::new(Narrow { inner: MemoryStore::new(), most: usize::MAX }), all).await
+    at_once_on(Arc::new(LimitedStore { inner: MemoryStore::new(), most: usize::MAX }), all).await
 }
 
 async fn at_once_on(
     store: Arc<dyn Store>,
     all: &[Transaction],
 ) -> (Vec<Result<(), usize>>, Contents, u64) {
-    let together = Arc::new(Together::default());
+    let group = Arc::new(GroupCommit::default());
     let tasks = all.iter().map(|transaction| {
-        let (together, store, transaction) = (together.clone(), store.clone(), transaction.clone());
-        tokio::spawn(async move { together.commit(&store, transaction).await })
+        let (group, store, transaction) = (group.clone(), store.clone(), transaction.clone());
+        tokio::spawn(async move { group.commit(&store, transaction).await })
     });
     let tasks: Vec<_> = tasks.collect();
     let mut answers = Vec::new();
@@ -112,16 +112,17 @@ async fn a_hundred_writes_that_come_together_are_two_revisions_and_what_they_sha
 
 #[tokio::test]
 async fn who_comes_a_little_later_than_others_is_waited_for_while_somebody_comes() {
-    let store: Arc<dyn Store> = Arc::new(Narrow { inner: MemoryStore::new(), most: usize::MAX });
-    let together = Arc::new(Together::default());
+    let store: Arc<dyn Store> =
+        Arc::new(LimitedStore { inner: MemoryStore::new(), most: usize::MAX });
+    let group = Arc::new(GroupCommit::default());
     let tasks = (0..10).map(|number| {
-        let (together, store) = (together.clone(), store.clone());
+        let (group, store) = (group.clone(), store.clone());
         tokio::spawn(async move {
-            told(together.commit(&store, put(number)).await).expect("it has no condition");
+            told(group.commit(&store, put(number)).await).expect("it has no condition");
             for _ in 0..number {
                 tokio::task::yield_now().await;
             }
-            told(together.commit(&store, put(10 + number)).await).expect("it has no condition");
+            told(group.commit(&store, put(10 + number)).await).expect("it has no condition");
         })
     });
     for task in tasks.collect::<Vec<_>>() {
@@ -144,13 +145,13 @@ async fn what_is_too_much_for_one_transaction_is_made_in_several() {
 
 /// A store that lets others run before it commits, as any does that waits for a disk. It may take
 /// less at once than is usual; none at all where that is nothing: it hangs.
-struct Narrow {
+struct LimitedStore {
     inner: MemoryStore,
     most: usize,
 }
 
 #[async_trait]
-impl Store for Narrow {
+impl Store for LimitedStore {
     async fn read(&self, prefix: &str) -> Result<Listing, StoreError> {
         self.inner.read(prefix).await
     }
@@ -188,21 +189,21 @@ fn put(number: usize) -> Transaction {
 #[tokio::test]
 async fn a_store_that_takes_less_at_once_is_given_less() {
     let all: Vec<_> = (0..100).map(put).collect();
-    let store = Narrow { inner: MemoryStore::new(), most: 3 };
+    let store = LimitedStore { inner: MemoryStore::new(), most: 3 };
     let (answers, contents, _) = at_once_on(Arc::new(store), &all).await;
     assert_eq!((answers, contents.len()), (vec![Ok(()); 100], 100));
 }
 
 #[tokio::test]
 async fn what_nobody_waits_for_any_more_is_forgotten_while_the_store_hangs() {
-    let store: Arc<dyn Store> = Arc::new(Narrow { inner: MemoryStore::new(), most: 0 });
-    let together = Arc::new(Together::default());
-    let mut hanging = pin!(together.commit(&store, put(0)));
+    let store: Arc<dyn Store> = Arc::new(LimitedStore { inner: MemoryStore::new(), most: 0 });
+    let group = Arc::new(GroupCommit::default());
+    let mut hanging = pin!(group.commit(&store, put(0)));
     poll_fn(|context| Poll::Ready(hanging.as_mut().poll(context).is_pending())).await;
-    for number in 1..10 * FEW {
-        let mut begun = pin!(together.commit(&store, put(number)));
+    for number in 1..10 * MIN_PRUNE_LEN {
+        let mut begun = pin!(group.commit(&store, put(number)));
         poll_fn(|context| Poll::Ready(begun.as_mut().poll(context).is_pending())).await;
     }
-    let waiting = together.lock().waiting.len();
-    assert!((1..=FEW).contains(&waiting), "{waiting} are kept");
+    let waiting = group.lock().waiting.len();
+    assert!((1..=MIN_PRUNE_LEN).contains(&waiting), "{waiting} are kept");
 }

@@ -11,37 +11,38 @@ use super::view::fault;
 /// Requirements that were read of late, by the text that they were read from. Most units of a
 /// cluster ask for one of a few things.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Demands {
+pub(super) struct RequirementsCache {
     /// Those of some unit.
     known: BTreeMap<String, Arc<Requirements>>,
     /// Those that no unit's name has a part in; nothing where it has.
-    of_any: BTreeMap<String, Option<Arc<Requirements>>>,
+    shared: BTreeMap<String, Option<Arc<Requirements>>>,
 }
 
 /// How many are kept of each. Beyond that all are forgotten, and those that come again are held
 /// once more.
-const MOST: usize = 1024;
+const MAX_ENTRIES: usize = 1024;
 
 /// The section that requirements are read from.
 const SECTION: &str = "X-Fleet";
 
-impl Demands {
-    /// What a file demands of whichever unit has it; nothing if that follows from the name, too,
+impl RequirementsCache {
+    /// What a file cache of whichever unit has it; nothing if that follows from the name, too,
     /// or cannot be understood.
-    pub(super) fn of_any(&mut self, file: &UnitFile) -> Option<Arc<Requirements>> {
+    pub(super) fn read_shared(&mut self, file: &UnitFile) -> Option<Arc<Requirements>> {
         let text = text(file);
-        if let Some(known) = self.of_any.get(&text) {
+        if let Some(known) = self.shared.get(&text) {
             return known.clone();
         }
-        let requirements = read_of_any(file, &text).map(|read| self.shared(text.clone(), read));
-        if self.of_any.len() >= MOST {
-            self.of_any.clear();
+        let requirements =
+            parse_for_any_name(file, &text).map(|read| self.intern(text.clone(), read));
+        if self.shared.len() >= MAX_ENTRIES {
+            self.shared.clear();
         }
-        self.of_any.insert(text, requirements.clone());
+        self.shared.insert(text, requirements.clone());
         requirements
     }
 
-    /// Reads what the file of a unit demands. What was accepted once is read as leniently as can
+    /// Reads what the file of a unit cache. What was accepted once is read as leniently as can
     /// be: rules may have become stricter.
     pub(super) fn read(
         &mut self,
@@ -50,15 +51,15 @@ impl Demands {
     ) -> Result<Arc<Requirements>, Fault> {
         let parsed = Requirements::parse(name, file, Strictness::Warn)
             .map_err(|error| fault("the unit's requirements", &error))?;
-        Ok(self.shared(text(file), parsed.requirements))
+        Ok(self.intern(text(file), parsed.requirements))
     }
 
     /// The text does not say everything: the same one may mean another thing in another unit.
-    fn shared(&mut self, text: String, requirements: Requirements) -> Arc<Requirements> {
+    fn intern(&mut self, text: String, requirements: Requirements) -> Arc<Requirements> {
         if let Some(known) = self.known.get(&text).filter(|known| ***known == requirements) {
             return known.clone();
         }
-        if self.known.len() >= MOST {
+        if self.known.len() >= MAX_ENTRIES {
             self.known.clear();
         }
         let requirements = Arc::new(requirements);
@@ -68,9 +69,9 @@ impl Demands {
 }
 
 /// A name gets into requirements by specifiers alone, and only `MachineOf=` is held against it.
-fn read_of_any(file: &UnitFile, text: &str) -> Option<Requirements> {
-    let anybody = UnitName::parse("a.service").ok().filter(|_| !text.contains('%'))?;
-    let parsed = Requirements::parse(&anybody, file, Strictness::Warn).ok()?;
+fn parse_for_any_name(file: &UnitFile, text: &str) -> Option<Requirements> {
+    let any_name = UnitName::parse("a.service").ok().filter(|_| !text.contains('%'))?;
+    let parsed = Requirements::parse(&any_name, file, Strictness::Warn).ok()?;
     parsed.requirements.machine_of.is_empty().then_some(parsed.requirements)
 }
 
@@ -87,24 +88,24 @@ fn text(file: &UnitFile) -> String {
 mod tests {
     use super::*;
 
-    fn read(demands: &mut Demands, name: &str, text: &str) -> Arc<Requirements> {
+    fn read(cache: &mut RequirementsCache, name: &str, text: &str) -> Arc<Requirements> {
         let file = UnitFile::parse(text).unwrap();
-        demands.read(&name.parse().unwrap(), &file).unwrap()
+        cache.read(&name.parse().unwrap(), &file).unwrap()
     }
 
     #[test]
     fn only_what_is_the_same_is_shared() {
-        let demands = &mut Demands::default();
+        let cache = &mut RequirementsCache::default();
         let (eu, own) = ("[X-Fleet]\nMachineMetadata=region=eu\n", "[X-Fleet]\nConflicts=%p@*\n");
-        let one = read(demands, "a@1.service", eu);
-        let other = read(demands, "b@1.service", &format!("[Unit]\nDescription=b\n{eu}"));
+        let one = read(cache, "a@1.service", eu);
+        let other = read(cache, "b@1.service", &format!("[Unit]\nDescription=b\n{eu}"));
         assert!(Arc::ptr_eq(&one, &other));
-        let one = read(demands, "a@1.service", own);
-        assert!(Arc::ptr_eq(&one, &read(demands, "a@2.service", own)));
-        let other = read(demands, "b@1.service", own);
+        let one = read(cache, "a@1.service", own);
+        assert!(Arc::ptr_eq(&one, &read(cache, "a@2.service", own)));
+        let other = read(cache, "b@1.service", own);
         assert_eq!(one.conflicts[0].to_string(), "a@*");
         assert_eq!(other.conflicts[0].to_string(), "b@*");
-        assert_eq!(*read(demands, "a.service", "[Unit]\n"), Requirements::default());
+        assert_eq!(*read(cache, "a.service", "[Unit]\n"), Requirements::default());
     }
 
     /// What is taken to be the same for any unit is what each would read for itself.
@@ -121,14 +122,14 @@ mod tests {
             ("MachineOf=b@1.service\n", false),
             ("MachineID=a\nMachineID=b\n", false),
         ];
-        let demands = &mut Demands::default();
-        for (text, of_any) in table {
+        let cache = &mut RequirementsCache::default();
+        for (text, shared_by_name) in table {
             let file = UnitFile::parse(format!("[X-Fleet]\n{text}")).unwrap();
             for _ in 0..2 {
-                let found = demands.of_any(&file);
-                assert_eq!(found.is_some(), of_any, "{text}");
+                let found = cache.read_shared(&file);
+                assert_eq!(found.is_some(), shared_by_name, "{text}");
                 for name in ["a.service", "b@1.service", "b@.service"] {
-                    let own = demands.read(&name.parse().unwrap(), &file);
+                    let own = cache.read(&name.parse().unwrap(), &file);
                     assert!(found.iter().all(|found| own.as_ref() == Ok(found)), "{name}: {text}");
                 }
             }
@@ -137,12 +138,12 @@ mod tests {
 
     #[test]
     fn not_all_is_kept_for_ever() {
-        let demands = &mut Demands::default();
-        for number in 0..3 * MOST {
+        let cache = &mut RequirementsCache::default();
+        for number in 0..3 * MAX_ENTRIES {
             let text = format!("[X-Fleet]\nMachineMetadata=rack={number}\n");
-            read(demands, "a.service", &text);
-            demands.of_any(&UnitFile::parse(text).unwrap());
-            assert!(demands.known.len() <= MOST && demands.of_any.len() <= MOST);
+            read(cache, "a.service", &text);
+            cache.read_shared(&UnitFile::parse(text).unwrap());
+            assert!(cache.known.len() <= MAX_ENTRIES && cache.shared.len() <= MAX_ENTRIES);
         }
     }
 }

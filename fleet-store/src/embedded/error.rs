@@ -11,19 +11,19 @@ use super::disk::{FORMAT, Kind};
 use crate::StoreError;
 
 /// Why the file cannot be opened, before it is said of which file.
-pub(super) enum Trouble {
+pub(super) enum FileError {
     InUse,
     /// A store where a backup should be, or the other way round.
-    OtherKind(Kind),
+    WrongKind(Kind),
     Exists,
     Damaged,
     Newer(u64),
     Other(Box<dyn Error + Send + Sync>),
 }
 
-impl Trouble {
+impl FileError {
     /// The same, with the file that it is about and what to do.
-    pub(super) fn of(self, path: &Path) -> StoreError {
+    pub(super) fn at(self, path: &Path) -> StoreError {
         let name = path.display();
         match self {
             Self::InUse => StoreError::InUse { path: name.to_string() },
@@ -33,10 +33,10 @@ impl Trouble {
                 "{name} has format {format}, and this version reads format {FORMAT}: \
                  use a newer version of fleet"
             )),
-            Self::OtherKind(Kind::Backup) => StoreError::Format(format!(
+            Self::WrongKind(Kind::Backup) => StoreError::Format(format!(
                 "{name} is a backup and no store: restore it to a new file"
             )),
-            Self::OtherKind(Kind::Store) => StoreError::Format(format!(
+            Self::WrongKind(Kind::Store) => StoreError::Format(format!(
                 "{name} is a store and no backup: make one of it by EmbeddedStore::backup, or a \
                  portable one by \"fleetctl export FILE\""
             )),
@@ -45,7 +45,7 @@ impl Trouble {
     }
 }
 
-impl From<io::Error> for Trouble {
+impl From<io::Error> for FileError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => Self::Damaged,
@@ -54,7 +54,7 @@ impl From<io::Error> for Trouble {
     }
 }
 
-impl From<StorageError> for Trouble {
+impl From<StorageError> for FileError {
     fn from(error: StorageError) -> Self {
         match error {
             StorageError::Io(error) => error.into(),
@@ -64,7 +64,7 @@ impl From<StorageError> for Trouble {
     }
 }
 
-impl From<DatabaseError> for Trouble {
+impl From<DatabaseError> for FileError {
     fn from(error: DatabaseError) -> Self {
         match error {
             DatabaseError::DatabaseAlreadyOpen => Self::InUse,
@@ -75,7 +75,7 @@ impl From<DatabaseError> for Trouble {
     }
 }
 
-impl From<TableError> for Trouble {
+impl From<TableError> for FileError {
     fn from(error: TableError) -> Self {
         match error {
             TableError::Storage(error) => error.into(),
@@ -85,7 +85,7 @@ impl From<TableError> for Trouble {
     }
 }
 
-impl From<redb::TransactionError> for Trouble {
+impl From<redb::TransactionError> for FileError {
     fn from(error: redb::TransactionError) -> Self {
         match error {
             redb::TransactionError::Storage(error) => error.into(),
@@ -94,7 +94,7 @@ impl From<redb::TransactionError> for Trouble {
     }
 }
 
-impl From<redb::CommitError> for Trouble {
+impl From<redb::CommitError> for FileError {
     fn from(error: redb::CommitError) -> Self {
         match error {
             redb::CommitError::Storage(error) => error.into(),

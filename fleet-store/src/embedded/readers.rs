@@ -9,11 +9,11 @@ use crate::{Changes, Keyspace, Listing, StoreError, Watch};
 
 /// The state that the file has, and the watches of it.
 #[derive(Debug)]
-pub(super) struct Shown {
+pub(super) struct ReaderState {
     inner: Mutex<(Keyspace, Watchers)>,
 }
 
-impl Shown {
+impl ReaderState {
     pub(super) fn new(keyspace: Keyspace) -> Self {
         Self { inner: Mutex::new((keyspace, Watchers::default())) }
     }
@@ -30,11 +30,11 @@ impl Shown {
     }
 
     /// Shows what the file has by now.
-    pub(super) fn show(&self, made: Vec<Changes>) {
+    pub(super) fn publish(&self, revisions: Vec<Changes>) {
         self.locked(|(keyspace, watchers)| {
-            for changes in made {
+            for changes in revisions {
                 watchers.publish(&changes);
-                keyspace.absorb(changes);
+                keyspace.apply_changes(changes);
             }
         });
     }

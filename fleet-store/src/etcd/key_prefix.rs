@@ -9,24 +9,24 @@ use crate::{Condition, Entry, Expect, LeaseId, StoreError, Transaction, Write};
 /// The keys in etcd that are a store's: those that start with its prefix, which is no part of them
 /// on this side.
 #[derive(Debug, Clone)]
-pub(super) struct Space {
+pub(super) struct KeyPrefix {
     prefix: String,
 }
 
 /// Somebody wrote a key among the store's that cannot be one of them.
 #[derive(Debug, thiserror::Error)]
 #[error("etcd has a key that is no text, {key:?}: delete it")]
-struct NoText {
+struct NonUtf8Key {
     key: String,
 }
 
-impl Space {
+impl KeyPrefix {
     pub(super) fn new(prefix: &str) -> Self {
         Self { prefix: prefix.to_owned() }
     }
 
     /// The key as etcd has it.
-    pub(super) fn outer(&self, key: &str) -> Vec<u8> {
+    pub(super) fn etcd_key(&self, key: &str) -> Vec<u8> {
         [self.prefix.as_bytes(), key.as_bytes()].concat()
     }
 
@@ -36,34 +36,34 @@ impl Space {
     ///
     /// [`StoreError::Unavailable`] when it is no text: fleet wrote no such key, and to leave it out
     /// would be to say that it is not there.
-    pub(super) fn inner(&self, key: &[u8]) -> Result<String, StoreError> {
+    pub(super) fn store_key(&self, key: &[u8]) -> Result<String, StoreError> {
         let inner = key.get(self.prefix.len()..).unwrap_or_default();
         String::from_utf8(inner.to_vec()).map_err(|_| {
             let key = String::from_utf8_lossy(key).into_owned();
-            StoreError::Unavailable(Box::new(NoText { key }))
+            StoreError::Unavailable(Box::new(NonUtf8Key { key }))
         })
     }
 
     /// The first key under `prefix` as etcd has it, and the first one beyond.
     pub(super) fn range(&self, prefix: &str) -> (Vec<u8>, Vec<u8>) {
-        let first = self.outer(prefix);
-        let beyond = beyond(&first);
+        let first = self.etcd_key(prefix);
+        let beyond = end_of_range(&first);
         // An empty key stands for none.
         (if first.is_empty() { vec![0] } else { first }, beyond)
     }
 
     /// The key, and what is asked of it, of a question that costs little: it is answered with the
     /// present revision.
-    pub(super) fn look(&self, revision: Revision) -> (Vec<u8>, GetOptions) {
+    pub(super) fn probe(&self, revision: Revision) -> (Vec<u8>, GetOptions) {
         let options = GetOptions::new().with_count_only().with_revision(signed(revision));
-        (self.outer("\0"), options)
+        (self.etcd_key("\0"), options)
     }
 
     pub(super) fn entry(&self, kv: PbKeyValue) -> Result<Entry, StoreError> {
         Ok(Entry {
-            key: self.inner(&kv.key)?,
+            key: self.store_key(&kv.key)?,
             modified: unsigned(kv.mod_revision),
-            lease: lease_of(kv.lease),
+            lease: lease_id(kv.lease),
             value: kv.value,
         })
     }
@@ -72,7 +72,7 @@ impl Space {
         let mut writes: Vec<_> = transaction.writes.into_iter().map(|w| self.write(w)).collect();
         if writes.is_empty() {
             // Without it a member that lags behind would judge the conditions by what it has.
-            let (key, options) = self.look(Revision::ZERO);
+            let (key, options) = self.probe(Revision::ZERO);
             writes.push(TxnOp::get(key, Some(options)));
         }
         let conditions = transaction.conditions.into_iter();
@@ -84,13 +84,13 @@ impl Space {
     pub(super) fn read_at(&self, conditions: &[Condition], revision: Revision) -> Txn {
         let reads = conditions.iter().map(|condition| {
             let options = GetOptions::new().with_revision(signed(revision));
-            TxnOp::get(self.outer(&condition.key), Some(options))
+            TxnOp::get(self.etcd_key(&condition.key), Some(options))
         });
         Txn::new().and_then(reads.collect::<Vec<_>>())
     }
 
     fn compare(&self, condition: Condition) -> Compare {
-        let key = self.outer(&condition.key);
+        let key = self.etcd_key(&condition.key);
         match condition.expect {
             Expect::Absent => Compare::create_revision(key, CompareOp::Equal, 0),
             Expect::Present => Compare::create_revision(key, CompareOp::NotEqual, 0),
@@ -106,16 +106,16 @@ impl Space {
     fn write(&self, write: Write) -> TxnOp {
         match write {
             Write::Put { key, value, lease } => {
-                let lease = lease.and_then(name_of).unwrap_or(0);
-                TxnOp::put(self.outer(&key), value, Some(PutOptions::new().with_lease(lease)))
+                let lease = lease.and_then(etcd_lease_id).unwrap_or(0);
+                TxnOp::put(self.etcd_key(&key), value, Some(PutOptions::new().with_lease(lease)))
             }
-            Write::Delete { key } => TxnOp::delete(self.outer(&key), None),
+            Write::Delete { key } => TxnOp::delete(self.etcd_key(&key), None),
         }
     }
 }
 
 /// The first key after all that start with `prefix`; a zero byte stands for the end of all keys.
-fn beyond(prefix: &[u8]) -> Vec<u8> {
+fn end_of_range(prefix: &[u8]) -> Vec<u8> {
     let mut beyond = prefix.to_vec();
     while let Some(last) = beyond.pop() {
         if last < u8::MAX {
@@ -131,7 +131,7 @@ pub(super) fn signed(revision: Revision) -> i64 {
     i64::try_from(revision.0).unwrap_or(i64::MAX)
 }
 
-/// The revision of an answer; every answer that is asked for it has one.
+/// The revision of an response; every response that is asked for it has one.
 pub(super) fn revision_of(header: Option<&PbResponseHeader>) -> Revision {
     unsigned(header.map_or(0, |header| header.revision))
 }
@@ -141,12 +141,12 @@ pub(super) fn unsigned(revision: i64) -> Revision {
 }
 
 /// A lease as etcd names it; nothing for a name that it cannot have given.
-pub(super) fn name_of(lease: LeaseId) -> Option<i64> {
+pub(super) fn etcd_lease_id(lease: LeaseId) -> Option<i64> {
     i64::try_from(lease.0).ok().filter(|name| *name > 0)
 }
 
 /// The lease of a key: zero stands for none.
-pub(super) fn lease_of(name: i64) -> Option<LeaseId> {
+pub(super) fn lease_id(name: i64) -> Option<LeaseId> {
     u64::try_from(name).ok().filter(|name| *name > 0).map(LeaseId)
 }
 
@@ -164,25 +164,25 @@ mod tests {
             ("", "\u{10ffff}", &[0xf4, 0x8f, 0xbf, 0xbf], &[0xf4, 0x8f, 0xbf, 0xc0]),
         ];
         for (outer, prefix, first, last) in table {
-            let range = Space::new(outer).range(prefix);
+            let range = KeyPrefix::new(outer).range(prefix);
             assert_eq!(range, (first.to_vec(), last.to_vec()), "{outer:?} {prefix:?}");
         }
-        assert_eq!(beyond(&[7, 255, 255]), [8]);
-        assert_eq!(beyond(&[255]), [0]);
+        assert_eq!(end_of_range(&[7, 255, 255]), [8]);
+        assert_eq!(end_of_range(&[255]), [0]);
     }
 
     #[test]
     fn a_key_that_is_no_text_is_an_error() {
-        let space = Space::new("ns/");
-        assert_eq!(space.inner(b"ns/a").unwrap(), "a");
-        assert!(matches!(space.inner(b"ns/\xff"), Err(StoreError::Unavailable(_))));
+        let prefix = KeyPrefix::new("ns/");
+        assert_eq!(prefix.store_key(b"ns/a").unwrap(), "a");
+        assert!(matches!(prefix.store_key(b"ns/\xff"), Err(StoreError::Unavailable(_))));
     }
 
     #[test]
     fn a_name_that_etcd_cannot_have_given_is_none() {
-        assert_eq!(name_of(LeaseId(0)), None);
-        assert_eq!(name_of(LeaseId(u64::MAX)), None);
-        assert_eq!(name_of(LeaseId(7)), Some(7));
-        assert_eq!((lease_of(0), lease_of(7)), (None, Some(LeaseId(7))));
+        assert_eq!(etcd_lease_id(LeaseId(0)), None);
+        assert_eq!(etcd_lease_id(LeaseId(u64::MAX)), None);
+        assert_eq!(etcd_lease_id(LeaseId(7)), Some(7));
+        assert_eq!((lease_id(0), lease_id(7)), (None, Some(LeaseId(7))));
     }
 }

@@ -2,7 +2,7 @@
 
 use fleet_core::{Rebalancing, Revision};
 
-use super::{LEADING, Leadership};
+use super::{LEADER_CONDITION, Leadership};
 use crate::codec::encode_rebalancing;
 use crate::registry::RegistryError;
 use crate::{Commit, Condition, Key, Transaction};
@@ -15,19 +15,19 @@ impl Leadership {
     ///
     /// [`RegistryError::Deposed`] when the leadership has ended; [`RegistryError::Conflict`] when
     /// the order is no longer the one that was seen. Nothing is done then.
-    pub async fn note_rebalancing(
+    pub async fn update_rebalancing(
         &self,
         seen: &Rebalancing,
         now: Option<&Rebalancing>,
     ) -> Result<Revision, RegistryError> {
         let leader = self.registry.key(&Key::Leader);
         let mut transaction = Transaction::new().when(Condition::value(leader, self.claim.clone()));
-        let noting = self.noting(seen, now);
-        transaction.conditions.extend(noting.conditions);
-        transaction.writes.extend(noting.writes);
+        let rebalancing_write = self.rebalancing_write(seen, now);
+        transaction.conditions.extend(rebalancing_write.conditions);
+        transaction.writes.extend(rebalancing_write.writes);
         match self.registry.store.commit(transaction).await? {
             Commit::Applied(revision) => Ok(revision),
-            Commit::Refused { condition: LEADING, .. } => {
+            Commit::Refused { condition: LEADER_CONDITION, .. } => {
                 Err(RegistryError::Deposed { term: self.term })
             }
             Commit::Refused { .. } => Err(RegistryError::Conflict),
@@ -35,7 +35,11 @@ impl Leadership {
     }
 
     /// What is written of an order, on condition that it is the one that was seen.
-    pub(super) fn noting(&self, seen: &Rebalancing, now: Option<&Rebalancing>) -> Transaction {
+    pub(super) fn rebalancing_write(
+        &self,
+        seen: &Rebalancing,
+        now: Option<&Rebalancing>,
+    ) -> Transaction {
         let key = self.registry.key(&Key::Rebalancing);
         let as_seen = Condition::value(&key, encode_rebalancing(seen));
         let transaction = Transaction::new().when(as_seen);

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use fleet_core::{MachineId, Revision, Snapshot, Unit};
 use fleet_unitfile::UnitName;
 
-use super::room::MOST;
+use super::limits::MAX_NAMES;
 
 /// What decisions rest on and may be different between two snapshots of one mirror: whatever is not
 /// named here is the same in both. What machines report, and why units have no machine, are results
 /// of decisions and are not looked at.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Difference {
+pub struct ChangeSet {
     /// The units that came, went or changed, or of which it changed whether they can be understood.
     pub units: BTreeSet<UnitName>,
     /// The machines that came, went or changed.
@@ -23,7 +23,7 @@ pub struct Difference {
     pub rebalancing: bool,
 }
 
-impl Difference {
+impl ChangeSet {
     /// Whether all is the same.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -38,17 +38,22 @@ impl Difference {
     }
 
     /// What is different between two snapshots of which nobody has written down what lies between.
-    /// Beyond what a feed keeps it is not looked for.
+    /// Beyond what a log keeps it is not looked for.
     pub(super) fn between(old: &Snapshot, new: &Snapshot) -> Self {
         let rebalancing = old.rebalancing != new.rebalancing;
         let mut found = Self { rebalancing, ..Self::default() };
         let unit = |unit| (unit_name(unit), unit);
-        differing(old.units().map(unit), new.units().map(unit), same_unit, &mut found.units);
-        differing(old.faults(), new.faults(), |a, b| a == b, &mut found.units);
-        differing(old.placements(), new.placements(), |a, b| a == b, &mut found.placements);
+        collect_differing(
+            old.units().map(unit),
+            new.units().map(unit),
+            is_same_unit,
+            &mut found.units,
+        );
+        collect_differing(old.faults(), new.faults(), |a, b| a == b, &mut found.units);
+        collect_differing(old.placements(), new.placements(), |a, b| a == b, &mut found.placements);
         let (before, now) =
             (old.machines().map(|m| (&m.id, m)), new.machines().map(|m| (&m.id, m)));
-        differing(before, now, |a, b| a == b, &mut found.machines);
+        collect_differing(before, now, |a, b| a == b, &mut found.machines);
         found
     }
 }
@@ -58,14 +63,14 @@ fn unit_name(unit: &Arc<Unit>) -> &UnitName {
 }
 
 /// Whether two units of one name are the same; the requirements follow from name and file.
-pub(super) fn same_unit(one: &Arc<Unit>, other: &Arc<Unit>) -> bool {
+pub(super) fn is_same_unit(one: &Arc<Unit>, other: &Arc<Unit>) -> bool {
     Arc::ptr_eq(one, other)
         || (one.desired, one.generation) == (other.desired, other.generation)
             && one.file == other.file
 }
 
 /// Adds the keys that only one of two ordered sequences has, or that have different values.
-fn differing<'a, K: Ord + Clone + 'a, V: 'a>(
+fn collect_differing<'a, K: Ord + Clone + 'a, V: 'a>(
     one: impl Iterator<Item = (&'a K, &'a V)>,
     other: impl Iterator<Item = (&'a K, &'a V)>,
     same: impl Fn(&V, &V) -> bool,
@@ -86,7 +91,7 @@ fn differing<'a, K: Ord + Clone + 'a, V: 'a>(
             (Some((_, a)), Some((_, b))) if order == Equal && same(a, b) => {}
             (Some((key, _)), _) | (None, Some((key, _))) => {
                 found.insert(key.clone());
-                if found.len() > MOST {
+                if found.len() > MAX_NAMES {
                     return;
                 }
             }
@@ -98,14 +103,14 @@ fn differing<'a, K: Ord + Clone + 'a, V: 'a>(
 /// The differences of late, the oldest first. Beyond the bound the oldest are forgotten, and who
 /// has seen nothing newer has to look at everything.
 #[derive(Debug, Clone)]
-pub(super) struct Feed {
+pub(super) struct DeltaLog {
     /// The revision after which all differences are here.
     oldest: Revision,
     /// The revision up to which they are here.
     newest: Revision,
     steps: VecDeque<Step>,
     names: usize,
-    most: usize,
+    capacity: usize,
 }
 
 /// What is different between two revisions. What was in between nobody has seen. There are many of
@@ -121,8 +126,8 @@ struct Step {
 }
 
 impl Step {
-    fn new(from: Revision, to: Revision, difference: Difference) -> Self {
-        let Difference { units, machines, placements, rebalancing } = difference;
+    fn new(from: Revision, to: Revision, changes: ChangeSet) -> Self {
+        let ChangeSet { units, machines, placements, rebalancing } = changes;
         Self {
             from,
             to,
@@ -140,47 +145,47 @@ impl Step {
     }
 }
 
-impl Feed {
-    /// A feed that begins with a state at revision zero.
+impl DeltaLog {
+    /// A log that begins with a state at revision zero.
     pub(super) fn new() -> Self {
-        Self::keeping(MOST)
+        Self::keeping(MAX_NAMES)
     }
 
     /// How many names are kept from now on, together.
-    pub(super) fn keep(&mut self, most: usize) {
-        self.most = most;
+    pub(super) fn keep(&mut self, capacity: usize) {
+        self.capacity = capacity;
     }
 
-    fn keeping(most: usize) -> Self {
+    fn keeping(capacity: usize) -> Self {
         let (oldest, newest) = (Revision::ZERO, Revision::ZERO);
-        Self { oldest, newest, steps: VecDeque::new(), names: 0, most }
+        Self { oldest, newest, steps: VecDeque::new(), names: 0, capacity }
     }
 
     /// Notes what `revision`, which is newer than all before, has changed.
-    pub(super) fn follow(&mut self, revision: Revision, difference: Difference) {
+    pub(super) fn follow(&mut self, revision: Revision, changes: ChangeSet) {
         let from = Revision(revision.0.saturating_sub(1)).max(self.newest);
         self.newest = revision;
-        if !difference.is_empty() {
-            self.push(Step::new(from, revision, difference));
+        if !changes.is_empty() {
+            self.push(Step::new(from, revision, changes));
         }
     }
 
     /// Notes what is different at `revision` after some revisions that were not followed. If that
     /// revision was there before and was something else, nobody can say who has seen what.
-    pub(super) fn leap(&mut self, revision: Revision, difference: Difference) {
+    pub(super) fn jump(&mut self, revision: Revision, changes: ChangeSet) {
         let from = self.newest;
         if revision > from {
             self.newest = revision;
-            self.push(Step::new(from, revision, difference));
-        } else if !difference.is_empty() {
-            *self = Self { oldest: from.next(), newest: from, ..Self::keeping(self.most) };
+            self.push(Step::new(from, revision, changes));
+        } else if !changes.is_empty() {
+            *self = Self { oldest: from.next(), newest: from, ..Self::keeping(self.capacity) };
         }
     }
 
     fn push(&mut self, step: Step) {
         self.names += step.names();
         self.steps.push_back(step);
-        while self.names > self.most
+        while self.names > self.capacity
             && let Some(forgotten) = self.steps.pop_front()
         {
             self.names -= forgotten.names();
@@ -189,13 +194,13 @@ impl Feed {
     }
 
     /// What is different now from how it was at the revision `seen`; nothing if that is not known.
-    pub(super) fn since(&self, seen: Revision) -> Option<Difference> {
+    pub(super) fn since(&self, seen: Revision) -> Option<ChangeSet> {
         let first = self.steps.partition_point(|step| step.to <= seen);
-        let was_leapt_over = self.steps.get(first).is_some_and(|step| step.from < seen);
-        if seen < self.oldest || seen > self.newest || was_leapt_over {
+        let was_skipped = self.steps.get(first).is_some_and(|step| step.from < seen);
+        if seen < self.oldest || seen > self.newest || was_skipped {
             return None;
         }
-        let mut all = Difference::default();
+        let mut all = ChangeSet::default();
         self.steps.range(first..).for_each(|step| all.extend(step));
         Some(all)
     }
@@ -205,59 +210,59 @@ impl Feed {
 mod tests {
     use super::*;
 
-    fn of(units: &[&str]) -> Difference {
+    fn of(units: &[&str]) -> ChangeSet {
         let units = units.iter().map(|unit| unit.parse().unwrap()).collect();
-        Difference { units, ..Difference::default() }
+        ChangeSet { units, ..ChangeSet::default() }
     }
 
     #[test]
     fn a_feed_forgets_the_oldest_and_says_so() {
-        let mut feed = Feed::keeping(3);
-        feed.follow(Revision(1), of(&["a.service", "b.service"]));
-        feed.follow(Revision(3), of(&[]));
-        feed.follow(Revision(5), of(&["a.service"]));
-        assert_eq!(feed.since(Revision(0)), Some(of(&["a.service", "b.service"])));
+        let mut log = DeltaLog::keeping(3);
+        log.follow(Revision(1), of(&["a.service", "b.service"]));
+        log.follow(Revision(3), of(&[]));
+        log.follow(Revision(5), of(&["a.service"]));
+        assert_eq!(log.since(Revision(0)), Some(of(&["a.service", "b.service"])));
         for seen in [1, 2, 3, 4] {
-            assert_eq!(feed.since(Revision(seen)), Some(of(&["a.service"])), "{seen}");
+            assert_eq!(log.since(Revision(seen)), Some(of(&["a.service"])), "{seen}");
         }
-        assert_eq!(feed.since(Revision(5)), Some(of(&[])));
-        assert_eq!(feed.since(Revision(6)), None, "nobody has seen that");
-        feed.follow(Revision(7), of(&["c.service", "a.service"]));
-        assert_eq!(feed.since(Revision(0)), None);
-        assert_eq!(feed.since(Revision(1)), Some(of(&["a.service", "c.service"])));
-        feed.follow(Revision(8), of(&["a.service", "b.service", "c.service", "d.service"]));
-        assert_eq!(feed.since(Revision(7)), None, "more than is ever kept");
-        assert_eq!(feed.since(Revision(8)), Some(of(&[])));
-        feed.keep(1);
-        feed.follow(Revision(9), of(&["a.service"]));
-        feed.follow(Revision(10), of(&["b.service"]));
-        assert_eq!(feed.since(Revision(8)), None, "less is kept from then on");
-        assert_eq!(feed.since(Revision(9)), Some(of(&["b.service"])));
+        assert_eq!(log.since(Revision(5)), Some(of(&[])));
+        assert_eq!(log.since(Revision(6)), None, "nobody has seen that");
+        log.follow(Revision(7), of(&["c.service", "a.service"]));
+        assert_eq!(log.since(Revision(0)), None);
+        assert_eq!(log.since(Revision(1)), Some(of(&["a.service", "c.service"])));
+        log.follow(Revision(8), of(&["a.service", "b.service", "c.service", "d.service"]));
+        assert_eq!(log.since(Revision(7)), None, "more than is ever kept");
+        assert_eq!(log.since(Revision(8)), Some(of(&[])));
+        log.keep(1);
+        log.follow(Revision(9), of(&["a.service"]));
+        log.follow(Revision(10), of(&["b.service"]));
+        assert_eq!(log.since(Revision(8)), None, "less is kept from then on");
+        assert_eq!(log.since(Revision(9)), Some(of(&["b.service"])));
     }
 
     #[test]
     fn what_was_leapt_over_nobody_has_seen() {
-        let mut feed = Feed::new();
-        feed.leap(Revision(4), of(&["a.service"]));
-        feed.leap(Revision(6), of(&[]));
-        feed.follow(Revision(9), of(&["b.service"]));
+        let mut log = DeltaLog::new();
+        log.jump(Revision(4), of(&["a.service"]));
+        log.jump(Revision(6), of(&[]));
+        log.follow(Revision(9), of(&["b.service"]));
         let expected =
             [Some(2), None, None, None, Some(1), None, Some(1), Some(1), Some(1), Some(0), None];
         for (seen, expected) in (0..).zip(expected) {
-            let units = feed.since(Revision(seen)).map(|difference| difference.units.len());
+            let units = log.since(Revision(seen)).map(|changes| changes.units.len());
             assert_eq!(units, expected, "{seen}");
         }
     }
 
     #[test]
     fn a_revision_that_is_two_different_states_makes_everybody_look_at_everything() {
-        let mut feed = Feed::new();
-        feed.leap(Revision(2), of(&["a.service"]));
-        feed.leap(Revision(2), of(&["b.service"]));
-        assert_eq!(feed.since(Revision(0)), None);
-        assert_eq!(feed.since(Revision(2)), None);
-        feed.follow(Revision(3), of(&["c.service"]));
-        assert_eq!(feed.since(Revision(2)), None);
-        assert_eq!(feed.since(Revision(3)), Some(of(&[])));
+        let mut log = DeltaLog::new();
+        log.jump(Revision(2), of(&["a.service"]));
+        log.jump(Revision(2), of(&["b.service"]));
+        assert_eq!(log.since(Revision(0)), None);
+        assert_eq!(log.since(Revision(2)), None);
+        log.follow(Revision(3), of(&["c.service"]));
+        assert_eq!(log.since(Revision(2)), None);
+        assert_eq!(log.since(Revision(3)), Some(of(&[])));
     }
 }

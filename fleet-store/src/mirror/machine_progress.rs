@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use fleet_core::{MachineId, Revision};
 use tokio::sync::watch as signal;
 
-/// What a mirror has seen of one machine; see [`Mirror::follow`](super::Mirror::follow).
+/// What a mirror has seen of one machine; see [`Mirror::watch_machine`](super::Mirror::watch_machine).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Concern {
+pub struct MachineProgress {
     /// The last revision that may have changed something for the machine.
     pub revision: Revision,
     /// Whether the watch that keeps the mirror current is alive.
@@ -16,55 +16,59 @@ pub struct Concern {
 
 /// Whom what was taken over concerns.
 #[derive(Debug, Default)]
-pub(super) struct Concerned {
+pub(super) struct AffectedMachines {
     machines: BTreeSet<MachineId>,
-    everybody: bool,
+    all: bool,
 }
 
-impl Concerned {
-    pub(super) fn everybody() -> Self {
-        Self { everybody: true, ..Self::default() }
+impl AffectedMachines {
+    pub(super) fn all() -> Self {
+        Self { all: true, ..Self::default() }
     }
 
     pub(super) fn add(&mut self, machine: &MachineId) {
-        if !self.everybody && !self.machines.contains(machine) {
+        if !self.all && !self.machines.contains(machine) {
             self.machines.insert(machine.clone());
         }
     }
 
-    pub(super) fn add_everybody(&mut self) {
-        *self = Self::everybody();
+    pub(super) fn add_all(&mut self) {
+        *self = Self::all();
     }
 
     fn contains(&self, machine: &MachineId) -> bool {
-        self.everybody || self.machines.contains(machine)
+        self.all || self.machines.contains(machine)
     }
 }
 
 /// Who follows which machine.
 #[derive(Debug, Default)]
-pub(super) struct Followers {
-    machines: BTreeMap<MachineId, signal::Sender<Concern>>,
+pub(super) struct MachineWatchers {
+    machines: BTreeMap<MachineId, signal::Sender<MachineProgress>>,
 }
 
-impl Followers {
+impl MachineWatchers {
     /// Another one who follows the machine, and has seen what there was until `now`.
-    pub(super) fn add(&mut self, machine: &MachineId, now: Concern) -> signal::Receiver<Concern> {
+    pub(super) fn add(
+        &mut self,
+        machine: &MachineId,
+        now: MachineProgress,
+    ) -> signal::Receiver<MachineProgress> {
         let sender = self.machines.entry(machine.clone());
         sender.or_insert_with(|| signal::Sender::new(now)).subscribe()
     }
 
     /// Tells those whom it concerns, and all of them whether the mirror is current. It costs who
     /// follows, in most daemons one, and nothing that the cluster grows by.
-    pub(super) fn tell(&mut self, concerned: &Concerned, now: Concern) {
+    pub(super) fn publish(&mut self, affected: &AffectedMachines, now: MachineProgress) {
         self.machines.retain(|machine, sender| {
-            let told = |concern: &mut Concern| {
-                let before = *concern;
-                concern.is_current = now.is_current;
-                if concerned.contains(machine) {
-                    concern.revision = now.revision;
+            let told = |machine_progress: &mut MachineProgress| {
+                let before = *machine_progress;
+                machine_progress.is_current = now.is_current;
+                if affected.contains(machine) {
+                    machine_progress.revision = now.revision;
                 }
-                *concern != before
+                *machine_progress != before
             };
             sender.send_if_modified(told);
             sender.receiver_count() > 0
