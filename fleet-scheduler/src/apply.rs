@@ -4,7 +4,7 @@ use fleet_core::{Epoch, Snapshot};
 use fleet_unitfile::UnitName;
 
 use crate::plan::Plan;
-use crate::step::Action;
+use crate::step::StepAction;
 
 /// The state that follows when a plan is carried out: the placements changed, the reasons replaced,
 /// the revision one higher. New placements have the plan's revision as their epoch.
@@ -16,10 +16,10 @@ pub fn apply(snapshot: &Snapshot, plan: &Plan) -> Snapshot {
     let epoch = Epoch(plan.based_on.0);
     for step in &plan.steps {
         match &step.action {
-            Action::Place { machine } | Action::Move { to: machine, .. } => {
+            StepAction::Place { machine } | StepAction::Move { to: machine, .. } => {
                 after.place(step.unit.clone(), machine.clone(), epoch);
             }
-            Action::Remove { .. } => after.unplace(step.unit.as_str()),
+            StepAction::Remove { .. } => after.unplace(step.unit.as_str()),
         }
     }
     let told: Vec<UnitName> = after.reasons().map(|(unit, _)| unit.clone()).collect();

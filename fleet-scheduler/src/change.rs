@@ -7,7 +7,7 @@ use fleet_unitfile::UnitName;
 
 /// What an index needs to know of a unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Demand {
+pub struct UnitSpec {
     /// The unit's name.
     pub name: UnitName,
     /// What it demands of a machine.
@@ -16,7 +16,7 @@ pub struct Demand {
     pub wanted: bool,
 }
 
-impl From<&Unit> for Demand {
+impl From<&Unit> for UnitSpec {
     fn from(unit: &Unit) -> Self {
         let (name, requirements) = (unit.name.clone(), unit.requirements.clone());
         Self { name, requirements, wanted: unit.is_wanted() }
@@ -25,9 +25,9 @@ impl From<&Unit> for Demand {
 
 /// Something that happened to a cluster; see [`Index::change`](crate::Index::change).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
+pub enum ClusterChange {
     /// A unit came, or is another now.
-    PutUnit(Demand),
+    PutUnit(UnitSpec),
     /// A unit is forgotten. Its placement has a life of its own.
     RemoveUnit(UnitName),
     /// The record of a unit cannot be read.

@@ -14,8 +14,8 @@ use crate::plan::Plan;
 /// ```
 /// use fleet_scheduler::Drain;
 ///
-/// let gently = Drain { keep_up: 2, ..Drain::of(["m1".parse()?]) };
-/// assert_eq!(gently.at_once, u32::MAX);
+/// let gently = Drain { min_available: 2, ..Drain::new(["m1".parse()?]) };
+/// assert_eq!(gently.max_moves, u32::MAX);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,10 +24,10 @@ pub struct Drain {
     pub machines: BTreeSet<MachineId>,
     /// How many instances of a template must be up at any time, if units are moved for the drain.
     /// 0 asks for nothing. A template that has no more instances than that is never moved.
-    pub keep_up: u32,
+    pub min_available: u32,
     /// How many units one plan moves away at most. Units that can only move together do so even if
     /// they are more, but then nobody else does.
-    pub at_once: u32,
+    pub max_moves: u32,
     /// The units that are placed and not up just now. Whoever moves is not up either until it is
     /// left out here, so name the moved ones until they are seen to run.
     pub down: BTreeSet<UnitName>,
@@ -43,27 +43,27 @@ pub struct DrainPlan {
     /// the latter move.
     pub plan: Plan,
     /// The units that stay on these machines for now, and why.
-    pub held: BTreeMap<UnitName, Held>,
+    pub held: BTreeMap<UnitName, HoldReason>,
 }
 
 /// Why a unit is not moved away from a machine that is drained.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Held {
+pub enum HoldReason {
     /// Too few instances of a template would be up: of its own, of that of a unit that would have
     /// to come along, or of one that would have to make room.
-    KeepUp {
+    MinAvailable {
         /// The template.
         template: UnitName,
         /// How many of its instances are up, those not counted that this plan moves already.
         up: u32,
         /// How many must be.
-        keep_up: u32,
+        min_available: u32,
     },
     /// This plan moves as many units as it may.
-    AtOnce {
+    MaxMoves {
         /// How many that are.
-        most: u32,
+        max_moves: u32,
     },
     /// The record of this unit cannot be read; it is the unit itself or must be beside it.
     Unreadable(UnitName),
@@ -74,9 +74,9 @@ pub enum Held {
 impl Drain {
     /// These machines, all at once and without regard for who is up.
     #[must_use]
-    pub fn of(machines: impl IntoIterator<Item = MachineId>) -> Self {
+    pub fn new(machines: impl IntoIterator<Item = MachineId>) -> Self {
         let machines = machines.into_iter().collect();
-        Self { machines, keep_up: 0, at_once: u32::MAX, down: BTreeSet::new() }
+        Self { machines, min_available: 0, max_moves: u32::MAX, down: BTreeSet::new() }
     }
 
     /// The drain of those of the `machines` that people said are to be emptied, as far as somebody
@@ -85,17 +85,18 @@ impl Drain {
     /// Of several minimums the highest counts, since one plan empties all. Who is up is known from
     /// what was published: a unit is if its machine says that it is active. That is looked up only
     /// if there is a minimum, and costs what is placed.
-    pub fn wanted<'a>(
+    pub fn from_intents<'a>(
         snapshot: &Snapshot,
         machines: impl IntoIterator<Item = &'a Machine>,
     ) -> Option<Self> {
         let is_used = |id| snapshot.placements_on(id).next().is_some();
-        let keep_up = |machine: &'a Machine| Some((&machine.id, machine.intent?.keep_up()?));
-        let wanted = machines.into_iter().filter_map(keep_up).filter(|(id, _)| is_used(id));
+        let min_available =
+            |machine: &'a Machine| Some((&machine.id, machine.intent?.min_available()?));
+        let wanted = machines.into_iter().filter_map(min_available).filter(|(id, _)| is_used(id));
         let wanted: BTreeMap<&MachineId, u32> = wanted.collect();
-        let keep_up = wanted.values().max().copied()?;
-        let down = if keep_up > 0 { down(snapshot) } else { BTreeSet::new() };
-        Some(Self { keep_up, down, ..Self::of(wanted.into_keys().cloned()) })
+        let min_available = wanted.values().max().copied()?;
+        let down = if min_available > 0 { down(snapshot) } else { BTreeSet::new() };
+        Some(Self { min_available, down, ..Self::new(wanted.into_keys().cloned()) })
     }
 }
 
@@ -121,13 +122,18 @@ impl fmt::Display for DrainPlan {
     }
 }
 
-impl fmt::Display for Held {
+impl fmt::Display for HoldReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::KeepUp { template, up, keep_up } => {
-                write!(f, "{up} instances of {template} are up, {keep_up} must be")
+            Self::MinAvailable { template, up, min_available } => {
+                let instances = if *up == 1 { "instance" } else { "instances" };
+                let are = if *up == 1 { "is" } else { "are" };
+                write!(
+                    f,
+                    "{up} {instances} of {template} {are} up and {min_available} must stay up"
+                )
             }
-            Self::AtOnce { most } => write!(f, "no more than {most} move at once"),
+            Self::MaxMoves { max_moves } => write!(f, "one plan moves at most {max_moves} units"),
             Self::Unreadable(unit) => write!(f, "the record of {unit} cannot be read"),
             Self::NowhereElse(reason) => reason.fmt(f),
         }

@@ -11,7 +11,7 @@ use crate::index::{Answers, Index, Kind, MachineNo, PeerRef, Pending, Tie, UnitN
 use crate::policy::Policy;
 use crate::rules::{Denial, Question, Rank, Teller, replaces};
 
-type Verdicts = Vec<(MachineNo, Verdict)>;
+type Verdicts = Vec<(MachineNo, PlacementVerdict)>;
 
 /// What every machine says to one unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct Explanation {
     /// The units that `MachineOf=` ties together with it, itself included, in order.
     pub group: Vec<UnitName>,
     /// Every machine that is present, in the order of their IDs, and what it says.
-    pub machines: Vec<(MachineId, Verdict)>,
+    pub machines: Vec<(MachineId, PlacementVerdict)>,
     /// Why the unit is nowhere, if it is nowhere and no machine would take it, or if it waits for a
     /// machine of its own.
     pub reason: Option<Reason>,
@@ -29,7 +29,7 @@ pub struct Explanation {
 
 /// What a machine says to a unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum PlacementVerdict {
     /// The unit is there and may stay; a global unit is in the machine's share.
     Here,
     /// The machine would take it.
@@ -84,7 +84,8 @@ impl Index {
             Kind::Global => (self.verdicts_for_global(unit), None),
             _ => self.verdicts_for_single(unit),
         };
-        let is_refused = |(_, verdict): &(_, Verdict)| matches!(verdict, Verdict::Refused(_));
+        let is_refused =
+            |(_, verdict): &(_, PlacementVerdict)| matches!(verdict, PlacementVerdict::Refused(_));
         let nowhere = verdicts.iter().all(is_refused);
         let unexplained = nowhere || self.stranded.contains(&unit);
         let told = Explanation {
@@ -100,12 +101,12 @@ impl Index {
     fn verdicts_for_global(&self, unit: UnitNo) -> Verdicts {
         let verdict = |machine: MachineNo| {
             if self.is_on(unit, machine) {
-                return Verdict::Here;
+                return PlacementVerdict::Here;
             }
             let question = Question::new(self, unit, machine);
             match question.denial_of_global() {
-                Some(denial) => Verdict::Refused(Arc::new(question.refusal(denial))),
-                None => Verdict::Eligible { load: question.desk.load() },
+                Some(denial) => PlacementVerdict::Refused(Arc::new(question.refusal(denial))),
+                None => PlacementVerdict::Eligible { load: question.desk.load() },
             }
         };
         self.machines.present().map(|machine| (machine, verdict(machine))).collect()
@@ -138,7 +139,7 @@ impl Index {
             let load = self.machines.slots[machine].desk.load();
             let refused = match glance {
                 _ if here == machine => {
-                    verdicts.push((machine, Verdict::Here));
+                    verdicts.push((machine, PlacementVerdict::Here));
                     continue;
                 }
                 Glance::Refused(rank, refusal) => Some((rank, refusal)),
@@ -151,9 +152,9 @@ impl Index {
             let verdict = match refused {
                 Some((rank, refusal)) => {
                     answers.add(rank, load, machine);
-                    Verdict::Refused(refusal)
+                    PlacementVerdict::Refused(refusal)
                 }
-                None => Verdict::Eligible { load },
+                None => PlacementVerdict::Eligible { load },
             };
             verdicts.push((machine, verdict));
         }
@@ -168,11 +169,11 @@ impl Index {
         let verdict = |(machine, denial): (MachineNo, Option<Denial>)| {
             let load = self.machines.slots[machine].desk.load();
             let verdict = match denial {
-                _ if here == machine => Verdict::Here,
-                None => Verdict::Eligible { load },
+                _ if here == machine => PlacementVerdict::Here,
+                None => PlacementVerdict::Eligible { load },
                 Some(denial) => {
                     answers.add(denial.rank(), load, machine);
-                    Verdict::Refused(teller.tell(machine, denial))
+                    PlacementVerdict::Refused(teller.tell(machine, denial))
                 }
             };
             (machine, verdict)
@@ -251,7 +252,7 @@ impl fmt::Display for Explanation {
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for PlacementVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Here => f.write_str("here"),

@@ -49,7 +49,7 @@ impl Policy {
 
     /// Whether anything that happens anywhere may lift a refusal.
     pub(crate) fn is_moody(&self) -> bool {
-        self.rules.iter().any(|rule| rule.lifted_by() == LiftedBy::Anything)
+        self.rules.iter().any(|rule| rule.retry_on() == RetryOn::AnyChange)
     }
 }
 
@@ -64,16 +64,16 @@ pub struct Candidate<'a> {
 
 /// What may make a rule no longer refuse a unit that it refuses on a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LiftedBy {
+pub enum RetryOn {
     /// Nothing, as long as the unit's requirements stay.
     Nothing,
     /// A change of the machine: its metadata, what it offers, or anything else that it says of
     /// itself.
-    Machine,
+    MachineChange,
     /// A unit that leaves that machine, or a change of the machine.
-    Leaving,
+    Departure,
     /// Anything that happens anywhere.
-    Anything,
+    AnyChange,
 }
 
 /// A rule of your own: which machines do not take a unit.
@@ -83,7 +83,7 @@ pub enum LiftedBy {
 ///
 /// ```
 /// use fleet_core::{Machine, Snapshot};
-/// use fleet_scheduler::{Candidate, HardRule, Index, LiftedBy, Policy, View};
+/// use fleet_scheduler::{Candidate, HardRule, Index, RetryOn, Policy, View};
 ///
 /// /// At most so many units on one machine.
 /// #[derive(Debug)]
@@ -94,8 +94,8 @@ pub enum LiftedBy {
 ///         "AtMost"
 ///     }
 ///
-///     fn lifted_by(&self) -> LiftedBy {
-///         LiftedBy::Leaving
+///     fn retry_on(&self) -> RetryOn {
+///         RetryOn::Departure
 ///     }
 ///
 ///     fn refuse(&self, view: &View<'_>, _: Candidate<'_>, machine: &Machine) -> Option<String> {
@@ -113,7 +113,7 @@ pub trait HardRule: fmt::Debug + Send + Sync {
     fn name(&self) -> &str;
 
     /// What may make it change its mind about a unit and a machine.
-    fn lifted_by(&self) -> LiftedBy;
+    fn retry_on(&self) -> RetryOn;
 
     /// Why the machine does not take the unit; `None` if it does.
     fn refuse(&self, view: &View<'_>, unit: Candidate<'_>, machine: &Machine) -> Option<String>;

@@ -12,14 +12,14 @@ pub struct Step {
     /// The unit.
     pub unit: UnitName,
     /// What happens to it.
-    pub action: Action,
+    pub action: StepAction,
     /// Why.
-    pub cause: Cause,
+    pub cause: StepCause,
 }
 
 /// What happens to a unit's placement.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Action {
+pub enum StepAction {
     /// It has none and gets one.
     Place {
         /// The machine chosen.
@@ -47,11 +47,11 @@ pub enum Action {
 /// [`MachineOf`]: fleet_core::Rule::MachineOf
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Cause {
+pub enum StepCause {
     /// The unit is wanted and had no machine.
     Wanted,
     /// The unit should have no placement.
-    NotWanted(NotWanted),
+    NotWanted(RemovalReason),
     /// The machine that it was on is not present.
     MachineGone,
     /// The machine that it was on no longer passes a rule.
@@ -70,7 +70,7 @@ pub enum Cause {
 /// Why a unit should have no placement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum NotWanted {
+pub enum RemovalReason {
     /// Its desired state is inactive.
     Inactive,
     /// The cluster does not know it any more.
@@ -85,14 +85,14 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { unit, action, cause } = self;
         match action {
-            Action::Place { machine } => write!(f, "place {unit} on {machine}: {cause}"),
-            Action::Move { from, to } => write!(f, "move {unit} from {from} to {to}: {cause}"),
-            Action::Remove { from } => write!(f, "remove {unit} from {from}: {cause}"),
+            StepAction::Place { machine } => write!(f, "place {unit} on {machine}: {cause}"),
+            StepAction::Move { from, to } => write!(f, "move {unit} from {from} to {to}: {cause}"),
+            StepAction::Remove { from } => write!(f, "remove {unit} from {from}: {cause}"),
         }
     }
 }
 
-impl fmt::Display for Cause {
+impl fmt::Display for StepCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Wanted => f.write_str("it is wanted"),
@@ -102,12 +102,12 @@ impl fmt::Display for Cause {
             Self::FollowsPeer(peer) => write!(f, "it follows {peer}"),
             Self::ReplacedBy(unit) => write!(f, "{unit} replaces it"),
             Self::Drained => f.write_str("the machine is drained"),
-            Self::Rebalanced => f.write_str("the other machine has less to do"),
+            Self::Rebalanced => f.write_str("the other machine has fewer units"),
         }
     }
 }
 
-impl fmt::Display for NotWanted {
+impl fmt::Display for RemovalReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Inactive => "it is inactive",

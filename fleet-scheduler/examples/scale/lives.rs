@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fleet_core::{Epoch, Requirements, Snapshot};
-use fleet_scheduler::{Action, Index, Plan};
+use fleet_scheduler::{Index, Plan, StepAction};
 
 use crate::clusters::{conflicting, machine, machine_id, plain_name, unit};
 use crate::{Measured, planned, timed};
@@ -57,7 +57,7 @@ pub(crate) fn lost(cluster: &Snapshot) -> Measured {
         index.remove_machine(&machine_id(at));
     }
     let (decided, plan) = timed(|| index.plan());
-    let is_move = |action: &Action| matches!(action, Action::Move { .. });
+    let is_move = |action: &StepAction| matches!(action, StepAction::Move { .. });
     let moves = decided.steps.iter().filter(|step| is_move(&step.action)).count();
     let more = format!(",\"moves\":{moves},\"steps\":{}", decided.steps.len());
     Measured { plan, more, ..measured }

@@ -16,7 +16,7 @@ const COMING: usize = 1000;
 pub(crate) fn drain(cluster: &Snapshot) -> Measured {
     let (mut index, measured) = planned(cluster);
     let drained = (0..cluster.machines().len()).step_by(100);
-    let drain = Drain::of(drained.map(|at| machine_id(at).parse().expect("a machine ID")));
+    let drain = Drain::new(drained.map(|at| machine_id(at).parse().expect("a machine ID")));
     let (told, plan) = timed(|| index.drain(&drain));
     let more = format!(",\"moves\":{},\"held\":{}", told.plan.steps.len(), told.held.len());
     Measured { plan, more, ..measured }
@@ -30,7 +30,7 @@ pub(crate) fn rebalance(cluster: &Snapshot) -> Measured {
         index.put_machine(machine(at, 0));
     }
     carry_out(&mut index);
-    let (told, plan) = timed(|| index.rebalance(&Rebalance::within(100)));
+    let (told, plan) = timed(|| index.rebalance(&Rebalance::with_budget(100)));
     let more = format!(",\"moves\":{}", told.steps.len());
     Measured { plan, more, ..measured }
 }

@@ -17,7 +17,7 @@ use self::rules::Scene;
 use crate::apply::apply;
 use crate::plan::Plan;
 use crate::policy::Policy;
-use crate::step::{Action, Step};
+use crate::step::{Step, StepAction};
 
 /// Something that is wrong with a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,14 +105,14 @@ fn check_steps(snapshot: &Snapshot, plan: &Plan, found: &mut Vec<Violation>) {
         }
         let at = snapshot.placement(unit.as_str()).map(|placement| &placement.machine);
         let starts_right = match &step.action {
-            Action::Place { .. } => at.is_none(),
-            Action::Move { from, to } => at == Some(from) && from != to,
-            Action::Remove { from } => at == Some(from),
+            StepAction::Place { .. } => at.is_none(),
+            StepAction::Move { from, to } => at == Some(from) && from != to,
+            StepAction::Remove { from } => at == Some(from),
         };
         if !starts_right {
             found.push(Violation::WrongStart(step.clone()));
         }
-        let comes = !matches!(step.action, Action::Remove { .. });
+        let comes = !matches!(step.action, StepAction::Remove { .. });
         let readable = snapshot.fault(unit.as_str()).is_none();
         let unwanted = comes && placeable(snapshot, unit).is_none();
         if !readable || unwanted || is_stranded(snapshot, unit) {

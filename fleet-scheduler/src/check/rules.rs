@@ -131,7 +131,7 @@ impl<'a> Scene<'a> {
             let theirs = || covering(&self.demands(other)?.conflicts, &unit.name);
             let (pattern, theirs) =
                 ours.map(|it| (it, false)).or_else(|| Some((theirs()?, true)))?;
-            Some(Refusal::Conflicts { with: other.clone(), pattern, theirs })
+            Some(Refusal::Conflicts { with: other.clone(), pattern, by_other: theirs })
         })
     }
 
@@ -140,7 +140,7 @@ impl<'a> Scene<'a> {
         let limit = unit.requirements.max_per_machine?;
         let others = self.others(unit).filter(|other| other.template().as_ref() == Some(&template));
         let there = u32::try_from(others.count()).unwrap_or(u32::MAX);
-        (there >= limit).then_some(Refusal::MaxPerMachine { template, limit, there })
+        (there >= limit).then_some(Refusal::MaxPerMachine { template, limit, count: there })
     }
 
     fn reserve(&self, unit: &Unit) -> Option<Refusal> {
@@ -167,7 +167,7 @@ impl<'a> Scene<'a> {
             let both = was_here(&unit.name) && was_here(other);
             names(&unit.requirements, other) && !theirs && !both
         })?;
-        Some(Refusal::Replaces { with: with.clone(), theirs: false })
+        Some(Refusal::Replaces { with: with.clone(), by_other: false })
     }
 
     fn others(&self, unit: &Unit) -> impl Iterator<Item = &'a UnitName> {

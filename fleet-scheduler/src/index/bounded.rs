@@ -4,7 +4,7 @@ use fleet_core::{Epoch, Machine, Requirements};
 use fleet_unitfile::UnitName;
 
 use super::Index;
-use crate::change::{Change, Demand};
+use crate::change::{ClusterChange, UnitSpec};
 use crate::policy::{Policy, Ranking};
 
 /// More than any of the bounds below.
@@ -14,9 +14,9 @@ fn name(number: u32) -> UnitName {
     format!("u{number}.service").parse().unwrap()
 }
 
-fn demand(number: u32, max_per_machine: Option<u32>) -> Demand {
+fn demand(number: u32, max_per_machine: Option<u32>) -> UnitSpec {
     let requirements = Requirements { max_per_machine, ..Requirements::default() };
-    Demand { name: name(number), requirements: requirements.into(), wanted: true }
+    UnitSpec { name: name(number), requirements: requirements.into(), wanted: true }
 }
 
 fn index(ranking: Ranking) -> Index {
@@ -53,7 +53,7 @@ fn questions_that_no_plan_follows_do_not_pile_up() {
     let mut index = index(Ranking::LeastLoaded);
     (0..9).for_each(|number| index.put(demand(number, None)));
     for turn in 0..MANY {
-        index.what_if(&[Change::RemoveMachine("m1".parse().unwrap())]);
+        index.what_if(&[ClusterChange::RemoveMachine("m1".parse().unwrap())]);
         index.explain(&name(turn % 9));
     }
     assert_bounded(&mut index);

@@ -36,7 +36,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fleet_core::{Epoch, Machine, MachineId, Revision, Snapshot, Unit};
 use fleet_unitfile::UnitName;
 
-use crate::change::{Change, Demand};
+use crate::change::{ClusterChange, UnitSpec};
 use crate::plan::Plan;
 use crate::policy::Policy;
 use census::Censuses;
@@ -67,12 +67,12 @@ pub(crate) use wake::Group;
 ///
 /// ```
 /// use fleet_core::{Epoch, Machine, Requirements};
-/// use fleet_scheduler::{Demand, Index, Policy};
+/// use fleet_scheduler::{UnitSpec, Index, Policy};
 ///
 /// let mut index = Index::new(Policy::default());
 /// index.put_machine(Machine::new("m1".parse()?));
 /// let name = "web.service".parse()?;
-/// index.put(Demand { name, requirements: Default::default(), wanted: true });
+/// index.put(UnitSpec { name, requirements: Default::default(), wanted: true });
 ///
 /// let plan = index.plan();
 /// assert_eq!(plan.steps[0].to_string(), "place web.service on m1: it is wanted");
@@ -184,13 +184,13 @@ impl Index {
 
     /// A unit came, or is another now.
     pub fn put_unit(&mut self, unit: &Unit) {
-        self.put(Demand::from(unit));
+        self.put(UnitSpec::from(unit));
     }
 
     /// The same of a unit of which no more is known than what it demands.
-    pub fn put(&mut self, demand: Demand) {
+    pub fn put(&mut self, demand: UnitSpec) {
         self.rewind();
-        let Demand { name, requirements, wanted } = demand;
+        let UnitSpec { name, requirements, wanted } = demand;
         let kind = match (wanted && !name.is_template(), requirements.global) {
             (false, _) => Kind::Inactive,
             (true, false) => Kind::Single,
@@ -246,24 +246,24 @@ impl Index {
     ///
     /// ```
     /// use fleet_core::Machine;
-    /// use fleet_scheduler::{Change, Index, Policy};
+    /// use fleet_scheduler::{ClusterChange, Index, Policy};
     ///
     /// let mut index = Index::new(Policy::default());
-    /// index.change(&Change::PutMachine(Machine::new("m1".parse()?)));
+    /// index.change(&ClusterChange::PutMachine(Machine::new("m1".parse()?)));
     /// assert!(index.plan().is_empty());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn change(&mut self, change: &Change) {
+    pub fn change(&mut self, change: &ClusterChange) {
         match change {
-            Change::PutUnit(demand) => self.put(demand.clone()),
-            Change::RemoveUnit(unit) => self.remove_unit(unit.as_str()),
-            Change::PutUnreadable(unit) => self.put_unreadable(unit.clone()),
-            Change::PutMachine(machine) => self.put_machine(machine.clone()),
-            Change::RemoveMachine(machine) => self.remove_machine(machine.as_str()),
-            Change::Place { unit, machine, epoch } => {
+            ClusterChange::PutUnit(demand) => self.put(demand.clone()),
+            ClusterChange::RemoveUnit(unit) => self.remove_unit(unit.as_str()),
+            ClusterChange::PutUnreadable(unit) => self.put_unreadable(unit.clone()),
+            ClusterChange::PutMachine(machine) => self.put_machine(machine.clone()),
+            ClusterChange::RemoveMachine(machine) => self.remove_machine(machine.as_str()),
+            ClusterChange::Place { unit, machine, epoch } => {
                 self.place(unit.clone(), machine.clone(), *epoch);
             }
-            Change::Unplace(unit) => self.unplace(unit.as_str()),
+            ClusterChange::Unplace(unit) => self.unplace(unit.as_str()),
         }
     }
 
@@ -271,15 +271,15 @@ impl Index {
     ///
     /// ```
     /// use fleet_core::Machine;
-    /// use fleet_scheduler::{Change, Index, Policy};
+    /// use fleet_scheduler::{ClusterChange, Index, Policy};
     ///
     /// let mut index = Index::new(Policy::default());
     /// index.put_machine(Machine::new("m1".parse()?));
-    /// let lost = Change::RemoveMachine("m1".parse()?);
+    /// let lost = ClusterChange::RemoveMachine("m1".parse()?);
     /// assert!(index.what_if(&[lost]).is_empty());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn what_if(&mut self, changes: &[Change]) -> Plan {
+    pub fn what_if(&mut self, changes: &[ClusterChange]) -> Plan {
         self.rewind();
         let mut inverses = Vec::with_capacity(changes.len());
         for change in changes {

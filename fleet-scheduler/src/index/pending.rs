@@ -5,7 +5,7 @@ use fleet_core::Epoch;
 use super::units::{Kind, Wait};
 use super::{Index, MachineNo, Mark, UnitNo};
 use crate::plan::Plan;
-use crate::step::{Action, Step};
+use crate::step::{Step, StepAction};
 
 /// A plan that was made and not carried out.
 #[derive(Debug, Default)]
@@ -33,10 +33,10 @@ impl Index {
         self.rewind();
         for step in &plan.steps {
             match &step.action {
-                Action::Place { machine } | Action::Move { to: machine, .. } => {
+                StepAction::Place { machine } | StepAction::Move { to: machine, .. } => {
                     self.place(step.unit.clone(), machine.clone(), epoch);
                 }
-                Action::Remove { .. } => self.unplace(step.unit.as_str()),
+                StepAction::Remove { .. } => self.unplace(step.unit.as_str()),
             }
         }
     }
@@ -48,8 +48,10 @@ impl Index {
             let at = |machine| slot.seat.some().is_some_and(|s| self.machines.id(s) == machine);
             *slot.name() == step.unit
                 && match &step.action {
-                    Action::Place { machine } | Action::Move { to: machine, .. } => at(machine),
-                    Action::Remove { .. } => slot.seat.some().is_none(),
+                    StepAction::Place { machine } | StepAction::Move { to: machine, .. } => {
+                        at(machine)
+                    }
+                    StepAction::Remove { .. } => slot.seat.some().is_none(),
                 }
         };
         units.len() == steps.len() && units.iter().zip(steps).all(is_taken)
@@ -72,7 +74,7 @@ impl Index {
                     self.machines.forget_if_idle(old);
                 }
             }
-            if matches!(step.action, Action::Remove { .. }) {
+            if matches!(step.action, StepAction::Remove { .. }) {
                 self.unwanted.remove(&step.unit);
                 self.units.forget_if_idle(*unit);
             }

@@ -5,7 +5,7 @@ use fleet_unitfile::UnitName;
 
 use super::units::Kind;
 use super::{Index, NOTHING, UnitNo};
-use crate::change::{Change, Demand};
+use crate::change::{ClusterChange, UnitSpec};
 use crate::policy::Candidate;
 use crate::view::Sight;
 
@@ -62,24 +62,26 @@ impl Index {
     }
 
     /// The change that takes another one back.
-    pub(super) fn inverse(&self, change: &Change) -> Change {
+    pub(super) fn inverse(&self, change: &ClusterChange) -> ClusterChange {
         match change {
-            Change::PutUnit(Demand { name: unit, .. })
-            | Change::RemoveUnit(unit)
-            | Change::PutUnreadable(unit) => self.put_as_it_is(unit),
-            Change::PutMachine(Machine { id, .. }) | Change::RemoveMachine(id) => {
+            ClusterChange::PutUnit(UnitSpec { name: unit, .. })
+            | ClusterChange::RemoveUnit(unit)
+            | ClusterChange::PutUnreadable(unit) => self.put_as_it_is(unit),
+            ClusterChange::PutMachine(Machine { id, .. }) | ClusterChange::RemoveMachine(id) => {
                 let slot = self.machines.find(id.as_str()).map(|m| &self.machines.slots[m]);
                 match slot.and_then(|slot| slot.facts.as_ref()) {
-                    Some(facts) => Change::PutMachine(Machine::clone(facts)),
-                    None => Change::RemoveMachine(id.clone()),
+                    Some(facts) => ClusterChange::PutMachine(Machine::clone(facts)),
+                    None => ClusterChange::RemoveMachine(id.clone()),
                 }
             }
-            Change::Place { unit, .. } | Change::Unplace(unit) => self.place_as_it_is(unit),
+            ClusterChange::Place { unit, .. } | ClusterChange::Unplace(unit) => {
+                self.place_as_it_is(unit)
+            }
         }
     }
 
     /// Makes an inactive unit wanted, and not placed. Returns what takes that back.
-    pub(crate) fn pretend_wanted(&mut self, unit: UnitNo) -> [Change; 2] {
+    pub(crate) fn pretend_wanted(&mut self, unit: UnitNo) -> [ClusterChange; 2] {
         let name = self.units.name(unit).clone();
         let back = [self.put_as_it_is(&name), self.place_as_it_is(&name)];
         self.unplaced(unit);
@@ -90,26 +92,26 @@ impl Index {
         back
     }
 
-    fn put_as_it_is(&self, unit: &UnitName) -> Change {
+    fn put_as_it_is(&self, unit: &UnitName) -> ClusterChange {
         let slot = self.units.find(unit.as_str()).map(|unit| &self.units.slots[unit]);
         match slot.map(|slot| (slot.kind, slot.wanted, &slot.requirements)) {
-            Some((Kind::Unreadable, ..)) => Change::PutUnreadable(unit.clone()),
+            Some((Kind::Unreadable, ..)) => ClusterChange::PutUnreadable(unit.clone()),
             Some((_, wanted, Some(requirements))) => {
                 let (name, requirements) = (unit.clone(), requirements.clone());
-                Change::PutUnit(Demand { name, requirements, wanted })
+                ClusterChange::PutUnit(UnitSpec { name, requirements, wanted })
             }
-            _ => Change::RemoveUnit(unit.clone()),
+            _ => ClusterChange::RemoveUnit(unit.clone()),
         }
     }
 
-    fn place_as_it_is(&self, unit: &UnitName) -> Change {
+    fn place_as_it_is(&self, unit: &UnitName) -> ClusterChange {
         let slot = self.units.find(unit.as_str()).map(|unit| &self.units.slots[unit]);
         match slot.and_then(|slot| Some((slot.placed.some()?, slot.epoch))) {
             Some((machine, epoch)) => {
                 let machine = self.machines.id(machine).clone();
-                Change::Place { unit: unit.clone(), machine, epoch }
+                ClusterChange::Place { unit: unit.clone(), machine, epoch }
             }
-            None => Change::Unplace(unit.clone()),
+            None => ClusterChange::Unplace(unit.clone()),
         }
     }
 }

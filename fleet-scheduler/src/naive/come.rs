@@ -6,11 +6,11 @@ use fleet_unitfile::UnitName;
 use super::groups::groups;
 use super::own;
 use super::replacing::{make_room, part_side_by_side};
-use super::rules::Question;
-use super::state::{State, lacks_a_peer, single};
+use super::rules::RuleQuery;
+use super::state::{PlacementState, lacks_a_peer, single};
 
 /// Places every group that can be placed.
-pub(super) fn come(mut state: State<'_>) -> State<'_> {
+pub(super) fn come(mut state: PlacementState<'_>) -> PlacementState<'_> {
     loop {
         while let Some(next) = next_group_placed(&state) {
             state = next;
@@ -21,7 +21,7 @@ pub(super) fn come(mut state: State<'_>) -> State<'_> {
 }
 
 /// The state with the first group placed that some machine takes, on the first machine that does.
-fn next_group_placed<'a>(state: &State<'a>) -> Option<State<'a>> {
+fn next_group_placed<'a>(state: &PlacementState<'a>) -> Option<PlacementState<'a>> {
     groups(state).iter().find_map(|group| {
         let first = single(state.cluster, group.first()?)?;
         (state.letter.order)(state, first)
@@ -42,10 +42,10 @@ pub(super) type Broken = (Rule, usize);
 
 /// The state with the units of a group put on a machine one after the other.
 pub(super) fn with_group<'a>(
-    state: &State<'a>,
+    state: &PlacementState<'a>,
     group: &[UnitName],
     machine: &Machine,
-) -> Result<State<'a>, Refused> {
+) -> Result<PlacementState<'a>, Refused> {
     let mut state = state.clone();
     for (index, name) in group.iter().enumerate() {
         let refused = |rule| Refused { unit: name.clone(), rule };
@@ -58,15 +58,15 @@ pub(super) fn with_group<'a>(
 /// The state with a unit put on a machine, after those that it replaces there have moved away, or
 /// the rule that refuses. `come` are the units of its group that have just come.
 pub(super) fn with_unit<'a>(
-    state: &State<'a>,
+    state: &PlacementState<'a>,
     unit: &Unit,
     machine: &Machine,
     come: &[UnitName],
-) -> Result<State<'a>, Broken> {
+) -> Result<PlacementState<'a>, Broken> {
     let (letter, cluster) = (state.letter, state.cluster);
     let there = &state.on(machine);
     let leaving = &super::replacing::leaving(state, unit, machine);
-    let question = Question { cluster, unit, machine, there, leaving };
+    let question = RuleQuery { cluster, unit, machine, there, leaving };
     if let Some(rule) = letter.refusal(question) {
         return Err((rule, 0));
     }

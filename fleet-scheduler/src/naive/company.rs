@@ -7,22 +7,22 @@ use fleet_core::{Machine, Peer};
 use fleet_unitfile::UnitName;
 
 use super::come::with_unit;
-use super::state::{State, demands, lacks_a_peer, single};
-use crate::Held;
+use super::state::{PlacementState, demands, lacks_a_peer, single};
+use crate::HoldReason;
 
 /// A company that is to leave its machine for a drain or for balance.
 #[derive(Debug)]
-pub struct Going<'g, 'a> {
+pub struct EvictionGroup<'g, 'a> {
     /// Who is where with the company in its place.
-    pub before: &'g State<'a>,
+    pub before: &'g PlacementState<'a>,
     /// Who is where without it.
-    pub without: &'g State<'a>,
+    pub without: &'g PlacementState<'a>,
     /// Its units: each after those that it names, then by name.
     pub company: &'g [UnitName],
     /// The machine that it is to leave.
     pub machine: &'g Machine,
     /// How many instances of a template must be up.
-    pub keep_up: u32,
+    pub min_available: u32,
     /// The units that are placed and not up.
     pub down: &'g BTreeSet<UnitName>,
     /// The units that have been moved for the drain or for balance, or have had to make room.
@@ -32,23 +32,27 @@ pub struct Going<'g, 'a> {
     /// How many they may move: at once for a drain, the whole budget for balance.
     pub most: u32,
     /// How many units a company may have that moves for balance.
-    pub together: u32,
+    pub max_group_size: u32,
     /// By how much more than one unit a move must be worth it.
     pub gain: u32,
 }
 
-impl Going<'_, '_> {
+impl EvictionGroup<'_, '_> {
     /// Why these units may not leave the machines where they are placed: too few instances of a
     /// template would be up.
     #[must_use]
-    pub fn held_up(&self, leaving: &BTreeSet<UnitName>) -> Option<Held> {
+    pub fn held_up(&self, leaving: &BTreeSet<UnitName>) -> Option<HoldReason> {
         let up = self.up();
         let leaves = |name: &&UnitName| leaving.contains(*name);
         let lost = per_template(up.iter().filter(leaves));
         let up = per_template(up.iter());
         lost.into_iter().find_map(|(template, lost)| {
-            let (up, keep_up) = (up[&template], self.keep_up);
-            (up < keep_up.saturating_add(lost)).then_some(Held::KeepUp { template, up, keep_up })
+            let (up, min_available) = (up[&template], self.min_available);
+            (up < min_available.saturating_add(lost)).then_some(HoldReason::MinAvailable {
+                template,
+                up,
+                min_available,
+            })
         })
     }
 
@@ -79,7 +83,11 @@ fn per_template<'a>(names: impl Iterator<Item = &'a UnitName>) -> BTreeMap<UnitN
 
 /// The company of a unit: with those on its machine that it names, and those that would lack a unit
 /// if the company were gone and the global units were fitted in anew.
-pub(super) fn company(state: &State<'_>, head: UnitName, machine: &Machine) -> BTreeSet<UnitName> {
+pub(super) fn company(
+    state: &PlacementState<'_>,
+    head: UnitName,
+    machine: &Machine,
+) -> BTreeSet<UnitName> {
     let placed = state.placed_on(machine);
     let mut company = BTreeSet::from([head]);
     loop {
@@ -98,7 +106,7 @@ pub(super) fn company(state: &State<'_>, head: UnitName, machine: &Machine) -> B
 }
 
 /// The units that a unit's `MachineOf=` names, patterns left out.
-fn named(state: &State<'_>, name: &UnitName) -> impl Iterator<Item = UnitName> {
+fn named(state: &PlacementState<'_>, name: &UnitName) -> impl Iterator<Item = UnitName> {
     let peers = demands(state.cluster, name).machine_of.iter();
     peers.filter_map(|peer| match peer {
         Peer::Named(other) => Some(other.clone()),
@@ -107,14 +115,17 @@ fn named(state: &State<'_>, name: &UnitName) -> impl Iterator<Item = UnitName> {
 }
 
 /// The state in which some units are nowhere.
-pub(super) fn without<'a>(state: &State<'a>, company: &BTreeSet<UnitName>) -> State<'a> {
+pub(super) fn without<'a>(
+    state: &PlacementState<'a>,
+    company: &BTreeSet<UnitName>,
+) -> PlacementState<'a> {
     let mut state = state.clone();
     state.places.retain(|name, _| !company.contains(name));
     state
 }
 
 /// Each after those that it names, then by name; who can come after nobody comes as named.
-pub(super) fn in_order(state: &State<'_>, company: &BTreeSet<UnitName>) -> Vec<UnitName> {
+pub(super) fn in_order(state: &PlacementState<'_>, company: &BTreeSet<UnitName>) -> Vec<UnitName> {
     let mut left = company.clone();
     let mut order = Vec::new();
     while let Some(first) = left.first().cloned() {
@@ -129,10 +140,10 @@ pub(super) fn in_order(state: &State<'_>, company: &BTreeSet<UnitName>) -> Vec<U
 /// The state with all of a company put on a machine, in rounds: in each those that the machine
 /// takes, in the order of the company.
 pub(super) fn with_company<'a>(
-    state: &State<'a>,
+    state: &PlacementState<'a>,
     company: &[UnitName],
     machine: &Machine,
-) -> Option<State<'a>> {
+) -> Option<PlacementState<'a>> {
     let (mut state, mut come) = (state.clone(), Vec::new());
     while come.len() < company.len() {
         let before = come.len();

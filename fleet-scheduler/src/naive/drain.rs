@@ -6,31 +6,31 @@ use fleet_core::{Machine, MachineId, Rule, Snapshot};
 use fleet_unitfile::UnitName;
 
 use super::come::{come, with_group};
-use super::company::{Going, in_order, with_company, without};
-use super::state::{State, is_unreadable, single};
-use super::{Letter, out_of_reach, start};
-use crate::{Drain, Held, Policy};
+use super::company::{EvictionGroup, in_order, with_company, without};
+use super::state::{PlacementState, is_unreadable, single};
+use super::{RuleSet, out_of_reach, start};
+use crate::{Drain, HoldReason, Policy};
 
 /// What a drain must come to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Drained {
+pub struct DrainOutcome {
     /// Where every placed unit is afterwards.
     pub places: BTreeMap<UnitName, MachineId>,
     /// Why the units that are still on the machines are held back.
-    pub held: BTreeMap<UnitName, Stays>,
+    pub held: BTreeMap<UnitName, StayReason>,
 }
 
 /// Why a unit stays on a machine that is drained.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stays {
+pub enum StayReason {
     /// Not for want of a machine.
-    Held(Held),
+    Blocked(HoldReason),
     /// No machine takes its company; so many refuse it by each rule.
     Refused(BTreeMap<Rule, u32>),
 }
 
 /// A clause by which a company is held back.
-pub type HoldsBack = fn(&Going<'_, '_>) -> Option<Held>;
+pub type DrainClause = fn(&EvictionGroup<'_, '_>) -> Option<HoldReason>;
 
 /// What [`Index::drain`](crate::Index::drain) must come to as well.
 ///
@@ -40,18 +40,23 @@ pub type HoldsBack = fn(&Going<'_, '_>) -> Option<Held>;
 ///
 /// let mut cluster = Snapshot::default();
 /// cluster.put_machine(Machine::new("m1".parse()?));
-/// let drain = Drain::of(["m1".parse()?]);
+/// let drain = Drain::new(["m1".parse()?]);
 /// assert!(naive::drain(&cluster, &Policy::default(), &drain).held.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use]
-pub fn drain(cluster: &Snapshot, policy: &Policy, asked: &Drain) -> Drained {
-    drain_by(&Letter::default(), cluster, policy, asked)
+pub fn drain(cluster: &Snapshot, policy: &Policy, asked: &Drain) -> DrainOutcome {
+    drain_with(&RuleSet::default(), cluster, policy, asked)
 }
 
 /// The same, following other clauses.
 #[must_use]
-pub fn drain_by(letter: &Letter, cluster: &Snapshot, policy: &Policy, asked: &Drain) -> Drained {
+pub fn drain_with(
+    letter: &RuleSet,
+    cluster: &Snapshot,
+    policy: &Policy,
+    asked: &Drain,
+) -> DrainOutcome {
     let mut cordoned = cluster.clone();
     for machine in cluster.machines().filter(|machine| asked.machines.contains(&machine.id)) {
         cordoned.put_machine(Machine { cordoned: true, ..Machine::clone(machine) });
@@ -61,12 +66,12 @@ pub fn drain_by(letter: &Letter, cluster: &Snapshot, policy: &Policy, asked: &Dr
     let held = work.empty();
     let mut places = out_of_reach(letter, &cordoned);
     places.extend(work.state.places);
-    Drained { places, held }
+    DrainOutcome { places, held }
 }
 
 /// A drain on its way.
 struct Work<'a> {
-    state: State<'a>,
+    state: PlacementState<'a>,
     asked: &'a Drain,
     moved: BTreeSet<UnitName>,
     count: usize,
@@ -74,7 +79,7 @@ struct Work<'a> {
 
 impl Work<'_> {
     /// Goes through the units on the machines again and again until nobody else moves.
-    fn empty(&mut self) -> BTreeMap<UnitName, Stays> {
+    fn empty(&mut self) -> BTreeMap<UnitName, StayReason> {
         loop {
             let (before, mut held) = (self.count, BTreeMap::new());
             for (name, machine) in self.left() {
@@ -93,7 +98,7 @@ impl Work<'_> {
 
     /// The units that are on the machines, by machine ID, then by name.
     fn left(&self) -> Vec<(UnitName, Machine)> {
-        let State { cluster, .. } = self.state;
+        let PlacementState { cluster, .. } = self.state;
         let ids = self.asked.machines.iter();
         let present = ids.filter_map(|id| cluster.machine(id.as_str()).map(AsRef::as_ref));
         let units = present.flat_map(|machine: &Machine| {
@@ -104,19 +109,19 @@ impl Work<'_> {
     }
 
     /// Moves the company of a unit to another machine, or says why it is held back.
-    fn send_away(&mut self, unit: &UnitName, machine: &Machine) -> Result<(), Stays> {
+    fn send_away(&mut self, unit: &UnitName, machine: &Machine) -> Result<(), StayReason> {
         let state = &self.state;
         let company = (state.letter.company)(state, unit.clone(), machine);
         let (without, order) = (without(state, &company), in_order(state, &company));
-        let (keep_up, most) = (self.asked.keep_up, self.asked.at_once);
+        let (min_available, most) = (self.asked.min_available, self.asked.max_moves);
         let (down, moved, count) = (&self.asked.down, &self.moved, self.count);
-        let rest = Going {
-            together: u32::MAX,
+        let rest = EvictionGroup {
+            max_group_size: u32::MAX,
             before: state,
             without: &without,
             company: &order,
             machine,
-            keep_up,
+            min_available,
             down,
             moved,
             count,
@@ -125,15 +130,15 @@ impl Work<'_> {
         };
         let mut clauses = state.letter.drain.iter();
         if let Some(held) = clauses.find_map(|(_, clause)| clause(&rest)) {
-            return Err(Stays::Held(held));
+            return Err(StayReason::Blocked(held));
         }
         let Some(after) = lodged(&rest) else {
-            return Err(Stays::Refused(refusals(&rest)));
+            return Err(StayReason::Refused(refusals(&rest)));
         };
         let gone = state.places.iter().filter(|(name, at)| after.places.get(*name) != Some(at));
         let gone: BTreeSet<UnitName> = gone.map(|(name, _)| name.clone()).collect();
         if let Some(held) = (state.letter.room)(&rest, &gone) {
-            return Err(Stays::Held(held));
+            return Err(StayReason::Blocked(held));
         }
         self.count += company.len();
         self.moved.extend(gone);
@@ -143,7 +148,7 @@ impl Work<'_> {
 }
 
 /// The state with the company on the first machine that takes it.
-fn lodged<'a>(going: &Going<'_, 'a>) -> Option<State<'a>> {
+fn lodged<'a>(going: &EvictionGroup<'_, 'a>) -> Option<PlacementState<'a>> {
     let state = going.without;
     let first = single(state.cluster, going.company.first()?)?;
     let machines = (state.letter.order)(state, first).into_iter();
@@ -152,7 +157,7 @@ fn lodged<'a>(going: &Going<'_, 'a>) -> Option<State<'a>> {
 }
 
 /// How many machines refuse a company by each rule.
-fn refusals(going: &Going<'_, '_>) -> BTreeMap<Rule, u32> {
+fn refusals(going: &EvictionGroup<'_, '_>) -> BTreeMap<Rule, u32> {
     let mut counts = BTreeMap::new();
     for machine in going.without.cluster.machines() {
         if let Err(refused) = with_group(going.without, going.company, machine) {
@@ -163,25 +168,25 @@ fn refusals(going: &Going<'_, '_>) -> BTreeMap<Rule, u32> {
 }
 
 /// Clause 1: the record of one of it cannot be read.
-pub(super) fn unreadable(going: &Going<'_, '_>) -> Option<Held> {
+pub(super) fn unreadable(going: &EvictionGroup<'_, '_>) -> Option<HoldReason> {
     let mut company = going.company.iter();
     let unreadable = company.find(|name| is_unreadable(going.before.cluster, name));
-    unreadable.cloned().map(Held::Unreadable)
+    unreadable.cloned().map(HoldReason::Unreadable)
 }
 
 /// Clause 2: too few would be up.
-pub(super) fn keep_up(going: &Going<'_, '_>) -> Option<Held> {
+pub(super) fn min_available(going: &EvictionGroup<'_, '_>) -> Option<HoldReason> {
     going.held_up(&going.company.iter().cloned().collect())
 }
 
 /// Clause 3: more would be moved than at once.
-pub(super) fn at_once(going: &Going<'_, '_>) -> Option<Held> {
+pub(super) fn max_moves(going: &EvictionGroup<'_, '_>) -> Option<HoldReason> {
     let (together, most) = (going.count + going.company.len(), going.most);
     let too_many = u32::try_from(together).map_or(true, |together| together > most);
-    (too_many && (going.count > 0 || most == 0)).then_some(Held::AtOnce { most })
+    (too_many && (going.count > 0 || most == 0)).then_some(HoldReason::MaxMoves { max_moves: most })
 }
 
 /// Clause 5: too few would be up of those who make room.
-pub(super) fn room(going: &Going<'_, '_>, gone: &BTreeSet<UnitName>) -> Option<Held> {
+pub(super) fn room(going: &EvictionGroup<'_, '_>, gone: &BTreeSet<UnitName>) -> Option<HoldReason> {
     going.held_up(gone)
 }

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use fleet_core::{Machine, Snapshot};
 use fleet_unitfile::UnitName;
 
-use super::Letter;
-use super::rules::Question;
+use super::RuleSet;
+use super::rules::RuleQuery;
 
 /// Fits the global units of a machine in, one after the other by name: each that passes the rules,
 /// seen with the placed units and the global units that came before it.
 pub(super) fn fit_in(
-    letter: &Letter,
+    letter: &RuleSet,
     cluster: &Snapshot,
     machine: &Machine,
     placed: &BTreeSet<UnitName>,
@@ -20,7 +20,7 @@ pub(super) fn fit_in(
     let mut fitted = BTreeSet::new();
     let leaving = &BTreeSet::new();
     for unit in cluster.units().filter(|unit| unit.is_wanted() && unit.is_global()) {
-        let question = Question { cluster, unit, machine, there: &there, leaving };
+        let question = RuleQuery { cluster, unit, machine, there: &there, leaving };
         if letter.refusal_by(&letter.of_globals, question).is_none() {
             there.insert(unit.name.clone());
             fitted.insert(unit.name.clone());

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_unitfile::UnitName;
 
-use super::state::{State, demands};
+use super::state::{PlacementState, demands};
 
 /// Each waiting unit with the waiting units that it names.
 type Ties = BTreeMap<UnitName, BTreeSet<UnitName>>;
 
 /// The groups that wait for a machine, in the order of the first name in each; the units of each
 /// in the order of the group.
-pub(super) fn groups(state: &State<'_>) -> Vec<Vec<UnitName>> {
+pub(super) fn groups(state: &PlacementState<'_>) -> Vec<Vec<UnitName>> {
     let in_vain = in_vain(state);
     let mut ties = ties(state);
     ties.retain(|name, _| !in_vain.contains(name));
@@ -25,7 +25,7 @@ pub(super) fn groups(state: &State<'_>) -> Vec<Vec<UnitName>> {
 }
 
 /// The units that wait in vain.
-pub(super) fn in_vain(state: &State<'_>) -> BTreeSet<UnitName> {
+pub(super) fn in_vain(state: &PlacementState<'_>) -> BTreeSet<UnitName> {
     let ties = ties(state);
     let mut in_vain = BTreeSet::new();
     loop {
@@ -43,7 +43,7 @@ pub(super) fn in_vain(state: &State<'_>) -> BTreeSet<UnitName> {
 }
 
 /// Whether a unit names one that is unknown, inactive or a template, or matches nobody.
-fn names_nobody(state: &State<'_>, name: &UnitName) -> bool {
+fn names_nobody(state: &PlacementState<'_>, name: &UnitName) -> bool {
     let peers = &demands(state.cluster, name).machine_of;
     peers.iter().any(|peer| state.meant(name, peer).is_empty())
 }
@@ -59,7 +59,7 @@ fn leads_to_itself(name: &UnitName, ties: &Ties) -> bool {
     }
 }
 
-fn ties(state: &State<'_>) -> Ties {
+fn ties(state: &PlacementState<'_>) -> Ties {
     let waiting = state.waiting();
     waiting.iter().map(|name| (name.clone(), (state.letter.names)(state, name, &waiting))).collect()
 }
@@ -67,7 +67,7 @@ fn ties(state: &State<'_>) -> Ties {
 /// The waiting units that a unit names: by name, or as the first that a pattern of its matches,
 /// unless one that matches is on a machine already.
 pub(super) fn named(
-    state: &State<'_>,
+    state: &PlacementState<'_>,
     name: &UnitName,
     waiting: &BTreeSet<UnitName>,
 ) -> BTreeSet<UnitName> {

@@ -27,18 +27,18 @@ use fleet_unitfile::UnitName;
 
 use crate::Policy;
 
-pub use company::Going;
-pub use drain::{Drained, HoldsBack, Stays, drain, drain_by};
-pub use letter::Letter;
-pub use rebalance::{MayLeave, Suits, rebalance, rebalance_by};
-pub use rules::{Question, Refuses};
-pub use state::State;
-pub use told::{Untrue, refused_by, told_truly};
+pub use company::EvictionGroup;
+pub use drain::{DrainClause, DrainOutcome, StayReason, drain, drain_with};
+pub use letter::RuleSet;
+pub use rebalance::{LeaveClause, TargetClause, rebalance, rebalance_with};
+pub use rules::{RuleFn, RuleQuery};
+pub use state::PlacementState;
+pub use told::{WrongReason, check_reason, first_refusal};
 
 /// Where every placed unit is when all is done: what [`plan`](crate::plan()) must come to as well.
 ///
 /// Your own rules and scores are asked as the planner asks them: after all others, and of units
-/// that come. To test a rule itself, say it once more as a clause of a [`Letter`], for [`plan_by`],
+/// that come. To test a rule itself, say it once more as a clause of a [`RuleSet`], for [`plan_with`],
 /// and leave it out of the policy.
 ///
 /// ```
@@ -57,13 +57,13 @@ pub use told::{Untrue, refused_by, told_truly};
 /// ```
 #[must_use]
 pub fn plan(cluster: &Snapshot, policy: &Policy) -> BTreeMap<UnitName, MachineId> {
-    plan_by(&Letter::default(), cluster, policy)
+    plan_with(&RuleSet::default(), cluster, policy)
 }
 
 /// The same, following other clauses.
 #[must_use]
-pub fn plan_by(
-    letter: &Letter,
+pub fn plan_with(
+    letter: &RuleSet,
     cluster: &Snapshot,
     policy: &Policy,
 ) -> BTreeMap<UnitName, MachineId> {
@@ -75,8 +75,8 @@ pub fn plan_by(
 /// Where those are that stay, before anybody comes or moves for another's sake: section 2 of the
 /// letter.
 #[must_use]
-pub fn stays(cluster: &Snapshot) -> BTreeMap<UnitName, MachineId> {
-    stay::stay(&Letter::default(), cluster)
+pub fn kept_placements(cluster: &Snapshot) -> BTreeMap<UnitName, MachineId> {
+    stay::stay(&RuleSet::default(), cluster)
 }
 
 /// The global units that fit on a machine beside the units that are placed there, without asking
@@ -88,17 +88,17 @@ pub fn globals_on(cluster: &Snapshot, machine: &Machine) -> BTreeSet<UnitName> {
     let counts = |name: &UnitName| {
         state::single(cluster, name).is_some() || state::is_unreadable(cluster, name)
     };
-    globals::fit_in(&Letter::default(), cluster, machine, &names.filter(counts).collect())
+    globals::fit_in(&RuleSet::default(), cluster, machine, &names.filter(counts).collect())
 }
 
 /// Who stays, before anybody comes.
-fn start<'a>(letter: &'a Letter, cluster: &'a Snapshot, policy: &'a Policy) -> State<'a> {
-    State { letter, cluster, policy, places: stay::stay(letter, cluster) }
+fn start<'a>(letter: &'a RuleSet, cluster: &'a Snapshot, policy: &'a Policy) -> PlacementState<'a> {
+    PlacementState { letter, cluster, policy, places: stay::stay(letter, cluster) }
 }
 
 /// The placements on machines that are not present and that nobody takes away: of units that
 /// cannot be read, and of those that are not to be rescheduled.
-fn out_of_reach(letter: &Letter, cluster: &Snapshot) -> BTreeMap<UnitName, MachineId> {
+fn out_of_reach(letter: &RuleSet, cluster: &Snapshot) -> BTreeMap<UnitName, MachineId> {
     let gone = cluster.placements().filter(|(_, placement)| {
         let machine = placement.machine.as_str();
         cluster.machine(machine).is_none()

@@ -5,20 +5,20 @@ use std::collections::BTreeSet;
 use fleet_core::{Machine, MachineId, Unit};
 use fleet_unitfile::UnitName;
 
-use super::state::{State, demands};
+use super::state::{PlacementState, demands};
 use crate::policy::Candidate;
 use crate::view::{Sight, View};
 
 /// A state without some units that are about to leave.
 #[derive(Debug)]
 struct Without<'a> {
-    state: &'a State<'a>,
+    state: &'a PlacementState<'a>,
     leaving: &'a BTreeSet<UnitName>,
 }
 
 impl Sight for Without<'_> {
     fn units_on(&self, machine: &MachineId) -> Vec<Candidate<'_>> {
-        let State { cluster, places, .. } = self.state;
+        let PlacementState { cluster, places, .. } = self.state;
         let Some(machine) = cluster.machine(machine.as_str()) else { return Vec::new() };
         let there = self.state.on(machine);
         let global = |name: &&UnitName| there.contains(*name) && !places.contains_key(*name);
@@ -43,7 +43,7 @@ impl Sight for Without<'_> {
 
 /// Which of the own rules refuses a unit first, if those leave whom it replaces.
 pub(super) fn refusal(
-    state: &State<'_>,
+    state: &PlacementState<'_>,
     unit: &Unit,
     machine: &Machine,
     leaving: &BTreeSet<UnitName>,
@@ -55,7 +55,7 @@ pub(super) fn refusal(
 }
 
 /// What the own scores say of a machine, added up.
-pub(super) fn score(state: &State<'_>, unit: &Unit, machine: &Machine) -> i64 {
+pub(super) fn score(state: &PlacementState<'_>, unit: &Unit, machine: &Machine) -> i64 {
     let sight = Without { state, leaving: &BTreeSet::new() };
     let (view, candidate) = (View::new(&sight), candidate(unit));
     state.policy.scores.iter().map(|score| score.score(&view, candidate, machine)).sum()

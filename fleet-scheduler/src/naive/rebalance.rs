@@ -8,17 +8,17 @@ use fleet_unitfile::UnitName;
 
 use super::choose::{instances, score};
 use super::come::come;
-use super::company::{Going, in_order, with_company, without};
+use super::company::{EvictionGroup, in_order, with_company, without};
 use super::replacing::replaced;
-use super::state::{State, single};
-use super::{Letter, out_of_reach, start};
+use super::state::{PlacementState, single};
+use super::{RuleSet, out_of_reach, start};
 use crate::{Policy, Ranking, Rebalance};
 
 /// A clause that a company must pass to leave its machine.
-pub type MayLeave = fn(&Going<'_, '_>) -> bool;
+pub type LeaveClause = fn(&EvictionGroup<'_, '_>) -> bool;
 
 /// A clause that another machine must pass, given with the state in which the company is there.
-pub type Suits = fn(&Going<'_, '_>, &Machine, &State<'_>) -> bool;
+pub type TargetClause = fn(&EvictionGroup<'_, '_>, &Machine, &PlacementState<'_>) -> bool;
 
 /// Where every placed unit is after a rebalancing: what
 /// [`Index::rebalance`](crate::Index::rebalance) must come to as well.
@@ -28,13 +28,13 @@ pub fn rebalance(
     policy: &Policy,
     asked: &Rebalance,
 ) -> BTreeMap<UnitName, MachineId> {
-    rebalance_by(&Letter::default(), cluster, policy, asked)
+    rebalance_with(&RuleSet::default(), cluster, policy, asked)
 }
 
 /// The same, following other clauses.
 #[must_use]
-pub fn rebalance_by(
-    letter: &Letter,
+pub fn rebalance_with(
+    letter: &RuleSet,
     cluster: &Snapshot,
     policy: &Policy,
     asked: &Rebalance,
@@ -51,7 +51,7 @@ pub fn rebalance_by(
 
 /// A rebalancing on its way.
 struct Work<'a> {
-    state: State<'a>,
+    state: PlacementState<'a>,
     asked: &'a Rebalance,
     moved: BTreeSet<UnitName>,
     stuck: BTreeSet<UnitName>,
@@ -87,19 +87,19 @@ impl Work<'_> {
         let state = &self.state;
         let company = (state.letter.company)(state, unit.clone(), machine);
         let (without, order) = (without(state, &company), in_order(state, &company));
-        let Rebalance { keep_up, gain, budget: most, together, ref down } = *self.asked;
+        let Rebalance { min_available, gain, budget: most, max_group_size, ref down } = *self.asked;
         let (moved, count) = (&self.moved, self.moved.len());
-        let rest = Going {
+        let rest = EvictionGroup {
             before: state,
             without: &without,
             company: &order,
             machine,
-            keep_up,
+            min_available,
             down,
             moved,
             count,
             most,
-            together: together.unwrap_or(u32::MAX),
+            max_group_size: max_group_size.unwrap_or(u32::MAX),
             gain,
         };
         if !state.letter.leaves_for_balance.iter().all(|(_, clause)| clause(&rest)) {
@@ -113,7 +113,7 @@ impl Work<'_> {
 }
 
 /// The state with the company on the first machine that takes it and suits it.
-fn lodged<'a>(going: &Going<'_, 'a>) -> Option<State<'a>> {
+fn lodged<'a>(going: &EvictionGroup<'_, 'a>) -> Option<PlacementState<'a>> {
     let state = going.without;
     let first = single(state.cluster, going.company.first()?)?;
     let machines = (state.letter.order)(state, first).into_iter();
@@ -126,7 +126,7 @@ fn lodged<'a>(going: &Going<'_, 'a>) -> Option<State<'a>> {
 }
 
 /// Nobody in it is unreadable, has `Reschedule=never`, or has been moved by the plan already.
-pub(super) fn movable(going: &Going<'_, '_>) -> bool {
+pub(super) fn movable(going: &EvictionGroup<'_, '_>) -> bool {
     let cluster = going.before.cluster;
     going.company.iter().all(|name| {
         let placement = cluster.placement(name.as_str());
@@ -138,33 +138,41 @@ pub(super) fn movable(going: &Going<'_, '_>) -> bool {
 }
 
 /// It has no more units than are left of the budget.
-pub(super) fn budget(going: &Going<'_, '_>) -> bool {
+pub(super) fn budget(going: &EvictionGroup<'_, '_>) -> bool {
     u32::try_from(going.count + going.company.len()).is_ok_and(|all| all <= going.most)
 }
 
 /// It has no more units than may move together.
-pub(super) fn together(going: &Going<'_, '_>) -> bool {
-    u32::try_from(going.company.len()).is_ok_and(|units| units <= going.together)
+pub(super) fn together(going: &EvictionGroup<'_, '_>) -> bool {
+    u32::try_from(going.company.len()).is_ok_and(|units| units <= going.max_group_size)
 }
 
 /// Enough stay up.
-pub(super) fn keep_up(going: &Going<'_, '_>) -> bool {
+pub(super) fn min_available(going: &EvictionGroup<'_, '_>) -> bool {
     going.held_up(&going.company.iter().cloned().collect()).is_none()
 }
 
 /// Its machine has then as many units less.
-pub(super) fn globals(going: &Going<'_, '_>) -> bool {
+pub(super) fn globals(going: &EvictionGroup<'_, '_>) -> bool {
     let (before, after) = (going.before.on(going.machine), going.without.on(going.machine));
     after.len() + going.company.len() == before.len()
 }
 
 /// It replaces nobody there.
-pub(super) fn replaces_nobody(going: &Going<'_, '_>, machine: &Machine, _: &State<'_>) -> bool {
+pub(super) fn replaces_nobody(
+    going: &EvictionGroup<'_, '_>,
+    machine: &Machine,
+    _: &PlacementState<'_>,
+) -> bool {
     going.company.iter().all(|name| replaced(going.without, name, machine).is_empty())
 }
 
 /// No unit of it finds the score lower than where it was.
-pub(super) fn scores(going: &Going<'_, '_>, machine: &Machine, _: &State<'_>) -> bool {
+pub(super) fn scores(
+    going: &EvictionGroup<'_, '_>,
+    machine: &Machine,
+    _: &PlacementState<'_>,
+) -> bool {
     let state = going.without;
     let units = going.company.iter().filter_map(|name| single(state.cluster, name));
     let mut units = units.map(|unit| [machine, going.machine].map(|at| score(state, unit, at)));
@@ -172,7 +180,11 @@ pub(super) fn scores(going: &Going<'_, '_>, machine: &Machine, _: &State<'_>) ->
 }
 
 /// By the ranking `Spread` there are no more instances of its templates.
-pub(super) fn instance_counts(going: &Going<'_, '_>, machine: &Machine, _: &State<'_>) -> bool {
+pub(super) fn instance_counts(
+    going: &EvictionGroup<'_, '_>,
+    machine: &Machine,
+    _: &PlacementState<'_>,
+) -> bool {
     let state = going.without;
     let units = going.company.iter().filter_map(|name| single(state.cluster, name));
     let mut units = units.map(|unit| [machine, going.machine].map(|at| instances(state, unit, at)));
@@ -180,7 +192,11 @@ pub(super) fn instance_counts(going: &Going<'_, '_>, machine: &Machine, _: &Stat
 }
 
 /// It is worth it.
-pub(super) fn is_worth_it(going: &Going<'_, '_>, machine: &Machine, after: &State<'_>) -> bool {
+pub(super) fn is_worth_it(
+    going: &EvictionGroup<'_, '_>,
+    machine: &Machine,
+    after: &PlacementState<'_>,
+) -> bool {
     let gain = usize::try_from(going.gain).unwrap_or(usize::MAX);
     let (here, there) = (going.before.on(going.machine), after.on(machine));
     here.len() > there.len().saturating_add(gain)

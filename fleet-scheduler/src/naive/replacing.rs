@@ -6,18 +6,26 @@ use fleet_core::{Machine, Unit};
 use fleet_unitfile::UnitName;
 
 use super::own;
-use super::rules::{Question, replaces};
-use super::state::{State, is_unreadable, lacks_a_peer, single};
+use super::rules::{RuleQuery, replaces};
+use super::state::{PlacementState, is_unreadable, lacks_a_peer, single};
 
 /// The units on a machine that a unit replaces, by name. Global units are never replaced.
-pub(super) fn replaced(state: &State<'_>, by: &UnitName, machine: &Machine) -> BTreeSet<UnitName> {
+pub(super) fn replaced(
+    state: &PlacementState<'_>,
+    by: &UnitName,
+    machine: &Machine,
+) -> BTreeSet<UnitName> {
     let mut there = state.placed_on(machine);
     there.retain(|name| replaces(state.cluster, by, name));
     there
 }
 
 /// The units on a machine that a unit replaces, with their trains.
-pub(super) fn leaving(state: &State<'_>, by: &Unit, machine: &Machine) -> BTreeSet<UnitName> {
+pub(super) fn leaving(
+    state: &PlacementState<'_>,
+    by: &Unit,
+    machine: &Machine,
+) -> BTreeSet<UnitName> {
     let heads = replaced(state, &by.name, machine).into_iter();
     heads.flat_map(|head| (state.letter.train)(state, head, machine)).collect()
 }
@@ -25,11 +33,11 @@ pub(super) fn leaving(state: &State<'_>, by: &Unit, machine: &Machine) -> BTreeS
 /// The state in which all have moved away from a machine that a unit replaces there; `None` if one
 /// of them cannot.
 pub(super) fn make_room<'a>(
-    state: &State<'a>,
+    state: &PlacementState<'a>,
     by: &Unit,
     machine: &Machine,
     come: &[UnitName],
-) -> Option<State<'a>> {
+) -> Option<PlacementState<'a>> {
     let mut state = state.clone();
     for head in replaced(&state, &by.name, machine) {
         if state.placed_on(machine).contains(&head) {
@@ -42,11 +50,11 @@ pub(super) fn make_room<'a>(
 /// The state in which a unit has moved away from a machine with its train, to the first other
 /// machine that takes all of it.
 fn moved_away<'a>(
-    state: &State<'a>,
+    state: &PlacementState<'a>,
     head: &UnitName,
     from: &Machine,
     come: &[UnitName],
-) -> Option<State<'a>> {
+) -> Option<PlacementState<'a>> {
     let train = (state.letter.train)(state, head.clone(), from);
     let is_held = |name: &UnitName| (state.letter.is_held)(state, name, come);
     if train.iter().any(is_held) {
@@ -61,13 +69,17 @@ fn moved_away<'a>(
 }
 
 /// Unreadable units, and units of the group that has just come, do not move.
-pub(super) fn is_held(state: &State<'_>, name: &UnitName, come: &[UnitName]) -> bool {
+pub(super) fn is_held(state: &PlacementState<'_>, name: &UnitName, come: &[UnitName]) -> bool {
     is_unreadable(state.cluster, name) || come.contains(name)
 }
 
 /// A unit with those on its machine that follow it: who would lack a unit that its `MachineOf=`
 /// names, if the train were gone, belongs to the train.
-pub(super) fn train(state: &State<'_>, head: UnitName, machine: &Machine) -> BTreeSet<UnitName> {
+pub(super) fn train(
+    state: &PlacementState<'_>,
+    head: UnitName,
+    machine: &Machine,
+) -> BTreeSet<UnitName> {
     let mut train = BTreeSet::from([head]);
     loop {
         let before = train.clone();
@@ -83,10 +95,10 @@ pub(super) fn train(state: &State<'_>, head: UnitName, machine: &Machine) -> BTr
 /// The state with all of a train put on a machine where none of it replaces anybody, in whichever
 /// order it is taken.
 fn with_train<'a>(
-    state: &State<'a>,
+    state: &PlacementState<'a>,
     train: BTreeSet<UnitName>,
     machine: &Machine,
-) -> Option<State<'a>> {
+) -> Option<PlacementState<'a>> {
     let (cluster, leaving) = (state.cluster, &BTreeSet::new());
     let mut state = state.clone();
     let mut left = train;
@@ -94,7 +106,7 @@ fn with_train<'a>(
         let there = &state.on(machine);
         let next = left.iter().find(|name| {
             let Some(unit) = single(cluster, name) else { return false };
-            let question = Question { cluster, unit, machine, there, leaving };
+            let question = RuleQuery { cluster, unit, machine, there, leaving };
             let replaces_nobody = replaced(&state, name, machine).is_empty();
             let refused = state.letter.refusal(question).is_some();
             replaces_nobody && !refused && own::refusal(&state, unit, machine, leaving).is_none()
@@ -108,7 +120,7 @@ fn with_train<'a>(
 
 /// The state in which those have moved away that are beside one that replaces them, if they can;
 /// `None` if nobody did. First those whose replacer is not itself to leave.
-pub(super) fn part_side_by_side<'a>(before: &State<'a>) -> Option<State<'a>> {
+pub(super) fn part_side_by_side<'a>(before: &PlacementState<'a>) -> Option<PlacementState<'a>> {
     let mut state = before.clone();
     for only_who_stays in [true, false] {
         for replacer in before.places.keys() {
@@ -126,13 +138,17 @@ pub(super) fn part_side_by_side<'a>(before: &State<'a>) -> Option<State<'a>> {
 }
 
 /// Whether a unit is beside one that replaces it.
-fn is_to_leave(state: &State<'_>, name: &UnitName, machine: &Machine) -> bool {
+fn is_to_leave(state: &PlacementState<'_>, name: &UnitName, machine: &Machine) -> bool {
     let there = state.placed_on(machine);
     there.iter().any(|other| replaces(state.cluster, other, name))
 }
 
 /// The state in which a unit has moved away and nobody lacks anybody for it.
-fn parted<'a>(state: &State<'a>, head: &UnitName, machine: &Machine) -> Option<State<'a>> {
+fn parted<'a>(
+    state: &PlacementState<'a>,
+    head: &UnitName,
+    machine: &Machine,
+) -> Option<PlacementState<'a>> {
     if !state.placed_on(machine).contains(head) {
         return None;
     }

@@ -9,7 +9,7 @@ use super::state::{demands, lacks_a_peer};
 
 /// A question to a rule: may this unit be on this machine?
 #[derive(Debug, Clone, Copy)]
-pub struct Question<'a> {
+pub struct RuleQuery<'a> {
     /// The cluster, for what others demand.
     pub cluster: &'a Snapshot,
     /// The unit.
@@ -23,33 +23,33 @@ pub struct Question<'a> {
 }
 
 /// A rule: whether the answer is no.
-pub type Refuses = fn(Question<'_>) -> bool;
+pub type RuleFn = fn(RuleQuery<'_>) -> bool;
 
-pub(super) fn cordon(q: Question<'_>) -> bool {
+pub(super) fn cordon(q: RuleQuery<'_>) -> bool {
     q.machine.cordoned
 }
 
-pub(super) fn machine_id(q: Question<'_>) -> bool {
+pub(super) fn machine_id(q: RuleQuery<'_>) -> bool {
     q.unit.requirements.machine_id.as_ref().is_some_and(|id| *id != q.machine.id)
 }
 
-pub(super) fn machine_metadata(q: Question<'_>) -> bool {
+pub(super) fn machine_metadata(q: RuleQuery<'_>) -> bool {
     q.unit.requirements.metadata.iter().any(|(key, values)| {
         let found = q.machine.metadata.get(key);
         !found.is_some_and(|found| values.contains(found))
     })
 }
 
-pub(super) fn machine_metadata_expr(q: Question<'_>) -> bool {
+pub(super) fn machine_metadata_expr(q: RuleQuery<'_>) -> bool {
     let expression = q.unit.requirements.metadata_expr.as_ref();
     expression.is_some_and(|expression| !expression.eval(&q.machine.metadata))
 }
 
-pub(super) fn machine_of(q: Question<'_>) -> bool {
+pub(super) fn machine_of(q: RuleQuery<'_>) -> bool {
     lacks_a_peer(q.cluster, &q.unit.name, q.there)
 }
 
-pub(super) fn conflicts(q: Question<'_>) -> bool {
+pub(super) fn conflicts(q: RuleQuery<'_>) -> bool {
     let keeps_away = |one: &UnitName, other: &UnitName| {
         demands(q.cluster, one).conflicts.iter().any(|pattern| pattern.matches(other))
     };
@@ -59,7 +59,7 @@ pub(super) fn conflicts(q: Question<'_>) -> bool {
         .any(|other| other != name && (keeps_away(name, other) || keeps_away(other, name)))
 }
 
-pub(super) fn max_per_machine(q: Question<'_>) -> bool {
+pub(super) fn max_per_machine(q: RuleQuery<'_>) -> bool {
     let Some(template) = q.unit.name.template() else { return false };
     let mut all: BTreeSet<&UnitName> = q.there.difference(q.leaving).collect();
     all.retain(|name| name.template() == Some(template.clone()));
@@ -68,7 +68,7 @@ pub(super) fn max_per_machine(q: Question<'_>) -> bool {
     limits.min().is_some_and(|limit| all.len() > limit as usize)
 }
 
-pub(super) fn reserve(q: Question<'_>) -> bool {
+pub(super) fn reserve(q: RuleQuery<'_>) -> bool {
     let mut all: BTreeSet<&UnitName> = q.there.difference(q.leaving).collect();
     all.insert(&q.unit.name);
     let wants: Vec<&Requirements> = all.iter().map(|name| demands(q.cluster, name)).collect();
@@ -81,7 +81,7 @@ pub(super) fn reserve(q: Question<'_>) -> bool {
 
 /// The first half of `Replaces`: that a unit is there which replaces this one. The other half is
 /// found by trying, in [`replacing`](super::replacing).
-pub(super) fn is_replaced(q: Question<'_>) -> bool {
+pub(super) fn is_replaced(q: RuleQuery<'_>) -> bool {
     q.there.iter().any(|other| replaces(q.cluster, other, &q.unit.name))
 }
 

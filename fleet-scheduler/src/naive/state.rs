@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use fleet_core::{Machine, MachineId, Peer, Requirements, Snapshot, Unit};
 use fleet_unitfile::UnitName;
 
-use super::Letter;
+use super::RuleSet;
 use super::globals::fit_in;
 use crate::Policy;
 
@@ -16,9 +16,9 @@ static NOTHING: LazyLock<Requirements> = LazyLock::new(Requirements::default);
 /// Which single and unreadable units are on which present machine. Nothing else is kept: whatever
 /// is asked is found by looking at the whole cluster again.
 #[derive(Debug, Clone)]
-pub struct State<'a> {
+pub struct PlacementState<'a> {
     /// The clauses that are followed.
-    pub letter: &'a Letter,
+    pub letter: &'a RuleSet,
     /// Units, machines and the placements at the start.
     pub cluster: &'a Snapshot,
     /// What the embedder chose.
@@ -27,7 +27,7 @@ pub struct State<'a> {
     pub places: BTreeMap<UnitName, MachineId>,
 }
 
-impl State<'_> {
+impl PlacementState<'_> {
     /// All that are on a machine: single units, unreadable ones, and the global units that fit.
     #[must_use]
     pub fn on(&self, machine: &Machine) -> BTreeSet<UnitName> {
@@ -99,7 +99,7 @@ pub(super) fn demands<'a>(cluster: &'a Snapshot, name: &UnitName) -> &'a Require
 }
 
 /// Whether the unit keeps its placement on a machine that is not present.
-pub(super) fn is_stranded(letter: &Letter, cluster: &Snapshot, unit: &Unit) -> bool {
+pub(super) fn is_stranded(letter: &RuleSet, cluster: &Snapshot, unit: &Unit) -> bool {
     let Some(placement) = cluster.placement(unit.name.as_str()) else { return false };
     cluster.machine(placement.machine.as_str()).is_none() && (letter.outlives_its_machine)(unit)
 }

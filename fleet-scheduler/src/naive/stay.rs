@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use fleet_core::{Machine, MachineId, Snapshot};
 use fleet_unitfile::UnitName;
 
-use super::Letter;
+use super::RuleSet;
 use super::globals::fit_in;
-use super::rules::Question;
+use super::rules::RuleQuery;
 use super::state::{is_unreadable, lacks_a_peer, single};
 
 /// Where those are that stay, of all machines that are present.
-pub(super) fn stay(letter: &Letter, cluster: &Snapshot) -> BTreeMap<UnitName, MachineId> {
+pub(super) fn stay(letter: &RuleSet, cluster: &Snapshot) -> BTreeMap<UnitName, MachineId> {
     let mut places = BTreeMap::new();
     for machine in cluster.machines() {
         let kept = kept_on(letter, cluster, machine).into_iter();
@@ -20,7 +20,7 @@ pub(super) fn stay(letter: &Letter, cluster: &Snapshot) -> BTreeMap<UnitName, Ma
     places
 }
 
-fn kept_on(letter: &Letter, cluster: &Snapshot, machine: &Machine) -> BTreeSet<UnitName> {
+fn kept_on(letter: &RuleSet, cluster: &Snapshot, machine: &Machine) -> BTreeSet<UnitName> {
     let mut candidates = candidates(letter, cluster, machine);
     loop {
         let kept = by_seniority(letter, cluster, machine, &candidates);
@@ -36,12 +36,12 @@ fn kept_on(letter: &Letter, cluster: &Snapshot, machine: &Machine) -> BTreeSet<U
 }
 
 /// The letter's C at the start: the units placed there that pass the lasting rules.
-fn candidates(letter: &Letter, cluster: &Snapshot, machine: &Machine) -> BTreeSet<UnitName> {
+fn candidates(letter: &RuleSet, cluster: &Snapshot, machine: &Machine) -> BTreeSet<UnitName> {
     let nobody = &BTreeSet::new();
     let placed = cluster.placements().filter(|(_, placement)| placement.machine == machine.id);
     let names = placed.map(|(name, _)| name).filter(|name| match single(cluster, name) {
         Some(unit) => {
-            let question = Question { cluster, unit, machine, there: nobody, leaving: nobody };
+            let question = RuleQuery { cluster, unit, machine, there: nobody, leaving: nobody };
             letter.refusal_by(&letter.of_the_placed, question).is_none()
         }
         None => is_unreadable(cluster, name),
@@ -51,7 +51,7 @@ fn candidates(letter: &Letter, cluster: &Snapshot, machine: &Machine) -> BTreeSe
 
 /// Goes through the candidates by seniority and keeps each that passes among those kept before it.
 fn by_seniority(
-    letter: &Letter,
+    letter: &RuleSet,
     cluster: &Snapshot,
     machine: &Machine,
     candidates: &BTreeSet<UnitName>,
@@ -62,7 +62,7 @@ fn by_seniority(
     for name in order {
         let refused = single(cluster, name).is_some_and(|unit| {
             let leaving = &BTreeSet::new();
-            let question = Question { cluster, unit, machine, there: &kept, leaving };
+            let question = RuleQuery { cluster, unit, machine, there: &kept, leaving };
             letter.refusal_by(&letter.of_the_kept, question).is_some()
         });
         if !refused {

@@ -3,22 +3,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use fleet_core::{Machine, MachineId, Nearest, Peer, Reason, Refusal, Rule, Snapshot, Tally};
+use fleet_core::{
+    Machine, MachineId, NearestMachine, Peer, Reason, Refusal, Rule, Snapshot, Tally,
+};
 use fleet_unitfile::UnitName;
 
 use super::come::{Broken, Refused, with_group};
 use super::groups::groups;
-use super::state::{State, demands, is_stranded, single};
-use super::{Letter, start};
+use super::state::{PlacementState, demands, is_stranded, single};
+use super::{RuleSet, start};
 use crate::Policy;
 
 /// What is wrong with a reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Untrue(String);
+pub struct WrongReason(String);
 
-impl std::error::Error for Untrue {}
+impl std::error::Error for WrongReason {}
 
-impl fmt::Display for Untrue {
+impl fmt::Display for WrongReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
@@ -30,13 +32,13 @@ impl fmt::Display for Untrue {
 /// # Errors
 ///
 /// What is not so, in words.
-pub fn told_truly(
+pub fn check_reason(
     cluster: &Snapshot,
     policy: &Policy,
     unit: &UnitName,
     reason: &Reason,
-) -> Result<(), Untrue> {
-    let letter = Letter::default();
+) -> Result<(), WrongReason> {
+    let letter = RuleSet::default();
     let state = start(&letter, cluster, policy);
     let told = Told { state: &state, unit };
     match reason {
@@ -53,44 +55,44 @@ pub fn told_truly(
         Reason::NoMachineFitsGroup { group, machines, tallies, nearest } => {
             told.is_refused(group, *machines, tallies, nearest.as_ref())
         }
-        other => Err(Untrue(format!("nobody gives this reason: {other}"))),
+        other => Err(WrongReason(format!("nobody gives this reason: {other}"))),
     }
 }
 
 /// The unit and the rule by which a machine refuses a waiting unit first, or whichever of its
 /// group; `None` if it takes the group.
 #[must_use]
-pub fn refused_by(
+pub fn first_refusal(
     cluster: &Snapshot,
     policy: &Policy,
     unit: &UnitName,
     machine: &Machine,
 ) -> Option<(UnitName, Rule)> {
-    let letter = Letter::default();
+    let letter = RuleSet::default();
     let state = start(&letter, cluster, policy);
     let refused = with_group(&state, &group_of(&state, unit), machine).err()?;
     Some((refused.unit, refused.rule.0))
 }
 
 /// The group of a unit; one that waits in vain is alone.
-fn group_of(state: &State<'_>, unit: &UnitName) -> Vec<UnitName> {
+fn group_of(state: &PlacementState<'_>, unit: &UnitName) -> Vec<UnitName> {
     let group = groups(state).into_iter().find(|group| group.contains(unit));
     group.unwrap_or_else(|| vec![unit.clone()])
 }
 
 /// A unit of which something is told.
 struct Told<'a> {
-    state: &'a State<'a>,
+    state: &'a PlacementState<'a>,
     unit: &'a UnitName,
 }
 
 impl Told<'_> {
-    fn ensure(&self, holds: bool, otherwise: &str) -> Result<(), Untrue> {
-        if holds { Ok(()) } else { Err(Untrue(format!("{}: {otherwise}", self.unit))) }
+    fn ensure(&self, holds: bool, otherwise: &str) -> Result<(), WrongReason> {
+        if holds { Ok(()) } else { Err(WrongReason(format!("{}: {otherwise}", self.unit))) }
     }
 
-    fn is_stranded_on(&self, machine: &MachineId) -> Result<(), Untrue> {
-        let State { letter, cluster, .. } = *self.state;
+    fn is_stranded_on(&self, machine: &MachineId) -> Result<(), WrongReason> {
+        let PlacementState { letter, cluster, .. } = *self.state;
         let unit = single(cluster, self.unit);
         let placement = cluster.placement(self.unit.as_str());
         let there = placement.is_some_and(|placement| placement.machine == *machine);
@@ -99,7 +101,7 @@ impl Told<'_> {
     }
 
     /// Whether a peer that is named is nobody who takes part, and only `inactive` ones are meant.
-    fn means_nobody(&self, peer: &Peer, inactive: bool) -> Result<(), Untrue> {
+    fn means_nobody(&self, peer: &Peer, inactive: bool) -> Result<(), WrongReason> {
         self.ensure(self.peers().contains(peer), "it does not name that one")?;
         self.ensure(self.state.meant(self.unit, peer).is_empty(), "there is such a unit")?;
         let mut known = self.state.cluster.units();
@@ -110,7 +112,7 @@ impl Told<'_> {
         self.ensure(known == inactive, "unknown is not inactive")
     }
 
-    fn goes_round(&self, units: &[UnitName]) -> Result<(), Untrue> {
+    fn goes_round(&self, units: &[UnitName]) -> Result<(), WrongReason> {
         let waiting = self.state.waiting();
         let next = units.iter().cycle().skip(1);
         let leads = |(one, other): (&UnitName, &UnitName)| {
@@ -124,7 +126,7 @@ impl Told<'_> {
         &self,
         one: &(UnitName, MachineId),
         other: &(UnitName, MachineId),
-    ) -> Result<(), Untrue> {
+    ) -> Result<(), WrongReason> {
         let is_there = |(name, machine): &(UnitName, MachineId)| {
             let named = self.peers().iter().any(|peer| *peer == Peer::Named(name.clone()));
             named && self.state.places.get(name) == Some(machine)
@@ -138,8 +140,8 @@ impl Told<'_> {
         group: &[UnitName],
         machines: u32,
         tallies: &[Tally],
-        nearest: Option<&Nearest>,
-    ) -> Result<(), Untrue> {
+        nearest: Option<&NearestMachine>,
+    ) -> Result<(), WrongReason> {
         self.nothing_is_wrong_with_its_peers()?;
         let told: BTreeSet<&UnitName> = group.iter().collect();
         let expected = group_of(self.state, self.unit);
@@ -165,7 +167,7 @@ impl Told<'_> {
     }
 
     /// By which unit and rule each machine refuses a group.
-    fn refusals(&self, group: &[UnitName]) -> Result<BTreeMap<MachineId, Refused>, Untrue> {
+    fn refusals(&self, group: &[UnitName]) -> Result<BTreeMap<MachineId, Refused>, WrongReason> {
         let mut refusals = BTreeMap::new();
         for machine in self.state.cluster.machines() {
             match with_group(self.state, group, machine) {
@@ -181,7 +183,7 @@ impl Told<'_> {
         refusals: &BTreeMap<MachineId, Refused>,
         machine: &MachineId,
         (rule, unit): (Broken, Option<&UnitName>),
-    ) -> Result<(), Untrue> {
+    ) -> Result<(), WrongReason> {
         let Some(refused) = refusals.get(machine) else {
             return self.ensure(false, &format!("{machine} is not present"));
         };
@@ -190,7 +192,7 @@ impl Told<'_> {
     }
 
     /// What is wrong with `MachineOf=` is told first.
-    fn nothing_is_wrong_with_its_peers(&self) -> Result<(), Untrue> {
+    fn nothing_is_wrong_with_its_peers(&self) -> Result<(), WrongReason> {
         let mut peers = self.peers().iter();
         let nobody = peers.any(|peer| self.state.meant(self.unit, peer).is_empty());
         self.ensure(!nobody, "it names nobody, and is not told so")
@@ -213,7 +215,10 @@ impl Told<'_> {
 
 /// The machine whose refusal comes latest in the order of the rules, of several the least loaded,
 /// then the lowest ID.
-fn nearest_of(state: &State<'_>, refusals: &BTreeMap<MachineId, Refused>) -> Option<MachineId> {
+fn nearest_of(
+    state: &PlacementState<'_>,
+    refusals: &BTreeMap<MachineId, Refused>,
+) -> Option<MachineId> {
     let latest = refusals.values().map(|refused| refused.rule).max()?;
     let late = state.cluster.machines().filter(|machine| refusals[&machine.id].rule == latest);
     late.min_by_key(|machine| state.on(machine).len()).map(|machine| machine.id.clone())

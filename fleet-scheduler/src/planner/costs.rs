@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 
 use fleet_core::{Epoch, Machine, Pattern, Requirements, Resources};
 
-use crate::change::Demand;
+use crate::change::UnitSpec;
 use crate::index::Index;
 use crate::plan::Plan;
 use crate::policy::Policy;
 
 fn put(index: &mut Index, name: &str, requirements: Requirements) {
     let demand =
-        Demand { name: name.parse().unwrap(), requirements: requirements.into(), wanted: true };
+        UnitSpec { name: name.parse().unwrap(), requirements: requirements.into(), wanted: true };
     index.put(demand);
 }
 

@@ -8,21 +8,21 @@ use fleet_unitfile::UnitName;
 
 use super::company::Errand;
 use super::ups::Ups;
-use crate::change::Change;
-use crate::drain::{Drain, DrainPlan, Held};
+use crate::change::ClusterChange;
+use crate::drain::{Drain, DrainPlan, HoldReason};
 use crate::index::{ClassNo, Index, Kind, Lookup, MachineNo, Mark, UnitNo};
 
 /// A drain while it is being planned.
 struct Work<'a> {
     ups: Ups<'a>,
-    at_once: u32,
+    max_moves: u32,
     moved: u32,
     /// Classes that no machine takes, as things stand.
     nowhere: Lookup<ClassNo, ()>,
 }
 
 /// Why a company stays; `None` where no machine takes it.
-type Stays = Option<Held>;
+type Blocked = Option<HoldReason>;
 
 impl Index {
     /// What is to be done now to empty some machines.
@@ -35,7 +35,7 @@ impl Index {
     ///
     /// ```
     /// use fleet_core::{Epoch, Machine};
-    /// use fleet_scheduler::{Demand, Drain, Index, Policy};
+    /// use fleet_scheduler::{UnitSpec, Drain, Index, Policy};
     ///
     /// let mut index = Index::new(Policy::default());
     /// for id in ["m1", "m2"] {
@@ -43,15 +43,15 @@ impl Index {
     /// }
     /// for name in ["web@1.service", "web@2.service", "web@3.service"] {
     ///     let name = name.parse()?;
-    ///     index.put(Demand { name, requirements: Default::default(), wanted: true });
+    ///     index.put(UnitSpec { name, requirements: Default::default(), wanted: true });
     /// }
     /// let plan = index.plan(); // 1 and 3 on m1, 2 on m2
     /// index.apply(&plan, Epoch(1));
     ///
-    /// let told = index.drain(&Drain { keep_up: 2, ..Drain::of(["m1".parse()?]) });
+    /// let told = index.drain(&Drain { min_available: 2, ..Drain::new(["m1".parse()?]) });
     /// let expected = "plan for revision 0
     ///   move web@1.service from m1 to m2: the machine is drained
-    ///   web@3.service stays for now: 2 instances of web@.service are up, 2 must be";
+    ///   web@3.service stays for now: 2 instances of web@.service are up and 2 must stay up";
     /// assert_eq!(told.to_string(), expected);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -64,13 +64,13 @@ impl Index {
     }
 
     /// Cordons the machines of a drain. Returns what takes that back.
-    fn cordon_all(&mut self, drain: &Drain) -> Vec<Change> {
+    fn cordon_all(&mut self, drain: &Drain) -> Vec<ClusterChange> {
         let mut back = Vec::new();
         for machine in self.drained(drain) {
             let facts = Machine::clone(self.machines.slots[machine].machine());
             if !facts.cordoned {
                 self.put_machine(Machine { cordoned: true, ..facts.clone() });
-                back.push(Change::PutMachine(facts));
+                back.push(ClusterChange::PutMachine(facts));
             }
         }
         back
@@ -83,13 +83,14 @@ impl Index {
     }
 
     /// Moves away whom it can. Returns who stays, and why.
-    fn empty(&mut self, drain: &Drain) -> BTreeMap<UnitName, Held> {
+    fn empty(&mut self, drain: &Drain) -> BTreeMap<UnitName, HoldReason> {
         let mut left = Vec::new();
         for machine in self.drained(drain) {
             left.extend(self.units_by_name(machine).into_iter().map(|unit| (unit, machine)));
         }
-        let ups = Ups::new(drain.keep_up, &drain.down);
-        let mut work = Work { ups, at_once: drain.at_once, moved: 0, nowhere: Lookup::default() };
+        let ups = Ups::new(drain.min_available, &drain.down);
+        let mut work =
+            Work { ups, max_moves: drain.max_moves, moved: 0, nowhere: Lookup::default() };
         let mut held = BTreeMap::new();
         loop {
             // Who has moved may be whom another one's pattern wants, or have been in its way.
@@ -107,7 +108,7 @@ impl Index {
         unit: UnitNo,
         machine: MachineNo,
         work: &mut Work<'_>,
-        held: &mut BTreeMap<UnitNo, Held>,
+        held: &mut BTreeMap<UnitNo, HoldReason>,
     ) -> bool {
         if self.units.slots[unit].seat != machine {
             return false; // It went along with one before it.
@@ -126,7 +127,7 @@ impl Index {
         unit: UnitNo,
         machine: MachineNo,
         work: &mut Work<'_>,
-    ) -> Result<(), Stays> {
+    ) -> Result<(), Blocked> {
         let trial = self.begin();
         let mark = self.mark();
         let company = self.see_off(self.company(unit, machine), machine, Errand::Drain);
@@ -146,7 +147,7 @@ impl Index {
         machine: MachineNo,
         mark: Mark,
         work: &mut Work<'_>,
-    ) -> Result<(), Stays> {
+    ) -> Result<(), Blocked> {
         let class = self.class_of_company(company);
         if class.is_some_and(|class| work.nowhere.contains(&class)) {
             return Err(None);
@@ -169,19 +170,19 @@ impl Index {
     }
 
     /// Whether a company that has left its machine may do so.
-    fn may_leave(&self, company: &[UnitNo], work: &mut Work<'_>) -> Result<(), Held> {
+    fn may_leave(&self, company: &[UnitNo], work: &mut Work<'_>) -> Result<(), HoldReason> {
         let unreadable = |unit: &&UnitNo| self.units.slots[**unit].kind == Kind::Unreadable;
         if let Some(unit) = company.iter().find(unreadable) {
-            return Err(Held::Unreadable(self.units.name(*unit).clone()));
+            return Err(HoldReason::Unreadable(self.units.name(*unit).clone()));
         }
         let lost = self.loss(&work.ups, company.iter().copied());
         if let Some(held) = self.held_by_minimum(&mut work.ups, &lost) {
             return Err(held);
         }
-        let most = work.at_once;
+        let most = work.max_moves;
         let together = work.moved.saturating_add(count(company));
         if together > most && (work.moved > 0 || most == 0) {
-            return Err(Held::AtOnce { most });
+            return Err(HoldReason::MaxMoves { max_moves: most });
         }
         Ok(())
     }
@@ -190,8 +191,8 @@ impl Index {
     fn told_of(
         &mut self,
         left: &[(UnitNo, MachineNo)],
-        mut held: BTreeMap<UnitNo, Held>,
-    ) -> BTreeMap<UnitName, Held> {
+        mut held: BTreeMap<UnitNo, HoldReason>,
+    ) -> BTreeMap<UnitName, HoldReason> {
         let mut by_class: Lookup<ClassNo, Arc<Reason>> = Lookup::default();
         let mut told = BTreeMap::new();
         for (unit, machine) in left {
@@ -202,7 +203,7 @@ impl Index {
                 if let Some(class) = class {
                     by_class.insert(class, reason.clone());
                 }
-                Held::NowhereElse(reason)
+                HoldReason::NowhereElse(reason)
             });
             told.insert(self.units.name(*unit).clone(), why);
         }

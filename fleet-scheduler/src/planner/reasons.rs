@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fleet_core::{MachineId, Nearest, Reason, Refusal, Tally};
+use fleet_core::{MachineId, NearestMachine, Reason, Refusal, Tally};
 use fleet_unitfile::UnitName;
 
 use crate::index::{Answers, ClassNo, Index, Kind, Lookup, MachineNo, PeerRef, Tie, UnitNo, Wait};
@@ -165,7 +165,7 @@ impl Index {
         let tallies = tallies.collect();
         let nearest = answers.nearest.as_ref().and_then(|(_, _, machine)| {
             let (unit, refusal) = self.told(group, *machine)?;
-            Some(Nearest { machine: self.machines.id(*machine).clone(), unit, refusal })
+            Some(NearestMachine { machine: self.machines.id(*machine).clone(), unit, refusal })
         });
         if group.len() == 1 || group.len() > MOST_TOLD {
             return Reason::NoMachineFits { machines, tallies, nearest };

@@ -47,24 +47,24 @@ impl Index {
     ///
     /// ```
     /// use fleet_core::{Epoch, Machine};
-    /// use fleet_scheduler::{Demand, Index, Policy, Rebalance};
+    /// use fleet_scheduler::{UnitSpec, Index, Policy, Rebalance};
     ///
     /// let mut index = Index::new(Policy::default());
     /// index.put_machine(Machine::new("m1".parse()?));
     /// for name in ["a.service", "b.service", "c.service", "d.service"] {
     ///     let name = name.parse()?;
-    ///     index.put(Demand { name, requirements: Default::default(), wanted: true });
+    ///     index.put(UnitSpec { name, requirements: Default::default(), wanted: true });
     /// }
     /// let plan = index.plan();
     /// index.apply(&plan, Epoch(1));
     ///
     /// index.put_machine(Machine::new("m2".parse()?));
     /// assert!(index.plan().is_empty()); // Nothing moves by itself.
-    /// let plan = index.rebalance(&Rebalance::within(10));
+    /// let plan = index.rebalance(&Rebalance::with_budget(10));
     /// let steps: Vec<String> = plan.steps.iter().map(ToString::to_string).collect();
     /// assert_eq!(steps, [
-    ///     "move a.service from m1 to m2: the other machine has less to do",
-    ///     "move b.service from m1 to m2: the other machine has less to do",
+    ///     "move a.service from m1 to m2: the other machine has fewer units",
+    ///     "move b.service from m1 to m2: the other machine has fewer units",
     /// ]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -78,9 +78,9 @@ impl Index {
             return;
         }
         let mut work = Work {
-            ups: Ups::new(asked.keep_up, &asked.down),
+            ups: Ups::new(asked.min_available, &asked.down),
             budget: asked.budget,
-            together: asked.together.unwrap_or(u32::MAX),
+            together: asked.max_group_size.unwrap_or(u32::MAX),
             gain: asked.gain,
             stuck: Lookup::default(),
             refused: BTreeMap::new(),

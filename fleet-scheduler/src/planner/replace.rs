@@ -32,7 +32,7 @@ impl Index {
             self.seat(unit, machine);
             self.refit(machine);
             let well = machine_of::left_behind(self, machine).is_empty();
-            if well { Ok(()) } else { Err(Denial::Held(first)) }
+            if well { Ok(()) } else { Err(Denial::CannotMove(first)) }
         });
         if result.is_err() {
             self.take_back(&trial);
@@ -63,7 +63,7 @@ impl Index {
             }
             *trains += 1;
             if !self.move_away(*other, machine, unit, beside) {
-                return Err(Denial::Held(*other));
+                return Err(Denial::CannotMove(*other));
             }
         }
         Ok(())

@@ -6,12 +6,12 @@ use fleet_core::{MachineId, Peer, Refusal};
 use fleet_unitfile::UnitName;
 
 use crate::index::{Event, Index, Kind, Lookup, MachineNo, PeerRef, UnitNo, Why};
-use crate::step::{Action, Cause, NotWanted, Step};
+use crate::step::{RemovalReason, Step, StepAction, StepCause};
 
 /// The event by which each unit left the first time.
 type FirstLeft = Lookup<UnitNo, usize>;
 
-type Removals<'a> = BTreeMap<&'a UnitName, (UnitNo, &'a MachineId, Cause)>;
+type Removals<'a> = BTreeMap<&'a UnitName, (UnitNo, &'a MachineId, StepCause)>;
 
 impl Index {
     /// The steps that lead from the placements to where all are now, with their units. `tried` are
@@ -25,7 +25,7 @@ impl Index {
         let (came, most) = (self.came(!left.is_empty()), removals.len() + self.log.len());
         let (mut units, mut steps) = (Vec::with_capacity(most), Vec::with_capacity(most));
         for (name, (unit, from, cause)) in removals {
-            let action = Action::Remove { from: from.clone() };
+            let action = StepAction::Remove { from: from.clone() };
             units.push(unit);
             steps.push(Step { unit: name.clone(), action, cause });
         }
@@ -73,13 +73,13 @@ impl Index {
         for (name, unit) in &self.unwanted {
             let slot = &self.units.slots[*unit];
             let why = match slot.kind {
-                _ if slot.requirements.is_some() && name.is_template() => NotWanted::Template,
-                Kind::Global => NotWanted::Global,
-                Kind::Inactive => NotWanted::Inactive,
-                _ => NotWanted::Destroyed,
+                _ if slot.requirements.is_some() && name.is_template() => RemovalReason::Template,
+                Kind::Global => RemovalReason::Global,
+                Kind::Inactive => RemovalReason::Inactive,
+                _ => RemovalReason::Destroyed,
             };
             let from = self.machines.id(slot.placed);
-            removals.insert(name, (*unit, from, Cause::NotWanted(why)));
+            removals.insert(name, (*unit, from, StepCause::NotWanted(why)));
         }
         for unit in tried {
             let slot = &self.units.slots[*unit];
@@ -134,33 +134,33 @@ impl Index {
         let slot = &self.units.slots[unit];
         let to = self.machines.id(slot.seat).clone();
         let action = match slot.placed.some() {
-            None => Action::Place { machine: to },
-            Some(from) => Action::Move { from: self.machines.id(from).clone(), to },
+            None => StepAction::Place { machine: to },
+            Some(from) => StepAction::Move { from: self.machines.id(from).clone(), to },
         };
         Step { unit: slot.name().clone(), action, cause: self.cause(unit, left) }
     }
 
     /// Why a unit is not where it was.
-    fn cause(&self, unit: UnitNo, left: &FirstLeft) -> Cause {
+    fn cause(&self, unit: UnitNo, left: &FirstLeft) -> StepCause {
         let slot = &self.units.slots[unit];
-        let Some(placed) = slot.placed.some() else { return Cause::Wanted };
+        let Some(placed) = slot.placed.some() else { return StepCause::Wanted };
         if !self.machines.slots[placed].is_present() {
-            return Cause::MachineGone;
+            return StepCause::MachineGone;
         }
         let name = |unit: UnitNo| self.units.name(unit).clone();
         let event = left.get(&unit).map(|at| &self.log[*at].left);
         match event.and_then(Option::as_ref) {
             Some(Why::Refused(refusal)) => match refusal.as_ref() {
                 Refusal::MachineOf { peer: Peer::Named(peer) } if slot.seat.some().is_some() => {
-                    Cause::FollowsPeer(peer.clone())
+                    StepCause::FollowsPeer(peer.clone())
                 }
-                _ => Cause::Refused(refusal.clone()),
+                _ => StepCause::Refused(refusal.clone()),
             },
-            Some(Why::ReplacedBy(by)) => Cause::ReplacedBy(name(*by)),
-            Some(Why::Follows(head)) => Cause::FollowsPeer(name(*head)),
-            Some(Why::Drained) => Cause::Drained,
-            Some(Why::Rebalanced) => Cause::Rebalanced,
-            Some(Why::Refitted) | None => Cause::Wanted,
+            Some(Why::ReplacedBy(by)) => StepCause::ReplacedBy(name(*by)),
+            Some(Why::Follows(head)) => StepCause::FollowsPeer(name(*head)),
+            Some(Why::Drained) => StepCause::Drained,
+            Some(Why::Rebalanced) => StepCause::Rebalanced,
+            Some(Why::Refitted) | None => StepCause::Wanted,
         }
     }
 }

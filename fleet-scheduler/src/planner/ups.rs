@@ -4,20 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_unitfile::UnitName;
 
-use crate::drain::Held;
+use crate::drain::HoldReason;
 use crate::index::{Index, Kind, Mark, UnitNo};
 
 /// How many instances of each template are up, as far as anybody has asked.
 #[derive(Debug)]
 pub(super) struct Ups<'a> {
-    keep_up: u32,
+    min_available: u32,
     down: &'a BTreeSet<UnitName>,
     counted: BTreeMap<UnitName, u32>,
 }
 
 impl<'a> Ups<'a> {
-    pub(super) fn new(keep_up: u32, down: &'a BTreeSet<UnitName>) -> Self {
-        Self { keep_up, down, counted: BTreeMap::new() }
+    pub(super) fn new(min_available: u32, down: &'a BTreeSet<UnitName>) -> Self {
+        Self { min_available, down, counted: BTreeMap::new() }
     }
 
     /// These have been moved and are not up any more.
@@ -39,7 +39,7 @@ impl Index {
         units: impl Iterator<Item = UnitNo>,
     ) -> BTreeMap<UnitName, u32> {
         let mut lost = BTreeMap::new();
-        if ups.keep_up > 0 {
+        if ups.min_available > 0 {
             let names = units.map(|unit| self.units.name(unit));
             let up = names.filter(|name| !ups.down.contains(*name));
             for template in up.filter_map(UnitName::template) {
@@ -61,14 +61,18 @@ impl Index {
         &self,
         ups: &mut Ups<'_>,
         lost: &BTreeMap<UnitName, u32>,
-    ) -> Option<Held> {
+    ) -> Option<HoldReason> {
         lost.iter().find_map(|(template, lost)| {
             let up = ups.counted.get(template).copied();
             let up = up.unwrap_or_else(|| self.count_up(ups, template).saturating_add(*lost));
             ups.counted.insert(template.clone(), up);
-            let keep_up = ups.keep_up;
-            let enough = up >= keep_up.saturating_add(*lost);
-            (!enough).then(|| Held::KeepUp { template: template.clone(), up, keep_up })
+            let min_available = ups.min_available;
+            let enough = up >= min_available.saturating_add(*lost);
+            (!enough).then(|| HoldReason::MinAvailable {
+                template: template.clone(),
+                up,
+                min_available,
+            })
         })
     }
 

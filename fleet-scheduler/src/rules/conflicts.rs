@@ -43,7 +43,7 @@ pub(super) fn keeps_away(index: &Index, other: UnitNo, unit: UnitNo) -> Option<P
 /// The refusal of a machine where that unit is.
 pub(super) fn told_of(index: &Index, with: UnitNo, pattern: PatternNo, theirs: bool) -> Refusal {
     let (with, pattern) = (index.units.name(with), index.patterns.slots[pattern].pattern());
-    Refusal::Conflicts { with: with.clone(), pattern: pattern.clone(), theirs }
+    Refusal::Conflicts { with: with.clone(), pattern: pattern.clone(), by_other: theirs }
 }
 
 fn covers(index: &Index, pattern: PatternNo, unit: UnitNo) -> bool {
@@ -68,5 +68,5 @@ pub(crate) fn refusal(unit: Party<'_>, others: &[Party<'_>]) -> Option<Refusal> 
 }
 
 fn refused(with: &Party<'_>, pattern: &Pattern, theirs: bool) -> Refusal {
-    Refusal::Conflicts { with: with.name.clone(), pattern: pattern.clone(), theirs }
+    Refusal::Conflicts { with: with.name.clone(), pattern: pattern.clone(), by_other: theirs }
 }

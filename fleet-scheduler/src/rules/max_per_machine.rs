@@ -14,7 +14,7 @@ pub(super) fn told(question: &Question<'_>) -> Refusal {
     let name = question.name();
     let (there, limit) = count(question).unwrap_or((0, NO_LIMIT));
     let template = name.template().unwrap_or_else(|| name.clone());
-    Refusal::MaxPerMachine { template, limit, there }
+    Refusal::MaxPerMachine { template, limit, count: there }
 }
 
 /// How many instances are there that do not leave, and the smallest number that these or the unit

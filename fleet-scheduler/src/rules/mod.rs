@@ -62,7 +62,7 @@ pub(crate) enum Denial {
     /// Somebody there replaces the unit.
     Replaced,
     /// This unit would have to leave, and cannot.
-    Held(UnitNo),
+    CannotMove(UnitNo),
     /// The embedder's rule at this place of the policy.
     Custom(usize),
 }
@@ -82,7 +82,7 @@ impl Denial {
             Self::Conflicts => Rule::Conflicts,
             Self::MaxPerMachine => Rule::MaxPerMachine,
             Self::Reserve => Rule::Reserve,
-            Self::Replaced | Self::Held(_) => Rule::Replaces,
+            Self::Replaced | Self::CannotMove(_) => Rule::Replaces,
             Self::Custom(_) => Rule::Custom,
         }
     }
@@ -169,9 +169,9 @@ impl<'a> Question<'a> {
             Denial::MaxPerMachine => max_per_machine::told(self),
             Denial::Reserve => reserve::told(self),
             Denial::Replaced => replaces::told(self),
-            Denial::Held(with) => {
+            Denial::CannotMove(with) => {
                 let with = self.index.units.name(with).clone();
-                Refusal::Replaces { with, theirs: false }
+                Refusal::Replaces { with, by_other: false }
             }
             Denial::Custom(at) => custom::told(self, at),
         }

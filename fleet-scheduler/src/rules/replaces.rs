@@ -18,13 +18,13 @@ pub(super) fn denial(question: &Question<'_>) -> Option<Denial> {
 
 pub(super) fn told(question: &Question<'_>) -> Refusal {
     let with = replacer(question).unwrap_or(question.unit);
-    Refusal::Replaces { with: question.index.units.name(with).clone(), theirs: true }
+    Refusal::Replaces { with: question.index.units.name(with).clone(), by_other: true }
 }
 
 /// The refusal of a machine where that unit is, if it replaces this one.
 pub(super) fn told_of(index: &Index, with: UnitNo, unit: UnitNo) -> Option<Refusal> {
     let replaces = replaces_by_number(index, with, unit);
-    replaces.then(|| Refusal::Replaces { with: index.units.name(with).clone(), theirs: true })
+    replaces.then(|| Refusal::Replaces { with: index.units.name(with).clone(), by_other: true })
 }
 
 /// Whether a `Replaces=` of somebody on the machine names the unit.

@@ -49,7 +49,7 @@ pub fn clusters(features: Features) -> impl Strategy<Value = Cluster> {
 }
 
 /// A cluster with a unit of it that is wanted and not global.
-pub fn clusters_with_a_unit(features: Features) -> impl Strategy<Value = (Cluster, UnitName)> {
+pub fn clusters_with_unit(features: Features) -> impl Strategy<Value = (Cluster, UnitName)> {
     (clusters(features), any::<Index>()).prop_filter_map("no unit is wanted", |(cluster, index)| {
         let wanted = cluster.units().filter(|unit| unit.is_wanted() && !unit.is_global());
         let names: Vec<UnitName> = wanted.map(|unit| unit.name.clone()).collect();

@@ -199,7 +199,7 @@ impl Wants {
     fn write_soft(&self, all: &mut Requirements) {
         let prefer = self.prefer.iter();
         all.prefer = prefer
-            .map(|(weight, wants)| Preference { weight: *weight, wants: expression(wants) })
+            .map(|(weight, wants)| Preference { weight: *weight, expression: expression(wants) })
             .collect();
         let keys: BTreeMap<&str, i32> = self.spread.iter().map(|(w, key)| (*key, *w)).collect();
         let spread = keys.into_iter();

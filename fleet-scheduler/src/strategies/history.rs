@@ -12,21 +12,21 @@ use super::draft::{MachineDraft, UnitDraft, machine_draft, machine_id, name, uni
 use super::features::Features;
 use super::text;
 use super::words::{MACHINES, UNITS};
-use crate::{Change, Demand};
+use crate::{ClusterChange, UnitSpec};
 
 /// One change that is not the scheduler's doing.
 #[derive(Clone)]
-pub enum Event {
+pub enum ClusterEvent {
     /// A machine comes, or says something else of itself.
-    Machine(Machine),
+    MachineChanged(Machine),
     /// A machine goes.
-    Gone(MachineId),
+    MachineRemoved(MachineId),
     /// A unit comes, or changes its content or what is wanted of it.
-    Unit(Unit),
+    UnitChanged(Unit),
     /// A unit is forgotten.
-    Destroyed(UnitName),
+    UnitDestroyed(UnitName),
     /// A unit cannot be read any more.
-    Unreadable(UnitName),
+    UnitUnreadable(UnitName),
     /// A unit is found placed on a machine.
     Placed(UnitName, Placement),
     /// A unit is found without placement.
@@ -35,22 +35,22 @@ pub enum Event {
 
 /// One thing that happens in a history.
 #[derive(Debug, Clone)]
-pub enum Happening {
+pub enum HistoryStep {
     /// Something changes.
-    Event(Event),
+    Change(ClusterEvent),
     /// A plan is made.
-    Plan(Carried),
+    Plan(PlanOutcome),
 }
 
 /// What becomes of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Carried {
+pub enum PlanOutcome {
     /// It is carried out.
-    Out,
+    Applied,
     /// Only those of its steps are seen whose bit is set; of step 64 and later ones none.
-    InPart(u64),
+    AppliedPartly(u64),
     /// Nobody carries it out.
-    Not,
+    Discarded,
 }
 
 /// A cluster and what happens to it, one after the other.
@@ -59,18 +59,18 @@ pub struct History {
     /// The cluster at the beginning.
     pub start: Cluster,
     /// What happens.
-    pub then: Vec<Happening>,
+    pub steps: Vec<HistoryStep>,
 }
 
-impl Event {
+impl ClusterEvent {
     /// Lets it happen to a cluster, whose revision it raises.
-    pub fn happen(&self, cluster: &mut Snapshot) {
+    pub fn apply_to(&self, cluster: &mut Snapshot) {
         match self.clone() {
-            Self::Machine(machine) => cluster.put_machine(machine),
-            Self::Gone(machine) => cluster.remove_machine(machine.as_str()),
-            Self::Unit(unit) => cluster.put_unit(unit),
-            Self::Destroyed(unit) => cluster.remove_unit(unit.as_str()),
-            Self::Unreadable(unit) => {
+            Self::MachineChanged(machine) => cluster.put_machine(machine),
+            Self::MachineRemoved(machine) => cluster.remove_machine(machine.as_str()),
+            Self::UnitChanged(unit) => cluster.put_unit(unit),
+            Self::UnitDestroyed(unit) => cluster.remove_unit(unit.as_str()),
+            Self::UnitUnreadable(unit) => {
                 cluster.put_fault(unit, Fault { message: "garbled".into() });
             }
             Self::Placed(unit, Placement { machine, epoch }) => {
@@ -83,103 +83,107 @@ impl Event {
 }
 
 /// The same for an [`Index`](crate::Index).
-impl From<&Event> for Change {
-    fn from(event: &Event) -> Self {
+impl From<&ClusterEvent> for ClusterChange {
+    fn from(event: &ClusterEvent) -> Self {
         match event.clone() {
-            Event::Machine(machine) => Self::PutMachine(machine),
-            Event::Gone(machine) => Self::RemoveMachine(machine),
-            Event::Unit(unit) => Self::PutUnit(Demand::from(&unit)),
-            Event::Destroyed(unit) => Self::RemoveUnit(unit),
-            Event::Unreadable(unit) => Self::PutUnreadable(unit),
-            Event::Placed(unit, Placement { machine, epoch }) => {
+            ClusterEvent::MachineChanged(machine) => Self::PutMachine(machine),
+            ClusterEvent::MachineRemoved(machine) => Self::RemoveMachine(machine),
+            ClusterEvent::UnitChanged(unit) => Self::PutUnit(UnitSpec::from(&unit)),
+            ClusterEvent::UnitDestroyed(unit) => Self::RemoveUnit(unit),
+            ClusterEvent::UnitUnreadable(unit) => Self::PutUnreadable(unit),
+            ClusterEvent::Placed(unit, Placement { machine, epoch }) => {
                 Self::Place { unit, machine, epoch }
             }
-            Event::Unplaced(unit) => Self::Unplace(unit),
+            ClusterEvent::Unplaced(unit) => Self::Unplace(unit),
         }
     }
 }
 
 /// Histories of up to so many happenings, a quarter of which are plans.
 pub fn histories(features: Features, most: usize) -> impl Strategy<Value = History> {
-    histories_of(clusters(features), features, most)
+    histories_from(clusters(features), features, most)
 }
 
 /// The same of clusters of your own. What happens befalls the units and machines of
 /// [`clusters`], and is drawn without regard to who is there.
-pub fn histories_of(
+pub fn histories_from(
     start: impl Strategy<Value = Cluster>,
     features: Features,
     most: usize,
 ) -> impl Strategy<Value = History> {
     let carried = prop_oneof![
-        3 => Just(Carried::Out),
-        1 => any::<u64>().prop_map(Carried::InPart),
-        1 => Just(Carried::Not),
+        3 => Just(PlanOutcome::Applied),
+        1 => any::<u64>().prop_map(PlanOutcome::AppliedPartly),
+        1 => Just(PlanOutcome::Discarded),
     ];
     let happening = prop_oneof![
-        3 => event(features).prop_map(Happening::Event),
-        2 => carried.prop_map(Happening::Plan),
+        3 => event(features).prop_map(HistoryStep::Change),
+        2 => carried.prop_map(HistoryStep::Plan),
     ];
     let parts = (start, vec(happening, 0..=most));
-    parts.prop_map(|(start, then)| History { start, then })
+    parts.prop_map(|(start, steps)| History { start, steps })
 }
 
 /// Changes of which each makes sense after any other.
-pub fn events(features: Features, most: usize) -> impl Strategy<Value = Vec<Event>> {
+pub fn events(features: Features, most: usize) -> impl Strategy<Value = Vec<ClusterEvent>> {
     vec(event(features), 0..=most)
 }
 
-fn event(features: Features) -> impl Strategy<Value = Event> {
+fn event(features: Features) -> impl Strategy<Value = ClusterEvent> {
     let unit = || 0..UNITS.len();
     let machine = || 0..MACHINES.len();
     prop_oneof![
         4 => (unit(), unit_draft(), any::<u16>())
             .prop_map(move |(at, draft, chosen)| comes(at, &draft, features, chosen)),
-        2 => unit().prop_map(|at| Event::Destroyed(name(UNITS[at]))),
+        2 => unit().prop_map(|at| ClusterEvent::UnitDestroyed(name(UNITS[at]))),
         3 => (machine(), machine_draft())
             .prop_map(move |(at, draft)| joins(at, &draft, features)),
-        2 => machine().prop_map(|at| Event::Gone(machine_id(MACHINES[at]))),
+        2 => machine().prop_map(|at| ClusterEvent::MachineRemoved(machine_id(MACHINES[at]))),
         2 => (unit(), machine(), 0..40_u64).prop_map(|(unit, at, epoch)| {
             let placement =
                 Placement { machine: machine_id(MACHINES[at]), epoch: Epoch(epoch) };
-            Event::Placed(name(UNITS[unit]), placement)
+            ClusterEvent::Placed(name(UNITS[unit]), placement)
         }),
-        1 => unit().prop_map(|at| Event::Unplaced(name(UNITS[at]))),
+        1 => unit().prop_map(|at| ClusterEvent::Unplaced(name(UNITS[at]))),
         1 => unit().prop_map(move |at| fails(at, features)),
     ]
 }
 
-fn comes(at: usize, draft: &UnitDraft, features: Features, chosen: u16) -> Event {
+fn comes(at: usize, draft: &UnitDraft, features: Features, chosen: u16) -> ClusterEvent {
     let features = features.and(Features::from_bits(chosen));
-    Event::Unit(draft.build(name(UNITS[at]), features))
+    ClusterEvent::UnitChanged(draft.build(name(UNITS[at]), features))
 }
 
-fn joins(at: usize, draft: &MachineDraft, features: Features) -> Event {
-    Event::Machine(draft.build(MACHINES[at], features))
+fn joins(at: usize, draft: &MachineDraft, features: Features) -> ClusterEvent {
+    ClusterEvent::MachineChanged(draft.build(MACHINES[at], features))
 }
 
 /// It cannot be read any more, where that is a feature.
-fn fails(at: usize, features: Features) -> Event {
+fn fails(at: usize, features: Features) -> ClusterEvent {
     let unit = name(UNITS[at]);
-    if features.faults { Event::Unreadable(unit) } else { Event::Destroyed(unit) }
+    if features.faults {
+        ClusterEvent::UnitUnreadable(unit)
+    } else {
+        ClusterEvent::UnitDestroyed(unit)
+    }
 }
 
 /// The command of a scenario.
-impl fmt::Display for Event {
+impl fmt::Display for ClusterEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&match self {
-            Self::Machine(machine) => text::machine(machine),
-            Self::Gone(machine) => text::gone(machine),
-            Self::Unit(unit) => text::unit(unit),
-            Self::Destroyed(unit) => text::destroyed(unit),
-            Self::Unreadable(unit) => text::unreadable(unit),
+            Self::MachineChanged(machine) => text::machine(machine),
+            Self::MachineRemoved(machine) => text::gone(machine),
+            Self::UnitChanged(unit) => text::unit(unit),
+            Self::UnitDestroyed(unit) => text::destroyed(unit),
+            Self::UnitUnreadable(unit) => text::unreadable(unit),
             Self::Placed(unit, placement) => text::placed(unit, placement),
             Self::Unplaced(unit) => text::unplaced(unit),
         })
     }
 }
 
-impl fmt::Debug for Event {
+impl fmt::Debug for ClusterEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\n{self}")
     }
@@ -188,11 +192,11 @@ impl fmt::Debug for Event {
 impl fmt::Debug for History {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.start)?;
-        for happening in &self.then {
+        for happening in &self.steps {
             match happening {
-                Happening::Event(event) => writeln!(f, "{event}")?,
-                Happening::Plan(Carried::Out) => writeln!(f, "plan")?,
-                Happening::Plan(carried) => writeln!(f, "# a plan, carried out: {carried:?}")?,
+                HistoryStep::Change(event) => writeln!(f, "{event}")?,
+                HistoryStep::Plan(PlanOutcome::Applied) => writeln!(f, "plan")?,
+                HistoryStep::Plan(carried) => writeln!(f, "# a plan, carried out: {carried:?}")?,
             }
         }
         Ok(())

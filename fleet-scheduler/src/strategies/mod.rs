@@ -27,8 +27,10 @@ mod text;
 mod wide;
 mod words;
 
-pub use cluster::{Cluster, clusters, clusters_with_a_unit};
+pub use cluster::{Cluster, clusters, clusters_with_unit};
 pub use features::Features;
-pub use history::{Carried, Event, Happening, History, events, histories, histories_of};
+pub use history::{
+    ClusterEvent, History, HistoryStep, PlanOutcome, events, histories, histories_from,
+};
 pub use policy::policies;
 pub use wide::wide_clusters;

@@ -8,7 +8,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::{Candidate, HardRule, LiftedBy, Policy, Ranking, Score, View};
+use crate::{Candidate, HardRule, Policy, Ranking, RetryOn, Score, View};
 
 /// Policies of any ranking, half of them with one or two rules and scores that are no option of a
 /// unit: by name, by metadata, by who is there, by what is reserved, by who is elsewhere.
@@ -91,8 +91,8 @@ impl HardRule for AtMost {
         "AtMost"
     }
 
-    fn lifted_by(&self) -> LiftedBy {
-        LiftedBy::Leaving
+    fn retry_on(&self) -> RetryOn {
+        RetryOn::Departure
     }
 
     fn refuse(&self, view: &View<'_>, _: Candidate<'_>, machine: &Machine) -> Option<String> {
@@ -111,8 +111,8 @@ impl HardRule for Needs {
         "Needs"
     }
 
-    fn lifted_by(&self) -> LiftedBy {
-        LiftedBy::Machine
+    fn retry_on(&self) -> RetryOn {
+        RetryOn::MachineChange
     }
 
     fn refuse(&self, _: &View<'_>, unit: Candidate<'_>, machine: &Machine) -> Option<String> {
@@ -130,8 +130,8 @@ impl HardRule for Shuns {
         "Shuns"
     }
 
-    fn lifted_by(&self) -> LiftedBy {
-        LiftedBy::Nothing
+    fn retry_on(&self) -> RetryOn {
+        RetryOn::Nothing
     }
 
     fn refuse(&self, _: &View<'_>, unit: Candidate<'_>, machine: &Machine) -> Option<String> {
@@ -148,8 +148,8 @@ impl HardRule for Room {
         "Room"
     }
 
-    fn lifted_by(&self) -> LiftedBy {
-        LiftedBy::Leaving
+    fn retry_on(&self) -> RetryOn {
+        RetryOn::Departure
     }
 
     fn refuse(&self, view: &View<'_>, unit: Candidate<'_>, machine: &Machine) -> Option<String> {
@@ -167,8 +167,8 @@ impl HardRule for NotBehind {
         "NotBehind"
     }
 
-    fn lifted_by(&self) -> LiftedBy {
-        LiftedBy::Anything
+    fn retry_on(&self) -> RetryOn {
+        RetryOn::AnyChange
     }
 
     fn refuse(&self, view: &View<'_>, unit: Candidate<'_>, machine: &Machine) -> Option<String> {

@@ -25,7 +25,7 @@ pub(super) fn machine(machine: &Machine) -> String {
     for resource in Resource::ALL {
         let amount = machine.offers[resource];
         if amount > 0 {
-            text += &format!(" {resource}={}", resource.show(amount));
+            text += &format!(" {resource}={}", resource.format(amount));
         }
     }
     if machine.cordoned {
@@ -86,7 +86,7 @@ fn options(wants: &Requirements) -> Vec<String> {
     lines.extend(wants.replaces.iter().map(|pattern| format!("Replaces={pattern}")));
     lines.extend(wants.max_per_machine.iter().map(|limit| format!("MaxPerMachine={limit}")));
     lines.extend(reservations(wants));
-    lines.extend(wants.prefer.iter().map(|it| format!("Prefer={}: {}", it.weight, it.wants)));
+    lines.extend(wants.prefer.iter().map(|it| format!("Prefer={}: {}", it.weight, it.expression)));
     lines.extend(wants.spread.iter().map(|it| format!("Spread={}: {}", it.weight, it.key)));
     if wants.reschedule == Reschedule::Never {
         lines.push("Reschedule=never".to_owned());
@@ -99,5 +99,5 @@ fn reservations(wants: &Requirements) -> impl Iterator<Item = String> {
     let reserved = Resource::ALL.into_iter().zip(options);
     let reserved = reserved.filter(|(resource, _)| wants.reserve[*resource] > 0);
     reserved
-        .map(|(resource, option)| format!("{option}={}", resource.show(wants.reserve[resource])))
+        .map(|(resource, option)| format!("{option}={}", resource.format(wants.reserve[resource])))
 }

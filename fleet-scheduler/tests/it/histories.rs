@@ -2,10 +2,10 @@
 
 use fleet_core::{Epoch, Snapshot};
 use fleet_scheduler::strategies::{
-    Carried, Event, Happening, History, clusters, events, histories, histories_of, policies,
-    wide_clusters,
+    ClusterEvent, History, HistoryStep, PlanOutcome, clusters, events, histories, histories_from,
+    policies, wide_clusters,
 };
-use fleet_scheduler::{Action, Change, Index, Plan, Policy, Step, apply, check};
+use fleet_scheduler::{ClusterChange, Index, Plan, Policy, Step, StepAction, apply, check};
 use proptest::prelude::*;
 
 use crate::config::cases;
@@ -35,13 +35,13 @@ proptest! {
         events in events(KNOWN, 4),
         policy in policies(),
     ) {
-        let changes: Vec<Change> = events.iter().map(Change::from).collect();
+        let changes: Vec<ClusterChange> = events.iter().map(ClusterChange::from).collect();
         let mut life = Life::new(cluster.0.clone(), policy);
         // Before the first plan, after it, and once it is carried out.
         life.guesses_right(&events, &changes)?;
         let decided = life.plans_as_anew()?;
         life.guesses_right(&events, &changes)?;
-        life.carry(&decided, Carried::Out)?;
+        life.carry(&decided, PlanOutcome::Applied)?;
         life.guesses_right(&events, &changes)?;
         life.plans_as_anew()?;
     }
@@ -52,7 +52,7 @@ proptest! {
 
     #[test]
     fn among_many_machines_it_does_so_too(
-        history in histories_of(wide_clusters(KNOWN), KNOWN, 8),
+        history in histories_from(wide_clusters(KNOWN), KNOWN, 8),
         policy in prop_oneof![2 => Just(Policy::default()), 1 => policies()],
     ) {
         live(&history, policy)?;
@@ -61,10 +61,10 @@ proptest! {
 
 fn live(history: &History, policy: Policy) -> Verdict {
     let mut life = Life::new(Snapshot::clone(&history.start), policy);
-    for happening in &history.then {
+    for happening in &history.steps {
         match happening {
-            Happening::Event(event) => life.happen(event)?,
-            Happening::Plan(carried) => {
+            HistoryStep::Change(event) => life.happen(event)?,
+            HistoryStep::Plan(carried) => {
                 let plan = life.compare()?;
                 life.carry(&plan, *carried)?;
             }
@@ -86,20 +86,20 @@ impl Life {
     }
 
     /// Something changes; what would be planned then is known before.
-    fn happen(&mut self, event: &Event) -> Verdict {
+    fn happen(&mut self, event: &ClusterEvent) -> Verdict {
         let before = self.index.plan();
-        let guessed = self.index.what_if(&[Change::from(event)]);
+        let guessed = self.index.what_if(&[ClusterChange::from(event)]);
         prop_assert_eq!(&before.steps, &self.index.plan().steps, "after a guess");
-        event.happen(&mut self.cluster);
-        self.index.change(&Change::from(event));
+        event.apply_to(&mut self.cluster);
+        self.index.change(&ClusterChange::from(event));
         self.index.set_revision(self.cluster.revision);
         prop_assert_eq!(&guessed.steps, &self.index.plan().steps, "{} was guessed", event);
         Ok(())
     }
 
-    fn guesses_right(&mut self, events: &[Event], changes: &[Change]) -> Verdict {
+    fn guesses_right(&mut self, events: &[ClusterEvent], changes: &[ClusterChange]) -> Verdict {
         let mut after = self.cluster.clone();
-        events.iter().for_each(|event| event.happen(&mut after));
+        events.iter().for_each(|event| event.apply_to(&mut after));
         let expected = Index::load(self.policy.clone(), &after).plan();
         same(&self.index.what_if(changes), &expected)
     }
@@ -127,21 +127,21 @@ impl Life {
         Ok(found)
     }
 
-    fn carry(&mut self, plan: &Plan, carried: Carried) -> Verdict {
+    fn carry(&mut self, plan: &Plan, carried: PlanOutcome) -> Verdict {
         let epoch = Epoch(plan.based_on.0);
         match carried {
-            Carried::Out => {
+            PlanOutcome::Applied => {
                 self.index.plan();
                 self.index.apply(plan, epoch);
                 self.cluster = apply(&self.cluster, plan);
                 prop_assert!(self.index.plan().is_empty());
             }
-            Carried::InPart(bits) => {
+            PlanOutcome::AppliedPartly(bits) => {
                 let steps = plan.steps.iter().zip(0..64).filter(|(_, bit)| bits >> bit & 1 == 1);
                 steps.for_each(|(step, _)| self.observe(step, epoch));
                 self.cluster.revision = self.cluster.revision.next();
             }
-            Carried::Not => {}
+            PlanOutcome::Discarded => {}
         }
         self.index.set_revision(self.cluster.revision);
         Ok(())
@@ -149,11 +149,11 @@ impl Life {
 
     fn observe(&mut self, step: &Step, epoch: Epoch) {
         match &step.action {
-            Action::Place { machine } | Action::Move { to: machine, .. } => {
+            StepAction::Place { machine } | StepAction::Move { to: machine, .. } => {
                 self.cluster.place(step.unit.clone(), machine.clone(), epoch);
                 self.index.place(step.unit.clone(), machine.clone(), epoch);
             }
-            Action::Remove { .. } => {
+            StepAction::Remove { .. } => {
                 self.cluster.unplace(step.unit.as_str());
                 self.index.unplace(step.unit.as_str());
             }

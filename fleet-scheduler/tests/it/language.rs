@@ -18,8 +18,8 @@
 //! | `share ID` | prints the share of a machine |
 //!
 //! A machine's metadata may be followed by `offers cpu=4 memory=8G disk=1T`, or a part of that, and
-//! by `cordoned`. The words of a drain are `keep_up=NUMBER`, `at_once=NUMBER` and `down=NAME`,
-//! those of a rebalancing `together=NUMBER`, `gain=NUMBER`, `keep_up=NUMBER` and `down=NAME`.
+//! by `cordoned`. The words of a drain are `min_available=NUMBER`, `max_moves=NUMBER` and `down=NAME`,
+//! those of a rebalancing `together=NUMBER`, `gain=NUMBER`, `min_available=NUMBER` and `down=NAME`.
 //!
 //! What a command prints is written below it, each line behind `>`. Lines that start with `#` are
 //! for the reader.
@@ -81,7 +81,7 @@ fn command(cluster: &mut Snapshot, line: &str, section: &str) -> String {
         ["decide"] => return decide_and_apply(cluster),
         ["drain", ref words @ ..] => return drain_and_apply(cluster, words),
         ["rebalance", budget, ref words @ ..] => {
-            let asked = words.iter().fold(Rebalance::within(number(budget)), rebalanced_by);
+            let asked = words.iter().fold(Rebalance::with_budget(number(budget)), rebalanced_by);
             let decided = Index::load(Policy::default(), cluster).rebalance(&asked);
             assert_eq!(check(cluster, &decided), []);
             *cluster = apply(cluster, &decided);
@@ -158,7 +158,7 @@ fn decide_and_apply(cluster: &mut Snapshot) -> String {
 }
 
 fn drain_and_apply(cluster: &mut Snapshot, words: &[&str]) -> String {
-    let asked = words.iter().fold(Drain::of([]), drained_by);
+    let asked = words.iter().fold(Drain::new([]), drained_by);
     for id in &asked.machines {
         let machine = Machine::clone(cluster.machine(id.as_str()).expect("it is present"));
         cluster.put_machine(Machine { cordoned: true, ..machine });
@@ -171,8 +171,8 @@ fn drain_and_apply(cluster: &mut Snapshot, words: &[&str]) -> String {
 
 fn drained_by(mut asked: Drain, word: &&str) -> Drain {
     match word.split_once('=') {
-        Some(("keep_up", least)) => asked.keep_up = number(least),
-        Some(("at_once", most)) => asked.at_once = number(most),
+        Some(("min_available", least)) => asked.min_available = number(least),
+        Some(("max_moves", most)) => asked.max_moves = number(most),
         Some(("down", unit)) => drop(asked.down.insert(name(unit))),
         None => drop(asked.machines.insert(word.parse().expect("a machine ID"))),
         Some(_) => panic!("not a word of a drain: {word}"),
@@ -182,9 +182,9 @@ fn drained_by(mut asked: Drain, word: &&str) -> Drain {
 
 fn rebalanced_by(mut asked: Rebalance, word: &&str) -> Rebalance {
     match word.split_once('=') {
-        Some(("together", most)) => asked.together = Some(number(most)),
+        Some(("together", most)) => asked.max_group_size = Some(number(most)),
         Some(("gain", gain)) => asked.gain = number(gain),
-        Some(("keep_up", least)) => asked.keep_up = number(least),
+        Some(("min_available", least)) => asked.min_available = number(least),
         Some(("down", unit)) => drop(asked.down.insert(name(unit))),
         _ => panic!("not a word of a rebalancing: {word}"),
     }

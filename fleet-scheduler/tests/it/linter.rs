@@ -1,7 +1,7 @@
 //! The linter finds what is wrong: each plan here has one fault, and it is named.
 
 use fleet_core::{Epoch, Machine, Requirements, Revision, Snapshot, TargetState, Unit};
-use fleet_scheduler::{Action, Cause, Plan, Step, check, plan};
+use fleet_scheduler::{Plan, Step, StepAction, StepCause, check, plan};
 use fleet_unitfile::UnitFile;
 
 /// A cluster of two machines, with `a` placed on `m1`, `b` following it, and `c` that must not be
@@ -38,11 +38,11 @@ fn found(change: impl Fn(&mut Plan)) -> Vec<String> {
 /// Sends a unit to another machine than the plan does.
 fn send(plan: &mut Plan, unit: &str, to: &str) {
     let step = plan.steps.iter_mut().find(|step| step.unit == *unit).unwrap();
-    step.action = Action::Place { machine: to.parse().unwrap() };
+    step.action = StepAction::Place { machine: to.parse().unwrap() };
 }
 
-fn step(unit: &str, action: Action) -> Step {
-    Step { unit: unit.parse().unwrap(), action, cause: Cause::Wanted }
+fn step(unit: &str, action: StepAction) -> Step {
+    Step { unit: unit.parse().unwrap(), action, cause: StepCause::Wanted }
 }
 
 #[test]
@@ -66,8 +66,8 @@ fn broken_rules_are_found() {
 
 #[test]
 fn wrong_steps_are_found() {
-    let place = |machine: &str| Action::Place { machine: machine.parse().unwrap() };
-    let remove = |machine: &str| Action::Remove { from: machine.parse().unwrap() };
+    let place = |machine: &str| StepAction::Place { machine: machine.parse().unwrap() };
+    let remove = |machine: &str| StepAction::Remove { from: machine.parse().unwrap() };
     let cases = [
         (step("a.service", place("m1")), "the unit is not where the step starts"),
         (step("a.service", remove("m2")), "the unit is not where the step starts"),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fleet_core::{
-    ActiveState, BalanceTerms, Epoch, Generation, LoadState, Machine, Moving, Rebalancing,
+    ActiveState, Epoch, Generation, InFlightMove, LoadState, Machine, RebalanceLimits, Rebalancing,
     Snapshot, SystemdState, TargetState, UnitState,
 };
 use fleet_scheduler::{Index, Policy, Rebalance};
@@ -28,8 +28,12 @@ fn lopsided(order: Option<Rebalancing>) -> Snapshot {
     cluster
 }
 
-fn order(at_once: u32, most: Option<u32>) -> Rebalancing {
-    Rebalancing::new(BalanceTerms { at_once, most, ..BalanceTerms::default() })
+fn order(max_in_flight: u32, most: Option<u32>) -> Rebalancing {
+    Rebalancing::new(RebalanceLimits {
+        max_in_flight,
+        max_moves: most,
+        ..RebalanceLimits::default()
+    })
 }
 
 fn moved(cluster: &Snapshot, asked: &Rebalance) -> Vec<String> {
@@ -40,17 +44,22 @@ fn moved(cluster: &Snapshot, asked: &Rebalance) -> Vec<String> {
 #[test]
 fn without_an_order_nothing_is_wanted() {
     let cluster = lopsided(None);
-    assert_eq!((Rebalance::wanted(&cluster), Rebalance::in_all(&cluster)), (None, None));
+    assert_eq!((Rebalance::from_order(&cluster), Rebalance::remaining(&cluster)), (None, None));
 }
 
 #[test]
 fn who_must_be_together_moves_where_as_many_may_be_under_way() {
-    for (at_once, expected) in [(1, &["g.service"] as &[_]), (2, &["e.service", "f.service"])] {
-        let cluster = lopsided(Some(order(at_once, None)));
-        let all = Rebalance::in_all(&cluster).unwrap();
-        assert_eq!((all.budget, all.together), (u32::MAX, Some(at_once)));
-        assert_eq!(moved(&cluster, &all), expected, "{at_once}");
-        assert_eq!(moved(&cluster, &Rebalance::wanted(&cluster).unwrap()), expected, "{at_once}");
+    for (max_in_flight, expected) in [(1, &["g.service"] as &[_]), (2, &["e.service", "f.service"])]
+    {
+        let cluster = lopsided(Some(order(max_in_flight, None)));
+        let all = Rebalance::remaining(&cluster).unwrap();
+        assert_eq!((all.budget, all.max_group_size), (u32::MAX, Some(max_in_flight)));
+        assert_eq!(moved(&cluster, &all), expected, "{max_in_flight}");
+        assert_eq!(
+            moved(&cluster, &Rebalance::from_order(&cluster).unwrap()),
+            expected,
+            "{max_in_flight}"
+        );
     }
 }
 
@@ -58,17 +67,17 @@ fn who_must_be_together_moves_where_as_many_may_be_under_way() {
 fn who_is_under_way_takes_up_room() {
     let [from, to] = ["m1", "m2"].map(|id| id.parse().unwrap());
     let unit: UnitName = "e.service".parse().unwrap();
-    let moving = BTreeMap::from([(unit.clone(), Moving { from, to, was_up: true })]);
-    let mut cluster = lopsided(Some(Rebalancing { moved: 1, moving, ..order(3, Some(9)) }));
-    assert_eq!(Rebalance::wanted(&cluster).unwrap().budget, 3, "it has not left yet");
+    let moving = BTreeMap::from([(unit.clone(), InFlightMove { from, to, was_active: true })]);
+    let mut cluster = lopsided(Some(Rebalancing { moved: 1, moves: moving, ..order(3, Some(9)) }));
+    assert_eq!(Rebalance::from_order(&cluster).unwrap().budget, 3, "it has not left yet");
     cluster.place(unit, "m2".parse().unwrap(), Epoch(2));
-    assert_eq!(Rebalance::wanted(&cluster).unwrap().budget, 2);
-    assert_eq!(Rebalance::in_all(&cluster).unwrap().budget, 8);
+    assert_eq!(Rebalance::from_order(&cluster).unwrap().budget, 2);
+    assert_eq!(Rebalance::remaining(&cluster).unwrap().budget, 8);
 }
 
 #[test]
 fn who_is_down_is_hoped_for_unless_it_has_no_reason_to_come_up() {
-    let terms = BalanceTerms { keep_up: 2, ..BalanceTerms::default() };
+    let terms = RebalanceLimits { min_available: 2, ..RebalanceLimits::default() };
     let mut cluster = lopsided(Some(Rebalancing::new(terms)));
     let [done, failed, stopped] = ["w@1.service", "w@2.service", "w@3.service"];
     for (name, desired) in [(done, "launched"), (failed, "launched"), (stopped, "loaded")] {
@@ -83,16 +92,16 @@ fn who_is_down_is_hoped_for_unless_it_has_no_reason_to_come_up() {
             unit: unit.name.clone(),
             machine: "m1".parse().unwrap(),
             hash: unit.hash(),
-            asked: TargetState::Launched,
+            requested: TargetState::Launched,
             epoch: Epoch(1),
             generation: Generation(0),
             systemd,
             problem: None,
         });
     }
-    let asked = Rebalance::wanted(&cluster).unwrap();
+    let asked = Rebalance::from_order(&cluster).unwrap();
     assert_eq!(asked.down.len(), 6, "nothing else is known to be up");
-    let hope = asked.once_up(&cluster).unwrap();
+    let hope = asked.assuming_recovery(&cluster).unwrap();
     assert_eq!(hope.down.iter().map(UnitName::as_str).collect::<Vec<_>>(), [done, stopped]);
-    assert_eq!(hope.once_up(&cluster), None, "nobody else is hoped for");
+    assert_eq!(hope.assuming_recovery(&cluster), None, "nobody else is hoped for");
 }

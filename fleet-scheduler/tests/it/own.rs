@@ -4,7 +4,7 @@
 use fleet_core::{Epoch, Machine, Resources, Rule, Snapshot};
 use fleet_scheduler::strategies::{clusters, policies, wide_clusters};
 use fleet_scheduler::{
-    Candidate, HardRule, Index, LiftedBy, Plan, Policy, View, Violation, apply, check, check_with,
+    Candidate, HardRule, Index, Plan, Policy, RetryOn, View, Violation, apply, check, check_with,
     naive,
 };
 use proptest::prelude::*;
@@ -29,7 +29,7 @@ fn is_settled(policy: &Policy, cluster: &Snapshot, plan: &Plan) -> Result<(), Te
     prop_assert!(next.is_empty(), "{plan}\nthen {next}");
     prop_assert_eq!(&next.unplaced, &plan.unplaced);
     for (name, reason) in &plan.unplaced {
-        let judged = naive::told_truly(&after, policy, name, reason);
+        let judged = naive::check_reason(&after, policy, name, reason);
         prop_assert_eq!(judged.map_err(|untrue| untrue.to_string()), Ok(()), "{}", plan);
     }
     Ok(())
@@ -50,7 +50,7 @@ proptest! {
     #[test]
     fn rules_of_your_own_hold_after_the_plan(cluster in clusters(KNOWN), policy in policies()) {
         // What looks elsewhere may be true of the moment alone.
-        let lasts = |rule: &dyn HardRule| rule.lifted_by() != LiftedBy::Anything;
+        let lasts = |rule: &dyn HardRule| rule.retry_on() != RetryOn::AnyChange;
         prop_assume!(policy.rules.iter().all(|rule| lasts(&**rule)));
         let plan = Index::load(policy.clone(), &cluster).plan();
         prop_assert_eq!(check_with(&policy, &cluster, &plan), [], "{}", plan);
@@ -85,8 +85,8 @@ impl HardRule for Alone {
         "Alone"
     }
 
-    fn lifted_by(&self) -> LiftedBy {
-        LiftedBy::Leaving
+    fn retry_on(&self) -> RetryOn {
+        RetryOn::Departure
     }
 
     fn refuse(&self, view: &View<'_>, _: Candidate<'_>, machine: &Machine) -> Option<String> {
@@ -176,8 +176,8 @@ impl HardRule for Refuses {
         "Refuses"
     }
 
-    fn lifted_by(&self) -> LiftedBy {
-        LiftedBy::Leaving
+    fn retry_on(&self) -> RetryOn {
+        RetryOn::Departure
     }
 
     fn refuse(&self, view: &View<'_>, unit: Candidate<'_>, machine: &Machine) -> Option<String> {

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use fleet_core::{Machine, MachineId, Rule, Snapshot, Unit};
-use fleet_scheduler::strategies::{Features, clusters, clusters_with_a_unit};
+use fleet_scheduler::strategies::{Features, clusters, clusters_with_unit};
 use fleet_scheduler::{
-    Action, Cause, Index, NotWanted, Plan, Policy, Ranking, Step, Violation, apply, check, naive,
-    plan, share,
+    Index, Plan, Policy, Ranking, RemovalReason, Step, StepAction, StepCause, Violation, apply,
+    check, naive, plan, share,
 };
 use fleet_unitfile::UnitName;
 use proptest::prelude::*;
@@ -72,7 +72,7 @@ proptest! {
     // Holds: I-22
     #[test]
     fn a_machine_that_fits_ends_the_waiting(
-        (cluster, unit) in clusters_with_a_unit(Features { metadata: true, ..Features::NONE }),
+        (cluster, unit) in clusters_with_unit(Features { metadata: true, ..Features::NONE }),
     ) {
         let unit = cluster.unit(unit.as_str()).unwrap();
         let mut machine = Machine::new("m9".parse().unwrap());
@@ -131,23 +131,23 @@ fn single<'a>(cluster: &'a Snapshot, name: &UnitName) -> Option<&'a Unit> {
 fn is_true(before: &Snapshot, step: &Step) -> bool {
     let unit = &step.unit;
     let from = match &step.action {
-        Action::Place { .. } => {
-            return step.cause == Cause::Wanted && single(before, unit).is_some();
+        StepAction::Place { .. } => {
+            return step.cause == StepCause::Wanted && single(before, unit).is_some();
         }
-        Action::Move { from, .. } | Action::Remove { from } => from,
+        StepAction::Move { from, .. } | StepAction::Remove { from } => from,
     };
     let gone = before.machine(from.as_str()).is_none();
     match &step.cause {
-        Cause::NotWanted(why) => is_unwanted(before, unit, *why),
-        Cause::MachineGone => gone,
-        Cause::Refused(refusal) => {
+        StepCause::NotWanted(why) => is_unwanted(before, unit, *why),
+        StepCause::MachineGone => gone,
+        StepCause::Refused(refusal) => {
             // Whom it must be beside may have left, and have come back since.
             let rule = refusal.rule();
             let was_so = rule == Rule::MachineOf || was_broken(before, from, rule);
-            !gone && was_so && !naive::stays(before).contains_key(unit)
+            !gone && was_so && !naive::kept_placements(before).contains_key(unit)
         }
-        Cause::FollowsPeer(peer) => covers(before, unit, peer) && !gone,
-        Cause::ReplacedBy(by) => {
+        StepCause::FollowsPeer(peer) => covers(before, unit, peer) && !gone,
+        StepCause::ReplacedBy(by) => {
             let by = single(before, by).map(|unit| &unit.requirements.replaces);
             by.is_some_and(|patterns| patterns.iter().any(|pattern| pattern.matches(unit)))
         }
@@ -155,13 +155,13 @@ fn is_true(before: &Snapshot, step: &Step) -> bool {
     }
 }
 
-fn is_unwanted(before: &Snapshot, name: &UnitName, why: NotWanted) -> bool {
+fn is_unwanted(before: &Snapshot, name: &UnitName, why: RemovalReason) -> bool {
     let unit = before.unit(name.as_str());
     match why {
-        NotWanted::Destroyed => unit.is_none() && before.fault(name.as_str()).is_none(),
-        NotWanted::Template => unit.is_some() && name.is_template(),
-        NotWanted::Inactive => unit.is_some_and(|unit| !unit.is_wanted()),
-        NotWanted::Global => unit.is_some_and(|unit| unit.is_global()),
+        RemovalReason::Destroyed => unit.is_none() && before.fault(name.as_str()).is_none(),
+        RemovalReason::Template => unit.is_some() && name.is_template(),
+        RemovalReason::Inactive => unit.is_some_and(|unit| !unit.is_wanted()),
+        RemovalReason::Global => unit.is_some_and(|unit| unit.is_global()),
         _ => false,
     }
 }

@@ -2,7 +2,7 @@
 
 use fleet_core::{Epoch, Machine, Requirements, Snapshot};
 use fleet_scheduler::{
-    Action, Candidate, Demand, HardRule, Index, LiftedBy, Policy, View, apply, plan,
+    Candidate, HardRule, Index, Policy, RetryOn, StepAction, UnitSpec, View, apply, plan,
 };
 use fleet_unitfile::UnitName;
 
@@ -72,7 +72,8 @@ fn a_unit_without_hope_has_some_when_a_machine_changes() {
     for (now, placed) in [("a", None), ("d", None), ("b", Some("one")), ("c", Some("two"))] {
         index.put_machine(zone(now));
         let decided = index.plan();
-        let came = decided.steps.iter().find(|step| matches!(step.action, Action::Place { .. }));
+        let came =
+            decided.steps.iter().find(|step| matches!(step.action, StepAction::Place { .. }));
         let came = came.map(|step| step.unit.prefix());
         assert_eq!(came, placed, "in zone {now}: {decided}");
         index.apply(&decided, Epoch(1));
@@ -111,7 +112,7 @@ fn put(index: &mut Index, name: &str, text: &str) {
     let file = fleet_unitfile::UnitFile::parse(text).unwrap();
     let strict = fleet_core::Strictness::Refuse;
     let parsed = Requirements::parse(&name, &file, strict).unwrap();
-    index.put(Demand { name, requirements: parsed.requirements.into(), wanted: true });
+    index.put(UnitSpec { name, requirements: parsed.requirements.into(), wanted: true });
 }
 
 /// A unit that follows a pattern waited in vain for a unit that did, and was not tried again when a
@@ -149,7 +150,7 @@ fn hopeless(index: &mut Index, turn: usize) -> String {
     let name: UnitName = format!("hopeless-{turn}.service").parse().unwrap();
     let metadata = [("disk".into(), ["ssd".into()].into())].into();
     let requirements = Requirements { metadata, ..Requirements::default() }.into();
-    index.put(Demand { name: name.clone(), requirements, wanted: true });
+    index.put(UnitSpec { name: name.clone(), requirements, wanted: true });
     index.plan().unplaced[&name].to_string()
 }
 
@@ -180,8 +181,8 @@ impl HardRule for Modern {
         "Modern"
     }
 
-    fn lifted_by(&self) -> LiftedBy {
-        LiftedBy::Machine
+    fn retry_on(&self) -> RetryOn {
+        RetryOn::MachineChange
     }
 
     fn refuse(&self, _: &View<'_>, _: Candidate<'_>, machine: &Machine) -> Option<String> {

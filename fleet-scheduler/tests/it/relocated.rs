@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use fleet_core::{Epoch, Machine, Reason, Rule, Snapshot, Tally};
-use fleet_scheduler::naive::{self, Stays};
+use fleet_scheduler::naive::{self, StayReason};
 use fleet_scheduler::strategies::{Features, clusters, policies, wide_clusters};
-use fleet_scheduler::{Drain, DrainPlan, Held, Index, Policy, Ranking, Rebalance, apply, plan};
+use fleet_scheduler::{
+    Drain, DrainPlan, HoldReason, Index, Policy, Ranking, Rebalance, apply, plan,
+};
 use proptest::prelude::*;
 
 use crate::config::{cases, few_cases};
@@ -27,10 +29,10 @@ fn drains_by_the_letter(cluster: &Snapshot, policy: &Policy, asked: &Drain) -> V
     Ok(())
 }
 
-fn is_held_by_the_letter(told: &DrainPlan, held: &Held, expected: &Stays) -> Verdict {
+fn is_held_by_the_letter(told: &DrainPlan, held: &HoldReason, expected: &StayReason) -> Verdict {
     match (held, expected) {
-        (held, Stays::Held(expected)) => prop_assert_eq!(held, expected, "{}", told),
-        (Held::NowhereElse(reason), Stays::Refused(counts)) => {
+        (held, StayReason::Blocked(expected)) => prop_assert_eq!(held, expected, "{}", told),
+        (HoldReason::NowhereElse(reason), StayReason::Refused(counts)) => {
             if let Reason::NoMachineFits { tallies, .. }
             | Reason::NoMachineFitsGroup { tallies, .. } = &**reason
             {
@@ -142,12 +144,12 @@ fn nobody_moves_for_balance_if_a_global_unit_takes_its_place() {
         cluster.place(name.parse().unwrap(), "m1".parse().unwrap(), Epoch(1));
     }
     let mut index = Index::load(Policy::default(), &cluster);
-    assert!(index.rebalance(&Rebalance::within(5)).is_empty());
+    assert!(index.rebalance(&Rebalance::with_budget(5)).is_empty());
     // Without the global unit it goes.
     index.remove_unit("agent.service");
-    let steps = index.rebalance(&Rebalance::within(5)).steps;
+    let steps = index.rebalance(&Rebalance::with_budget(5)).steps;
     let told: Vec<String> = steps.iter().map(ToString::to_string).collect();
-    assert_eq!(told, ["move free.service from m1 to m2: the other machine has less to do"]);
+    assert_eq!(told, ["move free.service from m1 to m2: the other machine has fewer units"]);
 }
 
 /// Where loads are to differ there is no balance to be made.
@@ -162,7 +164,7 @@ fn the_letter_does_not_unpack_either() {
         cluster.place(name.parse().unwrap(), "m1".parse().unwrap(), Epoch(1));
     }
     let policy = Policy { ranking: Ranking::BinPacking, ..Policy::default() };
-    let asked = Rebalance::within(5);
+    let asked = Rebalance::with_budget(5);
     assert_eq!(naive::rebalance(&cluster, &policy, &asked), places(&cluster));
     assert_ne!(naive::rebalance(&cluster, &Policy::default(), &asked), places(&cluster));
 }

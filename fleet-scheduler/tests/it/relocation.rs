@@ -8,8 +8,8 @@ use fleet_core::{
 };
 use fleet_scheduler::strategies::{Features, clusters};
 use fleet_scheduler::{
-    Action, Cause, Demand, Drain, DrainPlan, Held, Index, Plan, Policy, Ranking, Rebalance, Step,
-    apply, check, naive, plan,
+    Drain, DrainPlan, HoldReason, Index, Plan, Policy, Ranking, Rebalance, Step, StepAction,
+    StepCause, UnitSpec, apply, check, naive, plan,
 };
 use fleet_unitfile::UnitName;
 use proptest::prelude::*;
@@ -41,7 +41,7 @@ fn rebalance(cluster: &Snapshot, asked: &Rebalance) -> Plan {
     Index::load(Policy::default(), cluster).rebalance(asked)
 }
 
-fn moved<'a>(plan: &'a Plan, cause: &Cause) -> Vec<&'a Step> {
+fn moved<'a>(plan: &'a Plan, cause: &StepCause) -> Vec<&'a Step> {
     plan.steps.iter().filter(|step| step.cause == *cause).collect()
 }
 
@@ -74,7 +74,7 @@ fn instances<'a>(names: impl Iterator<Item = &'a UnitName>) -> BTreeMap<UnitName
 fn undercut(
     cluster: &Snapshot,
     plan: &Plan,
-    keep_up: u32,
+    min_available: u32,
     down: &BTreeSet<UnitName>,
 ) -> Option<UnitName> {
     let mut up = up(cluster, down);
@@ -84,7 +84,7 @@ fn undercut(
     let left = |template: &UnitName| after.get(template).copied().unwrap_or(0);
     before.into_iter().find_map(|(template, before)| {
         let now = left(&template);
-        (now < before && now < keep_up).then_some(template)
+        (now < before && now < min_available).then_some(template)
     })
 }
 
@@ -92,25 +92,27 @@ fn undercut(
 pub(crate) fn drains() -> impl Strategy<Value = Drain> {
     let machines = prop::collection::btree_set(1..=5_u8, 1..=2);
     let down = prop::collection::btree_set(1..=3_u8, 0..=1);
-    let at_once = prop_oneof![3 => Just(u32::MAX), 1 => 0..=3_u32];
-    (machines, 0..=2_u32, at_once, down).prop_map(|(machines, keep_up, at_once, down)| Drain {
-        machines: machines.into_iter().map(|at| format!("m{at}").parse().unwrap()).collect(),
-        keep_up,
-        at_once,
-        down: down.into_iter().map(|at| format!("d@{at}.service").parse().unwrap()).collect(),
+    let max_moves = prop_oneof![3 => Just(u32::MAX), 1 => 0..=3_u32];
+    (machines, 0..=2_u32, max_moves, down).prop_map(|(machines, min_available, max_moves, down)| {
+        Drain {
+            machines: machines.into_iter().map(|at| format!("m{at}").parse().unwrap()).collect(),
+            min_available,
+            max_moves,
+            down: down.into_iter().map(|at| format!("d@{at}.service").parse().unwrap()).collect(),
+        }
     })
 }
 
 /// What may be asked of a rebalancing.
 pub(crate) fn rebalances() -> impl Strategy<Value = Rebalance> {
     let down = prop::collection::btree_set(1..=3_u8, 0..=1);
-    let together = prop_oneof![3 => Just(None), 1 => (0..3_u32).prop_map(Some)];
-    let parts = (0..8_u32, together, prop_oneof![3 => Just(0), 1 => 1..3_u32], 0..=2_u32, down);
-    parts.prop_map(|(budget, together, gain, keep_up, down)| Rebalance {
+    let group_size = prop_oneof![3 => Just(None), 1 => (0..3_u32).prop_map(Some)];
+    let parts = (0..8_u32, group_size, prop_oneof![3 => Just(0), 1 => 1..3_u32], 0..=2_u32, down);
+    parts.prop_map(|(budget, max_group_size, gain, min_available, down)| Rebalance {
         budget,
-        together,
+        max_group_size,
         gain,
-        keep_up,
+        min_available,
         down: down.into_iter().map(|at| format!("d@{at}.service").parse().unwrap()).collect(),
     })
 }
@@ -136,7 +138,7 @@ fn unevenness(cluster: &Snapshot) -> usize {
 fn score(cluster: &Snapshot, unit: &Unit, machine: &MachineId) -> i64 {
     let machine = cluster.machine(machine.as_str()).unwrap();
     let wants: &Requirements = &unit.requirements;
-    let liked = wants.prefer.iter().filter(|it| it.wants.eval(&machine.metadata));
+    let liked = wants.prefer.iter().filter(|it| it.expression.eval(&machine.metadata));
     let liked: i64 = liked.map(|it| i64::from(it.weight)).sum();
     let crowding = wants.spread.iter().map(|spread| {
         let value = machine.metadata.get(&spread.key);
@@ -169,7 +171,7 @@ proptest! {
     fn a_drain_leaves_as_many_up_as_it_must(cluster in clusters(Features::ALL), asked in drains()) {
         let cluster = settled(&cordoned(&cluster, &asked.machines));
         let told = drain(&cluster, &asked);
-        let found = undercut(&cluster, &told.plan, asked.keep_up, &asked.down);
+        let found = undercut(&cluster, &told.plan, asked.min_available, &asked.down);
         prop_assert_eq!(found, None, "{}", told);
     }
 
@@ -182,9 +184,9 @@ proptest! {
             let drained = asked.machines.contains(&at) && after.machine(at.as_str()).is_some();
             prop_assert_eq!(told.held.contains_key(&name), counts && drained, "{}", name);
         }
-        let moved = moved(&told.plan, &Cause::Drained);
+        let moved = moved(&told.plan, &StepCause::Drained);
         let from_there = moved.iter().all(|step| {
-            matches!(&step.action, Action::Move { from, .. } if asked.machines.contains(from))
+            matches!(&step.action, StepAction::Move { from, .. } if asked.machines.contains(from))
         });
         prop_assert!(from_there, "{}", told);
     }
@@ -195,10 +197,10 @@ proptest! {
         let before = index.plan();
         let told = index.drain(&asked);
         prop_assert_eq!(&index.plan().steps, &before.steps);
-        let plan = index.rebalance(&Rebalance::within(5));
+        let plan = index.rebalance(&Rebalance::with_budget(5));
         prop_assert_eq!(&index.plan().steps, &before.steps);
         prop_assert_eq!(index.drain(&asked).plan.steps, told.plan.steps);
-        prop_assert_eq!(index.rebalance(&Rebalance::within(5)).steps, plan.steps);
+        prop_assert_eq!(index.rebalance(&Rebalance::with_budget(5)).steps, plan.steps);
     }
 
     /// Who stays when a drain has come to its end is placed nowhere by the letter either, if all
@@ -208,7 +210,7 @@ proptest! {
         cluster in clusters(Features { faults: false, ..Features::ALL }),
         asked in drains(),
     ) {
-        let asked = Drain { keep_up: 0, at_once: u32::MAX, ..asked };
+        let asked = Drain { min_available: 0, max_moves: u32::MAX, ..asked };
         let mut cluster = settled(&cordoned(&cluster, &asked.machines));
         for _ in 0..20 {
             let told = drain(&cluster, &asked);
@@ -220,7 +222,7 @@ proptest! {
         let told = drain(&cluster, &asked);
         prop_assert!(told.plan.is_empty(), "it does not end: {}", told);
         for (unit, why) in &told.held {
-            prop_assert!(matches!(why, Held::NowhereElse(_)));
+            prop_assert!(matches!(why, HoldReason::NowhereElse(_)));
             let mut alone = cluster.clone();
             alone.unplace(unit.as_str());
             let placed = naive::plan(&alone, &Policy::default());
@@ -238,7 +240,7 @@ proptest! {
         budget in 0..6_u32,
         gain in 0..3_u32,
     ) {
-        let plan = rebalance(&cluster, &Rebalance { gain, ..Rebalance::within(budget) });
+        let plan = rebalance(&cluster, &Rebalance { gain, ..Rebalance::with_budget(budget) });
         prop_assert_eq!(check(&cluster, &plan), [], "{}", plan);
     }
 
@@ -247,16 +249,16 @@ proptest! {
     fn a_rebalancing_keeps_to_its_budget_and_leaves_enough_up(
         cluster in clusters(Features::ALL),
         budget in 0..6_u32,
-        keep_up in 0..3_u32,
+        min_available in 0..3_u32,
     ) {
         let cluster = settled(&cluster);
-        let asked = Rebalance { keep_up, ..Rebalance::within(budget) };
+        let asked = Rebalance { min_available, ..Rebalance::with_budget(budget) };
         let plan = rebalance(&cluster, &asked);
         prop_assert!(plan.steps.len() <= usize::try_from(budget).unwrap(), "{}", plan);
-        prop_assert_eq!(undercut(&cluster, &plan, keep_up, &asked.down), None, "{}", plan);
+        prop_assert_eq!(undercut(&cluster, &plan, min_available, &asked.down), None, "{}", plan);
         for step in &plan.steps {
             let wants = &cluster.unit(step.unit.as_str()).unwrap().requirements;
-            prop_assert_eq!(&step.cause, &Cause::Rebalanced);
+            prop_assert_eq!(&step.cause, &StepCause::Rebalanced);
             prop_assert_eq!(wants.reschedule, Reschedule::Always);
         }
     }
@@ -265,7 +267,7 @@ proptest! {
     fn a_rebalancing_makes_it_more_even_until_it_ends(cluster in clusters(Features::ALL)) {
         let mut cluster = settled(&cluster);
         loop {
-            let plan = rebalance(&cluster, &Rebalance::within(3));
+            let plan = rebalance(&cluster, &Rebalance::with_budget(3));
             if plan.is_empty() {
                 break;
             }
@@ -287,9 +289,9 @@ proptest! {
         gain in 0..3_u32,
     ) {
         let mut cluster = settled(&cluster);
-        let plan = rebalance(&cluster, &Rebalance { gain, ..Rebalance::within(5) });
+        let plan = rebalance(&cluster, &Rebalance { gain, ..Rebalance::with_budget(5) });
         for step in &plan.steps {
-            let Action::Move { from, to } = &step.action else { panic!("{plan}") };
+            let StepAction::Move { from, to } = &step.action else { panic!("{plan}") };
             let unit = Unit::clone(cluster.unit(step.unit.as_str()).unwrap());
             let before = score(&cluster, &unit, from);
             prop_assert!(score(&cluster, &unit, to) >= before, "{}", step);
@@ -313,7 +315,7 @@ proptest! {
         }
         let mut rounds = 0;
         loop {
-            let plan = rebalance(&cluster, &Rebalance { gain, ..Rebalance::within(2) });
+            let plan = rebalance(&cluster, &Rebalance { gain, ..Rebalance::with_budget(2) });
             if plan.is_empty() {
                 break;
             }
@@ -334,7 +336,7 @@ proptest! {
         let policy = Policy { ranking: Ranking::BinPacking, ..Policy::default() };
         let mut index = Index::load(policy, &cluster);
         let plan = index.plan();
-        prop_assert_eq!(index.rebalance(&Rebalance::within(9)).steps, plan.steps);
+        prop_assert_eq!(index.rebalance(&Rebalance::with_budget(9)).steps, plan.steps);
     }
 }
 
@@ -352,7 +354,7 @@ fn put(index: &mut Index, name: &str, at: &str, text: &str) {
     let strict = fleet_core::Strictness::Refuse;
     let parsed = Requirements::parse(&name, &file, strict).unwrap();
     let requirements = parsed.requirements.into();
-    index.put(Demand { name: name.clone(), requirements, wanted: true });
+    index.put(UnitSpec { name: name.clone(), requirements, wanted: true });
     index.place(name, at.parse().unwrap(), Epoch(1));
 }
 
@@ -364,12 +366,12 @@ fn who_has_to_make_room_for_a_drained_unit_counts_as_well() {
     put(&mut index, "web@1.service", "m2", "");
     put(&mut index, "full.service", "m3", "");
     put(&mut index, "fuller.service", "m3", "");
-    let told = index.drain(&Drain { keep_up: 1, ..Drain::of(["m1".parse().unwrap()]) });
+    let told = index.drain(&Drain { min_available: 1, ..Drain::new(["m1".parse().unwrap()]) });
     let web = "web@.service".parse().unwrap();
-    let held = Held::KeepUp { template: web, up: 1, keep_up: 1 };
+    let held = HoldReason::MinAvailable { template: web, up: 1, min_available: 1 };
     assert_eq!(told.held.into_values().collect::<Vec<_>>(), [held]);
     assert!(told.plan.is_empty());
-    let told = index.drain(&Drain::of(["m1".parse().unwrap()]));
+    let told = index.drain(&Drain::new(["m1".parse().unwrap()]));
     let steps: Vec<_> = told.plan.steps.iter().map(ToString::to_string).collect();
     assert_eq!(
         steps,
@@ -386,17 +388,18 @@ fn two_units_that_a_third_must_be_beside_leave_together_with_it() {
     put(&mut index, "a.service", "m1", "");
     put(&mut index, "b.service", "m1", "");
     put(&mut index, "c.service", "m1", "MachineOf=a.service\nMachineOf=b.service\n");
-    let told = index.drain(&Drain::of(["m1".parse().unwrap()]));
+    let told = index.drain(&Drain::new(["m1".parse().unwrap()]));
     assert_eq!((told.plan.steps.len(), told.held.len()), (3, 0), "{told}");
 }
 
 #[test]
 fn what_people_want_to_be_drained_is_read_out_of_a_snapshot() {
     let mut cluster = Snapshot::default();
-    let drained = |id: &str, keep_up| {
-        Machine::new(id.parse().unwrap()).with_intent(Intent::Drained { keep_up })
+    let drained = |id: &str, min_available| {
+        Machine::new(id.parse().unwrap()).with_intent(Intent::Drained { min_available })
     };
-    let wanted = |cluster: &Snapshot| Drain::wanted(cluster, cluster.machines().map(AsRef::as_ref));
+    let wanted =
+        |cluster: &Snapshot| Drain::from_intents(cluster, cluster.machines().map(AsRef::as_ref));
     cluster.put_machine(drained("m1", 1));
     cluster.put_machine(drained("m2", 2));
     cluster.put_machine(Machine::new("m3".parse().unwrap()).with_intent(Intent::Cordoned));
@@ -405,7 +408,7 @@ fn what_people_want_to_be_drained_is_read_out_of_a_snapshot() {
         ["a@1.service", "a@2.service"].map(|name| name.parse().unwrap());
     cluster.place(one.clone(), "m1".parse().unwrap(), Epoch(1));
     cluster.place(two.clone(), "m3".parse().unwrap(), Epoch(1));
-    let mut drain = Drain { keep_up: 1, ..Drain::of(["m1".parse().unwrap()]) };
+    let mut drain = Drain { min_available: 1, ..Drain::new(["m1".parse().unwrap()]) };
     drain.down = [one.clone(), two.clone()].into();
     assert_eq!(wanted(&cluster), Some(drain.clone()), "nothing is known of who is up");
     for active in [ActiveState::Failed, ActiveState::Active] {
@@ -415,7 +418,11 @@ fn what_people_want_to_be_drained_is_read_out_of_a_snapshot() {
     drain.down = [one].into();
     assert_eq!(wanted(&cluster), Some(drain));
     cluster.put_machine(drained("m1", 0));
-    assert_eq!(wanted(&cluster), Some(Drain::of(["m1".parse().unwrap()])), "nobody asks who is up");
+    assert_eq!(
+        wanted(&cluster),
+        Some(Drain::new(["m1".parse().unwrap()])),
+        "nobody asks who is up"
+    );
 }
 
 fn state(unit: &UnitName, machine: &str, active: ActiveState) -> UnitState {
@@ -423,7 +430,7 @@ fn state(unit: &UnitName, machine: &str, active: ActiveState) -> UnitState {
         unit: unit.clone(),
         machine: machine.parse().unwrap(),
         hash: fleet_unitfile::UnitFile::parse("").unwrap().hash(),
-        asked: TargetState::Launched,
+        requested: TargetState::Launched,
         epoch: Epoch(1),
         generation: Generation(0),
         systemd: SystemdState { active, ..SystemdState::loaded() },

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use fleet_core::{Epoch, Machine, Rule, Snapshot};
-use fleet_scheduler::naive::{self, Letter, Question, State};
+use fleet_scheduler::naive::{self, PlacementState, RuleQuery, RuleSet};
 use fleet_scheduler::strategies::{Cluster, Features, clusters};
 use fleet_scheduler::{Policy, Violation, check};
 use fleet_unitfile::UnitName;
@@ -14,7 +14,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner
 use crate::twin::plan_to;
 
 /// Runs a planner on up to so many clusters, until a judge finds it out.
-fn is_found_out(letter: &Letter, judge: impl Fn(&Letter, &Cluster) -> bool) -> bool {
+fn is_found_out(letter: &RuleSet, judge: impl Fn(&RuleSet, &Cluster) -> bool) -> bool {
     let config = Config { cases: 10_000, failure_persistence: None, ..Config::default() };
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(Config { max_shrink_iters: 0, ..config }, rng);
@@ -30,7 +30,7 @@ fn is_found_out(letter: &Letter, judge: impl Fn(&Letter, &Cluster) -> bool) -> b
 }
 
 /// Whether the linter finds that a machine should have refused by a rule.
-fn lint(rule: Rule) -> impl Fn(&Letter, &Cluster) -> bool {
+fn lint(rule: Rule) -> impl Fn(&RuleSet, &Cluster) -> bool {
     move |letter, cluster| {
         let broken = |violation: &Violation| match violation {
             Violation::Broken { refusal, .. } => refusal.rule() == rule,
@@ -40,25 +40,25 @@ fn lint(rule: Rule) -> impl Fn(&Letter, &Cluster) -> bool {
     }
 }
 
-fn violations(letter: &Letter, cluster: &Snapshot) -> Vec<Violation> {
-    let places = naive::plan_by(letter, cluster, &Policy::default());
+fn violations(letter: &RuleSet, cluster: &Snapshot) -> Vec<Violation> {
+    let places = naive::plan_with(letter, cluster, &Policy::default());
     check(cluster, &plan_to(cluster, &places))
 }
 
 /// Whether the placements are others than those of the letter.
-fn compare(letter: &Letter, cluster: &Cluster) -> bool {
+fn compare(letter: &RuleSet, cluster: &Cluster) -> bool {
     let policy = Policy::default();
-    naive::plan_by(letter, cluster, &policy) != naive::plan(cluster, &policy)
+    naive::plan_with(letter, cluster, &policy) != naive::plan(cluster, &policy)
 }
 
-fn is_linted(change: impl Fn(&mut Letter), rule: Rule) {
-    let mut letter = Letter::default();
+fn is_linted(change: impl Fn(&mut RuleSet), rule: Rule) {
+    let mut letter = RuleSet::default();
     change(&mut letter);
     assert!(is_found_out(&letter, lint(rule)), "nobody saw that {rule} is broken");
 }
 
-fn differs(change: impl Fn(&mut Letter)) {
-    let mut letter = Letter::default();
+fn differs(change: impl Fn(&mut RuleSet)) {
+    let mut letter = RuleSet::default();
     change(&mut letter);
     assert!(is_found_out(&letter, compare), "the plans are all the same");
 }
@@ -84,7 +84,7 @@ fn a_planner_that_never_looks_back_is_found_by_the_linter() {
 }
 
 /// A rule as it may be written wrong.
-fn exchange(letter: &mut Letter, rule: Rule, refuses: fn(Question<'_>) -> bool) {
+fn exchange(letter: &mut RuleSet, rule: Rule, refuses: fn(RuleQuery<'_>) -> bool) {
     for (of, asked) in &mut letter.rules {
         if *of == rule {
             *asked = refuses;
@@ -94,7 +94,7 @@ fn exchange(letter: &mut Letter, rule: Rule, refuses: fn(Question<'_>) -> bool) 
 
 #[test]
 fn conflicts_that_only_the_newcomer_states_are_found_by_the_linter() {
-    let one_sided = |q: Question<'_>| {
+    let one_sided = |q: RuleQuery<'_>| {
         let patterns = &q.unit.requirements.conflicts;
         let others = q.there.iter().filter(|other| **other != q.unit.name);
         others.into_iter().any(|other| patterns.iter().any(|pattern| pattern.matches(other)))
@@ -104,7 +104,7 @@ fn conflicts_that_only_the_newcomer_states_are_found_by_the_linter() {
 
 #[test]
 fn a_limit_that_only_the_newcomer_states_is_found_by_the_linter() {
-    let own_limit = |q: Question<'_>| {
+    let own_limit = |q: RuleQuery<'_>| {
         let Some(limit) = q.unit.requirements.max_per_machine else { return false };
         let template = q.unit.name.template();
         let others = q.there.iter().filter(|other| **other != q.unit.name);
@@ -116,13 +116,13 @@ fn a_limit_that_only_the_newcomer_states_is_found_by_the_linter() {
 
 #[test]
 fn reservations_that_count_the_newcomer_alone_are_found_by_the_linter() {
-    let alone = |q: Question<'_>| !q.unit.requirements.reserve.fits_in(q.machine.offers);
+    let alone = |q: RuleQuery<'_>| !q.unit.requirements.reserve.fits_in(q.machine.offers);
     is_linted(|letter| exchange(letter, Rule::Reserve, alone), Rule::Reserve);
 }
 
 #[test]
 fn metadata_of_which_one_key_is_enough_is_found_by_the_linter() {
-    let any_key = |q: Question<'_>| {
+    let any_key = |q: RuleQuery<'_>| {
         let wanted = &q.unit.requirements.metadata;
         let has = |(key, values): (&String, &BTreeSet<String>)| {
             q.machine.metadata.get(key).is_some_and(|found| values.contains(found))
@@ -140,7 +140,7 @@ fn metadata_of_which_one_key_is_enough_is_found_by_the_linter() {
 
 #[test]
 fn a_unit_that_counts_as_its_own_peer_is_found_by_the_linter() {
-    let among_all = |q: Question<'_>| {
+    let among_all = |q: RuleQuery<'_>| {
         let mut all = q.there.clone();
         all.insert(q.unit.name.clone());
         let peers = &q.unit.requirements.machine_of;
@@ -151,8 +151,8 @@ fn a_unit_that_counts_as_its_own_peer_is_found_by_the_linter() {
 
 #[test]
 fn units_that_are_rescheduled_against_their_will_are_found_by_the_linter() {
-    let letter = Letter { outlives_its_machine: |_| false, ..Letter::default() };
-    let moved = |letter: &Letter, cluster: &Cluster| {
+    let letter = RuleSet { outlives_its_machine: |_| false, ..RuleSet::default() };
+    let moved = |letter: &RuleSet, cluster: &Cluster| {
         let is_that = |violation: &Violation| matches!(violation, Violation::MustNotMove(_));
         violations(letter, cluster).iter().any(is_that)
     };
@@ -190,7 +190,7 @@ fn a_wrong_order_of_machines_is_found_by_the_comparison() {
     differs(|letter| letter.order = |state, _| all(state));
     differs(|letter| {
         letter.order = |state, unit| {
-            let mut machines = (Letter::default().order)(state, unit);
+            let mut machines = (RuleSet::default().order)(state, unit);
             machines.reverse();
             machines
         };
@@ -216,6 +216,6 @@ fn preferences_that_nobody_obeys_are_found_by_the_comparison() {
     });
 }
 
-fn all<'a>(state: &State<'a>) -> Vec<&'a Machine> {
+fn all<'a>(state: &PlacementState<'a>) -> Vec<&'a Machine> {
     state.cluster.machines().map(AsRef::as_ref).collect()
 }

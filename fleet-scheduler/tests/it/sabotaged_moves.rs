@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use fleet_core::{Epoch, Machine, Snapshot};
-use fleet_scheduler::naive::{self, Letter};
+use fleet_scheduler::naive::{self, RuleSet};
 use fleet_scheduler::strategies::{Cluster, Features, clusters};
 use fleet_scheduler::{Drain, Policy, Ranking, Rebalance, apply, plan};
 use fleet_unitfile::UnitName;
@@ -34,28 +34,28 @@ fn is_found_out<T: std::fmt::Debug>(
     }
 }
 
-fn changed(change: impl Fn(&mut Letter)) -> Letter {
-    let mut letter = Letter::default();
+fn changed(change: impl Fn(&mut RuleSet)) -> RuleSet {
+    let mut letter = RuleSet::default();
     change(&mut letter);
     letter
 }
 
 /// Whether drains by the changed letter are found out.
-fn drains_otherwise(change: impl Fn(&mut Letter)) -> bool {
+fn drains_otherwise(change: impl Fn(&mut RuleSet)) -> bool {
     let letter = changed(change);
     is_found_out(drains(), |cluster, asked: &Drain| {
         let policy = Policy::default();
-        naive::drain_by(&letter, cluster, &policy, asked) != naive::drain(cluster, &policy, asked)
+        naive::drain_with(&letter, cluster, &policy, asked) != naive::drain(cluster, &policy, asked)
     })
 }
 
 /// Whether rebalancing by the changed letter is found out. Some machines are new, or nothing would
 /// have to be done.
-fn rebalances_otherwise(ranking: Ranking, change: impl Fn(&mut Letter)) -> bool {
+fn rebalances_otherwise(ranking: Ranking, change: impl Fn(&mut RuleSet)) -> bool {
     let letter = changed(change);
     is_found_out(rebalances(), |cluster, asked: &Rebalance| {
         let (cluster, policy) = (widened(cluster), Policy { ranking, ..Policy::default() });
-        naive::rebalance_by(&letter, &cluster, &policy, asked)
+        naive::rebalance_with(&letter, &cluster, &policy, asked)
             != naive::rebalance(&cluster, &policy, asked)
     })
 }
@@ -69,7 +69,7 @@ fn widened(cluster: &Snapshot) -> Snapshot {
 
 #[test]
 fn a_drain_that_forgets_what_holds_a_company_back_is_found_out() {
-    for clause in ["unreadable", "keep_up", "at_once"] {
+    for clause in ["unreadable", "min_available", "max_moves"] {
         let found = drains_otherwise(|letter| letter.drain.retain(|(name, _)| *name != clause));
         assert!(found, "nobody saw that {clause} is missing");
     }
@@ -89,10 +89,10 @@ fn a_drain_that_forgets_who_makes_room_is_found_out() {
         ("fuller.service", "m3", ""),
     ]);
     let letter = changed(|letter| letter.room = |_, _| None);
-    let asked = Drain { keep_up: 1, ..Drain::of(["m1".parse().unwrap()]) };
+    let asked = Drain { min_available: 1, ..Drain::new(["m1".parse().unwrap()]) };
     let policy = Policy::default();
     let right = naive::drain(&cluster, &policy, &asked);
-    assert_ne!(naive::drain_by(&letter, &cluster, &policy, &asked), right);
+    assert_ne!(naive::drain_with(&letter, &cluster, &policy, &asked), right);
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_drain_that_tears_companies_apart_is_found_out() {
 /// Those who follow the unit go along, and those whom it follows do not.
 #[test]
 fn a_drain_that_forgets_whom_a_unit_names_is_found_out() {
-    assert!(drains_otherwise(|letter| letter.company = Letter::default().train));
+    assert!(drains_otherwise(|letter| letter.company = RuleSet::default().train));
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_drain_that_takes_any_machine_is_found_out() {
 
 #[test]
 fn a_rebalancing_that_forgets_who_may_leave_is_found_out() {
-    for clause in ["movable", "budget", "together", "keep_up"] {
+    for clause in ["movable", "budget", "together", "min_available"] {
         let found = rebalances_otherwise(Ranking::LeastLoaded, |letter| {
             letter.leaves_for_balance.retain(|(name, _)| *name != clause);
         });
@@ -176,11 +176,11 @@ fn cluster(units: &[(&str, &str, &str)]) -> Snapshot {
     cluster
 }
 
-fn is_seen_in(cluster: &Snapshot, ranking: Ranking, change: impl Fn(&mut Letter)) {
+fn is_seen_in(cluster: &Snapshot, ranking: Ranking, change: impl Fn(&mut RuleSet)) {
     let (letter, policy) = (changed(change), Policy { ranking, ..Policy::default() });
-    let asked = Rebalance::within(5);
+    let asked = Rebalance::with_budget(5);
     let right = naive::rebalance(cluster, &policy, &asked);
-    assert_ne!(naive::rebalance_by(&letter, cluster, &policy, &asked), right);
+    assert_ne!(naive::rebalance_with(&letter, cluster, &policy, &asked), right);
     let plan = fleet_scheduler::Index::load(policy, cluster).rebalance(&asked);
     assert_eq!(crate::twin::places(&apply(cluster, &plan)), right);
 }
@@ -200,7 +200,7 @@ fn a_rebalancing_that_counts_one_too_few_is_found_out() {
 
 #[test]
 fn a_rebalancing_that_tears_companies_apart_is_found_out() {
-    let alone: fn(&naive::State<'_>, UnitName, &Machine) -> BTreeSet<UnitName> =
+    let alone: fn(&naive::PlacementState<'_>, UnitName, &Machine) -> BTreeSet<UnitName> =
         |_, unit, _| BTreeSet::from([unit]);
     assert!(rebalances_otherwise(Ranking::LeastLoaded, |letter| letter.company = alone));
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fleet_core::{Epoch, Machine, Reason, Snapshot};
 use fleet_scheduler::strategies::clusters;
-use fleet_scheduler::{Policy, Verdict, apply, explain, naive, plan};
+use fleet_scheduler::{PlacementVerdict, Policy, apply, explain, naive, plan};
 use proptest::prelude::*;
 
 use crate::config::cases;
@@ -21,7 +21,7 @@ proptest! {
         let plan = plan(&cluster);
         let after = apply(&cluster, &plan);
         for (name, reason) in &plan.unplaced {
-            let judged = naive::told_truly(&after, &Policy::default(), name, reason);
+            let judged = naive::check_reason(&after, &Policy::default(), name, reason);
             prop_assert_eq!(judged.map_err(|untrue| untrue.to_string()), Ok(()), "{}", plan);
         }
     }
@@ -45,7 +45,7 @@ proptest! {
         let waiting = plan.unplaced.keys().filter(|name| after.placement(name.as_str()).is_none());
         for name in waiting {
             for machine in after.machines() {
-                let refused = naive::refused_by(&after, &Policy::default(), name, machine);
+                let refused = naive::first_refusal(&after, &Policy::default(), name, machine);
                 prop_assert!(refused.is_some(), "{name} on {}", machine.id);
             }
         }
@@ -58,7 +58,7 @@ proptest! {
         for unit in after.units().filter(|unit| unit.is_wanted() && !unit.is_global()) {
             let told = explain(&after, &unit.name).unwrap();
             prop_assert_eq!(told.reason.as_ref(), plan.unplaced.get(&unit.name).map(AsRef::as_ref));
-            let here = told.machines.iter().filter(|(_, verdict)| *verdict == Verdict::Here);
+            let here = told.machines.iter().filter(|(_, verdict)| *verdict == PlacementVerdict::Here);
             let here: Vec<_> = here.map(|(machine, _)| machine).collect();
             let placed = after.placement(unit.name.as_str()).map(|placement| &placement.machine);
             let present = placed.filter(|machine| after.machine(machine.as_str()).is_some());
@@ -76,9 +76,9 @@ proptest! {
         for unit in waiting {
             for (machine, verdict) in explain(&after, &unit.name).unwrap().machines {
                 let machine = after.machine(machine.as_str()).unwrap();
-                let letter = naive::refused_by(&after, &Policy::default(), &unit.name, machine);
+                let letter = naive::first_refusal(&after, &Policy::default(), &unit.name, machine);
                 let told = match verdict {
-                    Verdict::Refused(refusal) => Some(refusal.rule()),
+                    PlacementVerdict::Refused(refusal) => Some(refusal.rule()),
                     _ => None,
                 };
                 let told_of = format!("{} on {}", unit.name, machine.id);
@@ -102,7 +102,7 @@ proptest! {
             let examples = tallies.iter().map(|tally| (&tally.example, &tally.refusal));
             let nearest = nearest.iter().map(|nearest| (&nearest.machine, &nearest.refusal));
             for (machine, refusal) in examples.chain(nearest) {
-                let expected = Verdict::Refused(Arc::new(refusal.clone()));
+                let expected = PlacementVerdict::Refused(Arc::new(refusal.clone()));
                 prop_assert_eq!(&told[machine], &expected, "{} on {}", name, machine);
             }
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fleet_core::{MachineId, Reason, Snapshot};
 use fleet_scheduler::strategies::{Features, clusters};
-use fleet_scheduler::{Action, Cause, Plan, Policy, Step, apply, check, naive};
+use fleet_scheduler::{Plan, Policy, Step, StepAction, StepCause, apply, check, naive};
 use fleet_unitfile::UnitName;
 use proptest::prelude::*;
 
@@ -24,14 +24,14 @@ pub(crate) fn plan_to(cluster: &Snapshot, places: &Places) -> Plan {
     let mut plan = Plan { based_on: cluster.revision, ..Plan::default() };
     let before = self::places(cluster);
     for (unit, from) in before.iter().filter(|(unit, _)| !places.contains_key(*unit)) {
-        plan.steps.push(step(unit, Action::Remove { from: from.clone() }));
+        plan.steps.push(step(unit, StepAction::Remove { from: from.clone() }));
     }
     for (unit, to) in places {
         let (from, to) = (before.get(unit).cloned(), to.clone());
         match from {
             Some(from) if from == to => {}
-            Some(from) => plan.steps.push(step(unit, Action::Move { from, to })),
-            None => plan.steps.push(step(unit, Action::Place { machine: to })),
+            Some(from) => plan.steps.push(step(unit, StepAction::Move { from, to })),
+            None => plan.steps.push(step(unit, StepAction::Place { machine: to })),
         }
     }
     let singles = cluster.units().filter(|unit| unit.is_wanted() && !unit.is_global());
@@ -44,8 +44,8 @@ pub(crate) fn plan_to(cluster: &Snapshot, places: &Places) -> Plan {
     plan
 }
 
-fn step(unit: &UnitName, action: Action) -> Step {
-    Step { unit: unit.clone(), action, cause: Cause::Wanted }
+fn step(unit: &UnitName, action: StepAction) -> Step {
+    Step { unit: unit.clone(), action, cause: StepCause::Wanted }
 }
 
 proptest! {

@@ -306,6 +306,6 @@ impl Lane {
 
 /// The weights of the preferences that are true of a machine.
 pub(crate) fn liked(prefer: &[Preference], machine: &Machine) -> i64 {
-    let liked = prefer.iter().filter(|preference| preference.wants.eval(&machine.metadata));
+    let liked = prefer.iter().filter(|preference| preference.expression.eval(&machine.metadata));
     liked.map(|preference| i64::from(preference.weight)).sum()
 }
