@@ -115,8 +115,8 @@ pub(crate) fn down(snapshot: &Snapshot) -> BTreeSet<UnitName> {
 impl fmt::Display for DrainPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.plan.fmt(f)?;
-        for (unit, why) in &self.held {
-            write!(f, "\n  {unit} stays for now: {why}")?;
+        for (unit, reason) in &self.held {
+            write!(f, "\n  {unit} stays for now: {reason}")?;
         }
         Ok(())
     }

@@ -7,9 +7,12 @@ use std::sync::Arc;
 use fleet_core::{MachineId, Reason, Refusal, Snapshot};
 use fleet_unitfile::UnitName;
 
-use crate::index::{Answers, Index, Kind, MachineNo, PeerRef, Pending, Tie, UnitNo, Why};
+use crate::index::{
+    Index, LeaveReason, MachineNo, PeerRef, PeerState, PendingPlan, RefusalSummary, UnitKind,
+    UnitNo,
+};
 use crate::policy::Policy;
-use crate::rules::{Denial, Question, Rank, Teller, replaces};
+use crate::rules::{Denial, PlacementQuery, Rank, RefusalExplainer, replaces};
 
 type Verdicts = Vec<(MachineNo, PlacementVerdict)>;
 
@@ -18,11 +21,11 @@ type Verdicts = Vec<(MachineNo, PlacementVerdict)>;
 pub struct Explanation {
     /// The unit.
     pub unit: UnitName,
-    /// The units that `MachineOf=` ties together with it, itself included, in order.
+    /// The units that `MachineOf=` affinity together with it, itself included, in order.
     pub group: Vec<UnitName>,
     /// Every machine that is present, in the order of their IDs, and what it says.
     pub machines: Vec<(MachineId, PlacementVerdict)>,
-    /// Why the unit is nowhere, if it is nowhere and no machine would take it, or if it waits for a
+    /// LeaveReason the unit is nowhere, if it is nowhere and no machine would take it, or if it waits for a
     /// machine of its own.
     pub reason: Option<Reason>,
 }
@@ -42,7 +45,7 @@ pub enum PlacementVerdict {
 }
 
 /// What is seen of a machine's verdict without putting anybody there.
-enum Glance {
+enum QuickVerdict {
     Refused(Rank, Arc<Refusal>),
     Taken,
     Unclear,
@@ -66,36 +69,36 @@ impl Index {
         let number = self.units.find(unit.as_str())?;
         let slot = &self.units.slots[number];
         match slot.kind {
-            Kind::Unknown | Kind::Unreadable => None,
-            Kind::Single | Kind::Global => Some(self.explain_wanted(number)),
-            Kind::Inactive => {
-                let changes = self.pretend_wanted(number);
-                let told = self.explain_wanted(number);
+            UnitKind::Unknown | UnitKind::Unreadable => None,
+            UnitKind::Single | UnitKind::Global => Some(self.explain_wanted(number)),
+            UnitKind::Inactive => {
+                let changes = self.assume_wanted(number);
+                let explanation = self.explain_wanted(number);
                 self.rewind();
                 changes.iter().for_each(|change| self.change(change));
-                Some(told)
+                Some(explanation)
             }
         }
     }
 
     fn explain_wanted(&mut self, unit: UnitNo) -> Explanation {
-        let unsettled = self.settle();
-        let (verdicts, answers) = match self.units.slots[unit].kind {
-            Kind::Global => (self.verdicts_for_global(unit), None),
+        let changed_machines = self.recheck_machines();
+        let (verdicts, summary) = match self.units.slots[unit].kind {
+            UnitKind::Global => (self.verdicts_for_global(unit), None),
             _ => self.verdicts_for_single(unit),
         };
         let is_refused =
             |(_, verdict): &(_, PlacementVerdict)| matches!(verdict, PlacementVerdict::Refused(_));
         let nowhere = verdicts.iter().all(is_refused);
         let unexplained = nowhere || self.stranded.contains(&unit);
-        let told = Explanation {
+        let explanation = Explanation {
             unit: self.units.name(unit).clone(),
             group: self.tied_names(unit),
-            reason: unexplained.then(|| self.reason(unit, answers.as_ref())),
+            reason: unexplained.then(|| self.reason(unit, summary.as_ref())),
             machines: verdicts.into_iter().map(|(m, v)| (self.machines.id(m).clone(), v)).collect(),
         };
-        self.pending = Some(Pending { unsettled, ..Pending::default() });
-        told
+        self.pending = Some(PendingPlan { changed_machines, ..PendingPlan::default() });
+        explanation
     }
 
     fn verdicts_for_global(&self, unit: UnitNo) -> Verdicts {
@@ -103,127 +106,133 @@ impl Index {
             if self.is_on(unit, machine) {
                 return PlacementVerdict::Here;
             }
-            let question = Question::new(self, unit, machine);
-            match question.denial_of_global() {
-                Some(denial) => PlacementVerdict::Refused(Arc::new(question.refusal(denial))),
-                None => PlacementVerdict::Eligible { load: question.desk.load() },
+            let query = PlacementQuery::new(self, unit, machine);
+            match query.denial_of_global() {
+                Some(denial) => PlacementVerdict::Refused(Arc::new(query.refusal(denial))),
+                None => PlacementVerdict::Eligible { load: query.occupancy.load() },
             }
         };
         self.machines.present().map(|machine| (machine, verdict(machine))).collect()
     }
 
     /// The verdicts; with what machines answer in all if the unit was nowhere all the time.
-    fn verdicts_for_single(&mut self, unit: UnitNo) -> (Verdicts, Option<Answers<Rank>>) {
-        let trial = self.begin();
-        let here = self.units.slots[unit].seat;
+    fn verdicts_for_single(&mut self, unit: UnitNo) -> (Verdicts, Option<RefusalSummary<Rank>>) {
+        let savepoint = self.savepoint();
+        let here = self.units.slots[unit].machine;
         if let Some(here) = here.some() {
             // Elsewhere it would not be in its own way.
-            self.unseat(unit, here, Why::Follows(unit));
+            self.unassign(unit, here, LeaveReason::Follows(unit));
         }
         let group = self.group_of(unit);
-        let (verdicts, answers) = self.verdicts_for_group(&group, here);
-        self.take_back(&trial);
-        (verdicts, Some(answers).filter(|_| here == MachineNo::NONE))
+        let (verdicts, summary) = self.verdicts_for_group(&group, here);
+        self.roll_back(&savepoint);
+        (verdicts, Some(summary).filter(|_| here == MachineNo::NONE))
     }
 
     fn verdicts_for_group(
         &mut self,
         group: &[UnitNo],
         here: MachineNo,
-    ) -> (Verdicts, Answers<Rank>) {
-        if let Some(unit) = self.alone(group) {
+    ) -> (Verdicts, RefusalSummary<Rank>) {
+        if let Some(unit) = self.plain_unit(group) {
             return self.verdicts_for_one(unit, here);
         }
-        let (mut verdicts, mut answers) = (Verdicts::new(), Answers::new());
-        for (machine, glance) in self.glances(group) {
-            let load = self.machines.slots[machine].desk.load();
-            let refused = match glance {
+        let (mut verdicts, mut summary) = (Verdicts::new(), RefusalSummary::new());
+        for (machine, quick) in self.quick_verdicts(group) {
+            let load = self.machines.slots[machine].occupancy.load();
+            let refused = match quick {
                 _ if here == machine => {
                     verdicts.push((machine, PlacementVerdict::Here));
                     continue;
                 }
-                Glance::Refused(rank, refusal) => Some((rank, refusal)),
-                Glance::Taken => None,
-                Glance::Unclear => {
+                QuickVerdict::Refused(rank, refusal) => Some((rank, refusal)),
+                QuickVerdict::Taken => None,
+                QuickVerdict::Unclear => {
                     let refused = self.refused(group, machine);
                     refused.map(|(_, rank, refusal)| (rank, Arc::new(refusal)))
                 }
             };
             let verdict = match refused {
                 Some((rank, refusal)) => {
-                    answers.add(rank, load, machine);
+                    summary.add(rank, load, machine);
                     PlacementVerdict::Refused(refusal)
                 }
                 None => PlacementVerdict::Eligible { load },
             };
             verdicts.push((machine, verdict));
         }
-        (verdicts, answers)
+        (verdicts, summary)
     }
 
     /// The verdicts for a unit that is alone and replaces nobody.
-    fn verdicts_for_one(&self, unit: UnitNo, here: MachineNo) -> (Verdicts, Answers<Rank>) {
-        let mut answers = Answers::new();
-        let asked = self.asked(|machine| self.denial(unit, machine));
-        let mut teller = Teller::new(self, unit, &asked);
+    fn verdicts_for_one(&self, unit: UnitNo, here: MachineNo) -> (Verdicts, RefusalSummary<Rank>) {
+        let mut summary = RefusalSummary::new();
+        let denials = self.denials_of(|machine| self.denial(unit, machine));
+        let mut explainer = RefusalExplainer::new(self, unit, &denials);
         let verdict = |(machine, denial): (MachineNo, Option<Denial>)| {
-            let load = self.machines.slots[machine].desk.load();
+            let load = self.machines.slots[machine].occupancy.load();
             let verdict = match denial {
                 _ if here == machine => PlacementVerdict::Here,
                 None => PlacementVerdict::Eligible { load },
                 Some(denial) => {
-                    answers.add(denial.rank(), load, machine);
-                    PlacementVerdict::Refused(teller.tell(machine, denial))
+                    summary.add(denial.rank(), load, machine);
+                    PlacementVerdict::Refused(explainer.explain(machine, denial))
                 }
             };
             (machine, verdict)
         };
-        (asked.into_iter().map(verdict).collect(), answers)
+        (denials.into_iter().map(verdict).collect(), summary)
     }
 
-    /// What every machine that is present answers.
-    fn asked(&self, ask: impl Fn(MachineNo) -> Option<Denial>) -> Vec<(MachineNo, Option<Denial>)> {
-        let mut asked = Vec::with_capacity(self.machines.count());
-        asked.extend(self.machines.present().map(|machine| (machine, ask(machine))));
-        asked
+    /// What every machine that is present summary.
+    fn denials_of(
+        &self,
+        ask: impl Fn(MachineNo) -> Option<Denial>,
+    ) -> Vec<(MachineNo, Option<Denial>)> {
+        let mut denials = Vec::with_capacity(self.machines.count());
+        denials.extend(self.machines.present().map(|machine| (machine, ask(machine))));
+        denials
     }
 
     /// What can be said of every machine without putting anybody there: what it says to the first
     /// unit of a group, where that would replace nobody.
-    fn glances(&self, group: &[UnitNo]) -> Vec<(MachineNo, Glance)> {
+    fn quick_verdicts(&self, group: &[UnitNo]) -> Vec<(MachineNo, QuickVerdict)> {
         let Some(first) = group.first().copied() else { return Vec::new() };
         let replaces = |machine| !replaces::replaced(self, first, machine).is_empty();
-        let asked =
-            self.asked(|machine| self.denial(first, machine).filter(|_| !replaces(machine)));
-        let mut teller = Teller::new(self, first, &asked);
-        let glance = |(machine, denial): (MachineNo, Option<Denial>)| {
-            let glance = match denial {
-                Some(denial) => Glance::Refused(denial.rank(), teller.tell(machine, denial)),
-                None if group.len() == 1 && !replaces(machine) => Glance::Taken,
-                None => Glance::Unclear,
+        let denials =
+            self.denials_of(|machine| self.denial(first, machine).filter(|_| !replaces(machine)));
+        let mut explainer = RefusalExplainer::new(self, first, &denials);
+        let quick = |(machine, denial): (MachineNo, Option<Denial>)| {
+            let quick = match denial {
+                Some(denial) => {
+                    QuickVerdict::Refused(denial.rank(), explainer.explain(machine, denial))
+                }
+                None if group.len() == 1 && !replaces(machine) => QuickVerdict::Taken,
+                None => QuickVerdict::Unclear,
             };
-            (machine, glance)
+            (machine, quick)
         };
-        asked.into_iter().map(glance).collect()
+        denials.into_iter().map(quick).collect()
     }
 
-    /// The units that `MachineOf=` ties to one, directly or through others. A global unit ties
+    /// The units that `MachineOf=` affinity to one, directly or through others. A global unit affinity
     /// nobody.
     fn tied_names(&self, unit: UnitNo) -> Vec<UnitName> {
         let mut all = BTreeSet::from([unit]);
         let mut next = vec![unit];
         while let Some(unit) = next.pop() {
             let slot = &self.units.slots[unit];
-            if slot.kind != Kind::Single {
+            if slot.kind != UnitKind::Single {
                 continue;
             }
-            let named =
-                slot.peers().iter().filter_map(|peer| match (*peer, self.tie(unit, *peer)) {
-                    (PeerRef::Named(other), _) | (_, Tie::To(other)) => Some(other),
+            let named = slot.peers().iter().filter_map(|peer| {
+                match (*peer, self.peer_state(unit, *peer)) {
+                    (PeerRef::Named(other), _) | (_, PeerState::Waiting(other)) => Some(other),
                     _ => None,
-                });
+                }
+            });
             let tied = named.chain(slot.followers().iter().copied());
-            let single = |other: &UnitNo| self.units.slots[*other].kind == Kind::Single;
+            let single = |other: &UnitNo| self.units.slots[*other].kind == UnitKind::Single;
             next.extend(tied.filter(single).filter(|other| all.insert(*other)));
         }
         let mut names: Vec<UnitName> = all.iter().map(|u| self.units.name(*u).clone()).collect();

@@ -48,7 +48,7 @@ impl Policy {
     }
 
     /// Whether anything that happens anywhere may lift a refusal.
-    pub(crate) fn is_moody(&self) -> bool {
+    pub(crate) fn retries_on_any_change(&self) -> bool {
         self.rules.iter().any(|rule| rule.retry_on() == RetryOn::AnyChange)
     }
 }

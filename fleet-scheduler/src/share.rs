@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fleet_core::{Epoch, Machine, MachineId, Refusal, Snapshot, Unit};
 use fleet_unitfile::UnitName;
 
-use crate::rules::{NOTHING, Party, conflicts, metadata, metadata_expr};
+use crate::rules::{NOTHING, RuleSubject, conflicts, metadata, metadata_expr};
 
 /// What the agent of one machine must have.
 #[derive(Debug, Clone, Default)]
@@ -68,25 +68,25 @@ fn fit_in<'a>(
     let placed_here = |unit: &&UnitName| snapshot.placement(unit.as_str()).is_some();
     let unreadable = snapshot.faults().map(|(unit, _)| unit).filter(placed_here);
     let unreadable = unreadable.filter(|unit| share.undecided.contains(*unit));
-    let mut there: Vec<Party<'_>> =
-        unreadable.map(|name| Party { name, requirements: &NOTHING }).collect();
+    let mut there: Vec<RuleSubject<'_>> =
+        unreadable.map(|name| RuleSubject { name, requirements: &NOTHING }).collect();
     let placed = share.units.keys().filter_map(|name| snapshot.unit(name.as_str()));
-    there.extend(placed.map(|unit| party(unit)));
-    there.sort_by_key(|party| party.name);
+    there.extend(placed.map(|unit| subject(unit)));
+    there.sort_by_key(|subject| subject.name);
     for unit in globals {
         let refusal = metadata::refusal(&unit.requirements, machine)
             .or_else(|| metadata_expr::refusal(&unit.requirements, machine))
-            .or_else(|| conflicts::refusal(party(unit), &there));
+            .or_else(|| conflicts::refusal(subject(unit), &there));
         if let Some(refusal) = refusal {
             share.refused.insert(unit.name.clone(), refusal);
             continue;
         }
         let at = there.partition_point(|other| other.name < &unit.name);
-        there.insert(at, party(unit));
+        there.insert(at, subject(unit));
         share.units.insert(unit.name.clone(), (unit.clone(), Epoch::ZERO));
     }
 }
 
-fn party(unit: &Unit) -> Party<'_> {
-    Party { name: &unit.name, requirements: &unit.requirements }
+fn subject(unit: &Unit) -> RuleSubject<'_> {
+    RuleSubject { name: &unit.name, requirements: &unit.requirements }
 }

@@ -96,7 +96,7 @@ impl fmt::Display for StepCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Wanted => f.write_str("it is wanted"),
-            Self::NotWanted(why) => why.fmt(f),
+            Self::NotWanted(reason) => reason.fmt(f),
             Self::MachineGone => f.write_str("the machine is gone"),
             Self::Refused(refusal) => write!(f, "{} refuses it: {refusal}", refusal.rule_name()),
             Self::FollowsPeer(peer) => write!(f, "it follows {peer}"),

@@ -13,11 +13,11 @@ use crate::policy::Candidate;
 /// more for a rule; scores are asked before anybody leaves.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
-    sight: &'a dyn Sight,
+    source: &'a dyn ViewSource,
 }
 
 /// Whoever can say who is where.
-pub(crate) trait Sight: fmt::Debug + Sync {
+pub(crate) trait ViewSource: fmt::Debug + Sync {
     /// The units on a machine, by name, global ones too.
     fn units_on(&self, machine: &MachineId) -> Vec<Candidate<'_>>;
 
@@ -35,30 +35,30 @@ pub(crate) trait Sight: fmt::Debug + Sync {
 }
 
 impl<'a> View<'a> {
-    pub(crate) fn new(sight: &'a dyn Sight) -> Self {
-        Self { sight }
+    pub(crate) fn new(source: &'a dyn ViewSource) -> Self {
+        Self { source }
     }
 
     /// The units on a machine with what they demand, by name, global ones too; one whose record
     /// cannot be read demands nothing. Nobody is on a machine that is not present.
     pub fn units_on(&self, machine: &MachineId) -> impl Iterator<Item = Candidate<'_>> {
-        self.sight.units_on(machine).into_iter()
+        self.source.units_on(machine).into_iter()
     }
 
     /// What all units on a machine reserve together.
     #[must_use]
     pub fn used(&self, machine: &MachineId) -> Resources {
-        self.sight.used(machine)
+        self.source.used(machine)
     }
 
     /// The machines that are present, in the order of their IDs.
     pub fn machines(&self) -> impl Iterator<Item = &Machine> {
-        self.sight.machines()
+        self.source.machines()
     }
 
     /// The machine where a unit is that is placed, as things stand.
     #[must_use]
     pub fn machine_of(&self, unit: &UnitName) -> Option<&Machine> {
-        self.sight.machine_of(unit)
+        self.source.machine_of(unit)
     }
 }

@@ -4,7 +4,7 @@
 //! the snapshots alone. It is slower than the planner and meant for tests, simulations and debug
 //! builds.
 
-mod own;
+mod custom;
 mod rules;
 
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use std::fmt;
 use fleet_core::{MachineId, Refusal, Reschedule, Revision, Snapshot, Unit};
 use fleet_unitfile::UnitName;
 
-use self::rules::Scene;
+use self::rules::PlannedMachine;
 use crate::apply::apply;
 use crate::plan::Plan;
 use crate::policy::Policy;
@@ -91,7 +91,7 @@ pub fn check_with(policy: &Policy, snapshot: &Snapshot, plan: &Plan) -> Vec<Viol
     }
     check_steps(snapshot, plan, &mut found);
     let after = apply(snapshot, plan);
-    check_books(snapshot, &after, plan, &mut found);
+    check_reasons(snapshot, &after, plan, &mut found);
     check_rules(policy, snapshot, &after, &mut found);
     found
 }
@@ -136,7 +136,7 @@ fn is_stranded(snapshot: &Snapshot, name: &UnitName) -> bool {
 }
 
 /// Who should be placed or have a reason is, and nobody else.
-fn check_books(before: &Snapshot, after: &Snapshot, plan: &Plan, found: &mut Vec<Violation>) {
+fn check_reasons(before: &Snapshot, after: &Snapshot, plan: &Plan, found: &mut Vec<Violation>) {
     // Who waits for its machine to come back is placed there, and needs a reason all the same.
     let has_machine =
         |unit| after.placement(UnitName::as_str(unit)).is_some() && !is_stranded(before, unit);
@@ -165,10 +165,10 @@ fn check_books(before: &Snapshot, after: &Snapshot, plan: &Plan, found: &mut Vec
 /// Every machine passes every rule of every unit placed there.
 fn check_rules(policy: &Policy, before: &Snapshot, after: &Snapshot, found: &mut Vec<Violation>) {
     for machine in after.machines() {
-        let scene = Scene::new(before, after, machine);
-        for unit in scene.units() {
-            let own = own::refusals(policy, (before, after), unit, machine);
-            let refusals = scene.refusals(unit).into_iter().chain(own);
+        let planned = PlannedMachine::new(before, after, machine);
+        for unit in planned.units() {
+            let own = custom::refusals(policy, (before, after), unit, machine);
+            let refusals = planned.refusals(unit).into_iter().chain(own);
             found.extend(refusals.map(|refusal| Violation::Broken {
                 unit: unit.name.clone(),
                 machine: machine.id.clone(),

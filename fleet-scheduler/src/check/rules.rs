@@ -10,7 +10,7 @@ use fleet_unitfile::UnitName;
 use super::placeable;
 
 /// One machine after a plan.
-pub(super) struct Scene<'a> {
+pub(super) struct PlannedMachine<'a> {
     before: &'a Snapshot,
     after: &'a Snapshot,
     machine: &'a Machine,
@@ -20,7 +20,7 @@ pub(super) struct Scene<'a> {
     present: BTreeSet<&'a UnitName>,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> PlannedMachine<'a> {
     pub(super) fn new(before: &'a Snapshot, after: &'a Snapshot, machine: &'a Machine) -> Self {
         let counts = |name: &UnitName| {
             placeable(after, name).is_some() || after.fault(name.as_str()).is_some()
@@ -28,9 +28,9 @@ impl<'a> Scene<'a> {
         let here = after.placements().filter(|(_, at)| at.machine == machine.id);
         let placed: BTreeSet<_> = here.map(|(name, _)| name).filter(|name| counts(name)).collect();
         let present = placed.clone();
-        let mut scene = Self { before, after, machine, placed, present };
-        scene.fit_globals_in();
-        scene
+        let mut planned = Self { before, after, machine, placed, present };
+        planned.fit_globals_in();
+        planned
     }
 
     /// Adds the global units that fit, one after the other by name.
@@ -49,7 +49,7 @@ impl<'a> Scene<'a> {
     }
 
     /// All who are there, by name.
-    pub(super) fn everybody(self) -> BTreeSet<&'a UnitName> {
+    pub(super) fn all_units(self) -> BTreeSet<&'a UnitName> {
         self.present
     }
 

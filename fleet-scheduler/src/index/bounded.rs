@@ -28,10 +28,10 @@ fn index(ranking: Ranking) -> Index {
 
 fn assert_bounded(index: &mut Index) {
     let bound = 2 * index.machines.slots.len() + 1024;
-    assert!(index.lanes.lifts.len() <= bound + 1, "{}", index.lanes.lifts.len());
-    assert!(index.lanes.ranks.len() <= bound + 1, "{}", index.lanes.ranks.len());
-    let (fresh, units) = (index.fresh.take().len(), index.units.slots.len());
-    assert!(fresh <= units, "{fresh} of {units}");
+    assert!(index.orders.lifts.len() <= bound + 1, "{}", index.orders.lifts.len());
+    assert!(index.orders.ranks.len() <= bound + 1, "{}", index.orders.ranks.len());
+    let (untried, units) = (index.retry_queue.take().len(), index.units.slots.len());
+    assert!(untried <= units, "{untried} of {units}");
 }
 
 #[test]

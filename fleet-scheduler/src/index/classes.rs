@@ -1,5 +1,5 @@
 //! Classes: units that ask for the same and that the same patterns match. Every machine treats all
-//! units of a class alike, what ties them to others aside.
+//! units of a class alike, what affinity them to others aside.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -10,14 +10,14 @@ use fleet_unitfile::UnitName;
 use hashbrown::HashTable;
 use rustc_hash::{FxBuildHasher, FxHasher};
 
-use super::slots::{ClassNo, FilterNo, LaneNo, MachineNo, PatternNo, Slots, UnitNo};
+use super::slots::{ClassNo, FilterNo, MachineNo, OrderNo, PatternNo, Slots, UnitNo};
 
 /// The requirements of who demands nothing.
 pub(crate) static NOTHING: LazyLock<Arc<Requirements>> = LazyLock::new(Arc::default);
 
 /// One class.
 #[derive(Debug, Default)]
-pub(crate) struct Class {
+pub(crate) struct EquivalenceClass {
     /// What its units demand; `MachineOf=` and the like may differ between them.
     pub(crate) requirements: Arc<Requirements>,
     /// Its only unit, where an embedder's rules may tell any two units apart.
@@ -37,43 +37,43 @@ pub(crate) struct Class {
     pub(crate) pin: MachineNo,
     pub(crate) users: u32,
     /// The order in which its units try machines, once they have.
-    pub(crate) lane: LaneNo,
-    /// A lane of its own, without the machines that refuse it until somebody leaves.
-    pub(crate) own: LaneNo,
-    /// How many machines its units have tried in vain since they have no lane of their own.
+    pub(crate) order: OrderNo,
+    /// A order of its own, without the machines that refuse it until somebody leaves.
+    pub(crate) private_order: OrderNo,
+    /// How many machines its units have tried in unsatisfiable since they have no order of their own.
     pub(crate) skips: usize,
-    /// How far the trail of lifts had come when it was known that every machine refuses the class,
+    /// How far the log of lifts had come when it was known that every machine refuses the class,
     /// except those named there since.
     pub(crate) refused: Option<u64>,
     /// Whether it was asked why every machine refuses it.
-    pub(crate) was_asked: bool,
+    pub(crate) was_counted: bool,
     /// Its units that every machine refuses.
     pub(crate) parked: BTreeMap<UnitName, UnitNo>,
-    /// The turn in which one of these was woken and has not been refused since.
+    /// The round in which one of these was woken and has not been refused since.
     pub(crate) awake: u64,
-    /// What [`Lanes::facts`](super::Lanes::facts) was when every machine refused the class
+    /// What [`MachineOrders::facts`](super::MachineOrders::facts) was when every machine refused the class
     /// whoever is there.
-    pub(crate) hopeless: Option<u64>,
+    pub(crate) filtered_out: Option<u64>,
 }
 
 /// All classes.
 #[derive(Debug)]
 pub(crate) struct Classes {
-    pub(crate) slots: Slots<ClassNo, Class>,
+    pub(crate) slots: Slots<ClassNo, EquivalenceClass>,
     table: HashTable<ClassNo>,
     /// The classes that have parked units.
     pub(crate) parked: BTreeSet<ClassNo>,
     /// Those of them that somebody who leaves a machine may help.
-    hopeful: BTreeSet<ClassNo>,
+    retryable: BTreeSet<ClassNo>,
     /// The facts of machines for which that is known.
     facts: u64,
     /// How often units have been placed.
-    pub(crate) turn: u64,
+    pub(crate) round: u64,
 }
 
 /// What makes a class: requirements, owner, patterns that match.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Key<'a> {
+pub(crate) struct ClassKey<'a> {
     pub(crate) wants: &'a Requirements,
     pub(crate) owner: Option<&'a UnitName>,
     pub(crate) matched: &'a [PatternNo],
@@ -86,21 +86,26 @@ impl Classes {
     pub(crate) fn new(filter: FilterNo) -> Self {
         let mut slots = Slots::default();
         let requirements = NOTHING.clone();
-        slots.insert(Class { requirements, filter, users: 1, ..Class::default() });
-        let (parked, hopeful) = Default::default();
-        Self { slots, table: HashTable::new(), parked, hopeful, facts: 0, turn: 0 }
+        slots.insert(EquivalenceClass {
+            requirements,
+            filter,
+            users: 1,
+            ..EquivalenceClass::default()
+        });
+        let (parked, retryable) = Default::default();
+        Self { slots, table: HashTable::new(), parked, retryable, facts: 0, round: 0 }
     }
 
     /// The class of that key, if there is one.
-    pub(crate) fn find(&self, key: Key<'_>) -> Option<ClassNo> {
+    pub(crate) fn find(&self, key: ClassKey<'_>) -> Option<ClassNo> {
         if key.owner.is_none() && key.matched.is_empty() && asks_for_nothing(key.wants) {
             return Some(Self::PLAIN);
         }
-        let same = |class: &ClassNo| is_same(self.slots[*class].key(), key);
+        let same = |class: &ClassNo| same_key(self.slots[*class].key(), key);
         self.table.find(hash(key), same).copied()
     }
 
-    pub(crate) fn insert(&mut self, class: Class) -> ClassNo {
+    pub(crate) fn insert(&mut self, class: EquivalenceClass) -> ClassNo {
         let hash_of_new = hash(class.key());
         let number = self.slots.insert(class);
         let slots = &self.slots;
@@ -109,7 +114,7 @@ impl Classes {
     }
 
     /// Takes a class out that has no users.
-    pub(crate) fn remove(&mut self, number: ClassNo) -> Class {
+    pub(crate) fn remove(&mut self, number: ClassNo) -> EquivalenceClass {
         let hash = hash(self.slots[number].key());
         if let Ok(entry) = self.table.find_entry(hash, |other| *other == number) {
             entry.remove();
@@ -121,47 +126,51 @@ impl Classes {
     /// A class has parked units. `facts` are those of the machines that refused them.
     pub(crate) fn park(&mut self, number: ClassNo, facts: u64) {
         self.parked.insert(number);
-        if self.slots[number].hopeless == Some(facts) {
-            self.hopeful.remove(&number);
+        if self.slots[number].filtered_out == Some(facts) {
+            self.retryable.remove(&number);
         } else {
-            self.hopeful.insert(number);
+            self.retryable.insert(number);
         }
     }
 
     /// A class has no parked units any more.
     pub(crate) fn unpark(&mut self, number: ClassNo) {
         self.parked.remove(&number);
-        self.hopeful.remove(&number);
+        self.retryable.remove(&number);
     }
 
     /// The classes with parked units that somebody who leaves a machine may help.
-    pub(crate) fn hopeful(&self) -> impl Iterator<Item = ClassNo> {
-        self.hopeful.iter().copied()
+    pub(crate) fn retryable(&self) -> impl Iterator<Item = ClassNo> {
+        self.retryable.iter().copied()
     }
 
     /// Machines are others now. Hope is left to all classes but those that had none before and of
     /// which it is still true that every machine refuses them by what it is.
-    pub(crate) fn learn(&mut self, facts: u64, still_refused: impl Fn(&Class) -> bool) {
+    pub(crate) fn refresh_retryable(
+        &mut self,
+        facts: u64,
+        still_refused: impl Fn(&EquivalenceClass) -> bool,
+    ) {
         let before = std::mem::replace(&mut self.facts, facts);
         if before == facts {
             return;
         }
-        self.hopeful.clear();
+        self.retryable.clear();
         for number in &self.parked {
             let class = &mut self.slots[*number];
-            if class.hopeless == Some(before) && still_refused(class) {
-                class.hopeless = Some(facts);
-            } else if class.hopeless != Some(facts) {
-                self.hopeful.insert(*number);
+            if class.filtered_out == Some(before) && still_refused(class) {
+                class.filtered_out = Some(facts);
+            } else if class.filtered_out != Some(facts) {
+                self.retryable.insert(*number);
             }
         }
     }
 }
 
-impl Class {
-    fn key(&self) -> Key<'_> {
+impl EquivalenceClass {
+    fn key(&self) -> ClassKey<'_> {
         let (owner, matched) = (self.owner.as_ref(), self.matched.as_slice());
-        Key { wants: &self.requirements, owner, matched }
+        ClassKey { wants: &self.requirements, owner, matched }
     }
 
     /// Whether any of these patterns matches its units.
@@ -183,7 +192,7 @@ fn asks_for_nothing(wants: &Requirements) -> bool {
         && wants.spread.is_empty()
 }
 
-fn is_same(one: Key<'_>, other: Key<'_>) -> bool {
+fn same_key(one: ClassKey<'_>, other: ClassKey<'_>) -> bool {
     let (a, b) = (one.wants, other.wants);
     one.matched == other.matched
         && one.owner == other.owner
@@ -199,7 +208,7 @@ fn is_same(one: Key<'_>, other: Key<'_>) -> bool {
                 && a.spread == b.spread)
 }
 
-fn hash(key: Key<'_>) -> u64 {
+fn hash(key: ClassKey<'_>) -> u64 {
     let mut hasher: FxHasher = FxBuildHasher.build_hasher();
     let wants = key.wants;
     (key.owner, key.matched).hash(&mut hasher);

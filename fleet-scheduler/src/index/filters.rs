@@ -8,24 +8,24 @@ use fleet_core::{Expression, Metadata, Requirements, Rule};
 use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
 
-use super::holders::{Holders, Wanted};
 use super::machines::Machines;
+use super::metadata_index::{MetadataIndex, RequiredMetadata};
 use super::slots::{FilterNo, MachineNo, Slots};
 use crate::rules;
 
 /// `MachineMetadata=` and `MachineMetadataExpr=` of some units.
 #[derive(Debug, Default)]
 pub(crate) struct Filter {
-    metadata: Wanted,
+    metadata: RequiredMetadata,
     expression: Option<Expression>,
     users: u32,
-    /// What it says of each machine, by the machine's number, if that is written down.
-    verdicts: Option<Vec<Verdict>>,
+    /// What it says of each machine, by the machine's number, if that is cached down.
+    verdicts: Option<Vec<FilterVerdict>>,
 }
 
 /// What a filter says of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Verdict {
+enum FilterVerdict {
     #[default]
     Passes,
     Metadata,
@@ -37,9 +37,9 @@ enum Verdict {
 pub(crate) struct Filters {
     slots: Slots<FilterNo, Filter>,
     table: HashTable<FilterNo>,
-    /// The filters of which it is written down what they say of each machine.
-    written: BTreeSet<FilterNo>,
-    holders: Holders,
+    /// The filters of which it is cached down what they say of each machine.
+    cached: BTreeSet<FilterNo>,
+    metadata_index: MetadataIndex,
 }
 
 impl Filters {
@@ -50,15 +50,15 @@ impl Filters {
     /// somebody wants to know.
     const FEW: usize = 32;
 
-    /// How many filters are written down: each takes a byte for every machine, and is asked again
+    /// How many filters are cached down: each takes a byte for every machine, and is asked again
     /// when a machine changes. Those beyond are asked whenever somebody wants to know.
-    const MOST_WRITTEN: usize = 1024;
+    const MAX_CACHED: usize = 1024;
 
     pub(crate) fn new() -> Self {
         let mut slots = Slots::default();
         slots.insert(Filter { users: 1, ..Filter::default() });
-        let (table, written, holders) = Default::default();
-        Self { slots, table, written, holders }
+        let (table, cached, metadata_index) = Default::default();
+        Self { slots, table, cached, metadata_index }
     }
 
     /// The filter of a unit's requirements, which gets one more user.
@@ -75,7 +75,7 @@ impl Filters {
             self.slots[number].users += 1;
             return number;
         }
-        self.holders.acquire(&wants.metadata, machines);
+        self.metadata_index.acquire(&wants.metadata, machines);
         let number = self.slots.insert(Filter {
             metadata: wants.metadata.clone(),
             expression: wants.metadata_expr.clone(),
@@ -84,30 +84,34 @@ impl Filters {
         });
         let slots = &self.slots;
         self.table.insert_unique(hash, number, |number| slots[*number].hash());
-        self.write_down(number, machines);
+        self.cache_verdicts(number, machines);
         number
     }
 
     /// Writes down what a filter says of each machine, unless few can pass: there may be more of
     /// them now than when the filter was new.
-    pub(crate) fn write_down(&mut self, number: FilterNo, machines: &Machines) {
+    pub(crate) fn cache_verdicts(&mut self, number: FilterNo, machines: &Machines) {
         if number == Self::ALL
             || self.slots[number].verdicts.is_some()
-            || self.written.len() >= Self::MOST_WRITTEN
-            || self.few(number, machines).is_some()
+            || self.cached.len() >= Self::MAX_CACHED
+            || self.few_candidates(number, machines).is_some()
         {
             return;
         }
         let filter = &mut self.slots[number];
         filter.verdicts = Some(Vec::new());
         machines.facts().for_each(|(number, machine)| filter.write(number, &machine.metadata));
-        self.written.insert(number);
+        self.cached.insert(number);
     }
 
     /// Machines among which are all that pass a filter, if there are few.
-    pub(crate) fn few(&self, number: FilterNo, machines: &Machines) -> Option<Vec<MachineNo>> {
+    pub(crate) fn few_candidates(
+        &self,
+        number: FilterNo,
+        machines: &Machines,
+    ) -> Option<Vec<MachineNo>> {
         let most = Self::FEW.min(machines.count() / 2);
-        self.holders.few(&self.slots[number].metadata, most)
+        self.metadata_index.few_candidates(&self.slots[number].metadata, most)
     }
 
     /// Takes a user away.
@@ -123,9 +127,9 @@ impl Filters {
         if let Ok(entry) = self.table.find_entry(hash, |other| *other == number) {
             entry.remove();
         }
-        self.written.remove(&number);
+        self.cached.remove(&number);
         let filter = self.slots.remove(number);
-        self.holders.release(&filter.metadata);
+        self.metadata_index.release(&filter.metadata);
     }
 
     /// A machine has come, its metadata has changed, or it has gone.
@@ -135,9 +139,9 @@ impl Filters {
         old: Option<&Metadata>,
         new: Option<&Metadata>,
     ) {
-        self.holders.change(machine, old, new);
+        self.metadata_index.change(machine, old, new);
         let Some(metadata) = new else { return };
-        for number in &self.written {
+        for number in &self.cached {
             self.slots[*number].write(machine, metadata);
         }
     }
@@ -158,9 +162,9 @@ impl Filters {
             None => filter.verdict(metadata),
         };
         match verdict {
-            Verdict::Passes => None,
-            Verdict::Metadata => Some(Rule::MachineMetadata),
-            Verdict::Expression => Some(Rule::MachineMetadataExpr),
+            FilterVerdict::Passes => None,
+            FilterVerdict::Metadata => Some(Rule::MachineMetadata),
+            FilterVerdict::Expression => Some(Rule::MachineMetadataExpr),
         }
     }
 }
@@ -171,19 +175,19 @@ impl Filter {
         let verdict = self.verdict(metadata);
         let Some(verdicts) = &mut self.verdicts else { return };
         if verdicts.len() <= machine.at() {
-            verdicts.resize(machine.at() + 1, Verdict::Passes);
+            verdicts.resize(machine.at() + 1, FilterVerdict::Passes);
         }
         verdicts[machine.at()] = verdict;
     }
 
-    fn verdict(&self, metadata: &Metadata) -> Verdict {
+    fn verdict(&self, metadata: &Metadata) -> FilterVerdict {
         let fails = |expression: &Expression| !expression.eval(metadata);
         if rules::metadata::lacks(&self.metadata, metadata) {
-            Verdict::Metadata
+            FilterVerdict::Metadata
         } else if self.expression.as_ref().is_some_and(fails) {
-            Verdict::Expression
+            FilterVerdict::Expression
         } else {
-            Verdict::Passes
+            FilterVerdict::Passes
         }
     }
 
@@ -192,7 +196,7 @@ impl Filter {
     }
 }
 
-fn hash(metadata: &Wanted, expression: Option<&Expression>) -> u64 {
+fn hash(metadata: &RequiredMetadata, expression: Option<&Expression>) -> u64 {
     let key: (_, Option<&str>) = (metadata, expression.map(Expression::as_str));
     FxBuildHasher.hash_one(hashed(key))
 }

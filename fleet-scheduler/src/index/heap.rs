@@ -6,8 +6,8 @@
 use super::lookup::Lookup;
 use super::slots::MachineNo;
 
-/// The place of who is in no heap.
-const OUT: u32 = u32::MAX;
+/// The position of who is in no heap.
+const ABSENT: u32 = u32::MAX;
 
 /// Keys of machines, the lowest on top.
 #[derive(Debug, Default)]
@@ -15,11 +15,11 @@ pub(super) struct Heap(Vec<u128>);
 
 /// Where each machine is in its heap.
 #[derive(Debug)]
-pub(super) enum Places {
-    /// By the machine's number, for heaps that hold many of them.
-    Many(Vec<u32>),
+pub(super) enum HeapPositions {
+    /// By the machine's number, for heaps that add_class many of them.
+    Dense(Vec<u32>),
     /// Of those alone that are in a heap.
-    Few(Lookup<MachineNo, u32>),
+    Sparse(Lookup<MachineNo, u32>),
 }
 
 /// The machine of a key.
@@ -28,46 +28,46 @@ pub(super) fn machine_of(key: u128) -> MachineNo {
     MachineNo(key as u32)
 }
 
-impl Default for Places {
+impl Default for HeapPositions {
     fn default() -> Self {
         Self::new(0)
     }
 }
 
-impl Places {
+impl HeapPositions {
     /// Room for that many machines, all of them out.
     pub(super) fn new(count: usize) -> Self {
-        Self::Many(vec![OUT; count])
+        Self::Dense(vec![ABSENT; count])
     }
 
-    /// Places that take memory only for the machines that are in.
-    pub(super) fn of_few() -> Self {
-        Self::Few(Lookup::default())
+    /// HeapPositions that take memory only for the machines that are in.
+    pub(super) fn sparse() -> Self {
+        Self::Sparse(Lookup::default())
     }
 
-    pub(super) fn is_in(&self, machine: MachineNo) -> bool {
+    pub(super) fn contains(&self, machine: MachineNo) -> bool {
         self.get(machine).is_some()
     }
 
     fn get(&self, machine: MachineNo) -> Option<usize> {
-        let place = match self {
-            Self::Many(places) => *places.get(machine.at())?,
-            Self::Few(places) => *places.get(&machine)?,
+        let position = match self {
+            Self::Dense(positions) => *positions.get(machine.at())?,
+            Self::Sparse(positions) => *positions.get(&machine)?,
         };
-        (place != OUT).then_some(place as usize)
+        (position != ABSENT).then_some(position as usize)
     }
 
-    fn set(&mut self, key: u128, place: usize) {
-        let (machine, place) = (machine_of(key), u32::try_from(place).unwrap_or(OUT));
+    fn set(&mut self, key: u128, position: usize) {
+        let (machine, position) = (machine_of(key), u32::try_from(position).unwrap_or(ABSENT));
         match self {
-            Self::Many(places) => {
-                if places.len() <= machine.at() {
-                    places.resize(machine.at() + 1, OUT);
+            Self::Dense(positions) => {
+                if positions.len() <= machine.at() {
+                    positions.resize(machine.at() + 1, ABSENT);
                 }
-                places[machine.at()] = place;
+                positions[machine.at()] = position;
             }
-            Self::Few(places) => {
-                places.insert(machine, place);
+            Self::Sparse(positions) => {
+                positions.insert(machine, position);
             }
         }
     }
@@ -75,8 +75,8 @@ impl Places {
     fn clear(&mut self, key: u128) {
         let machine = machine_of(key);
         match self {
-            Self::Many(places) => places[machine.at()] = OUT,
-            Self::Few(places) => places.remove(&machine),
+            Self::Dense(positions) => positions[machine.at()] = ABSENT,
+            Self::Sparse(positions) => positions.remove(&machine),
         }
     }
 }
@@ -91,7 +91,7 @@ impl Heap {
     }
 
     /// The lowest key but for some few.
-    pub(super) fn first_but(&self, is_left_out: impl Fn(u128) -> bool) -> Option<u128> {
+    pub(super) fn first_except(&self, is_left_out: impl Fn(u128) -> bool) -> Option<u128> {
         let mut open = vec![0];
         let mut first = None;
         while let Some(at) = open.pop() {
@@ -109,38 +109,38 @@ impl Heap {
         first
     }
 
-    pub(super) fn insert(&mut self, key: u128, places: &mut Places) {
+    pub(super) fn insert(&mut self, key: u128, positions: &mut HeapPositions) {
         self.0.push(key);
-        self.rise(self.0.len() - 1, places);
+        self.sift_up(self.0.len() - 1, positions);
     }
 
     /// Gives a machine that is in this heap another key.
-    pub(super) fn update(&mut self, key: u128, places: &mut Places) {
-        let Some(at) = places.get(machine_of(key)) else { return };
+    pub(super) fn update(&mut self, key: u128, positions: &mut HeapPositions) {
+        let Some(at) = positions.get(machine_of(key)) else { return };
         let old = std::mem::replace(&mut self.0[at], key);
         if key < old {
-            self.rise(at, places);
+            self.sift_up(at, positions);
         } else if key > old {
-            self.sink(at, places);
+            self.sift_down(at, positions);
         }
     }
 
     /// Takes a machine out that is in this heap.
-    pub(super) fn remove(&mut self, machine: MachineNo, places: &mut Places) {
-        let Some(at) = places.get(machine) else { return };
+    pub(super) fn remove(&mut self, machine: MachineNo, positions: &mut HeapPositions) {
+        let Some(at) = positions.get(machine) else { return };
         let gone = self.0.swap_remove(at);
-        places.clear(gone);
+        positions.clear(gone);
         if let Some(moved) = self.0.get(at).copied() {
-            places.set(moved, at);
+            positions.set(moved, at);
             if moved < gone {
-                self.rise(at, places);
+                self.sift_up(at, positions);
             } else {
-                self.sink(at, places);
+                self.sift_down(at, positions);
             }
         }
     }
 
-    fn rise(&mut self, mut at: usize, places: &mut Places) {
+    fn sift_up(&mut self, mut at: usize, positions: &mut HeapPositions) {
         let key = self.0[at];
         while at > 0 {
             let parent = (at - 1) / 2;
@@ -148,15 +148,15 @@ impl Heap {
                 break;
             }
             self.0[at] = self.0[parent];
-            places.set(self.0[at], at);
+            positions.set(self.0[at], at);
             at = parent;
         }
         self.0[at] = key;
-        places.set(key, at);
+        positions.set(key, at);
     }
 
     /// A key that sinks belongs nearly always far below, so it is not compared on the way down.
-    fn sink(&mut self, mut at: usize, places: &mut Places) {
+    fn sift_down(&mut self, mut at: usize, positions: &mut HeapPositions) {
         let (key, length) = (self.0[at], self.0.len());
         loop {
             let child = 2 * at + 1;
@@ -166,10 +166,10 @@ impl Heap {
             let right = child + 1 < length && self.0[child + 1] < self.0[child];
             let child = child + usize::from(right);
             self.0[at] = self.0[child];
-            places.set(self.0[at], at);
+            positions.set(self.0[at], at);
             at = child;
         }
         self.0[at] = key;
-        self.rise(at, places);
+        self.sift_up(at, positions);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fleet_core::{Peer, Snapshot};
 use fleet_unitfile::UnitName;
 
-use super::units::Kind;
+use super::units::UnitKind;
 use super::{Index, PatternNo, UnitNo};
 
 impl Index {
@@ -17,11 +17,11 @@ impl Index {
         let machines: Vec<_> = self.machines.in_order().collect();
         for (number, machine) in machines.into_iter().zip(snapshot.machines()) {
             self.machines.set(number, Some(Arc::clone(machine)));
-            self.soil(number);
+            self.mark_dirty(number);
         }
         let names = names(snapshot);
         self.units.fill(names.iter().map(|name| (*name).clone()));
-        self.fresh.reserve(names.len());
+        self.retry_queue.reserve(names.len());
         self.read_placements(snapshot, &names);
         let patterns = self.read_patterns(snapshot);
         self.read_units(snapshot, &names);
@@ -68,15 +68,15 @@ impl Index {
                 let slot = &mut self.units.slots[number];
                 slot.wanted = unit.is_wanted();
                 slot.kind = match (slot.wanted, unit.is_global()) {
-                    (false, _) => Kind::Inactive,
-                    (true, false) => Kind::Single,
-                    (true, true) => Kind::Global,
+                    (false, _) => UnitKind::Inactive,
+                    (true, false) => UnitKind::Single,
+                    (true, true) => UnitKind::Global,
                 };
                 slot.requirements = Some(Arc::clone(&unit.requirements));
             } else if faults.next_if(|fault| is_same(name, fault)).is_some() {
-                self.units.slots[number].kind = Kind::Unreadable;
+                self.units.slots[number].kind = UnitKind::Unreadable;
             }
-            self.enlist(number);
+            self.insert_definition(number);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fleet_core::{Machine, MachineId};
 
-use super::desk::Desk;
+use super::occupancy::Occupancy;
 use super::slots::{MachineNo, Slots, UnitNo};
 
 /// One machine ID.
@@ -17,7 +17,7 @@ pub(crate) struct MachineSlot {
     /// A number that orders machines by their IDs.
     pub(crate) label: u32,
     /// Who is there. Empty unless the machine is present.
-    pub(crate) desk: Desk,
+    pub(crate) occupancy: Occupancy,
     /// Who was placed there and takes part, while the machine is not present.
     pub(crate) stranded: BTreeSet<UnitNo>,
     /// How many placements and `MachineID=` options name it.

@@ -1,35 +1,35 @@
 //! The index: a cluster as the planner sees it, kept up to date change by change.
 //!
 //! Units, machines, patterns and classes have numbers; see [`slots`]. Between two plans, every unit
-//! that was placed on a machine that is present is on that machine's desk, whether it may stay or
+//! that was placed on a machine that is present is on that machine's occupancy, whether it may stay or
 //! not. A plan moves units about and writes down each step in a log. The log is taken back by
 //! whatever comes next, unless that is the carrying out of that very plan.
 
-mod anchors;
+mod affinity_groups;
 #[cfg(test)]
 mod bounded;
-mod census;
+mod change_log;
 mod classes;
-mod define;
-mod desk;
 mod filters;
 mod heap;
-mod holders;
-mod lanes;
 mod load;
 mod lookup;
 mod machines;
+mod metadata_index;
 mod names;
-mod observe;
+mod occupancy;
+mod pattern_index;
 mod patterns;
 mod pending;
-mod seats;
+mod placements;
+mod ranking;
+mod refusal_counts;
+mod retry_queue;
 mod slots;
-mod ties;
-mod trail;
+mod undo_log;
 mod units;
+mod upsert;
 mod view;
-mod wake;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,25 +39,25 @@ use fleet_unitfile::UnitName;
 use crate::change::{ClusterChange, UnitSpec};
 use crate::plan::Plan;
 use crate::policy::Policy;
-use census::Censuses;
-pub(crate) use census::{Answers, OUTSIDE};
-pub(crate) use classes::{Class, NOTHING};
-pub(crate) use desk::{Desk, NO_LIMIT, limit};
+pub(crate) use affinity_groups::PeerState;
+pub(crate) use classes::{EquivalenceClass, NOTHING};
 use filters::Filters;
-pub(crate) use lanes::Ground;
-pub(crate) use lanes::{Lanes, liked};
 pub(crate) use lookup::Lookup;
 use machines::Machines;
+pub(crate) use occupancy::{NO_LIMIT, Occupancy, limit};
 use patterns::Patterns;
-pub(crate) use pending::Pending;
-pub(crate) use seats::{Event, Mark, Why};
-pub(crate) use slots::{ClassNo, LaneNo, MachineNo, PatternNo, UnitNo};
-pub(crate) use ties::Tie;
+pub(crate) use pending::PendingPlan;
+pub(crate) use ranking::RankContext;
+pub(crate) use ranking::{MachineOrders, preference_score};
+use refusal_counts::RefusalCountsCache;
+pub(crate) use refusal_counts::{FILTERED, RefusalSummary};
+use retry_queue::RetryQueue;
+pub(crate) use retry_queue::WaitingGroup;
+pub(crate) use slots::{ClassNo, MachineNo, OrderNo, PatternNo, UnitNo};
+pub(crate) use undo_log::{LeaveReason, LogPosition, UndoEntry};
 use units::Units;
-pub(crate) use units::{Kind, PeerRef, Wait};
-pub(crate) use view::Seen;
-use wake::Fresh;
-pub(crate) use wake::Group;
+pub(crate) use units::{PeerRef, UnitKind, WaitState};
+pub(crate) use view::IndexView;
 
 /// A cluster, indexed so that a plan costs little more than what has changed since the last one.
 ///
@@ -94,39 +94,39 @@ pub struct Index {
     pub(crate) patterns: Patterns,
     pub(crate) classes: classes::Classes,
     pub(crate) filters: Filters,
-    pub(crate) lanes: Lanes,
-    pub(crate) censuses: Censuses,
+    pub(crate) orders: MachineOrders,
+    pub(crate) refusal_cache: RefusalCountsCache,
     /// The global units that are wanted.
     pub(crate) globals: BTreeMap<UnitName, UnitNo>,
     /// The machines where somebody may replace somebody else who is there, too.
-    pub(crate) uneasy: BTreeSet<MachineNo>,
+    pub(crate) replacement_machines: BTreeSet<MachineNo>,
     /// Units that had to leave for one that replaces them and that no other machine took: how far
-    /// the trail of lifts had come then.
+    /// the change_log of lifts had come then.
     pub(crate) stuck: BTreeMap<UnitNo, u64>,
     /// The placements that should not be.
     pub(crate) unwanted: BTreeMap<UnitName, UnitNo>,
     /// The machines to be settled; none twice.
     pub(crate) dirty: Vec<MachineNo>,
     /// The units to be tried, and some that need not be any more.
-    pub(crate) fresh: Fresh,
+    pub(crate) retry_queue: RetryQueue,
     /// The groups that no machine takes, by the first name in each.
-    pub(crate) groups: BTreeMap<UnitNo, Group>,
+    pub(crate) groups: BTreeMap<UnitNo, WaitingGroup>,
     /// Those of the groups that replace others.
-    pub(crate) restless: BTreeSet<UnitNo>,
+    pub(crate) sensitive_groups: BTreeSet<UnitNo>,
     /// Whether something has happened to a tied unit since these were tried.
-    pub(crate) ties_stirred: bool,
-    /// The units that wait in vain.
-    pub(crate) vain: BTreeSet<UnitNo>,
+    pub(crate) ties_changed: bool,
+    /// The units that wait in unsatisfiable.
+    pub(crate) unsatisfiable: BTreeSet<UnitNo>,
     /// The units that want no other machine than theirs, which is not present.
     pub(crate) stranded: BTreeSet<UnitNo>,
-    /// How far the trail of lifts is known to the units that wait.
+    /// How far the change_log of lifts is known to the units that wait.
     pub(crate) lifts_seen: u64,
     /// Whether anything has changed since the last plan that is carried out.
     pub(crate) touched: bool,
     /// What was done while planning.
-    pub(crate) log: Vec<Event>,
+    pub(crate) log: Vec<UndoEntry>,
     /// The plan that the log led to.
-    pub(crate) pending: Option<Pending>,
+    pub(crate) pending: Option<PendingPlan>,
 }
 
 impl Index {
@@ -142,18 +142,18 @@ impl Index {
             patterns: Patterns::default(),
             classes: classes::Classes::new(Filters::ALL),
             filters,
-            lanes: Lanes::default(),
-            censuses: Censuses::default(),
+            orders: MachineOrders::default(),
+            refusal_cache: RefusalCountsCache::default(),
             globals: BTreeMap::new(),
-            uneasy: BTreeSet::new(),
+            replacement_machines: BTreeSet::new(),
             stuck: BTreeMap::new(),
             unwanted: BTreeMap::new(),
             dirty: Vec::new(),
-            fresh: Fresh::default(),
+            retry_queue: RetryQueue::default(),
             groups: BTreeMap::new(),
-            restless: BTreeSet::new(),
-            ties_stirred: false,
-            vain: BTreeSet::new(),
+            sensitive_groups: BTreeSet::new(),
+            ties_changed: false,
+            unsatisfiable: BTreeSet::new(),
             stranded: BTreeSet::new(),
             lifts_seen: 0,
             touched: false,
@@ -192,19 +192,19 @@ impl Index {
         self.rewind();
         let UnitSpec { name, requirements, wanted } = demand;
         let kind = match (wanted && !name.is_template(), requirements.global) {
-            (false, _) => Kind::Inactive,
-            (true, false) => Kind::Single,
-            (true, true) => Kind::Global,
+            (false, _) => UnitKind::Inactive,
+            (true, false) => UnitKind::Single,
+            (true, true) => UnitKind::Global,
         };
         let unit = self.units.intern(&name);
-        self.define(unit, kind, Some(requirements), wanted);
+        self.upsert(unit, kind, Some(requirements), wanted);
     }
 
-    /// A unit is forgotten, readable or not. Its placement stays until it is taken away.
+    /// A unit is discarded, readable or not. Its placement stays until it is taken away.
     pub fn remove_unit(&mut self, unit: &str) {
         self.rewind();
         if let Some(unit) = self.units.find(unit) {
-            self.define(unit, Kind::Unknown, None, false);
+            self.upsert(unit, UnitKind::Unknown, None, false);
         }
     }
 
@@ -212,33 +212,33 @@ impl Index {
     pub fn put_unreadable(&mut self, unit: UnitName) {
         self.rewind();
         let unit = self.units.intern(&unit);
-        self.define(unit, Kind::Unreadable, None, false);
+        self.upsert(unit, UnitKind::Unreadable, None, false);
     }
 
     /// A machine came, or is another now.
     pub fn put_machine(&mut self, machine: Machine) {
         self.rewind();
-        self.machine_came(machine.into());
+        self.update_machine(machine.into());
     }
 
     /// A machine went. What was placed there needs another.
     pub fn remove_machine(&mut self, machine: &str) {
         self.rewind();
-        self.machine_went(machine);
+        self.drop_machine(machine);
     }
 
     /// A unit was placed.
     pub fn place(&mut self, unit: UnitName, machine: MachineId, epoch: Epoch) {
         self.rewind();
         let unit = self.units.intern(&unit);
-        self.placed(unit, &machine, epoch);
+        self.record_placement(unit, &machine, epoch);
     }
 
     /// A unit's placement was taken away.
     pub fn unplace(&mut self, unit: &str) {
         self.rewind();
         if let Some(unit) = self.units.find(unit) {
-            self.unplaced(unit);
+            self.erase_placement(unit);
         }
     }
 

@@ -1,39 +1,39 @@
 //! Patterns over unit names. Each is compared with a name once; after that, numbers are compared.
 //!
 //! A name is compared only with the patterns that are filed under a piece of it, their
-//! [anchor](super::anchors), and a new pattern only with the names that begin as it does.
+//! [key](super::pattern_index), and a new pattern only with the names that begin as it does.
 
 use std::collections::BTreeMap;
 
 use fleet_core::Pattern;
 use fleet_unitfile::UnitName;
 
-use super::anchors::{Anchor, Anchors};
 use super::lookup::Lookup;
-use super::slots::{LaneNo, PatternNo, Slots, UnitNo};
+use super::pattern_index::{LiteralKey, PatternIndex};
+use super::slots::{OrderNo, PatternNo, Slots, UnitNo};
 
-/// One pattern that somebody uses.
+/// One pattern that somebody refreshes.
 #[derive(Debug, Default)]
 pub(crate) struct PatternSlot {
     pattern: Option<Pattern>,
-    anchor: Anchor,
+    key: LiteralKey,
     /// How long the text is up to the first wildcard.
     literal: usize,
     /// How long it is after the last one.
     tail: usize,
-    kind: Shape,
+    shape: Shape,
     /// How many users it has: options of classes, peers of units, counters of templates.
     users: u32,
     /// How many classes have units that it matches.
     classes: u32,
     /// How many of the units that it matches are somewhere, global ones once for each machine.
-    pub(crate) seated: u32,
+    pub(crate) assigned: u32,
     /// The units whose `MachineOf=` has it.
-    pub(crate) namers: Vec<UnitNo>,
+    pub(crate) followers: Vec<UnitNo>,
     /// Who it matches of those that take part or could, once some `MachineOf=` has it.
     pub(crate) members: Option<BTreeMap<UnitName, UnitNo>>,
-    /// The lanes that count the units that it matches by their machines.
-    pub(crate) lanes: Vec<LaneNo>,
+    /// The orders that count the units that it matches by their machines.
+    pub(crate) orders: Vec<OrderNo>,
 }
 
 /// What follows the literal beginning of a pattern.
@@ -53,20 +53,20 @@ enum Shape {
 pub(crate) struct Patterns {
     pub(crate) slots: Slots<PatternNo, PatternSlot>,
     by_text: Lookup<Box<str>, PatternNo>,
-    anchors: Anchors,
+    index: PatternIndex,
 }
 
 impl PatternSlot {
     fn new(pattern: Pattern) -> Self {
         let text = pattern.as_str();
         let literal = text.find(['*', '?', '[']).unwrap_or(text.len());
-        let kind = match &text[literal..] {
+        let shape = match &text[literal..] {
             "" => Shape::Exact,
             "*" => Shape::Beginning,
             _ => Shape::Glob,
         };
         let tail = text.rfind(['*', '?', ']']).map_or(text.len(), |at| text.len() - at - 1);
-        Self { pattern: Some(pattern), literal, tail, kind, ..Self::default() }
+        Self { pattern: Some(pattern), literal, tail, shape, ..Self::default() }
     }
 
     pub(crate) fn pattern(&self) -> &Pattern {
@@ -81,7 +81,7 @@ impl PatternSlot {
     /// Whether it covers a name.
     pub(crate) fn covers(&self, name: &UnitName) -> bool {
         let (text, name_text) = (self.pattern().as_str(), name.as_str());
-        match self.kind {
+        match self.shape {
             Shape::Exact => name_text == text,
             Shape::Beginning => name_text.starts_with(self.literal()),
             // The tail is seen at a glance, and many patterns differ in nothing else.
@@ -101,7 +101,7 @@ impl Patterns {
         let mut slot = PatternSlot::new(pattern.clone());
         slot.users = 1;
         let number = self.slots.insert(slot);
-        self.slots[number].anchor = self.anchors.insert(pattern.as_str(), number);
+        self.slots[number].key = self.index.insert(pattern.as_str(), number);
         self.by_text.insert(pattern.as_str().into(), number);
         (number, true)
     }
@@ -120,12 +120,12 @@ impl Patterns {
     }
 
     /// A class has units that these match.
-    pub(crate) fn hold(&mut self, matched: &[PatternNo]) {
+    pub(crate) fn add_class(&mut self, matched: &[PatternNo]) {
         matched.iter().for_each(|pattern| self.slots[*pattern].classes += 1);
     }
 
     /// The class is gone.
-    pub(crate) fn let_go(&mut self, matched: &[PatternNo]) {
+    pub(crate) fn remove_class(&mut self, matched: &[PatternNo]) {
         for pattern in matched {
             self.slots[*pattern].classes -= 1;
             self.forget_if_idle(*pattern);
@@ -139,12 +139,12 @@ impl Patterns {
         }
         let slot = self.slots.remove(number);
         self.by_text.remove(slot.pattern().as_str());
-        self.anchors.remove(slot.pattern().as_str(), slot.anchor, number);
+        self.index.remove(slot.pattern().as_str(), slot.key, number);
     }
 
     /// All patterns that cover a name, in the order of their numbers.
     pub(crate) fn covering(&self, name: &UnitName) -> Vec<PatternNo> {
-        let mut found = self.anchors.of(name.as_str());
+        let mut found = self.index.candidates(name.as_str());
         found.retain(|number| self.slots[*number].covers(name));
         found.sort_unstable();
         found.dedup();
@@ -153,7 +153,7 @@ impl Patterns {
 
     /// Whether there are no patterns at all.
     pub(crate) fn is_empty(&self) -> bool {
-        self.anchors.is_empty()
+        self.index.is_empty()
     }
 
     /// The number of a pattern that has one.

@@ -2,20 +2,20 @@
 
 use fleet_core::Epoch;
 
-use super::units::{Kind, Wait};
-use super::{Index, MachineNo, Mark, UnitNo};
+use super::units::{UnitKind, WaitState};
+use super::{Index, LogPosition, MachineNo, UnitNo};
 use crate::plan::Plan;
 use crate::step::{Step, StepAction};
 
 /// A plan that was made and not carried out.
 #[derive(Debug, Default)]
-pub(crate) struct Pending {
+pub(crate) struct PendingPlan {
     /// The units of its steps, in their order.
     pub(crate) units: Vec<UnitNo>,
     /// The units that were tried and have no machine.
     pub(crate) tried: Vec<UnitNo>,
     /// The machines where anybody went or came when they were settled.
-    pub(crate) unsettled: Vec<MachineNo>,
+    pub(crate) changed_machines: Vec<MachineNo>,
 }
 
 impl Index {
@@ -25,7 +25,7 @@ impl Index {
     pub fn apply(&mut self, plan: &Plan, epoch: Epoch) {
         let pending = self.pending.take();
         if let Some(pending) = pending {
-            if self.leads_to(&pending.units, &plan.steps) {
+            if self.matches_steps(&pending.units, &plan.steps) {
                 return self.commit(&pending.units, plan, epoch);
             }
             self.pending = Some(pending);
@@ -42,16 +42,16 @@ impl Index {
     }
 
     /// Whether the steps are those that the index has just taken.
-    fn leads_to(&self, units: &[UnitNo], steps: &[Step]) -> bool {
+    fn matches_steps(&self, units: &[UnitNo], steps: &[Step]) -> bool {
         let is_taken = |(unit, step): (&UnitNo, &Step)| {
             let slot = &self.units.slots[*unit];
-            let at = |machine| slot.seat.some().is_some_and(|s| self.machines.id(s) == machine);
+            let at = |machine| slot.machine.some().is_some_and(|s| self.machines.id(s) == machine);
             *slot.name() == step.unit
                 && match &step.action {
                     StepAction::Place { machine } | StepAction::Move { to: machine, .. } => {
                         at(machine)
                     }
-                    StepAction::Remove { .. } => slot.seat.some().is_none(),
+                    StepAction::Remove { .. } => slot.machine.some().is_none(),
                 }
         };
         units.len() == steps.len() && units.iter().zip(steps).all(is_taken)
@@ -60,7 +60,7 @@ impl Index {
     fn commit(&mut self, units: &[UnitNo], plan: &Plan, epoch: Epoch) {
         for (unit, step) in units.iter().zip(&plan.steps) {
             let slot = &mut self.units.slots[*unit];
-            let (old, new) = (slot.placed, slot.seat);
+            let (old, new) = (slot.placed, slot.machine);
             slot.placed = new;
             slot.epoch = epoch;
             if let Some(new) = new.some() {
@@ -87,25 +87,26 @@ impl Index {
     pub(crate) fn rewind(&mut self) {
         let Some(pending) = self.pending.take() else { return };
         self.touched = true;
-        let mut moved: Vec<UnitNo> = self.since(Mark::START).iter().map(|e| e.unit).collect();
+        let mut moved: Vec<UnitNo> =
+            self.since(LogPosition::START).iter().map(|e| e.unit).collect();
         moved.dedup();
-        self.undo_to(Mark::START);
+        self.undo_to(LogPosition::START);
         for unit in moved {
             let slot = &self.units.slots[unit];
-            if slot.seat != MachineNo::NONE {
+            if slot.machine != MachineNo::NONE {
                 self.forget_waiting(unit);
-            } else if slot.kind == Kind::Single && slot.wait == Wait::No {
-                self.freshen(unit);
+            } else if slot.kind == UnitKind::Single && slot.wait == WaitState::No {
+                self.enqueue(unit);
             }
         }
         for unit in pending.tried {
             self.wake(unit);
-            if self.units.slots[unit].wait == Wait::Stranded {
-                self.fresh.push(unit); // To be told of again.
+            if self.units.slots[unit].wait == WaitState::Stranded {
+                self.retry_queue.push(unit); // To be told of again.
             }
         }
-        for machine in pending.unsettled {
-            self.soil(machine);
+        for machine in pending.changed_machines {
+            self.mark_dirty(machine);
         }
     }
 }

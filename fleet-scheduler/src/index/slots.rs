@@ -79,10 +79,10 @@ number! {
 }
 number! {
     /// An order in which machines are tried.
-    LaneNo
+    OrderNo
 }
 
-optional! { MachineNo PatternNo ClassNo LaneNo }
+optional! { MachineNo PatternNo ClassNo OrderNo }
 
 /// Things of one sort by their numbers. A number that is free has the default there.
 #[derive(Debug, Default)]

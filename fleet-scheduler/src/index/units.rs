@@ -10,7 +10,7 @@ use super::slots::{ClassNo, MachineNo, PatternNo, Slots, UnitNo};
 
 /// What kind of thing a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Kind {
+pub(crate) enum UnitKind {
     /// Nothing that is known; it is placed, or others name it.
     #[default]
     Unknown,
@@ -26,20 +26,20 @@ pub(crate) enum Kind {
 
 /// Where a unit waits for a machine, if it does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Wait {
+pub(crate) enum WaitState {
     /// It does not wait.
     #[default]
     No,
     /// It was not tried since something about it changed.
-    Fresh,
+    Untried,
     /// It is to be tried in the plan that is being made.
     Queued,
     /// Every machine refuses its class.
     Parked,
     /// Every machine refuses its group.
     Tied,
-    /// It waits in vain, for what its `MachineOf=` names.
-    Vain,
+    /// It waits in unsatisfiable, for what its `MachineOf=` names.
+    Unsatisfiable,
     /// Its machine is not present and it does not want another: it does not wait.
     Stranded,
 }
@@ -53,9 +53,9 @@ pub(crate) enum PeerRef {
     Matching(PatternNo),
 }
 
-/// What ties a unit to others.
+/// What affinity a unit to others.
 #[derive(Debug, Default)]
-pub(crate) struct Ties {
+pub(crate) struct Affinity {
     /// Whom its `MachineOf=` means, in the order written; empty unless it is a single unit.
     pub(crate) peers: Vec<PeerRef>,
     /// The units whose `MachineOf=` names it, once for each time.
@@ -70,19 +70,19 @@ pub(crate) struct UnitSlot {
     name: Option<UnitName>,
     /// What it demands, if it is known.
     pub(crate) requirements: Option<Arc<Requirements>>,
-    pub(crate) ties: Option<Box<Ties>>,
+    pub(crate) affinity: Option<Box<Affinity>>,
     /// When its placement was made, if it has one.
     pub(crate) epoch: Epoch,
     /// Where it was placed, whether or not it should be.
     pub(crate) placed: MachineNo,
     /// Where it is now; of single and unreadable units alone.
-    pub(crate) seat: MachineNo,
+    pub(crate) machine: MachineNo,
     /// Its place among the units of the machine where it is.
     pub(crate) at: u32,
     /// Its class, if it takes part or could.
     pub(crate) class: ClassNo,
-    pub(crate) kind: Kind,
-    pub(crate) wait: Wait,
+    pub(crate) kind: UnitKind,
+    pub(crate) wait: WaitState,
     /// Whether a person wants it, as far as it is known.
     pub(crate) wanted: bool,
 }
@@ -107,16 +107,18 @@ impl UnitSlot {
     }
 
     pub(crate) fn peers(&self) -> &[PeerRef] {
-        self.ties.as_ref().map_or(&[], |ties| &ties.peers)
+        self.affinity.as_ref().map_or(&[], |affinity| &affinity.peers)
     }
 
     pub(crate) fn followers(&self) -> &[UnitNo] {
-        self.ties.as_ref().map_or(&[], |ties| &ties.followers)
+        self.affinity.as_ref().map_or(&[], |affinity| &affinity.followers)
     }
 
     /// Whether it needs a machine and has none.
     pub(crate) fn is_waiting(&self) -> bool {
-        self.kind == Kind::Single && self.seat == MachineNo::NONE && self.wait != Wait::Stranded
+        self.kind == UnitKind::Single
+            && self.machine == MachineNo::NONE
+            && self.wait != WaitState::Stranded
     }
 }
 
@@ -159,15 +161,15 @@ impl Units {
     /// Forgets the name if nothing is known of it and nothing refers to it.
     pub(crate) fn forget_if_idle(&mut self, unit: UnitNo) {
         let slot = &self.slots[unit];
-        let named = slot.ties.as_ref().is_some_and(|ties| !ties.followers.is_empty());
-        if slot.kind == Kind::Unknown && slot.placed == MachineNo::NONE && !named {
+        let named = slot.affinity.as_ref().is_some_and(|affinity| !affinity.followers.is_empty());
+        if slot.kind == UnitKind::Unknown && slot.placed == MachineNo::NONE && !named {
             self.names.remove(unit, &self.slots);
             self.slots.remove(unit);
         }
     }
 
     /// The names that begin so, in order.
-    pub(crate) fn beginning(&self, prefix: &str) -> impl Iterator<Item = (&UnitName, UnitNo)> {
+    pub(crate) fn with_prefix(&self, prefix: &str) -> impl Iterator<Item = (&UnitName, UnitNo)> {
         let names = self.names.from(prefix, &self.slots).map(|unit| (self.name(unit), unit));
         names.take_while(move |(name, _)| name.as_str().starts_with(prefix))
     }
@@ -176,8 +178,8 @@ impl Units {
         self.slots[unit].name()
     }
 
-    /// The ties of a unit, which gets some if it has none.
-    pub(crate) fn ties_mut(&mut self, unit: UnitNo) -> &mut Ties {
-        self.slots[unit].ties.get_or_insert_default()
+    /// The affinity of a unit, which gets some if it has none.
+    pub(crate) fn affinity_mut(&mut self, unit: UnitNo) -> &mut Affinity {
+        self.slots[unit].affinity.get_or_insert_default()
     }
 }

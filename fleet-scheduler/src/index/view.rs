@@ -3,20 +3,20 @@
 use fleet_core::{Machine, MachineId, Resources};
 use fleet_unitfile::UnitName;
 
-use super::units::Kind;
+use super::units::UnitKind;
 use super::{Index, NOTHING, UnitNo};
 use crate::change::{ClusterChange, UnitSpec};
 use crate::policy::Candidate;
-use crate::view::Sight;
+use crate::view::ViewSource;
 
 /// An index as an embedder's rules and scores see it, while some units are about to leave.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Seen<'a> {
+pub(crate) struct IndexView<'a> {
     pub(crate) index: &'a Index,
     pub(crate) leaving: &'a [UnitNo],
 }
 
-impl Sight for Seen<'_> {
+impl ViewSource for IndexView<'_> {
     fn units_on(&self, machine: &MachineId) -> Vec<Candidate<'_>> {
         let stays = |unit: &UnitNo| !self.leaving.contains(unit);
         self.index.units_on(machine.as_str(), stays)
@@ -28,15 +28,15 @@ impl Sight for Seen<'_> {
 
     fn machine_of(&self, unit: &UnitName) -> Option<&Machine> {
         let unit = self.index.units.find(unit.as_str())?;
-        let seat = self.index.units.slots[unit].seat.some()?;
-        (!self.leaving.contains(&unit)).then(|| self.index.machines.slots[seat].machine())
+        let current = self.index.units.slots[unit].machine.some()?;
+        (!self.leaving.contains(&unit)).then(|| self.index.machines.slots[current].machine())
     }
 
     fn used(&self, machine: &MachineId) -> Resources {
         let Some(machine) = self.index.machines.find(machine.as_str()) else {
             return Resources::ZERO;
         };
-        let mut sum = self.index.machines.slots[machine].desk.used();
+        let mut sum = self.index.machines.slots[machine].occupancy.used();
         for unit in self.leaving.iter().filter(|unit| self.index.is_on(**unit, machine)) {
             sum.sub(&self.index.class(*unit).requirements.reserve);
         }
@@ -48,8 +48,8 @@ impl Index {
     /// Those of the units on a machine of which something is true, by name.
     fn units_on(&self, machine: &str, which: impl Fn(&UnitNo) -> bool) -> Vec<Candidate<'_>> {
         let Some(machine) = self.machines.find(machine) else { return Vec::new() };
-        let desk = &self.machines.slots[machine].desk;
-        let all = desk.units.iter().chain(&desk.globals).filter(|unit| which(unit));
+        let occupancy = &self.machines.slots[machine].occupancy;
+        let all = occupancy.units.iter().chain(&occupancy.globals).filter(|unit| which(unit));
         let mut all: Vec<Candidate<'_>> = all
             .map(|unit| {
                 let slot = &self.units.slots[*unit];
@@ -66,7 +66,7 @@ impl Index {
         match change {
             ClusterChange::PutUnit(UnitSpec { name: unit, .. })
             | ClusterChange::RemoveUnit(unit)
-            | ClusterChange::PutUnreadable(unit) => self.put_as_it_is(unit),
+            | ClusterChange::PutUnreadable(unit) => self.current_unit(unit),
             ClusterChange::PutMachine(Machine { id, .. }) | ClusterChange::RemoveMachine(id) => {
                 let slot = self.machines.find(id.as_str()).map(|m| &self.machines.slots[m]);
                 match slot.and_then(|slot| slot.facts.as_ref()) {
@@ -75,27 +75,27 @@ impl Index {
                 }
             }
             ClusterChange::Place { unit, .. } | ClusterChange::Unplace(unit) => {
-                self.place_as_it_is(unit)
+                self.current_placement(unit)
             }
         }
     }
 
     /// Makes an inactive unit wanted, and not placed. Returns what takes that back.
-    pub(crate) fn pretend_wanted(&mut self, unit: UnitNo) -> [ClusterChange; 2] {
+    pub(crate) fn assume_wanted(&mut self, unit: UnitNo) -> [ClusterChange; 2] {
         let name = self.units.name(unit).clone();
-        let back = [self.put_as_it_is(&name), self.place_as_it_is(&name)];
-        self.unplaced(unit);
+        let back = [self.current_unit(&name), self.current_placement(&name)];
+        self.erase_placement(unit);
         let wants = self.units.slots[unit].requirements.clone();
         let global = wants.as_ref().is_some_and(|wants| wants.global);
-        let kind = if global { Kind::Global } else { Kind::Single };
-        self.define(unit, kind, wants, true);
+        let kind = if global { UnitKind::Global } else { UnitKind::Single };
+        self.upsert(unit, kind, wants, true);
         back
     }
 
-    fn put_as_it_is(&self, unit: &UnitName) -> ClusterChange {
+    fn current_unit(&self, unit: &UnitName) -> ClusterChange {
         let slot = self.units.find(unit.as_str()).map(|unit| &self.units.slots[unit]);
         match slot.map(|slot| (slot.kind, slot.wanted, &slot.requirements)) {
-            Some((Kind::Unreadable, ..)) => ClusterChange::PutUnreadable(unit.clone()),
+            Some((UnitKind::Unreadable, ..)) => ClusterChange::PutUnreadable(unit.clone()),
             Some((_, wanted, Some(requirements))) => {
                 let (name, requirements) = (unit.clone(), requirements.clone());
                 ClusterChange::PutUnit(UnitSpec { name, requirements, wanted })
@@ -104,7 +104,7 @@ impl Index {
         }
     }
 
-    fn place_as_it_is(&self, unit: &UnitName) -> ClusterChange {
+    fn current_placement(&self, unit: &UnitName) -> ClusterChange {
         let slot = self.units.find(unit.as_str()).map(|unit| &self.units.slots[unit]);
         match slot.and_then(|slot| Some((slot.placed.some()?, slot.epoch))) {
             Some((machine, epoch)) => {

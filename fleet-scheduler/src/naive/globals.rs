@@ -1,4 +1,4 @@
-//! "Who takes part" of the letter: which global units a machine has.
+//! "Who takes part" of the rule_set: which global units a machine has.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::rules::RuleQuery;
 /// Fits the global units of a machine in, one after the other by name: each that passes the rules,
 /// seen with the placed units and the global units that came before it.
 pub(super) fn fit_in(
-    letter: &RuleSet,
+    rule_set: &RuleSet,
     cluster: &Snapshot,
     machine: &Machine,
     placed: &BTreeSet<UnitName>,
@@ -21,7 +21,7 @@ pub(super) fn fit_in(
     let leaving = &BTreeSet::new();
     for unit in cluster.units().filter(|unit| unit.is_wanted() && unit.is_global()) {
         let question = RuleQuery { cluster, unit, machine, there: &there, leaving };
-        if letter.refusal_by(&letter.of_globals, question).is_none() {
+        if rule_set.refusal_by(&rule_set.global_rules, question).is_none() {
             there.insert(unit.name.clone());
             fitted.insert(unit.name.clone());
         }

@@ -1,24 +1,24 @@
-//! The letter of placement once more, as slow and as obvious as can be.
+//! The rule_set of placement once more, as slow and as obvious as can be.
 //!
 //! Each file is a section of `docs/placement.md` in the same order of thoughts: loops over all
 //! units and machines, nothing kept from one question to the next, and no code shared with the
 //! planner except the nouns of fleet-core. It is made for small clusters: to hold the planner to
-//! it, and to be read beside the letter when the two disagree.
+//! it, and to be read beside the rule_set when the two disagree.
 
-mod choose;
-mod come;
-mod company;
+mod affinity;
+mod assign;
+mod custom;
 mod drain;
+mod eviction_group;
 mod globals;
-mod groups;
-mod letter;
-mod own;
+mod keep;
+mod order;
+mod reasons;
 mod rebalance;
-mod replacing;
+mod replace;
+mod rule_set;
 mod rules;
 mod state;
-mod stay;
-mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,18 +27,18 @@ use fleet_unitfile::UnitName;
 
 use crate::Policy;
 
-pub use company::EvictionGroup;
 pub use drain::{DrainClause, DrainOutcome, StayReason, drain, drain_with};
-pub use letter::RuleSet;
+pub use eviction_group::EvictionGroup;
+pub use reasons::{WrongReason, check_reason, first_refusal};
 pub use rebalance::{LeaveClause, TargetClause, rebalance, rebalance_with};
+pub use rule_set::RuleSet;
 pub use rules::{RuleFn, RuleQuery};
 pub use state::PlacementState;
-pub use told::{WrongReason, check_reason, first_refusal};
 
-/// Where every placed unit is when all is done: what [`plan`](crate::plan()) must come to as well.
+/// Where every placed unit is when all is done: what [`plan`](crate::plan()) must arrived to as well.
 ///
 /// Your own rules and scores are asked as the planner asks them: after all others, and of units
-/// that come. To test a rule itself, say it once more as a clause of a [`RuleSet`], for [`plan_with`],
+/// that arrived. To test a rule itself, say it once more as a clause of a [`RuleSet`], for [`plan_with`],
 /// and leave it out of the policy.
 ///
 /// ```
@@ -51,8 +51,8 @@ pub use told::{WrongReason, check_reason, first_refusal};
 /// let (name, file) = ("web.service".parse()?, UnitFile::parse("")?);
 /// cluster.put_unit(Unit::new(name, file, Requirements::default(), TargetState::Launched));
 ///
-/// let places = naive::plan(&cluster, &Policy::default());
-/// assert_eq!(places["web.service"].as_str(), "m1");
+/// let placements = naive::plan(&cluster, &Policy::default());
+/// assert_eq!(placements["web.service"].as_str(), "m1");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use]
@@ -63,20 +63,20 @@ pub fn plan(cluster: &Snapshot, policy: &Policy) -> BTreeMap<UnitName, MachineId
 /// The same, following other clauses.
 #[must_use]
 pub fn plan_with(
-    letter: &RuleSet,
+    rule_set: &RuleSet,
     cluster: &Snapshot,
     policy: &Policy,
 ) -> BTreeMap<UnitName, MachineId> {
-    let mut places = out_of_reach(letter, cluster);
-    places.extend(come::come(start(letter, cluster, policy)).places);
-    places
+    let mut placements = out_of_reach(rule_set, cluster);
+    placements.extend(assign::assign_all(start(rule_set, cluster, policy)).placements);
+    placements
 }
 
 /// Where those are that stay, before anybody comes or moves for another's sake: section 2 of the
-/// letter.
+/// rule_set.
 #[must_use]
 pub fn kept_placements(cluster: &Snapshot) -> BTreeMap<UnitName, MachineId> {
-    stay::stay(&RuleSet::default(), cluster)
+    keep::keep(&RuleSet::default(), cluster)
 }
 
 /// The global units that fit on a machine beside the units that are placed there, without asking
@@ -92,13 +92,17 @@ pub fn globals_on(cluster: &Snapshot, machine: &Machine) -> BTreeSet<UnitName> {
 }
 
 /// Who stays, before anybody comes.
-fn start<'a>(letter: &'a RuleSet, cluster: &'a Snapshot, policy: &'a Policy) -> PlacementState<'a> {
-    PlacementState { letter, cluster, policy, places: stay::stay(letter, cluster) }
+fn start<'a>(
+    rule_set: &'a RuleSet,
+    cluster: &'a Snapshot,
+    policy: &'a Policy,
+) -> PlacementState<'a> {
+    PlacementState { rule_set, cluster, policy, placements: keep::keep(rule_set, cluster) }
 }
 
 /// The placements on machines that are not present and that nobody takes away: of units that
 /// cannot be read, and of those that are not to be rescheduled.
-fn out_of_reach(letter: &RuleSet, cluster: &Snapshot) -> BTreeMap<UnitName, MachineId> {
+fn out_of_reach(rule_set: &RuleSet, cluster: &Snapshot) -> BTreeMap<UnitName, MachineId> {
     let gone = cluster.placements().filter(|(_, placement)| {
         let machine = placement.machine.as_str();
         cluster.machine(machine).is_none()
@@ -106,7 +110,7 @@ fn out_of_reach(letter: &RuleSet, cluster: &Snapshot) -> BTreeMap<UnitName, Mach
     let kept = gone.filter(|(name, _)| {
         let unit = state::single(cluster, name);
         state::is_unreadable(cluster, name)
-            || unit.is_some_and(|unit| state::is_stranded(letter, cluster, unit))
+            || unit.is_some_and(|unit| state::is_stranded(rule_set, cluster, unit))
     });
     kept.map(|(name, placement)| (name.clone(), placement.machine.clone())).collect()
 }

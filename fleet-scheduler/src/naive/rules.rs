@@ -1,11 +1,11 @@
-//! "Hard rules" of the letter, one function each: whether a machine refuses a unit.
+//! "Hard rules" of the rule_set, one function each: whether a machine refuses a unit.
 
 use std::collections::BTreeSet;
 
 use fleet_core::{Machine, Requirements, Resources, Snapshot, Unit};
 use fleet_unitfile::UnitName;
 
-use super::state::{demands, lacks_a_peer};
+use super::state::{lacks_a_peer, requirements};
 
 /// A question to a rule: may this unit be on this machine?
 #[derive(Debug, Clone, Copy)]
@@ -51,7 +51,7 @@ pub(super) fn machine_of(q: RuleQuery<'_>) -> bool {
 
 pub(super) fn conflicts(q: RuleQuery<'_>) -> bool {
     let keeps_away = |one: &UnitName, other: &UnitName| {
-        demands(q.cluster, one).conflicts.iter().any(|pattern| pattern.matches(other))
+        requirements(q.cluster, one).conflicts.iter().any(|pattern| pattern.matches(other))
     };
     let name = &q.unit.name;
     q.there
@@ -64,14 +64,14 @@ pub(super) fn max_per_machine(q: RuleQuery<'_>) -> bool {
     let mut all: BTreeSet<&UnitName> = q.there.difference(q.leaving).collect();
     all.retain(|name| name.template() == Some(template.clone()));
     all.insert(&q.unit.name);
-    let limits = all.iter().filter_map(|name| demands(q.cluster, name).max_per_machine);
+    let limits = all.iter().filter_map(|name| requirements(q.cluster, name).max_per_machine);
     limits.min().is_some_and(|limit| all.len() > limit as usize)
 }
 
 pub(super) fn reserve(q: RuleQuery<'_>) -> bool {
     let mut all: BTreeSet<&UnitName> = q.there.difference(q.leaving).collect();
     all.insert(&q.unit.name);
-    let wants: Vec<&Requirements> = all.iter().map(|name| demands(q.cluster, name)).collect();
+    let wants: Vec<&Requirements> = all.iter().map(|name| requirements(q.cluster, name)).collect();
     let exceeds = |part: fn(&Resources) -> u64| {
         let sum: u128 = wants.iter().map(|wants| u128::from(part(&wants.reserve))).sum();
         sum > u128::from(part(&q.machine.offers))
@@ -80,7 +80,7 @@ pub(super) fn reserve(q: RuleQuery<'_>) -> bool {
 }
 
 /// The first half of `Replaces`: that a unit is there which replaces this one. The other half is
-/// found by trying, in [`replacing`](super::replacing).
+/// found by trying, in [`replacing`](super::replace).
 pub(super) fn is_replaced(q: RuleQuery<'_>) -> bool {
     q.there.iter().any(|other| replaces(q.cluster, other, &q.unit.name))
 }
@@ -88,7 +88,7 @@ pub(super) fn is_replaced(q: RuleQuery<'_>) -> bool {
 /// Whether one unit replaces another: its `Replaces=` names it, and theirs does not name it.
 pub(super) fn replaces(cluster: &Snapshot, one: &UnitName, other: &UnitName) -> bool {
     let names = |one: &UnitName, other: &UnitName| {
-        demands(cluster, one).replaces.iter().any(|pattern| pattern.matches(other))
+        requirements(cluster, one).replaces.iter().any(|pattern| pattern.matches(other))
     };
     one != other && names(one, other) && !names(other, one)
 }

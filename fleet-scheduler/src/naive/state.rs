@@ -10,7 +10,7 @@ use super::RuleSet;
 use super::globals::fit_in;
 use crate::Policy;
 
-/// What an unreadable unit demands.
+/// What an unreadable unit requirements.
 static NOTHING: LazyLock<Requirements> = LazyLock::new(Requirements::default);
 
 /// Which single and unreadable units are on which present machine. Nothing else is kept: whatever
@@ -18,52 +18,53 @@ static NOTHING: LazyLock<Requirements> = LazyLock::new(Requirements::default);
 #[derive(Debug, Clone)]
 pub struct PlacementState<'a> {
     /// The clauses that are followed.
-    pub letter: &'a RuleSet,
+    pub rule_set: &'a RuleSet,
     /// Units, machines and the placements at the start.
     pub cluster: &'a Snapshot,
     /// What the embedder chose.
     pub policy: &'a Policy,
     /// Where each unit is that is on a machine; global units are not listed.
-    pub places: BTreeMap<UnitName, MachineId>,
+    pub placements: BTreeMap<UnitName, MachineId>,
 }
 
 impl PlacementState<'_> {
     /// All that are on a machine: single units, unreadable ones, and the global units that fit.
     #[must_use]
-    pub fn on(&self, machine: &Machine) -> BTreeSet<UnitName> {
+    pub fn units_on(&self, machine: &Machine) -> BTreeSet<UnitName> {
         let mut there = self.placed_on(machine);
-        there.extend(fit_in(self.letter, self.cluster, machine, &there));
+        there.extend(fit_in(self.rule_set, self.cluster, machine, &there));
         there
     }
 
     /// The single and the unreadable units on a machine.
     #[must_use]
     pub fn placed_on(&self, machine: &Machine) -> BTreeSet<UnitName> {
-        let here = self.places.iter().filter(|(_, at)| **at == machine.id);
+        let here = self.placements.iter().filter(|(_, at)| **at == machine.id);
         here.map(|(name, _)| name.clone()).collect()
     }
 
     /// Whether the unit is on any machine, be it as a global unit.
     #[must_use]
-    pub fn is_somewhere(&self, name: &UnitName) -> bool {
-        self.cluster.machines().any(|machine| self.on(machine).contains(name))
+    pub fn is_anywhere(&self, name: &UnitName) -> bool {
+        self.cluster.machines().any(|machine| self.units_on(machine).contains(name))
     }
 
     /// The units that wait for a machine, by name.
     #[must_use]
     pub fn waiting(&self) -> BTreeSet<UnitName> {
         let waits = |unit: &&Unit| {
-            !self.places.contains_key(&unit.name) && !is_stranded(self.letter, self.cluster, unit)
+            !self.placements.contains_key(&unit.name)
+                && !is_stranded(self.rule_set, self.cluster, unit)
         };
         singles(self.cluster).filter(waits).map(|unit| unit.name.clone()).collect()
     }
 
     /// The units, other than `from`, that a peer of its `MachineOf=` can mean: all that take part.
     #[must_use]
-    pub fn meant(&self, from: &UnitName, peer: &Peer) -> BTreeSet<UnitName> {
+    pub fn peer_candidates(&self, from: &UnitName, peer: &Peer) -> BTreeSet<UnitName> {
         let wanted = self.cluster.units().filter(|unit| unit.is_wanted());
         let mut all: BTreeSet<UnitName> = wanted.map(|unit| unit.name.clone()).collect();
-        all.extend(self.places.keys().cloned()); // the unreadable ones
+        all.extend(self.placements.keys().cloned()); // the unreadable ones
         all.retain(|name| match peer {
             Peer::Named(wanted) => name == wanted,
             Peer::Matching(pattern) => name != from && pattern.matches(name),
@@ -93,15 +94,15 @@ pub(super) fn is_unreadable(cluster: &Snapshot, name: &UnitName) -> bool {
     cluster.fault(name.as_str()).is_some()
 }
 
-/// What a unit demands; an unreadable one demands nothing.
-pub(super) fn demands<'a>(cluster: &'a Snapshot, name: &UnitName) -> &'a Requirements {
+/// What a unit requirements; an unreadable one requirements nothing.
+pub(super) fn requirements<'a>(cluster: &'a Snapshot, name: &UnitName) -> &'a Requirements {
     cluster.unit(name.as_str()).map_or(&NOTHING, |unit| &unit.requirements)
 }
 
 /// Whether the unit keeps its placement on a machine that is not present.
-pub(super) fn is_stranded(letter: &RuleSet, cluster: &Snapshot, unit: &Unit) -> bool {
+pub(super) fn is_stranded(rule_set: &RuleSet, cluster: &Snapshot, unit: &Unit) -> bool {
     let Some(placement) = cluster.placement(unit.name.as_str()) else { return false };
-    cluster.machine(placement.machine.as_str()).is_none() && (letter.outlives_its_machine)(unit)
+    cluster.machine(placement.machine.as_str()).is_none() && (rule_set.keeps_lost_placement)(unit)
 }
 
 /// Whether what a peer means is among those who are there.
@@ -118,5 +119,5 @@ pub(super) fn lacks_a_peer(
     name: &UnitName,
     there: &BTreeSet<UnitName>,
 ) -> bool {
-    demands(cluster, name).machine_of.iter().any(|peer| !is_there(name, peer, there))
+    requirements(cluster, name).machine_of.iter().any(|peer| !is_there(name, peer, there))
 }

@@ -6,26 +6,26 @@ use std::sync::Arc;
 use fleet_core::{Machine, Reason};
 use fleet_unitfile::UnitName;
 
-use super::company::Errand;
-use super::ups::Ups;
+use super::disruption_budget::DisruptionBudget;
+use super::eviction_group::MoveReason;
 use crate::change::ClusterChange;
 use crate::drain::{Drain, DrainPlan, HoldReason};
-use crate::index::{ClassNo, Index, Kind, Lookup, MachineNo, Mark, UnitNo};
+use crate::index::{ClassNo, Index, LogPosition, Lookup, MachineNo, UnitKind, UnitNo};
 
 /// A drain while it is being planned.
-struct Work<'a> {
-    ups: Ups<'a>,
+struct DrainWork<'a> {
+    disruption: DisruptionBudget<'a>,
     max_moves: u32,
     moved: u32,
     /// Classes that no machine takes, as things stand.
     nowhere: Lookup<ClassNo, ()>,
 }
 
-/// Why a company stays; `None` where no machine takes it.
+/// LeaveReason a group stays; `None` where no machine takes it.
 type Blocked = Option<HoldReason>;
 
 impl Index {
-    /// What is to be done now to empty some machines.
+    /// What is to be done now to drain_machines some machines.
     ///
     /// They are taken to be cordoned; cordon them in truth as well, or the next plan may bring
     /// units back. Every other unit is treated as by [`plan`](Self::plan), and who moves away goes
@@ -58,7 +58,7 @@ impl Index {
     pub fn drain(&mut self, drain: &Drain) -> DrainPlan {
         self.rewind();
         let back = self.cordon_all(drain);
-        let (plan, held) = self.plan_with(|index| index.empty(drain));
+        let (plan, held) = self.plan_then(|index| index.drain_machines(drain));
         back.iter().for_each(|change| self.change(change));
         DrainPlan { plan, held }
     }
@@ -83,112 +83,117 @@ impl Index {
     }
 
     /// Moves away whom it can. Returns who stays, and why.
-    fn empty(&mut self, drain: &Drain) -> BTreeMap<UnitName, HoldReason> {
+    fn drain_machines(&mut self, drain: &Drain) -> BTreeMap<UnitName, HoldReason> {
         let mut left = Vec::new();
         for machine in self.drained(drain) {
             left.extend(self.units_by_name(machine).into_iter().map(|unit| (unit, machine)));
         }
-        let ups = Ups::new(drain.min_available, &drain.down);
-        let mut work =
-            Work { ups, max_moves: drain.max_moves, moved: 0, nowhere: Lookup::default() };
+        let disruption = DisruptionBudget::new(drain.min_available, &drain.down);
+        let mut work = DrainWork {
+            disruption,
+            max_moves: drain.max_moves,
+            moved: 0,
+            nowhere: Lookup::default(),
+        };
         let mut held = BTreeMap::new();
         loop {
             // Who has moved may be whom another one's pattern wants, or have been in its way.
             let before = work.moved;
-            left.retain(|(unit, machine)| self.stays(*unit, *machine, &mut work, &mut held));
+            left.retain(|(unit, machine)| self.is_held(*unit, *machine, &mut work, &mut held));
             if work.moved == before {
-                return self.told_of(&left, held);
+                return self.hold_reasons(&left, held);
             }
         }
     }
 
     /// Tries to move a unit away; whether it is still there.
-    fn stays(
+    fn is_held(
         &mut self,
         unit: UnitNo,
         machine: MachineNo,
-        work: &mut Work<'_>,
+        work: &mut DrainWork<'_>,
         held: &mut BTreeMap<UnitNo, HoldReason>,
     ) -> bool {
-        if self.units.slots[unit].seat != machine {
+        if self.units.slots[unit].machine != machine {
             return false; // It went along with one before it.
         }
-        match self.send_away(unit, machine, work) {
+        match self.evict(unit, machine, work) {
             Ok(()) => return false,
-            Err(Some(why)) => held.insert(unit, why),
+            Err(Some(reason)) => held.insert(unit, reason),
             Err(None) => held.remove(&unit),
         };
         true
     }
 
     /// Moves a unit away from a machine, with all that must go along.
-    fn send_away(
+    fn evict(
         &mut self,
         unit: UnitNo,
         machine: MachineNo,
-        work: &mut Work<'_>,
+        work: &mut DrainWork<'_>,
     ) -> Result<(), Blocked> {
-        let trial = self.begin();
-        let mark = self.mark();
-        let company = self.see_off(self.company(unit, machine), machine, Errand::Drain);
-        let may_leave = self.may_leave(&company, work).map_err(Some);
-        let sent = may_leave.and_then(|()| self.send_company(&company, machine, mark, work));
+        let savepoint = self.savepoint();
+        let start = self.log_position();
+        let group =
+            self.detach_group(self.eviction_group(unit, machine), machine, MoveReason::Drain);
+        let may_leave = self.may_leave(&group, work).map_err(Some);
+        let sent = may_leave.and_then(|()| self.evict_group(&group, machine, start, work));
         if sent.is_err() {
-            self.take_back(&trial);
+            self.roll_back(&savepoint);
         }
         sent
     }
 
-    /// Finds a machine for a company that left its own after the mark. On error, what was done must
+    /// Finds a machine for a group that left its own after the start. On error, what was done must
     /// be taken back.
-    fn send_company(
+    fn evict_group(
         &mut self,
-        company: &[UnitNo],
+        group: &[UnitNo],
         machine: MachineNo,
-        mark: Mark,
-        work: &mut Work<'_>,
+        start: LogPosition,
+        work: &mut DrainWork<'_>,
     ) -> Result<(), Blocked> {
-        let class = self.class_of_company(company);
+        let class = self.group_class(group);
         if class.is_some_and(|class| work.nowhere.contains(&class)) {
             return Err(None);
         }
-        if !self.lodge(company, machine, |index, to| index.seat_company(company, to)) {
+        if !self.find_machine_for(group, machine, |index, to| index.assign_group(group, to)) {
             if let Some(class) = class {
                 work.nowhere.insert(class, ());
             }
             return Err(None);
         }
         // Who had to make room for them is not up for a while either.
-        let lost = self.loss(&work.ups, self.moved_since(mark).into_iter());
-        if let Some(held) = self.held_by_minimum(&mut work.ups, &lost) {
+        let lost = self.disrupted(&work.disruption, self.moved_since(start).into_iter());
+        if let Some(held) = self.check_min_available(&mut work.disruption, &lost) {
             return Err(Some(held));
         }
-        work.ups.lose(&lost);
-        work.moved = work.moved.saturating_add(count(company));
+        work.disruption.spend(&lost);
+        work.moved = work.moved.saturating_add(count(group));
         work.nowhere.clear();
         Ok(())
     }
 
-    /// Whether a company that has left its machine may do so.
-    fn may_leave(&self, company: &[UnitNo], work: &mut Work<'_>) -> Result<(), HoldReason> {
-        let unreadable = |unit: &&UnitNo| self.units.slots[**unit].kind == Kind::Unreadable;
-        if let Some(unit) = company.iter().find(unreadable) {
+    /// Whether a group that has left its machine may do so.
+    fn may_leave(&self, group: &[UnitNo], work: &mut DrainWork<'_>) -> Result<(), HoldReason> {
+        let unreadable = |unit: &&UnitNo| self.units.slots[**unit].kind == UnitKind::Unreadable;
+        if let Some(unit) = group.iter().find(unreadable) {
             return Err(HoldReason::Unreadable(self.units.name(*unit).clone()));
         }
-        let lost = self.loss(&work.ups, company.iter().copied());
-        if let Some(held) = self.held_by_minimum(&mut work.ups, &lost) {
+        let lost = self.disrupted(&work.disruption, group.iter().copied());
+        if let Some(held) = self.check_min_available(&mut work.disruption, &lost) {
             return Err(held);
         }
         let most = work.max_moves;
-        let together = work.moved.saturating_add(count(company));
+        let together = work.moved.saturating_add(count(group));
         if together > most && (work.moved > 0 || most == 0) {
             return Err(HoldReason::MaxMoves { max_moves: most });
         }
         Ok(())
     }
 
-    /// Why each of these units stays.
-    fn told_of(
+    /// LeaveReason each of these units stays.
+    fn hold_reasons(
         &mut self,
         left: &[(UnitNo, MachineNo)],
         mut held: BTreeMap<UnitNo, HoldReason>,
@@ -196,27 +201,29 @@ impl Index {
         let mut by_class: Lookup<ClassNo, Arc<Reason>> = Lookup::default();
         let mut told = BTreeMap::new();
         for (unit, machine) in left {
-            let why = held.remove(unit).unwrap_or_else(|| {
-                let class = self.class_of_company(&self.company(*unit, *machine));
+            let reason = held.remove(unit).unwrap_or_else(|| {
+                let class = self.group_class(&self.eviction_group(*unit, *machine));
                 let known = class.and_then(|class| by_class.get(&class).cloned());
-                let reason = known.unwrap_or_else(|| self.why_nowhere(*unit, *machine).into());
+                let reason =
+                    known.unwrap_or_else(|| self.no_machine_reason(*unit, *machine).into());
                 if let Some(class) = class {
                     by_class.insert(class, reason.clone());
                 }
                 HoldReason::NowhereElse(reason)
             });
-            told.insert(self.units.name(*unit).clone(), why);
+            told.insert(self.units.name(*unit).clone(), reason);
         }
         told
     }
 
-    /// Why no other machine takes a unit with all that must go along.
-    fn why_nowhere(&mut self, unit: UnitNo, machine: MachineNo) -> Reason {
-        let trial = self.begin();
-        let company = self.see_off(self.company(unit, machine), machine, Errand::Drain);
+    /// LeaveReason no other machine takes a unit with all that must go along.
+    fn no_machine_reason(&mut self, unit: UnitNo, machine: MachineNo) -> Reason {
+        let savepoint = self.savepoint();
+        let group =
+            self.detach_group(self.eviction_group(unit, machine), machine, MoveReason::Drain);
         let reason = self.reason_without_machines(unit);
-        let reason = reason.unwrap_or_else(|| self.reason_by_machines(&company));
-        self.take_back(&trial);
+        let reason = reason.unwrap_or_else(|| self.reason_by_machines(&group));
+        self.roll_back(&savepoint);
         reason
     }
 }

@@ -3,22 +3,22 @@
 //! It follows `docs/placement.md` section by section: [`settle`] finds who stays, [`place`] who
 //! comes and where, [`replace`] who moves away for it, [`steps`] and [`reasons`] tell it.
 
-mod company;
-#[cfg(test)]
-mod costs;
+mod assign;
+mod candidates;
+mod disruption_budget;
 mod drain;
-mod few;
+mod eviction_group;
 mod globals;
-mod help;
-mod hunt;
-mod place;
+#[cfg(test)]
+mod incremental_tests;
+mod keep;
 mod queue;
 mod reasons;
 mod rebalance;
 mod replace;
-mod settle;
+mod retry_hint;
+mod search;
 mod steps;
-mod ups;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,18 +26,18 @@ use std::sync::Arc;
 use fleet_core::Reason;
 use fleet_unitfile::UnitName;
 
-use crate::index::{Index, Kind, MachineNo, Pending, UnitNo};
+use crate::index::{Index, MachineNo, PendingPlan, UnitKind, UnitNo};
 use crate::plan::Plan;
-use queue::Queue;
+use queue::AttemptQueue;
 
 /// What is known once all has been placed that can be.
 #[derive(Debug, Default)]
-struct Decided {
+struct Decision {
     /// The units that were tried and have no machine.
     tried: Vec<UnitNo>,
     /// The machines where anybody went or came when they were settled.
-    unsettled: Vec<MachineNo>,
-    /// Why those that were tried have no machine.
+    changed_machines: Vec<MachineNo>,
+    /// LeaveReason those that were tried have no machine.
     unplaced: BTreeMap<UnitName, Arc<Reason>>,
 }
 
@@ -57,40 +57,40 @@ impl Index {
         if !self.touched && self.unwanted.is_empty() {
             return Plan { based_on, ..Plan::default() };
         }
-        let Decided { tried, unsettled, unplaced } = self.decide();
+        let Decision { tried, changed_machines, unplaced } = self.decide();
         let (units, steps) = self.steps(&tried);
-        self.keep(Pending { units, tried, unsettled });
+        self.keep_pending(PendingPlan { units, tried, changed_machines });
         Plan { based_on, steps, unplaced }
     }
 
     /// Settles all machines and places whom it can.
-    fn decide(&mut self) -> Decided {
-        let mut queue = Queue::default();
-        let unsettled = self.settle();
-        self.place_and_part(&mut queue);
+    fn decide(&mut self) -> Decision {
+        let mut queue = AttemptQueue::default();
+        let changed_machines = self.recheck_machines();
+        self.place_and_separate(&mut queue);
         let tried = self.still_waiting(queue.tried);
         let unplaced = self.reasons_of(&tried);
-        Decided { tried, unsettled, unplaced }
+        Decision { tried, changed_machines, unplaced }
     }
 
     /// The plan that begins with what has to change anyway and goes on with what `more` moves. All
     /// is taken back.
-    fn plan_with<T>(&mut self, more: impl FnOnce(&mut Self) -> T) -> (Plan, T) {
+    fn plan_then<T>(&mut self, more: impl FnOnce(&mut Self) -> T) -> (Plan, T) {
         let quiet = !self.touched && self.unwanted.is_empty();
-        let decided = if quiet { Decided::default() } else { self.decide() };
-        let Decided { tried, unsettled, unplaced } = decided;
+        let decided = if quiet { Decision::default() } else { self.decide() };
+        let Decision { tried, changed_machines, unplaced } = decided;
         let told = more(self);
         let (_, steps) = self.steps(&tried);
-        self.pending = Some(Pending { tried, unsettled, ..Pending::default() });
+        self.pending = Some(PendingPlan { tried, changed_machines, ..PendingPlan::default() });
         self.rewind();
         (Plan { based_on: self.revision(), steps, unplaced }, told)
     }
 
     /// Keeps a plan until it is carried out or taken back. One that has no steps and moved nobody
     /// about has nothing to take back.
-    fn keep(&mut self, pending: Pending) {
-        let is_global = |unit: UnitNo| self.units.slots[unit].kind == Kind::Global;
-        if pending.units.is_empty() && self.log.iter().all(|event| is_global(event.unit)) {
+    fn keep_pending(&mut self, pending: PendingPlan) {
+        let is_global = |unit: UnitNo| self.units.slots[unit].kind == UnitKind::Global;
+        if pending.units.is_empty() && self.log.iter().all(|entry| is_global(entry.unit)) {
             self.log.clear();
             self.touched = false;
         } else {
@@ -109,16 +109,17 @@ impl Index {
         units
     }
 
-    /// Why each unit that waits for a machine has none and would get none by a plan made now.
+    /// LeaveReason each unit that waits for a machine has none and would get none by a plan made now.
     ///
     /// Units of which a plan finds a machine are left out.
     pub fn reasons(&mut self) -> BTreeMap<UnitName, Arc<Reason>> {
         self.rewind();
-        let mut queue = Queue::default();
-        let unsettled = self.settle();
-        self.place_and_part(&mut queue);
+        let mut queue = AttemptQueue::default();
+        let changed_machines = self.recheck_machines();
+        self.place_and_separate(&mut queue);
         let tried = self.still_waiting(queue.tried);
-        let mut all: Vec<UnitNo> = self.stranded.iter().chain(&self.vain).copied().collect();
+        let mut all: Vec<UnitNo> =
+            self.stranded.iter().chain(&self.unsatisfiable).copied().collect();
         for class in &self.classes.parked {
             all.extend(self.classes.slots[*class].parked.values());
         }
@@ -126,7 +127,7 @@ impl Index {
         let all = self.still_waiting(all);
         let reasons = self.reasons_of(&all);
         // Taken back in any case, so that the next plan tells what it would have told.
-        self.pending = Some(Pending { tried, unsettled, ..Pending::default() });
+        self.pending = Some(PendingPlan { tried, changed_machines, ..PendingPlan::default() });
         reasons
     }
 }

@@ -4,26 +4,26 @@ use std::collections::BTreeMap;
 
 use fleet_unitfile::UnitName;
 
-use crate::index::{Ground, Group, Index, MachineNo, UnitNo, Wait};
-use crate::rules::Question;
+use crate::index::{Index, MachineNo, RankContext, UnitNo, WaitState, WaitingGroup};
+use crate::rules::PlacementQuery;
 
 /// The units to be tried in a plan.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
+pub(super) struct AttemptQueue {
     /// The units that were to be tried from the beginning, by name.
     first: Vec<UnitNo>,
     at: usize,
     /// Those that came later.
     later: BTreeMap<UnitName, UnitNo>,
-    /// The units that were tried in vain, some perhaps twice or placed since.
+    /// The units that were tried in unsatisfiable, some perhaps twice or placed since.
     pub(super) tried: Vec<UnitNo>,
 }
 
 impl Index {
     /// The next unit to be tried.
-    pub(super) fn next_in(&mut self, queue: &mut Queue) -> Option<UnitNo> {
+    pub(super) fn next_attempt(&mut self, queue: &mut AttemptQueue) -> Option<UnitNo> {
         loop {
-            self.absorb(queue);
+            self.take_untried(queue);
             let first = queue.first.get(queue.at).copied();
             let later = queue.later.first_key_value().map(|(_, unit)| *unit);
             let unit = match (first, later) {
@@ -36,36 +36,36 @@ impl Index {
             } else {
                 queue.at += 1;
             }
-            if self.units.slots[unit].wait == Wait::Queued {
+            if self.units.slots[unit].wait == WaitState::Queued {
                 return Some(unit);
             }
         }
     }
 
-    /// Takes all fresh units into the queue.
-    fn absorb(&mut self, queue: &mut Queue) {
+    /// Takes all untried units into the queue.
+    fn take_untried(&mut self, queue: &mut AttemptQueue) {
         self.wake_lifted();
-        while !self.fresh.is_empty() {
-            let mut fresh = self.fresh.take();
-            fresh.retain(|unit| self.take_in(*unit, queue));
-            self.log.reserve(fresh.len()); // Most of them will come to a machine.
+        while !self.retry_queue.is_empty() {
+            let mut untried = self.retry_queue.take();
+            untried.retain(|unit| self.take_one(*unit, queue));
+            self.log.reserve(untried.len()); // Most of them will come to a machine.
             if queue.first.is_empty() {
-                self.units.sort(&mut fresh);
-                queue.first = fresh;
+                self.units.sort(&mut untried);
+                queue.first = untried;
             } else {
-                let named = fresh.into_iter().map(|unit| (self.units.name(unit).clone(), unit));
+                let named = untried.into_iter().map(|unit| (self.units.name(unit).clone(), unit));
                 queue.later.extend(named);
             }
         }
     }
 
-    /// Takes a fresh unit in; whether it must be put into the queue yet.
-    fn take_in(&mut self, unit: UnitNo, queue: &mut Queue) -> bool {
+    /// Takes a untried unit in; whether it must be put into the queue yet.
+    fn take_one(&mut self, unit: UnitNo, queue: &mut AttemptQueue) -> bool {
         match self.units.slots[unit].wait {
-            Wait::Stranded => queue.tried.push(unit),
-            Wait::Fresh if self.is_tied(unit) => self.take_in_tied(unit, queue),
-            Wait::Fresh => {
-                self.units.slots[unit].wait = Wait::Queued;
+            WaitState::Stranded => queue.tried.push(unit),
+            WaitState::Untried if self.is_tied(unit) => self.enqueue_tied(unit, queue),
+            WaitState::Untried => {
+                self.units.slots[unit].wait = WaitState::Queued;
                 return true;
             }
             _ => {}
@@ -74,11 +74,11 @@ impl Index {
     }
 
     /// Takes in all that a unit is tied to; of each group the first one by name stands for it.
-    fn take_in_tied(&mut self, unit: UnitNo, queue: &mut Queue) {
+    fn enqueue_tied(&mut self, unit: UnitNo, queue: &mut AttemptQueue) {
         let component = self.component(unit);
-        for unit in component.vain {
+        for unit in component.unsatisfiable {
             self.forget_waiting(unit);
-            self.park_vain(unit);
+            self.park_unsatisfiable(unit);
             queue.tried.push(unit);
         }
         for group in component.groups {
@@ -95,11 +95,11 @@ impl Index {
 
     /// Wakes those whom machines might take now that refused them before.
     fn wake_lifted(&mut self) {
-        let end = self.lanes.lifts.end();
+        let end = self.orders.lifts.end();
         if end == self.lifts_seen {
             return;
         }
-        let since = self.lanes.lifts.since(self.lifts_seen);
+        let since = self.orders.lifts.since(self.lifts_seen);
         let mut machines: Option<Vec<MachineNo>> = since.map(<[_]>::to_vec);
         self.lifts_seen = end;
         if let Some(machines) = &mut machines {
@@ -107,48 +107,49 @@ impl Index {
             machines.dedup();
             machines.retain(|machine| self.machines.slots[*machine].is_present());
         }
-        self.learn(machines.as_deref());
+        self.refresh_retryable(machines.as_deref());
         self.wake_classes(machines.as_deref());
         self.wake_groups(machines.as_deref());
     }
 
     /// Finds out which classes no machine can take, now that some machines may be others.
-    fn learn(&mut self, machines: Option<&[MachineNo]>) {
+    fn refresh_retryable(&mut self, machines: Option<&[MachineNo]>) {
         let (machine_slots, filters, patterns) = (&self.machines, &self.filters, &self.patterns);
         let ranking = self.policy.ranking;
-        let ground = Ground { machines: machine_slots, filters, patterns, ranking };
-        self.classes.learn(self.lanes.facts, |class| {
-            let takes = |machine: &MachineNo| ground.takes(class.filter, *machine);
+        let context = RankContext { machines: machine_slots, filters, patterns, ranking };
+        self.classes.refresh_retryable(self.orders.facts_version, |class| {
+            let takes = |machine: &MachineNo| context.takes(class.filter, *machine);
             machines.is_some_and(|all| !all.iter().any(takes))
         });
     }
 
     fn wake_classes(&mut self, machines: Option<&[MachineNo]>) {
         let mut woken = Vec::new();
-        let turn = self.classes.turn;
-        for number in self.classes.hopeful() {
+        let round = self.classes.round;
+        for number in self.classes.retryable() {
             let class = &self.classes.slots[number];
-            let first = class.parked.values().next().filter(|_| class.awake != turn);
+            let first = class.parked.values().next().filter(|_| class.awake != round);
             let Some(first) = first else { continue };
-            let takes =
-                |machine: &MachineNo| Question::new(self, *first, *machine).denial().is_none();
+            let takes = |machine: &MachineNo| {
+                PlacementQuery::new(self, *first, *machine).denial().is_none()
+            };
             if machines.is_none_or(|machines| machines.iter().any(takes)) {
                 woken.push((number, *first));
             }
         }
         for (class, first) in woken {
-            self.classes.slots[class].awake = turn;
+            self.classes.slots[class].awake = round;
             self.wake(first);
         }
     }
 
     fn wake_groups(&mut self, machines: Option<&[MachineNo]>) {
         let may_take = |machine: &MachineNo, members: &[UnitNo]| {
-            let mut questions = members.iter().map(|unit| Question::new(self, *unit, *machine));
-            questions.all(|question| question.denial_in_company().is_none())
+            let mut queries = members.iter().map(|unit| PlacementQuery::new(self, *unit, *machine));
+            queries.all(|query| query.denial_within_group().is_none())
         };
-        let wakes = |(first, group): &(&UnitNo, &Group)| {
-            machines.is_none_or(|all| match self.restless.contains(first) {
+        let wakes = |(first, group): &(&UnitNo, &WaitingGroup)| {
+            machines.is_none_or(|all| match self.sensitive_groups.contains(first) {
                 true => self.may_help(group, all),
                 false => all.iter().any(|machine| may_take(machine, &group.members)),
             })
@@ -162,11 +163,12 @@ impl Index {
     pub(super) fn wake_after_coming(&mut self, unit: UnitNo) {
         let tied = self.is_tied(unit);
         if tied {
-            self.wake_around(unit);
+            self.wake_tied(unit);
         }
-        if !self.restless.is_empty() {
-            let touched = |first: &&UnitNo| tied || self.groups[*first].touchy;
-            let woken: Vec<UnitNo> = self.restless.iter().filter(touched).copied().collect();
+        if !self.sensitive_groups.is_empty() {
+            let touched = |first: &&UnitNo| tied || self.groups[*first].helped_by_any_arrival;
+            let woken: Vec<UnitNo> =
+                self.sensitive_groups.iter().filter(touched).copied().collect();
             woken.into_iter().for_each(|first| self.wake(first));
         }
     }

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_core::Reschedule;
 
-use super::company::Errand;
-use super::ups::Ups;
-use crate::index::{ClassNo, Index, Kind, LaneNo, Lookup, MachineNo, PatternNo, UnitNo};
+use super::disruption_budget::DisruptionBudget;
+use super::eviction_group::MoveReason;
+use crate::index::{ClassNo, Index, Lookup, MachineNo, OrderNo, PatternNo, UnitKind, UnitNo};
 use crate::plan::Plan;
 use crate::policy::Ranking;
 use crate::rebalance::Rebalance;
@@ -16,10 +16,10 @@ use crate::rebalance::Rebalance;
 type Sources = BTreeSet<(Reverse<u32>, u32, MachineNo)>;
 
 /// A rebalancing while it is being planned.
-struct Work<'a> {
-    ups: Ups<'a>,
-    budget: u32,
-    together: u32,
+struct RebalanceWork<'a> {
+    disruption: DisruptionBudget<'a>,
+    moves_left: u32,
+    max_group_size: u32,
     gain: u32,
     /// Units that were looked at and cannot go.
     stuck: Lookup<UnitNo, ()>,
@@ -28,9 +28,9 @@ struct Work<'a> {
 }
 
 /// What a unit thinks of the machine that it is to leave.
-struct Taste {
+struct Baseline {
     unit: UnitNo,
-    lane: LaneNo,
+    order: OrderNo,
     template: PatternNo,
     score: i64,
     instances: u32,
@@ -70,17 +70,17 @@ impl Index {
     /// ```
     pub fn rebalance(&mut self, asked: &Rebalance) -> Plan {
         self.rewind();
-        self.plan_with(|index| index.even_out(asked)).0
+        self.plan_then(|index| index.even_out(asked)).0
     }
 
     fn even_out(&mut self, asked: &Rebalance) {
         if self.policy.ranking == Ranking::BinPacking {
             return;
         }
-        let mut work = Work {
-            ups: Ups::new(asked.min_available, &asked.down),
-            budget: asked.budget,
-            together: asked.max_group_size.unwrap_or(u32::MAX),
+        let mut work = RebalanceWork {
+            disruption: DisruptionBudget::new(asked.min_available, &asked.down),
+            moves_left: asked.budget,
+            max_group_size: asked.max_group_size.unwrap_or(u32::MAX),
             gain: asked.gain,
             stuck: Lookup::default(),
             refused: BTreeMap::new(),
@@ -89,10 +89,12 @@ impl Index {
         let mut sources: Sources = machines.map(|machine| self.source(machine)).collect();
         while let Some(source) = sources.pop_first() {
             let least = sources.last().map_or(u32::MAX, |(Reverse(load), ..)| *load);
-            if work.budget == 0 || source.0.0 < least.saturating_add(work.gain).saturating_add(2) {
+            if work.moves_left == 0
+                || source.0.0 < least.saturating_add(work.gain).saturating_add(2)
+            {
                 return;
             }
-            if let Some((target, before)) = self.relieve(source.2, &mut work) {
+            if let Some((target, before)) = self.move_one_from(source.2, &mut work) {
                 sources.insert(self.source(source.2));
                 let (_, label, _) = self.source(target);
                 if sources.remove(&(Reverse(before), label, target)) {
@@ -104,72 +106,78 @@ impl Index {
 
     fn source(&self, machine: MachineNo) -> (Reverse<u32>, u32, MachineNo) {
         let slot = &self.machines.slots[machine];
-        (Reverse(slot.desk.load()), slot.label, machine)
+        (Reverse(slot.occupancy.load()), slot.label, machine)
     }
 
     /// Moves the first unit by name that can go away from a machine, with all that must go along.
     /// Returns to where, and how many units were there before.
-    fn relieve(&mut self, source: MachineNo, work: &mut Work<'_>) -> Option<(MachineNo, u32)> {
+    fn move_one_from(
+        &mut self,
+        source: MachineNo,
+        work: &mut RebalanceWork<'_>,
+    ) -> Option<(MachineNo, u32)> {
         for unit in self.units_by_name(source) {
             if work.stuck.contains(&unit) {
                 continue;
             }
-            let trial = self.begin();
-            let before = self.machines.slots[source].desk.load();
-            let company = self.see_off(self.company(unit, source), source, Errand::Rebalance);
-            if let Some(found) = self.move_for_balance(&company, (source, before), work) {
+            let savepoint = self.savepoint();
+            let before = self.machines.slots[source].occupancy.load();
+            let group =
+                self.detach_group(self.eviction_group(unit, source), source, MoveReason::Rebalance);
+            if let Some(found) = self.move_for_balance(&group, (source, before), work) {
                 return Some(found);
             }
-            self.take_back(&trial);
+            self.roll_back(&savepoint);
             work.stuck.insert(unit, ());
         }
         None
     }
 
-    /// Finds a machine for a company that has left the source, where so many units were before, if
+    /// Finds a machine for a group that has left the source, where so many units were before, if
     /// it is worth it. On failure, what was done must be taken back.
     fn move_for_balance(
         &mut self,
-        company: &[UnitNo],
+        group: &[UnitNo],
         (source, before): (MachineNo, u32),
-        work: &mut Work<'_>,
+        work: &mut RebalanceWork<'_>,
     ) -> Option<(MachineNo, u32)> {
-        let size = u32::try_from(company.len()).unwrap_or(u32::MAX);
-        if size > work.budget.min(work.together) {
+        let size = u32::try_from(group.len()).unwrap_or(u32::MAX);
+        if size > work.moves_left.min(work.max_group_size) {
             return None;
         }
-        if !company.iter().all(|unit| self.may_be_moved(*unit, source)) {
+        if !group.iter().all(|unit| self.may_be_moved(*unit, source)) {
             return None;
         }
         // Global units that came to the source now would undo what is gained.
-        if self.machines.slots[source].desk.load() != before.saturating_sub(size) {
+        if self.machines.slots[source].occupancy.load() != before.saturating_sub(size) {
             return None;
         }
-        let lost = self.loss(&work.ups, company.iter().copied());
-        if self.held_by_minimum(&mut work.ups, &lost).is_some() {
+        let lost = self.disrupted(&work.disruption, group.iter().copied());
+        if self.check_min_available(&mut work.disruption, &lost).is_some() {
             return None;
         }
         let most = before.checked_sub(size)?.checked_sub(1)?.checked_sub(work.gain)?;
-        let class = self.plain_class(company);
+        let class = self.plain_class(group);
         if class.is_some_and(|class| work.refused.get(&class).is_some_and(|known| most <= *known)) {
             return None;
         }
-        let tastes: Vec<Taste> = company.iter().map(|unit| self.taste(*unit, source)).collect();
+        let baselines: Vec<Baseline> =
+            group.iter().map(|unit| self.baseline(*unit, source)).collect();
         let mut found = None;
-        self.lodge(company, source, |index, to| {
-            let load = index.machines.slots[to].desk.load();
+        self.find_machine_for(group, source, |index, to| {
+            let load = index.machines.slots[to].occupancy.load();
             let takes = load <= most
-                && tastes.iter().all(|taste| index.likes(taste, to))
-                && !index.would_replace(company, to)
-                && index.seat_company(company, to);
+                && baselines.iter().all(|baseline| index.is_no_worse(baseline, to))
+                && !index.would_replace(group, to)
+                && index.assign_group(group, to);
             if takes {
                 found = Some((to, load));
             }
             takes
         });
         if found.is_some() {
-            work.ups.lose(&lost);
-            work.budget -= size;
+            work.disruption.spend(&lost);
+            work.moves_left -= size;
             if size > 1 {
                 // So many less, its machine may be one that others go to.
                 work.refused.clear();
@@ -184,15 +192,15 @@ impl Index {
     fn may_be_moved(&self, unit: UnitNo, source: MachineNo) -> bool {
         let slot = &self.units.slots[unit];
         let wants = slot.requirements.as_ref();
-        slot.kind == Kind::Single
+        slot.kind == UnitKind::Single
             && slot.placed == source
             && wants.is_some_and(|wants| wants.reschedule != Reschedule::Never)
     }
 
-    /// The class of a company of one that every machine treats like all of its class, and that has
-    /// no taste.
-    fn plain_class(&self, company: &[UnitNo]) -> Option<ClassNo> {
-        let class = self.class_of_company(company)?;
+    /// The class of a group of one that every machine treats like all of its class, and that has
+    /// no baseline.
+    fn plain_class(&self, group: &[UnitNo]) -> Option<ClassNo> {
+        let class = self.group_class(group)?;
         let wants = &self.classes.slots[class].requirements;
         let plain = wants.prefer.is_empty()
             && wants.spread.is_empty()
@@ -202,27 +210,27 @@ impl Index {
     }
 
     /// What a unit that has left thinks of the machine where it was.
-    fn taste(&mut self, unit: UnitNo, source: MachineNo) -> Taste {
-        let (lane, template) = self.catch_up_of(unit);
-        let taste = Taste { unit, lane, template, score: 0, instances: 0 };
-        let (score, instances) = self.judged(&taste, source);
-        Taste { score, instances, ..taste }
+    fn baseline(&mut self, unit: UnitNo, source: MachineNo) -> Baseline {
+        let (order, template) = self.refreshed_order(unit);
+        let baseline = Baseline { unit, order, template, score: 0, instances: 0 };
+        let (score, instances) = self.evaluate(&baseline, source);
+        Baseline { score, instances, ..baseline }
     }
 
     /// Whether a unit thinks no worse of another machine.
-    fn likes(&self, taste: &Taste, machine: MachineNo) -> bool {
-        let (score, instances) = self.judged(taste, machine);
-        score >= taste.score && instances <= taste.instances
+    fn is_no_worse(&self, baseline: &Baseline, machine: MachineNo) -> bool {
+        let (score, instances) = self.evaluate(baseline, machine);
+        score >= baseline.score && instances <= baseline.instances
     }
 
     /// The score of a machine, and how many instances of the unit's template there are if the
     /// ranking asks for it.
-    fn judged(&self, taste: &Taste, machine: MachineNo) -> (i64, u32) {
-        let lane = &self.lanes.slots[taste.lane];
-        let (against, _) = lane.order_of(machine, taste.template, self.ground());
-        let score = self.own_score(taste.unit, machine).saturating_sub(against);
-        let desk = &self.machines.slots[machine].desk;
-        let counted = taste.template.some().filter(|_| self.policy.ranking == Ranking::Spread);
-        (score, counted.map_or(0, |template| desk.of(template).matching))
+    fn evaluate(&self, baseline: &Baseline, machine: MachineNo) -> (i64, u32) {
+        let order = &self.orders.slots[baseline.order];
+        let (against, _) = order.sort_key(machine, baseline.template, self.rank_context());
+        let score = self.custom_score(baseline.unit, machine).saturating_sub(against);
+        let occupancy = &self.machines.slots[machine].occupancy;
+        let counted = baseline.template.some().filter(|_| self.policy.ranking == Ranking::Spread);
+        (score, counted.map_or(0, |template| occupancy.counts_of(template).matching))
     }
 }

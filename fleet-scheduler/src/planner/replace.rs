@@ -3,47 +3,48 @@
 
 use std::collections::BTreeSet;
 
-use crate::index::{Index, MachineNo, PeerRef, UnitNo, Why};
-use crate::rules::{Denial, Question, machine_of, replaces};
+use crate::index::{Index, LeaveReason, MachineNo, PeerRef, UnitNo};
+use crate::rules::{Denial, PlacementQuery, machine_of, replaces};
 
 impl Index {
     /// Seats a unit on a machine and moves away what it replaces there. `beside` are units that
-    /// have just come and must not be moved again. On error nothing is done. Each train that moves
-    /// is added to `trains`.
-    pub(super) fn join(
+    /// have just come and must not be moved again. On error nothing is done. Each group that moves
+    /// is added to `displaced`.
+    pub(super) fn try_assign(
         &mut self,
         unit: UnitNo,
         machine: MachineNo,
         beside: &[UnitNo],
-        trains: &mut usize,
+        displaced: &mut usize,
     ) -> Result<(), Denial> {
         let replaced = replaces::replaced(self, unit, machine);
         let leaving = self.leaving(&replaced, machine);
-        let question = Question { leaving: &leaving, ..Question::new(self, unit, machine) };
-        if let Some(denial) = question.denial() {
+        let query =
+            PlacementQuery { leaving: &leaving, ..PlacementQuery::new(self, unit, machine) };
+        if let Some(denial) = query.denial() {
             return Err(denial);
         }
         let Some(first) = replaced.first().copied() else {
-            self.seat(unit, machine);
+            self.assign(unit, machine);
             return Ok(());
         };
-        let trial = self.begin();
-        let result = self.make_room(unit, machine, &replaced, beside, trains).and_then(|()| {
-            self.seat(unit, machine);
-            self.refit(machine);
+        let savepoint = self.savepoint();
+        let result = self.make_room(unit, machine, &replaced, beside, displaced).and_then(|()| {
+            self.assign(unit, machine);
+            self.refit_globals(machine);
             let well = machine_of::left_behind(self, machine).is_empty();
             if well { Ok(()) } else { Err(Denial::CannotMove(first)) }
         });
         if result.is_err() {
-            self.take_back(&trial);
+            self.roll_back(&savepoint);
         }
         result
     }
 
     /// The units on a machine that leave it if these do, each once.
     pub(super) fn leaving(&self, replaced: &[UnitNo], machine: MachineNo) -> Vec<UnitNo> {
-        let trains = replaced.iter().flat_map(|head| self.train(*head, machine));
-        let mut leaving: Vec<UnitNo> = trains.collect();
+        let displaced = replaced.iter().flat_map(|head| self.displaced_group(*head, machine));
+        let mut leaving: Vec<UnitNo> = displaced.collect();
         leaving.sort_unstable();
         leaving.dedup();
         leaving
@@ -55,13 +56,13 @@ impl Index {
         machine: MachineNo,
         replaced: &[UnitNo],
         beside: &[UnitNo],
-        trains: &mut usize,
+        displaced: &mut usize,
     ) -> Result<(), Denial> {
         for other in replaced {
-            if self.units.slots[*other].seat != machine {
+            if self.units.slots[*other].machine != machine {
                 continue; // It went along with one before it.
             }
-            *trains += 1;
+            *displaced += 1;
             if !self.move_away(*other, machine, unit, beside) {
                 return Err(Denial::CannotMove(*other));
             }
@@ -69,62 +70,66 @@ impl Index {
         Ok(())
     }
 
-    /// Moves a unit with its train to another machine where every rule holds and nobody is replaced
+    /// Moves a unit with its group to another machine where every rule holds and nobody is replaced
     /// in turn. On failure nothing is done.
     fn move_away(&mut self, head: UnitNo, from: MachineNo, by: UnitNo, beside: &[UnitNo]) -> bool {
-        let train = self.train(head, from);
-        if train.iter().any(|unit| !self.is_single(*unit) || beside.contains(unit)) {
+        let group = self.displaced_group(head, from);
+        if group.iter().any(|unit| !self.is_single(*unit) || beside.contains(unit)) {
             return false;
         }
-        let trial = self.begin();
-        for member in &train {
-            let why = if *member == head { Why::ReplacedBy(by) } else { Why::Follows(head) };
-            self.unseat(*member, from, why);
+        let savepoint = self.savepoint();
+        for member in &group {
+            let reason = if *member == head {
+                LeaveReason::ReplacedBy(by)
+            } else {
+                LeaveReason::Follows(head)
+            };
+            self.unassign(*member, from, reason);
         }
-        let found = match self.tied_machine(&train) {
+        let found = match self.required_machine(&group) {
             Err(_) => false,
             Ok(Some(machine)) => {
                 let present = self.machines.slots[machine].is_present();
-                present && machine != from && self.seat_train(&train, machine)
+                present && machine != from && self.assign_displaced(&group, machine)
             }
             Ok(None) if self.policy.scores.is_empty() => {
                 let takes = |index: &mut Self, machine: MachineNo| {
-                    machine != from && index.seat_train(&train, machine)
+                    machine != from && index.assign_displaced(&group, machine)
                 };
-                self.hunt(head, takes).is_some()
+                self.search(head, takes).is_some()
             }
             Ok(None) => {
-                let mut all = self.all_in_order(head).into_iter();
-                all.any(|machine| machine != from && self.seat_train(&train, machine))
+                let mut all = self.ranked_machines(head).into_iter();
+                all.any(|machine| machine != from && self.assign_displaced(&group, machine))
             }
         };
         if !found {
-            self.take_back(&trial);
+            self.roll_back(&savepoint);
         }
         found
     }
 
-    /// Seats all of a train on a machine that takes them and where they replace nobody, in
+    /// Seats all of a group on a machine that takes them and where they replace nobody, in
     /// whichever order it takes them; or none.
-    fn seat_train(&mut self, train: &[UnitNo], machine: MachineNo) -> bool {
-        let trial = self.begin();
-        let mut left = train.to_vec();
+    fn assign_displaced(&mut self, group: &[UnitNo], machine: MachineNo) -> bool {
+        let savepoint = self.savepoint();
+        let mut left = group.to_vec();
         while !left.is_empty() {
             let before = left.len();
             let mut rest = Vec::new();
             for unit in left {
                 let replaces = !replaces::replaced(self, unit, machine).is_empty();
                 match self.denial(unit, machine) {
-                    None if !replaces => self.seat(unit, machine),
+                    None if !replaces => self.assign(unit, machine),
                     Some(Denial::MachineOf(_) | Denial::Custom(_)) if !replaces => rest.push(unit),
                     _ => {
-                        self.take_back(&trial);
+                        self.roll_back(&savepoint);
                         return false;
                     }
                 }
             }
             if rest.len() == before {
-                self.take_back(&trial);
+                self.roll_back(&savepoint);
                 return false;
             }
             left = rest;
@@ -135,33 +140,33 @@ impl Index {
     /// A unit on a machine, with all there who would lack a unit that they must be beside if these
     /// were gone. The unit is the first; the others follow by name, each round after the one that
     /// it lacks.
-    fn train(&self, head: UnitNo, machine: MachineNo) -> Vec<UnitNo> {
-        let desk = &self.machines.slots[machine].desk;
-        let mut train = vec![head];
-        if desk.tied == 0 {
-            return train;
+    fn displaced_group(&self, head: UnitNo, machine: MachineNo) -> Vec<UnitNo> {
+        let occupancy = &self.machines.slots[machine].occupancy;
+        let mut group = vec![head];
+        if occupancy.tied == 0 {
+            return group;
         }
         let mut gone: BTreeSet<UnitNo> = BTreeSet::from([head]);
         loop {
             let is_more =
                 |unit: &&UnitNo| !gone.contains(*unit) && self.lacks(**unit, machine, &gone);
-            let mut more: Vec<UnitNo> = desk.units.iter().filter(is_more).copied().collect();
+            let mut more: Vec<UnitNo> = occupancy.units.iter().filter(is_more).copied().collect();
             if more.is_empty() {
-                return train;
+                return group;
             }
             self.units.sort(&mut more);
             gone.extend(&more);
-            train.extend(more);
+            group.extend(more);
         }
     }
 
     /// Whether a unit on a machine would lack one that it must be beside if those were gone.
     pub(super) fn lacks(&self, unit: UnitNo, machine: MachineNo, gone: &BTreeSet<UnitNo>) -> bool {
-        let desk = &self.machines.slots[machine].desk;
+        let occupancy = &self.machines.slots[machine].occupancy;
         let is_there = |peer: PeerRef| match peer {
             PeerRef::Named(other) => self.is_on(other, machine) && !gone.contains(&other),
             PeerRef::Matching(pattern) => {
-                let mut others = desk.units.iter().chain(&desk.globals);
+                let mut others = occupancy.units.iter().chain(&occupancy.globals);
                 others.any(|other| {
                     let is_other = *other != unit && !gone.contains(other);
                     is_other && self.class(*other).matched.binary_search(&pattern).is_ok()
@@ -175,21 +180,21 @@ impl Index {
     /// somewhere; whether any did.
     ///
     /// Who is to leave itself makes nobody leave before, for it may be gone by the time. Nobody who
-    /// moves comes to be beside one who replaces it, so no other machine becomes uneasy meanwhile.
-    pub(super) fn part_side_by_side(&mut self) -> bool {
-        let replacers = self.uneasy_replacers();
+    /// moves comes to be beside one who replaces it, so no other machine becomes replacement_machines meanwhile.
+    pub(super) fn separate_replaced(&mut self) -> bool {
+        let replacers = self.side_by_side_replacers();
         let mut moved = false;
-        for only_who_stays in [true, false] {
+        for only_staying in [true, false] {
             for unit in &replacers {
-                let Some(machine) = self.units.slots[*unit].seat.some() else { continue };
+                let Some(machine) = self.units.slots[*unit].machine.some() else { continue };
                 let replaced = replaces::replaced(self, *unit, machine);
                 if replaced.is_empty()
-                    || only_who_stays && replaces::is_to_leave(self, *unit, machine)
+                    || only_staying && replaces::is_to_leave(self, *unit, machine)
                 {
                     continue;
                 }
                 for other in replaced {
-                    moved |= self.part(other, machine, *unit);
+                    moved |= self.separate(other, machine, *unit);
                 }
             }
         }
@@ -197,42 +202,42 @@ impl Index {
     }
 
     /// The units that may replace somebody beside them, by name.
-    fn uneasy_replacers(&self) -> Vec<UnitNo> {
-        let there = |machine: &MachineNo| &self.machines.slots[*machine].desk.units;
+    fn side_by_side_replacers(&self) -> Vec<UnitNo> {
+        let there = |machine: &MachineNo| &self.machines.slots[*machine].occupancy.units;
         let replaces = |unit: &&UnitNo| !self.class(**unit).replaces.is_empty();
-        let replacers = self.uneasy.iter().flat_map(there).filter(replaces);
+        let replacers = self.replacement_machines.iter().flat_map(there).filter(replaces);
         let mut replacers: Vec<UnitNo> = replacers.copied().collect();
         self.units.sort(&mut replacers);
         replacers
     }
 
     /// Moves a unit away for the sake of a placed one, if it can go and nobody lacks it.
-    fn part(&mut self, other: UnitNo, machine: MachineNo, by: UnitNo) -> bool {
-        if self.units.slots[other].seat != machine || self.is_still_stuck(other, machine) {
+    fn separate(&mut self, other: UnitNo, machine: MachineNo, by: UnitNo) -> bool {
+        if self.units.slots[other].machine != machine || self.is_still_stuck(other, machine) {
             return false;
         }
-        let trial = self.begin();
+        let savepoint = self.savepoint();
         if !self.move_away(other, machine, by, &[]) {
-            if !self.is_tied(other) && !self.policy.is_moody() {
-                self.stuck.insert(other, self.lanes.lifts.end());
+            if !self.is_tied(other) && !self.policy.retries_on_any_change() {
+                self.stuck.insert(other, self.orders.lifts.end());
             }
             return false;
         }
-        self.refit(machine);
+        self.refit_globals(machine);
         if machine_of::left_behind(self, machine).is_empty() {
             return true;
         }
-        self.take_back(&trial);
+        self.roll_back(&savepoint);
         false
     }
 
     /// Whether it is known that no other machine takes a unit that is to leave this one. If nothing
-    /// ties it to others, only a machine where something was lifted since may have become one.
+    /// affinity it to others, only a machine where something was lifted since may have become one.
     fn is_still_stuck(&mut self, unit: UnitNo, from: MachineNo) -> bool {
         let Some(seen) = self.stuck.get(&unit).filter(|_| !self.is_tied(unit)) else {
             return false;
         };
-        let Some(lifted) = self.lanes.lifts.since(*seen) else { return false };
+        let Some(lifted) = self.orders.lifts.since(*seen) else { return false };
         let takes = |machine: &MachineNo| {
             *machine != from
                 && self.machines.slots[*machine].is_present()
@@ -241,7 +246,7 @@ impl Index {
         if lifted.iter().any(takes) {
             return false;
         }
-        self.stuck.insert(unit, self.lanes.lifts.end());
+        self.stuck.insert(unit, self.orders.lifts.end());
         true
     }
 }

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use fleet_core::{MachineId, Peer, Refusal};
 use fleet_unitfile::UnitName;
 
-use crate::index::{Event, Index, Kind, Lookup, MachineNo, PeerRef, UnitNo, Why};
+use crate::index::{Index, LeaveReason, Lookup, MachineNo, PeerRef, UndoEntry, UnitKind, UnitNo};
 use crate::step::{RemovalReason, Step, StepAction, StepCause};
 
-/// The event by which each unit left the first time.
+/// The entry by which each unit left the first time.
 type FirstLeft = Lookup<UnitNo, usize>;
 
 type Removals<'a> = BTreeMap<&'a UnitName, (UnitNo, &'a MachineId, StepCause)>;
@@ -22,7 +22,7 @@ impl Index {
     pub(super) fn steps(&self, tried: &[UnitNo]) -> (Vec<UnitNo>, Vec<Step>) {
         let left = self.first_left();
         let removals = self.removals(tried, &left);
-        let (came, most) = (self.came(!left.is_empty()), removals.len() + self.log.len());
+        let (came, most) = (self.arrivals(!left.is_empty()), removals.len() + self.log.len());
         let (mut units, mut steps) = (Vec::with_capacity(most), Vec::with_capacity(most));
         for (name, (unit, from, cause)) in removals {
             let action = StepAction::Remove { from: from.clone() };
@@ -39,22 +39,22 @@ impl Index {
 
     fn first_left(&self) -> FirstLeft {
         let mut left = FirstLeft::default();
-        for (at, event) in self.log.iter().enumerate() {
-            if event.left.is_some() && self.is_placeable(event.unit) {
-                left.get_or_insert(event.unit, at);
+        for (at, entry) in self.log.iter().enumerate() {
+            if entry.left.is_some() && self.is_placeable(entry.unit) {
+                left.get_or_insert(entry.unit, at);
             }
         }
         left
     }
 
     fn is_placeable(&self, unit: UnitNo) -> bool {
-        self.units.slots[unit].kind == Kind::Single
+        self.units.slots[unit].kind == UnitKind::Single
     }
 
     /// The single units that came to where they are, in the order in which they last did.
-    fn came(&self, some_left: bool) -> Vec<UnitNo> {
-        let came = |event: &&Event| event.left.is_none() && self.is_placeable(event.unit);
-        let came = self.log.iter().filter(came).map(|event| event.unit);
+    fn arrivals(&self, some_left: bool) -> Vec<UnitNo> {
+        let came = |entry: &&UndoEntry| entry.left.is_none() && self.is_placeable(entry.unit);
+        let came = self.log.iter().filter(came).map(|entry| entry.unit);
         if !some_left {
             let mut all = Vec::with_capacity(self.log.len());
             all.extend(came);
@@ -63,7 +63,7 @@ impl Index {
         let mut seen: Lookup<UnitNo, ()> = Lookup::default();
         let last = came.rev().filter(|unit| seen.insert(*unit, ()));
         let mut last: Vec<UnitNo> = last.collect();
-        last.retain(|unit| self.units.slots[*unit].seat != MachineNo::NONE);
+        last.retain(|unit| self.units.slots[*unit].machine != MachineNo::NONE);
         last.reverse();
         last
     }
@@ -72,14 +72,14 @@ impl Index {
         let mut removals = Removals::new();
         for (name, unit) in &self.unwanted {
             let slot = &self.units.slots[*unit];
-            let why = match slot.kind {
+            let reason = match slot.kind {
                 _ if slot.requirements.is_some() && name.is_template() => RemovalReason::Template,
-                Kind::Global => RemovalReason::Global,
-                Kind::Inactive => RemovalReason::Inactive,
+                UnitKind::Global => RemovalReason::Global,
+                UnitKind::Inactive => RemovalReason::Inactive,
                 _ => RemovalReason::Destroyed,
             };
             let from = self.machines.id(slot.placed);
-            removals.insert(name, (*unit, from, StepCause::NotWanted(why)));
+            removals.insert(name, (*unit, from, StepCause::NotWanted(reason)));
         }
         for unit in tried {
             let slot = &self.units.slots[*unit];
@@ -98,7 +98,7 @@ impl Index {
         let mut late: Lookup<UnitNo, ()> = Lookup::default();
         for unit in came {
             let slot = &self.units.slots[*unit];
-            if slot.placed == slot.seat {
+            if slot.placed == slot.machine {
                 continue;
             }
             if slot.placed == MachineNo::NONE {
@@ -117,14 +117,14 @@ impl Index {
     fn is_late(&self, unit: UnitNo, peer: PeerRef, late: &Lookup<UnitNo, ()>) -> bool {
         let comes_late = |other: UnitNo| {
             let slot = &self.units.slots[other];
-            let is_new = slot.kind == Kind::Single && slot.placed == MachineNo::NONE;
-            late.contains(&other) || is_new && slot.seat != MachineNo::NONE
+            let is_new = slot.kind == UnitKind::Single && slot.placed == MachineNo::NONE;
+            late.contains(&other) || is_new && slot.machine != MachineNo::NONE
         };
         match peer {
             PeerRef::Named(other) => comes_late(other),
             PeerRef::Matching(pattern) => {
-                let seat = self.units.slots[unit].seat;
-                let beside = |other: &UnitNo| self.units.slots[*other].seat == seat;
+                let current = self.units.slots[unit].machine;
+                let beside = |other: &UnitNo| self.units.slots[*other].machine == current;
                 self.members(pattern).filter(beside).any(comes_late)
             }
         }
@@ -132,7 +132,7 @@ impl Index {
 
     fn arrival(&self, unit: UnitNo, left: &FirstLeft) -> Step {
         let slot = &self.units.slots[unit];
-        let to = self.machines.id(slot.seat).clone();
+        let to = self.machines.id(slot.machine).clone();
         let action = match slot.placed.some() {
             None => StepAction::Place { machine: to },
             Some(from) => StepAction::Move { from: self.machines.id(from).clone(), to },
@@ -140,7 +140,7 @@ impl Index {
         Step { unit: slot.name().clone(), action, cause: self.cause(unit, left) }
     }
 
-    /// Why a unit is not where it was.
+    /// LeaveReason a unit is not where it was.
     fn cause(&self, unit: UnitNo, left: &FirstLeft) -> StepCause {
         let slot = &self.units.slots[unit];
         let Some(placed) = slot.placed.some() else { return StepCause::Wanted };
@@ -148,19 +148,19 @@ impl Index {
             return StepCause::MachineGone;
         }
         let name = |unit: UnitNo| self.units.name(unit).clone();
-        let event = left.get(&unit).map(|at| &self.log[*at].left);
-        match event.and_then(Option::as_ref) {
-            Some(Why::Refused(refusal)) => match refusal.as_ref() {
-                Refusal::MachineOf { peer: Peer::Named(peer) } if slot.seat.some().is_some() => {
+        let entry = left.get(&unit).map(|at| &self.log[*at].left);
+        match entry.and_then(Option::as_ref) {
+            Some(LeaveReason::Refused(refusal)) => match refusal.as_ref() {
+                Refusal::MachineOf { peer: Peer::Named(peer) } if slot.machine.some().is_some() => {
                     StepCause::FollowsPeer(peer.clone())
                 }
                 _ => StepCause::Refused(refusal.clone()),
             },
-            Some(Why::ReplacedBy(by)) => StepCause::ReplacedBy(name(*by)),
-            Some(Why::Follows(head)) => StepCause::FollowsPeer(name(*head)),
-            Some(Why::Drained) => StepCause::Drained,
-            Some(Why::Rebalanced) => StepCause::Rebalanced,
-            Some(Why::Refitted) | None => StepCause::Wanted,
+            Some(LeaveReason::ReplacedBy(by)) => StepCause::ReplacedBy(name(*by)),
+            Some(LeaveReason::Follows(head)) => StepCause::FollowsPeer(name(*head)),
+            Some(LeaveReason::Drained) => StepCause::Drained,
+            Some(LeaveReason::Rebalanced) => StepCause::Rebalanced,
+            Some(LeaveReason::Refitted) | None => StepCause::Wanted,
         }
     }
 }

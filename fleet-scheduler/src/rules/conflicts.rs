@@ -3,33 +3,34 @@
 
 use fleet_core::{Pattern, Refusal};
 
-use super::{Denial, Party, Question};
+use super::{Denial, PlacementQuery, RuleSubject};
 use crate::index::{Index, PatternNo, UnitNo};
 
 /// Whether somebody on the machine must not be beside this unit.
-pub(super) fn denial(question: &Question<'_>) -> Option<Denial> {
-    let (class, desk) = (question.class, question.desk);
-    if desk.has_no_patterns() {
+pub(super) fn denial(query: &PlacementQuery<'_>) -> Option<Denial> {
+    let (class, occupancy) = (query.class, query.occupancy);
+    if occupancy.has_no_patterns() {
         return None;
     }
-    let ours = class.conflicts.iter().any(|pattern| desk.of(*pattern).matching > 0);
-    let theirs = || class.matched.iter().any(|pattern| desk.of(*pattern).keepers > 0);
+    let ours = class.conflicts.iter().any(|pattern| occupancy.counts_of(*pattern).matching > 0);
+    let theirs =
+        || class.matched.iter().any(|pattern| occupancy.counts_of(*pattern).conflicting > 0);
     (ours || theirs()).then_some(Denial::Conflicts)
 }
 
 /// By the patterns of the unit, in the order written, or else by the first unit that keeps it away.
-pub(super) fn told(question: &Question<'_>) -> Refusal {
-    let (index, desk, unit) = (question.index, question.desk, question.unit);
-    let mut ours = question.class.conflicts.iter().filter(|p| desk.of(**p).matching > 0);
+pub(super) fn refusal_for(query: &PlacementQuery<'_>) -> Refusal {
+    let (index, occupancy, unit) = (query.index, query.occupancy, query.unit);
+    let mut ours = query.class.conflicts.iter().filter(|p| occupancy.counts_of(**p).matching > 0);
     let ours = ours.find_map(|pattern| {
-        Some((question.first_other(|other| covers(index, *pattern, other))?, *pattern, false))
+        Some((query.first_other(|other| covers(index, *pattern, other))?, *pattern, false))
     });
     let theirs = || {
-        let with = question.first_other(|other| keeps_away(index, other, unit).is_some())?;
+        let with = query.first_other(|other| keeps_away(index, other, unit).is_some())?;
         Some((with, keeps_away(index, with, unit)?, true))
     };
     match ours.or_else(theirs) {
-        Some((with, pattern, theirs)) => told_of(index, with, pattern, theirs),
+        Some((with, pattern, theirs)) => refusal_with(index, with, pattern, theirs),
         None => Refusal::Cordon {},
     }
 }
@@ -41,7 +42,12 @@ pub(super) fn keeps_away(index: &Index, other: UnitNo, unit: UnitNo) -> Option<P
 }
 
 /// The refusal of a machine where that unit is.
-pub(super) fn told_of(index: &Index, with: UnitNo, pattern: PatternNo, theirs: bool) -> Refusal {
+pub(super) fn refusal_with(
+    index: &Index,
+    with: UnitNo,
+    pattern: PatternNo,
+    theirs: bool,
+) -> Refusal {
     let (with, pattern) = (index.units.name(with), index.patterns.slots[pattern].pattern());
     Refusal::Conflicts { with: with.clone(), pattern: pattern.clone(), by_other: theirs }
 }
@@ -51,7 +57,7 @@ fn covers(index: &Index, pattern: PatternNo, unit: UnitNo) -> bool {
 }
 
 /// Why `unit` must not be beside the `others`, who are in the order of their names.
-pub(crate) fn refusal(unit: Party<'_>, others: &[Party<'_>]) -> Option<Refusal> {
+pub(crate) fn refusal(unit: RuleSubject<'_>, others: &[RuleSubject<'_>]) -> Option<Refusal> {
     let others = || others.iter().filter(|other| other.name != unit.name);
     let ours = unit.requirements.conflicts.iter().find_map(|pattern| {
         let with = others().find(|other| pattern.matches(other.name))?;
@@ -67,6 +73,6 @@ pub(crate) fn refusal(unit: Party<'_>, others: &[Party<'_>]) -> Option<Refusal> 
     ours.or_else(theirs)
 }
 
-fn refused(with: &Party<'_>, pattern: &Pattern, theirs: bool) -> Refusal {
+fn refused(with: &RuleSubject<'_>, pattern: &Pattern, theirs: bool) -> Refusal {
     Refusal::Conflicts { with: with.name.clone(), pattern: pattern.clone(), by_other: theirs }
 }

@@ -2,10 +2,10 @@
 
 use fleet_core::Refusal;
 
-use super::{Denial, Question};
+use super::{Denial, PlacementQuery};
 
-pub(super) fn denial(question: &Question<'_>) -> Option<Denial> {
-    question.facts().cordoned.then_some(Denial::Cordon)
+pub(super) fn denial(query: &PlacementQuery<'_>) -> Option<Denial> {
+    query.facts().cordoned.then_some(Denial::Cordon)
 }
 
 pub(super) fn refusal() -> Refusal {

@@ -2,26 +2,26 @@
 
 use fleet_core::Refusal;
 
-use super::{Denial, Question};
-use crate::index::Seen;
+use super::{Denial, PlacementQuery};
+use crate::index::IndexView;
 use crate::policy::Candidate;
 use crate::view::View;
 
-pub(super) fn denial(question: &Question<'_>) -> Option<Denial> {
-    let rules = &question.index.policy.rules;
-    (0..rules.len()).find(|at| ask(question, *at).is_some()).map(Denial::Custom)
+pub(super) fn denial(query: &PlacementQuery<'_>) -> Option<Denial> {
+    let rules = &query.index.policy.rules;
+    (0..rules.len()).find(|at| ask(query, *at).is_some()).map(Denial::Custom)
 }
 
-pub(super) fn told(question: &Question<'_>, at: usize) -> Refusal {
-    let rule = question.index.policy.rules[at].name().into();
-    let detail = ask(question, at).unwrap_or_default().into();
+pub(super) fn refusal_for(query: &PlacementQuery<'_>, at: usize) -> Refusal {
+    let rule = query.index.policy.rules[at].name().into();
+    let detail = ask(query, at).unwrap_or_default().into();
     Refusal::Custom { rule, detail }
 }
 
-fn ask(question: &Question<'_>, at: usize) -> Option<String> {
-    let index = question.index;
-    let requirements = &question.class.requirements;
-    let unit = Candidate { name: question.name(), requirements };
-    let seen = Seen { index, leaving: question.leaving };
-    index.policy.rules[at].refuse(&View::new(&seen), unit, question.facts())
+fn ask(query: &PlacementQuery<'_>, at: usize) -> Option<String> {
+    let index = query.index;
+    let requirements = &query.class.requirements;
+    let unit = Candidate { name: query.name(), requirements };
+    let source = IndexView { index, leaving: query.leaving };
+    index.policy.rules[at].refuse(&View::new(&source), unit, query.facts())
 }

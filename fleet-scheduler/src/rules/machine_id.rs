@@ -2,15 +2,15 @@
 
 use fleet_core::Refusal;
 
-use super::{Denial, Question};
+use super::{Denial, PlacementQuery};
 
-pub(super) fn denial(question: &Question<'_>) -> Option<Denial> {
-    let pin = question.class.pin.some()?;
-    (pin != question.machine).then_some(Denial::MachineId)
+pub(super) fn denial(query: &PlacementQuery<'_>) -> Option<Denial> {
+    let pin = query.class.pin.some()?;
+    (pin != query.machine).then_some(Denial::MachineId)
 }
 
-pub(super) fn told(question: &Question<'_>) -> Refusal {
-    let wanted = question.class.requirements.machine_id.as_ref();
-    let wanted = wanted.unwrap_or(&question.facts().id).clone();
+pub(super) fn refusal_for(query: &PlacementQuery<'_>) -> Refusal {
+    let wanted = query.class.requirements.machine_id.as_ref();
+    let wanted = wanted.unwrap_or(&query.facts().id).clone();
     Refusal::MachineId { wanted }
 }

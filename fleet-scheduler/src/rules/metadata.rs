@@ -4,35 +4,35 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_core::{Machine, Metadata, Refusal, Requirements, Rule};
 
-use super::{Denial, Question};
+use super::{Denial, PlacementQuery};
 
 /// What a unit names: keys, each with the values that would do.
-type Wanted = BTreeMap<String, BTreeSet<String>>;
+type RequiredMetadata = BTreeMap<String, BTreeSet<String>>;
 
 /// Whether the machine lacks what the unit asks for, here or by an expression.
-pub(super) fn denial(question: &Question<'_>) -> Option<Denial> {
-    let filters = &question.index.filters;
-    let metadata = &question.facts().metadata;
-    match filters.refusal(question.class.filter, question.machine, metadata)? {
+pub(super) fn denial(query: &PlacementQuery<'_>) -> Option<Denial> {
+    let filters = &query.index.filters;
+    let metadata = &query.facts().metadata;
+    match filters.refusal(query.class.filter, query.machine, metadata)? {
         Rule::MachineMetadata => Some(Denial::Metadata),
         _ => Some(Denial::Expression),
     }
 }
 
 /// Whether metadata lacks something that is wanted.
-pub(crate) fn lacks(wanted: &Wanted, metadata: &Metadata) -> bool {
+pub(crate) fn lacks(wanted: &RequiredMetadata, metadata: &Metadata) -> bool {
     first_missing(wanted, metadata).is_some()
 }
 
-pub(super) fn told(question: &Question<'_>) -> Refusal {
-    let told = refusal(&question.class.requirements, question.facts());
+pub(super) fn refusal_for(query: &PlacementQuery<'_>) -> Refusal {
+    let told = refusal(&query.class.requirements, query.facts());
     told.unwrap_or(Refusal::Cordon {})
 }
 
 /// The first key that does not match, and what the machine has of it.
-pub(super) fn missing<'a>(question: &Question<'a>) -> Option<(&'a str, Option<&'a str>)> {
-    let metadata = &question.facts().metadata;
-    let (key, _) = first_missing(&question.class.requirements.metadata, metadata)?;
+pub(super) fn missing<'a>(query: &PlacementQuery<'a>) -> Option<(&'a str, Option<&'a str>)> {
+    let metadata = &query.facts().metadata;
+    let (key, _) = first_missing(&query.class.requirements.metadata, metadata)?;
     Some((key, metadata.get(key).map(String::as_str)))
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn refusal(requirements: &Requirements, machine: &Machine) -> Option<
 }
 
 fn first_missing<'a>(
-    wanted: &'a Wanted,
+    wanted: &'a RequiredMetadata,
     metadata: &Metadata,
 ) -> Option<(&'a String, &'a BTreeSet<String>)> {
     wanted.iter().find(|(key, values)| {

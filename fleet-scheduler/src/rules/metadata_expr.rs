@@ -3,10 +3,10 @@
 
 use fleet_core::{Machine, Refusal, Requirements};
 
-use super::Question;
+use super::PlacementQuery;
 
-pub(super) fn told(question: &Question<'_>) -> Refusal {
-    let told = refusal(&question.class.requirements, question.facts());
+pub(super) fn refusal_for(query: &PlacementQuery<'_>) -> Refusal {
+    let told = refusal(&query.class.requirements, query.facts());
     told.unwrap_or(Refusal::Cordon {})
 }
 

@@ -1,33 +1,33 @@
 //! The hard rules: what a machine must pass to take a unit, one file for each, in a fixed order.
 //!
-//! Each file answers two questions. `denial` says whether the machine refuses, in a few numbers,
+//! Each file answers two queries. `denial` says whether the machine refuses, in a few numbers,
 //! for it is asked of every machine that is tried. `refusal` says it with names and words, and is
 //! only asked where somebody will read it.
 
+mod blocking_units;
 pub(crate) mod conflicts;
 mod cordon;
 mod custom;
+mod explain_refusals;
 pub(crate) mod machine_id;
 pub(crate) mod machine_of;
 mod max_per_machine;
-mod met;
 pub(crate) mod metadata;
 pub(crate) mod metadata_expr;
 pub(crate) mod replaces;
 mod reserve;
-mod teller;
 
 use std::sync::LazyLock;
 
 use fleet_core::{Machine, Refusal, Requirements, Rule};
 use fleet_unitfile::UnitName;
 
-use crate::index::{Class, Desk, Index, MachineNo, UnitNo};
-pub(crate) use teller::Teller;
+use crate::index::{EquivalenceClass, Index, MachineNo, Occupancy, UnitNo};
+pub(crate) use explain_refusals::RefusalExplainer;
 
 /// A unit as far as the rules between two units look at it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Party<'a> {
+pub(crate) struct RuleSubject<'a> {
     pub(crate) name: &'a UnitName,
     pub(crate) requirements: &'a Requirements,
 }
@@ -35,15 +35,15 @@ pub(crate) struct Party<'a> {
 /// The requirements of a unit whose own cannot be read.
 pub(crate) static NOTHING: LazyLock<Requirements> = LazyLock::new(Requirements::default);
 
-/// May this unit be on this machine, if those are on its desk?
+/// May this unit be on this machine, if those are on its occupancy?
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Question<'a> {
+pub(crate) struct PlacementQuery<'a> {
     pub(crate) index: &'a Index,
     pub(crate) unit: UnitNo,
-    pub(crate) class: &'a Class,
+    pub(crate) class: &'a EquivalenceClass,
     pub(crate) machine: MachineNo,
-    pub(crate) desk: &'a Desk,
-    /// Those of the desk who leave if the unit comes.
+    pub(crate) occupancy: &'a Occupancy,
+    /// Those of the occupancy who leave if the unit comes.
     pub(crate) leaving: &'a [UnitNo],
 }
 
@@ -96,11 +96,11 @@ impl Denial {
     }
 }
 
-impl<'a> Question<'a> {
-    /// The question as things stand.
+impl<'a> PlacementQuery<'a> {
+    /// The query as things stand.
     pub(crate) fn new(index: &'a Index, unit: UnitNo, machine: MachineNo) -> Self {
-        let desk = &index.machines.slots[machine].desk;
-        Self { index, unit, class: index.class(unit), machine, desk, leaving: &[] }
+        let occupancy = &index.machines.slots[machine].occupancy;
+        Self { index, unit, class: index.class(unit), machine, occupancy, leaving: &[] }
     }
 
     pub(crate) fn name(&self) -> &'a UnitName {
@@ -111,9 +111,9 @@ impl<'a> Question<'a> {
         self.index.machines.slots[self.machine].machine()
     }
 
-    /// The first unit by name of those on the desk, but the unit itself, of which this is true.
+    /// The first unit by name of those on the occupancy, but the unit itself, of which this is true.
     pub(crate) fn first_other(&self, is_it: impl Fn(UnitNo) -> bool) -> Option<UnitNo> {
-        let all = self.desk.units.iter().chain(&self.desk.globals).copied();
+        let all = self.occupancy.units.iter().chain(&self.occupancy.globals).copied();
         let others = all.filter(|other| *other != self.unit && is_it(*other));
         others.min_by(|a, b| self.index.units.name(*a).cmp(self.index.units.name(*b)))
     }
@@ -122,7 +122,7 @@ impl<'a> Question<'a> {
     pub(crate) fn denial(&self) -> Option<Denial> {
         self.lasting_denial()
             .or_else(|| machine_of::denial(self))
-            .or_else(|| self.denial_for_others())
+            .or_else(|| self.denial_by_others())
             .or_else(|| replaces::denial(self))
             .or_else(|| custom::denial(self))
     }
@@ -138,16 +138,16 @@ impl<'a> Question<'a> {
     }
 
     /// The first rule that refuses a unit for the sake of others.
-    pub(crate) fn denial_for_others(&self) -> Option<Denial> {
+    pub(crate) fn denial_by_others(&self) -> Option<Denial> {
         conflicts::denial(self)
             .or_else(|| max_per_machine::denial(self))
             .or_else(|| reserve::denial(self))
     }
 
     /// Like [`denial`](Self::denial), for a unit that comes with all whom it must be beside.
-    pub(crate) fn denial_in_company(&self) -> Option<Denial> {
+    pub(crate) fn denial_within_group(&self) -> Option<Denial> {
         self.lasting_denial()
-            .or_else(|| self.denial_for_others())
+            .or_else(|| self.denial_by_others())
             .or_else(|| replaces::denial(self))
             .or_else(|| custom::denial(self))
     }
@@ -161,19 +161,19 @@ impl<'a> Question<'a> {
     pub(crate) fn refusal(&self, denial: Denial) -> Refusal {
         match denial {
             Denial::Cordon => cordon::refusal(),
-            Denial::MachineId => machine_id::told(self),
-            Denial::Metadata => metadata::told(self),
-            Denial::Expression => metadata_expr::told(self),
-            Denial::MachineOf(at) => machine_of::told(self, at),
-            Denial::Conflicts => conflicts::told(self),
-            Denial::MaxPerMachine => max_per_machine::told(self),
-            Denial::Reserve => reserve::told(self),
-            Denial::Replaced => replaces::told(self),
+            Denial::MachineId => machine_id::refusal_for(self),
+            Denial::Metadata => metadata::refusal_for(self),
+            Denial::Expression => metadata_expr::refusal_for(self),
+            Denial::MachineOf(at) => machine_of::refusal_for(self, at),
+            Denial::Conflicts => conflicts::refusal_for(self),
+            Denial::MaxPerMachine => max_per_machine::refusal_for(self),
+            Denial::Reserve => reserve::refusal_for(self),
+            Denial::Replaced => replaces::refusal_for(self),
             Denial::CannotMove(with) => {
                 let with = self.index.units.name(with).clone();
                 Refusal::Replaces { with, by_other: false }
             }
-            Denial::Custom(at) => custom::told(self, at),
+            Denial::Custom(at) => custom::refusal_for(self, at),
         }
     }
 }

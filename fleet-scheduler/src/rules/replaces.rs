@@ -3,51 +3,51 @@
 
 use fleet_core::Refusal;
 
-use super::{Denial, Question};
-use crate::index::{Index, Kind, MachineNo, UnitNo};
+use super::{Denial, PlacementQuery};
+use crate::index::{Index, MachineNo, UnitKind, UnitNo};
 
 /// Whether somebody on the machine replaces the unit.
-pub(super) fn denial(question: &Question<'_>) -> Option<Denial> {
-    if !is_named(question) {
+pub(super) fn denial(query: &PlacementQuery<'_>) -> Option<Denial> {
+    if !is_named(query) {
         return None;
     }
     // Who replaces nobody cannot be one of two that name each other: nobody need be looked for.
-    let replaced = question.class.replaces.is_empty() || replacer(question).is_some();
+    let replaced = query.class.replaces.is_empty() || replacer(query).is_some();
     replaced.then_some(Denial::Replaced)
 }
 
-pub(super) fn told(question: &Question<'_>) -> Refusal {
-    let with = replacer(question).unwrap_or(question.unit);
-    Refusal::Replaces { with: question.index.units.name(with).clone(), by_other: true }
+pub(super) fn refusal_for(query: &PlacementQuery<'_>) -> Refusal {
+    let with = replacer(query).unwrap_or(query.unit);
+    Refusal::Replaces { with: query.index.units.name(with).clone(), by_other: true }
 }
 
 /// The refusal of a machine where that unit is, if it replaces this one.
-pub(super) fn told_of(index: &Index, with: UnitNo, unit: UnitNo) -> Option<Refusal> {
+pub(super) fn refusal_with(index: &Index, with: UnitNo, unit: UnitNo) -> Option<Refusal> {
     let replaces = replaces_by_number(index, with, unit);
     replaces.then(|| Refusal::Replaces { with: index.units.name(with).clone(), by_other: true })
 }
 
 /// Whether a `Replaces=` of somebody on the machine names the unit.
-fn is_named(question: &Question<'_>) -> bool {
-    let is_global = question.index.units.slots[question.unit].kind == Kind::Global;
-    let mut matched = question.class.matched.iter();
-    !is_global && matched.any(|pattern| question.desk.of(*pattern).replacers > 0)
+fn is_named(query: &PlacementQuery<'_>) -> bool {
+    let is_global = query.index.units.slots[query.unit].kind == UnitKind::Global;
+    let mut matched = query.class.matched.iter();
+    !is_global && matched.any(|pattern| query.occupancy.counts_of(*pattern).replacers > 0)
 }
 
 /// The first unit on the machine that replaces this one.
-fn replacer(question: &Question<'_>) -> Option<UnitNo> {
-    let index = question.index;
-    question.first_other(|other| replaces_by_number(index, other, question.unit))
+fn replacer(query: &PlacementQuery<'_>) -> Option<UnitNo> {
+    let index = query.index;
+    query.first_other(|other| replaces_by_number(index, other, query.unit))
 }
 
 /// The units on the machine that would have to leave it for this one, by name.
 pub(crate) fn replaced(index: &Index, unit: UnitNo, machine: MachineNo) -> Vec<UnitNo> {
     let patterns = &index.class(unit).replaces;
-    let desk = &index.machines.slots[machine].desk;
-    if patterns.iter().all(|pattern| desk.of(*pattern).matching == 0) {
+    let occupancy = &index.machines.slots[machine].occupancy;
+    if patterns.iter().all(|pattern| occupancy.counts_of(*pattern).matching == 0) {
         return Vec::new();
     }
-    let there = desk.units.iter().copied();
+    let there = occupancy.units.iter().copied();
     let mut replaced: Vec<UnitNo> =
         there.filter(|other| replaces_by_number(index, unit, *other)).collect();
     index.units.sort(&mut replaced);
@@ -56,7 +56,7 @@ pub(crate) fn replaced(index: &Index, unit: UnitNo, machine: MachineNo) -> Vec<U
 
 /// Whether a unit is beside one that replaces it.
 pub(crate) fn is_to_leave(index: &Index, unit: UnitNo, machine: MachineNo) -> bool {
-    denial(&Question::new(index, unit, machine)).is_some()
+    denial(&PlacementQuery::new(index, unit, machine)).is_some()
 }
 
 /// Whether one unit replaces the other, and not the other way round too.

@@ -13,7 +13,7 @@ use proptest::sample::Index;
 use super::draft::{MachineDraft, UnitDraft, machine_draft, machine_id, name, unit_draft};
 use super::features::Features;
 use super::text;
-use super::words::{MACHINES, UNITS};
+use super::vocabulary::{MACHINES, UNITS};
 
 /// A generated cluster: a snapshot that prints itself as the commands of a scenario.
 #[derive(Clone, Default)]

@@ -15,13 +15,13 @@ use proptest::sample::select;
 
 use super::features::Features;
 use super::text;
-use super::words::{self, MACHINES, UNITS};
+use super::vocabulary::{self, MACHINES, UNITS};
 
 const MEGABYTE: u64 = 1 << 20;
 
 /// What a unit asks of a machine, by itself.
 #[derive(Debug, Clone)]
-struct Wants {
+struct UnitParams {
     global: bool,
     pin: Option<usize>,
     metadata: Vec<(&'static str, &'static str)>,
@@ -35,7 +35,7 @@ struct Wants {
 
 /// What it asks about other units.
 #[derive(Debug, Clone)]
-struct Others {
+struct PeerParams {
     peers: Vec<usize>,
     peer_pattern: Option<&'static str>,
     conflicts: Vec<&'static str>,
@@ -46,8 +46,8 @@ struct Others {
 #[derive(Debug, Clone)]
 pub(super) struct UnitDraft {
     state: TargetState,
-    wants: Wants,
-    others: Others,
+    wants: UnitParams,
+    others: PeerParams,
 }
 
 /// One machine as generated.
@@ -68,20 +68,20 @@ pub(super) fn unit_draft() -> impl Strategy<Value = UnitDraft> {
     parts.prop_map(|(state, wants, others)| UnitDraft { state, wants, others })
 }
 
-fn wants() -> impl Strategy<Value = Wants> {
+fn wants() -> impl Strategy<Value = UnitParams> {
     let flags = (bool::weighted(0.15), bool::weighted(0.3));
     let place = (
         option::weighted(0.15, 0..MACHINES.len()),
-        some(0.3, words::pair()),
-        option::weighted(0.2, words::expression()),
+        some(0.3, vocabulary::pair()),
+        option::weighted(0.2, vocabulary::expression()),
     );
     let room = (option::weighted(0.4, 1..=2_u32), option::weighted(0.6, (0..=3_u64, 0..=2_u64)));
     let keys = select(vec!["zone", "disk"]);
     let soft = (
-        some(0.4, (select(vec![1, 3, -2]), words::expression())),
+        some(0.4, (select(vec![1, 3, -2]), vocabulary::expression())),
         some(0.4, (select(vec![1, 2]), keys)),
     );
-    (flags, place, room, soft).prop_map(|(flags, place, room, soft)| Wants {
+    (flags, place, room, soft).prop_map(|(flags, place, room, soft)| UnitParams {
         global: flags.0,
         never: flags.1,
         pin: place.0,
@@ -94,10 +94,10 @@ fn wants() -> impl Strategy<Value = Wants> {
     })
 }
 
-fn others() -> impl Strategy<Value = Others> {
-    let peers = (some(0.35, 0..UNITS.len()), option::weighted(0.2, words::peer_pattern()));
-    let patterns = (some(0.3, words::pattern()), some(0.3, words::pattern()));
-    (peers, patterns).prop_map(|((peers, peer_pattern), (conflicts, replaces))| Others {
+fn others() -> impl Strategy<Value = PeerParams> {
+    let peers = (some(0.35, 0..UNITS.len()), option::weighted(0.2, vocabulary::peer_pattern()));
+    let patterns = (some(0.3, vocabulary::pattern()), some(0.3, vocabulary::pattern()));
+    (peers, patterns).prop_map(|((peers, peer_pattern), (conflicts, replaces))| PeerParams {
         peers,
         peer_pattern,
         conflicts,
@@ -116,7 +116,7 @@ where
 
 pub(super) fn machine_draft() -> impl Strategy<Value = MachineDraft> {
     let cordoned = bool::weighted(0.25);
-    let parts = (vec(words::pair(), 0..=3), (0..=5_u64, 0..=4_u64), cordoned);
+    let parts = (vec(vocabulary::pair(), 0..=3), (0..=5_u64, 0..=4_u64), cordoned);
     parts.prop_map(|(metadata, offers, cordoned)| MachineDraft { metadata, offers, cordoned })
 }
 
@@ -167,7 +167,7 @@ fn anyone() -> Requirements {
     Requirements::default()
 }
 
-impl Wants {
+impl UnitParams {
     fn write(&self, all: &mut Requirements, features: Features) {
         if features.pins {
             all.machine_id = self.pin.map(|at| machine_id(MACHINES[at]));
@@ -207,7 +207,7 @@ impl Wants {
     }
 }
 
-impl Others {
+impl PeerParams {
     fn write(&self, all: &mut Requirements, features: Features) {
         if features.groups {
             all.machine_of = self.peers.iter().map(|at| Peer::Named(name(UNITS[*at]))).collect();

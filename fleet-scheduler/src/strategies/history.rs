@@ -11,7 +11,7 @@ use super::cluster::{Cluster, clusters};
 use super::draft::{MachineDraft, UnitDraft, machine_draft, machine_id, name, unit_draft};
 use super::features::Features;
 use super::text;
-use super::words::{MACHINES, UNITS};
+use super::vocabulary::{MACHINES, UNITS};
 use crate::{ClusterChange, UnitSpec};
 
 /// One change that is not the scheduler's doing.

@@ -24,8 +24,8 @@ mod features;
 mod history;
 mod policy;
 mod text;
+mod vocabulary;
 mod wide;
-mod words;
 
 pub use cluster::{Cluster, clusters, clusters_with_unit};
 pub use features::Features;

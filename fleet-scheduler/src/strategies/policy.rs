@@ -49,9 +49,9 @@ fn rule() -> impl Strategy<Value = Arc<dyn HardRule>> {
     prop_oneof![
         (2..4_usize).prop_map(|most| shared(AtMost(most))),
         select(vec!["disk", "zone"]).prop_map(|key| shared(Needs(key))),
-        (0..3_u32).prop_map(|rest| shared(Shuns(rest))),
-        (0..4_u64).prop_map(|cores| shared(Room(cores * 1000))),
-        Just(()).prop_map(|()| shared(NotBehind)),
+        (0..3_u32).prop_map(|rest| shared(RefusesThird(rest))),
+        (0..4_u64).prop_map(|cores| shared(CpuCap(cores * 1000))),
+        Just(()).prop_map(|()| shared(WithKin)),
     ]
 }
 
@@ -60,9 +60,9 @@ fn score() -> impl Strategy<Value = Arc<dyn Score>> {
         Arc::new(score)
     }
     prop_oneof![
-        (0..3_u32).prop_map(|rest| shared(Likes(rest))),
-        Just(()).prop_map(|()| shared(Kin)),
-        Just(()).prop_map(|()| shared(Free)),
+        (0..3_u32).prop_map(|rest| shared(PrefersThird(rest))),
+        Just(()).prop_map(|()| shared(FewestKin)),
+        Just(()).prop_map(|()| shared(LeastReserved)),
         Just(()).prop_map(|()| shared(Beside)),
     ]
 }
@@ -123,11 +123,11 @@ impl HardRule for Needs {
 
 /// A third of all machines do not take a unit, for no reason that anybody could see.
 #[derive(Debug)]
-struct Shuns(u32);
+struct RefusesThird(u32);
 
-impl HardRule for Shuns {
+impl HardRule for RefusesThird {
     fn name(&self) -> &str {
-        "Shuns"
+        "RefusesThird"
     }
 
     fn retry_on(&self) -> RetryOn {
@@ -141,11 +141,11 @@ impl HardRule for Shuns {
 
 /// All on a machine reserve no more processor time than this, whatever it offers.
 #[derive(Debug)]
-struct Room(u64);
+struct CpuCap(u64);
 
-impl HardRule for Room {
+impl HardRule for CpuCap {
     fn name(&self) -> &str {
-        "Room"
+        "CpuCap"
     }
 
     fn retry_on(&self) -> RetryOn {
@@ -160,11 +160,11 @@ impl HardRule for Room {
 
 /// Units go nowhere but to the machines of their kin, once any of these is somewhere.
 #[derive(Debug)]
-struct NotBehind;
+struct WithKin;
 
-impl HardRule for NotBehind {
+impl HardRule for WithKin {
     fn name(&self) -> &str {
-        "NotBehind"
+        "WithKin"
     }
 
     fn retry_on(&self) -> RetryOn {
@@ -183,11 +183,11 @@ impl HardRule for NotBehind {
 
 /// Some machines suit a unit better, for no reason that anybody could see.
 #[derive(Debug)]
-struct Likes(u32);
+struct PrefersThird(u32);
 
-impl Score for Likes {
+impl Score for PrefersThird {
     fn name(&self) -> &str {
-        "Likes"
+        "PrefersThird"
     }
 
     fn score(&self, _: &View<'_>, unit: Candidate<'_>, machine: &Machine) -> i64 {
@@ -197,11 +197,11 @@ impl Score for Likes {
 
 /// The fewer kin there is, global units too, the better.
 #[derive(Debug)]
-struct Kin;
+struct FewestKin;
 
-impl Score for Kin {
+impl Score for FewestKin {
     fn name(&self) -> &str {
-        "Kin"
+        "FewestKin"
     }
 
     fn score(&self, view: &View<'_>, unit: Candidate<'_>, machine: &Machine) -> i64 {
@@ -212,11 +212,11 @@ impl Score for Kin {
 
 /// The less is reserved, the better.
 #[derive(Debug)]
-struct Free;
+struct LeastReserved;
 
-impl Score for Free {
+impl Score for LeastReserved {
     fn name(&self) -> &str {
-        "Free"
+        "LeastReserved"
     }
 
     fn score(&self, view: &View<'_>, _: Candidate<'_>, machine: &Machine) -> i64 {

@@ -1,4 +1,4 @@
-//! Clusters and events in words: the commands of a scenario.
+//! Clusters and events in vocabulary: the commands of a scenario.
 
 use fleet_core::{
     Machine, MachineId, Peer, Placement, Requirements, Reschedule, Resource, Snapshot, Unit,

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::cluster::Cluster;
 use super::draft::{MachineDraft, UnitDraft, machine_draft, machine_id, name, unit_draft};
 use super::features::Features;
-use super::words::UNITS;
+use super::vocabulary::UNITS;
 
 /// How many instances there are of the template that has many.
 const INSTANCES: usize = 9;

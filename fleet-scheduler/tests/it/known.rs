@@ -1,4 +1,4 @@
-//! What the planner under test knows of the letter.
+//! What the planner under test knows of the rule_set.
 
 use fleet_scheduler::strategies::Features;
 

@@ -33,7 +33,7 @@ use fleet_core::{
 use fleet_scheduler::{Drain, Index, Policy, Rebalance, apply, check, explain, naive, plan, share};
 use fleet_unitfile::{UnitFile, UnitName};
 
-use crate::twin::places;
+use crate::twin::placements;
 
 /// Runs a scenario and returns it with what each command really prints.
 pub(crate) fn run(text: &str) -> String {
@@ -129,13 +129,13 @@ pub(crate) fn unit(name: &str, state: &str, section: &str) -> Unit {
 }
 
 /// Prints the plan and carries it out. Whatever the scenario, the plan breaks no rule, is that of
-/// the letter, and the next one is empty.
+/// the rule_set, and the next one is empty.
 fn plan_and_apply(cluster: &mut Snapshot) -> String {
     let decided = plan(cluster);
     assert_eq!(check(cluster, &decided), []);
-    let letter = naive::plan(cluster, &Policy::default());
+    let rule_set = naive::plan(cluster, &Policy::default());
     *cluster = apply(cluster, &decided);
-    assert_eq!(places(cluster), letter, "{decided}");
+    assert_eq!(placements(cluster), rule_set, "{decided}");
     let next = plan(cluster);
     assert!(next.is_empty() && next.unplaced == decided.unplaced, "{decided}\nthen {next}");
     decided.to_string()
@@ -143,10 +143,10 @@ fn plan_and_apply(cluster: &mut Snapshot) -> String {
 
 /// The same, but prints only who is elsewhere then, and who is nowhere.
 fn decide_and_apply(cluster: &mut Snapshot) -> String {
-    let before = places(cluster);
+    let before = placements(cluster);
     let waiting = plan(cluster).unplaced;
     plan_and_apply(cluster);
-    let after = places(cluster);
+    let after = placements(cluster);
     let mut told: BTreeMap<&UnitName, String> = BTreeMap::new();
     told.extend(waiting.keys().map(|name| (name, String::from("nowhere"))));
     let came = after.iter().filter(|(name, machine)| before.get(*name) != Some(machine));

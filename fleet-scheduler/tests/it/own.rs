@@ -12,13 +12,13 @@ use proptest::prelude::*;
 use crate::config::{cases, few_cases};
 use crate::known::KNOWN;
 use crate::language::unit;
-use crate::twin::places;
+use crate::twin::placements;
 
-/// The plan, if it is that of the letter.
+/// The plan, if it is that of the rule_set.
 fn planned(policy: &Policy, cluster: &Snapshot) -> Result<Plan, TestCaseError> {
     let plan = Index::load(policy.clone(), cluster).plan();
     let expected = naive::plan(cluster, policy);
-    prop_assert_eq!(places(&apply(cluster, &plan)), expected, "{}", plan);
+    prop_assert_eq!(placements(&apply(cluster, &plan)), expected, "{}", plan);
     Ok(plan)
 }
 

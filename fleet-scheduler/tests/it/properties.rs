@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 use crate::config::cases;
 use crate::known::KNOWN;
-use crate::twin::places;
+use crate::twin::placements;
 
 proptest! {
     #![proptest_config(cases(2))]
@@ -23,7 +23,7 @@ proptest! {
     fn a_plan_is_that_of_a_naive_scheduler(cluster in clusters(KNOWN)) {
         let plan = plan(&cluster);
         let expected = naive::plan(&cluster, &Policy::default());
-        prop_assert_eq!(places(&apply(&cluster, &plan)), expected, "{}", plan);
+        prop_assert_eq!(placements(&apply(&cluster, &plan)), expected, "{}", plan);
     }
 
     #[test]
@@ -34,7 +34,7 @@ proptest! {
         let policy = Policy { ranking, ..Policy::default() };
         let expected = naive::plan(&cluster, &policy);
         let plan = Index::load(policy, &cluster).plan();
-        prop_assert_eq!(places(&apply(&cluster, &plan)), expected, "{}", plan);
+        prop_assert_eq!(placements(&apply(&cluster, &plan)), expected, "{}", plan);
     }
 
     // Holds: I-4, I-5

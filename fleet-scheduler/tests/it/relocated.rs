@@ -1,4 +1,4 @@
-//! Drains and rebalancing are those of the letter: the planner comes to the same as its naive twin.
+//! Drains and rebalancing are those of the rule_set: the planner comes to the same as its naive twin.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use crate::config::{cases, few_cases};
 use crate::language::unit;
 use crate::relocation::{drains, rebalances};
-use crate::twin::places;
+use crate::twin::placements;
 
 type Verdict = Result<(), TestCaseError>;
 
@@ -21,7 +21,7 @@ type Verdict = Result<(), TestCaseError>;
 fn drains_by_the_letter(cluster: &Snapshot, policy: &Policy, asked: &Drain) -> Verdict {
     let told = Index::load(policy.clone(), cluster).drain(asked);
     let expected = naive::drain(cluster, policy, asked);
-    prop_assert_eq!(places(&apply(cluster, &told.plan)), expected.places, "{}", told);
+    prop_assert_eq!(placements(&apply(cluster, &told.plan)), expected.placements, "{}", told);
     prop_assert!(told.held.keys().eq(expected.held.keys()), "{}\n{:?}", told, expected.held);
     for (unit, why) in &expected.held {
         is_held_by_the_letter(&told, &told.held[unit], why)?;
@@ -56,7 +56,7 @@ fn counted(tallies: &[Tally]) -> BTreeMap<Rule, u32> {
 fn rebalances_by_the_letter(cluster: &Snapshot, policy: &Policy, asked: &Rebalance) -> Verdict {
     let plan = Index::load(policy.clone(), cluster).rebalance(asked);
     let expected = naive::rebalance(cluster, policy, asked);
-    prop_assert_eq!(places(&apply(cluster, &plan)), expected, "{}", plan);
+    prop_assert_eq!(placements(&apply(cluster, &plan)), expected, "{}", plan);
     Ok(())
 }
 
@@ -165,6 +165,6 @@ fn the_letter_does_not_unpack_either() {
     }
     let policy = Policy { ranking: Ranking::BinPacking, ..Policy::default() };
     let asked = Rebalance::with_budget(5);
-    assert_eq!(naive::rebalance(&cluster, &policy, &asked), places(&cluster));
-    assert_ne!(naive::rebalance(&cluster, &Policy::default(), &asked), places(&cluster));
+    assert_eq!(naive::rebalance(&cluster, &policy, &asked), placements(&cluster));
+    assert_ne!(naive::rebalance(&cluster, &Policy::default(), &asked), placements(&cluster));
 }

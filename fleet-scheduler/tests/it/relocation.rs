@@ -15,7 +15,7 @@ use fleet_unitfile::UnitName;
 use proptest::prelude::*;
 
 use crate::config::cases;
-use crate::twin::places;
+use crate::twin::placements;
 
 /// A cluster that has nothing to do.
 fn settled(cluster: &Snapshot) -> Snapshot {
@@ -52,7 +52,7 @@ fn single<'a>(cluster: &'a Snapshot, name: &UnitName) -> Option<&'a Unit> {
 
 /// Where each unit is that is up.
 fn up(cluster: &Snapshot, down: &BTreeSet<UnitName>) -> BTreeMap<UnitName, MachineId> {
-    let mut up = places(cluster);
+    let mut up = placements(cluster);
     up.retain(|name, machine| {
         let present = cluster.machine(machine.as_str()).is_some();
         present && single(cluster, name).is_some() && !down.contains(name)
@@ -179,7 +179,7 @@ proptest! {
     fn a_drain_accounts_for_everybody(cluster in clusters(Features::ALL), asked in drains()) {
         let told = drain(&cluster, &asked);
         let after = apply(&cordoned(&cluster, &asked.machines), &told.plan);
-        for (name, at) in places(&after) {
+        for (name, at) in placements(&after) {
             let counts = single(&after, &name).is_some() || after.fault(name.as_str()).is_some();
             let drained = asked.machines.contains(&at) && after.machine(at.as_str()).is_some();
             prop_assert_eq!(told.held.contains_key(&name), counts && drained, "{}", name);
@@ -227,7 +227,7 @@ proptest! {
             alone.unplace(unit.as_str());
             let placed = naive::plan(&alone, &Policy::default());
             // Others may have had to leave for it: then not all would have been as it was.
-            let others = places(&alone);
+            let others = placements(&alone);
             let kept = others.iter().all(|(name, at)| placed.get(name) == Some(at));
             prop_assert!(!kept || !placed.contains_key(unit), "{} could go: {}", unit, told);
         }

@@ -1,4 +1,4 @@
-//! Planners with a known mistake, made by exchanging one clause of the letter: each is found out
+//! Planners with a known mistake, made by exchanging one clause of the rule_set: each is found out
 //! within some thousand clusters, or the properties are worth nothing.
 
 use std::collections::BTreeSet;
@@ -14,12 +14,12 @@ use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner
 use crate::twin::plan_to;
 
 /// Runs a planner on up to so many clusters, until a judge finds it out.
-fn is_found_out(letter: &RuleSet, judge: impl Fn(&RuleSet, &Cluster) -> bool) -> bool {
+fn is_found_out(rule_set: &RuleSet, judge: impl Fn(&RuleSet, &Cluster) -> bool) -> bool {
     let config = Config { cases: 10_000, failure_persistence: None, ..Config::default() };
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(Config { max_shrink_iters: 0, ..config }, rng);
     let found = runner.run(&clusters(Features::ALL), |cluster| {
-        prop_assert!(!judge(letter, &cluster));
+        prop_assert!(!judge(rule_set, &cluster));
         Ok(())
     });
     match found {
@@ -31,36 +31,36 @@ fn is_found_out(letter: &RuleSet, judge: impl Fn(&RuleSet, &Cluster) -> bool) ->
 
 /// Whether the linter finds that a machine should have refused by a rule.
 fn lint(rule: Rule) -> impl Fn(&RuleSet, &Cluster) -> bool {
-    move |letter, cluster| {
+    move |rule_set, cluster| {
         let broken = |violation: &Violation| match violation {
             Violation::Broken { refusal, .. } => refusal.rule() == rule,
             _ => false,
         };
-        violations(letter, cluster).iter().any(broken)
+        violations(rule_set, cluster).iter().any(broken)
     }
 }
 
-fn violations(letter: &RuleSet, cluster: &Snapshot) -> Vec<Violation> {
-    let places = naive::plan_with(letter, cluster, &Policy::default());
-    check(cluster, &plan_to(cluster, &places))
+fn violations(rule_set: &RuleSet, cluster: &Snapshot) -> Vec<Violation> {
+    let placements = naive::plan_with(rule_set, cluster, &Policy::default());
+    check(cluster, &plan_to(cluster, &placements))
 }
 
-/// Whether the placements are others than those of the letter.
-fn compare(letter: &RuleSet, cluster: &Cluster) -> bool {
+/// Whether the placements are others than those of the rule_set.
+fn compare(rule_set: &RuleSet, cluster: &Cluster) -> bool {
     let policy = Policy::default();
-    naive::plan_with(letter, cluster, &policy) != naive::plan(cluster, &policy)
+    naive::plan_with(rule_set, cluster, &policy) != naive::plan(cluster, &policy)
 }
 
 fn is_linted(change: impl Fn(&mut RuleSet), rule: Rule) {
-    let mut letter = RuleSet::default();
-    change(&mut letter);
-    assert!(is_found_out(&letter, lint(rule)), "nobody saw that {rule} is broken");
+    let mut rule_set = RuleSet::default();
+    change(&mut rule_set);
+    assert!(is_found_out(&rule_set, lint(rule)), "nobody saw that {rule} is broken");
 }
 
 fn differs(change: impl Fn(&mut RuleSet)) {
-    let mut letter = RuleSet::default();
-    change(&mut letter);
-    assert!(is_found_out(&letter, compare), "the plans are all the same");
+    let mut rule_set = RuleSet::default();
+    change(&mut rule_set);
+    assert!(is_found_out(&rule_set, compare), "the plans are all the same");
 }
 
 /// Every hard rule in turn is never asked of anybody.
@@ -68,7 +68,7 @@ fn differs(change: impl Fn(&mut RuleSet)) {
 #[test]
 fn a_planner_that_forgets_a_rule_is_found_by_the_linter() {
     for rule in Rule::ALL.into_iter().filter(|rule| *rule != Rule::Custom) {
-        is_linted(|letter| letter.rules.retain(|(asked, _)| *asked != rule), rule);
+        is_linted(|rule_set| rule_set.rules.retain(|(asked, _)| *asked != rule), rule);
     }
 }
 
@@ -76,16 +76,16 @@ fn a_planner_that_forgets_a_rule_is_found_by_the_linter() {
 #[test]
 fn a_planner_that_never_looks_back_is_found_by_the_linter() {
     for rule in [Rule::MachineId, Rule::MachineMetadata, Rule::MachineMetadataExpr] {
-        is_linted(|letter| letter.of_the_placed.retain(|asked| *asked != rule), rule);
+        is_linted(|rule_set| rule_set.lasting_rules.retain(|asked| *asked != rule), rule);
     }
     for rule in [Rule::Conflicts, Rule::MaxPerMachine, Rule::Reserve] {
-        is_linted(|letter| letter.of_the_kept.retain(|asked| *asked != rule), rule);
+        is_linted(|rule_set| rule_set.retention_rules.retain(|asked| *asked != rule), rule);
     }
 }
 
 /// A rule as it may be written wrong.
-fn exchange(letter: &mut RuleSet, rule: Rule, refuses: fn(RuleQuery<'_>) -> bool) {
-    for (of, asked) in &mut letter.rules {
+fn exchange(rule_set: &mut RuleSet, rule: Rule, refuses: fn(RuleQuery<'_>) -> bool) {
+    for (of, asked) in &mut rule_set.rules {
         if *of == rule {
             *asked = refuses;
         }
@@ -99,7 +99,7 @@ fn conflicts_that_only_the_newcomer_states_are_found_by_the_linter() {
         let others = q.there.iter().filter(|other| **other != q.unit.name);
         others.into_iter().any(|other| patterns.iter().any(|pattern| pattern.matches(other)))
     };
-    is_linted(|letter| exchange(letter, Rule::Conflicts, one_sided), Rule::Conflicts);
+    is_linted(|rule_set| exchange(rule_set, Rule::Conflicts, one_sided), Rule::Conflicts);
 }
 
 #[test]
@@ -111,13 +111,13 @@ fn a_limit_that_only_the_newcomer_states_is_found_by_the_linter() {
         let alike = others.filter(|other| other.template() == template).count();
         template.is_some() && alike >= limit as usize
     };
-    is_linted(|letter| exchange(letter, Rule::MaxPerMachine, own_limit), Rule::MaxPerMachine);
+    is_linted(|rule_set| exchange(rule_set, Rule::MaxPerMachine, own_limit), Rule::MaxPerMachine);
 }
 
 #[test]
 fn reservations_that_count_the_newcomer_alone_are_found_by_the_linter() {
     let alone = |q: RuleQuery<'_>| !q.unit.requirements.reserve.fits_in(q.machine.offers);
-    is_linted(|letter| exchange(letter, Rule::Reserve, alone), Rule::Reserve);
+    is_linted(|rule_set| exchange(rule_set, Rule::Reserve, alone), Rule::Reserve);
 }
 
 #[test]
@@ -130,9 +130,9 @@ fn metadata_of_which_one_key_is_enough_is_found_by_the_linter() {
         !wanted.is_empty() && !wanted.iter().any(has)
     };
     is_linted(
-        |letter| {
-            exchange(letter, Rule::MachineMetadata, any_key);
-            letter.of_the_placed.retain(|rule| *rule != Rule::MachineMetadata);
+        |rule_set| {
+            exchange(rule_set, Rule::MachineMetadata, any_key);
+            rule_set.lasting_rules.retain(|rule| *rule != Rule::MachineMetadata);
         },
         Rule::MachineMetadata,
     );
@@ -146,33 +146,33 @@ fn a_unit_that_counts_as_its_own_peer_is_found_by_the_linter() {
         let peers = &q.unit.requirements.machine_of;
         !peers.iter().all(|peer| all.iter().any(|name| peer.covers(name)))
     };
-    is_linted(|letter| exchange(letter, Rule::MachineOf, among_all), Rule::MachineOf);
+    is_linted(|rule_set| exchange(rule_set, Rule::MachineOf, among_all), Rule::MachineOf);
 }
 
 #[test]
 fn units_that_are_rescheduled_against_their_will_are_found_by_the_linter() {
-    let letter = RuleSet { outlives_its_machine: |_| false, ..RuleSet::default() };
-    let moved = |letter: &RuleSet, cluster: &Cluster| {
+    let rule_set = RuleSet { keeps_lost_placement: |_| false, ..RuleSet::default() };
+    let moved = |rule_set: &RuleSet, cluster: &Cluster| {
         let is_that = |violation: &Violation| matches!(violation, Violation::MustNotMove(_));
-        violations(letter, cluster).iter().any(is_that)
+        violations(rule_set, cluster).iter().any(is_that)
     };
-    assert!(is_found_out(&letter, moved));
+    assert!(is_found_out(&rule_set, moved));
 }
 
 #[test]
 fn a_train_without_its_followers_is_found_by_the_comparison() {
-    differs(|letter| letter.train = |_, head, _| BTreeSet::from([head]));
+    differs(|rule_set| rule_set.displaced_group = |_, head, _| BTreeSet::from([head]));
 }
 
 #[test]
 fn groups_that_are_placed_one_by_one_are_found_by_the_comparison() {
-    differs(|letter| letter.names = |_, _, _| BTreeSet::new());
+    differs(|rule_set| rule_set.waiting_peers = |_, _, _| BTreeSet::new());
 }
 
 #[test]
 fn global_units_that_ignore_a_rule_are_found_by_the_comparison() {
     for rule in [Rule::MachineMetadata, Rule::MachineMetadataExpr, Rule::Conflicts] {
-        differs(|letter| letter.of_globals.retain(|asked| *asked != rule));
+        differs(|rule_set| rule_set.global_rules.retain(|asked| *asked != rule));
     }
 }
 
@@ -181,22 +181,22 @@ fn seniority_by_name_alone_is_found_by_the_comparison() {
     fn by_name(_: &Snapshot, name: &UnitName) -> (bool, Epoch, UnitName) {
         (true, Epoch::ZERO, name.clone())
     }
-    differs(|letter| letter.seniority = by_name);
+    differs(|rule_set| rule_set.seniority = by_name);
 }
 
 #[test]
 fn a_wrong_order_of_machines_is_found_by_the_comparison() {
     // By ID alone; the highest ID first; the load without global units.
-    differs(|letter| letter.order = |state, _| all(state));
-    differs(|letter| {
-        letter.order = |state, unit| {
-            let mut machines = (RuleSet::default().order)(state, unit);
+    differs(|rule_set| rule_set.machine_order = |state, _| all(state));
+    differs(|rule_set| {
+        rule_set.machine_order = |state, unit| {
+            let mut machines = (RuleSet::default().machine_order)(state, unit);
             machines.reverse();
             machines
         };
     });
-    differs(|letter| {
-        letter.order = |state, _| {
+    differs(|rule_set| {
+        rule_set.machine_order = |state, _| {
             let mut machines = all(state);
             machines.sort_by_key(|machine| state.placed_on(machine).len());
             machines
@@ -207,10 +207,10 @@ fn a_wrong_order_of_machines_is_found_by_the_comparison() {
 /// Without preferences, the right order is that of loads.
 #[test]
 fn preferences_that_nobody_obeys_are_found_by_the_comparison() {
-    differs(|letter| {
-        letter.order = |state, _| {
+    differs(|rule_set| {
+        rule_set.machine_order = |state, _| {
             let mut machines = all(state);
-            machines.sort_by_key(|machine| state.on(machine).len());
+            machines.sort_by_key(|machine| state.units_on(machine).len());
             machines
         };
     });

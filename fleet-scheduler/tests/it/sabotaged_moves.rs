@@ -1,5 +1,5 @@
 //! Drains and rebalancing with a known mistake, made by leaving out or exchanging one clause of the
-//! letter: each comes to something else than the letter in some generated cluster, or in one that
+//! rule_set: each comes to something else than the letter in some generated cluster, or in one that
 //! is made for it where chance would take too long.
 
 use std::collections::BTreeSet;
@@ -35,27 +35,28 @@ fn is_found_out<T: std::fmt::Debug>(
 }
 
 fn changed(change: impl Fn(&mut RuleSet)) -> RuleSet {
-    let mut letter = RuleSet::default();
-    change(&mut letter);
-    letter
+    let mut rule_set = RuleSet::default();
+    change(&mut rule_set);
+    rule_set
 }
 
 /// Whether drains by the changed letter are found out.
 fn drains_otherwise(change: impl Fn(&mut RuleSet)) -> bool {
-    let letter = changed(change);
+    let rule_set = changed(change);
     is_found_out(drains(), |cluster, asked: &Drain| {
         let policy = Policy::default();
-        naive::drain_with(&letter, cluster, &policy, asked) != naive::drain(cluster, &policy, asked)
+        naive::drain_with(&rule_set, cluster, &policy, asked)
+            != naive::drain(cluster, &policy, asked)
     })
 }
 
 /// Whether rebalancing by the changed letter is found out. Some machines are new, or nothing would
 /// have to be done.
 fn rebalances_otherwise(ranking: Ranking, change: impl Fn(&mut RuleSet)) -> bool {
-    let letter = changed(change);
+    let rule_set = changed(change);
     is_found_out(rebalances(), |cluster, asked: &Rebalance| {
         let (cluster, policy) = (widened(cluster), Policy { ranking, ..Policy::default() });
-        naive::rebalance_with(&letter, &cluster, &policy, asked)
+        naive::rebalance_with(&rule_set, &cluster, &policy, asked)
             != naive::rebalance(&cluster, &policy, asked)
     })
 }
@@ -70,14 +71,15 @@ fn widened(cluster: &Snapshot) -> Snapshot {
 #[test]
 fn a_drain_that_forgets_what_holds_a_company_back_is_found_out() {
     for clause in ["unreadable", "min_available", "max_moves"] {
-        let found = drains_otherwise(|letter| letter.drain.retain(|(name, _)| *name != clause));
+        let found =
+            drains_otherwise(|rule_set| rule_set.drain_clauses.retain(|(name, _)| *name != clause));
         assert!(found, "nobody saw that {clause} is missing");
     }
 }
 
 #[test]
 fn a_drain_that_asks_in_another_order_is_found_out() {
-    assert!(drains_otherwise(|letter| letter.drain.reverse()));
+    assert!(drains_otherwise(|rule_set| rule_set.drain_clauses.reverse()));
 }
 
 #[test]
@@ -88,36 +90,40 @@ fn a_drain_that_forgets_who_makes_room_is_found_out() {
         ("full.service", "m3", ""),
         ("fuller.service", "m3", ""),
     ]);
-    let letter = changed(|letter| letter.room = |_, _| None);
+    let rule_set = changed(|rule_set| rule_set.displacement_clause = |_, _| None);
     let asked = Drain { min_available: 1, ..Drain::new(["m1".parse().unwrap()]) };
     let policy = Policy::default();
     let right = naive::drain(&cluster, &policy, &asked);
-    assert_ne!(naive::drain_with(&letter, &cluster, &policy, &asked), right);
+    assert_ne!(naive::drain_with(&rule_set, &cluster, &policy, &asked), right);
 }
 
 #[test]
 fn a_drain_that_tears_companies_apart_is_found_out() {
-    assert!(drains_otherwise(|letter| letter.company = |_, unit, _| BTreeSet::from([unit])));
+    assert!(drains_otherwise(
+        |rule_set| rule_set.eviction_group = |_, unit, _| BTreeSet::from([unit])
+    ));
 }
 
 /// Those who follow the unit go along, and those whom it follows do not.
 #[test]
 fn a_drain_that_forgets_whom_a_unit_names_is_found_out() {
-    assert!(drains_otherwise(|letter| letter.company = RuleSet::default().train));
+    assert!(drains_otherwise(
+        |rule_set| rule_set.eviction_group = RuleSet::default().displaced_group
+    ));
 }
 
 #[test]
 fn a_drain_that_takes_any_machine_is_found_out() {
-    assert!(drains_otherwise(|letter| {
-        letter.order = |state, _| state.cluster.machines().map(AsRef::as_ref).collect();
+    assert!(drains_otherwise(|rule_set| {
+        rule_set.machine_order = |state, _| state.cluster.machines().map(AsRef::as_ref).collect();
     }));
 }
 
 #[test]
 fn a_rebalancing_that_forgets_who_may_leave_is_found_out() {
     for clause in ["movable", "budget", "together", "min_available"] {
-        let found = rebalances_otherwise(Ranking::LeastLoaded, |letter| {
-            letter.leaves_for_balance.retain(|(name, _)| *name != clause);
+        let found = rebalances_otherwise(Ranking::LeastLoaded, |rule_set| {
+            rule_set.leave_clauses.retain(|(name, _)| *name != clause);
         });
         assert!(found, "nobody saw that {clause} is missing");
     }
@@ -126,8 +132,8 @@ fn a_rebalancing_that_forgets_who_may_leave_is_found_out() {
 #[test]
 fn a_rebalancing_that_forgets_what_suits_a_company_is_found_out() {
     for clause in ["replaces_nobody", "scores", "is_worth_it"] {
-        let found = rebalances_otherwise(Ranking::LeastLoaded, |letter| {
-            letter.suits_for_balance.retain(|(name, _)| *name != clause);
+        let found = rebalances_otherwise(Ranking::LeastLoaded, |rule_set| {
+            rule_set.target_clauses.retain(|(name, _)| *name != clause);
         });
         assert!(found, "nobody saw that {clause} is missing");
     }
@@ -142,8 +148,8 @@ fn a_rebalancing_that_makes_room_for_a_global_unit_is_found_out() {
     cluster.put_machine(Machine::new("m1".parse().unwrap()).with_metadata("kind", "old"));
     let global = "[X-Fleet]\nGlobal=true\nMachineMetadata=kind=old\n";
     cluster.put_unit(unit("agent.service", "launched", global));
-    is_seen_in(&cluster, Ranking::LeastLoaded, |letter| {
-        letter.leaves_for_balance.retain(|(name, _)| *name != "globals");
+    is_seen_in(&cluster, Ranking::LeastLoaded, |rule_set| {
+        rule_set.leave_clauses.retain(|(name, _)| *name != "globals");
     });
 }
 
@@ -158,8 +164,8 @@ fn a_rebalancing_that_forgets_how_instances_are_spread_is_found_out() {
         ("d@2.service", "m2", "MachineID=m2"),
         ("full.service", "m3", "Conflicts=*"),
     ]);
-    is_seen_in(&cluster, Ranking::Spread, |letter| {
-        letter.suits_for_balance.retain(|(name, _)| *name != "instances");
+    is_seen_in(&cluster, Ranking::Spread, |rule_set| {
+        rule_set.target_clauses.retain(|(name, _)| *name != "instances");
     });
 }
 
@@ -177,21 +183,21 @@ fn cluster(units: &[(&str, &str, &str)]) -> Snapshot {
 }
 
 fn is_seen_in(cluster: &Snapshot, ranking: Ranking, change: impl Fn(&mut RuleSet)) {
-    let (letter, policy) = (changed(change), Policy { ranking, ..Policy::default() });
+    let (rule_set, policy) = (changed(change), Policy { ranking, ..Policy::default() });
     let asked = Rebalance::with_budget(5);
     let right = naive::rebalance(cluster, &policy, &asked);
-    assert_ne!(naive::rebalance_with(&letter, cluster, &policy, &asked), right);
+    assert_ne!(naive::rebalance_with(&rule_set, cluster, &policy, &asked), right);
     let plan = fleet_scheduler::Index::load(policy, cluster).rebalance(&asked);
-    assert_eq!(crate::twin::places(&apply(cluster, &plan)), right);
+    assert_eq!(crate::twin::placements(&apply(cluster, &plan)), right);
 }
 
 #[test]
 fn a_rebalancing_that_counts_one_too_few_is_found_out() {
-    assert!(rebalances_otherwise(Ranking::LeastLoaded, |letter| {
-        for (name, clause) in &mut letter.suits_for_balance {
+    assert!(rebalances_otherwise(Ranking::LeastLoaded, |rule_set| {
+        for (name, clause) in &mut rule_set.target_clauses {
             if *name == "is_worth_it" {
                 *clause = |going, machine, after| {
-                    going.before.on(going.machine).len() >= after.on(machine).len()
+                    going.before.units_on(going.machine).len() >= after.units_on(machine).len()
                 };
             }
         }
@@ -202,5 +208,5 @@ fn a_rebalancing_that_counts_one_too_few_is_found_out() {
 fn a_rebalancing_that_tears_companies_apart_is_found_out() {
     let alone: fn(&naive::PlacementState<'_>, UnitName, &Machine) -> BTreeSet<UnitName> =
         |_, unit, _| BTreeSet::from([unit]);
-    assert!(rebalances_otherwise(Ranking::LeastLoaded, |letter| letter.company = alone));
+    assert!(rebalances_otherwise(Ranking::LeastLoaded, |rule_set| rule_set.eviction_group = alone));
 }

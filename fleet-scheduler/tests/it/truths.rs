@@ -76,13 +76,13 @@ proptest! {
         for unit in waiting {
             for (machine, verdict) in explain(&after, &unit.name).unwrap().machines {
                 let machine = after.machine(machine.as_str()).unwrap();
-                let letter = naive::first_refusal(&after, &Policy::default(), &unit.name, machine);
+                let rule_set = naive::first_refusal(&after, &Policy::default(), &unit.name, machine);
                 let told = match verdict {
                     PlacementVerdict::Refused(refusal) => Some(refusal.rule()),
                     _ => None,
                 };
                 let told_of = format!("{} on {}", unit.name, machine.id);
-                prop_assert_eq!(told, letter.map(|(_, rule)| rule), "{}", told_of);
+                prop_assert_eq!(told, rule_set.map(|(_, rule)| rule), "{}", told_of);
             }
         }
     }

@@ -11,22 +11,22 @@ use proptest::prelude::*;
 use crate::config::cases;
 
 /// Where the units are, by the name of each.
-pub(crate) type Places = BTreeMap<UnitName, MachineId>;
+pub(crate) type Placements = BTreeMap<UnitName, MachineId>;
 
 /// The placements of a cluster.
-pub(crate) fn places(cluster: &Snapshot) -> Places {
+pub(crate) fn placements(cluster: &Snapshot) -> Placements {
     let placements = cluster.placements();
     placements.map(|(name, placement)| (name.clone(), placement.machine.clone())).collect()
 }
 
 /// The plan that leads there, in no particular order and without true causes and reasons.
-pub(crate) fn plan_to(cluster: &Snapshot, places: &Places) -> Plan {
+pub(crate) fn plan_to(cluster: &Snapshot, placements: &Placements) -> Plan {
     let mut plan = Plan { based_on: cluster.revision, ..Plan::default() };
-    let before = self::places(cluster);
-    for (unit, from) in before.iter().filter(|(unit, _)| !places.contains_key(*unit)) {
+    let before = self::placements(cluster);
+    for (unit, from) in before.iter().filter(|(unit, _)| !placements.contains_key(*unit)) {
         plan.steps.push(step(unit, StepAction::Remove { from: from.clone() }));
     }
-    for (unit, to) in places {
+    for (unit, to) in placements {
         let (from, to) = (before.get(unit).cloned(), to.clone());
         match from {
             Some(from) if from == to => {}
@@ -36,7 +36,7 @@ pub(crate) fn plan_to(cluster: &Snapshot, places: &Places) -> Plan {
     }
     let singles = cluster.units().filter(|unit| unit.is_wanted() && !unit.is_global());
     for unit in singles {
-        let machine = places.get(&unit.name);
+        let machine = placements.get(&unit.name);
         if machine.is_none_or(|machine| cluster.machine(machine.as_str()).is_none()) {
             plan.unplaced.insert(unit.name.clone(), Reason::NoMachines.into());
         }
@@ -53,14 +53,14 @@ proptest! {
 
     #[test]
     fn the_naive_plan_breaks_no_rule(cluster in clusters(Features::ALL)) {
-        let places = naive::plan(&cluster, &Policy::default());
-        prop_assert_eq!(check(&cluster, &plan_to(&cluster, &places)), [], "{:?}", places);
+        let placements = naive::plan(&cluster, &Policy::default());
+        prop_assert_eq!(check(&cluster, &plan_to(&cluster, &placements)), [], "{:?}", placements);
     }
 
     #[test]
     fn carried_out_the_naive_plan_leaves_nothing_to_do(cluster in clusters(Features::ALL)) {
-        let places = naive::plan(&cluster, &Policy::default());
-        let after = apply(&cluster, &plan_to(&cluster, &places));
-        prop_assert_eq!(naive::plan(&after, &Policy::default()), places);
+        let placements = naive::plan(&cluster, &Policy::default());
+        let after = apply(&cluster, &plan_to(&cluster, &placements));
+        prop_assert_eq!(naive::plan(&after, &Policy::default()), placements);
     }
 }

@@ -1,0 +1,257 @@
+//! Affinity: who must be beside whom, and the groups that this makes of the units that wait.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::lookup::Lookup;
+use super::units::{PeerRef, UnitKind};
+use super::{Index, PatternNo, UnitNo};
+
+/// What a `MachineOf=` of a waiting unit comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PeerState {
+    /// It names a unit that takes part and does not wait. Only the rule has to do with it.
+    NotWaiting,
+    /// It names a unit that waits, too.
+    Waiting(UnitNo),
+    /// It names nobody who takes part.
+    Unsatisfiable,
+}
+
+/// The waiting units that are tied to one, as groups.
+#[derive(Debug, Default)]
+pub(crate) struct Component {
+    /// The groups; the units of each in the order in which they are put on a machine.
+    pub(crate) groups: Vec<Vec<UnitNo>>,
+    /// Those that wait in unsatisfiable.
+    pub(crate) unsatisfiable: Vec<UnitNo>,
+}
+
+impl Index {
+    /// Whether anything affinity a unit to others.
+    pub(crate) fn is_tied(&self, unit: UnitNo) -> bool {
+        let slot = &self.units.slots[unit];
+        !slot.peers().is_empty() || !slot.followers().is_empty() || self.matches_peer_pattern(unit)
+    }
+
+    /// Whether a pattern of a `MachineOf=` matches a unit.
+    fn matches_peer_pattern(&self, unit: UnitNo) -> bool {
+        let Some(class) = self.units.slots[unit].class.some() else { return false };
+        let mut matched = self.classes.slots[class].matched.iter();
+        matched.any(|pattern| !self.patterns.slots[*pattern].followers.is_empty())
+    }
+
+    /// What one of a waiting unit's peers comes to.
+    pub(crate) fn peer_state(&self, from: UnitNo, peer: PeerRef) -> PeerState {
+        match peer {
+            PeerRef::Named(other) => {
+                let slot = &self.units.slots[other];
+                match slot.kind {
+                    UnitKind::Single if slot.is_waiting() => PeerState::Waiting(other),
+                    UnitKind::Single | UnitKind::Global => PeerState::NotWaiting,
+                    UnitKind::Unreadable if slot.machine.some().is_some() => PeerState::NotWaiting,
+                    _ => PeerState::Unsatisfiable,
+                }
+            }
+            PeerRef::Matching(pattern) => self.pattern_state(from, pattern),
+        }
+    }
+
+    fn pattern_state(&self, from: UnitNo, pattern: PatternNo) -> PeerState {
+        if self.patterns.slots[pattern].assigned > 0 {
+            return PeerState::NotWaiting;
+        }
+        let mut state = PeerState::Unsatisfiable;
+        for unit in self.members(pattern).filter(|unit| *unit != from) {
+            let slot = &self.units.slots[unit];
+            match slot.kind {
+                UnitKind::Single if slot.is_waiting() => return PeerState::Waiting(unit),
+                UnitKind::Single | UnitKind::Global => state = PeerState::NotWaiting,
+                _ => {}
+            }
+        }
+        state
+    }
+
+    /// The names that a pattern matches, in order.
+    pub(crate) fn matching(&self, pattern: PatternNo) -> impl Iterator<Item = UnitNo> {
+        let slot = &self.patterns.slots[pattern];
+        let alike = self.units.with_prefix(slot.literal());
+        alike.filter(|(name, _)| slot.covers(name)).map(|(_, unit)| unit)
+    }
+
+    /// Those of these that take part or could, of a pattern that some `MachineOf=` has.
+    pub(crate) fn members(&self, pattern: PatternNo) -> impl Iterator<Item = UnitNo> {
+        let members = self.patterns.slots[pattern].members.iter();
+        members.flat_map(|members| members.values().copied())
+    }
+
+    /// The waiting units that a waiting unit names.
+    pub(crate) fn waiting_peers(&self, unit: UnitNo) -> impl Iterator<Item = UnitNo> {
+        let peers = self.units.slots[unit].peers().iter();
+        peers.filter_map(move |peer| match self.peer_state(unit, *peer) {
+            PeerState::Waiting(other) => Some(other),
+            PeerState::NotWaiting | PeerState::Unsatisfiable => None,
+        })
+    }
+
+    /// Units that name this one, or might: those whose pattern matches it are all among them.
+    pub(crate) fn possible_followers(&self, unit: UnitNo) -> impl Iterator<Item = UnitNo> {
+        let slot = &self.units.slots[unit];
+        let class = slot.class.some();
+        let matched = class.map_or(&[][..], |class| &self.classes.slots[class].matched);
+        let by_pattern = matched.iter().flat_map(|p| &self.patterns.slots[*p].followers);
+        slot.followers().iter().chain(by_pattern).copied().filter(move |other| *other != unit)
+    }
+
+    /// The waiting units that are tied to one that waits.
+    pub(crate) fn component(&self, unit: UnitNo) -> Component {
+        let all = self.tied_units(unit);
+        if let [alone] = all[..] {
+            let mut peers = self.units.slots[alone].peers().iter();
+            let is_unsatisfiable = peers.any(|peer| match self.peer_state(alone, *peer) {
+                PeerState::Unsatisfiable => true,
+                PeerState::Waiting(other) => other == alone,
+                PeerState::NotWaiting => false,
+            });
+            return if is_unsatisfiable {
+                Component { groups: Vec::new(), unsatisfiable: all }
+            } else {
+                Component { groups: vec![all], unsatisfiable: Vec::new() }
+            };
+        }
+        self.split_tied(all)
+    }
+
+    /// All waiting units that one is tied to, directly or through others, itself included.
+    fn tied_units(&self, unit: UnitNo) -> Vec<UnitNo> {
+        let mut all = vec![unit];
+        let mut seen: Lookup<UnitNo, ()> = Lookup::default();
+        seen.insert(unit, ());
+        let mut next = 0;
+        while let Some(unit) = all.get(next).copied() {
+            next += 1;
+            let naming = self.possible_followers(unit).filter(|other| {
+                self.units.slots[*other].is_waiting()
+                    && self.waiting_peers(*other).any(|named| named == unit)
+            });
+            for other in self.waiting_peers(unit).chain(naming) {
+                if seen.insert(other, ()) {
+                    all.push(other);
+                }
+            }
+        }
+        all
+    }
+
+    /// Sorts units that are tied together into groups, and those that wait in unsatisfiable.
+    fn split_tied(&self, mut all: Vec<UnitNo>) -> Component {
+        self.units.sort(&mut all);
+        let numbered = all.iter().copied().zip(0..);
+        let place: Lookup<UnitNo, usize> = numbered.collect();
+        let named: Vec<Vec<usize>> = all
+            .iter()
+            .map(|unit| self.waiting_peers(*unit).filter_map(|n| place.get(&n).copied()).collect())
+            .collect();
+        let mut naming = vec![Vec::new(); all.len()];
+        for (from, named) in named.iter().enumerate() {
+            named.iter().for_each(|to| naming[*to].push(from));
+        }
+        let is_unsatisfiable = |unit: &UnitNo| {
+            let mut peers = self.units.slots[*unit].peers().iter();
+            peers.any(|peer| self.peer_state(*unit, *peer) == PeerState::Unsatisfiable)
+        };
+        let unsatisfiable: Vec<bool> = all.iter().map(is_unsatisfiable).collect();
+        let order = topological_order(&named, &naming, &unsatisfiable);
+        split(&all, &order, &named, &naming)
+    }
+
+    /// The shortest cycle of `MachineOf=` that leads from a waiting unit back to it; `None` if
+    /// there is none of at most that many units.
+    pub(crate) fn shortest_cycle(&self, unit: UnitNo, most: usize) -> Option<Vec<UnitNo>> {
+        let mut came_from: Lookup<UnitNo, UnitNo> = Lookup::default();
+        let mut queue = std::collections::VecDeque::from([(unit, 1)]);
+        while let Some((at, length)) = queue.pop_front() {
+            for named in self.waiting_peers(at) {
+                if named == unit {
+                    return Some(path(&came_from, unit, at));
+                }
+                if length < most && !came_from.contains(&named) {
+                    came_from.insert(named, at);
+                    queue.push_back((named, length + 1));
+                }
+            }
+        }
+        None
+    }
+}
+
+/// The path that led from one unit to another.
+fn path(came_from: &Lookup<UnitNo, UnitNo>, from: UnitNo, to: UnitNo) -> Vec<UnitNo> {
+    let mut path = vec![to];
+    let mut at = to;
+    while at != from {
+        let Some(before) = came_from.get(&at) else { break };
+        at = *before;
+        path.push(at);
+    }
+    path.reverse();
+    path
+}
+
+/// Each after those that it names, then by number. Those that are unsatisfiable, or that name one that is
+/// not in the order, are left out.
+fn topological_order(
+    named: &[Vec<usize>],
+    naming: &[Vec<usize>],
+    unsatisfiable: &[bool],
+) -> Vec<usize> {
+    let mut missing: Vec<usize> = named.iter().map(Vec::len).collect();
+    let is_ready = |at: &usize| missing[*at] == 0 && !unsatisfiable[*at];
+    let mut ready: BinaryHeap<_> = (0..named.len()).filter(is_ready).map(Reverse).collect();
+    let mut order = Vec::with_capacity(named.len());
+    while let Some(Reverse(at)) = ready.pop() {
+        order.push(at);
+        for other in &naming[at] {
+            missing[*other] -= 1;
+            if missing[*other] == 0 && !unsatisfiable[*other] {
+                ready.push(Reverse(*other));
+            }
+        }
+    }
+    order
+}
+
+/// Splits those in the order into groups that are tied together without the others.
+fn split(
+    all: &[UnitNo],
+    order: &[usize],
+    named: &[Vec<usize>],
+    naming: &[Vec<usize>],
+) -> Component {
+    const OUT: usize = usize::MAX;
+    const OPEN: usize = usize::MAX - 1;
+    let mut group_of = vec![OUT; all.len()];
+    order.iter().for_each(|at| group_of[*at] = OPEN);
+    let mut count = 0;
+    for start in order {
+        if group_of[*start] != OPEN {
+            continue;
+        }
+        group_of[*start] = count;
+        let mut next = vec![*start];
+        while let Some(at) = next.pop() {
+            for other in named[at].iter().chain(&naming[at]) {
+                if group_of[*other] == OPEN {
+                    group_of[*other] = count;
+                    next.push(*other);
+                }
+            }
+        }
+        count += 1;
+    }
+    let mut groups = vec![Vec::new(); count];
+    order.iter().for_each(|at| groups[group_of[*at]].push(all[*at]));
+    let unsatisfiable = all.iter().zip(&group_of).filter(|(_, group)| **group == OUT);
+    Component { groups, unsatisfiable: unsatisfiable.map(|(unit, _)| *unit).collect() }
+}

@@ -1,0 +1,323 @@
+//! One order, kept in order as machines get better and worse.
+
+use std::collections::BTreeMap;
+
+use fleet_core::{Machine, Preference, Spread};
+
+use super::RankContext;
+use super::spread_key::SpreadKey;
+use crate::index::change_log::ChangeLog;
+use crate::index::heap::{Heap, HeapPositions, machine_of};
+use crate::index::lookup::Lookup;
+use crate::index::machines::Machines;
+use crate::index::slots::{FilterNo, MachineNo, PatternNo};
+
+/// One order of machines.
+#[derive(Debug, Default)]
+pub(crate) struct MachineOrder {
+    pub(super) users: u32,
+    pub(super) filter: FilterNo,
+    prefer: Vec<Preference>,
+    spread: Vec<SpreadKey>,
+    /// The template whose instances are counted for ranking.
+    pub(super) ranked: PatternNo,
+    /// Of each template that refreshes the order, how many instances there are by key and value.
+    instance_counts: Lookup<PatternNo, Vec<Vec<i64>>>,
+    /// Whether machines that refuse are left out until somebody leaves.
+    pub(super) is_private: bool,
+    buckets: Vec<ScoreBucket>,
+    by_score: BTreeMap<(i64, Vec<u32>), u32>,
+    /// The bucket of each machine that is in one.
+    bucket_of: Vec<u32>,
+    positions: HeapPositions,
+    ranks_seen: u64,
+    lifts_seen: u64,
+    facts_seen: u64,
+    is_built: bool,
+}
+
+/// Machines of equal score_key.
+#[derive(Debug, Default)]
+struct ScoreBucket {
+    preference: i64,
+    values: Vec<u32>,
+    heap: Heap,
+}
+
+impl MachineOrder {
+    /// A order of units that ask for this; it is put together when it is used.
+    pub(super) fn new(
+        filter: FilterNo,
+        prefer: &[Preference],
+        spread: &[Spread],
+        ranked: PatternNo,
+    ) -> Self {
+        let spread = spread.iter().map(|it| SpreadKey::over(&it.key, i64::from(it.weight)));
+        let (prefer, spread) = (prefer.to_vec(), spread.collect());
+        Self { users: 1, filter, prefer, spread, ranked, ..Self::default() }
+    }
+
+    /// Whether it is the order of units that have these preferences.
+    pub(super) fn matches(&self, prefer: &[Preference], spread: &[Spread]) -> bool {
+        let mine = self.spread.iter().map(|spread| (&spread.key, spread.weight));
+        self.prefer == prefer
+            && mine.eq(spread.iter().map(|spread| (&spread.key, i64::from(spread.weight))))
+    }
+
+    /// A order of the same units without those machines that refuse them.
+    pub(super) fn private_copy(&self) -> Self {
+        let spread = self.spread.iter().map(|it| SpreadKey::over(&it.key, it.weight));
+        Self {
+            users: 1,
+            filter: self.filter,
+            prefer: self.prefer.clone(),
+            spread: spread.collect(),
+            ranked: self.ranked,
+            is_private: true,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn is_private(&self) -> bool {
+        self.is_private
+    }
+
+    /// Whether it tells machines apart by how instances are spread.
+    pub(crate) fn spreads(&self) -> bool {
+        !self.spread.is_empty()
+    }
+
+    /// How many machines there are in it.
+    pub(crate) fn len(&self) -> usize {
+        self.buckets.iter().map(|bucket| bucket.heap.keys().len()).sum()
+    }
+
+    /// An instance of a template has come to a machine, or left it.
+    pub(crate) fn count(&mut self, template: PatternNo, machine: MachineNo, change: i64) {
+        let Some(tally) = self.instance_counts.get_mut(&template) else { return };
+        for (spread, counts) in self.spread.iter().zip(tally) {
+            // Of a machine that has come or changed since, the value is not known; but then all is
+            // counted anew when the order is next used.
+            let value = spread.value_of.get(machine.at());
+            if let Some(count) = value.and_then(|value| counts.get_mut(*value as usize)) {
+                *count += change;
+            }
+        }
+    }
+
+    /// The template does not use the order any more.
+    pub(crate) fn forget(&mut self, template: PatternNo) {
+        self.instance_counts.remove(&template);
+    }
+
+    /// PatternCounts the instances of a template, unless that is done.
+    pub(super) fn count_instances(&mut self, template: PatternNo, context: RankContext<'_>) {
+        if self.spread.is_empty() || self.instance_counts.contains(&template) {
+            return;
+        }
+        let mut tally: Vec<Vec<i64>> = self.spread.iter().map(|s| vec![0; s.values]).collect();
+        if context.patterns.slots[template].assigned > 0 {
+            for machine in context.machines.present() {
+                let there = context.machines.slots[machine].occupancy.counts_of(template).matching;
+                for (spread, counts) in self.spread.iter().zip(&mut tally) {
+                    counts[spread.value_of[machine.at()] as usize] += i64::from(there);
+                }
+            }
+        }
+        self.instance_counts.insert(template, tally);
+    }
+
+    /// Brings it up to date with all that made machines better.
+    pub(super) fn refresh(
+        &mut self,
+        logs: (&ChangeLog, &ChangeLog, u64),
+        context: RankContext<'_>,
+    ) {
+        let (ranks, lifts, facts) = logs;
+        let has_taste = !(self.prefer.is_empty() && self.spread.is_empty());
+        let ranked = ranks.since(self.ranks_seen);
+        let lifted = lifts.since(self.lifts_seen);
+        let room = self.len() + 64;
+        let cheap = |log: &Option<&[MachineNo]>| log.is_some_and(|all| all.len() <= room);
+        let stale = has_taste && facts != self.facts_seen;
+        if !self.is_built || stale || !cheap(&ranked) || self.is_private && !cheap(&lifted) {
+            self.build(context);
+        } else {
+            ranked.into_iter().flatten().for_each(|machine| self.update(*machine, context));
+            if self.is_private {
+                let lifted = lifted.into_iter().flatten();
+                lifted.for_each(|machine| self.insert(*machine, context));
+            }
+        }
+        self.ranks_seen = ranks.end();
+        if self.is_private {
+            self.lifts_seen = lifts.end();
+        }
+        self.facts_seen = facts;
+    }
+
+    /// Puts it together from nothing.
+    fn build(&mut self, context: RankContext<'_>) {
+        self.is_built = true;
+        self.buckets.clear();
+        self.by_score.clear();
+        self.bucket_of = Vec::new();
+        self.instance_counts.clear();
+        for spread in &mut self.spread {
+            spread.build(context.machines);
+        }
+        if let Some(few) = context.filters.few_candidates(self.filter, context.machines) {
+            self.positions = HeapPositions::sparse();
+            few.into_iter().for_each(|machine| self.insert(machine, context));
+            return;
+        }
+        self.positions = HeapPositions::new(context.machines.slots.len());
+        for machine in context.machines.present() {
+            self.insert(machine, context);
+        }
+    }
+
+    /// The filter of its units.
+    pub(crate) fn filter(&self) -> FilterNo {
+        self.filter
+    }
+
+    /// Something may have changed about a machine.
+    fn update(&mut self, machine: MachineNo, context: RankContext<'_>) {
+        if !self.positions.contains(machine) {
+            if !self.is_private {
+                self.insert(machine, context);
+            }
+        } else if context.takes(self.filter, machine) {
+            let key = context.key(self.ranked, machine);
+            let bucket = self.bucket_of(machine);
+            self.buckets[bucket].heap.update(key, &mut self.positions);
+        } else {
+            self.remove(machine);
+        }
+    }
+
+    /// Puts a machine in if it passes the filter and is not there.
+    pub(crate) fn insert(&mut self, machine: MachineNo, context: RankContext<'_>) {
+        if self.positions.contains(machine) || !context.takes(self.filter, machine) {
+            return;
+        }
+        let bucket = self.bucket_for(machine, context.machines);
+        if self.bucket_of.len() <= machine.at() && bucket > 0 {
+            self.bucket_of.resize(machine.at() + 1, 0);
+        }
+        if let Some(of) = self.bucket_of.get_mut(machine.at()) {
+            *of = bucket;
+        }
+        let key = context.key(self.ranked, machine);
+        self.buckets[bucket as usize].heap.insert(key, &mut self.positions);
+    }
+
+    pub(crate) fn remove(&mut self, machine: MachineNo) {
+        let bucket = self.bucket_of(machine);
+        if let Some(bucket) = self.buckets.get_mut(bucket) {
+            bucket.heap.remove(machine, &mut self.positions);
+        }
+    }
+
+    fn bucket_of(&self, machine: MachineNo) -> usize {
+        self.bucket_of.get(machine.at()).map_or(0, |bucket| *bucket as usize)
+    }
+
+    /// The bucket that a machine belongs to.
+    fn bucket_for(&mut self, machine: MachineNo, machines: &Machines) -> u32 {
+        let preference = preference_score(&self.prefer, machines.slots[machine].machine());
+        let values = self.spread.iter().map(|spread| spread.value_of[machine.at()]);
+        let score_key = (preference, values.collect::<Vec<u32>>());
+        if let Some(bucket) = self.by_score.get(&score_key) {
+            return *bucket;
+        }
+        let bucket = u32::try_from(self.buckets.len()).unwrap_or(u32::MAX);
+        self.buckets.push(ScoreBucket {
+            preference,
+            values: score_key.1.clone(),
+            heap: Heap::default(),
+        });
+        self.by_score.insert(score_key, bucket);
+        bucket
+    }
+
+    /// The first machine in the order of the instances of a template.
+    pub(crate) fn first(
+        &mut self,
+        template: PatternNo,
+        context: RankContext<'_>,
+    ) -> Option<MachineNo> {
+        let mut best: Option<(i64, u128)> = None;
+        for at in 0..self.buckets.len() {
+            let score = self.score(at, template);
+            if best.is_some_and(|(most, _)| score < most) {
+                continue;
+            }
+            let Some(key) = self.current_top(at, context) else { continue };
+            if best.is_none_or(|(most, lowest)| score > most || key < lowest) {
+                best = Some((score, key));
+            }
+        }
+        best.map(|(_, key)| machine_of(key))
+    }
+
+    /// All machines in the order of the instances of a template.
+    pub(crate) fn all(&self, template: PatternNo, context: RankContext<'_>) -> Vec<MachineNo> {
+        let mut keys = Vec::with_capacity(self.len());
+        for (at, bucket) in self.buckets.iter().enumerate() {
+            let score = std::cmp::Reverse(self.score(at, template));
+            let machines = bucket.heap.keys().iter().map(|key| machine_of(*key));
+            keys.extend(machines.map(|m| (score, context.key(self.ranked, m))));
+        }
+        keys.sort_unstable();
+        keys.into_iter().map(|(_, key)| machine_of(key)).collect()
+    }
+
+    /// The score and the rank of a machine for an instance of a template, whether the machine is in
+    /// the order or not; lower ones first.
+    pub(crate) fn sort_key(
+        &self,
+        machine: MachineNo,
+        template: PatternNo,
+        context: RankContext<'_>,
+    ) -> (i64, u128) {
+        let preference = preference_score(&self.prefer, context.machines.slots[machine].machine());
+        let values = self.spread.iter().map(|spread| spread.value_of[machine.at()]);
+        (self.spread_penalty(template, values) - preference, context.key(self.ranked, machine))
+    }
+
+    fn score(&self, bucket: usize, template: PatternNo) -> i64 {
+        let bucket = &self.buckets[bucket];
+        bucket.preference - self.spread_penalty(template, bucket.values.iter().copied())
+    }
+
+    /// How much speaks against machines of these values for the sake of spreading.
+    fn spread_penalty(&self, template: PatternNo, values: impl Iterator<Item = u32>) -> i64 {
+        if self.spread.is_empty() {
+            return 0;
+        }
+        let tally = self.instance_counts.get(&template).into_iter().flatten();
+        let weighed = self.spread.iter().zip(tally).zip(values);
+        weighed.map(|((spread, counts), value)| spread.weight * counts[value as usize]).sum()
+    }
+
+    /// The true key of the first machine of a bucket, after those that got worse have sunk.
+    fn current_top(&mut self, bucket: usize, context: RankContext<'_>) -> Option<u128> {
+        let heap = &mut self.buckets[bucket].heap;
+        loop {
+            let top = heap.top()?;
+            let key = context.key(self.ranked, machine_of(top));
+            if key == top {
+                return Some(key);
+            }
+            heap.update(key, &mut self.positions);
+        }
+    }
+}
+
+/// The weights of the preferences that are true of a machine.
+pub(crate) fn preference_score(prefer: &[Preference], machine: &Machine) -> i64 {
+    let liked = prefer.iter().filter(|preference| preference.expression.eval(&machine.metadata));
+    liked.map(|preference| i64::from(preference.weight)).sum()
+}

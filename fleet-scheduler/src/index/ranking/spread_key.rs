@@ -1,0 +1,35 @@
+//! The values of a key over which instances are spread.
+
+use std::collections::BTreeMap;
+
+use crate::index::machines::Machines;
+
+/// A key over whose values instances are spread.
+#[derive(Debug)]
+pub(super) struct SpreadKey {
+    pub(super) key: String,
+    pub(super) weight: i64,
+    /// The value of each machine.
+    pub(super) value_of: Vec<u32>,
+    /// How many values there are.
+    pub(super) values: usize,
+}
+
+impl SpreadKey {
+    /// Of no machines yet.
+    pub(super) fn over(key: &str, weight: i64) -> Self {
+        Self { key: key.to_owned(), weight, value_of: Vec::new(), values: 0 }
+    }
+
+    /// Numbers the values that the machines have.
+    pub(super) fn build(&mut self, machines: &Machines) {
+        let mut values: BTreeMap<Option<&String>, u32> = BTreeMap::new();
+        self.value_of = vec![0; machines.slots.len()];
+        for (machine, facts) in machines.facts() {
+            let next = u32::try_from(values.len()).unwrap_or(u32::MAX);
+            let value = values.entry(facts.metadata.get(&self.key)).or_insert(next);
+            self.value_of[machine.at()] = *value;
+        }
+        self.values = values.len();
+    }
+}

@@ -1,0 +1,221 @@
+//! Seats: putting units on machines and taking them off, with a log by which all can be taken back.
+
+use std::sync::Arc;
+
+use fleet_core::Refusal;
+
+use super::ranking::RankContext;
+use super::units::UnitKind;
+use super::{Index, MachineNo, UnitNo, limit};
+use crate::policy::Ranking;
+
+/// A step on the way to a plan.
+#[derive(Debug)]
+pub(crate) struct UndoEntry {
+    pub(crate) unit: UnitNo,
+    pub(crate) machine: MachineNo,
+    /// LeaveReason the unit left the machine; `None` if it came.
+    pub(crate) left: Option<LeaveReason>,
+}
+
+/// LeaveReason a unit left a machine.
+#[derive(Debug)]
+pub(crate) enum LeaveReason {
+    /// A rule refuses it there.
+    Refused(Arc<Refusal>),
+    /// Another unit replaces it.
+    ReplacedBy(UnitNo),
+    /// A unit that it must be beside leaves.
+    Follows(UnitNo),
+    /// It is global, and fitted in anew.
+    Refitted,
+    /// The machine is emptied.
+    Drained,
+    /// It is moved for the sake of balance.
+    Rebalanced,
+}
+
+/// A point in the log to which all can be taken back.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LogPosition(usize);
+
+impl LogPosition {
+    /// The beginning of the plan.
+    pub(crate) const START: Self = Self(0);
+}
+
+/// Where something began that may be taken back.
+#[derive(Debug)]
+pub(crate) struct Savepoint {
+    log_position: LogPosition,
+    lifts: u64,
+    ranks: u64,
+    stirs: u64,
+    refreshes: u64,
+}
+
+impl Index {
+    /// Puts a unit on a machine.
+    pub(crate) fn assign(&mut self, unit: UnitNo, machine: MachineNo) {
+        self.attach(unit, machine);
+        self.log.push(UndoEntry { unit, machine, left: None });
+    }
+
+    /// Takes a unit off a machine.
+    pub(crate) fn unassign(&mut self, unit: UnitNo, machine: MachineNo, reason: LeaveReason) {
+        self.detach(unit, machine);
+        self.log.push(UndoEntry { unit, machine, left: Some(reason) });
+    }
+
+    /// The present point in the log.
+    pub(crate) fn log_position(&self) -> LogPosition {
+        LogPosition(self.log.len())
+    }
+
+    /// Takes back all that was done since a start.
+    pub(crate) fn undo_to(&mut self, start: LogPosition) {
+        while self.log.len() > start.0 {
+            let Some(UndoEntry { unit, machine, left }) = self.log.pop() else { return };
+            match left {
+                None => self.detach(unit, machine),
+                Some(_) => self.attach(unit, machine),
+            }
+        }
+    }
+
+    /// What was done since a start.
+    pub(crate) fn since(&self, start: LogPosition) -> &[UndoEntry] {
+        &self.log[start.0..]
+    }
+
+    /// Whether a unit, global or not, is on a machine.
+    pub(crate) fn is_on(&self, unit: UnitNo, machine: MachineNo) -> bool {
+        let slot = &self.units.slots[unit];
+        match slot.kind {
+            UnitKind::Global => self.machines.slots[machine].occupancy.globals.contains(&unit),
+            _ => slot.machine == machine,
+        }
+    }
+
+    /// Puts a unit on a occupancy, and writes nothing down.
+    pub(super) fn attach(&mut self, unit: UnitNo, machine: MachineNo) {
+        let slot = &mut self.units.slots[unit];
+        let tied = !slot.peers().is_empty();
+        let occupancy = &mut self.machines.slots[machine].occupancy;
+        if slot.kind == UnitKind::Global {
+            occupancy.globals.push(unit);
+        } else {
+            slot.machine = machine;
+            slot.at = u32::try_from(occupancy.units.len()).unwrap_or(u32::MAX);
+            occupancy.units.push(unit);
+        }
+        let class = &self.classes.slots[slot.class];
+        let could_replace = occupancy.may_replace();
+        occupancy.add(class, tied);
+        if occupancy.may_replace() && !could_replace {
+            self.replacement_machines.insert(machine);
+        }
+        for pattern in &class.matched {
+            self.patterns.slots[*pattern].assigned += 1;
+        }
+        self.update_instance_counts(unit, machine, 1);
+        self.note_change(machine);
+        if self.policy.ranking == Ranking::BinPacking {
+            self.note_better_rank(machine);
+        }
+    }
+
+    /// Takes a unit off a occupancy, and writes nothing down.
+    pub(super) fn detach(&mut self, unit: UnitNo, machine: MachineNo) {
+        let slot = &mut self.units.slots[unit];
+        let (at, class) = (slot.at as usize, slot.class);
+        let tied = !slot.peers().is_empty();
+        let occupancy = &mut self.machines.slots[machine].occupancy;
+        if slot.kind == UnitKind::Global {
+            occupancy.globals.retain(|other| *other != unit);
+        } else {
+            slot.machine = MachineNo::NONE;
+            occupancy.units.swap_remove(at);
+            if let Some(moved) = occupancy.units.get(at) {
+                self.units.slots[*moved].at = u32::try_from(at).unwrap_or(u32::MAX);
+            }
+        }
+        let class = &self.classes.slots[class];
+        let mut occupancy = std::mem::take(&mut self.machines.slots[machine].occupancy);
+        let there = std::mem::take(&mut occupancy.units);
+        let could_replace = occupancy.may_replace();
+        occupancy.remove(class, tied, || self.smallest_limit(&there, class.template));
+        occupancy.units = there;
+        if could_replace && !occupancy.may_replace() {
+            self.replacement_machines.remove(&machine);
+        }
+        self.stuck.remove(&unit);
+        self.machines.slots[machine].occupancy = occupancy;
+        for pattern in &class.matched {
+            self.patterns.slots[*pattern].assigned -= 1;
+        }
+        self.update_instance_counts(unit, machine, -1);
+        self.note_lift(machine);
+    }
+
+    /// The smallest limit that instances of a template among some units set.
+    pub(crate) fn smallest_limit(&self, units: &[UnitNo], template: super::PatternNo) -> u32 {
+        let classes = units.iter().map(|unit| self.class(*unit));
+        let limits = classes.filter(|class| class.template == template);
+        limits.map(|class| limit(&class.requirements)).min().unwrap_or(super::NO_LIMIT)
+    }
+
+    /// Tells the orders that count a template's instances.
+    fn update_instance_counts(&mut self, unit: UnitNo, machine: MachineNo, change: i64) {
+        let class = &self.classes.slots[self.units.slots[unit].class];
+        let Some(template) = class.template.some() else { return };
+        for order in &self.patterns.slots[template].orders {
+            self.orders.slots[*order].count(template, machine, change);
+        }
+    }
+
+    /// A machine may take units now that it refused, and its rank may be better.
+    pub(super) fn note_lift(&mut self, machine: MachineNo) {
+        self.orders.lifts.push(machine, self.machines.slots.len());
+        self.note_better_rank(machine);
+        self.note_change(machine);
+    }
+
+    /// A machine may give another answer now, for better or worse.
+    fn note_change(&mut self, machine: MachineNo) {
+        self.refusal_cache.note_change(machine, self.machines.slots.len());
+    }
+
+    fn note_better_rank(&mut self, machine: MachineNo) {
+        self.orders.ranks.push(machine, self.machines.slots.len());
+    }
+
+    /// Begins something that may be taken back as if it had never been.
+    pub(crate) fn savepoint(&self) -> Savepoint {
+        let orders = &self.orders;
+        let (lifts, ranks, refreshes) = (orders.lifts.end(), orders.ranks.end(), orders.refreshes);
+        Savepoint {
+            log_position: self.log_position(),
+            lifts,
+            ranks,
+            stirs: self.refusal_cache.end(),
+            refreshes,
+        }
+    }
+
+    /// Takes back all that was done since a savepoint began.
+    pub(crate) fn roll_back(&mut self, savepoint: &Savepoint) {
+        self.undo_to(savepoint.log_position);
+        self.orders.lifts.truncate_to(savepoint.lifts);
+        self.refusal_cache.truncate_to(savepoint.stirs);
+        if self.orders.refreshes == savepoint.refreshes {
+            self.orders.ranks.truncate_to(savepoint.ranks);
+        }
+    }
+
+    /// What the order of machines depends on.
+    pub(crate) fn rank_context(&self) -> RankContext<'_> {
+        let (machines, filters, patterns) = (&self.machines, &self.filters, &self.patterns);
+        RankContext { machines, filters, patterns, ranking: self.policy.ranking }
+    }
+}

@@ -1,0 +1,82 @@
+//! Section 3 of the rule_set, second half: which group goes to which machine.
+
+use fleet_core::{Machine, Rule, Unit};
+use fleet_unitfile::UnitName;
+
+use super::affinity::groups;
+use super::custom;
+use super::replace::{make_room, separate_replaced};
+use super::rules::RuleQuery;
+use super::state::{PlacementState, lacks_a_peer, single};
+
+/// Places every group that can be placed.
+pub(super) fn assign_all(mut state: PlacementState<'_>) -> PlacementState<'_> {
+    loop {
+        while let Some(next) = next_group_placed(&state) {
+            state = next;
+        }
+        let Some(separated) = separate_replaced(&state) else { return state };
+        state = separated;
+    }
+}
+
+/// The state with the first group placed that some machine takes, on the first machine that does.
+fn next_group_placed<'a>(state: &PlacementState<'a>) -> Option<PlacementState<'a>> {
+    groups(state).iter().find_map(|group| {
+        let first = single(state.cluster, group.first()?)?;
+        (state.rule_set.machine_order)(state, first)
+            .into_iter()
+            .find_map(|machine| with_group(state, group, machine).ok())
+    })
+}
+
+/// Why a machine does not take a group: which unit it refuses first, and by which rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct GroupRefusal {
+    pub(super) unit: UnitName,
+    pub(super) rule: RuleIndex,
+}
+
+/// A rule that was broken; of the embedder's rules the place in the policy.
+pub(super) type RuleIndex = (Rule, usize);
+
+/// The state with the units of a group put on a machine one after the other.
+pub(super) fn with_group<'a>(
+    state: &PlacementState<'a>,
+    group: &[UnitName],
+    machine: &Machine,
+) -> Result<PlacementState<'a>, GroupRefusal> {
+    let mut state = state.clone();
+    for (index, name) in group.iter().enumerate() {
+        let refused = |rule| GroupRefusal { unit: name.clone(), rule };
+        let Some(unit) = single(state.cluster, name) else { continue };
+        state = with_unit(&state, unit, machine, &group[..index]).map_err(refused)?;
+    }
+    Ok(state)
+}
+
+/// The state with a unit put on a machine, after those that it replaces there have moved away, or
+/// the rule that refuses. `arrived` are the units of its group that have just arrived.
+pub(super) fn with_unit<'a>(
+    state: &PlacementState<'a>,
+    unit: &Unit,
+    machine: &Machine,
+    arrived: &[UnitName],
+) -> Result<PlacementState<'a>, RuleIndex> {
+    let (rule_set, cluster) = (state.rule_set, state.cluster);
+    let there = &state.units_on(machine);
+    let leaving = &super::replace::leaving(state, unit, machine);
+    let question = RuleQuery { cluster, unit, machine, there, leaving };
+    if let Some(rule) = rule_set.refusal(question) {
+        return Err((rule, 0));
+    }
+    if let Some(at) = custom::refusal(state, unit, machine, leaving) {
+        return Err((Rule::Custom, at));
+    }
+    let held = (Rule::Replaces, 0);
+    let mut after = make_room(state, unit, machine, arrived).ok_or(held)?;
+    after.placements.insert(unit.name.clone(), machine.id.clone());
+    let there = after.units_on(machine);
+    let one_lacks_a_peer = there.iter().any(|name| lacks_a_peer(cluster, name, &there));
+    if one_lacks_a_peer { Err(held) } else { Ok(after) }
+}

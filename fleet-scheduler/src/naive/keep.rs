@@ -1,0 +1,73 @@
+//! Sections 1 and 2 of the rule_set: who loses a placement, and who stays.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleet_core::{Machine, MachineId, Snapshot};
+use fleet_unitfile::UnitName;
+
+use super::RuleSet;
+use super::globals::fit_in;
+use super::rules::RuleQuery;
+use super::state::{is_unreadable, lacks_a_peer, single};
+
+/// Where those are that stay, of all machines that are present.
+pub(super) fn keep(rule_set: &RuleSet, cluster: &Snapshot) -> BTreeMap<UnitName, MachineId> {
+    let mut placements = BTreeMap::new();
+    for machine in cluster.machines() {
+        let kept = kept_on(rule_set, cluster, machine).into_iter();
+        placements.extend(kept.map(|name| (name, machine.id.clone())));
+    }
+    placements
+}
+
+fn kept_on(rule_set: &RuleSet, cluster: &Snapshot, machine: &Machine) -> BTreeSet<UnitName> {
+    let mut candidates = candidates(rule_set, cluster, machine);
+    loop {
+        let kept = by_seniority(rule_set, cluster, machine, &candidates);
+        let mut there = kept.clone();
+        there.extend(fit_in(rule_set, cluster, machine, &kept));
+        let lost: BTreeSet<_> =
+            kept.iter().filter(|name| lacks_a_peer(cluster, name, &there)).cloned().collect();
+        if lost.is_empty() {
+            return kept;
+        }
+        candidates.retain(|name| !lost.contains(name));
+    }
+}
+
+/// The rule_set's C at the start: the units placed there that pass the lasting rules.
+fn candidates(rule_set: &RuleSet, cluster: &Snapshot, machine: &Machine) -> BTreeSet<UnitName> {
+    let no_units = &BTreeSet::new();
+    let placed = cluster.placements().filter(|(_, placement)| placement.machine == machine.id);
+    let names = placed.map(|(name, _)| name).filter(|name| match single(cluster, name) {
+        Some(unit) => {
+            let question = RuleQuery { cluster, unit, machine, there: no_units, leaving: no_units };
+            rule_set.refusal_by(&rule_set.lasting_rules, question).is_none()
+        }
+        None => is_unreadable(cluster, name),
+    });
+    names.cloned().collect()
+}
+
+/// Goes through the candidates by seniority and keeps each that passes among those kept before it.
+fn by_seniority(
+    rule_set: &RuleSet,
+    cluster: &Snapshot,
+    machine: &Machine,
+    candidates: &BTreeSet<UnitName>,
+) -> BTreeSet<UnitName> {
+    let mut order: Vec<&UnitName> = candidates.iter().collect();
+    order.sort_by_key(|name| (rule_set.seniority)(cluster, name));
+    let mut kept = BTreeSet::new();
+    for name in order {
+        let refused = single(cluster, name).is_some_and(|unit| {
+            let leaving = &BTreeSet::new();
+            let question = RuleQuery { cluster, unit, machine, there: &kept, leaving };
+            rule_set.refusal_by(&rule_set.retention_rules, question).is_some()
+        });
+        if !refused {
+            kept.insert(name.clone());
+        }
+    }
+    kept
+}

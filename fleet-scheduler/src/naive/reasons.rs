@@ -1,0 +1,232 @@
+//! Section 4 of the rule_set: whether what is told of a unit is true.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use fleet_core::{
+    Machine, MachineId, NearestMachine, Peer, Reason, Refusal, Rule, Snapshot, Tally,
+};
+use fleet_unitfile::UnitName;
+
+use super::affinity::groups;
+use super::assign::{GroupRefusal, RuleIndex, with_group};
+use super::state::{PlacementState, is_stranded, requirements, single};
+use super::{RuleSet, start};
+use crate::Policy;
+
+/// What is wrong with a reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WrongReason(String);
+
+impl std::error::Error for WrongReason {}
+
+impl fmt::Display for WrongReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Looks whether a reason is true of a unit that has no machine, in a cluster in which nothing is
+/// left to do. A reason that does not say which machine comes nearest may be true all the same.
+///
+/// # Errors
+///
+/// What is not so, in words.
+pub fn check_reason(
+    cluster: &Snapshot,
+    policy: &Policy,
+    unit: &UnitName,
+    reason: &Reason,
+) -> Result<(), WrongReason> {
+    let rule_set = RuleSet::default();
+    let state = start(&rule_set, cluster, policy);
+    let told = ReasonCheck { state: &state, unit };
+    match reason {
+        Reason::NotRescheduled { machine } => told.is_stranded_on(machine),
+        Reason::PeerUnknown { peer } => told.names_no_unit(peer, false),
+        Reason::PeerInactive { peer } => told.names_no_unit(peer, true),
+        Reason::Cycle { units } => told.is_cycle(units),
+        Reason::PeersApart { one, other } => told.are_apart(one, other),
+        Reason::NoMachines => told.ensure(cluster.machines().len() == 0, "there is a machine"),
+        Reason::NoMachineFits { machines, tallies, nearest } => {
+            let alone = [unit.clone()];
+            told.is_refused(&alone, *machines, tallies, nearest.as_ref())
+        }
+        Reason::NoMachineFitsGroup { group, machines, tallies, nearest } => {
+            told.is_refused(group, *machines, tallies, nearest.as_ref())
+        }
+        other => Err(WrongReason(format!("nobody gives this reason: {other}"))),
+    }
+}
+
+/// The unit and the rule by which a machine refuses a waiting unit first, or whichever of its
+/// group; `None` if it takes the group.
+#[must_use]
+pub fn first_refusal(
+    cluster: &Snapshot,
+    policy: &Policy,
+    unit: &UnitName,
+    machine: &Machine,
+) -> Option<(UnitName, Rule)> {
+    let rule_set = RuleSet::default();
+    let state = start(&rule_set, cluster, policy);
+    let refused = with_group(&state, &group_of(&state, unit), machine).err()?;
+    Some((refused.unit, refused.rule.0))
+}
+
+/// The group of a unit; one that waits in vain is alone.
+fn group_of(state: &PlacementState<'_>, unit: &UnitName) -> Vec<UnitName> {
+    let group = groups(state).into_iter().find(|group| group.contains(unit));
+    group.unwrap_or_else(|| vec![unit.clone()])
+}
+
+/// A unit of which something is told.
+struct ReasonCheck<'a> {
+    state: &'a PlacementState<'a>,
+    unit: &'a UnitName,
+}
+
+impl ReasonCheck<'_> {
+    fn ensure(&self, holds: bool, otherwise: &str) -> Result<(), WrongReason> {
+        if holds { Ok(()) } else { Err(WrongReason(format!("{}: {otherwise}", self.unit))) }
+    }
+
+    fn is_stranded_on(&self, machine: &MachineId) -> Result<(), WrongReason> {
+        let PlacementState { rule_set, cluster, .. } = *self.state;
+        let unit = single(cluster, self.unit);
+        let placement = cluster.placement(self.unit.as_str());
+        let there = placement.is_some_and(|placement| placement.machine == *machine);
+        let stranded = unit.is_some_and(|unit| is_stranded(rule_set, cluster, unit));
+        self.ensure(there && stranded, "it does not wait for that machine")
+    }
+
+    /// Whether a peer that is named is nobody who takes part, and only `inactive` ones are meant.
+    fn names_no_unit(&self, peer: &Peer, inactive: bool) -> Result<(), WrongReason> {
+        self.ensure(self.peers().contains(peer), "it does not name that one")?;
+        self.ensure(
+            self.state.peer_candidates(self.unit, peer).is_empty(),
+            "there is such a unit",
+        )?;
+        let mut known = self.state.cluster.units();
+        let known = known.any(|unit| match peer {
+            Peer::Named(name) => *name == unit.name,
+            Peer::Matching(pattern) => unit.name != *self.unit && pattern.matches(&unit.name),
+        });
+        self.ensure(known == inactive, "unknown is not inactive")
+    }
+
+    fn is_cycle(&self, units: &[UnitName]) -> Result<(), WrongReason> {
+        let waiting = self.state.waiting();
+        let next = units.iter().cycle().skip(1);
+        let leads = |(one, other): (&UnitName, &UnitName)| {
+            (self.state.rule_set.waiting_peers)(self.state, one, &waiting).contains(other)
+        };
+        self.ensure(units.first() == Some(self.unit), "the circle begins elsewhere")?;
+        self.ensure(units.iter().zip(next).all(leads), "this is no circle")
+    }
+
+    fn are_apart(
+        &self,
+        one: &(UnitName, MachineId),
+        other: &(UnitName, MachineId),
+    ) -> Result<(), WrongReason> {
+        let is_there = |(name, machine): &(UnitName, MachineId)| {
+            let named = self.peers().iter().any(|peer| *peer == Peer::Named(name.clone()));
+            named && self.state.placements.get(name) == Some(machine)
+        };
+        self.ensure(is_there(one) && is_there(other), "one of the two is not there")?;
+        self.ensure(one.1 != other.1, "they are on one machine")
+    }
+
+    fn is_refused(
+        &self,
+        group: &[UnitName],
+        machines: u32,
+        tallies: &[Tally],
+        nearest: Option<&NearestMachine>,
+    ) -> Result<(), WrongReason> {
+        self.peers_exist()?;
+        let told: BTreeSet<&UnitName> = group.iter().collect();
+        let expected = group_of(self.state, self.unit);
+        let same = told == expected.iter().collect();
+        self.ensure(same, &format!("its group is {expected:?}"))?;
+        let refusals = self.refusals(&expected)?;
+        self.ensure(machines as usize == refusals.len(), "machines are miscounted")?;
+        let mut counts: BTreeMap<RuleIndex, u32> = BTreeMap::new();
+        refusals.values().for_each(|refused| *counts.entry(refused.rule).or_default() += 1);
+        let counted =
+            tallies.iter().map(|it| (self.rule_index(&it.refusal), it.machines)).collect();
+        self.ensure(counts == counted, &format!("really refused by {counts:?}"))?;
+        for tally in tallies {
+            let told = (self.rule_index(&tally.refusal), tally.unit.as_ref());
+            self.is_the_refusal(&refusals, &tally.example, told)?;
+        }
+        nearest.map_or(Ok(()), |nearest| {
+            let expected = nearest_of(self.state, &refusals);
+            let same = Some(&nearest.machine) == expected.as_ref();
+            self.ensure(same, &format!("nearest is {expected:?}"))?;
+            let told = (self.rule_index(&nearest.refusal), nearest.unit.as_ref());
+            self.is_the_refusal(&refusals, &nearest.machine, told)
+        })
+    }
+
+    /// By which unit and rule each machine refuses a group.
+    fn refusals(
+        &self,
+        group: &[UnitName],
+    ) -> Result<BTreeMap<MachineId, GroupRefusal>, WrongReason> {
+        let mut refusals = BTreeMap::new();
+        for machine in self.state.cluster.machines() {
+            match with_group(self.state, group, machine) {
+                Ok(_) => self.ensure(false, &format!("{} takes it", machine.id))?,
+                Err(refused) => drop(refusals.insert(machine.id.clone(), refused)),
+            }
+        }
+        Ok(refusals)
+    }
+
+    fn is_the_refusal(
+        &self,
+        refusals: &BTreeMap<MachineId, GroupRefusal>,
+        machine: &MachineId,
+        (rule, unit): (RuleIndex, Option<&UnitName>),
+    ) -> Result<(), WrongReason> {
+        let Some(refused) = refusals.get(machine) else {
+            return self.ensure(false, &format!("{machine} is not present"));
+        };
+        let whose = unit.unwrap_or(self.unit) == &refused.unit;
+        self.ensure(whose && rule == refused.rule, &format!("{machine} says {refused:?}"))
+    }
+
+    /// What is wrong with `MachineOf=` is told first.
+    fn peers_exist(&self) -> Result<(), WrongReason> {
+        let mut peers = self.peers().iter();
+        let no_units = peers.any(|peer| self.state.peer_candidates(self.unit, peer).is_empty());
+        self.ensure(!no_units, "it names no_units, and is not told so")
+    }
+
+    /// The rule that a refusal tells of.
+    fn rule_index(&self, refusal: &Refusal) -> RuleIndex {
+        let mut own = self.state.policy.rules.iter();
+        let at = match refusal {
+            Refusal::Custom { rule, .. } => own.position(|it| *it.name() == **rule),
+            _ => None,
+        };
+        (refusal.rule(), at.unwrap_or(0))
+    }
+
+    fn peers(&self) -> &[Peer] {
+        &requirements(self.state.cluster, self.unit).machine_of
+    }
+}
+
+/// The machine whose refusal comes latest in the order of the rules, of several the least loaded,
+/// then the lowest ID.
+fn nearest_of(
+    state: &PlacementState<'_>,
+    refusals: &BTreeMap<MachineId, GroupRefusal>,
+) -> Option<MachineId> {
+    let latest = refusals.values().map(|refused| refused.rule).max()?;
+    let late = state.cluster.machines().filter(|machine| refusals[&machine.id].rule == latest);
+    late.min_by_key(|machine| state.units_on(machine).len()).map(|machine| machine.id.clone())
+}

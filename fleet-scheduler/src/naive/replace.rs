@@ -1,0 +1,164 @@
+//! "Replacing" and "side by side" of the rule_set: who moves away from a unit that replaces it.
+
+use std::collections::BTreeSet;
+
+use fleet_core::{Machine, Unit};
+use fleet_unitfile::UnitName;
+
+use super::custom;
+use super::rules::{RuleQuery, replaces};
+use super::state::{PlacementState, is_unreadable, lacks_a_peer, single};
+
+/// The units on a machine that a unit replaces, by name. Global units are never replaced.
+pub(super) fn replaced(
+    state: &PlacementState<'_>,
+    by: &UnitName,
+    machine: &Machine,
+) -> BTreeSet<UnitName> {
+    let mut there = state.placed_on(machine);
+    there.retain(|name| replaces(state.cluster, by, name));
+    there
+}
+
+/// The units on a machine that a unit replaces, with their trains.
+pub(super) fn leaving(
+    state: &PlacementState<'_>,
+    by: &Unit,
+    machine: &Machine,
+) -> BTreeSet<UnitName> {
+    let heads = replaced(state, &by.name, machine).into_iter();
+    heads.flat_map(|head| (state.rule_set.displaced_group)(state, head, machine)).collect()
+}
+
+/// The state in which all have moved away from a machine that a unit replaces there; `None` if one
+/// of them cannot.
+pub(super) fn make_room<'a>(
+    state: &PlacementState<'a>,
+    by: &Unit,
+    machine: &Machine,
+    arrived: &[UnitName],
+) -> Option<PlacementState<'a>> {
+    let mut state = state.clone();
+    for head in replaced(&state, &by.name, machine) {
+        if state.placed_on(machine).contains(&head) {
+            state = moved_away(&state, &head, machine, arrived)?;
+        }
+    }
+    Some(state)
+}
+
+/// The state in which a unit has moved away from a machine with its group, to the first other
+/// machine that takes all of it.
+fn moved_away<'a>(
+    state: &PlacementState<'a>,
+    head: &UnitName,
+    from: &Machine,
+    arrived: &[UnitName],
+) -> Option<PlacementState<'a>> {
+    let group = (state.rule_set.displaced_group)(state, head.clone(), from);
+    let is_held = |name: &UnitName| (state.rule_set.is_immovable)(state, name, arrived);
+    if group.iter().any(is_held) {
+        return None;
+    }
+    let mut without = state.clone();
+    without.placements.retain(|name, _| !group.contains(name));
+    let seen_by = single(state.cluster, head)?;
+    let machines = (state.rule_set.machine_order)(&without, seen_by).into_iter();
+    let mut others = machines.filter(|machine| machine.id != from.id);
+    others.find_map(|machine| with_displaced(&without, group.clone(), machine))
+}
+
+/// Unreadable units, and units of the group that has just arrived, do not move.
+pub(super) fn is_immovable(
+    state: &PlacementState<'_>,
+    name: &UnitName,
+    arrived: &[UnitName],
+) -> bool {
+    is_unreadable(state.cluster, name) || arrived.contains(name)
+}
+
+/// A unit with those on its machine that follow it: who would lack a unit that its `MachineOf=`
+/// names, if the group were gone, belongs to the group.
+pub(super) fn displaced_group(
+    state: &PlacementState<'_>,
+    head: UnitName,
+    machine: &Machine,
+) -> BTreeSet<UnitName> {
+    let mut group = BTreeSet::from([head]);
+    loop {
+        let before = group.clone();
+        let rest: BTreeSet<UnitName> =
+            state.units_on(machine).difference(&group).cloned().collect();
+        let follows = |name: &&UnitName| lacks_a_peer(state.cluster, name, &rest);
+        group.extend(rest.iter().filter(follows).cloned());
+        if group == before {
+            return group;
+        }
+    }
+}
+
+/// The state with all of a group put on a machine where none of it replaces anybody, in whichever
+/// order it is taken.
+fn with_displaced<'a>(
+    state: &PlacementState<'a>,
+    group: BTreeSet<UnitName>,
+    machine: &Machine,
+) -> Option<PlacementState<'a>> {
+    let (cluster, leaving) = (state.cluster, &BTreeSet::new());
+    let mut state = state.clone();
+    let mut left = group;
+    while !left.is_empty() {
+        let there = &state.units_on(machine);
+        let next = left.iter().find(|name| {
+            let Some(unit) = single(cluster, name) else { return false };
+            let question = RuleQuery { cluster, unit, machine, there, leaving };
+            let replaces_nobody = replaced(&state, name, machine).is_empty();
+            let refused = state.rule_set.refusal(question).is_some();
+            replaces_nobody && !refused && custom::refusal(&state, unit, machine, leaving).is_none()
+        });
+        let next = next?.clone();
+        left.remove(&next);
+        state.placements.insert(next, machine.id.clone());
+    }
+    Some(state)
+}
+
+/// The state in which those have moved away that are beside one that replaces them, if they can;
+/// `None` if nobody did. First those whose replacer is not itself to leave.
+pub(super) fn separate_replaced<'a>(before: &PlacementState<'a>) -> Option<PlacementState<'a>> {
+    let mut state = before.clone();
+    for only_staying in [true, false] {
+        for replacer in before.placements.keys() {
+            let at = state.placements.get(replacer).and_then(|id| state.machine(id)).cloned();
+            let Some(machine) = at else { continue };
+            if only_staying && is_to_leave(&state, replacer, &machine) {
+                continue;
+            }
+            for other in replaced(&state, replacer, &machine) {
+                state = separated(&state, &other, &machine).unwrap_or(state);
+            }
+        }
+    }
+    (state.placements != before.placements).then_some(state)
+}
+
+/// Whether a unit is beside one that replaces it.
+fn is_to_leave(state: &PlacementState<'_>, name: &UnitName, machine: &Machine) -> bool {
+    let there = state.placed_on(machine);
+    there.iter().any(|other| replaces(state.cluster, other, name))
+}
+
+/// The state in which a unit has moved away and nobody lacks anybody for it.
+fn separated<'a>(
+    state: &PlacementState<'a>,
+    head: &UnitName,
+    machine: &Machine,
+) -> Option<PlacementState<'a>> {
+    if !state.placed_on(machine).contains(head) {
+        return None;
+    }
+    let after = moved_away(state, head, machine, &[])?;
+    let there = after.units_on(machine);
+    let one_lacks_a_peer = there.iter().any(|name| lacks_a_peer(state.cluster, name, &there));
+    (!one_lacks_a_peer).then_some(after)
+}

@@ -1,0 +1,176 @@
+//! Who comes: finds a machine for every unit that can have one.
+
+use super::queue::AttemptQueue;
+use crate::index::{Index, LogPosition, MachineNo, UnitKind, UnitNo, WaitState};
+use crate::rules::{Denial, PlacementQuery, machine_of};
+
+/// How many machines are tried one after the other before all are looked at together.
+pub(super) const MAX_PROBES: usize = 32;
+
+impl Index {
+    /// Places what can be placed, and parts what can be parted.
+    pub(super) fn place_and_separate(&mut self, queue: &mut AttemptQueue) {
+        self.classes.round += 1; // No class has been woken in it.
+        self.wake_sensitive_groups();
+        loop {
+            while let Some(unit) = self.next_attempt(queue) {
+                self.attempt(unit, queue);
+            }
+            // Not before: a unit that was just placed may have made one of the two leave already.
+            let start = self.log_position();
+            if !self.separate_replaced() {
+                self.ties_changed = false; // Whoever that may help has been tried.
+                return;
+            }
+            self.wake_sensitive_groups();
+            self.wake_after(start);
+        }
+    }
+
+    /// Wakes those whom it may help that units came to machines since a start.
+    fn wake_after(&mut self, start: LogPosition) {
+        let came = self.since(start).iter().filter(|entry| entry.left.is_none());
+        let mut came: Vec<UnitNo> = came.map(|entry| entry.unit).collect();
+        came.sort_unstable();
+        came.dedup();
+        came.into_iter().for_each(|unit| self.wake_after_coming(unit));
+    }
+
+    /// Tries to find a machine for a unit, or for the group that it stands for.
+    fn attempt(&mut self, unit: UnitNo, queue: &mut AttemptQueue) {
+        if self.is_tied(unit) {
+            let component = self.component(unit);
+            match component.groups.into_iter().find(|group| group.contains(&unit)) {
+                Some(group) => self.attempt_group(group, queue),
+                None => {
+                    self.forget_waiting(unit);
+                    self.park_unsatisfiable(unit);
+                    queue.tried.push(unit);
+                }
+            }
+        } else if self.class(unit).replaces.is_empty() && !self.policy.retries_on_any_change() {
+            self.attempt_one(unit, queue);
+        } else {
+            self.attempt_group(vec![unit], queue);
+        }
+    }
+
+    fn attempt_one(&mut self, unit: UnitNo, queue: &mut AttemptQueue) {
+        let class = self.units.slots[unit].class;
+        let Some(machine) = self.find_machine(unit) else {
+            self.classes.slots[class].awake = 0;
+            self.park(unit);
+            queue.tried.push(unit);
+            return;
+        };
+        self.units.slots[unit].wait = WaitState::No;
+        self.assign(unit, machine);
+        self.wake_after_coming(unit);
+        let round = self.classes.round;
+        let class = &mut self.classes.slots[class];
+        if class.awake == round {
+            match class.parked.values().next().copied() {
+                Some(next) => self.wake(next),
+                None => class.awake = 0,
+            }
+        }
+    }
+
+    fn attempt_group(&mut self, group: Vec<UnitNo>, queue: &mut AttemptQueue) {
+        let (mut displaced, start) = (0, self.log_position());
+        if self.place_group(&group, &mut displaced) {
+            group.into_iter().for_each(|unit| self.forget_waiting(unit));
+            self.wake_after(start);
+            return;
+        }
+        for member in &group {
+            self.forget_waiting(*member);
+        }
+        queue.tried.extend(&group);
+        let any_change = self.policy.retries_on_any_change();
+        let sensitive =
+            any_change || group.iter().any(|unit| !self.class(*unit).replaces.is_empty());
+        self.park_group(group, sensitive, any_change || displaced > 1 || !self.globals.is_empty());
+    }
+
+    /// Puts a group on the first machine that takes it. `displaced` is set to how many displaced had to
+    /// move for it at most on any machine.
+    fn place_group(&mut self, group: &[UnitNo], displaced: &mut usize) -> bool {
+        let Some(first) = group.first().copied() else { return false };
+        match self.required_machine(group) {
+            Err(NoCommonMachine) => return false,
+            Ok(Some(machine)) => {
+                let present = self.machines.slots[machine].is_present();
+                return present && self.try_assign_all(group, machine, displaced).is_ok();
+            }
+            Ok(None) => {}
+        }
+        let replaces = group.iter().any(|unit| !self.class(*unit).replaces.is_empty());
+        if replaces || !self.policy.scores.is_empty() {
+            // To put all machines in order takes long, and mostly the first one will do.
+            let top = self.top_machine(first);
+            if top.is_some_and(|machine| self.try_assign_all(group, machine, displaced).is_ok()) {
+                return true;
+            }
+            let all = self.ranked_machines(first).into_iter();
+            return all
+                .into_iter()
+                .any(|machine| self.try_assign_all(group, machine, displaced).is_ok());
+        }
+        self.search(first, |index, machine| index.try_assign_all(group, machine, &mut 0).is_ok())
+            .is_some()
+    }
+
+    /// The only machine that can take a group, if its units say so.
+    pub(super) fn required_machine(
+        &self,
+        group: &[UnitNo],
+    ) -> Result<Option<MachineNo>, NoCommonMachine> {
+        let mut found = None;
+        for unit in group {
+            let pin = self.class(*unit).pin.some();
+            for machine in pin.into_iter().chain(machine_of::machine_of_peer(self, *unit)) {
+                if found.is_some_and(|other| other != machine) {
+                    return Err(NoCommonMachine);
+                }
+                found = Some(machine);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Puts a group on a machine, or says who was refused first and why; nothing is done then.
+    pub(crate) fn try_assign_all(
+        &mut self,
+        group: &[UnitNo],
+        machine: MachineNo,
+        displaced: &mut usize,
+    ) -> Result<(), (UnitNo, Denial)> {
+        let savepoint = self.savepoint();
+        let mut moved = 0;
+        let mut result = Ok(());
+        for (index, unit) in group.iter().enumerate() {
+            if let Err(denial) = self.try_assign(*unit, machine, &group[..index], &mut moved) {
+                self.roll_back(&savepoint);
+                result = Err((*unit, denial));
+                break;
+            }
+        }
+        *displaced = moved.max(*displaced);
+        result
+    }
+
+    /// The first rule by which a machine refuses a unit that replaces nobody.
+    pub(crate) fn denial(&self, unit: UnitNo, machine: MachineNo) -> Option<Denial> {
+        PlacementQuery::new(self, unit, machine).denial()
+    }
+
+    /// The units that must have just come from those that may move.
+    pub(super) fn is_single(&self, unit: UnitNo) -> bool {
+        self.units.slots[unit].kind == UnitKind::Single
+    }
+}
+
+/// No machine can take a group, for its units are tied to several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NoCommonMachine;

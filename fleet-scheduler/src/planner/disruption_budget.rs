@@ -1,0 +1,97 @@
+//! Who is up: how many instances of a template run, and whether some may be taken down to be moved.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleet_unitfile::UnitName;
+
+use crate::drain::HoldReason;
+use crate::index::{Index, LogPosition, UnitKind, UnitNo};
+
+/// How many instances of each template are up, as far as anybody has asked.
+#[derive(Debug)]
+pub(super) struct DisruptionBudget<'a> {
+    min_available: u32,
+    down: &'a BTreeSet<UnitName>,
+    counted: BTreeMap<UnitName, u32>,
+}
+
+impl<'a> DisruptionBudget<'a> {
+    pub(super) fn new(min_available: u32, down: &'a BTreeSet<UnitName>) -> Self {
+        Self { min_available, down, counted: BTreeMap::new() }
+    }
+
+    /// These have been moved and are not up any more.
+    pub(super) fn spend(&mut self, lost: &BTreeMap<UnitName, u32>) {
+        for (template, lost) in lost {
+            if let Some(up) = self.counted.get_mut(template) {
+                *up = up.saturating_sub(*lost);
+            }
+        }
+    }
+}
+
+impl Index {
+    /// How many instances of each template are not up any more since these units left the machines
+    /// where they are placed.
+    pub(super) fn disrupted(
+        &self,
+        budget: &DisruptionBudget<'_>,
+        units: impl Iterator<Item = UnitNo>,
+    ) -> BTreeMap<UnitName, u32> {
+        let mut lost = BTreeMap::new();
+        if budget.min_available > 0 {
+            let names = units.map(|unit| self.units.name(unit));
+            let up = names.filter(|name| !budget.down.contains(*name));
+            for template in up.filter_map(UnitName::template) {
+                *lost.entry(template).or_insert(0) += 1;
+            }
+        }
+        lost
+    }
+
+    /// The units that left, since a start, the machines where they are placed.
+    pub(super) fn moved_since(&self, start: LogPosition) -> BTreeSet<UnitNo> {
+        let entries = self.since(start).iter().filter(|entry| entry.left.is_some());
+        let from_home =
+            entries.filter(|entry| self.units.slots[entry.unit].placed == entry.machine);
+        from_home.map(|entry| entry.unit).filter(|unit| self.is_single(*unit)).collect()
+    }
+
+    /// What forbids that so many instances are taken down, which they are already.
+    pub(super) fn check_min_available(
+        &self,
+        budget: &mut DisruptionBudget<'_>,
+        lost: &BTreeMap<UnitName, u32>,
+    ) -> Option<HoldReason> {
+        lost.iter().find_map(|(template, lost)| {
+            let up = budget.counted.get(template).copied();
+            let up = up.unwrap_or_else(|| self.count_up(budget, template).saturating_add(*lost));
+            budget.counted.insert(template.clone(), up);
+            let min_available = budget.min_available;
+            let enough = up >= min_available.saturating_add(*lost);
+            (!enough).then(|| HoldReason::MinAvailable {
+                template: template.clone(),
+                up,
+                min_available,
+            })
+        })
+    }
+
+    /// How many instances are up of those that have not moved in an earlier part of the plan.
+    fn count_up(&self, budget: &DisruptionBudget<'_>, template: &UnitName) -> u32 {
+        let prefix = format!("{}@", template.prefix());
+        let alike = self.units.with_prefix(&prefix);
+        let alike = alike.filter(|(name, _)| name.unit_type() == template.unit_type());
+        let up =
+            alike.filter(|(name, unit)| name.is_instance() && self.is_up(budget, *unit)).count();
+        u32::try_from(up).unwrap_or(u32::MAX)
+    }
+
+    fn is_up(&self, budget: &DisruptionBudget<'_>, unit: UnitNo) -> bool {
+        let slot = &self.units.slots[unit];
+        slot.kind == UnitKind::Single
+            && slot.placed.some().is_some_and(|at| self.machines.slots[at].is_present())
+            && slot.machine == slot.placed
+            && !budget.down.contains(slot.name())
+    }
+}

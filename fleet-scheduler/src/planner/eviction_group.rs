@@ -1,0 +1,162 @@
+//! Companies: the units of a machine that can only leave it together, and how they move elsewhere
+//! though nothing forces them.
+
+use std::collections::BTreeSet;
+
+use crate::index::{ClassNo, Index, LeaveReason, MachineNo, PeerRef, UnitNo};
+use crate::rules::{Denial, machine_of, replaces};
+
+/// What a group is moved for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum MoveReason {
+    Drain,
+    Rebalance,
+}
+
+impl MoveReason {
+    fn leave_reason(self) -> LeaveReason {
+        match self {
+            Self::Drain => LeaveReason::Drained,
+            Self::Rebalance => LeaveReason::Rebalanced,
+        }
+    }
+}
+
+impl Index {
+    /// The single and unreadable units on a machine, by name.
+    pub(super) fn units_by_name(&self, machine: MachineNo) -> Vec<UnitNo> {
+        let mut units = self.machines.slots[machine].occupancy.units.clone();
+        self.units.sort(&mut units);
+        units
+    }
+
+    /// The units that leave a machine if this one does, itself included: those there that it names,
+    /// those that would lack one of them, and so on. Each after those that it names, then by name.
+    pub(super) fn eviction_group(&self, head: UnitNo, machine: MachineNo) -> Vec<UnitNo> {
+        self.closure(BTreeSet::from([head]), machine)
+    }
+
+    fn closure(&self, mut all: BTreeSet<UnitNo>, machine: MachineNo) -> Vec<UnitNo> {
+        let occupancy = &self.machines.slots[machine].occupancy;
+        let mut before = 0;
+        while before < all.len() && occupancy.tied > 0 {
+            before = all.len();
+            let named: Vec<UnitNo> =
+                all.iter().flat_map(|unit| self.named_on(*unit, machine)).collect();
+            all.extend(named);
+            let follows =
+                |unit: &&UnitNo| !all.contains(*unit) && self.lacks(**unit, machine, &all);
+            let following: Vec<UnitNo> = occupancy.units.iter().filter(follows).copied().collect();
+            all.extend(following);
+        }
+        self.in_group_order(all, machine)
+    }
+
+    /// The units on a machine, global ones left out, that a unit names.
+    fn named_on(&self, unit: UnitNo, machine: MachineNo) -> impl Iterator<Item = UnitNo> {
+        let peers = self.units.slots[unit].peers().iter();
+        peers.filter_map(move |peer| match peer {
+            PeerRef::Named(other) if self.units.slots[*other].machine == machine => Some(*other),
+            _ => None,
+        })
+    }
+
+    fn in_group_order(&self, all: BTreeSet<UnitNo>, machine: MachineNo) -> Vec<UnitNo> {
+        let mut left: Vec<UnitNo> = all.into_iter().collect();
+        self.units.sort(&mut left);
+        let mut order = Vec::with_capacity(left.len());
+        while !left.is_empty() {
+            let is_next = |unit: &UnitNo| !self.named_on(*unit, machine).any(|n| left.contains(&n));
+            // Where they name each other in a cycle, nobody will take them in any order.
+            let next = left.iter().position(is_next).unwrap_or(0);
+            order.push(left.remove(next));
+        }
+        order
+    }
+
+    /// Takes a group off its machine, with those who would lack somebody since other global units
+    /// fit there then. Returns all that left.
+    pub(super) fn detach_group(
+        &mut self,
+        mut group: Vec<UnitNo>,
+        machine: MachineNo,
+        reason: MoveReason,
+    ) -> Vec<UnitNo> {
+        loop {
+            let savepoint = self.savepoint();
+            for unit in &group {
+                self.unassign(*unit, machine, reason.leave_reason());
+            }
+            self.refit_globals(machine);
+            let behind = machine_of::left_behind(self, machine);
+            if behind.is_empty() {
+                return group;
+            }
+            self.roll_back(&savepoint);
+            let more = behind.into_iter().map(|(unit, _)| unit);
+            group = self.closure(group.into_iter().chain(more).collect(), machine);
+        }
+    }
+
+    /// Finds a machine, other than the one that it left, for a group; in the order of its first
+    /// unit. `takes` seats it there.
+    pub(super) fn find_machine_for(
+        &mut self,
+        group: &[UnitNo],
+        from: MachineNo,
+        mut takes: impl FnMut(&mut Self, MachineNo) -> bool,
+    ) -> bool {
+        let Some(first) = group.first().copied() else { return false };
+        let mut takes = |index: &mut Self, machine| machine != from && takes(index, machine);
+        let replacing = group.iter().any(|unit| !self.class(*unit).replaces.is_empty());
+        match self.required_machine(group) {
+            Err(_) => false,
+            Ok(Some(machine)) => self.machines.slots[machine].is_present() && takes(self, machine),
+            // Who replaces others makes them look for machines in the same order meanwhile.
+            Ok(None) if replacing || !self.policy.scores.is_empty() => {
+                self.ranked_machines(first).into_iter().any(|machine| takes(self, machine))
+            }
+            Ok(None) => self.search(first, takes).is_some(),
+        }
+    }
+
+    /// Seats a group on a machine that takes all of it, in whichever order; or none of it.
+    pub(super) fn assign_group(&mut self, group: &[UnitNo], machine: MachineNo) -> bool {
+        let savepoint = self.savepoint();
+        // Who is let in may have made somebody leave who was in another one's way.
+        let replacing = group.iter().any(|unit| !self.class(*unit).replaces.is_empty());
+        let (mut come, mut left) = (Vec::with_capacity(group.len()), group.to_vec());
+        while !left.is_empty() {
+            let before = left.len();
+            let mut rest = Vec::new();
+            for unit in left {
+                match self.try_assign(unit, machine, &come, &mut 0) {
+                    Ok(()) => come.push(unit),
+                    Err(Denial::MachineOf(_) | Denial::Custom(_)) => rest.push(unit),
+                    Err(_) if replacing => rest.push(unit),
+                    Err(_) => {
+                        self.roll_back(&savepoint);
+                        return false;
+                    }
+                }
+            }
+            if rest.len() == before {
+                self.roll_back(&savepoint);
+                return false;
+            }
+            left = rest;
+        }
+        true
+    }
+
+    /// Whether any of a group would replace somebody on a machine.
+    pub(super) fn would_replace(&self, group: &[UnitNo], machine: MachineNo) -> bool {
+        group.iter().any(|unit| !replaces::replaced(self, *unit, machine).is_empty())
+    }
+
+    /// The class of a group of one that every machine treats as it does the others of its class.
+    pub(super) fn group_class(&self, group: &[UnitNo]) -> Option<ClassNo> {
+        let [unit] = group else { return None };
+        (!self.is_tied(*unit)).then(|| self.units.slots[*unit].class)
+    }
+}

@@ -1,0 +1,212 @@
+//! Tests: what is only looked at where something has changed is still looked at there.
+
+use std::fmt::Write as _;
+
+use fleet_core::{Epoch, Machine, Pattern, Requirements, Resources};
+
+use crate::change::UnitSpec;
+use crate::index::Index;
+use crate::plan::Plan;
+use crate::policy::Policy;
+
+fn put(index: &mut Index, name: &str, requirements: Requirements) {
+    let demand =
+        UnitSpec { name: name.parse().unwrap(), requirements: requirements.into(), wanted: true };
+    index.put(demand);
+}
+
+fn place(index: &mut Index, unit: &str, machine: &str) {
+    index.place(unit.parse().unwrap(), machine.parse().unwrap(), Epoch(1));
+}
+
+fn machine(id: &str) -> Machine {
+    Machine::new(id.parse().unwrap())
+}
+
+fn carry_out(index: &mut Index) -> Plan {
+    let plan = index.plan();
+    index.apply(&plan, Epoch(2));
+    plan
+}
+
+fn replacing(patterns: &[&str]) -> Requirements {
+    let replaces: Vec<Pattern> = patterns.iter().map(|text| text.parse().unwrap()).collect();
+    Requirements { replaces, ..Requirements::default() }
+}
+
+fn on_host(host: &str) -> Requirements {
+    let metadata = [(String::from("host"), [String::from(host)].into())].into();
+    Requirements { metadata, ..Requirements::default() }
+}
+
+/// The steps of a plan and its reasons.
+fn told(plan: &Plan) -> String {
+    let mut told = String::new();
+    for step in &plan.steps {
+        writeln!(told, "{step}").unwrap();
+    }
+    for (unit, reason) in &plan.unplaced {
+        writeln!(told, "{unit}: {reason}").unwrap();
+    }
+    told
+}
+
+#[test]
+fn a_pattern_of_replaces_that_is_written_twice_counts_once() {
+    let mut index = Index::new(Policy::default());
+    index.put_machine(machine("m3"));
+    index.put_machine(machine("m5"));
+    put(&mut index, "d@1.service", Requirements::default());
+    put(&mut index, "d@2.service", replacing(&["d@*.service", "d@*.service"]));
+    place(&mut index, "d@1.service", "m3");
+    place(&mut index, "d@2.service", "m3");
+    assert_eq!(index.plan().steps[0].unit.as_str(), "d@1.service");
+}
+
+#[test]
+fn who_could_not_make_room_does_so_once_there_is_somewhere_to_go() {
+    let mut index = Index::new(Policy::default());
+    index.put_machine(machine("m1"));
+    put(&mut index, "new.service", replacing(&["old.service"]));
+    put(&mut index, "old.service", on_host("b"));
+    index.put_machine(machine("m1").with_metadata("host", "b"));
+    place(&mut index, "new.service", "m1");
+    place(&mut index, "old.service", "m1");
+    assert!(carry_out(&mut index).is_empty());
+    // Nothing of the two has changed since.
+    put(&mut index, "other.service", Requirements::default());
+    assert_eq!(carry_out(&mut index).steps.len(), 1);
+    index.put_machine(machine("m2").with_metadata("host", "b"));
+    assert_eq!(
+        told(&carry_out(&mut index)),
+        "move old.service from m1 to m2: new.service replaces it\n"
+    );
+}
+
+#[test]
+fn a_unit_finds_the_only_machine_that_it_may_run_on_when_that_comes() {
+    let mut index = Index::new(Policy::default());
+    for at in 0..40 {
+        index.put_machine(machine(&format!("m{at}")).with_metadata("host", &format!("h{at}")));
+    }
+    put(&mut index, "a.service", on_host("h40"));
+    put(&mut index, "b.service", on_host("h7"));
+    let first = carry_out(&mut index);
+    index.put_machine(machine("m5").with_metadata("host", "h40"));
+    index.put_machine(Machine { cordoned: true, ..machine("m6") });
+    put(&mut index, "c.service", on_host("h5"));
+    let second = carry_out(&mut index);
+    let first = told(&first);
+    assert!(
+        first.starts_with("place b.service on m7: it is wanted\na.service: none of"),
+        "{first}"
+    );
+    let second = told(&second);
+    let (place, reason) = second.split_once('\n').unwrap();
+    assert_eq!(place, "place a.service on m5: it is wanted");
+    let expected = "c.service: none of 40 machines fits: \
+        Cordon refuses 1 (m6: it is cordoned, and takes no unit that is not there); \
+        MachineMetadata refuses 39 (such as m0: the unit wants host=h5, the machine has host=h0); \
+        nearest is m0: the unit wants host=h5, the machine has host=h0\n";
+    assert_eq!(reason, expected);
+}
+
+#[test]
+fn a_pattern_that_comes_later_finds_those_that_were_there() {
+    let mut index = Index::new(Policy::default());
+    index.put_machine(machine("m1"));
+    index.put_machine(machine("m2"));
+    for name in ["db-1.service", "db-2.service"] {
+        put(&mut index, name, Requirements::default());
+    }
+    carry_out(&mut index);
+    let machine_of = vec!["*b-2.service".parse().unwrap()];
+    put(&mut index, "side.service", Requirements { machine_of, ..Requirements::default() });
+    assert_eq!(told(&carry_out(&mut index)), "place side.service on m2: it is wanted\n");
+    index.remove_unit("db-2.service");
+    let told = told(&carry_out(&mut index));
+    assert!(told.contains("remove side.service from m2: MachineOf refuses it"), "{told}");
+}
+
+/// A machine `m1` that is full of `old.service`, and `new.service`, which replaces that in unsatisfiable.
+fn one_that_waits_to_replace(metadata: &str) -> Index {
+    let full = Resources { cpu: 10, ..Resources::default() };
+    let mut index = Index::new(Policy::default());
+    let m1 = machine("m1").with_metadata("host", "a");
+    index.put_machine(Machine { offers: full, ..m1 });
+    index.put_machine(machine("m2").with_metadata("host", "b"));
+    put(&mut index, "old.service", Requirements { reserve: full, ..Requirements::default() });
+    assert_eq!(carry_out(&mut index).steps.len(), 1);
+    let new = Requirements { reserve: full, ..replacing(&["old.service"]) };
+    put(&mut index, "new.service", Requirements { metadata: on_host(metadata).metadata, ..new });
+    assert!(carry_out(&mut index).steps.is_empty());
+    // Nothing that helps.
+    put(&mut index, "x.service", Requirements::default());
+    assert_eq!(carry_out(&mut index).steps.len(), 1);
+    index
+}
+
+#[test]
+fn who_waits_to_replace_goes_to_a_machine_that_grows() {
+    let mut index = one_that_waits_to_replace("b");
+    let full = Resources { cpu: 10, ..Resources::default() };
+    index.put_machine(Machine { offers: full, ..machine("m2").with_metadata("host", "b") });
+    assert_eq!(told(&carry_out(&mut index)), "place new.service on m2: it is wanted\n");
+}
+
+// Holds: D-33
+#[test]
+fn who_waits_to_replace_comes_once_the_other_has_somewhere_to_go() {
+    let mut index = one_that_waits_to_replace("a");
+    let full = Resources { cpu: 10, ..Resources::default() };
+    index.put_machine(Machine { offers: full, ..machine("m2").with_metadata("host", "b") });
+    let expected = "move old.service from m1 to m2: new.service replaces it\n\
+        place new.service on m1: it is wanted\n";
+    assert_eq!(told(&carry_out(&mut index)), expected);
+}
+
+#[test]
+fn who_waits_to_replace_comes_once_the_other_finds_a_peer_elsewhere() {
+    let mut index = Index::new(Policy::default());
+    index.put_machine(machine("m1").with_metadata("host", "a"));
+    index.put_machine(machine("m2").with_metadata("host", "b"));
+    let machine_of = vec!["peer-*.service".parse().unwrap()];
+    put(&mut index, "old.service", Requirements { machine_of, ..Requirements::default() });
+    put(&mut index, "peer-1.service", on_host("a"));
+    carry_out(&mut index);
+    let new = Requirements { metadata: on_host("a").metadata, ..replacing(&["old.service"]) };
+    put(&mut index, "new.service", new);
+    assert!(carry_out(&mut index).steps.is_empty());
+    // It is seen there; nobody decides it.
+    put(&mut index, "peer-2.service", on_host("b"));
+    place(&mut index, "peer-2.service", "m2");
+    let expected = "move old.service from m1 to m2: new.service replaces it\n\
+        place new.service on m1: it is wanted\n";
+    assert_eq!(told(&carry_out(&mut index)), expected);
+}
+
+#[test]
+fn a_class_does_not_take_over_what_was_told_of_one_before_it() {
+    let mut index = Index::new(Policy::default());
+    index.put_machine(machine("m1").with_metadata("disk", "ssd"));
+    index.put_machine(machine("m2"));
+    let full = Resources { cpu: 10, ..Resources::default() };
+    let wants = |expression: Option<&str>| Requirements {
+        metadata_expr: expression.map(|text| text.parse().unwrap()),
+        reserve: full,
+        ..Requirements::default()
+    };
+    // What machines say is kept from the second time on.
+    for name in ["a.service", "b.service"] {
+        put(&mut index, name, wants(None));
+        carry_out(&mut index);
+    }
+    for name in ["a.service", "b.service"] {
+        index.remove_unit(name);
+    }
+    put(&mut index, "c.service", wants(Some("exists disk")));
+    let first = told(&carry_out(&mut index));
+    assert!(first.contains("MachineMetadataExpr refuses 1 (m2:"), "{first}");
+    put(&mut index, "d.service", wants(Some("exists disk")));
+    assert_eq!(told(&carry_out(&mut index)), first.replace("c.service", "d.service"));
+}

@@ -1,0 +1,141 @@
+//! Who stays: takes off the units whose machine no longer passes every rule, and no others.
+//!
+//! Only machines where something has changed are looked at, each alone.
+
+use std::sync::Arc;
+
+use fleet_core::{Epoch, Refusal};
+
+use crate::index::{Index, LeaveReason, MachineNo, Occupancy, UnitKind, UnitNo};
+use crate::rules::{Denial, PlacementQuery, machine_of};
+
+/// Who stays on a machine, and who does not.
+#[derive(Debug, Default)]
+struct RecheckOutcome {
+    refused: Vec<(UnitNo, Refusal)>,
+    globals: Vec<UnitNo>,
+}
+
+impl Index {
+    /// Settles all machines that need it. Returns those where anybody went or came.
+    pub(crate) fn recheck_machines(&mut self) -> Vec<MachineNo> {
+        let mut changed_machines = Vec::new();
+        for machine in std::mem::take(&mut self.dirty) {
+            let slot = &mut self.machines.slots[machine];
+            slot.dirty = false;
+            if !slot.is_present() {
+                continue;
+            }
+            let before = self.log.len();
+            self.recheck_machine(machine);
+            if self.log.len() > before {
+                changed_machines.push(machine);
+            }
+        }
+        changed_machines
+    }
+
+    fn recheck_machine(&mut self, machine: MachineNo) {
+        if self.all_pass(machine) {
+            return self.refit_globals(machine);
+        }
+        let outcome = self.kept_units(machine);
+        for (unit, refusal) in outcome.refused {
+            self.unassign(unit, machine, LeaveReason::Refused(Arc::new(refusal)));
+            self.enqueue(unit);
+            self.wake_tied(unit);
+        }
+        self.set_globals(machine, &outcome.globals);
+    }
+
+    /// Whether it is easily seen that everybody on a machine may stay.
+    fn all_pass(&self, machine: MachineNo) -> bool {
+        let slot = &self.machines.slots[machine];
+        let occupancy = &slot.occupancy;
+        let passes =
+            |unit: &UnitNo| PlacementQuery::new(self, *unit, machine).denial_of_placed().is_none();
+        occupancy.tied == 0
+            && occupancy.has_no_patterns()
+            && occupancy.used().first_over(&slot.machine().offers).is_none()
+            && occupancy.units.iter().all(passes)
+    }
+
+    fn kept_units(&self, machine: MachineNo) -> RecheckOutcome {
+        let mut refused = Vec::new();
+        let mut candidates = Vec::new();
+        for unit in self.by_seniority(machine) {
+            let query = PlacementQuery::new(self, unit, machine);
+            match query.denial_of_placed() {
+                Some(denial) => refused.push((unit, query.refusal(denial))),
+                None => candidates.push(unit),
+            }
+        }
+        loop {
+            let mut occupancy = Occupancy::default();
+            let rejected = self.keep_each(&mut occupancy, machine, &candidates);
+            let globals = self.fit_in(&mut occupancy, machine);
+            let lost = self.lost(&occupancy, machine);
+            if lost.is_empty() {
+                refused.extend(rejected);
+                return RecheckOutcome { refused, globals };
+            }
+            candidates.retain(|unit| lost.iter().all(|(other, _)| other != unit));
+            refused.extend(lost);
+        }
+    }
+
+    /// The units placed on a machine: unreadable ones, then by epoch, then by name.
+    fn by_seniority(&self, machine: MachineNo) -> Vec<UnitNo> {
+        let mut units = self.machines.slots[machine].occupancy.units.clone();
+        units.sort_by(|a, b| {
+            let key = |unit: &UnitNo| -> (bool, Epoch) {
+                let slot = &self.units.slots[*unit];
+                (slot.kind != UnitKind::Unreadable, slot.epoch)
+            };
+            let by_name = || self.units.name(*a).cmp(self.units.name(*b));
+            key(a).cmp(&key(b)).then_with(by_name)
+        });
+        units
+    }
+
+    /// Puts each on an empty occupancy that goes with those before it. Returns the others.
+    fn keep_each(
+        &self,
+        occupancy: &mut Occupancy,
+        machine: MachineNo,
+        candidates: &[UnitNo],
+    ) -> Vec<(UnitNo, Refusal)> {
+        let mut rejected = Vec::new();
+        for unit in candidates {
+            let slot = &self.units.slots[*unit];
+            let query = PlacementQuery { occupancy, ..PlacementQuery::new(self, *unit, machine) };
+            let denial = query.denial_by_others().filter(|_| slot.kind != UnitKind::Unreadable);
+            if let Some(denial) = denial {
+                rejected.push((*unit, query.refusal(denial)));
+                continue;
+            }
+            occupancy.add(self.class(*unit), !slot.peers().is_empty());
+            occupancy.units.push(*unit);
+        }
+        rejected
+    }
+
+    /// Those on a occupancy who lack a unit there that they must be beside.
+    fn lost(&self, occupancy: &Occupancy, machine: MachineNo) -> Vec<(UnitNo, Refusal)> {
+        if occupancy.tied == 0 {
+            return Vec::new();
+        }
+        let mut there: Vec<UnitNo> =
+            occupancy.units.iter().chain(&occupancy.globals).copied().collect();
+        there.sort_unstable();
+        let is_on = |unit: UnitNo| there.binary_search(&unit).is_ok();
+        let lacks = |unit: &UnitNo| {
+            let at = machine_of::missing(self, *unit, |peer| {
+                machine_of::is_at(self, *unit, peer, occupancy, is_on)
+            })?;
+            let query = PlacementQuery { occupancy, ..PlacementQuery::new(self, *unit, machine) };
+            Some((*unit, query.refusal(Denial::MachineOf(at))))
+        };
+        occupancy.units.iter().filter_map(lacks).collect()
+    }
+}

@@ -1,0 +1,215 @@
+//! Hunting: the first machine in the order of a unit that takes it.
+
+use std::cmp::Reverse;
+
+use super::assign::MAX_PROBES;
+use crate::index::{Index, IndexView, MachineNo, OrderNo, PatternNo, RankContext, UnitNo};
+use crate::policy::{Candidate, Ranking};
+use crate::view::View;
+
+impl Index {
+    /// The first machine that takes a unit that is alone and replaces nobody.
+    pub(super) fn find_machine(&mut self, unit: UnitNo) -> Option<MachineNo> {
+        if let Some(pin) = self.class(unit).pin.some() {
+            let present = self.machines.slots[pin].is_present();
+            return (present && self.denial(unit, pin).is_none()).then_some(pin);
+        }
+        if !self.policy.scores.is_empty() {
+            let all = self.ranked_machines(unit);
+            return all.into_iter().find(|machine| self.denial(unit, *machine).is_none());
+        }
+        if !self.policy.rules.is_empty() {
+            return self.search(unit, |index, machine| index.denial(unit, machine).is_none());
+        }
+        if let Some(found) = self.find_among_few(unit) {
+            return found;
+        }
+        if let Some(found) = self.find_among_lifted(unit) {
+            return found;
+        }
+        self.search_for_class(unit)
+    }
+
+    /// If all machines refuse a unit's class but a few of which this is not known: the first one
+    /// of these that takes the unit, if any does.
+    fn find_among_lifted(&mut self, unit: UnitNo) -> Option<Option<MachineNo>> {
+        let number = self.units.slots[unit].class;
+        let lifted = self.orders.lifts.since(self.classes.slots[number].refused?)?;
+        if lifted.len() > MAX_PROBES {
+            return None;
+        }
+        let is_present = |m: &MachineNo| self.machines.slots[*m].is_present();
+        let takes = |machine: &MachineNo| self.denial(unit, *machine).is_none();
+        let taking = lifted.iter().copied().filter(is_present).filter(takes);
+        let taking: Vec<MachineNo> = taking.collect();
+        if taking.is_empty() {
+            let (filter, context) = (self.classes.slots[number].filter, self.rank_context());
+            let still_hopeless = lifted.iter().all(|machine| !context.takes(filter, *machine));
+            let class = &mut self.classes.slots[number];
+            class.refused = Some(self.orders.lifts.end());
+            class.filtered_out =
+                class.filtered_out.filter(|_| still_hopeless).map(|_| self.orders.facts_version);
+            return Some(None);
+        }
+        let (order, template) = self.refreshed_order(unit);
+        let (order, context) = (&self.orders.slots[order], self.rank_context());
+        Some(taking.into_iter().min_by_key(|machine| order.sort_key(*machine, template, context)))
+    }
+
+    /// Tries the machines in the order of a unit's class, and remembers for the class what it
+    /// learns.
+    fn search_for_class(&mut self, unit: UnitNo) -> Option<MachineNo> {
+        let number = self.units.slots[unit].class;
+        let own = self.classes.slots[number].private_order;
+        let shared = self.order(unit);
+        let order = own.some().unwrap_or(shared);
+        let mut skipped = Vec::new();
+        let template = self.classes.slots[number].template;
+        let found = self.first_accepting((order, template), &mut skipped, |index, machine| {
+            index.denial(unit, machine).is_none()
+        });
+        let class = &mut self.classes.slots[number];
+        if found.is_none() {
+            class.refused = Some(self.orders.lifts.end());
+            // A order leaves out whom nothing can lift but a change of the machine.
+            let none_takes = skipped.is_empty() && !self.orders.slots[order].is_private();
+            class.filtered_out = none_takes.then_some(self.orders.facts_version);
+        } else if own == OrderNo::NONE {
+            class.skips += skipped.len();
+            if class.skips > self.orders.slots[shared].len() + 2 * MAX_PROBES {
+                class.private_order = self.orders.acquire_private(shared).unwrap_or_default();
+            }
+        }
+        if !self.orders.slots[order].is_private() {
+            self.put_back(order, &skipped);
+        }
+        found
+    }
+
+    /// The first machine in the order of a unit of which something is true; in the shared order.
+    pub(super) fn search(
+        &mut self,
+        unit: UnitNo,
+        takes: impl FnMut(&mut Self, MachineNo) -> bool,
+    ) -> Option<MachineNo> {
+        let order = self.order(unit);
+        let mut skipped = Vec::new();
+        let template = self.class(unit).template;
+        let found = self.first_accepting((order, template), &mut skipped, takes);
+        self.put_back(order, &skipped);
+        found
+    }
+
+    /// The first machine of a order, for the instances of a template, of which something is true.
+    /// Those before it are taken out of the order.
+    fn first_accepting(
+        &mut self,
+        (order, template): (OrderNo, PatternNo),
+        skipped: &mut Vec<MachineNo>,
+        mut takes: impl FnMut(&mut Self, MachineNo) -> bool,
+    ) -> Option<MachineNo> {
+        self.refresh(order, template);
+        loop {
+            let (orders, context) = self.with_context();
+            let machine = orders.slots[order].first(template, context)?;
+            if skipped.len() >= MAX_PROBES && !orders.slots[order].is_private() {
+                let rest = orders.slots[order].all(template, context);
+                return rest.into_iter().find(|machine| takes(self, *machine));
+            }
+            if takes(self, machine) {
+                return Some(machine);
+            }
+            self.orders.slots[order].remove(machine);
+            skipped.push(machine);
+        }
+    }
+
+    fn put_back(&mut self, order: OrderNo, skipped: &[MachineNo]) {
+        let (orders, context) = self.with_context();
+        skipped.iter().for_each(|machine| orders.slots[order].insert(*machine, context));
+    }
+
+    /// The first of [all machines in the order of a unit](Self::ranked_machines), where that is known
+    /// without asking all of them.
+    pub(super) fn top_machine(&mut self, unit: UnitNo) -> Option<MachineNo> {
+        if !self.policy.scores.is_empty() {
+            return None;
+        }
+        let (order, template) = self.refreshed_order(unit);
+        let (orders, context) = self.with_context();
+        orders.slots[order].first(template, context)
+    }
+
+    /// All machines that pass the filter of a unit, in its order.
+    pub(super) fn ranked_machines(&mut self, unit: UnitNo) -> Vec<MachineNo> {
+        let (order, template) = self.refreshed_order(unit);
+        let (order, context) = (&self.orders.slots[order], self.rank_context());
+        let all = order.all(template, context);
+        if self.policy.scores.is_empty() {
+            return all;
+        }
+        let mut all: Vec<_> = all
+            .into_iter()
+            .map(|machine| {
+                let (score, rank) = order.sort_key(machine, template, context);
+                (Reverse(self.custom_score(unit, machine).saturating_sub(score)), rank, machine)
+            })
+            .collect();
+        all.sort_unstable();
+        all.into_iter().map(|(_, _, machine)| machine).collect()
+    }
+
+    /// What the embedder's scores say of a machine.
+    pub(super) fn custom_score(&self, unit: UnitNo, machine: MachineNo) -> i64 {
+        let requirements = &self.class(unit).requirements;
+        let candidate = Candidate { name: self.units.name(unit), requirements };
+        let machine = self.machines.slots[machine].machine();
+        let source = IndexView { index: self, leaving: &[] };
+        let view = View::new(&source);
+        let scores = self.policy.scores.iter();
+        scores.map(|score| score.score(&view, candidate, machine)).fold(0, i64::saturating_add)
+    }
+
+    /// The shared order of a unit's class.
+    fn order(&mut self, unit: UnitNo) -> OrderNo {
+        let number = self.units.slots[unit].class;
+        let class = &self.classes.slots[number];
+        if let Some(order) = class.order.some() {
+            return order;
+        }
+        let wants = class.requirements.clone();
+        let template = class.template;
+        let spread = if template == PatternNo::NONE { &[] } else { &wants.spread[..] };
+        let ranks = self.policy.ranking == Ranking::Spread;
+        let ranked = if ranks { template } else { PatternNo::NONE };
+        let order = self.orders.acquire(class.filter, &wants.prefer, spread, ranked);
+        self.classes.slots[number].order = order;
+        order
+    }
+
+    /// Brings the shared order of a unit up to date. Returns it with the unit's template.
+    pub(super) fn refreshed_order(&mut self, unit: UnitNo) -> (OrderNo, PatternNo) {
+        let (order, template) = (self.order(unit), self.class(unit).template);
+        self.refresh(order, template);
+        (order, template)
+    }
+
+    fn refresh(&mut self, order: OrderNo, template: PatternNo) {
+        let filter = self.orders.slots[order].filter();
+        self.filters.cache_verdicts(filter, &self.machines);
+        let (orders, context) = self.with_context();
+        orders.refresh(order, template, context);
+        if orders.slots[order].spreads() {
+            let users = &mut self.patterns.slots[template].orders;
+            if !users.contains(&order) {
+                users.push(order);
+            }
+        }
+    }
+
+    fn with_context(&mut self) -> (&mut crate::index::MachineOrders, RankContext<'_>) {
+        let (machines, filters, patterns) = (&self.machines, &self.filters, &self.patterns);
+        let context = RankContext { machines, filters, patterns, ranking: self.policy.ranking };
+        (&mut self.orders, context)
+    }
+}

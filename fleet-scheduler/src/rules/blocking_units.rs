@@ -1,0 +1,102 @@
+//! What machines say to a unit where somebody else keeps it away, found for all of them at once.
+//!
+//! To ask who keeps a unit away from a machine looks at all_units there. Here those who may are
+//! gone through by name instead: who comes first by name keeps it away wherever it is, so nearly
+//! always a few of them tell it of all machines.
+
+use std::sync::Arc;
+
+use fleet_core::Refusal;
+
+use super::{Denial, conflicts, replaces};
+use crate::index::{Index, MachineNo, UnitKind, UnitNo};
+
+/// What is known of a unit that must be nowhere.
+#[derive(Debug)]
+struct BlockerSearch<'a> {
+    index: &'a Index,
+    unit: UnitNo,
+    refusals: Vec<Option<Arc<Refusal>>>,
+}
+
+/// What machines say that have answered so, by the machine's number, as far as there are such.
+/// Machines where nobody was search soon are left out.
+pub(super) fn refusals(
+    index: &Index,
+    unit: UnitNo,
+    denials: &[(MachineNo, Option<Denial>)],
+) -> Vec<Option<Arc<Refusal>>> {
+    let (mut conflicts, mut replaced) = (Vec::new(), Vec::new());
+    for (machine, denial) in denials {
+        match denial {
+            Some(Denial::Conflicts) => conflicts.push(*machine),
+            Some(Denial::Replaced) => replaced.push(*machine),
+            _ => {}
+        }
+    }
+    if conflicts.is_empty() && replaced.is_empty() {
+        return Vec::new();
+    }
+    let refusals = vec![None; index.machines.slots.len()];
+    let mut search = BlockerSearch { index, unit, refusals };
+    search.by_conflicts(conflicts);
+    let all_units = index.units.with_prefix("").map(|(_, unit)| unit);
+    search.among(all_units, replaced, |other| replaces::refusal_with(index, other, unit));
+    search.refusals
+}
+
+impl BlockerSearch<'_> {
+    /// Patterns of the unit come before those of others, in the order written.
+    fn by_conflicts(&mut self, mut machines: Vec<MachineNo>) {
+        let (index, unit) = (self.index, self.unit);
+        for pattern in index.class(unit).conflicts.iter().copied() {
+            let is_there = |machine: &MachineNo| {
+                index.machines.slots[*machine].occupancy.counts_of(pattern).matching > 0
+            };
+            let (there, others) = machines.into_iter().partition(is_there);
+            machines = others;
+            let refusal_of = |other| Some(conflicts::refusal_with(index, other, pattern, false));
+            self.among(index.matching(pattern), there, refusal_of);
+        }
+        let all_units = index.units.with_prefix("").map(|(_, unit)| unit);
+        self.among(all_units, machines, |other| {
+            let pattern = conflicts::keeps_away(index, other, unit)?;
+            Some(conflicts::refusal_with(index, other, pattern, true))
+        });
+    }
+
+    /// Goes through units in the order of their names until nobody is left to be search on these
+    /// machines, or through as many as there are on them.
+    fn among(
+        &mut self,
+        units: impl Iterator<Item = UnitNo>,
+        machines: Vec<MachineNo>,
+        refusal_of: impl Fn(UnitNo) -> Option<Refusal>,
+    ) {
+        let mut left = machines.len();
+        if left == 0 {
+            return;
+        }
+        let occupancy = |machine: &MachineNo| &self.index.machines.slots[*machine].occupancy;
+        let most = machines.iter().map(|machine| occupancy(machine).units.len()).sum();
+        let mut open = vec![false; self.refusals.len()];
+        machines.iter().for_each(|machine| open[machine.at()] = true);
+        for other in units.take(most) {
+            let slot = &self.index.units.slots[other];
+            if slot.kind == UnitKind::Global && refusal_of(other).is_some() {
+                return; // It is on many machines, and may come first on any of them.
+            }
+            let Some(at) = slot.machine.some().map(MachineNo::at).filter(|at| open[*at]) else {
+                continue;
+            };
+            if let Some(refusal) = refusal_of(other) {
+                open[at] = false;
+                self.refusals[at] = Some(Arc::new(refusal));
+                left -= 1;
+            }
+            if left == 0 {
+                return;
+            }
+        }
+    }
+}
