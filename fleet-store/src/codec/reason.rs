@@ -228,27 +228,27 @@ pub(super) fn peer(text: &str) -> Result<Peer, CodecError> {
 mod tests {
     use super::*;
 
-    /// As versions wrote it that knew neither the nearest machine nor which unit of a group it is.
-    const OLD: &str = concat!(
+    /// A reason without its optional fields: the nearest machine, and the unit of a tally.
+    const MINIMAL: &str = concat!(
         r#"{"v":1,"reason":{"no_machine_fits_group":{"group":["a.service","b.service"],"#,
         r#""machines":1,"tallies":[{"machines":1,"example":"m-1","#,
         r#""refusal":{"machine_of":{"peer":"b.service"}}}]}}}"#,
     );
 
     #[test]
-    fn a_reason_of_an_earlier_version_is_read_and_written_as_it_was() {
-        let reason = decode_reason(OLD.as_bytes()).unwrap();
+    fn reason_without_optional_fields_round_trips() {
+        let reason = decode_reason(MINIMAL.as_bytes()).unwrap();
         let Reason::NoMachineFitsGroup { nearest, tallies, .. } = &reason else {
             panic!("{reason}")
         };
         assert_eq!((nearest.as_ref(), tallies[0].unit.as_ref()), (None, None));
-        assert_eq!(encode_reason(&reason).unwrap(), OLD.as_bytes());
+        assert_eq!(encode_reason(&reason).unwrap(), MINIMAL.as_bytes());
     }
 
     #[test]
-    fn a_resource_that_is_not_known_is_damage() {
+    fn unknown_resource_is_damage() {
         let refusal = r#"{"reserve":{"resource":"gpu","wanted":1,"free":0,"offered":0}}"#;
-        let text = OLD.replace(r#"{"machine_of":{"peer":"b.service"}}"#, refusal);
+        let text = MINIMAL.replace(r#"{"machine_of":{"peer":"b.service"}}"#, refusal);
         assert!(matches!(decode_reason(text.as_bytes()), Err(CodecError::Damaged(_))));
     }
 }

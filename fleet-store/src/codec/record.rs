@@ -240,7 +240,7 @@ pub(crate) fn decode_text(bytes: &[u8]) -> Result<String, CodecError> {
 mod tests {
     use super::*;
 
-    const OLD: &str = concat!(
+    const MINIMAL: &str = concat!(
         r#"{"v":1,"id":"m-1","token":"token","joined":1,"address":null,"metadata":{},"#,
         r#""version":"1.0.0"}"#,
     );
@@ -250,16 +250,17 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_from_before_machines_offered_anything_is_read_and_written_as_it_was() {
+    fn claim_without_optional_fields_round_trips() {
         let version = "1.0.0".to_owned();
-        let old = claim(MachineRecord { version, ..MachineRecord::new("m-1".parse().unwrap()) });
-        assert_eq!(decode_claim(OLD.as_bytes()).unwrap(), old);
-        assert_eq!(encode_claim(&old), OLD.as_bytes());
+        let minimal =
+            claim(MachineRecord { version, ..MachineRecord::new("m-1".parse().unwrap()) });
+        assert_eq!(decode_claim(MINIMAL.as_bytes()).unwrap(), minimal);
+        assert_eq!(encode_claim(&minimal), MINIMAL.as_bytes());
     }
 
     #[test]
-    fn what_a_machine_offers_comes_back_as_it_was() {
-        let new = claim(MachineRecord {
+    fn claim_with_all_fields_round_trips() {
+        let full = claim(MachineRecord {
             offers: Resources { cpu: 1500, memory: u64::MAX, disk: 7 },
             cordoned: true,
             host: "web-1".to_owned(),
@@ -267,12 +268,12 @@ mod tests {
             started: Some(Timestamp::from_millis(7)),
             ..MachineRecord::new("m-1".parse().unwrap())
         });
-        let bytes = encode_claim(&new);
-        assert_eq!(decode_claim(&bytes).unwrap(), new);
+        let bytes = encode_claim(&full);
+        assert_eq!(decode_claim(&bytes).unwrap(), full);
         let text = String::from_utf8(bytes).unwrap();
         let offers = r#""offers":{"cpu":1500,"memory":18446744073709551615,"disk":7}"#;
         assert!(text.contains(offers) && text.contains(r#""cordoned":true"#), "{text}");
-        // What a later version offers beside these is not asked for here.
+        // An unknown resource of a later version is ignored.
         let less = text.replace(r#""memory":18446744073709551615,"#, r#""gpu":1,"#);
         assert_eq!(decode_claim(less.as_bytes()).unwrap().machine.offers.memory, 0);
     }

@@ -35,7 +35,7 @@ pub(super) const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("lo
 
 pub(super) type Row<'a> = (u64, u64, u64, &'a [u8]);
 
-/// The format of the tables. Format 1 has neither a log nor a sum; it is read, and revisions into this.
+/// Format of the tables; files of any other format are refused.
 pub(super) const FORMAT: u64 = 2;
 
 /// Rows in [`META`].

@@ -18,6 +18,7 @@ pub(super) enum FileError {
     Exists,
     Damaged,
     Newer(u64),
+    Older(u64),
     Other(Box<dyn Error + Send + Sync>),
 }
 
@@ -32,6 +33,10 @@ impl FileError {
             Self::Newer(format) => StoreError::Format(format!(
                 "{name} has format {format}, and this version reads format {FORMAT}: \
                  use a newer version of fleet"
+            )),
+            Self::Older(format) => StoreError::Format(format!(
+                "{name} has format {format}, and this version reads format {FORMAT}: export the \
+                 cluster with the fleet that wrote it, and import the file into a new store"
             )),
             Self::WrongKind(Kind::Backup) => StoreError::Format(format!(
                 "{name} is a backup and no store: restore it to a new file"

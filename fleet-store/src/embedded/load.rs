@@ -5,9 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use fleet_core::Revision;
-use redb::{
-    Builder, ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableError,
-};
+use redb::{Builder, ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata};
 
 use super::disk::{CACHE_BYTES, FORMAT, KEYS, Kind, LEASES, LOG, META, Row, checksum, meta, sum};
 use super::error::FileError;
@@ -33,8 +31,8 @@ pub(super) fn read_backup(path: &Path) -> Result<StoreImage, StoreError> {
     read().map_err(|error| error.at(path))
 }
 
-/// All of the file, and what is to be settled if there is anything: the log, be it empty, of a file
-/// that is of an earlier format.
+/// Reads and checks the whole file. Also returns the log's content, which is already part of the
+/// image, or `None` if the log is empty.
 pub(super) fn read(
     database: &impl ReadableDatabase,
     kind: Kind,
@@ -43,10 +41,10 @@ pub(super) fn read(
     let meta = transaction.open_table(META)?;
     let number =
         |row| -> Result<u64, FileError> { Ok(meta.get(row)?.ok_or(FileError::Damaged)?.value()) };
-    let format = number(meta::FORMAT)?;
-    match format {
-        1..=FORMAT => {}
+    match number(meta::FORMAT)? {
+        FORMAT => {}
         0 => return Err(FileError::Damaged),
+        older @ ..FORMAT => return Err(FileError::Older(older)),
         newer => return Err(FileError::Newer(newer)),
     }
     let found = if meta.get(meta::BACKUP)?.is_some() { Kind::Backup } else { Kind::Store };
@@ -54,7 +52,7 @@ pub(super) fn read(
         return Err(FileError::WrongKind(found));
     }
     let leases = transaction.open_table(LEASES)?;
-    if format > 1 && number(meta::SUM)? != sum(&meta, &leases)? {
+    if number(meta::SUM)? != sum(&meta, &leases)? {
         return Err(FileError::Damaged);
     }
     let mut image = StoreImage {
@@ -66,24 +64,19 @@ pub(super) fn read(
     if image.entries.len() as u64 != number(meta::KEYS)? {
         return Err(FileError::Damaged);
     }
-    let pending = read_log(&transaction, format, image.revision)?;
+    let pending = read_log(&transaction, image.revision)?;
     if let Some(pending) = &pending {
         image.add(pending);
     }
     if image.is_consistent() { Ok((image, pending)) } else { Err(FileError::Damaged) }
 }
 
-/// What the log comes to; nothing if it is empty. Its revisions follow `revision` without a gap.
+/// Reads the log; `None` if it is empty. Its revisions must follow `revision` without a gap.
 fn read_log(
     transaction: &ReadTransaction,
-    format: u64,
     mut revision: Revision,
 ) -> Result<Option<PendingWrites>, FileError> {
-    let log = match (transaction.open_table(LOG), format) {
-        (Err(TableError::TableDoesNotExist(_)), 1) => return Ok(Some(PendingWrites::default())),
-        (Ok(_), 1) => return Err(FileError::Damaged),
-        (log, _) => log?,
-    };
+    let log = transaction.open_table(LOG)?;
     let (mut pending, mut rows) = (PendingWrites::default(), 0);
     for row in log.iter()? {
         let (number, row) = row?;

@@ -3,14 +3,8 @@
 //! An export is text: one JSON document a line. The header comes first, then the metadata that was
 //! set at run time, by machine and key, then the intents by machine, then the units by name, then
 //! the units that cannot be understood, by name, and the end last. So one cluster always gives the
-//! same bytes. A format of another number may look different altogether, but for its first line.
-//!
-//! | format | what is new in it |
-//! |---|---|
-//! | 1 | |
-//! | 2 | lines of the kind `intent`, and their number in the last line |
-//!
-//! Any format up to the newest is read; a newer one is refused by its number.
+//! same bytes. An export of another version may have nothing in common but the header's `kind`,
+//! `format` and `version`; it is refused by its version.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -23,9 +17,6 @@ pub(super) const FORMAT: &str = "fleet-export";
 
 /// The version of the format that is written.
 pub(super) const VERSION: u32 = 2;
-
-/// The oldest version of the format that is read.
-pub(super) const OLDEST: u32 = 1;
 
 /// No number in an export is larger: JSON is read by programs that know no larger one.
 const MAX_NUMBER: u64 = 1 << 53;
@@ -74,7 +65,6 @@ pub(super) enum Line {
     End {
         units: u64,
         metadata: u64,
-        #[serde(default)]
         intents: u64,
         faults: u64,
         content: String,

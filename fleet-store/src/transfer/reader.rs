@@ -1,7 +1,7 @@
 //! Pure: reads an export as it comes, and believes nothing before its last line.
 
 use super::digest::{ContentDigest, Digest};
-use super::line::{ExportEnd, ExportHeader, ExportItem, FORMAT, Line, OLDEST, ParsedLine, VERSION};
+use super::line::{ExportEnd, ExportHeader, ExportItem, FORMAT, Line, ParsedLine, VERSION};
 
 /// How long a line may be, in bytes. No unit that a store takes makes a longer one.
 const MAX_LINE: usize = 8 << 20;
@@ -15,10 +15,19 @@ pub enum ExportError {
     Foreign,
     /// It was written by a newer version of fleet.
     #[error(
-        "the export is of format {found}, and this version reads up to {VERSION}: upgrade fleet"
+        "the export is of format {found}, and this version reads format {VERSION}: upgrade fleet"
     )]
     Newer {
         /// The format of the file.
+        found: u32,
+    },
+    /// An older version of fleet wrote the export.
+    #[error(
+        "the export is of format {found}, and this version reads format {VERSION}: export the \
+         cluster again"
+    )]
+    Older {
+        /// Format of the file.
         found: u32,
     },
     /// A line is not what it should be.
@@ -213,9 +222,8 @@ fn check_format(bytes: &[u8]) -> Result<(), ExportError> {
     }
     match serde_json::from_slice::<Probe>(bytes) {
         Ok(probe) if probe.kind != "header" || probe.format != FORMAT => Err(ExportError::Foreign),
-        Ok(probe) if !(OLDEST..=VERSION).contains(&probe.version) => {
-            Err(ExportError::Newer { found: probe.version })
-        }
+        Ok(probe) if probe.version > VERSION => Err(ExportError::Newer { found: probe.version }),
+        Ok(probe) if probe.version < VERSION => Err(ExportError::Older { found: probe.version }),
         Ok(_) => Ok(()),
         Err(_) => Err(ExportError::Foreign),
     }

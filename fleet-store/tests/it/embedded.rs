@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fleet_core::Revision;
 use fleet_store::{Commit, EmbeddedStore, Listing, Store, StoreError, Transaction};
-use redb::{Database, ReadableTable as _, TableDefinition};
+use redb::{Database, TableDefinition};
 
 use crate::support::soon;
 
@@ -182,31 +182,6 @@ async fn closed_store(path: &Path, settled: bool) -> Listing {
         open(path).await.close().await;
     }
     listing
-}
-
-/// Before there was a log, all was in the other tables, of which nothing had a sum.
-#[tokio::test]
-async fn a_file_of_the_first_format_is_read_and_written_on() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = path_in(&folder);
-    let before = closed_store(&path, true).await;
-    change(&path, |file| {
-        assert!(file.delete_table(LOG).unwrap());
-        let mut meta = file.open_table(META).unwrap();
-        meta.insert("format", 1).unwrap();
-        meta.remove("sum").unwrap();
-    });
-    let store = open(&path).await;
-    assert_eq!(store.read("").await.unwrap(), before);
-    let last = put(&store, "key/new", "1").await;
-    store.close().await;
-    let store = open(&path).await;
-    assert_eq!(store.read("").await.unwrap().revision, last);
-    store.close().await;
-    change(&path, |file| {
-        let format = file.open_table(META).unwrap().get("format").unwrap().unwrap().value();
-        assert_eq!(format, 2, "an earlier version must not take it for its own");
-    });
 }
 
 #[tokio::test]

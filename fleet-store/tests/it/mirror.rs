@@ -121,7 +121,7 @@ async fn what_cannot_be_read_is_a_fault_of_its_unit_alone() {
         "{{\"v\":1,\"content\":\"{}\",\"desired\":\"loaded\",\"generation\":0}}",
         ContentId::of(b"never stored")
     );
-    put_raw(&registry, &Key::Content(id_of_text), b"no unit file").await;
+    put_raw(&registry, &Key::Content(id_of_text), b"{\"v\":1}\nno unit file").await;
     let no_file =
         missing.replace(&ContentId::of(b"never stored").to_string(), &id_of_text.to_string());
     for value in ["", "{", "{\"v\":1}", "{\"v\":2,\"new\":[]}", "{\"v\":0}", &missing, &no_file] {
@@ -174,7 +174,7 @@ async fn a_content_that_comes_and_goes_makes_and_mends_a_fault() {
     let damaged = put_raw(&registry, &key, b"[Unit]\nDescription=y\n").await;
     let snapshot = soon(mirror.wait_for(damaged)).await.unwrap();
     assert!(snapshot.fault("a.service").unwrap().message.contains("damaged"));
-    let mended = put_raw(&registry, &key, file.as_bytes()).await;
+    let mended = put_raw(&registry, &key, format!("{{\"v\":1}}\n{file}").as_bytes()).await;
     let snapshot = soon(mirror.wait_for(mended)).await.unwrap();
     assert!(snapshot.unit("a.service").is_some() && snapshot.faults().len() == 0);
 }

@@ -4,7 +4,6 @@ use std::sync::{Mutex, MutexGuard};
 
 use super::log::{Model, Step};
 use super::*;
-use crate::embedded::disk::{LOG, META, meta};
 
 /// A disk with the cache before it.
 #[derive(Debug, Clone)]
@@ -155,38 +154,20 @@ fn nothing_acknowledged_is_lost_with_the_power() {
 // Holds: I-6
 #[test]
 fn an_opening_that_is_cut_off_loses_nothing_and_can_be_repeated() {
-    for first_format in [false, true] {
-        let (file, mut model) = (CachedDisk::holding(Vec::new(), u64::MAX), Model::new());
-        let (mut disk, _) = Disk::open_on(file.clone(), true).unwrap();
-        model.step(&Step::Grant);
-        (0..5).for_each(|number| disk.write(&put(&mut model, number)).unwrap());
-        drop(disk);
-        if first_format {
-            make_first_format(&file);
+    let (file, mut model) = (CachedDisk::holding(Vec::new(), u64::MAX), Model::new());
+    let (mut disk, _) = Disk::open_on(file.clone(), true).unwrap();
+    model.step(&Step::Grant);
+    (0..5).for_each(|number| disk.write(&put(&mut model, number)).unwrap());
+    drop(disk);
+    let closed = file.locked().shown.clone();
+    for calls in 0.. {
+        let file = CachedDisk::holding(closed.clone(), calls);
+        let opened = Disk::open_on(file.clone(), false).is_some();
+        for seed in 0..4 {
+            model.check(Disk::open_on(file.after_power_loss(seed), false).unwrap().1);
         }
-        let closed = file.locked().shown.clone();
-        for calls in 0.. {
-            let file = CachedDisk::holding(closed.clone(), calls);
-            let opened = Disk::open_on(file.clone(), false).is_some();
-            for seed in 0..4 {
-                model.check(Disk::open_on(file.after_power_loss(seed), false).unwrap().1);
-            }
-            if opened {
-                break;
-            }
+        if opened {
+            break;
         }
     }
-}
-
-fn make_first_format(file: &CachedDisk) {
-    drop(Disk::open_on(file.clone(), false).unwrap());
-    let database = redb::Builder::new().create_with_backend(file.clone()).unwrap();
-    let transaction = database.begin_write().unwrap();
-    transaction.delete_table(LOG).unwrap();
-    {
-        let mut meta = transaction.open_table(META).unwrap();
-        meta.insert(meta::FORMAT, 1).unwrap();
-        meta.remove(meta::SUM).unwrap();
-    }
-    transaction.commit().unwrap();
 }

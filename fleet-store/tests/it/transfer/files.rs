@@ -4,7 +4,7 @@ use std::error::Error as _;
 
 use fleet_store::ExportReader;
 
-use super::{bring, cluster, file, read, registry, wrapped};
+use super::{cluster, file, read, registry, wrapped};
 
 #[tokio::test]
 async fn a_file_is_lines_that_a_person_can_read() {
@@ -27,7 +27,7 @@ async fn a_file_is_lines_that_a_person_can_read() {
       "generation":4,"machine":"m-1","source":"[Service]\nExecStart=/bin/web\n"}
     {"kind":"end","units":3,"metadata":1,"intents":2,"faults":0,
       "content":"747432ceaf88a87e475d2f98b2cedf0f27b39c62670de1be418d807c5cd2ab9b",
-      "sha256":"9348d54b9730f42f58c6ff320f95e17cc658da464357aab934d22eaefb964cf4"}
+      "sha256":"29a26b95d0a3c99448e8854cab2cc4c644b4570912f487e1edf71801c817bc81"}
     "#);
 }
 
@@ -48,7 +48,7 @@ async fn a_file_is_read_however_it_is_cut() {
 /// What is done to a file, and what is said of it then.
 type Damage = (&'static str, fn(&str) -> String);
 
-const DAMAGES: [Damage; 14] = [
+const DAMAGES: [Damage; 15] = [
     ("emptied", |_| String::new()),
     ("cut within a line", |text| text[..text.len() - 9].to_owned()),
     ("cut between lines", |text| lines(text, |at| at < 4)),
@@ -62,6 +62,7 @@ const DAMAGES: [Damage; 14] = [
     ("with a line twice", |text| format!("{}{text}", lines(text, |at| at == 0))),
     ("with something after it", |text| format!("{text}more\n")),
     ("of a newer format", |text| text.replace("\"version\":2", "\"version\":3")),
+    ("of an older format", |text| text.replace("\"version\":2", "\"version\":1")),
     ("with a field that is not known", |text| text.replace("\"hash\"", "\"more\":1,\"hash\"")),
 ];
 
@@ -106,47 +107,13 @@ async fn a_damaged_file_is_refused_with_the_place() {
     with something after it: the export cannot be used: line 9: there is something
       after the end
     of a newer format: the export cannot be used: the export is of format 3, and this
-      version reads up to 2: upgrade fleet
+      version reads format 2: upgrade fleet
+    of an older format: the export cannot be used: the export is of format 1, and this
+      version reads format 2: export the cluster again
     with a field that is not known: the export cannot be used: line 5: unknown field
       `more`, expected one of `unit`, `hash`, `desired`, `generation`, `machine`,
       `source`, `sourceBase64`
     "#);
-}
-
-/// What an earlier version of fleet wrote, before there were intents in an export.
-const FORMAT_1: &str = concat!(
-    r#"{"kind":"header","format":"fleet-export","version":1,"fleet":"0.1.0","#,
-    r#""lineage":"first","revision":9,"epochs":9,"units":3}"#,
-    "\n",
-    r#"{"kind":"metadata","machine":"m-2","key":"rack","value":"7"}"#,
-    "\n",
-    r#"{"kind":"unit","unit":"db.service","hash":"8072333359afeb9ecbbc303892fcb4c32e4f42f8","#,
-    r#""desired":"loaded","generation":0,"#,
-    r#""sourceBase64":"IyBjYWbpCltTZXJ2aWNlXQpFeGVjU3RhcnQ9L2Jpbi9kYgo="}"#,
-    "\n",
-    r#"{"kind":"unit","unit":"w@.service","hash":"254eba51e3b1329ed8fb0c932d49ad69a19a6b8a","#,
-    r#""desired":"inactive","generation":0,"source":"[Service]\nExecStart=/bin/w %i\n"}"#,
-    "\n",
-    r#"{"kind":"unit","unit":"web.service","hash":"91fedf94fc53008fc0aaced7445df2cbf4f33725","#,
-    r#""desired":"launched","generation":4,"machine":"m-1","#,
-    r#""source":"[Service]\nExecStart=/bin/web\n"}"#,
-    "\n",
-    r#"{"kind":"end","units":3,"metadata":1,"faults":0,"#,
-    r#""content":"5d8e17b5e0914cbd3ea65924814a92b4c2f722c300e8da7782188829fa474572","#,
-    r#""sha256":"25f08e532da44f1a7903347ca13ab82da8828bc3f3cab13ef668e3de9aeb4b99"}"#,
-    "\n",
-);
-
-#[tokio::test]
-async fn a_file_of_an_older_format_is_read() {
-    let target = registry();
-    let report = bring(&target, FORMAT_1.as_bytes()).await;
-    assert_eq!(
-        (report.created, report.placements_kept, report.metadata, report.intents),
-        (3, 1, 1, 0)
-    );
-    assert_eq!(report.mismatches, Some(Vec::new()));
-    assert!(FORMAT_1.contains(&report.content), "without intents the content is counted as before");
 }
 
 /// An unreadable unit harms nobody else, and is not passed over in silence.

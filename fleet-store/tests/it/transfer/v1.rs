@@ -84,8 +84,8 @@ async fn both_forms_say_the_same_and_what_is_no_unit_is_told() {
     insta::assert_snapshot!(wrapped(&units.chain(refused).chain(remarks).collect::<String>()), @r#"
     job/half.service/object: half.service inactive None
     job/web.service/object: web.service launched Some(MachineId("m-1"))
-    refused: RefusedImport { location: "job/alias.service/object", name: "alias.service",
-      reasons: ["the object is that of \"other.service\""] }
+    refused: RefusedImport { location: "job/alias.service/object", name:
+      "alias.service", reasons: ["the object is that of \"other.service\""] }
     refused: RefusedImport { location: "job/bad.service/object", name: "bad.service",
       reasons: ["its unit file unit/0303030303030303030303030303030303030303 is damaged:
       its text has another hash: submit it by hand"] }
@@ -94,9 +94,9 @@ async fn both_forms_say_the_same_and_what_is_no_unit_is_told() {
       }
     refused: RefusedImport { location: "job/name/object", name: "name", reasons: ["unit
       name \"name\" has no type: add a suffix such as \".service\""] }
-    refused: RefusedImport { location: "job/odd.service/target-state", name: "odd.service",
-       reasons: ["unknown state \"paused\": write \"inactive\", \"loaded\" or
-      \"launched\""] }
+    refused: RefusedImport { location: "job/odd.service/target-state", name:
+      "odd.service", reasons: ["unknown state \"paused\": write \"inactive\", \"loaded\"
+      or \"launched\""] }
     remark: job/ghost.service has no object, and is no unit: what is left of a unit
       that was destroyed
     remark: job/half.service has no target-state: half.service is taken as inactive
