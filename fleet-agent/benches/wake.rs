@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use fleet_agent::testing::Planner;
 use fleet_core::{Epoch, MachineId, Revision, TargetState};
-use fleet_scheduler::{Action, Plan, plan};
+use fleet_scheduler::{Plan, StepAction, plan};
 use fleet_store::{
-    ExpectUnit, Layout, Leadership, MachineRecord, MemoryStore, Mirror, NewUnit, Place,
-    PlacementWrites, Registry,
+    ExpectUnit, Layout, Leadership, MachineRecord, MemoryStore, Mirror, NewUnit, PlacementWrites,
+    Registry, SetPlacement,
 };
 use fleet_unitfile::UnitFile;
 
@@ -90,10 +90,10 @@ impl Engine {
         report("wake_for_its_restart_us", waiting, median(restarted), whole);
     }
 
-    /// News and plan.
+    /// Delta and plan.
     fn wake(&mut self) -> (Duration, Plan) {
         let begin = Instant::now();
-        let news = self.mirror.news_since(self.planner.seen());
+        let news = self.mirror.delta_since(self.planner.seen());
         let plan = self.planner.follow(&news).clone();
         (begin.elapsed(), plan)
     }
@@ -110,15 +110,15 @@ impl Engine {
 
     async fn carry_out(&self, plan: &Plan) {
         let place = plan.steps.iter().map(|step| match &step.action {
-            Action::Place { machine } => Place {
+            StepAction::Place { machine } => SetPlacement {
                 unit: step.unit.clone(),
                 machine: machine.clone(),
                 epoch: Epoch(plan.based_on.0),
-                was: None,
+                previous: None,
             },
             other => panic!("{other:?} in a cluster that only grows"),
         });
-        let writes = PlacementWrites { place: place.collect(), ..PlacementWrites::default() };
+        let writes = PlacementWrites { set: place.collect(), ..PlacementWrites::default() };
         let revision = self.leader.commit(&writes).await.expect("it leads");
         self.mirror.wait_for(revision).await.expect("it runs");
     }

@@ -1,60 +1,61 @@
-//! fleet's two loops, and the service managers that carry out what they decide.
+//! The two loops of fleet, and the service managers that run the units.
 //!
-//! The *engine* decides which machine runs which unit; the *agent* makes its machine's
-//! [`ServiceManager`] agree. Both look at the whole cluster through a
-//! [`Mirror`](fleet_store::Mirror) each time something wakes them, and both decide first and act
+//! The *engine* decides which machine runs which unit. The *agent* makes the [`ServiceManager`] of
+//! its machine agree with these decisions. Both read the whole cluster from a
+//! [`Mirror`](fleet_store::Mirror) each time a change wakes them. Both decide first and act
 //! afterwards.
 
-mod agent;
-mod backoff;
-mod balancing;
-mod clock;
-mod emptying;
-mod engine;
-mod limit;
-mod lock;
-mod missing;
+mod absent_machines;
 #[cfg(test)]
-mod missing_tests;
+mod absent_machines_tests;
+mod agent;
+mod async_fd;
+mod atomic_file;
+mod backoff;
+mod clock;
+mod drain;
+mod engine;
+mod lock;
+mod mirror_changes;
 mod native;
+mod observer;
 #[cfg_attr(
     not(feature = "testing"),
     expect(unreachable_pub, reason = "only who measures it reaches it from outside")
 )]
 mod planner;
-mod pulse;
-mod readable;
+mod rebalance;
 pub mod remote;
 mod service_manager;
 mod shutdown;
+mod stop_deadline;
 #[cfg(feature = "systemd")]
 mod systemd;
-mod wake;
-mod whole;
-mod witness;
+mod watchdog;
 
 #[cfg(feature = "testing")]
 pub mod testing;
 
-pub use agent::{Agent, AgentConfig, Note, Notes, NotesInMemory, NotesOnDisk};
+pub use agent::{Agent, AgentConfig, AgentState, DiskState, MemoryState, StateKey};
 pub use clock::{Clock, SystemClock, wall_time};
 pub use engine::{Engine, EngineConfig};
 pub use native::{
-    BadExternal, External, NativeConfig, NativeManager, Runner, RunnerConfig, RunnerError,
-    Snapshot, Tracking, Trial, Tried, UnitStatus, Wanted, give_back_memory,
-    hand_down_no_descriptors, keep_one_heap, machine_facts, raise_file_limit, remove_empty_groups,
+    BadExternal, DesiredTargets, External, InitDryRun, InitDryRunResult, InitSnapshot,
+    InitSupervisor, NativeConfig, NativeManager, SupervisorConfig, SupervisorError, Tracking,
+    UnitSnapshot, machine_specifiers, raise_file_limit, remove_empty_cgroups, set_cloexec_on_all,
+    trim_heap, use_single_malloc_arena,
 };
-pub use pulse::{Beat, LONGEST_TURN, Pulse, Watched};
+pub use observer::{AgentMetrics, EngineObserver};
 pub use service_manager::{
-    Drift, Journal, JournalLine, JournalQuery, ManagedUnit, Particulars, ServiceError,
-    ServiceManager, StateChanges, StateFeed,
+    ChangeReceiver, ChangeSender, Drift, Journal, JournalLine, JournalQuery, ManagedUnit,
+    ServiceError, ServiceManager, UnitDetails,
 };
 pub use shutdown::{Shutdown, ShutdownTrigger};
 #[cfg(feature = "systemd")]
 pub use systemd::{SystemdConfig, SystemdManager, SystemdScope};
-pub use witness::{AgentTally, EngineWitness};
+pub use watchdog::{Heartbeat, MAX_BUSY, Monitored, Watchdog};
 
-/// The examples of the page that introduces the crate compile and run.
+/// Compiles and runs the examples of the crate's README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

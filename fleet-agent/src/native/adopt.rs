@@ -15,96 +15,101 @@ use std::io;
 use std::sync::Arc;
 
 use fleet_core::graph::{
-    Command, Kind, Name, Readiness, Restart, Run as Runs, Target, TimeOuts, Unit,
+    Command, InitUnit, Name, Readiness, Restart, Run, ServiceType, Target, Timeouts,
 };
 
-use super::census::read_all;
 use super::cgroup::Group;
-use super::drive::{Driver, owner_of_file};
-use super::life::ProcessId;
 use super::log::Log;
-use super::look::Process;
-use super::machine::Machine;
-use super::outcome::End;
+use super::manager_context::ManagerContext;
+use super::outcome::ProcessExit;
 use super::pidfile;
-use super::proc::{Watched, is_of_run};
-use super::record::{Run, UnitDirectory};
-use super::service::Service;
+use super::proc::{ProcessHandle, belongs_to_run};
+use super::process_info::ProcessInfo;
+use super::process_table::read_all;
+use super::run_driver::{RunDriver, pid_file_owner};
+use super::run_machine::ServiceRun;
+use super::run_state::ProcessId;
+use super::unit_directory::{RunRecord, UnitDirectory};
 
 /// For a unit whose file cannot be obeyed any more, but which may still run: it can be stopped, and
 /// nothing else.
-pub(crate) fn only_to_stop(name: Name) -> Unit {
-    Unit {
+pub(crate) fn stop_only_definition(name: Name) -> InitUnit {
+    InitUnit {
         provides: vec![Target::from(&name)],
         name,
-        kind: Kind::ForegroundSupervised(Readiness::Executed),
+        kind: ServiceType::ForegroundSupervised(Readiness::Executed),
         edges: Vec::new(),
         description: String::new(),
-        time_outs: TimeOuts::default(),
+        timeouts: Timeouts::default(),
         restart: Restart::never(),
         // A graph takes no service that starts nothing.
-        run: Runs { start: vec![Command::new("/bin/false", [])], ..Runs::default() },
+        run: Run { start: vec![Command::new("/bin/false", [])], ..Run::default() },
     }
 }
 
 /// Goes on with a run that was begun by another daemon.
 pub(crate) fn resume(
-    machine: &Arc<Machine>,
+    context: &Arc<ManagerContext>,
     unit: &str,
     directory: &UnitDirectory,
     log: Arc<Log>,
-    spec: Arc<Unit>,
-    mut run: Run,
-) -> io::Result<Driver> {
-    let mut driver = Driver::new(machine, unit, directory, log, Arc::clone(&spec));
-    let (service, running) = take_back(machine, spec, &mut run)?;
+    spec: Arc<InitUnit>,
+    mut run: RunRecord,
+) -> io::Result<RunDriver> {
+    let mut driver = RunDriver::new(context, unit, directory, log, Arc::clone(&spec));
+    let (service, running) = adopt_processes(context, spec, &mut run)?;
     driver.adopt(service, run, running);
     Ok(driver)
 }
 
-type Running = Vec<(ProcessId, Watched)>;
+type Running = Vec<(ProcessId, ProcessHandle)>;
 
-fn take_back(machine: &Machine, spec: Arc<Unit>, run: &mut Run) -> io::Result<(Service, Running)> {
-    let now = machine.now();
-    let mut service = Service::restore(Arc::clone(&spec), run.memory.clone(), now);
+fn adopt_processes(
+    context: &ManagerContext,
+    spec: Arc<InitUnit>,
+    run: &mut RunRecord,
+) -> io::Result<(ServiceRun, Running)> {
+    let now = context.now();
+    let mut service = ServiceRun::restore(Arc::clone(&spec), run.run_state.clone(), now);
     let mut running = Vec::new();
-    for process in run.memory.main.into_iter().chain(run.memory.control) {
-        match Watched::open(process)? {
+    for process in run.run_state.main.into_iter().chain(run.run_state.control) {
+        match ProcessHandle::open(process)? {
             Some(watched) => running.push((process, watched)),
             None => {
-                if service.may_name_another(process, End::Unseen) {
+                if service.may_name_another(process, ProcessExit::Unobserved) {
                     let other = successor(&spec, run)?;
                     other.iter().for_each(|(named, _)| service.on_main(*named, now));
                     running.extend(other);
                 }
-                service.on_exited(process, End::Unseen, now);
+                service.on_exited(process, ProcessExit::Unobserved, now);
             }
         }
     }
-    if run.memory.spawning.is_some() {
+    if run.run_state.spawning.is_some() {
         let inside = run.group.as_ref().map(Group::members).transpose()?.unwrap_or_default();
-        let found = find(run, &inside, &read_all()?);
+        let found = find_spawning(run, &inside, &read_all()?);
         // What it starts stays in its group, whatever becomes of it.
         run.leaders.extend(found);
         match found
-            .map(|process| Ok::<_, io::Error>((process, Watched::open(process)?)))
+            .map(|process| Ok::<_, io::Error>((process, ProcessHandle::open(process)?)))
             .transpose()?
         {
             Some((process, Some(watched))) => {
                 running.push((process, watched));
                 service.on_spawned(process, now);
             }
-            _ => service.on_spawn_failed(End::Unseen, now),
+            _ => service.on_spawn_failed(ProcessExit::Unobserved, now),
         }
     }
     Ok((service, running))
 }
 
 /// The process that the file of a unit names now that its main one has ended.
-fn successor(spec: &Unit, run: &Run) -> io::Result<Option<(ProcessId, Watched)>> {
-    let is_own = |process| is_of_run(process, run.group.as_ref(), &run.invocation, &run.leaders);
-    let named = pidfile::named(spec, owner_of_file(spec), is_own)?;
-    let watched = named.map(Watched::open).transpose()?.flatten();
+fn successor(spec: &InitUnit, run: &RunRecord) -> io::Result<Option<(ProcessId, ProcessHandle)>> {
+    let is_own =
+        |process| belongs_to_run(process, run.group.as_ref(), &run.invocation, &run.leaders);
+    let named = pidfile::named(spec, pid_file_owner(spec), is_own)?;
+    let watched = named.map(ProcessHandle::open).transpose()?.flatten();
     Ok(named.zip(watched))
 }
 
@@ -113,39 +118,39 @@ fn successor(spec: &Unit, run: &Run) -> io::Result<Option<(ProcessId, Watched)>>
 /// a service manager itself; where processes are not told, or hide it, it is the first of those
 /// that say nothing, for the others are its children. What says that another was begun comes from
 /// one that may have ended since, and is never taken for it.
-fn find(run: &Run, inside: &[u32], all: &[Process]) -> Option<ProcessId> {
-    let known = [run.memory.main, run.memory.control];
+fn find_spawning(run: &RunRecord, inside: &[u32], all: &[ProcessInfo]) -> Option<ProcessId> {
+    let known = [run.run_state.main, run.run_state.control];
     // Of one that runs units itself, what it has begun has another run.
-    let belongs = |process: &&Process| match &process.invocation {
+    let belongs = |process: &&ProcessInfo| match &process.invocation {
         Some(invocation) => *invocation == run.invocation,
         None => inside.contains(&process.id.pid),
     };
     let leaders = all.iter().filter(|process| process.group == process.id.pid).filter(belongs);
     let new = leaders
         .filter(|it| !known.contains(&Some(it.id)) && !run.leaders.contains(&it.id))
-        .filter(|it| it.begun.is_none_or(|begun| begun == it.id.pid));
-    new.min_by_key(|it| (it.begun.is_none(), it.id.start, it.id.pid)).map(|it| it.id)
+        .filter(|it| it.exec_pid.is_none_or(|exec_pid| exec_pid == it.id.pid));
+    new.min_by_key(|it| (it.exec_pid.is_none(), it.id.start, it.id.pid)).map(|it| it.id)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::native::life::{Memory, Role};
+    use crate::native::run_state::{Role, RunState};
 
     #[test]
     fn the_first_unknown_leader_of_the_run_is_the_one() {
-        let process = |pid, group, start, invocation: &str| Process {
+        let process = |pid, group, start, invocation: &str| ProcessInfo {
             id: ProcessId { pid, start },
             parent: 1,
             group,
             invocation: Some(invocation.to_owned()),
-            begun: None,
+            exec_pid: None,
         };
         let main = ProcessId { pid: 5, start: 1 };
-        let memory =
-            Memory { main: Some(main), spawning: Some(Role::Control), ..Memory::default() };
+        let run_state =
+            RunState { main: Some(main), spawning: Some(Role::Control), ..RunState::default() };
         let leaders = vec![ProcessId { pid: 4, start: 0 }, main];
-        let run = Run { invocation: "a".into(), leaders, memory, ..Run::default() };
+        let run = RunRecord { invocation: "a".into(), leaders, run_state, ..RunRecord::default() };
         let mut all = [
             process(4, 4, 0, "a"),
             process(5, 5, 1, "a"),
@@ -154,17 +159,20 @@ mod tests {
             process(9, 9, 3, "a"),
             process(8, 8, 4, "a"),
         ];
-        assert_eq!(find(&run, &[], &all), Some(ProcessId { pid: 9, start: 3 }));
-        assert_eq!(find(&run, &[], &all[..4]), None);
+        assert_eq!(find_spawning(&run, &[], &all), Some(ProcessId { pid: 9, start: 3 }));
+        assert_eq!(find_spawning(&run, &[], &all[..4]), None);
         // One that has not executed its program yet carries no identity.
-        all[3].begun = Some(7);
-        assert_eq!(find(&run, &[4, 5, 6, 7], &all[..4]), None);
-        (all[3].invocation, all[3].begun) = (None, None);
-        assert_eq!(find(&run, &[4, 5, 6, 7], &all[..4]), Some(ProcessId { pid: 7, start: 2 }));
+        all[3].exec_pid = Some(7);
+        assert_eq!(find_spawning(&run, &[4, 5, 6, 7], &all[..4]), None);
+        (all[3].invocation, all[3].exec_pid) = (None, None);
+        assert_eq!(
+            find_spawning(&run, &[4, 5, 6, 7], &all[..4]),
+            Some(ProcessId { pid: 7, start: 2 })
+        );
         // What it began may be there before it, as numbers of clocks are coarse, or without it.
-        all[5].begun = Some(8);
-        assert_eq!(find(&run, &[], &all), Some(ProcessId { pid: 8, start: 4 }));
-        all[4].begun = Some(8);
-        assert_eq!(find(&run, &[], &all[..5]), None);
+        all[5].exec_pid = Some(8);
+        assert_eq!(find_spawning(&run, &[], &all), Some(ProcessId { pid: 8, start: 4 }));
+        all[4].exec_pid = Some(8);
+        assert_eq!(find_spawning(&run, &[], &all[..5]), None);
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct Boot {
 
 impl Boot {
     /// The one that this process is in.
-    pub(crate) fn present() -> io::Result<Self> {
+    pub(crate) fn current() -> io::Result<Self> {
         let namespace = std::fs::metadata("/proc/self/ns/pid").ok().map(|it| it.ino());
         let first = child(1).ok().flatten().map(|process| process.start);
         Ok(Self { id: boot_id()?, namespace, first })
@@ -41,7 +41,7 @@ impl Boot {
 
     /// Whether nothing that ran in one can run in the other. What is known of one of them alone, as
     /// where an earlier version wrote it, tells nothing.
-    pub(crate) fn is_other_than(&self, other: &Self) -> bool {
+    pub(crate) fn differs_from(&self, other: &Self) -> bool {
         let differ = |one: Option<u64>, other: Option<u64>| {
             one.zip(other).is_some_and(|(one, other)| one != other)
         };
@@ -95,14 +95,14 @@ mod tests {
         assert_eq!(Boot::parse(&written.text()), written);
         for (other, expected) in rows {
             let other = Boot::parse(other);
-            assert_eq!(written.is_other_than(&other), expected, "{other:?}");
-            assert_eq!(other.is_other_than(&written), expected, "{other:?}");
+            assert_eq!(written.differs_from(&other), expected, "{other:?}");
+            assert_eq!(other.differs_from(&written), expected, "{other:?}");
         }
     }
 
     #[test]
     fn all_of_the_present_boot_is_known_here() {
-        let present = Boot::present().expect("it can be read");
+        let present = Boot::current().expect("it can be read");
         assert!(present.namespace.is_some() && present.first.is_some(), "{present:?}");
     }
 }

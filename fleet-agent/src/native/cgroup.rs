@@ -22,8 +22,8 @@ use serde::{Deserialize, Serialize};
 use tokio::io::Interest;
 
 pub(crate) use self::inside::leave_units;
-use super::resources::Setting;
-use crate::readable::interesting;
+use super::resources::CgroupSetting;
+use crate::async_fd::register;
 
 /// What limits the groups, where it may.
 const CONTROLLERS: [&str; 4] = ["cpu", "io", "memory", "pids"];
@@ -41,16 +41,16 @@ pub(crate) struct Groups {
     controllers: BTreeSet<String>,
 }
 
-/// Removes the control groups that a [`Runner`](crate::Runner) or a
+/// Removes the control groups that a [`InitSupervisor`](crate::InitSupervisor) or a
 /// [`NativeManager`](crate::NativeManager) of that directory has made below the one that this
 /// process is in, as far as they are empty. Both do so themselves, but for groups with processes
 /// that units may leave behind: this is for whoever ends those.
-pub fn remove_empty_groups(directory: &Path) {
+pub fn remove_empty_cgroups(directory: &Path) {
     // Where there are no groups, or no directory, there is nothing to be removed.
     if let Ok(own) = own_group()
         && let Ok(groups) = Groups::below(&own, directory)
     {
-        groups.tidy();
+        groups.remove_empty();
     }
 }
 
@@ -71,10 +71,10 @@ impl Groups {
         fs::create_dir(&groups.base)
             .or_else(unless(io::ErrorKind::AlreadyExists))
             .map_err(|error| unusable(&format!("cannot be divided: {error}")))?;
-        groups.check().inspect_err(|_| groups.tidy())?;
+        groups.check().inspect_err(|_| groups.remove_empty())?;
         groups.controllers = groups.delegate_from(&own);
         // An earlier manager may have left groups whose processes have ended since.
-        groups.tidy_inside();
+        groups.remove_empty_children();
         Ok(groups)
     }
 
@@ -96,23 +96,23 @@ impl Groups {
         let there = fs::read_to_string(own.join("cgroup.controllers")).unwrap_or_default();
         let there = there.split_whitespace().filter(|name| CONTROLLERS.contains(name));
         let hand_down = |name: &&str| {
-            let asked = format!("+{name}");
-            let hand = |group: &Path| fs::write(group.join("cgroup.subtree_control"), &asked);
+            let requested = format!("+{name}");
+            let hand = |group: &Path| fs::write(group.join("cgroup.subtree_control"), &requested);
             hand(own).and_then(|()| hand(&self.base)).is_ok()
         };
         there.filter(hand_down).map(str::to_owned).collect()
     }
 
     /// The group for a run of a unit. It is made when the first process enters it.
-    pub(crate) fn of_run(&self, unit: &str, invocation: &str) -> Group {
+    pub(crate) fn for_run(&self, unit: &str, invocation: &str) -> Group {
         // With the invocation it may be no longer than a file's name.
         let unit: String = unit.chars().take(200).collect();
         Group(self.base.join(format!("{unit}.{invocation}")))
     }
 
     /// Removes what has no processes any more.
-    pub(crate) fn tidy(&self) {
-        self.tidy_inside();
+    pub(crate) fn remove_empty(&self) {
+        self.remove_empty_children();
         // Where units go on running it stays, and that is as it should be.
         drop(fs::remove_dir(&self.base));
     }
@@ -128,7 +128,7 @@ impl Groups {
         }
     }
 
-    fn tidy_inside(&self) {
+    fn remove_empty_children(&self) {
         for group in inner(&self.base).unwrap_or_default() {
             // What cannot be removed is in nobody's way.
             drop(Group(group).remove());
@@ -156,7 +156,7 @@ impl Group {
     }
 
     /// Sets the limits of what its processes take together. It has to be there.
-    pub(crate) fn limit(&self, settings: &[Setting]) -> io::Result<()> {
+    pub(crate) fn limit(&self, settings: &[CgroupSetting]) -> io::Result<()> {
         settings.iter().try_for_each(|it| fs::write(self.0.join(it.file), &it.value))
     }
 
@@ -179,7 +179,7 @@ impl Group {
 
     /// Whether a process is in it, or in one below, or was until it ended: the list of processes
     /// leaves out those that have ended and were not waited for.
-    pub(crate) fn had(&self, pid: u32) -> io::Result<bool> {
+    pub(crate) fn contained(&self, pid: u32) -> io::Result<bool> {
         let group = match fs::read_to_string(format!("/proc/{pid}/cgroup")) {
             Err(error) if is_no_process(&error) => return Ok(false),
             group => group?,
@@ -203,10 +203,10 @@ impl Group {
     }
 
     /// Returns when no process is left in it.
-    pub(crate) async fn emptied(&self) -> io::Result<()> {
+    pub(crate) async fn wait_empty(&self) -> io::Result<()> {
         let events = match File::open(self.0.join("cgroup.events")) {
             Err(error) if is_gone(&error) => return Ok(()),
-            events => interesting(events?.into(), Interest::PRIORITY)?,
+            events => register(events?.into(), Interest::PRIORITY)?,
         };
         let mut text = [0; 128];
         loop {
@@ -355,7 +355,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory can be made");
         // Where none can be made, there is none of threads.
         let Ok(groups) = Groups::find(directory.path()) else { return };
-        let group = groups.of_run("a.service", "1");
+        let group = groups.for_run("a.service", "1");
         group.open().expect("it can be made");
         let inside = group.0.join("inside");
         let made = fs::create_dir(&inside)
@@ -366,7 +366,7 @@ mod tests {
             .and_then(|()| fs::write(inside.join("cgroup.threads"), &pid));
         let members = group.members();
         child.kill().and_then(|()| child.wait()).expect("it is our child");
-        groups.tidy();
+        groups.remove_empty();
         made.and(entered).expect("it can be made");
         assert_eq!(members.expect("that is no failure"), [child.id()]);
     }
@@ -376,7 +376,7 @@ mod tests {
         let group = Group(PathBuf::from("/no/such/group"));
         assert_eq!(group.members().expect("that is no failure"), [0; 0]);
         group.kill().and_then(|()| group.remove()).expect("that is no failure");
-        group.emptied().await.expect("that is no failure");
+        group.wait_empty().await.expect("that is no failure");
         assert!(group.is_empty().expect("that is no failure"));
     }
 }

@@ -8,23 +8,23 @@
 use std::ffi::CString;
 use std::fs::File;
 
-use fleet_core::graph::Limits;
+use fleet_core::graph::Rlimits;
 use nix::libc;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Gid, Resource, Rlimit, Uid};
 use tokio::process::Command as Process;
 
-use super::closest::{set_limit, set_nice};
+use super::best_effort_limits::{set_limit, set_nice};
+use super::exec_step::{ExecStep, StepError};
 use super::program::Program;
-use super::step::{Failed, Step};
 
 /// The last signal that the kernel has.
 const LAST_SIGNAL: libc::c_int = 64;
 
 /// What the child does for itself, in this order: what needs rights comes before they are given up.
 #[derive(Debug, Default)]
-pub(crate) struct Preparation {
+pub(crate) struct ChildSetup {
     /// The list of processes of the control group that it enters.
     pub(crate) group: Option<File>,
     /// Whether `SIGPIPE` does nothing to it.
@@ -36,14 +36,14 @@ pub(crate) struct Preparation {
     /// Which rights to its new files nobody gets.
     pub(crate) umask: Option<u32>,
     /// Who it is to be; `None` is who we are.
-    pub(crate) identity: Option<Rights>,
+    pub(crate) identity: Option<Credentials>,
     /// Where it begins, entered last, by the rights that it then has; `None` is where we are.
-    pub(crate) start: Option<Start>,
+    pub(crate) start: Option<WorkingDirectory>,
 }
 
 /// The directory that a process begins in.
 #[derive(Debug)]
-pub(crate) struct Start {
+pub(crate) struct WorkingDirectory {
     pub(crate) path: CString,
     /// Whether it begins in the root directory where it cannot enter that.
     pub(crate) optional: bool,
@@ -51,14 +51,14 @@ pub(crate) struct Start {
 
 /// Who a process is to be.
 #[derive(Debug)]
-pub(crate) struct Rights {
+pub(crate) struct Credentials {
     pub(crate) uid: Option<Uid>,
     pub(crate) gid: Option<Gid>,
     /// All groups beside; `None` leaves them as they are, which is all that who is not root can do.
     pub(crate) groups: Option<Vec<Gid>>,
 }
 
-impl Preparation {
+impl ChildSetup {
     /// Has the process prepare itself so, and become that program.
     pub(crate) fn apply(self, process: &mut Process, program: Program) {
         let become_program = move || {
@@ -75,35 +75,38 @@ impl Preparation {
     }
 
     /// Runs in the child.
-    pub(crate) fn enter(&self) -> Result<(), Failed> {
-        heed_signals(self.ignore_sigpipe);
+    pub(crate) fn enter(&self) -> Result<(), StepError> {
+        reset_signals(self.ignore_sigpipe);
         // With a process group of its own, and without a terminal that it could be stopped by.
-        rustix::process::setsid().map_err(Failed::at(Step::Session))?;
+        rustix::process::setsid().map_err(StepError::at(ExecStep::Session))?;
         if let Some(group) = &self.group {
             // The process that writes is the one that is meant by 0.
-            rustix::io::write(group, b"0").map_err(Failed::at(Step::Group))?;
+            rustix::io::write(group, b"0").map_err(StepError::at(ExecStep::Group))?;
         }
         if let Some(score) = &self.oom_score_adjust {
-            write_score(score).map_err(Failed::at(Step::OomScore))?;
+            write_score(score).map_err(StepError::at(ExecStep::OomScore))?;
         }
         if let Some(nice) = self.nice {
-            set_nice(nice).map_err(Failed::at(Step::Nice))?;
+            set_nice(nice).map_err(StepError::at(ExecStep::Nice))?;
         }
         for (resource, limit) in &self.limits {
-            set_limit(*resource, *limit).map_err(Failed::at(Step::Limits))?;
+            set_limit(*resource, *limit).map_err(StepError::at(ExecStep::Limits))?;
         }
         if let Some(mask) = self.umask {
             rustix::process::umask(Mode::from_raw_mode(mask));
         }
-        self.identity.as_ref().map_or(Ok(()), Rights::take)?;
-        self.start.as_ref().map_or(Ok(()), Start::enter).map_err(Failed::at(Step::Directory))
+        self.identity.as_ref().map_or(Ok(()), Credentials::take)?;
+        self.start
+            .as_ref()
+            .map_or(Ok(()), WorkingDirectory::enter)
+            .map_err(StepError::at(ExecStep::Directory))
     }
 }
 
 /// Has each signal do what it does to a program that says nothing of it. What is ignored would stay
 /// so in the program: `nohup` and shells ignore some for what they start, and we do one ourselves,
 /// which the program may want ignored as well.
-fn heed_signals(but_sigpipe: bool) {
+fn reset_signals(but_sigpipe: bool) {
     let none = std::ptr::null_mut::<u64>();
     for signal in 1..=LAST_SIGNAL {
         let is_ignored = but_sigpipe && signal == libc::SIGPIPE;
@@ -130,7 +133,7 @@ fn write_score(score: &str) -> rustix::io::Result<()> {
     }
 }
 
-impl Start {
+impl WorkingDirectory {
     fn enter(&self) -> rustix::io::Result<()> {
         match rustix::process::chdir(self.path.as_c_str()) {
             Err(_) if self.optional => rustix::process::chdir(c"/"),
@@ -139,11 +142,11 @@ impl Start {
     }
 }
 
-impl Rights {
-    fn take(&self) -> Result<(), Failed> {
-        self.change_groups().map_err(Failed::at(Step::Groups))?;
+impl Credentials {
+    fn take(&self) -> Result<(), StepError> {
+        self.change_groups().map_err(StepError::at(ExecStep::Groups))?;
         let change = |uid| rustix::thread::set_thread_res_uid(uid, uid, uid);
-        self.uid.map_or(Ok(()), change).map_err(Failed::at(Step::Identity))
+        self.uid.map_or(Ok(()), change).map_err(StepError::at(ExecStep::Identity))
     }
 
     fn change_groups(&self) -> rustix::io::Result<()> {
@@ -157,7 +160,7 @@ impl Rights {
 
 /// The limits of a unit in the kernel's terms. A soft limit without a hard one is both. Where it
 /// says nothing of files, that is its limit of them.
-pub(crate) fn limits(limits: &Limits, files: Option<Rlimit>) -> Vec<(Resource, Rlimit)> {
+pub(crate) fn limits(limits: &Rlimits, files: Option<Rlimit>) -> Vec<(Resource, Rlimit)> {
     let limit = |&(current, maximum): &(Option<u64>, Option<u64>)| Rlimit { current, maximum };
     let known = |name: &str| RESOURCES.iter().find(|it| it.0 == name).map(|it| it.1);
     let said = limits.iter().filter_map(|(name, value)| Some((known(name)?, limit(value))));

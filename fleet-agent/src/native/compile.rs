@@ -1,13 +1,13 @@
 //! From a unit file to what the supervisor runs, or to the line that keeps it from being run.
 
-use fleet_core::graph::systemd::{self, Refusals};
+use fleet_core::graph::systemd::{self, UnitRefusals};
 use fleet_unitfile::{UnitFile, UnitName};
 
-use super::abilities::lacking;
-use super::identity::Host;
+use super::identity::HostCapabilities;
+use super::support::unsupported_options;
 
 /// How many refusals of one unit are told at once.
-const MOST: usize = 8;
+const MAX_REFUSALS: usize = 8;
 
 /// A line that cannot be obeyed, and those after it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(crate) struct BadSetting {
 /// A unit that can be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Compiled {
-    pub(crate) unit: systemd::Compiled,
+    pub(crate) unit: systemd::CompiledUnit,
     /// What a person should know of it.
     pub(crate) remarks: Vec<String>,
 }
@@ -30,21 +30,21 @@ pub(crate) struct Compiled {
 pub(crate) fn compile(
     unit: &UnitName,
     file: &UnitFile,
-    host: &Host,
+    host: &HostCapabilities,
 ) -> Result<Compiled, BadSetting> {
     let compiled = systemd::compile(unit, file, &host.site).map_err(|it| bad_setting(&it))?;
-    let lacking = lacking(&compiled, host);
-    if !lacking.is_empty() {
-        return Err(bad_setting(&Refusals { unit: unit.clone(), all: lacking }));
+    let unsupported_options = unsupported_options(&compiled, host);
+    if !unsupported_options.is_empty() {
+        return Err(bad_setting(&UnitRefusals { unit: unit.clone(), all: unsupported_options }));
     }
     let remarks = compiled.remarks.iter().map(ToString::to_string).collect();
     Ok(Compiled { unit: compiled, remarks })
 }
 
-fn bad_setting(refusals: &Refusals) -> BadSetting {
-    let line = refusals.all.first().and_then(|it| it.place.as_ref()).map_or(0, |it| it.line);
-    let told = refusals.all.iter().take(MOST).enumerate().map(|(index, refusal)| {
-        let place = refusal.place.as_ref();
+fn bad_setting(refusals: &UnitRefusals) -> BadSetting {
+    let line = refusals.all.first().and_then(|it| it.position.as_ref()).map_or(0, |it| it.line);
+    let messages = refusals.all.iter().take(MAX_REFUSALS).enumerate().map(|(index, refusal)| {
+        let place = refusal.position.as_ref();
         // The line of the first is told beside it.
         let place = place.map(|place| match index {
             0 => format!("{}= ", place.name()),
@@ -52,8 +52,8 @@ fn bad_setting(refusals: &Refusals) -> BadSetting {
         });
         format!("{}{}", place.unwrap_or_default(), refusal.problem)
     });
-    let mut problem = told.collect::<Vec<_>>().join("; ");
-    if refusals.all.len() > MOST {
+    let mut problem = messages.collect::<Vec<_>>().join("; ");
+    if refusals.all.len() > MAX_REFUSALS {
         problem.push_str("; and more");
     }
     BadSetting { line, problem }

@@ -3,48 +3,50 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use fleet_core::graph::{Condition, Test, Verdict};
+use fleet_core::graph::{Condition, ConditionResult, ConditionTest};
 use glob::{MatchOptions, Pattern};
 use nix::unistd::{Uid, User};
 
 /// The first number of a user who is no part of the system.
-const FIRST_PERSON: u32 = 1000;
+const FIRST_REGULAR_UID: u32 = 1000;
 
 /// Whether a unit may start. If not, why, for a person; and whether that is a failure.
-pub(crate) fn judge(conditions: &[Condition]) -> Result<(), (String, bool)> {
+pub(crate) fn check_conditions(conditions: &[Condition]) -> Result<(), (String, bool)> {
     match Condition::judge(conditions, holds) {
-        Verdict::Start => Ok(()),
-        Verdict::Skip(condition) => Err((unmet(condition), false)),
-        Verdict::Fail(condition) => Err((unmet(condition), true)),
+        ConditionResult::Start => Ok(()),
+        ConditionResult::Skip(condition) => Err((unmet(condition), false)),
+        ConditionResult::Fail(condition) => Err((unmet(condition), true)),
     }
 }
 
 fn unmet(condition: &Condition) -> String {
     let (name, value) = match &condition.test {
-        Test::PathExists(path) => ("PathExists", path),
-        Test::PathIsDirectory(path) => ("PathIsDirectory", path),
-        Test::FileNotEmpty(path) => ("FileNotEmpty", path),
-        Test::FileIsExecutable(path) => ("FileIsExecutable", path),
-        Test::Host(pattern) => ("Host", pattern),
-        Test::KernelCommandLine(word) => ("KernelCommandLine", word),
-        Test::User(user) => ("User", user),
+        ConditionTest::PathExists(path) => ("PathExists", path),
+        ConditionTest::PathIsDirectory(path) => ("PathIsDirectory", path),
+        ConditionTest::FileNotEmpty(path) => ("FileNotEmpty", path),
+        ConditionTest::FileIsExecutable(path) => ("FileIsExecutable", path),
+        ConditionTest::Host(pattern) => ("Host", pattern),
+        ConditionTest::KernelCommandLine(word) => ("KernelCommandLine", word),
+        ConditionTest::User(user) => ("User", user),
     };
     let kind = if condition.assert { "Assert" } else { "Condition" };
     let negated = if condition.negated { "!" } else { "" };
     format!("its {kind}{name}={negated}{value} does not hold")
 }
 
-fn holds(test: &Test) -> bool {
+fn holds(test: &ConditionTest) -> bool {
     match test {
-        Test::PathExists(path) => fs::metadata(path).is_ok(),
-        Test::PathIsDirectory(path) => fs::metadata(path).is_ok_and(|it| it.is_dir()),
-        Test::FileNotEmpty(path) => fs::metadata(path).is_ok_and(|it| it.is_file() && it.len() > 0),
-        Test::FileIsExecutable(path) => {
+        ConditionTest::PathExists(path) => fs::metadata(path).is_ok(),
+        ConditionTest::PathIsDirectory(path) => fs::metadata(path).is_ok_and(|it| it.is_dir()),
+        ConditionTest::FileNotEmpty(path) => {
+            fs::metadata(path).is_ok_and(|it| it.is_file() && it.len() > 0)
+        }
+        ConditionTest::FileIsExecutable(path) => {
             fs::metadata(path).is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
         }
-        Test::Host(pattern) => is_host(pattern),
-        Test::KernelCommandLine(word) => has_word(&read("/proc/cmdline"), word),
-        Test::User(user) => is_user(user),
+        ConditionTest::Host(pattern) => is_host(pattern),
+        ConditionTest::KernelCommandLine(word) => has_word(&read("/proc/cmdline"), word),
+        ConditionTest::User(user) => is_user(user),
     }
 }
 
@@ -68,7 +70,7 @@ fn is_user(user: &str) -> bool {
     let own = Uid::effective();
     let named = || User::from_name(user).ok().flatten().is_some_and(|it| it.uid == own);
     match user {
-        "@system" => own.as_raw() < FIRST_PERSON,
+        "@system" => own.as_raw() < FIRST_REGULAR_UID,
         _ => user.parse::<u32>().map_or_else(|_| named(), |number| number == own.as_raw()),
     }
 }
@@ -90,22 +92,25 @@ mod tests {
         fs::write(path("full"), "x").expect("it can be written");
         let own = Uid::effective().as_raw();
         for (test, expected) in [
-            (Test::PathExists(path("empty")), true),
-            (Test::PathExists(path("none")), false),
-            (Test::PathIsDirectory(path(".")), true),
-            (Test::PathIsDirectory(path("full")), false),
-            (Test::FileNotEmpty(path("full")), true),
-            (Test::FileNotEmpty(path("empty")), false),
-            (Test::FileNotEmpty(path(".")), false),
-            (Test::FileIsExecutable("/bin/sh".into()), true),
-            (Test::FileIsExecutable(path("full")), false),
-            (Test::Host("*".into()), true),
-            (Test::Host("no such host".into()), false),
-            (Test::Host(read("/proc/sys/kernel/hostname").trim().to_ascii_uppercase()), true),
-            (Test::Host(read("/etc/machine-id").trim().to_ascii_uppercase()), true),
-            (Test::User(own.to_string()), true),
-            (Test::User((own + 1).to_string()), false),
-            (Test::User("@system".into()), own < FIRST_PERSON),
+            (ConditionTest::PathExists(path("empty")), true),
+            (ConditionTest::PathExists(path("none")), false),
+            (ConditionTest::PathIsDirectory(path(".")), true),
+            (ConditionTest::PathIsDirectory(path("full")), false),
+            (ConditionTest::FileNotEmpty(path("full")), true),
+            (ConditionTest::FileNotEmpty(path("empty")), false),
+            (ConditionTest::FileNotEmpty(path(".")), false),
+            (ConditionTest::FileIsExecutable("/bin/sh".into()), true),
+            (ConditionTest::FileIsExecutable(path("full")), false),
+            (ConditionTest::Host("*".into()), true),
+            (ConditionTest::Host("no such host".into()), false),
+            (
+                ConditionTest::Host(read("/proc/sys/kernel/hostname").trim().to_ascii_uppercase()),
+                true,
+            ),
+            (ConditionTest::Host(read("/etc/machine-id").trim().to_ascii_uppercase()), true),
+            (ConditionTest::User(own.to_string()), true),
+            (ConditionTest::User((own + 1).to_string()), false),
+            (ConditionTest::User("@system".into()), own < FIRST_REGULAR_UID),
         ] {
             assert_eq!(holds(&test), expected, "{test:?}");
         }
@@ -116,15 +121,15 @@ mod tests {
     #[test]
     fn what_does_not_hold_is_named() {
         let condition = |assert| Condition {
-            test: Test::PathExists("/".into()),
+            test: ConditionTest::PathExists("/".into()),
             negated: true,
             any: false,
             assert,
         };
-        let told = judge(&[condition(false)]);
+        let told = check_conditions(&[condition(false)]);
         assert_eq!(told, Err(("its ConditionPathExists=!/ does not hold".into(), false)));
-        let told = judge(&[condition(true)]);
+        let told = check_conditions(&[condition(true)]);
         assert_eq!(told, Err(("its AssertPathExists=!/ does not hold".into(), true)));
-        assert_eq!(judge(&[]), Ok(()));
+        assert_eq!(check_conditions(&[]), Ok(()));
     }
 }

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use fleet_core::graph::Surroundings;
+use fleet_core::graph::ExecEnvironment;
 use rustix::io::Errno;
 
 pub(super) use self::file::parse_file;
-use super::descriptors::is_want;
+use super::descriptors::is_out_of_descriptors;
 use super::identity::User;
-use super::look::{INVOCATION_ID, SYSTEMD_EXEC_PID};
-use super::opening::read_text;
+use super::nonblocking_open::read_text;
+use super::process_info::{INVOCATION_ID, SYSTEMD_EXEC_PID};
 
 /// How many bytes a file of variables may have.
 const LONGEST: u64 = 1024 * 1024;
@@ -35,7 +35,7 @@ pub(crate) const SEARCH_PATH: [&str; 6] =
 /// | 7 | what `UnsetEnvironment=` names is taken away |
 /// | 8 | those of `extra` by which processes are found: `INVOCATION_ID`, `SYSTEMD_EXEC_PID` |
 pub(crate) fn collect(
-    surroundings: &Surroundings,
+    surroundings: &ExecEnvironment,
     passed: &[(String, String)],
     user: Option<&User>,
     extra: &[(&str, String)],
@@ -57,7 +57,9 @@ pub(crate) fn collect(
         match read_text(Path::new(&file.path), LONGEST).and_then(without_zero) {
             Ok(text) => all.extend(parse_file(&text)),
             // What is wanting for the moment says nothing of the file.
-            Err(error) if file.optional && !Errno::from_io_error(&error).is_some_and(is_want) => {}
+            Err(error)
+                if file.optional
+                    && !Errno::from_io_error(&error).is_some_and(is_out_of_descriptors) => {}
             Err(error) => {
                 return Err(format!("cannot read EnvironmentFile={}: {error}", file.path));
             }
@@ -93,7 +95,7 @@ mod tests {
     #[test]
     fn later_sources_win_and_unset_wins_over_all_but_what_processes_are_found_by() {
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        let surroundings = Surroundings {
+        let surroundings = ExecEnvironment {
             environment: vec![
                 pair("A", "unit"),
                 pair("B", "b"),
@@ -103,7 +105,7 @@ mod tests {
             unset_environment: ["B", "A=other", INVOCATION_ID, SYSTEMD_EXEC_PID, "NOTIFY_SOCKET"]
                 .map(str::to_owned)
                 .into(),
-            ..Surroundings::default()
+            ..ExecEnvironment::default()
         };
         let extra = [
             (INVOCATION_ID, "7".to_owned()),
@@ -131,7 +133,7 @@ mod tests {
         }
         let read = |path: String, optional: bool| {
             let environment_files = vec![EnvironmentFile { path, optional }];
-            let surroundings = Surroundings { environment_files, ..Surroundings::default() };
+            let surroundings = ExecEnvironment { environment_files, ..ExecEnvironment::default() };
             collect(&surroundings, &[], None, &[]).map(|all| all.get("A").cloned())
         };
         for optional in [true, false] {

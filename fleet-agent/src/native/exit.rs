@@ -13,62 +13,62 @@ use std::process::ExitStatus;
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 use rustix::process::{WaitId, WaitIdOptions, WaitIdStatus, waitid};
 
-use super::outcome::End;
-use super::process::end_of;
+use super::outcome::ProcessExit;
+use super::process::exit_from_status;
 
 /// What is known of the end of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Known {
-    Ended(End),
+pub(crate) enum PidfdExit {
+    Exited(ProcessExit),
     /// Its parent has yet to wait for it.
-    NotYet,
+    Pending,
     /// This kernel does not tell.
-    Never,
+    Unsupported,
 }
 
 /// Asks how a process ended.
-pub(crate) fn how_it_ended(process: impl AsFd) -> Known {
+pub(crate) fn exit_of(process: impl AsFd) -> PidfdExit {
     let process = process.as_fd();
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
     match waitid(WaitId::PidFd(process), options) {
-        Ok(Some(status)) => return Known::Ended(end_told_by(&status)),
+        Ok(Some(status)) => return PidfdExit::Exited(exit_from_wait(&status)),
         // A child of ours: it runs, or whoever traces it has not let go of it.
-        Ok(None) => return Known::NotYet,
+        Ok(None) => return PidfdExit::Pending,
         Err(_) => {}
     }
-    match information(process) {
-        Ok(information) if information.mask & EXIT != 0 => {
-            Known::Ended(end_of(ExitStatus::from_raw(information.exit_code)))
+    match pidfd_info(process) {
+        Ok(pidfd_info) if pidfd_info.mask & EXIT != 0 => {
+            PidfdExit::Exited(exit_from_status(ExitStatus::from_raw(pidfd_info.exit_code)))
         }
-        Ok(_) => Known::NotYet,
-        Err(_) => Known::Never,
+        Ok(_) => PidfdExit::Pending,
+        Err(_) => PidfdExit::Unsupported,
     }
 }
 
 /// Takes the end of a process, or tells by `WouldBlock` that it runs, or that its parent has yet to
 /// wait for it.
-pub(crate) fn take_end(process: &OwnedFd) -> io::Result<End> {
-    match how_it_ended(process) {
-        Known::Ended(end) => Ok(end),
+pub(crate) fn read_exit(process: &OwnedFd) -> io::Result<ProcessExit> {
+    match exit_of(process) {
+        PidfdExit::Exited(end) => Ok(end),
         // Or whoever reaps orphans has reaped it.
-        Known::Never => Ok(End::Unseen),
-        Known::NotYet => Err(io::ErrorKind::WouldBlock.into()),
+        PidfdExit::Unsupported => Ok(ProcessExit::Unobserved),
+        PidfdExit::Pending => Err(io::ErrorKind::WouldBlock.into()),
     }
 }
 
-fn end_told_by(status: &WaitIdStatus) -> End {
+fn exit_from_wait(status: &WaitIdStatus) -> ProcessExit {
     match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) => End::Code(code),
-        (None, Some(signal)) if status.dumped() => End::Dumped(signal),
-        (None, Some(signal)) => End::Signal(signal),
-        (None, None) => End::Unseen,
+        (Some(code), _) => ProcessExit::Code(code),
+        (None, Some(signal)) if status.dumped() => ProcessExit::Dumped(signal),
+        (None, Some(signal)) => ProcessExit::Signal(signal),
+        (None, None) => ProcessExit::Unobserved,
     }
 }
 
 /// The kernel's `struct pidfd_info`, as it was first.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
-struct Information {
+struct PidfdInfo {
     /// What is asked for, and then what there is.
     mask: u64,
     control_group: u64,
@@ -77,18 +77,18 @@ struct Information {
 }
 
 const EXIT: u64 = 1 << 3;
-const GET_INFORMATION: Opcode = opcode::read_write::<Information>(0xff, 11);
+const GET_INFO: Opcode = opcode::read_write::<PidfdInfo>(0xff, 11);
 
-fn information(process: BorrowedFd<'_>) -> rustix::io::Result<Information> {
-    let mut information = Information { mask: EXIT, ..Information::default() };
+fn pidfd_info(process: BorrowedFd<'_>) -> rustix::io::Result<PidfdInfo> {
+    let mut pidfd_info = PidfdInfo { mask: EXIT, ..PidfdInfo::default() };
     // SAFETY: the request reads and writes a structure of the size that its number carries, which
-    // is that of `Information`, and which has no invalid values. Kernels that do not know the
+    // is that of `PidfdInfo`, and which has no invalid values. Kernels that do not know the
     // request, or no descriptors of processes, refuse it.
     #[expect(unsafe_code, reason = "no library that we use knows this request")]
     unsafe {
-        ioctl(process, Updater::<GET_INFORMATION, Information>::new(&mut information))?;
+        ioctl(process, Updater::<GET_INFO, PidfdInfo>::new(&mut pidfd_info))?;
     }
-    Ok(information)
+    Ok(pidfd_info)
 }
 
 #[cfg(test)]
@@ -106,10 +106,13 @@ mod tests {
             .expect("it can be run");
         let pid = Pid::from_child(&child);
         let held = pidfd_open(pid, PidfdFlags::empty()).expect("it runs");
-        assert_ne!(how_it_ended(&held), Known::Ended(End::Code(7)), "it runs");
+        assert_ne!(exit_of(&held), PidfdExit::Exited(ProcessExit::Code(7)), "it runs");
         drop(child.stdin.take());
         child.wait().expect("it is our child");
-        let known = how_it_ended(&held);
-        assert!([Known::Ended(End::Code(7)), Known::Never].contains(&known), "{known:?}");
+        let known = exit_of(&held);
+        assert!(
+            [PidfdExit::Exited(ProcessExit::Code(7)), PidfdExit::Unsupported].contains(&known),
+            "{known:?}"
+        );
     }
 }

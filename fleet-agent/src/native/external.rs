@@ -5,17 +5,17 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_core::graph::systemd::{Compiled, Site, compile};
+use fleet_core::graph::systemd::{CompileOptions, CompiledUnit, compile};
 use fleet_unitfile::{UnitFile, UnitName};
 use tokio::net::TcpStream;
 
 use crate::Clock;
 
 /// How long passes from one look to the next while a unit is waited for.
-const PAUSE: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long a connection may take that is to show that a unit is up.
-const LONGEST_LOOK: Duration = Duration::from_secs(1);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A unit that somebody else runs on this machine: when those who depend on it may go on.
 ///
@@ -70,30 +70,31 @@ impl External {
             Self::Up => true,
             Self::Path(path) => tokio::fs::try_exists(path).await.unwrap_or(false),
             Self::Tcp(address) => {
-                let longest = clock.sleep_until(clock.now().after(LONGEST_LOOK));
+                let timeout = clock.sleep_until(clock.now().after(CONNECT_TIMEOUT));
                 tokio::select! {
                     connected = TcpStream::connect(address) => connected.is_ok(),
-                    () = longest => false,
+                    () = timeout => false,
                 }
             }
         }
     }
 
     /// Waits until it is up.
-    pub(crate) async fn until_up(&self, clock: &dyn Clock) {
+    pub(crate) async fn wait_until_up(&self, clock: &dyn Clock) {
         while !self.is_up(clock).await {
-            clock.sleep_until(clock.now().after(PAUSE)).await;
+            clock.sleep_until(clock.now().after(POLL_INTERVAL)).await;
         }
     }
 }
 
 /// What stands in the graph for a unit that is waited for. Its commands are never run.
-pub(crate) fn stand_in(unit: &UnitName) -> Compiled {
+pub(crate) fn stand_in(unit: &UnitName) -> CompiledUnit {
     let text = "[Unit]\nDefaultDependencies=no\n[Service]\nType=notify\nTimeoutSec=infinity\n\
                 ExecStart=/bin/false\n";
     let file = UnitFile::parse(text).expect("it is well formed");
     let service = UnitName::parse("stand-in.service").expect("it is a name of a unit");
-    let mut compiled = compile(&service, &file, &Site::default()).expect("it can be compiled");
+    let mut compiled =
+        compile(&service, &file, &CompileOptions::default()).expect("it can be compiled");
     let name = fleet_core::graph::Name::new(unit.as_str());
     let name = name.expect("each name of a unit of systemd is one of the graph");
     let unit = Arc::make_mut(&mut compiled.unit);
@@ -127,7 +128,7 @@ mod tests {
         for name in ["docker.service", "network-online.target", "a.mount"] {
             let unit = stand_in(&name.parse().expect("it is a name")).unit;
             assert_eq!((unit.name.as_str(), unit.provides[0].as_str()), (name, name));
-            assert!(!unit.is_virtual() && unit.time_outs.start.is_none());
+            assert!(!unit.is_virtual() && unit.timeouts.start.is_none());
         }
     }
 }

@@ -9,7 +9,7 @@ use nix::libc;
 /// Has all threads that are begun from now on allocate from one heap, where they wait for one
 /// another. By itself glibc has a heap for each of some threads, and what one thread has freed
 /// another hardly ever uses.
-pub fn keep_one_heap() {
+pub fn use_single_malloc_arena() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: it takes the locks of the allocator itself, and sets a number.
     #[expect(unsafe_code, reason = "no library that we use tells the allocator so")]
@@ -19,7 +19,7 @@ pub fn keep_one_heap() {
 }
 
 /// Gives memory that was freed back to the kernel, which glibc keeps in case it is needed again.
-pub fn give_back_memory() {
+pub fn trim_heap() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: it takes the locks of the allocator itself, and touches no memory that is in use.
     #[expect(unsafe_code, reason = "no library that we use has the allocator do so")]

@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
-use fleet_core::graph::Surroundings;
-use fleet_core::graph::systemd::Site;
+use fleet_core::graph::ExecEnvironment;
+use fleet_core::graph::systemd::CompileOptions;
 use nix::unistd::{Gid, Group, Uid, User as Account};
 
-use super::facts::facts;
+use super::specifier_values::specifiers;
 
 /// Who the supervisor is, which decides what it can do for a unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Host {
+pub(crate) struct HostCapabilities {
     /// Whether it may become another user.
     pub(crate) root: bool,
     /// Its own user, by name and by number.
@@ -22,7 +22,7 @@ pub(crate) struct Host {
     /// Which controllers limit the control groups of units; why none does, otherwise.
     pub(crate) controllers: Result<BTreeSet<String>, String>,
     /// What specifiers stand for, and what the operator accepts.
-    pub(crate) site: Site,
+    pub(crate) site: CompileOptions,
 }
 
 /// The user that a process is to be.
@@ -80,34 +80,34 @@ impl User {
 }
 
 /// Who the supervisor itself is, with the options that its operator accepts.
-pub(crate) fn host(
+pub(crate) fn host_capabilities(
     accept: BTreeSet<String>,
     controllers: Result<BTreeSet<String>, String>,
-) -> Host {
+) -> HostCapabilities {
     let (uid, gid) = (Uid::effective(), Gid::effective());
     let user = Account::from_uid(uid).ok().flatten().map(|account| account.name);
     let group = Group::from_gid(gid).ok().flatten().map(|group| group.name);
-    Host {
+    HostCapabilities {
         root: uid.is_root(),
         users: user.into_iter().chain([uid.to_string()]).collect(),
         groups: group.into_iter().chain([gid.to_string()]).collect(),
         controllers,
-        site: Site { facts: facts(), accept },
+        site: CompileOptions { facts: specifiers(), accept },
     }
 }
 
 /// Why nobody is known whom a process could be, for a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Unknown {
+pub(crate) enum UnknownAccount {
     User(String),
     Group(String),
 }
 
 /// Looks up the user and the group of a unit, in this machine's accounts as they are now.
-pub(crate) fn look_up(surroundings: &Surroundings) -> Result<Identity, Unknown> {
+pub(crate) fn look_up(surroundings: &ExecEnvironment) -> Result<Identity, UnknownAccount> {
     let mut identity = Identity::default();
     if let Some(name) = &surroundings.user {
-        let unknown = || Unknown::User(format!("there is no user {name:?} here"));
+        let unknown = || UnknownAccount::User(format!("there is no user {name:?} here"));
         let account = account(name).ok_or_else(unknown)?;
         identity.uid = Some(account.uid.as_raw());
         identity.gid = Some(account.gid.as_raw());
@@ -129,7 +129,10 @@ pub(crate) fn look_up(surroundings: &Surroundings) -> Result<Identity, Unknown> 
 
 /// The groups that a process is in beside its own: those of its user, and those that the unit adds.
 /// Only root can choose, so others keep what they have.
-fn groups(surroundings: &Surroundings, identity: &Identity) -> Result<Option<Vec<u32>>, Unknown> {
+fn groups(
+    surroundings: &ExecEnvironment,
+    identity: &Identity,
+) -> Result<Option<Vec<u32>>, UnknownAccount> {
     let more = &surroundings.supplementary_groups;
     let is_asked = identity.uid.is_some() || identity.gid.is_some() || !more.is_empty();
     if !is_asked || !Uid::effective().is_root() {
@@ -138,7 +141,8 @@ fn groups(surroundings: &Surroundings, identity: &Identity) -> Result<Option<Vec
     let own = identity.gid.map_or_else(Gid::effective, Gid::from_raw);
     let user = identity.user.as_ref().and_then(|user| CString::new(user.name.as_str()).ok());
     let of_user = user.map(|user| nix::unistd::getgrouplist(&user, own)).transpose();
-    let untold = |error| Unknown::Group(format!("cannot tell the groups of its user: {error}"));
+    let untold =
+        |error| UnknownAccount::Group(format!("cannot tell the groups of its user: {error}"));
     let of_user = of_user.map_err(untold)?;
     let mut all: BTreeSet<u32> =
         of_user.unwrap_or_default().iter().map(|gid| gid.as_raw()).collect();
@@ -160,11 +164,11 @@ fn account(name: &str) -> Option<Account> {
 }
 
 /// As with users, one that is told by its number has to be there.
-fn group(name: &str) -> Result<u32, Unknown> {
+fn group(name: &str) -> Result<u32, UnknownAccount> {
     let by_name = Group::from_name(name).ok().flatten();
     let found =
         by_name.or_else(|| Group::from_gid(Gid::from_raw(name.parse().ok()?)).ok().flatten());
-    let unknown = || Unknown::Group(format!("there is no group {name:?} here"));
+    let unknown = || UnknownAccount::Group(format!("there is no group {name:?} here"));
     found.map(|group| group.gid.as_raw()).ok_or_else(unknown)
 }
 
@@ -198,7 +202,7 @@ mod tests {
     #[test]
     fn a_group_that_is_told_by_a_number_has_to_be_there() {
         assert_eq!((group("0"), group("root")), (Ok(0), Ok(0)));
-        let unknown = Unknown::Group("there is no group \"4000000000\" here".to_owned());
+        let unknown = UnknownAccount::Group("there is no group \"4000000000\" here".to_owned());
         assert_eq!(group("4000000000"), Err(unknown));
     }
 }

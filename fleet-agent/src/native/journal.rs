@@ -6,54 +6,54 @@ use std::sync::{Arc, Weak};
 use fleet_core::Timestamp;
 use tokio::sync::{mpsc, watch};
 
-use super::changes::Changes;
+use super::cursor::{self, LogCursor};
+use super::inotify::FileWatch;
 use super::log::Log;
-use super::moments::Moments;
-use super::position::{self, Position};
+use super::time_index::TimeIndex;
 use crate::{Journal, JournalLine, JournalQuery, ServiceError, wall_time};
 
 /// A longer line is handed over in pieces of this many bytes.
-const LONGEST_LINE: usize = 64 * 1024;
+const MAX_LINE: usize = 64 * 1024;
 
 /// Starts to hand over the lines of a log. It ends with the reader or with the log.
 pub(crate) fn read(log: &Arc<Log>, query: JournalQuery) -> io::Result<Journal> {
     begin(log, query.follow, move |log| {
         let (text, end) = log.tail(query.lines, query.since)?;
-        Ok(Begun { text, end, moments: log.moments(), is_after_a_gap: false })
+        Ok(InitialRead { text, end, time_index: log.time_index(), has_gap: false })
     })
 }
 
-/// The same, from after the line with that position on.
-pub(crate) fn read_after(log: &Arc<Log>, position: &str, follow: bool) -> io::Result<Journal> {
-    let position: Option<Position> = position.parse().ok();
+/// The same, from after the line with that cursor on.
+pub(crate) fn read_after(log: &Arc<Log>, cursor: &str, follow: bool) -> io::Result<Journal> {
+    let cursor: Option<LogCursor> = cursor.parse().ok();
     begin(log, follow, move |log| {
         let (mut text, end) = log.tail(None, None)?;
         let first = end.saturating_sub(text.len() as u64);
-        let found = position.and_then(|position| position.find(&text, first));
+        let found = cursor.and_then(|cursor| cursor.find(&text, first));
         let text = text.split_off(found.unwrap_or(0));
-        Ok(Begun { text, end, moments: log.moments(), is_after_a_gap: found.is_none() })
+        Ok(InitialRead { text, end, time_index: log.time_index(), has_gap: found.is_none() })
     })
 }
 
 /// What is there already.
-struct Begun {
+struct InitialRead {
     text: Vec<u8>,
     /// The place that it ends at.
     end: u64,
-    moments: Moments,
-    is_after_a_gap: bool,
+    time_index: TimeIndex,
+    has_gap: bool,
 }
 
 fn begin(
     log: &Arc<Log>,
     follow: bool,
-    look: impl FnOnce(&Log) -> io::Result<Begun> + Send + 'static,
+    look: impl FnOnce(&Log) -> io::Result<InitialRead> + Send + 'static,
 ) -> io::Result<Journal> {
     // The watch begins before the first look, so that nothing falls between the two.
-    let changes = if follow { Some(Changes::of(log.path())?) } else { None };
-    let (sender, broken, journal) = Journal::breakable();
-    let (lines, before) = (Lines::default(), Vec::new());
-    let mut feed = Feed { log: Arc::downgrade(log), sender, lines, before };
+    let changes = if follow { Some(FileWatch::of_file(log.path())?) } else { None };
+    let (sender, broken, journal) = Journal::fallible();
+    let (lines, last_read) = (Lines::default(), Vec::new());
+    let mut feed = LogFollower { log: Arc::downgrade(log), sender, lines, last_read };
     let alive = log.alive();
     tokio::spawn(async move {
         if let Err(source) = feed.run(look, changes, alive).await {
@@ -66,35 +66,35 @@ fn begin(
     Ok(journal)
 }
 
-struct Feed {
+struct LogFollower {
     log: Weak<Log>,
     sender: mpsc::Sender<JournalLine>,
     lines: Lines,
     /// The last of what was read.
-    before: Vec<u8>,
+    last_read: Vec<u8>,
 }
 
-impl Feed {
+impl LogFollower {
     async fn run(
         &mut self,
-        look: impl FnOnce(&Log) -> io::Result<Begun> + Send + 'static,
-        changes: Option<Changes>,
+        look: impl FnOnce(&Log) -> io::Result<InitialRead> + Send + 'static,
+        changes: Option<FileWatch>,
         alive: watch::Receiver<()>,
     ) -> io::Result<()> {
-        let Some(begun) = self.look(look).await? else {
+        let Some(partial) = self.look(look).await? else {
             return Ok(());
         };
-        let Begun { text, end, moments, is_after_a_gap } = begun;
-        if is_after_a_gap && self.sender.send(JournalLine::gap()).await.is_err() {
+        let InitialRead { text, end, time_index, has_gap } = partial;
+        if has_gap && self.sender.send(JournalLine::gap()).await.is_err() {
             return Ok(());
         }
-        if !self.send(&text, end, |place| moments.written_by(place)).await {
+        if !self.send(&text, end, |place| time_index.written_by(place)).await {
             return Ok(());
         }
         let Some(changes) = changes else {
-            if let Some(rest) = self.lines.rest() {
+            if let Some(take_partial) = self.lines.take_partial() {
                 // The reader may have gone, which is no failure.
-                let line = JournalLine { at: moments.written_by(end), ..rest.into() };
+                let line = JournalLine { at: time_index.written_by(end), ..take_partial.into() };
                 drop(self.sender.send(line).await);
             }
             return Ok(());
@@ -105,7 +105,7 @@ impl Feed {
     async fn follow(
         &mut self,
         mut place: u64,
-        changes: &Changes,
+        changes: &FileWatch,
         mut alive: watch::Receiver<()>,
     ) -> io::Result<()> {
         loop {
@@ -136,8 +136,8 @@ impl Feed {
 
     /// Says that something was cut off before it was read. Returns whether the reader is there.
     async fn skip(&mut self) -> bool {
-        self.before.clear();
-        let half = self.lines.rest();
+        self.last_read.clear();
+        let half = self.lines.take_partial();
         let told = half.map(JournalLine::from).into_iter().chain([JournalLine::gap()]);
         for line in told {
             if self.sender.send(line).await.is_err() {
@@ -168,15 +168,15 @@ impl Feed {
         written_by: impl Fn(u64) -> Option<Timestamp>,
     ) -> bool {
         let begin = end.saturating_sub(text.len() as u64);
-        let before = std::mem::take(&mut self.before);
-        let all = [&before[..], text].concat();
-        self.before = all[all.len().saturating_sub(position::MOST)..].to_vec();
+        let last_read = std::mem::take(&mut self.last_read);
+        let all = [&last_read[..], text].concat();
+        self.last_read = all[all.len().saturating_sub(cursor::MOST)..].to_vec();
         for (end, text) in self.lines.take(text) {
             let place = begin + end;
-            let read = before.len() + usize::try_from(end).unwrap_or(usize::MAX);
-            let position = Position::new(place, &all[..read.min(all.len())]);
+            let read = last_read.len() + usize::try_from(end).unwrap_or(usize::MAX);
+            let cursor = LogCursor::new(place, &all[..read.min(all.len())]);
             let line =
-                JournalLine { at: written_by(place), text, position: Some(position.to_string()) };
+                JournalLine { at: written_by(place), text, cursor: Some(cursor.to_string()) };
             if self.sender.send(line).await.is_err() {
                 return false;
             }
@@ -188,7 +188,7 @@ impl Feed {
 /// Puts lines together that are read in pieces.
 #[derive(Debug, Default)]
 struct Lines {
-    begun: Vec<u8>,
+    partial: Vec<u8>,
 }
 
 impl Lines {
@@ -197,17 +197,17 @@ impl Lines {
         let (mut lines, mut end) = (Vec::new(), 0);
         for piece in text.split_inclusive(|&byte| byte == b'\n') {
             end += piece.len() as u64;
-            self.begun.extend_from_slice(piece);
-            if self.begun.ends_with(b"\n") || self.begun.len() >= LONGEST_LINE {
-                lines.extend(self.rest().map(|line| (end, line)));
+            self.partial.extend_from_slice(piece);
+            if self.partial.ends_with(b"\n") || self.partial.len() >= MAX_LINE {
+                lines.extend(self.take_partial().map(|line| (end, line)));
             }
         }
         lines
     }
 
     /// What has no line end yet.
-    fn rest(&mut self) -> Option<String> {
-        let line = std::mem::take(&mut self.begun);
+    fn take_partial(&mut self) -> Option<String> {
+        let line = std::mem::take(&mut self.partial);
         let text = line.strip_suffix(b"\n").unwrap_or(&line);
         let text = text.strip_suffix(b"\r").unwrap_or(text);
         (!line.is_empty()).then(|| String::from_utf8_lossy(text).into_owned())
@@ -224,9 +224,9 @@ mod tests {
         let line = |end, text: &str| (end, text.to_owned());
         assert_eq!(lines.take(b"one\ntw"), [line(4, "one")]);
         assert_eq!(lines.take(b"o\r\n\nth\xffree"), [line(3, "two"), line(4, "")]);
-        assert_eq!(lines.rest().as_deref(), Some("th\u{fffd}ree"));
-        assert_eq!(lines.rest(), None);
-        let long = vec![b'x'; LONGEST_LINE];
+        assert_eq!(lines.take_partial().as_deref(), Some("th\u{fffd}ree"));
+        assert_eq!(lines.take_partial(), None);
+        let long = vec![b'x'; MAX_LINE];
         assert_eq!(lines.take(&long).len(), 1);
     }
 }

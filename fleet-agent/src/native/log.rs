@@ -15,11 +15,11 @@
 //! Somebody else may empty the file, or move it so that there is a new one. What is in it then
 //! comes after all that was seen before, so that no place means anything else than it did.
 
-mod keeper;
-mod origin;
-mod pace;
-mod reading;
-mod room;
+mod base_offset;
+mod hole;
+mod poll_interval;
+mod read_lock;
+mod rotation_task;
 #[cfg(test)]
 mod tests;
 
@@ -32,13 +32,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 use fleet_core::Timestamp;
 use tokio::sync::watch;
 
-pub(crate) use self::keeper::Keeper;
-use self::origin::{Origin, beside, is_nowhere};
-pub(crate) use self::reading::Reading;
-use self::reading::Unread;
-use self::room::{BLOCK, LARGEST_BLOCK, first_kept, give_back, next_line, start_of_line};
-use super::moments::Moments;
+use self::base_offset::{BaseOffset, is_missing, offset_file};
+use self::hole::{BLOCK, LARGEST_BLOCK, data_start, next_line, punch_hole, start_of_line};
+pub(crate) use self::read_lock::ReadLock;
+use self::read_lock::ReadOffset;
+pub(crate) use self::rotation_task::RotationTask;
 use super::process::append;
+use super::time_index::TimeIndex;
 use crate::clock::{as_wall_time, wall_time};
 
 /// How long a file may become, holes and all. File systems have a limit.
@@ -50,19 +50,19 @@ pub(crate) struct Log {
     path: PathBuf,
     limit: u64,
     /// Held while the file is cut or read.
-    kept: Mutex<Kept>,
+    kept: Mutex<LogState>,
     /// Ends with the log, so that those who follow it end too.
     alive: watch::Sender<()>,
 }
 
 #[derive(Debug)]
-struct Kept {
-    origin: Origin,
+struct LogState {
+    origin: BaseOffset,
     /// The first place that is kept.
     floor: u64,
     /// How long the file may become.
     longest: u64,
-    moments: Moments,
+    time_index: TimeIndex,
     /// Tells the file from one that comes after it.
     inode: u64,
     /// How much room the file took.
@@ -70,10 +70,10 @@ struct Kept {
     /// Whether somebody else has emptied it before.
     was_emptied: bool,
     /// What somebody has to read before it is given up.
-    unread: Weak<Unread>,
+    read_offset: Weak<ReadOffset>,
 }
 
-impl Kept {
+impl LogState {
     /// How much may be kept: a short file has no room for as much as the limit says.
     fn room(&self, limit: u64) -> u64 {
         limit.min(self.longest)
@@ -81,7 +81,7 @@ impl Kept {
 
     /// Whether more is kept than that.
     fn has_grown(&self, limit: u64) -> bool {
-        let end = self.moments.end();
+        let end = self.time_index.end();
         end.saturating_sub(self.floor) > limit || end - self.origin.base.min(end) > self.longest
     }
 
@@ -95,24 +95,24 @@ impl Kept {
     fn on_look(&mut self, path: &Path, file: &Metadata) -> io::Result<u64> {
         let written = as_wall_time(file.modified()?);
         let is_the_same = std::mem::replace(&mut self.inode, file.ino()) == file.ino();
-        let known = self.moments.end();
+        let known = self.time_index.end();
         let is_shorter = self.origin.base + file.len() < known;
         if !is_the_same || is_shorter {
             self.origin = self.origin.go_on(path, known);
             self.floor = self.origin.base;
         }
         if is_the_same && is_shorter {
-            self.tell_that_it_was_emptied(path);
+            self.warn_emptied(path);
         }
         self.taken = file.blocks().saturating_mul(512);
         let end = self.origin.base + file.len();
-        self.moments.on_look(end, written, wall_time());
+        self.time_index.record_look(end, written, wall_time());
         Ok(end)
     }
 
     /// Tells of it in the log of this program, and once: a unit may do it again and again. It may
     /// not append either, so that what is added to its file would be in the way of what it writes.
-    fn tell_that_it_was_emptied(&mut self, path: &Path) {
+    fn warn_emptied(&mut self, path: &Path) {
         if !std::mem::replace(&mut self.was_emptied, true) {
             tracing::warn!(log = %path.display(), "a log was emptied by others, and goes on");
         }
@@ -120,16 +120,16 @@ impl Kept {
 
     /// Where in the file begins what has to be kept, where that should be at `from`: not after the
     /// line that somebody has yet to read.
-    fn unread_from(&self, file: &mut File, from: u64) -> io::Result<u64> {
-        let unread = self.unread.upgrade().map(|unread| unread.place());
-        match unread.map(|place| place.saturating_sub(self.origin.base)) {
+    fn keep_unread(&self, file: &mut File, from: u64) -> io::Result<u64> {
+        let read_offset = self.read_offset.upgrade().map(|read_offset| read_offset.place());
+        match read_offset.map(|place| place.saturating_sub(self.origin.base)) {
             Some(place) if place < from => start_of_line(file, place),
             _ => Ok(from),
         }
     }
 
     /// The file is not there: what comes to be in its place is another one, whatever its number.
-    fn on_missing(&mut self) {
+    fn on_unit_missing(&mut self) {
         self.inode = 0;
     }
 }
@@ -145,23 +145,24 @@ impl Log {
             written => written?,
         };
         let metadata = written.metadata()?;
-        let origin = Origin::of(&path);
+        let origin = BaseOffset::of(&path);
         let is_new = metadata.len() == 0;
-        let left = if is_new { 0 } else { first_kept(&mut File::open(&path)?)? };
+        let left = if is_new { 0 } else { data_start(&mut File::open(&path)?)? };
         let floor = origin.base + left;
-        let (moments, inode) = (Moments::default(), metadata.ino());
-        let unread = Weak::new();
+        let (time_index, inode) = (TimeIndex::default(), metadata.ino());
+        let read_offset = Weak::new();
         let (longest, taken, was_emptied) = (LONGEST, 0, false);
-        let mut kept = Kept { origin, floor, longest, moments, inode, taken, was_emptied, unread };
+        let mut kept =
+            LogState { origin, floor, longest, time_index, inode, taken, was_emptied, read_offset };
         kept.on_look(&path, &metadata)?;
         Ok(Self { path, limit, kept: Mutex::new(kept), alive: watch::channel(()).0 })
     }
 
     /// Removes the log in that file, if there is one.
     pub(crate) fn remove(path: &Path) -> io::Result<()> {
-        for file in [&beside(path), path] {
+        for file in [&offset_file(path), path] {
             std::fs::remove_file(file)
-                .or_else(|error| if is_nowhere(&error) { Ok(()) } else { Err(error) })?;
+                .or_else(|error| if is_missing(&error) { Ok(()) } else { Err(error) })?;
         }
         Ok(())
     }
@@ -210,7 +211,7 @@ impl Log {
     /// written later can be told from it.
     pub(crate) fn look(&self) -> io::Result<u64> {
         let mut kept = self.lock();
-        let file = std::fs::metadata(&self.path).inspect_err(|_| kept.on_missing())?;
+        let file = std::fs::metadata(&self.path).inspect_err(|_| kept.on_unit_missing())?;
         kept.on_look(&self.path, &file)
     }
 
@@ -222,16 +223,16 @@ impl Log {
 
     /// Begins to read all that is written from a place on: until this is dropped, nothing of it is
     /// given up that was not read. One reader at a time may ask for that.
-    pub(crate) fn reading(&self, place: u64) -> Reading {
-        let reading = Reading::from(place);
-        self.lock().unread = reading.unread();
+    pub(crate) fn reading(&self, place: u64) -> ReadLock {
+        let reading = ReadLock::from(place);
+        self.lock().read_offset = reading.read_offset();
         reading
     }
 
     /// Whether it has grown past its limit, and somebody has yet to read what is to be given up.
     pub(crate) fn is_held(&self) -> bool {
         let kept = self.lock();
-        kept.has_grown(self.limit) && kept.unread.strong_count() > 0
+        kept.has_grown(self.limit) && kept.read_offset.strong_count() > 0
     }
 
     /// Looks at the log, and keeps its newer half alone if it has grown past its limit; with what
@@ -242,7 +243,7 @@ impl Log {
         let (end, length) = (kept.on_look(&self.path, &metadata)?, metadata.len());
         let (is_too_long, floor) = (length > kept.longest, kept.floor - kept.origin.base);
         if kept.is_filled(self.limit) {
-            give_back(&append(&self.path)?, floor)?;
+            punch_hole(&append(&self.path)?, floor)?;
         }
         if end - kept.floor <= self.limit && !is_too_long {
             return Ok(());
@@ -250,12 +251,12 @@ impl Log {
         let mut reader = File::open(&self.path)?;
         let room = kept.room(self.limit);
         let from = next_line(&mut reader, length.saturating_sub(room / 2))?;
-        let from = kept.unread_from(&mut reader, from)?.max(floor);
+        let from = kept.keep_unread(&mut reader, from)?.max(floor);
         if from == floor && !is_too_long {
             return Ok(());
         }
         let file = append(&self.path)?;
-        if is_too_long || !give_back(&file, from)? {
+        if is_too_long || !punch_hole(&file, from)? {
             if length - from > room {
                 // There is more to be read than can be moved. Who reads it comes back for the rest.
                 return Ok(());
@@ -291,7 +292,7 @@ impl Log {
             floor = next_line(&mut file, end - bound)?;
         }
         if let Some(since) = since {
-            let place = kept.moments.place_of(since).saturating_sub(base);
+            let place = kept.time_index.offset_before(since).saturating_sub(base);
             floor = floor.max(start_of_line(&mut file, place.min(end))?);
         }
         let mut from = end;
@@ -324,11 +325,11 @@ impl Log {
     }
 
     /// By when which part of it was written.
-    pub(crate) fn moments(&self) -> Moments {
-        self.lock().moments.clone()
+    pub(crate) fn time_index(&self) -> TimeIndex {
+        self.lock().time_index.clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, LogState> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

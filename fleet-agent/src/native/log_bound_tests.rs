@@ -2,13 +2,13 @@
 
 use std::io::Write as _;
 
-use super::life::{Memory, Phase};
-use super::outcome::Outcome;
+use super::outcome::RunOutcome;
 use super::process::append;
 use super::readiness_tests::Stage;
-use super::record::Run;
-use super::service::Service;
-use super::service_tests::spec;
+use super::run_machine::ServiceRun;
+use super::run_machine_tests::spec;
+use super::run_state::{RunState, ServicePhase};
+use super::unit_directory::RunRecord;
 
 const LIMITED: &str = "ExecStart=/bin/echo up\nLimitFSIZE=64K\n";
 
@@ -35,9 +35,9 @@ async fn a_unit_outlives_the_first_line_after_a_log_that_is_too_long() {
     let mut stage = Stage::with(spec(LIMITED)).await;
     stage.start();
     stage.fill();
-    stage.wait_for(Phase::Dead).await;
-    let memory = stage.driver.service.memory();
-    assert_eq!(memory.outcome, Some(Outcome::Success), "{memory:?}");
+    stage.wait_for(ServicePhase::Dead).await;
+    let run_state = stage.driver.service.run_state();
+    assert_eq!(run_state.outcome, Some(RunOutcome::Success), "{run_state:?}");
     assert!(stage.length() < 64 << 10);
     let (text, _) = stage.driver.log().tail(Some(1), None).expect("it can be read");
     assert_eq!(text, b"up\n");
@@ -47,8 +47,8 @@ async fn a_unit_outlives_the_first_line_after_a_log_that_is_too_long() {
 async fn the_next_daemon_bounds_the_log_of_a_unit_that_runs() {
     let mut stage = Stage::with(spec(LIMITED)).await;
     stage.fill();
-    let service = Service::restore(spec(LIMITED), Memory::default(), stage.machine.now());
-    stage.driver.adopt(service, Run::default(), Vec::new());
+    let service = ServiceRun::restore(spec(LIMITED), RunState::default(), stage.context.now());
+    stage.driver.adopt(service, RunRecord::default(), Vec::new());
     assert!(stage.length() <= 32 << 10, "{}", stage.length());
 }
 
@@ -56,6 +56,6 @@ async fn the_next_daemon_bounds_the_log_of_a_unit_that_runs() {
 async fn a_unit_that_gets_a_limit_has_its_log_bounded_for_its_next_process() {
     let mut stage = Stage::with(spec("ExecStart=/bin/echo up\n")).await;
     stage.fill();
-    stage.driver.replace(spec(LIMITED));
+    stage.driver.set_definition(spec(LIMITED));
     assert!(stage.length() <= 32 << 10, "{}", stage.length());
 }

@@ -12,14 +12,14 @@ use fleet_unitfile::UnitName;
 use futures_util::future::join;
 use tokio::task::AbortHandle;
 
-use super::calls::Calls;
-use super::identity::Host;
-use super::machine::Machine;
-use super::runner::services::{Opened, ServicesConfig, open_services};
-use super::runner::{RunnerConfig, Snapshot};
+use super::client::SupervisorClient;
+use super::identity::HostCapabilities;
+use super::manager_context::ManagerContext;
+use super::supervisor::managed_units::{ManagedUnitsConfig, SupervisorHandle, open_managed_units};
+use super::supervisor::{InitSnapshot, SupervisorConfig};
 use super::timer::Timers;
+use super::timer_targets::SupervisedTargets;
 use super::tracking::Tracking;
-use super::triggered::Triggered;
 use crate::ServiceError;
 
 /// Runs `.service` units as processes of its own, `.target` units and `.timer` units, without
@@ -77,12 +77,12 @@ use crate::ServiceError;
 /// at all for one that paused. What was written before this manager was opened counts as if it had
 /// been written at once, with its last line.
 pub struct NativeManager {
-    machine: Arc<Machine>,
-    calls: Arc<Calls>,
-    host: Host,
+    context: Arc<ManagerContext>,
+    client: Arc<SupervisorClient>,
+    host: HostCapabilities,
     timers: Arc<Timers>,
-    lead: AbortHandle,
-    log_keeper: AbortHandle,
+    event_loop: AbortHandle,
+    log_task: AbortHandle,
 }
 
 impl NativeManager {
@@ -95,30 +95,31 @@ impl NativeManager {
     pub async fn open(config: NativeConfig) -> Result<Arc<Self>, ServiceError> {
         let NativeConfig { directory, environment, log_limit, control_groups, clock, .. } = config;
         let NativeConfig { accept, external, max_starting, .. } = config;
-        let runner = RunnerConfig { directory, environment, log_limit, control_groups, clock };
-        let directory = runner.directory.clone();
-        let services = ServicesConfig { accept, external, max_starting };
-        let Opened { machine, requests, showcase, host, lead } =
-            open_services(runner, services).await?;
-        let calls = Arc::new(Calls::new(&machine, requests, showcase));
-        let triggered = Arc::new(Triggered::new(&machine, &calls));
-        let timers = Timers::open(&machine, triggered, &host, &directory);
+        let supervisor =
+            SupervisorConfig { directory, environment, log_limit, control_groups, clock };
+        let directory = supervisor.directory.clone();
+        let services = ManagedUnitsConfig { accept, external, max_starting };
+        let SupervisorHandle { context, requests, statuses, host, event_loop } =
+            open_managed_units(supervisor, services).await?;
+        let client = Arc::new(SupervisorClient::new(&context, requests, statuses));
+        let triggered = Arc::new(SupervisedTargets::new(&context, &client));
+        let timers = Timers::open(&context, triggered, &host, &directory);
         let timers = timers.map_err(|source| {
-            lead.abort();
+            event_loop.abort();
             ServiceError::Io { action: "read the records of timers".to_owned(), source }
         })?;
         // Else what is asked from now on would count for nothing in the next daemon.
-        machine.end.forget().map_err(|source| {
-            lead.abort();
+        context.shutdown.remove().map_err(|source| {
+            event_loop.abort();
             ServiceError::Io { action: "finish the end of all units".to_owned(), source }
         })?;
         Ok(Arc::new(Self {
-            log_keeper: tokio::spawn(Arc::clone(&machine).keep_logs_small()).abort_handle(),
-            machine,
-            calls,
+            log_task: tokio::spawn(Arc::clone(&context).limit_logs()).abort_handle(),
+            context,
+            client,
             host,
             timers: Arc::new(timers),
-            lead,
+            event_loop,
         }))
     }
 
@@ -129,21 +130,21 @@ impl NativeManager {
     /// # Errors
     ///
     /// [`ServiceError::Unavailable`] alone.
-    pub async fn snapshot(&self) -> Result<Snapshot, ServiceError> {
-        self.calls.snapshot().await
+    pub async fn snapshot(&self) -> Result<InitSnapshot, ServiceError> {
+        self.client.snapshot().await
     }
 
     /// How the processes of units are found here.
     #[must_use]
     pub fn tracking(&self) -> Tracking {
-        self.machine.tracking()
+        self.context.tracking()
     }
 
     /// What a known unit last said of itself in this run, in its own words (`STATUS=` of
     /// `sd_notify`); nothing if it said nothing.
     #[must_use]
     pub fn status_text(&self, unit: &UnitName) -> Option<String> {
-        self.calls.seen(unit).and_then(|seen| seen.status.clone())
+        self.client.status(unit).and_then(|status| status.status.clone())
     }
 
     /// Stops all units, dependents before what they depend on, and waits for their end. They stay
@@ -157,19 +158,19 @@ impl NativeManager {
     ///
     /// The first of those that stopping the units gave; the others are stopped all the same.
     pub async fn shutdown(&self) -> Result<(), ServiceError> {
-        self.machine.end.begin();
-        let machine = Arc::clone(&self.machine);
-        let noted = tokio::task::spawn_blocking(move || machine.end.note()).await;
+        self.context.shutdown.begin();
+        let context = Arc::clone(&self.context);
+        let noted = tokio::task::spawn_blocking(move || context.shutdown.write()).await;
         // A disk that fails must not keep anything running.
         if let Err(error) = noted.map_err(io::Error::other).flatten() {
             tracing::error!(%error, "cannot record that all units are to end");
         }
-        let (stopped, timers) = join(self.calls.stop_all(), self.stop_timers()).await;
+        let (stopped, timers) = join(self.client.stop_all(), self.stop_timers()).await;
         let (mut stopped, is_written) = stopped?;
         stopped.extend(timers);
         let gone = |result: &Result<(), _>| matches!(result, Err(ServiceError::NotLoaded { .. }));
         stopped.into_iter().filter(|result| !gone(result)).collect::<Result<(), _>>()?;
-        if is_written && let Err(error) = self.machine.end.forget() {
+        if is_written && let Err(error) = self.context.shutdown.remove() {
             tracing::warn!(%error, "leaves the end of all units to the next daemon");
         }
         Ok(())
@@ -190,14 +191,14 @@ impl NativeManager {
     ///
     /// [`ServiceError::Unavailable`] alone.
     pub async fn kill_all(&self) -> Result<(), ServiceError> {
-        self.calls.kill_all().await
+        self.client.kill_all().await
     }
 }
 
 impl Drop for NativeManager {
     fn drop(&mut self) {
-        self.log_keeper.abort();
-        self.lead.abort();
+        self.log_task.abort();
+        self.event_loop.abort();
     }
 }
 
@@ -217,8 +218,8 @@ mod tests {
         let unit = UnitName::parse("a.service").expect("it is a name");
         let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").expect("it is well formed");
         manager.load(&unit, &file, Epoch(1)).await.expect("it loads");
-        manager.lead.abort();
-        while !manager.lead.is_finished() {
+        manager.event_loop.abort();
+        while !manager.event_loop.is_finished() {
             tokio::task::yield_now().await;
         }
         let refused = manager.load(&unit, &file, Epoch(2)).await;
@@ -237,22 +238,26 @@ mod tests {
             let unit = UnitName::parse("a.target").expect("it is a name");
             let file = UnitFile::parse("[Unit]\n").expect("it is well formed");
             manager.load(&unit, &file, Epoch(1)).await.expect("it loads");
-            manager.machine.end.note().expect("it can be written");
-            manager.calls.lead(|lead| drop(lead.stop_all(|asked| asked))).await.expect("it leads");
+            manager.context.shutdown.write().expect("it can be written");
+            manager
+                .client
+                .call(|supervisor| drop(supervisor.stop_all(|requested| requested)))
+                .await
+                .expect("it leads");
             let refused = manager.start(&unit, Generation(1)).await;
             assert!(matches!(refused, Err(ServiceError::StartFailed { .. })), "{refused:?}");
             if !is_killed {
                 manager.shutdown().await.expect("nothing runs");
-                assert!(!manager.machine.end.is_noted().expect("it can be seen"));
+                assert!(!manager.context.shutdown.exists().expect("it can be seen"));
             }
-            manager.lead.abort();
-            while !manager.lead.is_finished() {
+            manager.event_loop.abort();
+            while !manager.event_loop.is_finished() {
                 tokio::task::yield_now().await;
             }
             drop(manager);
             let next = open().await.expect("it opens").get(&unit).await.expect("it answers");
             let next = next.expect("it is loaded");
-            assert_eq!(next.known.asked, fleet_core::TargetState::Loaded, "{is_killed}");
+            assert_eq!(next.known.requested, fleet_core::TargetState::Loaded, "{is_killed}");
             assert_eq!(next.state.active, fleet_core::ActiveState::Inactive, "{is_killed}");
         }
     }

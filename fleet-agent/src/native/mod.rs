@@ -1,94 +1,97 @@
 //! A service manager that runs units itself, on machines without systemd.
 //!
 //! ```text
-//! manager ── calls ──> runner ── one task for each run: drive ──> service   what to do next (pure)
+//! manager ── calls ──> supervisor ── one task for each run: drive ──> service   what to do next (pure)
 //!    │                   │                          │
 //!    │ compile:          └ decides, by a graph      ├──> process, child  start
-//!    └ unit file ->                                 ├──> sweep, cgroup   signal, wait
+//!    └ unit file ->                                 ├──> kill_all, cgroup   signal, wait
 //!      unit of the graph                            └──> record, log     what is kept on disk
 //! ```
 //!
 //! Nothing is polled: processes are waited for as children or by a descriptor of the kernel's, time
 //! by the clock, and the writing of logs by inotify. While nothing happens nobody wakes.
 
-mod abilities;
-#[cfg(test)]
-mod abilities_tests;
 mod adopt;
-#[cfg(test)]
-mod any_life_tests;
-mod birth;
-#[cfg(test)]
-mod birth_tests;
+mod best_effort_limits;
+mod blocking_fs;
 mod boot;
-mod calls;
-mod census;
 mod cgroup;
-mod changes;
 mod child;
-mod closest;
+mod client;
+mod close_on_exec;
 mod compile;
 mod conditions;
+mod cursor;
 mod descriptors;
-mod drive;
-mod end;
 mod environment;
+mod exec_context;
+mod exec_step;
 mod exit;
 mod external;
-mod facts;
 mod heap;
 mod identity;
-mod inherited;
+mod inotify;
 mod journal;
-mod life;
+mod kill_all;
 mod log;
 #[cfg(test)]
 mod log_bound_tests;
-mod look;
-mod machine;
 mod manager;
-mod moments;
-mod notice;
-mod notify;
-mod opening;
+mod manager_context;
+mod nonblocking_open;
+#[cfg(test)]
+mod notification_tests;
+mod os_release;
 mod outcome;
-mod patience;
 mod pidfile;
-mod plan;
-mod position;
 mod proc;
 mod process;
+mod process_info;
+mod process_table;
 mod program;
+mod rate_limited_log;
+mod readiness_line;
 #[cfg(test)]
 mod readiness_tests;
-mod ready;
-mod record;
-mod records;
-mod release;
 mod resources;
-mod runner;
-mod seldom;
-mod service;
+mod run_driver;
+mod run_journal;
+mod run_machine;
 #[cfg(test)]
-mod service_tests;
+mod run_machine_tests;
+#[cfg(test)]
+mod run_property_tests;
+mod run_state;
+mod sd_notify_message;
+mod sd_notify_socket;
+mod shutdown_marker;
 mod signals;
-mod step;
-mod sweep;
+mod spawn;
 #[cfg(test)]
-mod talking_tests;
+mod spawn_tests;
+mod specifier_values;
+mod supervisor;
+mod support;
+#[cfg(test)]
+mod support_tests;
+mod systemd_states;
+mod time_index;
 mod timer;
+mod timer_targets;
 mod tracking;
-mod triggered;
+mod unit_directory;
 mod vfork;
-mod words;
 
-pub use cgroup::remove_empty_groups;
+pub use cgroup::remove_empty_cgroups;
+pub use close_on_exec::set_cloexec_on_all;
 pub use descriptors::raise_file_limit;
 pub use external::{BadExternal, External};
-pub use facts::machine_facts;
-pub use heap::{give_back_memory, keep_one_heap};
-pub use inherited::hand_down_no_descriptors;
+pub use heap::{trim_heap, use_single_malloc_arena};
 pub use manager::{NativeConfig, NativeManager};
 pub(crate) use proc::boot_id;
-pub use runner::{Runner, RunnerConfig, RunnerError, Snapshot, Trial, Tried, UnitStatus, Wanted};
+pub use specifier_values::machine_specifiers;
+pub use supervisor::{
+    DesiredTargets, InitDryRun, InitDryRunResult, InitSnapshot, InitSupervisor, SupervisorConfig,
+    SupervisorError, UnitSnapshot,
+};
 pub use tracking::Tracking;

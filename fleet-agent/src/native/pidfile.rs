@@ -6,30 +6,30 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::task::{Context, Poll};
 
-use fleet_core::graph::{Kind, Unit};
+use fleet_core::graph::{InitUnit, ServiceType};
 use rustix::fs::inotify::WatchFlags;
 
-use super::changes::Changes;
-use super::life::ProcessId;
+use super::inotify::FileWatch;
 use super::proc::started;
+use super::run_state::ProcessId;
 
 /// The longest file that is read.
-const LONGEST: u64 = 64;
+const MAX_LENGTH: u64 = 64;
 
 /// Tells when something may have become of a file. The file need not exist, nor the directory that
 /// it is in: then the nearest one that does is watched.
 #[derive(Debug)]
-pub(crate) struct Arrival {
+pub(crate) struct PidFileWatch {
     path: PathBuf,
-    changes: Changes,
+    changes: FileWatch,
 }
 
-impl Arrival {
+impl PidFileWatch {
     /// Watches from now on.
     pub(crate) fn of(path: &Path) -> io::Result<Self> {
-        let arrival = Self { path: path.to_owned(), changes: Changes::new()? };
-        arrival.watch()?;
-        Ok(arrival)
+        let watch = Self { path: path.to_owned(), changes: FileWatch::new()? };
+        watch.watch()?;
+        Ok(watch)
     }
 
     /// Ready when there is a reason to look again.
@@ -80,7 +80,7 @@ fn watch_first(
 /// Why nobody knows a process by the name that a file gives it. For a person: it begins with the
 /// path of the file.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Unnamed {
+pub(crate) enum PidFileError {
     /// The file names no process of the unit. It may be right a moment later.
     #[error("{0}")]
     Wrong(String),
@@ -96,15 +96,15 @@ pub(crate) enum Unnamed {
 ///
 /// If it cannot be told whom the file names. It may be one of the unit's.
 pub(crate) fn named(
-    unit: &Unit,
+    unit: &InitUnit,
     owner: Option<u32>,
     is_own: impl FnOnce(ProcessId) -> io::Result<bool>,
 ) -> io::Result<Option<ProcessId>> {
-    let Kind::BackgroundPidfile { path } = &unit.kind else { return Ok(None) };
+    let ServiceType::BackgroundPidfile { path } = &unit.kind else { return Ok(None) };
     match read(Path::new(path), owner, is_own) {
         Ok(process) => Ok(Some(process)),
-        Err(Unnamed::Wrong(_)) => Ok(None),
-        Err(Unnamed::Unknown(error)) => Err(error),
+        Err(PidFileError::Wrong(_)) => Ok(None),
+        Err(PidFileError::Unknown(error)) => Err(error),
     }
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn read(
     path: &Path,
     owner: Option<u32>,
     is_own: impl FnOnce(ProcessId) -> io::Result<bool>,
-) -> Result<ProcessId, Unnamed> {
+) -> Result<ProcessId, PidFileError> {
     let wrong = |what: &str| wrong(path, what);
     let text = text(path, owner)?;
     let text = text.trim();
@@ -140,16 +140,16 @@ pub(crate) fn read(
     }
 }
 
-fn wrong(path: &Path, what: &str) -> Unnamed {
-    Unnamed::Wrong(format!("{} {what}", path.display()))
+fn wrong(path: &Path, what: &str) -> PidFileError {
+    PidFileError::Wrong(format!("{} {what}", path.display()))
 }
 
-fn unknown(path: &Path, what: &str, why: &io::Error) -> Unnamed {
-    Unnamed::Unknown(io::Error::new(why.kind(), format!("{} {what}: {why}", path.display())))
+fn unknown(path: &Path, what: &str, why: &io::Error) -> PidFileError {
+    PidFileError::Unknown(io::Error::new(why.kind(), format!("{} {what}: {why}", path.display())))
 }
 
 /// What the file says. One that a stranger can write is not believed.
-fn text(path: &Path, owner: Option<u32>) -> Result<String, Unnamed> {
+fn text(path: &Path, owner: Option<u32>) -> Result<String, PidFileError> {
     use io::ErrorKind::{InvalidData, NotADirectory, NotFound};
     let unread = |error: io::Error| match error.kind() {
         NotFound => wrong(path, "was not written"),
@@ -168,13 +168,14 @@ fn text(path: &Path, owner: Option<u32>) -> Result<String, Unnamed> {
     let (user, own) = (metadata.uid(), rustix::process::geteuid().as_raw());
     if ![0, own, owner.unwrap_or(own)].contains(&user) {
         let Some(_) = owner else {
-            let untold = io::Error::other("the accounts do not tell whether that is the unit's");
-            return Err(unknown(path, &format!("belongs to user {user}"), &untold));
+            let unknown_owner =
+                io::Error::other("the accounts do not tell whether that is the unit's");
+            return Err(unknown(path, &format!("belongs to user {user}"), &unknown_owner));
         };
         return Err(wrong(path, &format!("belongs to user {user}, who is not the unit's")));
     }
     let mut text = String::new();
-    file.take(LONGEST).read_to_string(&mut text).map_err(unread)?;
+    file.take(MAX_LENGTH).read_to_string(&mut text).map_err(unread)?;
     Ok(text)
 }
 
@@ -219,7 +220,7 @@ mod tests {
             ("/proc", "/proc is no file"),
             ("/proc/version/x", "/proc/version/x cannot be read: Not a directory (os error 20)"),
         ] {
-            assert!(matches!(read(path), Unnamed::Wrong(told) if told == problem), "{path}");
+            assert!(matches!(read(path), PidFileError::Wrong(told) if told == problem), "{path}");
         }
     }
 
@@ -227,17 +228,17 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_read_is_not_one_that_names_nobody() {
         let unread = read(Path::new("/proc/self/mem"), Some(0), |_| Ok(true));
-        assert!(matches!(unread, Err(Unnamed::Unknown(_))), "{unread:?}");
+        assert!(matches!(unread, Err(PidFileError::Unknown(_))), "{unread:?}");
         let directory = tempfile::tempdir().expect("a directory can be made");
         let path = directory.path().join("pid");
         let parent = std::os::unix::process::parent_id().to_string();
         std::fs::write(&path, parent).expect("it can be written");
         let unseen = read(&path, Some(0), |_| Err(io::Error::other("all files are open")));
-        assert!(matches!(unseen, Err(Unnamed::Unknown(_))), "{unseen:?}");
+        assert!(matches!(unseen, Err(PidFileError::Unknown(_))), "{unseen:?}");
         if std::os::unix::fs::chown(&path, Some(4_000_000), None).is_ok() {
             for (owner, is_wrong) in [(Some(0), true), (None, false)] {
                 let read = read(&path, owner, |_| Ok(true));
-                assert_eq!(matches!(read, Err(Unnamed::Wrong(_))), is_wrong, "{read:?}");
+                assert_eq!(matches!(read, Err(PidFileError::Wrong(_))), is_wrong, "{read:?}");
             }
             assert!(read(&path, Some(4_000_000), |_| Ok(true)).is_ok());
         }
@@ -247,11 +248,11 @@ mod tests {
     async fn a_file_is_seen_to_come_even_in_a_directory_that_was_not_there() {
         let directory = tempfile::tempdir().expect("a directory can be made");
         let path = directory.path().join("run/pid");
-        let arrival = Arrival::of(&path).expect("it can be watched");
+        let watch = PidFileWatch::of(&path).expect("it can be watched");
         std::fs::create_dir(directory.path().join("run")).expect("it can be made");
-        poll_fn(|cx| arrival.poll_next(cx)).await.expect("it is seen");
+        poll_fn(|cx| watch.poll_next(cx)).await.expect("it is seen");
         std::fs::write(&path, "7").expect("it can be written");
-        poll_fn(|cx| arrival.poll_next(cx)).await.expect("it is seen");
+        poll_fn(|cx| watch.poll_next(cx)).await.expect("it is seen");
     }
 
     #[test]

@@ -9,16 +9,16 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 use tokio::io::unix::AsyncFd;
 
 use super::cgroup::Group;
-use super::exit::take_end;
-use super::life::ProcessId;
-use super::look::{Look, Stat, look_until_it_is, stat};
-use super::outcome::End;
+use super::exit::read_exit;
+use super::outcome::ProcessExit;
+use super::process_info::{ProbeResult, Stat, probe_until_settled, stat};
+use super::run_state::ProcessId;
 use super::signals::Sig;
 use crate::Clock;
-use crate::readable::{comes, next, readable};
+use crate::async_fd::{read_next, register_readable, wait_readable};
 
 /// How long a parent is given to wait for its child, before it is given up to learn its status.
-const PATIENCE_WITH_PARENTS: Duration = Duration::from_secs(1);
+const PARENT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How many generations of parents are looked at.
 const GENERATIONS: usize = 64;
@@ -39,7 +39,7 @@ pub(crate) fn boot_id() -> io::Result<String> {
 }
 
 /// Whether one process belongs to a run: it is in its control group, where there is one.
-pub(crate) fn is_of_run(
+pub(crate) fn belongs_to_run(
     process: ProcessId,
     group: Option<&Group>,
     run: &str,
@@ -47,29 +47,29 @@ pub(crate) fn is_of_run(
 ) -> io::Result<bool> {
     match group {
         Some(group) => Ok(group.members()?.contains(&process.pid)),
-        None => belongs(process, run, leaders),
+        None => descends_from_run(process, run, leaders),
     }
 }
 
-/// Whether one process belongs to a run, as [`members`](super::census::members) has it, without a
+/// Whether one process belongs to a run, as [`members`](super::process_table::members) has it, without a
 /// look at all others: this process belongs to none, and what it has begun to none by that.
-fn belongs(process: ProcessId, run: &str, leaders: &[ProcessId]) -> io::Result<bool> {
+fn descends_from_run(process: ProcessId, run: &str, leaders: &[ProcessId]) -> io::Result<bool> {
     let (own, mut pid) = (std::process::id(), process.pid);
     for _ in 0..GENERATIONS {
         if pid == own {
             break;
         }
         let Ok(Stat { process, .. }) = stat(pid)? else { return Ok(false) };
-        let carried = match look_until_it_is(pid)? {
-            Look::Runs(process) => process.invocation,
+        let variables = match probe_until_settled(pid)? {
+            ProbeResult::Running(process) => process.invocation,
             _ => None,
         };
-        if carried.as_deref() == Some(run) {
+        if variables.as_deref() == Some(run) {
             return Ok(true);
         }
         if let Some(leader) = leaders.iter().find(|leader| leader.pid == process.group) {
             let is_reused = child(leader.pid)?.is_some_and(|now| now != *leader);
-            if carried.is_none() && !is_reused {
+            if variables.is_none() && !is_reused {
                 return Ok(true);
             }
         }
@@ -83,11 +83,11 @@ fn belongs(process: ProcessId, run: &str, leaders: &[ProcessId]) -> io::Result<b
 
 /// A process that can be waited for and signalled, and cannot be mistaken for another.
 #[derive(Debug)]
-pub(crate) struct Watched {
+pub(crate) struct ProcessHandle {
     descriptor: AsyncFd<OwnedFd>,
 }
 
-impl Watched {
+impl ProcessHandle {
     /// Takes hold of a process; `None` when it does not run any more.
     pub(crate) fn open(process: ProcessId) -> io::Result<Option<Self>> {
         let Some(pid) = i32::try_from(process.pid).ok().and_then(Pid::from_raw) else {
@@ -103,7 +103,7 @@ impl Watched {
         if started(process.pid)? != Some(process) {
             return Ok(None);
         }
-        let descriptor = readable(descriptor)?;
+        let descriptor = register_readable(descriptor)?;
         Ok(Some(Self { descriptor }))
     }
 
@@ -117,15 +117,15 @@ impl Watched {
 
     /// Returns when the process has ended.
     pub(crate) async fn ended(&self) -> io::Result<()> {
-        comes(&self.descriptor).await
+        wait_readable(&self.descriptor).await
     }
 
     /// Returns when the process has ended, with what there is to learn of its end.
-    pub(crate) async fn end(&self, clock: &dyn Clock) -> io::Result<End> {
+    pub(crate) async fn end(&self, clock: &dyn Clock) -> io::Result<ProcessExit> {
         self.ended().await?;
         tokio::select! {
-            end = next(&self.descriptor, take_end) => end,
-            () = clock.sleep(PATIENCE_WITH_PARENTS) => Ok(End::Unseen),
+            end = read_next(&self.descriptor, read_exit) => end,
+            () = clock.sleep(PARENT_TIMEOUT) => Ok(ProcessExit::Unobserved),
         }
     }
 }
@@ -152,7 +152,7 @@ mod tests {
         let mut sleep = std::process::Command::new("sleep");
         let mut sleep = sleep.arg("1000").process_group(0).spawn().expect("it can be begun");
         let begun = child(sleep.id()).expect("it can be read").expect("it runs");
-        let is_of = |process| belongs(process, "a", &[leader]).expect("it can be read");
+        let is_of = |process| descends_from_run(process, "a", &[leader]).expect("it can be read");
         let (of_child, of_own) = (is_of(begun), is_of(child(std::process::id()).unwrap().unwrap()));
         sleep.kill().and_then(|()| sleep.wait()).expect("it is a child");
         assert_eq!((of_child, of_own), (false, false));
@@ -165,7 +165,7 @@ mod tests {
             assert_ne!(number, std::process::id());
             let thread = child(number).expect("it can be read").expect("it runs");
             let earlier = ProcessId { start: thread.start.wrapping_sub(1), ..thread };
-            [earlier, thread].map(Watched::open)
+            [earlier, thread].map(ProcessHandle::open)
         });
         let held = held.join().expect("it ends");
         for held in held {

@@ -8,27 +8,27 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
-use fleet_core::graph::{Command, Output, Place, Surroundings};
+use fleet_core::graph::{Command, DirectoryPath, ExecEnvironment, ExecOutput};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
 
-use super::birth::Child;
 use super::cgroup::Group;
-use super::child::{Preparation, Rights, Start, limits};
-use super::descriptors::{is_want, limit_of_units};
+use super::child::{ChildSetup, Credentials, WorkingDirectory, limits};
+use super::descriptors::{is_out_of_descriptors, unit_nofile_limit};
 use super::environment::{SEARCH_PATH, collect};
-use super::identity::{Identity, Unknown, look_up, own_home};
-use super::opening::{open_at_once, open_or_make};
-use super::outcome::End;
-use super::plan::Plan;
-use super::resources::Setting;
-use super::step::{NotBegun, Step};
+use super::exec_context::ExecContext;
+use super::exec_step::{ExecStep, SpawnError};
+use super::identity::{Identity, UnknownAccount, look_up, own_home};
+use super::nonblocking_open::{open_nonblocking, open_or_create};
+use super::outcome::ProcessExit;
+use super::resources::CgroupSetting;
+use super::spawn::Child;
 
 /// Why a process could not be started: for a person, and for the state machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SpawnProblem {
+pub(crate) struct SpawnFailure {
     pub(crate) words: String,
-    pub(crate) end: End,
+    pub(crate) end: ProcessExit,
 }
 
 /// systemd's exit codes for what fails before the program runs.
@@ -53,84 +53,80 @@ const USUAL_MASK: u32 = 0o022;
 /// open are not handed down: all are opened so that they close on execution.
 pub(crate) fn spawn(
     command: &Command,
-    surroundings: &Surroundings,
+    surroundings: &ExecEnvironment,
     log: &Path,
-    group: Option<(&Group, &[Setting])>,
+    group: Option<(&Group, &[CgroupSetting])>,
     passed: &[(String, String)],
     extra: &[(&str, String)],
-) -> Result<Child, SpawnProblem> {
+) -> Result<Child, SpawnFailure> {
     let (group, settings) = group.unzip();
-    let identity = look_up(surroundings).map_err(SpawnProblem::unknown)?;
+    let identity = look_up(surroundings).map_err(SpawnFailure::unknown)?;
     // systemd looks for the variables before there is a process that could have an exit code.
     let environment = collect(surroundings, passed, identity.user.as_ref(), extra)
-        .map_err(|words| SpawnProblem { words, end: End::NeverWas })?;
+        .map_err(|words| SpawnFailure { words, end: ProcessExit::NotSpawned })?;
     let start = Some(start(surroundings, &identity)?);
-    let program = find(&command.program).map_err(|error| SpawnProblem::exec(command, &error))?;
-    let mut words = command.words_with(|name| environment.get(name)).into_iter();
-    let plan = Plan {
+    let program = find(&command.program).map_err(|error| SpawnFailure::exec(command, &error))?;
+    let mut words = command.argv(|name| environment.get(name)).into_iter();
+    let context = ExecContext {
         program,
         name: words.next().unwrap_or_default(),
         arguments: words.collect(),
         outputs: outputs(surroundings, log)?,
-        preparation: Preparation {
-            identity: rights(&identity),
-            start,
-            ..preparation(surroundings)
-        },
+        setup: ChildSetup { identity: rights(&identity), start, ..setup(surroundings) },
         environment,
     };
     let started = match group.zip(settings) {
         Some((group, settings)) => {
             let inside = open(group, settings).map_err(|error| {
-                SpawnProblem::of(CGROUP, format!("cannot make a control group: {error}"), &error)
+                SpawnFailure::of(CGROUP, format!("cannot make a control group: {error}"), &error)
             })?;
-            plan.start_inside(&inside, || group.list())
+            context.start_in_cgroup(&inside, || group.list())
         }
-        None => plan.start(),
+        None => context.start(),
     };
-    started.map_err(|why| SpawnProblem::spawn(command, surroundings, &why))
+    started.map_err(|why| SpawnFailure::spawn(command, surroundings, &why))
 }
 
 /// Makes a control group, with its limits.
-fn open(group: &Group, settings: &[Setting]) -> io::Result<File> {
+fn open(group: &Group, settings: &[CgroupSetting]) -> io::Result<File> {
     let opened = group.open()?;
     group.limit(settings)?;
     Ok(opened)
 }
 
 /// How a child ended.
-pub(crate) fn end_of(status: ExitStatus) -> End {
+pub(crate) fn exit_from_status(status: ExitStatus) -> ProcessExit {
     match (status.code(), status.signal()) {
-        (Some(code), _) => End::Code(code),
-        (None, Some(signal)) if status.core_dumped() => End::Dumped(signal),
-        (None, Some(signal)) => End::Signal(signal),
-        (None, None) => End::Unseen,
+        (Some(code), _) => ProcessExit::Code(code),
+        (None, Some(signal)) if status.core_dumped() => ProcessExit::Dumped(signal),
+        (None, Some(signal)) => ProcessExit::Signal(signal),
+        (None, None) => ProcessExit::Unobserved,
     }
 }
 
 /// What the child sees to itself.
-fn preparation(surroundings: &Surroundings) -> Preparation {
-    Preparation {
+fn setup(surroundings: &ExecEnvironment) -> ChildSetup {
+    ChildSetup {
         group: None,
         ignore_sigpipe: surroundings.ignore_sigpipe,
         oom_score_adjust: surroundings.oom_score_adjust.map(|score| score.to_string()),
         nice: surroundings.nice,
-        limits: limits(&surroundings.limits, limit_of_units()),
+        limits: limits(&surroundings.limits, unit_nofile_limit()),
         umask: Some(mask(surroundings)),
         identity: None,
         start: None,
     }
 }
 
-fn mask(surroundings: &Surroundings) -> u32 {
+fn mask(surroundings: &ExecEnvironment) -> u32 {
     surroundings.umask.unwrap_or(USUAL_MASK)
 }
 
 /// Who the child is to become, if that is somebody else.
-fn rights(identity: &Identity) -> Option<Rights> {
+fn rights(identity: &Identity) -> Option<Credentials> {
     let groups = identity.groups.as_ref();
     let is_other = identity.uid.is_some() || identity.gid.is_some() || groups.is_some();
-    is_other.then(|| Rights {
+    is_other.then(|| Credentials {
         uid: identity.uid.map(Uid::from_raw),
         gid: identity.gid.map(Gid::from_raw),
         groups: groups.map(|groups| groups.iter().copied().map(Gid::from_raw).collect()),
@@ -155,21 +151,24 @@ fn runnable(path: &Path) -> io::Result<()> {
 }
 
 /// Where the child begins.
-fn start(surroundings: &Surroundings, identity: &Identity) -> Result<Start, SpawnProblem> {
+fn start(
+    surroundings: &ExecEnvironment,
+    identity: &Identity,
+) -> Result<WorkingDirectory, SpawnFailure> {
     let directory = working_directory(surroundings, identity)?;
     let path = CString::new(directory.as_os_str().as_bytes())
-        .map_err(|error| SpawnProblem::new(CHDIR, error.to_string()))?;
-    Ok(Start { path, optional: surroundings.directory.optional })
+        .map_err(|error| SpawnFailure::new(CHDIR, error.to_string()))?;
+    Ok(WorkingDirectory { path, optional: surroundings.directory.optional })
 }
 
 fn working_directory(
-    surroundings: &Surroundings,
+    surroundings: &ExecEnvironment,
     identity: &Identity,
-) -> Result<PathBuf, SpawnProblem> {
-    let wanted = match &surroundings.directory.place {
-        Place::Root => return Ok(PathBuf::from("/")),
-        Place::At(path) => PathBuf::from(path),
-        Place::Home => {
+) -> Result<PathBuf, SpawnFailure> {
+    let wanted = match &surroundings.directory.path {
+        DirectoryPath::Root => return Ok(PathBuf::from("/")),
+        DirectoryPath::At(path) => PathBuf::from(path),
+        DirectoryPath::Home => {
             let home = identity.user.as_ref().map(|user| user.home.clone()).or_else(own_home);
             PathBuf::from(home.unwrap_or_else(|| "/".to_owned()))
         }
@@ -177,11 +176,11 @@ fn working_directory(
     match std::fs::metadata(&wanted) {
         Ok(metadata) if metadata.is_dir() => Ok(wanted),
         _ if surroundings.directory.optional => Ok(PathBuf::from("/")),
-        Ok(_) => Err(SpawnProblem::new(
+        Ok(_) => Err(SpawnFailure::new(
             CHDIR,
             format!("WorkingDirectory={} is not a directory", wanted.display()),
         )),
-        Err(error) => Err(SpawnProblem::new(
+        Err(error) => Err(SpawnFailure::new(
             CHDIR,
             format!("cannot enter WorkingDirectory={}: {error}", wanted.display()),
         )),
@@ -189,7 +188,7 @@ fn working_directory(
 }
 
 /// Where the output and the errors go; nothing is where those of this process do.
-fn outputs(surroundings: &Surroundings, log: &Path) -> Result<[Option<File>; 2], SpawnProblem> {
+fn outputs(surroundings: &ExecEnvironment, log: &Path) -> Result<[Option<File>; 2], SpawnFailure> {
     let (output, error) = (&surroundings.output, surroundings.error.as_ref());
     let open = |output| open_output(output, log, 0o666 & !mask(surroundings));
     let opened = open(output)?;
@@ -200,34 +199,34 @@ fn outputs(surroundings: &Surroundings, log: &Path) -> Result<[Option<File>; 2],
             .as_ref()
             .map(File::try_clone)
             .transpose()
-            .map_err(|error| SpawnProblem::of(STDOUT, error.to_string(), &error))?,
+            .map_err(|error| SpawnFailure::of(STDOUT, error.to_string(), &error))?,
     };
     Ok([opened, second])
 }
 
 /// The file that output goes to, if it goes to one; made with those permissions.
-fn open_output(output: &Output, log: &Path, mode: u32) -> Result<Option<File>, SpawnProblem> {
+fn open_output(output: &ExecOutput, log: &Path, mode: u32) -> Result<Option<File>, SpawnFailure> {
     let mut how = OpenOptions::new();
     how.write(true);
     let (path, opened) = match output {
-        Output::Inherit => return Ok(None),
-        Output::Log => (log, append(log)),
-        Output::Null => {
+        ExecOutput::Inherit => return Ok(None),
+        ExecOutput::Log => (log, append(log)),
+        ExecOutput::Null => {
             let path = Path::new("/dev/null");
-            (path, open_at_once(how, path))
+            (path, open_nonblocking(how, path))
         }
-        Output::Append(path) | Output::File(path) | Output::Truncate(path) => {
-            how.append(matches!(output, Output::Append(_)));
-            how.truncate(matches!(output, Output::Truncate(_)));
-            (Path::new(path), open_or_make(how, Path::new(path), mode))
+        ExecOutput::Append(path) | ExecOutput::File(path) | ExecOutput::Truncate(path) => {
+            how.append(matches!(output, ExecOutput::Append(_)));
+            how.truncate(matches!(output, ExecOutput::Truncate(_)));
+            (Path::new(path), open_or_create(how, Path::new(path), mode))
         }
     };
     opened.map(Some).map_err(|error| unwritable(path, &error))
 }
 
-fn unwritable(path: &Path, error: &io::Error) -> SpawnProblem {
+fn unwritable(path: &Path, error: &io::Error) -> SpawnFailure {
     let words = format!("cannot open {} to write: {error}", path.display());
-    SpawnProblem::of(STDOUT, words, error)
+    SpawnFailure::of(STDOUT, words, error)
 }
 
 /// Opens a log so that every write goes to its end, wherever that is.
@@ -235,15 +234,15 @@ pub(crate) fn append(log: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).open(log)
 }
 
-impl SpawnProblem {
+impl SpawnFailure {
     fn new(code: i32, words: String) -> Self {
-        Self { words, end: End::Code(code) }
+        Self { words, end: ProcessExit::Code(code) }
     }
 
-    fn unknown(who: Unknown) -> Self {
-        match who {
-            Unknown::User(words) => Self::new(USER, words),
-            Unknown::Group(words) => Self::new(GROUP, words),
+    fn unknown(account: UnknownAccount) -> Self {
+        match account {
+            UnknownAccount::User(words) => Self::new(USER, words),
+            UnknownAccount::Group(words) => Self::new(GROUP, words),
         }
     }
 
@@ -253,7 +252,7 @@ impl SpawnProblem {
     }
 
     /// What the kernel refuses for want of room is not the program's fault.
-    fn spawn(command: &Command, surroundings: &Surroundings, why: &NotBegun) -> Self {
+    fn spawn(command: &Command, surroundings: &ExecEnvironment, why: &SpawnError) -> Self {
         let error = &why.error;
         let problem = match before_the_program(why.step, surroundings) {
             Some((code, what)) => Self::of(code, format!("cannot {what}: {error}"), error),
@@ -263,29 +262,36 @@ impl SpawnProblem {
             error.kind(),
             io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory | io::ErrorKind::QuotaExceeded
         );
-        if scarce { Self { end: End::NeverWas, ..problem } } else { problem }
+        if scarce { Self { end: ProcessExit::NotSpawned, ..problem } } else { problem }
     }
 
     /// Such a problem, unless it is only that no more files may be open.
     fn of(code: i32, words: String, error: &io::Error) -> Self {
-        let is_want = Errno::from_io_error(error).is_some_and(is_want);
-        Self { words, end: if is_want { End::NeverWas } else { End::Code(code) } }
+        let is_out_of_descriptors = Errno::from_io_error(error).is_some_and(is_out_of_descriptors);
+        Self {
+            words,
+            end: if is_out_of_descriptors {
+                ProcessExit::NotSpawned
+            } else {
+                ProcessExit::Code(code)
+            },
+        }
     }
 }
 
 /// The exit code and the words for a step that comes before the program.
-fn before_the_program(step: Step, surroundings: &Surroundings) -> Option<(i32, String)> {
+fn before_the_program(step: ExecStep, surroundings: &ExecEnvironment) -> Option<(i32, String)> {
     let (code, what) = match step {
-        Step::Begin | Step::Program => return None,
-        Step::Output => (STDOUT, "hand it its input and output"),
-        Step::Session => (SETSID, "give it a session of its own"),
-        Step::Directory => (CHDIR, "enter its working directory"),
-        Step::Group => (CGROUP, "move it into its control group"),
-        Step::OomScore => (OOM_ADJUST, "set how readily it is ended when memory is short"),
-        Step::Limits => (LIMITS, "set its limits"),
-        Step::Groups => (GROUP, "change to its groups"),
-        Step::Identity => (USER, "change to its user"),
-        Step::Nice => {
+        ExecStep::Begin | ExecStep::Program => return None,
+        ExecStep::Output => (STDOUT, "hand it its input and output"),
+        ExecStep::Session => (SETSID, "give it a session of its own"),
+        ExecStep::Directory => (CHDIR, "enter its working directory"),
+        ExecStep::Group => (CGROUP, "move it into its control group"),
+        ExecStep::OomScore => (OOM_ADJUST, "set how readily it is ended when memory is short"),
+        ExecStep::Limits => (LIMITS, "set its limits"),
+        ExecStep::Groups => (GROUP, "change to its groups"),
+        ExecStep::Identity => (USER, "change to its user"),
+        ExecStep::Nice => {
             let level = surroundings.nice.unwrap_or_default();
             return Some((NICE, format!("set its nice level to {level}")));
         }
@@ -300,9 +306,9 @@ mod tests {
     /// Whatever our own is.
     #[test]
     fn who_names_no_mask_has_the_usual_one() {
-        let usual = preparation(&Surroundings::default());
+        let usual = setup(&ExecEnvironment::default());
         assert_eq!(usual.umask, Some(0o022));
-        let named = Surroundings { umask: Some(0), ..Surroundings::default() };
-        assert_eq!(preparation(&named).umask, Some(0));
+        let named = ExecEnvironment { umask: Some(0), ..ExecEnvironment::default() };
+        assert_eq!(setup(&named).umask, Some(0));
     }
 }

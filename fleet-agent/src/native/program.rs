@@ -9,8 +9,8 @@ use nix::libc;
 use rustix::io::Errno;
 use rustix::process::getpid;
 
-use super::look::SYSTEMD_EXEC_PID;
-use super::step::{Failed, Step};
+use super::exec_step::{ExecStep, StepError};
+use super::process_info::SYSTEMD_EXEC_PID;
 
 /// What the variable that tells a number takes at most: the name, `=`, ten digits and a zero byte.
 const NUMBER: usize = SYSTEMD_EXEC_PID.len() + 12;
@@ -25,7 +25,7 @@ pub(crate) struct Program {
     arguments: Vec<AtomicPtr<libc::c_char>>,
     /// The first is for its own number, which it alone knows, if it is to be told that.
     environment: Vec<AtomicPtr<libc::c_char>>,
-    knows_its_number: bool,
+    passes_own_pid: bool,
 }
 
 impl Program {
@@ -35,25 +35,25 @@ impl Program {
         path: CString,
         arguments: Vec<CString>,
         environment: Vec<CString>,
-        knows_its_number: bool,
+        passes_own_pid: bool,
     ) -> Self {
-        let own = knows_its_number.then(AtomicPtr::default);
+        let own = passes_own_pid.then(AtomicPtr::default);
         Self {
             path,
             arguments: pointers(&arguments).collect(),
             environment: own.into_iter().chain(pointers(&environment)).collect(),
             _texts: [arguments, environment],
-            knows_its_number,
+            passes_own_pid,
         }
     }
 
     /// Runs in the child, for which it makes system calls alone: it asks for no memory, takes no
     /// lock, and cannot panic. Returns only with what keeps the program from being run.
     #[expect(unsafe_code, reason = "there is no safe way to execute a program")]
-    pub(crate) fn execute(&self) -> Failed {
+    pub(crate) fn execute(&self) -> StepError {
         let mut number = [0; NUMBER];
-        if let Some(place) = self.environment.first().filter(|_| self.knows_its_number) {
-            place.store(own_number(&mut number), Ordering::Relaxed);
+        if let Some(place) = self.environment.first().filter(|_| self.passes_own_pid) {
+            place.store(own_pid_variable(&mut number), Ordering::Relaxed);
         }
         // SAFETY: what is called here makes system calls alone, which is what a copy of one thread
         // may do, and what has the memory of another. The lists end with nothing, and all that they
@@ -67,7 +67,7 @@ impl Program {
             libc::execve(self.path.as_ptr(), arguments.cast(), variables.cast());
         }
         let error = Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::NOEXEC);
-        Failed(Step::Program, error)
+        StepError(ExecStep::Program, error)
     }
 }
 
@@ -77,7 +77,7 @@ fn pointers(texts: &[CString]) -> impl Iterator<Item = AtomicPtr<libc::c_char>> 
 }
 
 /// The variable that tells this process its number, written without asking for memory.
-fn own_number(text: &mut [u8; NUMBER]) -> *mut libc::c_char {
+fn own_pid_variable(text: &mut [u8; NUMBER]) -> *mut libc::c_char {
     let (mut before_the_zero, _) = text.split_at_mut(NUMBER - 1);
     // It is long enough, as is told above.
     drop(write!(before_the_zero, "{SYSTEMD_EXEC_PID}={}", getpid().as_raw_nonzero()));

@@ -3,26 +3,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_core::graph::{Kind, Pattern, Readiness, StopReason, Unit};
+use fleet_core::graph::{InitUnit, LinePattern, Readiness, ServiceType, StopReason};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use super::drive::Driver;
-use super::life::Phase;
-use super::machine::Machine;
-use super::outcome::{End, Outcome};
-use super::service::Service;
-use super::service_tests::{Life, spec};
+use super::manager_context::ManagerContext;
+use super::outcome::{ProcessExit, RunOutcome};
+use super::run_driver::RunDriver;
+use super::run_machine::ServiceRun;
+use super::run_machine_tests::{Life, spec};
+use super::run_state::ServicePhase;
 use crate::SystemClock;
 use crate::lock::acquire;
 
-pub(crate) fn unit(service: &str, readiness: Readiness) -> Arc<Unit> {
-    let unit = Unit::clone(&spec(service));
-    Arc::new(Unit { kind: Kind::ForegroundSupervised(readiness), ..unit })
+pub(crate) fn unit(service: &str, readiness: Readiness) -> Arc<InitUnit> {
+    let unit = InitUnit::clone(&spec(service));
+    Arc::new(InitUnit { kind: ServiceType::ForegroundSupervised(readiness), ..unit })
 }
 
 pub(crate) fn line(pattern: &str) -> Readiness {
-    Readiness::Line(Pattern::new(pattern).expect("it is well formed"))
+    Readiness::Line(LinePattern::new(pattern).expect("it is well formed"))
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn one_that_has_to_live_for_a_while() {
     let mut life = Life::of(unit("ExecStart=/main\n", Readiness::Alive(Duration::from_secs(3))));
     life.start().due();
     assert_eq!(life.now.as_millis(), 3000);
-    life.stop().main(End::Signal(15)).gone().start().main(End::Code(0)).gone();
+    life.stop().main(ProcessExit::Signal(15)).gone().start().main(ProcessExit::Code(0)).gone();
     insta::assert_snapshot!(life.story(), @r"
     start: new-run main => activating start success
     due: => active running success
@@ -46,9 +46,9 @@ fn one_that_has_to_live_for_a_while() {
 #[test]
 fn one_that_has_to_write_a_line() {
     let mut life = Life::of(unit("ExecStart=/main\nTimeoutStartSec=9\n", line("x")));
-    life.start().step("line", Service::on_line);
-    life.step("line", Service::on_line).stop().main(End::Signal(15)).gone();
-    life.start().due().main(End::Signal(15)).gone();
+    life.start().step("line", ServiceRun::on_line);
+    life.step("line", ServiceRun::on_line).stop().main(ProcessExit::Signal(15)).gone();
+    life.start().due().main(ProcessExit::Signal(15)).gone();
     insta::assert_snapshot!(life.story(), @r"
     start: new-run main await-line => activating start success
     line: => active running success
@@ -65,49 +65,49 @@ fn one_that_has_to_write_a_line() {
 
 const NAME: &str = "a.service";
 
-fn driver(machine: &Arc<Machine>, unit: &Arc<Unit>) -> Driver {
-    let place = machine.directory(NAME);
-    let log = machine.open_log(place.log()).expect("it can be made");
-    Driver::new(machine, NAME, &place, log, Arc::clone(unit))
+fn driver(context: &Arc<ManagerContext>, unit: &Arc<InitUnit>) -> RunDriver {
+    let place = context.directory(NAME);
+    let log = context.open_log(place.log()).expect("it can be made");
+    RunDriver::new(context, NAME, &place, log, Arc::clone(unit))
 }
 
 /// One unit by itself, with real processes.
 pub(crate) struct Stage {
-    pub(crate) machine: Arc<Machine>,
-    unit: Arc<Unit>,
-    pub(crate) driver: Driver,
+    pub(crate) context: Arc<ManagerContext>,
+    unit: Arc<InitUnit>,
+    pub(crate) driver: RunDriver,
     _directory: TempDir,
 }
 
 impl Stage {
-    pub(crate) async fn with(unit: Arc<Unit>) -> Self {
+    pub(crate) async fn with(unit: Arc<InitUnit>) -> Self {
         let directory = tempfile::tempdir().expect("a directory can be made");
         let (clock, units) = (Arc::new(SystemClock::start()), directory.path().join("units"));
         let lock = acquire(directory.path(), &*clock).await.expect("it is free");
         let groups = Err("none are needed".to_owned());
-        let machine = Machine::new(clock, Vec::new(), units, 1 << 20, groups, lock);
-        let machine = Arc::new(machine);
-        let asked = super::record::Asked::default();
-        machine.directory(NAME).write_unit(b"", asked).expect("it can be written");
-        let driver = driver(&machine, &unit);
-        Self { machine, unit, driver, _directory: directory }
+        let context = ManagerContext::new(clock, Vec::new(), units, 1 << 20, groups, lock);
+        let context = Arc::new(context);
+        let requested = super::unit_directory::RequestedState::default();
+        context.directory(NAME).write_unit(b"", requested).expect("it can be written");
+        let driver = driver(&context, &unit);
+        Self { context, unit, driver, _directory: directory }
     }
 
     /// Begins the next run.
     pub(crate) fn start(&mut self) {
-        self.driver = driver(&self.machine, &self.unit);
-        self.driver.service.begin_after(None, self.machine.now());
+        self.driver = driver(&self.context, &self.unit);
+        self.driver.service.begin(None, self.context.now());
     }
 
     pub(crate) fn stop(&mut self) {
-        self.driver.service.end(&StopReason::Unneeded, self.machine.now());
+        self.driver.service.stop(&StopReason::Unneeded, self.context.now());
     }
 
     /// Goes on until the unit has come to that phase.
-    pub(crate) async fn wait_for(&mut self, phase: Phase) {
+    pub(crate) async fn wait_for(&mut self, phase: ServicePhase) {
         let go_on = async {
             self.driver.act();
-            while self.driver.service.memory().phase != phase {
+            while self.driver.service.run_state().phase != phase {
                 self.driver.wait().await;
                 self.driver.act();
             }
@@ -120,7 +120,7 @@ impl Stage {
 impl Drop for Stage {
     /// A test that fails leaves nothing running.
     fn drop(&mut self) {
-        let main = self.driver.service.memory().main;
+        let main = self.driver.service.run_state().main;
         let pid = main.and_then(|main| Pid::from_raw(i32::try_from(main.pid).ok()?));
         // It has ended already where all is well.
         let _gone = pid.map(|pid| kill_process(pid, Signal::KILL));
@@ -134,9 +134,9 @@ async fn a_line_of_its_output_says_that_it_is_ready() {
     let mut stage = Stage::with(unit(&service, line("^ready"))).await;
     for _ in 0..2 {
         stage.start();
-        stage.wait_for(Phase::Running).await;
+        stage.wait_for(ServicePhase::Running).await;
         stage.stop();
-        stage.wait_for(Phase::Failed).await;
+        stage.wait_for(ServicePhase::Failed).await;
     }
 }
 
@@ -148,12 +148,12 @@ async fn a_line_of_an_earlier_run_says_nothing_of_this_one() {
     let service = format!("ExecStart=/bin/sh -c '{script}'\nTimeoutStartSec=200ms\n");
     let mut stage = Stage::with(unit(&service, line("^ready$"))).await;
     stage.start();
-    stage.wait_for(Phase::Running).await;
+    stage.wait_for(ServicePhase::Running).await;
     stage.stop();
-    stage.wait_for(Phase::Dead).await;
+    stage.wait_for(ServicePhase::Dead).await;
     stage.start();
-    stage.wait_for(Phase::Failed).await;
-    assert_eq!(stage.driver.service.memory().outcome, Some(Outcome::Timeout));
+    stage.wait_for(ServicePhase::Failed).await;
+    assert_eq!(stage.driver.service.run_state().outcome, Some(RunOutcome::Timeout));
 }
 
 /// The limit is a megabyte, and many times that stands before the line and after it.
@@ -162,10 +162,10 @@ async fn a_line_is_seen_however_fast_others_are_written() {
     let flood = format!("yes {} | head -c 30000000", "x".repeat(499));
     let service = format!("ExecStart=/bin/sh -c '{flood}; echo ready; {flood}; exec sleep 1000'\n");
     let mut stage = Stage::with(unit(&service, line("^ready$"))).await;
-    let keeping = tokio::spawn(Arc::clone(&stage.machine).keep_logs_small());
+    let keeping = tokio::spawn(Arc::clone(&stage.context).limit_logs());
     stage.start();
-    stage.wait_for(Phase::Running).await;
+    stage.wait_for(ServicePhase::Running).await;
     keeping.abort();
     stage.stop();
-    stage.wait_for(Phase::Dead).await;
+    stage.wait_for(ServicePhase::Dead).await;
 }

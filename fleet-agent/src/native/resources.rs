@@ -1,10 +1,10 @@
 //! Pure: no I/O, no clock. What the processes of a unit may take together, as the kernel reads it.
 
-use fleet_core::graph::Resources;
+use fleet_core::graph::ResourceLimits;
 
 /// One limit of a control group.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Setting {
+pub(crate) struct CgroupSetting {
     /// The option that asks for it.
     pub(crate) option: &'static str,
     /// The controller that has to be there.
@@ -19,7 +19,7 @@ pub(crate) struct Setting {
 const PERIOD: u64 = 100_000;
 
 /// All limits that are asked for.
-pub(crate) fn settings(resources: &Resources) -> Vec<Setting> {
+pub(crate) fn settings(resources: &ResourceLimits) -> Vec<CgroupSetting> {
     let plain = |value: u64| value.to_string();
     // Hundredths of a percent of one processor.
     let quota = |value: u64| format!("{} {PERIOD}", value.saturating_mul(PERIOD / 10_000));
@@ -35,7 +35,7 @@ pub(crate) fn settings(resources: &Resources) -> Vec<Setting> {
     ]
     .into_iter()
     .filter_map(|(value, option, controller, file, words)| {
-        Some(Setting { option, controller, file, value: words(value?) })
+        Some(CgroupSetting { option, controller, file, value: words(value?) })
     })
     .collect()
 }
@@ -46,8 +46,8 @@ mod tests {
 
     #[test]
     fn as_the_kernel_reads_it() {
-        assert_eq!(settings(&Resources::default()), []);
-        let resources = Resources {
+        assert_eq!(settings(&ResourceLimits::default()), []);
+        let resources = ResourceLimits {
             memory_max: Some(1 << 30),
             memory_high: Some(5),
             tasks_max: Some(7),

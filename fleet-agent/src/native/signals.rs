@@ -53,7 +53,7 @@ impl Sig {
     pub(crate) const HUP: Self = Self(Signal::HUP);
 
     /// The number on x86 and ARM of a signal that has this number here.
-    pub(crate) fn usual_number(here: i32) -> Option<u8> {
+    pub(crate) fn portable_number(here: i32) -> Option<u8> {
         let index = NAMES.iter().position(|(_, signal)| signal.as_raw() == here);
         let number = index.and_then(|index| i32::try_from(index + 1).ok()).unwrap_or(here);
         u8::try_from(number).ok()

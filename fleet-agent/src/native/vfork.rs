@@ -17,19 +17,19 @@ const STACK: usize = 64 * 1024;
 pub(super) const FLAGS: u64 = 0x100 | 0x4000;
 
 /// Whether processes can be begun so on this machine.
-pub(super) const IS_KNOWN: bool = cfg!(target_arch = "x86_64");
+pub(super) const IS_SUPPORTED: bool = cfg!(target_arch = "x86_64");
 
-/// What the process does, with what it is told.
-pub(super) type Life = unsafe extern "C" fn(*const c_void) -> !;
+/// What the process does, with what it is argument.
+pub(super) type ChildMain = unsafe extern "C" fn(*const c_void) -> !;
 
-/// A stack, to be named in the request by its [`place`].
+/// A stack, to be named in the request by its [`stack_range`].
 pub(super) fn stack() -> Vec<u8> {
     Vec::with_capacity(STACK)
 }
 
 /// The lowest address of a stack, and how many bytes are used of it: it begins at a multiple of 16
 /// bytes, wherever it lies, as functions rely on.
-pub(super) fn place(stack: &mut Vec<u8>) -> (u64, u64) {
+pub(super) fn stack_range(stack: &mut Vec<u8>) -> (u64, u64) {
     let (lowest, size) = (stack.as_mut_ptr() as u64, stack.capacity() as u64);
     (lowest, size - (lowest + size) % 16)
 }
@@ -38,16 +38,16 @@ pub(super) fn place(stack: &mut Vec<u8>) -> (u64, u64) {
 ///
 /// # Safety
 ///
-/// The request is one of `clone3` of that size, with [`FLAGS`] and a stack by its [`place`]. The
-/// life makes system calls alone, and ends in a program or in the end of the process. All that it
+/// The request is one of `clone3` of that size, with [`FLAGS`] and a stack by its [`stack_range`]. The
+/// main makes system calls alone, and ends in a program or in the end of the process. All that it
 /// uses stays there and is not changed until this returns.
 #[cfg(target_arch = "x86_64")]
 #[expect(unsafe_code, reason = "no library begins a process so inside a control group")]
-pub(super) unsafe fn begin(
+pub(super) unsafe fn clone3(
     request: *const c_void,
     size: usize,
-    life: Life,
-    told: *const c_void,
+    main: ChildMain,
+    argument: *const c_void,
 ) -> isize {
     let answer: isize;
     // SAFETY: as promised above. In the new process, where the answer is 0, the stack is another
@@ -66,8 +66,8 @@ pub(super) unsafe fn begin(
             inlateout("rax") nix::libc::SYS_clone3 as isize => answer,
             in("rdi") request,
             in("rsi") size,
-            in("r12") life,
-            in("r13") told,
+            in("r12") main,
+            in("r13") argument,
             lateout("rcx") _,
             lateout("r11") _,
         );
@@ -82,7 +82,7 @@ pub(super) unsafe fn begin(
 /// It does nothing.
 #[cfg(not(target_arch = "x86_64"))]
 #[expect(unsafe_code, reason = "it is unsafe elsewhere")]
-pub(super) unsafe fn begin(_: *const c_void, _: usize, _: Life, _: *const c_void) -> isize {
+pub(super) unsafe fn clone3(_: *const c_void, _: usize, _: ChildMain, _: *const c_void) -> isize {
     -(nix::libc::ENOSYS as isize)
 }
 
@@ -94,7 +94,7 @@ mod tests {
     fn a_stack_begins_where_a_function_has_to_find_it() {
         for odd in 0..32 {
             let mut stack = Vec::with_capacity(STACK + odd);
-            let (lowest, size) = place(&mut stack);
+            let (lowest, size) = stack_range(&mut stack);
             assert_eq!((lowest, (lowest + size) % 16), (stack.as_ptr() as u64, 0));
             let bytes = stack.capacity() as u64;
             assert!((bytes - 15..=bytes).contains(&size), "{size} of {bytes}");

@@ -5,12 +5,12 @@ use std::error::Error;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fleet_agent::remote::{Replies, Service, Units};
+use fleet_agent::remote::{ResponseSender, RequestHandler, ServiceManagerHandler};
 use fleet_agent::{
-    JournalQuery, NativeManager, Runner, RunnerError, Snapshot, Trial, give_back_memory,
+    JournalQuery, NativeManager, InitSupervisor, SupervisorError, InitSnapshot, InitDryRun, trim_heap,
 };
 use fleet_core::Timestamp;
-use fleet_core::graph::{Flaw, Kind, Name, Target};
+use fleet_core::graph::{GraphError, ServiceType, Name, Target};
 use serde_json::Value;
 use tokio::sync::Notify;
 
@@ -26,17 +26,17 @@ const UNITS: usize = 64;
 
 /// One that runs the units of fleetd.
 pub(super) struct ForFleet {
-    pub(super) units: Units,
+    pub(super) units: ServiceManagerHandler,
     pub(super) manager: Arc<NativeManager>,
     /// Told of the end of each ask.
     pub(super) asked: Arc<Notify>,
 }
 
 #[async_trait]
-impl Service for ForFleet {
-    async fn answer(&self, ask: Value, replies: &mut Replies) -> Result<(), Value> {
+impl RequestHandler for ForFleet {
+    async fn handle(&self, ask: Value, response: &mut ResponseSender) -> Result<(), Value> {
         let _told = OnEnd(&self.asked);
-        self.carry_out(ask, replies).await
+        self.carry_out(ask, response).await
     }
 }
 
@@ -50,15 +50,15 @@ impl Drop for OnEnd<'_> {
 }
 
 impl ForFleet {
-    async fn carry_out(&self, ask: Value, replies: &mut Replies) -> Result<(), Value> {
+    async fn carry_out(&self, ask: Value, response: &mut ResponseSender) -> Result<(), Value> {
         if ask.get("init").is_none() {
-            return self.units.answer(ask, replies).await;
+            return self.units.handle(ask, response).await;
         }
         match serde_json::from_value(ask) {
             Ok(OfInit { init: Ask::Status }) => {
                 let snapshot = self.manager.snapshot().await;
                 let snapshot = snapshot.map_err(|error| to_value(&because(&error)))?;
-                tell_units(&shown::head_for_fleet(&snapshot), &snapshot, replies).await;
+                tell_units(&shown::head_for_fleet(&snapshot), &snapshot, response).await;
                 Ok(())
             }
             _ => Err(to_value(&Refusal::RunsForFleet)),
@@ -68,7 +68,7 @@ impl ForFleet {
 
 /// One that runs the units of files.
 pub(super) struct OfFiles {
-    pub(super) runner: Arc<Runner>,
+    pub(super) supervisor: Arc<InitSupervisor>,
     pub(super) origin: Origin,
 }
 
@@ -80,20 +80,20 @@ impl OfFiles {
     /// All that is wrong.
     pub(super) async fn reload(&self) -> Result<(), CliError> {
         let read = self.origin.read_again().await?;
-        let done = self.runner.reload(read.graph.clone(), &read.settings).await;
+        let done = self.supervisor.reload(read.graph.clone(), &read.settings).await;
         done.map_err(not_instead)?;
         self.origin.keep(&read);
         drop(read);
-        give_back_memory();
+        trim_heap();
         Ok(())
     }
 
     /// Tells what is wanted from now on.
-    async fn tell_goals(&self, replies: &mut Replies) -> Result<(), Refusal> {
-        let wanted = self.runner.snapshot().await.map_err(|error| because(&error))?.wanted;
+    async fn tell_goals(&self, response: &mut ResponseSender) -> Result<(), Refusal> {
+        let wanted = self.supervisor.snapshot().await.map_err(|error| because(&error))?.desired;
         let goal = wanted.goal.as_ref().map(ToString::to_string);
-        let beside = wanted.beside.iter().map(ToString::to_string).collect();
-        replies.send(&Goals { goal, beside }).await;
+        let beside = wanted.extra_targets.iter().map(ToString::to_string).collect();
+        response.send(&Goals { goal, beside }).await;
         Ok(())
     }
 
@@ -104,7 +104,7 @@ impl OfFiles {
         given: Given,
         goal: Option<String>,
         beside: &[String],
-        replies: &mut Replies,
+        response: &mut ResponseSender,
     ) -> Result<(), Refusal> {
         let goal = goal.as_deref().map(target).transpose()?;
         let beside: BTreeSet<Target> =
@@ -121,60 +121,60 @@ impl OfFiles {
         };
         let files = files.transpose().map_err(|error| of(&error))?;
         let files = files.map(|read| (read.graph, read.settings));
-        let tried = self.runner.try_out(Trial { files, goal: goal.clone(), beside }).await;
+        let tried = self.supervisor.dry_run(InitDryRun { files, goal: goal.clone(), extra_targets: beside }).await;
         let tried = tried.map_err(|error| match is_own && wants {
             true => not_wanted(&error, goal.as_ref()),
             false => of(&not_instead(error)),
         })?;
         let (goals, rows) = foretold::foretell(Some(&tried.before), tried.after, tried.now);
-        replies.send(&goals).await;
+        response.send(&goals).await;
         for part in rows.chunks(UNITS) {
-            replies.send(&part).await;
+            response.send(&part).await;
         }
         Ok(())
     }
 
-    async fn carry_out(&self, ask: Ask, replies: &mut Replies) -> Result<(), Refusal> {
+    async fn carry_out(&self, ask: Ask, response: &mut ResponseSender) -> Result<(), Refusal> {
         match ask {
             Ask::Status => {
-                let snapshot = self.runner.snapshot().await.map_err(|error| because(&error))?;
-                tell_units(&shown::head(&snapshot), &snapshot, replies).await;
+                let snapshot = self.supervisor.snapshot().await.map_err(|error| because(&error))?;
+                tell_units(&shown::head(&snapshot), &snapshot, response).await;
             }
             Ask::SetTarget { goal, beside } => {
                 let goal = target(&goal)?;
                 let beside: Result<BTreeSet<Target>, Refusal> =
                     beside.iter().map(|it| target(it)).collect();
-                let done = self.runner.set_goal(Some(goal.clone()), beside?).await;
+                let done = self.supervisor.set_goal(Some(goal.clone()), beside?).await;
                 done.map_err(|error| not_wanted(&error, Some(&goal)))?;
-                self.tell_goals(replies).await?;
+                self.tell_goals(response).await?;
             }
             Ask::Reload => {
                 self.reload().await.map_err(|error| of(&error))?;
-                self.tell_goals(replies).await?;
+                self.tell_goals(response).await?;
             }
-            Ask::Plan { files, goal, beside } => self.plan(files, goal, &beside, replies).await?,
+            Ask::Plan { files, goal, beside } => self.plan(files, goal, &beside, response).await?,
             Ask::ReloadUnit { unit } => {
                 let target = self.target_of(&unit).await?;
-                let done = self.runner.reload_unit(&target).await;
+                let done = self.supervisor.reload_unit(&target).await;
                 done.map_err(|error| because(&error))?;
             }
-            Ask::Renew { unit } => {
+            Ask::Restart { unit } => {
                 let target = self.target_of(&unit).await?;
-                let renewed = self.runner.renew(&target).await.map_err(|error| because(&error))?;
-                replies.send(&renewed).await;
+                let restarted = self.supervisor.restart(&target).await.map_err(|error| because(&error))?;
+                response.send(&restarted).await;
             }
-            Ask::Reset { unit } => {
+            Ask::ResetFailed { unit } => {
                 let target = self.target_of(&unit).await?;
-                let forgot = self.runner.reset(&target).await.map_err(|error| because(&error))?;
-                replies.send(&forgot).await;
+                let reset = self.supervisor.reset_failed(&target).await.map_err(|error| because(&error))?;
+                response.send(&reset).await;
             }
             Ask::Logs { unit, lines, since, follow } => {
                 let name = self.unit_of(&unit).await?;
                 let query =
                     JournalQuery { lines, since: since.map(Timestamp::from_millis), follow };
-                match self.runner.journal(&name, query) {
+                match self.supervisor.journal(&name, query) {
                     Ok(journal) => {
-                        replies.send_journal(journal).await.map_err(|error| because(&error))?;
+                        response.send_journal(journal).await.map_err(|error| because(&error))?;
                     }
                     Err(error) => return Err(self.no_log(&name, &error).await),
                 }
@@ -186,7 +186,7 @@ impl OfFiles {
     /// A target of the unit of that name, or the target of that name. One that is in no file any
     /// more has none, and goes by its name.
     async fn target_of(&self, name: &str) -> Result<Target, Refusal> {
-        let snapshot = self.runner.snapshot().await.map_err(|error| because(&error))?;
+        let snapshot = self.supervisor.snapshot().await.map_err(|error| because(&error))?;
         let unit = snapshot.units.iter().find(|unit| unit.unit.as_str() == name);
         let by_unit = unit.and_then(|unit| unit.provides.first().cloned());
         let by_target = || {
@@ -206,7 +206,7 @@ impl OfFiles {
     /// no file any more may have a log still.
     async fn unit_of(&self, text: &str) -> Result<Name, Refusal> {
         let name = Name::new(text).map_err(|error| because(&error))?;
-        let snapshot = self.runner.snapshot().await.map_err(|error| because(&error))?;
+        let snapshot = self.supervisor.snapshot().await.map_err(|error| because(&error))?;
         if snapshot.units.iter().any(|unit| unit.unit == name) {
             return Ok(name);
         }
@@ -216,13 +216,13 @@ impl OfFiles {
     }
 
     /// Why there is no log of a unit.
-    async fn no_log(&self, name: &Name, error: &RunnerError) -> Refusal {
+    async fn no_log(&self, name: &Name, error: &SupervisorError) -> Refusal {
         let Refusal::Because { problem, mut help } = because(error) else { return because(error) };
-        if matches!(error, RunnerError::NoLog { .. })
-            && let Ok(snapshot) = self.runner.snapshot().await
+        if matches!(error, SupervisorError::NoLog { .. })
+            && let Ok(snapshot) = self.supervisor.snapshot().await
         {
             match snapshot.system.graph().unit(name) {
-                Some(unit) if unit.kind == Kind::Virtual => {
+                Some(unit) if unit.kind == ServiceType::Virtual => {
                     let problem = format!("{name} is virtual: it runs nothing, and writes nothing");
                     return Refusal::Because { problem, help };
                 }
@@ -236,40 +236,40 @@ impl OfFiles {
 }
 
 #[async_trait]
-impl Service for OfFiles {
-    async fn answer(&self, ask: Value, replies: &mut Replies) -> Result<(), Value> {
-        if Units::is_meant(&ask) {
-            return Err(Units::unavailable(
+impl RequestHandler for OfFiles {
+    async fn handle(&self, ask: Value, response: &mut ResponseSender) -> Result<(), Value> {
+        if ServiceManagerHandler::accepts(&ask) {
+            return Err(ServiceManagerHandler::unavailable(
                 "this fleet-init runs the units of files: start another one with --fleet and a \
                  socket and a --state-dir of its own",
             ));
         }
         let ask: OfInit =
             serde_json::from_value(ask).map_err(|error| to_value(&because(&error)))?;
-        let done = self.carry_out(ask.init, replies).await;
-        give_back_memory();
+        let done = self.carry_out(ask.init, response).await;
+        trim_heap();
         done.map_err(|refusal| to_value(&refusal))
     }
 }
 
-async fn tell_units(head: &Head, snapshot: &Snapshot, replies: &mut Replies) {
-    replies.send(head).await;
+async fn tell_units(head: &Head, snapshot: &InitSnapshot, response: &mut ResponseSender) {
+    response.send(head).await;
     for part in snapshot.units.chunks(UNITS) {
         let unit = |status| shown::unit(status, &snapshot.system, snapshot.now);
-        replies.send(&part.iter().map(unit).collect::<Vec<_>>()).await;
+        response.send(&part.iter().map(unit).collect::<Vec<_>>()).await;
     }
 }
 
-fn not_instead(error: RunnerError) -> CliError {
+fn not_instead(error: SupervisorError) -> CliError {
     let error = CliError::failed("the units cannot be run instead").because(error);
     error.help("choose a goal that both have by `fleet-init set-target GOAL` first")
 }
 
 /// Why something cannot be wanted. What is wrong with what is wanted beside a goal is not told of
 /// the goal.
-fn not_wanted(error: &RunnerError, goal: Option<&Target>) -> Refusal {
+fn not_wanted(error: &SupervisorError, goal: Option<&Target>) -> Refusal {
     match error {
-        RunnerError::Wanted(Flaw::NoGoal { goal: missing, near }) if Some(missing) != goal => {
+        SupervisorError::InvalidTargets(GraphError::NoGoal { goal: missing, near }) if Some(missing) != goal => {
             let near = near.as_ref().map(|near| format!("did you mean {near}?"));
             Refusal::Because {
                 problem: format!("no unit provides {missing}, to be wanted beside the goal"),
@@ -292,7 +292,7 @@ fn because(error: &dyn Error) -> Refusal {
 }
 
 /// The unit or target that was probably meant, if one has a name that is near, but not the same.
-fn did_you_mean(snapshot: &Snapshot, name: &str) -> Vec<String> {
+fn did_you_mean(snapshot: &InitSnapshot, name: &str) -> Vec<String> {
     let targets = snapshot.units.iter().flat_map(|unit| &unit.provides).map(Target::as_str);
     let all = snapshot.units.iter().map(|unit| unit.unit.as_str()).chain(targets);
     let near = nearest(name, all.filter(|known| *known != name));

@@ -64,10 +64,10 @@ pub(crate) enum Command {
     /// If anything is wrong in the files, nothing changes. A unit reloads by its exec-reload or
     /// reload-signal; what comes of it is shown by status.
     Reload(ReloadArgs),
-    /// Have a unit that runs started anew.
-    Renew(UnitArgs),
-    /// Have a unit that failed or ended tried again at once.
-    Reset(UnitArgs),
+    /// Restart a unit that is starting or active.
+    Restart(UnitArgs),
+    /// Forget that a unit failed or completed, so that it starts again at once if it is needed.
+    ResetFailed(UnitArgs),
     /// Draw the units and their dependencies, as SVG or for dot of Graphviz.
     ///
     /// For example: fleet-init graph DIR -o svg > units.svg

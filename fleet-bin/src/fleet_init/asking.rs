@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fleet_agent::remote::{Answer, AskError, Link, LinkError};
+use fleet_agent::remote::{Response, RequestError, Connection, ConnectionError};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The fleet-init at a socket.
 pub(super) struct Asking {
     pub(super) socket: PathBuf,
-    link: Link,
+    connection: Connection,
 }
 
 /// Why there is no answer.
@@ -40,8 +40,8 @@ pub(super) fn ask<T>(
 ) -> Result<T, CliError> {
     in_runtime(async {
         let socket = places::socket(args.socket.as_deref());
-        let link = in_time(&socket, Link::connect_to_ask(&socket, PROGRAM)).await?;
-        question(&Asking { link: link.map_err(unreachable)?, socket }).await
+        let connection = in_time(&socket, Connection::connect_to_any_user(&socket, PROGRAM)).await?;
+        question(&Asking { connection: connection.map_err(unreachable)?, socket }).await
     })
 }
 
@@ -52,8 +52,8 @@ pub(super) fn ask_if_there<T>(
 ) -> Result<Option<T>, CliError> {
     in_runtime(async {
         let socket = places::socket(args.socket.as_deref());
-        match in_time(&socket, Link::connect_to_ask(&socket, PROGRAM)).await? {
-            Ok(link) => question(&Asking { link, socket }).await.map(Some),
+        match in_time(&socket, Connection::connect_to_any_user(&socket, PROGRAM)).await? {
+            Ok(connection) => question(&Asking { connection, socket }).await.map(Some),
             Err(error) if is_nobody(&error) => Ok(None),
             Err(error) => Err(unreachable(error)),
         }
@@ -67,9 +67,9 @@ fn in_runtime<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, C
 }
 
 /// Whether there is nothing at a socket, and not somebody who cannot be asked.
-fn is_nobody(error: &LinkError) -> bool {
+fn is_nobody(error: &ConnectionError) -> bool {
     use std::io::ErrorKind::{ConnectionRefused, NotFound};
-    let LinkError::Connect { source, .. } = error else { return false };
+    let ConnectionError::Connect { source, .. } = error else { return false };
     matches!(source.kind(), ConnectionRefused | NotFound)
 }
 
@@ -82,8 +82,8 @@ async fn in_time<T>(socket: &Path, says: impl Future<Output = T>) -> Result<T, C
     })
 }
 
-fn unreachable(error: LinkError) -> CliError {
-    if let LinkError::Connect { place, source } = &error
+fn unreachable(error: ConnectionError) -> CliError {
+    if let ConnectionError::Connect { place, source } = &error
         && source.kind() == std::io::ErrorKind::PermissionDenied
     {
         let error = CliError::failed(format!("you may not ask the fleet-init at {place}"));
@@ -95,12 +95,12 @@ fn unreachable(error: LinkError) -> CliError {
 
 impl Asking {
     /// The answer to an ask, item by item.
-    pub(super) fn begin(&self, ask: Ask) -> Result<Answer, NoAnswer> {
-        self.link.ask(&OfInit { init: ask }).map_err(no_answer)
+    pub(super) fn begin(&self, ask: Ask) -> Result<Response, NoAnswer> {
+        self.connection.request(&OfInit { init: ask }).map_err(no_answer)
     }
 
     /// The next item of an answer, if it comes in time.
-    pub(super) async fn next(&self, answer: &mut Answer) -> Result<Option<Value>, NoAnswer> {
+    pub(super) async fn next(&self, answer: &mut Response) -> Result<Option<Value>, NoAnswer> {
         let next = in_time(&self.socket, answer.next()).await;
         next.map_err(NoAnswer::Because)?.map_err(no_answer)
     }
@@ -133,17 +133,17 @@ impl NoAnswer {
 }
 
 /// Why there is no answer, in words for a person.
-pub(super) fn no_answer(error: AskError) -> NoAnswer {
+pub(super) fn no_answer(error: RequestError) -> NoAnswer {
     NoAnswer::Because(match error {
-        AskError::Failed(refusal) => match serde_json::from_value(refusal) {
+        RequestError::Failed(refusal) => match serde_json::from_value(refusal) {
             Ok(Refusal::RunsForFleet) => return NoAnswer::RunsForFleet,
             Ok(Refusal::Because { problem, help }) => {
                 help.into_iter().fold(CliError::failed(problem), CliError::help)
             }
             Err(error) => not_understood(error),
         },
-        AskError::Refused(why) => CliError::failed(why),
-        AskError::Lost(why) => CliError::failed(format!("the connection is lost: {why}")),
+        RequestError::Refused(why) => CliError::failed(why),
+        RequestError::Lost(why) => CliError::failed(format!("the connection is lost: {why}")),
     })
 }
 
@@ -167,7 +167,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let socket = home.path().join("s");
         let _stopped = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-        let said = in_time(&socket, Link::connect_to_ask(&socket, PROGRAM)).await;
+        let said = in_time(&socket, Connection::connect_to_any_user(&socket, PROGRAM)).await;
         let told = said.map(|_| "something").map_err(|error| error.parts().0);
         let expected = format!("the fleet-init at {} does not answer", socket.display());
         assert_eq!(told, Err(expected));
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn somebody_elses_socket_is_not_told_as_one_where_nobody_listens() {
         let told = |kind: std::io::ErrorKind| {
-            unreachable(LinkError::Connect { place: "s".to_owned(), source: kind.into() }).parts().0
+            unreachable(ConnectionError::Connect { place: "s".to_owned(), source: kind.into() }).parts().0
         };
         assert_eq!(
             told(std::io::ErrorKind::PermissionDenied),

@@ -1,6 +1,6 @@
 //! What is asked of a fleet-init that runs the units of files, and what is answered, as it is sent.
 
-use fleet_core::graph::text::{File, Role};
+use fleet_core::graph::text::{InitFile, FileRole};
 use serde::{Deserialize, Serialize};
 
 use crate::fleetctl::output::Record;
@@ -27,9 +27,9 @@ pub(super) enum Ask {
     /// Has a unit read its own configuration again. Answered with nothing.
     ReloadUnit { unit: String },
     /// Has a unit started anew. Answered with whether it was starting or up.
-    Renew { unit: String },
+    Restart { unit: String },
     /// Answered with whether there was something to forget.
-    Reset { unit: String },
+    ResetFailed { unit: String },
     /// Answered with lists of lines.
     Logs {
         unit: String,
@@ -147,17 +147,17 @@ pub(super) struct Planned {
 }
 
 impl Source {
-    pub(super) fn of(file: &File) -> Self {
+    pub(super) fn of(file: &InitFile) -> Self {
         Self {
             name: file.name.clone(),
-            is_central: file.role == Role::Central,
+            is_central: file.role == FileRole::Central,
             text: String::from_utf8_lossy(&file.source).into_owned(),
         }
     }
 
-    pub(super) fn into_file(self) -> File {
-        let role = if self.is_central { Role::Central } else { Role::Units };
-        File { name: self.name, role, source: self.text.into_bytes() }
+    pub(super) fn into_file(self) -> InitFile {
+        let role = if self.is_central { FileRole::Central } else { FileRole::Units };
+        InitFile { name: self.name, role, source: self.text.into_bytes() }
     }
 }
 

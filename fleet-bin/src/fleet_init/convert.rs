@@ -5,9 +5,9 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use fleet_agent::machine_facts;
-use fleet_core::graph::convert::{Converted, Loss, Origin, Source, Stanza, Weight, convert_on};
-use fleet_core::graph::text::LARGEST_FILE;
+use fleet_agent::machine_specifiers;
+use fleet_core::graph::convert::{Conversion, ConversionNote, InitSystem, SourceFile, ConvertedUnit, NoteSeverity, convert_with};
+use fleet_core::graph::text::MAX_FILE_SIZE;
 use fleet_unitfile::UnitName;
 use serde::Serialize;
 
@@ -29,15 +29,15 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), CliError> {
     }
     let sources = found.take_sources()?;
     let origin = match args.from {
-        From::Systemd => Origin::Systemd,
-        From::Openrc => Origin::Openrc,
-        From::Sysv => Origin::Sysv,
+        From::Systemd => InitSystem::Systemd,
+        From::Openrc => InitSystem::Openrc,
+        From::Sysv => InitSystem::Sysv,
     };
-    let mut converted = convert_on(origin, sources, &machine_facts());
-    converted.losses.extend(found.losses);
-    converted.losses.extend(found.drop_ins.values().map(|path| drop_in(path)));
+    let mut converted = convert_with(origin, sources, &machine_specifiers());
+    converted.notes.extend(found.losses);
+    converted.notes.extend(found.drop_ins.values().map(|path| drop_in(path)));
     tell(&converted, &found.others, args.output)?;
-    let losses = converted.losses.iter().filter(|it| it.weight == Weight::Loss).count();
+    let losses = converted.notes.iter().filter(|it| it.severity == NoteSeverity::Loss).count();
     let lossy = match losses {
         0 => return Ok(()),
         1 => CliError::failed("there is 1 loss"),
@@ -48,27 +48,27 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), CliError> {
 
 /// Prints the stanzas. The losses are data among them where programs read them, and otherwise are
 /// on standard error: what people get on standard output is a file.
-fn tell(converted: &Converted, others: &[PathBuf], format: Format) -> Result<(), CliError> {
+fn tell(converted: &Conversion, others: &[PathBuf], format: Format) -> Result<(), CliError> {
     let mut to = io::stderr();
     for other in others {
         let text = "passed over: its name or its first line is none of such a unit";
         let _unread = writeln!(to, "{}: {text}", other.display()).is_err();
     }
     let mut output = Output::on_stdout(format);
-    let stanzas = converted.stanzas.iter().map(Row::of_stanza);
+    let stanzas = converted.units.iter().map(Row::of_stanza);
     if matches!(format, Format::Json | Format::Jsonl) {
-        let all: Vec<Row<'_>> = stanzas.chain(converted.losses.iter().map(Row::of_loss)).collect();
+        let all: Vec<Row<'_>> = stanzas.chain(converted.notes.iter().map(Row::of_loss)).collect();
         return output.list(&all, "");
     }
-    for loss in &converted.losses {
+    for loss in &converted.notes {
         let _unread = writeln!(to, "{loss}").is_err();
     }
     if format == Format::Name {
         return output.list(&stanzas.collect::<Vec<_>>(), "");
     }
     let text = converted.text();
-    if text.len() > LARGEST_FILE {
-        let error = CliError::failed(format!("the stanzas have more than {LARGEST_FILE} bytes"));
+    if text.len() > MAX_FILE_SIZE {
+        let error = CliError::failed(format!("the stanzas have more than {MAX_FILE_SIZE} bytes"));
         return Err(error.help("convert fewer files at once: each output is a file of its own"));
     }
     output.document(text.as_bytes())
@@ -77,13 +77,13 @@ fn tell(converted: &Converted, others: &[PathBuf], format: Format) -> Result<(),
 /// The files that a person named.
 #[derive(Default)]
 struct Found {
-    sources: Vec<Source>,
+    sources: Vec<SourceFile>,
     /// Links that give units of systemd other names, each with the file of its unit.
     links: Vec<(String, PathBuf)>,
     /// Names in directories that were passed over.
     others: Vec<PathBuf>,
     /// Names of units in directories that lead to no file.
-    losses: Vec<Loss>,
+    losses: Vec<ConversionNote>,
     /// Directories with pieces of unit files, by their paths without links, each as it is spelt
     /// first.
     drop_ins: BTreeMap<PathBuf, PathBuf>,
@@ -100,14 +100,14 @@ impl Found {
         }
         let source = read_file(path)?;
         let path = path.display().to_string();
-        self.sources.push(Source { path, source, aliases: Vec::new() });
+        self.sources.push(SourceFile { path, source, aliases: Vec::new() });
         Ok(())
     }
 
     /// The files, each of which has the names that links give its unit.
-    fn take_sources(&mut self) -> Result<Vec<Source>, CliError> {
+    fn take_sources(&mut self) -> Result<Vec<SourceFile>, CliError> {
         for (alias, file) in std::mem::take(&mut self.links) {
-            let is_named = |it: &Source| Path::new(&it.path).file_name() == file.file_name();
+            let is_named = |it: &SourceFile| Path::new(&it.path).file_name() == file.file_name();
             if !self.sources.iter().any(is_named) {
                 self.read(&file, From::Systemd)?;
             }
@@ -219,17 +219,17 @@ fn unit_name(path: &Path) -> Option<UnitName> {
     path.file_name()?.to_str()?.parse().ok()
 }
 
-fn drop_in(path: &Path) -> Loss {
+fn drop_in(path: &Path) -> ConversionNote {
     let message = "what is in this directory adds to a unit, and is not read";
     loss(path, message, "write all of it into the unit file, as `systemctl cat` shows it")
 }
 
-fn loss(path: &Path, message: &str, help: &str) -> Loss {
-    Loss {
+fn loss(path: &Path, message: &str, help: &str) -> ConversionNote {
+    ConversionNote {
         file: path.display().to_string(),
         line: 1,
         column: 1,
-        weight: Weight::Loss,
+        severity: NoteSeverity::Loss,
         message: message.to_owned(),
         help: help.to_owned(),
     }
@@ -254,16 +254,16 @@ struct LossRow<'a> {
 }
 
 impl<'a> Row<'a> {
-    fn of_stanza(it: &'a Stanza) -> Self {
+    fn of_stanza(it: &'a ConvertedUnit) -> Self {
         Self::Stanza { unit: it.unit.name.as_str(), from: &it.from, text: &it.text }
     }
 
-    fn of_loss(it: &'a Loss) -> Self {
-        let Loss { file, line, column, weight, message, help } = it;
+    fn of_loss(it: &'a ConversionNote) -> Self {
+        let ConversionNote { file, line, column, severity, message, help } = it;
         let row = LossRow { file, line: *line, column: *column, message, help };
-        match weight {
-            Weight::Loss => Self::Loss(row),
-            Weight::Remark => Self::Remark(row),
+        match severity {
+            NoteSeverity::Loss => Self::Loss(row),
+            NoteSeverity::Remark => Self::Remark(row),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::sync::Arc;
 
-use fleet_core::graph::{EdgeKind, Graph, Name, Settings, System, Target, Unit};
+use fleet_core::graph::{EdgeKind, Graph, Name, Settings, InitState, Target, InitUnit};
 
 use serde::Serialize;
 
@@ -22,7 +22,7 @@ pub(super) fn run(args: &GraphArgs) -> Result<(), CliError> {
     let (graph, goal) = read.whole(args.goal.as_ref())?;
     let settings = Settings { goal: goal.clone(), ..read.sources.settings().clone() };
     let cannot = |flaw| CliError::usage("the goal cannot be drawn").because(flaw);
-    let system = System::new(graph.clone(), &settings).map_err(cannot)?;
+    let system = InitState::new(graph.clone(), &settings).map_err(cannot)?;
     let needed = goal.is_some().then(|| needed(&system));
     let (goal, needed) = (goal.as_ref(), needed.as_ref());
     let text = match args.output {
@@ -39,7 +39,7 @@ fn document(
     goal: Option<&Target>,
     needed: Option<&BTreeSet<&Name>>,
 ) -> Result<String, CliError> {
-    let unit = |unit: &Arc<Unit>| Node {
+    let unit = |unit: &Arc<InitUnit>| Node {
         unit: unit.name.to_string(),
         kind: unit.kind.as_str(),
         description: unit.description.clone(),
@@ -86,7 +86,7 @@ fn too_large() -> CliError {
 /// Each unit as a node, each dependency as an arrow to what is depended on. What the goal does not
 /// need is grey.
 fn draw(graph: &Graph, goal: Option<&Target>, needed: Option<&BTreeSet<&Name>>) -> String {
-    let is_needed = |unit: &Unit| needed.is_none_or(|needed| needed.contains(&unit.name));
+    let is_needed = |unit: &InitUnit| needed.is_none_or(|needed| needed.contains(&unit.name));
     let mut text = "digraph units {\n  rankdir=LR;\n  node [shape=box];\n".to_owned();
     for unit in graph.units() {
         let is_goal = goal.is_some_and(|goal| unit.provides.contains(goal));
@@ -121,12 +121,12 @@ fn style(kind: EdgeKind) -> &'static str {
     }
 }
 
-fn id(unit: &Unit) -> String {
+fn id(unit: &InitUnit) -> String {
     quoted(unit.name.as_str())
 }
 
 /// The name, and below it the targets if they are others.
-fn label(unit: &Unit) -> String {
+fn label(unit: &InitUnit) -> String {
     let name = unit.name.as_str();
     let others = unit.provides.iter().filter(|target| target.as_str() != name);
     let others: Vec<String> = others.map(|target| escaped(target.as_str())).collect();

@@ -6,8 +6,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_agent::{Clock, NativeManager, Runner, UnitStatus};
-use fleet_core::graph::Shown;
+use fleet_agent::{Clock, NativeManager, InitSupervisor, UnitSnapshot};
+use fleet_core::graph::DerivedState;
 use tokio::signal::unix::{self, SignalKind, signal};
 
 use crate::fleetctl::error::CliError;
@@ -84,15 +84,15 @@ pub(super) fn listen(kind: SignalKind) -> Result<unix::Signal, CliError> {
 /// What has hold of the units.
 pub(super) enum Grip {
     Manager(Arc<NativeManager>),
-    Runner(Arc<Runner>),
+    InitSupervisor(Arc<InitSupervisor>),
 }
 
 impl Grip {
     async fn shutdown(&self) -> Result<(), CliError> {
         match self {
             Self::Manager(manager) => manager.shutdown().await.map_err(cannot),
-            Self::Runner(runner) => {
-                runner.shutdown().await.map_err(cannot)?;
+            Self::InitSupervisor(supervisor) => {
+                supervisor.shutdown().await.map_err(cannot)?;
                 let stuck = self.names(is_stuck).await;
                 if stuck.is_empty() { Ok(()) } else { Err(are_left(&stuck)) }
             }
@@ -105,10 +105,10 @@ impl Grip {
     }
 
     /// The names of the units that are so.
-    async fn names(&self, are_so: fn(&UnitStatus) -> bool) -> String {
+    async fn names(&self, are_so: fn(&UnitSnapshot) -> bool) -> String {
         let snapshot = match self {
             Self::Manager(manager) => manager.snapshot().await.map_err(cannot),
-            Self::Runner(runner) => runner.snapshot().await.map_err(cannot),
+            Self::InitSupervisor(supervisor) => supervisor.snapshot().await.map_err(cannot),
         };
         let units = snapshot.map(|snapshot| snapshot.units).unwrap_or_default();
         let names: Vec<_> =
@@ -124,7 +124,7 @@ impl Grip {
     async fn kill_all(&self) -> Result<(), CliError> {
         match self {
             Self::Manager(manager) => manager.kill_all().await.map_err(cannot),
-            Self::Runner(runner) => runner.kill_all().await.map_err(cannot),
+            Self::InitSupervisor(supervisor) => supervisor.kill_all().await.map_err(cannot),
         }
     }
 }
@@ -138,14 +138,14 @@ async fn tell_what_is_left(units: &Grip, clock: &dyn Clock) -> Infallible {
 }
 
 /// Whether there may be processes of a unit.
-fn is_left(unit: &UnitStatus) -> bool {
-    use Shown::{Active, Starting, Stopping};
-    is_stuck(unit) || matches!(unit.state.what, Starting | Active(_) | Stopping(_))
+fn is_left(unit: &UnitSnapshot) -> bool {
+    use DerivedState::{Active, Starting, Stopping};
+    is_stuck(unit) || matches!(unit.report.state, Starting | Active(_) | Stopping(_))
 }
 
 /// Whether there are processes of a unit that nothing can end.
-fn is_stuck(unit: &UnitStatus) -> bool {
-    matches!(unit.state.what, Shown::Failed { stuck: true, .. })
+fn is_stuck(unit: &UnitSnapshot) -> bool {
+    matches!(unit.report.state, DerivedState::Failed { stuck: true, .. })
 }
 
 fn are_left(names: &str) -> CliError {

@@ -6,7 +6,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
-use fleet_core::graph::text::{File, LARGEST_FILE, Role, Sources};
+use fleet_core::graph::text::{InitFile, MAX_FILE_SIZE, FileRole, FileSet};
 use fleet_core::graph::{Graph, Target};
 use fleet_unitfile::{Severity, UnitName};
 use rustix::fs::{Access, Mode, OFlags, access, open};
@@ -22,7 +22,7 @@ const MOST_NAMES: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Files {
     /// What they say.
-    pub(crate) sources: Sources,
+    pub(crate) sources: FileSet,
     /// The graph of the units, if nothing is wrong.
     pub(crate) graph: Option<Graph>,
     /// Names in directories that were passed over.
@@ -57,9 +57,9 @@ fn read_by(paths: &[PathBuf], read: Reader) -> Result<Files, CliError> {
             read_directory(path, read, &mut files, &mut others)?;
         } else {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            match Role::of(name) {
+            match FileRole::of(name) {
                 None if is_of_systemd(path) => return Err(of_systemd(path)),
-                role => files.push(file(path, role.unwrap_or(Role::Units), read)?),
+                role => files.push(file(path, role.unwrap_or(FileRole::Units), read)?),
             }
         }
     }
@@ -67,8 +67,8 @@ fn read_by(paths: &[PathBuf], read: Reader) -> Result<Files, CliError> {
 }
 
 /// What files say whose contents are known.
-pub(crate) fn of(files: Vec<File>) -> Files {
-    let mut sources = Sources::read(files);
+pub(crate) fn of(files: Vec<InitFile>) -> Files {
+    let mut sources = FileSet::read(files);
     sources.check_programs(|program| is_executable(Path::new(program)));
     let graph = sources.graph();
     Files { sources, graph, others: Vec::new() }
@@ -175,14 +175,14 @@ fn in_one(finding: &Finding) -> CliError {
 fn read_directory(
     path: &Path,
     read: Reader,
-    files: &mut Vec<File>,
+    files: &mut Vec<InitFile>,
     others: &mut Vec<PathBuf>,
 ) -> Result<(), CliError> {
     let cannot = |error| CliError::failed(format!("cannot read {}", path.display())).because(error);
     for entry in fs::read_dir(path).map_err(cannot)? {
         let path = entry.map_err(cannot)?.path();
         let name = path.file_name().and_then(|name| name.to_str());
-        match name.and_then(Role::of).filter(|_| !path.is_dir()) {
+        match name.and_then(FileRole::of).filter(|_| !path.is_dir()) {
             Some(role) => files.push(file(&path, role, read)?),
             None if name.is_some_and(|name| name.starts_with('.')) => {}
             None => others.push(path),
@@ -192,8 +192,8 @@ fn read_directory(
     Ok(())
 }
 
-fn file(path: &Path, role: Role, read: Reader) -> Result<File, CliError> {
-    Ok(File { name: path.display().to_string(), role, source: read(path)? })
+fn file(path: &Path, role: FileRole, read: Reader) -> Result<InitFile, CliError> {
+    Ok(InitFile { name: path.display().to_string(), role, source: read(path)? })
 }
 
 /// The bytes of a file, and one more than there may be if there are too many: enough to be refused.
@@ -228,7 +228,7 @@ fn read_regular_file(path: &Path) -> Result<Vec<u8>, CliError> {
 
 fn bytes_of(file: fs::File) -> io::Result<Vec<u8>> {
     let mut source = Vec::new();
-    file.take(LARGEST_FILE as u64 + 1).read_to_end(&mut source)?;
+    file.take(MAX_FILE_SIZE as u64 + 1).read_to_end(&mut source)?;
     Ok(source)
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fleet_core::Timestamp;
 use fleet_core::graph::text::differing_keys;
 use fleet_core::graph::{
-    EdgeKind, Fate, Foreseen, Foresight, Name, Shown, StopReason, System, Target, Unit,
+    EdgeKind, PlannedAction, UnitPreview, Preview, Name, DerivedState, StopReason, InitState, Target, InitUnit,
 };
 
 use super::asks::{Edge, Goals, Planned};
@@ -17,15 +17,15 @@ const MOST_NAMES: usize = 4;
 
 /// What would follow in a system that was changed, from what it was before; if it was anything.
 pub(super) fn foretell(
-    before: Option<&System>,
-    after: System,
+    before: Option<&InitState>,
+    after: InitState,
     now: Timestamp,
 ) -> (Goals, Vec<Planned>) {
     let goals = Goals {
         goal: after.goal().map(ToString::to_string),
-        beside: after.goals().filter(|it| after.goal() != Some(it)).map(text).collect(),
+        beside: after.requested_targets().filter(|it| after.goal() != Some(it)).map(text).collect(),
     };
-    let foresight = after.foresee(now);
+    let foresight = after.preview(now);
     let telling = Telling { needed: needed(&foresight.after), before, foresight: &foresight, now };
     let mut rows: Vec<Planned> =
         foresight.units.iter().filter_map(|unit| telling.row(unit)).collect();
@@ -38,21 +38,21 @@ pub(super) fn foretell(
 }
 
 /// The units that the goal, and what is wanted beside it, need.
-pub(super) fn needed(system: &System) -> BTreeSet<&Name> {
-    let is_needed = |name: &&Name| system.state(name).is_some_and(|state| state.needed);
+pub(super) fn needed(system: &InitState) -> BTreeSet<&Name> {
+    let is_needed = |name: &&Name| system.status(name).is_some_and(|state| state.needed);
     system.units().filter(is_needed).collect()
 }
 
 struct Telling<'a> {
-    before: Option<&'a System>,
-    foresight: &'a Foresight,
+    before: Option<&'a InitState>,
+    foresight: &'a Preview,
     needed: BTreeSet<&'a Name>,
     now: Timestamp,
 }
 
 impl Telling<'_> {
     /// One unit; nothing if it is down, stays so, and nobody asks for it.
-    fn row(&self, it: &Foreseen) -> Option<Planned> {
+    fn row(&self, it: &UnitPreview) -> Option<Planned> {
         let graph = self.foresight.after.graph();
         let unit = graph.unit(&it.unit).or(it.runs.as_ref())?;
         let needed_by = self.neighbours(graph.dependents(&it.unit), EdgeKind::requires);
@@ -69,19 +69,19 @@ impl Telling<'_> {
             ..Planned::default()
         };
         let (action, why) = match &it.fate {
-            Fate::Starts(step) => {
+            PlannedAction::Start(step) => {
                 row.wave = Some(*step);
                 ("start", self.why_started(it, unit, &row))
             }
-            Fate::Stops(step, why) => {
+            PlannedAction::Stop(step, why) => {
                 row.stop_wave = Some(*step);
                 ("stop", self.why_stopped(it, why))
             }
-            Fate::Restarts(stop, start, why) => {
+            PlannedAction::Restart(stop, start, why) => {
                 (row.stop_wave, row.wave) = (Some(*stop), Some(*start));
                 ("restart", self.why_restarted(why, &row))
             }
-            Fate::Stays => self.why_stays(it, unit, &row)?,
+            PlannedAction::Unchanged => self.why_stays(it, unit, &row)?,
         };
         (row.action, row.why) = (action.to_owned(), why);
         Some(row)
@@ -89,7 +89,7 @@ impl Telling<'_> {
 
     fn neighbours(
         &self,
-        all: Vec<(EdgeKind, &Arc<Unit>)>,
+        all: Vec<(EdgeKind, &Arc<InitUnit>)>,
         counts: fn(EdgeKind) -> bool,
     ) -> Vec<Edge> {
         let those = all.into_iter();
@@ -97,17 +97,17 @@ impl Telling<'_> {
         those.map(|(kind, unit)| Edge { kind: text(kind), unit: text(&unit.name) }).collect()
     }
 
-    fn why_started(&self, it: &Foreseen, unit: &Unit, row: &Planned) -> String {
-        let failed = self.before.and_then(|before| before.state(&it.unit)).map(|state| state.what);
+    fn why_started(&self, it: &UnitPreview, unit: &InitUnit, row: &Planned) -> String {
+        let failed = self.before.and_then(|before| before.status(&it.unit)).map(|state| state.state);
         let again = match failed {
-            Some(Shown::Failed { .. }) => "it failed, and is tried again; ",
-            Some(Shown::Ended(_)) => "it ended, and is started again; ",
+            Some(DerivedState::Failed { .. }) => "it failed, and is tried again; ",
+            Some(DerivedState::Completed(_)) => "it ended, and is started again; ",
             _ => "",
         };
         format!("{again}{}{}", self.for_whom(unit, row), self.without(row))
     }
 
-    fn why_stopped(&self, it: &Foreseen, why: &StopReason) -> String {
+    fn why_stopped(&self, it: &UnitPreview, why: &StopReason) -> String {
         match self.foresight.after.graph().unit(&it.unit) {
             None => "it is in no file any more".to_owned(),
             Some(_) => why.to_string(),
@@ -117,16 +117,16 @@ impl Telling<'_> {
     /// Why nothing is done; nothing is said of a unit that is down because nobody needs it.
     fn why_stays(
         &self,
-        it: &Foreseen,
-        unit: &Unit,
+        it: &UnitPreview,
+        unit: &InitUnit,
         row: &Planned,
     ) -> Option<(&'static str, String)> {
-        let what = self.foresight.after.state(&it.unit)?.what;
+        let what = self.foresight.after.status(&it.unit)?.state;
         let is_asked_for = !row.needed_by.is_empty() || self.is_goal(unit);
         match what {
-            Shown::Masked if is_asked_for => Some(("wait", "it is masked".to_owned())),
-            Shown::Disabled | Shown::Masked => None,
-            Shown::Waiting(_) | Shown::Failed { .. } | Shown::Ended(_)
+            DerivedState::Masked if is_asked_for => Some(("wait", "it is masked".to_owned())),
+            DerivedState::Disabled | DerivedState::Masked => None,
+            DerivedState::Waiting(_) | DerivedState::Failed { .. } | DerivedState::Completed(_)
                 if self.needed.contains(&it.unit) =>
             {
                 let (state, reason) = shown::words(&what, self.now);
@@ -143,17 +143,17 @@ impl Telling<'_> {
         }
     }
 
-    fn is_goal(&self, unit: &Unit) -> bool {
-        self.foresight.after.goals().any(|goal| unit.provides.contains(goal))
+    fn is_goal(&self, unit: &InitUnit) -> bool {
+        self.foresight.after.requested_targets().any(|goal| unit.provides.contains(goal))
     }
 
-    fn for_whom(&self, unit: &Unit, row: &Planned) -> String {
+    fn for_whom(&self, unit: &InitUnit, row: &Planned) -> String {
         let after = &self.foresight.after;
         let provides = |target: &Target| unit.provides.contains(target);
         let goal = if after.goal().is_some_and(provides) {
             Some("it is the goal")
         } else {
-            after.goals().any(provides).then_some("it is wanted beside the goal")
+            after.requested_targets().any(provides).then_some("it is wanted beside the goal")
         };
         let more = row.needed_by.len().saturating_sub(MOST_NAMES);
         let names = row.needed_by.iter().take(MOST_NAMES);
@@ -169,7 +169,7 @@ impl Telling<'_> {
         let keys = row.changed.join(", ");
         let keys = if keys.is_empty() { keys } else { format!(" ({keys})") };
         match why {
-            StopReason::Redefined => format!("{why}{keys}{}", self.without(row)),
+            StopReason::DefinitionChanged => format!("{why}{keys}{}", self.without(row)),
             _ => format!("{why}{}", self.without(row)),
         }
     }
@@ -187,7 +187,7 @@ impl Telling<'_> {
         let after = &self.foresight.after;
         let provider = Target::new(target).ok().and_then(|it| after.graph().provider(&it));
         let state = provider.and_then(|unit| after.state(&unit.name));
-        state.is_some_and(|state| matches!(state.what, Shown::Active(_)))
+        state.is_some_and(|state| matches!(state.state, DerivedState::Active(_)))
     }
 }
 
@@ -197,15 +197,15 @@ fn text(what: impl ToString) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fleet_core::graph::text::{File, Role, Sources};
-    use fleet_core::graph::{Event, Exit, Graph, Happening, Settings};
+    use fleet_core::graph::text::{InitFile, FileRole, FileSet};
+    use fleet_core::graph::{UnitEvent, Exit, Graph, EventKind, Settings};
 
     use super::*;
 
     fn graph(source: &str) -> Graph {
         let source = source.as_bytes().to_vec();
-        let file = File { name: "a.unit".to_owned(), role: Role::Units, source };
-        Sources::read(vec![file]).graph().unwrap()
+        let file = InitFile { name: "a.unit".to_owned(), role: FileRole::Units, source };
+        FileSet::read(vec![file]).graph().unwrap()
     }
 
     #[test]
@@ -218,7 +218,7 @@ mod tests {
         let goal = Some(Target::new("web").unwrap());
         let mask = BTreeSet::from([Target::new("db").unwrap()]);
         let settings = Settings { goal, mask, ..Settings::default() };
-        let system = System::new(graph(&source), &settings).unwrap();
+        let system = InitState::new(graph(&source), &settings).unwrap();
         let (_, rows) = foretell(None, system, Timestamp::from_millis(0));
         let told = rows.iter().map(|row| format!("{} {}: {}", row.action, row.unit, row.why));
         let expected = [
@@ -238,7 +238,7 @@ mod tests {
         let goal = Some(Target::new("goal").unwrap());
         let mask = BTreeSet::from([Target::new("db").unwrap()]);
         let settings = Settings { goal, mask, ..Settings::default() };
-        let system = System::new(graph(source), &settings).unwrap();
+        let system = InitState::new(graph(source), &settings).unwrap();
         let (_, rows) = foretell(None, system, Timestamp::from_millis(0));
         let told = rows.iter().map(|row| row.why.as_str()).collect::<Vec<_>>();
         let expected = [
@@ -255,23 +255,23 @@ mod tests {
                       unit: once\ntype: oneshot\nremain: no\nprovides: once\nexec-start: /b\n\
                       unit: left\ntype: oneshot\nprovides: left\nexec-start: /b\n";
         let settings = Settings { goal: Some(Target::new("a").unwrap()), ..Settings::default() };
-        let mut system = System::new(graph(source), &settings).unwrap();
+        let mut system = InitState::new(graph(source), &settings).unwrap();
         let now = Timestamp::from_millis(0);
         for action in system.next_actions(now) {
             let end = match action.unit.as_str() {
-                "once" => Happening::MainExited(Exit::Status(0)),
-                _ => Happening::Skipped,
+                "once" => EventKind::MainExited(Exit::Status(0)),
+                _ => EventKind::Skipped,
             };
-            for what in [end, Happening::AllGone] {
+            for what in [end, EventKind::AllGone] {
                 let (unit, incarnation) = (action.unit.clone(), action.incarnation);
-                system.on_event(&Event { unit, incarnation, what }, now);
+                system.on_event(&UnitEvent { unit, incarnation, kind: what }, now);
                 system.next_actions(now);
             }
         }
         let (_, rows) = foretell(Some(&system.clone()), system, now);
         let told = rows.iter().map(|row| format!("{} {}: {}", row.action, row.unit, row.why));
         let down = told.filter(|row| !row.starts_with("stay a: "));
-        let expected = ["wait left: ended: not tried again", "wait once: ended: not tried again"];
+        let expected = ["wait left: completed: not tried again", "wait once: completed: not tried again"];
         assert_eq!(down.collect::<Vec<_>>(), expected);
     }
 }

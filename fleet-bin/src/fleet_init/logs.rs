@@ -70,7 +70,7 @@ fn since(args: &LogsArgs) -> Option<Timestamp> {
 }
 
 fn print(line: &str, args: &LogsArgs, out: &mut Out) -> Result<(), CliError> {
-    out.written("", line, args.raw, &Line { unit: &args.unit, line })
+    out.journal_line("", line, args.raw, &Line { unit: &args.unit, line })
 }
 
 /// A line, as JSON.

@@ -92,8 +92,8 @@ fn execute(cli: Cli) -> ExitCode {
         Some(Command::Logs(args)) => logs::run(&args),
         Some(Command::SetTarget(args)) => verbs::set_target(&args),
         Some(Command::Reload(args)) => verbs::reload(&args),
-        Some(Command::Renew(args)) => verbs::renew(&args),
-        Some(Command::Reset(args)) => verbs::reset(&args),
+        Some(Command::Restart(args)) => verbs::restart(&args),
+        Some(Command::ResetFailed(args)) => verbs::reset_failed(&args),
     };
     settle(done)
 }

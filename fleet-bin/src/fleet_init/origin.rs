@@ -6,8 +6,8 @@
 use std::fs;
 use std::path::PathBuf;
 
-use fleet_agent::Runner;
-use fleet_core::graph::text::File;
+use fleet_agent::InitSupervisor;
+use fleet_core::graph::text::InitFile;
 use fleet_core::graph::{Graph, Settings, Target};
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +32,7 @@ pub(super) struct Origin {
 pub(super) struct ToRun {
     pub(super) graph: Graph,
     pub(super) settings: Settings,
-    files: Vec<File>,
+    files: Vec<InitFile>,
 }
 
 /// What was taken, from where, as it is kept.
@@ -82,7 +82,7 @@ impl Origin {
     /// All that is wrong.
     pub(super) fn read(&self) -> Result<ToRun, CliError> {
         let read = files::read(&self.paths).and_then(|read| ToRun::of(read, self.goal.as_ref()));
-        read.or_else(|error| match self.taken().filter(|_| Runner::has_used(&self.directory)) {
+        read.or_else(|error| match self.taken().filter(|_| InitSupervisor::has_used(&self.directory)) {
             Some(taken) => {
                 tell(&error);
                 tracing::error!("goes on with the files that it last took: mend these, and reload");

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use fleet_core::graph::{EdgeKind, Graph, Name, Target, Unit};
+use fleet_core::graph::{EdgeKind, Graph, Name, Target, InitUnit};
 
 use super::layers::{Arrow, Layers, Spot, layers};
 
@@ -71,12 +71,12 @@ pub(crate) fn picture(
     }
     let arrows: Vec<Arrow> = edges.iter().map(|(_, arrow)| *arrow).collect();
     let layers = layers(index.len(), &arrows);
-    let units: Vec<&Unit> = graph.units().map(AsRef::as_ref).collect();
+    let units: Vec<&InitUnit> = graph.units().map(AsRef::as_ref).collect();
     Some(Picture { columns: columns(&layers, &units), units, layers, goal, needed }.draw(&edges))
 }
 
 struct Picture<'a> {
-    units: Vec<&'a Unit>,
+    units: Vec<&'a InitUnit>,
     layers: Layers,
     /// Where each column begins, and how wide its boxes are.
     columns: Vec<(usize, usize)>,
@@ -85,7 +85,7 @@ struct Picture<'a> {
 }
 
 /// Each column is as wide as the longest label in it.
-fn columns(layers: &Layers, units: &[&Unit]) -> Vec<(usize, usize)> {
+fn columns(layers: &Layers, units: &[&InitUnit]) -> Vec<(usize, usize)> {
     let mut columns = vec![(0, 8 * CHARACTER); layers.rows.len()];
     for (spot, unit) in layers.nodes.iter().zip(units) {
         let width = &mut columns[spot.column].1;
@@ -123,7 +123,7 @@ impl Picture<'_> {
         text + "</svg>\n"
     }
 
-    fn is_needed(&self, unit: &Unit) -> bool {
+    fn is_needed(&self, unit: &InitUnit) -> bool {
         self.needed.is_none_or(|needed| needed.contains(&unit.name))
     }
 
@@ -172,7 +172,7 @@ impl Picture<'_> {
         put(text, &format!("<g><title>{title}</title>{all}</g>"));
     }
 
-    fn title(&self, unit: &Unit, goal: bool, needed: bool) -> String {
+    fn title(&self, unit: &InitUnit, goal: bool, needed: bool) -> String {
         let mut title = format!("{}: {}", unit.name, unit.kind.as_str());
         if goal {
             title.push_str(", the goal");
@@ -257,7 +257,7 @@ fn put(text: &mut String, line: &str) {
 }
 
 /// The name, and the targets in brackets if they are others.
-fn label(unit: &Unit) -> (String, String) {
+fn label(unit: &InitUnit) -> (String, String) {
     let name = unit.name.as_str();
     let others = unit.provides.iter().map(Target::as_str).filter(|target| *target != name);
     let others: Vec<&str> = others.collect();

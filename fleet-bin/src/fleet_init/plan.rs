@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 
 use fleet_core::Timestamp;
-use fleet_core::graph::{Observation, Settings, System};
+use fleet_core::graph::{Observation, Settings, InitState};
 
 use super::args::PlanArgs;
 use super::asking::{Asking, NoAnswer, ask_if_there, read};
@@ -96,7 +96,7 @@ fn from_nothing(args: &PlanArgs, given: Option<&Files>) -> Result<Plan, CliError
     }
     let now = Timestamp::from_millis(0);
     let settings = Settings { goal: goal.clone(), ..read.sources.settings().clone() };
-    let system = System::restore(graph.clone(), &settings, Observation::default());
+    let system = InitState::restore(graph.clone(), &settings, Observation::default());
     let cannot = |flaw| CliError::usage("it cannot be planned for").because(flaw);
     let mut system = system.map_err(cannot)?;
     system.set_goal(goal, args.with.iter().cloned().collect(), now).map_err(cannot)?;

@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_agent::remote::{Service, Units, serve_with};
+use fleet_agent::remote::{RequestHandler, ServiceManagerHandler, serve_with};
 use fleet_agent::{
-    Clock as _, NativeManager, Runner, RunnerConfig, ServiceManager, SystemClock, give_back_memory,
-    keep_one_heap,
+    Clock as _, NativeManager, InitSupervisor, SupervisorConfig, ServiceManager, SystemClock, trim_heap,
+    use_single_malloc_arena,
 };
 use fleet_core::graph::Settings;
 use tokio::signal::unix::SignalKind;
@@ -45,7 +45,7 @@ pub(super) fn run(args: &RunArgs) -> ExitCode {
         let ended = warden::run(&words, &directory(args));
         return ended.unwrap_or_else(|error| settle(Err(error)));
     }
-    keep_one_heap();
+    use_single_malloc_arena();
     defects::break_off();
     crate::fleetd::see_to_descriptors();
     let runtime =
@@ -116,7 +116,7 @@ async fn run_fleet(args: &RunArgs) -> Result<(), CliError> {
     let manager = NativeManager::open(settings.config(&directory)).await;
     let manager = manager.map_err(|error| in_use(&directory).because(error))?;
     let shared: Arc<dyn ServiceManager> = manager.clone();
-    let (units, asked) = (Units::new(shared), Arc::new(Notify::new()));
+    let (units, asked) = (ServiceManagerHandler::new(shared), Arc::new(Notify::new()));
     let beside = give_back_at_rest(Arc::clone(&asked));
     let service = Arc::new(ForFleet { units, manager: Arc::clone(&manager), asked });
     let at_work = AtWork { ends, door, directory, service };
@@ -130,7 +130,7 @@ async fn give_back_at_rest(asked: Arc<Notify>) {
     loop {
         asked.notified().await;
         clock.sleep(REST).await;
-        give_back_memory();
+        trim_heap();
     }
 }
 
@@ -140,9 +140,9 @@ async fn run_files(args: &RunArgs) -> Result<(), CliError> {
     let mut hangups = listen(SignalKind::hangup())?;
     let directory = directory(args);
     let origin = Origin::new(&args.paths, args.goal.clone(), directory.clone())?;
-    let (door, runner) = begin(args, &origin, &mut ends).await?;
-    give_back_memory();
-    let service = Arc::new(OfFiles { runner: Arc::clone(&runner), origin: origin.clone() });
+    let (door, supervisor) = begin(args, &origin, &mut ends).await?;
+    trim_heap();
+    let service = Arc::new(OfFiles { supervisor: Arc::clone(&supervisor), origin: origin.clone() });
     let again = Arc::clone(&service);
     let reloads = async move {
         loop {
@@ -157,7 +157,7 @@ async fn run_files(args: &RunArgs) -> Result<(), CliError> {
         }
     };
     let at_work = AtWork { ends, door, directory, service };
-    at_work.until_the_end(args, Grip::Runner(runner), reloads).await?;
+    at_work.until_the_end(args, Grip::InitSupervisor(supervisor), reloads).await?;
     origin.forget();
     Ok(())
 }
@@ -167,7 +167,7 @@ async fn begin(
     args: &RunArgs,
     origin: &Origin,
     ends: &mut Ends,
-) -> Result<(Door, Arc<Runner>), CliError> {
+) -> Result<(Door, Arc<InitSupervisor>), CliError> {
     let clock = SystemClock::start();
     let Some(read) = ends.cut(origin.read_beside(), &clock).await else {
         return Err(CliError::failed("was told to end before it had read the files"));
@@ -175,18 +175,18 @@ async fn begin(
     let read = read?;
     // Nothing runs before it can be asked for its end.
     let door = places::listen(&places::socket(args.socket.socket.as_deref())).await?;
-    let config = RunnerConfig::new(&origin.directory);
-    let runner = Runner::start(config, read.graph.clone(), &read.settings).await;
-    let runner = runner.map_err(|error| in_use(&origin.directory).because(error))?;
+    let config = SupervisorConfig::new(&origin.directory);
+    let supervisor = InitSupervisor::start(config, read.graph.clone(), &read.settings).await;
+    let supervisor = supervisor.map_err(|error| in_use(&origin.directory).because(error))?;
     origin.keep(&read);
-    tell_of_choice(&runner, &read.settings).await?;
-    Ok((door, Arc::new(runner)))
+    tell_of_choice(&supervisor, &read.settings).await?;
+    Ok((door, Arc::new(supervisor)))
 }
 
 /// Says that it is not the goal of the files or of the command line that is run, if it is not.
-async fn tell_of_choice(runner: &Runner, settings: &Settings) -> Result<(), CliError> {
+async fn tell_of_choice(supervisor: &InitSupervisor, settings: &Settings) -> Result<(), CliError> {
     let cannot = |error| CliError::failed("cannot run the units").because(error);
-    let goal = runner.snapshot().await.map_err(cannot)?.wanted.goal;
+    let goal = supervisor.snapshot().await.map_err(cannot)?.desired.goal;
     if let Some(chosen) = goal.filter(|goal| settings.goal.as_ref() != Some(goal)) {
         tracing::info!(goal = %chosen, "goes on with the goal that set-target chose");
     }
@@ -198,7 +198,7 @@ struct AtWork {
     ends: Ends,
     door: Door,
     directory: PathBuf,
-    service: Arc<dyn Service>,
+    service: Arc<dyn RequestHandler>,
 }
 
 impl AtWork {

@@ -1,17 +1,17 @@
 //! Pure: what a unit is, and why, in words.
 
-use fleet_agent::{Snapshot, Tracking, UnitStatus};
+use fleet_agent::{InitSnapshot, Tracking, UnitSnapshot};
 use fleet_core::Timestamp;
-use fleet_core::graph::{Activity, Cause, Obstacle, Retry, Shown, System, Target, Waiting};
+use fleet_core::graph::{Activity, FailureCause, BlockedBy, Retry, DerivedState, InitState, Target, WaitReason};
 
 use super::asks::{Edge, Head, Unit};
 
 /// What the whole is there for.
-pub(super) fn head(snapshot: &Snapshot) -> Head {
-    let wanted = &snapshot.wanted;
+pub(super) fn head(snapshot: &InitSnapshot) -> Head {
+    let wanted = &snapshot.desired;
     Head {
         goal: wanted.goal.as_ref().map(ToString::to_string),
-        beside: wanted.beside.iter().map(ToString::to_string).collect(),
+        beside: wanted.extra_targets.iter().map(ToString::to_string).collect(),
         fleet: false,
         weak: match &snapshot.tracking {
             Tracking::ControlGroups => None,
@@ -21,16 +21,16 @@ pub(super) fn head(snapshot: &Snapshot) -> Head {
 }
 
 /// What one is there for that runs the units of fleetd: what that wants.
-pub(super) fn head_for_fleet(snapshot: &Snapshot) -> Head {
-    let beside = snapshot.system.goals().map(ToString::to_string).collect();
+pub(super) fn head_for_fleet(snapshot: &InitSnapshot) -> Head {
+    let beside = snapshot.system.requested_targets().map(ToString::to_string).collect();
     Head { beside, fleet: true, ..head(snapshot) }
 }
 
 /// One unit.
-pub(super) fn unit(status: &UnitStatus, system: &System, now: Timestamp) -> Unit {
-    let (state, reason) = words(&status.state.what, now);
-    let retry = match status.state.what {
-        Shown::Failed { retry: Retry::At(at), .. } | Shown::Ended(Retry::At(at)) => Some(at),
+pub(super) fn unit(status: &UnitSnapshot, system: &InitState, now: Timestamp) -> Unit {
+    let (state, reason) = words(&status.report.state, now);
+    let retry = match status.report.state {
+        DerivedState::Failed { retry: Retry::At(at), .. } | DerivedState::Completed(Retry::At(at)) => Some(at),
         _ => None,
     };
     let problem = status.problem.clone();
@@ -38,23 +38,23 @@ pub(super) fn unit(status: &UnitStatus, system: &System, now: Timestamp) -> Unit
         (Some(reason), Some(problem)) => Some(format!("{reason}: {problem}")),
         (reason, problem) => reason.or(problem),
     };
-    let reload = status.state.reload_failed.then(|| "its last reload failed".to_owned());
+    let reload = status.report.reload_failed.then(|| "its last reload failed".to_owned());
     let edges = system.graph().dependencies(&status.unit).into_iter();
     // One of which nothing was seen yet has been so since before the clock began.
-    let since = Some(status.state.since).filter(|since| *since > Timestamp::from_millis(0));
+    let since = Some(status.report.since).filter(|since| *since > Timestamp::from_millis(0));
     Unit {
         unit: status.unit.to_string(),
         description: status.description.clone(),
         provides: texts(&status.provides),
         state: state.to_owned(),
         reason: reason.or(reload),
-        needed: status.state.needed,
+        needed: status.report.needed,
         degraded_by: texts(&status.degraded_by),
         coincidental: texts(&status.coincidental),
         main_pid: status.main_pid,
         milliseconds: since.map(|since| millis(now.since(since))),
         retry_in_milliseconds: retry.map(|at| millis(at.since(now))),
-        attempts: status.state.attempts,
+        attempts: status.report.attempts,
         status: status.status.clone(),
         depends: edges
             .map(|(kind, on)| Edge { kind: kind.to_string(), unit: on.name.to_string() })
@@ -71,54 +71,54 @@ fn millis(time: std::time::Duration) -> u64 {
 }
 
 /// What a unit is, in a word, and why.
-pub(super) fn words(shown: &Shown, now: Timestamp) -> (&'static str, Option<String>) {
+pub(super) fn words(shown: &DerivedState, now: Timestamp) -> (&'static str, Option<String>) {
     match shown {
-        Shown::Disabled => ("disabled", None),
-        Shown::Masked => ("masked", None),
-        Shown::Waiting(waiting) => ("waiting", waits(waiting)),
-        Shown::Starting => ("starting", None),
-        Shown::Active(Activity::Running) => ("running", None),
-        Shown::Active(Activity::Reloading) => ("reloading", None),
-        Shown::Active(Activity::Exited) => ("exited", None),
-        Shown::Stopping(reason) => ("stopping", reason.as_ref().map(ToString::to_string)),
-        Shown::Failed { cause, retry, stuck } => {
+        DerivedState::Disabled => ("disabled", None),
+        DerivedState::Masked => ("masked", None),
+        DerivedState::Waiting(waiting) => ("waiting", waits(waiting)),
+        DerivedState::Starting => ("starting", None),
+        DerivedState::Active(Activity::Running) => ("running", None),
+        DerivedState::Active(Activity::Reloading) => ("reloading", None),
+        DerivedState::Active(Activity::Exited) => ("exited", None),
+        DerivedState::Stopping(reason) => ("stopping", reason.as_ref().map(ToString::to_string)),
+        DerivedState::Failed { cause, retry, stuck } => {
             let left = match (stuck, cause) {
-                (true, Cause::Lost) | (false, _) => "",
+                (true, FailureCause::Lost) | (false, _) => "",
                 (true, _) => "; nothing ends some processes",
             };
             ("failed", Some(format!("{cause}{left}; {}", follows(*retry, now))))
         }
-        Shown::Ended(retry) => ("ended", Some(follows(*retry, now))),
+        DerivedState::Completed(retry) => ("completed", Some(follows(*retry, now))),
     }
 }
 
 fn follows(retry: Retry, now: Timestamp) -> String {
     match retry {
         Retry::At(at) => format!("tried again in {}", brief(millis(at.since(now)))),
-        Retry::Not => "not tried again".to_owned(),
+        Retry::Never => "not tried again".to_owned(),
         Retry::GaveUp => "given up".to_owned(),
     }
 }
 
-fn waits(waiting: &Waiting) -> Option<String> {
+fn waits(waiting: &WaitReason) -> Option<String> {
     match waiting {
-        Waiting::Dependencies(targets) => Some(format!("for {}", texts(targets).join(", "))),
-        Waiting::Doomed(targets) => {
-            let one = |(target, obstacle): &(Target, Obstacle)| {
+        WaitReason::Dependencies(targets) => Some(format!("for {}", texts(targets).join(", "))),
+        WaitReason::Blocked(targets) => {
+            let one = |(target, obstacle): &(Target, BlockedBy)| {
                 let why = match obstacle {
-                    Obstacle::Failed => "failed",
-                    Obstacle::Ended => "has ended",
-                    Obstacle::Doomed => "cannot start either",
-                    Obstacle::Masked => "is masked",
-                    Obstacle::Missing => "is not there",
+                    BlockedBy::Failed => "failed",
+                    BlockedBy::Completed => "has ended",
+                    BlockedBy::Blocked => "cannot start either",
+                    BlockedBy::Masked => "is masked",
+                    BlockedBy::Missing => "is not there",
                 };
                 format!("{target} {why}")
             };
             Some(targets.iter().map(one).collect::<Vec<_>>().join(", "))
         }
-        Waiting::Slot => Some("for others to start first".to_owned()),
-        Waiting::Leftovers => Some("for its processes of before to end".to_owned()),
-        Waiting::Nothing => None,
+        WaitReason::Slot => Some("for others to start first".to_owned()),
+        WaitReason::LeftoverProcesses => Some("for its processes of before to end".to_owned()),
+        WaitReason::NextPlan => None,
     }
 }
 
@@ -146,21 +146,21 @@ mod tests {
     fn every_state_has_a_word_and_its_reason() {
         let now = Timestamp::from_millis(1000);
         let target = |name: &str| Target::new(name).unwrap();
-        let doomed = vec![(target("a"), Obstacle::Failed), (target("b"), Obstacle::Missing)];
-        let cause = Cause::Exit(Exit::Status(3));
+        let doomed = vec![(target("a"), BlockedBy::Failed), (target("b"), BlockedBy::Missing)];
+        let cause = FailureCause::Exit(Exit::Status(3));
         let at = Retry::At(Timestamp::from_millis(3500));
-        let failed = |retry, stuck| Shown::Failed { cause, retry, stuck };
+        let failed = |retry, stuck| DerivedState::Failed { cause, retry, stuck };
         let rows = [
-            Shown::Disabled,
-            Shown::Waiting(Waiting::Dependencies(vec![target("a"), target("b")])),
-            Shown::Waiting(Waiting::Doomed(doomed)),
-            Shown::Waiting(Waiting::Nothing),
-            Shown::Active(Activity::Exited),
-            Shown::Stopping(Some(StopReason::DependencyLost(target("a")))),
+            DerivedState::Disabled,
+            DerivedState::Waiting(WaitReason::Dependencies(vec![target("a"), target("b")])),
+            DerivedState::Waiting(WaitReason::Blocked(doomed)),
+            DerivedState::Waiting(WaitReason::NextPlan),
+            DerivedState::Active(Activity::Exited),
+            DerivedState::Stopping(Some(StopReason::DependencyLost(target("a")))),
             failed(at, false),
             failed(Retry::GaveUp, true),
-            Shown::Failed { cause: Cause::Lost, retry: Retry::Not, stuck: true },
-            Shown::Ended(Retry::Not),
+            DerivedState::Failed { cause: FailureCause::Lost, retry: Retry::Never, stuck: true },
+            DerivedState::Completed(Retry::Never),
         ];
         let told = rows.iter().map(|shown| {
             let (word, reason) = words(shown, now);
@@ -172,11 +172,11 @@ mod tests {
         waiting: a failed, b is not there
         waiting
         exited
-        stopping: it depends on a, which is lost
+        stopping: its dependency a is no longer active
         failed: its main process ended with status 3; tried again in 2.5s
         failed: its main process ended with status 3; nothing ends some processes; given up
-        failed: it cannot be taken back, and may run; not tried again
-        ended: not tried again
+        failed: it cannot be adopted and may still run; not tried again
+        completed: not tried again
         ");
     }
 

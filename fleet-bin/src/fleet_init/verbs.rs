@@ -1,4 +1,4 @@
-//! `set-target`, `reload`, `renew` and `reset`: what can be changed of a fleet-init that runs.
+//! `set-target`, `reload`, `restart` and `reset-failed`: what can be changed of a fleet-init that runs.
 
 use std::io::{self, Write as _};
 
@@ -28,14 +28,14 @@ pub(super) fn reload(args: &ReloadArgs) -> Result<(), CliError> {
     one(&Reloaded { unit: &unit, reloads: true }, args.output)
 }
 
-/// Runs `renew`.
-pub(super) fn renew(args: &UnitArgs) -> Result<(), CliError> {
-    let renewed = whether(args, Ask::Renew { unit: args.unit.clone() })?;
-    if !renewed {
-        let text = "is neither starting nor up";
+/// Runs `restart`.
+pub(super) fn restart(args: &UnitArgs) -> Result<(), CliError> {
+    let restarted = whether(args, Ask::Restart { unit: args.unit.clone() })?;
+    if !restarted {
+        let text = "is neither starting nor active";
         let _unread = writeln!(io::stderr(), "{} {text}", args.unit).is_err();
     }
-    one(&Renewed { unit: &args.unit, renewed }, args.output)
+    one(&Restarted { unit: &args.unit, restarted }, args.output)
 }
 
 /// Has something changed, and tells what is wanted from then on.
@@ -45,13 +45,13 @@ fn change(socket: &SocketArgs, what: Ask, format: Format) -> Result<(), CliError
     one(&goals.unwrap_or_default(), format)
 }
 
-/// Runs `reset`.
-pub(super) fn reset(args: &UnitArgs) -> Result<(), CliError> {
-    let forgot = whether(args, Ask::Reset { unit: args.unit.clone() })?;
-    if !forgot {
-        let _unread = writeln!(io::stderr(), "{} has not failed or ended", args.unit).is_err();
+/// Runs `reset-failed`.
+pub(super) fn reset_failed(args: &UnitArgs) -> Result<(), CliError> {
+    let reset = whether(args, Ask::ResetFailed { unit: args.unit.clone() })?;
+    if !reset {
+        let _unread = writeln!(io::stderr(), "{} has neither failed nor completed", args.unit).is_err();
     }
-    one(&Reset { unit: &args.unit, forgot }, args.output)
+    one(&ResetFailed { unit: &args.unit, reset }, args.output)
 }
 
 /// Has something done to a unit, and tells whether there was anything to do.
@@ -70,18 +70,18 @@ struct Reloaded<'a> {
 
 /// What came of a renewal, as JSON.
 #[derive(Serialize)]
-struct Renewed<'a> {
+struct Restarted<'a> {
     unit: &'a str,
     /// Whether there was something to be started anew.
-    renewed: bool,
+    restarted: bool,
 }
 
 /// What came of a reset, as JSON.
 #[derive(Serialize)]
-struct Reset<'a> {
+struct ResetFailed<'a> {
     unit: &'a str,
     /// Whether there was something to forget.
-    forgot: bool,
+    reset: bool,
 }
 
 impl Record for Reloaded<'_> {
@@ -90,13 +90,13 @@ impl Record for Reloaded<'_> {
     }
 }
 
-impl Record for Renewed<'_> {
+impl Record for Restarted<'_> {
     fn name(&self) -> &str {
         self.unit
     }
 }
 
-impl Record for Reset<'_> {
+impl Record for ResetFailed<'_> {
     fn name(&self) -> &str {
         self.unit
     }

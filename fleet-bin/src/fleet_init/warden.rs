@@ -82,7 +82,7 @@ async fn watch(args: &[OsString], directory: &Path) -> io::Result<ExitCode> {
             // Where it was not told to end, its units may be taken back by another.
             if warden.is_ending {
                 orphans::end(&mut children, &clock, || reap(None).map(drop)).await?;
-                fleet_agent::remove_empty_groups(directory);
+                fleet_agent::remove_empty_cgroups(directory);
             }
             return Ok(code);
         }

@@ -2,7 +2,7 @@
 
 /// Where in the text the next character stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
+enum ParseState {
     Outside,
     Name,
     /// Before a value, or right after a quote was closed in it.
@@ -18,8 +18,8 @@ enum At {
 }
 
 /// What was read so far.
-struct Reader {
-    at: At,
+struct EnvFileParser {
+    at: ParseState,
     name: String,
     value: String,
     /// Where the blanks begin that the value ends with, which are not taken.
@@ -31,8 +31,8 @@ struct Reader {
 /// span lines, and backslashes before what is to be taken as it is. Quotes mean something only
 /// where a value begins, or right after another quoted part. What is no assignment is skipped.
 pub(crate) fn parse_file(text: &str) -> Vec<(String, String)> {
-    let mut reader = Reader {
-        at: At::Outside,
+    let mut reader = EnvFileParser {
+        at: ParseState::Outside,
         name: String::new(),
         value: String::new(),
         blanks: None,
@@ -42,60 +42,65 @@ pub(crate) fn parse_file(text: &str) -> Vec<(String, String)> {
         reader.at = reader.take(character);
     }
     match reader.at {
-        At::Outside | At::Name | At::Comment | At::EscapeInComment => {}
+        ParseState::Outside
+        | ParseState::Name
+        | ParseState::Comment
+        | ParseState::EscapeInComment => {}
         _ => drop(reader.end_variable()),
     }
     reader.variables
 }
 
-impl Reader {
+impl EnvFileParser {
     /// Where the character after this one stands.
-    fn take(&mut self, character: char) -> At {
+    fn take(&mut self, character: char) -> ParseState {
         match (self.at, character) {
-            (At::Outside, '#' | ';') => At::Comment,
-            (At::Outside, blank) if is_blank(blank) => At::Outside,
-            (At::Outside, _) => put(&mut self.name, character, At::Name),
-            (At::Name, '\n' | '\r') => self.skip(),
-            (At::Name, '=') => At::BeforeValue,
-            (At::Name, _) => put(&mut self.name, character, At::Name),
-            (At::BeforeValue | At::Value, '\n' | '\r') => self.end_variable(),
-            (At::BeforeValue, '\'') => At::InSingle,
-            (At::BeforeValue, '"') => At::InDouble,
-            (At::BeforeValue, blank) if is_blank(blank) => At::BeforeValue,
-            (At::BeforeValue | At::Value, '\\') => {
+            (ParseState::Outside, '#' | ';') => ParseState::Comment,
+            (ParseState::Outside, blank) if is_blank(blank) => ParseState::Outside,
+            (ParseState::Outside, _) => put(&mut self.name, character, ParseState::Name),
+            (ParseState::Name, '\n' | '\r') => self.skip(),
+            (ParseState::Name, '=') => ParseState::BeforeValue,
+            (ParseState::Name, _) => put(&mut self.name, character, ParseState::Name),
+            (ParseState::BeforeValue | ParseState::Value, '\n' | '\r') => self.end_variable(),
+            (ParseState::BeforeValue, '\'') => ParseState::InSingle,
+            (ParseState::BeforeValue, '"') => ParseState::InDouble,
+            (ParseState::BeforeValue, blank) if is_blank(blank) => ParseState::BeforeValue,
+            (ParseState::BeforeValue | ParseState::Value, '\\') => {
                 self.blanks = None;
-                At::Escape
+                ParseState::Escape
             }
-            (At::BeforeValue | At::Value, _) => self.take_plain(character),
-            (At::Escape, '\n' | '\r') => At::Value,
-            (At::Escape, _) => put(&mut self.value, character, At::Value),
-            (At::InSingle, '\'') | (At::InDouble, '"') => At::BeforeValue,
-            (At::InDouble, '\\') => At::EscapeInDouble,
-            (At::InSingle | At::InDouble, _) => put(&mut self.value, character, self.at),
-            (At::EscapeInDouble, _) => self.take_escaped(character),
-            (At::Comment, '\\') => At::EscapeInComment,
-            (At::Comment, '\n' | '\r') => At::Outside,
-            (At::Comment | At::EscapeInComment, _) => At::Comment,
+            (ParseState::BeforeValue | ParseState::Value, _) => self.take_plain(character),
+            (ParseState::Escape, '\n' | '\r') => ParseState::Value,
+            (ParseState::Escape, _) => put(&mut self.value, character, ParseState::Value),
+            (ParseState::InSingle, '\'') | (ParseState::InDouble, '"') => ParseState::BeforeValue,
+            (ParseState::InDouble, '\\') => ParseState::EscapeInDouble,
+            (ParseState::InSingle | ParseState::InDouble, _) => {
+                put(&mut self.value, character, self.at)
+            }
+            (ParseState::EscapeInDouble, _) => self.take_escaped(character),
+            (ParseState::Comment, '\\') => ParseState::EscapeInComment,
+            (ParseState::Comment, '\n' | '\r') => ParseState::Outside,
+            (ParseState::Comment | ParseState::EscapeInComment, _) => ParseState::Comment,
         }
     }
 
     /// Takes a character of a value as it is.
-    fn take_plain(&mut self, character: char) -> At {
+    fn take_plain(&mut self, character: char) -> ParseState {
         self.blanks = is_blank(character).then(|| self.blanks.unwrap_or(self.value.len()));
-        put(&mut self.value, character, At::Value)
+        put(&mut self.value, character, ParseState::Value)
     }
 
     /// Within double quotes a backslash joins lines, and means something before few others.
-    fn take_escaped(&mut self, character: char) -> At {
+    fn take_escaped(&mut self, character: char) -> ParseState {
         match character {
-            '\n' => return At::InDouble,
+            '\n' => return ParseState::InDouble,
             '"' | '\\' | '`' | '$' => {}
             _ => self.value.push('\\'),
         }
-        put(&mut self.value, character, At::InDouble)
+        put(&mut self.value, character, ParseState::InDouble)
     }
 
-    fn end_variable(&mut self) -> At {
+    fn end_variable(&mut self) -> ParseState {
         let mut value = std::mem::take(&mut self.value);
         value.truncate(self.blanks.take().unwrap_or(value.len()));
         let name = self.name.trim_end_matches(is_blank);
@@ -105,13 +110,13 @@ impl Reader {
         self.skip()
     }
 
-    fn skip(&mut self) -> At {
+    fn skip(&mut self) -> ParseState {
         self.name.clear();
-        At::Outside
+        ParseState::Outside
     }
 }
 
-fn put(text: &mut String, character: char, then: At) -> At {
+fn put(text: &mut String, character: char, then: ParseState) -> ParseState {
     text.push(character);
     then
 }

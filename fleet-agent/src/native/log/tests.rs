@@ -167,7 +167,7 @@ fn what_its_writer_may_not_have_so_long_is_cut_at_once_and_while_it_grows() {
 
 /// Whether the file system of the log does. Where it does not, logs are cut.
 fn knows_holes(log: &Log) -> bool {
-    append(log.path()).and_then(|file| give_back(&file, 1)).expect("it can be tried")
+    append(log.path()).and_then(|file| punch_hole(&file, 1)).expect("it can be tried")
 }
 
 /// The file is where it was, and takes no more room than what is kept.
@@ -260,7 +260,7 @@ fn what_comes_where_a_log_was_gone_is_another_one() {
 fn a_log_that_somebody_emptied_or_replaced_goes_on_with_its_places() {
     let text = b"tick tick tick!\n".repeat(20);
     let (directory, log) = log(1 << 20, &text);
-    let position = super::super::position::Position::new(160, &text[..160]);
+    let position = super::super::cursor::LogCursor::new(160, &text[..160]);
     let find = |log: &Log| {
         let (kept, end) = log.tail(None, None).expect("it can be read");
         position.find(&kept, end - kept.len() as u64)

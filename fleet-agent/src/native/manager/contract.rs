@@ -10,14 +10,14 @@ use fleet_core::{Epoch, Generation};
 use fleet_unitfile::{UnitFile, UnitName};
 
 use super::NativeManager;
-use crate::native::calls::{Ask, Calls};
+use crate::native::client::{SupervisorClient, UnitRequest};
 use crate::native::compile::compile;
 use crate::native::journal;
 use crate::native::log::Log;
-use crate::native::runner::services::Done;
+use crate::native::supervisor::managed_units::CallResult;
 use crate::native::timer::{Timers, is_timer};
 use crate::{
-    Journal, JournalQuery, ManagedUnit, Particulars, ServiceError, ServiceManager, StateChanges,
+    ChangeReceiver, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, UnitDetails,
 };
 
 #[async_trait]
@@ -33,10 +33,10 @@ impl ServiceManager for NativeManager {
         let compiled = self.compile_and_warn(unit, file, is_new)?;
         if let Some(timer) = compiled.timer {
             self.timers.load(unit, file, timer, epoch).await?;
-            return self.calls.know_timer(unit, compiled.relations).await;
+            return self.client.add_timer(unit, compiled.relations).await;
         }
-        let directory = self.machine.directory(unit.as_str());
-        self.calls.load(unit, file, compiled, epoch, directory).await
+        let directory = self.context.directory(unit.as_str());
+        self.client.load(unit, file, compiled, epoch, directory).await
     }
 
     async fn reload(&self) -> Result<(), ServiceError> {
@@ -46,31 +46,31 @@ impl ServiceManager for NativeManager {
 
     async fn unload(&self, unit: &UnitName) -> Result<(), ServiceError> {
         if is_timer(unit) {
-            self.calls.forget_timer(unit).await?;
+            self.client.remove_timer(unit).await?;
             return self.timers.unload(unit).await;
         }
-        self.calls.unload(unit, self.machine.directory(unit.as_str())).await
+        self.client.unload(unit, self.context.directory(unit.as_str())).await
     }
 
     async fn start(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError> {
         if is_timer(unit) {
             return self.timers.start(unit, generation).await;
         }
-        self.start_with_timers(unit, Ask::Start(generation)).await
+        self.start_with_timers(unit, UnitRequest::Start(generation)).await
     }
 
     async fn restart(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError> {
         if is_timer(unit) {
             return self.timers.restart(unit, generation).await;
         }
-        self.start_with_timers(unit, Ask::Restart(generation)).await
+        self.start_with_timers(unit, UnitRequest::Restart(generation)).await
     }
 
     async fn stop(&self, unit: &UnitName) -> Result<(), ServiceError> {
         if is_timer(unit) {
             return self.timers.stop(unit).await;
         }
-        self.calls.ask(unit, Ask::Stop, self.machine.directory(unit.as_str())).await
+        self.client.request(unit, UnitRequest::Stop, self.context.directory(unit.as_str())).await
     }
 
     async fn reload_unit(&self, unit: &UnitName) -> Result<(), ServiceError> {
@@ -78,34 +78,34 @@ impl ServiceManager for NativeManager {
             let problem = "a timer has no configuration of its own: load its file again".to_owned();
             return Err(ServiceError::ReloadFailed { unit: unit.clone(), problem });
         }
-        self.calls.reload_unit(unit).await
+        self.client.reload_unit(unit).await
     }
 
     async fn get(&self, unit: &UnitName) -> Result<Option<ManagedUnit>, ServiceError> {
-        self.calls.check()?;
+        self.client.check_alive()?;
         match is_timer(unit) {
             true => Ok(self.timers.get(unit)),
-            false => Ok(self.calls.seen(unit).map(|seen| seen.unit.clone())),
+            false => Ok(self.client.status(unit).map(|status| status.unit.clone())),
         }
     }
 
     async fn list(&self) -> Result<Vec<ManagedUnit>, ServiceError> {
-        self.calls.check()?;
-        let mut all = self.calls.list();
+        self.client.check_alive()?;
+        let mut all = self.client.list();
         all.extend(self.timers.list());
         all.sort_by(|one, other| one.unit.cmp(&other.unit));
         Ok(all)
     }
 
-    async fn particulars(&self, unit: &UnitName) -> Result<Particulars, ServiceError> {
+    async fn details(&self, unit: &UnitName) -> Result<UnitDetails, ServiceError> {
         match self.timers.get(unit) {
-            Some(_) => Ok(Particulars::default()),
-            None => self.calls.particulars(unit).await,
+            Some(_) => Ok(UnitDetails::default()),
+            None => self.client.details(unit).await,
         }
     }
 
-    fn changes(&self) -> StateChanges {
-        self.machine.feed.subscribe()
+    fn changes(&self) -> ChangeReceiver {
+        self.context.feed.subscribe()
     }
 
     async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Result<Journal, ServiceError> {
@@ -115,7 +115,7 @@ impl ServiceManager for NativeManager {
         }
     }
 
-    async fn journal_after(
+    async fn journal_from(
         &self,
         unit: &UnitName,
         position: &str,
@@ -137,7 +137,7 @@ impl NativeManager {
         unit: &UnitName,
         file: &UnitFile,
         is_new: bool,
-    ) -> Result<Box<systemd::Compiled>, ServiceError> {
+    ) -> Result<Box<systemd::CompiledUnit>, ServiceError> {
         let compiled = compile(unit, file, &self.host).map_err(|bad| ServiceError::BadSetting {
             unit: unit.clone(),
             line: bad.line,
@@ -150,12 +150,16 @@ impl NativeManager {
     }
 
     /// Starts a unit, the timers first that it wants or requires.
-    async fn start_with_timers(&self, unit: &UnitName, ask: Ask) -> Result<(), ServiceError> {
-        let (calls, timers) = (Arc::clone(&self.calls), Arc::clone(&self.timers));
+    async fn start_with_timers(
+        &self,
+        unit: &UnitName,
+        request: UnitRequest,
+    ) -> Result<(), ServiceError> {
+        let (client, timers) = (Arc::clone(&self.client), Arc::clone(&self.timers));
         // In a place of its own, which is free when it is done: what waits until the unit is up
         // would have room for it until then, and more than once.
-        let first = Box::pin(start_timers_of(calls, timers, unit.clone()));
-        self.calls.ask_after(first, unit, ask, self.machine.directory(unit.as_str())).await
+        let first = Box::pin(start_timers_of(client, timers, unit.clone()));
+        self.client.request_after(first, unit, request, self.context.directory(unit.as_str())).await
     }
 
     fn read_log(
@@ -163,16 +167,20 @@ impl NativeManager {
         unit: &UnitName,
         read: impl FnOnce(&Arc<Log>) -> io::Result<Journal>,
     ) -> Result<Journal, ServiceError> {
-        let seen = self.calls.seen(unit);
-        let seen = seen.ok_or_else(|| ServiceError::NotLoaded { unit: unit.clone() })?;
+        let status = self.client.status(unit);
+        let status = status.ok_or_else(|| ServiceError::NotLoaded { unit: unit.clone() })?;
         let action = || format!("read the log of {unit}");
-        read(&seen.log).map_err(|source| ServiceError::Io { action: action(), source })
+        read(&status.log).map_err(|source| ServiceError::Io { action: action(), source })
     }
 }
 
 /// Starts the timers that a unit wants or requires, as it is about to be started.
-async fn start_timers_of(calls: Arc<Calls>, timers: Arc<Timers>, unit: UnitName) -> Done {
-    for (timer, is_required) in calls.timers_of(&unit).await? {
+async fn start_timers_of(
+    client: Arc<SupervisorClient>,
+    timers: Arc<Timers>,
+    unit: UnitName,
+) -> CallResult {
+    for (timer, is_required) in client.timers_of(&unit).await? {
         match timers.pull(&timer).await {
             Err(error) if is_required => return Err(error),
             Err(error) => tracing::warn!(%unit, %timer, %error, "starts without a timer"),

@@ -13,18 +13,18 @@ use rustix::time::{
 use tokio::io::unix::AsyncFd;
 
 use crate::Clock;
-use crate::readable::{next, readable};
+use crate::async_fd::{read_next, register_readable};
 
 /// How often the calendar is looked at where no alarm can be set, as when no descriptor is left.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What an alarm tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ring {
+pub(crate) enum AlarmEvent {
     /// The moment has come.
-    Come,
+    Elapsed,
     /// The calendar was set, so that the moment may be nearer or farther.
-    Set,
+    ClockSet,
 }
 
 /// A timer of the kernel's that goes by the calendar.
@@ -48,7 +48,7 @@ impl Alarm {
         let value = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
         let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
         timerfd_settime(&timer, flags, &value)?;
-        Ok(Self { descriptor: readable(timer)?, at })
+        Ok(Self { descriptor: register_readable(timer)?, at })
     }
 
     /// What it is set to.
@@ -57,55 +57,55 @@ impl Alarm {
     }
 
     /// Returns when it rings. May be dropped at any time.
-    pub(crate) async fn ring(&self) -> io::Result<Ring> {
-        next(&self.descriptor, take).await
+    pub(crate) async fn wait(&self) -> io::Result<AlarmEvent> {
+        read_next(&self.descriptor, read_expiration).await
     }
 }
 
 /// Waits for one moment of the calendar after another.
 #[derive(Debug, Default)]
-pub(super) struct Calendar {
+pub(super) struct CalendarAlarm {
     alarm: Option<Alarm>,
     /// Whether there is no alarm though a moment is waited for.
-    is_blind: bool,
+    is_polling: bool,
 }
 
-impl Calendar {
+impl CalendarAlarm {
     /// What is waited for from now on is that moment, or nothing.
-    pub(super) fn await_moment(&mut self, at: Option<Timestamp>) {
-        let was_blind = std::mem::take(&mut self.is_blind);
+    pub(super) fn set(&mut self, at: Option<Timestamp>) {
+        let was_polling = std::mem::take(&mut self.is_polling);
         if self.alarm.as_ref().map(Alarm::at) == at {
             return;
         }
         self.alarm = at.map(Alarm::set).transpose().unwrap_or_else(|error| {
-            if !was_blind {
+            if !was_polling {
                 tracing::error!(%error, "cannot wait for a moment of the calendar");
             }
-            self.is_blind = true;
+            self.is_polling = true;
             None
         });
     }
 
     /// Returns when the moment has come, or may have come: without an alarm, that is each second.
     /// What is waited for next is to be said then. May be dropped at any time.
-    pub(super) async fn ring(&mut self, clock: &dyn Clock) -> io::Result<Ring> {
-        let ring = match &self.alarm {
-            Some(alarm) => alarm.ring().await,
-            None if self.is_blind => {
-                clock.sleep(LOOK).await;
-                Ok(Ring::Come)
+    pub(super) async fn wait(&mut self, clock: &dyn Clock) -> io::Result<AlarmEvent> {
+        let event = match &self.alarm {
+            Some(alarm) => alarm.wait().await,
+            None if self.is_polling => {
+                clock.sleep(POLL_INTERVAL).await;
+                Ok(AlarmEvent::Elapsed)
             }
             None => std::future::pending().await,
         };
         self.alarm = None;
-        ring
+        event
     }
 }
 
-fn take(timer: &OwnedFd) -> io::Result<Ring> {
+fn read_expiration(timer: &OwnedFd) -> io::Result<AlarmEvent> {
     match rustix::io::read(timer, &mut [0; 8]) {
-        Ok(_) => Ok(Ring::Come),
-        Err(Errno::CANCELED) => Ok(Ring::Set),
+        Ok(_) => Ok(AlarmEvent::Elapsed),
+        Err(Errno::CANCELED) => Ok(AlarmEvent::ClockSet),
         Err(error) => Err(error.into()),
     }
 }
@@ -119,9 +119,9 @@ mod tests {
     async fn it_rings_at_its_moment_and_not_before() {
         let at = wall_time().after(Duration::from_millis(40));
         let alarm = Alarm::set(at).expect("it can be set");
-        assert_eq!(alarm.ring().await.expect("it rings"), Ring::Come);
+        assert_eq!(alarm.wait().await.expect("it rings"), AlarmEvent::Elapsed);
         assert!(wall_time() >= at);
         let past = Alarm::set(Timestamp::from_millis(0)).expect("it can be set");
-        assert_eq!(past.ring().await.expect("it rings"), Ring::Come);
+        assert_eq!(past.wait().await.expect("it rings"), AlarmEvent::Elapsed);
     }
 }

@@ -3,47 +3,49 @@
 use std::io;
 use std::sync::Arc;
 
-use fleet_core::graph::systemd::{Look, Sight, Timer, TimerLife, TimerPhase};
+use fleet_core::graph::systemd::{
+    Timer, TimerContext, TimerMachine, TimerPhase, TriggeredUnitState,
+};
 use fleet_core::{Epoch, Generation, KnownUnit, LoadState, SystemdState, TargetState, Timestamp};
 use fleet_unitfile::{UnitFile, UnitHash, UnitName};
 
-use super::record::Written;
+use super::storage::StoredTimer;
 use crate::ManagedUnit;
+use crate::atomic_file::write_atomic;
 use crate::native::compile::compile;
-use crate::native::identity::Host;
-use crate::native::record::{Asked, UnitDirectory};
-use crate::whole::write_whole;
+use crate::native::identity::HostCapabilities;
+use crate::native::unit_directory::{RequestedState, UnitDirectory};
 
 /// A timer that is known.
-pub(super) struct Entry {
-    pub(super) life: TimerLife,
+pub(super) struct TimerEntry {
+    pub(super) machine: TimerMachine,
     pub(super) hash: UnitHash,
-    pub(super) asked: Asked,
+    pub(super) requested: RequestedState,
     pub(super) directory: UnitDirectory,
     /// What was last seen of its unit.
-    pub(super) sight: Sight,
+    pub(super) unit_state: TriggeredUnitState,
     /// The elapse whose start of the unit is under way.
     pub(super) starting: Option<u64>,
-    written: Option<Written>,
+    stored: Option<StoredTimer>,
 }
 
-impl Entry {
+impl TimerEntry {
     /// One that was not known.
     pub(super) fn new(
         timer: Arc<Timer>,
         hash: UnitHash,
-        asked: Asked,
+        requested: RequestedState,
         directory: UnitDirectory,
         startup: Timestamp,
     ) -> Self {
         Self {
-            life: TimerLife::new(timer, startup),
+            machine: TimerMachine::new(timer, startup),
             hash,
-            asked,
+            requested,
             directory,
-            sight: Sight::default(),
+            unit_state: TriggeredUnitState::default(),
             starting: None,
-            written: None,
+            stored: None,
         }
     }
 
@@ -51,10 +53,10 @@ impl Entry {
     pub(super) fn read(
         unit: &UnitName,
         directory: UnitDirectory,
-        host: &Host,
+        host: &HostCapabilities,
         startup: Timestamp,
     ) -> io::Result<Option<Self>> {
-        let Some((source, asked, _)) = directory.read()? else {
+        let Some((source, requested, _)) = directory.read()? else {
             return Ok(None);
         };
         let (file, _) = UnitFile::parse_collecting(&source);
@@ -66,9 +68,9 @@ impl Entry {
                 None
             }
         };
-        let timer = Arc::new(timer.unwrap_or_else(|| only_to_stop(unit)));
-        let mut entry = Self::new(timer, file.hash(), asked, directory, startup);
-        entry.written = match std::fs::read(entry.directory.timer()) {
+        let timer = Arc::new(timer.unwrap_or_else(|| stop_only_definition(unit)));
+        let mut entry = Self::new(timer, file.hash(), requested, directory, startup);
+        entry.stored = match std::fs::read(entry.directory.timer()) {
             Ok(text) => Some(serde_json::from_slice(&text)?),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
@@ -78,64 +80,69 @@ impl Entry {
 
     /// Goes on where the earlier daemon ended, and does what was asked of it that it did not live
     /// to do. Tells whether that is to start the timer.
-    pub(super) fn resume(&mut self, timer: Arc<Timer>, look: Look<'_>) -> bool {
-        let Some(written) = &self.written else {
-            return self.asked.is_wanted();
+    pub(super) fn resume(&mut self, timer: Arc<Timer>, look: TimerContext<'_>) -> bool {
+        let Some(stored) = &self.stored else {
+            return self.requested.should_run();
         };
-        self.starting = written.starting;
-        let memory = written.memory();
-        self.sight.started = memory.past.unit_active;
-        self.sight.rested = memory.past.unit_inactive;
-        self.life = TimerLife::restore(timer, memory, look);
-        let asked = (self.asked.launched, self.asked.triggered, self.asked.generation);
-        let is_done = (written.launched, written.triggered, written.generation) == asked;
-        if !self.asked.is_wanted() || !is_done {
-            self.life.on_stop();
+        self.starting = stored.starting;
+        let memory = stored.state();
+        self.unit_state.started = memory.last.unit_active;
+        self.unit_state.stopped = memory.last.unit_inactive;
+        self.machine = TimerMachine::restore(timer, memory, look);
+        let requested =
+            (self.requested.launched, self.requested.triggered, self.requested.generation);
+        let is_done = (stored.launched, stored.triggered, stored.generation) == requested;
+        if !self.requested.should_run() || !is_done {
+            self.machine.on_stop();
         }
-        self.asked.is_wanted() && !is_done
+        self.requested.should_run() && !is_done
     }
 
     /// What it has last elapsed for is over with the end of all units.
-    pub(super) fn forget_elapse(&mut self) {
-        if let Some(written) = &mut self.written {
-            written.starting = None;
+    pub(super) fn clear_pending_start(&mut self) {
+        if let Some(stored) = &mut self.stored {
+            stored.starting = None;
         }
     }
 
-    /// What its unit does now: the moments at which it is first seen to do so are kept.
-    pub(super) fn see(&mut self, active: bool, now: Timestamp) {
-        match (self.sight.active, active) {
-            (false, true) => self.sight.started = Some(now),
-            (true, false) => self.sight.rested = Some(now),
+    /// What its unit does now: the time_index at which it is first seen to do so are kept.
+    pub(super) fn observe_unit(&mut self, active: bool, now: Timestamp) {
+        match (self.unit_state.active, active) {
+            (false, true) => self.unit_state.started = Some(now),
+            (true, false) => self.unit_state.stopped = Some(now),
             _ => {}
         }
-        self.sight.active = active;
+        self.unit_state.active = active;
     }
 
     /// Writes down what has changed since it was last written.
     pub(super) fn write(&mut self) -> io::Result<()> {
-        let now = Written::new(self.life.memory(), self.asked, self.starting);
-        if self.written.as_ref() == Some(&now) {
+        let now = StoredTimer::new(self.machine.state(), self.requested, self.starting);
+        if self.stored.as_ref() == Some(&now) {
             return Ok(());
         }
-        write_whole(&self.directory.timer(), &serde_json::to_vec(&now)?, false)?;
-        self.written = Some(now);
+        write_atomic(&self.directory.timer(), &serde_json::to_vec(&now)?, false)?;
+        self.stored = Some(now);
         Ok(())
     }
 
     /// What everybody may see of it.
-    pub(super) fn shown(&self, unit: &UnitName) -> ManagedUnit {
-        let phase = self.life.memory().phase;
+    pub(super) fn managed_unit(&self, unit: &UnitName) -> ManagedUnit {
+        let phase = self.machine.state().phase;
         let (active, sub) = phase.words();
         let result = if phase == TimerPhase::Failed { "resources" } else { "success" };
-        let asked = self.asked;
+        let requested = self.requested;
         ManagedUnit {
             unit: unit.clone(),
             known: KnownUnit {
                 hash: self.hash,
-                asked: if asked.launched { TargetState::Launched } else { TargetState::Loaded },
-                epoch: Epoch(asked.epoch),
-                generation: Generation(asked.generation),
+                requested: if requested.launched {
+                    TargetState::Launched
+                } else {
+                    TargetState::Loaded
+                },
+                epoch: Epoch(requested.epoch),
+                generation: Generation(requested.generation),
             },
             state: SystemdState {
                 result: Some(result.to_owned()),
@@ -146,11 +153,11 @@ impl Entry {
 }
 
 /// For a timer whose file cannot be obeyed any more: it never elapses.
-fn only_to_stop(unit: &UnitName) -> Timer {
+fn stop_only_definition(unit: &UnitName) -> Timer {
     Timer {
         unit: unit.clone(),
         triggers: Vec::new(),
-        delay: fleet_core::graph::systemd::Delay::Random(std::time::Duration::ZERO),
+        delay: fleet_core::graph::systemd::RandomizedDelay::Random(std::time::Duration::ZERO),
         persistent: false,
         remains: false,
     }

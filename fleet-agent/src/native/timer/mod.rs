@@ -3,7 +3,7 @@
 //! ```text
 //! Timers ── requests ──> keeper ── TimerLife    when it elapses, in which state it is (pure)
 //!                          │ ├──── Queue        which is due next (pure)
-//!                          │ ├──── Calendar     its moments, also when it is set
+//!                          │ ├──── Calendar     its time_index, also when it is set
 //!                          │ └──── Written      what is kept on disk
 //!                          └── Units            starts their units, and tells of them
 //! ```
@@ -12,9 +12,9 @@
 
 mod alarm;
 mod entry;
-mod keeper;
 mod queue;
-mod record;
+mod storage;
+mod timer_task;
 mod zones;
 
 use std::collections::BTreeMap;
@@ -29,17 +29,17 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 
-use self::keeper::Keeper;
+use self::timer_task::TimerTask;
 pub(crate) use self::zones::is_zone;
-use super::identity::Host;
-use super::machine::Machine;
-use crate::{Journal, ManagedUnit, ServiceError, StateChanges};
+use super::identity::HostCapabilities;
+use super::manager_context::ManagerContext;
+use crate::{ChangeReceiver, Journal, ManagedUnit, ServiceError};
 
 /// How many requests wait for their turn; the next caller waits to hand its own in.
-const WAITING_REQUESTS: usize = 16;
+const REQUEST_CAPACITY: usize = 16;
 
 /// Who runs the units that timers start.
-pub(crate) trait Units: Send + Sync + 'static {
+pub(crate) trait TimerTargets: Send + Sync + 'static {
     /// Starts a unit because of one elapse of a timer, and returns when its start is over: whether
     /// it is known at all. What was asked of it stays as it was. Told once more of the same elapse
     /// it starts nothing, and waits for the end of that start.
@@ -49,12 +49,12 @@ pub(crate) trait Units: Send + Sync + 'static {
     fn is_active(&self, unit: &UnitName) -> Option<bool>;
 
     /// Reports which units change from now on.
-    fn changes(&self) -> StateChanges;
+    fn changes(&self) -> ChangeReceiver;
 }
 
 /// What is asked of one timer.
 #[derive(Debug)]
-enum Ask {
+enum TimerRequest {
     Load {
         file: UnitFile,
         timer: Arc<Timer>,
@@ -71,14 +71,14 @@ enum Ask {
 /// Where the answer to a request goes.
 type Reply = oneshot::Sender<Result<(), ServiceError>>;
 
-type Request = (UnitName, Ask, Reply);
+type QueuedRequest = (UnitName, TimerRequest, Reply);
 
 /// What everybody may see of all timers.
-type Shown = Arc<Mutex<BTreeMap<UnitName, Seen>>>;
+type TimerStatusMap = Arc<Mutex<BTreeMap<UnitName, PublishedTimer>>>;
 
 /// What everybody may see of one.
 #[derive(Debug)]
-struct Seen {
+struct PublishedTimer {
     unit: ManagedUnit,
     /// Ends with the timer, so that those who follow it end too.
     alive: watch::Sender<()>,
@@ -86,8 +86,8 @@ struct Seen {
 
 /// The timers of one manager, from outside.
 pub(crate) struct Timers {
-    requests: mpsc::Sender<Request>,
-    shown: Shown,
+    requests: mpsc::Sender<QueuedRequest>,
+    statuses: TimerStatusMap,
     task: AbortHandle,
 }
 
@@ -100,19 +100,19 @@ impl Timers {
     /// Takes back what an earlier manager of that directory knew of timers, unless the machine was
     /// booted since.
     pub(crate) fn open(
-        machine: &Arc<Machine>,
-        units: Arc<dyn Units>,
-        host: &Host,
+        context: &Arc<ManagerContext>,
+        units: Arc<dyn TimerTargets>,
+        host: &HostCapabilities,
         directory: &Path,
     ) -> io::Result<Self> {
-        let shown = Shown::default();
+        let statuses = TimerStatusMap::default();
         // Before the first look at a unit, so that nothing it does after that is missed.
         let changes = units.changes();
-        let mut keeper = Keeper::open(machine, units, directory, &shown)?;
-        keeper.take_back(host)?;
-        let (requests, inbox) = mpsc::channel(WAITING_REQUESTS);
-        let task = tokio::spawn(keeper.run(inbox, changes)).abort_handle();
-        Ok(Self { requests, shown, task })
+        let mut task = TimerTask::open(context, units, directory, &statuses)?;
+        task.recover(host)?;
+        let (requests, inbox) = mpsc::channel(REQUEST_CAPACITY);
+        let task = tokio::spawn(task.run(inbox, changes)).abort_handle();
+        Ok(Self { requests, statuses, task })
     }
 
     pub(crate) async fn load(
@@ -122,11 +122,12 @@ impl Timers {
         timer: Timer,
         epoch: Epoch,
     ) -> Result<(), ServiceError> {
-        self.ask(unit, Ask::Load { file: file.clone(), timer: Arc::new(timer), epoch }).await
+        self.request(unit, TimerRequest::Load { file: file.clone(), timer: Arc::new(timer), epoch })
+            .await
     }
 
     pub(crate) async fn start(&self, unit: &UnitName, at: Generation) -> Result<(), ServiceError> {
-        self.ask(unit, Ask::Start(at)).await
+        self.request(unit, TimerRequest::Start(at)).await
     }
 
     pub(crate) async fn restart(
@@ -134,32 +135,32 @@ impl Timers {
         unit: &UnitName,
         at: Generation,
     ) -> Result<(), ServiceError> {
-        self.ask(unit, Ask::Restart(at)).await
+        self.request(unit, TimerRequest::Restart(at)).await
     }
 
     /// Starts a timer because another unit wants it. What was asked of it stays as it was.
     pub(crate) async fn pull(&self, unit: &UnitName) -> Result<(), ServiceError> {
-        self.ask(unit, Ask::Pull).await
+        self.request(unit, TimerRequest::Pull).await
     }
 
     pub(crate) async fn stop(&self, unit: &UnitName) -> Result<(), ServiceError> {
-        self.ask(unit, Ask::Stop).await
+        self.request(unit, TimerRequest::Stop).await
     }
 
     pub(crate) async fn unload(&self, unit: &UnitName) -> Result<(), ServiceError> {
-        self.ask(unit, Ask::Unload).await
+        self.request(unit, TimerRequest::Unload).await
     }
 
     pub(crate) fn get(&self, unit: &UnitName) -> Option<ManagedUnit> {
-        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        shown.get(unit).map(|seen| seen.unit.clone())
+        let statuses = self.statuses.lock().unwrap_or_else(PoisonError::into_inner);
+        statuses.get(unit).map(|seen| seen.unit.clone())
     }
 
     /// What a timer writes, which is nothing: one that is followed ends with the timer or with its
     /// reader. Nothing if it is not known.
     pub(crate) fn journal(&self, unit: &UnitName, follow: bool) -> Option<Journal> {
-        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut alive = shown.get(unit)?.alive.subscribe();
+        let statuses = self.statuses.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut alive = statuses.get(unit)?.alive.subscribe();
         let (sender, journal) = Journal::channel();
         if follow {
             tokio::spawn(async move {
@@ -175,11 +176,11 @@ impl Timers {
 
     /// All of them, in the order of their names.
     pub(crate) fn list(&self) -> Vec<ManagedUnit> {
-        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        shown.values().map(|seen| seen.unit.clone()).collect()
+        let statuses = self.statuses.lock().unwrap_or_else(PoisonError::into_inner);
+        statuses.values().map(|seen| seen.unit.clone()).collect()
     }
 
-    async fn ask(&self, unit: &UnitName, ask: Ask) -> Result<(), ServiceError> {
+    async fn request(&self, unit: &UnitName, ask: TimerRequest) -> Result<(), ServiceError> {
         let ended = || {
             let what = "what sees to timers has ended: restart the daemon";
             ServiceError::Unavailable(what.to_owned())

@@ -3,19 +3,19 @@
 use std::collections::BTreeSet;
 
 use fleet_core::Timestamp;
-use fleet_core::graph::systemd::{Due, Moment};
+use fleet_core::graph::systemd::{DualTimestamp, NextElapse};
 use fleet_unitfile::UnitName;
 
-/// The moments of all timers, by both clocks.
+/// The time_index of all timers, by both clocks.
 #[derive(Debug, Default)]
-pub(crate) struct Queue {
+pub(crate) struct TimerQueue {
     clock: BTreeSet<(Timestamp, UnitName)>,
     wall: BTreeSet<(Timestamp, UnitName)>,
 }
 
-impl Queue {
+impl TimerQueue {
     /// A timer that was due at one moment is due at another.
-    pub(crate) fn change(&mut self, timer: &UnitName, before: Due, after: Due) {
+    pub(crate) fn change(&mut self, timer: &UnitName, before: NextElapse, after: NextElapse) {
         let change = |set: &mut BTreeSet<_>, before: Option<_>, after: Option<_>| {
             before.map(|at| set.remove(&(at, timer.clone())));
             after.map(|at| set.insert((at, timer.clone())));
@@ -25,13 +25,13 @@ impl Queue {
     }
 
     /// The first moment of each clock.
-    pub(crate) fn first(&self) -> Due {
+    pub(crate) fn first(&self) -> NextElapse {
         let first = |set: &BTreeSet<(Timestamp, UnitName)>| set.first().map(|(at, _)| *at);
-        Due { clock: first(&self.clock), wall: first(&self.wall) }
+        NextElapse { clock: first(&self.clock), wall: first(&self.wall) }
     }
 
     /// A timer that is due.
-    pub(crate) fn due(&self, now: Moment) -> Option<UnitName> {
+    pub(crate) fn due(&self, now: DualTimestamp) -> Option<UnitName> {
         let by_clock = self.clock.first().filter(|(at, _)| *at <= now.clock);
         let by_wall = self.wall.first().filter(|(at, _)| *at <= now.wall);
         by_clock.or(by_wall).map(|(_, timer)| timer.clone())
@@ -50,17 +50,17 @@ mod tests {
     #[test]
     fn the_first_of_each_clock_comes_first() {
         let at = |millis| Some(Timestamp::from_millis(millis));
-        let due = |clock: Option<u64>, wall: Option<u64>| Due {
+        let due = |clock: Option<u64>, wall: Option<u64>| NextElapse {
             clock: clock.and_then(at),
             wall: wall.and_then(at),
         };
         let name = |text: &str| text.parse::<UnitName>().expect("it is a name");
         let (a, b) = (name("a.timer"), name("b.timer"));
-        let mut queue = Queue::default();
-        queue.change(&a, Due::default(), due(Some(5), Some(100)));
-        queue.change(&b, Due::default(), due(Some(3), None));
+        let mut queue = TimerQueue::default();
+        queue.change(&a, NextElapse::default(), due(Some(5), Some(100)));
+        queue.change(&b, NextElapse::default(), due(Some(3), None));
         assert_eq!(queue.first(), due(Some(3), Some(100)));
-        let now = |clock, wall| Moment {
+        let now = |clock, wall| DualTimestamp {
             clock: Timestamp::from_millis(clock),
             wall: Timestamp::from_millis(wall),
         };
@@ -68,7 +68,7 @@ mod tests {
         assert_eq!(queue.due(now(3, 99)), Some(b.clone()));
         assert_eq!(queue.due(now(2, 100)), Some(a.clone()));
         assert_eq!(queue.by_wall(), vec![a.clone()]);
-        queue.change(&b, due(Some(3), None), Due::default());
+        queue.change(&b, due(Some(3), None), NextElapse::default());
         queue.change(&a, due(Some(5), Some(100)), due(None, Some(90)));
         assert_eq!(queue.first(), due(None, Some(90)));
     }

@@ -3,42 +3,42 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use fleet_core::graph::systemd::{Timer, Zones};
-use fleet_unitfile::{Era, Utc, Zone};
+use fleet_core::graph::systemd::{TimeZones, Timer};
+use fleet_unitfile::{OffsetPeriod, Utc, Zone};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 /// The machine's own zone, and those that timers name.
-pub(crate) struct KnownZones {
+pub(crate) struct ZoneCache {
     /// Read when a calendar goes by it: most machines run units without any.
-    local: LazyLock<Known>,
-    named: BTreeMap<String, Known>,
+    local: LazyLock<JiffZone>,
+    named: BTreeMap<String, JiffZone>,
 }
 
-struct Known(TimeZone);
+struct JiffZone(TimeZone);
 
 /// Whether this machine knows a zone.
 pub(crate) fn is_zone(name: &str) -> bool {
     name.eq_ignore_ascii_case("UTC") || TimeZone::get(name).is_ok()
 }
 
-impl KnownZones {
+impl ZoneCache {
     /// The machine's zone, as it is when a calendar first goes by it; UTC, where nothing tells it.
     pub(crate) fn new() -> Self {
-        Self { local: LazyLock::new(|| Known(TimeZone::system())), named: BTreeMap::new() }
+        Self { local: LazyLock::new(|| JiffZone(TimeZone::system())), named: BTreeMap::new() }
     }
 
     /// Looks up all zones that a timer names. One that this machine does not know is read as UTC;
     /// a timer that names such is not loaded.
-    pub(crate) fn learn(&mut self, timer: &Timer) {
+    pub(crate) fn load(&mut self, timer: &Timer) {
         for name in timer.zones() {
             let found = TimeZone::get(name).ok().filter(|_| !self.named.contains_key(name));
-            found.map(|zone| self.named.insert(name.to_owned(), Known(zone)));
+            found.map(|zone| self.named.insert(name.to_owned(), JiffZone(zone)));
         }
     }
 }
 
-impl Zones for KnownZones {
+impl TimeZones for ZoneCache {
     fn zone(&self, name: Option<&str>) -> &dyn Zone {
         match name.map(|name| self.named.get(name)) {
             None => &*self.local,
@@ -48,12 +48,12 @@ impl Zones for KnownZones {
     }
 }
 
-impl Zone for Known {
-    fn era(&self, at: i64) -> Era {
+impl Zone for JiffZone {
+    fn offset_period(&self, at: i64) -> OffsetPeriod {
         let Self(zone) = self;
         // What no calendar reaches has no changes.
         let Ok(now) = Timestamp::from_second(at) else {
-            return Era { offset: 0, since: None, until: None };
+            return OffsetPeriod { offset: 0, since: None, until: None };
         };
         let after = Timestamp::from_second(at.saturating_add(1)).unwrap_or(now);
         let since = zone.preceding(after).next().and_then(|change| {
@@ -62,7 +62,7 @@ impl Zone for Known {
             Some((since, zone.to_offset(before).seconds()))
         });
         let until = zone.following(now).next().map(|change| change.timestamp().as_second());
-        Era { offset: zone.to_offset(now).seconds(), since, until }
+        OffsetPeriod { offset: zone.to_offset(now).seconds(), since, until }
     }
 }
 
@@ -76,11 +76,12 @@ mod tests {
 
     #[test]
     fn the_clocks_of_a_zone_are_set_when_its_database_says_so() {
-        let zone = Known(TimeZone::get("Europe/Berlin").expect("the machine knows it"));
+        let zone = JiffZone(TimeZone::get("Europe/Berlin").expect("the machine knows it"));
         let spring = 1_774_746_000;
-        let winter = Era { offset: 3600, since: Some((1_761_440_400, 7200)), until: Some(spring) };
-        assert_eq!(zone.era(spring - 1), winter);
-        let summer = zone.era(spring);
+        let winter =
+            OffsetPeriod { offset: 3600, since: Some((1_761_440_400, 7200)), until: Some(spring) };
+        assert_eq!(zone.offset_period(spring - 1), winter);
+        let summer = zone.offset_period(spring);
         assert_eq!((summer.offset, summer.since), (7200, Some((spring, 3600))));
         let calendar: Calendar = "02:30 Europe/Berlin".parse().expect("it is a rhythm");
         let next = calendar.next_after(Duration::from_secs(1_774_699_200), &zone);
@@ -90,7 +91,7 @@ mod tests {
 
     #[test]
     fn only_zones_that_there_are_can_be_learnt() {
-        assert_eq!(Known(TimeZone::UTC).era(0), Utc.era(0));
+        assert_eq!(JiffZone(TimeZone::UTC).offset_period(0), Utc.offset_period(0));
         assert!(is_zone("utc") && is_zone("Europe/Berlin") && !is_zone("Europe/Atlantis"));
     }
 }

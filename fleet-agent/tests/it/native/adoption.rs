@@ -107,7 +107,7 @@ async fn an_end_that_nobody_saw_is_a_failure_of_unknown_kind() {
     let bench = dead.revive().await;
     let state = bench.wait_for_sub("no.service", "failed").await;
     assert_eq!((state.active, state.exit), (ActiveState::Failed, Some(ExitStatus::Unknown)));
-    assert_eq!(bench.get("no.service").await.known.asked, TargetState::Launched);
+    assert_eq!(bench.get("no.service").await.known.requested, TargetState::Launched);
     let state = bench.wait_for_sub("yes.service", "running").await;
     assert!(state.main_pid.is_some_and(|pid| !pids.contains(&pid)));
     bench.clean_up().await;
@@ -256,7 +256,7 @@ async fn a_stop_that_was_under_way_is_finished() {
     drop(stop.await);
     let bench = bench.kill().await.revive().await;
     assert_eq!(bench.state("a.service").await.sub, "stop-sigterm");
-    assert_eq!(bench.get("a.service").await.known.asked, TargetState::Loaded);
+    assert_eq!(bench.get("a.service").await.known.requested, TargetState::Loaded);
     signal_group(pid, "KILL");
     let state = bench.wait_for_sub("a.service", "failed").await;
     assert!(is(&state, ExitStatus::Signal(9)), "{state:?}");
@@ -341,7 +341,7 @@ async fn a_start_after_a_stop_at_rest_is_not_lost_with_the_daemon_while_it_waits
     start.abort();
     drop(start.await);
     let bench = bench.kill().await.revive().await;
-    assert_eq!(bench.get("a.service").await.known.asked, TargetState::Launched);
+    assert_eq!(bench.get("a.service").await.known.requested, TargetState::Launched);
     std::fs::write(&gate, "").expect("it can be written");
     bench.wait_for_lines("ran", 2).await;
     bench.clean_up().await;

@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use fleet_agent::ServiceError;
-use fleet_core::graph::Shown;
+use fleet_core::graph::DerivedState;
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 
 use super::chosen::{Chosen, RUNNING, decided, is_over, lines, tells};
@@ -89,7 +89,7 @@ async fn a_start_goes_on(plain: bool, is_written: bool) {
     wait_until("it is known who it is", async || last_of(&record)["memory"]["spawning"].is_null())
         .await;
     assert_eq!(bench.state("a.service").await.sub, "start-pre");
-    assert!(matches!(decided(&bench, "b.service").await, Shown::Waiting(_)));
+    assert!(matches!(decided(&bench, "b.service").await, DerivedState::Waiting(_)));
     open_pipe(&bench.path("pipe")).await;
     bench.wait_for_sub("b.service", "running").await;
     let pids = [bench.pid("a.service").await, bench.pid("b.service").await];

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fleet_agent::{NativeConfig, NativeManager, ServiceError, ServiceManager};
-use fleet_core::graph::{Activity, Shown};
+use fleet_core::graph::{Activity, DerivedState};
 use fleet_core::{Epoch, Generation, SystemdState};
 use fleet_unitfile::UnitFile;
 use rustix::process::{Signal, getpid, kill_process};
@@ -158,13 +158,13 @@ pub(super) fn is_over(state: &SystemdState) -> bool {
     ["dead", "failed"].contains(&state.sub.as_str())
 }
 
-pub(super) const RUNNING: Shown = Shown::Active(Activity::Running);
+pub(super) const RUNNING: DerivedState = DerivedState::Active(Activity::Running);
 
 /// How a unit is for what decides. It has decided all that follows from what was found.
-pub(super) async fn decided(bench: &Bench, unit: &str) -> Shown {
+pub(super) async fn decided(bench: &Bench, unit: &str) -> DerivedState {
     let units = bench.manager.snapshot().await.expect("it answers").units;
     let found = units.into_iter().find(|it| it.unit.as_str() == unit);
-    found.expect("it is in the graph").state.what
+    found.expect("it is in the graph").report.state
 }
 
 /// The manager. By itself it does nothing.

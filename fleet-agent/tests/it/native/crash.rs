@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fleet_agent::{ManagedUnit, NativeConfig, NativeManager, ServiceManager};
-use fleet_core::graph::{Shown, State};
+use fleet_core::graph::{DerivedState, StatusReport};
 use fleet_core::{Epoch, SystemdState, TargetState};
 use fleet_unitfile::{UnitFile, UnitName};
 use tokio::task::JoinSet;
@@ -133,14 +133,15 @@ pub(super) async fn ask(
 async fn nothing_is_lost(manager: &NativeManager, home: &Path, ledger: &Ledger) {
     let (all, mut down) = (ledger.read(), Vec::new());
     let of = |unit: &str| unit.trim_end_matches(".service").parse().expect("a number");
-    let rests =
-        |unit: &ManagedUnit, state: Option<&State>| rests(of(unit.unit.as_str()), unit, state);
+    let rests = |unit: &ManagedUnit, state: Option<&StatusReport>| {
+        rests(of(unit.unit.as_str()), unit, state)
+    };
     for (unit, found) in settled(manager, rests).await {
         let number: u64 = of(&unit);
         let told = all.get(&unit).cloned().unwrap_or_default();
         assert!(told.allows(&found), "{found:?} is not what was asked: {told:?}");
         let what = sight(number, home, &found.state);
-        let is_up = found.known.asked == TargetState::Launched;
+        let is_up = found.known.requested == TargetState::Launched;
         if is_up
             && number % KINDS != FLAPS
             && let Some(same) = told.is_same(&found)
@@ -159,7 +160,7 @@ async fn nothing_is_lost(manager: &NativeManager, home: &Path, ledger: &Ledger) 
 /// way.
 pub(super) async fn settled(
     manager: &NativeManager,
-    rests: impl Fn(&ManagedUnit, Option<&State>) -> bool,
+    rests: impl Fn(&ManagedUnit, Option<&StatusReport>) -> bool,
 ) -> BTreeMap<String, ManagedUnit> {
     let begin = Instant::now();
     loop {
@@ -180,14 +181,16 @@ pub(super) async fn settled(
 }
 
 /// Whether a unit is about to be something else.
-pub(super) fn is_under_way(state: Option<&State>) -> bool {
-    state.is_some_and(|state| matches!(state.what, Shown::Starting | Shown::Stopping(_)))
+pub(super) fn is_under_way(state: Option<&StatusReport>) -> bool {
+    state.is_some_and(|state| {
+        matches!(state.state, DerivedState::Starting | DerivedState::Stopping(_))
+    })
 }
 
 /// Whether a unit is as it should be, and stays so but for those that flap.
-fn rests(number: u64, unit: &ManagedUnit, decided: Option<&State>) -> bool {
+fn rests(number: u64, unit: &ManagedUnit, decided: Option<&StatusReport>) -> bool {
     let (sub, result) = (unit.state.sub.as_str(), unit.state.result.as_deref());
-    let is_launched = unit.known.asked == TargetState::Launched;
+    let is_launched = unit.known.requested == TargetState::Launched;
     let is_off = ["dead", "failed"].contains(&sub);
     match number % KINDS {
         FLAPS if is_launched => !is_off,

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::path::Path;
 
-use fleet_agent::{RunnerError, UnitStatus};
-use fleet_core::graph::{Activity, Obstacle, Settings, Shown, Waiting};
+use fleet_agent::{SupervisorError, UnitSnapshot};
+use fleet_core::graph::{Activity, BlockedBy, DerivedState, Settings, WaitReason};
 
 use super::graph::{SLEEP, Stand, graph, supervised, target};
 use super::killing::runs_of_units;
@@ -17,9 +17,9 @@ fn all_of(names: &str) -> String {
 }
 
 /// It cannot start, because these failed.
-fn doomed_by(names: &[&str]) -> impl Fn(&UnitStatus) -> bool {
-    let by = names.iter().map(|name| (target(name), Obstacle::Failed));
-    is(Shown::Waiting(Waiting::Doomed(by.collect())))
+fn doomed_by(names: &[&str]) -> impl Fn(&UnitSnapshot) -> bool {
+    let by = names.iter().map(|name| (target(name), BlockedBy::Failed));
+    is(DerivedState::Waiting(WaitReason::Blocked(by.collect())))
 }
 
 /// Goals come faster here than processes can be begun.
@@ -46,7 +46,7 @@ async fn of_a_thousand_goals_in_a_row_the_last_one_counts() {
     want(&stand, "b").await;
     stand.running("b").await;
     for gone in ["a", "c"] {
-        stand.wait_for(gone, is(Shown::Disabled)).await;
+        stand.wait_for(gone, is(DerivedState::Disabled)).await;
     }
     let left = runs_of_units(Path::new(&stand.home.mark()));
     assert_eq!(left.keys().collect::<Vec<_>>(), ["b", "base"]);
@@ -80,8 +80,8 @@ async fn who_never_gets_up_because_its_dependency_flaps_is_not_worn_out() {
     .await;
     std::fs::write(&gate, "").expect("it can be made");
     stand.running("app").await;
-    assert_eq!(stand.unit("app").await.state.attempts, 0, "none of that was its own failure");
-    assert!(stand.unit("db").await.state.attempts > 4);
+    assert_eq!(stand.unit("app").await.report.attempts, 0, "none of that was its own failure");
+    assert!(stand.unit("db").await.report.attempts > 4);
     stand.clean_up().await;
 }
 
@@ -101,8 +101,8 @@ async fn a_circle_that_no_file_shows_is_cut_by_the_time_for_a_start() {
     let settings = Settings { goal, max_starting: NonZeroU32::new(1), ..Settings::default() };
     let stand = Stand::with(&stanzas, settings, |_| {}).await;
     stand.running("first").await;
-    stand.wait_for("second", is(Shown::Active(Activity::Exited))).await;
-    assert!(stand.unit("first").await.state.attempts > 0, "it was not up in time");
+    stand.wait_for("second", is(DerivedState::Active(Activity::Exited))).await;
+    assert!(stand.unit("first").await.report.attempts > 0, "it was not up in time");
     stand.clean_up().await;
 }
 
@@ -118,7 +118,7 @@ async fn a_milestone_that_is_lost_counts_when_its_dependent_has_crashed() {
     assert_eq!(stand.running("app").await, app, "it was passed once");
     signal(app, "KILL");
     stand.wait_for("app", doomed_by(&["db"])).await;
-    assert!(stand.runner.reset(&target("db")).await.expect("it answers"));
+    assert!(stand.supervisor.reset_failed(&target("db")).await.expect("it answers"));
     assert_ne!(stand.running("app").await, app);
     stand.clean_up().await;
 }
@@ -156,8 +156,8 @@ async fn of_several_ways_to_one_unit_each_goes_its_own_and_the_strongest_counts(
     stand.wait_for("hard", doomed_by(&["base"])).await;
     stand.wait_for("both", doomed_by(&["base", "same"])).await;
     assert!(!went.into_iter().any(runs));
-    assert!(stand.unit("all").await.state.degraded);
-    assert!(stand.runner.reset(&target("same")).await.expect("it answers"));
+    assert!(stand.unit("all").await.report.degraded);
+    assert!(stand.supervisor.reset_failed(&target("same")).await.expect("it answers"));
     stand.running("hard").await;
     stand.running("both").await;
     assert_eq!([stand.running("once").await, stand.running("soft").await], before);
@@ -173,7 +173,7 @@ async fn who_waits_for_what_is_masked_goes_on_without_it() {
     let stand = Stand::with(&stanzas, settings, |_| {}).await;
     stand.running("a").await;
     let masked = stand.unit("m").await;
-    assert_eq!((masked.state.what, masked.main_pid), (Shown::Masked, None));
+    assert_eq!((masked.report.state, masked.main_pid), (DerivedState::Masked, None));
     assert_eq!(stand.unit("a").await.degraded_by, [target("m")]);
     stand.clean_up().await;
 }
@@ -193,17 +193,17 @@ async fn units_that_are_read_again_while_all_ends_start_nothing() {
         meet(&home, "b").await;
         wait_until("what ends at once is gone", async || !runs(pid)).await;
         let graph = graph(&more, &stand.settings);
-        stand.runner.reload(graph, &stand.settings).await.expect("it has the goal");
+        stand.supervisor.reload(graph, &stand.settings).await.expect("it has the goal");
         for name in ["quick", "new"] {
-            stand.wait_for(name, is(Shown::Disabled)).await;
+            stand.wait_for(name, is(DerivedState::Disabled)).await;
         }
         tell(&home, "b", "0");
     };
-    let (ended, ()) = tokio::join!(stand.runner.shutdown(), read_again);
+    let (ended, ()) = tokio::join!(stand.supervisor.shutdown(), read_again);
     ended.expect("all units stop");
     assert_eq!(stand.home.processes(), [0; 0], "something was started");
-    let goal = stand.runner.snapshot().await.expect("it answers").wanted.goal;
-    assert_eq!(goal, Some(target("all")), "the next runner begins with it");
+    let goal = stand.supervisor.snapshot().await.expect("it answers").desired.goal;
+    assert_eq!(goal, Some(target("all")), "the next supervisor begins with it");
 }
 
 #[tokio::test]
@@ -214,19 +214,19 @@ async fn no_goal_that_is_chosen_once_all_is_to_end_starts_anything() {
     meet(&home, "a").await;
     tell(&home, "a", "go");
     let choose = async || {
-        let chosen = stand.runner.set_goal(Some(target("new")), BTreeSet::new()).await;
-        assert!(matches!(chosen, Err(RunnerError::ShuttingDown)), "{chosen:?}");
+        let chosen = stand.supervisor.set_goal(Some(target("new")), BTreeSet::new()).await;
+        assert!(matches!(chosen, Err(SupervisorError::ShuttingDown)), "{chosen:?}");
     };
     let chosen_meanwhile = async {
         meet(&home, "b").await;
         choose().await;
         tell(&home, "b", "0");
     };
-    let (ended, ()) = tokio::join!(stand.runner.shutdown(), chosen_meanwhile);
+    let (ended, ()) = tokio::join!(stand.supervisor.shutdown(), chosen_meanwhile);
     ended.expect("all units stop");
     choose().await;
     assert_eq!(stand.unit("new").await.main_pid, None);
     assert_eq!(stand.home.processes(), [0; 0], "something was started");
-    let goal = stand.runner.snapshot().await.expect("it answers").wanted.goal;
-    assert_eq!(goal, Some(target("slow")), "the next runner begins with it");
+    let goal = stand.supervisor.snapshot().await.expect("it answers").desired.goal;
+    assert_eq!(goal, Some(target("slow")), "the next supervisor begins with it");
 }

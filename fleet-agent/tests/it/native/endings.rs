@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use fleet_agent::UnitStatus;
-use fleet_core::graph::{Activity, Cause, Exit, Settings, Shown};
+use fleet_agent::UnitSnapshot;
+use fleet_core::graph::{Activity, DerivedState, Exit, FailureCause, Settings};
 
 use super::graph::{SLEEP, Stand, supervised, target};
 use super::helper::beside;
@@ -30,8 +30,8 @@ async fn stand_for(stanzas: &str, control_groups: bool) -> Stand {
     Stand::with(stanzas, settings, |config| config.control_groups = control_groups).await
 }
 
-fn stuck(unit: &UnitStatus) -> bool {
-    matches!(unit.state.what, Shown::Failed { stuck: true, .. })
+fn stuck(unit: &UnitSnapshot) -> bool {
+    matches!(unit.report.state, DerivedState::Failed { stuck: true, .. })
 }
 
 /// Writes a script that doubles as often as it is told, in sessions of their own, and heeds no
@@ -63,7 +63,7 @@ async fn a_unit_that_doubles_while_it_is_ended_is_ended_as_a_whole() {
         let pids = home.path("pids");
         wait_until("it has doubled", async || numbers(&pids).len() > 3).await;
         want(&stand, "nothing").await;
-        stand.wait_for("a", with_cause(Cause::StopTimeOut)).await;
+        stand.wait_for("a", with_cause(FailureCause::StopTimeout)).await;
         assert_eq!(stand.home.processes(), [0; 0], "it was not ended as a whole");
         assert!(!numbers(&pids).into_iter().any(runs));
         stand.clean_up().await;
@@ -95,11 +95,11 @@ async fn what_even_a_kill_does_not_end_holds_nobody_up_and_starts_when_it_is_gon
         let tracer = trace(&home, pid).await;
         want(&stand, "nothing").await;
         stand.wait_for("a", stuck).await;
-        stand.wait_for("base", is(Shown::Disabled)).await;
+        stand.wait_for("base", is(DerivedState::Disabled)).await;
         std::fs::remove_file(home.path("a")).expect("it is there");
         want(&stand, "a").await;
-        stand.wait_for("base", is(Shown::Active(Activity::Running))).await;
-        stand.runner.reset(&target("a")).await.expect("it answers");
+        stand.wait_for("base", is(DerivedState::Active(Activity::Running))).await;
+        stand.supervisor.reset_failed(&target("a")).await.expect("it answers");
         let left = stand.unit("a").await;
         assert!(left.main_pid.is_none_or(|main| main == pid), "it is never started beside itself");
         assert!(!home.path("a").exists());
@@ -120,10 +120,10 @@ async fn a_shutdown_waits_for_all_but_what_even_a_kill_does_not_end() {
     let stand = Stand::with(&stanzas, settings, |config| config.clock = hasty()).await;
     let pid = meet(&home, "a").await;
     let tracer = trace(&home, pid).await;
-    let shutdown = tokio::time::timeout(DEADLINE, stand.runner.shutdown()).await;
+    let shutdown = tokio::time::timeout(DEADLINE, stand.supervisor.shutdown()).await;
     shutdown.expect("it returns").expect("it does what it can");
     assert!(stuck(&stand.unit("a").await));
-    assert_eq!(stand.unit("base").await.state.what, Shown::Disabled, "it is waited for");
+    assert_eq!(stand.unit("base").await.report.state, DerivedState::Disabled, "it is waited for");
     drop(tracer);
     stand.wait_for("a", |unit| !stuck(unit)).await;
     stand.clean_up().await;
@@ -149,14 +149,14 @@ async fn what_an_earlier_run_has_left_does_not_speak_for_a_later_one() {
         stand.running("a").await;
         let kid = meet(&home, "kid").await;
         std::fs::remove_file(home.path("main")).expect("it is there");
-        assert!(stand.runner.renew(&target("a")).await.expect("it answers"));
+        assert!(stand.supervisor.restart(&target("a")).await.expect("it answers"));
         let main = meet(&home, "main").await;
         assert!(runs(kid), "the stop was not meant for it");
         std::fs::write(&address, socket_of(main)).expect("it can be written");
         tell(&home, "kid", "go");
         wait_until("it has spoken", async || called.exists()).await;
         // What is said later is heard later.
-        assert_eq!(stand.unit("a").await.state.what, Shown::Starting);
+        assert_eq!(stand.unit("a").await.report.state, DerivedState::Starting);
         std::fs::remove_file(home.path("kid")).expect("it is there");
         tell(&home, "main", "go");
         let unit = stand.wait_for("a", |unit| unit.status.is_some()).await;
@@ -192,15 +192,15 @@ async fn one_that_is_ready_when_its_time_is_over_has_failed() {
     tell(&home, "a", "go");
     meet(&home, "b").await;
     let unit = stand.unit("a").await;
-    assert!(matches!(unit.state.what, Shown::Stopping(_)), "{unit:?}");
+    assert!(matches!(unit.report.state, DerivedState::Stopping(_)), "{unit:?}");
     tell(&home, "b", "0");
-    stand.wait_for("a", with_cause(Cause::StartTimeOut)).await;
+    stand.wait_for("a", with_cause(FailureCause::StartTimeout)).await;
     assert!(!up.exists(), "it was taken for ready");
     stand.clean_up().await;
 }
 
 /// Waits until a process has ended and that time has passed, while nobody else has a turn: the
-/// runner sees both in one moment.
+/// supervisor sees both in one moment.
 fn wait_without_a_turn(pid: u32, span: Duration) {
     let from = Instant::now();
     while runs(pid) || from.elapsed() < span {
@@ -224,9 +224,9 @@ async fn an_end_in_the_moment_of_being_ready_wins() {
         let pid = begun.main_pid.expect("it was looked for");
         signal(pid, "KILL");
         wait_without_a_turn(pid, WAIT);
-        stand.wait_for("a", with_cause(Cause::Exit(Exit::Signal(9)))).await;
+        stand.wait_for("a", with_cause(FailureCause::Exit(Exit::Signal(9)))).await;
         assert!(!up.exists(), "it was taken for ready");
-        assert!(stand.runner.reset(&target("a")).await.expect("it answers"));
+        assert!(stand.supervisor.reset_failed(&target("a")).await.expect("it answers"));
     }
     stand.clean_up().await;
 }
@@ -240,7 +240,10 @@ async fn a_command_that_hangs_in_the_stop_is_ended_with_it() {
     let pid = stand.running("a").await;
     want(&stand, "nothing").await;
     let unit = stand.wait_for("a", failed).await;
-    assert!(matches!(unit.state.what, Shown::Failed { cause: Cause::StopTimeOut, .. }), "{unit:?}");
+    assert!(
+        matches!(unit.report.state, DerivedState::Failed { cause: FailureCause::StopTimeout, .. }),
+        "{unit:?}"
+    );
     assert!(!runs(pid));
     assert_eq!(stand.home.processes(), [0; 0], "the command was left");
     stand.clean_up().await;
@@ -258,15 +261,19 @@ async fn a_stop_that_needs_what_is_lost_takes_its_time_and_in_order_it_needs_non
     let stand = Stand::new(&stanzas, "app").await;
     stand.running("app").await;
     signal(stand.running("db").await, "KILL");
-    let waits = |unit: &UnitStatus| matches!(unit.state.what, Shown::Waiting(_));
+    let waits = |unit: &UnitSnapshot| matches!(unit.report.state, DerivedState::Waiting(_));
     stand.wait_for("app", waits).await;
     stand.wait_for("db", failed).await;
     assert_eq!(stand.home.processes(), [0; 0], "the command was left");
-    assert!(stand.runner.reset(&target("db")).await.expect("it answers"));
+    assert!(stand.supervisor.reset_failed(&target("db")).await.expect("it answers"));
     stand.running("app").await;
     want(&stand, "nothing").await;
-    stand.wait_for("db", is(Shown::Disabled)).await;
-    assert_eq!(stand.unit("app").await.state.what, Shown::Disabled, "its stop was no failure");
+    stand.wait_for("db", is(DerivedState::Disabled)).await;
+    assert_eq!(
+        stand.unit("app").await.report.state,
+        DerivedState::Disabled,
+        "its stop was no failure"
+    );
     stand.clean_up().await;
 }
 
@@ -283,7 +290,7 @@ async fn a_daemon_that_goes_on_as_another_process_than_its_file_names_has_ended(
     assert_eq!(meet(&home, "main").await, main);
     tell(&home, "main", "go");
     let kid = meet(&home, "kid").await;
-    stand.wait_for("a", |unit| matches!(unit.state.what, Shown::Stopping(_))).await;
+    stand.wait_for("a", |unit| matches!(unit.report.state, DerivedState::Stopping(_))).await;
     assert!(runs(kid), "it has its time to end");
     tell(&home, "kid", "0");
     stand.wait_for("a", failed).await;
@@ -301,7 +308,7 @@ async fn a_file_that_names_the_command_that_wrote_it_names_nobody() {
     let stand = Stand::new(&unit("a", "background-pidfile", &more), "a").await;
     let kid = meet(&home, "kid").await;
     let unit = stand.wait_for("a", failed).await;
-    assert!(with_cause(Cause::Pidfile)(&unit), "{unit:?}");
+    assert!(with_cause(FailureCause::Pidfile)(&unit), "{unit:?}");
     assert!(unit.problem.is_some_and(|why| why.starts_with("pidfile: /")), "it says why");
     assert!(!runs(kid));
     stand.clean_up().await;

@@ -79,7 +79,7 @@ async fn one_that_does_not_answer() {
     let stand = Stand::new(&stanzas, "far").await;
     wait_until("it is to be executed", async || held.is_awaited()).await;
     let beside = BTreeSet::from([target("near")]);
-    stand.runner.set_goal(Some(target("far")), beside).await.expect("it is provided");
+    stand.supervisor.set_goal(Some(target("far")), beside).await.expect("it is provided");
     stand.running("near").await;
     assert!(!mark.exists(), "it was not held");
     drop(held);

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use fleet_core::graph::Shown;
+use fleet_core::graph::DerivedState;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::graph::{SLEEP, Stand, supervised};
@@ -24,8 +24,9 @@ async fn a_pipe_in_a_file_of_units_keeps_nobody_waiting() {
     let stand = Stand::new(&stanzas, "all").await;
     stand.running("works").await;
     for (at, key) in keys.iter().enumerate() {
-        let is_failed =
-            |unit: &fleet_agent::UnitStatus| matches!(unit.state.what, Shown::Failed { .. });
+        let is_failed = |unit: &fleet_agent::UnitSnapshot| {
+            matches!(unit.report.state, DerivedState::Failed { .. })
+        };
         let unit = stand.wait_for(&format!("u{at}"), is_failed).await;
         let problem = unit.problem.expect("it is told");
         assert!(problem.contains(&pipe), "{key}: {problem}");

@@ -3,18 +3,19 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use fleet_agent::{JournalQuery, Runner, RunnerConfig, Snapshot, UnitStatus};
+use fleet_agent::{InitSnapshot, InitSupervisor, JournalQuery, SupervisorConfig, UnitSnapshot};
 use fleet_core::graph::text::read_stanzas;
 use fleet_core::graph::{
-    Activity, Cause, Graph, Obstacle, Retry, Settings, Shown, Target, TimeOuts, Waiting,
+    Activity, BlockedBy, DerivedState, FailureCause, Graph, Retry, Settings, Target, Timeouts,
+    WaitReason,
 };
 
 use super::lines::failed;
 use crate::support::{Home, runs, signal, wait_until};
 
-/// A runner over a directory of its own, which must be left as empty as it was found.
+/// A supervisor over a directory of its own, which must be left as empty as it was found.
 pub(super) struct Stand {
-    pub(super) runner: Runner,
+    pub(super) supervisor: InitSupervisor,
     pub(super) home: Home,
     pub(super) settings: Settings,
 }
@@ -22,7 +23,7 @@ pub(super) struct Stand {
 pub(super) const SLEEP: &str = "exec-start: /bin/sleep 1000\nrestart-delay: 10ms\n";
 
 pub(super) fn graph(stanzas: &str, settings: &Settings) -> Graph {
-    let read = read_stanzas(stanzas.as_bytes(), &TimeOuts::default());
+    let read = read_stanzas(stanzas.as_bytes(), &Timeouts::default());
     assert_eq!(read.diagnostics, [], "{stanzas}");
     let units = read.stanzas.into_iter().filter_map(|stanza| stanza.unit);
     Graph::strict(units, settings).expect("they fit together")
@@ -45,25 +46,25 @@ impl Stand {
     pub(super) async fn with(
         stanzas: &str,
         settings: Settings,
-        set_up: impl FnOnce(&mut RunnerConfig),
+        set_up: impl FnOnce(&mut SupervisorConfig),
     ) -> Self {
         let home = Home::new();
         let graph = graph(stanzas, &settings);
-        let runner = Self::open_with(&home, graph, &settings, set_up).await;
-        Self { runner, home, settings }
+        let supervisor = Self::open_with(&home, graph, &settings, set_up).await;
+        Self { supervisor, home, settings }
     }
 
     pub(super) async fn without_control_groups(stanzas: &str, goal: &str) -> Self {
         let settings = Settings { goal: Some(target(goal)), ..Settings::default() };
         let home = Home::new();
-        let mut config = RunnerConfig::new(home.path("native"));
+        let mut config = SupervisorConfig::new(home.path("native"));
         config.environment.push(("BENCH".to_owned(), home.mark()));
         config.control_groups = false;
-        let started = Runner::start(config, graph(stanzas, &settings), &settings).await;
-        Self { runner: started.expect("it starts"), home, settings }
+        let started = InitSupervisor::start(config, graph(stanzas, &settings), &settings).await;
+        Self { supervisor: started.expect("it starts"), home, settings }
     }
 
-    pub(super) async fn open(home: &Home, graph: Graph, settings: &Settings) -> Runner {
+    pub(super) async fn open(home: &Home, graph: Graph, settings: &Settings) -> InitSupervisor {
         Self::open_with(home, graph, settings, |_| {}).await
     }
 
@@ -71,24 +72,24 @@ impl Stand {
         home: &Home,
         graph: Graph,
         settings: &Settings,
-        set_up: impl FnOnce(&mut RunnerConfig),
-    ) -> Runner {
-        let mut config = RunnerConfig::new(home.path("native"));
+        set_up: impl FnOnce(&mut SupervisorConfig),
+    ) -> InitSupervisor {
+        let mut config = SupervisorConfig::new(home.path("native"));
         config.environment.push(("BENCH".to_owned(), home.mark()));
         set_up(&mut config);
-        Runner::start(config, graph, settings).await.expect("it starts")
+        InitSupervisor::start(config, graph, settings).await.expect("it starts")
     }
 
-    /// Ends the runner as its sudden end would, and begins the next one.
+    /// Ends the supervisor as its sudden end would, and begins the next one.
     pub(super) async fn again(self, stanzas: &str) -> Self {
-        let Self { runner, home, settings } = self;
-        drop(runner);
-        let runner = Self::open(&home, graph(stanzas, &settings), &settings).await;
-        Self { runner, home, settings }
+        let Self { supervisor, home, settings } = self;
+        drop(supervisor);
+        let supervisor = Self::open(&home, graph(stanzas, &settings), &settings).await;
+        Self { supervisor, home, settings }
     }
 
-    pub(super) async fn unit(&self, name: &str) -> UnitStatus {
-        let Snapshot { units, .. } = self.runner.snapshot().await.expect("it answers");
+    pub(super) async fn unit(&self, name: &str) -> UnitSnapshot {
+        let InitSnapshot { units, .. } = self.supervisor.snapshot().await.expect("it answers");
         let found = units.into_iter().find(|unit| unit.unit.as_str() == name);
         found.unwrap_or_else(|| panic!("there is no {name}"))
     }
@@ -96,8 +97,8 @@ impl Stand {
     pub(super) async fn wait_for(
         &self,
         name: &str,
-        good: impl Fn(&UnitStatus) -> bool,
-    ) -> UnitStatus {
+        good: impl Fn(&UnitSnapshot) -> bool,
+    ) -> UnitSnapshot {
         let mut found = self.unit(name).await;
         wait_until(&format!("{name} is as it should be"), async || {
             found = self.unit(name).await;
@@ -108,14 +109,14 @@ impl Stand {
     }
 
     pub(super) async fn running(&self, name: &str) -> u32 {
-        let is_up = |unit: &UnitStatus| {
-            unit.state.what == Shown::Active(Activity::Running) && unit.main_pid.is_some()
+        let is_up = |unit: &UnitSnapshot| {
+            unit.report.state == DerivedState::Active(Activity::Running) && unit.main_pid.is_some()
         };
         self.wait_for(name, is_up).await.main_pid.expect("it was looked for")
     }
 
     pub(super) async fn clean_up(self) {
-        self.runner.shutdown().await.expect("all units stop");
+        self.supervisor.shutdown().await.expect("all units stop");
         assert_eq!(self.home.processes(), [0; 0], "processes were left behind");
     }
 }
@@ -139,7 +140,7 @@ async fn what_is_needed_starts_in_order_and_stops_in_the_other() {
     ];
     let stand = Stand::new(&stanzas.concat(), "c").await;
     stand.running("c").await;
-    assert_eq!(stand.unit("idle").await.state.what, Shown::Disabled);
+    assert_eq!(stand.unit("idle").await.report.state, DerivedState::Disabled);
     stand.clean_up().await;
     let order = std::fs::read_to_string(file).expect("it was written");
     assert_eq!(order.split_whitespace().collect::<Vec<_>>(), ["+a", "+b", "+c", "-c", "-b", "-a"]);
@@ -152,12 +153,12 @@ async fn a_dependency_that_is_lost_takes_its_dependents_down_and_back() {
     let stand = Stand::new(&stanzas, "app").await;
     let (app, db) = (stand.running("app").await, stand.running("db").await);
     signal(db, "KILL");
-    let is_new = |unit: &UnitStatus| unit.main_pid.is_some_and(|pid| pid != app);
+    let is_new = |unit: &UnitSnapshot| unit.main_pid.is_some_and(|pid| pid != app);
     let status = stand.wait_for("app", is_new).await;
-    assert_eq!(status.state.attempts, 0, "that is no failure of its own");
+    assert_eq!(status.report.attempts, 0, "that is no failure of its own");
     assert_ne!(stand.running("db").await, db);
     assert!(!runs(app) && !runs(db));
-    assert_eq!(stand.unit("db").await.state.attempts, 1);
+    assert_eq!(stand.unit("db").await.report.attempts, 1);
     stand.clean_up().await;
 }
 
@@ -170,7 +171,7 @@ async fn the_end_of_a_runner_changes_nothing() {
     let pid = stand.running("a").await;
     let stand = stand.again(&stanzas).await;
     assert_eq!(stand.running("a").await, pid);
-    assert_eq!(stand.unit("once").await.state.what, Shown::Active(Activity::Exited));
+    assert_eq!(stand.unit("once").await.report.state, DerivedState::Active(Activity::Exited));
     signal(pid, "KILL");
     stand.wait_for("a", |unit| unit.main_pid.is_some_and(|new| new != pid)).await;
     stand.clean_up().await;
@@ -191,7 +192,7 @@ async fn who_depends_on_what_runs_nothing_runs_on_under_the_next_runner() {
     let stand = Stand::new(&stanzas, "web").await;
     let pid = stand.running("web").await;
     let stand = stand.again(&stanzas).await;
-    let up = |unit: &UnitStatus| unit.state.what == Shown::Active(Activity::Running);
+    let up = |unit: &UnitSnapshot| unit.report.state == DerivedState::Active(Activity::Running);
     stand.wait_for("online", up).await;
     assert_eq!(stand.running("web").await, pid);
     // What it depends on is lost all the same when it is.
@@ -208,17 +209,20 @@ async fn what_was_wanted_last_holds_for_the_next_runner() {
     let stand = Stand::new(&stanzas, "a").await;
     let pid = stand.running("a").await;
     let beside = BTreeSet::from([target("b")]);
-    stand.runner.set_goal(None, beside.clone()).await.expect("it is provided");
+    stand.supervisor.set_goal(None, beside.clone()).await.expect("it is provided");
     let other = stand.running("b").await;
     wait_until("a has ended", async || !runs(pid)).await;
     let stand = stand.again(&stanzas).await;
-    assert_eq!(stand.runner.snapshot().await.expect("it answers").wanted.beside, beside);
+    assert_eq!(
+        stand.supervisor.snapshot().await.expect("it answers").desired.extra_targets,
+        beside
+    );
     assert_eq!(stand.running("b").await, other);
-    stand.runner.set_mask(beside).await.expect("it is no goal");
-    stand.wait_for("b", |unit| unit.state.what == Shown::Masked).await;
+    stand.supervisor.set_mask(beside).await.expect("it is no goal");
+    stand.wait_for("b", |unit| unit.report.state == DerivedState::Masked).await;
     assert!(!runs(other));
     let stand = stand.again(&stanzas).await;
-    assert_eq!(stand.unit("b").await.state.what, Shown::Masked);
+    assert_eq!(stand.unit("b").await.report.state, DerivedState::Masked);
     stand.clean_up().await;
 }
 
@@ -241,16 +245,16 @@ async fn what_nobody_chose_follows_the_settings_for_the_next_runner_too() {
     };
     let mut stand = Stand::new(&units, "a").await;
     let read = settings("b", &["a"]);
-    stand.runner.reload(graph(&units, &read), &read).await.expect("it has the goal");
+    stand.supervisor.reload(graph(&units, &read), &read).await.expect("it has the goal");
     stand.running("b").await;
-    stand.wait_for("a", |unit| unit.state.what == Shown::Masked).await;
+    stand.wait_for("a", |unit| unit.report.state == DerivedState::Masked).await;
     // Other settings, and then others once more after another goal was chosen.
     for (goal, mask, runs) in [("a", "c", "a"), ("c", "a", "b")] {
         stand.settings = settings(goal, &[mask]);
         stand = stand.again(&units).await;
         stand.running(runs).await;
-        stand.wait_for(mask, |unit| unit.state.what == Shown::Masked).await;
-        let chosen = stand.runner.set_goal(Some(target("b")), BTreeSet::new()).await;
+        stand.wait_for(mask, |unit| unit.report.state == DerivedState::Masked).await;
+        let chosen = stand.supervisor.set_goal(Some(target("b")), BTreeSet::new()).await;
         chosen.expect("it is provided");
     }
     stand.clean_up().await;
@@ -264,22 +268,22 @@ async fn another_graph_and_goal_come_at_once_or_not_at_all() {
     // The goal of before is gone from the files, and the new one was never there.
     let settings = Settings { goal: Some(target("b")), ..Settings::default() };
     let other = graph(&supervised("b", SLEEP), &settings);
-    stand.runner.set_goal(None, BTreeSet::from([target("a")])).await.expect("it is provided");
-    stand.runner.set_goal(Some(target("a")), BTreeSet::new()).await.expect("it is provided");
-    stand.runner.reload(other, &settings).await.expect("it has its own goal");
+    stand.supervisor.set_goal(None, BTreeSet::from([target("a")])).await.expect("it is provided");
+    stand.supervisor.set_goal(Some(target("a")), BTreeSet::new()).await.expect("it is provided");
+    stand.supervisor.reload(other, &settings).await.expect("it has its own goal");
     stand.running("b").await;
     wait_until("a has ended", async || !runs(pid)).await;
     // What was chosen otherwise holds, and must be there, and not be masked.
     let both = stanzas + &supervised("b", SLEEP);
     let settings = Settings { max_starting: std::num::NonZeroU32::new(3), ..settings };
-    stand.runner.reload(graph(&both, &settings), &settings).await.expect("it has the goal");
-    stand.runner.set_goal(Some(target("a")), BTreeSet::new()).await.expect("it is provided");
+    stand.supervisor.reload(graph(&both, &settings), &settings).await.expect("it has the goal");
+    stand.supervisor.set_goal(Some(target("a")), BTreeSet::new()).await.expect("it is provided");
     stand.running("a").await;
     let mask = BTreeSet::from([target("a")]);
     let masked = Settings { mask, ..settings };
-    let refused = stand.runner.reload(graph(&both, &masked), &masked).await;
+    let refused = stand.supervisor.reload(graph(&both, &masked), &masked).await;
     refused.expect_err("the goal is masked");
-    let wanted = stand.runner.snapshot().await.expect("it answers").wanted;
+    let wanted = stand.supervisor.snapshot().await.expect("it answers").desired;
     assert_eq!((wanted.goal, wanted.mask), (Some(target("a")), BTreeSet::new()));
     stand.clean_up().await;
 }
@@ -304,7 +308,7 @@ async fn another_graph_changes_what_it_changes() {
     wait_until("what is gone has ended", async || !runs(goes)).await;
     let other = graph(&stanzas("/bin/sleep 1003"), &stand.settings);
     let pid = stand.running("changes").await;
-    stand.runner.reload(other, &stand.settings).await.expect("it has the goal");
+    stand.supervisor.reload(other, &stand.settings).await.expect("it has the goal");
     stand.wait_for("changes", |unit| unit.main_pid.is_some_and(|new| new != pid)).await;
     assert_eq!(stand.running("stays").await, before[0]);
     stand.clean_up().await;
@@ -323,10 +327,10 @@ async fn what_cannot_be_begun_leaves_time_for_all_else() {
     let home = Home::new();
     // Where its log should be there is no room for one.
     std::fs::create_dir_all(home.path("native/logs/bad")).expect("it can be made");
-    let runner = Stand::open(&home, graph(&stanzas, &settings), &settings).await;
-    let stand = Stand { runner, home, settings };
+    let supervisor = Stand::open(&home, graph(&stanzas, &settings), &settings).await;
+    let stand = Stand { supervisor, home, settings };
     stand.running("good").await;
-    stand.wait_for("bad", |unit| unit.state.attempts > 1).await;
+    stand.wait_for("bad", |unit| unit.report.attempts > 1).await;
     std::fs::remove_dir(stand.home.path("native/logs/bad")).expect("it is there");
     stand.running("bad").await;
     stand.clean_up().await;
@@ -339,21 +343,22 @@ async fn a_failure_is_shown_with_its_reason_and_forgotten_on_request() {
         + &supervised("needs", &format!("depends-ms: bad\n{SLEEP}"));
     let stand = Stand::new(&stanzas, "needs").await;
     for run in 1..=2 {
-        let is_it = |unit: &UnitStatus| unit.state.incarnation.is_some_and(|it| it.0 == run);
+        let is_it = |unit: &UnitSnapshot| unit.report.incarnation.is_some_and(|it| it.0 == run);
         let bad = stand.wait_for("bad", |unit| failed(unit) && is_it(unit)).await;
-        let retry = Retry::At(bad.state.since.after(Duration::from_secs(3600)));
-        let expected = Shown::Failed { cause: Cause::Spawn, retry, stuck: false };
-        assert_eq!((bad.state.what, bad.state.attempts), (expected, 1));
+        let retry = Retry::At(bad.report.since.after(Duration::from_secs(3600)));
+        let expected = DerivedState::Failed { cause: FailureCause::Spawn, retry, stuck: false };
+        assert_eq!((bad.report.state, bad.report.attempts), (expected, 1));
         let problem = bad.problem.expect("it says why");
         assert!(problem.contains("cannot run /no/such/program"), "{problem}");
-        let doomed = Waiting::Doomed(vec![(target("bad"), Obstacle::Failed)]);
-        assert_eq!(stand.unit("needs").await.state.what, Shown::Waiting(doomed));
-        let mut journal = stand.runner.journal(&bad.unit, JournalQuery::default()).expect("it ran");
+        let doomed = WaitReason::Blocked(vec![(target("bad"), BlockedBy::Failed)]);
+        assert_eq!(stand.unit("needs").await.report.state, DerivedState::Waiting(doomed));
+        let mut journal =
+            stand.supervisor.journal(&bad.unit, JournalQuery::default()).expect("it ran");
         for _ in 0..run {
             assert!(journal.next().await.is_some_and(|line| line.contains("/no/such/program")));
         }
         assert_eq!(journal.next().await, None, "it was started once each time");
-        assert!(stand.runner.reset(&target("bad")).await.expect("it answers"));
+        assert!(stand.supervisor.reset_failed(&target("bad")).await.expect("it answers"));
     }
     stand.clean_up().await;
 }

@@ -1,13 +1,13 @@
-//! How often in a row a unit has ended, and failed: what of that counts on with the next runner.
+//! How often in a row a unit has ended, and failed: what of that counts on with the next supervisor.
 
-use fleet_agent::UnitStatus;
-use fleet_core::graph::{Retry, Shown};
+use fleet_agent::UnitSnapshot;
+use fleet_core::graph::{DerivedState, Retry};
 
 use super::graph::{SLEEP, Stand, graph, supervised};
 use crate::support::{Home, signal};
 
-fn waits_for_its_next_try(unit: &UnitStatus) -> bool {
-    matches!(unit.state.what, Shown::Failed { retry: Retry::At(_), .. })
+fn waits_for_its_next_try(unit: &UnitSnapshot) -> bool {
+    matches!(unit.report.state, DerivedState::Failed { retry: Retry::At(_), .. })
 }
 
 /// Kills the main process of `a`, and waits for the next one.
@@ -33,7 +33,7 @@ async fn good_ends_are_no_failures_for_the_next_runner() {
         ),
     );
     let stand = Stand::new(&stanzas, "a").await;
-    let is_sixth = |unit: &UnitStatus| unit.state.attempts == 5;
+    let is_sixth = |unit: &UnitSnapshot| unit.report.attempts == 5;
     stand.wait_for("a", is_sixth).await;
     stand.running("a").await;
     let stand = stand.again(&stanzas).await;
@@ -54,14 +54,14 @@ async fn what_was_forgiven_before_does_not_count_for_the_next_runner() {
     let state = stand.unit("a").await.state;
     assert_eq!((state.attempts, state.failures), (1, 1), "each was up for long");
     let later = patient.replace("10ms", "1h");
-    let again = stand.runner.reload(graph(&later, &stand.settings), &stand.settings).await;
+    let again = stand.supervisor.reload(graph(&later, &stand.settings), &stand.settings).await;
     again.expect("nothing is wrong with it");
     signal(stand.running("a").await, "KILL");
     let before = stand.wait_for("a", waits_for_its_next_try).await.state;
     stand = stand.again(&later).await;
     let after = stand.unit("a").await;
     assert!(waits_for_its_next_try(&after));
-    assert_eq!((after.state.attempts, after.state.failures), (before.attempts, before.failures));
+    assert_eq!((after.report.attempts, after.report.failures), (before.attempts, before.failures));
     assert_eq!((before.attempts, before.failures), (1, 1));
     stand.clean_up().await;
 }

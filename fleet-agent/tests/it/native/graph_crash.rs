@@ -1,4 +1,4 @@
-//! A runner that is killed again and again, at moments that nobody chose, while the units of its
+//! A supervisor that is killed again and again, at moments that nobody chose, while the units of its
 //! graph start, stop and fail. Each next one is held to what was asked and answered before.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,8 +7,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fleet_agent::{Runner, RunnerConfig, Snapshot, UnitStatus};
-use fleet_core::graph::{Retry, Settings, Shown, Target};
+use fleet_agent::{InitSnapshot, InitSupervisor, SupervisorConfig, UnitSnapshot};
+use fleet_core::graph::{DerivedState, Retry, Settings, Target};
 
 use super::crash::nothing_is_left;
 use super::graph::{graph, target};
@@ -74,22 +74,22 @@ fn edge(number: u64) -> Option<u64> {
     (number >= 8 && number.is_multiple_of(5)).then(|| number - 7)
 }
 
-async fn open(home: &Path, plain: bool) -> Runner {
+async fn open(home: &Path, plain: bool) -> InitSupervisor {
     let stanzas: String = (0..UNITS).map(|number| unit(number, home)).collect();
-    let mut config = RunnerConfig::new(home.join("native"));
+    let mut config = SupervisorConfig::new(home.join("native"));
     config.environment.push(("BENCH".to_owned(), home.display().to_string()));
     config.control_groups = !plain;
     let settings = Settings::default();
-    Runner::start(config, graph(&stanzas, &settings), &settings).await.expect("it starts")
+    InitSupervisor::start(config, graph(&stanzas, &settings), &settings).await.expect("it starts")
 }
 
-/// The runner, in a process of its own. By itself it does nothing.
+/// The supervisor, in a process of its own. By itself it does nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn runner_to_be_killed_again() {
     let Some(told) = Victim::told() else { return };
     told.begins();
-    let runner = open(&told.home, told.plain).await;
-    let mut wanted = nothing_is_lost(&runner, &told.home).await.wanted.beside;
+    let supervisor = open(&told.home, told.plain).await;
+    let mut wanted = nothing_is_lost(&supervisor, &told.home).await.wanted.beside;
     told.is_open();
     let mut dice = Dice(told.seed);
     loop {
@@ -97,14 +97,14 @@ async fn runner_to_be_killed_again() {
         match dice.below(4) {
             0 => {
                 note(&told.home, &format!("renew {one}"));
-                runner.renew(&one).await.expect("it answers");
+                supervisor.restart(&one).await.expect("it answers");
             }
-            1 => drop(runner.reset(&one).await.expect("it answers")),
+            1 => drop(supervisor.reset_failed(&one).await.expect("it answers")),
             _ => {
                 if !wanted.remove(&one) {
                     wanted.insert(one);
                 }
-                want(&runner, &told.home, &wanted).await;
+                want(&supervisor, &told.home, &wanted).await;
             }
         }
         wait_a_little(&mut dice).await;
@@ -117,9 +117,9 @@ async fn wait_a_little(dice: &mut Dice) {
 }
 
 /// Asks for that beside the goal, and writes down what is certain of it.
-async fn want(runner: &Runner, home: &Path, wanted: &BTreeSet<Target>) {
+async fn want(supervisor: &InitSupervisor, home: &Path, wanted: &BTreeSet<Target>) {
     note(home, &words(wanted));
-    runner.set_goal(None, wanted.clone()).await.expect("all are provided");
+    supervisor.set_goal(None, wanted.clone()).await.expect("all are provided");
     note(home, "answered");
 }
 
@@ -127,7 +127,7 @@ fn words(wanted: &BTreeSet<Target>) -> String {
     wanted.iter().fold("want".to_owned(), |words, it| format!("{words} {it}"))
 }
 
-/// Writes a line that outlives the runner, whenever it is killed.
+/// Writes a line that outlives the supervisor, whenever it is killed.
 fn note(home: &Path, line: &str) {
     let file = File::options().append(true).create(true).open(home.join("ledger"));
     file.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()))
@@ -164,25 +164,25 @@ impl Told {
     }
 }
 
-/// Holds the runner to all that was asked, and writes down what it finds.
-async fn nothing_is_lost(runner: &Runner, home: &Path) -> Snapshot {
+/// Holds the supervisor to all that was asked, and writes down what it finds.
+async fn nothing_is_lost(supervisor: &InitSupervisor, home: &Path) -> InitSnapshot {
     let told = Told::read(home);
-    let wanted = runner.snapshot().await.expect("it answers").wanted.beside;
+    let wanted = supervisor.snapshot().await.expect("it answers").desired.extra_targets;
     let names = wanted.iter().map(ToString::to_string).collect::<BTreeSet<_>>();
     assert!(told.wanted.contains(&names), "{names:?} is not what was asked: {told:?}");
     wait_until("each unit is up that is needed, but those that fail for ever", async || {
-        let units = runner.snapshot().await.expect("it answers").units;
+        let units = supervisor.snapshot().await.expect("it answers").units;
         units.iter().all(is_as_it_should_be)
     })
     .await;
-    let snapshot = runner.snapshot().await.expect("it answers");
+    let snapshot = supervisor.snapshot().await.expect("it answers");
     note(home, &words(&wanted));
     note(home, "answered");
     let mut down = Vec::new();
     for unit in &snapshot.units {
         let name = unit.unit.to_string();
         let is_steady = [0, 5, 6].contains(&(number(unit) % KINDS)) && edge(number(unit)).is_none();
-        if !unit.state.needed {
+        if !unit.report.needed {
             down.push(name);
         } else if is_steady && let Some(pid) = unit.main_pid {
             let seen = told.seen.get(&name);
@@ -198,20 +198,23 @@ async fn nothing_is_lost(runner: &Runner, home: &Path) -> Snapshot {
     snapshot
 }
 
-fn number(unit: &UnitStatus) -> u64 {
+fn number(unit: &UnitSnapshot) -> u64 {
     unit.unit.as_str()[1..].parse().expect("a number")
 }
 
-fn is_as_it_should_be(unit: &UnitStatus) -> bool {
-    let what = &unit.state.what;
-    let is_there = matches!(what, Shown::Starting | Shown::Active(_) | Shown::Stopping(_));
-    if !unit.state.needed {
+fn is_as_it_should_be(unit: &UnitSnapshot) -> bool {
+    let what = &unit.report.state;
+    let is_there = matches!(
+        what,
+        DerivedState::Starting | DerivedState::Active(_) | DerivedState::Stopping(_)
+    );
+    if !unit.report.needed {
         return !is_there;
     }
     if fails_for_ever(number(unit)) {
-        return !matches!(what, Shown::Failed { retry: Retry::Not | Retry::GaveUp, .. });
+        return !matches!(what, DerivedState::Failed { retry: Retry::Never | Retry::GaveUp, .. });
     }
-    matches!(what, Shown::Active(_)) && unit.main_pid.is_none_or(runs)
+    matches!(what, DerivedState::Active(_)) && unit.main_pid.is_none_or(runs)
 }
 
 /// Whether it fails again and again, or what it depends on does.
@@ -226,12 +229,12 @@ async fn is_killed_again_and_again(plain: bool) {
     let home = PathBuf::from(place.mark());
     let test = "native::graph_crash::runner_to_be_killed_again";
     kill_again_and_again(test, &home, plain).await;
-    let runner = open(&home, plain).await;
-    nothing_is_lost(&runner, &home).await;
+    let supervisor = open(&home, plain).await;
+    nothing_is_lost(&supervisor, &home).await;
     let all = (0..UNITS).map(|number| target(&format!("u{number}"))).collect::<BTreeSet<_>>();
-    want(&runner, &home, &all).await;
-    nothing_is_lost(&runner, &home).await;
-    runner.shutdown().await.expect("all stop");
+    want(&supervisor, &home, &all).await;
+    nothing_is_lost(&supervisor, &home).await;
+    supervisor.shutdown().await.expect("all stop");
     assert_eq!(place.processes(), [0; 0], "processes were left behind");
 }
 

@@ -1,10 +1,10 @@
-//! Units that the next runner cannot take back: none is started beside what may run of it.
+//! Units that the next supervisor cannot take back: none is started beside what may run of it.
 
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::Path;
 
-use fleet_agent::{JournalQuery, RunnerConfig, UnitStatus};
-use fleet_core::graph::{Cause, Retry, Settings, Shown};
+use fleet_agent::{JournalQuery, SupervisorConfig, UnitSnapshot};
+use fleet_core::graph::{DerivedState, FailureCause, Retry, Settings};
 
 use super::graph::{SLEEP, Stand, graph, supervised, target};
 use crate::support::{Home, runs, signal, signal_group, wait_until};
@@ -30,33 +30,33 @@ fn say(records: &Path, unit: &str, before: &str, after: &str) {
 const KNOWN: &str = "\"phase\":\"running\"";
 const UNKNOWN: &str = "\"phase\":\"resting\"";
 
-/// The runner after one that ran two units, of which it cannot take the first back.
+/// The supervisor after one that ran two units, of which it cannot take the first back.
 async fn with_one_lost() -> (Stand, u32, u32) {
     let stand = Stand::new(&stanzas(), "all").await;
     let (a, b) = (stand.running("a").await, stand.running("b").await);
     (after_one_that_said(stand, (KNOWN, UNKNOWN), &stanzas()).await, a, b)
 }
 
-/// The next runner, to which the one before has said something else of the first unit.
+/// The next supervisor, to which the one before has said something else of the first unit.
 async fn after_one_that_said(stand: Stand, (before, after): (&str, &str), stanzas: &str) -> Stand {
-    let Stand { runner, home, settings } = stand;
-    drop(runner);
+    let Stand { supervisor, home, settings } = stand;
+    drop(supervisor);
     say(&home.path("native/runs"), "a", before, after);
-    let set_up = |config: &mut RunnerConfig| config.log_limit = LOG_LIMIT;
-    let runner = Stand::open_with(&home, graph(stanzas, &settings), &settings, set_up).await;
-    let stand = Stand { runner, home, settings };
+    let set_up = |config: &mut SupervisorConfig| config.log_limit = LOG_LIMIT;
+    let supervisor = Stand::open_with(&home, graph(stanzas, &settings), &settings, set_up).await;
+    let stand = Stand { supervisor, home, settings };
     assert!(is_lost(&stand.unit("a").await));
     stand
 }
 
 const LOG_LIMIT: u64 = 1 << 20;
 
-fn is_lost(unit: &UnitStatus) -> bool {
-    matches!(unit.state.what, Shown::Failed { cause: Cause::Lost, stuck: true, .. })
+fn is_lost(unit: &UnitSnapshot) -> bool {
+    matches!(unit.report.state, DerivedState::Failed { cause: FailureCause::Lost, stuck: true, .. })
 }
 
 async fn read_again(stand: &Stand, stanzas: &str, settings: &Settings) {
-    let again = stand.runner.reload(graph(stanzas, settings), settings).await;
+    let again = stand.supervisor.reload(graph(stanzas, settings), settings).await;
     again.expect("nothing is wrong with it");
 }
 
@@ -69,7 +69,7 @@ async fn a_unit_that_cannot_be_taken_back_is_not_started_beside_what_runs() {
     assert!(problem.contains("native/runs") && problem.contains("resting"), "{problem}");
     read_again(&stand, &stanzas(), &stand.settings).await;
     assert!(is_lost(&stand.unit("a").await) && runs(a));
-    stand.runner.shutdown().await.expect("what can be stopped is");
+    stand.supervisor.shutdown().await.expect("what can be stopped is");
     assert!(is_lost(&stand.unit("a").await), "who ends the others hears of it");
     assert_eq!(stand.home.processes(), [a], "it runs on, once");
     signal_group(a, "KILL");
@@ -91,7 +91,7 @@ async fn a_unit_that_could_not_be_taken_back_is_once_the_reason_is_gone() {
 async fn a_unit_that_could_not_be_taken_back_starts_once_somebody_resets_it() {
     let (stand, a, _) = with_one_lost().await;
     signal_group(a, "KILL");
-    assert!(stand.runner.reset(&target("a")).await.expect("it answers"));
+    assert!(stand.supervisor.reset_failed(&target("a")).await.expect("it answers"));
     assert_ne!(stand.running("a").await, a);
     let stand = stand.again(&stanzas()).await;
     stand.running("a").await;
@@ -126,12 +126,16 @@ async fn a_unit_that_is_over_starts_whatever_its_definition_says() {
     let never = "exec-start: /bin/false\nrestart: never\n";
     let failing = stanzas().replace(&supervised("a", SLEEP), &supervised("a", never));
     let stand = Stand::new(&failing, "all").await;
-    stand.wait_for("a", |unit| matches!(unit.state.what, Shown::Failed { stuck: false, .. })).await;
-    let Stand { runner, home, settings } = stand;
-    drop(runner);
+    stand
+        .wait_for("a", |unit| {
+            matches!(unit.report.state, DerivedState::Failed { stuck: false, .. })
+        })
+        .await;
+    let Stand { supervisor, home, settings } = stand;
+    drop(supervisor);
     say(&home.path("native/runs"), "a", TYPE.0, TYPE.1);
-    let runner = Stand::open(&home, graph(&failing, &settings), &settings).await;
-    let stand = Stand { runner, home, settings };
+    let supervisor = Stand::open(&home, graph(&failing, &settings), &settings).await;
+    let stand = Stand { supervisor, home, settings };
     assert!(!is_lost(&stand.unit("a").await));
     read_again(&stand, &stanzas(), &stand.settings).await;
     stand.running("a").await;
@@ -155,7 +159,8 @@ async fn what_a_unit_writes_that_cannot_be_taken_back_is_kept_within_its_limit()
     wait_until("it has begun", async || says().contains("hello")).await;
     let stand = after_one_that_said(stand, (KNOWN, UNKNOWN), &writes).await;
     let unit = stand.unit("a").await.unit;
-    let mut journal = stand.runner.journal(&unit, JournalQuery::default()).expect("it can be read");
+    let mut journal =
+        stand.supervisor.journal(&unit, JournalQuery::default()).expect("it can be read");
     assert_eq!(journal.next().await.as_deref(), Some("hello"));
     std::fs::write(gate, "").expect("it can be written");
     let taken = || std::fs::metadata(&log).expect("it is there").blocks() * 512;
@@ -164,7 +169,7 @@ async fn what_a_unit_writes_that_cannot_be_taken_back_is_kept_within_its_limit()
     say(&stand.home.path("native/runs"), "a", UNKNOWN, KNOWN);
     read_again(&stand, &writes, &stand.settings).await;
     assert_eq!(stand.running("a").await, a);
-    stand.runner.journal(&unit, JournalQuery::default()).expect("it can still be read");
+    stand.supervisor.journal(&unit, JournalQuery::default()).expect("it can still be read");
     stand.clean_up().await;
 }
 
@@ -176,10 +181,10 @@ async fn a_lost_unit_that_is_in_no_file_any_more_is_reset_by_its_name() {
     read_again(&stand, &without, &stand.settings).await;
     assert!(is_lost(&stand.unit("a").await));
     signal_group(a, "KILL");
-    assert!(stand.runner.reset(&target("a")).await.expect("it answers"));
-    let units = stand.runner.snapshot().await.expect("it answers").units;
+    assert!(stand.supervisor.reset_failed(&target("a")).await.expect("it answers"));
+    let units = stand.supervisor.snapshot().await.expect("it answers").units;
     assert!(units.iter().all(|unit| unit.unit.as_str() != "a"), "nothing is left of it");
-    assert!(!stand.runner.reset(&target("a")).await.expect("it answers"));
+    assert!(!stand.supervisor.reset_failed(&target("a")).await.expect("it answers"));
     read_again(&stand, &stanzas(), &stand.settings).await;
     assert_ne!(stand.running("a").await, a);
     assert_eq!(stand.running("b").await, b);
@@ -191,9 +196,12 @@ async fn a_lost_unit_that_is_in_no_file_any_more_is_reset_by_its_name() {
 async fn another_definition_promises_nothing_of_a_unit_that_cannot_be_taken_back() {
     let (stand, a, _) = with_one_lost().await;
     read_again(&stand, &stanzas().replace("sleep 1000", "sleep 2000"), &stand.settings).await;
-    let what = stand.unit("a").await.state.what;
-    assert!(matches!(what, Shown::Failed { retry: Retry::Not, stuck: true, .. }), "{what:?}");
-    stand.runner.shutdown().await.expect("what can be stopped is");
+    let what = stand.unit("a").await.report.state;
+    assert!(
+        matches!(what, DerivedState::Failed { retry: Retry::Never, stuck: true, .. }),
+        "{what:?}"
+    );
+    stand.supervisor.shutdown().await.expect("what can be stopped is");
     signal_group(a, "KILL");
 }
 
@@ -214,15 +222,15 @@ async fn a_unit_whose_file_cannot_be_read_may_run_on_and_is_lost() {
     );
     let stand = Stand::new(&unit, "a").await;
     let main = stand.running("a").await;
-    let Stand { runner, home: place, settings } = stand;
-    drop(runner);
+    let Stand { supervisor, home: place, settings } = stand;
+    drop(supervisor);
     std::fs::remove_file(&pid).expect("it is there");
     // It can be opened, and not read.
     symlink("/proc/self/mem", &pid).expect("it can be made");
     signal(main, "KILL");
     wait_until("it has ended", async || !runs(main)).await;
-    let runner = Stand::open(&place, graph(&unit, &settings), &settings).await;
-    let stand = Stand { runner, home: place, settings };
+    let supervisor = Stand::open(&place, graph(&unit, &settings), &settings).await;
+    let stand = Stand { supervisor, home: place, settings };
     let found = stand.unit("a").await;
     assert!(is_lost(&found), "{found:?}");
     assert!(found.problem.is_some_and(|problem| problem.contains("cannot be read")));
@@ -240,8 +248,8 @@ async fn a_unit_that_was_reset_is_not_lost_to_the_next_runner() {
     signal_group(a, "KILL");
     stand.settings.goal = Some(target("b"));
     read_again(&stand, &stanzas(), &stand.settings).await;
-    assert!(stand.runner.reset(&target("a")).await.expect("it answers"));
+    assert!(stand.supervisor.reset_failed(&target("a")).await.expect("it answers"));
     let stand = stand.again(&stanzas()).await;
-    assert_eq!(stand.unit("a").await.state.what, Shown::Disabled);
+    assert_eq!(stand.unit("a").await.report.state, DerivedState::Disabled);
     stand.clean_up().await;
 }

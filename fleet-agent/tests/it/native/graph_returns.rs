@@ -1,11 +1,11 @@
-//! What a runner has begun and not ended when it ends, and what the next one does about it.
+//! What a supervisor has begun and not ended when it ends, and what the next one does about it.
 
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::Path;
 
-use fleet_agent::{RunnerConfig, UnitStatus};
-use fleet_core::graph::{Settings, Shown};
+use fleet_agent::{SupervisorConfig, UnitSnapshot};
+use fleet_core::graph::{DerivedState, Settings};
 
 use super::graph::{Stand, graph, supervised, target};
 use super::helper::stanza_that_does;
@@ -29,22 +29,22 @@ fn stubborn(place: &Home) -> String {
     )
 }
 
-/// A runner for the goal `a`, with control groups or without.
+/// A supervisor for the goal `a`, with control groups or without.
 async fn open(home: Home, stanzas: &str, plain: bool) -> Stand {
     let settings = Settings { goal: Some(target("a")), ..Settings::default() };
-    let set_up = |config: &mut RunnerConfig| config.control_groups = !plain;
-    let runner = Stand::open_with(&home, graph(stanzas, &settings), &settings, set_up).await;
-    Stand { runner, home, settings }
+    let set_up = |config: &mut SupervisorConfig| config.control_groups = !plain;
+    let supervisor = Stand::open_with(&home, graph(stanzas, &settings), &settings, set_up).await;
+    Stand { supervisor, home, settings }
 }
 
-/// The next runner, once this one has written down that text last.
+/// The next supervisor, once this one has written down that text last.
 async fn after(stand: Stand, stanzas: &str, plain: bool, text: &str) -> Stand {
     let record = stand.home.path("native/runs");
     let read = || std::fs::read_to_string(&record).unwrap_or_default();
     let is_last = async || read().lines().next_back().is_some_and(|line| line.contains(text));
     wait_until(&format!("{text} is written down"), is_last).await;
-    let Stand { runner, home, .. } = stand;
-    drop(runner);
+    let Stand { supervisor, home, .. } = stand;
+    drop(supervisor);
     open(home, stanzas, plain).await
 }
 
@@ -54,8 +54,8 @@ async fn wait_for_lines(path: &Path, many: usize) -> Vec<String> {
     read().lines().map(str::to_owned).collect()
 }
 
-fn stops(unit: &UnitStatus) -> bool {
-    matches!(unit.state.what, Shown::Stopping(_))
+fn stops(unit: &UnitSnapshot) -> bool {
+    matches!(unit.report.state, DerivedState::Stopping(_))
 }
 
 async fn a_renewal_is_finished_once(plain: bool) {
@@ -66,7 +66,7 @@ async fn a_renewal_is_finished_once(plain: bool) {
     let (begun, over) = (path("begun"), path("over"));
     wait_for_lines(&begun, 1).await;
     let before = stand.running("a").await;
-    assert!(stand.runner.renew(&target("a")).await.expect("it answers"));
+    assert!(stand.supervisor.restart(&target("a")).await.expect("it answers"));
     let stand = after(stand, &stanzas, plain, STOPS).await;
     assert!(stops(&stand.unit("a").await) && runs(before), "it stops first");
     signal_group(before, "KILL");
@@ -74,7 +74,7 @@ async fn a_renewal_is_finished_once(plain: bool) {
     let pid = stand.running("a").await;
     assert_eq!((lines.len(), lines.last()), (2, Some(&pid.to_string())));
     assert_eq!(wait_for_lines(&over, 1).await.len(), 1);
-    stand.runner.kill_all().await.expect("it answers");
+    stand.supervisor.kill_all().await.expect("it answers");
     stand.clean_up().await;
 }
 
@@ -93,11 +93,11 @@ async fn a_stop_is_finished_once(plain: bool) {
     let (begun, over) = (path("begun"), path("over"));
     wait_for_lines(&begun, 1).await;
     let pid = stand.running("a").await;
-    stand.runner.set_goal(None, BTreeSet::new()).await.expect("nothing is wrong with it");
+    stand.supervisor.set_goal(None, BTreeSet::new()).await.expect("nothing is wrong with it");
     let stand = after(stand, &stanzas, plain, STOPS).await;
     assert!(stops(&stand.unit("a").await) && runs(pid), "it stops");
     signal_group(pid, "KILL");
-    stand.wait_for("a", |unit| unit.state.what == Shown::Disabled).await;
+    stand.wait_for("a", |unit| unit.report.state == DerivedState::Disabled).await;
     assert_eq!(wait_for_lines(&over, 1).await.len(), 1);
     assert_eq!(wait_for_lines(&begun, 1).await.len(), 1, "it was started again");
     stand.clean_up().await;
@@ -122,7 +122,7 @@ async fn a_daemon_is_awaited_on(plain: bool) {
     );
     let stand = open(home, &stanzas, plain).await;
     let stand = after(stand, &stanzas, plain, "\"awaits_main\":true").await;
-    assert_eq!(stand.unit("a").await.state.what, Shown::Starting);
+    assert_eq!(stand.unit("a").await.report.state, DerivedState::Starting);
     std::fs::write(&gate, "").expect("it can be made");
     let main = stand.running("a").await;
     assert_eq!(wait_for_lines(Path::new(&pid), 1).await, [main.to_string()]);
@@ -159,16 +159,20 @@ async fn who_is_to_say_that_it_is_ready_is_heard_by_the_next_runner() {
     std::fs::write(home.path("gate1"), "").expect("it can be made");
     let stand = open(home, &stanzas, false).await;
     stand.running("a").await;
-    assert!(stand.runner.renew(&target("a")).await.expect("it answers"));
+    assert!(stand.supervisor.restart(&target("a")).await.expect("it answers"));
     wait_for_lines(&stand.home.path("begun"), 2).await;
     let stand = after(stand, &stanzas, false, "\"phase\":\"start\"").await;
     // What it said in an earlier run does not count, and time for that is now.
-    stand.runner.set_goal(Some(target("a")), BTreeSet::from([target("b")])).await.expect("both");
+    stand
+        .supervisor
+        .set_goal(Some(target("a")), BTreeSet::from([target("b")]))
+        .await
+        .expect("both");
     wait_until("the other is starting", async || {
-        stand.unit("b").await.state.what != Shown::Disabled
+        stand.unit("b").await.report.state != DerivedState::Disabled
     })
     .await;
-    assert_eq!(stand.unit("a").await.state.what, Shown::Starting);
+    assert_eq!(stand.unit("a").await.report.state, DerivedState::Starting);
     std::fs::write(stand.home.path("gate2"), "").expect("it can be made");
     stand.running("b").await;
     stand.running("a").await;
@@ -184,16 +188,16 @@ async fn who_is_ready_after_a_while_is_so_for_the_next_runner() {
     let stand = open(Home::new(), &stanzas, false).await;
     stand.wait_for("a", |unit| unit.main_pid.is_some()).await;
     let before = stand.unit("a").await;
-    assert_eq!(before.state.what, Shown::Starting);
-    let Stand { runner, home, settings } = stand;
-    drop(runner);
+    assert_eq!(before.report.state, DerivedState::Starting);
+    let Stand { supervisor, home, settings } = stand;
+    drop(supervisor);
     // The next one has no patience, as a second is a hundred for it.
     let lock = File::open(home.path("native/lock")).expect("it is there");
     wait_until("it has let go", async || lock.try_lock().is_ok()).await;
     drop(lock);
-    let set_up = |config: &mut RunnerConfig| config.clock = hasty();
-    let runner = Stand::open_with(&home, graph(&stanzas, &settings), &settings, set_up).await;
-    let stand = Stand { runner, home, settings };
+    let set_up = |config: &mut SupervisorConfig| config.clock = hasty();
+    let supervisor = Stand::open_with(&home, graph(&stanzas, &settings), &settings, set_up).await;
+    let stand = Stand { supervisor, home, settings };
     assert_eq!(Some(stand.running("a").await), before.main_pid);
     stand.clean_up().await;
 }

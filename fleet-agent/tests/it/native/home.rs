@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::graph::{Stand, target};
 use super::helper::stanza_that_does;
 use crate::support::{Home, signal};
-use fleet_agent::UnitStatus;
-use fleet_core::graph::{Activity, Retry, Shown};
+use fleet_agent::UnitSnapshot;
+use fleet_core::graph::{Activity, DerivedState, Retry};
 
 const UNITS: &str = include_str!("../../../../examples/home/home.unit");
 
@@ -39,11 +39,11 @@ fn units(home: &Home, ircd: &str) -> String {
 
 async fn want_mail(stand: &Stand) {
     let mail = BTreeSet::from([target("imapd")]);
-    stand.runner.set_goal(Some(target("irc-bot")), mail).await.expect("it is provided");
+    stand.supervisor.set_goal(Some(target("irc-bot")), mail).await.expect("it is provided");
 }
 
-fn is_degraded_by(unit: &UnitStatus, whom: &str) -> bool {
-    unit.state.degraded && unit.degraded_by.contains(&target(whom))
+fn is_degraded_by(unit: &UnitSnapshot, whom: &str) -> bool {
+    unit.report.degraded && unit.degraded_by.contains(&target(whom))
 }
 
 #[tokio::test]
@@ -55,22 +55,24 @@ async fn it_starts_in_waves_and_what_loses_the_names_of_hosts_runs_on() {
     let mut order: Vec<&str> = order.lines().collect();
     order[1..3].sort_unstable();
     assert_eq!(order, ["netif", "dhcpcd", "unbound", "inspircd", "irc-bot"]);
-    assert_eq!(stand.unit("maddy").await.state.what, Shown::Disabled);
+    assert_eq!(stand.unit("maddy").await.report.state, DerivedState::Disabled);
 
     want_mail(&stand).await;
     let mail = stand.running("maddy").await;
     assert_eq!(stand.unit("maddy").await.coincidental, [target("smtpd")]);
-    assert!(!stand.unit("maddy").await.state.degraded);
+    assert!(!stand.unit("maddy").await.report.degraded);
 
     signal(stand.running("unbound").await, "KILL");
-    stand.wait_for("network-online", |unit| matches!(unit.state.what, Shown::Waiting(_))).await;
+    stand
+        .wait_for("network-online", |unit| matches!(unit.report.state, DerivedState::Waiting(_)))
+        .await;
     for (name, pid) in [("maddy", mail), ("irc-bot", bot)] {
         stand.wait_for(name, |unit| is_degraded_by(unit, "network-online")).await;
         assert_eq!(stand.running(name).await, pid, "{name} runs on");
     }
-    assert!(stand.runner.reset(&target("dns")).await.expect("it answers"));
+    assert!(stand.supervisor.reset_failed(&target("dns")).await.expect("it answers"));
     for (name, pid) in [("maddy", mail), ("irc-bot", bot)] {
-        stand.wait_for(name, |unit| !unit.state.degraded).await;
+        stand.wait_for(name, |unit| !unit.report.degraded).await;
         assert_eq!(stand.running(name).await, pid, "{name} has run on");
     }
     stand.clean_up().await;
@@ -81,11 +83,12 @@ async fn its_bot_goes_on_without_its_own_network() {
     let home = Home::new();
     let stand = Stand::new(&units(&home, "/bin/false"), "irc-bot").await;
     stand.running("irc-bot").await;
-    let over =
-        |unit: &UnitStatus| matches!(unit.state.what, Shown::Failed { retry: Retry::Not, .. });
+    let over = |unit: &UnitSnapshot| {
+        matches!(unit.report.state, DerivedState::Failed { retry: Retry::Never, .. })
+    };
     stand.wait_for("inspircd", over).await;
     stand.wait_for("irc-bot", |unit| is_degraded_by(unit, "ircd")).await;
-    let network = stand.unit("network-online").await.state.what;
-    assert_eq!(network, Shown::Active(Activity::Running));
+    let network = stand.unit("network-online").await.report.state;
+    assert_eq!(network, DerivedState::Active(Activity::Running));
     stand.clean_up().await;
 }

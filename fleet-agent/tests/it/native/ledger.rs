@@ -83,7 +83,7 @@ impl Ledger {
     /// killed between two, a daemon would settle what was asked of some and not of others.
     pub(super) fn see<'a>(&self, units: impl IntoIterator<Item = (&'a ManagedUnit, u64)>) {
         let line = |(unit, what): (&ManagedUnit, u64)| {
-            let launched = u8::from(unit.known.asked == TargetState::Launched);
+            let launched = u8::from(unit.known.requested == TargetState::Launched);
             format!("seen {} {launched} {} {what}", unit.unit, unit.known.generation.0)
         };
         let lines: Vec<String> = units.into_iter().map(line).collect();
@@ -150,7 +150,7 @@ impl Told {
 
     /// Whether a daemon may know this of the unit, after all that was asked.
     pub(super) fn allows(&self, unit: &ManagedUnit) -> bool {
-        let launched = unit.known.asked == TargetState::Launched;
+        let launched = unit.known.requested == TargetState::Launched;
         let generation = unit.known.generation.0;
         let is_open = self.calls.iter().all(|call| call.answered.is_none());
         let untouched = (launched, generation) == (self.seen.launched, self.seen.generation);
@@ -182,7 +182,7 @@ fn what_was_answered_is_promised_and_what_was_not_is_open() {
         unit: "a.service".parse().expect("it is a name"),
         known: KnownUnit {
             hash: UnitHash::from_bytes([0; 20]),
-            asked,
+            requested: asked,
             epoch: Epoch(1),
             generation: Generation(generation),
         },

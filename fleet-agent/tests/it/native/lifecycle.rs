@@ -40,10 +40,10 @@ async fn what_is_asked_is_remembered_and_unloading_forgets_it() {
     let unit = name("a.service");
     bench.manager.start(&unit, Generation(4)).await.expect("it starts");
     let known = bench.get("a.service").await.known;
-    assert_eq!((known.asked, known.generation), (TargetState::Launched, Generation(4)));
+    assert_eq!((known.requested, known.generation), (TargetState::Launched, Generation(4)));
     bench.stop("a.service").await;
     let known = bench.get("a.service").await.known;
-    assert_eq!((known.asked, known.generation), (TargetState::Loaded, Generation(4)));
+    assert_eq!((known.requested, known.generation), (TargetState::Loaded, Generation(4)));
     bench.start("a.service").await.expect("it starts");
     let pid = bench.pid("a.service").await;
     bench.manager.unload(&unit).await.expect("it is unloaded");
@@ -102,7 +102,7 @@ async fn a_program_that_is_missing_is_named() {
     let state = bench.state("a.service").await;
     assert_eq!(summary(&state), (ActiveState::Failed, "failed", Some("exit-code")));
     assert_eq!(state.exit, Some(ExitStatus::Code(203)));
-    assert_eq!(bench.get("a.service").await.known.asked, TargetState::Launched);
+    assert_eq!(bench.get("a.service").await.known.requested, TargetState::Launched);
     assert_eq!(bench.log("a.service").await.len(), 1);
     bench.clean_up().await;
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
 
-use fleet_agent::UnitStatus;
-use fleet_core::graph::{Activity, Cause, Exit, Retry, Settings, Shown};
+use fleet_agent::UnitSnapshot;
+use fleet_core::graph::{Activity, DerivedState, Exit, FailureCause, Retry, Settings};
 
 use super::graph::{SLEEP, Stand, supervised, target};
 use super::helper::{stanza_that_does, that_does};
@@ -14,16 +14,16 @@ pub(super) fn unit(name: &str, kind: &str, more: &str) -> String {
     format!("unit: {name}\ntype: {kind}\nprovides: {name}\nrestart: never\n{more}\n")
 }
 
-pub(super) fn is(wanted: Shown) -> impl Fn(&UnitStatus) -> bool {
-    move |unit| unit.state.what == wanted
+pub(super) fn is(wanted: DerivedState) -> impl Fn(&UnitSnapshot) -> bool {
+    move |unit| unit.report.state == wanted
 }
 
-pub(super) fn failed(unit: &UnitStatus) -> bool {
-    matches!(unit.state.what, Shown::Failed { .. })
+pub(super) fn failed(unit: &UnitSnapshot) -> bool {
+    matches!(unit.report.state, DerivedState::Failed { .. })
 }
 
-pub(super) fn with_cause(cause: Cause) -> impl Fn(&UnitStatus) -> bool {
-    is(Shown::Failed { cause, retry: Retry::Not, stuck: false })
+pub(super) fn with_cause(cause: FailureCause) -> impl Fn(&UnitSnapshot) -> bool {
+    is(DerivedState::Failed { cause, retry: Retry::Never, stuck: false })
 }
 
 /// Lets a command of a unit go on, or exit with that status.
@@ -46,7 +46,7 @@ pub(super) fn does(steps: &str, home: &Home) -> String {
 }
 
 pub(super) async fn want(stand: &Stand, goal: &str) {
-    stand.runner.set_goal(Some(target(goal)), BTreeSet::new()).await.expect("it is provided");
+    stand.supervisor.set_goal(Some(target(goal)), BTreeSet::new()).await.expect("it is provided");
 }
 
 // Holds: T-14, T-16
@@ -68,13 +68,13 @@ async fn one_that_is_up_ends_well_or_badly() {
     tell(&home, "well", "3");
     tell(&home, "badly", "0");
     signal(stand.running("killed").await, "KILL");
-    stand.wait_for("well", is(Shown::Active(Activity::Exited))).await;
-    stand.wait_for("badly", with_cause(Cause::Exit(Exit::Status(0)))).await;
-    stand.wait_for("killed", with_cause(Cause::Exit(Exit::Signal(9)))).await;
+    stand.wait_for("well", is(DerivedState::Active(Activity::Exited))).await;
+    stand.wait_for("badly", with_cause(FailureCause::Exit(Exit::Status(0)))).await;
+    stand.wait_for("killed", with_cause(FailureCause::Exit(Exit::Signal(9)))).await;
     // One that has exited has nothing to end, and is off at once.
     want(&stand, "badly").await;
-    stand.wait_for("well", is(Shown::Disabled)).await;
-    stand.wait_for("all", is(Shown::Disabled)).await;
+    stand.wait_for("well", is(DerivedState::Disabled)).await;
+    stand.wait_for("all", is(DerivedState::Disabled)).await;
     stand.clean_up().await;
 }
 
@@ -93,11 +93,11 @@ async fn one_that_never_was_up_is_not_asked_by_its_own_command_to_stop() {
     let pid = meet(&home, "a").await;
     tell(&home, "a", "go");
     want(&stand, "b").await;
-    stand.wait_for("a", |unit| matches!(unit.state.what, Shown::Stopping(_))).await;
+    stand.wait_for("a", |unit| matches!(unit.report.state, DerivedState::Stopping(_))).await;
     meet(&home, "b").await;
     assert!(runs(pid), "it takes its time");
     tell(&home, "b", "0");
-    stand.wait_for("a", is(Shown::Disabled)).await;
+    stand.wait_for("a", is(DerivedState::Disabled)).await;
     assert!(!asked.exists());
     stand.clean_up().await;
 }
@@ -118,7 +118,7 @@ async fn one_that_was_up_is_asked_by_its_own_command_to_stop() {
     tell(&home, "stop", "0");
     assert_eq!(meet(&home, "last").await, pid, "it was told by a signal then");
     tell(&home, "last", "1");
-    stand.wait_for("a", is(Shown::Disabled)).await;
+    stand.wait_for("a", is(DerivedState::Disabled)).await;
     stand.clean_up().await;
 }
 
@@ -132,11 +132,11 @@ async fn one_that_says_that_it_stops_is_left_to_it() {
     stand.running("a").await;
     meet(&home, "a").await;
     tell(&home, "a", "go");
-    stand.wait_for("a", is(Shown::Stopping(None))).await;
+    stand.wait_for("a", is(DerivedState::Stopping(None))).await;
     meet(&home, "b").await;
     tell(&home, "b", "0");
     // Nobody asked it to, so that it counts as any other end.
-    stand.wait_for("a", with_cause(Cause::Exit(Exit::Status(0)))).await;
+    stand.wait_for("a", with_cause(FailureCause::Exit(Exit::Status(0)))).await;
     stand.clean_up().await;
 }
 
@@ -144,9 +144,10 @@ async fn one_that_says_that_it_stops_is_left_to_it() {
 #[tokio::test]
 async fn what_a_unit_that_failed_has_left_ends_before_it_has_failed() {
     // One that is ready as soon as it runs, and one that never is.
-    for (ready, before) in
-        [("", Shown::Active(Activity::Running)), ("ready-grep: never\n", Shown::Starting)]
-    {
+    for (ready, before) in [
+        ("", DerivedState::Active(Activity::Running)),
+        ("ready-grep: never\n", DerivedState::Starting),
+    ] {
         let home = Home::new();
         let more = does("hold main|child|trap TERM|hold kid", &home);
         let stanzas = unit("a", "foreground-supervised", &format!("{ready}{more}"));
@@ -156,16 +157,16 @@ async fn what_a_unit_that_failed_has_left_ends_before_it_has_failed() {
         let kid = meet(&home, "kid").await;
         stand.wait_for("a", is(before)).await;
         signal(main, "KILL");
-        let ends = |unit: &UnitStatus| {
+        let ends = |unit: &UnitSnapshot| {
             assert!(!failed(unit) || !runs(kid), "{ready}it has failed before its end");
-            matches!(unit.state.what, Shown::Stopping(_))
+            matches!(unit.report.state, DerivedState::Stopping(_))
         };
         stand.wait_for("a", ends).await;
         assert!(runs(kid), "{ready}it is not done");
         tell(&home, "kid", "0");
         let unit = stand.wait_for("a", failed).await;
         assert!(!runs(kid), "{ready}it was left");
-        assert!(with_cause(Cause::Exit(Exit::Signal(9)))(&unit), "{ready}{unit:?}");
+        assert!(with_cause(FailureCause::Exit(Exit::Signal(9)))(&unit), "{ready}{unit:?}");
         stand.clean_up().await;
     }
 }
@@ -178,9 +179,9 @@ async fn a_reload_that_takes_too_long_harms_nobody() {
     let more = format!("reload-timeout: 100ms\nexec-reload: {reload}\n{SLEEP}");
     let stand = Stand::new(&supervised("a", &more), "a").await;
     let pid = stand.running("a").await;
-    stand.runner.reload_unit(&target("a")).await.expect("it can");
-    let unit = stand.wait_for("a", |unit| unit.state.reload_failed).await;
-    assert_eq!(unit.state.what, Shown::Active(Activity::Running));
+    stand.supervisor.reload_unit(&target("a")).await.expect("it can");
+    let unit = stand.wait_for("a", |unit| unit.report.reload_failed).await;
+    assert_eq!(unit.report.state, DerivedState::Active(Activity::Running));
     assert_eq!(stand.running("a").await, pid);
     stand.clean_up().await;
 }
@@ -191,11 +192,11 @@ async fn what_a_oneshot_leaves_lives_as_long_as_it_is_up() {
     let home = Home::new();
     let stanzas = unit("a", "oneshot", &does("leave 0|hold kid", &home)) + &supervised("b", SLEEP);
     let stand = Stand::new(&stanzas, "a").await;
-    stand.wait_for("a", is(Shown::Active(Activity::Exited))).await;
+    stand.wait_for("a", is(DerivedState::Active(Activity::Exited))).await;
     let kid = meet(&home, "kid").await;
     assert!(runs(kid));
     want(&stand, "b").await;
-    stand.wait_for("a", is(Shown::Disabled)).await;
+    stand.wait_for("a", is(DerivedState::Disabled)).await;
     assert!(!runs(kid));
     stand.clean_up().await;
 }
@@ -208,7 +209,7 @@ async fn what_a_oneshot_leaves_that_does_not_stay_up_is_ended() {
     let leaves = format!("/bin/sh -c 'setsid sleep 1000 & echo $$! >{}'", kid.display());
     let stanzas = unit("a", "oneshot", &format!("remain: no\nexec-start: {leaves}"));
     let stand = Stand::new(&stanzas, "a").await;
-    stand.wait_for("a", is(Shown::Ended(Retry::Not))).await;
+    stand.wait_for("a", is(DerivedState::Completed(Retry::Never))).await;
     let kid = std::fs::read_to_string(kid).expect("it was written");
     assert!(!runs(kid.trim().parse().expect("a number")));
     stand.clean_up().await;
@@ -227,7 +228,7 @@ async fn what_is_needed_again_while_it_stops_stops_first_and_then_starts() {
     meet(&home, "b").await;
     want(&stand, "a").await;
     let unit = stand.unit("a").await;
-    assert!(matches!(unit.state.what, Shown::Stopping(_)), "{unit:?}");
+    assert!(matches!(unit.report.state, DerivedState::Stopping(_)), "{unit:?}");
     std::fs::remove_file(home.path("a")).expect("it is there");
     tell(&home, "b", "0");
     assert_ne!(meet(&home, "a").await, first);
@@ -278,7 +279,7 @@ async fn no_output_makes_a_unit_ready_but_a_line_that_matches() {
     for name in ["a", "empty"] {
         meet(&home, name).await;
         wait_for_the_search(&stand, name).await;
-        assert_eq!(stand.unit(name).await.state.what, Shown::Starting, "{name}");
+        assert_eq!(stand.unit(name).await.report.state, DerivedState::Starting, "{name}");
         tell(&home, name, "go");
         stand.running(name).await;
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fleet_agent::{External, ManagedUnit, NativeConfig, NativeManager, ServiceManager};
-use fleet_core::graph::State;
+use fleet_core::graph::StatusReport;
 use fleet_core::{Epoch, TargetState};
 use fleet_unitfile::UnitFile;
 use tokio::task::JoinSet;
@@ -150,7 +150,7 @@ async fn nothing_is_lost(manager: &NativeManager, home: &Path, ledger: &Ledger) 
     let mut seen = Vec::new();
     for number in 0..MANY {
         let single = format!("s{number}.service");
-        let is_launched = found[&single].known.asked == TargetState::Launched;
+        let is_launched = found[&single].known.requested == TargetState::Launched;
         assert_eq!(found[&single].state.main_pid.is_some(), is_launched, "{:?}", found[&single]);
         steady_goes_on(&told(&single), &found[&single]);
         nothing_is_lost_of_wanted(&told, &found, number);
@@ -166,7 +166,7 @@ async fn nothing_is_lost(manager: &NativeManager, home: &Path, ledger: &Ledger) 
 }
 
 /// Whether a unit is as it should be: what timers start is looked at with these.
-fn rests(unit: &ManagedUnit, decided: Option<&State>) -> bool {
+fn rests(unit: &ManagedUnit, decided: Option<&StatusReport>) -> bool {
     let is_up = match unit.unit.as_str() {
         name if name.starts_with('j') || name.starts_with("slow") => return true,
         name if name.starts_with('t') => unit.state.sub == "active",
@@ -179,7 +179,7 @@ fn rests(unit: &ManagedUnit, decided: Option<&State>) -> bool {
 
 /// Of a service that never ends by itself: it is up if that was asked for, and runs on.
 fn steady_goes_on(told: &Told, found: &ManagedUnit) {
-    let is_launched = found.known.asked == TargetState::Launched;
+    let is_launched = found.known.requested == TargetState::Launched;
     assert!(!is_launched || found.state.main_pid.is_some(), "{found:?}, {told:?}");
     let pid: u64 = found.state.main_pid.unwrap_or(0).into();
     if is_launched && let Some(same) = told.is_same(found) {
@@ -212,7 +212,7 @@ fn nothing_is_lost_of_wanted(
 
 /// Whether a service is to be up; nothing if it may or may not.
 fn is_to_be_up(told: &Told, found: &ManagedUnit, targets: &[(Told, ManagedUnit)]) -> Option<bool> {
-    let is_launched = |unit: &ManagedUnit| unit.known.asked == TargetState::Launched;
+    let is_launched = |unit: &ManagedUnit| unit.known.requested == TargetState::Launched;
     if is_launched(found) {
         return Some(true);
     }

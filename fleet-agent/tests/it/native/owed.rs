@@ -1,7 +1,7 @@
 //! What a manager has been asked and has answered when it is killed: the next one keeps to it, and
 //! does none of it twice.
 
-use fleet_core::graph::Shown;
+use fleet_core::graph::DerivedState;
 use fleet_core::{Generation, TargetState};
 
 use super::chosen::{Chosen, RUNNING, decided, is_over, lines, tells};
@@ -35,7 +35,7 @@ async fn a_mask_holds(plain: bool, asks: &[&str], is_masked: bool) {
     let bench = after_the_end(chosen, asks).await;
     is_the_last_of(&bench, "web.service", "web", 1).await;
     if is_masked {
-        assert_eq!(decided(&bench, "cache.service").await, Shown::Masked);
+        assert_eq!(decided(&bench, "cache.service").await, DerivedState::Masked);
         assert_eq!(lines(&bench, "cache").len(), 1, "it was started again");
     } else {
         is_the_last_of(&bench, "cache.service", "cache", 2).await;
@@ -86,7 +86,7 @@ async fn a_stop_is_done_once(plain: bool) {
     let stop = ["start a.service", "start b.service", "await b", "stop a.service"];
     let asks = [&stop[..], &["start b.service", "end"]].concat();
     let bench = after_the_end(chosen, &asks).await;
-    assert_eq!(bench.get("a.service").await.known.asked, TargetState::Loaded);
+    assert_eq!(bench.get("a.service").await.known.requested, TargetState::Loaded);
     assert!(is_over(&bench.state("a.service").await));
     is_the_last_of(&bench, "b.service", "b", 2).await;
     bench.clean_up().await;
@@ -118,10 +118,10 @@ async fn what_was_broken_off_stays_so(plain: bool) {
     living.wait_for_record("a.service", "asked.json", "\"launched\":false").await;
     living.wait_for_phase("a.service", "dead").await;
     let bench = living.strike().revive().await;
-    assert_eq!(decided(&bench, "b.service").await, Shown::Masked);
+    assert_eq!(decided(&bench, "b.service").await, DerivedState::Masked);
     std::fs::write(gate, "").expect("it can be made");
     bench.wait_for("gate.service", is_over).await;
-    assert_eq!(decided(&bench, "b.service").await, Shown::Masked);
+    assert_eq!(decided(&bench, "b.service").await, DerivedState::Masked);
     assert_eq!(lines(&bench, "b"), [""; 0], "it was started");
     bench.clean_up().await;
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use fleet_agent::{NativeConfig, NativeManager, Runner, RunnerConfig, ServiceManager};
+use fleet_agent::{InitSupervisor, NativeConfig, NativeManager, ServiceManager, SupervisorConfig};
 use fleet_core::graph::Settings;
 use fleet_core::{Epoch, Generation};
 use fleet_unitfile::UnitFile;
@@ -56,20 +56,20 @@ async fn one_that_rests() {
         )
     };
     let stanzas: String = (0..UNITS).map(unit).collect();
-    let (mut config, settings) = (RunnerConfig::new(home.join("native")), Settings::default());
+    let (mut config, settings) = (SupervisorConfig::new(home.join("native")), Settings::default());
     config.environment.push(mark(home));
-    let runner = Runner::start(config, graph(&stanzas, &settings), &settings).await;
-    let runner = runner.expect("it starts");
+    let supervisor = InitSupervisor::start(config, graph(&stanzas, &settings), &settings).await;
+    let supervisor = supervisor.expect("it starts");
     let all = (0..UNITS).map(|number| target(&format!("u{number}"))).collect();
-    runner.set_goal(None, all).await.expect("all are provided");
+    supervisor.set_goal(None, all).await.expect("all are provided");
     wait_until("all are up", async || {
-        let units = runner.snapshot().await.expect("it answers").units;
+        let units = supervisor.snapshot().await.expect("it answers").units;
         units.iter().all(|unit| unit.main_pid.is_some())
     })
     .await;
     begun().await;
     term.recv().await;
-    runner.shutdown().await.expect("all stop");
+    supervisor.shutdown().await.expect("all stop");
 }
 
 /// What tells the processes of units from others.

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use fleet_agent::{Particulars, ServiceManager, UnitStatus};
+use fleet_agent::{ServiceManager, UnitDetails, UnitSnapshot};
 use fleet_core::ActiveState;
-use fleet_core::graph::{Retry, Shown};
+use fleet_core::graph::{DerivedState, Retry};
 
 use super::chosen::{Chosen, lines};
 use super::graph::{SLEEP, Stand, supervised, target};
 use crate::support::{Bench, Home, hasty, name, signal};
 
-fn gave_up(unit: &UnitStatus) -> bool {
-    matches!(unit.state.what, Shown::Failed { retry: Retry::GaveUp, .. })
+fn gave_up(unit: &UnitSnapshot) -> bool {
+    matches!(unit.report.state, DerivedState::Failed { retry: Retry::GaveUp, .. })
 }
 
 #[tokio::test]
@@ -66,10 +66,10 @@ async fn a_unit_of_files_that_was_given_up_stays_so_until_a_reset_or_another_def
         for _ in 0..3 {
             stand = stand.again(&stanzas).await;
             let after = stand.unit("a").await.state;
-            assert_eq!((&after.what, after.attempts), (&before.what, before.attempts), "{limit}");
+            assert_eq!((&after.state, after.attempts), (&before.state, before.attempts), "{limit}");
         }
         assert_eq!(starts(), 3, "{limit}");
-        assert!(stand.runner.reset(&target("a")).await.expect("it answers"));
+        assert!(stand.supervisor.reset_failed(&target("a")).await.expect("it answers"));
         stand.wait_for("a", |unit| gave_up(unit) && starts() == 6).await;
         stand = stand.again(&stanzas.replace("exit 1", "exec sleep 1000")).await;
         stand.running("a").await;
@@ -84,12 +84,12 @@ async fn a_reset_of_one_that_was_given_up_and_cannot_start_yet_holds_for_the_nex
     let stand = Stand::new(&stanzas, "a").await;
     stand.wait_for("a", gave_up).await;
     signal(stand.running("gate").await, "KILL");
-    stand.wait_for("gate", |unit| matches!(unit.state.what, Shown::Failed { .. })).await;
-    assert!(stand.runner.reset(&target("a")).await.expect("it answers"));
-    let before = stand.unit("a").await.state.what;
-    assert!(matches!(before, Shown::Waiting(_)), "{before:?}");
+    stand.wait_for("gate", |unit| matches!(unit.report.state, DerivedState::Failed { .. })).await;
+    assert!(stand.supervisor.reset_failed(&target("a")).await.expect("it answers"));
+    let before = stand.unit("a").await.report.state;
+    assert!(matches!(before, DerivedState::Waiting(_)), "{before:?}");
     let stand = stand.again(&stanzas).await;
-    assert_eq!(stand.unit("a").await.state.what, before);
+    assert_eq!(stand.unit("a").await.report.state, before);
     stand.clean_up().await;
 }
 
@@ -137,14 +137,14 @@ async fn it_is_told_when_a_unit_is_tried_again_and_what_keeps_another_degraded()
     bench.start("web.service").await.expect("it waits for nothing that is lost");
     bench.wait_for_sub("db.service", "auto-restart").await;
     let tracking = Some(bench.manager.tracking().to_string());
-    let told = bench.manager.particulars(&name("web.service")).await.expect("it is loaded");
+    let told = bench.manager.details(&name("web.service")).await.expect("it is loaded");
     let degraded_by = vec!["db.service".to_owned()];
-    let expected = Particulars { degraded_by, tracking: tracking.clone(), retry_in: None };
+    let expected = UnitDetails { degraded_by, tracking: tracking.clone(), retry_in: None };
     assert_eq!(told, expected);
-    let told = bench.manager.particulars(&name("db.service")).await.expect("it is loaded");
+    let told = bench.manager.details(&name("db.service")).await.expect("it is loaded");
     let left = told.retry_in.expect("it is tried again");
     assert!(left > Duration::ZERO && left <= Duration::from_secs(3600), "{left:?}");
     assert_eq!((told.degraded_by.len(), told.tracking), (0, tracking));
-    bench.manager.particulars(&name("no.service")).await.expect_err("nobody knows it");
+    bench.manager.details(&name("no.service")).await.expect_err("nobody knows it");
     bench.clean_up().await;
 }

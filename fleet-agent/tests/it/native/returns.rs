@@ -1,7 +1,7 @@
 //! What a manager has begun and not ended when it is killed, and what the next one does about it.
 //! Each moment is brought about, where those of random kills are hardly ever hit.
 
-use fleet_core::graph::Shown;
+use fleet_core::graph::DerivedState;
 use fleet_core::{Generation, TargetState};
 
 use super::chosen::{Chosen, RUNNING, decided, is_over, lines, stubborn, tells};
@@ -19,15 +19,15 @@ async fn a_stop_is_finished_once(plain: bool) {
     living.wait_for_phase("a.service", "stop-sigterm").await;
     let bench = living.strike().revive().await;
     let found = bench.get("a.service").await;
-    assert_eq!((found.known.asked, &*found.state.sub), (TargetState::Loaded, "stop-sigterm"));
-    assert!(matches!(decided(&bench, "a.service").await, Shown::Stopping(_)));
+    assert_eq!((found.known.requested, &*found.state.sub), (TargetState::Loaded, "stop-sigterm"));
+    assert!(matches!(decided(&bench, "a.service").await, DerivedState::Stopping(_)));
     let pid = found.state.main_pid.expect("it has one");
     signal_group(pid, "KILL");
     bench.wait_for("a.service", is_over).await;
     assert!(!runs(pid));
     let bench = bench.kill().await.revive().await;
     assert!(is_over(&bench.state("a.service").await), "who wants it does not start it");
-    assert_eq!(decided(&bench, "a.service").await, Shown::Masked);
+    assert_eq!(decided(&bench, "a.service").await, DerivedState::Masked);
     assert_eq!(bench.state("all.target").await.sub, "active");
     assert_eq!((lines(&bench, "begun").len(), lines(&bench, "over").len()), (1, 1));
     bench.clean_up().await;

@@ -65,7 +65,7 @@ async fn who_asks_for_a_start_while_all_end_is_refused_and_nothing_comes_of_it_l
     bench.wait_for("slow.service", is_down).await;
     for unit in ["slow.service", "late.service", "late.timer"] {
         assert!(is_down(&bench.state(unit).await), "{unit} was started");
-        assert_eq!(bench.get(unit).await.known.asked, TargetState::Loaded, "{unit}");
+        assert_eq!(bench.get(unit).await.known.requested, TargetState::Loaded, "{unit}");
     }
     bench.clean_up().await;
 }
@@ -113,14 +113,14 @@ async fn units_are_told_to_end_before_that_is_written_of_any_and_the_next_daemon
     bench.wait_for("slow.service", is_down).await;
     for unit in ["slow.service", "quick.service"] {
         assert!(is_down(&bench.state(unit).await), "{unit} was started again");
-        assert_eq!(bench.get(unit).await.known.asked, TargetState::Loaded, "{unit}");
+        assert_eq!(bench.get(unit).await.known.requested, TargetState::Loaded, "{unit}");
     }
     // The end is over: what is asked after it holds.
     bench.start("quick.service").await.expect("it starts");
     let pid = bench.pid("quick.service").await;
     let bench = bench.kill().await.revive().await;
     assert_eq!(bench.pid("quick.service").await, pid);
-    assert_eq!(bench.get("quick.service").await.known.asked, TargetState::Launched);
+    assert_eq!(bench.get("quick.service").await.known.requested, TargetState::Launched);
     bench.clean_up().await;
 }
 

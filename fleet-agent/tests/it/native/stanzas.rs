@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::path::Path;
 
-use fleet_core::graph::{Activity, Cause, Exit, Retry, Shown};
+use fleet_core::graph::{Activity, DerivedState, Exit, FailureCause, Retry};
 
 use super::graph::{SLEEP, Stand, supervised, target};
 use super::helper::{beside, stanza_that_does, that_does};
@@ -20,9 +20,9 @@ fn all_of(units: &[&str]) -> String {
 }
 
 /// Why a unit failed.
-fn failed(what: &Shown) -> Option<Cause> {
+fn failed(what: &DerivedState) -> Option<FailureCause> {
     match what {
-        Shown::Failed { cause, retry: Retry::Not, stuck: false } => Some(*cause),
+        DerivedState::Failed { cause, retry: Retry::Never, stuck: false } => Some(*cause),
         _ => None,
     }
 }
@@ -61,13 +61,14 @@ async fn each_type_is_up_when_it_says_so() {
         assert!(runs(stand.running(name).await), "{name}");
     }
     assert_eq!(stand.unit("says").await.status.as_deref(), Some("well"));
-    let is = |wanted: Shown| move |unit: &fleet_agent::UnitStatus| unit.state.what == wanted;
-    stand.wait_for("script", is(Shown::Active(Activity::Running))).await;
+    let is =
+        |wanted: DerivedState| move |unit: &fleet_agent::UnitSnapshot| unit.report.state == wanted;
+    stand.wait_for("script", is(DerivedState::Active(Activity::Running))).await;
     assert!(home.path("on").exists());
-    stand.wait_for("once", is(Shown::Active(Activity::Exited))).await;
-    stand.wait_for("passes", is(Shown::Ended(Retry::Not))).await;
-    stand.wait_for("all", is(Shown::Active(Activity::Running))).await;
-    assert!(!stand.unit("all").await.state.degraded);
+    stand.wait_for("once", is(DerivedState::Active(Activity::Exited))).await;
+    stand.wait_for("passes", is(DerivedState::Completed(Retry::Never))).await;
+    stand.wait_for("all", is(DerivedState::Active(Activity::Running))).await;
+    assert!(!stand.unit("all").await.report.degraded);
     stand.clean_up().await;
     assert!(!home.path("on").exists(), "its command has ended it");
 }
@@ -90,7 +91,7 @@ async fn what_says_that_a_unit_is_ready_and_may_not_is_named() {
         stand.running(name).await;
         assert_eq!(stand.unit(name).await.problem, None, "{name}");
     }
-    let over = |unit: &fleet_agent::UnitStatus| failed(&unit.state.what).is_some();
+    let over = |unit: &fleet_agent::UnitSnapshot| failed(&unit.report.state).is_some();
     let problem = stand.wait_for("vain", over).await.problem.unwrap_or_default();
     let told = " said READY=1, and only the main process may: see notify-access";
     assert!(problem.ends_with(told), "{problem}");
@@ -113,7 +114,7 @@ async fn a_stranger_that_says_that_a_unit_is_ready_is_named() {
     assert!(stranger.wait().expect("it is a child").success());
     // What was said by then counts, and did not make it ready.
     signal(main.expect("it runs"), "KILL");
-    let over = |unit: &fleet_agent::UnitStatus| failed(&unit.state.what).is_some();
+    let over = |unit: &fleet_agent::UnitSnapshot| failed(&unit.report.state).is_some();
     let problem = stand.wait_for("a", over).await.problem.unwrap_or_default();
     let why = "only the unit's own processes may, until they were waited for: see notify-access";
     assert_eq!(problem, format!("process {sender} said READY=1, and {why}"));
@@ -125,7 +126,7 @@ async fn what_a_unit_said_in_a_run_that_is_over_is_shown_no_more() {
     let steps = "say READY=1,STATUS=at work|exit 0";
     let stanzas = unit("a", "foreground-notified", &stanza_that_does(steps)) + &all_of(&["a"]);
     let stand = Stand::new(&stanzas, "all").await;
-    let over = |unit: &fleet_agent::UnitStatus| failed(&unit.state.what).is_some();
+    let over = |unit: &fleet_agent::UnitSnapshot| failed(&unit.report.state).is_some();
     assert_eq!(stand.wait_for("a", over).await.status, None);
     stand.clean_up().await;
 }
@@ -136,10 +137,10 @@ async fn a_unit_that_asks_for_what_cannot_be_done_fails_alone_and_says_why() {
         + &unit("b", "oneshot", "exec-start: /bin/true")
         + &all_of(&["a", "b"]);
     let stand = Stand::without_control_groups(&stanzas, "all").await;
-    let over = |unit: &fleet_agent::UnitStatus| failed(&unit.state.what).is_some();
+    let over = |unit: &fleet_agent::UnitSnapshot| failed(&unit.report.state).is_some();
     let problem = stand.wait_for("a", over).await.problem.unwrap_or_default();
     assert!(problem.contains("memory-max is not possible without control groups"), "{problem}");
-    stand.wait_for("b", |unit| unit.state.what == Shown::Active(Activity::Exited)).await;
+    stand.wait_for("b", |unit| unit.report.state == DerivedState::Active(Activity::Exited)).await;
     stand.clean_up().await;
 }
 
@@ -192,26 +193,32 @@ async fn each_end_is_told_as_what_it_is() {
     ];
     let stand = Stand::new(&(stanzas.concat() + &all_of(&names.concat())), "all").await;
     for (name, cause) in [
-        ("early", Cause::Exit(Exit::Status(0))),
-        ("promise", Cause::Protocol),
-        ("lack", Cause::Resources),
-        ("lack-before", Cause::Resources),
-        ("late", Cause::StartTimeOut),
-        ("bad", Cause::Exit(Exit::Status(4))),
-        ("bad-early", Cause::Exit(Exit::Status(4))),
-        ("command", Cause::Script(Exit::Status(3))),
-        ("script", Cause::Script(Exit::Status(1))),
-        ("assert", Cause::Assertion),
-        ("dog", Cause::Watchdog),
+        ("early", FailureCause::Exit(Exit::Status(0))),
+        ("promise", FailureCause::Protocol),
+        ("lack", FailureCause::Resources),
+        ("lack-before", FailureCause::Resources),
+        ("late", FailureCause::StartTimeout),
+        ("bad", FailureCause::Exit(Exit::Status(4))),
+        ("bad-early", FailureCause::Exit(Exit::Status(4))),
+        ("command", FailureCause::Script(Exit::Status(3))),
+        ("script", FailureCause::Script(Exit::Status(1))),
+        ("assert", FailureCause::Assertion),
+        ("dog", FailureCause::Watchdog),
     ] {
-        let over = |unit: &fleet_agent::UnitStatus| matches!(unit.state.what, Shown::Failed { .. });
+        let over = |unit: &fleet_agent::UnitSnapshot| {
+            matches!(unit.report.state, DerivedState::Failed { .. })
+        };
         let unit = stand.wait_for(name, over).await;
-        assert_eq!(failed(&unit.state.what), Some(cause), "{name}");
+        assert_eq!(failed(&unit.report.state), Some(cause), "{name}");
     }
     for name in ["good", "good-early"] {
-        stand.wait_for(name, |unit| unit.state.what == Shown::Active(Activity::Exited)).await;
+        stand
+            .wait_for(name, |unit| unit.report.state == DerivedState::Active(Activity::Exited))
+            .await;
     }
-    stand.wait_for("unmet", |unit| unit.state.what == Shown::Ended(Retry::Not)).await;
+    stand
+        .wait_for("unmet", |unit| unit.report.state == DerivedState::Completed(Retry::Never))
+        .await;
     stand.clean_up().await;
 }
 
@@ -225,13 +232,21 @@ async fn one_that_ignores_its_stop_is_killed_and_shown_so() {
     let stanzas = tried + &supervised("b", SLEEP);
     let stand = Stand::new(&stanzas, "a").await;
     let pid = stand.running("a").await;
-    stand.runner.set_goal(Some(target("b")), BTreeSet::new()).await.expect("it is provided");
-    let not_stopped = Shown::Failed { cause: Cause::StopTimeOut, retry: Retry::Not, stuck: false };
-    stand.wait_for("a", |unit| unit.state.what == not_stopped).await;
+    stand.supervisor.set_goal(Some(target("b")), BTreeSet::new()).await.expect("it is provided");
+    let not_stopped = DerivedState::Failed {
+        cause: FailureCause::StopTimeout,
+        retry: Retry::Never,
+        stuck: false,
+    };
+    stand.wait_for("a", |unit| unit.report.state == not_stopped).await;
     assert!(!runs(pid));
     let stand = stand.again(&stanzas).await;
-    assert_eq!(stand.unit("a").await.state.what, not_stopped, "the next runner knows it, too");
-    stand.runner.set_goal(Some(target("a")), BTreeSet::new()).await.expect("it is provided");
+    assert_eq!(
+        stand.unit("a").await.report.state,
+        not_stopped,
+        "the next supervisor knows it, too"
+    );
+    stand.supervisor.set_goal(Some(target("a")), BTreeSet::new()).await.expect("it is provided");
     stand.running("a").await;
     stand.clean_up().await;
 }
@@ -250,12 +265,12 @@ async fn a_reload_is_told_by_what_it_comes_to() {
     let stand = Stand::new(&stanzas.concat(), "all").await;
     let pids = [stand.running("says").await, stand.running("bad").await];
     stand.running("never").await;
-    stand.runner.reload_unit(&target("says")).await.expect("it can");
+    stand.supervisor.reload_unit(&target("says")).await.expect("it can");
     stand.wait_for("says", |unit| unit.status.as_deref() == Some("new")).await;
-    stand.runner.reload_unit(&target("bad")).await.expect("it can");
-    stand.wait_for("bad", |unit| unit.state.reload_failed).await;
+    stand.supervisor.reload_unit(&target("bad")).await.expect("it can");
+    stand.wait_for("bad", |unit| unit.report.reload_failed).await;
     assert_eq!([stand.running("says").await, stand.running("bad").await], pids);
-    let refused = stand.runner.reload_unit(&target("never")).await.expect_err("it cannot");
+    let refused = stand.supervisor.reload_unit(&target("never")).await.expect_err("it cannot");
     assert_eq!(refused.to_string(), "never cannot be reloaded");
     stand.clean_up().await;
 }
@@ -275,8 +290,10 @@ async fn no_more_start_at_once_than_may() {
     wanted.push("gate");
     let stanzas = names.iter().map(one).collect::<String>() + &gate + &all_of(&wanted);
     let stand = Stand::new(&stanzas, "all").await;
-    stand.runner.set_max_starting(NonZeroU32::new(1)).await.expect("it answers");
-    stand.wait_for("all", |unit| unit.state.what == Shown::Active(Activity::Running)).await;
+    stand.supervisor.set_max_starting(NonZeroU32::new(1)).await.expect("it answers");
+    stand
+        .wait_for("all", |unit| unit.report.state == DerivedState::Active(Activity::Running))
+        .await;
     stand.clean_up().await;
     let turns = std::fs::read_to_string(home.path("turns")).expect("they ran");
     assert_eq!(turns, "begin\nend\n".repeat(8));
@@ -288,10 +305,10 @@ async fn one_that_fails_again_and_again_is_given_up() {
     let more = "exec-start: /bin/false\nrestart-delay: 1ms\nrestart-limit: 3";
     let stanzas = supervised("a", more) + &supervised("b", &format!("waits-for: a\n{SLEEP}"));
     let stand = Stand::new(&stanzas, "b").await;
-    let over = |unit: &fleet_agent::UnitStatus| {
-        matches!(unit.state.what, Shown::Failed { retry: Retry::GaveUp, .. })
+    let over = |unit: &fleet_agent::UnitSnapshot| {
+        matches!(unit.report.state, DerivedState::Failed { retry: Retry::GaveUp, .. })
     };
-    assert_eq!(stand.wait_for("a", over).await.state.attempts, 4);
+    assert_eq!(stand.wait_for("a", over).await.report.attempts, 4);
     // Whoever waits for it went on, and says what is missing.
     let pid = stand.running("b").await;
     assert_eq!(stand.unit("b").await.degraded_by, [target("a")]);

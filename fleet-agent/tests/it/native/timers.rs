@@ -42,8 +42,8 @@ async fn a_timer_starts_its_unit_again_and_again() {
     bench.wait_for_runs(4).await;
     let (timer, unit) = (bench.get("a.timer").await, bench.get("a.service").await);
     assert_eq!(timer.state.active, ActiveState::Active);
-    assert_eq!(timer.known.asked, TargetState::Launched);
-    assert_eq!(unit.known.asked, TargetState::Loaded, "nobody asked for more");
+    assert_eq!(timer.known.requested, TargetState::Launched);
+    assert_eq!(unit.known.requested, TargetState::Loaded, "nobody asked for more");
     bench.stop("a.timer").await;
     assert_eq!(bench.state("a.timer").await.sub, "dead");
     bench.wait_for_sub("a.service", "dead").await;
@@ -63,7 +63,7 @@ async fn a_journal_of_a_timer_that_is_followed_ends_with_the_timer() {
     assert_eq!(all.next().await, None, "a timer writes nothing");
     let query = JournalQuery { follow: true, ..query };
     let mut followed = bench.journal("a.timer", query).await;
-    let after = bench.manager.journal_after(&timer, "nowhere", true).await;
+    let after = bench.manager.journal_from(&timer, "nowhere", true).await;
     let mut after = after.expect("it can be followed");
     // What changes of the timer, or is loaded anew, ends nothing.
     bench.start("a.timer").await.expect("it starts");
@@ -112,7 +112,7 @@ async fn without_its_unit_a_timer_is_not_started() {
     assert!(matches!(refused, ServiceError::NothingToTrigger { .. }), "{refused}");
     let told = refused.to_string();
     assert!(told.contains("MachineOf=b.service in the [X-Fleet] section of a.timer"), "{told}");
-    assert_eq!(bench.get("a.timer").await.known.asked, TargetState::Loaded);
+    assert_eq!(bench.get("a.timer").await.known.requested, TargetState::Loaded);
     bench.load("b.service", "ExecStart=/bin/sleep 1000\n").await;
     bench.start("a.timer").await.expect("it starts");
     bench.wait_for_sub("b.service", "running").await;
@@ -182,7 +182,7 @@ async fn a_target_starts_the_timers_that_it_wants() {
     assert_eq!(bench.state("a.timer").await.sub, "dead");
     bench.start("all.target").await.expect("it starts");
     assert_eq!(bench.state("a.timer").await.sub, "waiting");
-    assert_eq!(bench.get("a.timer").await.known.asked, TargetState::Loaded, "nobody asked");
+    assert_eq!(bench.get("a.timer").await.known.requested, TargetState::Loaded, "nobody asked");
     assert_eq!(bench.state("b.timer").await.sub, "dead");
     bench.stop("timers.target").await;
     assert_eq!(bench.state("a.timer").await.sub, "waiting", "who is wanted goes on");

@@ -36,7 +36,7 @@ async fn a_timer_is_found_as_it_was() {
     bench.stop("a.timer").await;
     let bench = bench.kill().await.revive().await;
     assert_eq!(bench.state("a.timer").await.sub, "dead");
-    assert_eq!(bench.get("a.timer").await.known.asked, TargetState::Loaded);
+    assert_eq!(bench.get("a.timer").await.known.requested, TargetState::Loaded);
     bench.manager.unload(&name("a.timer")).await.expect("it goes");
     let bench = bench.kill().await.revive().await;
     assert_eq!(bench.manager.get(&name("a.timer")).await.expect("it answers"), None);

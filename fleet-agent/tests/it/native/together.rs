@@ -27,12 +27,12 @@ async fn what_a_unit_requires_is_started_before_it_and_its_stop_stops_both() {
     load(&bench, "db.service", "").await;
     bench.start("web.service").await.expect("it starts");
     let (web, db) = (bench.pid("web.service").await, bench.pid("db.service").await);
-    assert_eq!(bench.get("db.service").await.known.asked, TargetState::Loaded, "nobody asked");
+    assert_eq!(bench.get("db.service").await.known.requested, TargetState::Loaded, "nobody asked");
 
     bench.stop("db.service").await;
     bench.wait_for("web.service", is_down).await;
     assert!(!runs(web) && !runs(db));
-    assert_eq!(bench.get("web.service").await.known.asked, TargetState::Launched);
+    assert_eq!(bench.get("web.service").await.known.requested, TargetState::Launched);
 
     bench.start("db.service").await.expect("it starts");
     assert!(is_down(&bench.state("web.service").await), "nobody has started it again");
@@ -146,7 +146,7 @@ async fn a_unit_without_what_it_requires_is_told_and_harms_itself_alone() {
     bench.start("a.service").await.expect("it starts");
     let error = bench.start("b.service").await.expect_err("c is not there").to_string();
     assert!(error.contains("line 2: Requires= names c.service"), "{error}");
-    assert_eq!(bench.get("b.service").await.known.asked, TargetState::Launched);
+    assert_eq!(bench.get("b.service").await.known.requested, TargetState::Launched);
     load(&bench, "c.service", "").await;
     bench.start("b.service").await.expect("now it is there");
     bench.clean_up().await;
@@ -201,7 +201,7 @@ async fn what_others_run_is_waited_for_and_is_still_there_for_the_next_daemon() 
                 After=docker.service network-online.target";
     load(&bench, "web.service", says).await;
     let start = bench.begin_start("web.service");
-    let asked = |unit: &ManagedUnit| unit.known.asked == TargetState::Launched;
+    let asked = |unit: &ManagedUnit| unit.known.requested == TargetState::Launched;
     wait_until("it is asked for", async || asked(&bench.get("web.service").await)).await;
     assert!(is_down(&bench.state("web.service").await), "docker is not there");
 
@@ -300,7 +300,7 @@ async fn what_others_run_takes_no_room_while_it_is_waited_for() {
     load(&bench, "web.service", "BindsTo=docker.service\nAfter=docker.service").await;
     load(&bench, "other.service", "").await;
     let start = bench.begin_start("web.service");
-    let asked = |unit: &ManagedUnit| unit.known.asked == TargetState::Launched;
+    let asked = |unit: &ManagedUnit| unit.known.requested == TargetState::Launched;
     wait_until("it is asked for", async || asked(&bench.get("web.service").await)).await;
     let other = tokio::time::timeout(DEADLINE, bench.start("other.service")).await;
     other.expect("there is room").expect("it starts");
@@ -331,7 +331,7 @@ async fn all_units_are_shut_down_in_the_order_of_the_graph() {
     assert!(is_down(&bench.state("a.service").await), "{late}");
     let order = bench.wait_for_lines("order", 3).await;
     assert_eq!(order, ["c.service", "b.service", "a.service"]);
-    assert_eq!(bench.get("b.service").await.known.asked, TargetState::Loaded);
+    assert_eq!(bench.get("b.service").await.known.requested, TargetState::Loaded);
     let bench = bench.kill().await.revive().await;
     assert!(is_down(&bench.state("b.service").await), "nobody has asked for it since");
     bench.clean_up().await;

@@ -1,0 +1,87 @@
+//! Patience with file systems that do not answer, as a mount whose server is gone.
+//!
+//! Whoever names a file there waits in the kernel, and nothing can be done about that but to have
+//! others go on. A thread of the runtime that waits so would keep all units waiting whose tasks it
+//! has, so it hands those on first. That costs a change of threads, which is nothing beside a look
+//! at a far file system, and much beside the start of a process. So it is done only for a unit that
+//! names something outside of the system's own directories: where these do not answer nothing does.
+
+use std::path::Path;
+
+use fleet_core::graph::{Command, DirectoryPath, ExecEnvironment, ExecOutput, Run};
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::task::block_in_place;
+
+/// The system's own directories.
+const LOCAL_DIRECTORIES: [&str; 12] = [
+    "/bin", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/run", "/sbin",
+    "/sys", "/usr",
+];
+
+/// Does something that may take as long as a file system pleases if it `may_block`; then nobody but
+/// who asks for it waits.
+pub(crate) fn block_in_place_if<T>(may_block: bool, work: impl FnOnce() -> T) -> T {
+    let has_others = || {
+        let flavor = Handle::try_current().map(|runtime| runtime.runtime_flavor());
+        flavor.is_ok_and(|flavor| flavor == RuntimeFlavor::MultiThread)
+    };
+    if may_block && has_others() { block_in_place(work) } else { work() }
+}
+
+/// Whether the beginning of a run may ask a file system that does not answer.
+pub(crate) fn run_may_block(run: &Run) -> bool {
+    !run.conditions.is_empty() || looks_up_account(&run.exec_environment)
+}
+
+/// Whether the start of a process may ask such a file system.
+pub(crate) fn spawn_may_block(command: &Command, surroundings: &ExecEnvironment) -> bool {
+    let files = surroundings.environment_files.iter().map(|file| file.path.as_str());
+    let outputs = [Some(&surroundings.output), surroundings.error.as_ref()];
+    let outputs = outputs.into_iter().flatten().filter_map(file_of);
+    let mut named = files.chain(outputs).chain([command.program.as_str()]);
+    let directory = match &surroundings.directory.path {
+        DirectoryPath::Root => false,
+        DirectoryPath::At(path) => may_block(path),
+        DirectoryPath::Home => true,
+    };
+    directory || looks_up_account(surroundings) || named.any(may_block)
+}
+
+/// Accounts may be kept by a server.
+fn looks_up_account(surroundings: &ExecEnvironment) -> bool {
+    let groups = &surroundings.supplementary_groups;
+    surroundings.user.is_some() || surroundings.group.is_some() || !groups.is_empty()
+}
+
+fn file_of(output: &ExecOutput) -> Option<&str> {
+    match output {
+        ExecOutput::Log | ExecOutput::Null | ExecOutput::Inherit => None,
+        ExecOutput::File(path) | ExecOutput::Append(path) | ExecOutput::Truncate(path) => {
+            Some(path)
+        }
+    }
+}
+
+/// A name without a path is looked for in the system's own directories.
+fn may_block(path: &str) -> bool {
+    path.starts_with('/') && !LOCAL_DIRECTORIES.iter().any(|own| Path::new(path).starts_with(own))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_outside_of_the_systems_own_directories_is_far() {
+        for (path, expected) in [
+            ("true", false),
+            ("/bin/true", false),
+            ("/usr/local/bin/mine", false),
+            ("/binary/true", true),
+            ("/srv/mine", true),
+            ("/home/me/mine", true),
+        ] {
+            assert_eq!(may_block(path), expected, "{path}");
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! The calls to a native service manager: each unit's in their order, and written down before they
+//! take effect.
+//!
+//! Who calls may go away at any time. What was begun by then is done to its end, so that the
+//! records say what has taken effect.
+
+use std::collections::BTreeMap;
+use std::future::{Future, ready};
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use fleet_core::graph::systemd::{self, Relation};
+use fleet_core::{Epoch, Generation};
+use fleet_unitfile::{UnitFile, UnitName};
+use futures_util::future::{join, join_all};
+use tokio::sync::{OwnedMutexGuard, Semaphore, mpsc, oneshot};
+
+use super::manager_context::ManagerContext;
+use super::supervisor::InitSnapshot;
+use super::supervisor::event_loop::{Request, Supervisor, lock};
+use super::supervisor::managed_units::{
+    CallResult, Definition, LoadedUnit, PublishedStatus, PulledTimer, Reply, StatusMap,
+};
+use super::unit_directory::{RequestedState, UnitDirectory};
+use crate::{ManagedUnit, ServiceError, UnitDetails};
+
+/// How many calls about services write at a time. Each takes a thread to do so, and all write to
+/// one disk.
+const MAX_WRITERS: usize = 8;
+
+/// What may be asked of a unit that is loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum UnitRequest {
+    Start(Generation),
+    Restart(Generation),
+    Stop,
+    /// A start because a timer has elapsed, by the number of that elapse. It leaves it open whether
+    /// fleet wants the unit to run.
+    Trigger(u64),
+}
+
+/// What a call about a unit waits for, so that it has its turn.
+type UnitLocks = Mutex<BTreeMap<UnitName, Arc<tokio::sync::Mutex<()>>>>;
+
+/// The way to what leads the units.
+pub(super) struct SupervisorClient {
+    context: Arc<ManagerContext>,
+    requests: mpsc::Sender<Request>,
+    statuses: StatusMap,
+    /// Of units that are called about at the moment.
+    locks: UnitLocks,
+    writers: Semaphore,
+}
+
+impl UnitRequest {
+    /// What is asked of a unit from then on.
+    fn apply_to(self, before: RequestedState) -> RequestedState {
+        match self {
+            Self::Start(generation) => {
+                RequestedState { generation: generation.0, launched: true, ..before }
+            }
+            Self::Restart(Generation(generation)) => {
+                RequestedState { generation, launched: true, renewed: generation, ..before }
+            }
+            Self::Stop => before.stopped(),
+            // One that was told of before may have come to its end, or to a stop.
+            Self::Trigger(trigger) if trigger == before.trigger => before,
+            Self::Trigger(trigger) => RequestedState { triggered: true, trigger, ..before },
+        }
+    }
+
+    fn is_start(self) -> bool {
+        self != Self::Stop
+    }
+
+    fn dispatch(
+        self,
+        supervisor: &mut Supervisor,
+        unit: &UnitName,
+        requested: RequestedState,
+        reply: Reply,
+    ) {
+        match self {
+            Self::Start(_) => supervisor.start(unit, requested, reply),
+            Self::Restart(_) => supervisor.restart(unit, requested, reply),
+            Self::Stop => supervisor.stop(unit, requested, reply),
+            Self::Trigger(_) => supervisor.trigger(unit, requested, reply),
+        }
+    }
+}
+
+impl SupervisorClient {
+    pub(super) fn new(
+        context: &Arc<ManagerContext>,
+        requests: mpsc::Sender<Request>,
+        statuses: StatusMap,
+    ) -> Self {
+        let (locks, writers) = (UnitLocks::default(), Semaphore::new(MAX_WRITERS));
+        Self { context: Arc::clone(context), requests, statuses, locks, writers }
+    }
+
+    /// What is seen of a unit; nothing if it is not loaded.
+    pub(super) fn status(&self, unit: &UnitName) -> Option<Arc<PublishedStatus>> {
+        lock(&self.statuses).get(unit).cloned()
+    }
+
+    /// All units that are loaded, as they are.
+    pub(super) fn list(&self) -> Vec<ManagedUnit> {
+        lock(&self.statuses).values().map(|status| status.unit.clone()).collect()
+    }
+
+    /// Whether somebody leads the units.
+    pub(super) fn check_alive(&self) -> CallResult {
+        if self.requests.is_closed() { Err(crashed()) } else { Ok(()) }
+    }
+
+    /// How all units of the graph are.
+    pub(super) async fn snapshot(&self) -> Result<InitSnapshot, ServiceError> {
+        self.call(|supervisor| supervisor.snapshot()).await
+    }
+
+    /// What there is to tell of a unit beyond its state.
+    pub(super) async fn details(&self, unit: &UnitName) -> Result<UnitDetails, ServiceError> {
+        let unit = unit.clone();
+        self.call(move |supervisor| supervisor.details(&unit)).await?
+    }
+
+    /// Hands in what a unit is run by.
+    pub(super) async fn load(
+        self: &Arc<Self>,
+        unit: &UnitName,
+        file: &UnitFile,
+        compiled: Box<systemd::CompiledUnit>,
+        epoch: Epoch,
+        directory: UnitDirectory,
+    ) -> CallResult {
+        let (name, hash, source) = (unit.clone(), file.hash(), file.source().to_vec());
+        self.with_unit_lock(unit, async move |client| {
+            let before = client.status(&name);
+            let requested =
+                before.as_ref().map_or_else(RequestedState::default, |status| status.requested);
+            let requested = RequestedState { epoch: epoch.0, ..requested };
+            if before.as_ref().is_some_and(|status| status.unit.known.hash == hash) {
+                let record = move |at: &UnitDirectory| at.write_asked(requested);
+                client.write(&directory, "record a unit", record).await?;
+                return client
+                    .call(move |supervisor| supervisor.set_requested(&name, requested))
+                    .await;
+            }
+            let is_new = before.is_none();
+            let keep = move |at: &UnitDirectory| {
+                if is_new {
+                    at.create()?;
+                }
+                at.write_unit(&source, requested)
+            };
+            client.write(&directory, "keep a unit file", keep).await?;
+            let entry = LoadedUnit::new(name, hash, requested, Definition::Valid(compiled));
+            client.call(move |supervisor| supervisor.load(entry)).await?
+        })
+        .await
+    }
+
+    /// Asks something of a unit that is loaded, and waits for what comes of it.
+    pub(super) async fn request(
+        self: &Arc<Self>,
+        unit: &UnitName,
+        request: UnitRequest,
+        directory: UnitDirectory,
+    ) -> CallResult {
+        self.request_after(ready(Ok(())), unit, request, directory).await
+    }
+
+    /// The same once something else is done, if that is. It has the turn of the call as well, so
+    /// that what is called later does not overtake it.
+    pub(super) async fn request_after(
+        self: &Arc<Self>,
+        first: impl Future<Output = CallResult> + Send + 'static,
+        unit: &UnitName,
+        request: UnitRequest,
+        directory: UnitDirectory,
+    ) -> CallResult {
+        let (name, unknown) = (unit.clone(), ServiceError::NotLoaded { unit: unit.clone() });
+        let begun = self.with_unit_lock(unit, async move |client| {
+            if request.is_start() {
+                client.context.shutdown.refuse_start(&name)?;
+            }
+            first.await?;
+            let Some(status) = client.status(&name) else { return Ok(None) };
+            let requested = request.apply_to(status.requested);
+            if requested != status.requested {
+                let action = "record what is asked of a unit";
+                let record = move |at: &UnitDirectory| at.write_asked(requested);
+                match client.write(&directory, action, record).await {
+                    // A disk that fails must not keep anything running.
+                    Err(error) if request == UnitRequest::Stop => {
+                        tracing::error!(unit = %name, %error, "stopping all the same");
+                    }
+                    written => written?,
+                }
+            }
+            let (reply, answer) = oneshot::channel();
+            client
+                .call(move |supervisor| request.dispatch(supervisor, &name, requested, reply))
+                .await?;
+            Ok(Some(answer))
+        });
+        match begun.await? {
+            Some(answer) => answer.await.unwrap_or_else(|_| Err(crashed())),
+            None => self.check_alive().and(Err(unknown)),
+        }
+    }
+
+    /// Stops all units at once, and waits for their end. They stay loaded, and none is started any
+    /// more. Tells whether each unit's own record says so by then.
+    pub(super) async fn stop_all(
+        self: &Arc<Self>,
+    ) -> Result<(Vec<CallResult>, bool), ServiceError> {
+        let units: Vec<UnitName> = lock(&self.statuses).keys().cloned().collect();
+        let answers = self.call(|supervisor| supervisor.stop_all(RequestedState::stopped)).await?;
+        let end = async |answer: oneshot::Receiver<CallResult>| {
+            answer.await.unwrap_or_else(|_| Err(crashed()))
+        };
+        let written = units.iter().map(|unit| self.write_stopped(unit));
+        let (crashed, written) =
+            join(join_all(answers.into_iter().map(end)), join_all(written)).await;
+        Ok((crashed, written.into_iter().all(|is_written| is_written)))
+    }
+
+    /// Writes down that a unit is not to run any more, once what was called about it before is
+    /// written: also that of a start which came too late.
+    async fn write_stopped(self: &Arc<Self>, unit: &UnitName) -> bool {
+        let directory = self.context.directory(unit.as_str());
+        let action = "record that a unit is not to run any more";
+        let written = self.with_unit_lock(unit, async move |client| {
+            client.write(&directory, action, UnitDirectory::write_stopped).await
+        });
+        match written.await {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::error!(%unit, %error, "leaves it to the next daemon");
+                false
+            }
+        }
+    }
+
+    /// Has all processes of all units killed, whatever their files say of how they are to end.
+    pub(super) async fn kill_all(&self) -> CallResult {
+        self.call(Supervisor::kill_all).await
+    }
+
+    /// A timer is loaded, with all that its file says of other units.
+    pub(super) async fn add_timer(&self, timer: &UnitName, relations: Vec<Relation>) -> CallResult {
+        let timer = timer.clone();
+        self.call(move |supervisor| supervisor.add_timer(&timer, &relations)).await
+    }
+
+    /// A timer is not loaded any more.
+    pub(super) async fn remove_timer(&self, timer: &UnitName) -> CallResult {
+        let timer = timer.clone();
+        self.call(move |supervisor| supervisor.remove_timer(&timer)).await
+    }
+
+    /// The timers that are to be started with a unit.
+    pub(super) async fn timers_of(
+        &self,
+        unit: &UnitName,
+    ) -> Result<Vec<PulledTimer>, ServiceError> {
+        let unit = unit.clone();
+        self.call(move |supervisor| supervisor.timers_of(&unit)).await
+    }
+
+    /// Has a unit read its configuration again.
+    pub(super) async fn reload_unit(self: &Arc<Self>, unit: &UnitName) -> CallResult {
+        let name = unit.clone();
+        let begun = self.with_unit_lock(unit, async move |client| {
+            let (reply, answer) = oneshot::channel();
+            client.call(move |supervisor| supervisor.reload_managed(&name, reply)).await?;
+            Ok(answer)
+        });
+        begun.await?.await.unwrap_or_else(|_| Err(crashed()))
+    }
+
+    /// Has a unit end, and forgets it. What is asked next waits for that.
+    pub(super) async fn unload(
+        self: &Arc<Self>,
+        unit: &UnitName,
+        directory: UnitDirectory,
+    ) -> CallResult {
+        let name = unit.clone();
+        self.with_unit_lock(unit, async move |client| {
+            if client.status(&name).is_none() {
+                return client.check_alive();
+            }
+            let (reply, answer) = oneshot::channel();
+            let leaving = name.clone();
+            client.call(move |supervisor| supervisor.begin_unload(&leaving, reply)).await?;
+            answer.await.unwrap_or_else(|_| Err(crashed()))?;
+            let removed = client.write(&directory, "remove a unit", UnitDirectory::remove).await;
+            removed.map_err(|error| ServiceError::Unavailable(error.to_string()))?;
+            client.call(move |supervisor| supervisor.forget(&name)).await
+        })
+        .await
+    }
+
+    /// Does something about a unit when all that was called about it before has taken effect.
+    async fn with_unit_lock<T, F>(
+        self: &Arc<Self>,
+        unit: &UnitName,
+        work: impl FnOnce(Arc<Self>) -> F + Send + 'static,
+    ) -> Result<T, ServiceError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, ServiceError>> + Send,
+    {
+        let mutex = Arc::clone(lock(&self.locks).entry(unit.clone()).or_default());
+        let guard = mutex.lock_owned().await;
+        let unit_lock =
+            UnitLock { client: Arc::clone(self), unit: unit.clone(), guard: Some(guard) };
+        let client = Arc::clone(self);
+        let done = tokio::spawn(async move {
+            let done = work(client).await;
+            drop(unit_lock);
+            done
+        });
+        done.await.unwrap_or_else(|_| Err(crashed()))
+    }
+
+    /// Works on the directory of a unit when it is its turn among all that write.
+    async fn write(
+        &self,
+        directory: &UnitDirectory,
+        action: &str,
+        work: impl FnOnce(&UnitDirectory) -> io::Result<()> + Send + 'static,
+    ) -> CallResult {
+        let _turn = self.writers.acquire().await;
+        write(directory, action, work).await
+    }
+
+    /// Has the lead do something, and waits until it has.
+    pub(super) async fn call<T: Send + 'static>(
+        &self,
+        what: impl FnOnce(&mut Supervisor) -> T + Send + 'static,
+    ) -> Result<T, ServiceError> {
+        let (reply, answer) = oneshot::channel();
+        // Whoever asked may have gone away, which changes nothing.
+        let request: Request = Box::new(move |supervisor| drop(reply.send(what(supervisor))));
+        self.requests.send(request).await.map_err(|_| crashed())?;
+        answer.await.map_err(|_| crashed())
+    }
+}
+
+/// The turn of one call. Its end is that of the gate, too, if nobody else waits.
+struct UnitLock {
+    client: Arc<SupervisorClient>,
+    unit: UnitName,
+    guard: Option<OwnedMutexGuard<()>>,
+}
+
+impl Drop for UnitLock {
+    fn drop(&mut self) {
+        self.guard = None;
+        let mut locks = lock(&self.client.locks);
+        if locks.get(&self.unit).is_some_and(|mutex| Arc::strong_count(mutex) == 1) {
+            locks.remove(&self.unit);
+        }
+    }
+}
+
+/// Works on the directory of a unit, away from the runtime: the disk may take its time.
+pub(super) async fn write(
+    directory: &UnitDirectory,
+    action: &str,
+    work: impl FnOnce(&UnitDirectory) -> io::Result<()> + Send + 'static,
+) -> CallResult {
+    let directory = directory.clone();
+    let done = tokio::task::spawn_blocking(move || work(&directory)).await;
+    done.map_err(io::Error::other)
+        .flatten()
+        .map_err(|source| ServiceError::Io { action: action.to_owned(), source })
+}
+
+fn crashed() -> ServiceError {
+    let problem = "what leads the units has ended by a defect: restart the daemon";
+    ServiceError::Unavailable(problem.to_owned())
+}

@@ -1,0 +1,174 @@
+//! Pure: where in a log a line ends, so that it is found again after the log was cut or rotated,
+//! and by a daemon that counts from another beginning.
+//!
+//! The place alone is exact for as long as places are counted from one beginning. What stands right
+//! before it tells whether it still is that place. It is looked for only where the place is beyond
+//! the end, so that places must be counted anew.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// How many bytes before a place are looked at.
+pub(crate) const MOST: usize = 64;
+
+/// Where a line ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LogCursor {
+    place: u64,
+    /// How many of the bytes before it are known.
+    length: usize,
+    /// The hash of these.
+    hash: u64,
+}
+
+impl LogCursor {
+    /// The place that `before` leads to.
+    pub(crate) fn new(place: u64, before: &[u8]) -> Self {
+        let known = &before[before.len().saturating_sub(MOST)..];
+        Self { place, length: known.len(), hash: hash(known) }
+    }
+
+    /// How much of a text that begins at the place `begin` comes before this; nothing where it is
+    /// not in there, or where it could be several: a gap that is told is better than lines that are
+    /// passed over in silence.
+    pub(crate) fn find(&self, text: &[u8], begin: u64) -> Option<usize> {
+        // What comes before the beginning was dropped, whatever looks like it.
+        let at = usize::try_from(self.place.checked_sub(begin)?).unwrap_or(usize::MAX);
+        if at <= text.len() {
+            return self.is_at(text, at).then_some(at);
+        }
+        let ends = (1..=text.len()).filter(|&end| text[end - 1] == b'\n');
+        let mut found = ends.filter(|&end| self.length > 0 && self.is_at(text, end));
+        found.next().filter(|_| found.next().is_none())
+    }
+
+    fn is_at(&self, text: &[u8], at: usize) -> bool {
+        at.checked_sub(self.length).is_some_and(|from| hash(&text[from..at]) == self.hash)
+    }
+}
+
+impl fmt::Display for LogCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{:x}", self.place, self.length, self.hash)
+    }
+}
+
+/// It is no position of a log.
+#[derive(Debug)]
+pub(crate) struct InvalidLogCursor;
+
+impl FromStr for LogCursor {
+    type Err = InvalidLogCursor;
+
+    fn from_str(text: &str) -> Result<Self, InvalidLogCursor> {
+        let mut parts = text.split('.');
+        let mut part = || parts.next().ok_or(InvalidLogCursor);
+        let place = part()?.parse().map_err(|_| InvalidLogCursor)?;
+        let length =
+            part()?.parse().ok().filter(|length| *length <= MOST).ok_or(InvalidLogCursor)?;
+        let hash = u64::from_str_radix(part()?, 16).map_err(|_| InvalidLogCursor)?;
+        if parts.next().is_some() {
+            Err(InvalidLogCursor)
+        } else {
+            Ok(Self { place, length, hash })
+        }
+    }
+}
+
+/// FNV-1a: what reads it may be another version of this program, so it must be the same in all.
+fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn it_is_found_where_it_is_now() {
+        let text = b"one\ntwo\ntwo\nthree\nfour\n";
+        let two = LogCursor::new(1008, b"one\ntwo\n");
+        assert_eq!(two.find(text, 1000), Some(8), "nothing was cut");
+        assert_eq!(two.find(b"three\n", 1012), None, "it was dropped");
+        let third = LogCursor::new(1012, b"two\ntwo\n");
+        assert_eq!(third.find(b"two\ntwo\nthree\n", 0), Some(8), "places are counted anew");
+        assert_eq!(third.find(b"two\nthree\n", 0), None, "of what is known half was dropped");
+        let word = LogCursor::new(90, b"tick\n");
+        assert_eq!(word.find(b"tock\ntick\ntock\n", 0), Some(10), "there is one of it");
+        assert_eq!(word.find(b"tick\ntick\ntock\n", 0), None, "it could be either");
+        assert_eq!(LogCursor::new(9, b"tick\n").find(b"tick\ntock\ntick\n", 0), None);
+        assert_eq!(LogCursor::new(7, b"").find(text, 0), Some(7), "the place is all that is known");
+        assert_eq!(LogCursor::new(700, b"").find(text, 0), None);
+    }
+
+    #[test]
+    fn it_is_read_as_it_was_written() {
+        let position = LogCursor::new(7, b"one\n");
+        insta::assert_snapshot!(position, @"7.4.715adb46adb6c5f");
+        assert_eq!(position.to_string().parse::<LogCursor>().unwrap(), position);
+        for text in
+            ["", "1", "1.2", "1.2.x", "1.2.3.4", "-1.2.3", "1.65.3", "1.2.11111111111111111"]
+        {
+            assert!(text.parse::<LogCursor>().is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_is_read_or_refused(text in ".*", log in any::<Vec<u8>>()) {
+            if let Ok(position) = text.parse::<LogCursor>() {
+                let _any = position.find(&log, 3);
+            }
+        }
+
+        /// Nothing is passed over in silence, however often the same lines come.
+        #[test]
+        fn it_is_where_it_was_or_is_told_to_be_lost(
+            lines in proptest::collection::vec(prop_oneof!["tick\n", "tock\n"], 1..60),
+            told in any::<prop::sample::Index>(),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let (told, cut) = (told.index(lines.len() + 1), cut.index(lines.len() + 1));
+            let (before, begin) = (lines[..told].concat(), lines[..cut].concat().len());
+            let position = LogCursor::new(before.len() as u64, before.as_bytes());
+            let left = lines[cut..].concat();
+            let found = position.find(left.as_bytes(), begin as u64);
+            let place = before.len().checked_sub(begin);
+            // Where that much comes before it, it is known for certain.
+            if place.is_some_and(|at| at >= MOST.min(before.len())) {
+                prop_assert_eq!(found, place);
+            } else {
+                prop_assert!(found.is_none() || found == place, "{:?} is not {:?}", found, place);
+            }
+        }
+
+        /// Lines that differ are found by what stands before them, wherever they have come to,
+        /// where places are counted anew and the old one is beyond the end.
+        #[test]
+        fn a_cut_does_not_move_it(
+            numbers in proptest::collection::btree_set(0..10_000_u32, 1..60),
+            told in any::<prop::sample::Index>(),
+            cut in any::<prop::sample::Index>(),
+            is_counted_anew in any::<bool>(),
+        ) {
+            let lines: Vec<String> = numbers.iter().map(|number| format!("n{number}\n")).collect();
+            let told = told.index(lines.len());
+            let cut = cut.index(told + 1);
+            let before = lines[..=told].concat();
+            let position = LogCursor::new(before.len() as u64, lines[told].as_bytes());
+            let begin = if is_counted_anew { 0 } else { lines[..cut].concat().len() };
+            let left = lines[cut..].concat();
+            let found = position.find(left.as_bytes(), begin as u64);
+            let rest = lines[told + 1..].concat();
+            if is_counted_anew && before.len() <= left.len() && cut > 0 {
+                prop_assert!(found.is_none_or(|at| left[at..] == rest));
+            } else {
+                prop_assert_eq!(found.map(|at| &left[at..]), Some(&*rest));
+            }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! A process that is to be started, and the two ways to start it.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::OnceLock;
+
+use tokio::process::Command as Process;
+
+use super::child::ChildSetup;
+use super::exec_step::SpawnError;
+use super::process_info::SYSTEMD_EXEC_PID;
+use super::program::Program;
+use super::spawn::{Child, SpawnRequest};
+
+/// A process that is to be started.
+#[derive(Debug)]
+pub(crate) struct ExecContext {
+    /// Its file.
+    pub(crate) program: PathBuf,
+    /// What it is told that it is called.
+    pub(crate) name: String,
+    pub(crate) arguments: Vec<String>,
+    /// Its own number is not known yet, so only that it is to be told that.
+    pub(crate) environment: BTreeMap<String, String>,
+    /// Where its output and its errors go; nothing is where ours do.
+    pub(crate) outputs: [Option<File>; 2],
+    pub(crate) setup: ChildSetup,
+}
+
+impl ExecContext {
+    /// Starts it inside the control group of a directory. Where it cannot begin there it is moved
+    /// there, by the list of the group's processes.
+    pub(crate) fn start_in_cgroup(
+        mut self,
+        group: &File,
+        list: impl FnOnce() -> io::Result<File>,
+    ) -> Result<Child, SpawnError> {
+        let program = self.program()?;
+        if let Some(child) = self.spawn_request(&program)?.clone_child(Some(group.as_fd()))? {
+            return Ok(child);
+        }
+        self.setup.group = Some(list()?);
+        Ok(self.spawn(program)?)
+    }
+
+    /// Starts it.
+    pub(crate) fn start(self) -> Result<Child, SpawnError> {
+        let program = self.program()?;
+        match self.spawn_request(&program)?.clone_child(None)? {
+            Some(child) => Ok(child),
+            None => Ok(self.spawn(program)?),
+        }
+    }
+
+    /// Has the standard library start it, as far as to where it becomes its program.
+    pub(super) fn spawn(self, program: Program) -> io::Result<Child> {
+        let mut process = Process::new(self.program);
+        process.kill_on_drop(false).stdin(Stdio::null());
+        let [output, error] = self.outputs.map(|to| to.map_or_else(Stdio::inherit, Stdio::from));
+        process.stdout(output).stderr(error);
+        self.setup.apply(&mut process, program);
+        process.spawn().map(|child| Child::Tokio(Box::new(child)))
+    }
+
+    /// What is executed in the end.
+    pub(super) fn program(&self) -> io::Result<Program> {
+        let texts = |texts: &mut dyn Iterator<Item = String>| {
+            texts.map(CString::new).collect::<Result<Vec<_>, _>>()
+        };
+        let name = std::iter::once(self.name.clone());
+        let variables = self.environment.iter().filter(|it| it.0 != SYSTEMD_EXEC_PID);
+        let variables = variables.map(|(name, value)| format!("{name}={value}"));
+        Ok(Program::new(
+            text(&self.program)?,
+            texts(&mut name.chain(self.arguments.iter().cloned()))?,
+            texts(&mut { variables })?,
+            self.environment.contains_key(SYSTEMD_EXEC_PID),
+        ))
+    }
+
+    fn spawn_request<'a>(&'a self, program: &'a Program) -> io::Result<SpawnRequest<'a>> {
+        Ok(SpawnRequest { program, input: nothing()?, outputs: &self.outputs, setup: &self.setup })
+    }
+}
+
+fn text(path: &Path) -> io::Result<CString> {
+    Ok(CString::new(path.as_os_str().as_bytes())?)
+}
+
+/// What is empty to read. One is enough for all.
+fn nothing() -> io::Result<&'static File> {
+    static NOTHING: OnceLock<File> = OnceLock::new();
+    match NOTHING.get() {
+        Some(nothing) => Ok(nothing),
+        None => File::open("/dev/null").map(|opened| NOTHING.get_or_init(|| opened)),
+    }
+}

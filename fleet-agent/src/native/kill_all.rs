@@ -1,0 +1,221 @@
+//! Sends a signal to all processes of a run and waits until none is left.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use super::cgroup::Group;
+use super::manager_context::ManagerContext;
+use super::proc::{ProcessHandle, started};
+use super::process_table::members;
+use super::run_state::ProcessId;
+use super::signals::{CONT, Sig};
+
+/// How long to wait before looking again, where a process could not be handles.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How often the processes of a control group are listed at once, where each time others are on the
+/// list that have ended already.
+const MAX_LISTS: usize = 100;
+
+/// Whom a signal is for.
+#[derive(Debug, Clone)]
+pub(crate) enum SignalTargets {
+    /// These processes.
+    Leaders(Vec<ProcessId>),
+    /// Everything in a control group.
+    Group(Group),
+    /// Everything that belongs to the run, as far as it can be seen.
+    Run { invocation: String, leaders: Vec<ProcessId> },
+}
+
+/// Sends the signals to each target once, to those that appear later too, and returns when none is
+/// left. Without a signal it only waits for that.
+///
+/// It waits on the kernel, without polling. It has no time limit: whoever waits for it does.
+pub(crate) async fn kill_all(
+    context: Arc<ManagerContext>,
+    targets: SignalTargets,
+    signals: Vec<Sig>,
+) {
+    let mut signalled = BTreeSet::new();
+    loop {
+        match targets.round(&context, &signals, &mut signalled).await {
+            Ok(true) => return,
+            Ok(false) => {}
+            Err(error) => {
+                if let Some(untold) = context.kill_failures.should_log(context.now()) {
+                    tracing::warn!(%error, untold, "cannot end a process; trying again");
+                }
+                context.clock.sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+impl SignalTargets {
+    /// Signals those that are left now and waits for their end; whether none is left.
+    async fn round(
+        &self,
+        context: &ManagerContext,
+        signals: &[Sig],
+        signalled: &mut BTreeSet<ProcessId>,
+    ) -> io::Result<bool> {
+        if let Self::Group(group) = self
+            && group.is_empty()?
+        {
+            return Ok(true);
+        }
+        if let (Self::Group(group), [Sig::KILL]) = (self, signals) {
+            group.kill()?;
+            return group.wait_empty().await.map(|()| true);
+        }
+        let left = self.left(context).await?;
+        if !left.is_empty() {
+            return signal_and_wait(&left, signals, signalled).await.map(|()| false);
+        }
+        if let Self::Group(group) = self {
+            // The kernel says it, whoever could not be seen.
+            group.wait_empty().await?;
+        }
+        Ok(true)
+    }
+
+    async fn left(&self, context: &ManagerContext) -> io::Result<Vec<ProcessId>> {
+        match self {
+            Self::Leaders(leaders) => {
+                let running = |leader: &ProcessId| {
+                    started(leader.pid).map(|now| (now == Some(*leader)).then_some(*leader))
+                };
+                leaders.iter().filter_map(|leader| running(leader).transpose()).collect()
+            }
+            Self::Group(group) => running_processes(|| group.members(), started),
+            Self::Run { invocation, leaders } => {
+                let all = context.process_table.read().await?;
+                let members = members(&all, invocation, leaders).into_iter();
+                Ok(members.map(|process| process.id).collect())
+            }
+        }
+    }
+}
+
+/// The processes on a list that run. One that ends before it is looked at may have begun another,
+/// which is on the next list: there is one as long as somebody new cannot be seen. Who cannot be
+/// seen twice is hidden.
+fn running_processes(
+    mut list: impl FnMut() -> io::Result<Vec<u32>>,
+    mut look: impl FnMut(u32) -> io::Result<Option<ProcessId>>,
+) -> io::Result<Vec<ProcessId>> {
+    let mut unseen = BTreeSet::new();
+    let mut running = Vec::new();
+    for _ in 0..MAX_LISTS {
+        let mut ended = false;
+        running.clear();
+        for pid in list()? {
+            match look(pid)? {
+                Some(process) => running.push(process),
+                None => ended |= unseen.insert(pid),
+            }
+        }
+        if !ended {
+            return Ok(running);
+        }
+    }
+    match running.is_empty() {
+        true => Err(io::Error::other("its processes end faster than they can be looked at")),
+        false => Ok(running),
+    }
+}
+
+/// Does that to each of them, so that one that cannot be reached, as who may not signal it has it,
+/// keeps it from none; the first error, if there is one.
+fn for_each_process<T>(
+    all: &[ProcessId],
+    mut one: impl FnMut(ProcessId) -> io::Result<Option<T>>,
+) -> io::Result<Vec<T>> {
+    let mut failure = None;
+    let mut reached = Vec::with_capacity(all.len());
+    for &process in all {
+        match one(process) {
+            Ok(it) => reached.extend(it),
+            Err(error) => failure = failure.or(Some(error)),
+        }
+    }
+    failure.map_or(Ok(reached), Err)
+}
+
+async fn signal_and_wait(
+    left: &[ProcessId],
+    signals: &[Sig],
+    signalled: &mut BTreeSet<ProcessId>,
+) -> io::Result<()> {
+    let handles = for_each_process(left, |process| {
+        let Some(held) = ProcessHandle::open(process)? else { return Ok(None) };
+        if signalled.insert(process) {
+            signals.iter().try_for_each(|&signal| held.signal(signal))?;
+            // One that is stopped could not act on them.
+            if !signals.is_empty() && signals != [Sig::KILL] && signals != [CONT] {
+                held.signal(CONT)?;
+            }
+        }
+        Ok(Some(held))
+    })?;
+    let ended = join_all(handles.iter().map(ProcessHandle::ended)).await;
+    ended.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who runs, where each list is another one, and these are those on it that can be seen.
+    fn running(lists: &[&[u32]], seen: &[u32]) -> Vec<u32> {
+        let mut lists = lists.iter();
+        let list = || Ok(lists.next().expect("there is one").to_vec());
+        let look = |pid| Ok(seen.contains(&pid).then_some(ProcessId { pid, start: 0 }));
+        let found = running_processes(list, look).expect("nothing is in the way");
+        assert_eq!(lists.len(), 0, "that is too few");
+        found.into_iter().map(|process| process.pid).collect()
+    }
+
+    #[test]
+    fn one_that_may_not_be_signalled_keeps_the_signal_from_no_other() {
+        let all = [7, 8, 9].map(|pid| ProcessId { pid, start: 0 });
+        let mut tried = Vec::new();
+        let answer = for_each_process(&all, |process| {
+            tried.push(process);
+            match process.pid {
+                9 => Ok(Some(())),
+                pid => Err(io::Error::other(format!("no {pid}"))),
+            }
+        });
+        assert_eq!(answer.expect_err("they cannot be reached").to_string(), "no 7");
+        assert_eq!(tried, all);
+        let gone = for_each_process(&all, |it| Ok((it.pid != 8).then_some(it.pid)));
+        assert_eq!(gone.expect("nothing is in the way"), [7, 9]);
+    }
+
+    #[test]
+    fn one_that_was_begun_by_a_process_that_ended_when_its_turn_came_is_found() {
+        assert_eq!(running(&[&[8], &[9]], &[9]), [9]);
+        assert_eq!(running(&[&[7, 8], &[7, 9]], &[7, 9]), [7, 9]);
+        // Its parent hands over to the next one just so.
+        assert_eq!(running(&[&[8], &[9], &[10]], &[10]), [10]);
+        assert_eq!(running(&[&[8], &[]], &[]), [0; 0]);
+    }
+
+    #[test]
+    fn who_stays_on_the_list_and_is_hidden_is_not_looked_for_for_ever() {
+        assert_eq!(running(&[&[8], &[8]], &[]), [0; 0]);
+        assert_eq!(running(&[&[7, 8], &[8, 9]], &[9]), [9]);
+        let mut pid = 0;
+        let list = || {
+            pid += 1;
+            Ok(vec![pid])
+        };
+        running_processes(list, |_| Ok(None)).expect_err("nobody says that none is left");
+    }
+}

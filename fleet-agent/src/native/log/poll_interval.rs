@@ -1,0 +1,133 @@
+//! Pure: how long after a look at a log that is written it is looked at again.
+
+use std::time::Duration;
+
+use fleet_core::Timestamp;
+
+/// The shortest and the longest pause between two looks. What can be written within one is by how
+/// much a log can outgrow its limit: nothing tells of a unit that begins to write much while its
+/// log is not looked at.
+const SHORTEST: Duration = Duration::from_millis(2);
+const LONGEST: Duration = Duration::from_millis(100);
+
+/// How often one log is looked at.
+#[derive(Debug, Clone)]
+pub(super) struct PollInterval {
+    pause: Duration,
+    /// Since when nobody has to look.
+    rests: Timestamp,
+}
+
+impl PollInterval {
+    /// Of a log that nobody writes.
+    pub(super) fn new(now: Timestamp) -> Self {
+        Self { pause: SHORTEST, rests: now }
+    }
+
+    /// When the look after one that comes now is due. The longest pauses end at the same time_index,
+    /// so that who looks at many logs wakes once for all of them.
+    pub(super) fn due(&self, now: Timestamp) -> Timestamp {
+        let due = now.after(self.pause);
+        let beyond = due.as_millis() % to_millis(LONGEST);
+        if self.pause < LONGEST { due } else { Timestamp::from_millis(due.as_millis() - beyond) }
+    }
+
+    /// It is not written any more.
+    pub(super) fn on_rest(&mut self, now: Timestamp) {
+        self.rests = now;
+    }
+
+    /// It is written again. Who writes now and then is looked at less and less, who has long been
+    /// silent soon.
+    pub(super) fn on_written(&mut self, now: Timestamp) {
+        let rested = now.since(self.rests);
+        self.pause = if rested >= LONGEST { SHORTEST } else { self.slower() };
+    }
+
+    /// So much was written within the pause. The next one is so long that a quarter of the limit
+    /// would be written in it, and grows no faster than twofold.
+    pub(super) fn on_growth(&mut self, grown: u64, limit: u64) {
+        let nanos = self.pause.as_nanos() * u128::from(limit / 4) / u128::from(grown.max(1));
+        let pause = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        self.pause = pause.min(self.slower()).max(SHORTEST);
+    }
+
+    fn slower(&self) -> Duration {
+        (self.pause * 2).min(LONGEST)
+    }
+}
+
+fn to_millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Timestamp {
+        Timestamp::from_millis(millis)
+    }
+
+    #[test]
+    fn who_writes_without_a_pause_is_looked_at_ten_times_a_second() {
+        let mut pace = PollInterval::new(at(0));
+        pace.on_written(at(60_000));
+        let mut pauses = vec![pace.pause.as_millis()];
+        for _ in 0..8 {
+            pace.on_growth(10, 1000);
+            pauses.push(pace.pause.as_millis());
+        }
+        assert_eq!(pauses, [2, 4, 8, 16, 32, 64, 100, 100, 100]);
+        let due: Vec<u64> = [0, 1, 99, 100].map(|now| pace.due(at(now)).as_millis()).to_vec();
+        assert_eq!(due, [100, 100, 100, 200], "all at once");
+    }
+
+    #[test]
+    fn who_fills_a_log_is_looked_at_in_time() {
+        let mut pace = PollInterval { pause: LONGEST, rests: at(0) };
+        let mut pauses = Vec::new();
+        for grown in [250, 500, 0, 125, 1000, 1000, u64::MAX] {
+            pace.on_growth(grown, 1000);
+            pauses.push(pace.pause.as_millis());
+        }
+        assert_eq!(pauses, [100, 50, 100, 100, 25, 6, 2]);
+        assert_eq!(pace.pause, SHORTEST);
+    }
+
+    /// However slowly a unit wrote before, it is seen within the longest pause that it writes fast
+    /// now; from then on its log stays within twice the limit.
+    #[test]
+    fn a_log_outgrows_its_limit_by_one_pause_of_fast_writing() {
+        let (limit, fast) = (1 << 20, 64 << 10);
+        for before in [SHORTEST, LONGEST] {
+            let mut pace = PollInterval { pause: before, rests: at(0) };
+            let mut kept = Vec::new();
+            for _ in 0..20 {
+                let grown = fast * to_millis(pace.pause);
+                kept.push(limit / 2 + grown);
+                pace.on_growth(grown, limit);
+            }
+            assert!(kept[0] <= limit / 2 + fast * to_millis(LONGEST), "{kept:?}");
+            assert!(kept[1..].iter().all(|&kept| kept <= 2 * limit), "{kept:?}");
+        }
+    }
+
+    #[test]
+    fn whoever_writes_again_and_again_wakes_nobody_each_time() {
+        let (mut pace, mut now, mut looks) = (PollInterval::new(at(0)), 10_000, 0);
+        // A line each 10 ms, for a minute: nothing has come when it is looked at soon.
+        while now < 70_000 {
+            pace.on_written(at(now));
+            looks += 1;
+            let pause = to_millis(pace.pause);
+            now += pause;
+            if pause >= 10 {
+                pace.on_growth(10, 1000);
+            }
+            pace.on_rest(at(now));
+            now = now.next_multiple_of(10);
+        }
+        assert!(looks < 700, "{looks}");
+    }
+}

@@ -1,0 +1,254 @@
+//! Looks at logs when they are written, and keeps them within their limits.
+//!
+//! The kernel tells of the first writing to a log, and then of no other: the log is looked at, and
+//! looked at again a moment later, for as long as it grows. When it has not grown in between the
+//! kernel is asked to tell of the next writing. So a unit that writes without a pause wakes the
+//! daemon ten times a second, and more often only while it writes much; all that write so together
+//! wake it no more often, and one that writes nothing does not. Nobody writes for longer than that
+//! unseen, and that is by how much a log can outgrow its limit.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use fleet_core::Timestamp;
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
+
+use super::Log;
+use super::poll_interval::PollInterval;
+use crate::Clock;
+use crate::async_fd::register_readable;
+use crate::clock::wait_until;
+
+/// How long after a look the next one comes of what the kernel does not tell of.
+const FALLBACK_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Keeps all logs of a service manager within their limits.
+#[derive(Debug)]
+pub(crate) struct RotationTask {
+    /// Tells which logs were written; nothing where the kernel has none to give.
+    told: Option<OwnedFd>,
+    logs: Mutex<Logs>,
+    /// Says that there is something to be looked at that was not there before.
+    woken: Notify,
+    /// [`FALLBACK_INTERVAL`], but for tests.
+    fallback_interval: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Logs {
+    /// Those of which the kernel tells, by the numbers that it has for them.
+    quiet: BTreeMap<i32, TrackedLog>,
+    /// Those that are looked at again, by when; the number only keeps them apart.
+    busy: BTreeMap<(Timestamp, u64), TrackedLog>,
+    count: u64,
+}
+
+#[derive(Debug)]
+struct TrackedLog {
+    log: Weak<Log>,
+    pace: PollInterval,
+    /// Where it ended at the last look.
+    end: u64,
+    /// How many looks in a row found nothing.
+    missed: u32,
+}
+
+impl TrackedLog {
+    /// Somebody has moved or removed it. The next run makes it again; what runs now has the file
+    /// open, wherever it is, and nobody could bound that without looking for it in all processes.
+    fn on_missed(&mut self) {
+        self.missed = self.missed.saturating_add(1);
+        // At the first look it may be that its unit is just being unloaded.
+        if self.missed == 2
+            && let Some(log) = self.log.upgrade()
+        {
+            let text = "a log was moved or removed: what its unit writes is neither kept nor \
+                        bounded until it is started anew; to empty a log, shorten it to nothing";
+            tracing::warn!(log = %log.path().display(), "{text}");
+        }
+    }
+}
+
+impl RotationTask {
+    /// Keeps nothing yet.
+    pub(crate) fn new() -> Self {
+        let told = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK);
+        let told = told.inspect_err(|error| {
+            tracing::warn!(%error, "logs are looked at now and then, as nobody tells of them");
+        });
+        let (logs, woken) = (Mutex::default(), Notify::new());
+        Self { told: told.ok(), logs, woken, fallback_interval: FALLBACK_INTERVAL }
+    }
+
+    /// Sees to a log from now on.
+    pub(crate) fn keep(&self, log: &Arc<Log>, now: Timestamp) {
+        let kept = TrackedLog {
+            log: Arc::downgrade(log),
+            pace: PollInterval::new(now),
+            end: 0,
+            missed: 0,
+        };
+        if log.is_over() {
+            // Nobody saw to it while it was written.
+            self.look_again(kept, now);
+        } else {
+            self.rest(kept, now);
+        }
+        self.woken.notify_one();
+    }
+
+    /// Keeps the logs within their limits for as long as it is asked to.
+    pub(crate) async fn run(&self, clock: &dyn Clock) -> io::Result<()> {
+        let told =
+            self.told.as_ref().map(|told| register_readable(told.try_clone()?)).transpose()?;
+        loop {
+            let due = self.lock().busy.first_key_value().map(|(&(due, _), _)| due);
+            tokio::select! {
+                written = next_written(told.as_ref()) => {
+                    for number in written? {
+                        self.on_written(number, clock.now()).await;
+                    }
+                }
+                () = wait_until(clock, due) => self.on_time(clock.now()).await,
+                () = self.woken.notified() => {}
+            }
+        }
+    }
+
+    /// The kernel tells of a log that was written, or has lost count.
+    async fn on_written(&self, number: Option<i32>, now: Timestamp) {
+        let Some(number) = number else { return self.look_at_all(now) };
+        let kept = self.lock().quiet.remove(&number);
+        let Some(mut kept) = kept else { return };
+        kept.pace.on_written(now);
+        if let Ok(end) = look(&kept.log).await {
+            kept.end = end;
+        }
+        let due = kept.pace.due(now);
+        self.look_again(kept, due);
+    }
+
+    async fn on_time(&self, now: Timestamp) {
+        while let Some(mut kept) = self.take_due(now) {
+            let (before, Some(log)) = (kept.end, kept.log.upgrade()) else { continue };
+            let Ok(end) = look(&kept.log).await else {
+                kept.on_missed();
+                self.look_again(kept, now.after(self.fallback_interval));
+                continue;
+            };
+            (kept.end, kept.missed) = (end, 0);
+            if end == before && !log.is_held() {
+                self.rest(kept, now);
+            } else {
+                kept.pace.on_growth(end.saturating_sub(before), log.room());
+                let due = kept.pace.due(now);
+                self.look_again(kept, due);
+            }
+        }
+    }
+
+    fn take_due(&self, now: Timestamp) -> Option<TrackedLog> {
+        let mut logs = self.lock();
+        let next = logs.busy.first_entry().filter(|next| next.key().0 <= now)?;
+        Some(next.remove())
+    }
+
+    /// Has the kernel tell when a log is written that is not any more.
+    fn rest(&self, mut kept: TrackedLog, now: Timestamp) {
+        let Some(log) = kept.log.upgrade() else { return };
+        // That it is removed is told as a change of how many names it has.
+        let gone = WatchFlags::MOVE_SELF | WatchFlags::ATTRIB | WatchFlags::DELETE_SELF;
+        let flags = WatchFlags::MODIFY | gone | WatchFlags::ONESHOT;
+        let mut logs = self.lock();
+        let watch = self.told.as_ref().map(|told| inotify::add_watch(told, log.path(), flags));
+        let Some(Ok(number)) = watch else {
+            drop(logs);
+            return self.look_again(kept, now.after(self.fallback_interval));
+        };
+        kept.pace.on_rest(now);
+        let before = kept.end;
+        logs.quiet.insert(number, kept);
+        // What was written before the kernel was asked is not told of.
+        if before != 0 && log.look().is_ok_and(|end| end != before) {
+            let kept = logs.quiet.remove(&number);
+            drop(logs);
+            if let Some(kept) = kept {
+                self.look_again(kept, now);
+            }
+        }
+    }
+
+    fn look_again(&self, kept: TrackedLog, due: Timestamp) {
+        let mut logs = self.lock();
+        logs.count += 1;
+        let key = (due, logs.count);
+        logs.busy.insert(key, kept);
+    }
+
+    fn look_at_all(&self, now: Timestamp) {
+        let quiet = std::mem::take(&mut self.lock().quiet);
+        quiet.into_values().for_each(|kept| self.look_again(kept, now));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Logs> {
+        self.logs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Looks at a log, keeps it within its limit, and returns where it ends.
+async fn look(log: &Weak<Log>) -> io::Result<u64> {
+    let log = log.upgrade().ok_or(io::ErrorKind::NotFound)?;
+    let end = log.look()?;
+    if !log.is_over() {
+        return Ok(end);
+    }
+    let path = log.path().clone();
+    let kept = tokio::task::spawn_blocking(move || log.trim()).await;
+    if let Err(error) = kept.map_err(io::Error::other).flatten() {
+        tracing::warn!(%error, log = %path.display(), "cannot keep a log small");
+    }
+    Ok(end)
+}
+
+/// The numbers of logs that were written; `None` among them is whichever. May be dropped at any
+/// time.
+async fn next_written(told: Option<&AsyncFd<OwnedFd>>) -> io::Result<Vec<Option<i32>>> {
+    let Some(told) = told else { return std::future::pending().await };
+    let mut room = [const { MaybeUninit::uninit() }; 4096];
+    loop {
+        let mut ready = told.readable().await?;
+        let mut events = inotify::Reader::new(told.get_ref(), &mut room);
+        let mut written = Vec::new();
+        loop {
+            let event = match events.next() {
+                Err(rustix::io::Errno::WOULDBLOCK) => {
+                    ready.clear_ready();
+                    break;
+                }
+                event => event?,
+            };
+            let flags = event.events();
+            if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
+                written.push(None);
+            } else {
+                // That a watch is over is told, too: a log that is written, or removed.
+                written.push(Some(event.wd()));
+            }
+            if events.is_buffer_empty() {
+                break;
+            }
+        }
+        if !written.is_empty() {
+            return Ok(written);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

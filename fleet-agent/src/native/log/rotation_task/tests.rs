@@ -1,0 +1,167 @@
+//! How logs are kept within their limits, as they are written.
+
+use std::io::Write as _;
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+use super::*;
+use crate::SystemClock;
+use crate::native::process::append;
+
+/// Waits until nobody has to look at the log any more, but to be told.
+async fn wait_for_rest(keeper: &RotationTask, log: &Log) {
+    let clock = SystemClock::start();
+    let deadline = clock.now().after(Duration::from_secs(60));
+    while log.is_over() || keeper.lock().quiet.is_empty() || !keeper.lock().busy.is_empty() {
+        assert!(clock.now() < deadline, "it does not come to rest");
+        clock.sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Waits until nothing is kept before that place.
+async fn wait_for_floor(log: &Log, place: u64) {
+    let clock = SystemClock::start();
+    let deadline = clock.now().after(Duration::from_secs(60));
+    while log.floor() < place {
+        assert!(clock.now() < deadline, "what is too old is still there");
+        clock.sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_written_is_seen_and_what_is_not_is_left_alone() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let open = || Log::open(directory.path().join("log"), 1000).map(Arc::new);
+    let log = open().expect("a file can be made");
+    let write = |bytes: usize| {
+        let text = b"sixteen letters\n".repeat(bytes / 16);
+        append(log.path()).and_then(|mut file| file.write_all(&text)).expect("it is written");
+    };
+    // It has grown while nobody looked.
+    write(4000);
+    let (keeper, clock) = (Arc::new(RotationTask::new()), SystemClock::start());
+    let log = open().expect("it is there");
+    keeper.keep(&log, clock.now());
+    let running = Arc::clone(&keeper);
+    let running = tokio::spawn(async move { running.run(&SystemClock::start()).await });
+    wait_for_rest(&keeper, &log).await;
+    let floor = log.floor();
+    assert!((3500..4000).contains(&floor), "{floor}");
+    for round in 1..4 {
+        write(4000);
+        wait_for_floor(&log, 3400 + round * 4000).await;
+        wait_for_rest(&keeper, &log).await;
+    }
+    running.abort();
+}
+
+/// As `logrotate` does it, and who cleans up.
+#[tokio::test]
+async fn a_log_that_somebody_moved_is_bounded_again_once_it_is_back() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let log = Log::open(directory.path().join("log"), 1000).map(Arc::new);
+    let log = log.expect("a file can be made");
+    let write = || {
+        let text = b"sixteen letters\n".repeat(250);
+        append(log.path()).and_then(|mut file| file.write_all(&text)).expect("it is written");
+    };
+    let keeper =
+        RotationTask { fallback_interval: Duration::from_millis(5), ..RotationTask::new() };
+    let (keeper, clock) = (Arc::new(keeper), SystemClock::start());
+    keeper.keep(&log, clock.now());
+    let running = Arc::clone(&keeper);
+    let running = tokio::spawn(async move { running.run(&SystemClock::start()).await });
+    write();
+    wait_for_floor(&log, 3400).await;
+    wait_for_rest(&keeper, &log).await;
+    for round in 1..3 {
+        std::fs::rename(log.path(), directory.path().join("old")).expect("it is moved");
+        // Looked at in vain.
+        let looks = || keeper.lock().count;
+        let before = looks();
+        wait_until_looked(&looks, before + 3).await;
+        write();
+        wait_for_floor(&log, 3400 + round * 4000).await;
+        wait_for_rest(&keeper, &log).await;
+    }
+    running.abort();
+}
+
+async fn wait_until_looked(looks: &impl Fn() -> u64, enough: u64) {
+    let clock = SystemClock::start();
+    let deadline = clock.now().after(Duration::from_secs(60));
+    while looks() < enough {
+        assert!(clock.now() < deadline, "nobody looks at it");
+        clock.sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Nothing is written any more when its reader has come so far.
+#[tokio::test]
+async fn a_log_that_somebody_reads_slowly_is_bounded_once_it_was_read() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let log = Log::open(directory.path().join("log"), 1000).map(Arc::new);
+    let log = log.expect("a file can be made");
+    let (keeper, clock) = (Arc::new(RotationTask::new()), SystemClock::start());
+    keeper.keep(&log, clock.now());
+    let running = Arc::clone(&keeper);
+    let running = tokio::spawn(async move { running.run(&SystemClock::start()).await });
+    let (reading, text) = (log.reading(0), b"sixteen letters\n".repeat(250));
+    append(log.path()).and_then(|mut file| file.write_all(&text)).expect("it is written");
+    wait_until_looked(&|| keeper.lock().count, 4).await;
+    assert_eq!(log.floor(), 0, "nobody has read it");
+    drop(reading);
+    wait_for_floor(&log, 3400).await;
+    wait_for_rest(&keeper, &log).await;
+    running.abort();
+}
+
+/// Time passes only while everybody waits.
+#[derive(Clone, Copy)]
+struct Steps(Instant);
+
+async fn wait(until: Instant) {
+    tokio::time::sleep_until(until).await;
+}
+
+#[async_trait]
+impl Clock for Steps {
+    fn now(&self) -> Timestamp {
+        let millis = self.0.elapsed().as_millis();
+        Timestamp::from_millis(u64::try_from(millis).expect("it is short"))
+    }
+
+    async fn sleep_until(&self, at: Timestamp) {
+        wait(self.0 + Duration::from_millis(at.as_millis())).await;
+    }
+}
+
+/// How much was kept at most of what was written, so many bytes each millisecond for so long.
+async fn most(log: &Log, clock: Steps, bytes: usize, millis: u32) -> u64 {
+    let (mut file, text) = (append(log.path()).expect("it is there"), vec![b'\n'; bytes]);
+    let mut most = 0;
+    for _ in 0..millis {
+        file.write_all(&text).expect("it is written");
+        clock.sleep(Duration::from_millis(1)).await;
+        most = most.max(log.end().expect("it is there") - log.floor());
+    }
+    most
+}
+
+/// Who was silent, and who wrote little for long, may write as fast as can be from now on.
+#[tokio::test(start_paused = true)]
+async fn a_unit_that_begins_to_write_much_outgrows_its_limit_by_one_pause() {
+    let (limit, fast, directory) = (1 << 20, 64 << 10, tempfile::tempdir().expect("it is made"));
+    let log = Log::open(directory.path().join("log"), limit).map(Arc::new).expect("it is made");
+    let (keeper, clock) = (Arc::new(RotationTask::new()), Steps(Instant::now()));
+    keeper.keep(&log, clock.now());
+    let running = tokio::spawn(async move { keeper.run(&clock).await });
+    clock.sleep(Duration::from_secs(30)).await;
+    let after_silence = most(&log, clock, fast, 1000).await;
+    assert!(after_silence <= 2 * limit, "{after_silence}");
+    most(&log, clock, 16, 20_000).await;
+    let after_lines = most(&log, clock, fast, 1000).await;
+    assert!(after_lines <= limit + 101 * fast as u64, "{after_lines}");
+    running.abort();
+}

@@ -1,0 +1,247 @@
+//! What all units of one native service manager share.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fleet_core::Timestamp;
+
+use super::boot::Boot;
+use super::cgroup::{Group, Groups};
+use super::log::{Log, RotationTask};
+use super::process_table::ProcessTable;
+use super::rate_limited_log::RateLimitedLog;
+use super::run_journal::RunJournal;
+use super::shutdown_marker::ShutdownMarker;
+use super::tracking::Tracking;
+use super::unit_directory::{SharedStorage, UnitDirectory};
+use crate::atomic_file::write_atomic;
+use crate::{ChangeSender, Clock};
+
+/// The file in which a supervisor keeps what runs, and the directory of the logs, beside that of the
+/// units that have directories.
+const RUNS: &str = "runs";
+const LOGS: &str = "logs";
+
+/// The file that tells what is wanted, and the one that tells when the first daemon of the boot
+/// began.
+pub(super) const TARGETS: &str = "wanted.json";
+pub(super) const STARTUP: &str = "timers.json";
+
+/// The file that says that all units are to end.
+const SHUTDOWN: &str = "end";
+
+/// The file that tells which boot all of these are of.
+const BOOT: &str = "boot";
+
+/// What all units of one native service manager share.
+pub(crate) struct ManagerContext {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) environment: Vec<(String, String)>,
+    pub(crate) feed: ChangeSender,
+    pub(crate) process_table: ProcessTable,
+    /// The end of all units.
+    pub(crate) shutdown: ShutdownMarker,
+    /// That what runs cannot be written down, or a log not be written.
+    pub(crate) write_failures: RateLimitedLog,
+    /// That a process cannot be ended.
+    pub(crate) kill_failures: RateLimitedLog,
+    /// Why there are none, otherwise.
+    groups: Result<Groups, String>,
+    units: PathBuf,
+    journal: Arc<RunJournal>,
+    log_limit: u64,
+    logs: RotationTask,
+    /// Held as long as anything may still write to the directory.
+    _lock: File,
+}
+
+impl ManagerContext {
+    pub(crate) fn new(
+        clock: Arc<dyn Clock>,
+        environment: Vec<(String, String)>,
+        units: PathBuf,
+        log_limit: u64,
+        groups: Result<Groups, String>,
+        lock: File,
+    ) -> Self {
+        Self {
+            clock,
+            environment,
+            feed: ChangeSender::default(),
+            process_table: ProcessTable::default(),
+            shutdown: ShutdownMarker::new(units.with_file_name(SHUTDOWN)),
+            write_failures: RateLimitedLog::default(),
+            kill_failures: RateLimitedLog::default(),
+            groups,
+            journal: Arc::new(RunJournal::new(units.with_file_name(RUNS))),
+            units,
+            log_limit,
+            logs: RotationTask::new(),
+            _lock: lock,
+        }
+    }
+
+    /// The present moment.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// How processes are found.
+    pub(crate) fn tracking(&self) -> Tracking {
+        match &self.groups {
+            Ok(_) => Tracking::ControlGroups,
+            Err(why) => Tracking::Environment { why: why.clone() },
+        }
+    }
+
+    /// Which controllers limit the control groups of units; why none does, otherwise.
+    pub(crate) fn controllers(&self) -> Result<BTreeSet<String>, String> {
+        self.groups.as_ref().map(|groups| groups.controllers().clone()).map_err(Clone::clone)
+    }
+
+    /// The control group for a run of a unit, where there are any.
+    pub(crate) fn group(&self, unit: &str, invocation: &str) -> Option<Group> {
+        self.groups.as_ref().ok().map(|groups| groups.for_run(unit, invocation))
+    }
+
+    /// The directory of a unit.
+    pub(crate) fn directory(&self, unit: &str) -> UnitDirectory {
+        UnitDirectory::new(self.units.join(file_name(unit)))
+    }
+
+    /// Where a supervisor keeps what is known of a unit: its directory, if it has one.
+    pub(crate) fn storage(&self, unit: &str) -> UnitDirectory {
+        let file = file_name(unit);
+        let log = self.units.with_file_name(LOGS).join(&file);
+        let shared =
+            SharedStorage { journal: Arc::clone(&self.journal), unit: unit.to_owned(), log };
+        UnitDirectory::with_journal(self.units.join(file), shared)
+    }
+
+    /// The directories of all units that have one.
+    pub(crate) fn directories(&self) -> io::Result<Vec<UnitDirectory>> {
+        let entries = std::fs::read_dir(&self.units)?;
+        entries.map(|entry| Ok(UnitDirectory::new(entry?.path()))).collect()
+    }
+
+    /// All units that something may be known of.
+    pub(crate) fn known_units(&self) -> io::Result<BTreeSet<String>> {
+        let mut known: BTreeSet<String> = self.journal.units()?.into_iter().collect();
+        for entry in std::fs::read_dir(&self.units)? {
+            known.extend(entry?.file_name().to_str().map(|file| unit_name_of(file).to_owned()));
+        }
+        Ok(known)
+    }
+
+    /// Opens the log of a unit, and sees to its limit from now on.
+    pub(crate) fn open_log(&self, path: PathBuf) -> io::Result<Arc<Log>> {
+        let log = Arc::new(Log::open(path, self.log_limit)?);
+        self.logs.keep(&log, self.now());
+        Ok(log)
+    }
+
+    /// Keeps all logs within their limit.
+    pub(crate) async fn limit_logs(self: Arc<Self>) {
+        if let Err(error) = self.logs.run(&*self.clock).await {
+            tracing::error!(%error, "logs are not kept small any more");
+        }
+    }
+}
+
+/// After the machine was booted, or its container started again, nothing runs, so every unit is
+/// forgotten, to be loaded anew, and so is what was wanted.
+pub(crate) fn forget_old_boot(directory: &Path, units: &Path) -> io::Result<()> {
+    let (file, boot) = (directory.join(BOOT), Boot::current()?);
+    std::fs::create_dir_all(units)?;
+    let memory = Boot::read(&file)?;
+    if memory.as_ref().is_some_and(|memory| memory.differs_from(&boot)) {
+        std::fs::remove_dir_all(units)?;
+        std::fs::create_dir_all(units)?;
+        ignore_missing(std::fs::remove_dir_all(directory.join(LOGS)))?;
+        for file in [RUNS, TARGETS, STARTUP, SHUTDOWN] {
+            ignore_missing(std::fs::remove_file(directory.join(file)))?;
+        }
+    }
+    // Last of all: whoever is killed before has left nothing that would be taken for this boot's.
+    // It alone is synced: it tells that the machine ended, after which nothing else is of use.
+    if memory.as_ref() != Some(&boot) {
+        write_atomic(&file, boot.text().as_bytes(), true)?;
+    }
+    Ok(())
+}
+
+/// Whether somebody has run units from a directory since the boot. As it may be in use, it is left
+/// as it is.
+pub(crate) fn was_used_this_boot(directory: &Path) -> io::Result<bool> {
+    let memory = Boot::read(&directory.join(BOOT))?;
+    let present = Boot::current()?;
+    Ok(memory.is_some_and(|memory| !memory.differs_from(&present)))
+}
+
+fn ignore_missing(removed: io::Result<()>) -> io::Result<()> {
+    removed.or_else(|error| match error.kind() {
+        io::ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    })
+}
+
+/// A name of a file for each name of a unit: `.` and `..` are none.
+pub(crate) fn file_name(unit: &str) -> String {
+    if unit.starts_with(['.', '\\']) { format!("\\{unit}") } else { unit.to_owned() }
+}
+
+/// The name of the unit whose file is called so.
+pub(crate) fn unit_name_of(file: &str) -> &str {
+    file.strip_prefix('\\').unwrap_or(file)
+}
+
+impl Drop for ManagerContext {
+    fn drop(&mut self) {
+        if let Ok(groups) = &self.groups {
+            groups.remove_empty();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory as a daemon of an earlier boot has left it.
+    fn used_before_boot() -> tempfile::TempDir {
+        let home = tempfile::tempdir().expect("a directory can be made");
+        for directory in ["units/a.service", LOGS] {
+            std::fs::create_dir_all(home.path().join(directory)).expect("it can be made");
+        }
+        for file in [RUNS, TARGETS, STARTUP, BOOT] {
+            std::fs::write(home.path().join(file), "earlier").expect("it can be written");
+        }
+        home
+    }
+
+    fn left(home: &Path) -> Vec<&str> {
+        let all = ["units/a.service", LOGS, RUNS, TARGETS, STARTUP];
+        all.into_iter().filter(|name| home.join(name).exists()).collect()
+    }
+
+    #[test]
+    fn what_was_wanted_before_a_boot_is_forgotten_wherever_a_daemon_is_killed() {
+        let home = used_before_boot();
+        let forget = || forget_old_boot(home.path(), &home.path().join("units"));
+        // Nothing can be written aside, as if it were killed right before.
+        let aside = home.path().join("boot.new");
+        std::fs::create_dir(&aside).expect("it can be made");
+        forget().expect_err("the boot cannot be written down");
+        assert_eq!(left(home.path()), [""; 0], "nothing is left once the boot is written");
+        assert!(!was_used_this_boot(home.path()).expect("it can be read"));
+        std::fs::remove_dir(&aside).expect("it is there");
+        forget().expect("it is done");
+        assert!(was_used_this_boot(home.path()).expect("it can be read"));
+        std::fs::write(home.path().join(TARGETS), "{}").expect("it can be written");
+        forget().expect("there is nothing to do");
+        assert_eq!(left(home.path()), [TARGETS], "what is of this boot stays");
+    }
+}

@@ -1,0 +1,72 @@
+//! What this machine's operating system is: its os-release, its name for people, its architecture.
+
+use std::fs;
+
+use fleet_unitfile::Specifier;
+
+use super::environment::parse_file;
+
+/// Where os-release may be; the first that is there counts.
+pub(super) const RELEASES: [&str; 2] = ["/etc/os-release", "/usr/lib/os-release"];
+
+/// What of os-release a specifier stands for.
+const FIELDS: [(Specifier, &str); 6] = [
+    (Specifier::BuildId, "BUILD_ID"),
+    (Specifier::ImageId, "IMAGE_ID"),
+    (Specifier::ImageVersion, "IMAGE_VERSION"),
+    (Specifier::OsId, "ID"),
+    (Specifier::VariantId, "VARIANT_ID"),
+    (Specifier::VersionId, "VERSION_ID"),
+];
+
+/// systemd's names of architectures that are called otherwise here.
+const ARCHITECTURES: [(&str, &str); 8] = [
+    ("aarch64", "arm64"),
+    ("arm", "arm"),
+    ("loongarch64", "loongarch64"),
+    ("powerpc64", if cfg!(target_endian = "little") { "ppc64-le" } else { "ppc64" }),
+    ("riscv64", "riscv64"),
+    ("s390x", "s390x"),
+    ("x86", "x86"),
+    ("x86_64", "x86-64"),
+];
+
+/// What is known of the operating system.
+pub(super) fn os_specifiers() -> impl Iterator<Item = (Specifier, String)> {
+    let release = RELEASES.iter().find_map(|path| fs::read_to_string(path).ok());
+    // A field that is left out is an empty text to systemd, too.
+    let told = release
+        .into_iter()
+        .flat_map(|text| FIELDS.map(|(fact, name)| (fact, field(&text, name).unwrap_or_default())));
+    let info = fs::read_to_string("/etc/machine-info").ok();
+    let pretty = info.and_then(|text| field(&text, "PRETTY_HOSTNAME"));
+    let pretty =
+        pretty.filter(|name| !name.is_empty()).map(|name| (Specifier::PrettyHostName, name));
+    let built_for = |(name, _): &&(&str, &str)| *name == std::env::consts::ARCH;
+    let architecture = ARCHITECTURES.iter().find(built_for);
+    told.chain(pretty)
+        .chain(architecture.map(|(_, it)| (Specifier::Architecture, (*it).to_owned())))
+}
+
+/// What a file of variables gives one last.
+fn field(text: &str, name: &str) -> Option<String> {
+    let given = parse_file(text).into_iter().rfind(|(given, _)| given == name);
+    given.map(|(_, value)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_read_as_variables_are_and_the_last_one_counts() {
+        let text = "# ID=no\nVERSION_ID=\"12\"\nID=one\nID=debian\nIMAGE_ID=\"a \"'b'\n\
+                    BUILD_ID=\"1\\\n2\"\n";
+        let read = |name| field(text, name);
+        assert_eq!(read("VERSION_ID").as_deref(), Some("12"));
+        assert_eq!(read("ID").as_deref(), Some("debian"));
+        assert_eq!(read("IMAGE_ID").as_deref(), Some("a b"));
+        assert_eq!(read("BUILD_ID").as_deref(), Some("12"), "it goes over two lines");
+        assert_eq!(read("VERSION"), None);
+    }
+}

@@ -1,0 +1,286 @@
+//! All processes of the machine, and which of them belong to a run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+
+use super::process_info::{ProbeResult, ProcessInfo, probe};
+use super::run_state::ProcessId;
+use crate::clock::pause;
+
+/// How often all are listed before it is given up: again wherever one has ended before it was
+/// looked at. Each list after the first has few of these, as only those that are new count.
+const MAX_LISTS: usize = 1000;
+
+/// How often it is looked at once for those that are about to execute a program or to end, and how
+/// often then a millisecond later. One that is kept from it, as by a file system that does not
+/// answer, is not waited for for ever.
+const YIELD_ATTEMPTS: usize = 10;
+const SLEEP_ATTEMPTS: usize = 250;
+
+/// Reads all processes of the machine, once for everybody who asks at the same time.
+#[derive(Debug, Default)]
+pub(crate) struct ProcessTable {
+    exec_pid: AtomicU64,
+    last: Mutex<(u64, Arc<Vec<ProcessInfo>>)>,
+}
+
+impl ProcessTable {
+    /// All processes, read after this was called.
+    pub(crate) async fn read(&self) -> io::Result<Arc<Vec<ProcessInfo>>> {
+        let requested = self.exec_pid.load(Ordering::SeqCst);
+        let mut last = self.last.lock().await;
+        if last.0 <= requested {
+            let number = self.exec_pid.fetch_add(1, Ordering::SeqCst) + 1;
+            let read = tokio::task::spawn_blocking(read_all).await;
+            *last = (number, Arc::new(read.map_err(io::Error::other)??));
+        }
+        Ok(Arc::clone(&last.1))
+    }
+}
+
+/// Reads all processes of the machine. A list that is not read_until_complete is an error: whoever is missing
+/// from it would be taken for ended.
+pub(crate) fn read_all() -> io::Result<Vec<ProcessInfo>> {
+    read_until_complete(list, probe)
+}
+
+fn list() -> io::Result<Vec<u32>> {
+    let number = |entry: io::Result<std::fs::DirEntry>| {
+        entry.map(|entry| entry.file_name().to_str().and_then(|name| name.parse().ok())).transpose()
+    };
+    std::fs::read_dir("/proc")?.filter_map(number).collect()
+}
+
+/// Reads all processes by list after list, until there is nobody on the last that was not read.
+/// Whoever is born later is a child of one that was.
+///
+/// With one list alone a process would be missed that was born after it, of a parent that had ended
+/// when its turn came; and one whose environment, by which it is known, is being replaced by an
+/// equal one.
+fn read_until_complete(
+    mut list: impl FnMut() -> io::Result<Vec<u32>>,
+    mut probe: impl FnMut(u32) -> io::Result<ProbeResult>,
+) -> io::Result<Vec<ProcessInfo>> {
+    let mut known: BTreeMap<u32, Option<ProcessInfo>> = BTreeMap::new();
+    let (mut transient, mut awaited) = (Vec::new(), 0);
+    for _ in 0..MAX_LISTS {
+        transient.clear();
+        let mut ended = false;
+        for pid in list()? {
+            if known.contains_key(&pid) {
+                continue;
+            }
+            match probe(pid)? {
+                ProbeResult::Running(process) => drop(known.insert(pid, Some(process))),
+                ProbeResult::Irrelevant => drop(known.insert(pid, None)),
+                ProbeResult::Transient(process) => transient.push(process),
+                ProbeResult::Zombie => {
+                    ended = true;
+                    known.insert(pid, None);
+                }
+                ProbeResult::Gone => ended = true,
+            }
+        }
+        if ended {
+            continue;
+        }
+        awaited += 1;
+        if transient.is_empty() || awaited > YIELD_ATTEMPTS + SLEEP_ATTEMPTS {
+            return Ok(known.into_values().flatten().chain(transient).collect());
+        }
+        wait_for_transient(awaited);
+    }
+    Err(io::Error::other("too many processes end while all are listed"))
+}
+
+fn wait_for_transient(awaited: usize) {
+    if awaited <= YIELD_ATTEMPTS {
+        std::thread::yield_now();
+    } else {
+        pause(Duration::from_millis(1));
+    }
+}
+
+/// All processes that belong to a run: those that carry its identity, those in the groups of the
+/// leaders that it began with unless they carry another, and everything that these have started.
+/// This one belongs to none, though a unit may have exec_pid it, as one that is logged in to does.
+/// What it begins shows the identity of that unit until its program runs, whichever it is for.
+pub(crate) fn members<'a>(
+    all: &'a [ProcessInfo],
+    invocation: &str,
+    leaders: &[ProcessId],
+) -> Vec<&'a ProcessInfo> {
+    let groups = own_groups(all, leaders);
+    let own = std::process::id();
+    let shown = all.iter().find(|it| it.id.pid == own).and_then(|it| it.invocation.as_deref());
+    // Who is in a group of the leaders is one all the same, as what a shell began before it became
+    // this process.
+    let may_be_before_exec = |process: &ProcessInfo| {
+        process.parent == own && shown == Some(invocation) && !groups.contains(&process.group)
+    };
+    let mut inside: BTreeSet<u32> = BTreeSet::new();
+    for process in all.iter().filter(|process| process.id.pid != own) {
+        let carries = process.invocation.as_deref() == Some(invocation);
+        let grouped = process.invocation.is_none() && groups.contains(&process.group);
+        if carries && !may_be_before_exec(process) || grouped {
+            inside.insert(process.id.pid);
+        }
+    }
+    loop {
+        let before = inside.len();
+        let children = all.iter().filter(|process| inside.contains(&process.parent));
+        let children = children.map(|process| process.id.pid).filter(|&pid| pid != own);
+        let children: Vec<u32> = children.collect();
+        inside.extend(children);
+        if inside.len() == before {
+            break;
+        }
+    }
+    all.iter().filter(|process| inside.contains(&process.id.pid)).collect()
+}
+
+/// The groups that are still those of the leaders. The kernel gives a number to a new process only
+/// when its group is empty, so a later process of that number shows that the group is a stranger's.
+fn own_groups(all: &[ProcessInfo], leaders: &[ProcessId]) -> BTreeSet<u32> {
+    let is_reused = |leader: &ProcessId| {
+        all.iter().any(|process| process.id.pid == leader.pid && process.id != *leader)
+    };
+    leaders.iter().filter(|leader| !is_reused(leader)).map(|leader| leader.pid).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(pid: u32, parent: u32, group: u32, invocation: Option<&str>) -> ProcessInfo {
+        let id = ProcessId { pid, start: 0 };
+        ProcessInfo { id, parent, group, invocation: invocation.map(str::to_owned), exec_pid: None }
+    }
+
+    #[test]
+    fn members_are_found_by_identity_group_and_descent() {
+        let all = [
+            process(9, 1, 9, None),
+            process(10, 1, 10, Some("a")),
+            process(11, 10, 10, None),
+            process(12, 1, 12, Some("a")),
+            process(13, 14, 13, None),
+            process(14, 12, 14, None),
+            process(15, 1, 10, Some("b")),
+        ];
+        let pids = |groups: &[u32]| {
+            let leader = |&pid: &u32| ProcessId { pid, start: 0 };
+            let leaders: Vec<ProcessId> = groups.iter().map(leader).collect();
+            members(&all, "a", &leaders).iter().map(|p| p.id.pid).collect::<Vec<_>>()
+        };
+        assert_eq!(pids(&[10]), [10, 11, 12, 13, 14]);
+        assert_eq!(pids(&[9]), [9, 10, 11, 12, 13, 14]);
+    }
+
+    #[test]
+    fn who_looks_is_no_member_and_neither_is_what_it_has_begun() {
+        let own = std::process::id();
+        let leader = ProcessId { pid: own + 3, start: 0 };
+        let all = [
+            process(own + 1, 1, own + 1, Some("a")),
+            process(own, own + 1, own + 1, Some("a")),
+            process(own + 2, own, own + 2, Some("b")),
+            process(own + 3, own, own + 3, Some("a")),
+            process(own + 4, own, own + 4, Some("a")),
+            process(own + 5, own, own, Some("a")),
+            process(own + 6, own + 3, own + 6, Some("a")),
+        ];
+        let found: Vec<u32> = members(&all, "a", &[leader]).iter().map(|it| it.id.pid).collect();
+        let expected = [own + 1, own + 3, own + 6];
+        assert_eq!(found, expected, "what it began for that run is one, once its program runs");
+    }
+
+    #[test]
+    fn a_group_whose_number_was_given_to_a_stranger_is_left_alone() {
+        let mut all = [process(9, 1, 9, None), process(10, 9, 9, None)];
+        let leaders = [ProcessId { pid: 9, start: 0 }];
+        assert_eq!(members(&all, "a", &leaders).len(), 2);
+        all[0].id.start = 5;
+        assert_eq!(members(&all, "a", &leaders), Vec::<&ProcessInfo>::new());
+    }
+
+    /// What is read where each list is another one, and so is each look at a process.
+    fn read(lists: &[&[u32]], looks: &[(u32, ProbeResult)]) -> Vec<u32> {
+        let (mut lists, mut looks) = (lists.iter(), looks.iter());
+        let all = read_until_complete(
+            || Ok(lists.next().expect("there is one").to_vec()),
+            |pid| {
+                let (whom, probe) = looks.next().expect("there is one");
+                assert_eq!(*whom, pid, "it is its turn");
+                Ok(look.clone())
+            },
+        );
+        let pids = all.expect("nothing is in the way").into_iter().map(|it| it.id.pid).collect();
+        assert_eq!((lists.len(), looks.len()), (0, 0), "that is too few");
+        pids
+    }
+
+    fn runs(pid: u32) -> (u32, ProbeResult) {
+        (pid, ProbeResult::Running(process(pid, 1, pid, None)))
+    }
+
+    #[test]
+    fn one_that_was_born_after_the_list_of_a_parent_that_has_ended_is_found() {
+        let looks = [runs(1), (8, ProbeResult::Gone), (9, ProbeResult::Irrelevant), runs(10)];
+        assert_eq!(read(&[&[1, 8, 9], &[1, 9, 10]], &looks), [1, 10]);
+        // Nobody has waited for it yet.
+        let looks = [runs(1), (8, ProbeResult::Zombie), runs(10)];
+        assert_eq!(read(&[&[1, 8], &[1, 8, 10]], &looks), [1, 10]);
+        // It is gone itself, before anybody has looked at it.
+        let looks = [runs(1), (8, ProbeResult::Gone), (10, ProbeResult::Gone), runs(11)];
+        assert_eq!(read(&[&[1, 8], &[1, 10], &[1, 11]], &looks), [1, 11]);
+    }
+
+    #[test]
+    fn one_that_begins_to_execute_a_program_is_looked_at_again() {
+        let becomes = || ProbeResult::Transient(process(8, 1, 8, None));
+        let looks = [(8, becomes()), runs(9), (8, becomes()), runs(8)];
+        assert_eq!(read(&[&[8, 9], &[8, 9], &[8, 9]], &looks), [8, 9]);
+        // It is kept from it for ever, and counted as what can be seen of it.
+        let for_ever =
+            read_until_complete(|| Ok(vec![8]), |_| Ok(becomes())).expect("nothing is in the way");
+        assert_eq!(for_ever, [process(8, 1, 8, None)]);
+        // Whoever is missed could be one of a unit's.
+        read_until_complete(|| Ok(vec![8]), |_| Ok(ProbeResult::Gone))
+            .expect_err("it never is on a list to its end");
+    }
+
+    /// Each process of it begins the next, executes twice, and ends.
+    #[test]
+    fn a_run_that_changes_hands_all_the_time_is_never_seen_empty() {
+        let home = tempfile::tempdir().expect("a directory can be made");
+        let (goes, run) = (home.path().join("goes"), home.path().display().to_string());
+        std::fs::write(&goes, "").expect("it can be made");
+        let relay = "test -e \"$GOES\" && exec setsid sh -c \"$RELAY\" & exit";
+        let mut first = std::process::Command::new("/bin/sh");
+        first.args(["-c", relay]).env("RELAY", relay).env("GOES", &goes);
+        first.env(super::super::process_info::INVOCATION_ID, &run);
+        let mut first = first.spawn().expect("there is a shell");
+        let none = [];
+        let count = || members(&read_all().expect("they can be read"), &run, &none).len();
+        let empty = (0..100).filter(|_| count() == 0).count();
+        std::fs::remove_file(&goes).expect("it can be removed");
+        while count() > 0 {
+            std::thread::yield_now();
+        }
+        first.wait().expect("it is a child");
+        assert_eq!(empty, 0);
+    }
+
+    #[test]
+    fn this_very_process_is_among_all() {
+        let own = std::process::id();
+        let all = read_all().expect("they can be read");
+        assert!(all.iter().any(|process| process.id.pid == own));
+    }
+}

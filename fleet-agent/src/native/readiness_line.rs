@@ -1,0 +1,226 @@
+//! Waits for a line of a unit's output that says that the unit is ready.
+//!
+//! A unit writes to its log itself, so the log is read as it grows, and only until the line has
+//! come: nobody looks at what a unit writes once it is up. However fast it writes, nothing of its
+//! log is given up before it was looked at; what was looked at is given up in the same pass.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleet_core::graph::LinePattern;
+use regex::bytes::{Regex, RegexBuilder};
+use rustix::io::Errno;
+
+use super::inotify::FileWatch;
+use super::log::{Log, ReadLock};
+use crate::Clock;
+
+/// The shortest and the longest pause between two looks where the kernel does not tell.
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A longer line is looked at in pieces of this many bytes.
+const MAX_LINE: usize = 64 * 1024;
+
+/// How often the log is read, a block each time, before it is seen whether it has grown too large.
+const MAX_BLOCKS: usize = 16;
+
+/// Returns when a line of what is yet to be read matches. May be dropped at any time.
+pub(crate) async fn wait_for_line(
+    log: Arc<Log>,
+    reading: ReadLock,
+    pattern: LinePattern,
+    clock: Arc<dyn Clock>,
+) -> io::Result<()> {
+    // The watch begins before the first look, so that nothing falls between the two.
+    let mut growth = Growth::of(FileWatch::of_file(log.path()), clock)?;
+    let mut search = Search::new(compiled(&pattern)?);
+    let reading = Arc::new(reading);
+    loop {
+        let (log, reading) = (Arc::clone(&log), Arc::clone(&reading));
+        let search_more = move || search.search_more(&log, &reading).map(|step| (search, step));
+        let joined = tokio::task::spawn_blocking(search_more).await;
+        let (returned, step) = joined.map_err(io::Error::other)??;
+        search = returned;
+        match step {
+            Progress::Found => return Ok(()),
+            Progress::Further => {}
+            Progress::End => growth.next().await?,
+        }
+    }
+}
+
+/// How far a search has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Found,
+    Further,
+    /// It has seen all that there is.
+    End,
+}
+
+/// Says when to look again.
+enum Growth {
+    Inotify(FileWatch),
+    /// The kernel has no more to give that could tell.
+    Polling {
+        pause: Duration,
+        clock: Arc<dyn Clock>,
+    },
+}
+
+impl Growth {
+    fn of(changes: io::Result<FileWatch>, clock: Arc<dyn Clock>) -> io::Result<Self> {
+        match changes {
+            Err(error) if is_exhausted(&error) => {
+                Ok(Self::Polling { pause: MIN_POLL_INTERVAL, clock })
+            }
+            changes => changes.map(Self::Inotify),
+        }
+    }
+
+    async fn next(&mut self) -> io::Result<()> {
+        match self {
+            Self::Inotify(changes) => changes.next().await,
+            Self::Polling { pause, clock } => {
+                clock.sleep(*pause).await;
+                *pause = (*pause * 2).min(MAX_POLL_INTERVAL);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Whether a user has as many instances or watches of the kernel's, or files, as they may have.
+fn is_exhausted(error: &io::Error) -> bool {
+    let Some(error) = Errno::from_io_error(error) else { return false };
+    matches!(error, Errno::MFILE | Errno::NFILE | Errno::NOSPC)
+}
+
+fn compiled(pattern: &LinePattern) -> io::Result<Regex> {
+    RegexBuilder::new(pattern.as_str()).build().map_err(io::Error::other)
+}
+
+/// Puts lines together that are read in pieces, and looks at each once.
+struct Search {
+    regex: Regex,
+    partial: Vec<u8>,
+}
+
+impl Search {
+    fn new(regex: Regex) -> Self {
+        Self { regex, partial: Vec::new() }
+    }
+
+    /// Looks at some of what is yet to be read, and lets the log give it up.
+    fn search_more(&mut self, log: &Log, reading: &ReadLock) -> io::Result<Progress> {
+        for _ in 0..MAX_BLOCKS {
+            let (text, end) = log.read_from(reading.place())?;
+            if text.is_empty() {
+                return Ok(Progress::End);
+            }
+            if self.matches_in(&text) {
+                return Ok(Progress::Found);
+            }
+            reading.go_on(end);
+        }
+        if log.is_over() {
+            log.trim()?;
+        }
+        Ok(Progress::Further)
+    }
+
+    fn matches_in(&mut self, text: &[u8]) -> bool {
+        let mut rest = text;
+        while !rest.is_empty() {
+            let room = MAX_LINE - self.partial.len();
+            let newline = rest.iter().take(room).position(|&byte| byte == b'\n');
+            let (piece, after) = rest.split_at(newline.map_or(rest.len().min(room), |at| at + 1));
+            self.partial.extend_from_slice(piece);
+            rest = after;
+            if newline.is_none() && self.partial.len() < MAX_LINE {
+                return false;
+            }
+            let line = self.partial.strip_suffix(b"\n").unwrap_or(&self.partial);
+            let found = self.regex.is_match(line.strip_suffix(b"\r").unwrap_or(line));
+            self.partial.clear();
+            if found {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The kernel gives each user 128 instances, and each unit that is waited for takes one.
+    #[tokio::test]
+    async fn where_the_kernel_tells_nobody_the_log_is_looked_at_all_the_same() {
+        let clock: Arc<dyn Clock> = Arc::new(crate::SystemClock::start());
+        for full in [Errno::MFILE, Errno::NFILE, Errno::NOSPC] {
+            let mut growth = Growth::of(Err(full.into()), Arc::clone(&clock)).expect("it goes on");
+            growth.next().await.expect("it is looked at again");
+            let Growth::Polling { pause, .. } = growth else { panic!("nobody tells") };
+            assert_eq!(pause, 2 * MIN_POLL_INTERVAL);
+        }
+        assert!(Growth::of(Err(Errno::ACCESS.into()), clock).is_err());
+    }
+
+    fn search(pattern: &str) -> Search {
+        let pattern = LinePattern::new(pattern).expect("it is well formed");
+        Search::new(compiled(&pattern).expect("it is not large"))
+    }
+
+    #[test]
+    fn lines_that_match() {
+        for (pattern, pieces, found) in [
+            ("^ready$", &["rea", "dy", "\n"][..], true),
+            ("^ready$", &["ready"], false),
+            ("^ready$", &["not ready\nready\r\n"], true),
+            ("^$", &["x\n"], false),
+            ("^$", &["x\n\n"], true),
+            ("a.b", &["a\nb\n"], false),
+            ("é", &["caf\u{e9}\n"], true),
+        ] {
+            let mut search = search(pattern);
+            let any = pieces.iter().any(|piece| search.matches_in(piece.as_bytes()));
+            assert_eq!(any, found, "{pattern} in {pieces:?}");
+        }
+        assert!(search("(?-u:\\xff)x").matches_in(b"\xff\xfe\xffx\n"));
+    }
+
+    #[test]
+    fn a_line_without_an_end_takes_no_more_room_than_a_piece() {
+        let mut search = search("needle$");
+        let block = vec![b'x'; 50_000];
+        for _ in 0..100 {
+            assert!(!search.matches_in(&block));
+            assert!(search.partial.len() <= MAX_LINE);
+        }
+        assert!(search.matches_in(b"\nneedle\n"));
+    }
+
+    proptest! {
+        /// The naive twin has all of it at once.
+        #[test]
+        fn however_it_is_cut(
+            text in "[abr\\n]{0,60}",
+            cuts in prop::collection::vec(0..60usize, 0..6),
+        ) {
+            let mut search = search("^ab+r?$");
+            let complete = text.rsplit_once('\n').map_or("", |(lines, _)| lines);
+            let expected = complete.lines().any(|line| search.regex.is_match(line.as_bytes()));
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).collect();
+            cuts.extend([0, text.len()]);
+            cuts.sort_unstable();
+            let found = cuts.windows(2).any(|it| search.matches_in(&text.as_bytes()[it[0]..it[1]]));
+            prop_assert_eq!(found, expected);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Waits for the ends of processes.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt as _};
+
+use super::RunDriver;
+use crate::native::outcome::ProcessExit;
+use crate::native::proc::ProcessHandle;
+use crate::native::run_state::ProcessId;
+use crate::native::spawn::Child;
+
+/// The end of a process, which is waited for.
+pub(super) struct PendingExit {
+    process: ProcessId,
+    is_child: bool,
+    end: BoxFuture<'static, ProcessExit>,
+}
+
+impl Future for PendingExit {
+    type Output = (ProcessId, ProcessExit);
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let process = self.process;
+        self.end.poll_unpin(cx).map(|end| (process, end))
+    }
+}
+
+impl RunDriver {
+    /// Waits for the end of a child.
+    pub(super) fn await_child(&mut self, process: ProcessId, mut child: Child) {
+        let end = Box::pin(async move { child.wait().await.unwrap_or(ProcessExit::Unobserved) });
+        self.processes.push(PendingExit { process, is_child: true, end });
+    }
+
+    /// Waits for the end of a process that is no child of ours.
+    pub(super) fn watch(&mut self, process: ProcessId, watched: ProcessHandle) {
+        let clock = Arc::clone(&self.context.clock);
+        let end = Box::pin(async move {
+            watched.end(&*clock).await.unwrap_or_else(|error| {
+                tracing::warn!(%error, pid = process.pid, "cannot watch a process");
+                ProcessExit::Unobserved
+            })
+        });
+        self.processes.push(PendingExit { process, is_child: false, end });
+    }
+
+    /// Tells of an end once more, so much later.
+    pub(super) fn report_exit_later(
+        &mut self,
+        process: ProcessId,
+        end: ProcessExit,
+        pause: Duration,
+    ) {
+        let clock = Arc::clone(&self.context.clock);
+        let end = Box::pin(async move {
+            clock.sleep(pause).await;
+            end
+        });
+        // Whatever is the main one by then, it is told.
+        self.processes.push(PendingExit { process, is_child: true, end });
+    }
+
+    /// A process that somebody else started is the main one, if it can be watched, and the service
+    /// takes it for that; why it cannot, for a person. The one before stays the main one then.
+    pub(super) fn take_as_main(
+        &mut self,
+        process: ProcessId,
+        open: impl FnOnce(ProcessId) -> io::Result<Option<ProcessHandle>>,
+    ) -> Result<(), String> {
+        let mut opened = None;
+        if !self.processes.iter().any(|it| it.process == process) {
+            let held = open(process).map_err(|error| format!("cannot be watched: {error}"))?;
+            opened = Some(held.ok_or("does not run")?);
+        }
+        self.service.on_main(process, self.context.now());
+        if self.service.run_state().main == Some(process) {
+            if let Some(watched) = opened {
+                self.watch(process, watched);
+            }
+            self.stop_watching_others();
+        }
+        Ok(())
+    }
+
+    /// Waits no more for those whose end would mean nothing: a unit may name one process after the
+    /// other as its main one, and each that is waited for takes a descriptor.
+    fn stop_watching_others(&mut self) {
+        let run_state = self.service.run_state();
+        let own = [run_state.main, run_state.control];
+        let counts = |it: &PendingExit| {
+            it.is_child || own.contains(&Some(it.process)) || self.leaders.contains(&it.process)
+        };
+        self.processes = std::mem::take(&mut self.processes).into_iter().filter(counts).collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::native::readiness_tests::{Stage, line, unit};
+    use crate::native::run_state::ServicePhase;
+
+    /// A unit with its main process, and another one that it has started.
+    async fn two() -> (Stage, ProcessId, u32) {
+        let script = "sleep 1000 & echo $$!; wait";
+        let service = format!("ExecStart=/bin/sh -c '{script}'\nNotifyAccess=all\n");
+        let mut stage = Stage::with(unit(&service, line("^[0-9]+$"))).await;
+        stage.start();
+        stage.wait_for(ServicePhase::Running).await;
+        let (text, _) = stage.driver.log().tail(Some(1), None).expect("it can be read");
+        let text = String::from_utf8(text).expect("it is a number");
+        let main = stage.driver.service.run_state().main.expect("it runs");
+        (stage, main, text.trim().parse().expect("it is a number"))
+    }
+
+    #[tokio::test]
+    async fn processes_that_name_each_other_as_the_main_one_are_watched_once() {
+        let (mut stage, main, other) = two().await;
+        let mut watched = Vec::new();
+        for _ in 0..10 {
+            for pid in [other, main.pid] {
+                stage.driver.on_main_named(pid);
+                let now = stage.driver.service.run_state().main.map(|main| main.pid);
+                watched.push((now == Some(pid), stage.driver.processes.len()));
+            }
+        }
+        stage.stop();
+        stage.wait_for(ServicePhase::Dead).await;
+        assert_eq!(watched, [(true, 2), (true, 1)].repeat(10));
+    }
+
+    #[tokio::test]
+    async fn a_main_process_that_cannot_be_watched_is_none() {
+        let (mut stage, main, other) = two().await;
+        let process = ProcessId { pid: other, start: 0 };
+        let full = stage.driver.take_as_main(process, |_| Err(io::Error::other("all are open")));
+        let gone = stage.driver.take_as_main(process, |_| Ok(None));
+        let run_state = stage.driver.service.run_state().clone();
+        stage.stop();
+        stage.wait_for(ServicePhase::Dead).await;
+        assert_eq!(full, Err("cannot be watched: all are open".to_owned()));
+        assert_eq!(gone, Err("does not run".to_owned()));
+        assert_eq!((run_state.main, run_state.phase), (Some(main), ServicePhase::Running));
+    }
+
+    #[tokio::test]
+    async fn one_that_is_named_while_the_unit_ends_is_not_watched() {
+        let (mut stage, _, other) = two().await;
+        stage.stop();
+        stage.driver.act();
+        for _ in 0..10 {
+            stage.driver.on_main_named(other);
+        }
+        let watched = stage.driver.processes.len();
+        stage.wait_for(ServicePhase::Dead).await;
+        assert_eq!(watched, 1);
+    }
+}

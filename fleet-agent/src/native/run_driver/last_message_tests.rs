@@ -1,0 +1,78 @@
+//! What is said right before the last process of a run ends.
+
+use std::future::ready;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::Path;
+use std::time::Duration;
+
+use crate::clock::pause;
+use crate::native::readiness_tests::Stage;
+use crate::native::run_machine_tests::spec;
+use crate::native::run_state::ServicePhase;
+
+const STEP: Duration = Duration::from_millis(2);
+
+/// What says that it is ready, and that it has, and lives for as long as that can be read. Among
+/// the tests it does nothing.
+#[test]
+fn as_it_is_told() {
+    let Ok(message) = std::env::var("SAID") else { return };
+    let name = std::env::var("NOTIFY_SOCKET").expect("somebody listens");
+    let address = match name.strip_prefix('@') {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => SocketAddr::from_pathname(name),
+    };
+    let socket = UnixDatagram::unbound().expect("a socket can be made");
+    socket.send_to_addr(b"READY=1", &address.expect("it is short")).expect("somebody listens");
+    std::fs::write(&message, "").expect("it can be made");
+    while Path::new(&message).exists() {
+        pause(STEP);
+    }
+}
+
+/// Waits for a file while the daemon hears nothing: it is of this thread, too.
+fn wait_unheard(file: &Path) {
+    for _ in 0..15_000 {
+        if file.exists() {
+            return;
+        }
+        pause(STEP);
+    }
+    panic!("it does not come");
+}
+
+#[tokio::test]
+async fn what_was_said_by_then_is_heard_before_it_counts_that_all_are_gone() {
+    let home = tempfile::tempdir().expect("a directory can be made");
+    let [gate, message] = ["gate", "said"].map(|name| home.path().join(name));
+    let program = std::env::current_exe().expect("it has a path");
+    let script = format!(
+        "(until [ -e {} ]; do sleep 0.01; done; exec {} --exact {}::as_it_is_told) & exit 0",
+        gate.display(),
+        program.display(),
+        module_path!().split_once("::").expect("it is in a crate").1,
+    );
+    let service = format!(
+        "Type=notify\nNotifyAccess=all\nRemainAfterExit=yes\nEnvironment=SAID={}\n\
+         ExecStart=/bin/sh -c '{script}'\n",
+        message.display()
+    );
+    let mut stage = Stage::with(spec(&service)).await;
+    stage.start();
+    stage.driver.act();
+    while !stage.driver.service.awaits_others() {
+        stage.driver.wait().await;
+        stage.driver.act();
+    }
+    std::fs::write(&gate, "").expect("it can be made");
+    wait_unheard(&message);
+    // As if it had ended since.
+    stage.driver.sweep = Some(Box::pin(ready(())));
+    stage.driver.wait().await;
+    stage.driver.act();
+    let phase = stage.driver.service.run_state().phase;
+    assert_eq!(phase, ServicePhase::Exited);
+    stage.stop();
+    stage.wait_for(ServicePhase::Dead).await;
+}

@@ -1,0 +1,104 @@
+//! Where a run begins and ends, and what is written of it.
+
+use std::io;
+
+use fleet_core::graph::{InitUnit, ServiceType};
+
+use super::RunDriver;
+use crate::native::cgroup::Group;
+use crate::native::conditions::check_conditions;
+use crate::native::identity::look_up;
+use crate::native::unit_directory::RunRecord;
+
+impl RunDriver {
+    pub(super) fn begin_run(&mut self) {
+        self.has_run = true;
+        self.remove_group();
+        self.invocation = new_invocation();
+        self.group = self.context.group(&self.unit, &self.invocation);
+        self.leaders.clear();
+        self.problem = None;
+        self.owner = pid_file_owner(&self.spec);
+        self.limit_log(self.file_size_limit());
+        self.log_from = self.log.end().unwrap_or(0);
+        self.notify = None;
+        if let Err((why, is_failure)) = check_conditions(&self.spec.run.conditions) {
+            self.problem = Some(why);
+            self.service.on_condition(is_failure, self.context.now());
+        }
+    }
+
+    /// Takes away what a run that is over needs no more.
+    fn end_run(&mut self) {
+        self.notify = None;
+        if let ServiceType::BackgroundPidfile { path } = &self.spec.kind {
+            // It names nobody now. Most services take it away themselves.
+            drop(std::fs::remove_file(path));
+        }
+        self.remove_group();
+    }
+
+    pub(super) fn update_active(&mut self) {
+        let active = !self.service.is_idle();
+        if active != self.active {
+            self.active = active;
+            if !active {
+                self.end_run();
+            }
+        }
+    }
+
+    pub(super) fn save(&mut self) -> io::Result<()> {
+        let run = RunRecord {
+            requested: self.requested,
+            invocation: self.invocation.clone(),
+            leaders: self.leaders.clone(),
+            log_from: self.log_from,
+            group: self.group.clone(),
+            run_state: self.service.run_state().clone(),
+        };
+        if !self.has_run && self.written.is_none() || self.written.as_ref() == Some(&run) {
+            return Ok(());
+        }
+        self.directory.write_run(&run)?;
+        self.written = Some(run);
+        Ok(())
+    }
+
+    /// How long the processes of the unit may have a file, if that is limited.
+    pub(super) fn file_size_limit(&self) -> Option<u64> {
+        self.spec.run.exec_environment.limits.get("fsize").and_then(|&(soft, _)| soft)
+    }
+
+    pub(super) fn limit_log(&self, longest: Option<u64>) {
+        if let Err(error) = self.log.keep_below(longest) {
+            self.warn(&error, "cannot keep a log as short as its unit may have files");
+        }
+    }
+
+    /// Removes the control group of a run that is over. What its `KillMode=` left stays in it.
+    fn remove_group(&self) {
+        if let Some(Err(error)) = self.group.as_ref().map(Group::remove) {
+            tracing::warn!(%error, unit = %self.unit, "cannot remove a control group");
+        }
+    }
+}
+
+/// The user whose file is believed when it names the main process of a unit; nothing where the
+/// accounts do not tell.
+pub(crate) fn pid_file_owner(unit: &InitUnit) -> Option<u32> {
+    match unit.kind {
+        ServiceType::BackgroundPidfile { .. } => {
+            let identity = look_up(&unit.run.exec_environment).ok()?;
+            Some(identity.uid.unwrap_or(0))
+        }
+        _ => Some(0),
+    }
+}
+
+/// A random name for a run, as systemd writes it.
+fn new_invocation() -> String {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).expect("the kernel gives random bytes to every process");
+    format!("{:032x}", u128::from_ne_bytes(bytes))
+}

@@ -1,0 +1,345 @@
+//! What the processes of a run say of themselves, and the search for a main process that is no
+//! child of ours.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleet_core::graph::{NotifyAccess, Readiness, ServiceType};
+
+use super::{RunDriver, pid_file_owner};
+use crate::native::cgroup::Group;
+use crate::native::outcome::ProcessExit;
+use crate::native::pidfile::{self, PidFileWatch};
+use crate::native::proc::{ProcessHandle, belongs_to_run, child, started};
+use crate::native::readiness_line::wait_for_line;
+use crate::native::run_state::{ProcessId, ServicePhase};
+use crate::native::sd_notify_socket::{NotifySocket, ReceivedMessage};
+
+/// How many messages are taken at once. The kernel keeps no more than this of those who wait.
+const MAX_MESSAGES: usize = 512;
+
+/// How often in a row it is looked once more whom a file names that cannot be read: ten seconds in
+/// all. Then the end of the main process counts, as nobody looks after its unit until it does.
+const MAX_PID_FILE_FAILURES: u8 = 100;
+
+/// How long until it is looked once more.
+const PID_FILE_RETRY: Duration = Duration::from_millis(100);
+
+impl RunDriver {
+    /// Listens to the processes of the present run, if its unit has them say something.
+    pub(super) fn listen(&mut self) {
+        self.notify = None;
+        if !self.accepts_messages() || self.invocation.is_empty() {
+            return;
+        }
+        match NotifySocket::open(&self.invocation) {
+            Ok(socket) => self.notify = Some(socket),
+            Err(error) => {
+                tracing::error!(%error, unit = %self.unit, "cannot hear what a unit says");
+            }
+        }
+    }
+
+    /// Whether anybody may say anything in the present run, or may come to.
+    fn accepts_messages(&self) -> bool {
+        match self.spec.run.notify_access {
+            NotifyAccess::None => false,
+            // Its main process has ended, or it has none at all.
+            NotifyAccess::Main => {
+                let phase = self.service.run_state().phase;
+                phase != ServicePhase::Exited && self.spec.kind != ServiceType::BackgroundScripted
+            }
+            NotifyAccess::Exec | NotifyAccess::All => true,
+        }
+    }
+
+    /// Lets go of the socket as soon as nobody may say anything any more, and has one again if it
+    /// is for others to speak by now.
+    pub(super) fn update_listener(&mut self) {
+        let (hears, active) = (self.notify.is_some(), !self.service.is_idle());
+        match self.accepts_messages() {
+            false => self.notify = None,
+            true if !hears && active => self.listen(),
+            true => {}
+        }
+    }
+
+    /// Takes what was said and not heard yet: what a process says before its end counts before it.
+    pub(super) fn drain_messages(&mut self) {
+        for _ in 0..MAX_MESSAGES {
+            match self.notify.as_ref().map(NotifySocket::try_receive) {
+                Some(Ok(Some(message))) => self.on_message(&message),
+                Some(Ok(None)) => {}
+                // There is no other, or who waits for one is told why.
+                Some(Err(_)) | None => return,
+            }
+        }
+    }
+
+    pub(super) fn on_message_received(&mut self, received: io::Result<ReceivedMessage>) {
+        match received {
+            Ok(message) => self.on_message(&message),
+            Err(error) => {
+                tracing::error!(%error, unit = %self.unit, "cannot hear what a unit says any more");
+                self.notify = None;
+            }
+        }
+    }
+
+    fn on_message(&mut self, message: &ReceivedMessage) {
+        if !self.is_accepted_sender(message.sender) {
+            tracing::debug!(unit = %self.unit, sender = message.sender, "not for it to say");
+            return self.on_rejected_message(message);
+        }
+        if message.notice.is_ready && self.spec.kind == ServiceType::ForegroundNotified {
+            self.problem = None;
+        }
+        if let Some(pid) = message.notice.main {
+            self.on_main_named(pid);
+        }
+        self.service.on_notice(&message.notice, self.context.now());
+    }
+
+    /// Remembers that a unit was said to be ready by one who may not: it is why it never is.
+    fn on_rejected_message(&mut self, message: &ReceivedMessage) {
+        let awaits = self.spec.kind == ServiceType::ForegroundNotified
+            && self.service.run_state().phase == ServicePhase::Start;
+        let who = match self.spec.run.notify_access {
+            NotifyAccess::Main => "the main process may",
+            NotifyAccess::Exec => "the main process and those of its other commands may",
+            NotifyAccess::All => "the unit's own processes may, until they were waited for",
+            NotifyAccess::None => return,
+        };
+        if message.notice.is_ready && awaits {
+            let option = self.option_name("NotifyAccess=", "notify-access");
+            let sender = message.sender;
+            self.problem =
+                Some(format!("process {sender} said READY=1, and only {who}: see {option}"));
+        }
+    }
+
+    /// What the unit's own file calls an option: as systemd does, or by the key of a stanza.
+    fn option_name(&self, option: &'static str, key: &'static str) -> &'static str {
+        if self.directory.has_unit_file() { option } else { key }
+    }
+
+    /// Whether what that process says counts.
+    fn is_accepted_sender(&self, sender: u32) -> bool {
+        let run_state = self.service.run_state();
+        let is = |process: Option<ProcessId>| process.is_some_and(|it| it.pid == sender);
+        let (main, control) = (is(run_state.main), is(run_state.control));
+        match self.spec.run.notify_access {
+            NotifyAccess::None => false,
+            NotifyAccess::Main => main,
+            NotifyAccess::Exec => main || control,
+            NotifyAccess::All => main || control || self.was_own(sender),
+        }
+    }
+
+    /// The process of that number, if it runs and is one of the run's.
+    fn own_process(&self, pid: u32) -> Option<ProcessId> {
+        let find = || -> io::Result<Option<ProcessId>> {
+            let Some(process) = started(pid)? else { return Ok(None) };
+            Ok(self.is_own(process)?.then_some(process))
+        };
+        find().unwrap_or_else(|error| self.assume_foreign(pid, &error))
+    }
+
+    /// Whether the process of that number is one of the run's, or was and has ended since: who says
+    /// something last of all may have ended before it is heard.
+    fn was_own(&self, pid: u32) -> bool {
+        let find = || -> io::Result<bool> {
+            let Some(process) = child(pid)? else { return Ok(false) };
+            let had = |group: &Group| group.contained(pid);
+            let is_own = self.is_own(process)? || self.group.as_ref().map_or(Ok(false), had)?;
+            // Else the number was given to another one meanwhile.
+            Ok(is_own && child(pid)? == Some(process))
+        };
+        find().unwrap_or_else(|error| self.assume_foreign(pid, &error))
+    }
+
+    fn assume_foreign<T: Default>(&self, pid: u32, error: &io::Error) -> T {
+        tracing::warn!(%error, pid, unit = %self.unit, "cannot tell whose process it is");
+        T::default()
+    }
+
+    fn is_own(&self, process: ProcessId) -> io::Result<bool> {
+        belongs_to_run(process, self.group.as_ref(), &self.invocation, &self.leaders)
+    }
+
+    pub(super) fn on_main_named(&mut self, pid: u32) {
+        if self.service.run_state().main.is_some_and(|main| main.pid == pid) {
+            return;
+        }
+        match self.own_process(pid).filter(|process| process.pid != std::process::id()) {
+            Some(process) => self.adopt_main(process),
+            None => tracing::warn!(unit = %self.unit, pid, "names a stranger as its main process"),
+        }
+    }
+
+    fn adopt_main(&mut self, process: ProcessId) {
+        if let Err(why) = self.take_as_main(process, ProcessHandle::open) {
+            let (unit, pid) = (&self.unit, process.pid);
+            tracing::warn!(%unit, pid, why, "cannot have it as its main process");
+        }
+    }
+
+    /// Looks for the process that the file of the unit names, until there is one.
+    pub(super) fn watch_pid_file(&mut self) {
+        let ServiceType::BackgroundPidfile { path } = &self.spec.kind else { return };
+        // The watch begins before the look, so that nothing falls between the two.
+        match PidFileWatch::of(Path::new(path)) {
+            Ok(watch) => self.pid_file_watch = Some(watch),
+            Err(error) => {
+                tracing::error!(%error, unit = %self.unit, "cannot wait for its pid file");
+            }
+        }
+        self.read_pid_file();
+    }
+
+    pub(super) fn read_pid_file(&mut self) {
+        let spec = Arc::clone(&self.spec);
+        let ServiceType::BackgroundPidfile { path } = &spec.kind else { return };
+        let read = pidfile::read(Path::new(path), self.owner(), |process| self.is_own(process));
+        let taken = read.map_err(|error| error.to_string()).and_then(|process| {
+            let in_words = |why| format!("{path} names process {}, which {why}", process.pid);
+            self.take_as_main(process, ProcessHandle::open).map_err(in_words)
+        });
+        match taken {
+            Ok(()) => (self.pid_file_watch, self.problem) = (None, None),
+            Err(problem) => {
+                self.problem =
+                    Some(self.option_name("PIDFile=", "pidfile: ").to_owned() + &problem);
+            }
+        }
+    }
+
+    fn owner(&self) -> Option<u32> {
+        self.owner.or_else(|| pid_file_owner(&self.spec))
+    }
+
+    /// Whether it is known which process is the main one by now that this one has ended. Where it
+    /// cannot be told whom the file names, this end is told of once more a moment later; in the end
+    /// it counts as naming nobody.
+    pub(super) fn resolve_successor(&mut self, process: ProcessId, end: ProcessExit) -> bool {
+        let Err(problem) = self.look_for_successor() else {
+            self.pid_file_failures = 0;
+            return true;
+        };
+        self.problem = Some(self.option_name("PIDFile=", "pidfile: ").to_owned() + &problem);
+        self.pid_file_failures += 1;
+        let is_last = self.pid_file_failures > MAX_PID_FILE_FAILURES;
+        if self.pid_file_failures == 1 || is_last {
+            tracing::warn!(unit = %self.unit, problem, is_last, "cannot tell its main process");
+        }
+        match is_last {
+            true => self.pid_file_failures = 0,
+            false => self.report_exit_later(process, end, PID_FILE_RETRY),
+        }
+        is_last
+    }
+
+    /// Takes the process for the main one that the file of the unit names, if it names another:
+    /// what goes on as another process writes so before it ends. An error tells why that is not
+    /// known, for a person.
+    fn look_for_successor(&mut self) -> Result<(), String> {
+        let named = pidfile::named(&self.spec, self.owner(), |process| self.is_own(process));
+        let named = named.map_err(|error| error.to_string())?;
+        match named.filter(|process| self.service.run_state().main != Some(*process)) {
+            Some(process) => self.take_as_main(process, ProcessHandle::open),
+            None => Ok(()),
+        }
+    }
+
+    /// Has the log keep all that a process may write before anybody looks for a line of it.
+    pub(super) fn hold_output(&mut self) {
+        if let ServiceType::ForegroundSupervised(Readiness::Line(_)) = &self.spec.kind {
+            self.held_output = Some(self.log.reading(self.log_from));
+        }
+    }
+
+    /// Looks for a line of the output of this run that says that the unit is ready.
+    pub(super) fn await_line(&mut self) {
+        if let ServiceType::ForegroundSupervised(Readiness::Line(pattern)) = &self.spec.kind {
+            let (log, pattern) = (Arc::clone(&self.log), pattern.clone());
+            let clock = Arc::clone(&self.context.clock);
+            let reading = self.held_output.take().unwrap_or_else(|| log.reading(self.log_from));
+            self.readiness = Some(Box::pin(wait_for_line(log, reading, pattern, clock)));
+        }
+    }
+
+    pub(super) fn on_line(&mut self, found: io::Result<()>) {
+        match found {
+            Ok(()) => self.service.on_line(self.context.now()),
+            Err(error) => {
+                tracing::error!(%error, unit = %self.unit, "cannot read what it writes");
+                self.problem = Some(format!("its output cannot be read: {error}"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use rustix::process::{Pid, Signal, kill_process};
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::native::readiness_tests::Stage;
+    use crate::native::run_machine_tests::spec;
+
+    /// A unit with two processes, of which its file names the first, and then nobody can tell whom,
+    /// when that one is killed. The number of the other is in the file `next`.
+    async fn killed_without_a_file() -> (Stage, TempDir, ProcessId) {
+        let home = tempfile::tempdir().expect("a directory can be made");
+        let path = |name: &str| home.path().join(name);
+        let (pid, next) = (path("pid"), path("next"));
+        let (pid, next) = (pid.display(), next.display());
+        let script = format!("sleep 1000 & echo $$! >{next}; sleep 1000 & echo $$! >{pid}");
+        let unit = format!("Type=forking\nPIDFile={pid}\nExecStart=/bin/sh -c '{script}'\n");
+        let mut stage = Stage::with(spec(&unit)).await;
+        stage.start();
+        stage.wait_for(ServicePhase::Running).await;
+        // It can be opened, and not read.
+        symlink("/proc/self/mem", path("unread")).expect("it can be made");
+        std::fs::rename(path("unread"), path("pid")).expect("it can be in its place");
+        let main = stage.driver.service.run_state().main.expect("it runs");
+        let number = Pid::from_raw(i32::try_from(main.pid).expect("it is small"));
+        kill_process(number.expect("it is not 0"), Signal::KILL).expect("it runs");
+        (stage, home, main)
+    }
+
+    /// It failed, and what its file would have named was killed.
+    #[tokio::test]
+    async fn a_file_that_cannot_be_read_when_the_main_process_ends_is_read_again() {
+        let (mut stage, home, main) = killed_without_a_file().await;
+        while stage.driver.pid_file_failures == 0 {
+            stage.driver.wait().await;
+            let run_state = stage.driver.service.run_state();
+            assert_eq!((run_state.main, run_state.phase), (Some(main), ServicePhase::Running));
+        }
+        let path = |name: &str| home.path().join(name);
+        let next = std::fs::read_to_string(path("next")).expect("it was written");
+        std::fs::rename(path("next"), path("pid")).expect("it can be in its place");
+        while stage.driver.service.run_state().main == Some(main) {
+            stage.driver.wait().await;
+        }
+        let main = stage.driver.service.run_state().main.map(|main| main.pid.to_string());
+        assert_eq!((main.as_deref(), stage.driver.pid_file_failures), (Some(next.trim()), 0));
+        stage.stop();
+        stage.wait_for(ServicePhase::Dead).await;
+    }
+
+    #[tokio::test]
+    async fn a_file_that_can_never_be_read_names_nobody_in_the_end() {
+        let (mut stage, _home, _) = killed_without_a_file().await;
+        stage.driver.pid_file_failures = MAX_PID_FILE_FAILURES;
+        stage.wait_for(ServicePhase::Failed).await;
+        let problem = stage.driver.problem().expect("there is one");
+        assert!(problem.contains("cannot be read"), "{problem}");
+    }
+}

@@ -1,0 +1,72 @@
+//! Reaches the processes of a run: one of them, its leaders, or all that can be found.
+
+use std::sync::Arc;
+
+use rustix::process::{Pid, test_kill_process_group};
+
+use super::RunDriver;
+use crate::native::kill_all::{SignalTargets, kill_all};
+use crate::native::proc::ProcessHandle;
+use crate::native::run_state::{ProcessId, SignalScope};
+use crate::native::signals::Sig;
+
+impl RunDriver {
+    pub(super) fn signal(&mut self, signal: Sig, hangs_up: bool, reach: SignalScope) {
+        let run_state = self.service.run_state();
+        let targets = match reach {
+            SignalScope::Leaders => SignalTargets::Leaders(
+                run_state.main.into_iter().chain(run_state.control).collect(),
+            ),
+            SignalScope::All => self.all_processes(),
+        };
+        let signals = if hangs_up { vec![signal, Sig::HUP] } else { vec![signal] };
+        self.sweep = Some(Box::pin(kill_all(Arc::clone(&self.context), targets, signals)));
+    }
+
+    /// Waits until none of the processes of the run is left.
+    pub(super) fn await_gone(&mut self) {
+        let (context, all_processes) = (Arc::clone(&self.context), self.all_processes());
+        self.sweep = Some(Box::pin(kill_all(context, all_processes, Vec::new())));
+    }
+
+    /// Sends a signal to one process that goes on, or that nobody waits for.
+    pub(super) fn signal_process(&self, process: ProcessId, signal: Sig) {
+        let told = ProcessHandle::open(process)
+            .and_then(|held| held.map_or(Ok(()), |it| it.signal(signal)));
+        if let Err(error) = told {
+            tracing::warn!(%error, unit = %self.unit, "cannot signal a process");
+        }
+    }
+
+    /// Kills all that belongs to the run, also what its `KillMode=` would leave. What becomes of it
+    /// is seen as any other end.
+    pub(crate) fn kill_all(&mut self) {
+        if self.killing.as_ref().is_some_and(|it| !it.is_finished()) {
+            return;
+        }
+        let killing = kill_all(Arc::clone(&self.context), self.all_processes(), vec![Sig::KILL]);
+        self.killing = Some(tokio::spawn(killing).abort_handle());
+    }
+
+    /// All processes of the run, as far as they can be found.
+    fn all_processes(&self) -> SignalTargets {
+        match &self.group {
+            Some(group) => SignalTargets::Group(group.clone()),
+            None => {
+                let (invocation, leaders) = (self.invocation.clone(), self.leaders.clone());
+                SignalTargets::Run { invocation, leaders }
+            }
+        }
+    }
+
+    /// Once a group has no member its number may be given to strangers. Its leader may have ended
+    /// long before.
+    pub(super) fn forget_empty_groups(&mut self) {
+        self.leaders.retain(has_members);
+    }
+}
+
+fn has_members(leader: &ProcessId) -> bool {
+    let pid = i32::try_from(leader.pid).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| test_kill_process_group(pid) != Err(rustix::io::Errno::SRCH))
+}

@@ -1,0 +1,121 @@
+//! Starts the processes of a run.
+
+use std::io;
+
+use fleet_core::graph::{Command, NotifyAccess, ServiceType};
+
+use super::RunDriver;
+use crate::native::descriptors::descriptor_shortage;
+use crate::native::outcome::ProcessExit;
+use crate::native::proc::child;
+use crate::native::process::{SpawnFailure, spawn};
+use crate::native::process_info::{INVOCATION_ID, SYSTEMD_EXEC_PID};
+use crate::native::resources::settings;
+use crate::native::run_state::{Role, ServicePhase};
+use crate::native::sd_notify_socket::{NOTIFY_SOCKET, address};
+use crate::native::signals::short_name;
+use crate::native::spawn::Child;
+
+impl RunDriver {
+    /// Runs a command. Its run is written down before, so that the process is found again even if
+    /// this daemon ends in between.
+    pub(super) fn spawn(&mut self, command: &Command, role: Role) {
+        if let Err(error) = self.log.look() {
+            self.warn(&error, "cannot look at the log");
+        }
+        if role == Role::Main {
+            self.hold_output();
+        }
+        let never = |words| SpawnFailure { words, end: ProcessExit::NotSpawned };
+        // What a run that goes on still needs is begun as long as there is any room.
+        let begins = self.service.run_state().phase.is_starting() && self.leaders.is_empty();
+        let room = if begins { descriptor_shortage() } else { None };
+        // A run that begins nothing keeps no file open: its end may need the last one.
+        if begins && room.is_none() && self.notify.is_none() {
+            self.listen();
+        }
+        let started = room.map_or(Ok(()), |why| Err(never(why))).and_then(|()| {
+            self.save().map_err(|error| never(format!("cannot record that it runs: {error}")))
+        });
+        let extra = self.variables(role);
+        let started = started.and_then(|()| {
+            let (environment, log) = (&self.spec.run.exec_environment, self.log.path());
+            let limits = settings(&self.spec.run.resources);
+            let group = self.group.as_ref().map(|group| (group, &limits[..]));
+            spawn(command, environment, log, group, &self.context.environment, &extra)
+        });
+        match started {
+            Ok(started) => self.on_spawned(started),
+            Err(problem) => self.on_spawn_failed(problem),
+        }
+    }
+
+    fn on_spawned(&mut self, started: Child) {
+        let now = self.context.now();
+        // A child that has ended keeps its number until it is waited for.
+        let process = match started.id().map_or(Ok(None), child) {
+            Ok(Some(process)) => process,
+            Ok(None) => return self.service.on_spawn_failed(ProcessExit::Unobserved, now),
+            Err(error) => return self.kill_unwatchable(started, &error),
+        };
+        self.leaders.push(process);
+        self.await_child(process, started);
+        self.service.on_spawned(process, now);
+    }
+
+    /// Ends a process that cannot be told from a later one of its number: nobody could watch it.
+    fn kill_unwatchable(&mut self, mut started: Child, error: &io::Error) {
+        if let Err(error) = started.start_kill() {
+            tracing::error!(%error, unit = %self.unit, "cannot end a process that goes unwatched");
+        }
+        let words = format!("cannot watch it: {error}");
+        self.on_spawn_failed(SpawnFailure { words, end: ProcessExit::NotSpawned });
+    }
+
+    fn on_spawn_failed(&mut self, problem: SpawnFailure) {
+        if let Err(error) = self.log.note(&problem.words) {
+            self.warn(&error, "cannot write to the log");
+        }
+        self.problem = Some(problem.words);
+        self.service.on_spawn_failed(problem.end, self.context.now());
+    }
+
+    /// What a command is told of the service that it belongs to.
+    fn variables(&self, role: Role) -> Vec<(&'static str, String)> {
+        // Its number it is told when it has one.
+        let mut variables =
+            vec![(INVOCATION_ID, self.invocation.clone()), (SYSTEMD_EXEC_PID, String::new())];
+        let main_alone = self.spec.run.notify_access == NotifyAccess::Main;
+        let phase = self.service.run_state().phase;
+        // What goes into the background by itself is begun as a command.
+        if self.notify.is_some()
+            && (role == Role::Main || phase == ServicePhase::Start || !main_alone)
+        {
+            variables.push((NOTIFY_SOCKET, address(&self.invocation)));
+        }
+        if let (Role::Main, Some(span)) = (role, self.spec.run.watchdog) {
+            variables.push(("WATCHDOG_USEC", span.as_micros().to_string()));
+        }
+        if let ServiceType::BackgroundPidfile { path } = &self.spec.kind {
+            variables.push(("PIDFILE", path.clone()));
+        }
+        let run_state = self.service.run_state();
+        if let (Role::Control, Some(main)) = (role, run_state.main) {
+            variables.push(("MAINPID", main.pid.to_string()));
+        }
+        if !matches!(run_state.phase, ServicePhase::Stop | ServicePhase::StopPost) {
+            return variables;
+        }
+        if let Some(outcome) = run_state.outcome {
+            variables.push(("SERVICE_RESULT", outcome.as_str().to_owned()));
+        }
+        let (code, status) = match run_state.exit {
+            Some(ProcessExit::Code(code)) => ("exited", code.to_string()),
+            Some(ProcessExit::Signal(signal)) => ("killed", short_name(signal)),
+            Some(ProcessExit::Dumped(signal)) => ("dumped", short_name(signal)),
+            _ => return variables,
+        };
+        variables.extend([("EXIT_CODE", code.to_owned()), ("EXIT_STATUS", status)]);
+        variables
+    }
+}

@@ -1,0 +1,399 @@
+//! What is kept of the runs of all units in one file, for a supervisor.
+//!
+//! A file for each unit would cost more than the unit's processes do: to make one has a file system
+//! look for room. Here a line is added, which costs a fraction of that. A line tells of a unit what
+//! runs of it, or what it was started from; the last one of each kind counts, and one that tells
+//! neither says that the unit is gone. The rules of a line are those of [`record`](super::unit_directory):
+//! a daemon that is killed while it writes leaves a part of a line, which is as if nothing had been
+//! written, and each line begins on a new one.
+//!
+//! The file is replaced by what counts once that is a small part of it. Where what counts is in the
+//! file is remembered, and not what it says.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufWriter, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+
+use super::unit_directory::{RunRecord, invalid_record};
+
+/// How many bytes there are at least before the file is replaced.
+const MIN_COMPACTION_SIZE: u64 = 1024 * 1024;
+
+/// How many times as much as counts there is then.
+const COMPACTION_FACTOR: u64 = 4;
+
+/// One file for all units.
+#[derive(Debug)]
+pub(crate) struct RunJournal {
+    path: PathBuf,
+    /// Read when it is first asked for.
+    state: Mutex<Option<JournalFile>>,
+}
+
+#[derive(Debug)]
+struct JournalFile {
+    file: File,
+    length: u64,
+    /// How much of it counts.
+    live_bytes: u64,
+    /// How long it is at least before it is replaced.
+    compact_above: u64,
+    units: BTreeMap<String, LinePositions>,
+}
+
+/// Where the lines of a unit are.
+#[derive(Debug, Clone, Copy, Default)]
+struct LinePositions {
+    run: Option<LineSpan>,
+    stanza: Option<LineSpan>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct LineSpan {
+    from: u64,
+    length: usize,
+}
+
+/// A line as it is written.
+#[derive(Debug, Serialize)]
+struct JournalEntry<'a> {
+    unit: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run: Option<&'a RunRecord>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stanza: Option<&'a str>,
+}
+
+/// What has to be known of a line to find it again.
+#[derive(Debug, Deserialize)]
+struct EntryHeader {
+    unit: String,
+    run: Option<IgnoredAny>,
+    stanza: Option<IgnoredAny>,
+}
+
+#[derive(Debug, Deserialize)]
+struct RunLine {
+    run: RunRecord,
+}
+
+#[derive(Debug, Deserialize)]
+struct DefinitionLine {
+    stanza: String,
+}
+
+impl RunJournal {
+    /// The records in that file, which need not exist.
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self { path, state: Mutex::default() }
+    }
+
+    /// Writes what runs of a unit.
+    pub(crate) fn write_run(&self, unit: &str, run: &RunRecord) -> io::Result<()> {
+        self.add(&JournalEntry { unit, run: Some(run), stanza: None })
+    }
+
+    /// Reads what runs of a unit; `None` when nothing ever ran.
+    pub(crate) fn read_run(&self, unit: &str) -> io::Result<Option<RunRecord>> {
+        let line = self.line(unit, |positions| positions.run)?;
+        let run = line.map(|line| serde_json::from_slice::<RunLine>(&line)).transpose();
+        Ok(run.map_err(|why| self.invalid_record(why))?.map(|it| it.run))
+    }
+
+    /// Writes what a unit was started from.
+    pub(crate) fn write_stanza(&self, unit: &str, stanza: &str) -> io::Result<()> {
+        self.add(&JournalEntry { unit, run: None, stanza: Some(stanza) })
+    }
+
+    /// Reads what a unit was started from; `None` when it never was.
+    pub(crate) fn read_stanza(&self, unit: &str) -> io::Result<Option<String>> {
+        let line = self.line(unit, |positions| positions.stanza)?;
+        let read = line.map(|line| serde_json::from_slice::<DefinitionLine>(&line)).transpose();
+        Ok(read.map_err(|why| self.invalid_record(why))?.map(|it| it.stanza))
+    }
+
+    /// What is written of a unit makes no sense.
+    pub(crate) fn invalid_record(&self, why: impl Into<io::Error>) -> io::Error {
+        invalid_record(&self.path, why, "")
+    }
+
+    /// Forgets a unit.
+    pub(crate) fn forget(&self, unit: &str) -> io::Result<()> {
+        if self.with(|file| Ok(file.units.contains_key(unit)))? {
+            self.add(&JournalEntry { unit, run: None, stanza: None })?;
+        }
+        Ok(())
+    }
+
+    /// The units that something is known of, by name.
+    pub(crate) fn units(&self) -> io::Result<Vec<String>> {
+        self.with(|file| Ok(file.units.keys().cloned().collect()))
+    }
+
+    fn add(&self, line: &JournalEntry<'_>) -> io::Result<()> {
+        self.with(|file| {
+            file.add(line)?;
+            if file.length
+                > file.compact_above.max(file.live_bytes.saturating_mul(COMPACTION_FACTOR))
+            {
+                file.compact(&self.path);
+            }
+            Ok(())
+        })
+    }
+
+    fn line(
+        &self,
+        unit: &str,
+        which: impl Fn(&LinePositions) -> Option<LineSpan>,
+    ) -> io::Result<Option<Vec<u8>>> {
+        self.with(|file| {
+            let span = file.units.get(unit).and_then(which);
+            span.map(|span| file.read(span)).transpose()
+        })
+    }
+
+    fn with<T>(&self, what: impl FnOnce(&mut JournalFile) -> io::Result<T>) -> io::Result<T> {
+        // What it guards is whole even if a holder panicked.
+        let mut file = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = &mut *file {
+            return what(file);
+        }
+        what(file.insert(JournalFile::open(&self.path)?))
+    }
+}
+
+impl JournalFile {
+    fn open(path: &Path) -> io::Result<Self> {
+        let file = File::options().read(true).append(true).create(true).open(path)?;
+        let text = std::fs::read(path)?;
+        let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
+        // What is broken off was not written, and must not come to be by what follows it.
+        file.set_len(whole as u64)?;
+        let (compact_above, units) = (MIN_COMPACTION_SIZE, BTreeMap::new());
+        let mut file = Self { file, length: 0, live_bytes: 0, compact_above, units };
+        for line in text[..whole].split_inclusive(|&byte| byte == b'\n') {
+            file.take(line);
+        }
+        Ok(file)
+    }
+
+    /// Takes note of what the next bytes of the file are.
+    fn take(&mut self, line: &[u8]) {
+        let span = LineSpan { from: self.length, length: line.len() };
+        self.length += line.len() as u64;
+        // Empty lines part the others, and what is broken off can be within the file, too.
+        if let Ok(EntryHeader { unit, run, stanza }) = serde_json::from_slice(line) {
+            self.count(&unit, run.map(|_| span), stanza.map(|_| span));
+        }
+    }
+
+    /// A line of a unit counts from now on.
+    fn count(&mut self, unit: &str, run: Option<LineSpan>, stanza: Option<LineSpan>) {
+        let size = |span: Option<LineSpan>| span.map_or(0, |span| span.length as u64);
+        if run.is_none() && stanza.is_none() {
+            let gone = self.units.remove(unit).unwrap_or_default();
+            self.live_bytes -= size(gone.run) + size(gone.stanza);
+            return;
+        }
+        if !self.units.contains_key(unit) {
+            self.units.insert(unit.to_owned(), LinePositions::default());
+        }
+        let Some(positions) = self.units.get_mut(unit) else { return };
+        for (new, span) in [(run, &mut positions.run), (stanza, &mut positions.stanza)] {
+            if new.is_some() {
+                self.live_bytes = self.live_bytes + size(new) - size(*span);
+                *span = new;
+            }
+        }
+    }
+
+    fn add(&mut self, line: &JournalEntry<'_>) -> io::Result<()> {
+        let mut text = vec![b'\n'];
+        serde_json::to_writer(&mut text, line)?;
+        text.push(b'\n');
+        if let Err(error) = self.file.write_all(&text) {
+            // Some of it may have been.
+            self.length = self.file.metadata()?.len();
+            return Err(error);
+        }
+        let span = LineSpan { from: self.length + 1, length: text.len() - 1 };
+        self.length += text.len() as u64;
+        let (run, stanza) = (line.run.map(|_| span), line.stanza.map(|_| span));
+        self.count(line.unit, run, stanza);
+        Ok(())
+    }
+
+    fn read(&self, span: LineSpan) -> io::Result<Vec<u8>> {
+        let mut line = vec![0; span.length];
+        self.file.read_exact_at(&mut line, span.from)?;
+        Ok(line)
+    }
+
+    /// Goes on without what does not count. All that counts is written, so that it harms nothing
+    /// where that cannot be, as on a full disk: it is tried again once there is as much more.
+    fn compact(&mut self, path: &Path) {
+        let temporary = path.with_extension("new");
+        match self.compacted(path, &temporary) {
+            Ok(compacted) => *self = compacted,
+            Err(error) => {
+                tracing::warn!(%error, "cannot make the records of units shorter");
+                self.compact_above = self.length.saturating_add(MIN_COMPACTION_SIZE);
+                // It takes room that others need.
+                drop(std::fs::remove_file(temporary));
+            }
+        }
+    }
+
+    /// The same without what does not count. Whatever happens meanwhile, the file is one of both.
+    fn compacted(&self, path: &Path, temporary: &Path) -> io::Result<Self> {
+        let mut writer = BufWriter::new(File::create(temporary)?);
+        for positions in self.units.values() {
+            for span in positions.run.into_iter().chain(positions.stanza) {
+                writer.write_all(&self.read(span)?)?;
+            }
+        }
+        drop(writer.into_inner().map_err(io::IntoInnerError::into_error)?);
+        // After this nothing is left that could fail.
+        let compacted = Self::open(temporary)?;
+        std::fs::rename(temporary, path)?;
+        Ok(compacted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::native::run_state::ProcessId;
+
+    fn run(pid: u32) -> RunRecord {
+        RunRecord { leaders: vec![ProcessId { pid, start: 1 }], ..RunRecord::default() }
+    }
+
+    fn home() -> (tempfile::TempDir, PathBuf) {
+        let home = tempfile::tempdir().expect("a directory can be made");
+        let path = home.path().join("runs");
+        (home, path)
+    }
+
+    fn read(path: &Path, unit: &str) -> (Option<RunRecord>, Option<String>) {
+        let records = RunJournal::new(path.to_owned());
+        let run = records.read_run(unit).expect("it can be read");
+        (run, records.read_stanza(unit).expect("it can be read"))
+    }
+
+    /// One thing that is written of one of three units: a run, a stanza, or that it is gone.
+    fn write(records: &RunJournal, (unit, what): (usize, u32)) {
+        let unit = ["a", "b", "c"][unit];
+        let written = match what {
+            0 => records.forget(unit),
+            1..=20 => records.write_stanza(unit, &"x".repeat(what as usize)),
+            _ => records.write_run(unit, &run(what)),
+        };
+        written.expect("it can be written");
+    }
+
+    proptest! {
+        #[test]
+        fn the_last_of_each_unit_counts_wherever_the_next_daemon_begins(
+            steps in prop::collection::vec((0..3usize, 0..40u32), 0..40),
+            again in prop::collection::vec(any::<bool>(), 40),
+        ) {
+            let (_home, path) = home();
+            let mut records = RunJournal::new(path.clone());
+            let mut twin: BTreeMap<usize, (Option<RunRecord>, Option<String>)> = BTreeMap::new();
+            for (step, again) in steps.into_iter().zip(again) {
+                write(&records, step);
+                let known = twin.entry(step.0).or_default();
+                match step.1 {
+                    0 => *known = (None, None),
+                    1..=20 => known.1 = Some("x".repeat(step.1 as usize)),
+                    pid => known.0 = Some(run(pid)),
+                }
+                if again {
+                    records = RunJournal::new(path.clone());
+                }
+                for (unit, expected) in &twin {
+                    prop_assert_eq!(&read(&path, ["a", "b", "c"][*unit]), expected);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_broken_off_anywhere_was_not_written() {
+        let (_home, path) = home();
+        let records = RunJournal::new(path.clone());
+        records.write_stanza("b", "unit: b\n").expect("it can be written");
+        records.write_run("a", &run(1)).expect("it can be written");
+        let one = std::fs::read(&path).expect("it is there");
+        records.write_run("a", &run(2)).expect("it can be written");
+        let two = std::fs::read(&path).expect("it is there");
+        for length in one.len()..=two.len() {
+            std::fs::write(&path, &two[..length]).expect("it can be written");
+            let expected = if length == two.len() { run(2) } else { run(1) };
+            assert_eq!(read(&path, "a").0, Some(expected.clone()), "{length} of {}", two.len());
+            let records = RunJournal::new(path.clone());
+            records.write_run("b", &run(3)).expect("it can be written");
+            assert_eq!(read(&path, "a").0, Some(expected), "{length} of {}", two.len());
+            assert_eq!(read(&path, "b"), (Some(run(3)), Some("unit: b\n".to_owned())));
+        }
+    }
+
+    /// Writes of two units until there is more than is kept before the file is replaced.
+    fn write_much(records: &RunJournal) {
+        for pid in 0..10_000 {
+            records.write_run(["a", "b"][pid as usize % 2], &run(pid)).expect("it is written");
+        }
+    }
+
+    #[test]
+    fn what_is_written_counts_also_where_the_file_cannot_be_replaced() {
+        let (_home, path) = home();
+        let (records, temporary) = (RunJournal::new(path.clone()), path.with_extension("new"));
+        std::fs::create_dir(&temporary).expect("it can be in the way");
+        let length = || std::fs::metadata(&path).expect("it is there").len();
+        write_much(&records);
+        assert!(length() > 2 * MIN_COMPACTION_SIZE, "it could not be replaced");
+        assert_eq!(read(&path, "b").0, Some(run(9_999)));
+        std::fs::remove_dir(&temporary).expect("it is there");
+        write_much(&records);
+        assert!(length() < 2 * MIN_COMPACTION_SIZE, "it is tried again");
+        assert_eq!(read(&path, "b").0, Some(run(9_999)));
+    }
+
+    #[test]
+    fn a_replacement_that_comes_to_nothing_is_taken_away() {
+        let (_home, path) = home();
+        let records = RunJournal::new(path.clone());
+        records.write_run("a", &run(1)).expect("it is written");
+        std::fs::remove_file(&path).and_then(|()| std::fs::create_dir(&path)).expect("it can be");
+        write_much(&records);
+        assert!(!path.with_extension("new").exists(), "it takes room");
+        assert_eq!(records.read_run("b").expect("it can be read"), Some(run(9_999)));
+    }
+
+    #[test]
+    fn lines_do_not_pile_up() {
+        let (_home, path) = home();
+        let records = RunJournal::new(path.clone());
+        records.write_stanza("a", "unit: a\n").expect("it can be written");
+        let mut most = 0;
+        for pid in 0..20_000 {
+            records.write_run(["a", "b"][pid as usize % 2], &run(pid)).expect("it can be written");
+            most = most.max(std::fs::metadata(&path).expect("it is there").len());
+        }
+        assert!(most < 2 * MIN_COMPACTION_SIZE, "{most}");
+        assert_eq!(read(&path, "a"), (Some(run(19_998)), Some("unit: a\n".to_owned())));
+        assert_eq!(read(&path, "b"), (Some(run(19_999)), None));
+        assert_eq!(records.units().expect("it can be read"), ["a", "b"]);
+    }
+}

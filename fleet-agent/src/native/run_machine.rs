@@ -1,0 +1,340 @@
+//! Pure: no I/O, no clock. One run of a service, as systemd runs it.
+//!
+//! ```text
+//!        begin_after                                    main process ends well
+//!   dead ──> start-pre ──> start ──> start-post ──> running ─────────────┐
+//!    ^           │ fails      │ fails      │ fails    │ ends badly       v
+//!    │           └────────────┴────────────┴──────────┤   stop asked ─> stop
+//!    │                                                v                  │
+//!    └──  failed  <── final-… <── stop-post <── stop-sigkill <── stop-sigterm
+//! ```
+//!
+//! It lives one run. Whether another follows is decided by whoever has it run. Whoever drives it
+//! tells it what happened (`on_…`, `end`, `kill`), does what
+//! [`next_action`](Service::next_action) says until there is nothing left, and wakes it at
+//! [`due`](Service::due).
+
+mod notifications;
+mod process_exits;
+mod reload;
+mod starting;
+mod stopping;
+mod to_graph_events;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleet_core::Timestamp;
+use fleet_core::graph::{Command, EventKind, FailureCause, InitUnit, ServiceType};
+
+use super::outcome::{ProcessExit, RunOutcome};
+use super::run_state::{ProcessId, Role, RunAction, RunState, ServicePhase};
+
+/// The state machine of one service.
+#[derive(Debug, Clone)]
+pub(crate) struct ServiceRun {
+    spec: Arc<InitUnit>,
+    state: RunState,
+    /// Whether the last signal has reached everybody and none of them is left.
+    all_gone: bool,
+    deadline: Option<Timestamp>,
+    /// When it must have ended; set as long as it is up.
+    runtime_deadline: Option<Timestamp>,
+    /// By when it has to say that it works; set as long as it is up.
+    watchdog_deadline: Option<Timestamp>,
+    /// When it counts as ready, if it lives until then.
+    ready_at: Option<Timestamp>,
+    /// How often that is, where it has asked for another span than its file.
+    watchdog: Option<Duration>,
+    /// Whether it has said that it reloads, and not yet that it is ready.
+    reloading: bool,
+    /// Whether it has said that it ends, so that nobody has told it to.
+    stopping_itself: bool,
+    actions: VecDeque<RunAction>,
+    /// What has happened and was not asked for yet.
+    events: Vec<EventKind>,
+    /// The first thing that went wrong in this run.
+    failure: Option<EventKind>,
+}
+
+impl ServiceRun {
+    /// A service that never ran.
+    pub(crate) fn new(spec: Arc<InitUnit>) -> Self {
+        Self {
+            spec,
+            state: RunState::default(),
+            all_gone: false,
+            deadline: None,
+            runtime_deadline: None,
+            watchdog_deadline: None,
+            ready_at: None,
+            watchdog: None,
+            reloading: false,
+            stopping_itself: false,
+            actions: VecDeque::new(),
+            events: Vec::new(),
+            failure: None,
+        }
+    }
+
+    /// A service as it was when another daemon last wrote it down. Time limits begin anew.
+    ///
+    /// Which of its processes are gone is told by `on_exited` and `on_spawned` afterwards.
+    pub(crate) fn restore(spec: Arc<InitUnit>, run_state: RunState, now: Timestamp) -> Self {
+        let mut service = Self::new(spec);
+        service.state = run_state;
+        if service.is_up() {
+            service.start_deadlines(now);
+        }
+        service.deadline = service.time_limit(now);
+        if service.state.phase == ServicePhase::Start && service.state.main.is_some() {
+            service.await_readiness(now);
+        }
+        if service.state.awaits_main {
+            service.actions.push_back(RunAction::AwaitMain);
+            service.emit_pid_file_limit(now);
+        }
+        if service.awaits_others() {
+            service.actions.push_back(RunAction::AwaitGone);
+        }
+        if service.is_ending() {
+            service.signal(service.state.phase, now);
+        }
+        service
+    }
+
+    /// What to write down so that [`restore`](Self::restore) can go on from here.
+    pub(crate) fn run_state(&self) -> &RunState {
+        &self.state
+    }
+
+    /// From now on the service is run by another unit file.
+    pub(crate) fn set_definition(&mut self, spec: Arc<InitUnit>) {
+        self.spec = spec;
+    }
+
+    /// What to do next; `None` when it is up to processes, time or a person.
+    pub(crate) fn next_action(&mut self) -> Option<RunAction> {
+        let next = self.actions.pop_front();
+        if next.is_none() {
+            // Most services run for long with nothing to do.
+            self.actions = VecDeque::new();
+        }
+        next
+    }
+
+    /// When [`on_time`](Self::on_time) is to be called, unless something else happens before.
+    pub(crate) fn due(&self) -> Option<Timestamp> {
+        let watchdog_deadline = self.watchdog_deadline.filter(|_| self.is_up());
+        self.deadline.into_iter().chain(watchdog_deadline).chain(self.ready_at()).min()
+    }
+
+    /// The command that was to be run is a process now.
+    pub(crate) fn on_spawned(&mut self, process: ProcessId, now: Timestamp) {
+        match self.state.spawning.take() {
+            Some(Role::Main) => {
+                self.state.main = Some(process);
+                if self.state.phase == ServicePhase::Start {
+                    self.await_readiness(now);
+                }
+            }
+            Some(Role::Control) => self.state.control = Some(process),
+            None => {}
+        }
+    }
+
+    /// The command that was to be run could not be, which counts as an end of that kind.
+    pub(crate) fn on_spawn_failed(&mut self, end: ProcessExit, now: Timestamp) {
+        let never_was = EventKind::Failed(FailureCause::Resources);
+        match (self.state.spawning.take(), end) {
+            (Some(Role::Main), ProcessExit::NotSpawned) => self.main_ended(end, never_was, now),
+            (Some(Role::Main), _) => {
+                self.main_ended(end, EventKind::Failed(FailureCause::Spawn), now)
+            }
+            (Some(Role::Control), _) => self.control_ended(end, now),
+            (None, _) => {}
+        }
+    }
+
+    /// A process ended. One that the service no longer counts as its own changes nothing.
+    pub(crate) fn on_exited(&mut self, process: ProcessId, end: ProcessExit, now: Timestamp) {
+        if self.state.main == Some(process) {
+            self.state.main = None;
+            self.main_ended(end, EventKind::MainExited(end.exit()), now);
+        } else if self.state.control == Some(process) {
+            self.state.control = None;
+            self.control_ended(end, now);
+        }
+    }
+
+    /// None is left of those that the last signal was for.
+    pub(crate) fn on_all_gone(&mut self, now: Timestamp) {
+        if self.awaits_others() {
+            return self.fail_readiness(now);
+        }
+        self.all_gone = true;
+        self.end_if_gone(now);
+    }
+
+    /// The time that [`due`](Self::due) named has come.
+    pub(crate) fn on_time(&mut self, now: Timestamp) {
+        if self.is_up() && self.watchdog_deadline.is_some_and(|limit| now >= limit) {
+            return self.watchdog_expired(now);
+        }
+        if self.ready_at().is_some_and(|ready| now >= ready) {
+            return self.enter_list(ServicePhase::StartPost, now);
+        }
+        if self.deadline.is_none_or(|deadline| now < deadline) {
+            return;
+        }
+        self.deadline = None;
+        if self.state.phase.is_reloading() {
+            return self.end_reload(RunOutcome::Timeout, now);
+        }
+        self.record_outcome(RunOutcome::Timeout, self.timeout_event());
+        match self.state.phase {
+            ServicePhase::Running => self.enter_list(ServicePhase::Stop, now),
+            ServicePhase::StopSigterm | ServicePhase::StopWatchdog
+                if self.spec.run.kill.send_sigkill =>
+            {
+                self.emit(EventKind::Failed(FailureCause::StopTimeout));
+                self.signal(ServicePhase::StopSigkill, now);
+            }
+            ServicePhase::StopWatchdog | ServicePhase::StopSigterm | ServicePhase::StopSigkill => {
+                self.enter_stop_post(now);
+            }
+            ServicePhase::StopPost => self.signal(ServicePhase::FinalSigterm, now),
+            ServicePhase::FinalSigterm if self.spec.run.kill.send_sigkill => {
+                self.emit(EventKind::Failed(FailureCause::StopTimeout));
+                self.signal(ServicePhase::FinalSigkill, now);
+            }
+            ServicePhase::FinalSigterm | ServicePhase::FinalSigkill => self.finish(now),
+            _ => self.signal(ServicePhase::StopSigterm, now),
+        }
+    }
+
+    /// Begins the one run that this is for. `before` is how the run ended that it follows from.
+    pub(crate) fn begin(&mut self, before: Option<&RunState>, now: Timestamp) {
+        if let Some(before) = before {
+            self.state.restarts = before.restarts.saturating_add(1);
+            self.state.exit_before = before.exit.or(before.exit_before);
+        }
+        self.state.outcome = Some(RunOutcome::Success);
+        self.actions.push_back(RunAction::NewRun);
+        self.enter_list(ServicePhase::Condition, now);
+    }
+
+    /// Remembers how often in a row it had ended before the run that is to begin, and failed.
+    pub(crate) fn set_counters(&mut self, attempts: u32, failures: u32) {
+        (self.state.attempts, self.state.failures) = (attempts, failures);
+    }
+
+    fn enter(&mut self, phase: ServicePhase, now: Timestamp) {
+        self.emit_transition(phase);
+        self.state.phase = phase;
+        self.state.step = 0;
+        self.deadline = self.time_limit(now);
+        self.emit_time_limit();
+    }
+
+    fn enter_list(&mut self, phase: ServicePhase, now: Timestamp) {
+        self.enter(phase, now);
+        self.run_next(now);
+    }
+
+    /// Runs the next command of the phase, or goes on to what follows its last.
+    fn run_next(&mut self, now: Timestamp) {
+        if let Some(command) = self.commands().get(self.state.step) {
+            let by_itself = !self.is_forking() && !self.is_scripted();
+            let is_main = self.state.phase == ServicePhase::Start && by_itself;
+            let role = if is_main { Role::Main } else { Role::Control };
+            let command = command.clone();
+            self.state.spawning = Some(role);
+            self.actions.push_back(RunAction::Spawn { command, role });
+            return;
+        }
+        match self.state.phase {
+            ServicePhase::Condition => self.enter_list(ServicePhase::StartPre, now),
+            ServicePhase::StartPre => self.enter_list(ServicePhase::Start, now),
+            ServicePhase::Start if self.is_forking() => self.await_main(now),
+            ServicePhase::Start => self.enter_list(ServicePhase::StartPost, now),
+            ServicePhase::StartPost => self.enter_running(now),
+            ServicePhase::Reload => self.end_commands_of_reload(now),
+            ServicePhase::Stop => self.signal(ServicePhase::StopSigterm, now),
+            ServicePhase::StopPost => self.signal(ServicePhase::FinalSigterm, now),
+            _ => {}
+        }
+    }
+
+    fn enter_running(&mut self, now: Timestamp) {
+        if self.state.outcome != Some(RunOutcome::Success) {
+            self.signal(ServicePhase::StopSigterm, now);
+        } else if self.state.main.is_some() || self.is_scripted() {
+            self.start_deadlines(now);
+            self.enter(ServicePhase::Running, now);
+        } else if self.remains_after_exit() {
+            self.enter(ServicePhase::Exited, now);
+        } else {
+            self.enter_list(ServicePhase::Stop, now);
+        }
+    }
+
+    fn commands(&self) -> &[Command] {
+        let commands = &self.spec.run;
+        match self.state.phase {
+            ServicePhase::Condition => &commands.exec_condition,
+            ServicePhase::StartPre => &commands.start_pre,
+            ServicePhase::Start => &commands.start,
+            ServicePhase::StartPost => &commands.start_post,
+            ServicePhase::Reload => &commands.reload,
+            ServicePhase::Stop => &commands.stop,
+            ServicePhase::StopPost => &commands.stop_post,
+            _ => &[],
+        }
+    }
+
+    /// The command that the main process is: of a oneshot the one whose turn it is.
+    fn main_command(&self) -> Option<&Command> {
+        let step = if self.state.phase == ServicePhase::Start { self.state.step } else { 0 };
+        self.spec.run.start.get(step)
+    }
+
+    fn time_limit(&self, now: Timestamp) -> Option<Timestamp> {
+        let limit = match self.state.phase {
+            phase if phase.is_starting() => self.spec.timeouts.start,
+            ServicePhase::Running => return self.runtime_deadline,
+            phase if phase.is_reloading() => self.spec.timeouts.reload,
+            ServicePhase::StopWatchdog => self.spec.run.watchdog_action.timeout,
+            // What was killed is never taken for gone: whoever decides goes on without it.
+            ServicePhase::StopSigkill | ServicePhase::FinalSigkill => None,
+            phase if phase.is_stopping() => self.spec.timeouts.stop,
+            _ => None,
+        };
+        limit.map(|limit| now.after(limit))
+    }
+
+    /// Whether its command ends, and leaves the main process behind.
+    fn is_forking(&self) -> bool {
+        matches!(self.spec.kind, ServiceType::BackgroundPidfile { .. })
+    }
+
+    /// Whether it is up with nothing running, once its main process has ended well.
+    fn remains_after_exit(&self) -> bool {
+        self.spec.stays_up()
+    }
+
+    /// Whether it does nothing, and will not by itself.
+    pub(crate) fn is_idle(&self) -> bool {
+        matches!(self.state.phase, ServicePhase::Dead | ServicePhase::Failed)
+    }
+
+    /// Whether it works, as far as is known.
+    fn is_up(&self) -> bool {
+        self.state.phase == ServicePhase::Running || self.state.phase.is_reloading()
+    }
+
+    fn is_ending(&self) -> bool {
+        self.state.phase.is_signalling()
+    }
+}

@@ -1,0 +1,112 @@
+//! Pure: no I/O, no clock. What the end of one of its processes makes of a service.
+
+use fleet_core::Timestamp;
+use fleet_core::graph::{Command, EventKind, FailureCause};
+
+use super::ServiceRun;
+use crate::native::outcome::{ProcessExit, RunOutcome, is_oneshot, main_outcome};
+use crate::native::run_state::{RunAction, ServicePhase};
+
+impl ServiceRun {
+    pub(super) fn main_ended(&mut self, end: ProcessExit, what: EventKind, now: Timestamp) {
+        self.state.exit = Some(end);
+        let ignored = self.main_command().is_some_and(|command| ignores_failure(command, end));
+        // Nobody saw how it ended, but it was told to.
+        let ignored = ignored
+            || (end == ProcessExit::Unobserved && self.is_ending() && self.state.stop_requested);
+        let outcome = if ignored { RunOutcome::Success } else { main_outcome(&self.spec, end) };
+        // One that is to say when it is ready must live until then, unless others may say it.
+        let must_announce_ready = self.must_announce_ready() && !self.outlives_main();
+        let ends_before_ready = self.state.phase == ServicePhase::Start && must_announce_ready;
+        let good = outcome == RunOutcome::Success;
+        let (outcome, what) = match ends_before_ready && good {
+            true => (RunOutcome::Protocol, EventKind::Failed(FailureCause::Protocol)),
+            false => (outcome, what),
+        };
+        if self.stopping_itself && good {
+            self.emit_exit();
+        }
+        let had_failed = self.has_failed() && self.state.phase.is_stopping();
+        self.record_outcome(outcome, what);
+        if had_failed {
+            self.emit_main_exit();
+        }
+        match self.state.phase {
+            ServicePhase::Start if outcome != RunOutcome::Success => {
+                self.signal(ServicePhase::StopSigterm, now)
+            }
+            ServicePhase::Start if is_oneshot(&self.spec) => {
+                self.state.step += 1;
+                self.run_next(now);
+            }
+            ServicePhase::Start if self.outlives_main() => {
+                self.actions.push_back(RunAction::AwaitGone)
+            }
+            ServicePhase::Start => self.enter_list(ServicePhase::StartPost, now),
+            ServicePhase::Running | ServicePhase::ReloadSignal | ServicePhase::ReloadNotify => {
+                self.enter_running(now)
+            }
+            ServicePhase::StopSigterm if std::mem::take(&mut self.stopping_itself) => {
+                self.signal(ServicePhase::StopSigterm, now);
+            }
+            _ => self.end_if_gone(now),
+        }
+    }
+
+    pub(super) fn control_ended(&mut self, end: ProcessExit, now: Timestamp) {
+        let outcome = self.outcome_of_control(end);
+        let good = outcome == RunOutcome::Success;
+        if self.state.phase == ServicePhase::Reload && !good {
+            return self.end_reload(outcome, now);
+        }
+        let is_lack = outcome == RunOutcome::Resources;
+        let cause =
+            if is_lack { FailureCause::Resources } else { FailureCause::Script(end.exit()) };
+        self.record_outcome(outcome, EventKind::Failed(cause));
+        match self.state.phase {
+            ServicePhase::StopPost | ServicePhase::Stop | ServicePhase::Reload if good => {
+                self.state.step += 1;
+                self.run_next(now);
+            }
+            phase if phase.is_starting() && good => {
+                self.state.step += 1;
+                self.run_next(now);
+            }
+            phase if phase.is_starting() || phase == ServicePhase::Stop => {
+                self.signal(ServicePhase::StopSigterm, now);
+            }
+            ServicePhase::StopPost => self.signal(ServicePhase::FinalSigterm, now),
+            _ => self.end_if_gone(now),
+        }
+    }
+
+    /// Whether that is how a command beside the main process is to end.
+    pub(super) fn is_success(&self, end: ProcessExit) -> bool {
+        self.outcome_of_control(end) == RunOutcome::Success
+    }
+
+    fn outcome_of_control(&self, end: ProcessExit) -> RunOutcome {
+        let command = self.commands().get(self.state.step);
+        let ignored = command.is_some_and(|command| ignores_failure(command, end));
+        if ignored { RunOutcome::Success } else { self.outcome_of(end) }
+    }
+
+    fn has_failed(&self) -> bool {
+        !matches!(self.state.outcome, None | Some(RunOutcome::Success))
+    }
+
+    /// The first thing that went wrong in a run is its result.
+    pub(super) fn record_outcome(&mut self, outcome: RunOutcome, what: EventKind) {
+        if !self.has_failed() {
+            self.state.outcome = Some(outcome);
+            if !matches!(outcome, RunOutcome::Success | RunOutcome::Condition) {
+                self.record_failure(what);
+            }
+        }
+    }
+}
+
+/// Whether it does not matter that a command ended so: what could not even be begun always does.
+fn ignores_failure(command: &Command, end: ProcessExit) -> bool {
+    command.ignore_failure && end != ProcessExit::NotSpawned
+}

@@ -1,0 +1,250 @@
+//! The state machine of a service: whole lives as text.
+
+use std::sync::Arc;
+
+use fleet_core::Timestamp;
+use fleet_core::graph::{InitUnit, StopReason};
+
+use super::compile::compile;
+use super::identity::HostCapabilities;
+use super::outcome::{ProcessExit, RunOutcome};
+use super::run_machine::ServiceRun;
+use super::run_state::{ProcessId, Role, RunAction, ServicePhase};
+use super::systemd_states::to_systemd_state;
+
+pub(super) fn spec(service: &str) -> Arc<InitUnit> {
+    let file = fleet_unitfile::UnitFile::parse(format!("[Service]\n{service}"));
+    let host = HostCapabilities::of_a_test(true);
+    let name = "a.service".parse().expect("the name is well formed");
+    let compiled = compile(&name, &file.expect("it is well formed"), &host);
+    compiled.expect("it can be obeyed").unit.unit
+}
+
+/// A service whose processes live as a test says.
+pub(super) struct Life {
+    spec: Arc<InitUnit>,
+    pub(super) service: ServiceRun,
+    pub(super) now: Timestamp,
+    pids: u32,
+    told: Vec<String>,
+}
+
+impl Life {
+    pub(super) fn new(service: &str) -> Self {
+        Self::of(spec(service))
+    }
+
+    pub(super) fn of(spec: Arc<InitUnit>) -> Self {
+        let service = ServiceRun::new(Arc::clone(&spec));
+        Self { spec, service, now: Timestamp::from_millis(0), pids: 0, told: Vec::new() }
+    }
+
+    /// Does one thing, carries out what follows, and notes both.
+    pub(super) fn step(
+        &mut self,
+        what: &str,
+        input: impl FnOnce(&mut ServiceRun, Timestamp),
+    ) -> &mut Self {
+        input(&mut self.service, self.now);
+        let mut line = format!("{what}:");
+        while let Some(action) = self.service.next_action() {
+            match action {
+                RunAction::NewRun => line.push_str(" new-run"),
+                RunAction::Spawn { command, .. } => {
+                    self.pids += 1;
+                    line.push_str(&format!(" {}", command.program.trim_start_matches('/')));
+                    self.service.on_spawned(ProcessId { pid: self.pids, start: 0 }, self.now);
+                }
+                RunAction::Signal { signal, reach, .. } => {
+                    line.push_str(&format!(" signal-{}-{reach:?}", signal.number()));
+                }
+                RunAction::SignalProcess { signal, .. } => {
+                    line.push_str(&format!(" tell-{}", signal.number()));
+                }
+                RunAction::AwaitMain => line.push_str(" await-main"),
+                RunAction::AwaitGone => line.push_str(" await-gone"),
+                RunAction::AwaitLine => line.push_str(" await-line"),
+            }
+        }
+        let state = to_systemd_state(self.service.run_state());
+        let result = state.result.unwrap_or_default();
+        self.told.push(format!("{line} => {} {} {result}", state.active, state.sub));
+        self
+    }
+
+    /// Begins the next run.
+    pub(super) fn start(&mut self) -> &mut Self {
+        self.service = ServiceRun::new(Arc::clone(&self.spec));
+        self.step("start", |service, now| service.begin(None, now))
+    }
+
+    pub(super) fn stop(&mut self) -> &mut Self {
+        self.step("stop", |service, now| service.stop(&StopReason::Unneeded, now))
+    }
+
+    pub(super) fn main(&mut self, end: ProcessExit) -> &mut Self {
+        let main = self.service.run_state().main.expect("it has a main process");
+        self.step(&format!("main {end:?}"), |service, now| service.on_exited(main, end, now))
+    }
+
+    pub(super) fn control(&mut self, end: ProcessExit) -> &mut Self {
+        let control = self.service.run_state().control.expect("it has a control process");
+        self.step(&format!("control {end:?}"), |service, now| service.on_exited(control, end, now))
+    }
+
+    pub(super) fn gone(&mut self) -> &mut Self {
+        self.step("gone", ServiceRun::on_all_gone)
+    }
+
+    pub(super) fn due(&mut self) -> &mut Self {
+        self.now = self.service.due().expect("something is due");
+        self.step("due", ServiceRun::on_time)
+    }
+
+    pub(super) fn story(&self) -> String {
+        self.told.join("\n")
+    }
+}
+
+const FULL: &str = "ExecStartPre=/pre\nExecStart=/main\nExecStartPost=/post\nExecStop=/stop\n\
+                    ExecStopPost=/after\n";
+
+#[test]
+fn a_whole_life() {
+    let mut life = Life::new(FULL);
+    life.start()
+        .control(ProcessExit::Code(0))
+        .control(ProcessExit::Code(0))
+        .stop()
+        .control(ProcessExit::Code(0));
+    life.main(ProcessExit::Signal(15)).gone().control(ProcessExit::Code(0)).gone();
+    insta::assert_snapshot!(life.story(), @r"
+    start: new-run pre => activating start-pre success
+    control Code(0): main post => activating start-post success
+    control Code(0): => active running success
+    stop: stop => deactivating stop success
+    control Code(0): signal-15-All => deactivating stop-sigterm success
+    main Signal(15): => deactivating stop-sigterm success
+    gone: after => deactivating stop-post success
+    control Code(0): signal-15-All => deactivating final-sigterm success
+    gone: => inactive dead success
+    ");
+}
+
+#[test]
+fn a_failure_before_the_main_process() {
+    let mut life = Life::new(FULL);
+    life.start().control(ProcessExit::Code(1)).gone().control(ProcessExit::Code(0)).gone();
+    insta::assert_snapshot!(life.story(), @r"
+    start: new-run pre => activating start-pre success
+    control Code(1): signal-15-All => deactivating stop-sigterm exit-code
+    gone: after => deactivating stop-post exit-code
+    control Code(0): signal-15-All => deactivating final-sigterm exit-code
+    gone: => failed failed exit-code
+    ");
+}
+
+#[test]
+fn an_end_by_itself_runs_stop_commands_only_after_a_success() {
+    let mut life = Life::new("ExecStart=/main\nExecStop=/stop\n");
+    life.start().main(ProcessExit::Code(0)).control(ProcessExit::Code(0)).gone();
+    life.start().main(ProcessExit::Code(1)).gone();
+    insta::assert_snapshot!(life.story(), @r"
+    start: new-run main => active running success
+    main Code(0): stop => deactivating stop success
+    control Code(0): signal-15-All => deactivating stop-sigterm success
+    gone: => inactive dead success
+    start: new-run main => active running success
+    main Code(1): signal-15-All => deactivating stop-sigterm exit-code
+    gone: => failed failed exit-code
+    ");
+}
+
+#[test]
+fn a_task_with_several_commands() {
+    let mut life =
+        Life::new("Type=oneshot\nRemainAfterExit=yes\nExecStart=/1\nExecStart=-/2\nExecStart=/3\n");
+    life.start()
+        .main(ProcessExit::Code(0))
+        .main(ProcessExit::Code(9))
+        .main(ProcessExit::Code(0))
+        .stop()
+        .gone();
+    life.start().main(ProcessExit::Code(4)).gone();
+    insta::assert_snapshot!(life.story(), @r"
+    start: new-run 1 => activating start success
+    main Code(0): 2 => activating start success
+    main Code(9): 3 => activating start success
+    main Code(0): => active exited success
+    stop: signal-15-All => deactivating stop-sigterm success
+    gone: => inactive dead success
+    start: new-run 1 => activating start success
+    main Code(4): signal-15-All => deactivating stop-sigterm exit-code
+    gone: => failed failed exit-code
+    ");
+}
+
+#[test]
+fn a_stop_that_takes_too_long() {
+    let mut life = Life::new("ExecStart=/main\nExecStop=/stop\nExecStopPost=/after\n");
+    life.start().stop().due().due();
+    assert_eq!(life.service.due(), None, "what was killed is waited for");
+    life.main(ProcessExit::Signal(9)).control(ProcessExit::Signal(9)).gone().due().due();
+    assert_eq!(life.service.due(), None, "what was killed is waited for");
+    life.control(ProcessExit::Signal(9)).gone();
+    insta::assert_snapshot!(life.story(), @r"
+    start: new-run main => active running success
+    stop: stop => deactivating stop success
+    due: signal-15-All => deactivating stop-sigterm timeout
+    due: signal-9-All => deactivating stop-sigkill timeout
+    main Signal(9): => deactivating stop-sigkill timeout
+    control Signal(9): => deactivating stop-sigkill timeout
+    gone: after => deactivating stop-post timeout
+    due: signal-15-All => deactivating final-sigterm timeout
+    due: signal-9-All => deactivating final-sigkill timeout
+    control Signal(9): => deactivating final-sigkill timeout
+    gone: => failed failed timeout
+    ");
+}
+
+#[test]
+fn a_start_that_takes_too_long() {
+    let mut life = Life::new("ExecStartPre=/pre\nExecStart=/main\nTimeoutStartSec=5\n");
+    life.start().due().control(ProcessExit::Signal(15)).gone();
+    insta::assert_snapshot!(life.story(), @r"
+    start: new-run pre => activating start-pre success
+    due: signal-15-All => deactivating stop-sigterm timeout
+    control Signal(15): => deactivating stop-sigterm timeout
+    gone: => failed failed timeout
+    ");
+}
+
+#[test]
+fn kill_modes() {
+    for (mode, expected) in [("mixed", 2), ("process", 1)] {
+        let mut life = Life::new(&format!("ExecStart=/main\nKillMode={mode}\n"));
+        life.start().stop().main(ProcessExit::Signal(15));
+        if mode == "mixed" {
+            life.gone();
+        }
+        assert_eq!(life.service.run_state().phase, ServicePhase::Dead, "{}", life.story());
+        let signals = life.story().matches("signal-").count();
+        assert_eq!(signals, expected, "{}", life.story());
+    }
+}
+
+#[test]
+fn a_command_that_cannot_be_spawned_is_a_failure() {
+    let mut service = ServiceRun::new(spec("ExecStart=/main\n"));
+    let now = Timestamp::from_millis(0);
+    service.begin(None, now);
+    assert_eq!(service.next_action(), Some(RunAction::NewRun));
+    assert!(matches!(service.next_action(), Some(RunAction::Spawn { role: Role::Main, .. })));
+    service.on_spawn_failed(ProcessExit::NotSpawned, now);
+    service.on_all_gone(now);
+    let run_state = service.run_state();
+    assert_eq!(
+        (run_state.phase, run_state.outcome),
+        (ServicePhase::Failed, Some(RunOutcome::Resources))
+    );
+}

@@ -1,0 +1,180 @@
+//! Births inside control groups, where there can be any, and what becomes of the children.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit};
+
+use super::cgroup::Groups;
+use super::child::{ChildSetup, Credentials, Start};
+use super::exec_context::ExecContext;
+use super::outcome::ProcessExit;
+use super::process_info::SYSTEMD_EXEC_PID;
+use super::program::Program;
+use super::spawn::{Child, SpawnRequest};
+use crate::{Clock as _, SystemClock};
+
+fn text(text: &str) -> CString {
+    CString::new(text).expect("it has no zero byte")
+}
+
+/// How a program ended that was begun in a group of its own, and what it wrote.
+async fn give(program: &str, script: &str) -> Option<(io::Result<ProcessExit>, String)> {
+    give_with(program, script, in_usr()).await
+}
+
+/// Where all begin that need no other place.
+fn in_usr() -> ChildSetup {
+    let start = Some(Start { path: text("/usr"), optional: false });
+    ChildSetup { umask: Some(0o27), start, ..ChildSetup::default() }
+}
+
+async fn give_with(
+    program: &str,
+    script: &str,
+    setup: ChildSetup,
+) -> Option<(io::Result<ProcessExit>, String)> {
+    let home = tempfile::tempdir().expect("a directory can be made");
+    let path = home.path().join("out");
+    let ended = match begin(home.path(), program, script, setup)? {
+        (Ok(mut child), groups) => (child.wait().await, groups),
+        (Err(error), groups) => (Err(error), groups),
+    };
+    ended.1.remove_empty();
+    Some((ended.0, std::fs::read_to_string(&path).expect("it can be read")))
+}
+
+/// Begins a program in a group of its own; nothing where there are no groups.
+fn begin(
+    home: &Path,
+    program: &str,
+    script: &str,
+    setup: ChildSetup,
+) -> Option<(io::Result<Child>, Groups)> {
+    let groups = Groups::find(home).ok()?;
+    let inside = groups.for_run("born", "0").open().expect("it can be made");
+    let output = File::create(home.join("out")).expect("it can be made");
+    let request = SpawnRequest {
+        program: &Program::new(
+            text(program),
+            ["sh", "-c", script].map(text).to_vec(),
+            vec![text("WHO=me"), text("PATH=/bin:/usr/bin")],
+            true,
+        ),
+        input: &File::open("/dev/null").expect("it is there"),
+        outputs: &[Some(output), None],
+        setup: &setup,
+    };
+    match request.clone_child(Some(std::os::fd::AsFd::as_fd(&inside))) {
+        Ok(child) => Some((Ok(child?), groups)),
+        Err(why) => Some((Err(why.error), groups)),
+    }
+}
+
+#[tokio::test]
+async fn a_program_begins_in_its_group_with_all_that_it_is_given() {
+    let script = "echo $WHO $PWD $(umask) $(cut -d' ' -f5,6 /proc/$$/stat | grep -cx \"$$ $$\") \
+                  $((SYSTEMD_EXEC_PID - $$)); grep -c /born.0 /proc/self/cgroup; kill -PIPE $$";
+    // As a copy of this process, too, which whoever gives up rights begins as.
+    let rights = || Credentials { uid: None, gid: None, groups: None };
+    for identity in [None, Some(rights())] {
+        let given = give_with("/bin/sh", script, ChildSetup { identity, ..in_usr() }).await;
+        let Some((end, wrote)) = given else { return };
+        // Ours ignores the signal; a program does not.
+        assert_eq!(end.expect("it ended"), ProcessExit::Signal(13));
+        assert_eq!(wrote, "me /usr 0027 1 0\n1\n");
+    }
+}
+
+/// Old kernels, and the filters of containers, know no such request.
+#[tokio::test]
+async fn a_program_that_the_standard_library_begins_is_given_the_same() {
+    let home = tempfile::tempdir().expect("a directory can be made");
+    let begin = |program: &str| {
+        let output = File::create(home.path().join("out")).expect("it can be made");
+        let script =
+            "echo $0 $WHO $PWD $(umask) $((SYSTEMD_EXEC_PID - $$)) $LOGNAME; kill -PIPE $$";
+        let variables = [("WHO", "me"), (SYSTEMD_EXEC_PID, ""), ("PATH", "/bin:/usr/bin")];
+        let plan = ExecContext {
+            program: program.into(),
+            name: "shell".into(),
+            arguments: vec!["-c".into(), script.into()],
+            environment: variables.map(|(name, value)| (name.into(), value.into())).into(),
+            outputs: [Some(output), None],
+            setup: in_usr(),
+        };
+        let program = plan.program().expect("it has no zero byte");
+        plan.spawn(program)
+    };
+    let end = begin("/bin/sh").expect("it begins").wait().await.expect("it ended");
+    let wrote = std::fs::read_to_string(home.path().join("out")).expect("it can be read");
+    assert_eq!((end, &*wrote), (ProcessExit::Signal(13), "shell me /usr 0027 0\n"));
+    let error = begin("/etc/passwd").expect_err("it is no program");
+    assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+}
+
+#[tokio::test]
+async fn what_is_no_program_is_told() {
+    let Some((end, _)) = give("/etc/passwd", "").await else { return };
+    assert_eq!(end.map_err(|error| error.kind()), Err(io::ErrorKind::PermissionDenied));
+    for (optional, expected) in [(false, Err(io::ErrorKind::NotFound)), (true, Ok("/\n"))] {
+        let start = Some(Start { path: text("/nowhere"), optional });
+        let given = give_with("/bin/sh", "pwd", ChildSetup { start, ..in_usr() }).await;
+        let Some((end, wrote)) = given else { return };
+        assert_eq!(end.map(|_| &*wrote).map_err(|error| error.kind()), expected);
+    }
+}
+
+/// Who is not root, or is it in a container, may have little of this.
+#[tokio::test]
+async fn what_a_program_may_not_have_in_full_does_not_keep_it_from_beginning() {
+    let hard = rustix::process::getrlimit(Resource::Nofile).maximum;
+    let more = Rlimit { current: Some(7), maximum: None };
+    let setup = ChildSetup {
+        oom_score_adjust: Some("-900".to_owned()),
+        nice: Some(-5),
+        limits: vec![(Resource::Nofile, more)],
+        ..in_usr()
+    };
+    let given = give_with("/bin/sh", "ulimit -Sn; ulimit -Hn", setup).await;
+    let Some((end, wrote)) = given else { return };
+    assert_eq!(end.expect("it ended"), ProcessExit::Code(0));
+    // The kernel lets nobody have no limit of open files.
+    let most = hard.expect("so there is one");
+    assert_eq!(wrote, format!("7\n{most}\n"));
+}
+
+#[tokio::test]
+async fn a_program_ignores_the_signal_of_a_broken_pipe_if_it_is_to() {
+    let setup = ChildSetup { ignore_sigpipe: true, ..in_usr() };
+    let given = give_with("/bin/sh", "kill -PIPE $$; echo on", setup).await;
+    let Some((end, wrote)) = given else { return };
+    assert_eq!((end.expect("it ended"), &*wrote), (ProcessExit::Code(0), "on\n"));
+}
+
+async fn wait_until(mut so: impl FnMut() -> bool) {
+    let clock = SystemClock::start();
+    let wait = async {
+        while !so() {
+            clock.sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), wait).await.expect("in time");
+}
+
+/// Whoever looked after a child is gone while this process goes on, as when a supervisor ends.
+#[tokio::test]
+async fn a_child_that_was_let_go_of_does_not_stay_when_it_has_ended() {
+    let home = tempfile::tempdir().expect("a directory can be made");
+    let path = home.path().join("out");
+    let Some((child, groups)) = begin(home.path(), "/bin/sh", "echo x", in_usr()) else { return };
+    let child = child.expect("it begins");
+    let pid = child.id().expect("it was not waited for");
+    drop(child);
+    wait_until(|| std::fs::read_to_string(&path).is_ok_and(|text| text == "x\n")).await;
+    wait_until(|| !Path::new(&format!("/proc/{pid}")).exists()).await;
+    groups.remove_empty();
+}

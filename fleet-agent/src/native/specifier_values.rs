@@ -1,0 +1,102 @@
+//! What the specifiers of unit files stand for on this machine.
+
+use std::fs;
+
+use fleet_unitfile::{Specifier, SpecifierContext};
+use nix::unistd::{Gid, Group, Uid, User as Account};
+
+use super::os_release::os_specifiers;
+
+/// What specifiers of system units stand for on this machine as long as it is the same, whoever
+/// asks: nothing of a user or a boot. What cannot be read is unknown.
+#[must_use]
+pub fn machine_specifiers() -> SpecifierContext {
+    lasting().fold(SpecifierContext::system_manager(), |facts, (fact, text)| facts.with(fact, text))
+}
+
+fn lasting() -> impl Iterator<Item = (Specifier, String)> {
+    let known = [
+        (Specifier::HostName, first_line("/proc/sys/kernel/hostname")),
+        (Specifier::KernelRelease, first_line("/proc/sys/kernel/osrelease")),
+        (Specifier::MachineId, first_line("/etc/machine-id")),
+    ];
+    known.into_iter().filter_map(|(fact, text)| Some((fact, text?)))
+}
+
+/// All that is known, as it is now. What cannot be read is unknown, and a unit that asks for it is
+/// refused.
+pub(crate) fn specifiers() -> SpecifierContext {
+    let (uid, gid) = (Uid::effective(), Gid::effective());
+    let user = Account::from_uid(uid).ok().flatten();
+    let group = Group::from_gid(gid).ok().flatten().map(|group| group.name);
+    let home = user.as_ref().map(|user| user.dir.to_string_lossy().into_owned());
+    let base = if uid.is_root() {
+        SpecifierContext::system_manager()
+    } else {
+        own_directories(uid, home.as_deref())
+    };
+    let known = [
+        (
+            Specifier::BootId,
+            first_line("/proc/sys/kernel/random/boot_id").map(|id| id.replace('-', "")),
+        ),
+        (Specifier::GroupId, Some(gid.to_string())),
+        (Specifier::GroupName, group),
+        (Specifier::HomeDirectory, home),
+        (Specifier::Shell, user.as_ref().map(|user| user.shell.to_string_lossy().into_owned())),
+        (Specifier::UserId, Some(uid.to_string())),
+        (Specifier::UserName, user.map(|user| user.name)),
+    ];
+    let known = known.into_iter().filter_map(|(fact, text)| Some((fact, text?)));
+    known
+        .chain(lasting())
+        .chain(os_specifiers())
+        .fold(base, |facts, (fact, text)| facts.with(fact, text))
+}
+
+/// The directories that the service manager of a user has, who is not root.
+fn own_directories(uid: Uid, home: Option<&str>) -> SpecifierContext {
+    let facts = SpecifierContext::new()
+        .with(Specifier::RuntimeDirectory, format!("/run/user/{uid}"))
+        .with(Specifier::TemporaryDirectory, "/tmp")
+        .with(Specifier::VarTemporaryDirectory, "/var/tmp");
+    let Some(home) = home else { return facts };
+    [
+        (Specifier::CacheDirectory, ".cache"),
+        (Specifier::ConfigurationDirectory, ".config"),
+        (Specifier::LogDirectory, ".local/state/log"),
+        (Specifier::StateDirectory, ".local/state"),
+    ]
+    .into_iter()
+    .fold(facts, |facts, (fact, below)| facts.with(fact, format!("{home}/{below}")))
+}
+
+fn first_line(path: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    text.lines().next().map(str::to_owned).filter(|line| !line.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::native::os_release::RELEASES;
+
+    #[test]
+    fn what_every_machine_has_is_known() {
+        let name = "web@1.service".parse().expect("it is a name");
+        let text = specifiers().expand("%H %l %v %b %t %S %C %L %E %U %G %i", &name);
+        let text = text.expect("all of it is known");
+        assert_eq!(text.split(' ').filter(|word| !word.is_empty()).count(), 12, "{text}");
+        let text = specifiers().expand("%a%q", &name).expect("all of it is known");
+        assert!(!text.is_empty());
+        // Most of it most systems leave out; one that has no os-release says nothing at all.
+        if RELEASES.iter().any(|path| std::path::Path::new(path).exists()) {
+            specifiers().expand("%A%B%M%W%o%w", &name).expect("all of it is known");
+        }
+        let user = own_directories(Uid::from_raw(7), Some("/home/me"));
+        let text = user.expand("%t %S %C %L %E", &name).expect("all of it is known");
+        let expected = "/run/user/7 /home/me/.local/state /home/me/.cache \
+                        /home/me/.local/state/log /home/me/.config";
+        assert_eq!(text, expected);
+    }
+}

@@ -1,0 +1,124 @@
+//! What a supervisor is there for, and its record.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+
+use fleet_core::graph::{Settings, Target};
+use serde::{Deserialize, Serialize};
+
+use crate::atomic_file::write_atomic;
+
+/// What a supervisor is there for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DesiredTargets {
+    /// The goal; nothing is needed without one.
+    pub goal: Option<Target>,
+    /// What is wanted beside it, for the time being.
+    pub extra_targets: BTreeSet<Target>,
+    /// Targets whose units are not started, whoever needs them.
+    pub mask: BTreeSet<Target>,
+}
+
+/// What is wanted, and what the settings said then: where both are the same, nobody chose.
+#[derive(Debug)]
+pub(super) struct TargetSelection {
+    pub(super) desired: DesiredTargets,
+    pub(super) configured: DesiredTargets,
+}
+
+/// The record, which is as people would write it.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct StoredTargets {
+    #[serde(flatten)]
+    desired: TargetNames,
+    configured: TargetNames,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct TargetNames {
+    goal: Option<String>,
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    extra_targets: BTreeSet<String>,
+    mask: BTreeSet<String>,
+}
+
+impl DesiredTargets {
+    /// What the settings say.
+    pub(super) fn from_settings(settings: &Settings) -> Self {
+        let (goal, mask) = (settings.goal.clone(), settings.mask.clone());
+        Self { goal, extra_targets: BTreeSet::new(), mask }
+    }
+
+    /// The settings with this goal and these masks.
+    pub(super) fn apply_to(&self, settings: &Settings) -> Settings {
+        let (goal, mask) = (self.goal.clone(), self.mask.clone());
+        Settings { goal, mask, ..settings.clone() }
+    }
+
+    fn names(&self) -> TargetNames {
+        let all = |targets: &BTreeSet<Target>| targets.iter().map(ToString::to_string).collect();
+        TargetNames {
+            goal: self.goal.as_ref().map(ToString::to_string),
+            extra_targets: all(&self.extra_targets),
+            mask: all(&self.mask),
+        }
+    }
+}
+
+impl TryFrom<TargetNames> for DesiredTargets {
+    type Error = io::Error;
+
+    fn try_from(names: TargetNames) -> io::Result<Self> {
+        let target = |text: String| Target::new(&text).map_err(io::Error::other);
+        let all = |texts: BTreeSet<String>| -> io::Result<BTreeSet<Target>> {
+            texts.into_iter().map(target).collect()
+        };
+        Ok(Self {
+            goal: names.goal.map(target).transpose()?,
+            extra_targets: all(names.extra_targets)?,
+            mask: all(names.mask)?,
+        })
+    }
+}
+
+impl TargetSelection {
+    /// That which the settings say.
+    pub(super) fn from_settings(settings: &Settings) -> Self {
+        Self {
+            desired: DesiredTargets::from_settings(settings),
+            configured: DesiredTargets::from_settings(settings),
+        }
+    }
+
+    /// What it becomes by other settings: what was chosen otherwise than they said holds.
+    pub(super) fn rebase(&self, settings: &Settings) -> Self {
+        let (Self { desired, configured: before }, configured) =
+            (self, DesiredTargets::from_settings(settings));
+        let goal = if desired.goal == before.goal { &configured.goal } else { &desired.goal };
+        let mask = if desired.mask == before.mask { &configured.mask } else { &desired.mask };
+        let (goal, extra_targets, mask) =
+            (goal.clone(), desired.extra_targets.clone(), mask.clone());
+        Self { desired: DesiredTargets { goal, extra_targets, mask }, configured }
+    }
+
+    /// Reads what was last written down; `None` when nothing was.
+    pub(super) fn read(path: &Path) -> io::Result<Option<Self>> {
+        let text = match std::fs::read(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            text => text?,
+        };
+        let stored: StoredTargets = serde_json::from_slice(&text)?;
+        let (desired, configured) = (stored.desired.try_into()?, stored.configured.try_into()?);
+        Ok(Some(Self { desired, configured }))
+    }
+
+    /// Writes it down for the next supervisor of the directory.
+    pub(super) fn write(&self, path: &Path) -> io::Result<()> {
+        let stored =
+            StoredTargets { desired: self.desired.names(), configured: self.configured.names() };
+        write_atomic(path, &serde_json::to_vec(&stored)?, false)
+    }
+}

@@ -1,0 +1,347 @@
+//! The one task that owns what decides, and has it carried out.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fleet_core::Timestamp;
+use fleet_core::graph::{
+    ActionKind, DerivedState, EventKind, FailureCause, Incarnation, InitState, Name, Retry,
+    UnitAction, UnitEvent,
+};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::desired_targets::TargetSelection;
+use super::managed_units::ManagedUnits;
+use super::run_channel::{QueueFull, run_channel};
+use super::run_task::{RunReport, RunTask};
+use super::supervised_unit::{RunHandle, SupervisedUnit};
+use crate::clock::Sleep;
+use crate::native::identity::HostCapabilities;
+use crate::native::log::Log;
+use crate::native::manager_context::ManagerContext;
+use crate::native::outcome::RunOutcome;
+use crate::native::run_driver::RunDriver;
+use crate::native::run_state::{RunState, ServicePhase};
+use crate::native::support::check_supported;
+use crate::native::unit_directory::RequestedState;
+
+/// How many reports and requests one turn takes before it looks at what is owed.
+const MAX_IN_FLIGHT: usize = 256;
+
+/// After how long a run that could not even be begun counts as failed. Were it at once, a unit that
+/// is tried again without delay would leave no time for anything else.
+const SPAWN_FAILURE_DELAY: Duration = Duration::from_secs(1);
+
+/// A request: it is carried out by the lead, between two turns.
+pub(in crate::native) type Request = Box<dyn FnOnce(&mut Supervisor) + Send>;
+
+/// The logs of all units that ran, for whoever reads them.
+pub(in crate::native) type Logs = Arc<Mutex<BTreeMap<Name, Arc<Log>>>>;
+
+/// Owns what decides, and all that it decides about.
+pub(in crate::native) struct Supervisor {
+    pub(super) context: Arc<ManagerContext>,
+    pub(super) system: InitState,
+    pub(super) selection: TargetSelection,
+    pub(super) units: BTreeMap<Name, SupervisedUnit>,
+    pub(super) logs: Logs,
+    /// Where it is written down what is wanted.
+    pub(super) targets_file: PathBuf,
+    pub(super) changes: watch::Sender<u64>,
+    /// Whether a shutdown has begun, so that nothing is started any more.
+    pub(super) shutting_down: bool,
+    /// Who waits for all runs to be over, but for those that nothing can end.
+    pub(super) idle_waiters: Vec<oneshot::Sender<()>>,
+    /// The runs that could not be begun and do not count as failed yet, and when they do.
+    pub(super) failed_spawns: VecDeque<(Timestamp, UnitAction)>,
+    pub(super) reports: mpsc::Receiver<RunReport>,
+    /// For the runs to come.
+    pub(super) report_sender: mpsc::Sender<RunReport>,
+    /// What can be done for a unit here.
+    pub(super) host: HostCapabilities,
+    /// The units that could not be taken back, with the reason.
+    pub(super) unrecoverable: BTreeMap<Name, String>,
+    /// What fleet has loaded, where it is fleet that says what is wanted.
+    pub(super) managed: Option<ManagedUnits>,
+    /// Units that are to be shown to fleet anew, whatever the graph makes of them.
+    pub(super) touched: BTreeSet<Name>,
+}
+
+impl Supervisor {
+    /// Leads until nobody can ask for anything any more.
+    pub(super) async fn run(mut self, mut requests: mpsc::Receiver<Request>) {
+        let mut sleep = Sleep::new(&self.context.clock);
+        loop {
+            self.turn();
+            let failed_spawns = self.failed_spawns.front().map(|(due, _)| *due);
+            let files = self.relink_due();
+            let due =
+                self.system.next_deadline().into_iter().chain(failed_spawns).chain(files).min();
+            tokio::select! {
+                request = requests.recv() => match request {
+                    Some(request) => request(&mut self),
+                    None => return,
+                },
+                Some(report) = self.reports.recv() => self.on_report(report),
+                () = sleep.until(due) => {}
+            }
+            // What is there already costs one turn together.
+            for _ in 0..MAX_IN_FLIGHT {
+                let Ok(report) = self.reports.try_recv() else { break };
+                self.on_report(report);
+            }
+        }
+    }
+
+    /// Has carried out what is owed, and tells everybody what is new.
+    pub(super) fn turn(&mut self) {
+        let now = self.context.now();
+        let failed_spawns = self.failed_spawns.front().map(|(due, _)| *due);
+        let mut due =
+            self.system.next_deadline().into_iter().chain(failed_spawns).chain(self.relink_due());
+        if due.any(|due| due <= now) {
+            self.apply_pending_files();
+        }
+        self.report_failed_spawns(now);
+        // What is owed to a run of which nothing is left is told at once, and may make more owed.
+        let mut changed = BTreeSet::new();
+        loop {
+            let actions = self.system.next_actions(now);
+            let update = self.system.take_changed();
+            let again = self.restart_pending(&update);
+            changed.extend(update);
+            if actions.is_empty() && !again {
+                break;
+            }
+            actions.iter().for_each(|action| self.execute(action, now));
+        }
+        self.publish(changed);
+        if !self.idle_waiters.is_empty() && self.is_idle() {
+            for waiter in self.idle_waiters.drain(..) {
+                // Whoever asked may have gone away, which changes nothing.
+                let _ = waiter.send(());
+            }
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        let is_stuck = |unit| {
+            let state = self.system.status(unit);
+            state.is_some_and(|state| {
+                matches!(state.state, DerivedState::Failed { stuck: true, .. })
+            })
+        };
+        let mut running = self.units.iter().filter(|(_, entry)| entry.handle.is_some());
+        running.all(|(unit, _)| is_stuck(unit))
+    }
+
+    fn execute(&mut self, action: &UnitAction, now: Timestamp) {
+        tracing::debug!(%action, incarnation = %action.incarnation, "decided");
+        if !action.is_start() {
+            return self.send_order(action);
+        }
+        if let Err(error) = self.start_run(action) {
+            tracing::error!(unit = %action.unit, %error, "cannot begin a run");
+            if let Some(entry) = self.units.get_mut(&action.unit) {
+                entry.problem = Some(format!("cannot begin: {error}"));
+                let outcome = Some(RunOutcome::Resources);
+                entry.run_state = Arc::new(RunState {
+                    phase: ServicePhase::Failed,
+                    outcome,
+                    ..RunState::default()
+                });
+            }
+            self.failed_spawns.push_back((now.after(SPAWN_FAILURE_DELAY), action.clone()));
+        }
+    }
+
+    fn start_run(&mut self, action: &UnitAction) -> std::io::Result<()> {
+        if self.await_external(action)? {
+            return Ok(());
+        }
+        if !self.units.contains_key(&action.unit) {
+            let entry = SupervisedUnit::new(&self.context, &action.unit)?;
+            lock(&self.logs).insert(action.unit.clone(), Arc::clone(&entry.log));
+            self.units.insert(action.unit.clone(), entry);
+        }
+        let Some(entry) = self.units.get_mut(&action.unit) else { return Ok(()) };
+        let requested = match &self.managed {
+            // The unit's own file says it.
+            Some(managed) => managed.request_for_start(&action.unit)?,
+            None => {
+                // Of fleet's units that is asked when they are loaded.
+                check_supported(&action.definition.run, &self.host)
+                    .map_err(std::io::Error::other)?;
+                entry.write_definition(&action.definition)?;
+                RequestedState::default()
+            }
+        };
+        let (unit, spec) = (action.unit.as_str(), Arc::clone(&action.definition));
+        let (directory, log) = (&entry.directory, Arc::clone(&entry.log));
+        let mut driver = RunDriver::new(&self.context, unit, directory, log, spec);
+        driver.set_requested(requested);
+        entry.applied = requested;
+        if let Some(state) = self.system.status(&action.unit) {
+            driver.service.set_counters(state.attempts, state.failures);
+        }
+        let before = entry.is_auto_restart.then_some(&*entry.run_state);
+        driver.service.begin(before, self.context.now());
+        if driver.service.has_visible_start() {
+            // How it ended before is over, though it may take a while until this run is heard of.
+            entry.run_state = Arc::new(driver.service.run_state().clone());
+            entry.problem = None;
+        }
+        entry.is_auto_restart = false;
+        self.spawn_run_task(&action.unit, action.incarnation, driver);
+        Ok(())
+    }
+
+    /// Follows a run from now on.
+    pub(super) fn spawn_run_task(
+        &mut self,
+        unit: &Name,
+        incarnation: Incarnation,
+        driver: RunDriver,
+    ) {
+        let (sender, receiver) = run_channel();
+        let (unit_name, reports) = (unit.clone(), self.report_sender.clone());
+        let course = RunTask { driver, unit: unit_name, incarnation, receiver, reports };
+        let Some(entry) = self.units.get_mut(unit) else { return };
+        let task = tokio::spawn(Box::new(course).run()).abort_handle();
+        entry.handle = Some(RunHandle { incarnation, sender, task });
+    }
+
+    /// Tells which runs have failed that could not be begun. They wait in the order of their times.
+    fn report_failed_spawns(&mut self, now: Timestamp) {
+        let is_due = |(due, _): &(Timestamp, UnitAction)| *due <= now;
+        let due = self.failed_spawns.iter().take_while(|it| is_due(it)).count();
+        for (_, action) in self.failed_spawns.drain(..due) {
+            for what in [EventKind::Failed(FailureCause::Resources), EventKind::AllGone] {
+                let (unit, incarnation) = (action.unit.clone(), action.incarnation);
+                self.system.on_event(&UnitEvent { unit, incarnation, kind: what }, now);
+            }
+        }
+    }
+
+    /// Has all processes of all runs killed. What becomes of the runs is told by their ends.
+    pub(in crate::native) fn kill_all(&mut self) {
+        let handles = self.units.values().filter_map(|entry| entry.handle.as_ref());
+        handles.for_each(|handle| handle.sender.update(|update| update.kill = true));
+    }
+
+    fn send_order(&mut self, action: &UnitAction) {
+        let handle = self.units.get(&action.unit).and_then(|entry| entry.handle.as_ref());
+        let handle = handle.filter(|handle| handle.incarnation == action.incarnation);
+        match handle.map(|handle| handle.sender.send(action.kind.clone())) {
+            Some(Ok(())) => {}
+            Some(Err(QueueFull)) => tracing::error!(%action, "an order is lost: too many wait"),
+            None if matches!(action.kind, ActionKind::Reload) => {}
+            // Nothing of it is left that could say so.
+            None => self.report_all_gone(action),
+        }
+    }
+
+    fn report_all_gone(&mut self, action: &UnitAction) {
+        let (unit, incarnation) = (action.unit.clone(), action.incarnation);
+        let event = UnitEvent { unit, incarnation, kind: EventKind::AllGone };
+        self.system.on_event(&event, self.context.now());
+    }
+
+    fn on_report(&mut self, report: RunReport) {
+        let now = self.context.now();
+        let Some(entry) = self.units.get_mut(&report.unit) else { return };
+        let is_present =
+            entry.handle.as_ref().is_some_and(|handle| handle.incarnation == report.incarnation);
+        if !is_present {
+            return;
+        }
+        let is_up = report.run_state.phase.is_up();
+        (entry.run_state, entry.problem) = (report.run_state, report.problem);
+        self.apply_pending_files();
+        let Some(entry) = self.units.get_mut(&report.unit) else { return };
+        let over = report.events.contains(&EventKind::AllGone);
+        let mut unread = None;
+        if over {
+            unread = entry.handle.take().and_then(|handle| handle.sender.take_unread_request());
+        }
+        for what in report.events {
+            let (unit, incarnation) = (report.unit.clone(), report.incarnation);
+            self.system.on_event(&UnitEvent { unit, incarnation, kind: what }, now);
+        }
+        if over {
+            // One that ended because nobody needs it is not tried again, however it ended.
+            let state = self.system.status(&report.unit).filter(|state| state.needed);
+            let again = state.filter(|state| {
+                matches!(
+                    state.state,
+                    DerivedState::Failed { retry: Retry::At(_), .. }
+                        | DerivedState::Completed(Retry::At(_))
+                )
+            });
+            let is_off = self.system.is_inactive(&report.unit);
+            if let Some(entry) = self.units.get_mut(&report.unit) {
+                entry.is_auto_restart = again.is_some();
+                again.iter().for_each(|state| entry.persist_counters(state));
+                // It had ended before it was told, so it has not written this down.
+                unread.into_iter().for_each(|requested| entry.write_applied(requested, is_off));
+            }
+        }
+        if self.managed.is_some() {
+            if is_up {
+                self.publish_status(&report.unit);
+                self.answer_up(&report.unit, report.incarnation);
+            }
+            self.touched.insert(report.unit);
+        }
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    fn publish(&mut self, changed: BTreeSet<Name>) {
+        for unit in &changed {
+            let Some(entry) = self.units.get_mut(unit) else { continue };
+            let kept = self.managed.as_ref().is_some_and(|managed| managed.is_loaded(unit));
+            match self.system.stays_inactive(unit) {
+                Some(true) if std::mem::take(&mut entry.is_auto_restart) && kept => {
+                    entry.clear_retry()
+                }
+                None if !kept => {
+                    self.units.remove(unit);
+                    lock(&self.logs).remove(unit);
+                    if let Err(error) = self.context.storage(unit.as_str()).remove() {
+                        tracing::warn!(%unit, %error, "cannot remove the records of a unit");
+                    }
+                }
+                _ => {}
+            }
+        }
+        if !changed.is_empty() {
+            self.changes.send_modify(|count| *count += 1);
+        }
+        if self.managed.is_some() {
+            let mut touched = std::mem::take(&mut self.touched);
+            touched.extend(changed);
+            self.record_start_limit_hits(&touched);
+            for unit in &touched {
+                self.publish_status(unit);
+                self.answer_waiters(unit);
+            }
+        } else {
+            self.persist_start_limit_hits(&changed);
+        }
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        // Processes go on; what looks after them ends.
+        let handles = self.units.values().filter_map(|entry| entry.handle.as_ref());
+        handles.for_each(|handle| handle.task.abort());
+    }
+}
+
+/// Takes the lock; what it guards is whole even if a holder panicked.
+pub(in crate::native) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,0 +1,188 @@
+//! What the graph is to want and what it masks, so that what fleet asks for comes of it.
+
+use std::collections::BTreeSet;
+
+use fleet_core::graph::{Graph, Name, Target};
+
+use super::super::event_loop::Supervisor;
+use super::super::supervised_unit::SupervisedUnit;
+use super::waiters::is_over;
+use super::{LoadedUnit, ManagedUnits};
+
+impl Supervisor {
+    /// A unit is wanted, and what was stopped of all that it needs may run again.
+    pub(super) fn request_start(&mut self, name: &Name) {
+        let needed = requirements(self.system.graph(), name);
+        self.unmask(&needed);
+        self.sync_desired(name);
+        // A new attempt is one for what failed of that, too.
+        for target in needed.iter().filter(|target| target.as_str() != name.as_str()) {
+            let unit = self.system.graph().provider(target).map(|unit| unit.name.clone());
+            let Some(unit) = unit else { continue };
+            if self.system.status(&unit).is_some_and(|state| is_over(&state.state)) {
+                self.reset_failed(target);
+                // Its own record would keep the next daemon from that.
+                self.units.get_mut(&unit).into_iter().for_each(SupervisedUnit::clear_result);
+            }
+        }
+    }
+
+    pub(super) fn stop_with_dependents(&mut self, name: &Name) {
+        self.sync_desired(name);
+        let Some(managed) = &mut self.managed else { return };
+        let mut all = managed.linked.stopped_with(name);
+        all.insert(name.clone());
+        let (mut mask, mut over) = (Vec::new(), Vec::new());
+        for unit in &all {
+            let Some(loaded) = managed.loaded_units.get(unit) else { continue };
+            managed.pending_restarts.remove(unit);
+            managed.waiters.refuse_starts(unit, &loaded.unit);
+            if self.system.status(unit).is_some_and(|state| state.needed) {
+                mask.push(Target::from(unit));
+            }
+            if unit != name {
+                over.push((unit.clone(), loaded.requested));
+            }
+        }
+        self.mask(mask);
+        // Nothing comes of a start that was under way, neither here nor in the next daemon.
+        for (unit, requested) in over {
+            self.record_applied(&unit, requested);
+        }
+    }
+
+    /// Has the graph want a unit, or not any more, as fleet asks, if it can be had.
+    pub(super) fn sync_desired(&mut self, name: &Name) {
+        let wants = |managed: &ManagedUnits| {
+            !managed.shutting_down
+                && managed.loaded_units.get(name).is_some_and(LoadedUnit::should_run)
+        };
+        let should_run = self.managed.as_ref().is_some_and(wants);
+        let (target, now) = (Target::from(name), self.context.now());
+        if !should_run {
+            self.system.remove_extra_target(&target, now);
+        } else if self.system.graph().provider(&target).is_some()
+            && let Err(flaw) = self.system.add_extra_target(target, now)
+        {
+            tracing::error!(%flaw, "what is asked cannot be wanted");
+        }
+    }
+
+    fn mask(&mut self, more: Vec<Target>) {
+        let now = self.context.now();
+        let mut is_new = false;
+        for target in more {
+            is_new |= self.selection.desired.mask.insert(target.clone());
+            // Nothing is wrong with a mask where there is no goal.
+            drop(self.system.mask(target, now));
+        }
+        if is_new {
+            self.write_mask();
+        }
+    }
+
+    fn unmask(&mut self, less: &BTreeSet<Target>) {
+        let now = self.context.now();
+        let mask = &mut self.selection.desired.mask;
+        let masked: Vec<&Target> = less.iter().filter(|target| mask.remove(*target)).collect();
+        masked.iter().for_each(|target| self.system.unmask(target, now));
+        if !masked.is_empty() {
+            self.write_mask();
+        }
+    }
+
+    pub(super) fn write_mask(&self) {
+        if let Err(error) = self.write_targets() {
+            tracing::warn!(%error, "cannot record which units were stopped");
+        }
+    }
+}
+
+impl ManagedUnits {
+    /// The targets of all units that are to run, and that can be had; none once all are to end.
+    pub(super) fn desired_targets(&self, graph: &Graph) -> BTreeSet<Target> {
+        let should_run = |loaded: &LoadedUnit| !self.shutting_down && loaded.should_run();
+        let wanted = self.loaded_units.iter().filter(|(_, loaded)| should_run(loaded));
+        let targets = wanted.map(|(name, _)| Target::from(name));
+        targets.filter(|target| graph.provider(target).is_some()).collect()
+    }
+}
+
+/// The targets that are called as a unit and as all that it requires.
+pub(super) fn requirements(graph: &Graph, name: &Name) -> BTreeSet<Target> {
+    let mut found = BTreeSet::from([Target::from(name)]);
+    let mut open = vec![name.clone()];
+    while let Some(next) = open.pop() {
+        for (_, unit) in graph.dependencies(&next).into_iter().filter(|(kind, _)| kind.requires()) {
+            if found.insert(Target::from(&unit.name)) {
+                open.push(unit.name.clone());
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use fleet_unitfile::{UnitFile, UnitName};
+    use tokio::sync::oneshot;
+
+    use super::super::status::tests::{call, load, open};
+    use super::super::{Definition, SupervisorHandle, name_of};
+    use super::*;
+    use crate::native::compile::compile;
+    use crate::native::unit_directory::RequestedState;
+
+    fn started() -> RequestedState {
+        RequestedState { generation: 1, launched: true, ..RequestedState::default() }
+    }
+
+    fn another_file(handle: &SupervisorHandle, unit: &UnitName) -> LoadedUnit {
+        let text = "[Service]\nExecStart=/bin/sleep 1001\n";
+        let file = UnitFile::parse(text).expect("it is well formed");
+        let compiled = compile(unit, &file, &handle.host).expect("it can be obeyed").unit;
+        LoadedUnit::new(unit.clone(), file.hash(), started(), Definition::Valid(Box::new(compiled)))
+    }
+
+    /// What had been asked was read before the end, and a disk that is slow came in between.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_load_that_the_end_of_all_units_overtakes_starts_none_again() {
+        let home = tempfile::tempdir().expect("a directory can be made");
+        let handle = open(home.path()).await;
+        let units: Vec<UnitName> =
+            ["a.service", "b.service"].map(|unit| unit.parse().expect("it is a name")).into();
+        for unit in units.clone() {
+            load(&handle, &unit, "[Service]\nExecStart=/bin/sleep 1000\n").await;
+            let (reply, answer) = oneshot::channel();
+            call(&handle, move |supervisor| supervisor.start(&unit, started(), reply)).await;
+            answer.await.expect("it is answered").expect("it starts");
+        }
+        let (loaded, noted) = (another_file(&handle, &units[0]), units[1].clone());
+        let answers = call(&handle, move |supervisor| {
+            let answers = supervisor.stop_all(RequestedState::stopped);
+            supervisor.load(loaded).expect("it is taken in");
+            supervisor.set_requested(&noted, started());
+            answers
+        });
+        for answer in answers.await {
+            answer.await.expect("it is answered").expect("it ends");
+        }
+        for unit in units {
+            let (busy, requested) = call(&handle, move |supervisor| {
+                let name = name_of(&unit);
+                supervisor.apply_pending_files();
+                supervisor.turn();
+                let requested =
+                    supervisor.managed.as_ref().and_then(|managed| managed.requested(&name));
+                (supervisor.units[&name].handle.is_some(), requested)
+            })
+            .await;
+            assert_eq!(
+                (busy, requested),
+                (false, Some(started().stopped())),
+                "it was started again"
+            );
+        }
+        handle.event_loop.abort();
+    }
+}

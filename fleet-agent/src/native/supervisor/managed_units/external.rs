@@ -1,0 +1,166 @@
+//! Units that somebody else runs, as far as those that are loaded depend on them.
+//!
+//! Of one that has to be looked for there is a stand-in in the graph: it starts when somebody needs
+//! it, and is up once it is there. Nothing is run for it, and nothing written down.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use fleet_core::graph::systemd::CompiledUnit;
+use fleet_core::graph::{
+    ActionKind, Activity, EventKind, Incarnation, Name, ObservedUnit, Phase as Doing, UnitAction,
+};
+use fleet_unitfile::UnitName;
+use futures_util::future::join_all;
+use tokio::sync::mpsc;
+
+use super::super::event_loop::Supervisor;
+use super::super::run_channel::{RunReceiver, run_channel};
+use super::super::run_task::RunReport;
+use super::super::supervised_unit::{RunHandle, SupervisedUnit};
+use super::calls::name_of;
+use crate::Clock;
+use crate::native::external::{External, stand_in};
+use crate::native::run_state::{RunState, ServicePhase};
+
+/// All units that somebody else runs.
+#[derive(Default)]
+pub(super) struct ExternalRegistry {
+    pub(super) assumed_up: BTreeSet<UnitName>,
+    probed: BTreeMap<Name, (External, CompiledUnit)>,
+}
+
+impl ExternalRegistry {
+    pub(super) fn new(all: BTreeMap<UnitName, External>) -> Self {
+        let mut externals = Self::default();
+        for (unit, external) in all {
+            if external == External::Up {
+                externals.assumed_up.insert(unit);
+            } else {
+                externals.probed.insert(name_of(&unit), (external, stand_in(&unit)));
+            }
+        }
+        externals
+    }
+
+    /// What stands for those that are looked for, with their names.
+    pub(super) fn stand_ins(&self) -> impl Iterator<Item = (&Name, &CompiledUnit)> {
+        self.probed.iter().map(|(name, (_, compiled))| (name, compiled))
+    }
+
+    /// Those that are up at the moment.
+    pub(super) async fn find_up(&self, clock: &dyn Clock) -> Vec<Name> {
+        let looks = self
+            .probed
+            .iter()
+            .map(async |(name, (external, _))| external.is_up(clock).await.then(|| name.clone()));
+        join_all(looks).await.into_iter().flatten().collect()
+    }
+
+    /// What is known of one that is up before anybody needed it.
+    pub(super) fn observed_up(
+        &self,
+        name: &Name,
+        run: Incarnation,
+        clock: &dyn Clock,
+    ) -> ObservedUnit {
+        let unit = self.probed.get(name).map(|(_, compiled)| Arc::clone(&compiled.unit));
+        ObservedUnit {
+            phase: Doing::Active(Activity::Running),
+            since: clock.now(),
+            up_since: Some(clock.now()),
+            incarnation: Some(run),
+            definition: unit,
+            processes: true,
+            ..ObservedUnit::default()
+        }
+    }
+}
+
+impl Supervisor {
+    /// Waits for a unit that somebody else runs. Tells whether it is such a one.
+    pub(in super::super) fn await_external(
+        &mut self,
+        action: &UnitAction,
+    ) -> std::io::Result<bool> {
+        let Some(managed) = &self.managed else { return Ok(false) };
+        if managed.is_loaded(&action.unit) {
+            return Ok(false);
+        }
+        let Some((external, _)) = managed.externals.probed.get(&action.unit) else {
+            return Ok(false);
+        };
+        let (sender, receiver) = run_channel();
+        let look = ExternalWatch {
+            external: external.clone(),
+            clock: Arc::clone(&self.context.clock),
+            unit: action.unit.clone(),
+            incarnation: action.incarnation,
+            receiver,
+            reports: self.report_sender.clone(),
+        };
+        let mut entry = SupervisedUnit::new(&self.context, &action.unit)?;
+        let task = tokio::spawn(look.run()).abort_handle();
+        entry.handle = Some(RunHandle { incarnation: action.incarnation, sender, task });
+        self.units.insert(action.unit.clone(), entry);
+        Ok(true)
+    }
+}
+
+impl Supervisor {
+    /// A unit is loaded here by the name of one that somebody else ran: nothing of that counts any
+    /// more.
+    pub(super) fn replace_external(&mut self, name: &Name) {
+        let Some(managed) = &mut self.managed else { return };
+        if managed.externals.probed.contains_key(name) {
+            managed.taken_over.insert(name.clone());
+            // Nothing may be run by what stood for it.
+            (managed.graph_is_stale, managed.relink_by) = (true, Some(self.context.now()));
+            if let Some(handle) = self.units.remove(name).and_then(|entry| entry.handle) {
+                handle.task.abort();
+            }
+        }
+    }
+}
+
+/// One wait for a unit, and its being up.
+struct ExternalWatch {
+    external: External,
+    clock: Arc<dyn Clock>,
+    unit: Name,
+    incarnation: Incarnation,
+    receiver: RunReceiver,
+    reports: mpsc::Sender<RunReport>,
+}
+
+impl ExternalWatch {
+    async fn run(mut self) {
+        let mut is_up = false;
+        loop {
+            tokio::select! {
+                update = self.receiver.next() => {
+                    let Some((_, order)) = update else { return };
+                    if matches!(order, Some(ActionKind::Stop { .. } | ActionKind::Kill)) {
+                        return self.report(EventKind::AllGone, ServicePhase::Dead).await;
+                    }
+                }
+                () = self.external.wait_until_up(&*self.clock), if !is_up => {
+                    is_up = true;
+                    self.report(EventKind::Ready, ServicePhase::Running).await;
+                }
+            }
+        }
+    }
+
+    async fn report(&self, happening: EventKind, phase: ServicePhase) {
+        let report = RunReport {
+            unit: self.unit.clone(),
+            incarnation: self.incarnation,
+            events: vec![happening],
+            run_state: Arc::new(RunState { phase, ..RunState::default() }),
+            problem: None,
+        };
+        // Without a lead there is nobody whom it concerns.
+        drop(self.reports.send(report).await);
+    }
+}

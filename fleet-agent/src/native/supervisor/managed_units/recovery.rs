@@ -1,0 +1,318 @@
+//! Opens the units of a directory: what was loaded, what was asked, and what still runs.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use fleet_core::Timestamp;
+use fleet_core::graph::{
+    DerivedState, Graph, Incarnation, InitState, Name, Observation, ObservedUnit, Settings, Target,
+};
+use fleet_unitfile::{UnitFile, UnitName};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::AbortHandle;
+
+use super::super::config::SupervisorConfig;
+use super::super::desired_targets::TargetSelection;
+use super::super::error::io_error;
+use super::super::event_loop::{Logs, Request, Supervisor, lock};
+use super::super::handle::{REPORT_CAPACITY, REQUEST_CAPACITY};
+use super::super::recovery::{observe_ended, resume_run, run_in_progress};
+use super::super::supervised_unit::SupervisedUnit;
+use super::calls::name_of;
+use super::external::ExternalRegistry;
+use super::{Definition, LoadedUnit, ManagedUnits, StatusMap, timers};
+use crate::ServiceError;
+use crate::native::compile::compile;
+use crate::native::descriptors::check_descriptors_left;
+use crate::native::external::External;
+use crate::native::identity::{HostCapabilities, host_capabilities};
+use crate::native::manager_context::{ManagerContext, TARGETS};
+use crate::native::outcome::RunOutcome;
+use crate::native::run_driver::RunDriver;
+use crate::native::run_state::{RunState, ServicePhase};
+use crate::native::timer::is_timer;
+use crate::native::unit_directory::{PendingRequest, RunRecord};
+
+/// How the units of fleet are run, besides as any supervisor's.
+pub(in crate::native) struct ManagedUnitsConfig {
+    pub(in crate::native) accept: BTreeSet<String>,
+    pub(in crate::native) external: BTreeMap<UnitName, External>,
+    pub(in crate::native) max_starting: Option<NonZeroU32>,
+}
+
+/// What leads the units of fleet, from outside.
+pub(in crate::native) struct SupervisorHandle {
+    pub(in crate::native) context: Arc<ManagerContext>,
+    pub(in crate::native) requests: mpsc::Sender<Request>,
+    pub(in crate::native) statuses: StatusMap,
+    pub(in crate::native) host: HostCapabilities,
+    pub(in crate::native) event_loop: AbortHandle,
+}
+
+/// What is found of one unit.
+struct RecoveredUnit {
+    name: Name,
+    loaded: LoadedUnit,
+    entry: SupervisedUnit,
+    observed: Option<ObservedUnit>,
+    driver: Option<(Incarnation, RunDriver)>,
+    /// What was asked of it and not done.
+    pending: PendingRequest,
+}
+
+/// Opens a directory, and goes on with all that is found there.
+pub(in crate::native) async fn open_managed_units(
+    config: SupervisorConfig,
+    managed: ManagedUnitsConfig,
+) -> Result<SupervisorHandle, ServiceError> {
+    let ManagedUnitsConfig { accept, external, max_starting } = managed;
+    let context = config.open().await?;
+    let host = host_capabilities(accept, context.controllers());
+    let targets_file = config.directory.join(TARGETS);
+    let selection = TargetSelection::read(&targets_file).unwrap_or_else(|error| {
+        tracing::error!(%error, "cannot read which units were stopped");
+        None
+    });
+    let mut timers = timers::TimerIndex::default();
+    // Before it is read what is to run.
+    let applied = context.directories().and_then(|all| context.shutdown.apply_to(all.into_iter()));
+    applied.map_err(io_error("finish the end of all units"))?;
+    let logs = Logs::default();
+    let recovered = recover_units(&context, &host, &mut timers, &logs)
+        .map_err(io_error("read the records of units"))?;
+    let externals = ExternalRegistry::new(external);
+    let find_up = externals.find_up(&*context.clock).await;
+    let (report_sender, reports) = mpsc::channel(REPORT_CAPACITY);
+    let none = Settings::default();
+    let system = InitState::restore(Graph::default(), &none, Observation::default());
+    let mut supervisor = Supervisor {
+        host: host.clone(),
+        context: Arc::clone(&context),
+        system: system.expect("nothing is wrong with no goal"),
+        selection: selection.unwrap_or_else(|| TargetSelection::from_settings(&none)),
+        units: BTreeMap::new(),
+        logs,
+        targets_file,
+        changes: watch::channel(0).0,
+        shutting_down: false,
+        idle_waiters: Vec::new(),
+        reports,
+        report_sender,
+        failed_spawns: VecDeque::new(),
+        unrecoverable: BTreeMap::new(),
+        managed: Some(ManagedUnits { max_starting, externals, timers, ..ManagedUnits::default() }),
+        touched: BTreeSet::new(),
+    };
+    supervisor.resume_all(recovered, find_up);
+    let statuses = supervisor.managed.as_ref().map(ManagedUnits::statuses).unwrap_or_default();
+    let (requests, inbox) = mpsc::channel(REQUEST_CAPACITY);
+    let event_loop = tokio::spawn(supervisor.run(inbox)).abort_handle();
+    Ok(SupervisorHandle { context, requests, statuses, host, event_loop })
+}
+
+fn recover_units(
+    context: &Arc<ManagerContext>,
+    host: &HostCapabilities,
+    timers: &mut timers::TimerIndex,
+    logs: &Logs,
+) -> io::Result<Vec<RecoveredUnit>> {
+    let (mut recovered, mut running) = (Vec::new(), 0);
+    for name in context.known_units()? {
+        let Ok(unit) = UnitName::parse(&name) else { continue };
+        if is_timer(&unit) {
+            // Those who see to timers take them back. Here it counts who starts them.
+            index_timer(context, host, &unit, timers);
+            continue;
+        }
+        let incarnation = Incarnation(recovered.len() as u64 + 1);
+        let found = recover_unit(context, host, &unit, incarnation);
+        let may_run = match &found {
+            Ok(back) => back.as_ref().is_some_and(|back| back.driver.is_some()),
+            Err(_) => true,
+        };
+        if may_run {
+            check_descriptors_left(running)?;
+            running += 1;
+        }
+        match found {
+            Ok(back) => recovered.extend(back),
+            // One unit that cannot be read must not keep the others from being taken back. It is
+            // not loaded, and cannot be where its run would make no sense.
+            Err(error) => {
+                tracing::error!(%unit, %error, "cannot take a unit back");
+                limit_log(context, &unit, logs);
+            }
+        }
+    }
+    // Which came first is not known any more; those that run shall not give way to others.
+    let runs = |back: &RecoveredUnit| back.driver.is_some();
+    recovered.sort_by(|a, b| (!runs(a), &a.name).cmp(&(!runs(b), &b.name)));
+    Ok(recovered)
+}
+
+/// Keeps the log of a unit short that cannot be taken back, as its processes may write on.
+fn limit_log(context: &ManagerContext, unit: &UnitName, logs: &Logs) {
+    match context.open_log(context.directory(unit.as_str()).log()) {
+        Ok(log) => drop(lock(logs).insert(name_of(unit), log)),
+        Err(error) => tracing::error!(%unit, %error, "cannot keep the log of a unit short"),
+    }
+}
+
+fn index_timer(
+    context: &ManagerContext,
+    host: &HostCapabilities,
+    unit: &UnitName,
+    timers: &mut timers::TimerIndex,
+) {
+    // Of one that cannot be read those tell who see to it.
+    let Ok(Some((source, ..))) = context.directory(unit.as_str()).read() else { return };
+    if let Ok(compiled) = compile(unit, &UnitFile::parse_collecting(&source).0, host) {
+        timers.insert(unit, &compiled.unit.relations);
+    }
+}
+
+fn recover_unit(
+    context: &Arc<ManagerContext>,
+    host: &HostCapabilities,
+    unit: &UnitName,
+    incarnation: Incarnation,
+) -> io::Result<Option<RecoveredUnit>> {
+    let name = name_of(unit);
+    let directory = context.directory(unit.as_str());
+    let Some((source, requested, run)) = directory.read()? else {
+        directory.remove()?;
+        return Ok(None);
+    };
+    let (file, _) = UnitFile::parse_collecting(&source);
+    let definition = compile(unit, &file, host).map_or_else(
+        |bad| {
+            tracing::warn!(%unit, line = bad.line, problem = bad.problem, "cannot run it again");
+            Definition::Invalid(bad.problem)
+        },
+        |compiled| Definition::Valid(Box::new(compiled.unit)),
+    );
+    let loaded = LoadedUnit::new(unit.clone(), file.hash(), requested, definition);
+    let mut entry = SupervisedUnit::new(context, &name)?;
+    let run = match run {
+        Some(run) => run,
+        // Earlier daemons kept none of what has no processes, such as a target. What had been asked
+        // of it may be long done, so it is no order of now: nothing else that was stopped starts.
+        None => {
+            let run = RunRecord { requested, ..RunRecord::default() };
+            directory.write_run(&run)?;
+            run
+        }
+    };
+    let pending = requested.pending_since(run.requested);
+    entry.applied = run.requested;
+    let (observed, driver) = recover_run(context, &loaded, &mut entry, run, pending, incarnation)?;
+    let driver = driver.map(|driver| (incarnation, driver));
+    Ok(Some(RecoveredUnit { name, loaded, entry, observed, driver, pending }))
+}
+
+/// What is known of a unit, and its run if that goes on.
+fn recover_run(
+    context: &Arc<ManagerContext>,
+    loaded: &LoadedUnit,
+    entry: &mut SupervisedUnit,
+    run: RunRecord,
+    pending: PendingRequest,
+    incarnation: Incarnation,
+) -> io::Result<(Option<ObservedUnit>, Option<RunDriver>)> {
+    let definition = loaded.definition();
+    entry.run_state = Arc::new(at_rest(run.run_state.clone()));
+    if run_in_progress(&run.run_state) {
+        let name = name_of(&loaded.unit);
+        let (observed, driver) = resume_run(context, &name, entry, &definition, run, incarnation)?;
+        return Ok((Some(observed), Some(driver)));
+    }
+    let now: Timestamp = context.now();
+    let is_to_run =
+        matches!(pending, PendingRequest::Start | PendingRequest::Restart | PendingRequest::Elapse);
+    let observed = (!is_to_run).then(|| observe_ended(&definition, &entry.run_state, now));
+    entry.is_auto_restart = observed.as_ref().is_some_and(|observed| observed.retry_at.is_some());
+    Ok((observed, None))
+}
+
+/// Earlier daemons remembered a run that was to be tried again as one that goes on.
+fn at_rest(run_state: RunState) -> RunState {
+    let good = run_state.outcome == Some(RunOutcome::Success);
+    let phase = match run_state.phase {
+        ServicePhase::AutoRestart if good => ServicePhase::Dead,
+        ServicePhase::AutoRestart => ServicePhase::Failed,
+        phase => phase,
+    };
+    RunState { phase, ..run_state }
+}
+
+impl Supervisor {
+    /// Goes on with all that was found, and does what was asked and not begun.
+    fn resume_all(&mut self, recovered: Vec<RecoveredUnit>, up: Vec<Name>) {
+        let first = recovered.len() as u64 + 1;
+        let (mut found, mut drivers, mut pending) = (Vec::new(), Vec::new(), Vec::new());
+        let Some(managed) = &mut self.managed else { return };
+        for RecoveredUnit { name, mut loaded, entry, observed, driver, pending: is_pending } in
+            recovered
+        {
+            managed.load_count += 1;
+            loaded.load_number = managed.load_count;
+            managed.loaded_units.insert(name.clone(), loaded);
+            lock(&self.logs).insert(name.clone(), Arc::clone(&entry.log));
+            self.units.insert(name.clone(), entry);
+            found.extend(observed.map(|observed| (name.clone(), observed)));
+            if is_pending != PendingRequest::Nothing {
+                let run = driver.as_ref().map(|(run, _)| *run);
+                pending.push((name.clone(), is_pending, run));
+            }
+            drivers.extend(driver.map(|(run, driver)| (name, run, driver)));
+        }
+        // Units that go on must not lose what they depend on.
+        let up = up.into_iter().filter(|name| !managed.is_loaded(name));
+        for (name, run) in up.zip((first..).map(Incarnation)) {
+            let observed = managed.externals.observed_up(&name, run, &*self.context.clock);
+            found.push((name, observed));
+        }
+        self.relink(found);
+        for (name, run, driver) in drivers {
+            self.spawn_run_task(&name, run, driver);
+        }
+        for (name, pending, run) in pending {
+            self.apply_pending(&name, pending, run);
+        }
+        // What is known at once can be seen at once.
+        let names: Vec<Name> = self.units.keys().cloned().collect();
+        names.iter().for_each(|name| self.publish_status(name));
+    }
+
+    /// Does what was asked of a unit and not done. A run that goes on until it is started anew is
+    /// not told of that: its record would say that it is done.
+    fn apply_pending(&mut self, name: &Name, pending: PendingRequest, run: Option<Incarnation>) {
+        let requested = self.managed.as_ref().and_then(|it| it.requested(name)).unwrap_or_default();
+        match pending {
+            PendingRequest::Nothing => return,
+            PendingRequest::Stop => {
+                self.stop_with_dependents(name);
+                return self.record_applied(name, requested);
+            }
+            PendingRequest::Start | PendingRequest::Restart | PendingRequest::Elapse => {
+                self.request_start(name)
+            }
+        }
+        let Some(run) = run else {
+            // A target has no run that would say that it is done: it is noted as for a call.
+            return self.wait_for_start(name, None, oneshot::channel().0);
+        };
+        let state = self.system.status(name);
+        let is_stopping =
+            state.is_some_and(|state| matches!(state.state, DerivedState::Stopping(_)));
+        if pending != PendingRequest::Restart && !is_stopping {
+            return self.record_applied(name, requested);
+        }
+        self.system.restart(&Target::from(name));
+        if let Some(managed) = &mut self.managed {
+            managed.pending_restarts.insert(name.clone(), run);
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! The graph of the units that are loaded, made anew when they change.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleet_core::Timestamp;
+use fleet_core::graph::systemd::{ExternalUnits, LinkedUnits, Remark, UnitRefusal, link};
+use fleet_core::graph::{
+    DependencyCycle, Graph, GraphError, Incarnation, InitState, InitUnit, Name, ObservedUnit,
+    Settings,
+};
+
+use super::super::event_loop::{Supervisor, lock};
+use super::super::recovery::{resume_run, run_in_progress};
+use super::super::supervised_unit::SupervisedUnit;
+use super::{CallResult, Definition, LoadedUnit, ManagedUnits, name_of};
+use crate::ServiceError;
+use crate::native::adopt::stop_only_definition;
+
+/// For how long files that have changed wait for more of them: to make the graph anew costs as much
+/// for one as for all.
+const RELINK_DELAY: Duration = Duration::from_millis(20);
+
+/// A unit that was found as it is.
+pub(super) type NamedObservation = (Name, ObservedUnit);
+
+impl Supervisor {
+    /// Takes into the graph what was loaded, and out of it what was unloaded, since it was made.
+    /// Files come in batches, so this waits until something depends on it.
+    pub(super) fn apply_pending_loads(&mut self) {
+        if self.managed.as_ref().is_some_and(|managed| managed.graph_is_stale) {
+            self.relink(Vec::new());
+        }
+    }
+
+    /// Takes into the graph the files that have changed, before anything comes of what they said
+    /// before.
+    pub(in super::super) fn apply_pending_files(&mut self) {
+        if self.managed.as_ref().is_some_and(|managed| managed.relink_by.is_some()) {
+            self.relink(Vec::new());
+        }
+    }
+
+    /// When files that have changed have waited for long enough.
+    pub(in super::super) fn relink_due(&self) -> Option<Timestamp> {
+        self.managed.as_ref().and_then(|managed| managed.relink_by)
+    }
+
+    /// Makes the graph anew. What runs goes on as it is; it is ended by its new file.
+    pub(super) fn relink(&mut self, found: Vec<NamedObservation>) {
+        let mut observed = self.system.observation();
+        let highest = found.iter().filter_map(|(_, observed)| observed.incarnation).max();
+        observed.last = observed.last.max(highest.unwrap_or_default());
+        let Some(managed) = &mut self.managed else { return };
+        for name in std::mem::take(&mut managed.taken_over) {
+            observed.units.remove(&name);
+        }
+        let is_found: BTreeSet<Name> = found.iter().map(|(name, _)| name.clone()).collect();
+        observed.units.extend(found);
+        let busy = observed
+            .units
+            .iter()
+            .filter(|(_, observed)| observed.phase.is_busy() || observed.processes);
+        let mut graph = managed.build_graph(&busy.map(|(name, _)| name.clone()).collect());
+        graph.share_unchanged(self.system.graph());
+        for (name, observed) in &mut observed.units {
+            if let Some(unit) = graph.unit(name).filter(|_| observed.definition.is_some()) {
+                observed.definition = Some(Arc::clone(unit));
+            }
+        }
+        // What runs nothing has no records of a run: what was found to run must not lose it.
+        observed.add_virtual(&graph, self.context.now(), |name| is_found.contains(name));
+        observed.extra_targets = managed.desired_targets(&graph);
+        self.touched.extend(managed.loaded_units.keys().cloned());
+        let (mask, max_starting) = (self.selection.desired.mask.clone(), managed.max_starting);
+        // To wait for others is no work.
+        let others = managed.externals.stand_ins().map(|(name, _)| name);
+        let unlimited_starts = others.filter(|name| !managed.is_loaded(name)).cloned().collect();
+        let settings = Settings { mask, max_starting, unlimited_starts, ..Settings::default() };
+        match InitState::restore(graph, &settings, observed) {
+            Ok(system) => self.system = system,
+            Err(flaw) => tracing::error!(%flaw, "cannot take up the units that were loaded"),
+        }
+    }
+
+    /// Takes in a unit that was not known. It may run all the same, if its other records could not
+    /// be read when this daemon began; then that run is ended first.
+    pub(super) fn add_unit(&mut self, name: &Name, mut loaded: LoadedUnit) -> CallResult {
+        let failed =
+            |source| ServiceError::Io { action: format!("begin to see to {name}"), source };
+        self.replace_external(name);
+        let mut entry = SupervisedUnit::new(&self.context, name).map_err(failed)?;
+        let run = entry.directory.read_run().map_err(failed)?;
+        let run = run.filter(|run| run_in_progress(&run.run_state));
+        let incarnation = Incarnation(self.system.last_incarnation().0 + 1);
+        let mut found = None;
+        if let Some(run) = run {
+            let definition = loaded.definition();
+            found = Some(resume_run(&self.context, name, &entry, &definition, run, incarnation));
+        }
+        let found = found.transpose().map_err(failed)?;
+        if let Some((observed, _)) = &found {
+            entry.is_auto_restart = observed.retry_at.is_some();
+        }
+        lock(&self.logs).insert(name.clone(), Arc::clone(&entry.log));
+        self.units.insert(name.clone(), entry);
+        let Some(managed) = &mut self.managed else { return Ok(()) };
+        managed.load_count += 1;
+        loaded.load_number = managed.load_count;
+        managed.loaded_units.insert(name.clone(), loaded);
+        managed.graph_is_stale = true;
+        if let Some((observed, driver)) = found {
+            self.relink(vec![(name.clone(), observed)]);
+            self.spawn_run_task(name, incarnation, driver);
+        }
+        Ok(())
+    }
+
+    /// Takes another file of a unit that is known; what runs of it goes on, and is ended by that.
+    /// The graph follows soon, and before anything is started.
+    pub(super) fn replace_file(&mut self, name: &Name, new: LoadedUnit) {
+        let Some(managed) = &mut self.managed else { return };
+        let Some(loaded) = managed.loaded_units.get_mut(name) else { return };
+        (loaded.hash, loaded.requested, loaded.definition) =
+            (new.hash, new.requested, new.definition);
+        managed.graph_is_stale = true;
+        managed.relink_by.get_or_insert(self.context.now().after(RELINK_DELAY));
+        if let Some(entry) = self.units.get(name) {
+            entry.set_definition(loaded.definition());
+        }
+    }
+}
+
+impl ManagedUnits {
+    /// The graph of all units that can be together. Why another is not among them is kept with it.
+    fn build_graph(&mut self, busy: &BTreeSet<Name>) -> Graph {
+        (self.graph_is_stale, self.relink_by) = (false, None);
+        let mut out: BTreeMap<Name, String> = BTreeMap::new();
+        loop {
+            let mut linked = self.link(&out);
+            let mut units = std::mem::take(&mut linked.units);
+            let invalid = self
+                .loaded_units
+                .iter()
+                .filter(|(name, it)| it.is_invalid() && busy.contains(*name));
+            units.extend(invalid.map(|(name, _)| Arc::new(stop_only_definition(name.clone()))));
+            let (graph, flaws) = Graph::lenient(units, &Settings::default());
+            let circle = flaws.iter().find_map(|flaw| match flaw {
+                GraphError::Cycle(circle) => Some(circle),
+                _ => None,
+            });
+            if let Some((last, circle)) = circle.and_then(|it| Some((self.newest_in(it)?, it))) {
+                out.insert(last, format!("it would wait for itself: {circle}"));
+                continue;
+            }
+            self.set_refusals(&linked, &out, busy);
+            self.set_graph_errors(&graph, &flaws);
+            self.log_remarks(&linked);
+            self.linked = linked;
+            return graph;
+        }
+    }
+
+    fn link(&self, out: &BTreeMap<Name, String>) -> LinkedUnits {
+        let there = self.loaded_units.iter().filter(|(name, _)| !out.contains_key(*name));
+        let valid = there.filter_map(|(_, loaded)| match &loaded.definition {
+            Definition::Valid(compiled) => Some(&**compiled),
+            Definition::Invalid(_) => None,
+        });
+        let others = self.externals.stand_ins().filter(|(name, _)| !self.is_loaded(name));
+        let valid = valid.chain(others.map(|(_, compiled)| compiled));
+        let refused = out.keys().filter_map(|name| Some(self.loaded_units.get(name)?.unit.clone()));
+        let assumed_up = self.externals.assumed_up.clone();
+        let timers = self.timers.names();
+        link(valid, &ExternalUnits { assumed_up, timers, refused: refused.collect() })
+    }
+
+    /// Of units in a circle the one that came last gives way, so that it harms none but itself.
+    fn newest_in(&self, circle: &DependencyCycle) -> Option<Name> {
+        let units = circle.steps.iter().map(|(unit, _)| unit);
+        units
+            .max_by_key(|unit| self.loaded_units.get(*unit).map(|loaded| loaded.load_number))
+            .cloned()
+    }
+
+    fn set_refusals(
+        &mut self,
+        linked: &LinkedUnits,
+        out: &BTreeMap<Name, String>,
+        busy: &BTreeSet<Name>,
+    ) {
+        for (name, loaded) in &mut self.loaded_units {
+            let why = linked.refused.get(name).and_then(|all| all.first()).map(describe_refusal);
+            loaded.refused = match &loaded.definition {
+                Definition::Invalid(problem) if !busy.contains(name) => Some(problem.clone()),
+                _ => why.or_else(|| out.get(name).cloned()),
+            };
+        }
+    }
+
+    /// What a person should know of what a unit says of others is told once.
+    fn log_remarks(&self, linked: &LinkedUnits) {
+        for (unit, remarks) in &linked.remarks {
+            let told = self.linked.remarks.get(unit);
+            let is_new = |remark: &&Remark| told.is_none_or(|told| !told.contains(remark));
+            for remark in remarks.iter().filter(is_new) {
+                tracing::info!(%unit, %remark, "what is said of another unit is to be known");
+            }
+        }
+    }
+
+    /// Whoever is left out for any other reason is told, too, so that nobody waits for it.
+    fn set_graph_errors(&mut self, graph: &Graph, flaws: &[GraphError]) {
+        for (name, loaded) in &mut self.loaded_units {
+            if loaded.refused.is_none() && graph.unit(name).is_none() {
+                let flaw = flaws.iter().find(|flaw| flaw.units().contains(&name));
+                let other = || "it cannot be run together with the others".to_owned();
+                loaded.refused = Some(flaw.map_or_else(other, ToString::to_string));
+            }
+        }
+    }
+}
+
+fn describe_refusal(refusal: &UnitRefusal) -> String {
+    let place = refusal.position.as_ref();
+    let place = place.map(|place| format!("line {}: {}= ", place.line, place.name()));
+    format!("{}{}", place.unwrap_or_default(), refusal.problem)
+}
+
+impl LoadedUnit {
+    pub(super) fn is_invalid(&self) -> bool {
+        matches!(self.definition, Definition::Invalid(_))
+    }
+
+    /// What it is run by, as far as its own file tells.
+    pub(super) fn definition(&self) -> Arc<InitUnit> {
+        match &self.definition {
+            Definition::Valid(compiled) => Arc::clone(&compiled.unit),
+            Definition::Invalid(_) => Arc::new(stop_only_definition(name_of(&self.unit))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::name_of;
+    use super::super::status::tests::{call, load, open};
+    use super::*;
+
+    /// A unit as it is in the graph.
+    fn linked(supervisor: &mut Supervisor, unit: &str) -> Arc<InitUnit> {
+        supervisor.apply_pending_loads();
+        let name = name_of(&unit.parse().expect("it is a name"));
+        Arc::clone(supervisor.system.graph().unit(&name).expect("it is in the graph"))
+    }
+
+    #[tokio::test]
+    async fn a_unit_that_is_linked_anew_as_it_was_is_there_once() {
+        let home = tempfile::tempdir().expect("a directory can be made");
+        let handle = open(home.path()).await;
+        let text = "[InitUnit]\nAfter=a.service\n[Service]\nExecStart=/bin/true\n";
+        for unit in ["a.service", "b.service"] {
+            load(&handle, &unit.parse().expect("it is a name"), text).await;
+        }
+        let before = call(&handle, |supervisor| linked(supervisor, "b.service")).await;
+        assert_eq!(before.edges.len(), 1, "it is not the one that was compiled");
+        load(&handle, &"c.service".parse().expect("it is a name"), text).await;
+        let after = call(&handle, |supervisor| linked(supervisor, "b.service")).await;
+        assert!(Arc::ptr_eq(&before, &after));
+        handle.event_loop.abort();
+    }
+}

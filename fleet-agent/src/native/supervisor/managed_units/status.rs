@@ -1,0 +1,240 @@
+//! How fleet is shown its units: in systemd's words.
+
+use std::sync::Arc;
+
+use fleet_core::graph::{DerivedState, Name, Retry, StatusReport, WaitReason};
+use fleet_core::{ActiveState, LoadState, SystemdState};
+
+use super::super::event_loop::{Supervisor, lock};
+use super::super::supervised_unit::SupervisedUnit;
+use super::waiters::hit_start_limit;
+use super::{ManagedUnits, PublishedStatus};
+use crate::ManagedUnit;
+use crate::native::outcome::RunOutcome;
+use crate::native::run_state::{RunState, ServicePhase};
+use crate::native::systemd_states::to_systemd_state;
+
+impl Supervisor {
+    /// Shows a unit as it is now, and tells everybody if that is new.
+    pub(in super::super) fn publish_status(&self, name: &Name) {
+        let Some(ManagedUnits { loaded_units, statuses, .. }) = &self.managed else { return };
+        let (Some(loaded), Some(entry)) = (loaded_units.get(name), self.units.get(name)) else {
+            return;
+        };
+        let state = self.system.status(name);
+        let observed = Arc::new(PublishedStatus {
+            unit: ManagedUnit {
+                unit: loaded.unit.clone(),
+                known: loaded.known(),
+                state: systemd_state_of(state.as_ref(), entry),
+            },
+            requested: loaded.requested,
+            log: Arc::clone(&entry.log),
+            status: entry.run_state.status.clone(),
+        });
+        let before = lock(statuses).insert(loaded.unit.clone(), Arc::clone(&observed));
+        if before.is_none_or(|before| before.unit != observed.unit) {
+            self.context.feed.report(&loaded.unit);
+        }
+    }
+}
+
+/// While it runs a run knows best what it is doing; what follows its end is decided by the graph.
+fn systemd_state_of(state: Option<&StatusReport>, entry: &SupervisedUnit) -> SystemdState {
+    let run_state = &*entry.run_state;
+    let Some(state) = state.filter(|_| entry.handle.is_none()) else {
+        return to_systemd_state(run_state);
+    };
+    let plain = |active, sub| SystemdState {
+        result: Some("success".to_owned()),
+        ..SystemdState::new(LoadState::Loaded, active, sub)
+    };
+    let as_if = |phase| to_systemd_state(&RunState { phase, ..run_state.clone() });
+    match &state.state {
+        // It runs nothing: a target.
+        DerivedState::Active(_) => plain(ActiveState::Active, "active"),
+        what if hit_start_limit(what) => to_systemd_state(&entry.start_limit_state()),
+        DerivedState::Failed { retry: Retry::At(_), .. }
+        | DerivedState::Completed(Retry::At(_))
+            if state.needed =>
+        {
+            as_if(ServicePhase::AutoRestart)
+        }
+        DerivedState::Waiting(WaitReason::Blocked(_)) => {
+            SystemdState { result: Some("dependency".to_owned()), ..as_if(ServicePhase::Dead) }
+        }
+        DerivedState::Waiting(_) => as_if(ServicePhase::Dead),
+        // Its run could not be begun, and does not count as failed yet.
+        DerivedState::Starting => as_if(ServicePhase::Start),
+        _ => to_systemd_state(run_state),
+    }
+}
+
+impl SupervisedUnit {
+    /// What it remembers once it was tried too often.
+    pub(super) fn start_limit_state(&self) -> RunState {
+        let run_state = RunState::clone(&self.run_state);
+        let restarts = run_state.restarts.saturating_add(1);
+        let outcome = Some(RunOutcome::StartLimitHit);
+        match run_state.outcome {
+            Some(RunOutcome::StartLimitHit) => run_state,
+            _ => RunState { phase: ServicePhase::Failed, outcome, restarts, ..run_state },
+        }
+    }
+
+    /// It is not tried again: that is what it remembers from now on.
+    pub(super) fn record_start_limit_hit(&mut self) -> std::io::Result<()> {
+        self.set_idle_state(self.start_limit_state())
+    }
+
+    /// It is not to be tried again, because nobody wants it.
+    pub(in super::super) fn clear_retry(&mut self) {
+        let run_state = RunState { phase: ServicePhase::Dead, ..RunState::clone(&self.run_state) };
+        if let Err(error) = self.set_idle_state(run_state) {
+            tracing::warn!(%error, "cannot record that a unit is not tried again");
+        }
+    }
+
+    /// It is to run again, however its last run ended.
+    pub(super) fn clear_result(&mut self) {
+        if let Err(error) = self.set_idle_state(RunState::default()) {
+            tracing::warn!(%error, "cannot record that a unit is to run again");
+        }
+    }
+
+    /// What it remembers while no run of it goes on, in place of what its last run did.
+    pub(in super::super) fn set_idle_state(&mut self, run_state: RunState) -> std::io::Result<()> {
+        if *self.run_state == run_state || self.handle.is_some() {
+            return Ok(());
+        }
+        self.run_state = Arc::new(run_state.clone());
+        let Some(mut run) = self.directory.read_run()? else { return Ok(()) };
+        run.run_state = run_state;
+        self.directory.write_run(&run)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::path::Path;
+    use std::time::Duration;
+
+    use fleet_unitfile::{UnitFile, UnitName};
+    use rustix::process::{Pid, Signal, kill_process};
+    use tokio::sync::oneshot;
+
+    use super::super::{
+        Definition, LoadedUnit, ManagedUnitsConfig, SupervisorHandle, name_of, open_managed_units,
+    };
+    use super::*;
+    use crate::SupervisorConfig;
+    use crate::clock::pause;
+    use crate::native::compile::compile;
+    use crate::native::supervisor::event_loop::Request;
+    use crate::native::unit_directory::RequestedState;
+
+    /// Has something done between two turns of the lead, which hears of no run meanwhile.
+    pub(in super::super) async fn call<T: Send + 'static>(
+        handle: &SupervisorHandle,
+        what: impl FnOnce(&mut Supervisor) -> T + Send + 'static,
+    ) -> T {
+        let (reply, answer) = oneshot::channel();
+        let request: Request = Box::new(move |supervisor| drop(reply.send(what(supervisor))));
+        assert!(handle.requests.send(request).await.is_ok(), "somebody leads");
+        answer.await.expect("somebody leads")
+    }
+
+    pub(in super::super) async fn load(handle: &SupervisorHandle, unit: &UnitName, text: &str) {
+        let file = UnitFile::parse(text).expect("it is well formed");
+        let compiled = compile(unit, &file, &handle.host).expect("it can be obeyed").unit;
+        let directory = handle.context.directory(unit.as_str());
+        directory.create().expect("it can be written");
+        directory.write_unit(file.source(), RequestedState::default()).expect("it can be written");
+        let definition = Definition::Valid(Box::new(compiled));
+        let loaded =
+            LoadedUnit::new(unit.clone(), file.hash(), RequestedState::default(), definition);
+        call(handle, |supervisor| supervisor.load(loaded)).await.expect("it is taken in");
+    }
+
+    fn start(generation: u64) -> RequestedState {
+        RequestedState { generation, launched: true, ..RequestedState::default() }
+    }
+
+    pub(in super::super) async fn open(home: &Path) -> SupervisorHandle {
+        let managed = ManagedUnitsConfig {
+            accept: BTreeSet::new(),
+            external: BTreeMap::new(),
+            max_starting: None,
+        };
+        let config = SupervisorConfig { control_groups: false, ..SupervisorConfig::new(home) };
+        open_managed_units(config, managed).await.expect("it opens")
+    }
+
+    /// Kills the main process of a unit and waits until its run is over.
+    fn have_run_end(supervisor: &Supervisor, unit: &Name) {
+        let entry = &supervisor.units[unit];
+        let main = entry.run_state.main.expect("it has a main process").pid;
+        let main = i32::try_from(main).ok().and_then(Pid::from_raw).expect("a pid");
+        kill_process(main, Signal::KILL).expect("it runs");
+        let run = entry.handle.as_ref().expect("it has a run");
+        let is_over = |_| {
+            pause(Duration::from_millis(1));
+            run.task.is_finished()
+        };
+        assert!((0..60_000).any(is_over), "its run does not end");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_is_done_is_written_down_where_the_run_had_ended_before_it_was_told() {
+        let home = tempfile::tempdir().expect("a directory can be made");
+        let handle = open(home.path()).await;
+        let unit: UnitName = "a.service".parse().expect("it is a name");
+        load(&handle, &unit, "[Service]\nExecStart=/bin/sleep 1000\n").await;
+        let (reply, answer) = oneshot::channel();
+        let name = unit.clone();
+        call(&handle, move |supervisor| supervisor.start(&name, start(1), reply)).await;
+        answer.await.expect("it is answered").expect("it starts");
+        let (reply, answer) = oneshot::channel();
+        let name = unit.clone();
+        let ended = move |supervisor: &mut Supervisor| {
+            have_run_end(supervisor, &name_of(&name));
+            // Nobody has heard of that yet.
+            supervisor.start(&name, start(2), reply);
+        };
+        call(&handle, ended).await;
+        answer.await.expect("it is answered").expect_err("it has failed");
+        let run = handle.context.directory(unit.as_str()).read_run().expect("it can be read");
+        assert_eq!(run.map(|run| run.requested), Some(start(2)), "the next daemon would start it");
+        handle.event_loop.abort();
+    }
+
+    #[tokio::test]
+    async fn a_unit_that_starts_again_is_not_shown_as_it_failed_before() {
+        let home = tempfile::tempdir().expect("a directory can be made");
+        let handle = open(home.path()).await;
+        let unit: UnitName = "a.service".parse().expect("it is a name");
+        load(&handle, &unit, "[Service]\nType=oneshot\nExecStart=/bin/false\n").await;
+        let (reply, answer) = oneshot::channel();
+        let name = unit.clone();
+        call(&handle, move |supervisor| supervisor.start(&name, start(1), reply)).await;
+        answer.await.expect("it is answered").expect_err("it fails");
+        let state = |observed: &PublishedStatus| {
+            let state = &observed.unit.state;
+            (state.active, state.sub.clone(), state.result.clone().unwrap_or_default())
+        };
+        let failed = state(&lock(&handle.statuses)[&unit]);
+        assert_eq!(failed, (ActiveState::Failed, "failed".to_owned(), "exit-code".to_owned()));
+        let (reply, answer) = oneshot::channel();
+        let (name, statuses) = (unit.clone(), handle.statuses.clone());
+        let starting = call(&handle, move |supervisor| {
+            supervisor.start(&name, start(2), reply);
+            supervisor.turn();
+            state(&lock(&statuses)[&name])
+        });
+        let starting = starting.await;
+        assert_eq!(starting, (ActiveState::Activating, "start".to_owned(), "success".to_owned()));
+        answer.await.expect("it is answered").expect_err("it fails again");
+        handle.event_loop.abort();
+    }
+}

@@ -1,0 +1,119 @@
+//! Which timers are loaded, and which units start them.
+//!
+//! A timer is not in the graph. A unit that says that it wants or requires one has it started when
+//! it is itself asked for, as with systemd, and what becomes of the timer then is that one's own.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleet_core::graph::systemd::{Relation, RelationKind};
+use fleet_core::graph::{Name, Target};
+use fleet_unitfile::UnitName;
+
+use super::super::event_loop::Supervisor;
+use super::calls::name_of;
+use super::desired::requirements;
+use super::{Definition, ManagedUnits};
+
+/// A timer that a unit starts, and whether it cannot do without.
+pub(in crate::native) type PulledTimer = (UnitName, bool);
+
+/// The timers that are loaded.
+#[derive(Default)]
+pub(super) struct TimerIndex {
+    /// With each the units that its own `[Install]` names.
+    timers: BTreeMap<UnitName, Vec<Name>>,
+    /// From such a unit to its timers.
+    by_unit: BTreeMap<Name, BTreeSet<PulledTimer>>,
+}
+
+impl TimerIndex {
+    pub(super) fn names(&self) -> BTreeSet<UnitName> {
+        self.timers.keys().cloned().collect()
+    }
+
+    /// A timer is loaded, or has another file.
+    pub(super) fn insert(&mut self, timer: &UnitName, relations: &[Relation]) {
+        self.remove(timer);
+        let mut units = Vec::new();
+        for relation in relations {
+            let is_required = match relation.kind {
+                RelationKind::RequiredBy => true,
+                RelationKind::WantedBy => false,
+                _ => continue,
+            };
+            let unit = name_of(&relation.unit);
+            self.by_unit.entry(unit.clone()).or_default().insert((timer.clone(), is_required));
+            units.push(unit);
+        }
+        self.timers.insert(timer.clone(), units);
+    }
+
+    pub(super) fn remove(&mut self, timer: &UnitName) {
+        for unit in self.timers.remove(timer).into_iter().flatten() {
+            if let Some(timers) = self.by_unit.get_mut(&unit) {
+                timers.retain(|(other, _)| other != timer);
+                if timers.is_empty() {
+                    self.by_unit.remove(&unit);
+                }
+            }
+        }
+    }
+}
+
+impl Supervisor {
+    /// A timer is loaded, with all that its file says of other units.
+    pub(in crate::native) fn add_timer(&mut self, timer: &UnitName, relations: &[Relation]) {
+        if let Some(managed) = &mut self.managed {
+            managed.timers.insert(timer, relations);
+            managed.graph_is_stale = true;
+        }
+    }
+
+    /// A timer is not loaded any more.
+    pub(in crate::native) fn remove_timer(&mut self, timer: &UnitName) {
+        if let Some(managed) = &mut self.managed {
+            managed.timers.remove(timer);
+            managed.graph_is_stale = true;
+        }
+    }
+
+    /// The timers that are to be started with a unit: its own, and those of all that it requires.
+    pub(in crate::native) fn timers_of(&mut self, unit: &UnitName) -> Vec<PulledTimer> {
+        let name = name_of(unit);
+        let is_any = |managed: &ManagedUnits| !managed.timers.timers.is_empty();
+        if !self.managed.as_ref().is_some_and(|it| is_any(it) && it.is_loaded(&name)) {
+            return Vec::new();
+        }
+        self.apply_pending_loads();
+        let needed = requirements(self.system.graph(), &name);
+        let Some(managed) = &self.managed else { return Vec::new() };
+        managed.timers_pulled_by(&needed)
+    }
+}
+
+impl ManagedUnits {
+    fn timers_pulled_by(&self, units: &BTreeSet<Target>) -> Vec<PulledTimer> {
+        // Whoever only wants one does not keep it from being required by another.
+        let mut wanted: BTreeMap<&UnitName, bool> = BTreeMap::new();
+        for unit in units.iter().filter_map(|unit| Name::new(unit.as_str()).ok()) {
+            for (timer, is_required) in self.timers.by_unit.get(&unit).into_iter().flatten() {
+                *wanted.entry(timer).or_default() |= is_required;
+            }
+            let loaded = self.loaded_units.get(&unit);
+            let Some(Definition::Valid(compiled)) = loaded.map(|loaded| &loaded.definition) else {
+                continue;
+            };
+            for relation in &compiled.relations {
+                let is_required = match relation.kind {
+                    RelationKind::Requires | RelationKind::BindsTo => true,
+                    RelationKind::Wants => false,
+                    _ => continue,
+                };
+                if self.timers.timers.contains_key(&relation.unit) {
+                    *wanted.entry(&relation.unit).or_default() |= is_required;
+                }
+            }
+        }
+        wanted.into_iter().map(|(timer, is_required)| (timer.clone(), is_required)).collect()
+    }
+}

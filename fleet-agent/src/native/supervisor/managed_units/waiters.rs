@@ -1,0 +1,218 @@
+//! Who waits for a unit to be up, down, or reloaded.
+
+use std::collections::BTreeMap;
+
+use fleet_core::graph::{
+    Activity, BlockedBy, DerivedState, Incarnation, Name, Retry, StatusReport, WaitReason,
+};
+use fleet_unitfile::UnitName;
+
+use super::super::event_loop::Supervisor;
+use super::super::supervised_unit::SupervisedUnit;
+use super::Reply;
+use crate::ServiceError;
+use crate::native::outcome::RunOutcome;
+use crate::native::run_state::{RunState, ServicePhase};
+use crate::native::systemd_states::{reload_failure_reason, start_failure_reason};
+
+/// Those who wait, by unit.
+#[derive(Default)]
+pub(super) struct Waiters {
+    all: BTreeMap<Name, UnitWaiters>,
+}
+
+#[derive(Default)]
+pub(super) struct UnitWaiters {
+    /// With each the run that does not count for it, because it was to end first.
+    pub(super) starts: Vec<(Option<Incarnation>, Reply)>,
+    /// With each the run that is to end.
+    pub(super) stops: Vec<(Option<Incarnation>, Reply)>,
+    pub(super) reloads: Vec<Reply>,
+}
+
+impl Waiters {
+    pub(super) fn of(&mut self, unit: &Name) -> &mut UnitWaiters {
+        self.all.entry(unit.clone()).or_default()
+    }
+
+    fn take(&mut self, unit: &Name) -> Option<UnitWaiters> {
+        self.all.remove(unit)
+    }
+
+    /// Tells those who wait for a start that nothing will come of it.
+    pub(super) fn refuse_starts(&mut self, name: &Name, unit: &UnitName) {
+        let Some(waiting) = self.all.get_mut(name) else { return };
+        for (_, reply) in waiting.starts.drain(..) {
+            let problem = "it was stopped before its start was over".to_owned();
+            answer(reply, Err(ServiceError::StartFailed { unit: unit.clone(), problem }));
+        }
+    }
+
+    fn put_back(&mut self, unit: &Name, waiting: UnitWaiters) {
+        let UnitWaiters { starts, stops, reloads } = &waiting;
+        if !(starts.is_empty() && stops.is_empty() && reloads.is_empty()) {
+            self.all.insert(unit.clone(), waiting);
+        }
+    }
+}
+
+impl Supervisor {
+    /// Answers those who waited for what a unit is now.
+    pub(in super::super) fn answer_waiters(&mut self, name: &Name) {
+        let Some(managed) = &mut self.managed else { return };
+        let Some(mut waiting) = managed.waiters.take(name) else { return };
+        let Some(loaded) = managed.loaded_units.get(name) else { return };
+        let (requested, mut is_answered) = (loaded.requested, false);
+        let unit = &loaded.unit;
+        let refused = loaded.refused.clone();
+        let (state, entry) = (self.system.status(name), self.units.get(name));
+        let starts = std::mem::take(&mut waiting.starts);
+        for (before, reply) in starts {
+            let result = match &refused {
+                Some(problem) => Some(Err(problem.clone())),
+                None => start_result(state.as_ref(), entry, before),
+            };
+            let failed = |problem| ServiceError::StartFailed { unit: unit.clone(), problem };
+            match result {
+                Some(result) => {
+                    answer(reply, result.map_err(failed));
+                    is_answered = true;
+                }
+                None => waiting.starts.push((before, reply)),
+            }
+        }
+        let stops = std::mem::take(&mut waiting.stops);
+        for (run, reply) in stops {
+            let failed = |problem| ServiceError::StopFailed { unit: unit.clone(), problem };
+            match stop_result(state.as_ref(), run) {
+                Some(result) => answer(reply, result.map_err(failed)),
+                None => waiting.stops.push((run, reply)),
+            }
+        }
+        let is_reloading = state.as_ref().is_some_and(StatusReport::is_reloading)
+            || self.system.has_pending_reload(name);
+        for reply in waiting.reloads.extract_if(.., |_| !is_reloading) {
+            let problem = reload_failure(state.as_ref(), entry);
+            let failed = |problem| ServiceError::ReloadFailed { unit: unit.clone(), problem };
+            answer(reply, problem.map_or(Ok(()), |problem| Err(failed(problem))));
+        }
+        managed.waiters.put_back(name, waiting);
+        if is_answered {
+            self.record_applied(name, requested);
+        }
+    }
+
+    /// Answers those who waited for a unit to be up, for a moment that nobody might see otherwise.
+    pub(in super::super) fn answer_up(&mut self, name: &Name, run: Incarnation) {
+        let Some(managed) = &mut self.managed else { return };
+        let Some(waiting) = managed.waiters.all.get_mut(name) else { return };
+        for (_, reply) in waiting.starts.extract_if(.., |(before, _)| *before != Some(run)) {
+            answer(reply, Ok(()));
+        }
+    }
+}
+
+/// What became of a start; nothing as long as that is open.
+fn start_result(
+    state: Option<&StatusReport>,
+    entry: Option<&SupervisedUnit>,
+    before: Option<Incarnation>,
+) -> Option<Result<(), String>> {
+    let state = state?;
+    if let DerivedState::Waiting(WaitReason::Blocked(obstacles)) = &state.state {
+        return Some(Err(obstacles.first().map_or_else(String::new, describe_blocker)));
+    }
+    if before.is_some() && state.incarnation == before {
+        return None;
+    }
+    let run_state = entry.map(|entry| &*entry.run_state);
+    let problem = entry.and_then(|entry| entry.problem.as_deref());
+    let why =
+        || run_state.map_or_else(String::new, |run_state| start_failure_reason(run_state, problem));
+    let good = run_state.is_none_or(|run_state| run_state.outcome == Some(RunOutcome::Success));
+    match &state.state {
+        DerivedState::Active(_) => Some(Ok(())),
+        DerivedState::Completed(_) if good => Some(Ok(())),
+        DerivedState::Failed { stuck: true, .. } => {
+            Some(Err("processes of an earlier run of it are left, and do not end".to_owned()))
+        }
+        DerivedState::Failed { retry: Retry::GaveUp, .. }
+        | DerivedState::Completed(Retry::GaveUp) => {
+            Some(Err("it was started too often in a short time".to_owned()))
+        }
+        DerivedState::Failed { .. } | DerivedState::Completed(_) => Some(Err(why())),
+        DerivedState::Masked => Some(Err("it was stopped together with what it needs".to_owned())),
+        _ => None,
+    }
+}
+
+fn describe_blocker((target, why): &(fleet_core::graph::Target, BlockedBy)) -> String {
+    let why = match why {
+        BlockedBy::Failed => "has failed",
+        BlockedBy::Completed => "is not up, as it has ended",
+        BlockedBy::Blocked => "cannot be started either",
+        BlockedBy::Masked => "was stopped",
+        BlockedBy::Missing => "cannot be run here",
+    };
+    format!("it needs {target}, which {why}")
+}
+
+fn stop_result(
+    state: Option<&StatusReport>,
+    run: Option<Incarnation>,
+) -> Option<Result<(), String>> {
+    let Some(state) = state.filter(|state| state.incarnation == run) else { return Some(Ok(())) };
+    match &state.state {
+        DerivedState::Failed { stuck: true, .. } => {
+            Some(Err("processes of it are left that do not even end by SIGKILL".to_owned()))
+        }
+        DerivedState::Starting | DerivedState::Active(_) | DerivedState::Stopping(_) => None,
+        _ => Some(Ok(())),
+    }
+}
+
+fn reload_failure(state: Option<&StatusReport>, entry: Option<&SupervisedUnit>) -> Option<String> {
+    let is_up = state.is_some_and(|state| matches!(state.state, DerivedState::Active(_)));
+    if is_up && !state.is_some_and(|state| state.reload_failed) {
+        return None;
+    }
+    let ended = RunState { phase: ServicePhase::Dead, ..RunState::default() };
+    let run_state = entry.map(|entry| &*entry.run_state).filter(|_| is_up);
+    Some(reload_failure_reason(run_state.unwrap_or(&ended)))
+}
+
+/// Whether a unit is neither up nor about to be, because its last run has ended so.
+pub(super) fn is_over(what: &DerivedState) -> bool {
+    matches!(what, DerivedState::Failed { .. } | DerivedState::Completed(_))
+}
+
+/// Whether a unit would be tried again, but was too often.
+pub(in super::super) fn hit_start_limit(what: &DerivedState) -> bool {
+    let retry = Retry::GaveUp;
+    matches!(what, DerivedState::Failed { retry: it, .. } | DerivedState::Completed(it) if *it == retry)
+}
+
+/// Whether something of a unit is there to be stopped.
+pub(super) fn is_busy(what: &DerivedState) -> bool {
+    matches!(what, DerivedState::Starting | DerivedState::Active(_) | DerivedState::Stopping(_))
+}
+
+/// Whether processes of a unit may be there.
+pub(super) fn may_have_processes(what: &DerivedState) -> bool {
+    is_busy(what) || matches!(what, DerivedState::Failed { stuck: true, .. })
+}
+
+/// Answers a request; whoever asked may have gone away, which changes nothing.
+pub(super) fn answer(reply: Reply, result: super::CallResult) {
+    drop(reply.send(result));
+}
+
+trait Reloading {
+    fn is_reloading(&self) -> bool;
+}
+
+impl Reloading for StatusReport {
+    fn is_reloading(&self) -> bool {
+        self.state == DerivedState::Active(Activity::Reloading)
+    }
+}

@@ -1,0 +1,371 @@
+//! Takes back what an earlier supervisor of the same directory left.
+//!
+//! What a run remembers of itself tells what was known of its unit: what it is doing, how it ended,
+//! what then becomes of it. Times begin anew.
+
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleet_core::Timestamp;
+use fleet_core::graph::{
+    Activity, Exit, FailureCause, Graph, Incarnation, InitUnit, Name, Observation, ObservedUnit,
+    Phase as Doing, StopOutcome, StopReason,
+};
+
+use super::event_loop::Supervisor;
+use super::handle::InitSupervisor;
+use super::managed_units::hit_start_limit;
+use super::supervised_unit::{SupervisedUnit, read_definition};
+use super::unrecoverable::{reason, unrecoverable_state};
+use crate::native::adopt::resume;
+use crate::native::descriptors::check_descriptors_left;
+use crate::native::manager_context::{ManagerContext, was_used_this_boot};
+use crate::native::outcome::{ProcessExit, RunOutcome};
+use crate::native::run_driver::RunDriver;
+use crate::native::run_state::{RunState, ServicePhase};
+use crate::native::unit_directory::{RunRecord, UnitDirectory};
+
+/// What was found: what is known of the units, their members, and the runs to go on with; and the
+/// units that cannot be taken back, with the reason.
+#[derive(Default)]
+pub(super) struct Recovery {
+    pub(super) observation: Observation,
+    pub(super) units: BTreeMap<Name, SupervisedUnit>,
+    pub(super) runs: Vec<(Name, Incarnation, RunDriver)>,
+    pub(super) unrecoverable: BTreeMap<Name, String>,
+}
+
+impl Recovery {
+    /// Looks at all that an earlier supervisor has written down.
+    pub(super) fn read(context: &Arc<ManagerContext>, graph: &Graph) -> io::Result<Self> {
+        let mut recovery = Self::default();
+        for name in context.known_units()? {
+            let Ok(name) = Name::new(&name) else { continue };
+            let takes = |recovery: &Self| recovery.runs.len() + recovery.unrecoverable.len();
+            let before = takes(&recovery);
+            recovery.recover_unit(context, graph, &name);
+            if takes(&recovery) > before {
+                check_descriptors_left(recovery.runs.len())?;
+            }
+        }
+        recovery.observation.add_virtual(graph, context.now(), |_| true);
+        Ok(recovery)
+    }
+
+    /// Takes a unit back. One that cannot be must not keep the others from it.
+    pub(super) fn recover_unit(
+        &mut self,
+        context: &Arc<ManagerContext>,
+        graph: &Graph,
+        name: &Name,
+    ) {
+        if let Err(error) = self.try_recover_unit(context, graph, name) {
+            tracing::error!(unit = %name, %error, "cannot take a unit back");
+            self.observation.last = Incarnation(self.observation.last.0 + 1);
+            let observed = unrecoverable_state(graph, name, self.observation.last, context.now());
+            self.observation.units.insert(name.clone(), observed);
+            self.unrecoverable.insert(name.clone(), reason(&error));
+            // Its processes may write on.
+            if let Err(error) = entry_of(&mut self.units, context, name) {
+                tracing::error!(unit = %name, %error, "cannot keep the log of a unit short");
+            }
+        }
+    }
+
+    fn try_recover_unit(
+        &mut self,
+        context: &Arc<ManagerContext>,
+        graph: &Graph,
+        name: &Name,
+    ) -> io::Result<()> {
+        let directory = context.storage(name.as_str());
+        let present = graph.unit(name);
+        let Some(run) = directory.read_run()? else {
+            self.units.remove(name);
+            return Ok(());
+        };
+        if !run_in_progress(&run.run_state) && present.is_none() {
+            self.units.remove(name);
+            return directory.remove();
+        }
+        let definition = match (definition(&directory, graph, name), present) {
+            // Nothing runs that was started from another one.
+            (Err(_), Some(present)) if !run_in_progress(&run.run_state) => Arc::clone(present),
+            (definition, _) => definition?,
+        };
+        let incarnation = Incarnation(self.observation.last.0 + 1);
+        let (run_state, now) = (run.run_state.clone(), context.now());
+        let mut observed = observe_run(&definition, &run_state, incarnation, now);
+        // What it was given up for is forgiven with another definition, whenever that came.
+        let otherwise = |present: &Arc<InitUnit>| definition.needs_restart_for(present);
+        if observed.gave_up && present.is_some_and(otherwise) {
+            observed = ObservedUnit::default();
+        }
+        let entry = entry_of(&mut self.units, context, name)?;
+        if run_in_progress(&run_state) {
+            let driver = resume_run(context, name, entry, &definition, run, incarnation)?.1;
+            self.runs.push((name.clone(), incarnation, driver));
+        }
+        entry.run_state = Arc::new(run_state);
+        entry.written = Some(definition);
+        entry.is_auto_restart = observed.retry_at.is_some();
+        self.observation.last = incarnation;
+        self.observation.units.insert(name.clone(), observed);
+        Ok(())
+    }
+}
+
+/// What is kept of a unit: nobody else may have its log.
+fn entry_of<'a>(
+    units: &'a mut BTreeMap<Name, SupervisedUnit>,
+    context: &ManagerContext,
+    name: &Name,
+) -> io::Result<&'a mut SupervisedUnit> {
+    Ok(match units.entry(name.clone()) {
+        Entry::Occupied(known) => known.into_mut(),
+        Entry::Vacant(place) => place.insert(SupervisedUnit::new(context, name)?),
+    })
+}
+
+impl Supervisor {
+    /// Writes down, of these units, which were tried too often and which are to be tried all the
+    /// same, for who takes them back: their last runs do not know.
+    pub(super) fn persist_start_limit_hits(&mut self, units: &BTreeSet<Name>) {
+        for unit in units {
+            let entry = self.units.get_mut(unit).filter(|entry| entry.handle.is_none());
+            let Some(entry) = entry else { continue };
+            let gave_up =
+                self.system.status(unit).is_some_and(|state| hit_start_limit(&state.state));
+            let run_state = match (gave_up, entry.run_state.gave_up) {
+                (true, false) => RunState { gave_up, ..RunState::clone(&entry.run_state) },
+                (false, true) => RunState::default(),
+                _ => continue,
+            };
+            if let Err(error) = entry.set_idle_state(run_state) {
+                tracing::warn!(%unit, %error, "cannot record whether a unit was given up");
+            }
+        }
+    }
+}
+
+impl InitSupervisor {
+    /// Whether a supervisor has used a directory since the machine, or its container, was booted, so
+    /// that units may run there that the next one takes back. Where that cannot be read, none has.
+    #[must_use]
+    pub fn has_used(directory: &Path) -> bool {
+        was_used_this_boot(directory).unwrap_or_default()
+    }
+}
+
+/// Goes on with a run: what is known of its unit, and what drives it.
+pub(super) fn resume_run(
+    context: &Arc<ManagerContext>,
+    name: &Name,
+    entry: &SupervisedUnit,
+    definition: &Arc<InitUnit>,
+    run: RunRecord,
+    incarnation: Incarnation,
+) -> io::Result<(ObservedUnit, RunDriver)> {
+    let now = context.now();
+    let observed = observe_run(definition, &run.run_state, incarnation, now);
+    let (spec, log) = (Arc::clone(definition), Arc::clone(&entry.log));
+    let driver = resume(context, name.as_str(), &entry.directory, log, spec, run)?;
+    Ok((observed, driver))
+}
+
+/// What a unit was started from, or what it is by now where nobody wrote that down.
+fn definition(directory: &UnitDirectory, graph: &Graph, name: &Name) -> io::Result<Arc<InitUnit>> {
+    let present = graph.unit(name).cloned();
+    let written = read_definition(directory, name)?.map(Arc::new);
+    let known = match (written, present) {
+        // The same thing is kept once.
+        (Some(written), Some(present)) if *written == *present => Some(present),
+        (written, present) => written.or(present),
+    };
+    let unknown = || directory.invalid_definition(format!("there is no stanza of {name}"));
+    known.ok_or_else(unknown)
+}
+
+pub(super) fn run_in_progress(run_state: &RunState) -> bool {
+    !matches!(
+        run_state.phase,
+        ServicePhase::Dead | ServicePhase::Failed | ServicePhase::AutoRestart
+    )
+}
+
+/// What is known of a unit, by what its last run remembers.
+fn observe_run(
+    definition: &Arc<InitUnit>,
+    run_state: &RunState,
+    incarnation: Incarnation,
+    now: Timestamp,
+) -> ObservedUnit {
+    let limits = definition.timeouts;
+    let later = |span: Option<Duration>| span.map(|span| now.after(span));
+    let busy = ObservedUnit {
+        since: now,
+        incarnation: Some(incarnation),
+        definition: Some(Arc::clone(definition)),
+        processes: true,
+        exit: run_state.exit.map(ProcessExit::exit),
+        attempts: run_state.attempts,
+        failures: run_state.failures,
+        ..ObservedUnit::default()
+    };
+    match run_state.phase {
+        phase if phase.is_starting() => {
+            ObservedUnit { phase: Doing::Starting, deadline: later(limits.start), ..busy }
+        }
+        phase if phase.is_stopping() => ObservedUnit {
+            phase: Doing::Stopping,
+            outcome: Some(stop_outcome(run_state)),
+            deadline: later(limits.stop),
+            ..busy
+        },
+        ServicePhase::Failed
+            if run_state.stop_requested && run_state.outcome == Some(RunOutcome::Timeout) =>
+        {
+            observe_end(definition, run_state, Some(FailureCause::StopTimeout), now)
+        }
+        ServicePhase::Dead | ServicePhase::Failed | ServicePhase::AutoRestart => {
+            observe_ended(definition, run_state, now)
+        }
+        phase => {
+            let activity = match phase {
+                ServicePhase::Exited => Activity::Exited,
+                _ if phase.is_reloading() => Activity::Reloading,
+                _ => Activity::Running,
+            };
+            let runtime = later(definition.run.runtime_max);
+            let reload = later(limits.reload).filter(|_| activity == Activity::Reloading);
+            let deadline = runtime.into_iter().chain(reload).min();
+            let phase = Doing::Active(activity);
+            ObservedUnit { phase, up_since: Some(now), deadline, ..busy }
+        }
+    }
+}
+
+fn stop_outcome(run_state: &RunState) -> StopOutcome {
+    match (run_state.outcome, cause(run_state)) {
+        _ if run_state.stop_requested => StopOutcome::Inactive(StopReason::Unneeded),
+        (Some(RunOutcome::Condition), _) => StopOutcome::Skipped,
+        (_, Some(cause)) => StopOutcome::Failed(cause),
+        (_, None) => StopOutcome::Completed(run_state.exit.map(ProcessExit::exit)),
+    }
+}
+
+/// A unit whose run is over.
+pub(super) fn observe_ended(
+    definition: &InitUnit,
+    run_state: &RunState,
+    now: Timestamp,
+) -> ObservedUnit {
+    if run_state.stop_requested || run_state.outcome.is_none() {
+        return ObservedUnit::default();
+    }
+    observe_end(definition, run_state, cause(run_state), now)
+}
+
+fn observe_end(
+    definition: &InitUnit,
+    run_state: &RunState,
+    cause: Option<FailureCause>,
+    now: Timestamp,
+) -> ObservedUnit {
+    let phase = if cause.is_some() { Doing::Failed } else { Doing::Completed };
+    let attempts = run_state.attempts.saturating_add(1);
+    let failures = if cause.is_some() { run_state.failures.saturating_add(1) } else { 0 };
+    let restart = &definition.restart;
+    let exit = run_state.exit.map(ProcessExit::exit);
+    let gave_up = run_state.gave_up || run_state.outcome == Some(RunOutcome::StartLimitHit);
+    let again = run_state.outcome != Some(RunOutcome::Condition) && restart.applies(cause, exit);
+    let retry_at = (again && !gave_up).then(|| now.after(restart.delay_of(attempts)));
+    let counts = ObservedUnit { attempts, failures, ..ObservedUnit::default() };
+    ObservedUnit { phase, since: now, cause, retry_at, gave_up, ..counts }
+}
+
+/// Why a run failed, as far as it remembers; nothing if it did not.
+fn cause(run_state: &RunState) -> Option<FailureCause> {
+    Some(match run_state.outcome? {
+        RunOutcome::Success | RunOutcome::Condition => return None,
+        RunOutcome::Timeout if run_state.phase.is_stopping() => FailureCause::StopTimeout,
+        RunOutcome::Timeout => FailureCause::StartTimeout,
+        RunOutcome::Watchdog => FailureCause::Watchdog,
+        RunOutcome::Assert => FailureCause::Assertion,
+        RunOutcome::Resources => FailureCause::Resources,
+        RunOutcome::Protocol => FailureCause::Protocol,
+        _ => FailureCause::Exit(run_state.exit.map_or(Exit::Unknown, ProcessExit::exit)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use fleet_core::graph::RestartWhen;
+
+    use super::*;
+    use crate::native::run_machine_tests::spec;
+
+    #[test]
+    fn a_unit_that_is_taken_back_keeps_the_counts_of_its_ends() {
+        let definition = spec("ExecStart=/bin/true\n");
+        let starting = [ServicePhase::StartPre, ServicePhase::Start, ServicePhase::StartPost];
+        for phase in starting.into_iter().chain([ServicePhase::Running, ServicePhase::StopSigterm])
+        {
+            let counts = RunState { attempts: 5, failures: 2, restarts: 8, ..RunState::default() };
+            let run_state = RunState { phase, ..counts };
+            let observed =
+                observe_run(&definition, &run_state, Incarnation(1), Timestamp::from_millis(0));
+            assert_eq!((observed.attempts, observed.failures), (5, 2), "{phase:?}");
+        }
+    }
+
+    /// It had none of the counts.
+    #[test]
+    fn the_record_of_an_earlier_version_is_read() {
+        let run_state = r#"{"phase":"running","step":0,"main":null,"control":null,"spawning":null,
+            "outcome":"success","exit":null,"restarts":9,"stop_asked":false}"#;
+        let run_state: RunState = serde_json::from_str(run_state).expect("it makes sense");
+        let definition = spec("ExecStart=/bin/true\n");
+        let observed =
+            observe_run(&definition, &run_state, Incarnation(1), Timestamp::from_millis(0));
+        assert_eq!((observed.attempts, observed.failures), (0, 0));
+    }
+
+    /// What a run remembers of its end, of a unit that is started again after an abnormal one.
+    fn after(run_state: &RunState) -> ObservedUnit {
+        let mut definition = InitUnit::clone(&spec("Type=notify\nExecStart=/bin/true\n"));
+        definition.restart.when = RestartWhen::OnAbnormal;
+        observe_run(&Arc::new(definition), run_state, Incarnation(1), Timestamp::from_millis(0))
+    }
+
+    #[test]
+    fn an_end_that_was_abnormal_is_so_to_the_next_daemon() {
+        for (outcome, exit, cause) in [
+            (RunOutcome::Protocol, ProcessExit::Code(0), FailureCause::Protocol),
+            (RunOutcome::Resources, ProcessExit::NotSpawned, FailureCause::Resources),
+        ] {
+            let (outcome, exit) = (Some(outcome), Some(exit));
+            let observed = after(&RunState {
+                phase: ServicePhase::Failed,
+                outcome,
+                exit,
+                ..RunState::default()
+            });
+            assert_eq!((observed.cause, observed.retry_at.is_some()), (Some(cause), true));
+            assert_eq!((observed.attempts, observed.failures), (1, 1));
+        }
+    }
+
+    #[test]
+    fn how_the_main_process_ended_is_known_to_who_takes_back_what_is_left_of_it() {
+        let (outcome, exit) = (Some(RunOutcome::Watchdog), Some(ProcessExit::Signal(6)));
+        let phase = ServicePhase::StopSigterm;
+        let observed = after(&RunState { phase, outcome, exit, ..RunState::default() });
+        assert_eq!(observed.outcome, Some(StopOutcome::Failed(FailureCause::Watchdog)));
+        assert_eq!(observed.exit, Some(Exit::Signal(6)));
+    }
+}

@@ -1,0 +1,198 @@
+//! What is told to one run, from outside. A channel of a library takes room for dozens of orders
+//! before there is the first, and hundreds of units run that are told nothing.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+use fleet_core::graph::{ActionKind, InitUnit};
+
+use super::event_loop::lock;
+use crate::native::unit_directory::RequestedState;
+
+/// How many orders to one run wait. There are never more than a stop, a kill and a reload.
+const ORDER_CAPACITY: usize = 16;
+
+/// What a run is to know. The latest counts, so however much there is of it takes no order's place.
+#[derive(Debug, Default)]
+pub(super) struct RunUpdate {
+    /// From now on it is run by this.
+    pub(super) spec: Option<Arc<InitUnit>>,
+    /// This was asked, and is done with what was decided.
+    pub(super) requested: Option<RequestedState>,
+    /// All of its processes are to be killed.
+    pub(super) kill: bool,
+}
+
+/// Where a run finds what it is told.
+pub(super) struct RunReceiver(Arc<Mutex<Channel>>);
+
+/// Where a run is told what to do, and what it is to know. Once it is dropped nobody leads the run.
+pub(super) struct RunSender(Arc<Mutex<Channel>>);
+
+/// That so many orders wait already, so that this one is lost.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct QueueFull;
+
+#[derive(Default)]
+struct Channel {
+    update: Option<RunUpdate>,
+    orders: VecDeque<ActionKind>,
+    is_closed: bool,
+    /// Who waits for more.
+    waker: Option<Waker>,
+}
+
+/// Both ends of what is told to one run.
+pub(super) fn run_channel() -> (RunSender, RunReceiver) {
+    let shared = Arc::<Mutex<Channel>>::default();
+    (RunSender(Arc::clone(&shared)), RunReceiver(shared))
+}
+
+impl RunReceiver {
+    /// Waits for an order or for news: the next order, if there is one, and all news that there are
+    /// by then; or nothing, when all is read and nobody leads the run any more. Nothing is lost by
+    /// not waiting to the end.
+    pub(super) async fn next(&mut self) -> Option<(RunUpdate, Option<ActionKind>)> {
+        poll_fn(|cx| lock(&self.0).poll(cx)).await
+    }
+}
+
+impl RunSender {
+    /// Gives an order. One that is given to a run that is over is passed over.
+    ///
+    /// # Errors
+    ///
+    /// When too many wait.
+    pub(super) fn send(&self, order: ActionKind) -> Result<(), QueueFull> {
+        self.change(|channel| {
+            if channel.orders.len() == ORDER_CAPACITY {
+                return Err(QueueFull);
+            }
+            channel.orders.push_back(order);
+            Ok(())
+        })
+    }
+
+    /// Adds to what the run is to know.
+    pub(super) fn update(&self, add: impl FnOnce(&mut RunUpdate)) {
+        self.change(|channel| add(channel.update.get_or_insert_default()));
+    }
+
+    /// What a run that is over was still told to be done, and nobody has read.
+    pub(super) fn take_unread_request(&self) -> Option<RequestedState> {
+        self.change(|channel| channel.update.take()?.requested)
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Channel) -> T) -> T {
+        let mut channel = lock(&self.0);
+        let changed = change(&mut channel);
+        let waker = channel.waker.take();
+        drop(channel);
+        waker.into_iter().for_each(Waker::wake);
+        changed
+    }
+}
+
+impl Drop for RunSender {
+    fn drop(&mut self) {
+        self.change(|channel| channel.is_closed = true);
+    }
+}
+
+impl Channel {
+    /// What waits, as [`take`](Self::take) has it; until then, who asks is woken by what comes.
+    fn poll(&mut self, cx: &Context<'_>) -> Poll<Option<(RunUpdate, Option<ActionKind>)>> {
+        let found = self.take();
+        if found.is_none() {
+            self.waker = Some(cx.waker().clone());
+        }
+        found.map_or(Poll::Pending, Poll::Ready)
+    }
+
+    /// What waits, if anything does; or that nothing will any more.
+    fn take(&mut self) -> Option<Option<(RunUpdate, Option<ActionKind>)>> {
+        let (update, order) = (self.update.take(), self.orders.pop_front());
+        if update.is_none() && order.is_none() {
+            return self.is_closed.then_some(None);
+        }
+        Some(Some((update.unwrap_or_default(), order)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt as _;
+
+    /// What waits, without waiting: nothing; that it was the last; or how it is.
+    fn now(receiver: &mut RunReceiver) -> Option<Option<(RunUpdate, Option<ActionKind>)>> {
+        receiver.next().now_or_never()
+    }
+
+    #[test]
+    fn much_that_is_asked_takes_no_order_its_place() {
+        let (sender, mut receiver) = run_channel();
+        for generation in 0..1000 {
+            sender.update(|update| {
+                update.requested = Some(RequestedState { generation, ..RequestedState::default() })
+            });
+        }
+        sender.send(ActionKind::Kill).expect("there is room");
+        let (update, order) = now(&mut receiver).flatten().expect("it waits");
+        assert_eq!(order, Some(ActionKind::Kill));
+        assert_eq!(
+            update.requested.map(|requested| requested.generation),
+            Some(999),
+            "the latest counts"
+        );
+        assert!(now(&mut receiver).is_none(), "all of it is read");
+    }
+
+    #[test]
+    fn orders_are_read_in_turn_and_too_many_are_refused() {
+        let (sender, mut receiver) = run_channel();
+        sender.send(ActionKind::Reload).expect("there is room");
+        (1..ORDER_CAPACITY).for_each(|_| sender.send(ActionKind::Kill).expect("there is room"));
+        assert_eq!(sender.send(ActionKind::Kill), Err(QueueFull));
+        assert_eq!(now(&mut receiver).flatten().and_then(|it| it.1), Some(ActionKind::Reload));
+        assert_eq!(sender.send(ActionKind::Kill), Ok(()), "there is room again");
+        let rest = std::iter::from_fn(|| now(&mut receiver).flatten().and_then(|it| it.1));
+        assert_eq!(rest.collect::<Vec<_>>(), vec![ActionKind::Kill; ORDER_CAPACITY]);
+    }
+
+    #[test]
+    fn what_waits_is_read_after_nobody_leads_any_more() {
+        let (sender, mut receiver) = run_channel();
+        sender.update(|update| update.kill = true);
+        drop(sender);
+        assert!(now(&mut receiver).flatten().expect("it waits").0.kill);
+        assert!(matches!(now(&mut receiver), Some(None)), "then there is nothing any more");
+    }
+
+    #[tokio::test]
+    async fn who_waits_hears_of_an_order_also_after_it_had_stopped_waiting() {
+        let (sender, mut receiver) = run_channel();
+        assert!(now(&mut receiver).is_none());
+        let channel = tokio::spawn(async move { receiver.next().await });
+        tokio::task::yield_now().await;
+        sender.send(ActionKind::Reload).expect("there is room");
+        let (_, order) = channel.await.expect("it ends").expect("somebody leads");
+        assert_eq!(order, Some(ActionKind::Reload));
+    }
+
+    #[tokio::test]
+    async fn who_waits_hears_of_news_and_that_nobody_leads_any_more() {
+        let (sender, mut receiver) = run_channel();
+        let channel = tokio::spawn(async move {
+            let update = receiver.next().await;
+            (update.is_some_and(|(update, _)| update.kill), receiver.next().await.is_none())
+        });
+        tokio::task::yield_now().await;
+        sender.update(|update| update.kill = true);
+        tokio::task::yield_now().await;
+        drop(sender);
+        assert_eq!(channel.await.expect("it ends"), (true, true));
+    }
+}

@@ -1,0 +1,120 @@
+//! One run of one unit: from its start until none of its processes is left.
+
+use std::sync::Arc;
+
+use fleet_core::graph::{ActionKind, EventKind, Incarnation, Name};
+use tokio::sync::mpsc::{self, error::TrySendError};
+
+use super::run_channel::{RunReceiver, RunUpdate};
+use crate::native::run_driver::RunDriver;
+use crate::native::run_state::RunState;
+
+/// How a run is, and what has happened in it.
+#[derive(Debug)]
+pub(super) struct RunReport {
+    pub(super) unit: Name,
+    pub(super) incarnation: Incarnation,
+    pub(super) events: Vec<EventKind>,
+    pub(super) run_state: Arc<RunState>,
+    /// What last kept a process from being started.
+    pub(super) problem: Option<String>,
+}
+
+/// The task of one run.
+pub(super) struct RunTask {
+    pub(super) driver: RunDriver,
+    pub(super) unit: Name,
+    pub(super) incarnation: Incarnation,
+    pub(super) receiver: RunReceiver,
+    pub(super) reports: mpsc::Sender<RunReport>,
+}
+
+impl RunTask {
+    /// Sees the run to its end, or until nobody leads any more: then its processes go on alone.
+    ///
+    /// What is kept on the way is in one place of its own: a task has room for all that is moved
+    /// into it twice.
+    pub(super) async fn run(mut self: Box<Self>) {
+        let mut update: Option<Arc<RunState>> = None;
+        loop {
+            self.driver.act();
+            let service = &self.driver.service;
+            if service.has_events() || update.as_deref() != Some(service.run_state()) {
+                let Some(permit) = reserve_report_slot(self.reports.clone()).await else { return };
+                let report = self.report();
+                update = Some(Arc::clone(&report.run_state));
+                permit.send(report);
+            }
+            if self.driver.service.is_idle() {
+                return;
+            }
+            tokio::select! {
+                update = self.receiver.next() => {
+                    let Some((update, order)) = update else { return };
+                    self.on_update(update);
+                    order.iter().for_each(|order| self.on_order(order));
+                }
+                () = self.driver.wait() => {}
+            }
+        }
+    }
+
+    fn report(&mut self) -> RunReport {
+        RunReport {
+            unit: self.unit.clone(),
+            incarnation: self.incarnation,
+            events: self.driver.service.take_events(),
+            run_state: Arc::new(self.driver.service.run_state().clone()),
+            problem: self.driver.problem().map(ToOwned::to_owned),
+        }
+    }
+
+    fn on_order(&mut self, order: &ActionKind) {
+        let now = self.driver.now();
+        match order {
+            ActionKind::Stop { reason, .. } => self.driver.service.stop(reason, now),
+            ActionKind::Kill => self.driver.service.kill(now),
+            ActionKind::Reload => self.driver.service.reload_or_report(now),
+            // A run is begun once.
+            ActionKind::Start => {}
+        }
+    }
+
+    fn on_update(&mut self, RunUpdate { spec, requested, kill }: RunUpdate) {
+        if kill {
+            self.driver.kill_all();
+        }
+        if let Some(spec) = spec {
+            self.driver.set_definition(spec);
+        }
+        if let Some(requested) = requested {
+            self.driver.set_requested(requested);
+        }
+    }
+}
+
+/// Room for a report; nothing once nobody leads any more.
+async fn reserve_report_slot(
+    reports: mpsc::Sender<RunReport>,
+) -> Option<mpsc::OwnedPermit<RunReport>> {
+    match reports.try_reserve_owned() {
+        // In a place of its own: each unit that runs would have the room for what is seldom waited
+        // for.
+        Err(TrySendError::Full(reports)) => Box::pin(reports.reserve_owned()).await.ok(),
+        permit => permit.ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_for_a_unit_that_runs_takes_little_room() {
+        fn size<F: Future>(_: fn(Box<RunTask>) -> F) -> usize {
+            size_of::<F>()
+        }
+        assert!(size(RunTask::run) <= 128, "a task of {} bytes", size(RunTask::run));
+        assert!(size_of::<RunTask>() <= 1000, "a run of {} bytes", size_of::<RunTask>());
+    }
+}

@@ -1,0 +1,275 @@
+//! What decides and what runs, joined in pure time: each line of the table of events as a run of
+//! a unit tells it.
+
+mod one;
+
+use fleet_core::graph::{InitUnit, Name, Target};
+use one::One;
+
+use crate::native::outcome::ProcessExit;
+use crate::native::run_machine_tests::spec;
+use crate::native::run_state::ServicePhase as Stage;
+
+fn check(stanza: &str, rows: &[(&str, &str)]) {
+    let stanza = stanza.replace("; ", "\n") + "\nrestart: never\n";
+    for (steps, expected) in rows {
+        let mut one = One::new(&stanza);
+        // What is so before it starts comes first.
+        steps.split(", ").for_each(|step| one.step(step));
+        assert_eq!(one.told(), *expected, "{stanza} {steps}");
+    }
+}
+
+const STATUS_0: &str = "failed: its main process ended with status 0";
+const LATE: &str = "failed: its stop timed out";
+const STATUS_1: &str = "failed: its main process ended with status 1";
+
+#[test]
+fn one_that_says_when_it_is_ready() {
+    let stanza = "type: foreground-notified; exec-start: /main; success-exit: 3; watchdog: 5s; \
+                  runtime-max: 20s; stop-timeout: 30s";
+    check(
+        stanza,
+        &[
+            ("start", "starting"),
+            ("absent, start", "failed: a process could not be started"),
+            ("unmet condition, start", "completed"),
+            ("unmet assertion, start", "failed: one of its assertions does not hold"),
+            ("start, says READY=1", "running"),
+            ("start, exits 0", "stopping: its main process ended with status 0"),
+            ("start, exits 0, gone", STATUS_0),
+            ("start, pass 90", "stopping: its start timed out"),
+            ("start, pass 90, says READY=1", "stopping: its start timed out"),
+            ("start, pass 90, gone", "failed: its start timed out"),
+            ("start, pass 80, says EXTEND_TIMEOUT_USEC=60000000, pass 59", "starting"),
+            ("start, says READY=1, says RELOADING=1", "reloading"),
+            ("start, says READY=1, says RELOADING=1, says READY=1", "running"),
+            ("start, says READY=1, says STOPPING=1", "stopping: ByItself"),
+            ("start, says READY=1, says STOPPING=1, exits 1, gone", STATUS_1),
+            ("start, says READY=1, says STOPPING=1, exits 3", "exited"),
+            ("start, says READY=1, exits 1, gone", STATUS_1),
+            ("start, says READY=1, exits 3", "exited"),
+            ("start, says READY=1, pass 5", "stopping: its watchdog timed out"),
+            ("start, says READY=1, pass 5, gone", "failed: its watchdog timed out"),
+        ],
+    );
+}
+
+#[test]
+fn one_that_is_there() {
+    let stanza = "type: foreground-supervised; exec-start: /main; success-exit: 3; exec-stop: \
+                  /stop; exec-stop-post: /after; runtime-max: 20s; stop-timeout: 30s";
+    check(
+        stanza,
+        &[
+            ("start", "running"),
+            ("start, exits 3", "exited"),
+            ("start, exits 0, gone", "stopping: its main process ended with status 0"),
+            ("start, exits 0, gone, ends 0, gone", STATUS_0),
+            ("start, pass 20", "stopping: it exceeded its maximum runtime"),
+            ("start, unwanted", "stopping: nothing needs it"),
+            ("start, unwanted, ends 0, gone, ends 0, gone", "inactive"),
+            ("start, unwanted, ends 1, gone, ends 1, gone", "inactive"),
+            ("start, unwanted, pass 59", "stopping: nothing needs it"),
+            // The command, the signal, and then the last one.
+            ("start, unwanted, pass 60", "stopping: its stop timed out"),
+            ("start, unwanted, pass 60, gone, ends 0, gone", LATE),
+            // What is run after it was killed has a time of its own, and so has its last signal.
+            ("start, unwanted, pass 60, gone, pass 10", "stopping: its stop timed out"),
+            ("start, unwanted, pass 60, gone, pass 29, ends 0, gone", LATE),
+            ("start, unwanted, pass 60, gone, pass 69", "stopping: its stop timed out"),
+            ("start, unwanted, pass 60, gone, pass 70", "stuck: processes are left after SIGKILL"),
+            ("start, unwanted, pass 60, gone, pass 61, gone", LATE),
+            ("start, unwanted, pass 70", "stuck: processes are left after SIGKILL"),
+            ("start, unwanted, pass 9999", "stuck: processes are left after SIGKILL"),
+            (
+                "start, unwanted, pass 70, gone, ends 0, gone",
+                "failed: processes are left after SIGKILL",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn when_one_that_is_there_is_ready() {
+    let wait = "type: foreground-supervised; exec-start: /main; success-exit: 3; ready-wait: 2s";
+    check(
+        wait,
+        &[
+            ("start", "starting"),
+            ("start, pass 1", "starting"),
+            ("start, pass 2", "running"),
+            ("start, exits 3", "exited"),
+            ("start, exits 0, gone", STATUS_0),
+            ("start, unwanted, gone", "inactive"),
+        ],
+    );
+    let line = "type: foreground-supervised; exec-start: /main; ready-grep: ^up$";
+    check(line, &[("start", "starting"), ("start, line", "running")]);
+}
+
+#[test]
+fn one_in_the_background() {
+    let stanza = "type: background-pidfile; exec-start: /main; pidfile: /run/a; success-exit: 3";
+    check(
+        stanza,
+        &[
+            ("start", "starting"),
+            ("start, ends 0", "starting"),
+            ("start, ends 0, named", "running"),
+            ("start, ends 0, pass 90", "stopping: its PID file names no process of the unit"),
+            ("start, ends 1, gone", "failed: one of its commands ended with status 1"),
+            ("start, ends 0, named, exits 1, gone", STATUS_1),
+            ("start, ends 0, named, exits 3", "exited"),
+        ],
+    );
+}
+
+#[test]
+fn why_nobody_was_named_in_time_is_the_same_whoever_looks_first() {
+    let stanza = "type: background-pidfile; exec-start: /main; pidfile: /run/a";
+    let unnamed = "stopping: its PID file names no process of the unit";
+    for first in ["", "hasty, "] {
+        for (steps, expected) in [
+            ("start, ends 0, pass 89", "starting"),
+            ("start, ends 0, pass 90", unnamed),
+            ("start, pass 89, ends 0, pass 1", unnamed),
+            ("start, says EXTEND_TIMEOUT_USEC=200000000, ends 0, pass 200", unnamed),
+            ("start, ends 0, says EXTEND_TIMEOUT_USEC=200000000, pass 199", "starting"),
+            ("start, ends 0, says EXTEND_TIMEOUT_USEC=200000000, pass 200", unnamed),
+            ("start, ends 0, pass 50, taken-back, pass 89", "starting"),
+            ("start, ends 0, pass 50, taken-back, pass 90", unnamed),
+            // Its own command is late, and nobody was looked for.
+            ("start, pass 90", "stopping: its start timed out"),
+        ] {
+            check(stanza, &[(&format!("{first}{steps}"), expected)]);
+        }
+    }
+}
+
+#[test]
+fn one_that_its_commands_start_and_end() {
+    let stanza = "type: background-scripted; exec-start: /on; exec-stop: /off; exec-reload: /re";
+    check(
+        stanza,
+        &[
+            ("start", "starting"),
+            ("start, ends 0", "running"),
+            ("start, ends 2, gone", "failed: one of its commands ended with status 2"),
+            ("start, ends 0, reload", "reloading"),
+            ("start, ends 0, reload, ends 0", "running"),
+            ("start, ends 0, reload, ends 1", "running, not reloaded"),
+            ("start, ends 0, reload, pass 30", "running, not reloaded"),
+            ("start, ends 0, unwanted, ends 0, gone", "inactive"),
+        ],
+    );
+}
+
+#[test]
+fn one_that_ends_to_be_up() {
+    let stanza = "type: oneshot; exec-start: /1; exec-start: -/2; exec-start-post: /post";
+    check(
+        stanza,
+        &[
+            ("start, exits 0", "starting"),
+            ("start, exits 0, exits 7", "starting"),
+            ("start, exits 0, exits 7, ends 0", "exited"),
+            (
+                "start, exits 0, exits 7, ends 1, gone",
+                "failed: one of its commands ended with status 1",
+            ),
+            ("start, exits 1, gone", STATUS_1),
+            ("start, killed 9, gone", "failed: its main process ended with SIGKILL"),
+            ("start, exits 0, exits 0, ends 0, unwanted, gone", "inactive"),
+        ],
+    );
+    let passing = "type: oneshot; exec-start: /1; remain: no; exec-stop: /stop";
+    check(
+        passing,
+        &[
+            ("start, exits 0", "stopping: Well"),
+            ("start, exits 0, ends 0, gone", "completed"),
+            ("start, exits 0, ends 1, gone", "failed: one of its commands ended with status 1"),
+        ],
+    );
+}
+
+#[test]
+fn what_a_good_end_makes_of_one() {
+    let stanza = "type: foreground-supervised; exec-start: /main; after-exit: ";
+    let rests = format!("{stanza}rests");
+    check(
+        &rests,
+        &[("start, exits 0, gone", "completed"), ("start, killed 15, gone", "completed")],
+    );
+    let remains = format!("{stanza}remains");
+    check(
+        &remains,
+        &[("start, exits 0", "exited"), ("start, exits 0, unwanted, gone", "inactive")],
+    );
+}
+
+#[test]
+fn which_ends_are_followed_by_a_restart() {
+    use ProcessExit::{Code, Dumped, Signal, Unobserved};
+    let shutting_down = [Code(0), Signal(15), Code(1), Signal(9), Dumped(11), Unobserved];
+    for (policy, expected) in [
+        ("no", [false; 6]),
+        ("always", [true; 6]),
+        ("on-success", [true, true, false, false, false, false]),
+        ("on-failure", [false, false, true, true, true, true]),
+        ("on-abnormal", [false, false, false, true, true, true]),
+        ("on-abort", [false, false, false, true, true, true]),
+        ("on-watchdog", [false; 6]),
+        ("always\nRestartPreventExitStatus=1 SIGKILL", [true, true, false, false, true, true]),
+        ("no\nRestartForceExitStatus=0 SIGSEGV", [true, false, false, false, true, false]),
+        ("on-failure\nSuccessExitStatus=1 SIGKILL", [false, false, false, false, true, true]),
+    ] {
+        for (end, restarts) in shutting_down.into_iter().zip(expected) {
+            let unit = InitUnit::clone(&spec(&format!("ExecStart=/main\nRestart={policy}\n")));
+            let name: Name = "a".parse().expect("it is a name");
+            let provides = vec![Target::from(&name)];
+            let unit = InitUnit { name: name.clone(), provides, ..unit };
+            let mut one = One::of(unit);
+            one.settle();
+            one.main_ends(end);
+            one.settle();
+            one.step("gone");
+            let seen = one.system.observation().units.remove(&name).expect("it ran");
+            assert_eq!(seen.retry_at.is_some(), restarts, "{policy} after {end:?}");
+        }
+    }
+}
+
+/// Who decides counts on it that nothing goes on after this but what is run at the very end.
+#[test]
+fn who_loses_patience_has_what_is_left_killed() {
+    let stanza = "type: foreground-supervised\nexec-start: /main\nexec-stop: /stop\n\
+                  exec-stop-post: /after\nrestart: never\n";
+    for (kills, steps, signals, after, told) in [
+        (true, "start", vec![9], Some(Stage::StopSigkill), "stopping"),
+        (true, "start, unwanted", vec![9], Some(Stage::StopSigkill), "stopping"),
+        (true, "start, unwanted, ends 0", vec![9], Some(Stage::StopSigkill), "stopping"),
+        (true, "start, unwanted, ends 0, kill", vec![], Some(Stage::StopSigkill), "stopping"),
+        (true, "start, unwanted, ends 0, gone", vec![9], Some(Stage::FinalSigkill), "stopping"),
+        (
+            true,
+            "start, unwanted, ends 0, gone, kill",
+            vec![],
+            Some(Stage::FinalSigkill),
+            "stopping",
+        ),
+        (false, "start, unwanted", vec![], Some(Stage::StopPost), "stopping"),
+        (false, "start, unwanted, ends 0", vec![], Some(Stage::StopPost), "stopping"),
+        (false, "start, unwanted, ends 0, gone", vec![], None, "inactive"),
+    ] {
+        let kills = if kills { "" } else { "stop-final-signal: none\n" };
+        let mut one = One::new(&format!("{stanza}{kills}"));
+        steps.split(", ").for_each(|step| one.step(step));
+        one.signals.clear();
+        one.step("kill");
+        let stage = one.service.as_ref().map(|(_, service)| service.run_state().phase);
+        assert_eq!((&one.signals, stage), (&signals, after), "{kills}{steps}");
+        assert!(one.told().starts_with(told), "{kills}{steps}: {}", one.told());
+    }
+}

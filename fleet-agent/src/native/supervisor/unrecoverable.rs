@@ -1,0 +1,102 @@
+//! Units that an earlier supervisor left, and that cannot be taken back.
+//!
+//! Something of them may run, so none is started beside that: such a unit is shown as failed, with
+//! processes left and with the reason, until it can be taken back or somebody says that nothing of
+//! it runs. No other unit is harmed by it. What it may write is kept within its limit, and can be
+//! read.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use fleet_core::Timestamp;
+use fleet_core::graph::{
+    EventKind, FailureCause, Graph, Incarnation, InitState, Name, ObservedUnit, Phase, Settings,
+    UnitEvent,
+};
+
+use super::event_loop::{Supervisor, lock};
+use super::recovery::Recovery;
+use super::supervised_unit::SupervisedUnit;
+use crate::native::adopt::stop_only_definition;
+use crate::native::unit_directory::RunRecord;
+
+/// What is known of a unit that cannot be taken back.
+pub(super) fn unrecoverable_state(
+    graph: &Graph,
+    name: &Name,
+    incarnation: Incarnation,
+    now: Timestamp,
+) -> ObservedUnit {
+    let present = graph.unit(name).cloned();
+    ObservedUnit {
+        phase: Phase::Failed,
+        since: now,
+        incarnation: Some(incarnation),
+        definition: Some(present.unwrap_or_else(|| Arc::new(stop_only_definition(name.clone())))),
+        processes: true,
+        cause: Some(FailureCause::Lost),
+        ..ObservedUnit::default()
+    }
+}
+
+/// Why a unit cannot be taken back, and what to do, for a person.
+pub(super) fn reason(error: &io::Error) -> String {
+    format!(
+        "{error}; it is tried again when the files are read again; if nothing of it runs any \
+         more, reset it"
+    )
+}
+
+impl Supervisor {
+    /// Tries once more to take back what could not be.
+    pub(super) fn retry_unrecoverable(&mut self, max_starting: Option<NonZeroU32>) {
+        if self.unrecoverable.is_empty() || self.shutting_down {
+            return;
+        }
+        let graph = self.system.graph().clone();
+        let mut recovery =
+            Recovery { observation: self.system.observation(), ..Recovery::default() };
+        for name in self.unrecoverable.keys() {
+            recovery.observation.units.remove(name);
+            recovery.units.extend(self.units.remove_entry(name));
+            recovery.recover_unit(&self.context, &graph, name);
+        }
+        let Recovery { observation, units, runs, unrecoverable } = recovery;
+        self.replace_logs(&units);
+        self.units.extend(units);
+        let settings = Settings { max_starting, ..Settings::default() };
+        match InitState::restore(graph, &self.selection.desired.apply_to(&settings), observation) {
+            Ok(system) => self.system = system,
+            Err(flaw) => return tracing::error!(%flaw, "cannot take up what was taken back"),
+        }
+        self.unrecoverable = unrecoverable;
+        for (unit, incarnation, driver) in runs {
+            self.spawn_run_task(&unit, incarnation, driver);
+        }
+    }
+
+    /// The logs of units that could not be taken back are those of these members from now on.
+    fn replace_logs(&self, units: &BTreeMap<Name, SupervisedUnit>) {
+        let mut logs = lock(&self.logs);
+        logs.retain(|unit, _| !self.unrecoverable.contains_key(unit));
+        logs.extend(units.iter().map(|(unit, entry)| (unit.clone(), Arc::clone(&entry.log))));
+    }
+
+    /// Somebody says that nothing runs of a unit that could not be taken back, if this is one.
+    pub(super) fn forget_unrecoverable(&mut self, unit: &Name) {
+        if self.unrecoverable.remove(unit).is_none() {
+            return;
+        }
+        let gone = self.context.storage(unit.as_str()).write_run(&RunRecord::default());
+        if let Err(error) = gone {
+            tracing::warn!(%unit, %error, "cannot record that nothing runs of a unit");
+        }
+        let incarnation = self.system.status(unit).and_then(|state| state.incarnation);
+        if let Some(incarnation) = incarnation {
+            let (unit, what) = (unit.clone(), EventKind::AllGone);
+            self.system.on_event(&UnitEvent { unit, incarnation, kind: what }, self.context.now());
+        }
+    }
+}

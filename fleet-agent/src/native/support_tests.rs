@@ -1,0 +1,181 @@
+//! What of a unit that is understood is refused here, in which words, and what is only noted.
+
+use std::collections::BTreeSet;
+
+use fleet_core::graph::Timeouts;
+use fleet_core::graph::systemd::CompileOptions;
+use fleet_core::graph::text::read_stanzas;
+use fleet_unitfile::{SpecifierContext, UnitFile};
+
+use super::compile::{BadSetting, Compiled, compile};
+use super::identity::HostCapabilities;
+use super::support::check_supported;
+
+impl HostCapabilities {
+    /// Root, or somebody who may not become another.
+    pub(crate) fn of_a_test(root: bool) -> Self {
+        let (user, group, id) = if root { ("root", "root", "0") } else { ("me", "us", "1000") };
+        let own = |name: &str| vec![name.to_owned(), id.to_owned()];
+        let site =
+            CompileOptions { facts: SpecifierContext::system_manager(), accept: BTreeSet::new() };
+        let controllers = Ok(["memory".to_owned()].into());
+        Self { root, users: own(user), groups: own(group), controllers, site }
+    }
+}
+
+fn compile_as(root: bool, unit: &str, text: &str) -> Result<Compiled, BadSetting> {
+    let file = UnitFile::parse(text).expect("the file is well formed");
+    compile(&unit.parse().expect("it is a name"), &file, &HostCapabilities::of_a_test(root))
+}
+
+fn refusal(root: bool, setting: &str) -> String {
+    let text = format!("[Service]\nExecStart=/bin/true\n{setting}\n");
+    let bad = compile_as(root, "a.service", &text).expect_err("it is refused");
+    format!("{}: {}", bad.line, bad.problem)
+}
+
+/// Each text on lines that fit into this file.
+fn wrapped(texts: &[String]) -> String {
+    let mut out = String::new();
+    for text in texts {
+        let mut column = 0;
+        for word in text.split(' ') {
+            if column + word.len() > 85 {
+                out.truncate(out.trim_end().len());
+                out.push_str("\n   ");
+                column = 3;
+            }
+            out.push_str(word);
+            out.push(' ');
+            column += word.len() + 1;
+        }
+        out.truncate(out.trim_end().len());
+        out.push('\n');
+    }
+    out
+}
+
+/// Settings that the compiler understands and that are refused here.
+const REFUSED: &[&str] =
+    &["TasksMax=5", "IOWeight=5", "User=nobody\nExecStop=+/bin/true", "PrivateTmp=yes\nNoSuch=1"];
+
+#[test]
+fn what_cannot_be_done_is_refused_with_its_line() {
+    let messages: Vec<String> = REFUSED.iter().map(|setting| refusal(true, setting)).collect();
+    insta::assert_snapshot!(wrapped(&messages), @r#"
+    3: TasksMax= is not possible: the controller pids does not limit control groups here:
+       have it delegated to fleet alone, or take the option out
+    3: IOWeight= is not possible: the controller io does not limit control groups here:
+       have it delegated to fleet alone, or take the option out
+    4: ExecStop= cannot be obeyed: the prefixes "+" and "!" cannot be combined with
+       another user or group here: take one of them out
+    3: PrivateTmp= is not possible: the native supervisor cannot confine processes in
+       this way: take the option out or set it to what asks for nothing, or run the unit
+       under systemd; line 4: NoSuch= is no option of systemd in [Service]: take it out,
+       or begin its name with X-
+    "#);
+}
+
+#[test]
+fn whole_units_that_are_not_run() {
+    let run = "[Service]\nExecStart=/bin/true\n";
+    for (unit, text, problem) in [
+        ("a.path", "[Path]\n", "not .path ones"),
+        ("a.timer", "[Timer]\n", "it never elapses"),
+        ("a@.service", run, "a template is not run itself"),
+        ("a.service", "[Unit]\nDescription=x\n", "there is nothing to run"),
+    ] {
+        let bad = compile_as(true, unit, text).expect_err("it is refused");
+        assert!(bad.line == 0 && bad.problem.contains(problem), "{bad:?}");
+    }
+}
+
+#[test]
+fn a_zone_that_the_machine_does_not_know_is_refused_with_its_line() {
+    let text = "[Timer]\nOnBootSec=1\nOnCalendar=daily Mars/Base\n";
+    let bad = compile_as(true, "a.timer", text).expect_err("it is refused");
+    assert!(bad.line == 3 && bad.problem.contains("the zone \"Mars/Base\""), "{bad:?}");
+    let known = text.replace("Mars/Base", "Europe/Berlin");
+    assert!(compile_as(true, "a.timer", &known).is_ok());
+}
+
+#[test]
+fn another_user_needs_root() {
+    for setting in [
+        "User=me",
+        "User=1000",
+        "Group=us",
+        "User=",
+        "UMask=022",
+        "Nice=5",
+        "LimitNOFILE=64",
+        "MemoryMax=1G",
+    ] {
+        let text = format!("[Service]\nExecStart=/bin/true\n{setting}\n");
+        assert!(compile_as(false, "a.service", &text).is_ok(), "{setting}");
+        assert!(compile_as(true, "a.service", &text).is_ok(), "{setting}");
+    }
+    let messages: Vec<String> = [
+        "User=root",
+        "Group=0",
+        "ExecStartPre=+/bin/true",
+        "Nice=-5",
+        "OOMScoreAdjust=-5",
+        "SupplementaryGroups=wheel",
+    ]
+    .map(|setting| refusal(false, setting))
+    .into();
+    insta::assert_snapshot!(wrapped(&messages), @r#"
+    3: User= is "root", but fleet runs as the user "me" and may not become another: take
+       the option out, or run fleet as root
+    3: Group= is "0", but fleet runs as the group "us" and may not become another: take
+       the option out, or run fleet as root
+    3: ExecStartPre= cannot be obeyed: the prefixes "+" and "!" ask for the rights of
+       root, which fleet does not have here: take them out
+    3: Nice= asks for what only root may do: take it out, or run fleet as root
+    3: OOMScoreAdjust= asks for what only root may do: take it out, or run fleet as root
+    3: SupplementaryGroups= asks for what only root may do: take it out, or run fleet as
+       root
+    "#);
+}
+
+#[test]
+fn what_a_unit_of_files_asks_for_and_cannot_have_is_told_by_its_keys() {
+    let messages = |root: bool, lines: &str| {
+        let text = format!("unit: a\ntype: oneshot\nprovides: a\nexec-start: /bin/true\n{lines}\n");
+        let read = read_stanzas(text.as_bytes(), &Timeouts::default());
+        assert_eq!(read.diagnostics, [], "{text}");
+        let unit = read.stanzas.into_iter().find_map(|stanza| stanza.unit).expect("it is one");
+        check_supported(&unit.run, &HostCapabilities::of_a_test(root)).err()
+    };
+    let asks = "tasks-max: 5\nnice: -5\nuser: nobody\nexec-stop: +/bin/true";
+    let all: Vec<String> = [true, false].map(|root| messages(root, asks).expect("it asks")).into();
+    insta::assert_snapshot!(wrapped(&all), @r#"
+    tasks-max is not possible: the controller pids does not limit control groups here:
+       have it delegated to fleet alone, or take the option out; exec-stop cannot be
+       obeyed: the prefixes "+" and "!" cannot be combined with another user or group
+       here: take one of them out
+    nice asks for what only root may do: take it out, or run fleet as root; tasks-max is
+       not possible: the controller pids does not limit control groups here: have it
+       delegated to fleet alone, or take the option out; user is "nobody", but fleet runs
+       as the user "me" and may not become another: take the option out, or run fleet as
+       root; exec-stop cannot be obeyed: the prefixes "+" and "!" ask for the rights of
+       root, which fleet does not have here: take them out
+    "#);
+    assert_eq!(messages(true, "memory-max: 50M\nnice: -5\nuser: nobody"), None);
+    assert_eq!(messages(false, "memory-max: 50M\nnice: 5\nuser: me"), None);
+}
+
+#[test]
+fn what_is_passed_over_is_noted() {
+    let text = "[Unit]\nDescription=x\nAfter=b.service\nRequires=c.service\n[Service]\n\
+                PrivateTmp=no\nExecStart=/bin/true\nExecReload=/bin/kill -HUP $MAINPID\n\
+                SyslogIdentifier=x\n\
+                TTYReset=no\n[Install]\nWantedBy=multi-user.target\nAlias=d.service\n\
+                [X-Fleet]\nGlobal=true\n";
+    let compiled = compile_as(true, "a.service", text).expect("it can be obeyed");
+    insta::assert_snapshot!(wrapped(&compiled.remarks), @r"
+    9:1: Service.SyslogIdentifier concerns a journal that is not there
+    10:1: Service.TTYReset concerns a terminal, and no unit has one here
+    ");
+}

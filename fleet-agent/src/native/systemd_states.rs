@@ -1,0 +1,78 @@
+//! Pure: no I/O, no clock. A service's state in systemd's words, and in a person's.
+
+use fleet_core::{ActiveState, LoadState, SystemdState};
+
+use super::outcome::{ProcessExit, RunOutcome};
+use super::run_state::{RunState, ServicePhase};
+
+impl ServicePhase {
+    /// The state and the sub-state that systemd prints for it.
+    pub(crate) const fn words(self) -> (ActiveState, &'static str) {
+        match self {
+            Self::Dead => (ActiveState::Inactive, "dead"),
+            Self::Condition => (ActiveState::Activating, "condition"),
+            Self::StartPre => (ActiveState::Activating, "start-pre"),
+            Self::Start => (ActiveState::Activating, "start"),
+            Self::StartPost => (ActiveState::Activating, "start-post"),
+            Self::Running => (ActiveState::Active, "running"),
+            Self::Exited => (ActiveState::Active, "exited"),
+            Self::Reload => (ActiveState::Reloading, "reload"),
+            Self::ReloadSignal => (ActiveState::Reloading, "reload-signal"),
+            Self::ReloadNotify => (ActiveState::Reloading, "reload-notify"),
+            Self::Stop => (ActiveState::Deactivating, "stop"),
+            Self::StopWatchdog => (ActiveState::Deactivating, "stop-watchdog"),
+            Self::StopSigterm => (ActiveState::Deactivating, "stop-sigterm"),
+            Self::StopSigkill => (ActiveState::Deactivating, "stop-sigkill"),
+            Self::StopPost => (ActiveState::Deactivating, "stop-post"),
+            Self::FinalSigterm => (ActiveState::Deactivating, "final-sigterm"),
+            Self::FinalSigkill => (ActiveState::Deactivating, "final-sigkill"),
+            Self::Failed => (ActiveState::Failed, "failed"),
+            Self::AutoRestart => (ActiveState::Activating, "auto-restart"),
+        }
+    }
+}
+
+/// The state that everybody is shown.
+pub(crate) fn to_systemd_state(run_state: &RunState) -> SystemdState {
+    let (active, sub) = run_state.phase.words();
+    SystemdState {
+        result: run_state.outcome.map(|outcome| outcome.as_str().to_owned()),
+        main_pid: run_state.main.map(|process| process.pid),
+        exit: run_state.exit.or(run_state.exit_before).and_then(ProcessExit::status),
+        restarts: run_state.restarts,
+        ..SystemdState::new(LoadState::Loaded, active, sub)
+    }
+}
+
+/// Why a start came to nothing. `problem` is what was last seen to go wrong outside a process.
+pub(crate) fn start_failure_reason(run_state: &RunState, problem: Option<&str>) -> String {
+    if let Some(problem) = problem {
+        return problem.to_owned();
+    }
+    match (run_state.outcome, run_state.exit.and_then(ProcessExit::status)) {
+        (Some(RunOutcome::StartLimitHit), _) => {
+            "it was started too often in a short time".to_owned()
+        }
+        (Some(RunOutcome::Condition), _) => "a command of its ExecCondition= says no".to_owned(),
+        (Some(RunOutcome::Protocol), _) => "it ended before it said that it is ready".to_owned(),
+        (Some(RunOutcome::Timeout), _) => {
+            "it took longer than its TimeoutStartSec= allows".to_owned()
+        }
+        (_, Some(status)) => format!("its main process {status}"),
+        (_, None) => "a command before its main process failed".to_owned(),
+    }
+}
+
+/// Why a reload came to nothing.
+pub(crate) fn reload_failure_reason(run_state: &RunState) -> String {
+    match run_state.reloaded {
+        _ if run_state.phase != ServicePhase::Running
+            && run_state.phase != ServicePhase::Exited =>
+        {
+            "it ended meanwhile"
+        }
+        Some(RunOutcome::Timeout) => "it took longer than its time-out allows",
+        _ => "a command of its ExecReload= failed",
+    }
+    .to_owned()
+}

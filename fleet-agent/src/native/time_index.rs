@@ -1,0 +1,141 @@
+//! Pure: when what is in a log was written, as far as looks at it now and then tell.
+//!
+//! Units write to their logs themselves, so nobody sees the moment of each line. But a look at the
+//! file tells when the last of it was written, and so by when all of it was.
+
+use std::time::Duration;
+
+use fleet_core::Timestamp;
+
+/// How many looks are remembered. Beyond that, every other one is forgotten.
+const MOST: usize = 256;
+
+/// How far the clock by which a file system notes a writing may be behind.
+const BEHIND: Duration = Duration::from_millis(20);
+
+/// Up to which places a log was written by which time_index.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TimeIndex {
+    /// In order of their places.
+    marks: Vec<Sample>,
+}
+
+#[derive(Debug, Clone)]
+struct Sample {
+    place: u64,
+    /// All before the place was written by then.
+    by: Timestamp,
+}
+
+impl TimeIndex {
+    /// A look found that the log ends at that place, and was written last at the moment `written`
+    /// of the file system's clock. It is over by `now`.
+    pub(crate) fn record_look(&mut self, place: u64, written: Timestamp, now: Timestamp) {
+        // Somebody else may have emptied the file.
+        self.marks.retain(|mark| mark.place <= place);
+        if self.marks.last().is_some_and(|last| last.place == place) {
+            return;
+        }
+        self.marks.push(Sample { place, by: written.after(BEHIND).min(now) });
+        if self.marks.len() > MOST {
+            // The last one stays: it is an odd number.
+            let mut is_kept = false;
+            self.marks.retain(|_| {
+                is_kept = !is_kept;
+                is_kept
+            });
+        }
+    }
+
+    /// Where it ended at the last look.
+    pub(crate) fn end(&self) -> u64 {
+        self.marks.last().map_or(0, |mark| mark.place)
+    }
+
+    /// The last place of which it is certain that all before it was written before that moment;
+    /// zero where that is of none.
+    pub(crate) fn offset_before(&self, since: Timestamp) -> u64 {
+        let before = self.marks.iter().rfind(|mark| mark.by < since);
+        before.map_or(0, |mark| mark.place)
+    }
+
+    /// By when what ends at that place was written; nothing where no look came after it.
+    pub(crate) fn written_by(&self, place: u64) -> Option<Timestamp> {
+        let after = self.marks.partition_point(|mark| mark.place < place);
+        self.marks.get(after).map(|mark| mark.by)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(millis: u64) -> Timestamp {
+        Timestamp::from_millis(millis)
+    }
+
+    #[test]
+    fn what_is_certainly_older_is_left_out() {
+        let mut time_index = TimeIndex::default();
+        assert_eq!(time_index.offset_before(at(u64::MAX)), 0);
+        time_index.record_look(10, at(1000), at(1001));
+        time_index.record_look(20, at(2000), at(5000));
+        time_index.record_look(20, at(7000), at(7000));
+        let rows = [(1001, 0), (1002, 10), (2020, 10), (2021, 20), (9000, 20)];
+        for (since, place) in rows {
+            assert_eq!(time_index.offset_before(at(since)), place, "since {since}");
+        }
+        time_index.record_look(15, at(8000), at(8000));
+        assert_eq!(time_index.offset_before(at(5000)), 10, "the file was emptied in between");
+    }
+
+    #[test]
+    fn by_when_a_line_was_written_the_next_look_tells() {
+        let mut time_index = TimeIndex::default();
+        assert_eq!(time_index.written_by(0), None);
+        time_index.record_look(10, at(1000), at(1001));
+        time_index.record_look(20, at(2000), at(5000));
+        let rows = [(1, Some(1001)), (10, Some(1001)), (11, Some(2020)), (21, None)];
+        for (place, by) in rows {
+            assert_eq!(time_index.written_by(place), by.map(at), "at {place}");
+        }
+    }
+
+    #[test]
+    fn it_stays_small_and_knows_the_latest_best() {
+        let mut time_index = TimeIndex::default();
+        for step in 1..=100_000 {
+            time_index.record_look(step, at(step * 1000), at(step * 1000));
+            assert!(time_index.marks.len() <= MOST);
+            assert_eq!(time_index.offset_before(at(u64::MAX)), step);
+        }
+        assert!(time_index.offset_before(at(99_990_000)) > 99_000);
+    }
+
+    proptest! {
+        /// The naive twin remembers the moment of every byte.
+        #[test]
+        fn nothing_that_is_late_enough_is_left_out(
+            steps in vec((0..60_u64, 0..4_usize, any::<bool>()), 1..400),
+            since in 0..20_000_u64,
+        ) {
+            let (mut time_index, mut bytes, mut now) = (TimeIndex::default(), Vec::new(), 0);
+            for (pause, written, is_looked_at) in steps {
+                now += pause;
+                bytes.extend(std::iter::repeat_n(now, written));
+                if is_looked_at {
+                    let last = bytes.last().copied().unwrap_or_default();
+                    // The file system's clock is behind.
+                    let noted = at(last - last % 10);
+                    time_index.record_look(bytes.len() as u64, noted, at(now));
+                }
+            }
+            let first = bytes.iter().position(|&moment| moment >= since).unwrap_or(bytes.len());
+            let place = time_index.offset_before(at(since));
+            prop_assert!(place <= first as u64, "{place} is beyond {first}");
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! What is kept of a timer on disk.
+//!
+//! | file | holds | is lost |
+//! |---|---|---|
+//! | `units/NAME/timer.json` | its state, and what has been since its start | with the boot |
+//! | `timers/NAME` | when it last elapsed, by the calendar, if it is persistent | never |
+//! | `timers.json` | when the first daemon of this boot began | with the boot |
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use fleet_core::Timestamp;
+use fleet_core::graph::systemd::{DualTimestamp, LastTriggers, TimerPhase, TimerState};
+use serde::{Deserialize, Serialize};
+
+use crate::atomic_file::write_atomic;
+use crate::native::supervisor::event_loop::lock;
+use crate::native::unit_directory::RequestedState;
+
+/// How many persistent timers that are not known any more are remembered.
+const MAX_STAMPS: usize = 4096;
+
+/// A timer as it is written down; all time_index are in milliseconds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StoredTimer {
+    /// The generation that was acted upon.
+    pub(crate) generation: u64,
+    /// Whether it was to be active then.
+    #[serde(default)]
+    pub(crate) launched: bool,
+    /// Whether another unit had started it.
+    #[serde(default)]
+    pub(crate) triggered: bool,
+    phase: StoredPhase,
+    startup: u64,
+    since: u64,
+    since_wall: u64,
+    waits_since: u64,
+    last: Option<u64>,
+    last_wall: Option<u64>,
+    unit_active: Option<u64>,
+    unit_inactive: Option<u64>,
+    /// The elapse that has come, while the start of the unit is not over.
+    #[serde(default)]
+    pub(crate) starting: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum StoredPhase {
+    #[default]
+    Dead,
+    Waiting,
+    Running,
+    Elapsed,
+    Failed,
+}
+
+impl StoredTimer {
+    pub(crate) fn new(
+        state: &TimerState,
+        requested: RequestedState,
+        starting: Option<u64>,
+    ) -> Self {
+        let triggers = &state.last;
+        let millis = |at: Option<Timestamp>| at.map(Timestamp::as_millis);
+        Self {
+            generation: requested.generation,
+            launched: requested.launched,
+            triggered: requested.triggered,
+            phase: match state.phase {
+                TimerPhase::Dead => StoredPhase::Dead,
+                TimerPhase::Waiting => StoredPhase::Waiting,
+                TimerPhase::Running => StoredPhase::Running,
+                TimerPhase::Elapsed => StoredPhase::Elapsed,
+                TimerPhase::Failed => StoredPhase::Failed,
+            },
+            startup: triggers.startup.as_millis(),
+            since: triggers.since.clock.as_millis(),
+            since_wall: triggers.since.wall.as_millis(),
+            waits_since: triggers.waits_since.as_millis(),
+            last: millis(triggers.last),
+            last_wall: millis(triggers.last_wall),
+            unit_active: millis(triggers.unit_active),
+            unit_inactive: millis(triggers.unit_inactive),
+            starting,
+        }
+    }
+
+    pub(crate) fn state(&self) -> TimerState {
+        let at = Timestamp::from_millis;
+        TimerState {
+            phase: match self.phase {
+                StoredPhase::Dead => TimerPhase::Dead,
+                StoredPhase::Waiting => TimerPhase::Waiting,
+                StoredPhase::Running => TimerPhase::Running,
+                StoredPhase::Elapsed => TimerPhase::Elapsed,
+                StoredPhase::Failed => TimerPhase::Failed,
+            },
+            last: LastTriggers {
+                startup: at(self.startup),
+                since: DualTimestamp { clock: at(self.since), wall: at(self.since_wall) },
+                waits_since: at(self.waits_since),
+                last: self.last.map(at),
+                last_wall: self.last_wall.map(at),
+                unit_active: self.unit_active.map(at),
+                unit_inactive: self.unit_inactive.map(at),
+            },
+        }
+    }
+}
+
+/// When persistent timers last elapsed.
+#[derive(Debug, Clone)]
+pub(crate) struct PersistentStamps {
+    directory: PathBuf,
+    /// What is known and not written yet; a disk may take its time, or fail.
+    unwritten: Arc<Mutex<BTreeMap<String, Timestamp>>>,
+    /// Held by whoever writes, so that none is overtaken by an older one.
+    writing: Arc<Mutex<()>>,
+}
+
+impl PersistentStamps {
+    /// Opens them. Of more than there is room for the oldest are forgotten.
+    pub(crate) fn open(directory: PathBuf) -> io::Result<Self> {
+        std::fs::create_dir_all(&directory)?;
+        let mut all = Vec::new();
+        for entry in std::fs::read_dir(&directory)? {
+            let entry = entry?;
+            all.push((entry.metadata()?.modified()?, entry.path()));
+        }
+        all.sort();
+        let surplus = all.len().saturating_sub(MAX_STAMPS);
+        all.iter().take(surplus).try_for_each(|(_, path)| std::fs::remove_file(path))?;
+        Ok(Self { directory, unwritten: Arc::default(), writing: Arc::default() })
+    }
+
+    /// When a timer last elapsed, by the calendar.
+    pub(crate) fn read(&self, file: &str) -> io::Result<Option<Timestamp>> {
+        if let Some(at) = lock(&self.unwritten).get(file) {
+            return Ok(Some(*at));
+        }
+        match std::fs::read_to_string(self.directory.join(file)) {
+            // What is no number was never written by us, and tells nothing.
+            Ok(text) => Ok(text.trim().parse().ok().map(Timestamp::from_millis)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A timer has elapsed. It is known at once, and is to be written then.
+    pub(crate) fn set(&self, file: &str, at: Timestamp) {
+        lock(&self.unwritten).insert(file.to_owned(), at);
+    }
+
+    /// Writes when a timer last elapsed, so that it outlives the machine's end.
+    pub(crate) fn write(&self, file: &str) -> io::Result<()> {
+        let _turn = lock(&self.writing);
+        let Some(at) = lock(&self.unwritten).get(file).copied() else { return Ok(()) };
+        write_atomic(&self.directory.join(file), at.as_millis().to_string().as_bytes(), true)?;
+        let mut unwritten = lock(&self.unwritten);
+        if unwritten.get(file) == Some(&at) {
+            unwritten.remove(file);
+        }
+        Ok(())
+    }
+}
+
+/// When the first daemon of this boot began: it is `now`, if this is the first.
+pub(crate) fn startup(file: &Path, now: Timestamp) -> io::Result<Timestamp> {
+    let known = match std::fs::read(file) {
+        Ok(text) => serde_json::from_slice(&text).ok(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    // Another origin of the clock, as a test may have it, makes the moment meaningless.
+    if let Some(known) = known.map(Timestamp::from_millis).filter(|known| *known <= now) {
+        return Ok(known);
+    }
+    write_atomic(file, &serde_json::to_vec(&now.as_millis())?, false)?;
+    Ok(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let at = Timestamp::from_millis;
+        let triggers = LastTriggers {
+            startup: at(1),
+            since: DualTimestamp { clock: at(2), wall: at(3) },
+            waits_since: at(4),
+            last: Some(at(5)),
+            last_wall: Some(at(6)),
+            unit_active: Some(at(7)),
+            unit_inactive: Some(at(8)),
+        };
+        for phase in [
+            TimerPhase::Dead,
+            TimerPhase::Waiting,
+            TimerPhase::Running,
+            TimerPhase::Elapsed,
+            TimerPhase::Failed,
+        ] {
+            let requested = RequestedState { generation: 9, ..RequestedState::default() };
+            let stored =
+                StoredTimer::new(&TimerState { phase, last: triggers }, requested, Some(u64::MAX));
+            let text = serde_json::to_vec(&stored).expect("it has a form");
+            let read: StoredTimer = serde_json::from_slice(&text).expect("it reads back");
+            assert_eq!((read.state(), read.generation), (TimerState { phase, last: triggers }, 9));
+            assert_eq!(read.starting, Some(u64::MAX));
+        }
+    }
+
+    #[test]
+    fn stamps_stay_and_do_not_pile_up() {
+        let temporary = tempfile::tempdir().expect("a directory can be made");
+        let stamps = PersistentStamps::open(temporary.path().join("timers")).expect("it opens");
+        assert_eq!(stamps.read("a.timer").expect("it can be read"), None);
+        let at = Timestamp::from_millis(1_795_374_000_123);
+        stamps.set("a.timer", at);
+        assert_eq!(stamps.read("a.timer").expect("it can be read"), Some(at), "at once");
+        stamps.write("a.timer").expect("it can be written");
+        assert_eq!(*lock(&stamps.unwritten), BTreeMap::new());
+        assert_eq!(stamps.read("a.timer").expect("it can be read"), Some(at));
+        for number in 0..MAX_STAMPS + 5 {
+            let path = temporary.path().join(format!("timers/{number}.timer"));
+            std::fs::write(path, "1").expect("it can be written");
+        }
+        PersistentStamps::open(temporary.path().join("timers")).expect("it opens");
+        let left = std::fs::read_dir(temporary.path().join("timers")).expect("it is there");
+        assert_eq!(left.count(), MAX_STAMPS);
+    }
+
+    #[test]
+    fn the_first_start_of_a_boot_is_remembered() {
+        let temporary = tempfile::tempdir().expect("a directory can be made");
+        let file = temporary.path().join("timers.json");
+        let at = |millis| startup(&file, Timestamp::from_millis(millis)).map(Timestamp::as_millis);
+        assert_eq!(at(7).expect("it is written"), 7);
+        assert_eq!(at(9).expect("it is read"), 7);
+        assert_eq!(at(3).expect("it is of another clock"), 3);
+    }
+}

@@ -1,0 +1,340 @@
+//! The task that sees to all timers.
+
+mod request;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+
+use fleet_core::Timestamp;
+use fleet_core::graph::systemd::{DualTimestamp, NextElapse, TimerContext, TimerPhase};
+use fleet_unitfile::UnitName;
+use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::{mpsc, watch};
+
+use super::alarm::{AlarmEvent, CalendarAlarm};
+use super::entry::TimerEntry;
+use super::queue::TimerQueue;
+use super::storage::{PersistentStamps, startup};
+use super::zones::ZoneCache;
+use super::{PublishedTimer, QueuedRequest, TimerStatusMap, TimerTargets, is_timer};
+use crate::clock::wait_until;
+use crate::native::identity::HostCapabilities;
+use crate::native::manager_context::{ManagerContext, STARTUP, file_name};
+use crate::{ChangeReceiver, wall_time};
+
+/// The end of a start: the timer, the elapse, and whether the unit was known.
+type Started = (UnitName, u64, bool);
+
+pub(super) struct TimerTask {
+    context: Arc<ManagerContext>,
+    units: Arc<dyn TimerTargets>,
+    zones: ZoneCache,
+    stamps: PersistentStamps,
+    startup: Timestamp,
+    entries: BTreeMap<UnitName, TimerEntry>,
+    /// From a unit to the timers that start it.
+    by_unit: BTreeMap<UnitName, BTreeSet<UnitName>>,
+    queue: TimerQueue,
+    calendar: CalendarAlarm,
+    /// The starts that are under way.
+    starts: FuturesUnordered<BoxFuture<'static, Started>>,
+    statuses: TimerStatusMap,
+}
+
+impl TimerTask {
+    pub(super) fn open(
+        context: &Arc<ManagerContext>,
+        units: Arc<dyn TimerTargets>,
+        directory: &Path,
+        statuses: &TimerStatusMap,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            context: Arc::clone(context),
+            units,
+            zones: ZoneCache::new(),
+            stamps: PersistentStamps::open(directory.join("timers"))?,
+            startup: startup(&directory.join(STARTUP), context.now())?,
+            entries: BTreeMap::new(),
+            by_unit: BTreeMap::new(),
+            queue: TimerQueue::default(),
+            calendar: CalendarAlarm::default(),
+            starts: FuturesUnordered::new(),
+            statuses: Arc::clone(statuses),
+        })
+    }
+
+    /// Reads back what an earlier daemon knew.
+    pub(super) fn recover(&mut self, host: &HostCapabilities) -> io::Result<()> {
+        let has_ended = self.context.shutdown.exists()?;
+        for name in self.context.known_units()? {
+            let unit = UnitName::parse(&name).ok().filter(is_timer);
+            let Some(unit) = unit else { continue };
+            let directory = self.context.directory(unit.as_str());
+            match TimerEntry::read(&unit, directory.clone(), host, self.startup) {
+                Ok(Some(mut entry)) => {
+                    if has_ended {
+                        entry.clear_pending_start();
+                    }
+                    self.resume(&unit, entry);
+                }
+                Ok(None) => directory.remove()?,
+                // One unit that cannot be read must not keep the others from being taken back.
+                Err(error) => tracing::error!(%unit, %error, "cannot take a timer back"),
+            }
+        }
+        Ok(())
+    }
+
+    fn resume(&mut self, unit: &UnitName, entry: TimerEntry) {
+        self.insert(unit, entry);
+        let starts = self.change(unit, |entry, look| {
+            let timer = Arc::new(entry.machine.timer().clone());
+            entry.resume(timer, look)
+        });
+        if starts == Some(true) {
+            self.start_timer(unit);
+        }
+        // What came just before the daemon ended may not have reached the unit.
+        self.start_unit(unit);
+        // While no daemon ran it may have changed.
+        self.check_unit(unit);
+    }
+
+    pub(super) async fn run(
+        mut self,
+        mut inbox: mpsc::Receiver<QueuedRequest>,
+        mut changes: ChangeReceiver,
+    ) {
+        loop {
+            self.elapse();
+            let due = self.due();
+            self.calendar.set(due.wall);
+            let clock = Arc::clone(&self.context.clock);
+            tokio::select! {
+                request = inbox.recv() => match request {
+                    Some((unit, ask, reply)) => {
+                        let answer = self.on_request(&unit, ask).await;
+                        // Whoever asked may have gone away, which changes nothing.
+                        drop(reply.send(answer));
+                    }
+                    None => return,
+                },
+                changed = changes.next(), if !self.by_unit.is_empty() => {
+                    let timers = changed.iter().filter_map(|unit| self.by_unit.get(unit));
+                    let timers: BTreeSet<UnitName> = timers.flatten().cloned().collect();
+                    timers.iter().for_each(|timer| self.check_unit(timer));
+                }
+                Some(started) = self.starts.next(), if !self.starts.is_empty() => {
+                    self.on_started(&started);
+                }
+                () = wait_until(&*clock, due.clock) => {}
+                event = self.calendar.wait(&*clock) => self.on_alarm(event),
+            }
+        }
+    }
+
+    /// Starts a timer, unless it is active.
+    fn start_timer(&mut self, unit: &UnitName) {
+        let Some(entry) = self.entries.get(unit) else { return };
+        let (timer, file) = (entry.machine.timer(), file_name(unit.as_str()));
+        let last = match timer.persistent {
+            true => self.stamps.read(&file).unwrap_or_else(|error| {
+                tracing::warn!(%unit, %error, "cannot tell when a timer last elapsed");
+                None
+            }),
+            false => None,
+        };
+        // The stamp may not have been written, or not be written at all.
+        let known = entry.machine.state().last.last_wall.filter(|known| *known <= wall_time());
+        let last = last.map(|last| known.map_or(last, |known| last.max(known)));
+        if timer.persistent && last.is_none() {
+            self.stamp(unit);
+        }
+        self.observe_unit(unit);
+        self.change(unit, |entry, look| entry.machine.on_start(last, entry.unit_state, look));
+    }
+
+    /// When the next timer is due. None elapses any more once all units are to end: their starts
+    /// would be refused, and a persistent one would count as done.
+    fn due(&self) -> NextElapse {
+        if self.context.shutdown.has_begun() { NextElapse::default() } else { self.queue.first() }
+    }
+
+    /// Lets all timers elapse that are due.
+    fn elapse(&mut self) {
+        while !self.context.shutdown.has_begun()
+            && let Some(timer) = self.queue.due(self.now())
+        {
+            let elapses = self.change(&timer, |entry, look| {
+                let elapses = entry.machine.on_elapse(look);
+                if elapses {
+                    // Written down together, so that the next daemon starts the unit otherwise.
+                    entry.starting = Some(random_number().wrapping_add(look.now.clock.as_millis()));
+                }
+                elapses
+            });
+            let Some(entry) = self.entries.get(&timer).filter(|_| elapses == Some(true)) else {
+                continue;
+            };
+            let persistent = entry.machine.timer().persistent;
+            self.start_unit(&timer);
+            if persistent {
+                self.stamp(&timer);
+            }
+        }
+    }
+
+    /// Starts the unit of a timer that has elapsed.
+    fn start_unit(&mut self, timer: &UnitName) {
+        let Some(entry) = self.entries.get(timer) else { return };
+        let Some(elapse) = entry.starting else { return };
+        let start = self.units.start(&entry.machine.timer().unit, elapse);
+        let started = timer.clone();
+        self.starts.push(start.map(move |is_known| (started, elapse, is_known)).boxed());
+    }
+
+    fn on_started(&mut self, (timer, elapse, is_known): &Started) {
+        let entry = self.entries.get_mut(timer);
+        let Some(entry) = entry.filter(|entry| entry.starting == Some(*elapse)) else { return };
+        entry.starting = None;
+        let is_active = self.units.is_active(&entry.machine.timer().unit);
+        if !*is_known || is_active.is_none() {
+            self.change(timer, |entry, _| {
+                if entry.machine.state().phase == TimerPhase::Running {
+                    entry.machine.on_unit_missing();
+                }
+            });
+            // By now it may be there again.
+            return self.check_unit(timer);
+        }
+        self.change(timer, |entry, look| {
+            if !entry.unit_state.active && is_active == Some(false) {
+                // It has come and gone between two looks.
+                entry.observe_unit(true, entry.machine.state().last.last.unwrap_or(look.now.clock));
+            }
+        });
+        self.check_unit(timer);
+    }
+
+    fn on_alarm(&mut self, event: io::Result<AlarmEvent>) {
+        match event {
+            Ok(AlarmEvent::Elapsed) => {}
+            Ok(AlarmEvent::ClockSet) => {
+                for timer in self.queue.by_wall() {
+                    self.change(&timer, |entry, look| entry.machine.on_time_set(look));
+                }
+            }
+            Err(error) => tracing::error!(%error, "cannot wait for the calendar"),
+        }
+    }
+
+    /// Sees what the unit of a timer does, and tells the timer.
+    fn check_unit(&mut self, timer: &UnitName) {
+        if self.should_restart(timer) {
+            return self.start_timer(timer);
+        }
+        self.observe_unit(timer);
+        self.change(timer, |entry, look| {
+            if entry.starting.is_none() {
+                entry.machine.on_unit(entry.unit_state, look);
+            }
+        });
+    }
+
+    /// Whether the unit of a timer is there again that was not when the timer elapsed, as it is not
+    /// for a moment when its content is replaced.
+    fn should_restart(&self, timer: &UnitName) -> bool {
+        self.entries.get(timer).is_some_and(|entry| {
+            let has_failed = entry.machine.state().phase == TimerPhase::Failed;
+            let is_known = || self.units.is_active(&entry.machine.timer().unit).is_some();
+            has_failed && entry.requested.should_run() && is_known()
+        })
+    }
+
+    fn observe_unit(&mut self, timer: &UnitName) {
+        let now = self.context.now();
+        if let Some(entry) = self.entries.get_mut(timer) {
+            let active = self.units.is_active(&entry.machine.timer().unit);
+            entry.observe_unit(active.unwrap_or(false), now);
+        }
+    }
+
+    /// Does something to a timer, and sees to all that follows from its new state.
+    fn change<R>(
+        &mut self,
+        timer: &UnitName,
+        act: impl FnOnce(&mut TimerEntry, TimerContext<'_>) -> R,
+    ) -> Option<R> {
+        let look = TimerContext { now: self.now(), random: random_number(), zones: &self.zones };
+        let entry = self.entries.get_mut(timer)?;
+        let before = entry.machine.next_elapse();
+        let result = act(entry, look);
+        self.queue.change(timer, before, entry.machine.next_elapse());
+        if let Err(error) = entry.write() {
+            tracing::error!(unit = %timer, %error, "cannot write down the state of a timer");
+        }
+        let statuses = entry.managed_unit(timer);
+        let mut all = self.statuses.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = match all.get_mut(timer) {
+            Some(seen) => std::mem::replace(&mut seen.unit, statuses.clone()) != statuses,
+            None => {
+                let seen = PublishedTimer { unit: statuses, alive: watch::Sender::new(()) };
+                all.insert(timer.clone(), seen).is_none()
+            }
+        };
+        drop(all);
+        if is_new {
+            self.context.feed.report(timer);
+        }
+        Some(result)
+    }
+
+    fn insert(&mut self, unit: &UnitName, entry: TimerEntry) {
+        self.zones.load(entry.machine.timer());
+        self.entries.insert(unit.clone(), entry);
+        self.add_to_index(unit);
+    }
+
+    fn add_to_index(&mut self, timer: &UnitName) {
+        if let Some(entry) = self.entries.get(timer) {
+            let unit = entry.machine.timer().unit.clone();
+            self.by_unit.entry(unit).or_default().insert(timer.clone());
+        }
+    }
+
+    fn remove_from_index(&mut self, timer: &UnitName) {
+        let Some(unit) = self.entries.get(timer).map(|entry| &entry.machine.timer().unit) else {
+            return;
+        };
+        if let Some(timers) = self.by_unit.get_mut(unit) {
+            timers.remove(timer);
+            if timers.is_empty() {
+                self.by_unit.remove(unit);
+            }
+        }
+    }
+
+    /// Writes down that a persistent timer elapses now, away from the runtime.
+    fn stamp(&self, timer: &UnitName) {
+        let (stamps, unit) = (self.stamps.clone(), timer.clone());
+        let file = file_name(unit.as_str());
+        stamps.set(&file, wall_time());
+        drop(tokio::task::spawn_blocking(move || {
+            if let Err(error) = stamps.write(&file) {
+                tracing::error!(%unit, %error, "cannot write down when a timer elapsed");
+            }
+        }));
+    }
+
+    fn now(&self) -> DualTimestamp {
+        DualTimestamp { clock: self.context.now(), wall: wall_time() }
+    }
+}
+
+fn random_number() -> u64 {
+    // Without a random number the delay is none, which is one of those that there may be.
+    getrandom::u64().unwrap_or(0)
+}

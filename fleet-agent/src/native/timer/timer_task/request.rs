@@ -1,0 +1,154 @@
+//! What is asked of one timer, and what is written down of that.
+
+use std::sync::{Arc, PoisonError};
+
+use fleet_core::graph::systemd::{NextElapse, Timer};
+use fleet_core::{Epoch, Generation};
+use fleet_unitfile::{UnitFile, UnitName};
+
+use super::TimerTask;
+use crate::ServiceError;
+use crate::native::client::write;
+use crate::native::timer::TimerRequest;
+use crate::native::timer::entry::TimerEntry;
+use crate::native::unit_directory::{RequestedState, UnitDirectory};
+
+impl TimerTask {
+    /// Does what is asked of one timer.
+    pub(super) async fn on_request(
+        &mut self,
+        unit: &UnitName,
+        ask: TimerRequest,
+    ) -> Result<(), ServiceError> {
+        match ask {
+            TimerRequest::Load { file, timer, epoch } => {
+                self.zones.load(&timer);
+                self.load(unit, file, timer, epoch).await
+            }
+            TimerRequest::Unload if !self.entries.contains_key(unit) => Ok(()),
+            TimerRequest::Unload => self.unload(unit).await,
+            TimerRequest::Start(generation) => {
+                self.record_launch(unit, generation).await?;
+                self.start_timer(unit);
+                Ok(())
+            }
+            TimerRequest::Restart(generation) => {
+                self.record_launch(unit, generation).await?;
+                // Written down with the start, or the next daemon would take that for done.
+                if let Some(entry) = self.entries.get_mut(unit) {
+                    let before = entry.machine.next_elapse();
+                    entry.machine.on_stop();
+                    self.queue.change(unit, before, entry.machine.next_elapse());
+                }
+                self.start_timer(unit);
+                Ok(())
+            }
+            TimerRequest::Pull => {
+                self.require_unit(unit)?;
+                self.record(unit, |requested| RequestedState { triggered: true, ..requested })
+                    .await?;
+                self.start_timer(unit);
+                Ok(())
+            }
+            TimerRequest::Stop => {
+                let noted = self.record(unit, RequestedState::stopped).await;
+                // A disk that fails must not keep anything running.
+                self.change(unit, |entry, _| entry.machine.on_stop());
+                noted
+            }
+        }
+    }
+
+    async fn load(
+        &mut self,
+        unit: &UnitName,
+        file: UnitFile,
+        timer: Arc<Timer>,
+        epoch: Epoch,
+    ) -> Result<(), ServiceError> {
+        let directory = self.context.directory(unit.as_str());
+        let before = self.entries.get(unit).map(|entry| (entry.hash, entry.requested));
+        let known = before.map_or_else(RequestedState::default, |(_, requested)| requested);
+        let requested = RequestedState { epoch: epoch.0, ..known };
+        let hash = file.hash();
+        if before.is_some_and(|(known, _)| known == hash) {
+            write(&directory, "record a timer", move |at| at.write_asked(requested)).await?;
+            self.change(unit, |entry, _| entry.requested = requested);
+            return Ok(());
+        }
+        let source = file.source().to_vec();
+        write(&directory, "keep a unit file", move |at| at.write_unit(&source, requested)).await?;
+        if before.is_none() {
+            let entry = TimerEntry::new(timer, hash, requested, directory, self.startup);
+            self.insert(unit, entry);
+            self.change(unit, |_, _| ());
+            return Ok(());
+        }
+        self.remove_from_index(unit);
+        self.change(unit, |entry, look| {
+            (entry.hash, entry.requested) = (hash, requested);
+            entry.machine.replace(timer, look);
+        });
+        self.add_to_index(unit);
+        self.check_unit(unit);
+        Ok(())
+    }
+
+    async fn unload(&mut self, unit: &UnitName) -> Result<(), ServiceError> {
+        let directory = self.context.directory(unit.as_str());
+        write(&directory, "forget a timer", UnitDirectory::remove).await?;
+        self.remove_from_index(unit);
+        if let Some(entry) = self.entries.remove(unit) {
+            self.queue.change(unit, entry.machine.next_elapse(), NextElapse::default());
+        }
+        self.statuses.lock().unwrap_or_else(PoisonError::into_inner).remove(unit);
+        self.context.feed.report(unit);
+        Ok(())
+    }
+
+    /// A timer cannot be started without the unit that it is to start, nor once all are to end.
+    fn require_unit(&self, unit: &UnitName) -> Result<(), ServiceError> {
+        self.context.shutdown.refuse_start(unit)?;
+        let not_loaded = || ServiceError::NotLoaded { unit: unit.clone() };
+        let entry = self.entries.get(unit).ok_or_else(not_loaded)?;
+        let started = &entry.machine.timer().unit;
+        match self.units.is_active(started) {
+            Some(_) => Ok(()),
+            None => Err(ServiceError::NothingToTrigger {
+                unit: unit.clone(),
+                missing: started.to_string(),
+            }),
+        }
+    }
+
+    /// Records that fleet wants it to run.
+    async fn record_launch(
+        &mut self,
+        unit: &UnitName,
+        generation: Generation,
+    ) -> Result<(), ServiceError> {
+        self.require_unit(unit)?;
+        let generation = generation.0;
+        self.record(unit, |requested| RequestedState { generation, launched: true, ..requested })
+            .await
+    }
+
+    /// Records what is asked.
+    async fn record(
+        &mut self,
+        unit: &UnitName,
+        change: impl FnOnce(RequestedState) -> RequestedState,
+    ) -> Result<(), ServiceError> {
+        let not_loaded = || ServiceError::NotLoaded { unit: unit.clone() };
+        let entry = self.entries.get_mut(unit).ok_or_else(not_loaded)?;
+        let requested = change(entry.requested);
+        if requested == entry.requested {
+            return Ok(());
+        }
+        let directory = entry.directory.clone();
+        write(&directory, "record what is asked of a timer", move |at| at.write_asked(requested))
+            .await?;
+        entry.requested = requested;
+        Ok(())
+    }
+}
