@@ -1,4 +1,4 @@
-//! The names under which units are known, by the files and links in the directories of units.
+//! Unit aliases, derived from the files and links in the unit directories.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use crate::name::UnitName;
 use crate::tree::{Names, UnitEntry, absolute};
 use crate::unit_type::UnitType;
 
-/// What each name stands for, and back.
+/// Maps each unit name to its target, and each unit file to the names that lead to it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Aliases {
     targets: BTreeMap<String, Target>,
@@ -16,9 +16,9 @@ pub(crate) struct Aliases {
 
 #[derive(Clone, Debug)]
 enum Target {
-    /// Another name.
+    /// Another unit name.
     Name(String),
-    /// A file, or a link that leads to one elsewhere.
+    /// A unit file, or a link to a file outside the unit directories.
     Path(String),
 }
 
@@ -32,7 +32,7 @@ impl Aliases {
                 aliases.add(directories, path, &path[inside.len()..], entry);
             }
         }
-        aliases.turn_round();
+        aliases.build_reverse_index();
         aliases
     }
 
@@ -40,20 +40,20 @@ impl Aliases {
         self.targets.keys().map(String::as_str)
     }
 
-    /// The path from which a unit of this name is read.
+    /// Returns the path that the unit of this name is read from (systemd's `FragmentPath=`).
     pub(crate) fn fragment(&self, name: &UnitName) -> Option<&str> {
         let own = self.follow(name.as_str());
         own.or_else(|| self.follow(name.template()?.as_str()))
     }
 
-    /// All names of the unit of this name, which is read from a path.
-    pub(crate) fn of(&self, name: &UnitName, path: Option<&str>) -> Names {
+    /// Returns all names of the unit that `name` stands for. `path` is the file it is read from.
+    pub(crate) fn names_of(&self, name: &UnitName, path: Option<&str>) -> Names {
         let mut names = Names::from([name.clone()]);
-        self.gather(name.as_str(), name, None, &mut names);
+        self.collect_names(name.as_str(), name, None, &mut names);
         if let Some(file) = path.and_then(|path| path.rsplit('/').next())
             && file != name.as_str()
         {
-            self.gather(file, name, Some(file), &mut names);
+            self.collect_names(file, name, Some(file), &mut names);
         }
         names
     }
@@ -82,14 +82,15 @@ impl Aliases {
         self.targets.insert(name.to_owned(), target);
     }
 
-    fn turn_round(&mut self) {
+    fn build_reverse_index(&mut self) {
         let mut names: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for name in self.targets.keys() {
             let Some(file) = self.follow(name).and_then(|path| path.rsplit('/').next()) else {
                 continue;
             };
             let (parsed, own) = (UnitName::parse(name), UnitName::parse(file));
-            // An instance that leads to a template is another name of one instance of it alone.
+            // An instance that leads to a template is an alias of one instance of that template
+            // only.
             let own = match (parsed, own) {
                 (Ok(name), Ok(own)) if name.is_instance() && own.is_template() => {
                     instance_for(&own, &name).map(|it| it.to_string())
@@ -101,11 +102,11 @@ impl Aliases {
         self.names = names;
     }
 
-    /// The path at the end of the names that begin with this one.
+    /// Follows links from `name` to the path at their end.
     fn follow(&self, name: &str) -> Option<&str> {
-        const MOST_NAMES: usize = 8;
+        const MAX_HOPS: usize = 8;
         let mut target = self.targets.get(name)?;
-        for _ in 0..MOST_NAMES {
+        for _ in 0..MAX_HOPS {
             match target {
                 Target::Path(path) => return Some(path),
                 Target::Name(other) => {
@@ -118,19 +119,19 @@ impl Aliases {
         None
     }
 
-    /// Adds a name and those that lead to the same file, for the unit that is asked for.
-    fn gather(&self, name: &str, wanted: &UnitName, file: Option<&str>, names: &mut Names) {
+    /// Adds `name`, and all names that lead to the same file, as names of `unit`.
+    fn collect_names(&self, name: &str, unit: &UnitName, file: Option<&str>, names: &mut Names) {
         let others = self.names.get(name).into_iter().flatten().map(String::as_str);
         // A template itself is no name of an instance.
-        let own = [name].into_iter().filter(|it| !it.contains("@.") || wanted.is_template());
+        let own = [name].into_iter().filter(|it| !it.contains("@.") || unit.is_template());
         for other in own.chain(others) {
             let Ok(other) = UnitName::parse(other) else { continue };
-            if !(other.is_template() && wanted.is_instance()) {
+            if !(other.is_template() && unit.is_instance()) {
                 names.insert(other);
                 continue;
             }
-            let Some(instance) = instance_for(&other, wanted) else { continue };
-            // One that is an alias of something else is not one of this unit.
+            let Some(instance) = instance_for(&other, unit) else { continue };
+            // Skips an instance that is an alias of a different file.
             let elsewhere = self.follow(instance.as_str()).and_then(|it| it.rsplit('/').next());
             if elsewhere.is_none_or(|it| file.is_none_or(|file| it == file)) {
                 names.insert(instance);
@@ -139,14 +140,13 @@ impl Aliases {
     }
 }
 
-/// The instance of a template that a unit has to do with: that of its own instance, or of its
-/// prefix where it has none.
+/// Instantiates `template` with the instance of `unit`, or with its prefix if it has no instance.
 pub(crate) fn instance_for(template: &UnitName, unit: &UnitName) -> Option<UnitName> {
     let own = unit.instance().filter(|instance| !instance.is_empty());
     template.instantiate(own.unwrap_or(unit.prefix())).ok()
 }
 
-/// Whether a link of this name to the other one makes an alias.
+/// Whether a link called `name` that points to `other` makes an alias.
 fn may_be_alias(name: &UnitName, other: &str) -> bool {
     use UnitType::{Device, Path, Service, Socket, Target, Timer};
     let Ok(other) = UnitName::parse(other) else { return false };

@@ -1,17 +1,17 @@
-//! Assignments: the name, the value and the places of both in the line that they stand in.
+//! Assignments: name, value and the offsets of both in their line.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
+use crate::continuation::{LogicalLine, trimmed_end};
 use crate::diagnostic::{DiagnosticKind, Span};
 use crate::grammar::BLANKS;
-use crate::join::{Logical, trimmed_end};
 use crate::lines::{trim_end, trim_start};
 
 /// An assignment with the line that it was read from.
 ///
-/// Nearly all stand in one physical line, and those have to be small: they are handed on by the
-/// million.
+/// Nearly all assignments fit in one physical line. That variant is kept small because the reader
+/// yields millions of them.
 #[derive(Clone)]
 pub(crate) enum Assignment<'a> {
     Plain(Plain<'a>),
@@ -35,7 +35,7 @@ impl<'a> Assignment<'a> {
         }
     }
 
-    /// The value as it is written.
+    /// Returns the value as written.
     pub(crate) fn verbatim(&self) -> Cow<'a, str> {
         match self {
             Self::Plain(plain) => Cow::Borrowed(plain.verbatim()),
@@ -43,7 +43,7 @@ impl<'a> Assignment<'a> {
         }
     }
 
-    /// From the name to the end of the value.
+    /// Returns the span from the name to the end of the value.
     #[inline]
     pub(crate) fn span(&self) -> Span {
         match self {
@@ -52,7 +52,8 @@ impl<'a> Assignment<'a> {
         }
     }
 
-    /// The value; the end of the assignment, where the value is empty.
+    /// Returns the span of the value; an empty span at the end of the assignment if the value is
+    /// empty.
     pub(crate) fn value_span(&self) -> Span {
         match self {
             Self::Plain(plain) => plain.value_span(),
@@ -61,96 +62,96 @@ impl<'a> Assignment<'a> {
     }
 }
 
-/// An assignment in one physical line, where name and value stand as they read.
+/// An assignment in one physical line, whose name and value appear literally in the source.
 #[derive(Clone, Copy)]
 pub(crate) struct Plain<'a> {
-    /// From the name to the end of the value as it is written.
+    /// The text from the name to the end of the value as written.
     text: &'a str,
-    /// The offset of the name in the source.
+    /// Offset of the name in the source.
     start: usize,
-    // Lines are shorter than 1 MiB, so offsets in them fit.
+    // Lines are shorter than 1 MiB, so offsets in them fit in 32 bits.
     name_end: u32,
     value_start: u32,
     value_end: u32,
 }
 
 impl<'a> Plain<'a> {
-    /// Reads the text of a line from its first byte that is no blank on, which stands at the
-    /// offset `start` of the source.
+    /// Parses the text of a line, starting at its first non-blank byte. `start` is the offset of
+    /// that byte in the source.
     #[inline]
     pub(crate) fn read(text: &'a str, start: usize) -> Result<Self, DiagnosticKind> {
-        let places = Places::of(text.as_bytes())?;
+        let offsets = Offsets::of(text.as_bytes())?;
         let offset = |at| u32::try_from(at).map_err(|_| DiagnosticKind::LineTooLong);
         Ok(Self {
             text: &text[..trimmed_end(text.as_bytes())],
             start,
-            name_end: offset(places.name_end)?,
-            value_start: offset(places.value.start)?,
-            value_end: offset(places.value.end)?,
+            name_end: offset(offsets.name_end)?,
+            value_start: offset(offsets.value.start)?,
+            value_end: offset(offsets.value.end)?,
         })
     }
 
     #[inline]
     pub(crate) fn name(&self) -> &'a str {
-        &self.text[..wide(self.name_end)]
+        &self.text[..to_usize(self.name_end)]
     }
 
     #[inline]
     pub(crate) fn value(&self) -> &'a str {
-        &self.text[wide(self.value_start)..wide(self.value_end)]
+        &self.text[to_usize(self.value_start)..to_usize(self.value_end)]
     }
 
-    /// The value with the blank that keeps a backslash at its end from continuing the line.
+    /// Returns the value including the blank that keeps a backslash at its end from continuing the
+    /// line.
     pub(crate) fn verbatim(&self) -> &'a str {
-        &self.text[wide(self.value_start)..]
+        &self.text[to_usize(self.value_start)..]
     }
 
     #[inline]
     pub(crate) fn span(&self) -> Span {
-        Span { start: self.start, end: self.start + wide(self.value_end) }
+        Span { start: self.start, end: self.start + to_usize(self.value_end) }
     }
 
     pub(crate) fn value_span(&self) -> Span {
-        Span { start: self.start + wide(self.value_start), ..self.span() }
+        Span { start: self.start + to_usize(self.value_start), ..self.span() }
     }
 }
 
-/// An assignment that a backslash joined from several lines.
+/// An assignment that backslashes continue over several lines.
 #[derive(Clone)]
 pub(crate) struct Joined<'a> {
-    logical: Logical<'a>,
+    logical: LogicalLine<'a>,
     text: String,
     start: usize,
-    places: Places,
+    offsets: Offsets,
 }
 
 impl<'a> Joined<'a> {
-    /// Reads a joined line from the offset `start` of its text on, where the first byte stands
-    /// that is no blank.
+    /// Parses a joined line from offset `start` of its text, which is its first non-blank byte.
     #[inline]
     pub(crate) fn read(
-        logical: Logical<'a>,
+        logical: LogicalLine<'a>,
         text: String,
         start: usize,
     ) -> Result<Self, DiagnosticKind> {
-        let places = Places::of(&text.as_bytes()[start..])?;
-        Ok(Self { logical, text, start, places })
+        let offsets = Offsets::of(&text.as_bytes()[start..])?;
+        Ok(Self { logical, text, start, offsets })
     }
 
     #[inline]
     pub(crate) fn name(&self) -> &str {
-        &self.text[self.start..][..self.places.name_end]
+        &self.text[self.start..][..self.offsets.name_end]
     }
 
     #[inline]
     pub(crate) fn value(&self) -> &str {
-        &self.text[self.start..][self.places.value.clone()]
+        &self.text[self.start..][self.offsets.value.clone()]
     }
 
     pub(crate) fn verbatim(&self) -> String {
         const CUT: &str = "lines that make up a text when they are joined are text";
-        let after_equals = self.start + self.places.equals + 1;
-        // The text of a single line has no backslash that its end depends on.
+        let after_equals = self.start + self.offsets.equals + 1;
+        // In a single line, no backslash at the end continues it.
         if self.logical.is_single() {
             let written = &self.text[after_equals..trimmed_end(self.text.as_bytes())];
             return written.trim_start_matches(BLANKS).to_owned();
@@ -160,11 +161,11 @@ impl<'a> Joined<'a> {
 
     #[inline]
     pub(crate) fn span(&self) -> Span {
-        self.logical.span(self.start, self.start + self.places.value.end)
+        self.logical.span(self.start, self.start + self.offsets.value.end)
     }
 
     pub(crate) fn value_span(&self) -> Span {
-        let Range { start, end } = self.places.value;
+        let Range { start, end } = self.offsets.value;
         if start == end {
             let Span { end, .. } = self.span();
             return Span { start: end, end };
@@ -173,17 +174,17 @@ impl<'a> Joined<'a> {
     }
 }
 
-/// Where the parts of an assignment are in its text.
+/// Offsets of the parts of an assignment in its text.
 #[derive(Clone)]
-struct Places {
+struct Offsets {
     name_end: usize,
     equals: usize,
-    /// At the end of the text, where it is empty.
+    /// An empty range at the end of the text if the value is empty.
     value: Range<usize>,
 }
 
-impl Places {
-    /// Finds them in a text that begins with no blank.
+impl Offsets {
+    /// Finds the parts of a text that does not begin with a blank.
     #[inline]
     fn of(text: &[u8]) -> Result<Self, DiagnosticKind> {
         let end = trim_end(text).len();
@@ -199,6 +200,6 @@ impl Places {
 }
 
 #[inline]
-fn wide(offset: u32) -> usize {
+fn to_usize(offset: u32) -> usize {
     usize::try_from(offset).expect("32 bits fit a usize")
 }

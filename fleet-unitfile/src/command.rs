@@ -1,20 +1,20 @@
-//! Command lines: the values of `ExecStart=` and its like.
+//! Command lines: the values of `ExecStart=` and similar options.
 
 use std::fmt;
 
 use crate::diagnostic::Span;
-use crate::facts::Facts;
 use crate::name::UnitName;
 use crate::prefixes::{Prefixes, Privileges};
+use crate::quoting::{Splitter, WordError, is_separator, quote_word};
 use crate::specifier::SpecifierError;
+use crate::specifier_context::SpecifierContext;
 use crate::variables;
-use crate::words::{Splitter, WordError, is_separator, quote_word};
 
 /// One command of a value such as that of `ExecStart=`.
 ///
-/// Quotes and escapes are read; specifiers and variables are still in it, until
-/// [`expand`](Self::expand) replaces the former. Two commands are equal when they run the same;
-/// where they stand does not count. `Display` writes a command that reads back as the same.
+/// Quotes and escapes are processed. Specifiers and variables are kept; [`expand`](Self::expand)
+/// replaces the specifiers. Two commands are equal if they run the same; their spans are not
+/// compared. `Display` writes a command that reads back as the same.
 #[derive(Clone, Debug)]
 pub struct CommandLine {
     prefixes: Prefixes,
@@ -32,15 +32,15 @@ struct Word {
 }
 
 impl CommandLine {
-    /// Reads the commands of a value, which lone semicolons part.
+    /// Parses the commands of a value, which are separated by lone semicolons.
     ///
-    /// An empty value has none: it resets what was said before. An escape that is unknown stays
-    /// as it is written, as systemd does after a warning.
+    /// An empty value has no commands; in a unit file it resets the list. An unknown escape is kept
+    /// as written, as systemd does after a warning.
     ///
     /// # Errors
     ///
-    /// What systemd refuses: a quote that is not closed, a command without a path, or a path
-    /// that is neither absolute nor a plain name. A path with specifiers is not checked.
+    /// Returns an error for what systemd refuses: an unclosed quote, a command without a path, or a
+    /// path that is neither absolute nor a plain name. A path with specifiers is not checked.
     ///
     /// ```
     /// use fleet_unitfile::CommandLine;
@@ -55,43 +55,43 @@ impl CommandLine {
         Commands::new(value).map(|command| command.map_err(|it| it.error)).collect()
     }
 
-    /// The program: an absolute path without `//` and `/./`, or the name of one in systemd's own
-    /// search path.
+    /// Returns the program: an absolute path without `//` and `/./`, or a name that systemd looks
+    /// up in its own search path.
     pub fn path(&self) -> &str {
         &self.program
     }
 
-    /// What the program is called with, what it is told to be its name included.
+    /// Returns the program's arguments, including `argv[0]`.
     ///
-    /// That name is the path as it is written, or the first argument where the prefix `@` says so.
+    /// `argv[0]` is the path as written, or the first argument if the prefix `@` is set.
     pub fn argv(&self) -> impl Iterator<Item = &str> {
-        let path = (!self.prefixes.names_itself).then_some(self.path.text.as_str());
+        let path = (!self.prefixes.sets_argv0).then_some(self.path.text.as_str());
         let arguments = self.arguments.iter().map(|it| it.text.as_str());
         path.into_iter().chain(arguments)
     }
 
-    /// `-`: a failure counts as a success.
+    /// `-`: a failure counts as success.
     pub fn ignores_failure(&self) -> bool {
         self.prefixes.ignores_failure
     }
 
-    /// `@`: the first argument is what the program is told to be its name.
-    pub fn names_itself(&self) -> bool {
-        self.prefixes.names_itself
+    /// `@`: the first argument becomes `argv[0]`.
+    pub fn sets_argv0(&self) -> bool {
+        self.prefixes.sets_argv0
     }
 
-    /// [What the program is called with](Self::argv), with the values of environment variables.
+    /// Returns [`argv`](Self::argv) with environment variables expanded.
     ///
     /// | in a word | becomes |
     /// |---|---|
-    /// | `$NAME`, as all of it | the words of the value, maybe none; quotes go around blanks |
-    /// | `${NAME}`, anywhere | the value as it is; nothing, where the variable is not set |
+    /// | `$NAME`, as a whole word | the words of the value, maybe none; quotes are honoured |
+    /// | `${NAME}`, anywhere | the value unchanged; nothing if the variable is not set |
     /// | `$$` | a dollar sign |
-    /// | a dollar sign before anything else, `${` without `}` or with `:` | the same |
+    /// | a dollar sign before anything else, `${` without `}` or with `:` | itself |
     ///
-    /// A word that begins with `$` is a name to its end: `$HOME/a` is no variable's name, so
-    /// nothing is left of it. Of [`path`](Self::path) nothing is replaced, and nothing at all
-    /// where the prefix `:` says so. Replace specifiers [before](Self::expand).
+    /// A word that begins with `$` is a variable name up to its end: `$HOME/a` names no variable
+    /// and expands to nothing. [`path`](Self::path) is never expanded, and the prefix `:` disables
+    /// expansion. Expand specifiers [first](Self::expand).
     ///
     /// ```
     /// use fleet_unitfile::CommandLine;
@@ -109,49 +109,54 @@ impl CommandLine {
         if self.prefixes.keeps_variables {
             return self.argv().map(str::to_owned).collect();
         }
-        self.argv().flat_map(|word| variables::put_in(word, &variable)).collect()
+        self.argv().flat_map(|word| variables::expand_word(word, &variable)).collect()
     }
 
-    /// Whether `$NAME` and `${NAME}` stand for variables, which `:` forbids.
+    /// Whether `$NAME` and `${NAME}` are expanded, which the prefix `:` disables.
     pub fn expands_variables(&self) -> bool {
         !self.prefixes.keeps_variables
     }
 
-    /// With which rights it runs.
+    /// Returns the privileges that the command runs with.
     pub fn privileges(&self) -> Privileges {
         self.prefixes.privileges
     }
 
-    /// Where the command stands in the value, in bytes.
+    /// Returns the span of the command in the value, in bytes.
     pub fn span(&self) -> Span {
         self.span
     }
 
-    /// Where the first word stands in the value, prefixes and quotes included.
+    /// Returns the span of the first word in the value, including prefixes and quotes.
     pub fn path_span(&self) -> Span {
         self.path.span
     }
 
-    /// Where each argument after the path stands in the value, quotes included.
+    /// Returns the span of each argument after the path in the value, including quotes.
     pub fn argument_spans(&self) -> impl Iterator<Item = Span> {
         self.arguments.iter().map(|it| it.span)
     }
 
-    /// The path and the arguments as they read, and where each stands in the value.
+    /// Returns the path and the arguments with their spans in the value.
     pub(crate) fn words(&self) -> impl Iterator<Item = (&str, Span)> {
         let words = [&self.path].into_iter().chain(&self.arguments);
         words.map(|word| (word.text.as_str(), word.span))
     }
 
-    /// The same with its specifiers replaced; the path is checked then.
+    /// Returns this command with its specifiers expanded, and checks the resulting path.
     ///
     /// # Errors
     ///
-    /// A specifier without a meaning here, with the offset of its word, or a path that is none.
-    pub fn expand(&self, facts: &Facts, name: &UnitName) -> Result<Self, CommandError> {
+    /// Returns an error with the offset of the word for a specifier without a value, or an invalid
+    /// path.
+    pub fn expand(
+        &self,
+        context: &SpecifierContext,
+        name: &UnitName,
+    ) -> Result<Self, CommandError> {
         let expand = |word: &Word| {
             let at = word.span.start;
-            let text = facts.expand(&word.text, name);
+            let text = context.expand(&word.text, name);
             let text = text.map_err(|source| CommandError::Specifier { at, source })?;
             let span = word.span;
             Ok::<_, CommandError>(Word { text, span })
@@ -163,15 +168,15 @@ impl CommandLine {
     }
 }
 
-/// The commands of a value one by one, up to the first that is refused.
+/// Iterates over the commands of a value, up to the first that is refused.
 pub(crate) struct Commands<'a> {
     splitter: Splitter<'a>,
     ended: bool,
 }
 
-/// Why a command is refused, and whether systemd then only ignores it and those after it.
+/// Error of a command, and whether systemd only ignores this command and those after it.
 #[derive(Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct RefusedCommand {
     pub(crate) error: CommandError,
     pub(crate) is_ignored: bool,
 }
@@ -181,12 +186,12 @@ impl<'a> Commands<'a> {
         Self { splitter: Splitter::new(value, true), ended: false }
     }
 
-    /// The offset of the first backslash that began no escape, in what was read.
-    pub(crate) fn kept_escape(&self) -> Option<usize> {
-        self.splitter.kept_escape()
+    /// Returns the offset of the first unknown escape read so far.
+    pub(crate) fn unknown_escape(&self) -> Option<usize> {
+        self.splitter.unknown_escape()
     }
 
-    /// The first word of the next command and where it stands.
+    /// Reads the first word of the next command.
     fn first(&mut self) -> Option<Result<Word, WordError>> {
         loop {
             match self.word()? {
@@ -196,17 +201,17 @@ impl<'a> Commands<'a> {
         }
     }
 
-    /// The command that begins with a word, if it does.
-    fn command(&mut self, first: Word) -> Result<CommandLine, Refusal> {
+    /// Parses the command that begins with a word.
+    fn command(&mut self, first: Word) -> Result<CommandLine, RefusedCommand> {
         let Word { text: first, span } = first;
         let (prefixes, path) = Prefixes::read(&first);
-        let refusal = |error| Refusal { error, is_ignored: prefixes.ignores_failure };
+        let refused = |error| RefusedCommand { error, is_ignored: prefixes.ignores_failure };
         if !path.contains('%') {
-            check_path(path, span.start).map_err(refusal)?;
+            check_path(path, span.start).map_err(refused)?;
         }
-        let arguments = self.arguments().map_err(|error| refusal(error.into()))?;
-        if prefixes.names_itself && arguments.is_empty() {
-            return Err(refusal(CommandError::NoName { at: span.start }));
+        let arguments = self.arguments().map_err(|error| refused(error.into()))?;
+        if prefixes.sets_argv0 && arguments.is_empty() {
+            return Err(refused(CommandError::NoName { at: span.start }));
         }
         let end = arguments.last().map_or(span.end, |it| it.span.end);
         Ok(CommandLine {
@@ -218,7 +223,7 @@ impl<'a> Commands<'a> {
         })
     }
 
-    /// The words up to the end, or to a semicolon.
+    /// Reads the words up to the end or to a semicolon.
     fn arguments(&mut self) -> Result<Vec<Word>, WordError> {
         let mut arguments = Vec::new();
         loop {
@@ -252,7 +257,7 @@ impl<'a> Commands<'a> {
 }
 
 impl Iterator for Commands<'_> {
-    type Item = Result<CommandLine, Refusal>;
+    type Item = Result<CommandLine, RefusedCommand>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.ended {
@@ -260,8 +265,8 @@ impl Iterator for Commands<'_> {
         }
         let command = match self.first()? {
             Ok(first) => self.command(first),
-            // systemd does not know yet whether it may fail, and is lenient.
-            Err(error) => Err(Refusal { error: error.into(), is_ignored: true }),
+            // At this point systemd has not read the prefix `-`, and is lenient.
+            Err(error) => Err(RefusedCommand { error: error.into(), is_ignored: true }),
         };
         self.ended |= command.is_err();
         Some(command)
@@ -286,64 +291,64 @@ impl fmt::Display for CommandLine {
     }
 }
 
-/// Why a value is no command line; offsets are in bytes of the value.
+/// Error for a value that is not a command line; offsets are in bytes of the value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommandError {
-    /// It cannot be split into words.
+    /// The value cannot be split into words.
     #[error(transparent)]
     Word(#[from] WordError),
-    /// Nothing follows the prefixes.
+    /// No path follows the prefixes.
     #[error("no program at byte {at}: write its path after the prefixes")]
     NoPath {
-        /// The offset of the command.
+        /// Offset of the command.
         at: usize,
     },
-    /// What is to be run has a character that a path of a program must not have.
+    /// The path contains a character that is not allowed.
     #[error("program at byte {at} has a quote, a backslash or a control character: rename it")]
     PathCharacter {
-        /// The offset of the command.
+        /// Offset of the command.
         at: usize,
     },
-    /// What is to be run ends in a slash, so is a directory.
+    /// The path ends in a slash, so it is a directory.
     #[error("program at byte {at} is a directory: remove the slash at its end")]
     Directory {
-        /// The offset of the command.
+        /// Offset of the command.
         at: usize,
     },
-    /// What is to be run is neither absolute nor a plain name, or is not in its plain form.
+    /// The path is neither absolute nor a plain name, or is not normalized.
     #[error("program at byte {at} is neither an absolute path nor a name: write /path/to/it")]
     RelativePath {
-        /// The offset of the command.
+        /// Offset of the command.
         at: usize,
     },
-    /// The program is not told its name.
-    #[error("program at byte {at} gets no name: write one after the path, as its \"@\" says")]
+    /// The prefix `@` is set, but there is no argument for `argv[0]`.
+    #[error("program at byte {at} gets no argv[0]: write it after the path, as its \"@\" requires")]
     NoName {
-        /// The offset of the command.
+        /// Offset of the command.
         at: usize,
     },
-    /// A specifier of a word has no meaning here.
+    /// A specifier of a word cannot be expanded.
     #[error("word at byte {at} has a specifier that cannot be replaced")]
     Specifier {
-        /// The offset of the word.
+        /// Offset of the word.
         at: usize,
-        /// Why not; its offsets are in bytes of the word without its quotes.
+        /// The reason; its offsets are in bytes of the word without its quotes.
         source: SpecifierError,
     },
 }
 
-/// Whether a text starts with a mark that is a word by itself.
+/// Whether a text starts with a mark that is a word of its own.
 fn is_lone(text: &str, mark: &str) -> bool {
     let after = text.strip_prefix(mark).map(str::as_bytes);
     after.is_some_and(|after| after.first().is_none_or(|&byte| is_separator(byte)))
 }
 
-/// Refuses what systemd would not run.
+/// Refuses a path that systemd would not run.
 fn check_path(path: &str, at: usize) -> Result<(), CommandError> {
-    const LONGEST_NAME: usize = 255;
-    const LONGEST_PATH: usize = 4095;
-    let is_name = |part: &str| !matches!(part, "." | "..") && part.len() <= LONGEST_NAME;
+    const MAX_NAME: usize = 255;
+    const MAX_PATH: usize = 4095;
+    let is_name = |part: &str| !matches!(part, "." | "..") && part.len() <= MAX_NAME;
     let is_unsafe = |c: char| c < ' ' || matches!(c, '"' | '\'' | '\\' | '\u{7f}');
     if path.is_empty() {
         Err(CommandError::NoPath { at })
@@ -352,7 +357,7 @@ fn check_path(path: &str, at: usize) -> Result<(), CommandError> {
     } else if path.ends_with('/') {
         Err(CommandError::Directory { at })
     } else if path.starts_with('/') {
-        let fits = path.len() <= LONGEST_PATH && path.split('/').all(|it| it.len() <= LONGEST_NAME);
+        let fits = path.len() <= MAX_PATH && path.split('/').all(|it| it.len() <= MAX_NAME);
         fits.then_some(()).ok_or(CommandError::RelativePath { at })
     } else if is_name(path) && !path.contains('/') {
         Ok(())
@@ -361,7 +366,7 @@ fn check_path(path: &str, at: usize) -> Result<(), CommandError> {
     }
 }
 
-/// A path without repeated slashes and parts that stay where they are.
+/// Removes repeated slashes and `.` components from an absolute path.
 fn simplified(path: &str) -> String {
     if !path.starts_with('/') {
         return path.to_owned();

@@ -1,4 +1,4 @@
-//! Names, options and findings as plain data, for serde.
+//! Serde implementations for names, options and findings.
 
 use serde::de::Error as _;
 use serde::ser::SerializeStruct as _;
@@ -11,9 +11,9 @@ use crate::name::UnitName;
 use crate::option::{OptionView, UnitOption};
 use crate::options::Options;
 use crate::unit_type::UnitType;
-use crate::write::{Written, check};
+use crate::write::{Writable, check};
 
-/// Written as `Display` writes it, and read by `FromStr`, so that no invalid value gets in.
+/// Serializes by `Display` and deserializes by `FromStr`, so that invalid values are refused.
 macro_rules! as_text {
     ($($type:ty),*) => {$(
         impl Serialize for $type {
@@ -33,7 +33,7 @@ macro_rules! as_text {
 
 as_text!(UnitName, UnitType, UnitHash);
 
-/// The fields of an option; the value is as it is written, so that it reads back as the same.
+/// The fields of an option. The value is as written, so that it reads back as the same.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OptionFields {
@@ -48,7 +48,7 @@ impl Serialize for UnitOption {
     }
 }
 
-/// The same as a [`UnitOption`].
+/// Same form as a [`UnitOption`].
 impl Serialize for OptionView<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         option(*self, serializer)
@@ -62,7 +62,7 @@ impl Serialize for Options<'_> {
     }
 }
 
-fn option<'a, S: Serializer>(option: impl Written<'a>, serializer: S) -> Result<S::Ok, S::Error> {
+fn option<'a, S: Serializer>(option: impl Writable<'a>, serializer: S) -> Result<S::Ok, S::Error> {
     let mut fields = serializer.serialize_struct("UnitOption", 3)?;
     fields.serialize_field("section", option.section())?;
     fields.serialize_field("name", option.name())?;
@@ -103,7 +103,7 @@ impl Serialize for Severity {
     }
 }
 
-/// What a person is told, with its place; there is no way back to the source it is about.
+/// Severity, location and text of the diagnostic. It cannot be deserialized.
 impl Serialize for Diagnostic {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut fields = serializer.serialize_struct("Diagnostic", 5)?;
@@ -116,7 +116,7 @@ impl Serialize for Diagnostic {
     }
 }
 
-/// The same with its code, for all that checking finds.
+/// Like a [`Diagnostic`], with the finding's code in addition.
 impl Serialize for Finding {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut fields = serializer.serialize_struct("Finding", 6)?;

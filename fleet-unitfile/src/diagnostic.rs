@@ -1,22 +1,22 @@
-//! What can be wrong with the text of a unit file, where, and what to write instead.
+//! Diagnostics about the text of a unit file: kind, location, message and remedy.
 
 use std::fmt;
 
-/// A stretch of the source: byte offsets, `start` included, `end` not.
+/// A byte range of the source, from `start` up to but not including `end`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span {
-    /// The offset of the first byte.
+    /// Offset of the first byte.
     pub start: usize,
-    /// The offset after the last byte.
+    /// Offset after the last byte.
     pub end: usize,
 }
 
-/// A place in the source as editors count: lines and columns from 1, columns in characters.
+/// A line and column of the source, counted as editors do: from 1, columns in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {
     /// The line, counted from 1.
     pub line: usize,
-    /// The character within the line, counted from 1.
+    /// The character in the line, counted from 1.
     pub column: usize,
 }
 
@@ -26,15 +26,15 @@ impl fmt::Display for Location {
     }
 }
 
-/// How much a diagnostic or a finding weighs.
+/// Severity of a diagnostic or a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// The text means what its writer meant, though there is a better way to write it.
+    /// The text has the intended meaning, but there is a better way to write it.
     Hint,
-    /// The text is ignored, or means hardly what its writer meant.
+    /// The text is ignored, or probably does not mean what its author intended.
     Warning,
-    /// A line that cannot be read, for which strict parsing refuses the file; or what systemd
-    /// refuses the unit for.
+    /// A line that cannot be parsed, for which strict parsing refuses the file; or a defect for
+    /// which systemd refuses the unit.
     Error,
 }
 
@@ -48,13 +48,13 @@ impl fmt::Display for Severity {
     }
 }
 
-/// Each thing that can be wrong with a line.
+/// The kinds of errors and warnings about a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum DiagnosticKind {
-    /// A line, or several lines that continue each other, are longer than a line may be.
+    /// A line, or a logical line made of several, reaches the length limit.
     LineTooLong,
-    /// A line that counts is not UTF-8, or has one of Unicode's noncharacters.
+    /// A line other than a comment is not valid UTF-8, or holds a Unicode noncharacter.
     InvalidUtf8,
     /// A line starts with `[` and does not end with `]`.
     UnclosedHeader,
@@ -70,14 +70,14 @@ pub enum DiagnosticKind {
     EmptyName,
     /// Blanks after a backslash at the end of a line keep it from continuing the line.
     BlankAfterBackslash,
-    /// The last line of the file says that another one follows.
+    /// The last line of the file ends in a continuation backslash.
     UnfinishedContinuation,
     /// A section header is part of the value above it, which ends in a backslash.
     SwallowedHeader,
 }
 
 impl DiagnosticKind {
-    /// Whether strict parsing refuses a file for this.
+    /// Returns the severity. Strict parsing refuses a file for errors.
     pub fn severity(self) -> Severity {
         match self {
             Self::BlankAfterBackslash | Self::UnfinishedContinuation | Self::SwallowedHeader => {
@@ -87,13 +87,13 @@ impl DiagnosticKind {
         }
     }
 
-    fn what(self) -> &'static str {
+    fn summary(self) -> &'static str {
         match self {
             Self::LineTooLong => "1 MiB or more in one line",
             Self::InvalidUtf8 => "text that is not UTF-8",
             Self::UnclosedHeader => "section header without \"]\" at its end",
             Self::EmptySection => "section header without a name",
-            Self::SectionCharacter => "section name with a character that it must not have",
+            Self::SectionCharacter => "section name with an invalid character",
             Self::OutsideSection => "option before the first section",
             Self::MissingEquals => "missing \"=\"",
             Self::EmptyName => "missing option name before \"=\"",
@@ -126,9 +126,9 @@ impl DiagnosticKind {
     }
 }
 
-/// One thing that is wrong, or suspicious, in the text of a unit file.
+/// An error or warning about the text of a unit file.
 ///
-/// `Display` is the place, the message and the help in one line.
+/// `Display` writes location, message and help on one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     kind: DiagnosticKind,
@@ -138,37 +138,38 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
-    /// About a stretch of the source that reads `text`, of which the message repeats the start.
+    /// Makes a diagnostic about a span of the source that reads `text`. The message quotes the
+    /// start of `text`.
     pub(crate) fn new(kind: DiagnosticKind, span: Span, location: Location, text: &[u8]) -> Self {
         Self { kind, span, location, excerpt: excerpt(text) }
     }
 
-    /// What is wrong.
+    /// Returns the kind of the diagnostic.
     pub fn kind(&self) -> DiagnosticKind {
         self.kind
     }
 
-    /// Whether strict parsing refuses the file for it.
+    /// Returns the severity. Strict parsing refuses a file for errors.
     pub fn severity(&self) -> Severity {
         self.kind.severity()
     }
 
-    /// The bytes of the source that it is about.
+    /// Returns the affected bytes of the source.
     pub fn span(&self) -> Span {
         self.span
     }
 
-    /// Where those bytes begin.
+    /// Returns the line and column at which those bytes begin.
     pub fn location(&self) -> Location {
         self.location
     }
 
-    /// What is wrong, in a few words, with the start of the text in question.
+    /// Returns a short description that quotes the start of the affected text.
     pub fn message(&self) -> String {
-        format!("{} in \"{}\"", self.kind.what(), self.excerpt)
+        format!("{} in \"{}\"", self.kind.summary(), self.excerpt)
     }
 
-    /// What to write instead.
+    /// Returns how to correct the text.
     pub fn help(&self) -> &'static str {
         self.kind.remedy()
     }
@@ -182,7 +183,7 @@ impl fmt::Display for Diagnostic {
 
 /// The first error in the text of a unit file.
 ///
-/// The message begins with line and column; it does not name the file, which the caller knows.
+/// The message begins with line and column. It does not name the file, which the caller knows.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ParseError(Box<Diagnostic>);
@@ -192,35 +193,35 @@ impl ParseError {
         Self(Box::new(diagnostic))
     }
 
-    /// What is wrong.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> DiagnosticKind {
         self.0.kind
     }
 
-    /// The line and the column of it.
+    /// Returns the line and column of the error.
     pub fn location(&self) -> Location {
         self.0.location
     }
 
-    /// What to write instead.
+    /// Returns how to correct the text.
     pub fn help(&self) -> &'static str {
         self.0.help()
     }
 
-    /// The same, with its span.
+    /// Returns the full diagnostic, including its span.
     pub fn diagnostic(&self) -> &Diagnostic {
         &self.0
     }
 }
 
-/// The first forty characters of a text, for a message; control characters are escaped.
+/// Returns the first forty characters of a text for a message, with control characters escaped.
 fn excerpt(text: &[u8]) -> String {
-    const MOST: usize = 40;
-    let head = String::from_utf8_lossy(&text[..text.len().min(4 * (MOST + 1))]);
+    const MAX_CHARS: usize = 40;
+    let head = String::from_utf8_lossy(&text[..text.len().min(4 * (MAX_CHARS + 1))]);
     let mut excerpt = String::new();
     for (index, character) in head.chars().enumerate() {
         match character {
-            _ if index == MOST => {
+            _ if index == MAX_CHARS => {
                 excerpt.push('…');
                 break;
             }

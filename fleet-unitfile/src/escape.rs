@@ -1,11 +1,11 @@
-//! Paths and other texts as parts of unit names.
+//! Escaping of paths and other texts as parts of unit names.
 
 use std::fmt::Write as _;
 
-/// Writes any text as a part of a unit name, as `systemd-escape` does.
+/// Escapes any text as a part of a unit name, like `systemd-escape`.
 ///
-/// `/` becomes `-`; a byte that a name must not have, and `-` and `\` themselves, become `\x`
-/// and two hexadecimal digits; so does a dot at the start.
+/// `/` becomes `-`. A byte that is not allowed in a name, and `-` and `\` themselves, become `\x`
+/// and two hexadecimal digits; so does a leading dot.
 ///
 /// ```
 /// use fleet_unitfile::{escape, unescape};
@@ -27,11 +27,11 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// Reads a part of a unit name back: `-` is `/`, and `\x` with two hexadecimal digits is a byte.
+/// Unescapes a part of a unit name: `-` becomes `/`, and `\x` with two hexadecimal digits a byte.
 ///
 /// # Errors
 ///
-/// A backslash that does not begin such an escape, or bytes that are not UTF-8 together.
+/// Returns an error for a backslash that does not begin an escape, or if the result is not UTF-8.
 pub fn unescape(text: &str) -> Result<String, EscapeError> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -51,14 +51,14 @@ pub fn unescape(text: &str) -> Result<String, EscapeError> {
     String::from_utf8(bytes).map_err(|_| EscapeError::NotUtf8)
 }
 
-/// Writes a path as a part of a unit name, as `systemd-escape --path` does.
+/// Escapes a path as a part of a unit name, like `systemd-escape --path`.
 ///
-/// Slashes at both ends do not count, several in a row are one, and components that are a single
-/// dot are left out. The root is `-`.
+/// Slashes at both ends are dropped, repeated slashes count as one, and `.` components are left
+/// out. The root is `-`.
 ///
 /// # Errors
 ///
-/// The path has a component `..`, which means another path on each machine.
+/// Returns an error if the path has a `..` component, which can lead elsewhere on each machine.
 ///
 /// ```
 /// use fleet_unitfile::{escape_path, unescape_path};
@@ -79,12 +79,12 @@ pub fn escape_path(path: &str) -> Result<String, EscapeError> {
     })
 }
 
-/// Reads a part of a unit name back as an absolute path.
+/// Unescapes a part of a unit name as an absolute path.
 ///
 /// # Errors
 ///
-/// What [`unescape`] refuses; a text that stands for no path in its plain form, as one with a
-/// slash at an end, two in a row, or a component `.` or `..`.
+/// Returns the errors of [`unescape`], and an error for a path that is not normalized: with a slash
+/// at an end, a repeated slash, or a component `.` or `..`.
 pub fn unescape_path(text: &str) -> Result<String, EscapeError> {
     if text == "-" {
         return Ok("/".to_owned());
@@ -97,30 +97,30 @@ pub fn unescape_path(text: &str) -> Result<String, EscapeError> {
     Ok(format!("/{path}"))
 }
 
-/// The parts of a path that say where it leads.
+/// Returns the components of a path, without empty ones and `.`.
 fn components(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter(|part| !matches!(*part, "" | "."))
 }
 
-/// Why a part of a unit name cannot be read back.
+/// Error for a part of a unit name that cannot be unescaped, or a path that cannot be escaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EscapeError {
-    /// A backslash that begins no escape.
+    /// A backslash that does not begin an escape.
     #[error("backslash at byte {at} begins no escape: write \\x and two hexadecimal digits")]
     Malformed {
-        /// The offset of the backslash, in bytes.
+        /// Byte offset of the backslash.
         at: usize,
     },
-    /// The escapes stand for bytes that are not UTF-8.
+    /// The escapes produce bytes that are not UTF-8.
     #[error("escapes stand for bytes that are not UTF-8: escape UTF-8 text byte by byte")]
     NotUtf8,
-    /// A path that has more than one way of writing it.
+    /// A path that is not normalized.
     #[error("path with \"..\", or not in its plain form: write /one/component/after/another")]
     NotNormal,
 }
 
-/// The byte that `xHH` stands for, and what follows it.
+/// Parses `xHH` at the start of a text. Returns the byte and the rest.
 fn hex_escape(text: &[u8]) -> Option<(u8, &[u8])> {
     let [b'x', high, low, rest @ ..] = text else {
         return None;

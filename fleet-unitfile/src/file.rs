@@ -1,4 +1,4 @@
-//! A unit file: the source byte for byte, and what it says.
+//! A unit file: its source, byte for byte, and the options in it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,19 +8,19 @@ use std::sync::{Arc, OnceLock};
 
 use crate::diagnostic::{Diagnostic, Location, ParseError, Severity, Span};
 use crate::hash::UnitHash;
+use crate::list_semantics::{names_of_list, resets};
 use crate::locate::Locator;
 use crate::option::{OptionView, UnitOption};
 use crate::options::Options;
-use crate::parse::{Parsed, parse};
-use crate::reset::{names_of_list, takes_back};
+use crate::parse::{ParsedSource, parse};
 use crate::text::Text;
 use crate::write::{OptionError, canonical, check};
 
 /// The text of a unit and the options in it.
 ///
-/// The source is kept byte for byte, comments and blank lines included; reading never changes
-/// it. Two unit files are equal when their sources are; they mean the same to a service manager
-/// when their [`hash`](Self::hash)es are equal. A clone shares everything.
+/// The source is kept byte for byte, including comments and blank lines; parsing never changes it.
+/// Two unit files are equal if their sources are. They mean the same to a service manager if their
+/// [`hash`](Self::hash)es are equal. Clones share all data.
 ///
 /// ```
 /// use fleet_unitfile::UnitFile;
@@ -38,14 +38,14 @@ struct Inner {
 }
 
 impl UnitFile {
-    /// Reads a source and refuses it where a line of it cannot be read.
+    /// Parses a source strictly: an invalid line is an error.
     ///
-    /// The service manager of systemd warns of some such lines and goes on without them; see
-    /// [`parse_collecting`](Self::parse_collecting) for that.
+    /// systemd itself only warns about some of these lines and skips them;
+    /// [`parse_collecting`](Self::parse_collecting) does the same.
     ///
     /// # Errors
     ///
-    /// The first error of the source.
+    /// Returns the first error of the source.
     pub fn parse(source: impl AsRef<[u8]>) -> Result<Self, ParseError> {
         let mut parsed = parse(source.as_ref(), true);
         match parsed.diagnostics.pop_if(|last| last.severity() == Severity::Error) {
@@ -54,20 +54,20 @@ impl UnitFile {
         }
     }
 
-    /// Reads a source, goes on without the lines that cannot be read, and tells what is wrong.
+    /// Parses a source, skipping invalid lines, and returns the diagnostics about it.
     ///
-    /// Diagnostics are in the order of the source. At most a thousand are kept, and one more
-    /// where the first error comes after those. Where a section header cannot be read, the
-    /// options below it are left out: they belong to no section that is known.
+    /// Diagnostics are in source order. At most a thousand are kept, and in addition the first
+    /// error if it comes after those. If a section header is invalid, the options below it are
+    /// skipped, since their section is unknown.
     pub fn parse_collecting(source: impl AsRef<[u8]>) -> (Self, Vec<Diagnostic>) {
         Self::new(parse(source.as_ref(), false))
     }
 
-    /// Writes a unit file that holds the given options; its source is their canonical text.
+    /// Builds a unit file from options; its source is their canonical text.
     ///
     /// # Errors
     ///
-    /// The first option that would not read back as the same, with the rule that it breaks.
+    /// Returns an error for the first option that would not read back as the same.
     pub fn from_options(
         options: impl IntoIterator<Item = UnitOption>,
     ) -> Result<Self, OptionError> {
@@ -80,22 +80,23 @@ impl UnitFile {
         Ok(unit)
     }
 
-    /// The source, byte for byte as it was given.
+    /// Returns the source, byte for byte.
     pub fn source(&self) -> &[u8] {
         self.0.text.source.as_bytes()
     }
 
-    /// The source as text; `None` where a comment of it is not UTF-8.
+    /// Returns the source as text; `None` if a comment in it is not UTF-8.
     pub fn source_str(&self) -> Option<&str> {
         self.0.text.source.as_text()
     }
 
-    /// Every option, in the order of the source.
+    /// Returns all options, in source order.
     pub fn options(&self) -> Options<'_> {
         Options::new(&self.0.text)
     }
 
-    /// The names of the sections in the order of their first headers, those without options too.
+    /// Returns the names of the sections, including those without options, in order of their first
+    /// headers.
     pub fn sections(&self) -> impl Iterator<Item = &str> {
         self.0.text.sections()
     }
@@ -105,7 +106,7 @@ impl UnitFile {
         self.0.text.section_names().any(|name| name == section)
     }
 
-    /// The options of this name in this section, in order. Case counts in both.
+    /// Returns the options of that section and name, in order. Both are case-sensitive.
     pub fn values<'a>(
         &'a self,
         section: &'a str,
@@ -114,21 +115,21 @@ impl UnitFile {
         self.options().named(section, [name])
     }
 
-    /// The value of the last option of this name in this section.
+    /// Returns the value of the last option of that section and name.
     pub fn last<'a>(&'a self, section: &str, name: &str) -> Option<&'a str> {
         self.options().named(section, [name]).next_back().map(OptionView::value)
     }
 
-    /// The values that count of an option that is a list: those after the last empty one, which
-    /// takes back what was said before it.
+    /// Returns the effective values of a list option: those after the last empty value, which
+    /// resets the list.
     ///
-    /// As in systemd, options that fill one list are taken back together: all of `Condition…=`,
-    /// of `Assert…=`, of `Listen…=`, the triggers of a timer, those of a path unit, and pairs such
-    /// as `BindPaths=` and `BindReadOnlyPaths=`. Of dependencies, such as those of `After=`,
-    /// nothing is ever taken back.
+    /// As in systemd, options that fill one list are reset together: all of `Condition…=`, of
+    /// `Assert…=` and of `Listen…=`, the triggers of a timer, those of a path unit, and pairs such
+    /// as `BindPaths=` and `BindReadOnlyPaths=`. Dependencies, such as those of `After=`, are never
+    /// reset.
     ///
-    /// Where a list has an older name, such as `ReadWriteDirectories=` for `ReadWritePaths=`, the
-    /// options of both names are in it, by whichever it is asked for.
+    /// If a list has an older name, such as `ReadWriteDirectories=` for `ReadWritePaths=`, the
+    /// result holds the options of both names, regardless of the name passed.
     ///
     /// ```
     /// use fleet_unitfile::UnitFile;
@@ -146,64 +147,64 @@ impl UnitFile {
         section: &'a str,
         name: &'a str,
     ) -> impl DoubleEndedIterator<Item = OptionView<'a>> {
-        let takes_back = |it: &OptionView<'_>| {
-            it.value().is_empty() && it.section() == section && takes_back(section, it.name(), name)
+        let resets = |it: &OptionView<'_>| {
+            it.value().is_empty() && it.section() == section && resets(section, it.name(), name)
         };
-        let after = self.options().rfind(takes_back).map(|it| it.span().start);
+        let after = self.options().rfind(resets).map(|it| it.span().start);
         let all = self.options().named(section, names_of_list(section, name));
         let values = all.filter(|it| !it.value().is_empty());
         values.filter(move |it| Some(it.span().start) > after)
     }
 
-    /// The last `Description=` of section `Unit`, or an empty text.
+    /// Returns the last `Description=` of section `Unit`, or an empty text.
     pub fn description(&self) -> &str {
         self.last("Unit", "Description").unwrap_or_default()
     }
 
-    /// The canonical text: only what means something, in one way of writing it.
+    /// Returns the canonical text: the options alone, in one fixed layout.
     ///
-    /// Options are grouped by section, sections in the order in which they first have an option,
-    /// each option as `Name=value` with the value as it is [written](UnitOption::verbatim), and
-    /// an empty line between sections. It reads back as the same options.
+    /// Options are grouped by section, in order of the first option of each section. Each is
+    /// written as `Name=value`, with the value as [written](UnitOption::verbatim). An empty line
+    /// separates sections. The text reads back as the same options.
     pub fn canonical(&self) -> String {
         let mut text = String::new();
         canonical(self.options(), &mut |piece| text.push_str(piece));
         text
     }
 
-    /// The SHA-1 of the canonical text, computed once.
+    /// Returns the SHA-1 of the canonical text, computed once.
     pub fn hash(&self) -> UnitHash {
-        let compute = || UnitHash::of_pieces(|piece| canonical(self.options(), piece));
+        let compute = || UnitHash::from_pieces(|piece| canonical(self.options(), piece));
         *self.0.hash.get_or_init(compute)
     }
 
-    /// The line and column of a byte offset of the source.
+    /// Returns the line and column of a byte offset of the source.
     ///
-    /// A byte of a line end belongs to the end of its line, and so does an offset past the end.
-    /// This counts lines from the start, so takes time in proportion to the offset.
+    /// Bytes of a line end, and offsets past the end of the source, belong to the end of their
+    /// line. Counts lines from the start, so the time is proportional to the offset.
     pub fn location(&self, offset: usize) -> Location {
         self.locator().location(offset)
     }
 
-    /// The whole physical line that a byte offset of the source stands in, without its end.
+    /// Returns the physical line that holds a byte offset of the source, without its line end.
     ///
-    /// What is not UTF-8 is replaced by U+FFFD.
+    /// Invalid UTF-8 is replaced by U+FFFD.
     pub fn line_text(&self, offset: usize) -> Cow<'_, str> {
         let line = self.locator().line(offset);
         line.map_or(Cow::Borrowed(""), |line| String::from_utf8_lossy(line.text))
     }
 
-    /// Tells the lines of several offsets in one pass.
+    /// Returns a cursor that resolves ascending offsets in one pass.
     pub(crate) fn locator(&self) -> Locator<'_> {
         Locator::new(self.source())
     }
 
-    /// Where each header stands that can be read, with the name in it.
+    /// Returns the name and span of each valid header.
     pub(crate) fn headers(&self) -> impl Iterator<Item = (&str, Span)> {
         self.0.text.headers()
     }
 
-    fn new(parsed: Parsed) -> (Self, Vec<Diagnostic>) {
+    fn new(parsed: ParsedSource) -> (Self, Vec<Diagnostic>) {
         let inner = Inner { text: parsed.text, hash: OnceLock::new() };
         (Self(Arc::new(inner)), parsed.diagnostics)
     }
@@ -232,20 +233,20 @@ impl Hash for UnitFile {
 impl FromStr for UnitFile {
     type Err = ParseError;
 
-    /// The same as [`parse`](Self::parse).
+    /// Parses strictly, like [`parse`](Self::parse).
     fn from_str(source: &str) -> Result<Self, ParseError> {
         Self::parse(source)
     }
 }
 
 impl AsRef<[u8]> for UnitFile {
-    /// The source.
+    /// Returns the source.
     fn as_ref(&self) -> &[u8] {
         self.source()
     }
 }
 
-/// A unit file of no bytes, to put options into.
+/// An empty unit file, as a starting point for edits.
 impl Default for UnitFile {
     fn default() -> Self {
         Self::parse_collecting("").0

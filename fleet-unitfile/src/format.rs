@@ -1,35 +1,35 @@
-//! The normal form of a source: one way of spacing, and every comment.
+//! The normal form of a source: uniform spacing, with all comments kept.
 
+use crate::continuation::{LogicalLine, trimmed_end};
 use crate::grammar::byte_order_mark_len;
-use crate::join::{Logical, trimmed_end};
 use crate::lines::{Line, Lines, trim_end, trim_start};
 
-/// The source in its normal form.
+/// Returns the source in normal form.
 pub(crate) fn formatted(source: &[u8]) -> Vec<u8> {
     let mut lines = Lines::new(source, byte_order_mark_len(source));
-    let mut page = Page::default();
+    let mut formatter = Formatter::default();
     while let Some(first) = lines.next() {
         if first.is_comment() {
-            page.put(Kind::Comment, trim_end(trim_start(first.text)));
+            formatter.put(LineKind::Comment, trim_end(trim_start(first.text)));
             continue;
         }
-        let logical = Logical::starting_with(first, &mut lines);
+        let logical = LogicalLine::starting_with(first, &mut lines);
         let text = trim_start(&first.text[..trimmed_end(first.text)]);
         if !logical.is_single() {
-            page.put(Kind::Other, &several_lines(source, &logical));
+            formatter.put(LineKind::Other, &continued_lines(source, &logical));
         } else if trim_end(text).is_empty() {
-            page.wants_blank = true;
+            formatter.pending_blank = true;
         } else if text.starts_with(b"[") {
-            page.put(Kind::Header, text);
+            formatter.put(LineKind::Header, text);
         } else {
-            page.put(Kind::Other, &assignment(trim_start(first.text)));
+            formatter.put(LineKind::Other, &assignment(trim_start(first.text)));
         }
     }
-    page.text
+    formatter.text
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Kind {
+enum LineKind {
     #[default]
     Start,
     Comment,
@@ -37,38 +37,38 @@ enum Kind {
     Other,
 }
 
-/// What was written so far.
+/// The output, with the state that decides about empty lines.
 #[derive(Default)]
-struct Page {
+struct Formatter {
     text: Vec<u8>,
-    last: Kind,
-    wants_blank: bool,
+    last: LineKind,
+    pending_blank: bool,
 }
 
-impl Page {
-    /// Writes a line, or several of them, with as many empty lines above it as there should be.
-    fn put(&mut self, kind: Kind, text: &[u8]) {
+impl Formatter {
+    /// Writes one or several lines, with the proper number of empty lines above.
+    fn put(&mut self, kind: LineKind, text: &[u8]) {
         let has_blank = match (self.last, kind) {
-            (Kind::Start, _) => false,
-            (Kind::Header, Kind::Comment | Kind::Other) => false,
-            (Kind::Header | Kind::Other, Kind::Header) => true,
-            _ => self.wants_blank,
+            (LineKind::Start, _) => false,
+            (LineKind::Header, LineKind::Comment | LineKind::Other) => false,
+            (LineKind::Header | LineKind::Other, LineKind::Header) => true,
+            _ => self.pending_blank,
         };
         if has_blank {
             self.text.push(b'\n');
         }
         if self.text.is_empty() && byte_order_mark_len(text) > 0 {
-            // At the very start this would be a byte order mark, and no part of the text.
+            // At the very start this text would be read as a byte order mark.
             self.text.push(b' ');
         }
         self.text.extend_from_slice(text);
         self.text.push(b'\n');
-        (self.last, self.wants_blank) = (kind, false);
+        (self.last, self.pending_blank) = (kind, false);
     }
 }
 
-/// A line without blanks around its first `=` and at its end, but for one that keeps a backslash
-/// from continuing the line.
+/// Removes blanks around the first `=` and at the end of a line, except a blank that keeps a
+/// backslash from continuing the line.
 fn assignment(line: &[u8]) -> Vec<u8> {
     let line = &line[..trimmed_end(line)];
     let Some(equals) = line.iter().position(|&byte| byte == b'=') else {
@@ -78,14 +78,14 @@ fn assignment(line: &[u8]) -> Vec<u8> {
     [name, b"=", value].concat()
 }
 
-/// A logical line of several lines, with the comments between them.
-fn several_lines(source: &[u8], logical: &Logical<'_>) -> Vec<u8> {
+/// Formats a continued line, keeping the comments between its parts.
+fn continued_lines(source: &[u8], logical: &LogicalLine<'_>) -> Vec<u8> {
     let end = if logical.unfinished { source.len() } else { logical.last().start };
     let is_part = |line: &Line<'_>| line.start <= end;
     let mut lines = Lines::new(source, logical.first.start).take_while(is_part);
     let first = lines.next().map_or(&b""[..], |line| line.text);
     let start = trim_start(first);
-    // The name ends in the first line, or else nothing is known about this one.
+    // A name that does not end on the first line cannot be recognized here.
     let mut text = match start.first() {
         Some(b'[' | b'=') | None => start.to_vec(),
         Some(_) => assignment(start),

@@ -1,36 +1,36 @@
-//! The hash that says whether two unit files mean the same.
+//! The hash by which unit files are compared.
 
 use std::fmt;
 use std::str::FromStr;
 
 /// The SHA-1 of a unit file's canonical text.
 ///
-/// Two files with the same hash hold the same options in the same order; comments, blank lines
-/// and the spelling of line ends do not count. It tells contents apart and guards against no
-/// attacker. It is written as 40 lower-case hexadecimal digits.
+/// Two files with the same hash hold the same options in the same order; comments, blank lines and
+/// line ends do not count. The hash identifies contents. It is no protection against an attacker.
+/// Its text form is 40 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnitHash([u8; 20]);
 
 impl UnitHash {
-    /// The hash that has these bytes, as they were taken from [`as_bytes`](Self::as_bytes).
+    /// Makes a hash from its bytes, as returned by [`as_bytes`](Self::as_bytes).
     pub const fn from_bytes(bytes: [u8; 20]) -> Self {
         Self(bytes)
     }
 
-    /// The twenty bytes of the hash.
+    /// Returns the twenty bytes of the hash.
     pub const fn as_bytes(&self) -> &[u8; 20] {
         &self.0
     }
 
-    /// The first seven digits, as tables show them; enough for a person, not for a program.
+    /// Returns the first seven digits, for display in tables. They do not identify a unit file.
     pub fn short(&self) -> String {
         let mut digits = self.to_string();
         digits.truncate(7);
         digits
     }
 
-    /// The hash of a text that arrives in pieces.
-    pub(crate) fn of_pieces(pieces: impl FnOnce(&mut dyn FnMut(&str))) -> Self {
+    /// Hashes a text that is passed in pieces.
+    pub(crate) fn from_pieces(pieces: impl FnOnce(&mut dyn FnMut(&str))) -> Self {
         let mut sha1 = sha1_smol::Sha1::new();
         pieces(&mut |piece| sha1.update(piece.as_bytes()));
         Self(sha1.digest().bytes())
@@ -52,7 +52,7 @@ impl fmt::Debug for UnitHash {
 impl FromStr for UnitHash {
     type Err = HashError;
 
-    /// Reads what `Display` writes: exactly 40 hexadecimal digits in lower case.
+    /// Parses exactly 40 lower-case hexadecimal digits, as written by `Display`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let refusal = || HashError(text.chars().take(48).collect());
         let digits = text.as_bytes();
@@ -68,7 +68,7 @@ impl FromStr for UnitHash {
     }
 }
 
-/// Why a text is not a hash: it is not 40 digits, or has another character.
+/// Error for a text that is not 40 lower-case hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a unit hash: write 40 hexadecimal digits in lower case")]
 pub struct HashError(String);

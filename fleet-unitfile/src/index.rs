@@ -1,38 +1,38 @@
-//! Where things begin in a source: two bytes for each, however many there are.
+//! Offsets of options and headers in a source, stored in two bytes each.
 
-/// The places of options, or of headers, in the order of the source, with the texts of those
-/// that a backslash joined from several lines.
+/// The offsets of options or headers, in source order, with the text of each entry that backslashes
+/// continue over several lines.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     chunks: Vec<Chunk>,
     len: usize,
 }
 
-/// Something that begins in a source.
+/// An option or a header in a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry<'a> {
-    /// The offset in the source.
+    /// Offset in the source.
     pub(crate) start: usize,
-    /// The text, where it does not stand in the source as it reads.
+    /// The joined text, for an entry whose text does not appear literally in the source.
     pub(crate) joined: Option<&'a str>,
 }
 
-/// Entries that begin within 64 KiB of the source, so that 16 bits say where.
+/// Entries that begin within 64 KiB of the source, so that 16 bits hold each offset.
 ///
-/// A joined text is no longer than what it was joined from, so the same holds for where a text
-/// begins among those of its chunk.
+/// A joined text is never longer than its source text, so 16 bits also hold each offset into
+/// `texts`.
 #[derive(Debug)]
 struct Chunk {
-    /// How many entries stand before the chunk.
+    /// Number of entries in the chunks before this one.
     before: usize,
-    /// The offset in the source of the first entry.
+    /// Offset in the source of the first entry.
     base: usize,
     starts: Vec<u16>,
     joined: Vec<JoinedAt>,
     texts: String,
 }
 
-/// Which entry of the chunk was joined, and where its text begins among the texts.
+/// A joined entry of the chunk, and the offset of its text in `texts`.
 #[derive(Debug)]
 struct JoinedAt {
     entry: u16,
@@ -40,7 +40,7 @@ struct JoinedAt {
 }
 
 impl Index {
-    /// Adds an entry after all others. The pieces make up its text where it was joined.
+    /// Appends an entry. For a joined entry, the pieces are concatenated to its text.
     pub(crate) fn push(&mut self, start: usize, joined: Option<&[&str]>) {
         let last = self.chunks.last_mut();
         let added = last.is_some_and(|chunk| chunk.push(start, joined).is_some());
@@ -53,7 +53,7 @@ impl Index {
         self.len += 1;
     }
 
-    /// Gives back the memory that was kept ready for more entries.
+    /// Releases spare capacity of the last chunk.
     pub(crate) fn close(&mut self) {
         if let Some(chunk) = self.chunks.last_mut() {
             chunk.starts.shrink_to_fit();
@@ -62,20 +62,20 @@ impl Index {
         }
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// The entry of this index, in order.
+    /// Returns the entry at an index.
     #[inline]
     pub(crate) fn get(&self, index: usize) -> Option<Entry<'_>> {
         let chunk = before(&self.chunks, |chunk| chunk.before <= index)?;
         chunk.get(index - chunk.before)
     }
 
-    /// The last entry that begins before this offset of the source.
+    /// Returns the last entry that begins before an offset of the source.
     #[inline]
     pub(crate) fn last_before(&self, offset: usize) -> Option<Entry<'_>> {
         let chunk = before(&self.chunks, |chunk| chunk.base < offset)?;
@@ -89,7 +89,7 @@ impl Chunk {
         Self { before, base, starts: Vec::new(), joined: Vec::new(), texts: String::new() }
     }
 
-    /// Adds an entry; `None` where it begins too far from the first.
+    /// Appends an entry; `None` if it begins too far from the first.
     fn push(&mut self, start: usize, joined: Option<&[&str]>) -> Option<()> {
         let offset = u16::try_from(start - self.base).ok()?;
         if let Some(pieces) = joined {
@@ -105,7 +105,7 @@ impl Chunk {
     fn add_text(&mut self, pieces: &[&str]) {
         let len = pieces.iter().map(|piece| piece.len()).sum();
         if len > self.texts.len() {
-            // A text can be as long as a line, and the chunk may end with it.
+            // A text can be as long as a line, and may be the last of its chunk.
             self.texts.reserve_exact(len);
         }
         self.texts.extend(pieces.iter().copied());
@@ -125,7 +125,7 @@ impl Chunk {
     }
 }
 
-/// The last chunk of which this is true, where it is true of the first ones only.
+/// Returns the last chunk for which `is_before` holds. It must hold for a prefix of the chunks.
 #[inline]
 fn before(chunks: &[Chunk], is_before: impl Fn(&Chunk) -> bool) -> Option<&Chunk> {
     chunks.get(chunks.partition_point(is_before).checked_sub(1)?)
@@ -137,7 +137,7 @@ mod tests {
 
     use super::*;
 
-    /// An entry at a distance from the one before, joined where it has a text.
+    /// Generates entries as distances from the entry before, some with a joined text.
     fn entries() -> impl Strategy<Value = Vec<(usize, Option<String>)>> {
         let distance = prop_oneof![3..9_usize, 3..9_usize, 60_000..70_000_usize];
         let text = proptest::option::of("[a-z]{0,2}=");

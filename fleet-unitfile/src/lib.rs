@@ -6,20 +6,20 @@ mod assignment;
 mod calendar;
 mod check;
 mod command;
+mod continuation;
 #[cfg(feature = "serde")]
 mod data;
 mod diagnostic;
 mod document;
 mod edit;
 mod escape;
-mod facts;
 mod file;
 mod format;
 mod grammar;
 mod hash;
 mod index;
-mod join;
 mod lines;
+mod list_semantics;
 mod locate;
 mod merge;
 mod name;
@@ -27,10 +27,11 @@ mod option;
 mod options;
 mod parse;
 mod prefixes;
+mod quoting;
 mod reader;
-mod reset;
 mod size;
 mod specifier;
+mod specifier_context;
 #[cfg(feature = "proptest")]
 pub mod strategies;
 mod text;
@@ -39,10 +40,9 @@ mod tree;
 mod unit_type;
 mod value;
 mod variables;
-mod words;
 mod write;
 
-pub use calendar::{Calendar, CalendarError, Era, Utc, Zone};
+pub use calendar::{Calendar, CalendarError, OffsetPeriod, Utc, Zone};
 pub use check::{
     Directive, Finding, FindingCode, MergedFinding, check, check_merged, directives,
     directives_version,
@@ -50,7 +50,6 @@ pub use check::{
 pub use command::{CommandError, CommandLine};
 pub use diagnostic::{Diagnostic, DiagnosticKind, Location, ParseError, Severity, Span};
 pub use escape::{EscapeError, escape, escape_path, unescape, unescape_path};
-pub use facts::{Fact, Facts, PathNameError};
 pub use file::UnitFile;
 pub use hash::{HashError, UnitHash};
 pub use merge::{
@@ -61,13 +60,14 @@ pub use name::{NameError, NameErrorKind, UnitName};
 pub use option::{OptionView, UnitOption};
 pub use options::Options;
 pub use prefixes::Privileges;
+pub use quoting::{WordError, cescape, cunescape, quote_word, split_words, split_words_relaxed};
 pub use reader::{Event, OptionRef, Reader};
 pub use size::{Size, SizeError, parse_permyriad, parse_size};
 pub use specifier::{SpecifierError, expand_specifiers};
+pub use specifier_context::{PathNameError, Specifier, SpecifierContext};
 pub use timespan::{Timespan, TimespanError, parse_timespan};
 pub use tree::{UnitEntry, UnitTree};
 pub use unit_type::{UnitType, UnitTypeError};
 pub use value::{is_calendar, parse_bool};
 pub use variables::expand_variables;
-pub use words::{WordError, cescape, cunescape, quote_word, split_words, split_words_relaxed};
 pub use write::{OptionError, OptionErrorKind};

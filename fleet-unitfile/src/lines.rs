@@ -1,9 +1,9 @@
-//! Physical lines, by systemd's idea of where a line ends.
+//! Physical lines, split where systemd splits them.
 //!
-//! What is called for every line is marked for inlining here and in the files above: it is so
-//! little work that the calls took as long as the work, in other crates above all.
+//! Functions called for every line are marked `#[inline]`, here and in the modules above. Their
+//! bodies are so small that the call costs as much as the work, above all from other crates.
 
-/// The length in bytes that no line may reach, whether it is joined or not.
+/// Length in bytes that no line may reach, whether joined or not.
 pub(crate) const MAX_LINE: usize = 1024 * 1024;
 
 /// One physical line.
@@ -11,32 +11,33 @@ pub(crate) const MAX_LINE: usize = 1024 * 1024;
 pub(crate) struct Line<'a> {
     /// The bytes before the line end.
     pub(crate) text: &'a [u8],
-    /// The offset of the first byte.
+    /// Offset of the first byte.
     pub(crate) start: usize,
-    /// The number of the line, counted from 1.
+    /// Line number, counted from 1.
     pub(crate) number: usize,
 }
 
 impl Line<'_> {
-    /// Whether the first character that is not a blank starts a comment.
+    /// Whether the first non-blank character starts a comment.
     ///
-    /// A comment that is too long for a line is none, so that it is refused as any such line.
+    /// A comment that exceeds the line limit does not count as one, so that it is refused like any
+    /// other overlong line.
     #[inline]
     pub(crate) fn is_comment(&self) -> bool {
         matches!(trim_start(self.text).first(), Some(b'#' | b';')) && self.text.len() < MAX_LINE
     }
 
-    /// Whether the line ends in a backslash that no backslash before it escapes.
+    /// Whether the line ends in an unescaped backslash.
     pub(crate) fn continues(&self) -> bool {
         ends_in_open_backslash(self.text)
     }
 }
 
-/// The lines of a text.
+/// An iterator over the lines of a text.
 ///
-/// A line ends at a line feed, a carriage return or a zero byte; a run of different ones is one
-/// line end, and a zero byte is the last of its run. So both `\r\n` and `\n\r` end one line, and
-/// `\n\n` ends two.
+/// A line ends at a line feed, a carriage return or a zero byte. A run of different ones is one
+/// line end, and a zero byte ends its run. So `\r\n` and `\n\r` each end one line, and `\n\n` ends
+/// two.
 #[derive(Clone, Debug)]
 pub(crate) struct Lines<'a> {
     source: &'a [u8],
@@ -45,7 +46,7 @@ pub(crate) struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// The lines from the offset `at` on, which is where line 1 begins.
+    /// Starts at offset `at`, which is the beginning of line 1.
     pub(crate) fn new(source: &'a [u8], at: usize) -> Self {
         Self { source, at, number: 0 }
     }
@@ -65,11 +66,11 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// How many bytes stand before the first line end, or in all where there is none.
+/// Returns the number of bytes before the first line end, or the whole length if there is none.
 #[inline]
 pub(crate) fn line_length(text: &[u8]) -> usize {
-    // Eight bytes at a time: a byte becomes zero where it is the wanted one, and only a zero, or
-    // a byte after one, borrows from its highest bit. So the first mark is always true.
+    // Tests eight bytes at a time: a byte becomes zero if it is the wanted one, and only a zero, or
+    // a byte after one, borrows from its highest bit. So the first mark is always right.
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGHEST: u64 = 0x8080_8080_8080_8080;
     let marks = |word: u64| word.wrapping_sub(ONES) & !word & HIGHEST;
@@ -89,7 +90,7 @@ pub(crate) fn line_length(text: &[u8]) -> usize {
     end.map_or(text.len(), |end| words.len() * 8 + end)
 }
 
-/// Whether the backslash that a text ends in, if any, is not itself escaped by one before it.
+/// Whether the text ends in a backslash that is not itself escaped.
 pub(crate) fn ends_in_open_backslash(text: &[u8]) -> bool {
     text.iter().rev().take_while(|&&byte| byte == b'\\').count() % 2 == 1
 }
@@ -100,30 +101,30 @@ pub(crate) fn is_line_end(byte: u8) -> bool {
     matches!(byte, b'\n' | b'\r' | 0)
 }
 
-/// Without the blanks at the start.
+/// Strips the blanks at the start.
 #[inline]
 pub(crate) fn trim_start(text: &[u8]) -> &[u8] {
     let blanks = text.iter().take_while(|&&byte| is_blank(byte)).count();
     &text[blanks..]
 }
 
-/// Without the blanks at the end.
+/// Strips the blanks at the end.
 #[inline]
 pub(crate) fn trim_end(text: &[u8]) -> &[u8] {
     let blanks = text.iter().rev().take_while(|&&byte| is_blank(byte)).count();
     &text[..text.len() - blanks]
 }
 
-/// Whether a byte is one of the two blanks that a line can hold.
+/// Whether a byte is a space or a tab.
 #[inline]
 pub(crate) fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// How many bytes at the start of a text make up one line end.
+/// Returns the number of bytes at the start of a text that make up one line end.
 #[inline]
 pub(crate) fn line_end_length(text: &[u8]) -> usize {
-    // Nearly every line end is a line feed alone.
+    // Nearly every line end is a single line feed.
     if let [b'\n', next, ..] = text
         && !matches!(next, b'\r' | 0)
     {

@@ -1,11 +1,10 @@
-//! Lines and columns of places in a source.
+//! Lines and columns of offsets in a source.
 
 use crate::diagnostic::Location;
 use crate::grammar::{byte_order_mark_len, column};
 use crate::lines::{Line, Lines};
 
-/// Finds the lines of offsets that never get smaller, so that a source is read only once for as
-/// many of them as there are.
+/// Resolves offsets to lines, for offsets in ascending order, in one pass over the source.
 pub(crate) struct Locator<'a> {
     line: Option<Line<'a>>,
     after: Lines<'a>,
@@ -17,11 +16,11 @@ impl<'a> Locator<'a> {
         Self { line: after.next(), after }
     }
 
-    /// The line that an offset stands in: the last one for an offset past the end, none where
-    /// there is no line at all.
+    /// Returns the line that holds an offset. An offset past the end belongs to the last line;
+    /// `None` if the source has no line.
     pub(crate) fn line(&mut self, offset: usize) -> Option<Line<'a>> {
         loop {
-            // Lines are a cursor, so looking ahead is a copy.
+            // `Lines` is a cursor, so a clone looks ahead.
             let mut after = self.after.clone();
             match after.next().filter(|next| next.start <= offset) {
                 Some(next) => (self.line, self.after) = (Some(next), after),
@@ -30,7 +29,8 @@ impl<'a> Locator<'a> {
         }
     }
 
-    /// The line and column of an offset; a byte of a line end belongs to the end of its line.
+    /// Returns the line and column of an offset. Bytes of a line end belong to the end of their
+    /// line.
     pub(crate) fn location(&mut self, offset: usize) -> Location {
         let Some(line) = self.line(offset) else {
             return Location { line: 1, column: 1 };

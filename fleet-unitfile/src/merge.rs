@@ -1,12 +1,12 @@
-//! A unit with its drop-ins: which files make it up, and in which order they are read.
+//! A unit merged with its drop-ins, in the order in which systemd reads them.
 
 use crate::file::UnitFile;
+use crate::list_semantics::{names_of_list, resets};
 use crate::name::UnitName;
 use crate::option::OptionView;
-use crate::reset::{names_of_list, takes_back};
 use crate::tree::UnitTree;
 
-/// The directories of the system's own units, the first of which wins.
+/// Unit directories of the system manager, in order of precedence.
 pub const UNIT_DIRECTORIES: [&str; 4] = [
     "/etc/systemd/system",
     "/run/systemd/system",
@@ -14,12 +14,12 @@ pub const UNIT_DIRECTORIES: [&str; 4] = [
     "/usr/lib/systemd/system",
 ];
 
-/// The drop-in directories of a unit that bear its name or a part of it, the first of which wins.
+/// Returns the names of a unit's drop-in directories, in order of precedence.
 ///
-/// For an instance these are its own, that of its template, those of each beginning of the prefix
-/// that ends in a dash, and those of each such beginning with the instance and as a template.
-/// Below all of them is the directory of the [type](UnitName::unit_type), such as `service.d`,
-/// which is not told here.
+/// For an instance, these are its own directory, that of its template, one for each beginning of
+/// the prefix that ends in a dash, and for each such beginning one with the instance and one as a
+/// template. The directory of the [type](UnitName::unit_type), such as `service.d`, has the lowest
+/// precedence and is not included.
 ///
 /// ```
 /// use fleet_unitfile::{UnitName, drop_in_directories};
@@ -39,11 +39,11 @@ pub fn drop_in_directories(name: &UnitName) -> Vec<String> {
     directories_with(name, ".d")
 }
 
-/// The same with another suffix.
+/// Returns the same directories with another suffix.
 pub(crate) fn directories_with(name: &UnitName, suffix: &str) -> Vec<String> {
     let (prefix, unit_type) = (name.prefix(), name.unit_type());
     let dashes = prefix.rmatch_indices('-').map(|(at, _)| at);
-    // A dash at an end parts nothing.
+    // A dash at either end of the prefix does not count.
     let beginnings: Vec<_> = dashes.filter(|&at| at > 0 && at + 1 < prefix.len()).collect();
     let of_type = |stem: String| format!("{stem}.{unit_type}{suffix}");
     let mut directories = vec![format!("{name}{suffix}")];
@@ -59,10 +59,10 @@ pub(crate) fn directories_with(name: &UnitName, suffix: &str) -> Vec<String> {
     directories
 }
 
-/// A unit as systemd would put it together from files: the unit file and its drop-ins.
+/// A unit as systemd merges it from files: the unit file and its drop-ins.
 ///
-/// It is chosen from files that were read elsewhere, by their paths alone. Where there are links
-/// among them, see [`UnitTree`].
+/// The files are selected by path from files that the caller has read. If there are links among
+/// them, see [`UnitTree`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MergedUnit {
     name: UnitName,
@@ -76,9 +76,9 @@ pub struct MergedUnit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnitPart {
-    /// Where the file was found.
+    /// Path of the file.
     pub path: String,
-    /// What it says.
+    /// The parsed file.
     pub file: UnitFile,
 }
 
@@ -88,24 +88,24 @@ impl UnitPart {
     }
 }
 
-/// A dependency that a link in a directory such as `web.service.wants` makes.
+/// A dependency made by a link in a directory such as `web.service.wants`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ImpliedDependency {
-    /// How strong it is.
+    /// Kind of the dependency.
     pub kind: DependencyKind,
-    /// What the unit depends on; for a link named after a template, the instance of it.
+    /// The unit depended on. For a link named after a template, the matching instance.
     pub unit: UnitName,
-    /// The path of the link.
+    /// Path of the link.
     pub path: String,
 }
 
-/// The kinds of dependency that directories make.
+/// The kinds of dependency that links in directories make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DependencyKind {
-    /// As by `Requires=`, from directories that end in `.requires`.
+    /// Like `Requires=`, from directories that end in `.requires`.
     Requires,
-    /// As by `Wants=`, from directories that end in `.wants`.
+    /// Like `Wants=`, from directories that end in `.wants`.
     Wants,
 }
 
@@ -113,7 +113,7 @@ impl DependencyKind {
     /// Both kinds.
     pub const ALL: [Self; 2] = [Self::Requires, Self::Wants];
 
-    /// How the names of its directories end, with the dot.
+    /// Returns the suffix of the directories' names, including the dot.
     pub const fn suffix(self) -> &'static str {
         match self {
             Self::Requires => ".requires",
@@ -122,27 +122,28 @@ impl DependencyKind {
     }
 }
 
-/// An option of a [`MergedUnit`], and where it came from.
+/// An option of a [`MergedUnit`] with the file it comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MergedOption<'a> {
-    /// The path of the file.
+    /// Path of the file.
     pub path: &'a str,
-    /// The option; its spans are those of that file.
+    /// The option. Its spans refer to that file.
     pub option: OptionView<'a>,
 }
 
 impl MergedUnit {
-    /// Chooses the files of a unit among those given, each with its whole path.
+    /// Selects the files of a unit from the given files, each with its absolute path.
     ///
-    /// `directories` are those that hold units, the first of which wins; see
-    /// [`UNIT_DIRECTORIES`]. The unit file is the one of the unit's name, or else that of its
-    /// template. Drop-ins are the `.conf` files in the [directories](drop_in_directories) of the
-    /// unit and in that of its type; of those with the same file name only one counts: the one
-    /// from the first unit directory, and in it from the first drop-in directory, those of the
-    /// type coming last. They are read in the order of their file names, byte by byte. An empty
-    /// file, as `/dev/null` is one, masks those of its name. Files that have nothing to do with
-    /// the unit are ignored.
+    /// `directories` are the unit directories, in order of precedence; see [`UNIT_DIRECTORIES`].
+    /// The unit file is the one with the unit's name, or else its template's. Drop-ins are the
+    /// `.conf` files in the unit's [drop-in directories](drop_in_directories) and in that of its
+    /// type.
+    ///
+    /// Of several drop-ins with the same file name, one counts: the one in the first unit
+    /// directory, and within it the one in the first drop-in directory, that of the type last.
+    /// Drop-ins are read in the bytewise order of their file names. An empty file, such as
+    /// `/dev/null`, masks the others of its name. Files that do not belong to the unit are ignored.
     ///
     /// ```
     /// use fleet_unitfile::{MergedUnit, UNIT_DIRECTORIES, UnitFile, UnitName};
@@ -179,39 +180,40 @@ impl MergedUnit {
         Self { name, aliases, parts, has_main, dependencies }
     }
 
-    /// The unit's own name: that of its file, for an instance of a template with the instance. It
-    /// is what specifiers are replaced from.
+    /// Returns the unit's own name: that of its file, or for an instance of a template the
+    /// instance's name. Specifiers are expanded from it.
     pub fn name(&self) -> &UnitName {
         &self.name
     }
 
-    /// The further names of the unit, in order.
+    /// Returns the unit's other names, in order.
     pub fn aliases(&self) -> &[UnitName] {
         &self.aliases
     }
 
-    /// What links in directories such as `web.service.wants` make the unit depend on, beside its
-    /// options: the requirements first, both kinds in the order of the links' names.
+    /// Returns the dependencies made by links in directories such as `web.service.wants`, in
+    /// addition to those in options. Requirements come first; within each kind they are ordered by
+    /// link name.
     pub fn dependencies(&self) -> &[ImpliedDependency] {
         &self.dependencies
     }
 
-    /// The unit file, if there is one.
+    /// Returns the unit file, if there is one.
     pub fn main(&self) -> Option<&UnitPart> {
         self.parts.first().filter(|_| self.has_main)
     }
 
-    /// Whether the unit file is empty, which forbids the unit to be started.
+    /// Whether the unit file is empty, which prevents the unit from being started.
     pub fn is_masked(&self) -> bool {
         self.main().is_some_and(UnitPart::is_empty)
     }
 
-    /// Every file in the order in which they are read, the unit file first.
+    /// Returns all files in the order in which they are read, the unit file first.
     pub fn parts(&self) -> &[UnitPart] {
         &self.parts
     }
 
-    /// Every option with the file that it came from, in the order in which they are read.
+    /// Returns all options with their files, in the order in which they are read.
     pub fn options(&self) -> impl DoubleEndedIterator<Item = MergedOption<'_>> {
         self.parts.iter().flat_map(|part| {
             let of_part = |option| MergedOption { path: &part.path, option };
@@ -219,7 +221,7 @@ impl MergedUnit {
         })
     }
 
-    /// The options of this name in this section.
+    /// Returns the options of that section and name.
     pub fn values<'a>(
         &'a self,
         section: &'a str,
@@ -228,23 +230,23 @@ impl MergedUnit {
         self.options().filter(move |it| it.option.name() == name && it.option.section() == section)
     }
 
-    /// The last option of this name in this section.
+    /// Returns the last option of that section and name.
     pub fn last<'a>(&'a self, section: &'a str, name: &'a str) -> Option<MergedOption<'a>> {
         self.values(section, name).next_back()
     }
 
-    /// The values that count of an option that is a list, whichever files they stand in, like
+    /// Returns the effective values of a list option across all files, like
     /// [`UnitFile::effective`].
     pub fn effective<'a>(
         &'a self,
         section: &'a str,
         name: &'a str,
     ) -> impl DoubleEndedIterator<Item = MergedOption<'a>> {
-        let takes_back = |it: &OptionView<'_>| {
-            it.value().is_empty() && it.section() == section && takes_back(section, it.name(), name)
+        let resets = |it: &OptionView<'_>| {
+            it.value().is_empty() && it.section() == section && resets(section, it.name(), name)
         };
         let last = self.parts.iter().enumerate().rev().find_map(|(number, part)| {
-            Some((number, part.file.options().rfind(takes_back)?.span().start))
+            Some((number, part.file.options().rfind(resets)?.span().start))
         });
         self.parts.iter().enumerate().flat_map(move |(number, part)| {
             let values = part.file.options().named(section, names_of_list(section, name));
@@ -254,7 +256,7 @@ impl MergedUnit {
         })
     }
 
-    /// One unit file that says what all the files do, in canonical form.
+    /// Returns one unit file with the options of all files, in canonical form.
     pub fn to_unit_file(&self) -> UnitFile {
         let options = self.options().map(|it| it.option.into());
         UnitFile::from_options(options).expect("what was read can be written")

@@ -1,4 +1,4 @@
-//! Unit names: what is one, and the parts it is made of.
+//! Unit names and their parts.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use crate::unit_type::{UnitType, type_list};
 
-/// The longest name that is accepted, in bytes; a longer one is refused.
+/// Maximum length of a unit name in bytes.
 const MAX_BYTES: usize = 255;
 
-/// The name of a unit, such as `web@3.service`; a value of this type is always a valid name.
+/// The name of a unit, such as `web@3.service`; always valid.
 ///
-/// A name is a *stem*, a dot and a [`UnitType`]. A stem with an `@` is split at the first one
-/// into a *prefix* and an *instance*; a name whose instance is empty is a *template*.
-/// Comparison, ordering and hashing are by text. A clone shares the text.
+/// A name is a *stem*, a dot and a [`UnitType`]. A stem that contains an `@` is split at the first
+/// one into a *prefix* and an *instance*. A name with an empty instance is a *template*. Names are
+/// compared, ordered and hashed by text. Clones share the text.
 ///
 /// ```
 /// use fleet_unitfile::{UnitName, UnitType};
@@ -31,16 +31,16 @@ const MAX_BYTES: usize = 255;
 pub struct UnitName {
     text: Arc<str>,
     unit_type: UnitType,
-    /// Where the first `@` of the stem is.
+    /// Offset of the first `@` of the stem.
     at: Option<u8>,
 }
 
 impl UnitName {
-    /// Checks a name.
+    /// Parses a unit name.
     ///
     /// # Errors
     ///
-    /// The first rule that the text breaks, with what to write instead.
+    /// Returns an error for the first rule that the text breaks, with a remedy.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         match check(text) {
             Ok((unit_type, at)) => Ok(Self { text: text.into(), unit_type, at }),
@@ -48,53 +48,55 @@ impl UnitName {
         }
     }
 
-    /// The whole name.
+    /// Returns the full name.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The type, taken from the suffix.
+    /// Returns the type, taken from the suffix.
     pub fn unit_type(&self) -> UnitType {
         self.unit_type
     }
 
-    /// The name without the dot and the type: `web@3` of `web@3.service`.
+    /// Returns the name without the dot and the type: `web@3` of `web@3.service`.
     pub fn stem(&self) -> &str {
         &self.text[..self.stem_end()]
     }
 
-    /// The stem up to the first `@`, or all of it where there is none.
+    /// Returns the stem up to the first `@`, or the whole stem if it has none.
     pub fn prefix(&self) -> &str {
         &self.text[..self.at.map_or(self.stem_end(), usize::from)]
     }
 
-    /// What follows the first `@` of the stem: `None` without an `@`, empty for a template.
+    /// Returns the text after the first `@` of the stem: `None` without an `@`, empty for a
+    /// template.
     pub fn instance(&self) -> Option<&str> {
         self.at.map(|at| &self.text[usize::from(at) + 1..self.stem_end()])
     }
 
-    /// Whether this names a template, such as `web@.service`.
+    /// Whether the name is a template, such as `web@.service`.
     pub fn is_template(&self) -> bool {
         self.instance() == Some("")
     }
 
-    /// Whether this names an instance of a template, such as `web@3.service`.
+    /// Whether the name is an instance of a template, such as `web@3.service`.
     pub fn is_instance(&self) -> bool {
         self.instance().is_some_and(|instance| !instance.is_empty())
     }
 
-    /// The template that this is an instance of; `None` for a template and a plain name.
+    /// Returns the template of an instance; `None` for a template or a plain name.
     pub fn template(&self) -> Option<Self> {
         let at = self.at.filter(|_| self.is_instance())?;
         let text = format!("{}@.{}", self.prefix(), self.unit_type).into();
         Some(Self { text, unit_type: self.unit_type, at: Some(at) })
     }
 
-    /// The instance of this template that has the given instance name, taken verbatim.
+    /// Returns the instance of this template with the given instance name, taken verbatim.
     ///
     /// # Errors
     ///
-    /// This is not a template, the instance is empty, or the resulting name is not a valid one.
+    /// Returns an error if this is not a template, the instance is empty, or the resulting name is
+    /// invalid.
     pub fn instantiate(&self, instance: &str) -> Result<Self, NameError> {
         let refuse = |kind| Err(NameError { name: self.text.to_string(), kind });
         if !self.is_template() {
@@ -111,9 +113,9 @@ impl UnitName {
     }
 }
 
-/// Why a text is not the name of a unit.
+/// Error for a text that is not a valid unit name.
 ///
-/// The message names the text, the rule that it breaks, and what to write instead.
+/// The message quotes the text, and states the broken rule and a remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unit name {name:?} {kind}")]
 pub struct NameError {
@@ -122,12 +124,12 @@ pub struct NameError {
 }
 
 impl NameError {
-    /// The rule that the text breaks.
+    /// Returns the rule that the text breaks.
     pub fn kind(&self) -> NameErrorKind {
         self.kind
     }
 
-    /// The refused text; only its beginning, where it is too long for a name.
+    /// Returns the refused text, truncated if it is too long for a name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -141,28 +143,28 @@ pub enum NameErrorKind {
     Empty,
     /// The text is longer than 255 bytes.
     TooLong {
-        /// How long it is, in bytes.
+        /// Its length in bytes.
         bytes: usize,
     },
     /// There is no dot, or nothing after the last one.
     NoType,
-    /// What follows the last dot is not a unit type.
+    /// The text after the last dot is not a unit type.
     UnknownType,
-    /// Nothing stands before the dot, or before the first `@`.
+    /// The prefix is empty: the name begins with its dot or its first `@`.
     EmptyPrefix,
-    /// The stem holds a character that a name must not have.
+    /// The stem contains a character that is not allowed.
     Character {
-        /// The first such character.
+        /// The first invalid character.
         found: char,
     },
-    /// There is an `@`, and the type has no templates.
+    /// There is an `@`, but the type has no templates.
     TypeWithoutTemplates {
         /// The type of the name.
         unit_type: UnitType,
     },
-    /// An instance was asked of something that is not a template.
+    /// The name to instantiate is not a template.
     NotTemplate,
-    /// An instance with an empty name was asked for.
+    /// The instance name is empty.
     EmptyInstance,
 }
 
@@ -200,7 +202,7 @@ impl fmt::Display for NameErrorKind {
     }
 }
 
-/// The type of a valid name, and where its first `@` is.
+/// Returns the type of a valid name and the offset of its first `@`.
 fn check(text: &str) -> Result<(UnitType, Option<u8>), NameErrorKind> {
     if text.is_empty() {
         return Err(NameErrorKind::Empty);
@@ -234,7 +236,7 @@ fn may_be_in_stem(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, ':' | '-' | '_' | '.' | '\\' | '@')
 }
 
-/// The text, or as much of it as a name could hold where it is longer.
+/// Returns the text, truncated to the maximum length of a name.
 fn excerpt(text: &str) -> String {
     let end = (0..=text.len().min(MAX_BYTES)).rfind(|&end| text.is_char_boundary(end));
     text[..end.unwrap_or_default()].to_owned()

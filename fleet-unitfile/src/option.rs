@@ -1,4 +1,4 @@
-//! One option: as it stands in a unit file, and by itself.
+//! Options, owned or borrowed from a unit file.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,24 +10,24 @@ use crate::index::Entry;
 use crate::text::Text;
 use crate::write::normalise;
 
-/// An option that is not taken from a unit file: its section, its name and its value.
+/// An owned option: section, name and value.
 ///
-/// Options are equal when section, name and [`verbatim`](Self::verbatim) value are.
+/// Options are equal if section, name and [`verbatim`](Self::verbatim) value are.
 #[derive(Clone)]
 pub struct UnitOption {
     section: Box<str>,
     name: Box<str>,
     value: Box<str>,
-    /// Where it differs from the value.
+    /// The value as written, if it differs from `value`.
     verbatim: Option<Box<str>>,
 }
 
 impl UnitOption {
-    /// An option to build a [`UnitFile`](crate::UnitFile) of, or to put into one.
+    /// Makes an option, to build a [`UnitFile`](crate::UnitFile) or to add to one.
     ///
-    /// The value is written as in a unit file: it may go on in a further line where a backslash
-    /// ends the one before. Blanks around it do not count. What cannot be written as one option
-    /// is refused by [`UnitFile::from_options`](crate::UnitFile::from_options).
+    /// The value is in unit file syntax: it may continue on further lines after a backslash.
+    /// Surrounding blanks do not count. [`UnitFile::from_options`](crate::UnitFile::from_options)
+    /// refuses a value that cannot be written as one option.
     #[inline]
     pub fn new(section: impl AsRef<str>, name: impl AsRef<str>, value: impl AsRef<str>) -> Self {
         let (value, verbatim) = normalise(value.as_ref());
@@ -39,25 +39,25 @@ impl UnitOption {
         }
     }
 
-    /// The name of the section, without brackets.
+    /// Returns the name of the section, without brackets.
     #[inline]
     pub fn section(&self) -> &str {
         &self.section
     }
 
-    /// What stands before the `=`.
+    /// Returns the name before the `=`.
     #[inline]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The value as systemd reads it, like [`OptionView::value`].
+    /// Returns the value as systemd reads it, like [`OptionView::value`].
     #[inline]
     pub fn value(&self) -> &str {
         &self.value
     }
 
-    /// The value as it is written, like [`OptionView::verbatim`].
+    /// Returns the value as written, like [`OptionView::verbatim`].
     pub fn verbatim(&self) -> &str {
         self.verbatim.as_deref().unwrap_or(&self.value)
     }
@@ -97,11 +97,11 @@ impl fmt::Debug for UnitOption {
     }
 }
 
-/// An option as it stands in a [`UnitFile`](crate::UnitFile): the section, the name, the value and
-/// their places. It costs nothing to copy; [`UnitOption::from`] makes one that stands alone.
+/// An option of a [`UnitFile`](crate::UnitFile): section, name, value and their spans. Copying is
+/// free; [`UnitOption::from`] makes an owned option.
 ///
-/// Options are equal when section, name and [`verbatim`](Self::verbatim) value are; where they
-/// stand does not count.
+/// Options are equal if section, name and [`verbatim`](Self::verbatim) value are. Spans are not
+/// compared.
 #[derive(Clone, Copy)]
 pub struct OptionView<'a> {
     text: &'a Text,
@@ -117,30 +117,29 @@ impl<'a> OptionView<'a> {
         Self { text, parts, start: entry.start, is_joined }
     }
 
-    /// The name of the section, without brackets.
+    /// Returns the name of the section, without brackets.
     #[inline]
     pub fn section(self) -> &'a str {
         self.text.section_at(self.start)
     }
 
-    /// What stands before the `=`.
+    /// Returns the name before the `=`.
     #[inline]
     pub fn name(self) -> &'a str {
         self.parts.name()
     }
 
-    /// The value as systemd reads it: lines joined, a space in place of each backslash between
-    /// them, trimmed. Quotes, escapes and specifiers are still in it.
+    /// Returns the value as systemd reads it: lines joined, with a space for each continuation
+    /// backslash, and trimmed. Quotes, escapes and specifiers are not processed.
     #[inline]
     pub fn value(self) -> &'a str {
         self.parts.value()
     }
 
-    /// The value as it is written, backslashes and line feeds between its lines included.
+    /// Returns the value as written, including backslashes and line feeds between its lines.
     ///
-    /// This is what the canonical text and the hash are made of. Comments between the lines
-    /// are left out, and every line end is a line feed. It is borrowed, unless a backslash joined
-    /// the lines.
+    /// The canonical text and the hash use this form. Comments between the lines are left out, and
+    /// every line end is a line feed. Borrowed unless the value continues over several lines.
     pub fn verbatim(self) -> Cow<'a, str> {
         if self.is_joined {
             return Cow::Owned(self.text.joined(self.start).verbatim());
@@ -148,12 +147,12 @@ impl<'a> OptionView<'a> {
         Cow::Borrowed(self.parts.verbatim())
     }
 
-    /// Where the option stands in the source, from its name to the end of its value.
+    /// Returns the span of the option in the source, from its name to the end of its value.
     pub fn span(self) -> Span {
         if self.is_joined { self.text.joined(self.start).span() } else { self.parts.span() }
     }
 
-    /// Where the value stands in the source; the end of the option, where the value is empty.
+    /// Returns the span of the value; an empty span at the end of the option if the value is empty.
     pub fn value_span(self) -> Span {
         if self.is_joined {
             return self.text.joined(self.start).value_span();

@@ -8,10 +8,10 @@ use crate::index::Entry;
 use crate::option::OptionView;
 use crate::text::Text;
 
-/// The options of a [`UnitFile`](crate::UnitFile), in the order of the source.
+/// An iterator over the options of a [`UnitFile`](crate::UnitFile), in source order.
 ///
-/// Each is read from the source when its turn comes. Any of them can be had by its
-/// [index](Self::get), too.
+/// Each option is parsed from the source when it is reached. [`get`](Self::get) gives access by
+/// index.
 ///
 /// ```
 /// use fleet_unitfile::UnitFile;
@@ -34,18 +34,18 @@ impl<'a> Options<'a> {
         Self { text, left: 0..text.options.len() }
     }
 
-    /// Whether there are none left.
+    /// Whether no options are left.
     pub fn is_empty(&self) -> bool {
         self.left.is_empty()
     }
 
-    /// The option at this index, counted from the first one that is left.
+    /// Returns the option at an index, counted from the first remaining one.
     pub fn get(&self, index: usize) -> Option<OptionView<'a>> {
         let place = self.left.start.checked_add(index).filter(|place| *place < self.left.end)?;
         self.entry(place).map(|entry| OptionView::new(self.text, &entry))
     }
 
-    /// Those of any of these names in this section.
+    /// Returns the options of that section and of any of these names.
     pub(crate) fn named<'n, const N: usize>(
         self,
         section: &'n str,
@@ -53,8 +53,9 @@ impl<'a> Options<'a> {
     ) -> impl DoubleEndedIterator<Item = OptionView<'a>> {
         let Self { text, left } = self;
         left.filter_map(move |place| {
-            let may_be = |entry: &Entry<'_>| names.iter().any(|name| text.may_be(entry, name));
-            let entry = text.options.get(place).filter(may_be)?;
+            let may_be_named =
+                |entry: &Entry<'_>| names.iter().any(|name| text.may_be_named(entry, name));
+            let entry = text.options.get(place).filter(may_be_named)?;
             let option = OptionView::new(text, &entry);
             let is_one = names.contains(&option.name()) && option.section() == section;
             is_one.then_some(option)

@@ -1,62 +1,62 @@
-//! From a source to all that it says, kept.
+//! Parsing of a whole source into an index.
 
 use std::borrow::Cow;
 
 use crate::assignment::Assignment;
 use crate::diagnostic::{Diagnostic, Severity};
-use crate::grammar::{Flaw, Step, Steps};
+use crate::grammar::{Issue, SyntaxItem, SyntaxItems};
 use crate::index::Index;
 use crate::text::{Source, Text};
 
-/// How many diagnostics are kept. Past that, reading goes on and only a first error is added.
+/// Number of diagnostics that are kept. Beyond that, only the first error is added.
 const MAX_DIAGNOSTICS: usize = 1000;
 
-/// What was read from a source.
-pub(crate) struct Parsed {
+/// The result of parsing a source.
+pub(crate) struct ParsedSource {
     pub(crate) text: Text,
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
-/// Reads a source; where `strict`, only up to the first error, which is then the last diagnostic.
-pub(crate) fn parse(source: &[u8], strict: bool) -> Parsed {
-    let mut steps = Steps::new(source);
-    let mut keeper = Keeper::default();
+/// Parses a source. If `strict`, stops at the first error, which is then the last diagnostic.
+pub(crate) fn parse(source: &[u8], strict: bool) -> ParsedSource {
+    let mut steps = SyntaxItems::new(source);
+    let mut collector = Collector::default();
     for step in &mut steps {
         match step {
-            Step::Comment(_) => {}
-            Step::Section(Cow::Borrowed(_), span) => keeper.headers.push(span.start, None),
-            Step::Section(Cow::Owned(name), span) => {
-                keeper.headers.push(span.start, Some(&[&name]));
+            SyntaxItem::Comment(_) => {}
+            SyntaxItem::Section(Cow::Borrowed(_), span) => collector.headers.push(span.start, None),
+            SyntaxItem::Section(Cow::Owned(name), span) => {
+                collector.headers.push(span.start, Some(&[&name]));
             }
-            Step::Assignment(assignment) => keeper.option(&assignment),
-            Step::Flaw(flaw) => {
-                keeper.report(&flaw);
-                if strict && flaw.kind.severity() == Severity::Error {
+            SyntaxItem::Assignment(assignment) => collector.option(&assignment),
+            SyntaxItem::Issue(issue) => {
+                collector.report(&issue);
+                if strict && issue.kind.severity() == Severity::Error {
                     break;
                 }
             }
         }
     }
-    let Keeper { mut options, mut headers, diagnostics, .. } = keeper;
+    let Collector { mut options, mut headers, diagnostics, .. } = collector;
     options.close();
     headers.close();
-    // Only now, when nothing is being joined any more: the copy may be most of the memory.
+    // Copies the source only after all joined lines are freed: the copy may be most of the memory.
     let source = match steps.text() {
         Some(text) => Source::Text(text.into()),
         None => Source::Bytes(source.into()),
     };
-    Parsed { text: Text { source, options, headers }, diagnostics }
+    ParsedSource { text: Text { source, options, headers }, diagnostics }
 }
 
 #[derive(Default)]
-struct Keeper {
+struct Collector {
     options: Index,
     headers: Index,
     diagnostics: Vec<Diagnostic>,
     has_error: bool,
 }
 
-impl Keeper {
+impl Collector {
     fn option(&mut self, assignment: &Assignment<'_>) {
         match assignment {
             Assignment::Plain(plain) => self.options.push(plain.span().start, None),
@@ -67,12 +67,12 @@ impl Keeper {
         }
     }
 
-    fn report(&mut self, flaw: &Flaw<'_>) {
-        let is_error = flaw.kind.severity() == Severity::Error;
+    fn report(&mut self, issue: &Issue<'_>) {
+        let is_error = issue.kind.severity() == Severity::Error;
         let is_first_error = is_error && !self.has_error;
         if self.diagnostics.len() < MAX_DIAGNOSTICS || is_first_error {
             self.has_error |= is_error;
-            self.diagnostics.push(flaw.diagnostic());
+            self.diagnostics.push(issue.diagnostic());
         }
     }
 }

@@ -1,38 +1,38 @@
-//! What may stand before the program of a command, and what it means.
+//! Prefix characters of a command, such as `-` and `@`.
 
 use std::fmt;
 
-/// With which rights a command runs.
+/// The privileges that a command runs with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Privileges {
-    /// Those of the unit: `User=`, sandbox and all.
+    /// Those of the unit, with `User=` and sandboxing applied.
     #[default]
     Unit,
-    /// `+`: all of them, whatever the unit restricts.
+    /// `+`: full privileges, regardless of the unit's restrictions.
     Full,
-    /// `!`: the unit's sandbox, but not its user and groups.
+    /// `!`: sandboxing applies, but not the unit's user and groups.
     KeepUser,
-    /// `!!`: like [`KeepUser`](Self::KeepUser), on kernels without ambient capabilities alone.
+    /// `!!`: like [`KeepUser`](Self::KeepUser), but only on kernels without ambient capabilities.
     KeepUserWithoutAmbient,
 }
 
-/// The characters before the path.
+/// The prefixes of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Prefixes {
     pub(crate) ignores_failure: bool,
-    pub(crate) names_itself: bool,
+    pub(crate) sets_argv0: bool,
     pub(crate) keeps_variables: bool,
     pub(crate) privileges: Privileges,
 }
 
 impl Prefixes {
-    /// The prefixes of the first word, and what follows them; each counts once.
+    /// Parses the prefixes of the first word and returns the rest of it. Each prefix counts once.
     pub(crate) fn read(word: &str) -> (Self, &str) {
         let mut prefixes = Self::default();
         for (at, byte) in word.bytes().enumerate() {
             match (byte, prefixes.privileges) {
                 (b'-', _) if !prefixes.ignores_failure => prefixes.ignores_failure = true,
-                (b'@', _) if !prefixes.names_itself => prefixes.names_itself = true,
+                (b'@', _) if !prefixes.sets_argv0 => prefixes.sets_argv0 = true,
                 (b':', _) if !prefixes.keeps_variables => prefixes.keeps_variables = true,
                 (b'+', Privileges::Unit) => prefixes.privileges = Privileges::Full,
                 (b'!', Privileges::Unit) => prefixes.privileges = Privileges::KeepUser,
@@ -49,7 +49,7 @@ impl Prefixes {
 impl fmt::Display for Prefixes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let marks =
-            [(self.ignores_failure, "-"), (self.names_itself, "@"), (self.keeps_variables, ":")];
+            [(self.ignores_failure, "-"), (self.sets_argv0, "@"), (self.keeps_variables, ":")];
         let set = marks.into_iter().filter(|(is_set, _)| *is_set);
         set.map(|(_, mark)| mark)
             .chain([match self.privileges {

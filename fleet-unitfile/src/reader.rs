@@ -1,4 +1,4 @@
-//! A reader that borrows: one event at a time, and nothing kept.
+//! A streaming reader that borrows from its source.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use crate::assignment::Assignment;
 use crate::diagnostic::{Diagnostic, Span};
-use crate::grammar::{Step, Steps};
+use crate::grammar::{SyntaxItem, SyntaxItems};
 use crate::option::UnitOption;
 
-/// Reads a source event by event, without a copy of anything that stands in it as it reads.
+/// Reads a source event by event, borrowing from it wherever possible.
 ///
-/// It follows the same grammar as [`UnitFile`](crate::UnitFile), which is built on it, and goes on
-/// after a line that cannot be read. It allocates only for a value or a header that goes on over
-/// several lines, and for diagnostics. The source may be text or bytes.
+/// Follows the same grammar as [`UnitFile`](crate::UnitFile), which is built on it, and continues
+/// after invalid lines. Allocates only for values and headers that continue over several lines, and
+/// for diagnostics. The source may be text or bytes.
 ///
 /// ```
 /// use fleet_unitfile::{Event, Reader};
@@ -26,19 +26,19 @@ use crate::option::UnitOption;
 /// assert_eq!(users.next().as_deref(), Some("web"));
 /// ```
 pub struct Reader<'a> {
-    steps: Steps<'a>,
+    steps: SyntaxItems<'a>,
     section: SectionName<'a>,
 }
 
 impl<'a> Reader<'a> {
-    /// A reader at the start of the source.
+    /// Makes a reader at the start of a source.
     ///
-    /// The source is checked for UTF-8 once, here.
+    /// Checks the source for UTF-8 once.
     pub fn new<S: AsRef<[u8]> + ?Sized>(source: &'a S) -> Self {
-        Self { steps: Steps::new(source.as_ref()), section: SectionName::Borrowed("") }
+        Self { steps: SyntaxItems::new(source.as_ref()), section: SectionName::Borrowed("") }
     }
 
-    /// The options alone; what cannot be read is left out.
+    /// Returns the options only, skipping everything else.
     #[inline]
     pub fn options(self) -> impl Iterator<Item = OptionRef<'a>> {
         self.filter_map(|event| match event {
@@ -54,33 +54,32 @@ impl fmt::Debug for Reader<'_> {
     }
 }
 
-/// One thing that stands in a source, in the order of the source.
+/// A syntactic element of a source. Events come in source order.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// A comment; those between the lines of one option are not told.
+    /// A comment. Comments between the lines of one option are not reported.
     Comment {
-        /// The line with its mark; a comment may hold any bytes.
+        /// The line, including the comment mark. May hold any bytes.
         text: &'a [u8],
-        /// Where it stands.
+        /// Span of the comment.
         span: Span,
     },
-    /// A section begins, maybe not for the first time.
+    /// A section header; the section may have begun before.
     Section {
-        /// The name between the brackets.
+        /// Name between the brackets.
         name: Cow<'a, str>,
-        /// Where the header stands, brackets included.
+        /// Span of the header, including the brackets.
         span: Span,
     },
-    /// An option of the section that began last.
+    /// An option of the most recent section.
     Option(OptionRef<'a>),
-    /// What is wrong, or suspicious. Where a section header cannot be read, the options below it
-    /// are left out: they belong to no section that is known.
+    /// An error or warning. If a section header is invalid, the options below it are skipped, since
+    /// their section is unknown.
     Diagnostic(Diagnostic),
 }
 
-/// An option as it stands in a source that is borrowed; [`UnitOption::from`] makes one that
-/// stands alone.
+/// An option borrowed from a source; [`UnitOption::from`] makes an owned one.
 #[derive(Clone)]
 pub struct OptionRef<'a> {
     section: SectionName<'a>,
@@ -88,35 +87,35 @@ pub struct OptionRef<'a> {
 }
 
 impl<'a> OptionRef<'a> {
-    /// The name of the section, without brackets.
+    /// Returns the name of the section, without brackets.
     #[inline]
     pub fn section(&self) -> &str {
         self.section.as_str()
     }
 
-    /// What stands before the `=`; borrowed, unless a backslash joined its lines.
+    /// Returns the name before the `=`. Borrowed unless it continues over several lines.
     #[inline]
     pub fn name(&self) -> Cow<'a, str> {
         self.assignment.name()
     }
 
-    /// The value as systemd reads it; borrowed, unless a backslash joined its lines.
+    /// Returns the value as systemd reads it. Borrowed unless it continues over several lines.
     #[inline]
     pub fn value(&self) -> Cow<'a, str> {
         self.assignment.value()
     }
 
-    /// The value as it is written, like [`OptionView::verbatim`](crate::OptionView::verbatim).
+    /// Returns the value as written, like [`OptionView::verbatim`](crate::OptionView::verbatim).
     pub fn verbatim(&self) -> Cow<'a, str> {
         self.assignment.verbatim()
     }
 
-    /// From the name to the end of the value.
+    /// Returns the span from the name to the end of the value.
     pub fn span(&self) -> Span {
         self.assignment.span()
     }
 
-    /// Where the value stands; the end of the option, where the value is empty.
+    /// Returns the span of the value; an empty span at the end of the option if the value is empty.
     pub fn value_span(&self) -> Span {
         self.assignment.value_span()
     }
@@ -135,7 +134,7 @@ impl fmt::Debug for OptionRef<'_> {
     }
 }
 
-/// A name that every option of the section holds, so it must be cheap to clone.
+/// A section name, which every option of the section holds; cheap to clone.
 #[derive(Clone)]
 enum SectionName<'a> {
     Borrowed(&'a str),
@@ -158,21 +157,21 @@ impl<'a> Iterator for Reader<'a> {
     #[inline]
     fn next(&mut self) -> Option<Event<'a>> {
         Some(match self.steps.next()? {
-            Step::Comment(line) => Event::Comment {
+            SyntaxItem::Comment(line) => Event::Comment {
                 text: line.text,
                 span: Span { start: line.start, end: line.start + line.text.len() },
             },
-            Step::Section(name, span) => {
+            SyntaxItem::Section(name, span) => {
                 self.section = match &name {
                     Cow::Borrowed(name) => SectionName::Borrowed(name),
                     Cow::Owned(name) => SectionName::Shared(name.as_str().into()),
                 };
                 Event::Section { name, span }
             }
-            Step::Assignment(assignment) => {
+            SyntaxItem::Assignment(assignment) => {
                 Event::Option(OptionRef { section: self.section.clone(), assignment })
             }
-            Step::Flaw(flaw) => Event::Diagnostic(flaw.diagnostic()),
+            SyntaxItem::Issue(issue) => Event::Diagnostic(issue.diagnostic()),
         })
     }
 }

@@ -1,21 +1,21 @@
-//! Sizes in bytes, and shares of a whole.
+//! Sizes in bytes and relative sizes.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// An amount of memory or the like: in bytes, as a share of what there is, or without a limit.
+/// A size: in bytes, relative to a total, or unlimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Size {
-    /// So many bytes.
+    /// Number of bytes.
     Bytes(u64),
-    /// So many ten-thousandths of what the machine has.
+    /// Ten-thousandths of the machine's total.
     Permyriad(u32),
-    /// No limit.
+    /// Unlimited.
     Infinity,
 }
 
-/// The suffixes, the largest first; each is 1024 times the one after it, but for that of bytes.
+/// The suffixes, largest first. Each is 1024 times the next one, apart from the two for bytes.
 const SUFFIXES: [(&str, u64); 8] = [
     ("E", 1 << 60),
     ("P", 1 << 50),
@@ -27,15 +27,15 @@ const SUFFIXES: [(&str, u64); 8] = [
     ("", 1),
 ];
 
-/// Reads a size as options such as `MemoryMax=` do: bytes, a percentage, or `infinity`.
+/// Parses a size as in options such as `MemoryMax=`: bytes, a percentage, or `infinity`.
 ///
-/// A number of bytes may have a suffix, `K`, `M`, `G`, `T`, `P` or `E`, each 1024 times the one
-/// before, and then a fraction; several of them add up where each is smaller than the one
-/// before, as in `1G 512M`. For percentages see [`parse_permyriad`]; here at most the whole.
+/// A number of bytes may have a fraction and one of the suffixes `K`, `M`, `G`, `T`, `P` and `E`,
+/// each 1024 times the one before. Several terms add up if each suffix is smaller than the one
+/// before, as in `1G 512M`. For percentages see [`parse_permyriad`]; here they are limited to 100%.
 ///
 /// # Errors
 ///
-/// A text that is none of these, or a number of bytes that does not fit 64 bits.
+/// Returns an error for any other text, and for a number of bytes that does not fit in 64 bits.
 ///
 /// ```
 /// use fleet_unitfile::{Size, parse_size};
@@ -66,13 +66,13 @@ pub fn parse_size(text: &str) -> Result<Size, SizeError> {
     }
 }
 
-/// Reads a share in ten-thousandths: `%` with at most two decimals, `‰` with at most one, or `‱`.
+/// Parses a share in ten-thousandths: `%` with at most two decimals, `‰` with at most one, or `‱`.
 ///
-/// It may be more than the whole, as `CPUQuota=200%` is.
+/// The share may exceed the whole, as in `CPUQuota=200%`.
 ///
 /// # Errors
 ///
-/// A text that is no such share, or does not fit 31 bits.
+/// Returns an error for any other text, and for a share that does not fit in 31 bits.
 ///
 /// ```
 /// assert_eq!(fleet_unitfile::parse_permyriad("12.34%"), Ok(1234));
@@ -99,23 +99,23 @@ pub fn parse_permyriad(text: &str) -> Result<u32, SizeError> {
     u32::try_from(value).map_err(|_| wrong)
 }
 
-/// Why a text is not a size or a share.
+/// Error for a text that is not a size or a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SizeError {
-    /// Something in it is neither a number nor a suffix.
+    /// The text contains something other than numbers and suffixes.
     #[error("no size from byte {at} on: write bytes as in \"512M\", or a share as in \"10%\"")]
     Syntax {
-        /// The offset of what cannot be read.
+        /// Offset of the invalid part.
         at: usize,
     },
-    /// It does not fit.
+    /// The value does not fit.
     #[error("size is too large: write \"infinity\" for no limit")]
     TooLarge,
 }
 
 impl fmt::Display for Size {
-    /// Writes the largest suffix that needs no fraction.
+    /// Writes the number with the largest suffix that needs no fraction.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Infinity => f.pad("infinity"),
@@ -139,7 +139,7 @@ impl fmt::Display for Size {
 impl FromStr for Size {
     type Err = SizeError;
 
-    /// The same as [`parse_size`].
+    /// Parses a size, like [`parse_size`].
     fn from_str(text: &str) -> Result<Self, SizeError> {
         parse_size(text)
     }
@@ -147,7 +147,8 @@ impl FromStr for Size {
 
 type Suffixes = &'static [(&'static str, u64)];
 
-/// The number with its suffix at the start of a text, what follows, and the suffixes that may.
+/// Parses the first term of a text. Returns its value, the rest of the text, and the suffixes that
+/// may follow.
 fn term(text: &str, suffixes: Suffixes) -> Option<(Option<u64>, &str, Suffixes)> {
     let blanks = [' ', '\t', '\n', '\r'];
     let text = text.trim_start_matches(blanks);
@@ -162,10 +163,10 @@ fn term(text: &str, suffixes: Suffixes) -> Option<(Option<u64>, &str, Suffixes)>
     Some((bytes(whole, fraction, factor), &rest[suffix.len()..], &suffixes[place + 1..]))
 }
 
-/// So many times the factor, cut off at a whole byte; `None` where that does not fit.
+/// Multiplies a decimal number by a factor, truncated to whole bytes; `None` on overflow.
 fn bytes(whole: &str, fraction: &str, factor: u64) -> Option<u64> {
     let (mut value, mut place) = (0_u128, 1_u128);
-    // Eighteen digits tell each byte of an exbibyte apart.
+    // Eighteen digits distinguish the bytes of an exbibyte.
     for digit in fraction.bytes().take(18) {
         (value, place) = (value * 10 + u128::from(digit - b'0'), place * 10);
     }
@@ -174,8 +175,8 @@ fn bytes(whole: &str, fraction: &str, factor: u64) -> Option<u64> {
     whole.checked_mul(factor)?.checked_add(u64::try_from(part).ok()?)
 }
 
-/// An integer as systemd reads it: in decimal, or in hexadecimal, octal or binary digits after
-/// their prefixes, with a sign if need be.
+/// Parses an integer as systemd does: decimal, or hexadecimal, octal or binary after a prefix, with
+/// an optional sign.
 pub(crate) fn integer(value: &str) -> Option<i64> {
     let (sign, digits) = match value.strip_prefix('-') {
         Some(digits) => (-1, digits),

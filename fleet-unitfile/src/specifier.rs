@@ -1,22 +1,23 @@
 //! Specifiers: percent signs that stand for parts of the unit's own name.
 
 use crate::escape::{EscapeError, unescape};
-use crate::facts::Fact;
 use crate::name::UnitName;
+use crate::specifier_context::Specifier;
 
-/// Replaces the specifiers of a value by parts of the unit's name.
+/// Expands the specifiers of a value with parts of the unit's name.
 ///
 /// | specifier | stands for |
 /// |---|---|
 /// | `%n` | the whole name |
 /// | `%N` | the name without its type, unescaped |
 /// | `%p` | the prefix, unescaped |
-/// | `%i` | the instance, verbatim; empty where there is none |
+/// | `%i` | the instance, verbatim; empty if the name has none |
 /// | `%%` | a percent sign |
 ///
 /// # Errors
 ///
-/// A percent sign followed by anything else, or by nothing; a name that cannot be unescaped.
+/// Returns an error for a percent sign followed by anything else or by nothing, and for a name that
+/// cannot be unescaped.
 ///
 /// ```
 /// use fleet_unitfile::{UnitName, expand_specifiers};
@@ -49,11 +50,11 @@ pub fn expand_specifiers(text: &str, name: &UnitName) -> Result<String, Specifie
     Ok(expanded)
 }
 
-/// Why the specifiers of a value cannot be replaced; offsets are in bytes of the value.
+/// Error for specifiers that cannot be expanded; offsets are in bytes of the value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpecifierError {
-    /// A letter that is no specifier.
+    /// A letter that is not a specifier.
     #[error(
         "unknown specifier \"%{letter}\" at byte {at}: use %n, %N, %p or %i, and %% for a \
          percent sign"
@@ -61,25 +62,25 @@ pub enum SpecifierError {
     Unknown {
         /// The offset of the percent sign.
         at: usize,
-        /// What follows it.
+        /// The character after the percent sign.
         letter: char,
     },
-    /// A specifier that stands for something which is not known here.
-    #[error("specifier \"%{letter}\" at byte {at} stands for the {fact}, which is not known")]
-    UnknownFact {
+    /// A specifier whose value is not set.
+    #[error("specifier \"%{letter}\" at byte {at} stands for the {specifier}, which is not known")]
+    UnknownValue {
         /// The offset of the percent sign.
         at: usize,
+        /// The letter of the specifier.
+        letter: char,
         /// The specifier.
-        letter: char,
-        /// What it stands for.
-        fact: Fact,
+        specifier: Specifier,
     },
-    /// A letter that systemd has no specifier for.
+    /// A letter for which systemd has no specifier.
     #[error("unknown specifier \"%{letter}\" at byte {at}: write %% for a percent sign")]
-    NoSpecifier {
+    NotASpecifier {
         /// The offset of the percent sign.
         at: usize,
-        /// What follows it.
+        /// The character after the percent sign.
         letter: char,
     },
     /// A percent sign with nothing after it.
@@ -88,14 +89,14 @@ pub enum SpecifierError {
         /// The offset of the percent sign.
         at: usize,
     },
-    /// The part of the name that is asked for is not escaped properly.
+    /// The part of the name that the specifier stands for has an invalid escape.
     #[error("specifier \"%{letter}\" at byte {at} needs a unit name with proper escapes")]
     Unescape {
         /// The offset of the percent sign.
         at: usize,
-        /// The specifier.
+        /// The letter of the specifier.
         letter: char,
-        /// What is wrong with the name.
+        /// The invalid escape in the name.
         source: EscapeError,
     },
 }

@@ -1,4 +1,4 @@
-//! Generators of names, options and files, for tests by properties of whoever uses unit files.
+//! Proptest strategies for names, options and files, for property tests of dependent crates.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use crate::name::UnitName;
 use crate::option::UnitOption;
 use crate::unit_type::UnitType;
 
-/// Valid names of every type: plain ones, templates and instances.
+/// Generates valid names of every type: plain names, templates and instances.
 ///
 /// ```
 /// use fleet_unitfile::strategies;
@@ -35,8 +35,8 @@ pub fn unit_name() -> impl Strategy<Value = UnitName> {
     })
 }
 
-/// Options that can be written, with values of one line or several; the sections are few, so that
-/// options meet in them.
+/// Generates options that can be written, with values of one or several lines. There are few
+/// section names, so that options share sections.
 pub fn unit_option() -> impl Strategy<Value = UnitOption> {
     let section = select(vec!["Unit", "Service", "Install", "Socket", "X-Any"]);
     let name = "[A-Z][A-Za-z]{0,11}";
@@ -50,8 +50,8 @@ pub fn unit_option() -> impl Strategy<Value = UnitOption> {
         })
 }
 
-/// Valid unit files in many layouts: comments, blank lines, blanks around `=`, sections that are
-/// opened again, and all kinds of line ends.
+/// Generates valid unit files in varied layouts: comments, blank lines, blanks around `=`, repeated
+/// section headers, and different line ends.
 pub fn unit_file() -> impl Strategy<Value = UnitFile> {
     let between = select(vec!["", "\n", "# note\n", "; note\n\n", "  # [No]\n"]);
     let spacing = select(vec!["=", " = ", "= ", "\t="]);
@@ -71,9 +71,9 @@ pub fn unit_file() -> impl Strategy<Value = UnitFile> {
     })
 }
 
-/// Sources that are valid or nearly so: files with a few pieces put in that mean something to
-/// the grammar, and stretches cut out.
-pub fn nearly_unit_file() -> impl Strategy<Value = Vec<u8>> {
+/// Generates sources that are valid or nearly so: unit files with some syntactically significant
+/// pieces inserted and some ranges removed.
+pub fn damaged_unit_file() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         4 => select(vec!["[", "]", "=", "\\", "\\\n", "\n", "\r", "\0", "#", ";", " ", "\u{feff}"])
             .prop_map(|piece| piece.as_bytes().to_vec()),
@@ -117,7 +117,7 @@ mod tests {
     fn valid_files_are_valid_and_broken_ones_partly_so() {
         let units = sample(unit_file(), 100);
         assert!(units.iter().any(|unit| unit.options().len() > 4));
-        let sources = sample(nearly_unit_file(), 200);
+        let sources = sample(damaged_unit_file(), 200);
         let is_error = |source: &Vec<u8>| {
             let (_, diagnostics) = UnitFile::parse_collecting(source);
             diagnostics.iter().any(|it| it.severity() == Severity::Error)

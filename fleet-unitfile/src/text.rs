@@ -1,17 +1,17 @@
-//! A source, and where its options and headers begin; everything else is read from it again.
+//! A source with the offsets of its options and headers; everything else is parsed again on access.
 
 use std::collections::BTreeSet;
 
 use crate::assignment::{Joined, Plain};
+use crate::continuation::LogicalLine;
 use crate::diagnostic::Span;
 use crate::index::{Entry, Index};
-use crate::join::Logical;
 use crate::lines::{line_length, trim_end};
 
-/// A source byte for byte, and what is in it.
+/// A source, byte for byte, and the index of its options and headers.
 ///
-/// It takes as little memory as it can: a file may have a million options of four bytes, and
-/// reading one of them again takes no longer than reading it did.
+/// Uses as little memory as possible, since a file may have a million options of four bytes.
+/// Parsing an option again costs no more than parsing it the first time.
 #[derive(Debug)]
 pub(crate) struct Text {
     pub(crate) source: Source,
@@ -19,12 +19,12 @@ pub(crate) struct Text {
     pub(crate) headers: Index,
 }
 
-/// A source byte for byte.
+/// A source, byte for byte.
 #[derive(Debug)]
 pub(crate) enum Source {
-    /// All of it is UTF-8.
+    /// All of it is valid UTF-8.
     Text(Box<str>),
-    /// Some comment, or some line that cannot be read, is not.
+    /// A comment, or an invalid line, is not UTF-8.
     Bytes(Box<[u8]>),
 }
 
@@ -43,7 +43,7 @@ impl Source {
         }
     }
 
-    /// The line from this offset on, which was read as text.
+    /// Returns the line from an offset on. That line was read as text before.
     #[inline]
     fn line(&self, start: usize) -> &str {
         const READ: &str = "only lines that are text have options and headers";
@@ -56,7 +56,7 @@ impl Source {
 }
 
 impl Text {
-    /// The parts of an option.
+    /// Parses an option again.
     #[inline]
     pub(crate) fn assignment<'a>(&'a self, entry: &Entry<'a>) -> Plain<'a> {
         const READ: &str = "what was read as an option reads as one again";
@@ -64,44 +64,44 @@ impl Text {
         Plain::read(text, entry.start).expect(READ)
     }
 
-    /// The same of one that was joined, with its places in the source.
+    /// Parses a joined option again, with its offsets in the source.
     pub(crate) fn joined(&self, start: usize) -> Joined<'_> {
         const READ: &str = "what was read as an option reads as one again";
-        let logical = Logical::at(self.source.as_bytes(), start).expect(READ);
+        let logical = LogicalLine::at(self.source.as_bytes(), start).expect(READ);
         let text = String::from_utf8(logical.joined()).expect(READ);
         Joined::read(logical, text, 0).expect(READ)
     }
 
-    /// Whether an option may have this name; to read one takes longer.
-    pub(crate) fn may_be(&self, entry: &Entry<'_>, name: &str) -> bool {
+    /// Whether an option may have this name, without the cost of parsing it.
+    pub(crate) fn may_be_named(&self, entry: &Entry<'_>, name: &str) -> bool {
         let rest = || &self.source.as_bytes()[entry.start..];
         entry.joined.map_or_else(rest, str::as_bytes).starts_with(name.as_bytes())
     }
 
-    /// The section that stands at this offset of the source.
+    /// Returns the name of the section that an offset of the source is in.
     #[inline]
     pub(crate) fn section_at(&self, offset: usize) -> &str {
         self.headers.last_before(offset).map_or("", |header| self.section(&header))
     }
 
-    /// The names of the sections, each at its first header.
+    /// Returns the names of the sections, in order of their first headers.
     pub(crate) fn sections(&self) -> impl Iterator<Item = &str> {
-        let mut told = BTreeSet::new();
+        let mut seen = BTreeSet::new();
         let mut last = "";
         self.section_names().filter(move |name| {
             let is_repeated = std::mem::replace(&mut last, name) == *name;
-            !is_repeated && told.insert(*name)
+            !is_repeated && seen.insert(*name)
         })
     }
 
-    /// The name in each header.
+    /// Returns the name in each header.
     pub(crate) fn section_names(&self) -> impl Iterator<Item = &str> {
         let headers = (0..self.headers.len()).filter_map(|index| self.headers.get(index));
         headers.map(|header| self.section(&header))
     }
 
-    /// The name in each header, and where the header stands; one of several lines is where its
-    /// first line is.
+    /// Returns the name and span of each header. For a continued header, the span covers its first
+    /// line.
     pub(crate) fn headers(&self) -> impl Iterator<Item = (&str, Span)> {
         let headers = (0..self.headers.len()).filter_map(|index| self.headers.get(index));
         headers.map(|header| {

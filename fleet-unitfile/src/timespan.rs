@@ -1,20 +1,20 @@
-//! Spans of time, as systemd writes them.
+//! Time spans in systemd syntax.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A span of time, which may have no end.
+/// A time span, which may be infinite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Timespan {
-    /// A span with an end, in whole microseconds.
+    /// A finite span, in whole microseconds.
     Finite(Duration),
-    /// A span without an end; it is longer than any other.
+    /// An infinite span, longer than any other.
     Infinity,
 }
 
 impl Timespan {
-    /// The length, or `None` where it has no end.
+    /// Returns the length; `None` if it is infinite.
     pub fn as_duration(self) -> Option<Duration> {
         match self {
             Self::Finite(duration) => Some(duration),
@@ -23,9 +23,9 @@ impl Timespan {
     }
 }
 
-/// Writes each unit of time that occurs, the longest first: `1min 30s 500ms`, `0`, or `infinity`.
+/// Writes each nonzero time unit, longest first: `1min 30s 500ms`, `0`, or `infinity`.
 ///
-/// What is less than a microsecond is left out; the text reads back as the rest.
+/// Fractions of a microsecond are dropped, so the text reads back without them.
 impl fmt::Display for Timespan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const WRITTEN: [(&str, u64); 9] = [
@@ -58,13 +58,13 @@ impl fmt::Display for Timespan {
 impl FromStr for Timespan {
     type Err = TimespanError;
 
-    /// The same as [`parse_timespan`].
+    /// Parses a time span, like [`parse_timespan`].
     fn from_str(text: &str) -> Result<Self, TimespanError> {
         parse_timespan(text)
     }
 }
 
-/// Every unit of time with its length in microseconds; a longer word stands before its prefixes.
+/// Every time unit with its length in microseconds. A longer word comes before its prefixes.
 const UNITS: [(&str, u64); 30] = [
     ("seconds", SECOND),
     ("second", SECOND),
@@ -107,16 +107,16 @@ const MONTH: u64 = YEAR / 12;
 /// 365.25 days.
 const YEAR: u64 = 1461 * DAY / 4;
 
-/// Reads a span of time: numbers, each with a unit, that add up; or `infinity`.
+/// Parses a time span: numbers with units that add up, or `infinity`.
 ///
-/// A number without a unit counts seconds and may have a fraction. Units: `us` `usec` `µs` `μs`,
+/// A number may have a fraction; without a unit it counts seconds. Units: `us` `usec` `µs` `μs`,
 /// `ms` `msec`, `s` `sec` `second` `seconds`, `m` `min` `minute` `minutes`, `h` `hr` `hour`
-/// `hours`, `d` `day` `days`, `w` `week` `weeks`, `M` `month` `months` (30.4375 days),
-/// `y` `year` `years` (365.25 days). What is less than a microsecond is cut off.
+/// `hours`, `d` `day` `days`, `w` `week` `weeks`, `M` `month` `months` (30.4375 days), `y` `year`
+/// `years` (365.25 days). Fractions of a microsecond are truncated.
 ///
 /// # Errors
 ///
-/// A text that is no such sum, or one that does not fit 64 bits of microseconds.
+/// Returns an error for any other text, and for a sum that does not fit in 64 bits of microseconds.
 ///
 /// ```
 /// use std::time::Duration;
@@ -142,7 +142,7 @@ pub fn parse_timespan(text: &str) -> Result<Timespan, TimespanError> {
         let at = text.len() - rest.len();
         let number = Number::read(rest).ok_or(TimespanError::Syntax { at })?;
         let (length, after) = unit(number.after);
-        // A second dot must not look like the start of a new number.
+        // A second dot must not be read as the start of a new number.
         if length.is_none() && !after.is_empty() && after.len() == number.after.len() {
             let at = text.len() - after.len();
             return Err(TimespanError::Syntax { at });
@@ -155,25 +155,25 @@ pub fn parse_timespan(text: &str) -> Result<Timespan, TimespanError> {
     Ok(Timespan::Finite(Duration::from_micros(total)))
 }
 
-/// Why a text is not a span of time.
+/// Error for a text that is not a time span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TimespanError {
-    /// There is nothing in it.
+    /// The text is empty.
     #[error("empty time span: write a number with a unit such as \"5s\", or \"infinity\"")]
     Empty,
-    /// Something in it is neither a number nor a unit.
+    /// The text contains something other than numbers and units.
     #[error("no time span from byte {at} on: write numbers with units, such as \"1min 30s\"")]
     Syntax {
-        /// The offset of what cannot be read, in bytes.
+        /// Byte offset of the invalid part.
         at: usize,
     },
-    /// It is longer than 584,000 years.
+    /// The span is longer than 584,000 years.
     #[error("time span is too long: write \"infinity\" for one without an end")]
     TooLong,
 }
 
-/// A decimal number with what follows it.
+/// A decimal number and the text after it.
 struct Number<'a> {
     whole: u64,
     fraction: &'a str,
@@ -190,15 +190,15 @@ impl<'a> Number<'a> {
         };
         let whole = match whole {
             "" => 0,
-            // What does not fit a signed number makes the span too long, whatever the unit.
+            // A value beyond the signed range makes the span too long with any unit.
             _ => whole.parse::<i64>().map_or(u64::MAX, i64::unsigned_abs),
         };
         Some(Self { whole, fraction, after })
     }
 
-    /// So many units of the given length; `None` where that does not fit.
+    /// Multiplies the number by the length of a time unit; `None` on overflow.
     fn times(&self, length: u64) -> Option<u64> {
-        // systemd refuses the largest number of each unit as well.
+        // systemd also refuses the largest number of each unit.
         let mut total = self.whole * Some(length).filter(|it| self.whole < u64::MAX / it)?;
         let mut place = length / 10;
         for digit in self.fraction.bytes() {
@@ -214,7 +214,8 @@ fn digits(text: &str) -> (&str, &str) {
     text.split_at(end)
 }
 
-/// The length of the unit at the start of a text after blanks, if there is one, and the rest.
+/// Returns the length of the time unit at the start of a text, if there is one, and the rest of the
+/// text.
 fn unit(text: &str) -> (Option<u64>, &str) {
     let text = skip_blanks(text);
     let found = UNITS.iter().find_map(|(word, length)| Some((*length, text.strip_prefix(word)?)));

@@ -1,4 +1,4 @@
-//! The directories of units: the files and links in them, and which of those make up a unit.
+//! Unit directories: the files and links in them, and the units that they make up.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,13 +7,13 @@ use crate::file::UnitFile;
 use crate::merge::{DependencyKind, ImpliedDependency, MergedUnit, UnitPart, directories_with};
 use crate::name::UnitName;
 
-/// What stands at a path: a file, or a symbolic link.
+/// An entry of a unit directory: a file or a symbolic link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UnitEntry {
-    /// A file with this text. An empty one masks what it stands for.
+    /// A file with this content. An empty one masks the unit, drop-in or dependency.
     File(UnitFile),
-    /// A link to this path, which may be relative to the link's directory. One to `/dev/null`
-    /// masks what it stands for.
+    /// A link to this path, which may be relative to the link's directory. A link to `/dev/null`
+    /// masks the unit, drop-in or dependency.
     Link(String),
 }
 
@@ -23,26 +23,26 @@ impl From<UnitFile> for UnitEntry {
     }
 }
 
-/// The directories that units are read from, with all that stands in them.
+/// The unit directories with all their entries.
 ///
-/// Somebody else reads the files and links; here is decided, by their paths alone, what systemd
-/// makes of them:
+/// The caller reads the files and links. This type resolves them by their paths alone, as systemd
+/// does:
 ///
-/// - A unit is read from the file of its name; an instance that has none, from its template's.
-///   The first directory wins.
-/// - A link to the name of another unit makes an alias, whether or not that is in the same
-///   directory. A unit has the drop-ins and dependencies of all its names. systemd ignores a
-///   link whose type, or whose kind of name, is not that of its target; so is it here.
-/// - A link to a file outside the directories is read as if it were that file.
-/// - An empty file, or a link to `/dev/null`, masks: the unit cannot be started, the drop-in or
-///   dependency does not count, whatever further directories say.
-/// - Drop-ins are files `*.conf` in `NAME.d`, the [further directories](crate::drop_in_directories)
-///   of its name, and `TYPE.d`. Of those with the same file name one counts: that of the unit's
-///   own name before those of its aliases, then by directory, then by how much of the name the
-///   drop-in directory has; one in `TYPE.d` comes last. They are read in the order of their
-///   file names.
-/// - Each link in `NAME.wants` and `NAME.requires`, and in the same further directories, makes
-///   the unit that it is named after a dependency.
+/// - A unit is read from the file of its name; an instance without a file of its own is read from
+///   its template's. The first directory wins.
+/// - A link to the name of another unit makes an alias, in the same directory or not. A unit has
+///   the drop-ins and dependencies of all its names. Like systemd, this ignores a link whose type
+///   or kind of name differs from that of its target.
+/// - A link to a file outside the directories stands for that file.
+/// - An empty file, or a link to `/dev/null`, masks: the unit cannot be started, and the drop-in or
+///   dependency does not count, whatever later directories contain.
+/// - Drop-ins are files `*.conf` in `NAME.d`, the [other drop-in
+///   directories](crate::drop_in_directories) of the name, and `TYPE.d`. One of each file name
+///   counts: first that of the unit's own name before those of its aliases, then by unit directory,
+///   then by how specific the drop-in directory is; `TYPE.d` comes last. Drop-ins are read in the
+///   order of their file names.
+/// - Each link in `NAME.wants` and `NAME.requires`, and in the corresponding other directories,
+///   adds a dependency on the unit that it is named after.
 ///
 /// ```
 /// use fleet_unitfile::{UNIT_DIRECTORIES, UnitEntry, UnitFile, UnitName, UnitTree};
@@ -71,8 +71,9 @@ pub struct UnitTree {
 }
 
 impl UnitTree {
-    /// What stands in `directories`, the first of which wins, and, for links that lead out of
-    /// them, elsewhere; all paths are absolute. See [`UNIT_DIRECTORIES`](crate::UNIT_DIRECTORIES).
+    /// Makes a tree from entries with absolute paths: those in `directories`, which are in order of
+    /// precedence, and the targets of links that lead out of them. See
+    /// [`UNIT_DIRECTORIES`](crate::UNIT_DIRECTORIES).
     pub fn new<P: Into<String>, E: Into<UnitEntry>>(
         directories: &[&str],
         entries: impl IntoIterator<Item = (P, E)>,
@@ -85,41 +86,40 @@ impl UnitTree {
         Self { entries, directories, aliases }
     }
 
-    /// Every name that a unit file or link stands for, templates and masked ones included.
+    /// Returns all names that a unit file or link stands for, including templates and masked units.
     pub fn names(&self) -> impl Iterator<Item = UnitName> {
-        // What is there was found to be a name.
+        // All of them were parsed as names before.
         self.aliases.names().filter_map(|name| UnitName::parse(name).ok())
     }
 
-    /// The unit of this name, or of which this is an alias, with all that it is made of.
+    /// Returns the unit of which this is a name or an alias, merged from all its files.
     ///
-    /// A unit of which there is no file has no [main part](MergedUnit::main), but may have
-    /// drop-ins.
+    /// A unit without a unit file has no [main part](MergedUnit::main), but may have drop-ins.
     pub fn unit(&self, name: &UnitName) -> MergedUnit {
         let path = self.aliases.fragment(name);
-        let mut names = self.aliases.of(name, path);
+        let mut names = self.aliases.names_of(name, path);
         let own = path.and_then(|path| own_name(path, name));
-        // Where the instance of a template is something else, its name does not come first.
+        // If the template's instance is an alias of another file, its name is not the unit's own.
         let id = own.clone().filter(|own| names.contains(own)).unwrap_or_else(|| name.clone());
         names.extend(own);
         let aliases: Vec<UnitName> = names.into_iter().filter(|name| *name != id).collect();
         let all = || [&id].into_iter().chain(&aliases);
         let main = path.and_then(|path| self.part(path));
         let dependencies = DependencyKind::ALL.iter().flat_map(|kind| {
-            let found = self.beside(all(), kind.suffix()).into_iter();
+            let found = self.companion_files(all(), kind.suffix()).into_iter();
             found.filter_map(|(file, path)| self.dependency(*kind, file, path, &id))
         });
         let dependencies = dependencies.filter(|it| all().all(|name| it.unit != *name)).collect();
-        let drop_ins = self.beside(all(), ".d").into_iter();
+        let drop_ins = self.companion_files(all(), ".d").into_iter();
         let drop_ins = drop_ins.filter(|(file, _)| file.ends_with(".conf"));
         let drop_ins = drop_ins.filter_map(|(_, path)| self.part(path)).filter(|it| !it.is_empty());
         let drop_ins = drop_ins.collect();
         MergedUnit::new(id, aliases, main, drop_ins, dependencies)
     }
 
-    /// The entries of all directories of a suffix that belong to a unit with these names, one of
-    /// each file name, in their order.
-    fn beside<'n>(
+    /// Returns the entries in the directories with this suffix that belong to a unit with these
+    /// names. Keeps one path for each file name, ordered by file name.
+    fn companion_files<'n>(
         &self,
         names: impl Iterator<Item = &'n UnitName>,
         suffix: &str,
@@ -170,11 +170,11 @@ impl UnitTree {
         Some(UnitPart { path: path.to_owned(), file: self.file(path)? })
     }
 
-    /// The file at a path, or at the end of the links that begin there.
+    /// Resolves links from a path and returns the file at their end.
     fn file(&self, path: &str) -> Option<UnitFile> {
-        const MOST_LINKS: usize = 40;
+        const MAX_LINKS: usize = 40;
         let mut path = path.to_owned();
-        for _ in 0..MOST_LINKS {
+        for _ in 0..MAX_LINKS {
             match self.entries.get(&path) {
                 Some(UnitEntry::File(file)) => return Some(file.clone()),
                 Some(UnitEntry::Link(target)) => path = absolute(&path, target),
@@ -186,10 +186,10 @@ impl UnitTree {
     }
 }
 
-/// The name of the unit that a file holds, for the instance that is asked for.
-fn own_name(path: &str, wanted: &UnitName) -> Option<UnitName> {
+/// Returns the unit name that a file stands for, instantiated for the requested instance.
+fn own_name(path: &str, requested: &UnitName) -> Option<UnitName> {
     let own = UnitName::parse(path.rsplit('/').next()?).ok()?;
-    match wanted.instance() {
+    match requested.instance() {
         Some(instance) if own.is_template() && !instance.is_empty() => {
             own.instantiate(instance).ok()
         }
@@ -197,7 +197,7 @@ fn own_name(path: &str, wanted: &UnitName) -> Option<UnitName> {
     }
 }
 
-/// The path that a link at a path leads to.
+/// Resolves the target of a link to an absolute path.
 pub(crate) fn absolute(link: &str, target: &str) -> String {
     let folder = link.rsplit_once('/').map_or("", |(folder, _)| folder);
     let joined = if target.starts_with('/') { target } else { &format!("{folder}/{target}") };
@@ -212,5 +212,5 @@ pub(crate) fn absolute(link: &str, target: &str) -> String {
     format!("/{}", parts.join("/"))
 }
 
-/// The names of units, as [`UnitTree`] gathers them.
+/// A set of unit names.
 pub(crate) type Names = BTreeSet<UnitName>;

@@ -1,41 +1,41 @@
-//! The thirteen kinds of unit, each known by the suffix of its unit name.
+//! The thirteen unit types, each identified by the suffix of a unit name.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What kind of thing a unit is: the word after the last dot of its name.
+/// The type of a unit: the suffix after the last dot of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum UnitType {
-    /// A mount point that is mounted when something first looks into it.
+    /// A mount point that is mounted on first access.
     Automount,
-    /// A bus name that starts a service when it is first called.
+    /// A D-Bus name that activates a service.
     Busname,
-    /// A device that the kernel announced.
+    /// A device exposed by the kernel.
     Device,
     /// A mount point.
     Mount,
-    /// A file or folder whose change starts another unit.
+    /// A file or directory whose changes activate another unit.
     Path,
-    /// Processes that were started elsewhere and are only watched.
+    /// A group of processes that were started elsewhere and are only supervised.
     Scope,
-    /// A process, or a few of them, that is started and watched.
+    /// A supervised process, or a group of them.
     Service,
-    /// A group of units that share resource limits.
+    /// A node of the tree of resource limits, which groups units.
     Slice,
-    /// A remembered set of running units.
+    /// A saved set of running units.
     Snapshot,
-    /// A socket whose traffic starts a service.
+    /// A socket whose traffic activates a service.
     Socket,
     /// A swap device or file.
     Swap,
-    /// A point at which other units meet.
+    /// A synchronization point that groups other units.
     Target,
-    /// A moment, or a rhythm, that starts another unit.
+    /// A timer that activates another unit.
     Timer,
 }
 
 impl UnitType {
-    /// Every type, in alphabetical order.
+    /// All types, in alphabetical order.
     pub const ALL: [Self; 13] = [
         Self::Automount,
         Self::Busname,
@@ -52,7 +52,7 @@ impl UnitType {
         Self::Timer,
     ];
 
-    /// The suffix without its dot, such as `service`.
+    /// Returns the suffix without its dot, such as `service`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Automount => "automount",
@@ -71,7 +71,7 @@ impl UnitType {
         }
     }
 
-    /// Whether a unit of this type may be a template or an instance of one.
+    /// Whether units of this type may be templates or instances.
     pub const fn may_be_template(self) -> bool {
         matches!(self, Self::Path | Self::Service | Self::Socket | Self::Target | Self::Timer)
     }
@@ -86,7 +86,7 @@ impl fmt::Display for UnitType {
 impl FromStr for UnitType {
     type Err = UnitTypeError;
 
-    /// Reads a suffix without its dot. Case counts: `Service` is not a type.
+    /// Parses a suffix without its dot. Case-sensitive: `Service` is not a type.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Self::ALL
             .into_iter()
@@ -95,12 +95,12 @@ impl FromStr for UnitType {
     }
 }
 
-/// Why a word is not a unit type: it is none of the thirteen.
+/// Error for a word that is not one of the thirteen unit types.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a unit type: write one of {types}", types = type_list())]
 pub struct UnitTypeError(String);
 
-/// All types, as a list for a person to read.
+/// Returns all types as a list, for messages.
 pub(crate) fn type_list() -> String {
     UnitType::ALL.map(UnitType::as_str).join(", ")
 }

@@ -1,11 +1,11 @@
-//! Values that are a plain yes or no, and values that are only told apart.
+//! Booleans, and validity checks of values that are not kept.
 
 use crate::Calendar;
 
-/// Reads a boolean as systemd does, or `None` where the text is none.
+/// Parses a boolean as systemd does; `None` if the text is not one.
 ///
 /// True: `1`, `yes`, `y`, `true`, `t`, `on`. False: `0`, `no`, `n`, `false`, `f`, `off`.
-/// Upper and lower case are the same; blanks are not skipped.
+/// Case-insensitive. Blanks are not skipped.
 ///
 /// ```
 /// assert_eq!(fleet_unitfile::parse_bool("Yes"), Some(true));
@@ -23,9 +23,9 @@ pub fn parse_bool(text: &str) -> Option<bool> {
     }
 }
 
-/// Whether a text is a moment or a rhythm of the calendar, as `OnCalendar=` takes it.
+/// Whether a text is a calendar event, as used in `OnCalendar=`.
 ///
-/// It is one if a [`Calendar`] can be read from it.
+/// It is one if it parses as a [`Calendar`].
 ///
 /// ```
 /// use fleet_unitfile::is_calendar;

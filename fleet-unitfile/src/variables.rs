@@ -1,7 +1,7 @@
 //! Environment variables in command lines: `$NAME` and `${NAME}`.
 
-/// The words that a word of a command becomes once its variables have their values, by the rules
-/// of [`CommandLine::argv_with`](crate::CommandLine::argv_with).
+/// Expands the environment variables of one word of a command, which can become several words.
+/// Follows the rules of [`CommandLine::argv_with`](crate::CommandLine::argv_with).
 ///
 /// ```
 /// use fleet_unitfile::expand_variables;
@@ -14,25 +14,25 @@ pub fn expand_variables<V: AsRef<str>>(
     word: &str,
     variable: impl Fn(&str) -> Option<V>,
 ) -> Vec<String> {
-    put_in(word, &variable)
+    expand_word(word, &variable)
 }
 
-/// The same, for many words.
-pub(crate) fn put_in<V: AsRef<str>>(
+/// Same as [`expand_variables`], borrowing the lookup so that it serves many words.
+pub(crate) fn expand_word<V: AsRef<str>>(
     word: &str,
     variable: &impl Fn(&str) -> Option<V>,
 ) -> Vec<String> {
     match word.strip_prefix('$') {
-        // Whatever follows is a part of the name, and the word ends with it.
+        // The name is everything up to the end of the word.
         Some(name) if !name.starts_with(['{', '$']) => {
             value(name, variable).map_or_else(Vec::new, |value| split(value.as_ref()))
         }
-        _ => vec![within(word, variable)],
+        _ => vec![expand_braces(word, variable)],
     }
 }
 
-/// A word with the values of the variables in braces in it.
-fn within<V: AsRef<str>>(word: &str, variable: &impl Fn(&str) -> Option<V>) -> String {
+/// Expands the variables in braces in a word.
+fn expand_braces<V: AsRef<str>>(word: &str, variable: &impl Fn(&str) -> Option<V>) -> String {
     let mut text = String::with_capacity(word.len());
     let mut rest = word;
     while let Some((before, after)) = rest.split_once('$') {
@@ -42,7 +42,7 @@ fn within<V: AsRef<str>>(word: &str, variable: &impl Fn(&str) -> Option<V>) -> S
                 text.push('$');
                 after
             }
-            (None, Some(braced)) => braces(braced, &mut text, variable),
+            (None, Some(braced)) => push_braced(braced, &mut text, variable),
             (None, None) => {
                 text.push('$');
                 after
@@ -53,8 +53,8 @@ fn within<V: AsRef<str>>(word: &str, variable: &impl Fn(&str) -> Option<V>) -> S
     text
 }
 
-/// Puts in what stands between braces, the first of which is past; returns what follows.
-fn braces<'w, V: AsRef<str>>(
+/// Appends the expansion of a `${` whose brace was consumed. Returns the rest of the word.
+fn push_braced<'w, V: AsRef<str>>(
     braced: &'w str,
     text: &mut String,
     variable: &impl Fn(&str) -> Option<V>,
@@ -65,19 +65,19 @@ fn braces<'w, V: AsRef<str>>(
         text.push_str(value(name, variable).as_ref().map_or("", AsRef::as_ref));
         return after;
     }
-    // Not closed, or with a default value, which systemd has only elsewhere.
+    // Not closed, or with a default value, which systemd does not expand in command lines.
     text.push_str("${");
     text.push_str(name);
     after
 }
 
-/// The value of a variable that is set; nobody is asked for one without a name.
+/// Looks up a variable; an empty name is never looked up.
 fn value<V>(name: &str, variable: &impl Fn(&str) -> Option<V>) -> Option<V> {
     if name.is_empty() { None } else { variable(name) }
 }
 
-/// The words of a value: quotes keep blanks together, a backslash keeps what follows it. A quote
-/// that is not closed ends with the value.
+/// Splits a value into words: quotes keep blanks together, a backslash keeps the next character. An
+/// unclosed quote ends with the value.
 fn split(value: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

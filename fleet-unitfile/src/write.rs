@@ -1,16 +1,16 @@
-//! From options to text: the canonical form, and the refusal of what it cannot hold.
+//! Writing options in canonical form, and refusing those that cannot be written.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
-use crate::grammar::{BLANKS, is_clean, section_flaw};
-use crate::join::{Logical, trimmed_end};
+use crate::continuation::{LogicalLine, trimmed_end};
+use crate::grammar::{BLANKS, has_no_noncharacters, section_name_error};
 use crate::lines::{Lines, MAX_LINE, ends_in_open_backslash, is_blank, is_line_end};
 use crate::option::{OptionView, UnitOption};
 
-/// Why an option cannot be written into a unit file and read back as the same.
+/// Error for an option that cannot be written into a unit file and read back as the same.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{kind}", self.subject())]
 pub struct OptionError {
@@ -20,22 +20,22 @@ pub struct OptionError {
 }
 
 impl OptionError {
-    /// The rule that the option breaks.
+    /// Returns the rule that the option breaks.
     pub fn kind(&self) -> OptionErrorKind {
         self.kind
     }
 
-    /// The section of the option.
+    /// Returns the section of the option.
     pub fn section(&self) -> &str {
         &self.section
     }
 
-    /// The name of the option; empty, where only a section was to be written.
+    /// Returns the name of the option; empty if only a section was to be written.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What breaks the rule: the option, or the section that it is in.
+    /// Returns the option or the section that breaks the rule, for the message.
     fn subject(&self) -> String {
         let Self { section, name, kind } = self;
         match (name.as_str(), kind) {
@@ -50,19 +50,19 @@ impl OptionError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum OptionErrorKind {
-    /// The section name is empty, or has a character that it must not have.
+    /// The section name is empty or contains a character that is not allowed.
     Section,
-    /// The option name is empty, has a blank at an end, a line end, a `=`, or starts like a
-    /// comment or a section header.
+    /// The option name is empty, begins or ends with a blank, contains a line end or a `=`, or
+    /// begins like a comment or a section header.
     Name,
-    /// The value has a line end that no backslash precedes: what follows would be read as
-    /// another line of the file.
+    /// The value contains a line end without a backslash before it. The text after it would be read
+    /// as another line of the file.
     LineEnd,
-    /// The value ends in a backslash, which would join it with what follows.
+    /// The value ends in a backslash, which would join it with the next line.
     OpenBackslash,
-    /// The option holds one of Unicode's noncharacters, which systemd refuses.
+    /// The option contains a Unicode noncharacter, which systemd refuses.
     Noncharacter,
-    /// The option is longer than a line may be.
+    /// The option reaches the limit of a line.
     TooLong,
 }
 
@@ -91,7 +91,7 @@ impl fmt::Display for OptionErrorKind {
 
 /// Refuses an option that would not read back as the same.
 pub(crate) fn check(option: &UnitOption) -> Result<(), OptionError> {
-    match flaw(option) {
+    match violation(option) {
         None => Ok(()),
         Some(kind) => Err(OptionError {
             section: option.section().to_owned(),
@@ -101,21 +101,21 @@ pub(crate) fn check(option: &UnitOption) -> Result<(), OptionError> {
     }
 }
 
-/// Refuses a section that no header can name.
+/// Refuses a section name that cannot be in a header.
 pub(crate) fn check_section(section: &str) -> Result<(), OptionError> {
-    // An option of the shortest name stands for all that the section could hold.
+    // Tests the section with a minimal option.
     let alone = |error| OptionError { name: String::new(), ..error };
     check(&UnitOption::new(section, "X", "")).map_err(alone)
 }
 
-/// An option that can be written out.
-pub(crate) trait Written<'a>: Copy {
+/// An option that can be written.
+pub(crate) trait Writable<'a>: Copy {
     fn section(self) -> &'a str;
     fn name(self) -> &'a str;
     fn verbatim(self) -> Cow<'a, str>;
 }
 
-impl<'a> Written<'a> for &'a UnitOption {
+impl<'a> Writable<'a> for &'a UnitOption {
     fn section(self) -> &'a str {
         UnitOption::section(self)
     }
@@ -129,7 +129,7 @@ impl<'a> Written<'a> for &'a UnitOption {
     }
 }
 
-impl<'a> Written<'a> for OptionView<'a> {
+impl<'a> Writable<'a> for OptionView<'a> {
     fn section(self) -> &'a str {
         OptionView::section(self)
     }
@@ -143,9 +143,9 @@ impl<'a> Written<'a> for OptionView<'a> {
     }
 }
 
-/// Hands out the canonical text in pieces: options grouped by section, sections in the order in
-/// which they first have an option, an empty line between them.
-pub(crate) fn canonical<'a, O: Written<'a>>(
+/// Passes the canonical text to `piece` in pieces: options grouped by section, in order of the
+/// first option of each section, with an empty line between sections.
+pub(crate) fn canonical<'a, O: Writable<'a>>(
     options: impl Iterator<Item = O> + Clone,
     piece: &mut dyn FnMut(&str),
 ) {
@@ -166,9 +166,9 @@ pub(crate) fn canonical<'a, O: Written<'a>>(
     }
 }
 
-/// The value as it reads and, where that differs, as it is written.
+/// Returns the value as systemd reads it and, if different, as written.
 ///
-/// A text that is not the value of one option is left as it is, for [`check`] to refuse.
+/// A text that is not a valid value is returned unchanged, for [`check`] to refuse.
 pub(crate) fn normalise(text: &str) -> (Cow<'_, str>, Option<String>) {
     let trimmed = &text[..trimmed_end(text.as_bytes())];
     let trimmed = trimmed.trim_start_matches(BLANKS);
@@ -176,7 +176,7 @@ pub(crate) fn normalise(text: &str) -> (Cow<'_, str>, Option<String>) {
     let Some(first) = lines.next() else {
         return (Cow::Borrowed(""), None);
     };
-    let logical = Logical::starting_with(first, &mut lines);
+    let logical = LogicalLine::starting_with(first, &mut lines);
     let ended = trimmed.bytes().last().is_some_and(is_line_end);
     let ends_open = logical.unfinished && ends_in_open_backslash(trimmed.as_bytes());
     if ends_open || ended && !logical.unfinished || lines.next().is_some() {
@@ -189,18 +189,18 @@ pub(crate) fn normalise(text: &str) -> (Cow<'_, str>, Option<String>) {
     (Cow::Owned(value), differs.then_some(verbatim))
 }
 
-/// Lines of a text are cut and joined at ASCII bytes only.
+/// Lines are split and joined only at ASCII bytes, so they stay valid UTF-8.
 const UTF8: &str = "lines that were cut from text at ASCII bytes are text";
 
-fn flaw(option: &UnitOption) -> Option<OptionErrorKind> {
+fn violation(option: &UnitOption) -> Option<OptionErrorKind> {
     let (name, value) = (option.name(), option.verbatim());
-    if section_flaw(option.section()).is_some() || !is_clean(option.section()) {
+    if section_name_error(option.section()).is_some() || !has_no_noncharacters(option.section()) {
         return Some(OptionErrorKind::Section);
     }
     if !is_writable_name(name) {
         return Some(OptionErrorKind::Name);
     }
-    if !is_clean(name) || !is_clean(value) {
+    if !has_no_noncharacters(name) || !has_no_noncharacters(value) {
         return Some(OptionErrorKind::Noncharacter);
     }
     let line_ends = value.bytes().filter(|&byte| is_line_end(byte)).count();
@@ -208,7 +208,7 @@ fn flaw(option: &UnitOption) -> Option<OptionErrorKind> {
     if longest >= MAX_LINE {
         return Some(OptionErrorKind::TooLong);
     }
-    value_flaw(value)
+    value_violation(value)
 }
 
 fn is_writable_name(name: &str) -> bool {
@@ -222,8 +222,8 @@ fn is_writable_name(name: &str) -> bool {
         && !bytes.iter().any(|&byte| byte == b'=' || is_line_end(byte))
 }
 
-/// Whether each line of the value but the last ends in a backslash, and the last one does not.
-fn value_flaw(value: &str) -> Option<OptionErrorKind> {
+/// Checks that every line of the value but the last ends in a backslash, and the last does not.
+fn value_violation(value: &str) -> Option<OptionErrorKind> {
     let mut lines = Lines::new(value.as_bytes(), 0).peekable();
     while let Some(line) = lines.next() {
         let ended = line.start + line.text.len() < value.len();
@@ -236,9 +236,9 @@ fn value_flaw(value: &str) -> Option<OptionErrorKind> {
     None
 }
 
-/// The sections in the order in which they first have an option, with the options of each as
-/// runs of neighbours: there are few of them, however many options there are.
-fn grouped<'a, O: Written<'a>>(
+/// Groups options by section, in order of the first option of each section. Each group is a list of
+/// index ranges: there are few of them, regardless of the number of options.
+fn grouped<'a, O: Writable<'a>>(
     options: impl Iterator<Item = O>,
 ) -> Vec<(&'a str, Vec<Range<usize>>)> {
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();

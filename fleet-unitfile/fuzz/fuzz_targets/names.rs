@@ -2,7 +2,7 @@
 #![no_main]
 
 use fleet_unitfile::{
-    Facts, UnitName, drop_in_directories, escape, escape_path, unescape, unescape_path,
+    SpecifierContext, UnitName, drop_in_directories, escape, escape_path, unescape, unescape_path,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -18,7 +18,7 @@ fuzz_target!(|text: &str| {
     if let Ok(name) = UnitName::parse(text) {
         assert_eq!(name.as_str(), text);
         assert!(!drop_in_directories(&name).is_empty());
-        let facts = Facts::system_manager();
+        let facts = SpecifierContext::system_manager();
         assert!(facts.expand("%n%i%p%j%N%%", &name).is_ok());
         drop(facts.expand("%f%I%P%J", &name));
     }

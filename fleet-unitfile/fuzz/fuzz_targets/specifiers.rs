@@ -1,7 +1,7 @@
 //! Any text with specifiers, for any name: expanded by both ways alike, or refused with a place.
 #![no_main]
 
-use fleet_unitfile::{Facts, UnitName, expand_specifiers};
+use fleet_unitfile::{SpecifierContext, UnitName, expand_specifiers};
 use libfuzzer_sys::fuzz_target;
 
 const NAMES: [&str; 5] =
@@ -10,7 +10,7 @@ const NAMES: [&str; 5] =
 fuzz_target!(|input: (u8, &str)| {
     let (which, text) = input;
     let name: UnitName = NAMES[usize::from(which) % NAMES.len()].parse().expect("a name");
-    let facts = Facts::system_manager();
+    let facts = SpecifierContext::system_manager();
     match facts.expand(text, &name) {
         Ok(expanded) if !text.contains('%') => assert_eq!(expanded, text),
         Ok(_) => {}

@@ -1,22 +1,22 @@
-//! Rhythms of the calendar, such as `Mon..Fri *-*-* 06:30`, and when they come next.
+//! Calendar events, such as `Mon..Fri *-*-* 06:30`, and the computation of the next elapse.
 
 mod civil;
 mod next;
+mod parse;
 mod part;
-mod read;
 mod zone;
 
 use std::str::FromStr;
 
+pub(crate) use parse::SHORTHANDS;
 use part::Part;
-pub(crate) use read::SHORTHANDS;
-pub use zone::{Era, Utc, Zone};
+pub use zone::{OffsetPeriod, Utc, Zone};
 
-/// A moment or a rhythm of the calendar, as `OnCalendar=` takes it.
+/// A calendar event, as used in `OnCalendar=`.
 ///
-/// It is read from a shorthand such as `daily`, or from days of the week, a date, a time and a
-/// zone, each of which may be missing: `Mon..Fri *-*-01..07 06:30:00 UTC`. Specifiers have to be
-/// replaced before. Whether the zone exists is not looked up.
+/// Parsed from a shorthand such as `daily`, or from weekdays, a date, a time and a time zone, each
+/// of which may be missing: `Mon..Fri *-*-01..07 06:30:00 UTC`. The caller expands specifiers
+/// first. The existence of the time zone is not checked.
 ///
 /// ```
 /// use std::time::Duration;
@@ -31,7 +31,7 @@ pub use zone::{Era, Utc, Zone};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Calendar {
-    /// A bit for each day of the week, Monday first.
+    /// One bit for each weekday, Monday first.
     weekdays: u8,
     years: Part,
     months: Part,
@@ -46,12 +46,12 @@ pub struct Calendar {
 }
 
 impl Calendar {
-    /// The zone whose clocks it goes by, as it is written; `None` stands for those of the machine.
+    /// Returns the time zone as written; `None` stands for the machine's own.
     pub fn zone(&self) -> Option<&str> {
         self.zone.as_deref()
     }
 
-    /// Whether it goes by [`Utc`], by whatever name.
+    /// Whether the time zone is UTC, in any spelling.
     pub fn is_utc(&self) -> bool {
         self.zone().is_some_and(|zone| zone.eq_ignore_ascii_case("UTC"))
     }
@@ -61,14 +61,14 @@ impl FromStr for Calendar {
     type Err = CalendarError;
 
     fn from_str(text: &str) -> Result<Self, CalendarError> {
-        read::read(text).ok_or_else(|| CalendarError { text: text.to_owned() })
+        parse::parse(text).ok_or_else(|| CalendarError { text: text.to_owned() })
     }
 }
 
-/// A text is no moment or rhythm of the calendar.
+/// Error for a text that is not a calendar event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} is not a moment of the calendar: write a rhythm such as daily, or \
+    "{text:?} is not a calendar event: write one such as daily, or \
      \"Mon..Fri *-*-* 06:30:00\""
 )]
 pub struct CalendarError {

@@ -1,7 +1,7 @@
-//! When a rhythm comes next.
+//! Computation of the next elapse of a calendar event.
 //!
-//! First for clocks that are never changed: a date that fits, then a time of the day. Then for
-//! those of a zone, era by era: within one of them all clocks go on evenly.
+//! The search in local time finds a matching date, then a time of day. Time zones are handled by
+//! offset period: within each, the UTC offset is constant.
 
 use std::time::Duration;
 
@@ -17,46 +17,45 @@ const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 
-/// How many eras are looked at: more than any zone has until the last year.
-const MOST_ERAS: usize = 10_000;
+/// Limit on the number of offset periods tried. No time zone has as many before the last year.
+const MAX_PERIODS: usize = 10_000;
 
 impl Calendar {
-    /// The first moment after that one, both since the beginning of 1970 in UTC and in whole
-    /// microseconds; `None` if there is none until the end of 2199.
+    /// Returns the first elapse after `after`; `None` if there is none before the end of 2199. Both
+    /// are times since 1970 in UTC, in whole microseconds.
     ///
-    /// `zone` is that of [`Calendar::zone`]. A time of the day that its clocks leave out does not
-    /// come on that day, and one that they show twice counts once, the first time.
+    /// `zone` is the time zone of [`Calendar::zone`]. A local time that the clock skips does not
+    /// elapse on that day. A local time that occurs twice elapses once, the first time.
     pub fn next_after(&self, after: Duration, zone: &dyn Zone) -> Option<Duration> {
         let mut at = i64::try_from(after.as_micros()).ok()?.checked_add(1)?;
-        for _ in 0..MOST_ERAS {
-            let era = zone.era(at.div_euclid(SECOND));
-            let offset = i64::from(era.offset) * SECOND;
-            // What the clocks had shown before they were set back.
-            let shown = era.since.map_or(i64::MIN, |(since, before)| {
-                since.saturating_add(before.max(era.offset).into()).saturating_mul(SECOND)
+        for _ in 0..MAX_PERIODS {
+            let period = zone.offset_period(at.div_euclid(SECOND));
+            let offset = i64::from(period.offset) * SECOND;
+            // Local times before this were already shown before the clock was set back.
+            let earliest_local = period.since.map_or(i64::MIN, |(since, before)| {
+                since.saturating_add(before.max(period.offset).into()).saturating_mul(SECOND)
             });
-            let moment = self.next_shown((at.checked_add(offset)?).max(shown))? - offset;
-            let until = era.until.map_or(i64::MAX, |until| until.saturating_mul(SECOND));
-            if moment < until {
-                return u64::try_from(moment).ok().map(Duration::from_micros);
+            let instant = self.next_local((at.checked_add(offset)?).max(earliest_local))? - offset;
+            let until = period.until.map_or(i64::MAX, |until| until.saturating_mul(SECOND));
+            if instant < until {
+                return u64::try_from(instant).ok().map(Duration::from_micros);
             }
-            // Clocks are never set by more than that, so no earlier era can show it.
-            at = until.max(moment - 2 * DAY).max(at + 1);
+            // Clocks are never set by more than this, so no earlier period can show the instant.
+            at = until.max(instant - 2 * DAY).max(at + 1);
         }
         None
     }
 
-    /// The first time at or after that one which even clocks show, in microseconds since they
-    /// showed the beginning of 1970.
-    fn next_shown(&self, from: i64) -> Option<i64> {
+    /// Returns the first match at or after a local time, in microseconds since local 1970.
+    fn next_local(&self, from: i64) -> Option<i64> {
         let (day, time) = (from.div_euclid(DAY), from.rem_euclid(DAY));
-        let today = Date::of_number(day);
+        let today = Date::from_number(day);
         let mut date = self.next_date(today)?;
         if date == today {
             if let Some(time) = self.next_time(time) {
                 return Some(day * DAY + time);
             }
-            date = self.next_date(Date::of_number(day + 1))?;
+            date = self.next_date(Date::from_number(day + 1))?;
         }
         Some(date.number() * DAY + self.next_time(0)?)
     }
@@ -81,11 +80,11 @@ impl Calendar {
         }
     }
 
-    /// The next day within that month.
+    /// Returns the next matching day within the month.
     fn next_day(&self, year: u32, month: u32, from: u32) -> Option<u32> {
         let most = days_in(year, month);
-        let turned = self.from_end.then(|| self.days.turned(most));
-        let days = turned.as_ref().unwrap_or(&self.days);
+        let mirrored = self.from_end.then(|| self.days.mirrored(most));
+        let days = mirrored.as_ref().unwrap_or(&self.days);
         let mut day = days.next(from, most)?;
         while self.weekdays & (1 << Date { year, month, day }.weekday()) == 0 {
             day = days.next(day + 1, most)?;
@@ -93,7 +92,7 @@ impl Calendar {
         Some(day)
     }
 
-    /// The next time within a day, in microseconds since its beginning.
+    /// Returns the next matching time within a day, in microseconds since its beginning.
     fn next_time(&self, from: i64) -> Option<i64> {
         let part = |length: i64, of: i64| u32::try_from(from % of / length).ok();
         let mut hour = part(HOUR, DAY)?;

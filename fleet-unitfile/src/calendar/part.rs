@@ -1,22 +1,22 @@
-//! One part of a rhythm, such as its hours: numbers, ranges and steps.
+//! One field of a calendar event, such as its hours: numbers, ranges and steps.
 
-/// Which numbers a part of a rhythm holds.
+/// The numbers that match a field of a calendar event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Part {
-    /// None of them stands for all numbers.
+    /// Empty if every number matches.
     ranges: Vec<Range>,
 }
 
 impl Part {
-    /// All numbers.
+    /// Matches every number.
     pub(super) const ANY: Self = Self { ranges: Vec::new() };
 
-    /// That number alone.
+    /// Matches one number only.
     pub(super) fn only(first: u32) -> Self {
         Self { ranges: vec![Range { first, last: None, step: None }] }
     }
 
-    /// Reads ranges with commas between them, of which each has to fit; a star is all numbers.
+    /// Parses ranges separated by commas, each of which must fit; a star matches every number.
     pub(super) fn read(
         text: &str,
         range: impl Fn(&str) -> Option<Range>,
@@ -29,7 +29,7 @@ impl Part {
         Some(Self { ranges: ranges.collect::<Option<_>>()? })
     }
 
-    /// The ranges, in the order of their firsts.
+    /// Returns the distinct ranges, ordered by their first number.
     pub(super) fn sorted(&self) -> Vec<Range> {
         let mut ranges = self.ranges.clone();
         ranges.sort();
@@ -37,7 +37,7 @@ impl Part {
         ranges
     }
 
-    /// The least number that is held and that is neither less than `from` nor more than `most`.
+    /// Returns the least matching number between `from` and `most`, inclusive.
     pub(super) fn next(&self, from: u32, most: u32) -> Option<u32> {
         let next = match self.ranges.as_slice() {
             [] => Some(from),
@@ -46,18 +46,19 @@ impl Part {
         next.filter(|&next| next <= most)
     }
 
-    /// The days of a month with so many of them, where this counts from its end.
-    pub(super) fn turned(&self, days: u32) -> Self {
-        let turn = |day: u32| (days + 1).saturating_sub(day);
-        let turned = |range: &Range| match range.last {
-            Some(last) => Range { first: turn(last), last: Some(turn(range.first)), ..*range },
-            None => Range { first: turn(range.first), ..*range },
+    /// Converts days counted from the end of a month with `days` days to days of the month.
+    pub(super) fn mirrored(&self, days: u32) -> Self {
+        let mirror = |day: u32| (days + 1).saturating_sub(day);
+        let mirrored = |range: &Range| match range.last {
+            Some(last) => Range { first: mirror(last), last: Some(mirror(range.first)), ..*range },
+            None => Range { first: mirror(range.first), ..*range },
         };
-        Self { ranges: self.ranges.iter().map(turned).collect() }
+        Self { ranges: self.ranges.iter().map(mirrored).collect() }
     }
 }
 
-/// `FIRST`, `FIRST..LAST`, and either with `/STEP`; one that holds nothing but its first is that.
+/// `FIRST`, `FIRST..LAST`, and either with `/STEP`. A range that only holds its first number is
+/// stored as that number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Range {
     pub(super) first: u32,
@@ -66,8 +67,8 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// Reads a range, which without a step of its own has to hold at least one of `unit`, where
-    /// that is more than one.
+    /// Parses a range. Without a step of its own it must hold at least one step of `unit`, if
+    /// `unit` is more than one.
     pub(super) fn read(
         piece: &str,
         unit: u32,
@@ -92,7 +93,7 @@ impl Range {
         Some(Self { first, last: goes_on.then_some(first + length), step: goes_on.then_some(step) })
     }
 
-    /// Whether all of it lies within bounds; a step without a last has to lead somewhere.
+    /// Whether the whole range is within the bounds. A step without a last number must lead to one.
     pub(super) fn is_within(&self, least: u32, most: u32) -> bool {
         let end = self.last.or(self.step.map(|step| self.first.saturating_add(step)));
         least <= self.first && self.first <= most && end.is_none_or(|end| end <= most)

@@ -1,32 +1,31 @@
-//! How far the clocks of a zone are off from UTC, and from when to when.
+//! UTC offsets of time zones, and the periods for which they are constant.
 
-/// A zone, by whose clocks a [`Calendar`](super::Calendar) is read.
+/// A time zone, in whose local time a [`Calendar`](super::Calendar) elapses.
 ///
-/// Moments are seconds since the beginning of 1970 in UTC. Where time zones are known is outside of
-/// this crate: a database of them says for a moment what [`Era`] it lies in.
+/// Times are in seconds since 1970 in UTC. This crate has no time zone database: an implementation
+/// looks up the [`OffsetPeriod`] of a time in one.
 pub trait Zone {
-    /// The era that a moment lies in.
-    fn era(&self, at: i64) -> Era;
+    /// Returns the offset period that contains a time.
+    fn offset_period(&self, at: i64) -> OffsetPeriod;
 }
 
-/// A stretch of time in which the clocks of a zone are off from UTC by the same.
+/// A period with a constant UTC offset in a time zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Era {
-    /// How many seconds the clocks are ahead of UTC.
+pub struct OffsetPeriod {
+    /// Seconds that local time is ahead of UTC.
     pub offset: i32,
-    /// The first second of it, and how far the clocks were ahead before; `None` if it has no
-    /// beginning.
+    /// The first second of the period, and the offset before it; `None` if it has no beginning.
     pub since: Option<(i64, i32)>,
-    /// The first second after it; `None` if it has no end.
+    /// The first second after the period; `None` if it has no end.
     pub until: Option<i64>,
 }
 
-/// The zone without a change.
+/// UTC, whose offset is always zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Utc;
 
 impl Zone for Utc {
-    fn era(&self, _at: i64) -> Era {
-        Era { offset: 0, since: None, until: None }
+    fn offset_period(&self, _at: i64) -> OffsetPeriod {
+        OffsetPeriod { offset: 0, since: None, until: None }
     }
 }

@@ -1,27 +1,26 @@
-//! Values that tell what a unit may reach: addresses on a network, devices, and the
-//! programs of an architecture.
+//! Values that grant or restrict access: network addresses, devices and architectures.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::code::FindingCode;
-use super::flaw::{Flaw, pieces, quoted};
+use super::value_error::{ValueError, pieces, quoted};
 use super::{choices, values};
 use crate::size::integer;
 
-/// Addresses, each with the length of a prefix if need be, and words for some ranges.
+/// Checks network addresses, each with an optional prefix length, and the words for common ranges.
 ///
-/// Quotes have no meaning here, and are part of what is no address.
-pub(super) fn address_ranges(value: &str) -> Vec<Flaw> {
-    let flaws = pieces(value).filter(|(_, word)| !is_address_range(word)).map(|word| {
+/// Quotes have no meaning here and are part of an invalid address.
+pub(super) fn address_ranges(value: &str) -> Vec<ValueError> {
+    let errors = pieces(value).filter(|(_, word)| !is_address_range(word)).map(|word| {
         let message = format!("{} is not a range of addresses", quoted(word.1));
         let help = "write ADDRESS/LENGTH, or any, localhost, link-local or multicast";
-        Flaw::whole(FindingCode::Address, message, help).of_word(word)
+        ValueError::new(FindingCode::Address, message, help).at_word(word)
     });
-    flaws.collect()
+    errors.collect()
 }
 
 fn is_address_range(word: &str) -> bool {
-    // What a backslash leaves is not told.
+    // Backslashes are not interpreted here, so such a word is not checked.
     if ["any", "localhost", "link-local", "multicast"].contains(&word) || word.contains('\\') {
         return true;
     }
@@ -37,25 +36,26 @@ fn is_address_range(word: &str) -> bool {
     length.is_none_or(|length| integer(length).is_some_and(|it| (0..=most).contains(&it)))
 }
 
-/// The path of a device or a group of devices, and what may be done with it.
-pub(super) fn device(value: &str) -> Option<Flaw> {
-    // Quotes and escapes may make up any path.
+/// Checks the path of a device or device group, and the access to it.
+pub(super) fn device(value: &str) -> Option<ValueError> {
+    // With quotes and escapes the value can stand for any path.
     if value.contains(['"', '\'', '\\']) {
         return None;
     }
     let (path, rights) = value.split_once([' ', '\t']).unwrap_or((value, ""));
-    if let Some(flaw) = device_path(path) {
-        return Some(flaw.of_word((0, path)));
+    if let Some(error) = device_path(path) {
+        return Some(error.at_word((0, path)));
     }
     let bare = rights.trim_start_matches([' ', '\t']);
     bare.contains(|c| !"rwm".contains(c)).then(|| {
-        let message = format!("{} are not rights to a device", quoted(bare));
+        let message = format!("{} is not an access mode of a device", quoted(bare));
         let help = "write letters out of r, w and m, such as rw";
-        Flaw::whole(FindingCode::Choice, message, help).of_word((value.len() - bare.len(), bare))
+        ValueError::new(FindingCode::Choice, message, help)
+            .at_word((value.len() - bare.len(), bare))
     })
 }
 
-fn device_path(path: &str) -> Option<Flaw> {
+fn device_path(path: &str) -> Option<ValueError> {
     let is_group = ["char-", "block-"].iter().any(|start| path.starts_with(start));
     if is_group || path.contains('%') {
         return None;
@@ -70,17 +70,17 @@ fn device_path(path: &str) -> Option<Flaw> {
         (!is_fine).then(|| {
             let message = format!("{} is not the path of a device", quoted(path));
             let help = "write a path below /dev/, or a group such as char-pts";
-            Flaw::whole(FindingCode::Path, message, help)
+            ValueError::new(FindingCode::Path, message, help)
         })
     })
 }
 
-/// An architecture: which of them the machine can run is not told.
-pub(super) fn personality(value: &str) -> Option<Flaw> {
+/// Checks the name of an architecture. Whether the machine can run it is not checked.
+pub(super) fn personality(value: &str) -> Option<ValueError> {
     (!choices::ALL_ARCHITECTURES.contains(&value)).then(|| {
         let message = format!("{} is not an architecture", quoted(value));
-        // The nearest word may well be that of another machine.
+        // The nearest word may be that of another machine.
         let help = "write one that the machine can run, such as x86-64 or arm64";
-        Flaw::whole(FindingCode::Choice, message, help)
+        ValueError::new(FindingCode::Choice, message, help)
     })
 }

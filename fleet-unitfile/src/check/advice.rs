@@ -1,11 +1,11 @@
-//! What systemd takes, and asks to write in another way, or what is better written so.
+//! Deprecated options, values and paths, and their replacements.
 
 use super::code::FindingCode;
-use super::flaw::{Flaw, listed, quoted};
 use super::kind::Kind;
+use super::value_error::{ValueError, listed, quoted};
 use crate::option::OptionView;
 
-/// Options of an older systemd that this one warns of, and what to write in their place.
+/// Options of older systemd versions that this version warns about, with their replacements.
 const OUTDATED: [(&str, &[&str]); 10] = [
     ("BlockIODeviceWeight", &["IODeviceWeight"]),
     ("BlockIOReadBandwidth", &["IOReadBandwidthMax"]),
@@ -19,7 +19,8 @@ const OUTDATED: [(&str, &[&str]); 10] = [
     ("StartupCPUShares", &["StartupCPUWeight"]),
 ];
 
-/// Options of an older systemd that this one takes without a word, and newer ones may not.
+/// Options of older systemd versions that this version silently accepts, with their replacements.
+/// Newer versions may refuse them.
 const OLD: [(&str, &[&str]); 10] = [
     ("BindTo", &["BindsTo"]),
     ("BlockIOAccounting", &["IOAccounting"]),
@@ -33,46 +34,47 @@ const OLD: [(&str, &[&str]); 10] = [
     ("StartLimitInterval", &["StartLimitIntervalSec in [Unit]"]),
 ];
 
-/// What to say of an option, or a value of it, that is from an older systemd.
-pub(super) fn outdated(option: OptionView<'_>) -> Option<Flaw> {
+/// Checks for an option, or a value, of an older systemd version.
+pub(super) fn outdated(option: OptionView<'_>) -> Option<ValueError> {
     let (name, value) = (option.name(), option.value());
-    if let Some(flaw) = outdated_value(name, value) {
-        return Some(flaw);
+    if let Some(error) = outdated_value(name, value) {
+        return Some(error);
     }
     let find = |table: &[(&str, &'static [&'static str])]| {
         table.iter().find(|(old, _)| *old == name).map(|(_, others)| *others)
     };
     let (code, says, others) = match (find(&OUTDATED), find(&OLD)) {
         (Some(others), _) => (FindingCode::OutdatedKey, "a newer one ignores it", others),
-        (None, others) => (FindingCode::OldKey, "there is another way by now", others?),
+        (None, others) => (FindingCode::OldKey, "there is a newer option", others?),
     };
     let message = format!("{name} is from an older systemd, and {says}");
-    Some(Flaw::whole(code, message, format!("write {}", listed(others))))
+    Some(ValueError::new(code, message, format!("write {}", listed(others))))
 }
 
-fn outdated_value(name: &str, value: &str) -> Option<Flaw> {
+fn outdated_value(name: &str, value: &str) -> Option<ValueError> {
     let (message, help) = match (name, value) {
         ("KillMode", "none") => (
-            "KillMode=none leaves processes behind, and is to go from systemd".to_owned(),
+            "KillMode=none leaves processes behind, and systemd will drop it".to_owned(),
             "write mixed or process",
         ),
         ("StandardOutput" | "StandardError", "syslog") => {
-            (format!("{name}={value} is taken for journal"), "write journal, or leave it out")
+            (format!("{name}={value} is read as journal"), "write journal, or leave it out")
         }
         ("StandardOutput" | "StandardError", "syslog+console") => {
-            (format!("{name}={value} is taken for journal+console"), "write journal+console")
+            (format!("{name}={value} is read as journal+console"), "write journal+console")
         }
         ("User" | "SocketUser", "nobody") => (
-            "the user nobody is shared with others, who can reach what it runs".to_owned(),
+            "the user nobody is shared with other programs, which can access its processes"
+                .to_owned(),
             "name a user of its own, or write DynamicUser=yes",
         ),
         _ => return None,
     };
-    Some(Flaw::whole(FindingCode::OutdatedKey, message, help))
+    Some(ValueError::new(FindingCode::OutdatedKey, message, help))
 }
 
-/// What to say of a path that systemd has moved.
-pub(super) fn legacy_path(kind: Kind, option: OptionView<'_>) -> Option<Flaw> {
+/// Checks for a path that systemd has moved.
+pub(super) fn legacy_path(kind: Kind, option: OptionView<'_>) -> Option<ValueError> {
     use Kind::{EnvironmentFile, Listen, ListenLocal, Path, PathEach, PathTest, WorkingDirectory};
     let of_path =
         [Path, PathEach, PathTest, Listen, ListenLocal, EnvironmentFile, WorkingDirectory];
@@ -82,7 +84,7 @@ pub(super) fn legacy_path(kind: Kind, option: OptionView<'_>) -> Option<Flaw> {
     if !is_path || !path.starts_with("/var/run/") {
         return None;
     }
-    let message = format!("{} lies below an old place for /run", quoted(path));
-    let flaw = Flaw::whole(FindingCode::OldPath, message, format!("write {}", &path[4..]));
-    Some(flaw.of_word((value.len() - path.len(), path)))
+    let message = format!("{} is below the old location of /run", quoted(path));
+    let error = ValueError::new(FindingCode::OldPath, message, format!("write {}", &path[4..]));
+    Some(error.at_word((value.len() - path.len(), path)))
 }

@@ -1,21 +1,21 @@
-//! Moments and rhythms of the calendar, such as `Mon..Fri *-*-* 06:30`.
+//! Calendar events, such as `Mon..Fri *-*-* 06:30`.
 
 use super::code::FindingCode;
-use super::flaw::{Flaw, quoted};
-use super::near::nearest;
+use super::suggest::nearest;
+use super::value_error::{ValueError, quoted};
 use crate::calendar::SHORTHANDS;
 use crate::value::is_calendar;
 
-/// What is wrong with the words of a moment: day of the week, date, time and zone, each of which
-/// may be missing. The name of a zone is not looked up.
-pub(super) fn check(value: &str) -> Option<Flaw> {
+/// Checks a calendar event: weekdays, date, time and time zone, each of which may be missing. The
+/// existence of the time zone is not checked.
+pub(super) fn check(value: &str) -> Option<ValueError> {
     let is_fine = value.contains('%') || is_calendar(value);
     (!is_fine).then(|| {
-        let message = format!("{} is not a moment of the calendar", quoted(value));
+        let message = format!("{} is not a calendar event", quoted(value));
         let help = match nearest(value, SHORTHANDS) {
             Some(near) => format!("write {near}"),
-            None => "write a rhythm such as daily, or \"Mon..Fri *-*-* 06:30:00\"".to_owned(),
+            None => "write one such as daily, or \"Mon..Fri *-*-* 06:30:00\"".to_owned(),
         };
-        Flaw::whole(FindingCode::Calendar, message, help)
+        ValueError::new(FindingCode::Calendar, message, help)
     })
 }

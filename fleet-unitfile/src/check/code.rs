@@ -1,17 +1,17 @@
-//! The codes of all that can be found: what each means and how much it weighs.
+//! Codes of all findings, with their severity and meaning.
 
 use std::fmt;
 
 use crate::diagnostic::{DiagnosticKind, Severity};
 
-/// Declares every code once: its name, number, severity and meaning.
+/// Declares each code once: name, number, severity and meaning.
 macro_rules! codes {
     ($($name:ident $number:literal $severity:ident $meaning:literal)*) => {
-        /// What was found. The text of a code stays the same in later versions.
+        /// Code of a finding. The text of a code stays the same in later versions.
         ///
-        /// An error is what makes systemd refuse the unit, or what makes strict parsing refuse the
-        /// file; a warning is what systemd ignores, takes in another way than it looks, or warns
-        /// of; a hint is what it takes, though there is a better way by now.
+        /// An error makes systemd refuse the unit, or strict parsing refuse the file. A warning
+        /// marks text that systemd ignores, reads differently than it looks, or warns about. A hint
+        /// marks accepted text for which there is a newer way to write it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum FindingCode {
@@ -19,24 +19,24 @@ macro_rules! codes {
         }
 
         impl FindingCode {
-            /// Every code, in order.
+            /// All codes, in order.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// The text that stands for it, such as `U0103`.
+            /// Returns the text of the code, such as `U0103`.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$name => $number,)*
                 }
             }
 
-            /// How much it weighs.
+            /// Returns the severity.
             pub const fn severity(self) -> Severity {
                 match self {
                     $(Self::$name => Severity::$severity,)*
                 }
             }
 
-            /// What it means, in one sentence.
+            /// Returns the meaning, in one sentence.
             pub const fn meaning(self) -> &'static str {
                 match self {
                     $(Self::$name => $meaning,)*
@@ -51,58 +51,58 @@ codes! {
     InvalidUtf8 "U0002" Error "A line is not UTF-8."
     UnclosedHeader "U0003" Error "A section header does not end in `]`."
     EmptySection "U0004" Error "A section has no name."
-    SectionCharacter "U0005" Error "The name of a section has a character that it must not have."
+    SectionCharacter "U0005" Error "The name of a section has an invalid character."
     OutsideSection "U0006" Error "An option stands before the first section."
     MissingEquals "U0007" Error "A line is neither header, option nor comment."
     EmptyName "U0008" Error "Nothing stands before the `=`."
-    BlankAfterBackslash "U0009" Warning "Blanks after a backslash keep the line from going on."
-    UnfinishedContinuation "U0010" Warning "The last line says that another one follows."
+    BlankAfterBackslash "U0009" Warning "Blanks after a backslash keep it from continuing the line."
+    UnfinishedContinuation "U0010" Warning "The last line ends in a continuation backslash."
     SwallowedHeader "U0011" Warning "A section header is part of the value above it."
     UnknownSection "U0101" Warning "systemd has no such section, and ignores all in it."
     ForeignSection "U0102" Warning "A section of another unit type, which systemd ignores here."
     UnknownKey "U0103" Warning "The section has no such option, and systemd ignores it."
-    MisplacedKey "U0104" Warning "The option belongs into another section, and is ignored here."
-    OutdatedKey "U0105" Warning "systemd asks for another option or value in place of this one."
+    MisplacedKey "U0104" Warning "The option belongs in another section, and is ignored here."
+    OutdatedKey "U0105" Warning "systemd warns about the option or value and has a newer one."
     Repeated "U0106" Warning "An option with one value is set again; the last one counts."
-    OldKey "U0107" Hint "An older option that systemd still takes; there is another by now."
-    OldPath "U0108" Hint "A path below `/var/run`, which is `/run` by now."
+    OldKey "U0107" Hint "An older option that systemd still accepts; there is a newer one."
+    OldPath "U0108" Hint "A path below `/var/run`, which has moved to `/run`."
     Masked "U0109" Warning "An empty file masks the unit, which then cannot be started."
     Boolean "U0201" Warning "A value is neither yes nor no."
-    Timespan "U0202" Warning "A value is not a span of time."
+    Timespan "U0202" Warning "A value is not a time span."
     Size "U0203" Warning "A value is not a size in bytes."
     Number "U0204" Warning "A value is not a number, or not one that is allowed."
     Mode "U0205" Warning "A value is not a file mode in octal digits."
     Signal "U0206" Warning "A value is not a signal."
     UnitName "U0207" Warning "A value is not the name of a unit, or of the wrong type."
-    Path "U0208" Warning "A value is not a path of the kind that is asked for."
-    Choice "U0209" Warning "A value is none of the words that the option takes."
+    Path "U0208" Warning "A value is not a path of the required kind."
+    Choice "U0209" Warning "A value is not one of those that the option accepts."
     Limit "U0210" Warning "A value is not a resource limit."
     Environment "U0211" Warning "A word is not an assignment to an environment variable."
     Address "U0212" Warning "A value is not an address, or not a range of addresses."
-    Url "U0213" Warning "A value is not the place of a document."
+    Url "U0213" Warning "A value is not the URL of a document."
     Quotes "U0214" Warning "A quote is not closed, so the value is ignored."
     Specifier "U0215" Warning "A percent sign begins no specifier, so the value is ignored."
-    Template "U0216" Warning "A template is named where a unit is meant."
-    Calendar "U0217" Warning "A value is not a moment or rhythm of the calendar."
+    Template "U0216" Warning "A template is named where a unit is required."
+    Calendar "U0217" Warning "A value is not a calendar event."
     Escape "U0218" Warning "A backslash in a command begins no escape, and is kept."
     IgnoredCommand "U0219" Warning "A command cannot be read, and systemd only ignores it."
     ExitStatus "U0220" Warning "A value is not an exit status or signal."
     BusName "U0221" Warning "A value is not a name on the message bus."
     Program "U0301" Error "A program is neither an absolute path nor a plain name."
     Command "U0302" Error "A command cannot be read."
-    FatalSpecifier "U0303" Error "A percent sign begins no specifier, where systemd insists on one."
+    FatalSpecifier "U0303" Error "A percent sign begins no specifier, so systemd refuses the unit."
     User "U0304" Error "A value is not the name or number of a user or group."
-    FatalPath "U0305" Error "A path is not absolute, where systemd insists on it."
-    FatalBoolean "U0306" Error "A value is neither yes nor no, where systemd insists on it."
+    FatalPath "U0305" Error "A path is not absolute, so systemd refuses the unit."
+    FatalBoolean "U0306" Error "A value is neither yes nor no, so systemd refuses the unit."
     NoCommand "U0401" Error "A service has nothing to run."
     SeveralCommands "U0402" Error "A service that is not `oneshot` has several `ExecStart=`."
     NoBusName "U0403" Error "A service of type `dbus` has no `BusName=`."
-    OneshotRestart "U0404" Error "A `oneshot` service has a `Restart=` or `ExitType=` of others."
-    NoTrigger "U0405" Error "A timer, path or socket has nothing that sets it off."
-    NoSource "U0406" Error "A mount does not say what it mounts."
+    OneshotRestart "U0404" Error "A `oneshot` service has an unsuitable `Restart=` or `ExitType=`."
+    NoTrigger "U0405" Error "A timer, path or socket has no trigger."
+    NoSource "U0406" Error "A mount has no `What=`."
     NameMismatch "U0407" Error "The path of a mount, automount or swap is not the one in its name."
     NoFile "U0408" Error "systemd reads no unit files of this type."
-    Accept "U0409" Error "A socket that is to accept connections is set up so that it cannot."
+    Accept "U0409" Error "A socket with `Accept=yes` cannot accept connections."
 }
 
 impl fmt::Display for FindingCode {

@@ -1,4 +1,4 @@
-//! One thing that was found, and how it is shown.
+//! Findings of a check.
 
 use std::fmt;
 
@@ -6,10 +6,10 @@ use super::code::FindingCode;
 use super::render::Rendered;
 use crate::diagnostic::{Diagnostic, Location, Severity, Span};
 
-/// One thing that systemd would refuse, ignore or take in another way than it looks.
+/// Text that systemd would refuse, ignore or read differently than it looks.
 ///
-/// `Display` is the place, the message and the help in one line; [`render`](Self::render) shows
-/// the line that it is about as well.
+/// `Display` writes location, message and help on one line; [`render`](Self::render) adds the
+/// source line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub(super) code: FindingCode,
@@ -20,38 +20,38 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// What kind of thing it is.
+    /// Returns the kind of the finding.
     pub fn code(&self) -> FindingCode {
         self.code
     }
 
-    /// How much it weighs.
+    /// Returns the severity.
     pub fn severity(&self) -> Severity {
         self.code.severity()
     }
 
-    /// The bytes of the source that it is about; of what is missing, the header of the section.
+    /// Returns the affected bytes of the source. For something missing, that is the section header.
     pub fn span(&self) -> Span {
         self.span
     }
 
-    /// Where those bytes begin.
+    /// Returns the line and column at which those bytes begin.
     pub fn location(&self) -> Location {
         self.location
     }
 
-    /// What is wrong, with the names in question.
+    /// Returns the description, with the names involved.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// What to write instead.
+    /// Returns how to correct the text.
     pub fn help(&self) -> &str {
         &self.help
     }
 
-    /// How it is shown to a person: with the file's name, the line, and a mark below the text in
-    /// question. The source is the one that was checked.
+    /// Formats the finding for a terminal, with the file name, the source line, and a mark below
+    /// the affected text. `source` must be the source that was checked.
     ///
     /// ```
     /// use fleet_unitfile::{UnitFile, UnitName, check};
@@ -66,7 +66,7 @@ impl Finding {
     ///   |
     /// 2 | ExecStart=bin/web
     ///   |           ^^^^^^^
-    ///   = help: write the whole path, from / on
+    ///   = help: write an absolute path
     /// "#,
     /// );
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -77,7 +77,7 @@ impl Finding {
 }
 
 impl From<&Diagnostic> for Finding {
-    /// The same, as one of all that is wrong with a file.
+    /// Converts a diagnostic of the grammar.
     fn from(diagnostic: &Diagnostic) -> Self {
         Self {
             code: diagnostic.kind().into(),

@@ -1,7 +1,7 @@
-//! What kinds of value there are, and which rule each is checked by.
+//! Kinds of values, and the check for each.
 
 use super::command::command;
-use super::flaw::Flaw;
+use super::value_error::ValueError;
 use super::{access, calendar, lists, numbers, specifiers, values};
 use crate::name::UnitName;
 use crate::unit_type::UnitType;
@@ -10,49 +10,50 @@ pub(super) const U32_MAX: i64 = u32::MAX as i64;
 pub(super) const I32_MIN: i64 = i32::MIN as i64;
 pub(super) const I32_MAX: i64 = i32::MAX as i64;
 
-/// The words of a choice.
+/// The allowed words of an option.
 pub(super) type Words = &'static [&'static str];
 
-/// A kind of value.
+/// The kind of an option's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Ranges of addresses on a network.
+    /// Ranges of network addresses.
     AddressRanges,
-    /// Not checked: what it takes depends on the machine or the version, or hardly ever occurs.
+    /// Not checked: the valid values depend on the machine or the version, or the option is very
+    /// rare.
     Any,
-    /// Paths on both sides of a bind mount, with options.
+    /// Source and target paths of bind mounts, with options.
     Binds,
-    /// Yes or no.
+    /// A boolean.
     Bool,
-    /// Yes, no or one of some words.
+    /// A boolean, or one of some words.
     BoolOr(Words),
-    /// Yes, no or a list of some words, which a tilde turns round.
+    /// A boolean, or a list of words, which a tilde inverts.
     BoolOrList(Words),
-    /// A name that a service takes on the message bus.
+    /// A name on D-Bus.
     BusName,
-    /// A rhythm or moment of the calendar.
+    /// A calendar event.
     Calendar,
     /// One of some words.
     Choice(Words),
-    /// The same, or a number.
+    /// One of some words, or a number.
     ChoiceOrNumber(Words),
     /// A command line.
     Command,
-    /// A condition on anything but a path.
+    /// A condition on something other than a path.
     Condition,
-    /// Numbers of processors or memory nodes, and ranges of them.
+    /// Numbers of processors or NUMA nodes, and ranges of them.
     CpuSet,
-    /// A device or a group of devices, and the rights to it.
+    /// A device or device group, and the access to it.
     Device,
     /// Assignments to environment variables.
     Environment,
-    /// An absolute path, with a dash before it if the file may be missing.
+    /// An absolute path, with a leading dash if the file is optional.
     EnvironmentFile,
     /// Exit statuses and signals.
     ExitStatus,
-    /// Yes or no, without which systemd refuses the unit.
+    /// A boolean. systemd refuses the unit if it is invalid.
     FatalBool,
-    /// A resource limit, or a soft and a hard one.
+    /// A resource limit, or a soft and a hard limit.
     Limit(Measure),
     /// The address of a socket.
     Listen,
@@ -64,21 +65,21 @@ pub(super) enum Kind {
     Mode,
     /// An absolute path.
     Path,
-    /// One of several absolute paths, each with an option of its own.
+    /// An absolute path, one for each option of a list.
     PathEach,
-    /// Absolute paths with colons between them.
+    /// Absolute paths separated by colons.
     PathList,
     /// A condition on an absolute path.
     PathTest,
-    /// Absolute paths, each with a dash or a plus before it if need be.
+    /// Absolute paths, each with an optional leading dash or plus.
     Paths,
     /// Absolute paths.
     PathsOnly,
     /// A percentage.
     Percent,
-    /// Paths below a folder that systemd chooses.
+    /// Paths relative to a directory that systemd chooses.
     RelativePaths,
-    /// An absolute path, without which systemd refuses the unit.
+    /// An absolute path. systemd refuses the unit if it is invalid.
     RootPath,
     /// The name of an architecture.
     Personality,
@@ -86,17 +87,17 @@ pub(super) enum Kind {
     Signal,
     /// A size in bytes.
     Size,
-    /// Absolute paths, each with more after a colon if need be.
+    /// Absolute paths, each with optional text after a colon.
     Sources,
-    /// A span of time.
+    /// A time span.
     Span,
-    /// One of several spans of time, each with an option of its own.
+    /// A time span, one for each option of a list.
     Spans,
-    /// One of some words, or a word that ends in a colon and what follows it.
+    /// One of some words; a word that ends in a colon is followed by an argument.
     Stream(Words),
-    /// How many tasks: a number, a percentage or `infinity`.
+    /// A number of tasks, a percentage or `infinity`.
     Tasks,
-    /// Any text, with specifiers.
+    /// Any text, in which specifiers are expanded.
     Text,
     /// The name of a unit of any type.
     Unit,
@@ -106,39 +107,39 @@ pub(super) enum Kind {
     Units,
     /// Names of units of one type.
     UnitsOf(UnitType),
-    /// Places of documents.
+    /// URLs of documents.
     Urls,
     /// The name or number of a user or group.
     User,
-    /// The same, several of them.
+    /// Names or numbers of several users or groups.
     Users,
     /// Names of environment variables.
     Variables,
-    /// An integer that has bounds.
+    /// An integer within bounds.
     Whole(i64, i64),
-    /// The same, or one of some words.
+    /// An integer within bounds, or one of some words.
     WholeOr(i64, i64, Words),
-    /// Words of some, which a tilde turns round.
+    /// A list of words, which a tilde inverts.
     Words(Words),
-    /// The folder that a process starts in.
+    /// The working directory of a process.
     WorkingDirectory,
 }
 
-/// What a resource limit counts.
+/// The unit of a resource limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Measure {
-    /// Things.
+    /// A number of objects.
     Count,
-    /// A nice level, or the number that the kernel has for it.
+    /// A nice level, or the kernel's number for it.
     Nice,
-    /// Bytes.
+    /// A size in bytes.
     Size,
-    /// Time.
+    /// A time span.
     Time,
 }
 
 impl Kind {
-    /// Whether a later option takes the place of an earlier one instead of adding to it.
+    /// Whether a later option replaces an earlier one instead of adding to it.
     pub(super) fn is_single(self) -> bool {
         !matches!(
             self,
@@ -173,13 +174,13 @@ impl Kind {
         )
     }
 
-    /// What is wrong with a value of this kind, of a certain option, in a unit of this name.
-    pub(super) fn check(self, option: &str, value: &str, unit: &UnitName) -> Vec<Flaw> {
+    /// Checks a value of this kind, for one option of a unit with this name.
+    pub(super) fn check(self, option: &str, value: &str, unit: &UnitName) -> Vec<ValueError> {
         if value.is_empty() {
             return self.empty(option, unit).into_iter().collect();
         }
-        if let Some(flaw) = specifiers::check(self, value) {
-            return vec![flaw];
+        if let Some(error) = specifiers::check(self, value) {
+            return vec![error];
         }
         match self {
             Self::Command => command(value).into_iter().collect(),
@@ -208,8 +209,8 @@ impl Kind {
         }
     }
 
-    /// What is wrong with a value that is not a list.
-    fn check_one(self, value: &str, unit: &UnitName) -> Option<Flaw> {
+    /// Checks a value that is not a list.
+    fn check_one(self, value: &str, unit: &UnitName) -> Option<ValueError> {
         match self {
             Self::Bool => values::boolean(value, &[]),
             Self::FatalBool => values::fatal_boolean(value),
@@ -246,9 +247,8 @@ impl Kind {
         }
     }
 
-    /// What is wrong with a value that is empty: lists and some others take it as going back to
-    /// the default.
-    fn empty(self, option: &str, unit: &UnitName) -> Option<Flaw> {
+    /// Checks an empty value. Lists and some other options accept it as the default.
+    fn empty(self, option: &str, unit: &UnitName) -> Option<ValueError> {
         let is_taken = TAKES_EMPTY.contains(&option) || super::table::is_newer(option);
         match self {
             _ if is_taken => None,
@@ -272,7 +272,7 @@ impl Kind {
     }
 }
 
-/// Options with one value for which, unlike for others of their kind, an empty one is the default.
+/// Options with one value that accept an empty one as the default, unlike others of their kind.
 const TAKES_EMPTY: [&str; 24] = [
     "BlockIOWeight",
     "CPUQuotaPeriodSec",

@@ -1,26 +1,26 @@
-//! Values that are lists: what is wrong with each word.
+//! Checks of values that are lists, word by word.
 
 use super::code::FindingCode;
-use super::flaw::{Flaw, one_of, quoted, words};
+use super::value_error::{ValueError, one_of, quoted, words};
 use super::values;
 use crate::name::UnitName;
+use crate::quoting::{WordError, split_words_relaxed};
 use crate::unit_type::UnitType;
-use crate::words::{WordError, split_words_relaxed};
 
-/// Names of units, of one type if there is one.
-pub(super) fn units(value: &str, unit_type: Option<UnitType>, own: &UnitName) -> Vec<Flaw> {
-    let flaws =
-        words(value).filter_map(|word| Some(values::unit(word.1, unit_type, own)?.of_word(word)));
-    flaws.collect()
+/// Checks unit names, of one type if given.
+pub(super) fn units(value: &str, unit_type: Option<UnitType>, own: &UnitName) -> Vec<ValueError> {
+    let errors =
+        words(value).filter_map(|word| Some(values::unit(word.1, unit_type, own)?.at_word(word)));
+    errors.collect()
 }
 
-pub(super) fn urls(value: &str) -> Vec<Flaw> {
-    let flaws = words(value).filter(|(_, word)| !is_url(word)).map(|word| {
-        let message = format!("{} is not the place of a document", quoted(word.1));
+pub(super) fn urls(value: &str) -> Vec<ValueError> {
+    let errors = words(value).filter(|(_, word)| !is_url(word)).map(|word| {
+        let message = format!("{} is not the URL of a document", quoted(word.1));
         let help = "begin it with https://, http://, file:/, info: or man:";
-        Flaw::whole(FindingCode::Url, message, help).of_word(word)
+        ValueError::new(FindingCode::Url, message, help).at_word(word)
     });
-    flaws.collect()
+    errors.collect()
 }
 
 fn is_url(word: &str) -> bool {
@@ -32,31 +32,31 @@ fn is_more_than(word: &str, start: &str) -> bool {
     word.len() > start.len() && word.starts_with(start)
 }
 
-/// Words out of some; a tilde before the first, or before each, turns the meaning round.
-pub(super) fn choices(value: &str, known: &[&str]) -> Vec<Flaw> {
-    let flaws = words(value).filter_map(|(at, word)| {
+/// Checks words against a list. A tilde before the first word, or before each, inverts the meaning.
+pub(super) fn choices(value: &str, known: &[&str]) -> Vec<ValueError> {
+    let errors = words(value).filter_map(|(at, word)| {
         let bare = word.strip_prefix('~').unwrap_or(word);
         let is_known = known.iter().any(|it| it.eq_ignore_ascii_case(bare));
         if is_known {
             return None;
         }
-        let message = format!("{} is none of the words for it", quoted(bare));
-        let flaw = Flaw::whole(FindingCode::Choice, message, one_of(bare, known));
-        Some(flaw.of_word((at + word.len() - bare.len(), bare)))
+        let message = format!("{} is not an accepted value", quoted(bare));
+        let error = ValueError::new(FindingCode::Choice, message, one_of(bare, known));
+        Some(error.at_word((at + word.len() - bare.len(), bare)))
     });
-    flaws.collect()
+    errors.collect()
 }
 
-pub(super) fn exit_statuses(value: &str) -> Vec<Flaw> {
-    let flaws = words(value).filter(|(_, word)| !is_exit_status(word)).map(|word| {
+pub(super) fn exit_statuses(value: &str) -> Vec<ValueError> {
+    let errors = words(value).filter(|(_, word)| !is_exit_status(word)).map(|word| {
         let message = format!("{} is neither an exit status nor a signal", quoted(word.1));
         let help = "write a number from 0 to 255, a name such as TEMPFAIL, or a signal";
-        Flaw::whole(FindingCode::ExitStatus, message, help).of_word(word)
+        ValueError::new(FindingCode::ExitStatus, message, help).at_word(word)
     });
-    flaws.collect()
+    errors.collect()
 }
 
-/// Names of exit statuses are many and differ by version, so anything that looks like one passes.
+/// Exit status names are many and differ by version, so any word of that form is accepted.
 fn is_exit_status(word: &str) -> bool {
     let is_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
     match word.bytes().next() {
@@ -66,51 +66,52 @@ fn is_exit_status(word: &str) -> bool {
     }
 }
 
-/// Absolute paths, each with signs before it for "may be missing" and "below the root".
-pub(super) fn paths(value: &str) -> Vec<Flaw> {
+/// Checks absolute paths, each with an optional `-` (may be missing) and `+` (below the root
+/// directory).
+pub(super) fn paths(value: &str) -> Vec<ValueError> {
     each_word(value, |word| values::path(word.trim_start_matches(['-', '+'])))
 }
 
-/// Absolute paths.
-pub(super) fn paths_only(value: &str) -> Vec<Flaw> {
+/// Checks absolute paths.
+pub(super) fn paths_only(value: &str) -> Vec<ValueError> {
     each_word(value, values::path)
 }
 
-/// Absolute paths, each with more after a colon, which is not checked.
-pub(super) fn sources(value: &str) -> Vec<Flaw> {
+/// Checks absolute paths. Text after a colon is not checked.
+pub(super) fn sources(value: &str) -> Vec<ValueError> {
     each_word(value, |word| {
         let path = word.strip_prefix('-').unwrap_or(word);
         values::path(path.split(':').next().unwrap_or_default())
     })
 }
 
-pub(super) fn users(value: &str) -> Vec<Flaw> {
+pub(super) fn users(value: &str) -> Vec<ValueError> {
     each_word(value, values::user)
 }
 
-/// Paths that do not begin at the root, with names for them after a colon if need be.
-pub(super) fn relative_paths(value: &str) -> Vec<Flaw> {
+/// Checks relative paths, each with an optional name after a colon.
+pub(super) fn relative_paths(value: &str) -> Vec<ValueError> {
     each_word(value, |word| {
         let path = word.split(':').next().unwrap_or_default();
         let climbs = path.split('/').any(|part| part == "..");
         (path.starts_with('/') || climbs).then(|| {
-            let message = format!("{} does not stay below the folder for it", quoted(word));
-            Flaw::whole(FindingCode::Path, message, "write a relative path without \"..\"")
+            let message = format!("{} leaves its base directory", quoted(word));
+            ValueError::new(FindingCode::Path, message, "write a relative path without \"..\"")
         })
     })
 }
 
-/// `SOURCE`, `SOURCE:TARGET` or `SOURCE:TARGET:OPTIONS`, with a dash if it may be missing.
-pub(super) fn binds(value: &str) -> Vec<Flaw> {
+/// Checks `SOURCE`, `SOURCE:TARGET` or `SOURCE:TARGET:OPTIONS`, with a dash if it may be missing.
+pub(super) fn binds(value: &str) -> Vec<ValueError> {
     each_word(value, |word| {
         let word = word.strip_prefix('-').unwrap_or(word);
-        // A colon in a path is escaped, which this does not undo.
+        // A colon in a path is escaped, and escapes are not processed here.
         let parts = word.split(':').take(if word.contains('\\') { 1 } else { 2 });
         parts.filter(|part| !part.is_empty()).find_map(values::path)
     })
 }
 
-pub(super) fn environment(value: &str) -> Vec<Flaw> {
+pub(super) fn environment(value: &str) -> Vec<ValueError> {
     each_word(value, |word| {
         let (name, assigned) = match word.split_once('=') {
             Some((name, _)) => (name, true),
@@ -124,70 +125,70 @@ pub(super) fn environment(value: &str) -> Vec<Flaw> {
             return None;
         };
         let help = "write NAME=VALUE, in quotes where it has blanks: \"NAME=two words\"";
-        Some(Flaw::whole(FindingCode::Environment, message, help))
+        Some(ValueError::new(FindingCode::Environment, message, help))
     })
 }
 
-/// Names of variables, for some options with a value after them.
-pub(super) fn variables(value: &str, may_assign: bool) -> Vec<Flaw> {
+/// Checks variable names, which for some options may have a value.
+pub(super) fn variables(value: &str, may_assign: bool) -> Vec<ValueError> {
     each_word(value, |word| {
         let name = if may_assign { word.split('=').next().unwrap_or_default() } else { word };
         (!is_variable(name)).then(|| {
             let message = format!("{} is not the name of a variable", quoted(name));
             let help = "use letters, digits and underscores, and begin with no digit";
-            Flaw::whole(FindingCode::Environment, message, help)
+            ValueError::new(FindingCode::Environment, message, help)
         })
     })
 }
 
-/// Whether this may be a variable's name; one with a specifier in it may.
+/// Whether this may be the name of a variable. A name that contains a specifier is accepted.
 fn is_variable(name: &str) -> bool {
     let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let starts_well = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     name.contains('%') || (starts_well && name.chars().all(is_letter))
 }
 
-/// Numbers and ranges of numbers, with commas or blanks between them; `numa` stands for the
-/// processors of the memory nodes.
-pub(super) fn cpu_set(value: &str) -> Vec<Flaw> {
+/// Checks numbers and ranges, separated by commas or blanks. `numa` stands for the processors of
+/// the NUMA nodes.
+pub(super) fn cpu_set(value: &str) -> Vec<ValueError> {
     let is_number = |text: &str| text.parse::<u16>().is_ok();
     let is_range = |text: &str| match text.split_once('-') {
         Some((first, last)) => is_number(first) && is_number(last),
         None => is_number(text) || text == "numa",
     };
     let is_fine = |word: &str| word.split(',').all(|range| range.is_empty() || is_range(range));
-    let flaws =
+    let errors =
         words(value).filter(|(_, word)| !word.contains('%') && !is_fine(word)).map(|word| {
             let message = format!("{} is not a set of numbers", quoted(word.1));
-            Flaw::whole(FindingCode::Number, message, "write numbers and ranges, such as 0-3,8")
-                .of_word(word)
+            ValueError::new(FindingCode::Number, message, "write numbers and ranges, such as 0-3,8")
+                .at_word(word)
         });
-    flaws.collect()
+    errors.collect()
 }
 
-/// The flaws of all words of a list in which quotes and escapes have their meaning.
-fn each_word(value: &str, flaw: impl Fn(&str) -> Option<Flaw>) -> Vec<Flaw> {
+/// Collects the errors of all words of a list in which quotes and escapes are processed.
+fn each_word(value: &str, error: impl Fn(&str) -> Option<ValueError>) -> Vec<ValueError> {
     let split = match split_words_relaxed(value) {
         Ok(split) => split,
-        Err(error) => return vec![unread(value, error)],
+        Err(error) => return vec![split_error(value, error)],
     };
-    let flaws = split.iter().filter_map(|word| {
-        let flaw = flaw(word)?;
-        // Without quotes and escapes the word stands in the value as it is.
+    let errors = split.iter().filter_map(|word| {
+        let error = error(word)?;
+        // A word without quotes and escapes appears literally in the value.
         let at = words(value).find(|(_, written)| written == word);
         Some(match at {
-            Some(word) => flaw.of_word(word),
-            None => flaw,
+            Some(word) => error.at_word(word),
+            None => error,
         })
     });
-    flaws.collect()
+    errors.collect()
 }
 
-fn unread(value: &str, error: WordError) -> Flaw {
+fn split_error(value: &str, error: WordError) -> ValueError {
     let (at, message) = match error {
         WordError::OpenQuote { at } => (at..value.len(), "a quote is not closed"),
         _ => (0..0, "a word is not UTF-8 once its escapes are read"),
     };
     let help = "close each quote, and write \\\" for a quote of the text";
-    Flaw { at, ..Flaw::whole(FindingCode::Quotes, message, help) }
+    ValueError { at, ..ValueError::new(FindingCode::Quotes, message, help) }
 }

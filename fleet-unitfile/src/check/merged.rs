@@ -1,29 +1,30 @@
-//! Checking a unit with its drop-ins: each part for itself, and the whole as systemd reads it.
+//! Checks of a unit with its drop-ins: each file by itself, and the merged unit.
 
 use std::fmt;
 
 use super::finding::Finding;
-use super::{Checker, sections, table, whole};
+use super::{Checker, cross_option, sections, table};
 use crate::diagnostic::Severity;
 use crate::file::UnitFile;
 use crate::merge::{MergedUnit, UnitPart};
 use crate::name::UnitName;
 use crate::option::OptionView;
 
-/// A finding, and the file of a [`MergedUnit`] that it is in.
+/// A finding, with the file of a [`MergedUnit`] that it is about.
 ///
-/// `Display` is the path of the file and the finding in one line.
+/// `Display` writes the path of the file and the finding on one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MergedFinding<'a> {
     /// The file.
     pub part: &'a UnitPart,
-    /// What is wrong; its places are those of the file.
+    /// The finding. Its span and location refer to that file.
     pub finding: Finding,
 }
 
 impl MergedFinding<'_> {
-    /// How it is shown to a person, like [`Finding::render`], with the path of the file.
+    /// Returns the finding as text for a terminal, like [`Finding::render`], with the path of the
+    /// file.
     pub fn render(&self) -> impl fmt::Display + '_ {
         self.finding.render(&self.part.path, self.part.file.source())
     }
@@ -37,13 +38,13 @@ impl fmt::Display for MergedFinding<'_> {
 
 /// Checks a unit with all its drop-ins, like [`check`](super::check).
 ///
-/// Sections, options and values are checked file by file. What a unit must have, and what does
-/// not go together, is judged of the whole: a drop-in may bring the missing `ExecStart=`, or be
-/// the one that sets a second. Findings are in the order in which the files are read.
+/// Sections, options and values are checked file by file. Required options and conflicts are
+/// checked on the merged unit: a drop-in may add a missing `ExecStart=`, or set a second one.
+/// Findings are in the order in which systemd reads the files.
 ///
-/// Of a unit without a [unit file](MergedUnit::main) the drop-ins are checked and nothing is
-/// missed, so a drop-in can be checked alone; nothing is said of one that is masked. An error in
-/// a drop-in does not make systemd refuse the unit: it reads the rest of that file no more.
+/// For a unit without a [unit file](MergedUnit::main), only the drop-ins are checked and no missing
+/// options are reported, so that a drop-in can be checked alone. A masked unit has no findings. An
+/// error in a drop-in does not make systemd refuse the unit; systemd skips the rest of that file.
 ///
 /// ```
 /// use fleet_unitfile::{UNIT_DIRECTORIES, UnitFile, UnitName, UnitTree, check_merged};
@@ -75,11 +76,11 @@ pub fn check_merged(unit: &MergedUnit) -> Vec<MergedFinding<'_>> {
     let mut checkers: Vec<_> =
         unit.parts().iter().map(|part| Checker::new(unit.name(), &part.file)).collect();
     if let Some(main) = unit.main() {
-        let (whole, places) = joined(unit);
-        for (option, flaw) in whole::check(unit.name(), &whole) {
-            match option.and_then(|option| place(&whole, &places, option)) {
-                Some((part, option)) => checkers[part].value(option, flaw),
-                None => checkers[0].keep(sections::place(unit.name(), &main.file), flaw),
+        let (whole, origins) = joined(unit);
+        for (option, error) in cross_option::check(unit.name(), &whole) {
+            match option.and_then(|option| origin(&whole, &origins, option)) {
+                Some((part, option)) => checkers[part].push_value_error(option, error),
+                None => checkers[0].push(sections::missing_span(unit.name(), &main.file), error),
             }
         }
     }
@@ -90,32 +91,36 @@ pub fn check_merged(unit: &MergedUnit) -> Vec<MergedFinding<'_>> {
     all.collect()
 }
 
-/// The number of a part, and an option of it.
-type Place<'a> = (usize, OptionView<'a>);
+/// Index of a part, and an option of it.
+type Origin<'a> = (usize, OptionView<'a>);
 
-/// One file with all options that systemd reads, and where each of them comes from.
-fn joined(unit: &MergedUnit) -> (UnitFile, Vec<Place<'_>>) {
-    let (mut source, mut places) = (String::new(), Vec::new());
+/// Concatenates all options that systemd reads into one file, with the origin of each.
+fn joined(unit: &MergedUnit) -> (UnitFile, Vec<Origin<'_>>) {
+    let (mut source, mut origins) = (String::new(), Vec::new());
     for (number, part) in unit.parts().iter().enumerate() {
-        // An error in the unit file is an error of the whole, which is told anyway.
+        // An error in the unit file itself is reported in any case.
         let is_read = |option: &OptionView<'_>| number == 0 || !stops(unit.name(), *option);
         for option in part.file.options().take_while(is_read) {
             let (section, name) = (option.section(), option.name());
             source.push_str(&format!("[{section}]\n{name}={}\n", option.verbatim()));
-            places.push((number, option));
+            origins.push((number, option));
         }
     }
-    (UnitFile::parse_collecting(source).0, places)
+    (UnitFile::parse_collecting(source).0, origins)
 }
 
-/// Whether systemd reads a file no further than to this option.
+/// Whether systemd stops reading a file at this option.
 fn stops(name: &UnitName, option: OptionView<'_>) -> bool {
     let kind = table::kind(option.section(), option.name());
-    let flaws = kind.map(|kind| kind.check(option.name(), option.value(), name));
-    flaws.into_iter().flatten().any(|flaw| flaw.code.severity() == Severity::Error)
+    let errors = kind.map(|kind| kind.check(option.name(), option.value(), name));
+    errors.into_iter().flatten().any(|error| error.code.severity() == Severity::Error)
 }
 
-fn place<'a>(whole: &UnitFile, places: &[Place<'a>], option: OptionView<'_>) -> Option<Place<'a>> {
+fn origin<'a>(
+    whole: &UnitFile,
+    origins: &[Origin<'a>],
+    option: OptionView<'_>,
+) -> Option<Origin<'a>> {
     let at = whole.options().position(|it| it.span() == option.span())?;
-    places.get(at).copied()
+    origins.get(at).copied()
 }

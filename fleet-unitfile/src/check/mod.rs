@@ -1,4 +1,4 @@
-//! Checking: what systemd would refuse, ignore, or take in another way than it looks.
+//! Checks for values that systemd refuses, ignores, or reads differently than they look.
 
 mod access;
 mod advice;
@@ -6,19 +6,19 @@ mod calendar;
 mod choices;
 mod code;
 mod command;
+mod cross_option;
 mod finding;
-mod flaw;
 mod kind;
 mod lists;
 mod merged;
-mod near;
 mod numbers;
 mod render;
 mod sections;
 mod specifiers;
+mod suggest;
 mod table;
+mod value_error;
 mod values;
-mod whole;
 
 use std::collections::BTreeMap;
 
@@ -27,31 +27,33 @@ pub use finding::Finding;
 pub use merged::{MergedFinding, check_merged};
 pub use table::{Directive, directives, directives_version};
 
-use self::flaw::Flaw;
+use self::value_error::ValueError;
 use crate::diagnostic::{Severity, Span};
 use crate::file::UnitFile;
 use crate::name::UnitName;
 use crate::option::OptionView;
 
-/// How many findings are kept. Past that, only errors are added, and as many of them at most.
-const MOST: usize = 200;
+/// Number of findings that are kept. Beyond it, only errors are added, up to the same number.
+const MAX_FINDINGS: usize = 200;
 
-/// Checks a unit file against all that systemd knows about options and their values.
+/// Checks a unit file against systemd's rules for options and their values.
 ///
-/// Errors are what systemd refuses the unit for; warnings are what it ignores, takes in another
-/// way than it looks, or warns of itself; hints are what it takes, though there is a better way by
-/// now. Findings are in the order of the source; what is missing is told at the
-/// header of the section. At most two hundred are kept, and as many errors of those that come
-/// after them. Of an empty file nothing is told but that it masks the unit.
+/// Errors are defects for which systemd refuses the unit. Warnings are text that systemd ignores,
+/// reads differently than it looks, or warns about itself. Hints are accepted text for which there
+/// is a newer way to write it.
 ///
-/// The name counts: it tells which sections there may be, and what `Where=` has to be. Sections and
-/// options that begin with `X-` are left alone. Of a few options the values are not checked:
-/// those that depend on the machine, such as names of system calls. That a user, a program, a
-/// device or another unit exists is never checked.
+/// Findings are in source order; a finding about something missing is at the header of the section.
+/// At most two hundred findings are kept, and as many errors of those that follow. For an empty
+/// file the only finding is that it masks the unit.
 ///
-/// The grammar is not checked again: what
-/// [`parse_collecting`](UnitFile::parse_collecting) found can be added as it is, see
-/// [`Finding`]'s `From<&Diagnostic>`.
+/// The name determines the allowed sections and the required value of `Where=`. Sections and
+/// options that begin with `X-` are skipped. Values that depend on the machine, such as names of
+/// system calls, are not checked. The existence of users, programs, devices and other units is
+/// never checked.
+///
+/// The grammar is not checked again. To include the diagnostics of
+/// [`parse_collecting`](UnitFile::parse_collecting), convert them with [`Finding`]'s
+/// `From<&Diagnostic>`.
 ///
 /// ```
 /// use fleet_unitfile::{FindingCode, Severity, UnitFile, UnitName, check};
@@ -70,13 +72,13 @@ pub fn check(name: &UnitName, file: &UnitFile) -> Vec<Finding> {
     if file.source().is_empty() {
         let message = "an empty file masks the unit, which then cannot be started";
         let help = "write a unit into it, or link it to /dev/null to show that this is meant";
-        checker.keep(Span::default(), Flaw::whole(FindingCode::Masked, message, help));
+        checker.push(Span::default(), ValueError::new(FindingCode::Masked, message, help));
         return checker.finish();
     }
-    for (option, flaw) in whole::check(name, file) {
+    for (option, error) in cross_option::check(name, file) {
         match option {
-            Some(option) => checker.value(option, flaw),
-            None => checker.keep(sections::place(name, file), flaw),
+            Some(option) => checker.push_value_error(option, error),
+            None => checker.push(sections::missing_span(name, file), error),
         }
     }
     checker.finish()
@@ -84,16 +86,16 @@ pub fn check(name: &UnitName, file: &UnitFile) -> Vec<Finding> {
 
 struct Checker<'a> {
     file: &'a UnitFile,
-    raw: Vec<(Span, Flaw)>,
+    raw: Vec<(Span, ValueError)>,
     errors: usize,
 }
 
 impl<'a> Checker<'a> {
-    /// Checks all that can be told of a file without what other files say.
+    /// Runs all checks that need no other file.
     fn new(name: &UnitName, file: &'a UnitFile) -> Self {
         let mut checker = Self { file, raw: Vec::new(), errors: 0 };
-        for (header, flaw) in sections::check(name, file).take(MOST) {
-            checker.keep(header, flaw);
+        for (header, error) in sections::check(name, file).take(MAX_FINDINGS) {
+            checker.push(header, error);
         }
         for option in file.options() {
             checker.option(name, option);
@@ -102,7 +104,7 @@ impl<'a> Checker<'a> {
         checker
     }
 
-    /// Checks one option by its name and, if that is known, by its value.
+    /// Checks one option: its name and, if that is known, its value.
     fn option(&mut self, name: &UnitName, option: OptionView<'_>) {
         let section = option.section();
         if sections::is_ignored(name, section) || option.name().starts_with("X-") {
@@ -111,39 +113,41 @@ impl<'a> Checker<'a> {
         let at = self.name(option);
         match table::kind(section, option.name()) {
             Some(kind) => {
-                if let Some(flaw) = advice::outdated(option) {
-                    self.keep(at, flaw);
+                if let Some(error) = advice::outdated(option) {
+                    self.push(at, error);
                 }
-                if let Some(flaw) = advice::legacy_path(kind, option) {
-                    self.value(option, flaw);
+                if let Some(error) = advice::legacy_path(kind, option) {
+                    self.push_value_error(option, error);
                 }
-                for flaw in kind.check(option.name(), option.value(), name) {
-                    self.value(option, flaw);
+                for error in kind.check(option.name(), option.value(), name) {
+                    self.push_value_error(option, error);
                 }
             }
             None if table::is_open(section) => {}
-            // It would not be kept, and finding what was meant takes its time.
-            None if self.raw.len() >= MOST => {}
-            None => self.keep(at, sections::unknown_key(name, section, option.name())),
+            // The finding would not be kept, and the search for a suggestion takes time.
+            None if self.raw.len() >= MAX_FINDINGS => {}
+            None => self.push(at, sections::unknown_key(name, section, option.name())),
         }
     }
 
-    /// Tells of options with one value that are set again.
+    /// Reports options that take one value and are set more than once.
     fn repeated(&mut self) {
-        // More would not be kept.
-        let room = MOST.saturating_sub(self.raw.len());
-        let mut again: Vec<_> = set_again(self.file).take(room).collect();
+        // Further findings would not be kept.
+        let room = MAX_FINDINGS.saturating_sub(self.raw.len());
+        let mut again: Vec<_> = repeated_options(self.file).take(room).collect();
         again.sort_by_key(|(first, _)| *first);
         let mut lines = self.file.locator();
         for (first, option) in again {
             let line = lines.location(first).line;
             let message = format!("{} is set in line {line}, too", option.name());
-            let flaw = Flaw::whole(FindingCode::Repeated, message, "keep the one that is meant");
-            self.keep(self.name(option), flaw);
+            let error =
+                ValueError::new(FindingCode::Repeated, message, "keep the one that is meant");
+            self.push(self.name(option), error);
         }
     }
 
-    /// Where the name of an option stands; all of the option, where a line ends in its name.
+    /// Returns the span of an option's name, or of the whole option if the name spans several
+    /// lines.
     fn name(&self, option: OptionView<'_>) -> Span {
         let start = option.span().start;
         let span = Span { start, end: start + option.name().len() };
@@ -151,48 +155,48 @@ impl<'a> Checker<'a> {
         if written == Some(option.name().as_bytes()) { span } else { option.span() }
     }
 
-    /// Keeps what is wrong with a value, at the part of it that is wrong where that is known.
-    fn value(&mut self, option: OptionView<'_>, flaw: Flaw) {
+    /// Adds a finding about a value, at the affected part if its position is known.
+    fn push_value_error(&mut self, option: OptionView<'_>, error: ValueError) {
         let whole = match option.value() {
             "" => option.span(),
             _ => option.value_span(),
         };
         let written = self.file.source().get(whole.start..whole.end);
-        // A value of several lines reads in another way than it is written.
+        // A continued value reads differently than it is written.
         let is_plain = written == Some(option.value().as_bytes());
-        let span = match &flaw.at {
+        let span = match &error.at {
             at if at.is_empty() || !is_plain => whole,
             at => Span { start: whole.start + at.start, end: whole.start + at.end },
         };
-        let message = format!("{}: {}", option.name(), flaw.message);
-        self.keep(span, Flaw { message, ..flaw });
+        let message = format!("{}: {}", option.name(), error.message);
+        self.push(span, ValueError { message, ..error });
     }
 
-    fn keep(&mut self, span: Span, flaw: Flaw) {
-        let is_error = flaw.code.severity() == Severity::Error;
-        if self.raw.len() < MOST || (is_error && self.errors < MOST) {
+    fn push(&mut self, span: Span, error: ValueError) {
+        let is_error = error.code.severity() == Severity::Error;
+        if self.raw.len() < MAX_FINDINGS || (is_error && self.errors < MAX_FINDINGS) {
             self.errors += usize::from(is_error);
-            self.raw.push((span, flaw));
+            self.raw.push((span, error));
         }
     }
 
-    /// Puts all findings in order and finds their lines.
+    /// Sorts the findings and resolves their lines.
     fn finish(mut self) -> Vec<Finding> {
-        self.raw.sort_by_key(|(span, flaw)| (span.start, flaw.code));
+        self.raw.sort_by_key(|(span, error)| (span.start, error.code));
         let mut lines = self.file.locator();
-        let findings = self.raw.into_iter().map(|(span, flaw)| Finding {
-            code: flaw.code,
+        let findings = self.raw.into_iter().map(|(span, error)| Finding {
+            code: error.code,
             span,
             location: lines.location(span.start),
-            message: flaw.message,
-            help: flaw.help,
+            message: error.message,
+            help: error.help,
         });
         findings.collect()
     }
 }
 
-/// The options with one value that are set again, and where they were set before.
-fn set_again(file: &UnitFile) -> impl Iterator<Item = (usize, OptionView<'_>)> {
+/// Returns options that take one value and are set again, with the offset of the earlier one.
+fn repeated_options(file: &UnitFile) -> impl Iterator<Item = (usize, OptionView<'_>)> {
     let mut seen: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     file.options().filter_map(move |option| {
         let key = (option.section(), option.name());

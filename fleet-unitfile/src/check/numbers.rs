@@ -1,22 +1,26 @@
-//! Values that are numbers, sizes, modes, limits or spans of time.
+//! Checks of numbers, sizes, file modes, limits and time spans.
 
 use super::code::FindingCode;
-use super::flaw::{Flaw, one_of, quoted};
 use super::kind::Measure;
+use super::value_error::{ValueError, one_of, quoted};
 use crate::size::{Size, integer, parse_permyriad, parse_size};
 use crate::timespan::{Timespan, parse_timespan};
 
-pub(super) fn span(value: &str) -> Option<Flaw> {
+pub(super) fn span(value: &str) -> Option<ValueError> {
     parse_timespan(value).is_err().then(|| {
-        let message = format!("{} is not a span of time", quoted(value));
-        Flaw::whole(FindingCode::Timespan, message, "write numbers with units, such as 1min 30s")
+        let message = format!("{} is not a time span", quoted(value));
+        ValueError::new(
+            FindingCode::Timespan,
+            message,
+            "write numbers with units, such as 1min 30s",
+        )
     })
 }
 
-pub(super) fn size(value: &str) -> Option<Flaw> {
+pub(super) fn size(value: &str) -> Option<ValueError> {
     size_of(value).is_none().then(|| {
         let message = format!("{} is not a size", quoted(value));
-        Flaw::whole(
+        ValueError::new(
             FindingCode::Size,
             message,
             "write a number of bytes, with K, M, G or T if need be",
@@ -24,36 +28,36 @@ pub(super) fn size(value: &str) -> Option<Flaw> {
     })
 }
 
-pub(super) fn memory(option: &str, value: &str) -> Option<Flaw> {
+pub(super) fn memory(option: &str, value: &str) -> Option<ValueError> {
     let message = match parse_size(value) {
         Err(_) => format!("{} is neither a size nor a percentage", quoted(value)),
-        // These would leave no memory at all.
-        Ok(Size::Bytes(0) | Size::Permyriad(0)) if NOT_ZERO.contains(&option) => {
+        // Such a limit would leave no memory at all.
+        Ok(Size::Bytes(0) | Size::Permyriad(0)) if NONZERO_OPTIONS.contains(&option) => {
             format!("{} is out of range", quoted(value))
         }
         Ok(_) => return None,
     };
     let help = "write a number, with K, M, G or T if need be, a percentage up to 100%, or \
                 infinity";
-    Some(Flaw::whole(FindingCode::Size, message, help))
+    Some(ValueError::new(FindingCode::Size, message, help))
 }
 
-const NOT_ZERO: [&str; 5] =
+const NONZERO_OPTIONS: [&str; 5] =
     ["MemoryHigh", "MemoryLimit", "MemoryMax", "StartupMemoryHigh", "StartupMemoryMax"];
 
-pub(super) fn tasks(value: &str) -> Option<Flaw> {
+pub(super) fn tasks(value: &str) -> Option<ValueError> {
     let is_fine = value == "infinity"
         || integer(value).is_some_and(|number| number > 0)
         || parse_permyriad(value).is_ok_and(|share| share <= 10_000);
     (!is_fine).then(|| {
         let message = format!("{} is neither a number nor a percentage", quoted(value));
         let help = "write a number above 0, a percentage up to 100%, or infinity";
-        Flaw::whole(FindingCode::Number, message, help)
+        ValueError::new(FindingCode::Number, message, help)
     })
 }
 
-/// A share: of one processor any but none, of everything else at most the whole.
-pub(super) fn percent(option: &str, value: &str) -> Option<Flaw> {
+/// Checks a percentage: positive for `CPUQuota=`, at most 100% for all other options.
+pub(super) fn percent(option: &str, value: &str) -> Option<ValueError> {
     let shares = if option == "CPUQuota" { 1..=u32::MAX } else { 0..=10_000 };
     let message = match parse_permyriad(value) {
         Ok(share) if shares.contains(&share) => return None,
@@ -61,20 +65,20 @@ pub(super) fn percent(option: &str, value: &str) -> Option<Flaw> {
         Err(_) => format!("{} is not a percentage", quoted(value)),
     };
     let help = "write a number with a percent sign, such as 20%";
-    Some(Flaw::whole(FindingCode::Number, message, help))
+    Some(ValueError::new(FindingCode::Number, message, help))
 }
 
-pub(super) fn mode(value: &str) -> Option<Flaw> {
+pub(super) fn mode(value: &str) -> Option<ValueError> {
     let number = is_digits(value).then(|| u32::from_str_radix(value, 8).ok()).flatten();
     let is_fine = number.is_some_and(|number| number <= 0o7777);
     (!is_fine).then(|| {
         let message = format!("{} is not a file mode", quoted(value));
-        Flaw::whole(FindingCode::Mode, message, "write octal digits up to 7777, such as 0640")
+        ValueError::new(FindingCode::Mode, message, "write octal digits up to 7777, such as 0640")
     })
 }
 
-/// An integer within bounds, or one of some words.
-pub(super) fn whole(value: &str, least: i64, most: i64, words: &[&str]) -> Option<Flaw> {
+/// Checks an integer within bounds, or one of some words.
+pub(super) fn whole(value: &str, least: i64, most: i64, words: &[&str]) -> Option<ValueError> {
     let is_fine =
         integer(value).is_some_and(|it| (least..=most).contains(&it)) || words.contains(&value);
     if is_fine {
@@ -91,11 +95,11 @@ pub(super) fn whole(value: &str, least: i64, most: i64, words: &[&str]) -> Optio
     if !words.is_empty() {
         help = format!("{help}, or {}", one_of("", words).trim_start_matches("write "));
     }
-    Some(Flaw::whole(FindingCode::Number, message, help))
+    Some(ValueError::new(FindingCode::Number, message, help))
 }
 
-/// A limit, or a soft and a hard one with a colon between them.
-pub(super) fn limit(value: &str, measure: Measure) -> Option<Flaw> {
+/// Checks a limit, or a soft and a hard limit separated by a colon.
+pub(super) fn limit(value: &str, measure: Measure) -> Option<ValueError> {
     let help = "write one limit, or a soft and a hard one with a colon between them; infinity is \
                 no limit";
     let (soft, hard) = value.split_once(':').unwrap_or((value, value));
@@ -107,7 +111,7 @@ pub(super) fn limit(value: &str, measure: Measure) -> Option<Flaw> {
             Measure::Time => "a span of time",
         };
         let message = format!("{} is not {what} as a limit", quoted(value));
-        return Some(Flaw::whole(FindingCode::Limit, message, help));
+        return Some(ValueError::new(FindingCode::Limit, message, help));
     }
     let is_above = match (limit_of(soft, measure), limit_of(hard, measure)) {
         (Some(soft), Some(hard)) => soft > hard,
@@ -115,18 +119,18 @@ pub(super) fn limit(value: &str, measure: Measure) -> Option<Flaw> {
     };
     is_above.then(|| {
         let message = format!("the soft limit {soft} is above the hard limit {hard}");
-        Flaw::whole(FindingCode::Limit, message, "write the lower one first")
+        ValueError::new(FindingCode::Limit, message, "write the lower one first")
     })
 }
 
-/// A limit as a number that grows with it.
+/// Converts a limit to a number that grows with it.
 fn limit_of(value: &str, measure: Measure) -> Option<u128> {
     if value == "infinity" && measure != Measure::Nice {
         return Some(u128::MAX);
     }
     match measure {
         Measure::Count => u128::try_from(integer(value)?).ok(),
-        // The kernel counts from 20 down; a sign tells that a level is meant.
+        // The kernel counts down from 20; a sign marks a nice level.
         Measure::Nice => match (value.starts_with(['+', '-']), integer(value)?) {
             (true, level @ -20..=19) => u128::try_from(20 - level).ok(),
             (false, number @ 0..=40) => u128::try_from(number).ok(),
@@ -140,7 +144,7 @@ fn limit_of(value: &str, measure: Measure) -> Option<u128> {
     }
 }
 
-/// A number of bytes.
+/// Parses a number of bytes.
 fn size_of(value: &str) -> Option<u128> {
     match parse_size(value).ok()? {
         Size::Bytes(bytes) => Some(bytes.into()),

@@ -1,12 +1,12 @@
-//! How a finding is shown: the place, the line, a mark below it, and what to write instead.
+//! Rendering of a finding: location, source line, mark and help.
 
 use std::fmt;
 
 use super::finding::Finding;
 
-/// How much of a line is shown, in characters, and how much of it before the mark.
-const MOST: usize = 120;
-const BEFORE: usize = 60;
+/// Number of characters shown of a line, and of those before the mark.
+const MAX_CHARS: usize = 120;
+const MAX_CHARS_BEFORE: usize = 60;
 
 pub(super) struct Rendered<'a> {
     pub(super) finding: &'a Finding,
@@ -32,8 +32,8 @@ impl fmt::Display for Rendered<'_> {
 }
 
 impl Rendered<'_> {
-    /// The line, cut where it is long; how many blanks stand below it before the mark; and how
-    /// long the mark is. A mark ends with its line.
+    /// Returns the truncated line, the number of blanks below it before the mark, and the length of
+    /// the mark. The mark ends with the line.
     fn marked(&self) -> (String, usize, usize) {
         let (start, end) = self.line();
         let at = |offset: usize| {
@@ -43,17 +43,23 @@ impl Rendered<'_> {
         let span = self.finding.span;
         let (first, last) = (at(span.start), at(span.end.max(span.start)));
         let line = String::from_utf8_lossy(&self.source[start..end]);
-        let skipped = if line.chars().count() > MOST { first.saturating_sub(BEFORE) } else { 0 };
+        let skipped = if line.chars().count() > MAX_CHARS {
+            first.saturating_sub(MAX_CHARS_BEFORE)
+        } else {
+            0
+        };
         let mut text: String = if skipped > 0 { "…".into() } else { String::new() };
-        text.extend(line.chars().skip(skipped + text.chars().count()).take(MOST).map(shown));
-        if line.chars().count() > skipped + MOST {
+        text.extend(
+            line.chars().skip(skipped + text.chars().count()).take(MAX_CHARS).map(displayed),
+        );
+        if line.chars().count() > skipped + MAX_CHARS {
             text.push('…');
         }
         let room = text.chars().count().saturating_sub(first - skipped);
         (text.trim_end().to_owned(), first - skipped, (last - first).clamp(1, room.max(1)))
     }
 
-    /// The bytes of the line in which the finding begins.
+    /// Returns the byte range of the line in which the finding begins.
     fn line(&self) -> (usize, usize) {
         let ends = |byte: &u8| matches!(byte, b'\n' | b'\r' | 0);
         let from = self.finding.span.start.min(self.source.len());
@@ -63,8 +69,8 @@ impl Rendered<'_> {
     }
 }
 
-/// A character that takes one column, whatever it is.
-fn shown(character: char) -> char {
+/// Replaces a character that does not take exactly one column.
+fn displayed(character: char) -> char {
     match character {
         '\u{feff}' => ' ',
         _ if character.is_control() => ' ',

@@ -1,68 +1,69 @@
-//! Percent signs in values: which letters may follow one.
+//! Checks of specifiers in values.
 
 use std::ops::Range;
 
 use super::code::FindingCode;
-use super::flaw::Flaw;
 use super::kind::Kind;
+use super::value_error::ValueError;
 use crate::command::{CommandLine, Commands};
-use crate::words::Splitter;
+use crate::quoting::Splitter;
 
-/// The letters that systemd 252 has a specifier for, `c`, `r` and `R` among them, which it warns of
-/// and replaces, and the percent sign itself.
+/// The specifier letters of systemd 252 and the percent sign. Includes `c`, `r` and `R`, which
+/// systemd expands with a warning.
 const LETTERS: &str = "aAbBcCdEfgGhHiIjJlLmMnNopPqrRsStTuUvVwWyY%";
 
-/// Those that may be part of the name of a unit: what they stand for has no blanks and slashes.
-const OF_NAMES: &str = "aAbBgGHijlmMnNopquUvwW%";
+/// Specifiers that are allowed in unit names: their values have no blanks and slashes.
+const NAME_LETTERS: &str = "aAbBgGHijlmMnNopquUvwW%";
 
-/// The first percent sign that begins no specifier, in a value whose specifiers systemd replaces.
+/// Returns the first invalid specifier of a value in which systemd expands specifiers.
 ///
-/// One at the very end stays as it is, and so does one before anything but a letter or digit.
-pub(super) fn check(kind: Kind, value: &str) -> Option<Flaw> {
+/// A percent sign stays literal at the end, and before anything but a letter or digit.
+pub(super) fn check(kind: Kind, value: &str) -> Option<ValueError> {
     if kind == Kind::Command {
-        return Commands::new(value).map_while(Result::ok).find_map(|it| of_command(value, &it));
+        return Commands::new(value).map_while(Result::ok).find_map(|it| in_command(value, &it));
     }
     if kind == Kind::Environment {
         return in_words(value);
     }
     let code = code(kind, value)?;
     let is_name = matches!(kind, Kind::Unit | Kind::UnitOf(_) | Kind::Units | Kind::UnitsOf(_));
-    let (at, letter) = unknown(value, if is_name { OF_NAMES } else { LETTERS })?;
+    let (at, letter) = unknown(value, if is_name { NAME_LETTERS } else { LETTERS })?;
     let at = at..at + 1 + letter.len_utf8();
     if !LETTERS.contains(letter) {
-        return Some(no_specifier(code, at, letter));
+        return Some(not_a_specifier(code, at, letter));
     }
     let message = format!("\"%{letter}\" cannot be part of the name of a unit");
     let help = "write a specifier such as %i, %j, %n or %p".to_owned();
-    Some(Flaw { code, at, message, help })
+    Some(ValueError { code, at, message, help })
 }
 
-/// The same for words that may have quotes and escapes: they are read before the specifiers are.
-fn in_words(value: &str) -> Option<Flaw> {
+/// Checks words with quotes and escapes, which are processed before specifiers.
+fn in_words(value: &str) -> Option<ValueError> {
     let mut words = Splitter::new(value, true);
     loop {
         words.skip_blanks();
         let start = words.at();
-        // What follows an error is not read.
+        // systemd reads nothing after an error.
         let word = words.next()?.ok()?;
         if let Some((at, letter)) = in_word(value, &word, start..words.at()) {
-            return Some(no_specifier(FindingCode::Specifier, at, letter));
+            return Some(not_a_specifier(FindingCode::Specifier, at, letter));
         }
     }
 }
 
-/// The same for one command of a value; systemd only ignores one that may fail.
-pub(super) fn of_command(value: &str, command: &CommandLine) -> Option<Flaw> {
+/// Checks one command of a value. systemd only ignores a command that may fail.
+pub(super) fn in_command(value: &str, command: &CommandLine) -> Option<ValueError> {
     let mut words = command.words();
     let (at, letter) = words.find_map(|(word, span)| in_word(value, word, span.start..span.end))?;
     let code = match command.ignores_failure() {
         true => FindingCode::IgnoredCommand,
         false => FindingCode::FatalSpecifier,
     };
-    Some(no_specifier(code, at, letter))
+    Some(not_a_specifier(code, at, letter))
 }
 
-/// Where a word has a specifier that there is not: all of it, where quotes or escapes make it up.
+/// Returns the position of an invalid specifier in a word: the whole word if quotes or escapes
+/// produce it.
 fn in_word(value: &str, word: &str, span: Range<usize>) -> Option<(Range<usize>, char)> {
     let (_, letter) = unknown(word, LETTERS)?;
     let written = unknown(&value[span.clone()], LETTERS).filter(|(_, it)| *it == letter);
@@ -71,13 +72,13 @@ fn in_word(value: &str, word: &str, span: Range<usize>) -> Option<(Range<usize>,
     Some((at, letter))
 }
 
-fn no_specifier(code: FindingCode, at: Range<usize>, letter: char) -> Flaw {
+fn not_a_specifier(code: FindingCode, at: Range<usize>, letter: char) -> ValueError {
     let message = format!("\"%{letter}\" is no specifier");
-    Flaw { code, at, message, help: "write %% for a percent sign".to_owned() }
+    ValueError { code, at, message, help: "write %% for a percent sign".to_owned() }
 }
 
-/// What an unknown specifier means for a kind of value; `None` where a percent sign is like any
-/// other character.
+/// Returns the code for an invalid specifier in this kind of value; `None` if a percent sign has no
+/// special meaning.
 fn code(kind: Kind, value: &str) -> Option<FindingCode> {
     match kind {
         // With the dash systemd only warns.

@@ -1,43 +1,43 @@
-//! Values that are one word, path or name.
+//! Checks of values that are one word, path or name.
 
 use super::code::FindingCode;
-use super::flaw::{Flaw, listed, one_of, quoted};
-use super::{choices, near};
+use super::value_error::{ValueError, listed, one_of, quoted};
+use super::{choices, suggest};
 use crate::name::{NameErrorKind, UnitName};
 use crate::unit_type::UnitType;
 use crate::value::parse_bool;
 
-/// Yes, no or one of some further words.
-pub(super) fn boolean(value: &str, words: &[&str]) -> Option<Flaw> {
+/// Checks a boolean, or one of some additional words.
+pub(super) fn boolean(value: &str, words: &[&str]) -> Option<ValueError> {
     if parse_bool(value).is_some() || words.contains(&value) {
         return None;
     }
     let message = match value {
         "" => "a boolean must not be empty".to_owned(),
-        _ if !words.is_empty() => format!("{} is none of the words for it", quoted(value)),
+        _ if !words.is_empty() => format!("{} is not an accepted value", quoted(value)),
         _ => format!("{} is neither yes nor no", quoted(value)),
     };
-    let help = match near::nearest(value, words.iter().copied()) {
+    let help = match suggest::nearest(value, words.iter().copied()) {
         Some(near) => format!("write {near}"),
         None => format!("write {}", listed(&[&["yes", "no"], words].concat())),
     };
     let code = if words.is_empty() { FindingCode::Boolean } else { FindingCode::Choice };
-    Some(Flaw::whole(code, message, help))
+    Some(ValueError::new(code, message, help))
 }
 
-pub(super) fn fatal_boolean(value: &str) -> Option<Flaw> {
-    boolean(value, &[]).map(|flaw| Flaw { code: FindingCode::FatalBoolean, ..flaw })
+pub(super) fn fatal_boolean(value: &str) -> Option<ValueError> {
+    boolean(value, &[]).map(|error| ValueError { code: FindingCode::FatalBoolean, ..error })
 }
 
-pub(super) fn choice(value: &str, words: &[&str]) -> Option<Flaw> {
+pub(super) fn choice(value: &str, words: &[&str]) -> Option<ValueError> {
     (!words.contains(&value)).then(|| {
-        let message = format!("{} is none of the words for it", quoted(value));
-        Flaw::whole(FindingCode::Choice, message, one_of(value, words))
+        let message = format!("{} is not an accepted value", quoted(value));
+        ValueError::new(FindingCode::Choice, message, one_of(value, words))
     })
 }
 
-/// One of some words; one that ends in a colon has something after it.
-pub(super) fn stream(value: &str, words: &[&str]) -> Option<Flaw> {
+/// Checks one of some words; a word that ends in a colon needs an argument.
+pub(super) fn stream(value: &str, words: &[&str]) -> Option<ValueError> {
     let fits = |word: &&str| match word.strip_suffix(':') {
         Some("fd") => value.starts_with("fd:"),
         Some(_) => value.strip_prefix(word).is_some_and(|path| path.starts_with(['/', '%'])),
@@ -49,16 +49,16 @@ pub(super) fn stream(value: &str, words: &[&str]) -> Option<Flaw> {
     let file = words.iter().find(|word| word.ends_with(':') && value.starts_with(**word));
     if let Some(word) = file {
         let message = format!("{} is not an absolute path", quoted(&value[word.len()..]));
-        let flaw = Flaw::whole(FindingCode::Path, message, "write the whole path, from / on");
-        return Some(flaw.of_word((word.len(), &value[word.len()..])));
+        let error = ValueError::new(FindingCode::Path, message, "write an absolute path");
+        return Some(error.at_word((word.len(), &value[word.len()..])));
     }
     choice(value, words)
 }
 
-pub(super) fn signal(value: &str) -> Option<Flaw> {
+pub(super) fn signal(value: &str) -> Option<ValueError> {
     (!is_signal(value)).then(|| {
         let message = format!("{} is not a signal", quoted(value));
-        let near = near::nearest(
+        let near = suggest::nearest(
             value.strip_prefix("SIG").unwrap_or(value),
             choices::SIGNALS.iter().copied(),
         );
@@ -66,11 +66,11 @@ pub(super) fn signal(value: &str) -> Option<Flaw> {
             || "write a name such as SIGTERM, or a number".to_owned(),
             |near| format!("write SIG{near}"),
         );
-        Flaw::whole(FindingCode::Signal, message, help)
+        ValueError::new(FindingCode::Signal, message, help)
     })
 }
 
-/// A signal's number, its name, or a place after the first or before the last real-time one.
+/// Whether this is a signal's number or name, or an offset from the first or last real-time signal.
 pub(super) fn is_signal(value: &str) -> bool {
     if let Ok(number) = value.parse::<u8>() {
         return (1..=64).contains(&number);
@@ -86,57 +86,57 @@ pub(super) fn is_signal(value: &str) -> bool {
     }
 }
 
-/// An absolute path that does not lead upwards.
-pub(super) fn path(value: &str) -> Option<Flaw> {
+/// Checks an absolute path without `..` components.
+pub(super) fn path(value: &str) -> Option<ValueError> {
     if !is_absolute(value) {
         let message = format!("{} is not an absolute path", quoted(value));
-        return Some(Flaw::whole(FindingCode::Path, message, "write the whole path, from / on"));
+        return Some(ValueError::new(FindingCode::Path, message, "write an absolute path"));
     }
     value.split('/').any(|part| part == "..").then(|| {
         let message = format!("{} has a part \"..\"", quoted(value));
-        Flaw::whole(FindingCode::Path, message, "write the path that it leads to")
+        ValueError::new(FindingCode::Path, message, "write the path that it leads to")
     })
 }
 
-/// A path after the marks of a condition: a bar, then an exclamation mark, and no blanks.
-pub(super) fn path_test(value: &str) -> Option<Flaw> {
+/// Checks a path after the marks of a condition: a bar, then an exclamation mark, without blanks.
+pub(super) fn path_test(value: &str) -> Option<ValueError> {
     let marked = value.strip_prefix('|').unwrap_or(value);
     path(marked.strip_prefix('!').unwrap_or(marked))
 }
 
-/// Absolute paths with colons between them.
-pub(super) fn path_list(value: &str) -> Option<Flaw> {
+/// Checks absolute paths separated by colons.
+pub(super) fn path_list(value: &str) -> Option<ValueError> {
     let mut at = 0;
     value.split(':').find_map(|part| {
         let start = at;
         at += part.len() + 1;
-        path(part).map(|flaw| flaw.of_word((start, part)))
+        path(part).map(|error| error.at_word((start, part)))
     })
 }
 
-pub(super) fn root_path(value: &str) -> Option<Flaw> {
-    path(value).map(|flaw| Flaw { code: FindingCode::FatalPath, ..flaw })
+pub(super) fn root_path(value: &str) -> Option<ValueError> {
+    path(value).map(|error| ValueError { code: FindingCode::FatalPath, ..error })
 }
 
-/// An absolute path or the home of the user, with a dash before it if it may be missing.
-pub(super) fn working_directory(value: &str) -> Option<Flaw> {
+/// Checks an absolute path or the user's home, with a leading dash if it may be missing.
+pub(super) fn working_directory(value: &str) -> Option<ValueError> {
     let place = value.strip_prefix('-').unwrap_or(value);
-    let flaw = path(place).filter(|_| place != "~")?;
+    let error = path(place).filter(|_| place != "~")?;
     // With the dash systemd only warns.
-    let code = if place.len() < value.len() { flaw.code } else { FindingCode::FatalPath };
-    let help = "write the whole path, from / on, or ~ for the user's home";
-    Some(Flaw { code, help: help.to_owned(), ..flaw })
+    let code = if place.len() < value.len() { error.code } else { FindingCode::FatalPath };
+    let help = "write an absolute path, or ~ for the user's home";
+    Some(ValueError { code, help: help.to_owned(), ..error })
 }
 
-/// Whether a path begins at the root; one that begins with a specifier may.
+/// Whether a path is absolute. A path that begins with a specifier is accepted.
 pub(super) fn is_absolute(path: &str) -> bool {
     path.starts_with(['/', '%'])
 }
 
-pub(super) fn user(value: &str) -> Option<Flaw> {
+pub(super) fn user(value: &str) -> Option<ValueError> {
     let is_number = value.bytes().all(|byte| byte.is_ascii_digit());
     let why = if is_number {
-        // The two numbers that mean nobody in particular.
+        // These two numbers are reserved and identify no user.
         let number = value.parse::<u32>().ok();
         let is_fine = number.is_some_and(|it| it != u32::MAX && it != 0xffff);
         (!is_fine).then_some("is not a number that a user or group may have")
@@ -151,25 +151,29 @@ pub(super) fn user(value: &str) -> Option<Flaw> {
     };
     why.map(|why| {
         let message = format!("{} {why}", quoted(value));
-        Flaw::whole(FindingCode::User, message, "write a name such as www-data, or a number")
+        ValueError::new(FindingCode::User, message, "write a name such as www-data, or a number")
     })
 }
 
-/// The name of one unit, of a given type if there is one.
-pub(super) fn unit(value: &str, unit_type: Option<UnitType>, own: &UnitName) -> Option<Flaw> {
-    if let Some(flaw) = unit_name(value, own) {
-        return Some(flaw);
+/// Checks a unit name, of a given type if there is one.
+pub(super) fn unit(value: &str, unit_type: Option<UnitType>, own: &UnitName) -> Option<ValueError> {
+    if let Some(error) = unit_name(value, own) {
+        return Some(error);
     }
     let wanted = unit_type.filter(|it| !value.ends_with(&format!(".{it}")))?;
     let has_open_type = value.rsplit('.').next().is_some_and(|word| word.contains('%'));
     (!has_open_type).then(|| {
         let message = format!("{} is not a {wanted} unit", quoted(value));
-        Flaw::whole(FindingCode::UnitName, message, format!("write a name that ends in .{wanted}"))
+        ValueError::new(
+            FindingCode::UnitName,
+            message,
+            format!("write a name that ends in .{wanted}"),
+        )
     })
 }
 
-/// What is wrong with a text as the name of a unit that the unit `own` has to do with.
-pub(super) fn unit_name(value: &str, own: &UnitName) -> Option<Flaw> {
+/// Checks a unit name in an option of the unit `own`.
+pub(super) fn unit_name(value: &str, own: &UnitName) -> Option<ValueError> {
     let plain = without_specifiers(value)?;
     let error = match UnitName::parse(&plain) {
         Ok(name) if name.is_template() && !own.is_template() && !own.is_instance() => {
@@ -179,12 +183,12 @@ pub(super) fn unit_name(value: &str, own: &UnitName) -> Option<Flaw> {
         Err(error) => error,
     };
     let help = match error.kind() {
-        // Such names hold for systemd; only fleet runs no templates of these types.
+        // systemd accepts such names; only fleet has no templates of these types.
         NameErrorKind::TypeWithoutTemplates { .. } => return None,
         NameErrorKind::NoType => format!("write {value}.service, or with another type"),
         NameErrorKind::UnknownType => {
             let (stem, word) = value.rsplit_once('.').unwrap_or((value, ""));
-            match near::nearest(word, UnitType::ALL.map(UnitType::as_str)) {
+            match suggest::nearest(word, UnitType::ALL.map(UnitType::as_str)) {
                 Some(near) => format!("write {stem}.{near}"),
                 None => format!("write {value}.service, or with another type"),
             }
@@ -192,17 +196,17 @@ pub(super) fn unit_name(value: &str, own: &UnitName) -> Option<Flaw> {
         _ => "write a name such as web.service".to_owned(),
     };
     let message = format!("{} is not the name of a unit", quoted(value));
-    Some(Flaw::whole(FindingCode::UnitName, message, help))
+    Some(ValueError::new(FindingCode::UnitName, message, help))
 }
 
-fn template(value: &str, own: &UnitName) -> Flaw {
+fn template(value: &str, own: &UnitName) -> ValueError {
     let message = format!("{} is a template, which cannot run itself", quoted(value));
     let named = value.replacen("@.", &format!("@{}.", own.prefix()), 1);
     let help = format!("name an instance; systemd may take it for {named}");
-    Flaw::whole(FindingCode::Template, message, help)
+    ValueError::new(FindingCode::Template, message, help)
 }
 
-/// The name with a letter in place of each specifier; `None` where the type depends on one.
+/// Replaces each specifier of a name by a letter; `None` if the type depends on a specifier.
 fn without_specifiers(value: &str) -> Option<String> {
     if !value.contains('%') {
         return Some(value.to_owned());
@@ -225,8 +229,8 @@ fn without_specifiers(value: &str) -> Option<String> {
     Some(format!("{plain}.{unit_type}"))
 }
 
-/// A port, an address with a port, a path, an abstract name or a virtual machine's address.
-pub(super) fn address(value: &str) -> Option<Flaw> {
+/// Checks a port, an address with a port, a path, an abstract name or a vsock address.
+pub(super) fn address(value: &str) -> Option<ValueError> {
     let is_fine = match value.as_bytes() {
         [b'/' | b'@' | b'%', ..] => true,
         _ if value.contains('%') || value.starts_with("vsock:") => true,
@@ -234,29 +238,29 @@ pub(super) fn address(value: &str) -> Option<Flaw> {
     };
     (!is_fine).then(|| {
         let message = format!("{} is not the address of a socket", quoted(value));
-        let help = "write a port, ADDRESS:PORT, a path from / on, or @NAME";
-        Flaw::whole(FindingCode::Address, message, help)
+        let help = "write a port, ADDRESS:PORT, an absolute path, or @NAME";
+        ValueError::new(FindingCode::Address, message, help)
     })
 }
 
-/// A path, an abstract name or a virtual machine's address.
-pub(super) fn local_address(value: &str) -> Option<Flaw> {
+/// Checks a path, an abstract name or a vsock address.
+pub(super) fn local_address(value: &str) -> Option<ValueError> {
     let is_fine = value.starts_with(['/', '@', '%']) || value.starts_with("vsock:");
     (!is_fine).then(|| {
         let message = format!("{} is not the address of a local socket", quoted(value));
-        Flaw::whole(FindingCode::Address, message, "write a path from / on, or @NAME")
+        ValueError::new(FindingCode::Address, message, "write an absolute path, or @NAME")
     })
 }
 
-/// Two or more words with dots between them.
-pub(super) fn bus_name(value: &str) -> Option<Flaw> {
+/// Checks a D-Bus name: two or more words separated by dots.
+pub(super) fn bus_name(value: &str) -> Option<ValueError> {
     let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let is_word =
         |word: &str| word.chars().all(is_letter) && word.starts_with(|c: char| !c.is_ascii_digit());
     let is_fine = value.contains('%') || (value.contains('.') && value.split('.').all(is_word));
     (!is_fine).then(|| {
         let message = format!("{} is not a name on the message bus", quoted(value));
-        Flaw::whole(FindingCode::BusName, message, "write a name such as org.example.Web")
+        ValueError::new(FindingCode::BusName, message, "write a name such as org.example.Web")
     })
 }
 

@@ -106,7 +106,7 @@ fn main_file(dice: &mut Dice, name: &UnitName, known: &[&Known]) -> Vec<u8> {
     }
     let needed = needed(name.unit_type(), name.as_str());
     if dice.once_in(10) {
-        let strange = dice.draw(&strategies::nearly_unit_file());
+        let strange = dice.draw(&strategies::damaged_unit_file());
         return [needed.into_bytes(), strange].concat();
     }
     let mut text = String::new();

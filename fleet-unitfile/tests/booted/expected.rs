@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use fleet_unitfile::{
-    CommandLine, Diagnostic, DiagnosticKind, Facts, FindingCode, MergedUnit, OptionView, Severity,
-    UNIT_DIRECTORIES, UnitFile, UnitName, UnitOption, check,
+    CommandLine, Diagnostic, DiagnosticKind, FindingCode, MergedUnit, OptionView, Severity,
+    SpecifierContext, UNIT_DIRECTORIES, UnitFile, UnitName, UnitOption, check,
 };
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ pub(crate) type Properties = BTreeMap<String, Value>;
 
 /// What is the same for all units of a machine.
 pub(crate) struct World {
-    pub(crate) facts: Facts,
+    pub(crate) facts: SpecifierContext,
     /// How much memory the machine has, in bytes, and in pages of how many.
     pub(crate) memory: (u64, u64),
     /// What a plain unit of each type has.
@@ -43,7 +43,7 @@ pub(crate) fn expected(case: &Case, shared: &[File], world: &World) -> Expected 
     let mut properties = Properties::new();
     if load_state == "loaded" {
         let main = unit.main().map_or("", |main| main.path.as_str());
-        let facts = world.facts.clone().with(fleet_unitfile::Fact::Fragment, main);
+        let facts = world.facts.clone().with(fleet_unitfile::Specifier::Fragment, main);
         let reading = Reading { unit: &unit, facts: &facts, world };
         for known in known(case.name.unit_type()) {
             if let Some(value) = reading.property(known) {
@@ -59,7 +59,7 @@ pub(crate) fn expected(case: &Case, shared: &[File], world: &World) -> Expected 
 }
 
 /// The options of a file up to where systemd stops reading it.
-fn applied(name: &UnitName, text: &[u8], is_drop_in: bool, facts: &Facts) -> UnitFile {
+fn applied(name: &UnitName, text: &[u8], is_drop_in: bool, facts: &SpecifierContext) -> UnitFile {
     let (file, _) = UnitFile::parse_collecting(text);
     let end = stop(text).into_iter().chain(fatal(name, &file, facts).filter(|_| is_drop_in)).min();
     let Some(end) = end else { return file };
@@ -93,7 +93,7 @@ fn stop(text: &[u8]) -> Option<usize> {
 }
 
 /// The first option for whose value systemd refuses a file.
-fn fatal(name: &UnitName, file: &UnitFile, facts: &Facts) -> Option<usize> {
+fn fatal(name: &UnitName, file: &UnitFile, facts: &SpecifierContext) -> Option<usize> {
     let is_fatal = |option: &OptionView<'_>| {
         let codes = codes(name, (*option).into());
         codes.iter().any(|code| code.severity() == Severity::Error)
@@ -104,7 +104,7 @@ fn fatal(name: &UnitName, file: &UnitFile, facts: &Facts) -> Option<usize> {
 
 /// Whether there is a command that systemd refuses for what its specifiers stand for, and if so,
 /// whether it goes on without it.
-fn refused(name: &UnitName, option: OptionView<'_>, facts: &Facts) -> Option<bool> {
+fn refused(name: &UnitName, option: OptionView<'_>, facts: &SpecifierContext) -> Option<bool> {
     let known = known(name.unit_type());
     let same = |it: &&&Known| (it.section, it.option) == (option.section(), option.name());
     match known.iter().find(same)?.kind {
@@ -122,7 +122,7 @@ fn refused(name: &UnitName, option: OptionView<'_>, facts: &Facts) -> Option<boo
 }
 
 /// What counts of an option with a command that is refused: the commands before that.
-fn kept(name: &UnitName, option: OptionView<'_>, facts: &Facts) -> Option<UnitOption> {
+fn kept(name: &UnitName, option: OptionView<'_>, facts: &SpecifierContext) -> Option<UnitOption> {
     if !option.name().starts_with("Exec") {
         return None;
     }
@@ -132,7 +132,7 @@ fn kept(name: &UnitName, option: OptionView<'_>, facts: &Facts) -> Option<UnitOp
     Some(UnitOption::new(option.section(), option.name(), value))
 }
 
-fn load_state(case: &Case, unit: &MergedUnit, facts: &Facts) -> &'static str {
+fn load_state(case: &Case, unit: &MergedUnit, facts: &SpecifierContext) -> &'static str {
     let Some(main) = unit.main() else { return "not-found" };
     if unit.is_masked() {
         return "masked";

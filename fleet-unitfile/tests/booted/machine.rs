@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use fleet_unitfile::{Fact, Facts};
+use fleet_unitfile::{Specifier, SpecifierContext};
 
 /// The machine kit.
 const KIT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/machine");
@@ -34,25 +34,25 @@ impl Machine {
     }
 
     /// What specifiers stand for in this machine.
-    pub(crate) fn facts(&self) -> Facts {
+    pub(crate) fn facts(&self) -> SpecifierContext {
         let ask = |script: &str| self.shell(script).trim_end().to_owned();
         let release = |field: &str| ask(&format!(". /etc/os-release; echo \"${{{field}:-}}\""));
         let boot_id = ask("tr -d - </proc/sys/kernel/random/boot_id");
         let architecture = "busctl get-property org.freedesktop.systemd1 \
              /org/freedesktop/systemd1 org.freedesktop.systemd1.Manager Architecture | \
              cut -d '\"' -f 2";
-        Facts::system_manager()
-            .with(Fact::Architecture, ask(architecture))
-            .with(Fact::BootId, boot_id)
-            .with(Fact::BuildId, release("BUILD_ID"))
-            .with(Fact::HostName, ask("hostname"))
-            .with(Fact::ImageId, release("IMAGE_ID"))
-            .with(Fact::ImageVersion, release("IMAGE_VERSION"))
-            .with(Fact::KernelRelease, ask("uname -r"))
-            .with(Fact::MachineId, ask("cat /etc/machine-id"))
-            .with(Fact::OsId, release("ID"))
-            .with(Fact::VariantId, release("VARIANT_ID"))
-            .with(Fact::VersionId, release("VERSION_ID"))
+        SpecifierContext::system_manager()
+            .with(Specifier::Architecture, ask(architecture))
+            .with(Specifier::BootId, boot_id)
+            .with(Specifier::BuildId, release("BUILD_ID"))
+            .with(Specifier::HostName, ask("hostname"))
+            .with(Specifier::ImageId, release("IMAGE_ID"))
+            .with(Specifier::ImageVersion, release("IMAGE_VERSION"))
+            .with(Specifier::KernelRelease, ask("uname -r"))
+            .with(Specifier::MachineId, ask("cat /etc/machine-id"))
+            .with(Specifier::OsId, release("ID"))
+            .with(Specifier::VariantId, release("VARIANT_ID"))
+            .with(Specifier::VersionId, release("VERSION_ID"))
     }
 
     fn kit(&self, arguments: &[&str]) -> String {

@@ -16,7 +16,7 @@ mod values;
 
 use std::collections::BTreeMap;
 
-use fleet_unitfile::{Fact, UnitFile, UnitType};
+use fleet_unitfile::{Specifier, UnitFile, UnitType};
 use serde_json::json;
 
 use self::cases::{Case, File, case, plain, shared};
@@ -77,7 +77,7 @@ fn world(machine: &Machine) -> World {
     let memory = asked["MemoryMax"].as_u64().expect("a size");
     let page = machine.shell("getconf PAGESIZE").trim().parse().expect("a number");
     let shell = asked["Description"].as_str().expect("a text");
-    let facts = machine.facts().with(Fact::Shell, shell);
+    let facts = machine.facts().with(Specifier::Shell, shell);
     let of_type = |(probe, answer): (&Case, theirs::Answer)| {
         (probe.name.unit_type().as_str(), answer.properties)
     };

@@ -1,7 +1,7 @@
 //! Options as properties of systemd's: each kind of value, read with this crate.
 
 use fleet_unitfile::{
-    Facts, MergedUnit, OptionView, Size, UnitName, UnitOption, UnitType, parse_bool,
+    MergedUnit, OptionView, Size, SpecifierContext, UnitName, UnitOption, UnitType, parse_bool,
     parse_permyriad, parse_size, quote_word,
 };
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use crate::parts::{
 /// A unit that is read.
 pub(crate) struct Reading<'a> {
     pub(crate) unit: &'a MergedUnit,
-    pub(crate) facts: &'a Facts,
+    pub(crate) facts: &'a SpecifierContext,
     pub(crate) world: &'a World,
 }
 

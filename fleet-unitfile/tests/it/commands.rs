@@ -1,8 +1,8 @@
 //! Command lines: what systemd runs, what it refuses, and that they can be written.
 
 use fleet_unitfile::{
-    CommandError, CommandLine, Fact, Facts, Privileges, UnitName, WordError, quote_word,
-    split_words,
+    CommandError, CommandLine, Privileges, Specifier, SpecifierContext, UnitName, WordError,
+    quote_word, split_words,
 };
 use proptest::prelude::*;
 
@@ -61,7 +61,7 @@ fn prefixes_say_how_a_command_runs() {
     assert_eq!(one("!!a").privileges(), Privileges::KeepUserWithoutAmbient);
     assert!(one("-a").ignores_failure() && !one("a").ignores_failure());
     assert!(one("a").expands_variables() && !one(":a").expands_variables());
-    assert!(one("@a b").names_itself());
+    assert!(one("@a b").sets_argv0());
     assert_eq!(one("@a b c").argv().collect::<Vec<_>>(), ["b", "c"]);
     assert_eq!(one("a b c").argv().collect::<Vec<_>>(), ["a", "b", "c"]);
 }
@@ -96,7 +96,8 @@ fn a_program_is_named_without_detours_and_told_what_is_written() {
         assert_eq!((command.path(), command.argv().next()), (path, Some(first)), "{value}");
     }
     let command = CommandLine::parse("/%i//a").unwrap().remove(0);
-    let expanded = command.expand(&Facts::new(), &UnitName::parse("a@.service").unwrap()).unwrap();
+    let expanded =
+        command.expand(&SpecifierContext::new(), &UnitName::parse("a@.service").unwrap()).unwrap();
     assert_eq!((expanded.path(), expanded.argv().next()), ("/a", Some("///a")));
 }
 
@@ -173,7 +174,9 @@ fn words_know_where_they_stand() {
 #[test]
 fn specifiers_are_replaced_word_by_word() {
     let name = UnitName::parse("web@a b.service".replace(' ', r"\x20").as_str()).unwrap();
-    let facts = Facts::new().with(Fact::HostName, "two words").with(Fact::HomeDirectory, "/home/a");
+    let facts = SpecifierContext::new()
+        .with(Specifier::HostName, "two words")
+        .with(Specifier::HomeDirectory, "/home/a");
     let command = CommandLine::parse("%h/run --as %I --on %H").unwrap().remove(0);
     let expanded = command.expand(&facts, &name).unwrap();
     let argv: Vec<_> = expanded.argv().collect();

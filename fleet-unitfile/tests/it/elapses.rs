@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fleet_unitfile::{Calendar, Era, Utc, Zone};
+use fleet_unitfile::{Calendar, OffsetPeriod, Utc, Zone};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
@@ -16,10 +16,10 @@ use crate::properties::config;
 struct Set(Vec<(i64, i32)>);
 
 impl Zone for Set {
-    fn era(&self, at: i64) -> Era {
+    fn offset_period(&self, at: i64) -> OffsetPeriod {
         let next = self.0.partition_point(|&(since, _)| since <= at);
         let offset = |number: usize| self.0[number].1;
-        Era {
+        OffsetPeriod {
             offset: offset(next - 1),
             since: (next > 1).then(|| (self.0[next - 1].0, offset(next - 2))),
             until: self.0.get(next).map(|&(since, _)| since),
@@ -203,7 +203,7 @@ fn zone() -> impl Strategy<Value = Set> {
 /// The first second after that one at which the clocks show a time of the rhythm for the first
 /// time; looks at one after the other.
 fn walk(numbers: &Numbers, after: i64, most: i64, zone: &Set) -> Option<i64> {
-    let shown = |at: i64| at + i64::from(zone.era(at).offset);
+    let shown = |at: i64| at + i64::from(zone.offset_period(at).offset);
     let mut latest = (after - 10_000..=after).map(shown).max().unwrap();
     (after + 1..=most).find(|&at| {
         let is_new = shown(at) > latest;

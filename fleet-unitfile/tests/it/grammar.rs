@@ -228,9 +228,9 @@ fn messages_name_the_place_the_flaw_and_the_remedy() {
         as [Unit] above it
     line 2, column 1: section header without "]" at its end in "[Unit": write [Section],
         and put what follows it on a line of its own
-    line 3, column 1: section name with a character that it must not have in "[Ser]vice]":
-        use no control character, quote, backslash or bracket in the name, and put what
-        follows the header on a line of its own
+    line 3, column 1: section name with an invalid character in "[Ser]vice]": use no
+        control character, quote, backslash or bracket in the name, and put what follows
+        the header on a line of its own
     line 5, column 1: missing option name before "=" in "=v": write Name=value
     line 6, column 3: missing "=" in "ExecStart /bin/true": write Name=value, start a
         comment with "#", or end the line above with a backslash to continue it

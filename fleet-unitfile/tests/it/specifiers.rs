@@ -3,8 +3,8 @@
 use std::process::Command;
 
 use fleet_unitfile::{
-    EscapeError, Fact, Facts, SpecifierError, UnitName, UnitType, cescape, cunescape, escape_path,
-    unescape_path,
+    EscapeError, Specifier, SpecifierContext, SpecifierError, UnitName, UnitType, cescape,
+    cunescape, escape_path, unescape_path,
 };
 use proptest::prelude::*;
 
@@ -15,7 +15,7 @@ use crate::properties::config;
 fn every_specifier_of_the_name_is_known() {
     let template = UnitName::parse(r"a\x20b-c\x2dd@srv-x\x20y.service").unwrap();
     let plain = UnitName::parse("srv-data.mount").unwrap();
-    let facts = Facts::new();
+    let facts = SpecifierContext::new();
     for (text, of_instance, of_plain) in [
         ("%n", r"a\x20b-c\x2dd@srv-x\x20y.service", "srv-data.mount"),
         ("%N", r"a\x20b-c\x2dd@srv-x\x20y", "srv-data"),
@@ -36,16 +36,17 @@ fn every_specifier_of_the_name_is_known() {
 #[test]
 fn every_other_specifier_is_what_was_told() {
     let name = UnitName::parse("a.service").unwrap();
-    for &fact in Fact::ALL {
-        let text = format!("<%{}>", fact.letter());
-        let told = Facts::new().with(fact, "it").expand(&text, &name);
-        assert_eq!(told.as_deref(), Ok("<it>"), "{fact}");
-        let unknown = Facts::new().expand(&text, &name);
-        let letter = fact.letter();
-        assert_eq!(unknown, Err(SpecifierError::UnknownFact { at: 1, letter, fact }));
+    for &specifier in Specifier::ALL {
+        let text = format!("<%{}>", specifier.letter());
+        let told = SpecifierContext::new().with(specifier, "it").expand(&text, &name);
+        assert_eq!(told.as_deref(), Ok("<it>"), "{specifier}");
+        let unknown = SpecifierContext::new().expand(&text, &name);
+        let letter = specifier.letter();
+        assert_eq!(unknown, Err(SpecifierError::UnknownValue { at: 1, letter, specifier }));
     }
     // Those of the manual of systemd 252, in its order, without those of the name.
-    let mut letters: Vec<_> = Fact::ALL.iter().map(|fact| fact.letter()).chain(['Y']).collect();
+    let mut letters: Vec<_> =
+        Specifier::ALL.iter().map(|specifier| specifier.letter()).chain(['Y']).collect();
     letters.sort_unstable();
     assert_eq!(letters.iter().collect::<String>(), "ABCEGHLMSTUVWYabdghlmoqstuvwy");
 }
@@ -53,23 +54,24 @@ fn every_other_specifier_is_what_was_told() {
 #[test]
 fn some_facts_follow_from_others() {
     let name = UnitName::parse("a.service").unwrap();
-    let facts = Facts::system_manager()
-        .with(Fact::HostName, "web1.example.com")
-        .with(Fact::Fragment, "/etc/systemd/system/a.service");
+    let facts = SpecifierContext::system_manager()
+        .with(Specifier::HostName, "web1.example.com")
+        .with(Specifier::Fragment, "/etc/systemd/system/a.service");
     let text = "%l %q %d %Y";
     let expected = "web1 web1 /run/credentials/a.service /etc/systemd/system";
     assert_eq!(facts.expand(text, &name).as_deref(), Ok(expected));
-    let facts = facts.with(Fact::ShortHostName, "w").with(Fact::CredentialsDirectory, "/c");
+    let facts =
+        facts.with(Specifier::ShortHostName, "w").with(Specifier::CredentialsDirectory, "/c");
     assert_eq!(facts.expand("%l %q %d", &name).as_deref(), Ok("w w /c"));
 }
 
 #[test]
 fn what_has_no_meaning_is_an_error_with_its_place() {
     let name = UnitName::parse(r"a\x-.service").unwrap();
-    let facts = Facts::new();
-    let unknown = SpecifierError::NoSpecifier { at: 2, letter: 'z' };
+    let facts = SpecifierContext::new();
+    let unknown = SpecifierError::NotASpecifier { at: 2, letter: 'z' };
     assert_eq!(facts.expand("a %z", &name), Err(unknown));
-    let unknown = SpecifierError::NoSpecifier { at: 0, letter: '7' };
+    let unknown = SpecifierError::NotASpecifier { at: 0, letter: '7' };
     assert_eq!(facts.expand("%7", &name), Err(unknown));
     let source = EscapeError::Malformed { at: 1 };
     let error = SpecifierError::Unescape { at: 0, letter: 'P', source };
@@ -86,7 +88,7 @@ fn a_percent_sign_that_begins_nothing_stays() {
         ("%ä%-%%%", "%ä%-%%"),
         ("%%%n", "%a.service"),
     ] {
-        assert_eq!(Facts::new().expand(text, &name).as_deref(), Ok(expected), "{text}");
+        assert_eq!(SpecifierContext::new().expand(text, &name).as_deref(), Ok(expected), "{text}");
     }
 }
 

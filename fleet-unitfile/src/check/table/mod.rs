@@ -1,4 +1,4 @@
-//! Every directive that systemd knows, by section, with the kind of its value.
+//! All directives of systemd, by section, with the kind of each value.
 
 mod sections;
 mod shared;
@@ -6,10 +6,10 @@ mod shared;
 use super::kind::Kind;
 use crate::unit_type::UnitType;
 
-/// Names and the kinds of their values, sorted by name.
+/// Names and value kinds, sorted by name.
 pub(super) type Table = &'static [(&'static str, Kind)];
 
-/// Every section that systemd reads, with the tables of its directives.
+/// All sections that systemd reads, with the tables of their directives.
 const SECTIONS: [(&str, &[Table]); 14] = [
     ("Automount", &[sections::AUTOMOUNT]),
     ("Device", &[]),
@@ -27,7 +27,7 @@ const SECTIONS: [(&str, &[Table]); 14] = [
     ("BusName", &[]),
 ];
 
-/// The section of a unit type's own; `None` for snapshots, which have none.
+/// Returns the type-specific section; `None` for snapshots, which have none.
 pub(super) const fn own_section(unit_type: UnitType) -> Option<&'static str> {
     Some(match unit_type {
         UnitType::Automount => "Automount",
@@ -46,12 +46,12 @@ pub(super) const fn own_section(unit_type: UnitType) -> Option<&'static str> {
     })
 }
 
-/// The names of all sections.
+/// Returns the names of all sections.
 pub(super) fn section_names() -> impl Iterator<Item = &'static str> {
     SECTIONS.iter().map(|(name, _)| *name)
 }
 
-/// The kind of a directive's value; `None` where the section has no such directive.
+/// Returns the kind of a directive's value; `None` if the section has no such directive.
 pub(super) fn kind(section: &str, name: &str) -> Option<Kind> {
     tables(section).iter().find_map(|table| {
         let at = table.binary_search_by_key(&name, |(name, _)| name).ok()?;
@@ -59,12 +59,12 @@ pub(super) fn kind(section: &str, name: &str) -> Option<Kind> {
     })
 }
 
-/// Whether the options of a section are not known: it is of an older systemd.
+/// Whether the directives of a section are unknown, since it belongs to an older systemd version.
 pub(super) fn is_open(section: &str) -> bool {
     section == "BusName"
 }
 
-/// The names of all directives of a section, table by table.
+/// Returns the names of all directives of a section, table by table.
 pub(super) fn names(section: &str) -> impl Iterator<Item = &'static str> {
     tables(section).iter().flat_map(|table| table.iter().map(|(name, _)| *name))
 }
@@ -74,26 +74,26 @@ fn tables(section: &str) -> &'static [Table] {
     found.map_or(&[], |(_, tables)| tables)
 }
 
-/// Whether only a systemd newer than the list's one knows a directive.
+/// Whether only a systemd version newer than the built-in list knows a directive.
 pub(super) fn is_newer(name: &str) -> bool {
     sections::NEWER.contains(&name)
 }
 
-/// An option that systemd knows in a section, whatever its value.
+/// An option that systemd knows in a section.
 ///
-/// What several sections have in common is a directive in each of them.
+/// An option shared by several sections is a directive in each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub struct Directive {
-    /// The section that it belongs to, such as `Service`.
+    /// The section, such as `Service`.
     pub section: &'static str,
-    /// Its name, such as `ExecStart`.
+    /// The name, such as `ExecStart`.
     pub name: &'static str,
-    /// Whether only a systemd newer than [`directives_version`] knows it.
+    /// Whether only a systemd version newer than [`directives_version`] knows it.
     pub is_newer: bool,
 }
 
-/// Every directive that [`check`](super::check) knows, section by section.
+/// Returns all directives that [`check`](super::check) knows, section by section.
 ///
 /// ```
 /// let names: Vec<_> = fleet_unitfile::directives()
@@ -108,7 +108,7 @@ pub fn directives() -> impl Iterator<Item = Directive> {
     })
 }
 
-/// The version of systemd whose list of directives is built in.
+/// Returns the systemd version of the built-in list of directives.
 pub fn directives_version() -> &'static str {
     sections::VERSION
 }

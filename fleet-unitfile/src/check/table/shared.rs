@@ -1,6 +1,6 @@
 //! The directives that several sections share.
 //!
-//! Written by `scripts/directives` from the list of systemd 252.
+//! Writable by `scripts/directives` from the list of systemd 252.
 
 use super::Table;
 use crate::UnitType;

@@ -141,11 +141,11 @@ fn every_letter_and_digit_is_a_specifier_for_both_or_for_neither() {
     let (_, findings) = findings("a.service", source.as_bytes());
     let unknown = findings.iter().filter(|it| it.code() == FindingCode::Specifier);
     let ours: BTreeSet<usize> = unknown.map(|it| it.location().line).collect();
-    let facts = fleet_unitfile::Facts::new();
+    let facts = fleet_unitfile::SpecifierContext::new();
     let name = fleet_unitfile::UnitName::parse("a.service").unwrap();
     for (at, letter) in letters.iter().enumerate() {
         let expanded = facts.expand(&format!("%{letter}"), &name);
-        let none = matches!(expanded, Err(fleet_unitfile::SpecifierError::NoSpecifier { .. }));
+        let none = matches!(expanded, Err(fleet_unitfile::SpecifierError::NotASpecifier { .. }));
         // Those of control groups are old; systemd warns of them, and replaces them still.
         let is_old = ['c', 'r', 'R'].contains(letter);
         assert_eq!(none && !is_old, ours.contains(&(at * 2 + 4)), "%{letter}");

@@ -1,24 +1,24 @@
-//! What is wrong with a value, before it is known where the value stands.
+//! Errors of values, with positions relative to the value.
 
 use std::ops::Range;
 
 use super::code::FindingCode;
-use super::near::nearest;
+use super::suggest::nearest;
 
-/// What is wrong with a part of a value.
+/// An error in a part of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Flaw {
+pub(super) struct ValueError {
     pub(super) code: FindingCode,
-    /// The part of the value, in bytes; all of it where the range is empty.
+    /// The affected bytes of the value; an empty range stands for the whole value.
     pub(super) at: Range<usize>,
-    /// What is wrong, without the name of the option.
+    /// Description, without the name of the option.
     pub(super) message: String,
     pub(super) help: String,
 }
 
-impl Flaw {
-    /// About all of a value.
-    pub(super) fn whole(
+impl ValueError {
+    /// Makes an error about a whole value.
+    pub(super) fn new(
         code: FindingCode,
         message: impl Into<String>,
         help: impl Into<String>,
@@ -26,13 +26,13 @@ impl Flaw {
         Self { code, at: 0..0, message: message.into(), help: help.into() }
     }
 
-    /// The same about a word that stands at an offset of the value.
-    pub(super) fn of_word(self, (at, word): (usize, &str)) -> Self {
+    /// Narrows the error to a word at an offset of the value.
+    pub(super) fn at_word(self, (at, word): (usize, &str)) -> Self {
         Self { at: at..at + word.len(), ..self }
     }
 }
 
-/// A text in quotes for a message, cut where it is long.
+/// Quotes a text for a message, truncated to forty characters.
 pub(super) fn quoted(text: &str) -> String {
     const MOST: usize = 40;
     let plain = |c: char| if c.is_control() { '\u{fffd}' } else { c };
@@ -43,7 +43,7 @@ pub(super) fn quoted(text: &str) -> String {
     format!("\"{head}\"")
 }
 
-/// Which of some words to write: the nearest one, or one of all of them.
+/// Suggests one of the allowed words: the nearest one, or the list of them.
 pub(super) fn one_of(word: &str, words: &[&str]) -> String {
     match nearest(word, words.iter().copied()) {
         Some(near) => format!("write {near}"),
@@ -52,7 +52,7 @@ pub(super) fn one_of(word: &str, words: &[&str]) -> String {
     }
 }
 
-/// `a`, `a or b`, `a, b or c`.
+/// Joins words as `a`, `a or b`, `a, b or c`.
 pub(super) fn listed(words: &[&str]) -> String {
     match words {
         [] => String::new(),
@@ -61,8 +61,8 @@ pub(super) fn listed(words: &[&str]) -> String {
     }
 }
 
-/// The words of a list and their offsets. Quotes go around whole words and have no other meaning
-/// here: those that hold blanks are for the kinds of value that split words properly.
+/// Splits a value at blanks into words with their offsets. Quotes are only stripped from around
+/// whole words. Values whose quoted words may contain blanks are split elsewhere.
 pub(super) fn words(value: &str) -> impl Iterator<Item = (usize, &str)> {
     pieces(value).map(|(start, piece)| {
         let quotes = ['"', '\''].into_iter();
@@ -72,7 +72,7 @@ pub(super) fn words(value: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// What stands between the blanks of a value, with its offsets.
+/// Splits a value at blanks, with the offset of each piece.
 pub(super) fn pieces(value: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut at = 0;
     let pieces = value.split([' ', '\t', '\n', '\r']).map(move |piece| {

@@ -1,23 +1,24 @@
-//! Logical lines: physical lines joined where a backslash says so.
+//! Logical lines: physical lines joined by trailing backslashes.
 
 use crate::diagnostic::Span;
 use crate::lines::{Line, Lines, MAX_LINE, ends_in_open_backslash, is_blank, trim_end, trim_start};
 
-/// A physical line with those that continue it; comments between them are left out.
+/// A physical line with the lines that continue it; comments between them are left out.
 ///
-/// Only where the lines begin and end is kept, since there can be a million of them in one.
+/// Stores only the first and last line and the total length, since a logical line can span a
+/// million physical ones.
 #[derive(Clone, Debug)]
-pub(crate) struct Logical<'a> {
+pub(crate) struct LogicalLine<'a> {
     pub(crate) first: Line<'a>,
     last: Line<'a>,
     after_first: Lines<'a>,
     len: usize,
-    /// Whether the source ends where another line was to follow.
+    /// Whether the source ends after a backslash, so that the next line is missing.
     pub(crate) unfinished: bool,
 }
 
-impl<'a> Logical<'a> {
-    /// Takes the lines that continue `first`.
+impl<'a> LogicalLine<'a> {
+    /// Reads the lines that continue `first`.
     pub(crate) fn starting_with(first: Line<'a>, lines: &mut Lines<'a>) -> Self {
         let (after_first, len) = (lines.clone(), first.text.len());
         let mut logical = Self { first, last: first, after_first, len, unfinished: false };
@@ -32,13 +33,13 @@ impl<'a> Logical<'a> {
         logical
     }
 
-    /// The logical line that begins at an offset of the source.
+    /// Returns the logical line that begins at an offset of the source.
     pub(crate) fn at(source: &'a [u8], start: usize) -> Option<Self> {
         let mut lines = Lines::new(source, start);
         lines.next().map(|first| Self::starting_with(first, &mut lines))
     }
 
-    /// One physical line, which does not continue.
+    /// Makes a logical line of one physical line that does not continue.
     pub(crate) fn single(line: Line<'a>) -> Self {
         let (after_first, len) = (Lines::new(&[], 0), line.text.len());
         Self { first: line, last: line, after_first, len, unfinished: false }
@@ -48,23 +49,26 @@ impl<'a> Logical<'a> {
         &self.last
     }
 
-    /// The lines after the first.
-    pub(crate) fn rest(&self) -> Rest<'a> {
+    /// Returns the lines after the first.
+    pub(crate) fn rest(&self) -> ContinuationLines<'a> {
         let is_empty = self.last.start == self.first.start;
-        Rest { lines: self.after_first.clone(), last: (!is_empty).then_some(self.last.start) }
+        ContinuationLines {
+            lines: self.after_first.clone(),
+            last: (!is_empty).then_some(self.last.start),
+        }
     }
 
-    /// Whether this is one physical line that does not ask for another.
+    /// Whether this is one physical line without a trailing backslash.
     pub(crate) fn is_single(&self) -> bool {
         self.last.start == self.first.start && !self.unfinished
     }
 
-    /// Whether this is longer than a line may be.
+    /// Whether the line reaches the length limit.
     pub(crate) fn is_too_long(&self) -> bool {
         self.len >= MAX_LINE
     }
 
-    /// Whether the first character that is not a blank would begin a section header.
+    /// Whether the first non-blank character is the `[` of a section header.
     pub(crate) fn starts_like_header(&self) -> bool {
         let mut bytes = self.lines().flat_map(|line| {
             let continued = line.continues();
@@ -74,10 +78,10 @@ impl<'a> Logical<'a> {
         bytes.find(|&&byte| !is_blank(byte)) == Some(&b'[')
     }
 
-    /// The line as systemd sees it: each backslash that continues it is one space.
+    /// Returns the line as systemd sees it: each continuing backslash is replaced by a space.
     ///
-    /// A byte of it has the same place as the byte of the physical line that it comes from,
-    /// counted over the physical lines without their ends.
+    /// Offsets in the result are offsets in the concatenated physical lines without their line
+    /// ends.
     pub(crate) fn joined(&self) -> Vec<u8> {
         let mut joined = Vec::with_capacity(self.len);
         for line in self.lines() {
@@ -90,12 +94,13 @@ impl<'a> Logical<'a> {
         joined
     }
 
-    /// The length of the joined line.
+    /// Returns the length of the joined line.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// The physical line, and the offset in it, of the byte at offset `at` of the joined line.
+    /// Returns the physical line, and the offset in it, of the byte at offset `at` of the joined
+    /// line.
     pub(crate) fn locate(&self, mut at: usize) -> (Line<'a>, usize) {
         for line in self.lines() {
             if at < line.text.len() {
@@ -106,7 +111,7 @@ impl<'a> Logical<'a> {
         (self.last, self.last.text.len())
     }
 
-    /// Where the bytes from offset `start` to `end` of the joined line stand in the source.
+    /// Returns the source span of the bytes `start..end` of the joined line.
     pub(crate) fn span(&self, start: usize, end: usize) -> Span {
         if self.is_single() || self.is_too_long() && end == self.len {
             let end = self.last.start + end - (self.len - self.last.text.len());
@@ -121,11 +126,11 @@ impl<'a> Logical<'a> {
         Span { start: place(start), end: last }
     }
 
-    /// The text from offset `at` of the joined line on, with backslashes and line ends kept.
+    /// Returns the text from offset `at` of the joined line, keeping backslashes and line ends.
     ///
-    /// Blanks are trimmed at both ends. Where an empty line, or nothing at all, follows the last
-    /// backslash, the line end stays: without it the backslash would take in what follows. For
-    /// the same reason one blank stays after a backslash that it keeps from continuing the line.
+    /// Trims blanks at both ends, with two exceptions. A final line end stays if an empty line, or
+    /// nothing at all, follows the last backslash; otherwise the backslash would swallow the line
+    /// after it. One blank stays after a backslash that it keeps from continuing the line.
     pub(crate) fn verbatim(&self, at: usize) -> Vec<u8> {
         let (first, offset) = self.locate(at);
         let mut text = trim_start(&first.text[offset..]).to_vec();
@@ -148,13 +153,13 @@ impl<'a> Logical<'a> {
 
 /// The lines of a logical line after its first.
 #[derive(Clone)]
-pub(crate) struct Rest<'a> {
+pub(crate) struct ContinuationLines<'a> {
     lines: Lines<'a>,
-    /// Where the last line begins; none once that was told.
+    /// Offset of the last line; `None` once that line was returned.
     last: Option<usize>,
 }
 
-impl<'a> Iterator for Rest<'a> {
+impl<'a> Iterator for ContinuationLines<'a> {
     type Item = Line<'a>;
 
     fn next(&mut self) -> Option<Line<'a>> {
@@ -165,7 +170,7 @@ impl<'a> Iterator for Rest<'a> {
     }
 }
 
-/// Where a text ends once the blanks at its end are gone that mean nothing.
+/// Returns the length of a text without the insignificant blanks at its end.
 pub(crate) fn trimmed_end(text: &[u8]) -> usize {
     let end = trim_end(text).len();
     let guarded = end < text.len() && ends_in_open_backslash(&text[..end]);

@@ -1,7 +1,8 @@
-//! Lists of options: which names fill the same one, and what an empty value takes back.
+//! Semantics of list options: the names that fill one list, and the lists that an empty value
+//! resets.
 
-/// Older names of lists, each with the name that the list has by now.
-const OLD: [(&str, &str); 6] = [
+/// Older names of lists, each with its current name.
+const OLD_NAMES: [(&str, &str); 6] = [
     ("BindTo", "BindsTo"),
     ("InaccessibleDirectories", "InaccessiblePaths"),
     ("PropagateReloadFrom", "ReloadPropagatedFrom"),
@@ -10,21 +11,21 @@ const OLD: [(&str, &str); 6] = [
     ("ReadWriteDirectories", "ReadWritePaths"),
 ];
 
-/// Options that fill one list, so that an empty value of any takes back the values of all.
-const SHARED: [&[&str]; 9] = [
+/// Options that fill one list. An empty value of any of them resets all.
+const SHARED_LISTS: [&[&str]; 9] = [
     &["BindPaths", "BindReadOnlyPaths"],
     &["InaccessibleDirectories", "InaccessiblePaths"],
     &["LoadCredential", "LoadCredentialEncrypted"],
     &["ReadOnlyDirectories", "ReadOnlyPaths"],
     &["ReadWriteDirectories", "ReadWritePaths"],
     &["SetCredential", "SetCredentialEncrypted"],
-    &TIMERS,
-    &PATHS,
-    &SOCKETS,
+    &TIMER_TRIGGERS,
+    &PATH_TRIGGERS,
+    &SOCKET_LISTENERS,
 ];
 
-/// What a timer counts from, or when it elapses.
-pub(crate) const TIMERS: [&str; 6] = [
+/// The triggers of a timer.
+pub(crate) const TIMER_TRIGGERS: [&str; 6] = [
     "OnCalendar",
     "OnActiveSec",
     "OnBootSec",
@@ -33,12 +34,12 @@ pub(crate) const TIMERS: [&str; 6] = [
     "OnUnitInactiveSec",
 ];
 
-/// What a path unit watches.
-pub(crate) const PATHS: [&str; 5] =
+/// The conditions that a path unit watches.
+pub(crate) const PATH_TRIGGERS: [&str; 5] =
     ["PathExists", "PathExistsGlob", "PathChanged", "PathModified", "DirectoryNotEmpty"];
 
-/// What a socket listens on; connections can be accepted from the first two.
-pub(crate) const SOCKETS: [&str; 8] = [
+/// The addresses that a socket listens on. Connections can be accepted from the first two.
+pub(crate) const SOCKET_LISTENERS: [&str; 8] = [
     "ListenStream",
     "ListenSequentialPacket",
     "ListenDatagram",
@@ -49,8 +50,8 @@ pub(crate) const SOCKETS: [&str; 8] = [
     "ListenUSBFunction",
 ];
 
-/// Options of `[Unit]` that only ever add to what the unit has to do with.
-const KEPT: [&str; 23] = [
+/// Dependency options of `[Unit]`, which an empty value never resets.
+const NEVER_RESET: [&str; 23] = [
     "After",
     "Before",
     "BindTo",
@@ -76,12 +77,12 @@ const KEPT: [&str; 23] = [
     "WantsMountsFor",
 ];
 
-/// Both names of a list that has an older one, or the same name twice.
+/// Returns both names of a list that has an older one; otherwise the same name twice.
 pub(crate) fn names_of_list<'a>(section: &str, name: &'a str) -> [&'a str; 2] {
     if !matches!(section, "Mount" | "Service" | "Socket" | "Swap" | "Unit") {
         return [name; 2];
     }
-    let other = OLD.iter().find_map(|(old, new)| match name {
+    let other = OLD_NAMES.iter().find_map(|(old, new)| match name {
         _ if name == *old => Some(*new),
         _ if name == *new => Some(*old),
         _ => None,
@@ -89,10 +90,11 @@ pub(crate) fn names_of_list<'a>(section: &str, name: &'a str) -> [&'a str; 2] {
     [name, other.unwrap_or(name)]
 }
 
-/// Whether an empty value of one option takes back the values of another of its section.
-pub(crate) fn takes_back(section: &str, empty: &str, other: &str) -> bool {
+/// Whether an empty value of option `empty` resets the values of option `other` in the same
+/// section.
+pub(crate) fn resets(section: &str, empty: &str, other: &str) -> bool {
     match section {
-        "Unit" if KEPT.contains(&other) => false,
+        "Unit" if NEVER_RESET.contains(&other) => false,
         "Service" if other == "Sockets" => false,
         "Install" if other == "Also" => false,
         _ if empty == other => true,
@@ -100,7 +102,7 @@ pub(crate) fn takes_back(section: &str, empty: &str, other: &str) -> bool {
             .iter()
             .any(|start| empty.starts_with(start) && other.starts_with(start)),
         "Mount" | "Path" | "Service" | "Socket" | "Swap" | "Timer" => {
-            SHARED.iter().any(|names| names.contains(&empty) && names.contains(&other))
+            SHARED_LISTS.iter().any(|names| names.contains(&empty) && names.contains(&other))
         }
         _ => false,
     }

@@ -1,17 +1,17 @@
-//! The word that was probably meant.
+//! Spelling suggestions.
 
-/// The candidate that is most like a word; `None` where none is like it enough.
+/// Returns the candidate most similar to a word; `None` if none is similar enough.
 ///
-/// Case does not count. About one letter in four may be missing, added, wrong or swapped with its
-/// neighbour; or the word may be the beginning of the candidate. Of several that are equally like
-/// it, the first counts.
+/// Ignores case. Tolerates about one edit in four letters: a letter added, removed, changed or
+/// swapped with its neighbour. A word that is the beginning of a candidate also matches. Among
+/// equally similar candidates the first wins.
 pub(super) fn nearest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
     let word = lower(word);
     let most = word.len().div_ceil(4).clamp(1, 4);
-    // Nothing that long is a name, and comparing it would take its time.
+    // No name is that long, and the comparison would take time.
     if word.len() > 64 {
         return None;
     }
@@ -31,7 +31,7 @@ fn lower(text: &str) -> Vec<char> {
     text.chars().map(|c| c.to_ascii_lowercase()).collect()
 }
 
-/// How many letters have to be added, removed, changed or swapped with the next one.
+/// Computes the Damerau-Levenshtein distance (optimal string alignment).
 fn distance(a: &[char], b: &[char]) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut last: Vec<usize> = (0..=b.len()).collect();

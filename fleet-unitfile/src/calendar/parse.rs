@@ -1,10 +1,10 @@
-//! Reads the words of a rhythm: days of the week, date, time and zone, of which any may be missing.
+//! Parsing of calendar events: weekdays, date, time and time zone, each of which may be missing.
 
 use super::Calendar;
 use super::civil::Date;
 use super::part::{Part, Range};
 
-/// Words that stand for a rhythm.
+/// Shorthands for calendar events.
 pub(crate) const SHORTHANDS: [&str; 13] = [
     "minutely",
     "hourly",
@@ -21,8 +21,8 @@ pub(crate) const SHORTHANDS: [&str; 13] = [
     "anually",
 ];
 
-/// What each of them stands for.
-const SPELLED_OUT: [&str; 13] = [
+/// The expansion of each shorthand.
+const SHORTHAND_EXPANSIONS: [&str; 13] = [
     "*-*-* *:*:00",
     "*-*-* *:00:00",
     "*-*-* 00:00:00",
@@ -43,22 +43,22 @@ const DAYS: [&str; 7] =
 
 const ALL_WEEK: u8 = 0b111_1111;
 
-/// Reads a moment or a rhythm, without specifiers.
-pub(super) fn read(text: &str) -> Option<Calendar> {
+/// Parses a calendar event without specifiers.
+pub(super) fn parse(text: &str) -> Option<Calendar> {
     let (words, zone) = match text.rsplit_once(' ') {
         Some((before, word)) if is_zone(word) => (before, Some(word)),
         _ => (text, None),
     };
     let shorthand = SHORTHANDS.iter().position(|it| it.eq_ignore_ascii_case(words));
-    let words = shorthand.map_or(words, |at| SPELLED_OUT[at]);
+    let words = shorthand.map_or(words, |at| SHORTHAND_EXPANSIONS[at]);
     if let Some(seconds) = words.strip_prefix('@') {
-        return moment_of_the_clock(seconds);
+        return parse_timestamp(seconds);
     }
-    Some(Calendar { zone: zone.map(str::to_owned), ..read_words(words)? })
+    Some(Calendar { zone: zone.map(str::to_owned), ..parse_fields(words)? })
 }
 
-/// Blanks may follow days and dates, and stand nowhere else.
-fn read_words(words: &str) -> Option<Calendar> {
+/// Parses weekdays, date and time. Blanks may follow weekdays and dates only.
+fn parse_fields(words: &str) -> Option<Calendar> {
     let (first, rest) = words.split_once(' ').unwrap_or((words, ""));
     let weekdays = week(first);
     let words = if weekdays.is_some() { rest.trim_start_matches(' ') } else { words };
@@ -78,11 +78,11 @@ fn read_words(words: &str) -> Option<Calendar> {
     if time.is_empty() {
         return Some(calendar);
     }
-    let (hours, minutes, micros) = read_time(time)?;
+    let (hours, minutes, micros) = parse_time(time)?;
     Some(Calendar { hours, minutes, micros, ..calendar })
 }
 
-/// The beginning of each day.
+/// Returns the event that elapses at the beginning of each day.
 fn midnight() -> Calendar {
     Calendar {
         weekdays: ALL_WEEK,
@@ -97,12 +97,12 @@ fn midnight() -> Calendar {
     }
 }
 
-/// Seconds since the start of 1970, up to the last year of the calendar.
-fn moment_of_the_clock(seconds: &str) -> Option<Calendar> {
+/// Parses seconds since 1970, up to the last year of the calendar.
+fn parse_timestamp(seconds: &str) -> Option<Calendar> {
     const LAST: i64 = 7_258_118_399;
     let seconds: u64 = seconds.trim_start().parse().ok()?;
     let seconds = i64::try_from(seconds).ok().filter(|seconds| *seconds <= LAST)?;
-    let date = Date::of_number(seconds / 86_400);
+    let date = Date::from_number(seconds / 86_400);
     let part = |number: i64| u32::try_from(number).ok().map(Part::only);
     Some(Calendar {
         weekdays: ALL_WEEK,
@@ -117,7 +117,7 @@ fn moment_of_the_clock(seconds: &str) -> Option<Calendar> {
     })
 }
 
-/// `UTC`, or a zone of the database, such as `Europe/Berlin`.
+/// Whether a word is `UTC` or looks like a zone of the time zone database, such as `Europe/Berlin`.
 fn is_zone(word: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "/_+-".contains(c);
     let is_shorthand = SHORTHANDS.iter().any(|it| it.eq_ignore_ascii_case(word));
@@ -127,7 +127,7 @@ fn is_zone(word: &str) -> bool {
         && !is_shorthand
 }
 
-/// Days of the week, with commas between them and dots between the first and last of a range.
+/// Parses weekdays, separated by commas, with `..` or `-` between the first and last of a range.
 fn week(word: &str) -> Option<u8> {
     let day = |text: &str| {
         let text = text.to_ascii_lowercase();
@@ -145,7 +145,7 @@ fn week(word: &str) -> Option<u8> {
     ranges.try_fold(0, |bits, range| Some(bits | range?))
 }
 
-/// `MONTH-DAY` or `YEAR-MONTH-DAY`; a tilde counts the days from the end of the month.
+/// Parses `MONTH-DAY` or `YEAR-MONTH-DAY`. A tilde counts days from the end of the month.
 fn date(word: &str) -> Option<(Part, Part, Part)> {
     let (month, day) = word.rsplit_once(['-', '~'])?;
     let (year, month) = month.rsplit_once('-').unwrap_or(("*", month));
@@ -153,7 +153,7 @@ fn date(word: &str) -> Option<(Part, Part, Part)> {
     Some((years(year)?, part(month, 1, 12)?, day?))
 }
 
-/// Years of two digits are of our time.
+/// Parses years. Years of two digits are those from 1970 to 2069.
 fn years(text: &str) -> Option<Part> {
     let year = |text: &str| {
         Some(match whole(text)? {
@@ -165,11 +165,11 @@ fn years(text: &str) -> Option<Part> {
     Part::read(text, |piece| Range::read(piece, 1, year, whole), |it| it.is_within(1970, 2199))
 }
 
-/// Days from the end of a month, of which every month has 28 to count.
+/// Parses days counted from the end of a month, of which every month has at least 28.
 fn days_from_end(text: &str) -> Option<Part> {
     let part = Part::read(text, |piece| Range::read(piece, 1, whole, whole), |_| true)?;
     let ranges = part.sorted();
-    // systemd takes the last days away once more for each further range.
+    // Like systemd, reduces the limit by three days for each further range.
     let ends = (0..).map(|number| 28_u32.saturating_sub(3 * number));
     let fits = ranges.iter().zip(ends).all(|(range, end)| {
         // A step leads towards the end of the month.
@@ -180,8 +180,8 @@ fn days_from_end(text: &str) -> Option<Part> {
     fits.then_some(part)
 }
 
-/// `HOUR:MINUTE` or `HOUR:MINUTE:SECOND`; seconds alone may have a fraction.
-fn read_time(word: &str) -> Option<(Part, Part, Part)> {
+/// Parses `HOUR:MINUTE` or `HOUR:MINUTE:SECOND`; only seconds may have a fraction.
+fn parse_time(word: &str) -> Option<(Part, Part, Part)> {
     let (hour, minute, micros) = match word.split(':').collect::<Vec<_>>().as_slice() {
         [hour, minute] => (*hour, *minute, Some(Part::only(0))),
         [hour, minute, second] => (*hour, *minute, seconds(second)),
@@ -190,7 +190,7 @@ fn read_time(word: &str) -> Option<(Part, Part, Part)> {
     Some((part(hour, 0, 23)?, part(minute, 0, 59)?, micros?))
 }
 
-/// A star alone, or whole numbers with commas between them, each a range and a step if need be.
+/// Parses a lone star, or numbers separated by commas, each with an optional range and step.
 fn part(text: &str, least: u32, most: u32) -> Option<Part> {
     let range = |piece: &str| Range::read(piece, 1, whole, whole);
     Part::read(text, range, |it| it.is_within(least, most))
@@ -202,7 +202,7 @@ fn whole(text: &str) -> Option<u32> {
     u32::try_from(number).ok()
 }
 
-/// The same for seconds, up to a minute; a star is each whole one.
+/// Parses seconds within a minute; a star stands for each whole second.
 fn seconds(text: &str) -> Option<Part> {
     const SECOND: u32 = 1_000_000;
     let range = |piece: &str| Range::read(piece, SECOND, micros, micros);
@@ -210,7 +210,7 @@ fn seconds(text: &str) -> Option<Part> {
     Part::read(text, range, |it| it.is_within(0, 60 * SECOND - 1))
 }
 
-/// Seconds with a fraction, in whole microseconds; the seventh digit is rounded.
+/// Parses seconds with a fraction to whole microseconds, rounding the seventh digit.
 fn micros(text: &str) -> Option<u32> {
     let (seconds, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let is_digits = !fraction.is_empty() && fraction.bytes().all(|byte| byte.is_ascii_digit());
@@ -224,8 +224,8 @@ fn micros(text: &str) -> Option<u32> {
 mod tests {
     use super::*;
 
-    fn is_moment(text: &str) -> bool {
-        read(text).is_some()
+    fn is_event(text: &str) -> bool {
+        parse(text).is_some()
     }
 
     #[test]
@@ -259,7 +259,7 @@ mod tests {
             "*:*:0.9999999",
             "@ 7258118399 UTC",
         ] {
-            assert!(is_moment(value), "{value}");
+            assert!(is_event(value), "{value}");
         }
     }
 
@@ -297,7 +297,7 @@ mod tests {
             "*:*:1..1.5",
             "*:*:59.9999999",
         ] {
-            assert!(!is_moment(value), "{value}");
+            assert!(!is_event(value), "{value}");
         }
     }
 }

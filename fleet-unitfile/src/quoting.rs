@@ -1,20 +1,20 @@
-//! Words: how a value such as a command line falls apart, with quotes and escapes.
+//! Splitting of values into words, with quotes and escapes.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Splits a value into words as systemd does, with quotes and escapes of C.
+/// Splits a value into words as systemd does, with quotes and C escapes.
 ///
-/// Blanks part words. Single and double quotes keep blanks together, may open inside a word,
-/// and are removed; an empty pair makes an empty word. A backslash begins an escape, in quotes
-/// too: `\a` `\b` `\f` `\n` `\r` `\t` `\v` `\\` `\"` `\'`, `\s` (a space), `\xHH`, `\NNN` (octal),
+/// Blanks separate words. Single and double quotes keep blanks together, may open inside a word,
+/// and are removed; an empty pair makes an empty word. A backslash begins an escape, in quotes too:
+/// `\a` `\b` `\f` `\n` `\r` `\t` `\v` `\\` `\"` `\'`, `\s` (a space), `\xHH`, `\NNN` (octal),
 /// `\uHHHH` and `\UHHHHHHHH`.
 ///
 /// # Errors
 ///
-/// A quote that is not closed, an escape that is none of these, or a word that is not UTF-8.
-/// For command lines and the like systemd only warns of an unknown escape; see
-/// [`split_words_relaxed`] for that.
+/// Returns an error for an unclosed quote, an unknown escape, or a word that is not UTF-8. systemd
+/// only warns about an unknown escape in command lines and some other values; see
+/// [`split_words_relaxed`].
 ///
 /// ```
 /// let words = fleet_unitfile::split_words(r#"/bin/echo "two words" a\x20b"#)?;
@@ -25,23 +25,23 @@ pub fn split_words(text: &str) -> Result<Vec<String>, WordError> {
     Splitter::new(text, false).collect()
 }
 
-/// Splits like [`split_words`], but keeps an escape that it does not know as it is written.
+/// Splits like [`split_words`], but keeps unknown escapes as written.
 ///
-/// This is how systemd goes on after its warning about a line such as `ExecStart=sed s/\./,/`.
+/// systemd does the same, after a warning, for a line such as `ExecStart=sed s/\./,/`.
 ///
 /// # Errors
 ///
-/// A quote that is not closed, or a word that is not UTF-8.
+/// Returns an error for an unclosed quote, or for a word that is not UTF-8.
 pub fn split_words_relaxed(text: &str) -> Result<Vec<String>, WordError> {
     Splitter::new(text, true).collect()
 }
 
-/// Writes a text as one word that [`split_words`] reads as the same.
+/// Quotes a text as one word that [`split_words`] reads as the same.
 ///
-/// A word without blanks, quotes, backslashes and control characters is written as it is, any
-/// other in double quotes with escapes. A percent sign is left as it is: double it where
-/// specifiers are expanded. So is a dollar sign, for [command lines](crate::CommandLine), and a
-/// zero byte, for which there is no escape: an option with one is refused when it is written.
+/// A word without blanks, quotes, backslashes and control characters is returned unchanged. Any
+/// other is put in double quotes with escapes. A percent sign is unchanged: double it for values in
+/// which specifiers are expanded. So is a dollar sign, for [command lines](crate::CommandLine). A
+/// zero byte has no escape and stays; an option that contains one is refused when written.
 ///
 /// ```
 /// use fleet_unitfile::quote_word;
@@ -62,9 +62,9 @@ pub fn quote_word(word: &str) -> Cow<'_, str> {
     Cow::Owned(quoted)
 }
 
-/// Writes a text with the escapes of C, as systemd shows texts: `\\`, `\"`, `\'`, `\n` and so on.
+/// Escapes a text with C escapes, as systemd prints texts: `\\`, `\"`, `\'`, `\n` and so on.
 ///
-/// Control characters without a name become `\xHH`; every other character stays, and so does a
+/// Control characters without a short escape become `\xHH`. All other characters stay, including a
 /// zero byte, which the grammar has no escape for.
 ///
 /// ```
@@ -80,11 +80,11 @@ pub fn cescape(text: &str) -> String {
     escaped
 }
 
-/// Reads the escapes that [`split_words`] knows, in a text that is not split.
+/// Replaces the escapes of [`split_words`] in a text, without splitting it.
 ///
 /// # Errors
 ///
-/// An escape that is unknown, or a text that is not UTF-8 once it is read.
+/// Returns an error for an unknown escape, or if the result is not UTF-8.
 pub fn cunescape(text: &str) -> Result<String, WordError> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut splitter = Splitter::new(text, false);
@@ -123,36 +123,36 @@ fn cescape_into(text: &str, escaped: &mut String) {
     }
 }
 
-/// Why a value cannot be split into words; offsets are in bytes of the value.
+/// Error for a value that cannot be split into words; offsets are in bytes of the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WordError {
-    /// A quote that is not closed.
+    /// An unclosed quote.
     #[error("quote at byte {at} is not closed: add the same quote where the word ends")]
     OpenQuote {
-        /// The offset of the quote.
+        /// Offset of the quote.
         at: usize,
     },
-    /// A backslash that begins no escape.
+    /// A backslash that does not begin a known escape.
     #[error("unknown escape at byte {at}: write \"\\\\\" for a backslash")]
     Escape {
-        /// The offset of the backslash.
+        /// Offset of the backslash.
         at: usize,
     },
-    /// The escapes of a word stand for bytes that are not UTF-8.
+    /// The escapes of a word produce bytes that are not UTF-8.
     #[error("word at byte {at} is not UTF-8 once its escapes are read: use \\u for characters")]
     NotUtf8 {
-        /// The offset of the word.
+        /// Offset of the word.
         at: usize,
     },
 }
 
-/// Takes words off the front of a text.
+/// An iterator that splits words off the front of a text.
 pub(crate) struct Splitter<'a> {
     text: &'a str,
     at: usize,
     relaxed: bool,
-    kept_escape: Option<usize>,
+    unknown_escape: Option<usize>,
 }
 
 impl Iterator for Splitter<'_> {
@@ -166,30 +166,30 @@ impl Iterator for Splitter<'_> {
 
 impl<'a> Splitter<'a> {
     pub(crate) fn new(text: &'a str, relaxed: bool) -> Self {
-        Self { text, at: 0, relaxed, kept_escape: None }
+        Self { text, at: 0, relaxed, unknown_escape: None }
     }
 
-    /// The offset of the first backslash that began no escape, if there was one.
-    pub(crate) fn kept_escape(&self) -> Option<usize> {
-        self.kept_escape
+    /// Returns the offset of the first unknown escape, if there was one.
+    pub(crate) fn unknown_escape(&self) -> Option<usize> {
+        self.unknown_escape
     }
 
-    /// The offset of what was not taken yet.
+    /// Returns the offset of the remaining text.
     pub(crate) fn at(&self) -> usize {
         self.at
     }
 
-    /// What was not taken yet.
+    /// Returns the remaining text.
     pub(crate) fn rest(&self) -> &'a str {
         &self.text[self.at..]
     }
 
-    /// Goes on after so many bytes, which are whole characters.
+    /// Skips a number of bytes, which must be whole characters.
     pub(crate) fn advance(&mut self, bytes: usize) {
         self.at += bytes;
     }
 
-    /// Goes on at what is no blank.
+    /// Skips blanks.
     pub(crate) fn skip_blanks(&mut self) {
         let rest = &self.text.as_bytes()[self.at..];
         self.at += rest.iter().take_while(|&&byte| is_separator(byte)).count();
@@ -215,39 +215,39 @@ impl<'a> Splitter<'a> {
         }
     }
 
-    /// Reads the escape whose backslash is next, and stays on the last byte of it.
+    /// Reads the escape at the current backslash, leaving the position on its last byte.
     fn escape(&mut self, word: &mut Vec<u8>) -> Result<(), WordError> {
         match unescape(&self.text[self.at + 1..]) {
-            Some((Escaped::Byte(byte), len)) => {
+            Some((UnescapedItem::Byte(byte), len)) => {
                 word.push(byte);
                 self.at += len;
             }
-            Some((Escaped::Character(character), len)) => {
+            Some((UnescapedItem::Character(character), len)) => {
                 word.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
                 self.at += len;
             }
-            None if self.relaxed => self.keep_escape(word),
+            None if self.relaxed => self.keep_unknown_escape(word),
             None => return Err(WordError::Escape { at: self.at }),
         }
         Ok(())
     }
 
-    /// Takes the backslash and the character after it as they are, whatever that one is.
-    fn keep_escape(&mut self, word: &mut Vec<u8>) {
-        self.kept_escape.get_or_insert(self.at);
+    /// Keeps the backslash and the character after it as they are.
+    fn keep_unknown_escape(&mut self, word: &mut Vec<u8>) {
+        self.unknown_escape.get_or_insert(self.at);
         let len = self.text[self.at + 1..].chars().next().map_or(0, char::len_utf8);
         word.extend_from_slice(&self.text.as_bytes()[self.at..][..1 + len]);
         self.at += len;
     }
 }
 
-enum Escaped {
+enum UnescapedItem {
     Byte(u8),
     Character(char),
 }
 
-/// What the text after a backslash stands for, and how many bytes of it do.
-fn unescape(text: &str) -> Option<(Escaped, usize)> {
+/// Parses the text after a backslash. Returns the result and the number of bytes consumed.
+fn unescape(text: &str) -> Option<(UnescapedItem, usize)> {
     let byte = match text.bytes().next()? {
         b'a' => 0x07,
         b'b' => 0x08,
@@ -264,30 +264,30 @@ fn unescape(text: &str) -> Option<(Escaped, usize)> {
         b'U' => return character_escape(text.get(1..9)?).map(|escaped| (escaped, 9)),
         _ => return None,
     };
-    Some((Escaped::Byte(byte), 1))
+    Some((UnescapedItem::Byte(byte), 1))
 }
 
-/// A byte by its number; zero would end a word early in the hands of the kernel, so is none.
-fn byte_escape(digits: &str, radix: u32) -> Option<Escaped> {
+/// Parses a byte by its number. Zero is refused, since it would end a word early in the kernel.
+fn byte_escape(digits: &str, radix: u32) -> Option<UnescapedItem> {
     let value = number(digits, radix).filter(|&value| value != 0)?;
-    u8::try_from(value).ok().map(Escaped::Byte)
+    u8::try_from(value).ok().map(UnescapedItem::Byte)
 }
 
-/// A character by its number. systemd takes the number of none, too, and makes bytes of it that
-/// are not UTF-8.
-fn character_escape(digits: &str) -> Option<Escaped> {
+/// Parses a character by its number. systemd also accepts numbers that are not characters, and
+/// produces invalid UTF-8 for them.
+fn character_escape(digits: &str) -> Option<UnescapedItem> {
     const NOT_UTF8: u8 = 0xff;
     let value = number(digits, 16).filter(|&value| value != 0)?;
-    Some(char::from_u32(value).map_or(Escaped::Byte(NOT_UTF8), Escaped::Character))
+    Some(char::from_u32(value).map_or(UnescapedItem::Byte(NOT_UTF8), UnescapedItem::Character))
 }
 
-/// A number of digits alone, without the sign that the standard library would accept.
+/// Parses digits only, without the sign that the standard library accepts.
 fn number(digits: &str, radix: u32) -> Option<u32> {
     let plain = digits.chars().all(|digit| digit.is_digit(radix));
     u32::from_str_radix(digits, radix).ok().filter(|_| plain)
 }
 
-/// Whether a byte parts words.
+/// Whether a byte separates words.
 pub(crate) fn is_separator(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }

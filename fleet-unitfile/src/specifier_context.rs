@@ -1,4 +1,4 @@
-//! All of systemd's specifiers, from a unit's name and from facts about where it runs.
+//! All specifiers of systemd, expanded from a unit's name and from values of its environment.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -8,22 +8,22 @@ use crate::escape::{escape_path, unescape, unescape_path};
 use crate::name::UnitName;
 use crate::specifier::SpecifierError;
 
-macro_rules! facts {
+macro_rules! specifiers {
     ($($(#[$doc:meta])* $name:ident $letter:literal $words:literal,)*) => {
-        /// Something that a specifier stands for and that the unit's name does not tell.
+        /// A specifier whose value does not come from the unit's name.
         ///
-        /// `Display` says it in words.
+        /// `Display` writes a description, such as "boot id".
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
-        pub enum Fact {
+        pub enum Specifier {
             $($(#[$doc])* $name,)*
         }
 
-        impl Fact {
-            /// Every fact, in the order of the names.
+        impl Specifier {
+            /// All specifiers, in the order of their variants.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// The letter of the specifier that stands for it.
+            /// Returns the letter of the specifier.
             pub const fn letter(self) -> char {
                 match self {
                     $(Self::$name => $letter,)*
@@ -31,7 +31,7 @@ macro_rules! facts {
             }
         }
 
-        impl fmt::Display for Fact {
+        impl fmt::Display for Specifier {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.pad(match self {
                     $(Self::$name => $words,)*
@@ -41,26 +41,27 @@ macro_rules! facts {
     };
 }
 
-facts! {
+specifiers! {
     /// `%a`: the architecture, such as `x86-64`.
     Architecture 'a' "architecture",
-    /// `%b`: the id of this boot.
+    /// `%b`: the ID of the current boot.
     BootId 'b' "boot id",
     /// `%B`: `BUILD_ID=` of os-release.
     BuildId 'B' "build id of the operating system",
-    /// `%C`: where caches are.
+    /// `%C`: the directory for caches.
     CacheDirectory 'C' "cache directory",
-    /// `%E`: where configuration is.
+    /// `%E`: the directory for configuration.
     ConfigurationDirectory 'E' "configuration directory",
-    /// `%d`: where the unit's credentials are; below the runtime directory, where not given.
+    /// `%d`: the directory of the unit's credentials. Derived from the runtime directory if not
+    /// set.
     CredentialsDirectory 'd' "credentials directory",
-    /// `%y`: the path of the unit file. `%Y` is the directory of it.
+    /// `%y`: the path of the unit file. `%Y` is the directory that contains it.
     Fragment 'y' "path of the unit file",
-    /// `%G`: the group of the service manager's user, as a number.
+    /// `%G`: the numeric group of the service manager's user.
     GroupId 'G' "group id",
-    /// `%g`: the name of that group.
+    /// `%g`: the group name of the service manager's user.
     GroupName 'g' "group name",
-    /// `%h`: the home of the service manager's user.
+    /// `%h`: the home directory of the service manager's user.
     HomeDirectory 'h' "home directory",
     /// `%H`: the host name.
     HostName 'H' "host name",
@@ -68,96 +69,98 @@ facts! {
     ImageId 'M' "image id of the operating system",
     /// `%A`: `IMAGE_VERSION=` of os-release.
     ImageVersion 'A' "image version of the operating system",
-    /// `%v`: the release of the kernel.
+    /// `%v`: the kernel release.
     KernelRelease 'v' "kernel release",
-    /// `%L`: where logs are.
+    /// `%L`: the directory for logs.
     LogDirectory 'L' "log directory",
-    /// `%m`: the id of the machine.
+    /// `%m`: the machine ID.
     MachineId 'm' "machine id",
     /// `%o`: `ID=` of os-release.
     OsId 'o' "id of the operating system",
-    /// `%q`: the host name for people; the short one, where not given.
+    /// `%q`: the pretty host name. Derived from the short host name if not set.
     PrettyHostName 'q' "pretty host name",
-    /// `%t`: where sockets and the like are.
+    /// `%t`: the directory for run-time files, such as sockets.
     RuntimeDirectory 't' "runtime directory",
     /// `%s`: the shell of the service manager's user.
     Shell 's' "shell",
-    /// `%l`: the host name up to the first dot; taken from the host name, where not given.
+    /// `%l`: the host name up to the first dot. Derived from the host name if not set.
     ShortHostName 'l' "short host name",
-    /// `%S`: where state is kept.
+    /// `%S`: the directory for state.
     StateDirectory 'S' "state directory",
-    /// `%T`: where temporary files are.
+    /// `%T`: the directory for temporary files.
     TemporaryDirectory 'T' "directory for temporary files",
-    /// `%U`: the service manager's user, as a number.
+    /// `%U`: the numeric ID of the service manager's user.
     UserId 'U' "user id",
-    /// `%u`: the name of that user.
+    /// `%u`: the name of the service manager's user.
     UserName 'u' "user name",
     /// `%W`: `VARIANT_ID=` of os-release.
     VariantId 'W' "variant id of the operating system",
-    /// `%V`: where large temporary files are.
+    /// `%V`: the directory for larger and longer-lived temporary files.
     VarTemporaryDirectory 'V' "directory for large temporary files",
     /// `%w`: `VERSION_ID=` of os-release.
     VersionId 'w' "version id of the operating system",
 }
 
-/// What is known about where a unit runs, for its specifiers.
+/// Values of the specifiers that depend on the environment in which a unit runs.
 ///
-/// What was not told is unknown, and a specifier that needs it is an error. A field that
-/// os-release leaves out is an empty text to systemd, so tell an empty text.
+/// A specifier whose value is not set is an error when it is expanded. systemd expands a field that
+/// os-release leaves out to an empty text, so set those to an empty text.
 ///
 /// ```
-/// use fleet_unitfile::{Fact, Facts, UnitName};
+/// use fleet_unitfile::{Specifier, SpecifierContext, UnitName};
 ///
 /// let name = UnitName::parse(r"mount@srv-my\x2ddata.service")?;
-/// let facts = Facts::system_manager().with(Fact::HostName, "web1.example.com");
-/// assert_eq!(facts.expand("%t/%p on %l: %f", &name)?, "/run/mount on web1: /srv/my-data");
-/// assert!(facts.expand("%b", &name).is_err(), "nobody told the boot id");
+/// let context = SpecifierContext::system_manager().with(Specifier::HostName, "web1.example.com");
+/// assert_eq!(context.expand("%t/%p on %l: %f", &name)?, "/run/mount on web1: /srv/my-data");
+/// assert!(context.expand("%b", &name).is_err(), "the boot ID is not set");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Facts(BTreeMap<Fact, String>);
+pub struct SpecifierContext(BTreeMap<Specifier, String>);
 
-impl Facts {
-    /// Nothing is known.
+impl SpecifierContext {
+    /// Creates a context in which no value is set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What is the same on every machine for units of the system's own manager: its directories,
-    /// and that its user is root.
+    /// Creates a context with the values that every system manager shares: its directories, and
+    /// root as its user.
     pub fn system_manager() -> Self {
         let known = [
-            (Fact::CacheDirectory, "/var/cache"),
-            (Fact::ConfigurationDirectory, "/etc"),
-            (Fact::GroupId, "0"),
-            (Fact::GroupName, "root"),
-            (Fact::HomeDirectory, "/root"),
-            (Fact::LogDirectory, "/var/log"),
-            (Fact::RuntimeDirectory, "/run"),
-            (Fact::StateDirectory, "/var/lib"),
-            (Fact::TemporaryDirectory, "/tmp"),
-            (Fact::UserId, "0"),
-            (Fact::UserName, "root"),
-            (Fact::VarTemporaryDirectory, "/var/tmp"),
+            (Specifier::CacheDirectory, "/var/cache"),
+            (Specifier::ConfigurationDirectory, "/etc"),
+            (Specifier::GroupId, "0"),
+            (Specifier::GroupName, "root"),
+            (Specifier::HomeDirectory, "/root"),
+            (Specifier::LogDirectory, "/var/log"),
+            (Specifier::RuntimeDirectory, "/run"),
+            (Specifier::StateDirectory, "/var/lib"),
+            (Specifier::TemporaryDirectory, "/tmp"),
+            (Specifier::UserId, "0"),
+            (Specifier::UserName, "root"),
+            (Specifier::VarTemporaryDirectory, "/var/tmp"),
         ];
-        known.into_iter().fold(Self::new(), |facts, (fact, value)| facts.with(fact, value))
+        known
+            .into_iter()
+            .fold(Self::new(), |context, (specifier, value)| context.with(specifier, value))
     }
 
-    /// These facts and another one, in place of what was known about it.
+    /// Sets the value of a specifier, replacing an earlier one.
     #[must_use]
-    pub fn with(mut self, fact: Fact, value: impl Into<String>) -> Self {
-        self.0.insert(fact, value.into());
+    pub fn with(mut self, specifier: Specifier, value: impl Into<String>) -> Self {
+        self.0.insert(specifier, value.into());
         self
     }
 
-    /// What was told about a fact.
-    pub fn get(&self, fact: Fact) -> Option<&str> {
-        self.0.get(&fact).map(String::as_str)
+    /// Returns the value that was set for a specifier.
+    pub fn get(&self, specifier: Specifier) -> Option<&str> {
+        self.0.get(&specifier).map(String::as_str)
     }
 
-    /// Replaces every specifier of a text, each as systemd does.
+    /// Expands every specifier of a text the way systemd does.
     ///
-    /// Beside the letters of [`Fact`] these stand for parts of the name:
+    /// Besides the letters of [`Specifier`], these stand for parts of the name:
     ///
     /// | specifier | stands for |
     /// |---|---|
@@ -168,17 +171,17 @@ impl Facts {
     /// | `%f` | the instance, or else the prefix, as an absolute path |
     /// | `%%` | a percent sign |
     ///
-    /// A percent sign stays one at the end, and before what is no ASCII letter or digit. The old
-    /// `%c`, `%r` and `%R`, which stand for control groups and which systemd 252 warns of, are
-    /// none here.
+    /// A percent sign stays literal at the end of the text and before any character other than an
+    /// ASCII letter or digit. The old control group specifiers `%c`, `%r` and `%R`, about which
+    /// systemd 252 warns, are not supported.
     ///
-    /// This differs from [`expand_specifiers`](crate::expand_specifiers), which follows fleet,
-    /// in that `%N` and `%p` stay escaped.
+    /// This differs from [`expand_specifiers`](crate::expand_specifiers), which follows fleet v1:
+    /// here `%N` and `%p` stay escaped.
     ///
     /// # Errors
     ///
-    /// A letter or digit that is no specifier, one that stands for an unknown fact, or a name
-    /// that cannot be unescaped.
+    /// Returns an error for a letter or digit that is not a specifier, for a specifier whose value
+    /// is not set, or for a name that cannot be unescaped.
     pub fn expand(&self, text: &str, name: &UnitName) -> Result<String, SpecifierError> {
         let mut expanded = String::with_capacity(text.len());
         let mut rest = text;
@@ -188,7 +191,7 @@ impl Facts {
             let mut characters = after.chars();
             match characters.next() {
                 Some(letter) if letter.is_ascii_alphanumeric() => {
-                    expanded.push_str(&self.meaning(letter, at, name)?);
+                    expanded.push_str(&self.resolve(letter, at, name)?);
                 }
                 Some('%') => expanded.push('%'),
                 other => {
@@ -202,7 +205,7 @@ impl Facts {
         Ok(expanded)
     }
 
-    fn meaning(
+    fn resolve(
         &self,
         letter: char,
         at: usize,
@@ -221,51 +224,51 @@ impl Facts {
             'j' => final_part.to_owned(),
             'J' => unescape(final_part).map_err(unescaped)?,
             'f' => file_name(name).map_err(unescaped)?,
-            _ => return self.told(letter, at, name),
+            _ => return self.resolve_from_context(letter, at, name),
         };
         Ok(Cow::Owned(text))
     }
 
-    fn told(
+    fn resolve_from_context(
         &self,
         letter: char,
         at: usize,
         name: &UnitName,
     ) -> Result<Cow<'_, str>, SpecifierError> {
-        let fact = match letter {
-            'Y' => Some(Fact::Fragment),
-            _ => Fact::ALL.iter().copied().find(|it| it.letter() == letter),
+        let specifier = match letter {
+            'Y' => Some(Specifier::Fragment),
+            _ => Specifier::ALL.iter().copied().find(|it| it.letter() == letter),
         };
-        let fact = fact.ok_or(SpecifierError::NoSpecifier { at, letter })?;
+        let specifier = specifier.ok_or(SpecifierError::NotASpecifier { at, letter })?;
         let known = match letter {
-            'Y' => self.get(fact).map(|path| Cow::Borrowed(directory(path))),
-            _ => self.get(fact).map(Cow::Borrowed),
+            'Y' => self.get(specifier).map(|path| Cow::Borrowed(directory(path))),
+            _ => self.get(specifier).map(Cow::Borrowed),
         };
-        let known = known.or_else(|| self.derived(fact, name));
-        known.ok_or(SpecifierError::UnknownFact { at, letter, fact })
+        let known = known.or_else(|| self.derived(specifier, name));
+        known.ok_or(SpecifierError::UnknownValue { at, letter, specifier })
     }
 
-    /// What follows from other facts.
-    fn derived(&self, fact: Fact, name: &UnitName) -> Option<Cow<'_, str>> {
-        match fact {
-            Fact::CredentialsDirectory => {
-                let runtime = self.get(Fact::RuntimeDirectory)?;
+    /// Derives a value that is not set from other values.
+    fn derived(&self, specifier: Specifier, name: &UnitName) -> Option<Cow<'_, str>> {
+        match specifier {
+            Specifier::CredentialsDirectory => {
+                let runtime = self.get(Specifier::RuntimeDirectory)?;
                 Some(Cow::Owned(format!("{runtime}/credentials/{name}")))
             }
-            Fact::ShortHostName => {
-                let whole = self.get(Fact::HostName)?;
+            Specifier::ShortHostName => {
+                let whole = self.get(Specifier::HostName)?;
                 whole.split('.').next().map(Cow::Borrowed)
             }
-            Fact::PrettyHostName => match self.get(Fact::ShortHostName) {
+            Specifier::PrettyHostName => match self.get(Specifier::ShortHostName) {
                 Some(short) => Some(Cow::Borrowed(short)),
-                None => self.derived(Fact::ShortHostName, name),
+                None => self.derived(Specifier::ShortHostName, name),
             },
             _ => None,
         }
     }
 }
 
-/// The path that a name stands for: its instance, or what stands before its type.
+/// Returns the path that a name stands for, taken from its instance or else from its prefix.
 fn file_name(name: &UnitName) -> Result<String, crate::escape::EscapeError> {
     match name.instance() {
         Some(instance) if !instance.is_empty() => unescape_path(instance),
@@ -282,25 +285,25 @@ fn directory(path: &str) -> &str {
 }
 
 impl UnitName {
-    /// The name of the unit of the given type that belongs to a path, such as `srv-data.mount`.
+    /// Returns the name of the unit of the given type for a path, such as `srv-data.mount`.
     ///
     /// # Errors
     ///
-    /// The path has a component `..`, or is too long for a name.
+    /// Returns an error if the path has a `..` component or is too long for a unit name.
     pub fn for_path(path: &str, unit_type: crate::UnitType) -> Result<Self, PathNameError> {
         let stem = escape_path(path)?;
         Ok(Self::parse(&format!("{stem}.{unit_type}"))?)
     }
 }
 
-/// Why a path has no unit.
+/// Error for a path that has no unit name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PathNameError {
     /// The path cannot be escaped.
     #[error(transparent)]
     Escape(#[from] crate::escape::EscapeError),
-    /// The escaped path is no name.
+    /// The escaped path is not a valid unit name.
     #[error(transparent)]
     Name(#[from] crate::name::NameError),
 }

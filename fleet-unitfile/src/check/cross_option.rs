@@ -1,58 +1,64 @@
-//! Rules about a unit as a whole: what it must have, and what does not go together.
+//! Rules about the unit as a whole: required options and conflicting ones.
 
 use super::choices;
 use super::code::FindingCode;
 use super::command::count;
-use super::flaw::Flaw;
 use super::table;
+use super::value_error::ValueError;
 use crate::diagnostic::Severity;
 use crate::escape::{escape_path, unescape_path};
 use crate::file::UnitFile;
+use crate::list_semantics::{PATH_TRIGGERS, SOCKET_LISTENERS, TIMER_TRIGGERS};
 use crate::name::UnitName;
 use crate::option::OptionView;
-use crate::reset::{PATHS, SOCKETS, TIMERS};
 use crate::unit_type::UnitType;
 use crate::value::parse_bool;
 
-/// A rule that is broken, with the option that it is about if there is one.
-pub(super) type Broken<'a> = (Option<OptionView<'a>>, Flaw);
+/// A violated rule, and the option that it is about, if there is one.
+pub(super) type Violation<'a> = (Option<OptionView<'a>>, ValueError);
 
-/// The rules that a unit breaks, because of which systemd refuses it.
-pub(super) fn check<'a>(name: &'a UnitName, file: &'a UnitFile) -> Vec<Broken<'a>> {
+/// Returns the violated rules for which systemd refuses the unit.
+pub(super) fn check<'a>(name: &'a UnitName, file: &'a UnitFile) -> Vec<Violation<'a>> {
     match name.unit_type() {
         UnitType::Service => Service { name, file }.check(),
-        UnitType::Timer => trigger(name, file, "Timer", &TIMERS),
-        UnitType::Path => trigger(name, file, "Path", &PATHS),
-        UnitType::Socket => [trigger(name, file, "Socket", &SOCKETS), accept(name, file)].concat(),
-        UnitType::Mount => [source(name, file), named(name, file, "Mount", "Where")].concat(),
-        UnitType::Automount => named(name, file, "Automount", "Where"),
-        UnitType::Swap => named(name, file, "Swap", "What"),
+        UnitType::Timer => check_trigger(name, file, "Timer", &TIMER_TRIGGERS),
+        UnitType::Path => check_trigger(name, file, "Path", &PATH_TRIGGERS),
+        UnitType::Socket => {
+            [check_trigger(name, file, "Socket", &SOCKET_LISTENERS), check_accept(name, file)]
+                .concat()
+        }
+        UnitType::Mount => {
+            [check_source(name, file), check_named_path(name, file, "Mount", "Where")].concat()
+        }
+        UnitType::Automount => check_named_path(name, file, "Automount", "Where"),
+        UnitType::Swap => check_named_path(name, file, "Swap", "What"),
         UnitType::Scope | UnitType::Busname | UnitType::Snapshot => vec![no_file(name)],
         UnitType::Device | UnitType::Slice | UnitType::Target => Vec::new(),
     }
 }
 
-/// What sets off a timer beside those that are a list: yes or no, each by itself.
-const CHANGES: [&str; 2] = ["OnClockChange", "OnTimezoneChange"];
+/// Boolean triggers of a timer, which are not part of the list of triggers.
+const CHANGE_TRIGGERS: [&str; 2] = ["OnClockChange", "OnTimezoneChange"];
 
-/// The last value of an option that counts: one that is wrong is ignored, and an empty one that
-/// is not takes back those before it.
-fn set<'a>(
+/// Returns the effective value of an option. An invalid value is ignored, and a valid empty one
+/// resets those before it.
+fn last_valid<'a>(
     name: &UnitName,
     file: &'a UnitFile,
     section: &'a str,
     key: &'a str,
 ) -> Option<OptionView<'a>> {
     let kind = table::kind(section, key)?;
-    let counts =
-        |option: &OptionView<'_>| kind.check(key, option.value(), name).iter().all(is_harmless);
+    let counts = |option: &OptionView<'_>| {
+        kind.check(key, option.value(), name).iter().all(leaves_value_in_effect)
+    };
     file.values(section, key).rfind(counts).filter(|option| !option.value().is_empty())
 }
 
-/// Whether a value counts although this is wrong with it: systemd refuses the unit for an error
-/// anyway, which need not be told twice, and takes some things as they are.
-fn is_harmless(flaw: &Flaw) -> bool {
-    flaw.code.severity() == Severity::Error || flaw.code == FindingCode::Escape
+/// Whether a value with this defect stays in effect. systemd refuses the unit for an error anyway,
+/// so a second report is unnecessary; it keeps a value with an unknown escape.
+fn leaves_value_in_effect(error: &ValueError) -> bool {
+    error.code.severity() == Severity::Error || error.code == FindingCode::Escape
 }
 
 fn is_yes(option: Option<OptionView<'_>>) -> bool {
@@ -65,18 +71,18 @@ struct Service<'a> {
 }
 
 impl<'a> Service<'a> {
-    fn check(&self) -> Vec<Broken<'a>> {
+    fn check(&self) -> Vec<Violation<'a>> {
         let rules = [self.command(), self.several(), self.bus_name(), self.oneshot()];
         rules.into_iter().flatten().collect()
     }
 
     fn option(&self, name: &'static str) -> Option<OptionView<'a>> {
-        set(self.name, self.file, "Service", name)
+        last_valid(self.name, self.file, "Service", name)
     }
 
-    /// The type that systemd gives to the service; one that it does not know counts as none.
+    /// Returns the type that systemd gives to the service. An unknown `Type=` is ignored.
     fn service_type(&self) -> &'a str {
-        // An empty value is no type, so the one before it stays.
+        // An empty value is no type, so the one before it stays in effect.
         let known = |option: &OptionView<'_>| choices::SERVICE_TYPES.contains(&option.value());
         let given = self.file.values("Service", "Type").rfind(known).map(OptionView::value);
         given.unwrap_or_else(|| match (self.option("BusName"), self.option("ExecStart")) {
@@ -86,11 +92,11 @@ impl<'a> Service<'a> {
         })
     }
 
-    fn command(&self) -> Option<Broken<'a>> {
+    fn command(&self) -> Option<Violation<'a>> {
         if self.option("ExecStart").is_some() {
             return None;
         }
-        let has_success_action = set(self.name, self.file, "Unit", "SuccessAction")
+        let has_success_action = last_valid(self.name, self.file, "Unit", "SuccessAction")
             .is_some_and(|option| option.value() != "none");
         let stays = is_yes(self.option("RemainAfterExit"));
         let is_oneshot = self.service_type() == "oneshot";
@@ -104,10 +110,10 @@ impl<'a> Service<'a> {
         } else {
             return None;
         };
-        Some((None, Flaw::whole(FindingCode::NoCommand, message, help)))
+        Some((None, ValueError::new(FindingCode::NoCommand, message, help)))
     }
 
-    fn several(&self) -> Option<Broken<'a>> {
+    fn several(&self) -> Option<Violation<'a>> {
         let starts: Vec<OptionView<'_>> = self.file.values("Service", "ExecStart").collect();
         let from = starts.iter().rposition(|it| it.value().is_empty()).map_or(0, |at| at + 1);
         let mut commands = 0;
@@ -118,20 +124,20 @@ impl<'a> Service<'a> {
         (self.service_type() != "oneshot").then(|| {
             let message = "only a oneshot service may run several commands";
             let help = "write Type=oneshot, or put what comes first into ExecStartPre=";
-            (Some(*second), Flaw::whole(FindingCode::SeveralCommands, message, help))
+            (Some(*second), ValueError::new(FindingCode::SeveralCommands, message, help))
         })
     }
 
-    fn bus_name(&self) -> Option<Broken<'a>> {
+    fn bus_name(&self) -> Option<Violation<'a>> {
         let is_missing = self.service_type() == "dbus" && self.option("BusName").is_none();
         is_missing.then(|| {
             let message = "a service of this type needs a BusName";
             let help = "add BusName= with the name that the service takes on the bus";
-            (self.option("Type"), Flaw::whole(FindingCode::NoBusName, message, help))
+            (self.option("Type"), ValueError::new(FindingCode::NoBusName, message, help))
         })
     }
 
-    fn oneshot(&self) -> Option<Broken<'a>> {
+    fn oneshot(&self) -> Option<Violation<'a>> {
         if self.service_type() != "oneshot" {
             return None;
         }
@@ -139,42 +145,46 @@ impl<'a> Service<'a> {
         if let Some(option) = restart.filter(|it| ["always", "on-success"].contains(&it.value())) {
             let message = "a oneshot service cannot be started again when it succeeds";
             let help = "write Restart=on-failure, or start it by a timer";
-            return Some((Some(option), Flaw::whole(FindingCode::OneshotRestart, message, help)));
+            return Some((
+                Some(option),
+                ValueError::new(FindingCode::OneshotRestart, message, help),
+            ));
         }
         let exit_type = self.option("ExitType").filter(|it| it.value() == "cgroup")?;
         let message = "a oneshot service ends with its command";
-        let flaw = Flaw::whole(FindingCode::OneshotRestart, message, "leave ExitType= out");
-        Some((Some(exit_type), flaw))
+        let error = ValueError::new(FindingCode::OneshotRestart, message, "leave ExitType= out");
+        Some((Some(exit_type), error))
     }
 }
 
-/// That one of some options, at least, is set.
-fn trigger<'a>(
+/// Checks that at least one trigger is set.
+fn check_trigger<'a>(
     unit: &UnitName,
     file: &'a UnitFile,
     section: &'static str,
     names: &[&'static str],
-) -> Vec<Broken<'a>> {
-    let changes = CHANGES.iter().any(|key| is_yes(set(unit, file, section, key)));
+) -> Vec<Violation<'a>> {
+    let changes = CHANGE_TRIGGERS.iter().any(|key| is_yes(last_valid(unit, file, section, key)));
     if changes || names.iter().any(|key| is_listed(unit, file, section, key)) {
         return Vec::new();
     }
-    let message = format!("nothing ever sets off this {}", section.to_lowercase());
+    let message = format!("nothing triggers this {}", section.to_lowercase());
     let help = format!("add {}= to [{section}], or another of its kind", names[0]);
-    vec![(None, Flaw::whole(FindingCode::NoTrigger, message, help))]
+    vec![(None, ValueError::new(FindingCode::NoTrigger, message, help))]
 }
 
-/// Whether an option of a list counts, which an empty value of another may have taken back.
+/// Whether an option of a list is in effect: an empty value of another option may have reset the
+/// list.
 fn is_listed(unit: &UnitName, file: &UnitFile, section: &'static str, key: &'static str) -> bool {
-    let last = set(unit, file, section, key).map(OptionView::span);
+    let last = last_valid(unit, file, section, key).map(OptionView::span);
     last.is_some_and(|last| file.effective(section, key).any(|option| option.span() == last))
 }
 
-/// What keeps a socket from accepting connections, if it is to.
-fn accept<'a>(name: &UnitName, file: &'a UnitFile) -> Vec<Broken<'a>> {
-    let option = |key| set(name, file, "Socket", key);
+/// Checks the conditions for `Accept=yes`.
+fn check_accept<'a>(name: &UnitName, file: &'a UnitFile) -> Vec<Violation<'a>> {
+    let option = |key| last_valid(name, file, "Socket", key);
     let Some(accept) = option("Accept").filter(|it| is_yes(Some(*it))) else { return Vec::new() };
-    let other = SOCKETS[2..].iter().find(|key| is_listed(name, file, "Socket", key));
+    let other = SOCKET_LISTENERS[2..].iter().find(|key| is_listed(name, file, "Socket", key));
     let (message, help) = if let Some(other) = other {
         (format!("{other} has no connections to accept"), "write Accept=no")
     } else if option("Service").is_some() {
@@ -185,27 +195,27 @@ fn accept<'a>(name: &UnitName, file: &'a UnitFile) -> Vec<Broken<'a>> {
     } else {
         return Vec::new();
     };
-    vec![(Some(accept), Flaw::whole(FindingCode::Accept, message, help))]
+    vec![(Some(accept), ValueError::new(FindingCode::Accept, message, help))]
 }
 
-fn source<'a>(name: &UnitName, file: &'a UnitFile) -> Vec<Broken<'a>> {
-    if set(name, file, "Mount", "What").is_some() {
+fn check_source<'a>(name: &UnitName, file: &'a UnitFile) -> Vec<Violation<'a>> {
+    if last_valid(name, file, "Mount", "What").is_some() {
         return Vec::new();
     }
-    let message = "the mount does not say what it mounts";
-    vec![(None, Flaw::whole(FindingCode::NoSource, message, "add What= to [Mount]"))]
+    let message = "the mount has no What=";
+    vec![(None, ValueError::new(FindingCode::NoSource, message, "add What= to [Mount]"))]
 }
 
-/// That a path is the one that the unit's name stands for.
-fn named<'a>(
+/// Checks that a path is the one that the unit's name stands for.
+fn check_named_path<'a>(
     name: &UnitName,
     file: &'a UnitFile,
     section: &'static str,
     key: &'static str,
-) -> Vec<Broken<'a>> {
-    let Some(option) = set(name, file, section, key) else { return Vec::new() };
+) -> Vec<Violation<'a>> {
+    let Some(option) = last_valid(name, file, section, key) else { return Vec::new() };
     let path = option.value();
-    // What a specifier stands for is not known here, and a label is looked up by systemd.
+    // The value of a specifier is unknown here, and systemd resolves a label.
     if !path.starts_with('/') || path.contains('%') {
         return Vec::new();
     }
@@ -218,11 +228,11 @@ fn named<'a>(
     let message = format!("the path is not the one that {name} stands for");
     let unit_type = name.unit_type();
     let help = format!("name the unit {wanted}.{unit_type}, or write {key}={stands_for}");
-    vec![(Some(option), Flaw::whole(FindingCode::NameMismatch, message, help))]
+    vec![(Some(option), ValueError::new(FindingCode::NameMismatch, message, help))]
 }
 
-fn no_file(name: &UnitName) -> Broken<'static> {
+fn no_file(name: &UnitName) -> Violation<'static> {
     let message = format!("systemd reads no unit files of type {}", name.unit_type());
     let help = "such units are made by programs, or belong to an older systemd";
-    (None, Flaw::whole(FindingCode::NoFile, message, help))
+    (None, ValueError::new(FindingCode::NoFile, message, help))
 }
