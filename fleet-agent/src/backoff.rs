@@ -1,33 +1,33 @@
-//! Pure: no I/O, no clock. When to try again what failed.
+//! Pure: no I/O, no clock. Exponential backoff for retries.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fleet_core::Timestamp;
 
-/// How long to wait after the first failure, and at most.
+/// Initial and longest wait.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pace {
-    /// The wait after the first failure; each further one doubles it.
+pub(crate) struct BackoffLimits {
+    /// Wait after the first failure; each further failure doubles it.
     pub(crate) first: Duration,
-    /// The longest wait.
-    pub(crate) longest: Duration,
+    /// Longest wait.
+    pub(crate) max: Duration,
 }
 
-impl Pace {
-    /// The wait after `failures` failures in a row.
+impl BackoffLimits {
+    /// Returns the wait after `failures` consecutive failures.
     pub(crate) fn wait(self, failures: u32) -> Duration {
         let doublings = failures.saturating_sub(1).min(16);
-        self.first.saturating_mul(1 << doublings).min(self.longest)
+        self.first.saturating_mul(1 << doublings).min(self.max)
     }
 }
 
-/// What failed, how often in a row, and when each may be tried again.
+/// Keys that failed, with the number of consecutive failures and the time of the next retry.
 ///
-/// It holds one entry for each key that failed last time, so it is bounded by the number of keys.
+/// It holds one entry per key whose last attempt failed, so it is bounded by the number of keys.
 #[derive(Debug)]
 pub(crate) struct Backoff<K> {
-    pace: Pace,
+    pace: BackoffLimits,
     failed: BTreeMap<K, Failure>,
 }
 
@@ -38,23 +38,23 @@ struct Failure {
 }
 
 impl<K: Ord + Clone> Backoff<K> {
-    pub(crate) fn new(pace: Pace) -> Self {
+    pub(crate) fn new(pace: BackoffLimits) -> Self {
         Self { pace, failed: BTreeMap::new() }
     }
 
-    /// `key` failed at `now`.
+    /// Records that `key` failed at `now`.
     pub(crate) fn on_failure(&mut self, key: K, now: Timestamp) {
         let failure = self.failed.entry(key).or_insert(Failure { count: 0, retry_at: now });
         failure.count = failure.count.saturating_add(1);
         failure.retry_at = now.after(self.pace.wait(failure.count));
     }
 
-    /// `key` succeeded, or no longer matters.
+    /// Records that `key` succeeded, or no longer matters.
     pub(crate) fn on_success(&mut self, key: &K) {
         self.failed.remove(key);
     }
 
-    /// Forgets all keys but those that `keep` holds on to.
+    /// Drops all keys for which `keep` returns `false`.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&K) -> bool) {
         self.failed.retain(|key, _| keep(key));
     }
@@ -64,7 +64,7 @@ impl<K: Ord + Clone> Backoff<K> {
         self.failed.get(key).is_none_or(|failure| failure.retry_at <= now)
     }
 
-    /// The next moment after `now` at which something that failed may be tried again.
+    /// Returns the earliest time after `now` at which a key becomes due.
     pub(crate) fn next_due(&self, now: Timestamp) -> Option<Timestamp> {
         self.failed.values().map(|failure| failure.retry_at).filter(|at| *at > now).min()
     }
@@ -74,7 +74,8 @@ impl<K: Ord + Clone> Backoff<K> {
 mod tests {
     use super::*;
 
-    const PACE: Pace = Pace { first: Duration::from_secs(1), longest: Duration::from_secs(60) };
+    const PACE: BackoffLimits =
+        BackoffLimits { first: Duration::from_secs(1), max: Duration::from_secs(60) };
 
     fn at(seconds: u64) -> Timestamp {
         Timestamp::from_millis(seconds * 1000)

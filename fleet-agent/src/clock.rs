@@ -1,4 +1,4 @@
-//! The one module that owns the real clock.
+//! The only module that reads the real clock.
 
 use std::future::poll_fn;
 use std::io;
@@ -15,16 +15,16 @@ use rustix::time::{
     timerfd_create, timerfd_settime,
 };
 
+use crate::async_fd::{register_readable, wait_readable};
 use crate::native::boot_id;
-use crate::readable::{comes, readable};
 
-/// What the loops know of time. A test hands in one that it moves itself.
+/// Source of time for the loops. Tests pass one that they advance themselves.
 #[async_trait]
 pub trait Clock: Send + Sync + 'static {
-    /// The present moment; never earlier than one that was returned before.
+    /// Returns the current time; never earlier than a time returned before.
     fn now(&self) -> Timestamp;
 
-    /// Returns at `at`, or at once when that has passed.
+    /// Returns at `at`, or at once if that has passed.
     async fn sleep_until(&self, at: Timestamp);
 
     /// Returns after `duration`.
@@ -32,28 +32,28 @@ pub trait Clock: Send + Sync + 'static {
         self.sleep_until(self.now().after(duration)).await;
     }
 
-    /// What tells the origin of this clock's moments from others: a moment that an earlier process
-    /// has written down is one of this clock, too, if this was the same then. Without it, no moment
-    /// of another process means anything.
+    /// Identifies the origin of this clock's timestamps. A timestamp stored by an earlier process
+    /// is valid here if the origin was the same then. Without an origin, timestamps of other
+    /// processes are meaningless.
     fn origin(&self) -> Option<String> {
         None
     }
 }
 
-/// The time since the machine was booted, also while it was suspended.
+/// Time since the machine was booted, including time in suspend.
 ///
-/// A lease goes on in the store while the machine that holds it sleeps, so who measures it must not
+/// A lease continues in the store while its holder is suspended, so measuring a lease must not
 /// count the time awake alone. All these clocks of one boot have the same origin.
 ///
-/// It sleeps on a timer of the kernel's, within a tokio runtime with I/O and time; for the first
-/// moment on tokio's, which costs no system call, and is late by that moment at most.
+/// It sleeps on a kernel timer (`timerfd`), within a tokio runtime with I/O and time enabled. The
+/// first 100 ms of a sleep use a tokio timer instead, which costs no system call.
 #[derive(Debug)]
 pub struct SystemClock {
     boot: Option<String>,
 }
 
 impl SystemClock {
-    /// The clock of this machine.
+    /// Creates the clock of this machine.
     #[must_use]
     pub fn start() -> Self {
         Self { boot: boot_id().ok() }
@@ -74,7 +74,7 @@ impl Clock for SystemClock {
             tokio::time::sleep(brief).await;
         }
         while self.now() < at {
-            // Without a timer, as when no descriptor is left, it looks again and again.
+            // Without a timer, for example when no descriptor is left, it polls the clock.
             if wait_on_timer(at).await.is_err() {
                 tokio::time::sleep(at.since(self.now()).min(Duration::from_secs(1))).await;
             }
@@ -86,17 +86,18 @@ impl Clock for SystemClock {
     }
 }
 
-/// Most waits are for what hangs, and over before they have lasted so long.
+/// Part of a sleep that uses tokio's timer. Most sleeps are timeouts, and are dropped before they
+/// last this long.
 const BRIEF: Duration = Duration::from_millis(100);
 
-/// Keeps this thread waiting, for those who cannot wait otherwise.
+/// Blocks the calling thread.
 pub(crate) fn pause(duration: Duration) {
     std::thread::sleep(duration);
 }
 
-/// Returns when a timer that was set to `at` is due.
+/// Returns when a timer set to `at` expires.
 async fn wait_on_timer(at: Timestamp) -> io::Result<()> {
-    comes(&readable(timer(at)?)?).await
+    wait_readable(&register_readable(timer(at)?)?).await
 }
 
 fn timer(at: Timestamp) -> io::Result<OwnedFd> {
@@ -104,7 +105,7 @@ fn timer(at: Timestamp) -> io::Result<OwnedFd> {
     let timer = timerfd_create(TimerfdClockId::Boottime, flags)?;
     let millis = at.as_millis();
     let it_value = Timespec {
-        // A moment too far off to be written down is never reached.
+        // A time too far off to be represented is never reached.
         tv_sec: i64::try_from(millis / 1000).unwrap_or(i64::MAX),
         tv_nsec: i64::try_from(millis % 1000 * 1_000_000).unwrap_or(0),
     };
@@ -114,20 +115,20 @@ fn timer(at: Timestamp) -> io::Result<OwnedFd> {
     Ok(timer)
 }
 
-/// The present moment as people tell it, counted from the beginning of 1970 in UTC: for what a
-/// person reads, since it may be wrong and may be set back.
+/// Returns the wall clock time since 1970 in UTC. It is meant for display, since it may be wrong
+/// and may be set back.
 #[must_use]
 pub fn wall_time() -> Timestamp {
     as_wall_time(SystemTime::now())
 }
 
-/// A moment by the clock of [`wall_time`]; its origin, if it was before that.
+/// Converts to the clock of [`wall_time`]; times before its origin give the origin.
 pub(crate) fn as_wall_time(at: SystemTime) -> Timestamp {
     let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_millis(0).after(since)
 }
 
-/// Returns at `at`; never, if there is no such moment.
+/// Returns at `at`; never returns for `None`.
 pub(crate) async fn wait_until(clock: &dyn Clock, at: Option<Timestamp>) {
     match at {
         Some(at) => clock.sleep_until(at).await,
@@ -135,8 +136,8 @@ pub(crate) async fn wait_until(clock: &dyn Clock, at: Option<Timestamp>) {
     }
 }
 
-/// One sleep for many waits of which hardly any lasts until its moment: a timer of the kernel's is
-/// set again only where the next moment is earlier.
+/// One sleep shared by many waits that are usually dropped before they expire. The kernel timer is
+/// set again only if the next deadline is earlier.
 pub(crate) struct Sleep {
     clock: Arc<dyn Clock>,
     set: Option<(Timestamp, BoxFuture<'static, ()>)>,
@@ -147,12 +148,12 @@ impl Sleep {
         Self { clock: Arc::clone(clock), set: None }
     }
 
-    /// Returns at `at`; never, if there is no such moment. May be dropped at any time.
+    /// Returns at `at`; never returns for `None`. Cancel-safe.
     pub(crate) async fn until(&mut self, at: Option<Timestamp>) {
         poll_fn(|cx| self.poll_until(at, cx)).await;
     }
 
-    /// Ready at `at`; never, if there is no such moment.
+    /// Ready at `at`; never ready for `None`.
     pub(crate) fn poll_until(&mut self, at: Option<Timestamp>, cx: &mut Context<'_>) -> Poll<()> {
         let Some(at) = at else {
             self.set = None;
@@ -210,7 +211,7 @@ mod tests {
         let mut sleep = Sleep::new(&clock);
         assert!(sleep.until(Some(in_millis(3_600_000))).now_or_never().is_none());
         let (near, far) = (in_millis(30), in_millis(60));
-        // Where this is late, the moment has passed.
+        // If the test runs late, the time has already passed.
         let _asked = sleep.until(Some(near)).now_or_never();
         sleep.until(Some(far)).await;
         assert!(clock.now() >= far, "it has rung at the nearer moment");

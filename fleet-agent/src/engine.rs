@@ -7,109 +7,110 @@ use std::time::Duration;
 
 use fleet_core::{MachineId, Revision, Timestamp};
 use fleet_store::{
-    BalanceNote, Leadership, Mirror, PlacementWrites, Presence, Registry, RegistryError, StoreError,
+    Leadership, Mirror, PlacementWrites, Presence, RebalanceUpdate, Registry, RegistryError,
+    StoreError,
 };
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use self::writes::{mend, writes};
-use crate::balancing::Next;
+use crate::absent_machines::{AbsentMachines, MirrorStatus};
 use crate::clock::wait_until;
-use crate::emptying::waits_for_ups;
-use crate::missing::{Missing, Sight};
+use crate::drain::waits_for_reports;
+use crate::mirror_changes::ClusterChanges;
+use crate::observer::NoopObserver;
 use crate::planner::Planner;
-use crate::wake::Wake;
-use crate::witness::Nobody;
-use crate::{Agent, Beat, Clock, EngineWitness, Shutdown};
+use crate::rebalance::NextStep;
+use crate::{Agent, Clock, EngineObserver, Heartbeat, Shutdown};
 
-/// How long to wait before a pass that the store could not take is tried again.
+/// Wait before a pass is retried that the store could not complete.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// How long to wait until the mirror shows what was written.
+/// How long to wait for the mirror to show a write.
 ///
-/// What is planned before that rests on what was there before, and the store refuses it; so the
-/// wait saves work and decides nothing. It has a limit, because a store that several clusters share
-/// counts the revisions of all: should an answer ever carry one that another cluster made, this
-/// mirror comes that far with the next change of its own, which may be a day away.
+/// A plan made earlier rests on the previous state, and the store refuses it. So the wait only
+/// saves work. It has a limit because several clusters may share a store, and revisions count the
+/// writes of all. If a response ever carried a revision of another cluster, this mirror would reach
+/// it only with its own next change, which may be a day away.
 const ECHO: Duration = Duration::from_secs(1);
 
-/// How long to wait at least before looking again whether enough units are up to go on draining.
+/// Shortest interval between two checks whether enough units are up to continue a drain.
 const UPS: Duration = Duration::from_millis(100);
 
-/// What an engine needs to run.
+/// Dependencies and settings of an engine.
 pub struct EngineConfig {
-    /// The machine on whose behalf it stands for election.
+    /// Machine on whose behalf it campaigns.
     pub candidate: MachineId,
-    /// How long it leads without a sign of life.
+    /// How long it leads without renewal.
     pub ttl: Duration,
-    /// How long a machine of the cluster stays present without a sign of life.
+    /// How long a machine stays present without renewal.
     pub presence_ttl: Duration,
-    /// The cluster's memory, for writing.
+    /// Registry for writes to the cluster's state.
     pub registry: Registry,
-    /// The cluster's memory, for reading.
+    /// Mirror for reads of the cluster's state.
     pub mirror: Mirror,
-    /// The clock of all waits.
+    /// Clock of all waits.
     pub clock: Arc<dyn Clock>,
 }
 
-/// Stands for election, and plans while it leads.
+/// Campaigns for leadership, and plans while it leads.
 pub struct Engine {
     config: EngineConfig,
-    /// The candidate's place in the cluster, if that is known here.
+    /// The candidate's presence, if this process holds it.
     presence: Option<watch::Receiver<Option<Arc<Presence>>>>,
-    beat: Beat,
-    witness: Arc<dyn EngineWitness>,
+    heartbeat: Heartbeat,
+    observer: Arc<dyn EngineObserver>,
 }
 
-/// What else than news to decide on is a reason to plan again.
+/// Reasons to plan again other than a change to decide on.
 #[derive(Default)]
-struct Again {
-    /// Time.
+struct WakeReason {
+    /// At this time.
     at: Option<Timestamp>,
-    /// What machines report after this revision.
+    /// When machines report something after this revision.
     reports: Option<Revision>,
 }
 
-/// Why a reign is over.
-enum End {
+/// Reason why a term is over.
+enum TermEnd {
     Deposed,
-    /// Nobody can say whether its last write happened, or will: only a new term can rule that out,
-    /// and then see what became of it.
+    /// The last write has an unknown outcome, or may still happen. Only a new term rules that out,
+    /// and then shows the outcome.
     Doubt,
     Shutdown,
 }
 
 impl Engine {
-    /// An engine that does not run yet.
+    /// Creates an engine, which does not run yet.
     #[must_use]
     pub fn new(config: EngineConfig) -> Self {
-        let (beat, witness) = (Beat::new("engine"), Arc::new(Nobody));
-        Self { config, presence: None, beat, witness }
+        let (heartbeat, observer) = (Heartbeat::new("engine"), Arc::new(NoopObserver));
+        Self { config, presence: None, heartbeat, observer }
     }
 
-    /// By which the engine marks its turns, for the [pulse](crate::Pulse) that watches its run.
+    /// Returns the heartbeat of the engine, for the [watchdog](crate::Watchdog) that monitors it.
     #[must_use]
-    pub fn beat(&self) -> Beat {
-        self.beat.clone()
+    pub fn heartbeat(&self) -> Heartbeat {
+        self.heartbeat.clone()
     }
 
-    /// Lets it stand for election only while this agent has the candidate's place in the cluster.
+    /// Limits its campaigns to the time in which this agent holds the candidate's presence.
     ///
-    /// A leadership of the same candidate counts as that of an earlier life and is taken over. So
-    /// of two machines with one identity, the one that was refused must not stand: it would depose
-    /// the other one, and be deposed by it, again and again.
+    /// A leadership of the same candidate counts as one of an earlier process and is taken over. Of
+    /// two machines with one identity, the refused one must not campaign: they would depose each
+    /// other again and again.
     #[must_use]
-    pub fn beside(self, agent: &Agent) -> Self {
+    pub fn with_presence_of(self, agent: &Agent) -> Self {
         Self { presence: Some(agent.presence()), ..self }
     }
 
-    /// Has somebody hear what the engine does.
+    /// Sets the observer of the engine.
     #[must_use]
-    pub fn witnessed(self, witness: Arc<dyn EngineWitness>) -> Self {
-        Self { witness, ..self }
+    pub fn with_observer(self, observer: Arc<dyn EngineObserver>) -> Self {
+        Self { observer, ..self }
     }
 
-    /// Runs until told to end; a leader then resigns, so that another can lead at once.
+    /// Runs until shutdown. A leader then resigns, so that another can lead at once.
     pub async fn run(self, mut shutdown: Shutdown) {
         let EngineConfig { candidate, ttl, registry, clock, .. } = &self.config;
         loop {
@@ -119,26 +120,26 @@ impl Engine {
                 may = self.wait_to_stand() => if !may { return },
             }
             let mut pause = *ttl / 3;
-            // What was sent when it is dropped may yet make it the leader, for `ttl` at most.
+            // A request that was sent before the drop may still succeed, for `ttl` at most.
             let elected = tokio::select! {
                 biased;
                 () = shutdown.wait() => return,
-                elected = self.beat.turn(registry.campaign(candidate, *ttl)) => elected,
+                elected = self.heartbeat.busy(registry.campaign(candidate, *ttl)) => elected,
             };
             match elected {
                 Ok(Some(leadership)) => {
                     tracing::info!(%candidate, term = %leadership.term(), "leading");
-                    self.witness.on_lead(true);
+                    self.observer.on_leadership(true);
                     let end = self.lead(leadership, &mut shutdown).await;
-                    self.witness.on_lead(false);
+                    self.observer.on_leadership(false);
                     match end {
-                        End::Shutdown => return,
-                        // Perhaps by somebody who does not lead, as an import does not.
-                        End::Deposed => {
+                        TermEnd::Shutdown => return,
+                        // Perhaps by a writer that is no leader, such as an import.
+                        TermEnd::Deposed => {
                             tracing::warn!(%candidate, "no longer leading");
                             pause = pause.min(RETRY);
                         }
-                        End::Doubt => pause = RETRY,
+                        TermEnd::Doubt => pause = RETRY,
                     }
                 }
                 Ok(None) => {}
@@ -152,19 +153,18 @@ impl Engine {
         }
     }
 
-    /// Waits until it makes sense to stand; `false` when that will never be again. Whoever cannot
-    /// see the cluster could not decide on anything, and whoever sees that another leads need not
-    /// ask.
+    /// Waits until a campaign makes sense; `false` if it never will again. An engine without a
+    /// current view could not decide anything. One that sees another leader need not ask the store.
     async fn wait_to_stand(&self) -> bool {
         let EngineConfig { candidate, mirror, .. } = &self.config;
         let Some(mut presence) = self.presence.clone() else {
-            return mirror.wait_vacant(candidate).await.is_ok();
+            return mirror.wait_until_vacant(candidate).await.is_ok();
         };
         loop {
             if presence.wait_for(Option::is_some).await.is_err() {
                 return false;
             }
-            if mirror.wait_vacant(candidate).await.is_err() {
+            if mirror.wait_until_vacant(candidate).await.is_err() {
                 return false;
             }
             if presence.borrow().is_some() {
@@ -173,113 +173,115 @@ impl Engine {
         }
     }
 
-    async fn lead(&self, leadership: Leadership, shutdown: &mut Shutdown) -> End {
+    async fn lead(&self, leadership: Leadership, shutdown: &mut Shutdown) -> TermEnd {
         let leadership = Arc::new(leadership);
-        let mut keeper = Keeper(tokio::spawn(keep(
+        let mut keeper = LeaseRenewer(tokio::spawn(renew_lease(
             leadership.clone(),
             self.config.ttl,
             self.config.clock.clone(),
-            self.beat.clone(),
+            self.heartbeat.clone(),
         )));
         // In a fixed order, so that simulated clusters can be replayed.
         let end = tokio::select! {
             biased;
-            () = shutdown.wait() => End::Shutdown,
-            _ = &mut keeper.0 => End::Deposed,
-            end = self.reign(&leadership) => end,
+            () = shutdown.wait() => TermEnd::Shutdown,
+            _ = &mut keeper.0 => TermEnd::Deposed,
+            end = self.run_term(&leadership) => end,
         };
-        if let End::Shutdown = end {
+        if let TermEnd::Shutdown = end {
             keeper.end().await;
             resign(leadership).await;
         }
         end
     }
 
-    /// Plans whenever there is something new to decide on. It may be dropped at any moment: what
-    /// it was writing then is whole or not there, and can no longer come once the term is over.
-    async fn reign(&self, leadership: &Leadership) -> End {
-        // Only who has seen all that the leaders before it decided may decide.
+    /// Plans whenever there is something new to decide on. Cancel-safe: a write in progress is
+    /// atomic, and cannot take effect once the term is over.
+    async fn run_term(&self, leadership: &Leadership) -> TermEnd {
+        // A leader must see all decisions of earlier leaders before it decides.
         if self.config.mirror.wait_for(leadership.elected()).await.is_err() {
-            return End::Shutdown;
+            return TermEnd::Shutdown;
         }
-        let mut wake = Wake::of(&self.config.mirror);
-        let (mut planner, mut missing) = (Planner::new(), Missing::new(self.config.presence_ttl));
+        let mut wake = ClusterChanges::of(&self.config.mirror);
+        let (mut planner, mut missing) =
+            (Planner::new(), AbsentMachines::new(self.config.presence_ttl));
         loop {
             let (pass, begin) =
                 (self.pass(leadership, &mut planner, &mut missing), self.config.clock.now());
-            let passed = self.beat.turn(pass).await;
-            self.witness.on_pass(self.config.clock.now().since(begin), passed.as_ref().err());
+            let passed = self.heartbeat.busy(pass).await;
+            self.observer.on_pass(self.config.clock.now().since(begin), passed.as_ref().err());
             let again = match passed {
                 Ok(again) => again,
-                Err(RegistryError::Conflict) => Again::default(),
-                Err(RegistryError::Deposed { .. }) => return End::Deposed,
-                Err(RegistryError::Store(StoreError::Unknown(_))) => return End::Doubt,
+                Err(RegistryError::Conflict) => WakeReason::default(),
+                Err(RegistryError::Deposed { .. }) => return TermEnd::Deposed,
+                Err(RegistryError::Store(StoreError::Unknown(_))) => return TermEnd::Doubt,
                 Err(error) => {
                     warn("cannot write a plan", &error);
                     let at = Some(self.config.clock.now().after(RETRY));
-                    Again { at, reports: None }
+                    WakeReason { at, reports: None }
                 }
             };
             tokio::select! {
                 biased;
-                news = wake.next() => if !news { return End::Shutdown },
+                news = wake.next() => if !news { return TermEnd::Shutdown },
                 () = wait_until(&*self.config.clock, again.at) => {}
                 () = self.wait_report(again.reports) => {}
             }
         }
     }
 
-    /// Plans once from what is certain, writes the plan, and waits until the mirror shows it.
-    /// Machines are drained when there is nothing else to do, and units moved for the sake of
-    /// balance when no drain has anything to do. Returns when to plan again by itself.
+    /// Plans once from a certain view, writes the plan, and waits until the mirror shows it.
+    /// Machines are drained when nothing else is to be done, and units are rebalanced when no drain
+    /// has anything to do. Returns when to plan again without a change.
     async fn pass(
         &self,
         leadership: &Leadership,
         planner: &mut Planner,
-        missing: &mut Missing,
-    ) -> Result<Again, RegistryError> {
+        missing: &mut AbsentMachines,
+    ) -> Result<WakeReason, RegistryError> {
         let mirror = &self.config.mirror;
-        let news = mirror.news_since(planner.seen());
-        // Asked after the news: if the store was lost in between, this says too little, never too
-        // much. What cannot be seen for certain is not a reason to move anything.
+        let news = mirror.delta_since(planner.seen());
+        // Read after the delta: if the store was lost in between, this is too short, never too
+        // long. An uncertain view is no reason to move anything.
         let (true, Some(current_for)) = (news.is_current, mirror.current_for()) else {
-            return Ok(Again::default());
+            return Ok(WakeReason::default());
         };
-        let sight = Sight { now: self.config.clock.now(), current_for, gaps: mirror.gaps() };
-        let seen = missing.hold(&news, sight);
+        let status =
+            MirrorStatus { now: self.config.clock.now(), current_for, gaps: mirror.resyncs() };
+        let seen = missing.hold(&news, status);
         let mut plan = planner.follow(&seen).clone();
         debug_assert_eq!(fleet_scheduler::check(&seen.snapshot, &plan), []);
         missing.explain(&mut plan);
-        let mut again = Again { at: missing.again(), reports: None };
+        let mut again = WakeReason { at: missing.again(), reports: None };
         let mut balance = None;
         if plan.steps.is_empty() && again.at.is_none() {
             let drain = planner.drain(&seen.snapshot);
-            let waits = drain.filter(|plan| waits_for_ups(plan));
+            let waits = drain.filter(|plan| waits_for_reports(plan));
             again.reports = waits.map(|_| seen.snapshot.revision);
             plan.steps.extend(drain.into_iter().flat_map(|drain| drain.plan.steps.clone()));
             if plan.steps.is_empty() && again.reports.is_none() {
                 match planner.rebalance(&seen.snapshot) {
-                    Some(Next::Moves { steps, seen, noted }) => {
+                    Some(NextStep::Moves { steps, seen, noted }) => {
                         plan.steps = steps;
-                        balance = Some(BalanceNote { seen, now: noted });
+                        balance = Some(RebalanceUpdate { seen, now: noted });
                     }
-                    Some(Next::Wait) => again.reports = Some(seen.snapshot.revision),
-                    Some(Next::Over(seen)) => {
+                    Some(NextStep::Wait) => again.reports = Some(seen.snapshot.revision),
+                    Some(NextStep::Over(seen)) => {
                         tracing::info!(moved = seen.moved, "rebalanced: no move is worth it");
-                        leadership.note_rebalancing(&seen, None).await?;
+                        leadership.update_rebalancing(&seen, None).await?;
                     }
                     None => {}
                 }
             }
         }
-        let mut writes = PlacementWrites { balance, ..writes(&news.snapshot, &plan) };
-        mend(&mut writes, &news.snapshot, mirror.stray_placements());
+        let mut writes = PlacementWrites { rebalance: balance, ..writes(&news.snapshot, &plan) };
+        mend(&mut writes, &news.snapshot, mirror.superseded_placements());
         if !writes.is_empty() {
             for step in &plan.steps {
                 tracing::info!(%step, "plan");
             }
             let written = leadership.commit(&writes).await;
-            self.witness.on_steps(&plan.steps, written.is_ok());
+            self.observer.on_steps(&plan.steps, written.is_ok());
             let revision = written?;
             self.wait_shown(revision).await;
         }
@@ -287,8 +289,8 @@ impl Engine {
         Ok(again)
     }
 
-    /// Waits until machines may have reported something after that revision; for ever if it is
-    /// none. Not only reports make revisions; how often one looks in vain is bounded by the wait.
+    /// Waits until machines may have reported something after this revision; forever if it is
+    /// `None`. Other writes make revisions too; the minimum wait bounds useless passes.
     async fn wait_report(&self, after: Option<Revision>) {
         let Some(after) = after else {
             return std::future::pending().await;
@@ -300,17 +302,18 @@ impl Engine {
         }
     }
 
-    /// Waits a while until the mirror shows what was written; after that, its news wake the loop.
+    /// Waits for a limited time until the mirror shows a write; after that, its change wakes the
+    /// loop.
     async fn wait_shown(&self, revision: Revision) {
         tokio::select! {
             biased;
-            // A mirror that has ended ends the loop as well, when it next waits for a change.
+            // A mirror that has ended also ends the loop, at its next wait for a change.
             _seen = self.config.mirror.wait_for(revision) => {}
             () = self.config.clock.sleep(ECHO) => {}
         }
     }
 
-    /// Forgets unit files that no unit has any more.
+    /// Deletes unit files that no unit refers to.
     async fn tidy_up(&self) -> Result<(), RegistryError> {
         let unused = self.config.mirror.unused_contents();
         if !unused.is_empty() {
@@ -320,7 +323,7 @@ impl Engine {
     }
 }
 
-/// Ends a leadership that nobody else holds on to, so that another engine can lead at once.
+/// Resigns, if this is the last handle, so that another engine can lead at once.
 async fn resign(leadership: Arc<Leadership>) {
     let Some(leadership) = Arc::into_inner(leadership) else {
         return;
@@ -330,28 +333,33 @@ async fn resign(leadership: Arc<Leadership>) {
     }
 }
 
-/// Renews a leadership in a task of its own; dropping the guard ends the task.
-struct Keeper(JoinHandle<()>);
+/// Renews a leadership in a task of its own, which dropping this aborts.
+struct LeaseRenewer(JoinHandle<()>);
 
-impl Keeper {
+impl LeaseRenewer {
     async fn end(mut self) {
         self.0.abort();
         let _aborted = (&mut self.0).await.is_err();
     }
 }
 
-impl Drop for Keeper {
+impl Drop for LeaseRenewer {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
 /// Renews until the leadership is lost.
-async fn keep(leadership: Arc<Leadership>, ttl: Duration, clock: Arc<dyn Clock>, beat: Beat) {
+async fn renew_lease(
+    leadership: Arc<Leadership>,
+    ttl: Duration,
+    clock: Arc<dyn Clock>,
+    heartbeat: Heartbeat,
+) {
     let mut renewed = clock.now();
     loop {
         clock.sleep(ttl / 3).await;
-        match beat.turn(leadership.renew()).await {
+        match heartbeat.busy(leadership.renew()).await {
             Ok(()) => renewed = clock.now(),
             Err(RegistryError::Deposed { .. }) => return,
             Err(_) if clock.now().since(renewed) >= ttl => return,

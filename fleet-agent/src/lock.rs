@@ -1,4 +1,4 @@
-//! Keeps a directory for one service manager at a time.
+//! Locks a directory for one service manager at a time.
 
 use std::fs::{DirBuilder, File, TryLockError, create_dir_all};
 use std::io;
@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use crate::{Clock, ServiceError};
 
-/// How long to wait for an earlier manager of the same directory to be gone.
+/// How long to wait for an earlier manager of the directory to exit.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long to wait before looking again whether it is gone.
+/// Interval between attempts.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Makes the directory, and makes it this manager's as long as the file is open. A daemon that was
-/// just ended may need a moment until it has let go.
+/// Creates the directory and locks it for this manager while the returned file is open. A daemon
+/// that has just been stopped may need a moment to release it.
 pub(crate) async fn acquire(directory: &Path, clock: &dyn Clock) -> Result<File, ServiceError> {
     let failed = |source| ServiceError::Io {
         action: format!("use the directory {}", directory.display()),
@@ -38,8 +38,8 @@ pub(crate) async fn acquire(directory: &Path, clock: &dyn Clock) -> Result<File,
     }
 }
 
-/// Like [`acquire`], but a directory that is made is for its owner alone: what units are started
-/// from and what they write may hold secrets.
+/// Like [`acquire`], but creates the directory with access for its owner alone: unit files and logs
+/// may contain secrets.
 pub(crate) async fn acquire_private(
     directory: &Path,
     clock: &dyn Clock,

@@ -1,27 +1,27 @@
-//! Pure: the plan that an engine has while it leads, kept up to date from news to news.
+//! Pure: the plan of a leading engine, updated from delta to delta.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fleet_core::{Reason, Revision, Snapshot};
 use fleet_scheduler::{DrainPlan, Index, Plan, Policy};
-use fleet_store::{Difference, News};
+use fleet_store::{ChangeSet, Delta};
 use fleet_unitfile::UnitName;
 
-use crate::balancing::{Balancing, Next};
-use crate::emptying::Emptying;
+use crate::drain::DrainProgress;
+use crate::rebalance::{NextStep, RebalanceProgress};
 
-/// An index of the cluster, and its plan, both of the snapshot that was seen last.
+/// Index of the cluster with its plan, both of the last snapshot.
 ///
-/// What the engine itself does comes back to it with the news as everything else does. Were it put
-/// into the index as soon as it is done, the index would be ahead of the mirror, and what the
-/// mirror then does not get to see, since it had lost the store in between, would stay in it.
+/// The engine's own writes come back with the deltas like all others. If they were put into the
+/// index at once, the index would be ahead of the mirror. A write that the mirror then never sees,
+/// because it lost the store meanwhile, would stay in the index.
 #[derive(Debug)]
 pub struct Planner {
     index: Index,
     plan: Plan,
-    emptying: Emptying,
-    balancing: Balancing,
+    drain: DrainProgress,
+    rebalance: RebalanceProgress,
 }
 
 impl Default for Planner {
@@ -31,30 +31,31 @@ impl Default for Planner {
 }
 
 impl Planner {
-    /// A planner that has seen nothing.
+    /// Creates a planner that has seen no snapshot.
     #[must_use]
     pub fn new() -> Self {
         let (index, plan) = (Index::new(Policy::default()), Plan::default());
-        let (emptying, balancing) = (Emptying::default(), Balancing::default());
-        Self { index, plan, emptying, balancing }
+        let (drain, rebalance) = (DrainProgress::default(), RebalanceProgress::default());
+        Self { index, plan, drain, rebalance }
     }
 
-    /// The revision of the snapshot that was seen last, for
+    /// Returns the revision of the last snapshot, for
     /// [`Mirror::news_since`](fleet_store::Mirror::news_since).
     #[must_use]
     pub fn seen(&self) -> Revision {
         self.plan.based_on
     }
 
-    /// Takes the news in, and returns what [`plan`](fleet_scheduler::plan()) says of the snapshot,
-    /// reasons of all units without a machine included. It costs what is different, and what waits.
+    /// Applies a delta. Returns the same as [`plan`](fleet_scheduler::plan()) of the snapshot,
+    /// including the reasons of all units without a machine. The cost depends on the size of the
+    /// delta and on the number of waiting units.
     ///
-    /// The news must be those since the revision that was [seen](Self::seen).
-    pub fn follow(&mut self, news: &News) -> &Plan {
+    /// The delta must start at the revision that was [seen](Self::seen) last.
+    pub fn follow(&mut self, news: &Delta) -> &Plan {
         let snapshot = &*news.snapshot;
-        match &news.difference {
-            Some(difference) if difference.is_empty() => {}
-            Some(difference) if self.seen() > Revision::ZERO => self.change(snapshot, difference),
+        match &news.changes {
+            Some(changes) if changes.is_empty() => {}
+            Some(changes) if self.seen() > Revision::ZERO => self.change(snapshot, changes),
             _ => self.load(snapshot),
         }
         self.index.set_revision(snapshot.revision);
@@ -63,45 +64,45 @@ impl Planner {
         &self.plan
     }
 
-    /// What is to be done now, beside the [plan](Self::follow), to empty the machines that people
-    /// want to be drained; nothing if they are empty. The snapshot must be the one seen last.
+    /// Returns the next steps, besides the [plan](Self::follow), for emptying the machines that are
+    /// being drained; `None` if they are empty. The snapshot must be the last one.
     pub fn drain(&mut self, snapshot: &Snapshot) -> Option<&DrainPlan> {
-        self.emptying.plan(snapshot, &mut self.index)
+        self.drain.plan(snapshot, &mut self.index)
     }
 
-    /// What is to be done now for the order to rebalance, where nothing else is to be done;
-    /// nothing if there is none. The snapshot must be the one seen last.
-    pub(crate) fn rebalance(&mut self, snapshot: &Snapshot) -> Option<Next> {
-        self.balancing.plan(snapshot, &mut self.index)
+    /// Returns the next step of the requested rebalance, if nothing else is to be done; `None` if
+    /// none is requested. The snapshot must be the last one.
+    pub(crate) fn rebalance(&mut self, snapshot: &Snapshot) -> Option<NextStep> {
+        self.rebalance.plan(snapshot, &mut self.index)
     }
 
-    /// Looks at everything.
+    /// Reads the whole snapshot.
     fn load(&mut self, snapshot: &Snapshot) {
         self.index = Index::load(Policy::default(), snapshot);
         self.plan = self.index.plan();
-        self.emptying.load(snapshot);
-        self.balancing.change();
+        self.drain.load(snapshot);
+        self.rebalance.change();
     }
 
-    /// Looks at what is different.
-    fn change(&mut self, snapshot: &Snapshot, difference: &Difference) {
-        self.read(snapshot, difference);
-        self.emptying.change(snapshot, &difference.machines);
-        self.balancing.change();
+    /// Applies the differences.
+    fn change(&mut self, snapshot: &Snapshot, changes: &ChangeSet) {
+        self.read(snapshot, changes);
+        self.drain.change(snapshot, &changes.machines);
+        self.rebalance.change();
         let plan = self.index.plan();
         let unplaced = self.unplaced(plan.unplaced);
         self.plan = Plan { unplaced, ..plan };
     }
 
-    fn read(&mut self, snapshot: &Snapshot, difference: &Difference) {
+    fn read(&mut self, snapshot: &Snapshot, changes: &ChangeSet) {
         let index = &mut self.index;
-        for machine in &difference.machines {
+        for machine in &changes.machines {
             match snapshot.machine(machine.as_str()) {
                 Some(machine) => index.put_machine(machine.as_ref().clone()),
                 None => index.remove_machine(machine.as_str()),
             }
         }
-        for name in &difference.units {
+        for name in &changes.units {
             match snapshot.unit(name.as_str()) {
                 Some(unit) => index.put_unit(unit),
                 None if snapshot.fault(name.as_str()).is_some() => {
@@ -110,7 +111,7 @@ impl Planner {
                 None => index.remove_unit(name.as_str()),
             }
         }
-        for unit in &difference.placements {
+        for unit in &changes.placements {
             match snapshot.placement(unit.as_str()) {
                 Some(at) => index.place(unit.clone(), at.machine.clone(), at.epoch),
                 None => index.unplace(unit.as_str()),
@@ -118,9 +119,8 @@ impl Planner {
         }
     }
 
-    /// The reasons of all that wait, when those are known that were tried. Who waits and was not
-    /// tried had a reason before, but it need not be the same now: it counts machines, and tells
-    /// who is on them.
+    /// Returns the reasons of all waiting units. A waiting unit that was not tried again had a
+    /// reason before, but that may be outdated: it counts machines and names the units on them.
     fn unplaced(
         &mut self,
         tried: BTreeMap<UnitName, Arc<Reason>>,
@@ -152,7 +152,7 @@ mod tests {
     #[derive(Default)]
     struct Cluster {
         snapshot: Snapshot,
-        difference: Difference,
+        changes: ChangeSet,
     }
 
     impl Cluster {
@@ -160,48 +160,48 @@ mod tests {
             let text = format!("[Service]\nExecStart=/bin/true\n[X-Fleet]\n{requirements}");
             let (name, file) = (unit(name), UnitFile::parse(text).unwrap());
             let parsed = Requirements::parse(&name, &file, Strictness::Refuse).unwrap();
-            self.difference.units.insert(name.clone());
+            self.changes.units.insert(name.clone());
             let wanted = TargetState::Launched;
             self.snapshot.put_unit(Unit::new(name, file, parsed.requirements, wanted));
         }
 
         fn fault(&mut self, name: &str) {
-            self.difference.units.insert(unit(name));
+            self.changes.units.insert(unit(name));
             self.snapshot.put_fault(unit(name), Fault { message: "it is torn".to_owned() });
         }
 
         fn destroy(&mut self, name: &str) {
-            self.difference.units.insert(unit(name));
+            self.changes.units.insert(unit(name));
             self.snapshot.remove_unit(unit(name).as_str());
         }
 
         fn join(&mut self, machine: &str) {
-            self.difference.machines.insert(id(machine));
+            self.changes.machines.insert(id(machine));
             self.snapshot.put_machine(Machine::new(id(machine)));
         }
 
         fn lose(&mut self, machine: &str) {
-            self.difference.machines.insert(id(machine));
+            self.changes.machines.insert(id(machine));
             self.snapshot.remove_machine(machine);
         }
 
         fn place(&mut self, name: &str, machine: &str) {
-            self.difference.placements.insert(unit(name));
+            self.changes.placements.insert(unit(name));
             self.snapshot.place(unit(name), id(machine), Epoch(self.snapshot.revision.0));
         }
 
         /// Carries a plan out.
         fn carry_out(&mut self, plan: &Plan) {
             self.snapshot = apply(&self.snapshot, plan);
-            self.difference.placements.extend(plan.steps.iter().map(|step| step.unit.clone()));
+            self.changes.placements.extend(plan.steps.iter().map(|step| step.unit.clone()));
         }
 
         /// Lets a planner follow, and compares it with one that looks at everything.
         fn told(&mut self, planner: &mut Planner) -> Plan {
             self.snapshot.revision = self.snapshot.revision.next();
-            let difference = Some(std::mem::take(&mut self.difference));
+            let changes = Some(std::mem::take(&mut self.changes));
             let snapshot = Arc::new(self.snapshot.clone());
-            let plan = planner.follow(&News { snapshot, is_current: true, difference }).clone();
+            let plan = planner.follow(&Delta { snapshot, is_current: true, changes }).clone();
             assert_eq!(plan, fleet_scheduler::plan(&self.snapshot));
             plan
         }
@@ -257,7 +257,7 @@ mod tests {
         cluster.lose("m1");
         cluster.snapshot.revision = Revision(9);
         let snapshot = Arc::new(cluster.snapshot.clone());
-        let news = News { snapshot, is_current: true, difference: None };
+        let news = Delta { snapshot, is_current: true, changes: None };
         assert_eq!(*planner.follow(&news), plan(&cluster.snapshot));
         assert_eq!(planner.seen(), Revision(9));
     }

@@ -1,8 +1,8 @@
-//! The contract between an agent and whatever runs units on its machine.
+//! The contract between an agent and the service manager of its machine.
 
 mod changes;
+mod details;
 mod journal;
-mod particulars;
 
 use std::fmt;
 use std::time::Duration;
@@ -11,32 +11,32 @@ use async_trait::async_trait;
 use fleet_core::{Epoch, Generation, KnownUnit, SystemdState};
 use fleet_unitfile::{UnitFile, UnitName};
 
-pub use changes::{StateChanges, StateFeed};
+pub use changes::{ChangeReceiver, ChangeSender};
+pub use details::UnitDetails;
 pub use journal::{Journal, JournalLine, JournalQuery};
-pub use particulars::Particulars;
 
 /// Runs units on one machine.
 ///
-/// An agent may rely on this, and whoever implements the trait must see to it:
+/// An agent relies on these guarantees, which every implementation has to provide:
 ///
 /// * A unit is *known* from a successful [`load`](Self::load) until a successful
-///   [`unload`](Self::unload), also across restarts of fleet's daemon: what was last asked of it,
-///   its hash, its epoch and its generation are remembered with it.
-/// * The end of the daemon, however sudden, changes no unit, and the next daemon finds them as they
-///   are then.
-/// * Calls about different units do not wait for each other. Calls about one unit take effect in
-///   the order in which they are made.
-/// * A call that fails leaves other units alone, and says what is wrong in a person's words.
-/// * Every change of a unit's state reaches every [`StateChanges`]; changes in quick succession may
-///   be reported as one.
+///   [`unload`](Self::unload), also across restarts of fleet's daemon. The last request for it, its
+///   hash, its epoch and its generation are stored with it.
+/// * The end of the daemon, however sudden, changes no unit. The next daemon finds them in the
+///   state that they then have.
+/// * Calls for different units do not wait for each other. Calls for one unit take effect in the
+///   order in which they are made.
+/// * A failed call leaves other units alone, and returns an error that a person understands.
+/// * Every change of a unit's state reaches every [`ChangeReceiver`]. Changes in quick succession
+///   may be reported as one.
 #[async_trait]
 pub trait ServiceManager: Send + Sync + 'static {
-    /// Takes over a unit's file. Loading a known unit with the same file only records the epoch.
+    /// Loads a unit from its file. Loading a known unit with the same file only records the epoch.
     ///
     /// # Errors
     ///
-    /// [`ServiceError::BadSetting`] when the file asks for what this service manager cannot do;
-    /// the unit then is not known.
+    /// [`ServiceError::BadSetting`] if the file uses something that this service manager does not
+    /// support. The unit is not known then.
     async fn load(
         &self,
         unit: &UnitName,
@@ -44,40 +44,39 @@ pub trait ServiceManager: Send + Sync + 'static {
         epoch: Epoch,
     ) -> Result<(), ServiceError>;
 
-    /// Reads all files that were taken over. Comes after a batch of loads and before any start.
+    /// Reads all loaded files. To be called after a batch of loads and before any start.
     async fn reload(&self) -> Result<(), ServiceError>;
 
     /// Stops a unit if it runs, waits for its end, and forgets it. An unknown unit is no error.
     async fn unload(&self, unit: &UnitName) -> Result<(), ServiceError>;
 
-    /// Starts a unit and remembers the generation; returns when its start is over.
+    /// Starts a unit and records the generation. Returns once the start is over.
     ///
-    /// A unit that failed before gets a new attempt, with a new count of its starts; one that is
-    /// active stays as it is.
+    /// A failed unit gets a new attempt, with a new count of its starts. An active unit stays as it
+    /// is.
     ///
     /// # Errors
     ///
-    /// [`ServiceError::StartFailed`] when the unit did not become active. It counts as launched
-    /// all the same, and its own restart policy goes on. Only after
-    /// [`ServiceError::NothingToTrigger`] it does not.
+    /// [`ServiceError::StartFailed`] if the unit did not become active. It counts as launched all
+    /// the same, and its own restart policy takes over. Only after
+    /// [`ServiceError::NothingToTrigger`] it does not count as launched.
     async fn start(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError>;
 
-    /// Stops a unit if it is active, starts it again, and remembers the generation.
+    /// Stops a unit if it is active, starts it again, and records the generation.
     async fn restart(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError>;
 
-    /// Stops a unit and waits for its end; it stays loaded. A start or restart of it that is under
-    /// way is given up, so that the end takes no longer than that of a unit that runs.
+    /// Stops a unit and waits for its end; it stays loaded. A start or restart in progress is
+    /// cancelled, so that this takes no longer than the stop of a running unit.
     async fn stop(&self, unit: &UnitName) -> Result<(), ServiceError>;
 
-    /// Has a unit that is active read its own configuration again, as its file says how, and
-    /// returns when that is over. The unit goes on running, and what was asked of it stays as it
-    /// was. The desired state of a unit does not say this, so no agent asks for it.
+    /// Makes an active unit reload its own configuration, as its file specifies, and returns once
+    /// that is over. The unit keeps running, and its requested state stays the same. The desired
+    /// state of a unit does not cover this, so no agent calls it.
     ///
     /// # Errors
     ///
-    /// [`ServiceError::ReloadFailed`] when that is not possible: the unit is not active, its file
-    /// does not say how, or it has failed to do it. A service manager that reloads no unit says so,
-    /// which is what is provided.
+    /// [`ServiceError::ReloadFailed`] if that is not possible: the unit is not active, its file
+    /// does not say how, or the reload failed. The default implementation always returns it.
     async fn reload_unit(&self, unit: &UnitName) -> Result<(), ServiceError> {
         let unit = unit.clone();
         if self.get(&unit).await?.is_none() {
@@ -89,68 +88,68 @@ pub trait ServiceManager: Send + Sync + 'static {
         Err(ServiceError::ReloadFailed { unit, problem })
     }
 
-    /// One known unit; `None` when it is not known.
+    /// Returns a known unit; `None` if it is not known.
     async fn get(&self, unit: &UnitName) -> Result<Option<ManagedUnit>, ServiceError>;
 
-    /// All known units, in order of their names.
+    /// Returns all known units, ordered by name.
     async fn list(&self) -> Result<Vec<ManagedUnit>, ServiceError>;
 
-    /// What somebody other than fleet has done to a known unit since fleet last asked something of
-    /// it; nothing if that is nothing, or if this service manager cannot know. When it becomes
-    /// something else, the unit has changed.
+    /// Returns how the unit was changed by others since fleet's last request for it. `None` if it
+    /// was not, or if this service manager cannot know. A change of this value counts as a change
+    /// of the unit.
     async fn drift(&self, unit: &UnitName) -> Result<Option<Drift>, ServiceError> {
         let _ = unit;
         Ok(None)
     }
 
-    /// The time-out of a known unit's stop, as its service manager goes by it: with what the
-    /// machine adds to the unit, and with the machine's own defaults; [`Duration::MAX`] for one
-    /// that never passes. Nothing when what the unit's file says is all that counts.
+    /// Returns the stop timeout of a known unit as the service manager applies it, with the
+    /// machine's additions and defaults. [`Duration::MAX`] means no timeout. `None` if only the
+    /// unit's file counts.
     ///
     /// # Errors
     ///
     /// [`ServiceError::NotLoaded`], and [`ServiceError::Unavailable`].
-    async fn stop_time_out(&self, unit: &UnitName) -> Result<Option<Duration>, ServiceError> {
+    async fn stop_timeout(&self, unit: &UnitName) -> Result<Option<Duration>, ServiceError> {
         let _ = unit;
         Ok(None)
     }
 
-    /// What there is to tell of a known unit beyond its state; nothing is provided.
+    /// Returns details of a known unit beyond its state. The default implementation returns none.
     ///
     /// # Errors
     ///
     /// [`ServiceError::NotLoaded`], and [`ServiceError::Unavailable`].
-    async fn particulars(&self, unit: &UnitName) -> Result<Particulars, ServiceError> {
+    async fn details(&self, unit: &UnitName) -> Result<UnitDetails, ServiceError> {
         let _ = unit;
-        Ok(Particulars::default())
+        Ok(UnitDetails::default())
     }
 
-    /// Reports which units change from now on.
-    fn changes(&self) -> StateChanges;
+    /// Subscribes to the names of units that change from now on.
+    fn changes(&self) -> ChangeReceiver;
 
-    /// The output of a unit, oldest line first. One that is followed ends when the unit is
+    /// Returns the output of a unit, oldest line first. If it is followed, it ends when the unit is
     /// unloaded.
     async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Result<Journal, ServiceError>;
 
-    /// What a unit wrote after the line that had this [position](JournalLine::position), and, where
-    /// it is followed, what it writes. It need not be this manager that told the line: one of an
-    /// earlier daemon is as good.
+    /// Returns the output of a unit after the line with this [cursor](JournalLine::cursor) and, if
+    /// `follow` is set, new lines as they are written. Cursors stay valid across managers and
+    /// daemons.
     ///
-    /// Where that line is not known any more, all that is kept comes, after one that says so. Who
-    /// gives its lines no positions has nothing to do here.
+    /// If the line is no longer stored, all stored lines come, after one that reports the gap.
+    /// Service managers without cursors need not implement this.
     ///
     /// # Errors
     ///
     /// Those of [`journal`](Self::journal).
-    async fn journal_after(
+    async fn journal_from(
         &self,
         unit: &UnitName,
-        position: &str,
+        cursor: &str,
         follow: bool,
     ) -> Result<Journal, ServiceError> {
-        let _unknown = position;
+        let _unknown = cursor;
         let query = JournalQuery { follow, ..JournalQuery::default() };
-        Ok(self.journal(unit, query).await?.after_a_gap())
+        Ok(self.journal(unit, query).await?.with_gap())
     }
 }
 
@@ -159,21 +158,21 @@ pub trait ServiceManager: Send + Sync + 'static {
 pub struct ManagedUnit {
     /// Its name.
     pub unit: UnitName,
-    /// What is loaded, and what was last asked.
+    /// The loaded definition, and the last request.
     pub known: KnownUnit,
-    /// What it does.
+    /// Its current state.
     pub state: SystemdState,
 }
 
-/// What somebody other than fleet has done to a unit on one machine. Displayed it is a sentence.
+/// Change of a unit on its machine that was not made by fleet. `Display` gives a sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Drift {
     /// It was stopped.
     Stopped,
-    /// It was started, though it was only wanted loaded.
+    /// It was started, though it should only be loaded.
     Started,
-    /// What it is run by is another file, or has drop-ins that fleet did not put there.
+    /// Its definition is another file, or has drop-ins that fleet did not add.
     Changed,
 }
 
@@ -196,7 +195,7 @@ impl fmt::Display for Drift {
     }
 }
 
-/// Why a service manager could not do what it was asked.
+/// Error of a service manager.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServiceError {
@@ -206,14 +205,14 @@ pub enum ServiceError {
         /// The unit.
         unit: UnitName,
     },
-    /// The unit's file asks for something that this service manager cannot do.
+    /// The unit's file uses something that this service manager does not support.
     #[error("{unit}{}: {problem}", of_line(*line))]
     BadSetting {
         /// The unit.
         unit: UnitName,
-        /// The line of its file, from one; zero when it is about the whole file.
+        /// The line of its file, from one; zero if it concerns the whole file.
         line: usize,
-        /// What is wrong, and what would do instead.
+        /// The problem, and an alternative.
         problem: String,
     },
     /// The unit did not become active.
@@ -221,11 +220,11 @@ pub enum ServiceError {
     StartFailed {
         /// The unit.
         unit: UnitName,
-        /// What happened.
+        /// The cause.
         problem: String,
     },
-    /// The unit is there to start another, which is not loaded yet. It counts as not started: start
-    /// it again when the other one has come.
+    /// The unit's purpose is to start another one, which is not loaded yet. It counts as not
+    /// started. Start it again once the other one is loaded.
     #[error(
         "{unit} did not start: {missing}, which it is to start, is not loaded on its machine: \
          start it as well, and keep it there by MachineOf={missing} in the [X-Fleet] section of \
@@ -234,31 +233,31 @@ pub enum ServiceError {
     NothingToTrigger {
         /// The unit: a timer, socket or path.
         unit: UnitName,
-        /// The other one.
+        /// The other unit.
         missing: String,
     },
-    /// The unit did not stop, or another order has overtaken its stop.
+    /// The unit did not stop, or a later request has cancelled its stop.
     #[error("{unit} did not stop: {problem}")]
     StopFailed {
         /// The unit.
         unit: UnitName,
-        /// What happened.
+        /// The cause.
         problem: String,
     },
-    /// The unit did not read its configuration again. It runs on.
+    /// The unit did not reload its configuration. It keeps running.
     #[error("{unit} was not reloaded: {problem}")]
     ReloadFailed {
         /// The unit.
         unit: UnitName,
-        /// What happened, and what would do instead.
+        /// The cause, and an alternative.
         problem: String,
     },
-    /// A file or process could not be handled.
+    /// A file or process operation failed.
     #[error("cannot {action}")]
     Io {
-        /// What was attempted.
+        /// The attempted action.
         action: String,
-        /// Why it failed.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },

@@ -1,28 +1,28 @@
-//! Telling loops to end.
+//! Shutdown signal for loops.
 
 use tokio::sync::watch;
 
-/// Ends all loops that hold its [`Shutdown`]; dropping it does so too.
+/// Ends all loops that hold its [`Shutdown`]. Dropping it does so too.
 #[derive(Debug)]
 pub struct ShutdownTrigger {
     sender: watch::Sender<bool>,
 }
 
-/// A loop's end of a [`ShutdownTrigger`].
+/// Receiving side of a [`ShutdownTrigger`].
 #[derive(Debug, Clone)]
 pub struct Shutdown {
     receiver: watch::Receiver<bool>,
 }
 
 impl ShutdownTrigger {
-    /// A trigger and what listens to it.
+    /// Creates a trigger and its receiver.
     #[must_use]
     pub fn new() -> (Self, Shutdown) {
         let (sender, receiver) = watch::channel(false);
         (Self { sender }, Shutdown { receiver })
     }
 
-    /// Tells all loops to end.
+    /// Signals all loops to end.
     pub fn fire(&self) {
         self.sender.send_replace(true);
     }
@@ -31,7 +31,7 @@ impl ShutdownTrigger {
 impl Shutdown {
     /// Returns when the loop should end.
     pub async fn wait(&mut self) {
-        // An error means that the trigger is gone, which asks for the same.
+        // An error means that the trigger was dropped, which has the same meaning.
         let _asked = self.receiver.wait_for(|fired| *fired).await.is_ok();
     }
 }

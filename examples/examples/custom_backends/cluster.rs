@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_agent::{
-    Agent, AgentConfig, Engine, EngineConfig, JournalQuery, NotesInMemory, ServiceManager as _,
+    Agent, AgentConfig, Engine, EngineConfig, JournalQuery, MemoryState, ServiceManager as _,
     Shutdown, ShutdownTrigger, SystemClock,
 };
 use fleet_core::{ActiveState, MachineId, Snapshot, TargetState, Unit};
@@ -142,7 +142,7 @@ fn start_machine(
         registry: registry.clone(),
         mirror: mirror.clone(),
         manager: Arc::new(TaskManager::new(&machine)),
-        notes: Arc::new(NotesInMemory::default()),
+        state: Arc::new(MemoryState::default()),
         clock: Arc::new(SystemClock::start()),
     };
     (machine, Agent::start(config, shutdown))

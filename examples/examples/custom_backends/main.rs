@@ -30,7 +30,7 @@ use fleet_agent::ServiceManager;
 use fleet_agent::testing::{Harness, UnitKind};
 use fleet_core::Snapshot;
 use fleet_store::Store;
-use fleet_store::testing::{FaultyStore, Trouble, conformance_in_trouble};
+use fleet_store::testing::{FaultyStore, FaultInjector, conformance_under_faults};
 use fleet_unitfile::{UnitFile, UnitName};
 use tempfile::TempDir;
 
@@ -69,13 +69,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The whole test of a store, in peace and in trouble. A broken promise is a panic that names it.
+/// The whole test of a store, in peace and in faults. A broken promise is a panic that names it.
 async fn the_store_keeps_its_promises() {
     fleet_store::testing::conformance(async || OwnStore::open() as Arc<dyn Store>).await;
-    // A store behind a network brings its own trouble, by cutting real connections for example.
-    conformance_in_trouble(async || {
+    // A store behind a network brings its own faults, by cutting real connections for example.
+    conformance_under_faults(async || {
         let store = FaultyStore::new(OwnStore::open());
-        (Arc::new(store.clone()) as Arc<dyn Store>, Arc::new(store) as Arc<dyn Trouble>)
+        (Arc::new(store.clone()) as Arc<dyn Store>, Arc::new(store) as Arc<dyn FaultInjector>)
     })
     .await;
     println!("the store keeps its promises");

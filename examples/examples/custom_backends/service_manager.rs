@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use fleet_agent::{
-    Journal, JournalLine, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges,
-    StateFeed, wall_time,
+    Journal, JournalLine, JournalQuery, ManagedUnit, ServiceError, ServiceManager, ChangeReceiver,
+    ChangeSender, wall_time,
 };
 use fleet_core::{
     ActiveState, Epoch, ExitStatus, Generation, KnownUnit, LoadState, SystemdState, TargetState,
@@ -30,7 +30,7 @@ const KEPT_LINES: usize = 100;
 pub(crate) struct TaskMachine {
     units: Mutex<BTreeMap<UnitName, TaskUnit>>,
     /// Whoever wants to know which units change.
-    feed: StateFeed,
+    feed: ChangeSender,
     /// Calls about one unit take turns, in the order in which they came. Only those units are in
     /// here that a call is about at the moment.
     turns: Mutex<BTreeMap<UnitName, Arc<tokio::sync::Mutex<()>>>>,
@@ -94,7 +94,7 @@ impl TaskMachine {
         generation: Generation,
     ) -> Result<(), ServiceError> {
         let program = self.change(unit, |unit| {
-            (unit.known.asked, unit.known.generation) = (TargetState::Launched, generation);
+            (unit.known.requested, unit.known.generation) = (TargetState::Launched, generation);
             unit.stop.is_none().then(|| unit.program.clone())
         })?;
         let Some(program) = program else {
@@ -217,7 +217,7 @@ impl ServiceManager for TaskManager {
         let (asked, generation) = (TargetState::Loaded, Generation::ZERO);
         let new = || TaskUnit {
             program: program.clone(),
-            known: KnownUnit { hash, asked, epoch, generation },
+            known: KnownUnit { hash, requested: asked, epoch, generation },
             state: SystemdState::loaded(),
             stop: None,
             lines: VecDeque::new(),
@@ -256,7 +256,7 @@ impl ServiceManager for TaskManager {
 
     async fn stop(&self, unit: &UnitName) -> Result<(), ServiceError> {
         let _turn = self.machine.turn(unit).await;
-        self.machine.change(unit, |unit| unit.known.asked = TargetState::Loaded)?;
+        self.machine.change(unit, |unit| unit.known.requested = TargetState::Loaded)?;
         self.machine.halt(unit).await
     }
 
@@ -269,7 +269,7 @@ impl ServiceManager for TaskManager {
         Ok(units.iter().map(|(name, unit)| unit.managed(name)).collect())
     }
 
-    fn changes(&self) -> StateChanges {
+    fn changes(&self) -> ChangeReceiver {
         self.machine.feed.subscribe()
     }
 
@@ -278,7 +278,7 @@ impl ServiceManager for TaskManager {
         let found = units.get_mut(unit);
         let found = found.ok_or_else(|| ServiceError::NotLoaded { unit: unit.clone() })?;
         let lines = found.lines.iter().map(|(at, line)| (*at, line));
-        let (more, journal) = Journal::kept(lines, query);
+        let (more, journal) = Journal::from_lines(lines, query);
         found.followers.extend(more);
         Ok(journal)
     }

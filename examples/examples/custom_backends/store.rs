@@ -71,7 +71,7 @@ impl Inner {
     fn tell(&mut self, changes: Option<Changes>) {
         let Some(changes) = changes else { return };
         self.watches.retain_mut(|(prefix, watch)| match changes.under(prefix) {
-            Some(changes) => watch.send(changes),
+            Some(changes) => watch.try_send(changes),
             None => !watch.is_closed(),
         });
     }

@@ -1,4 +1,4 @@
-//! Carries tasks out on a service manager, and chooses nothing.
+//! Runs tasks on a service manager, without deciding anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,54 +10,54 @@ use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::assignment::is_fenced;
-use super::gate::{Shut, Standing};
+use super::desired_state::is_fenced;
+use super::exclusivity::{Blocked, PresenceWindow};
 use crate::{Clock, ServiceError, ServiceManager};
 
-/// Runs each unit's tasks in order, and different units beside each other.
+/// Runs the tasks of a unit in order, and different units concurrently.
 ///
-/// A unit whose tasks are under way is *busy* and gets no others until they have ended, so there is
-/// at most one chain of tasks for each unit, and a unit that hangs in its stop delays nobody else.
+/// A unit with tasks in progress is *busy* and gets no others until they have ended. So there is at
+/// most one chain of tasks per unit, and a unit that hangs in its stop delays no other.
 pub(crate) struct Executor {
     manager: Arc<dyn ServiceManager>,
     chains: JoinSet<Outcome>,
     busy: BTreeSet<UnitName>,
     reload: Reload,
-    permit: Permit,
+    permit: StartPermit,
 }
 
-/// Says, at the last moment, whether units with `OnPartition=stop` may be started.
+/// Checks, immediately before a start, whether units with `OnPartition=stop` may be started.
 #[derive(Clone)]
-pub(crate) struct Permit {
+pub(crate) struct StartPermit {
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) standing: watch::Receiver<Option<Standing>>,
+    pub(crate) window: watch::Receiver<Option<PresenceWindow>>,
 }
 
-impl Permit {
-    /// Lets a unit pass that may be started. What it asks is not waited for, so the fence cannot
-    /// pass between the answer and the start.
+impl StartPermit {
+    /// Refuses a fenced unit outside the presence window. There is no await between this check and
+    /// the start, so the fence cannot pass in between.
     fn check(&self, unit: &Unit) -> Result<(), ServiceError> {
         let now = self.clock.now();
-        let stands = self.standing.borrow().is_some_and(|standing| now < standing.until);
+        let stands = self.window.borrow().is_some_and(|window| now < window.until);
         if stands || !is_fenced(unit) {
             return Ok(());
         }
-        Err(ServiceError::Unavailable(Shut::CutOff.to_string()))
+        Err(ServiceError::Unavailable(Blocked::CutOff.to_string()))
     }
 }
 
-/// Whether the service manager has to read its files again, and by when.
+/// Whether the service manager has to re-read its files, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reload {
-    /// It has read them all.
+    /// All files have been read.
     Done,
-    /// Before the next start: whether the daemon before this one had them read, nobody knows.
+    /// Before the next start: the previous daemon may not have reloaded.
     BeforeStart,
-    /// With the next batch, be it empty: files were taken away, or could not be read.
-    Owed,
+    /// With the next batch, even an empty one: files were removed, or a reload failed.
+    Required,
 }
 
-/// How the tasks of one unit ended.
+/// Result of the tasks of one unit.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) unit: UnitName,
@@ -65,20 +65,20 @@ pub(crate) struct Outcome {
 }
 
 impl Executor {
-    pub(crate) fn new(manager: Arc<dyn ServiceManager>, permit: Permit) -> Self {
+    pub(crate) fn new(manager: Arc<dyn ServiceManager>, permit: StartPermit) -> Self {
         let (chains, busy, reload) = (JoinSet::new(), BTreeSet::new(), Reload::BeforeStart);
         Self { manager, chains, busy, reload, permit }
     }
 
-    /// Whether tasks of `unit` are under way.
+    /// Whether tasks of `unit` are in progress.
     pub(crate) fn is_busy(&self, unit: &UnitName) -> bool {
         self.busy.contains(unit)
     }
 
-    /// Loads what is to be loaded, reloads once, and sends the rest on its way.
+    /// Loads units, reloads once, and starts the other tasks in the background.
     ///
-    /// Returns the units that failed already; the others come from [`next`](Self::next). No task
-    /// may be about a busy unit.
+    /// Returns the units that have already failed; the others come from [`next`](Self::next). No
+    /// task may concern a busy unit.
     pub(crate) async fn execute(&mut self, tasks: Vec<Task>) -> Vec<Outcome> {
         let mut chains: BTreeMap<UnitName, Vec<Task>> = BTreeMap::new();
         let mut loads = Vec::new();
@@ -86,7 +86,7 @@ impl Executor {
             match (task.unit().cloned(), task) {
                 (_, Task::Load { unit, epoch, .. }) => loads.push((unit, epoch)),
                 (Some(unit), task) => chains.entry(unit).or_default().push(task),
-                (None, _) => {} // a reload is made whenever one is owed
+                (None, _) => {} // a reload is made whenever one is required
             }
         }
         let mut ended = self.load(loads).await;
@@ -106,7 +106,7 @@ impl Executor {
         ended
     }
 
-    /// Waits for a unit's tasks to end; for ever if none are under way.
+    /// Waits for a unit's tasks to end; forever if none are in progress.
     pub(crate) async fn next(&mut self) -> Outcome {
         loop {
             match self.chains.join_next().await {
@@ -120,17 +120,17 @@ impl Executor {
         }
     }
 
-    /// Notes that files were taken away, so that the next batch begins with a reload.
-    pub(crate) fn owe_reload(&mut self) {
-        self.reload = Reload::Owed;
+    /// Records that files were removed, so that the next batch begins with a reload.
+    pub(crate) fn require_reload(&mut self) {
+        self.reload = Reload::Required;
     }
 
-    /// Whether a batch should be executed soon, even if there is nothing to do in it.
-    pub(crate) fn owes_reload(&self) -> bool {
-        self.reload == Reload::Owed
+    /// Whether a batch should be executed soon, even an empty one.
+    pub(crate) fn needs_reload(&self) -> bool {
+        self.reload == Reload::Required
     }
 
-    /// Hands over all files of a batch.
+    /// Loads all files of a batch.
     async fn load(&mut self, loads: Vec<(Arc<Unit>, Epoch)>) -> Vec<Outcome> {
         let manager = &*self.manager;
         let all = loads.iter().map(async |(unit, epoch)| Outcome {
@@ -140,19 +140,19 @@ impl Executor {
         join_all(all).await
     }
 
-    /// Has the files read, if that is owed to what was loaded or to what is to be started.
+    /// Reloads the service manager, if a loaded unit or a start requires it.
     async fn read_files(
         &mut self,
         loads: &[Outcome],
         chains: &BTreeMap<UnitName, Vec<Task>>,
     ) -> Result<(), ServiceError> {
         if loads.iter().any(|outcome| outcome.result.is_ok()) {
-            self.reload = Reload::Owed;
+            self.reload = Reload::Required;
         }
         let due = match self.reload {
             Reload::Done => false,
             Reload::BeforeStart => chains.values().any(|chain| starts(chain)),
-            Reload::Owed => true,
+            Reload::Required => true,
         };
         if due {
             self.manager.reload().await?;
@@ -167,7 +167,7 @@ fn starts(chain: &[Task]) -> bool {
     chain.iter().any(|task| matches!(task, Task::Start { .. } | Task::Restart { .. }))
 }
 
-/// Keeps from starting what must not start before the files are read, which has failed.
+/// Fails the loads and starts of a batch whose reload has failed.
 fn hold_back(
     error: &ServiceError,
     ended: &mut Vec<Outcome>,
@@ -187,10 +187,10 @@ fn hold_back(
     }
 }
 
-/// Runs the tasks of one unit until one fails.
+/// Runs the tasks of one unit up to the first failure.
 async fn run_chain(
     manager: Arc<dyn ServiceManager>,
-    permit: Permit,
+    permit: StartPermit,
     unit: UnitName,
     chain: Vec<Task>,
 ) -> Outcome {
@@ -205,13 +205,15 @@ async fn run_chain(
     Outcome { unit, result }
 }
 
-/// Lets no unit with `OnPartition=stop` start whose stop can take longer here than its file says:
-/// that is how long the cluster waits when this machine is lost before it starts it elsewhere.
+/// Refuses to start a unit with `OnPartition=stop` whose stop may take longer on this machine than
+/// its file says. The cluster relies on that time before it starts the unit elsewhere.
 async fn refuse_slow_stop(manager: &dyn ServiceManager, unit: &Unit) -> Result<(), ServiceError> {
-    let Some(promised) = unit.longest_stop().filter(|_| is_fenced(unit)) else { return Ok(()) };
-    let Some(time_out) = manager.stop_time_out(&unit.name).await? else { return Ok(()) };
+    let Some(promised) = unit.max_stop_duration().filter(|_| is_fenced(unit)) else {
+        return Ok(());
+    };
+    let Some(time_out) = manager.stop_timeout(&unit.name).await? else { return Ok(()) };
     let time_out = Some(time_out).filter(|time_out| *time_out < Duration::MAX);
-    let here = unit.longest_stop_with(time_out);
+    let here = unit.max_stop_duration_with(time_out);
     if here.is_some_and(|here| here <= promised) {
         return Ok(());
     }
@@ -226,12 +228,12 @@ async fn refuse_slow_stop(manager: &dyn ServiceManager, unit: &Unit) -> Result<(
 
 async fn run(
     manager: &dyn ServiceManager,
-    permit: &Permit,
+    permit: &StartPermit,
     task: Task,
 ) -> Result<(), ServiceError> {
     if let Task::Start { unit, .. } | Task::Restart { unit, .. } = &task {
         refuse_slow_stop(manager, unit).await?;
-        permit.check(unit)?; // with nothing to wait for between this and the start
+        permit.check(unit)?; // without an await between this and the start
     }
     match task {
         Task::Unload { unit, .. } => manager.unload(&unit).await,

@@ -1,9 +1,9 @@
-//! Keeps units with `OnPartition=stop` from running where the cluster may believe them to be ended.
+//! Stops units with `OnPartition=stop` before the cluster may count them as ended.
 //!
-//! The *fence* is the moment up to which the machine is certainly present: a lease's time after the
-//! last renewal that succeeded was sent, by the machine's own clock. From then on nothing of these
-//! units runs here, until a renewal succeeds again. The fence is noted down, so that the next
-//! daemon knows it if this one ends; where it is not known, it counts as passed.
+//! The *fence* is the time up to which the machine is certainly present, by its own clock: one
+//! lease duration after the last successful renewal was sent. After the fence none of these units
+//! runs here, until a renewal succeeds again. The fence is persisted for the next daemon. An
+//! unknown fence counts as passed.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,53 +15,54 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
-use super::gate::Standing;
-use super::notes::{Note, Notes};
-use super::problems::chain;
-use crate::{Beat, Clock, ServiceError, ServiceManager, Shutdown};
+use super::exclusivity::PresenceWindow;
+use super::state::{AgentState, StateKey};
+use super::unit_errors::chain;
+use crate::{Clock, Heartbeat, ServiceError, ServiceManager, Shutdown};
 
-/// How long to wait before a unit that could not be stopped is told again.
+/// Wait before a failed stop is retried.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Stops fenced units when the fence has passed. It is a task of its own, so that nothing that the
+/// Stops fenced units once the fence has passed. It is a separate task, so that nothing else the
 /// agent waits for can delay it.
-pub(crate) struct FenceKeeper {
+pub(crate) struct FenceTask {
     pub(crate) machine: MachineId,
     pub(crate) manager: Arc<dyn ServiceManager>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) notes: Arc<dyn Notes>,
-    /// What the fence is; nothing while it is what was noted.
-    pub(crate) standing: watch::Receiver<Option<Standing>>,
-    /// The units that the machine may have and that must not run beyond it.
+    pub(crate) state: Arc<dyn AgentState>,
+    /// The presence window; `None` until this daemon has joined, and then the persisted fence
+    /// applies.
+    pub(crate) window: watch::Receiver<Option<PresenceWindow>>,
+    /// Fenced units that the machine may have.
     pub(crate) units: watch::Receiver<Arc<BTreeSet<UnitName>>>,
-    /// The units that are being stopped.
-    pub(crate) ending: Arc<Ending>,
-    pub(crate) beat: Beat,
+    /// Units that are being stopped.
+    pub(crate) stopping: Arc<StoppingUnits>,
+    pub(crate) heartbeat: Heartbeat,
 }
 
-/// The units that the fence ends just now. Whoever asks something of one of them has to wait for
-/// that, and so had better ask for all others first.
+/// Units that the fence is stopping. A call about one of them waits for its stop, so calls about
+/// other units should be made first.
 #[derive(Debug, Default)]
-pub(crate) struct Ending {
+pub(crate) struct StoppingUnits {
     units: Mutex<BTreeSet<UnitName>>,
     ended: Notify,
 }
 
-/// The stops that are under way.
+/// Stops in progress.
 #[derive(Default)]
-struct Stops {
+struct StopTasks {
     tasks: JoinSet<(UnitName, Result<(), ServiceError>)>,
-    /// Whether one has failed and is to be tried again.
+    /// Whether a stop has failed and is to be retried.
     owed: bool,
 }
 
-impl Ending {
+impl StoppingUnits {
     /// Whether the unit is being stopped.
     pub(crate) fn contains(&self, unit: &UnitName) -> bool {
         self.lock().contains(unit)
     }
 
-    /// Returns when a unit has been stopped, or that has failed: it may have to be started again.
+    /// Returns when a stop has succeeded or failed: the unit may have to be started again.
     pub(crate) async fn ended(&self) {
         self.ended.notified().await;
     }
@@ -80,30 +81,30 @@ impl Ending {
     }
 }
 
-impl FenceKeeper {
-    /// Runs until told to end.
+impl FenceTask {
+    /// Runs until shutdown.
     pub(crate) async fn run(mut self, mut shutdown: Shutdown) {
-        let beat = self.beat.clone();
-        let noted = beat.turn(noted(&*self.notes, &self.machine, &*self.clock)).await;
+        let heartbeat = self.heartbeat.clone();
+        let noted = heartbeat.busy(read_fence(&*self.state, &self.machine, &*self.clock)).await;
         let mut changes = self.manager.changes();
-        let mut stops = Stops::default();
+        let mut stops = StopTasks::default();
         loop {
-            let fence = self.standing.borrow_and_update().map_or(noted, |it| it.until);
+            let fence = self.window.borrow_and_update().map_or(noted, |it| it.until);
             let passed = self.clock.now() >= fence;
             if passed {
-                beat.turn(self.stop_all(&mut stops)).await;
+                heartbeat.busy(self.stop_all(&mut stops)).await;
             }
             // In a fixed order, so that simulated clusters can be replayed.
             tokio::select! {
                 biased;
                 () = shutdown.wait() => return,
-                changed = self.standing.changed() => if changed.is_err() { return },
+                changed = self.window.changed() => if changed.is_err() { return },
                 changed = self.units.changed() => if changed.is_err() { return },
                 Some(ended) = stops.tasks.join_next() => match ended {
                     Ok(ended) => self.on_stopped(ended, &mut stops),
                     Err(error) => std::panic::resume_unwind(error.into_panic()),
                 },
-                // Whoever else starts one of them, it must not run.
+                // A unit that is started by others must not run either.
                 _units = changes.next(), if passed => {}
                 () = self.clock.sleep_until(fence), if !passed => {}
                 () = self.clock.sleep(RETRY), if passed && stops.owed => {}
@@ -111,17 +112,17 @@ impl FenceKeeper {
         }
     }
 
-    /// Tells each unit to stop that runs and was not told.
-    async fn stop_all(&mut self, stops: &mut Stops) {
+    /// Stops each running unit that is not being stopped already.
+    async fn stop_all(&mut self, stops: &mut StopTasks) {
         stops.owed = false;
         let units = self.units.borrow_and_update().clone();
-        for unit in units.iter().filter(|unit| !self.ending.contains(unit)) {
+        for unit in units.iter().filter(|unit| !self.stopping.contains(unit)) {
             match self.manager.get(unit).await {
                 Ok(None) => {}
                 Ok(Some(found)) if is_at_rest(found.state.active) => {}
                 Ok(Some(_)) => {
                     tracing::warn!(%unit, "stopped: the cluster has not been reached in time");
-                    self.ending.begin(unit);
+                    self.stopping.begin(unit);
                     let (manager, unit) = (self.manager.clone(), unit.clone());
                     stops.tasks.spawn(async move {
                         let result = manager.stop(&unit).await;
@@ -136,9 +137,9 @@ impl FenceKeeper {
         }
     }
 
-    fn on_stopped(&self, ended: (UnitName, Result<(), ServiceError>), stops: &mut Stops) {
+    fn on_stopped(&self, ended: (UnitName, Result<(), ServiceError>), stops: &mut StopTasks) {
         let (unit, result) = ended;
-        self.ending.end(&unit);
+        self.stopping.end(&unit);
         if let Err(error) = result {
             tracing::warn!(%unit, error = chain(&error), "cannot stop a unit");
             stops.owed = true;
@@ -146,45 +147,49 @@ impl FenceKeeper {
     }
 }
 
-/// Whether nothing runs of a unit, and nothing will by itself.
+/// Whether a unit does not run, and will not start by itself.
 fn is_at_rest(state: ActiveState) -> bool {
     matches!(state, ActiveState::Inactive | ActiveState::Failed)
 }
 
 #[derive(Serialize, Deserialize)]
-struct WireFence {
+struct StoredFence {
     v: u32,
     machine: String,
     origin: String,
     until_ms: u64,
 }
 
-/// Notes the fence down. A note that is older says an earlier moment, which is on the safe side.
-pub(crate) async fn note(
-    notes: &dyn Notes,
+/// Persists the fence. An outdated one has an earlier time, which is safe.
+pub(crate) async fn write_fence(
+    state: &dyn AgentState,
     machine: &MachineId,
     clock: &dyn Clock,
     fence: Timestamp,
 ) {
     let Some(origin) = clock.origin() else { return };
     let (machine, until_ms) = (machine.to_string(), fence.as_millis());
-    let wire = WireFence { v: 1, machine, origin, until_ms };
+    let wire = StoredFence { v: 1, machine, origin, until_ms };
     let content = serde_json::to_vec(&wire).expect("texts and numbers can be written as JSON");
-    if let Err(error) = notes.write(Note::Fence, content).await {
+    if let Err(error) = state.write(StateKey::Fence, content).await {
         tracing::warn!(%error, "cannot note until when this machine is present");
     }
 }
 
-/// The fence as an earlier daemon noted it; the beginning of time if that is not known.
-pub(crate) async fn noted(notes: &dyn Notes, machine: &MachineId, clock: &dyn Clock) -> Timestamp {
-    let content = match notes.read(Note::Fence).await {
+/// Reads the persisted fence; the zero timestamp if it is unknown.
+pub(crate) async fn read_fence(
+    state: &dyn AgentState,
+    machine: &MachineId,
+    clock: &dyn Clock,
+) -> Timestamp {
+    let content = match state.read(StateKey::Fence).await {
         Ok(content) => content.unwrap_or_default(),
         Err(error) => {
             tracing::warn!(%error, "cannot read until when this machine was present");
             Vec::new()
         }
     };
-    let wire: Option<WireFence> = serde_json::from_slice(&content).ok();
+    let wire: Option<StoredFence> = serde_json::from_slice(&content).ok();
     let same = wire.filter(|wire| wire.v == 1 && wire.machine == *machine.as_str());
     let same = same.filter(|wire| clock.origin().as_ref() == Some(&wire.origin));
     Timestamp::from_millis(same.map_or(0, |wire| wire.until_ms))
@@ -195,7 +200,7 @@ mod tests {
     use async_trait::async_trait;
 
     use super::*;
-    use crate::agent::notes::NotesInMemory;
+    use crate::agent::state::MemoryState;
 
     struct Boot(&'static str);
 
@@ -214,20 +219,20 @@ mod tests {
 
     #[tokio::test]
     async fn a_fence_is_known_to_the_next_daemon_until_the_machine_is_booted() {
-        let notes = NotesInMemory::default();
+        let state = MemoryState::default();
         let unknown = Timestamp::from_millis(0);
         let (machine, other): (MachineId, MachineId) =
             ("m1".parse().unwrap(), "m2".parse().unwrap());
-        assert_eq!(noted(&notes, &machine, &Boot("one")).await, unknown);
+        assert_eq!(read_fence(&state, &machine, &Boot("one")).await, unknown);
         let fence = Timestamp::from_millis(1234);
-        note(&notes, &machine, &Boot("one"), fence).await;
-        assert_eq!(noted(&notes, &machine, &Boot("one")).await, fence);
-        assert_eq!(noted(&notes, &machine, &Boot("two")).await, unknown);
-        assert_eq!(noted(&notes, &other, &Boot("one")).await, unknown);
+        write_fence(&state, &machine, &Boot("one"), fence).await;
+        assert_eq!(read_fence(&state, &machine, &Boot("one")).await, fence);
+        assert_eq!(read_fence(&state, &machine, &Boot("two")).await, unknown);
+        assert_eq!(read_fence(&state, &other, &Boot("one")).await, unknown);
         let newer = r#"{"v":2,"machine":"m1","origin":"one","until_ms":1234}"#;
         for damaged in ["", "{", newer] {
-            notes.write(Note::Fence, damaged.into()).await.unwrap();
-            assert_eq!(noted(&notes, &machine, &Boot("one")).await, unknown, "{damaged}");
+            state.write(StateKey::Fence, damaged.into()).await.unwrap();
+            assert_eq!(read_fence(&state, &machine, &Boot("one")).await, unknown, "{damaged}");
         }
     }
 }

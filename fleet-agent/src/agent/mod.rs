@@ -1,23 +1,23 @@
-//! The agent: makes one machine do what the cluster wants of it, and says what became of it.
+//! The agent: makes its machine match the desired state, and publishes the resulting states.
 //!
-//! Four tasks share the work, so that none can delay another: *presence* renews the machine's
-//! lease, *reconcile* compares and acts, *publish* writes unit states, *fence* stops what must not
-//! run where the cluster is out of reach. A fifth only watches whether the mirror keeps up.
+//! Four tasks share the work, so that none can delay another. *presence* renews the machine's
+//! lease. *reconcile* compares and acts. *publish* writes unit states. *fence* stops units that
+//! must not run while the cluster is out of reach. A fifth task checks that the mirror keeps up.
 
-mod assignment;
-mod attempts;
-mod echo;
-mod entrance;
+mod checkpoint;
+mod desired_state;
+mod exclusivity;
 mod execute;
 mod fence;
-mod gate;
-mod memory;
-mod notes;
 mod presence;
-mod problems;
 mod publish;
 mod reconcile;
-mod returned;
+mod rejoin;
+mod start_gate;
+mod state;
+mod task_tracker;
+mod unit_errors;
+mod write_visibility;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,110 +27,115 @@ use fleet_store::{MachineRecord, Mirror, Presence, Registry};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 
-pub use self::notes::{Note, Notes, NotesInMemory, NotesOnDisk};
+pub use self::state::{AgentState, DiskState, MemoryState, StateKey};
 
-use self::echo::EchoWatch;
-use self::fence::{Ending, FenceKeeper};
-use self::presence::PresenceKeeper;
-use self::problems::Problems;
+use self::fence::{FenceTask, StoppingUnits};
+use self::presence::PresenceTask;
 use self::publish::Publisher;
-use self::reconcile::{Reconciler, Surroundings};
-use crate::{AgentTally, Beat, Clock, Pulse, ServiceManager, Shutdown};
+use self::reconcile::{Reconciler, ReconcilerConfig};
+use self::unit_errors::UnitErrors;
+use self::write_visibility::WriteVisibilityCheck;
+use crate::{AgentMetrics, Clock, Heartbeat, ServiceManager, Shutdown, Watchdog};
 
-/// What an agent needs to run.
+/// Dependencies and settings of an agent.
 pub struct AgentConfig {
-    /// What the machine says of itself.
+    /// Description of the machine.
     pub machine: MachineRecord,
-    /// What tells this machine from another one under the same identity.
+    /// Distinguishes this machine from another one with the same identity.
     pub token: String,
-    /// How long the machine stays present without a sign of life.
+    /// How long the machine stays present without renewal.
     pub ttl: Duration,
-    /// The cluster's memory, for writing.
+    /// Registry for writes to the cluster's state.
     pub registry: Registry,
-    /// The cluster's memory, for reading.
+    /// Mirror for reads of the cluster's state.
     pub mirror: Mirror,
-    /// What runs the machine's units.
+    /// Service manager of the machine.
     pub manager: Arc<dyn ServiceManager>,
-    /// What the next daemon of this machine must know.
-    pub notes: Arc<dyn Notes>,
-    /// The clock of all waits.
+    /// State for the next daemon of this machine.
+    pub state: Arc<dyn AgentState>,
+    /// Clock of all waits.
     pub clock: Arc<dyn Clock>,
 }
 
-/// An agent at work.
+/// A running agent.
 #[derive(Debug)]
 pub struct Agent {
     tasks: JoinSet<()>,
     presence: watch::Receiver<Option<Arc<Presence>>>,
     machine: watch::Sender<MachineRecord>,
-    pulse: Pulse,
-    tally: AgentTally,
+    watchdog: Watchdog,
+    metrics: AgentMetrics,
 }
 
 impl Agent {
-    /// Starts an agent's tasks; they end when told to, or when the agent is dropped.
+    /// Starts the tasks of an agent. They end on shutdown, or when the agent is dropped.
     #[must_use]
     pub fn start(config: AgentConfig, shutdown: &Shutdown) -> Self {
-        let AgentConfig { machine, token, ttl, registry, mirror, manager, notes, clock } = config;
+        let AgentConfig { machine, token, ttl, registry, mirror, manager, state, clock } = config;
         let id = machine.id.clone();
-        let problems = Arc::new(Problems::default());
-        let tally = problems.tally().clone();
+        let errors = Arc::new(UnitErrors::default());
+        let metrics = errors.metrics().clone();
         let [to_reconciler, to_publisher, to_echo, to_all] = [(); 4].map(|()| watch::channel(None));
-        let (standing, stands) = watch::channel(None);
+        let (window, stands) = watch::channel(None);
         let (fenced, units) = watch::channel(Arc::default());
         let (written, writes) = watch::channel(Revision::ZERO);
         let names = ["presence", "fence", "publish", "reconcile", "mirror"];
-        let [presence, fencing, publishing, reconciling, following] = names.map(Beat::new);
-        let ending = Arc::new(Ending::default());
-        let reconciler = Reconciler::new(Surroundings {
+        let [presence, fencing, publishing, reconciling, following] = names.map(Heartbeat::new);
+        let stopping = Arc::new(StoppingUnits::default());
+        let reconciler = Reconciler::new(ReconcilerConfig {
             machine: id.clone(),
             ttl,
             presence: to_reconciler.1,
             mirror: mirror.clone(),
             manager: manager.clone(),
             clock: clock.clone(),
-            notes: notes.clone(),
-            problems: problems.clone(),
-            standing: stands.clone(),
+            state: state.clone(),
+            errors: errors.clone(),
+            window: stands.clone(),
             fenced,
-            ending: ending.clone(),
-            beat: reconciling.clone(),
+            stopping: stopping.clone(),
+            heartbeat: reconciling.clone(),
         });
-        let fence = FenceKeeper {
+        let fence = FenceTask {
             machine: id.clone(),
             manager: manager.clone(),
             clock: clock.clone(),
-            notes: notes.clone(),
-            standing: stands,
+            state: state.clone(),
+            window: stands,
             units,
-            ending,
-            beat: fencing.clone(),
+            stopping,
+            heartbeat: fencing.clone(),
         };
         let publisher = Publisher {
             machine: id,
             manager,
-            problems,
+            errors,
             presence: to_publisher.1,
             clock: clock.clone(),
             written,
-            beat: publishing.clone(),
+            heartbeat: publishing.clone(),
         };
-        let echo = EchoWatch { mirror, presence: to_echo.1, writes, beat: following.clone() };
+        let echo = WriteVisibilityCheck {
+            mirror,
+            presence: to_echo.1,
+            writes,
+            heartbeat: following.clone(),
+        };
         let (describe, machine) = watch::channel(machine);
         let told = vec![to_reconciler.0, to_publisher.0, to_echo.0, to_all.0];
-        let beat = presence.clone();
+        let heartbeat = presence.clone();
         let keeper =
-            PresenceKeeper { registry, machine, token, ttl, clock, told, standing, notes, beat };
-        let (mut tasks, pulse) = (JoinSet::new(), Pulse::default());
-        tasks.spawn(pulse.watch(&presence, keeper.run(shutdown.clone())));
-        tasks.spawn(pulse.watch(&fencing, fence.run(shutdown.clone())));
-        tasks.spawn(pulse.watch(&publishing, publisher.run(shutdown.clone())));
-        tasks.spawn(pulse.watch(&reconciling, reconciler.run(shutdown.clone())));
-        tasks.spawn(pulse.watch(&following, echo.run(shutdown.clone())));
-        Self { tasks, presence: to_all.1, machine: describe, pulse, tally }
+            PresenceTask { registry, machine, token, ttl, clock, told, window, state, heartbeat };
+        let (mut tasks, watchdog) = (JoinSet::new(), Watchdog::default());
+        tasks.spawn(watchdog.monitor(&presence, keeper.run(shutdown.clone())));
+        tasks.spawn(watchdog.monitor(&fencing, fence.run(shutdown.clone())));
+        tasks.spawn(watchdog.monitor(&publishing, publisher.run(shutdown.clone())));
+        tasks.spawn(watchdog.monitor(&reconciling, reconciler.run(shutdown.clone())));
+        tasks.spawn(watchdog.monitor(&following, echo.run(shutdown.clone())));
+        Self { tasks, presence: to_all.1, machine: describe, watchdog, metrics }
     }
 
-    /// Lets the machine say something else of itself from now on. Its identity stays what it was.
+    /// Replaces the description of the machine. Its identity stays the same.
     pub fn describe(&self, machine: MachineRecord) {
         self.machine.send_replace(machine);
     }
@@ -145,16 +150,16 @@ impl Agent {
         self.presence.clone()
     }
 
-    /// By what to find out whether the agent's loops are alive.
+    /// Returns the watchdog of the agent's loops.
     #[must_use]
-    pub fn pulse(&self) -> &Pulse {
-        &self.pulse
+    pub fn watchdog(&self) -> &Watchdog {
+        &self.watchdog
     }
 
-    /// How often the agent came to nothing.
+    /// Returns the failure counters of the agent.
     #[must_use]
-    pub fn tally(&self) -> &AgentTally {
-        &self.tally
+    pub fn metrics(&self) -> &AgentMetrics {
+        &self.metrics
     }
 
     /// Waits until the machine is present in the cluster.
@@ -163,8 +168,8 @@ impl Agent {
         let _present = self.presence.wait_for(Option::is_some).await.is_ok();
     }
 
-    /// Returns when one of the agent's tasks has ended that nobody told to, with how it ended: what
-    /// is left does only part of an agent's work.
+    /// Returns when one of the agent's tasks has ended unexpectedly, with its result. The remaining
+    /// tasks do only part of an agent's work.
     pub async fn broken(&mut self) -> Result<(), JoinError> {
         match self.tasks.join_next().await {
             Some(result) => result,
@@ -172,7 +177,7 @@ impl Agent {
         }
     }
 
-    /// Waits until all tasks have ended; a task that panicked hands its panic on.
+    /// Waits until all tasks have ended. A panic of a task is propagated.
     pub async fn ended(mut self) {
         while let Some(result) = self.tasks.join_next().await {
             match result {

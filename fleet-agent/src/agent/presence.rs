@@ -7,36 +7,37 @@ use fleet_core::{MachineId, Revision, Timestamp};
 use fleet_store::{MachineRecord, Presence, Registry, RegistryError, StoreError};
 use tokio::sync::watch;
 
+use super::exclusivity::PresenceWindow;
 use super::fence;
-use super::gate::Standing;
-use super::notes::Notes;
-use crate::backoff::Pace;
-use crate::{Beat, Clock, Shutdown};
+use super::state::AgentState;
+use crate::backoff::BackoffLimits;
+use crate::{Clock, Heartbeat, Shutdown};
 
-/// The wait before the machine's place is claimed again.
-const REJOIN: Pace = Pace { first: Duration::from_millis(500), longest: Duration::from_secs(10) };
+/// Wait before the machine joins again.
+const REJOIN: BackoffLimits =
+    BackoffLimits { first: Duration::from_millis(500), max: Duration::from_secs(10) };
 
-/// Claims the machine's place in the cluster, and renews the claim in a task of its own, so that no
-/// other work can delay it.
-pub(crate) struct PresenceKeeper {
+/// Joins the cluster and renews the machine's presence. It is a separate task, so that no other
+/// work can delay it.
+pub(crate) struct PresenceTask {
     pub(crate) registry: Registry,
-    /// What the machine says of itself; it may change.
+    /// Description of the machine; it may change.
     pub(crate) machine: watch::Receiver<MachineRecord>,
     pub(crate) token: String,
     pub(crate) ttl: Duration,
     pub(crate) clock: Arc<dyn Clock>,
-    /// Who is told of it, each by a signal of its own: in which order several that wait for one
-    /// signal wake is chance, and a simulation could not be replayed.
+    /// Receivers of the presence, each with its own channel. The wake order of several receivers on
+    /// one channel is random, and simulations could not be replayed.
     pub(crate) told: Vec<watch::Sender<Option<Arc<Presence>>>>,
-    /// Until when the machine is certainly present; nothing before this daemon was.
-    pub(crate) standing: watch::Sender<Option<Standing>>,
-    pub(crate) notes: Arc<dyn Notes>,
-    pub(crate) beat: Beat,
+    /// The presence window; `None` before this daemon has joined.
+    pub(crate) window: watch::Sender<Option<PresenceWindow>>,
+    pub(crate) state: Arc<dyn AgentState>,
+    pub(crate) heartbeat: Heartbeat,
 }
 
-impl PresenceKeeper {
-    /// Runs until told to end. The machine then stays present until its lease ends, so that a
-    /// daemon that is back in time finds everything as it was.
+impl PresenceTask {
+    /// Runs until shutdown. The machine then stays present until its lease ends, so a daemon that
+    /// restarts in time finds everything unchanged.
     pub(crate) async fn run(self, mut shutdown: Shutdown) {
         tokio::select! {
             biased;
@@ -52,7 +53,7 @@ impl PresenceKeeper {
             let mut machine = self.machine.clone();
             let record = machine.borrow_and_update().clone();
             let joining = self.registry.join(record, &self.token, self.ttl);
-            match self.beat.turn(joining).await {
+            match self.heartbeat.busy(joining).await {
                 Ok(presence) => {
                     failures = 0;
                     let presence = Arc::new(presence);
@@ -91,13 +92,13 @@ impl PresenceKeeper {
         self.machine.borrow().id.clone()
     }
 
-    /// Publishes what the machine says of itself whenever that changes, until the presence is lost.
+    /// Publishes the machine's description whenever it changes, until the presence is lost.
     async fn tell_changes(&self, presence: &Presence, mut machine: watch::Receiver<MachineRecord>) {
         while machine.changed().await.is_ok() {
             let mut failures = 0;
             loop {
                 let record = machine.borrow_and_update().clone();
-                match self.beat.turn(presence.update_machine(record)).await {
+                match self.heartbeat.busy(presence.update_machine(record)).await {
                     Ok(_) => break,
                     Err(RegistryError::PresenceLost { .. }) => return,
                     Err(error) => self.report(&error),
@@ -106,7 +107,7 @@ impl PresenceKeeper {
                 self.clock.sleep(REJOIN.wait(failures)).await;
             }
         }
-        std::future::pending::<()>().await; // nobody can change it any more
+        std::future::pending::<()>().await; // no sender is left to change it
     }
 
     /// Renews the presence until it is lost.
@@ -115,7 +116,7 @@ impl PresenceKeeper {
         loop {
             self.clock.sleep(self.ttl / 3).await;
             let sent = self.clock.now();
-            match self.beat.turn(presence.renew()).await {
+            match self.heartbeat.busy(presence.renew()).await {
                 Ok(()) => {
                     renewed = self.clock.now();
                     self.stand(presence, sent).await;
@@ -126,29 +127,29 @@ impl PresenceKeeper {
         }
     }
 
-    /// Moves the fence: the lease begins again when the store has what was sent, so it lasts for
-    /// its whole time from when that was sent, at least.
+    /// Moves the fence. The lease starts again when the store receives the renewal, so it lasts at
+    /// least `ttl` from when that was sent.
     async fn stand(&self, presence: &Presence, sent: Timestamp) {
         let until = sent.after(self.ttl);
-        self.standing.send_replace(Some(Standing { until, joined: presence.joined() }));
-        self.beat.turn(self.note(until)).await;
+        self.window.send_replace(Some(PresenceWindow { until, joined: presence.joined() }));
+        self.heartbeat.busy(self.note(until)).await;
     }
 
     async fn note(&self, until: Timestamp) {
-        fence::note(&*self.notes, &self.id(), &*self.clock, until).await;
+        fence::write_fence(&*self.state, &self.id(), &*self.clock, until).await;
     }
 
-    /// A claim of which nobody knows whether it was made may have taken the place of the one of an
-    /// earlier daemon, and be gone by now.
+    /// Resets the fence after a join with an unknown outcome. It may have replaced the presence of
+    /// an earlier daemon, and may have ended since.
     async fn doubt(&self, error: &RegistryError) {
         if matches!(error, RegistryError::Store(StoreError::Unknown(_))) {
             let until = self.clock.now();
-            self.standing.send_replace(Some(Standing { until, joined: Revision::ZERO }));
+            self.window.send_replace(Some(PresenceWindow { until, joined: Revision::ZERO }));
             self.note(until).await;
         }
     }
 
-    /// Whether the lease has ended: the store says so, or it was out of reach for too long.
+    /// Whether the lease has ended: the store reports it, or has been out of reach for too long.
     fn is_over(&self, error: &RegistryError, renewed: Timestamp) -> bool {
         matches!(error, RegistryError::PresenceLost { .. })
             || self.clock.now().since(renewed) >= self.ttl

@@ -6,84 +6,84 @@ use std::time::Duration;
 
 use fleet_core::{DesiredUnit, MachineId, Revision, Timestamp, converge};
 use fleet_scheduler::{Share, share};
-use fleet_store::{Concern, Mirror, Presence};
+use fleet_store::{MachineProgress, Mirror, Presence};
 use fleet_unitfile::UnitName;
 use tokio::sync::watch;
 
-use super::attempts::{Attempts, Desired, Known, RETRY, only_adding};
-use super::entrance::Entrance;
-use super::execute::{Executor, Outcome, Permit};
-use super::fence::Ending;
-use super::gate::Standing;
-use super::memory::Memory;
-use super::notes::Notes;
-use super::problems::{Problems, chain};
-use super::returned::Returned;
+use super::checkpoint::Checkpoint;
+use super::exclusivity::PresenceWindow;
+use super::execute::{Executor, Outcome, StartPermit};
+use super::fence::StoppingUnits;
+use super::rejoin::RejoinGrace;
+use super::start_gate::StartGate;
+use super::state::AgentState;
+use super::task_tracker::{DesiredUnits, KnownUnits, RETRY, TaskTracker, only_adding};
+use super::unit_errors::{UnitErrors, chain};
 use crate::clock::wait_until;
-use crate::wake::OwnWake;
-use crate::{Beat, Clock, ServiceManager, Shutdown, StateChanges};
+use crate::mirror_changes::MachineChanges;
+use crate::{ChangeReceiver, Clock, Heartbeat, ServiceManager, Shutdown};
 
-/// How long a daemon waits for a complete view of the cluster before it starts what its machine
-/// had: long enough for a network to come up after a boot, and for a store to elect a leader.
+/// How long a daemon waits for a complete view of the cluster before it starts its machine's last
+/// known units. It covers a network that comes up after a boot, and a leader election of the store.
 const BLIND: Duration = Duration::from_secs(60);
 
-/// What a reconciler works with.
-pub(crate) struct Surroundings {
+/// Dependencies and settings of a reconciler.
+pub(crate) struct ReconcilerConfig {
     pub(crate) machine: MachineId,
-    /// How long the machine stays present without a sign of life.
+    /// How long the machine stays present without renewal.
     pub(crate) ttl: Duration,
-    /// The machine's own place in the cluster, while it has it.
+    /// The machine's presence, while it has one.
     pub(crate) presence: watch::Receiver<Option<Arc<Presence>>>,
     pub(crate) mirror: Mirror,
     pub(crate) manager: Arc<dyn ServiceManager>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) notes: Arc<dyn Notes>,
-    pub(crate) problems: Arc<Problems>,
-    /// Until when the machine is certainly present.
-    pub(crate) standing: watch::Receiver<Option<Standing>>,
-    /// Told which units must not run beyond that.
+    pub(crate) state: Arc<dyn AgentState>,
+    pub(crate) errors: Arc<UnitErrors>,
+    /// The presence window.
+    pub(crate) window: watch::Receiver<Option<PresenceWindow>>,
+    /// Publishes the fenced units.
     pub(crate) fenced: watch::Sender<Arc<BTreeSet<UnitName>>>,
-    /// The units that are ended for that.
-    pub(crate) ending: Arc<Ending>,
-    pub(crate) beat: Beat,
+    /// Units that the fence is stopping.
+    pub(crate) stopping: Arc<StoppingUnits>,
+    pub(crate) heartbeat: Heartbeat,
 }
 
-/// Makes one machine's service manager agree with the cluster.
+/// Makes one machine's service manager match the cluster's decisions.
 pub(crate) struct Reconciler {
     machine: MachineId,
-    /// The machine's own place in the cluster, while it has it.
+    /// The machine's presence, while it has one.
     presence: watch::Receiver<Option<Arc<Presence>>>,
     mirror: Mirror,
     manager: Arc<dyn ServiceManager>,
     clock: Arc<dyn Clock>,
-    attempts: Attempts,
-    /// Up to which revision nothing more is to be done here; nothing if that is not certain.
+    attempts: TaskTracker,
+    /// Revision up to which nothing is left to do here; `None` if that is not certain.
     seen: Option<Revision>,
-    /// What the machine is known to have had to run.
-    memory: Memory,
-    /// Which units must not be started yet.
-    entrance: Entrance,
-    /// Which units must not be ended yet.
-    returned: Returned,
-    ending: Arc<Ending>,
-    beat: Beat,
-    /// When this daemon starts what its machine had, unless it sees the cluster before.
+    /// Last known desired state of the machine.
+    memory: Checkpoint,
+    /// Holds back units that must not be started yet.
+    entrance: StartGate,
+    /// Protects units that must not be stopped yet.
+    returned: RejoinGrace,
+    stopping: Arc<StoppingUnits>,
+    heartbeat: Heartbeat,
+    /// When this daemon starts the last known units, unless it sees the cluster first.
     blind_from: Option<Timestamp>,
 }
 
 impl Reconciler {
-    pub(crate) fn new(with: Surroundings) -> Self {
-        let Surroundings { machine, mirror, manager, clock, problems, standing, .. } = with;
-        let permit = Permit { clock: clock.clone(), standing: standing.clone() };
+    pub(crate) fn new(with: ReconcilerConfig) -> Self {
+        let ReconcilerConfig { machine, mirror, manager, clock, errors, window, .. } = with;
+        let permit = StartPermit { clock: clock.clone(), window: window.clone() };
         let executor = Executor::new(manager.clone(), permit);
-        let (says, ending) = (problems.clone(), with.ending.clone());
+        let (says, stopping) = (errors.clone(), with.stopping.clone());
         Self {
-            attempts: Attempts::new(clock.clone(), says, executor, ending),
-            memory: Memory::new(machine.clone(), with.notes, with.fenced),
-            entrance: Entrance::new(&machine, with.ttl, &mirror, standing, problems),
-            returned: Returned::new(&mirror),
-            ending: with.ending,
-            beat: with.beat,
+            attempts: TaskTracker::new(clock.clone(), says, executor, stopping),
+            memory: Checkpoint::new(machine.clone(), with.state, with.fenced),
+            entrance: StartGate::new(&machine, with.ttl, &mirror, window, errors),
+            returned: RejoinGrace::new(&mirror),
+            stopping: with.stopping,
+            heartbeat: with.heartbeat,
             blind_from: Some(clock.now().after(BLIND)),
             machine,
             presence: with.presence,
@@ -94,18 +94,18 @@ impl Reconciler {
         }
     }
 
-    /// Runs until told to end. Units keep the state that they then have.
+    /// Runs until shutdown. Units keep their state then.
     pub(crate) async fn run(mut self, mut shutdown: Shutdown) {
-        let beat = self.beat.clone();
-        beat.turn(self.memory.recall()).await;
-        let mut wake = OwnWake::of(&self.mirror, &self.machine);
+        let heartbeat = self.heartbeat.clone();
+        heartbeat.busy(self.memory.recall()).await;
+        let mut wake = MachineChanges::of(&self.mirror, &self.machine);
         let mut changes = self.manager.changes();
         loop {
             // In a fixed order, so that simulated clusters can be replayed.
             let retry_at = tokio::select! {
                 biased;
                 () = shutdown.wait() => break,
-                retry_at = beat.turn(self.pass()) => retry_at,
+                retry_at = heartbeat.busy(self.pass()) => retry_at,
             };
             if !self.wait_for_work(&mut wake, &mut changes, &mut shutdown, retry_at).await {
                 break;
@@ -114,11 +114,11 @@ impl Reconciler {
         self.memory.settle().await;
     }
 
-    /// Waits until there may be something to do; `false` when it is time to end.
+    /// Waits until there may be something to do; `false` on shutdown.
     async fn wait_for_work(
         &mut self,
-        wake: &mut OwnWake,
-        changes: &mut StateChanges,
+        wake: &mut MachineChanges,
+        changes: &mut ChangeReceiver,
         shutdown: &mut Shutdown,
         retry_at: Option<Timestamp>,
     ) -> bool {
@@ -135,20 +135,20 @@ impl Reconciler {
                 units = changes.next() => if !self.has_lost_one(&units).await { continue },
                 () = self.entrance.moved(&self.mirror, &*self.clock) => {}
                 () = self.returned.moved(&self.mirror) => {}
-                () = self.ending.ended() => {}
+                () = self.stopping.ended() => {}
                 () = wait_until(&*self.clock, retry_at) => {}
             }
             return true;
         }
     }
 
-    /// Whether the last look showed all that concerns this machine, and nothing is in doubt.
-    fn has_seen(&self, concern: Concern) -> bool {
+    /// Whether the last pass covered everything that concerns this machine.
+    fn has_seen(&self, concern: MachineProgress) -> bool {
         concern.is_current && self.seen.is_some_and(|seen| concern.revision <= seen)
     }
 
-    /// Whether one of the units is gone, although no task of this agent has just ended it: a daemon
-    /// before this one may have begun what is done only now. Other changes are no reason to act.
+    /// Whether one of the units is gone without a task of this agent: a call of the previous daemon
+    /// may have finished only now. Other changes need no action.
     async fn has_lost_one(&self, units: &BTreeSet<UnitName>) -> bool {
         for unit in units.iter().filter(|unit| !self.attempts.is_busy(unit)) {
             if matches!(self.manager.get(unit).await, Ok(None)) {
@@ -158,21 +158,21 @@ impl Reconciler {
         false
     }
 
-    /// Looks at the whole once and sends tasks on their way; returns when to look again by itself.
+    /// Compares once and starts tasks. Returns when to look again without a change.
     async fn pass(&mut self) -> Option<Timestamp> {
         self.seen = None;
-        // What cannot be seen for certain is not a reason to change anything.
+        // An uncertain view is no reason to change anything.
         let Some(snapshot) = self.mirror.current() else { return self.pass_blind().await };
         self.blind_from = None;
         snapshot.machine(self.machine.as_str())?;
-        // Another machine may have this identity, and then the orders are for that one.
+        // Another machine may hold this identity, and then the placements are for that one.
         let joined = self.presence.borrow_and_update().as_ref()?.joined();
-        let now = self.clock.now(); // one moment for all: what is held back for it is due after it
+        let now = self.clock.now(); // one time for all, so that everything held back until it is due after it
         let Some(mut known) = self.known().await else { return Some(now.after(RETRY.first)) };
         let mut share = share(&snapshot, &self.machine);
         self.returned.look(joined, &snapshot, &known, now);
         share.undecided.extend(self.returned.units().iter().cloned());
-        // Of these nobody knows whether they belong here, so they stay as they are.
+        // Their placement is not decided, so they stay as they are.
         let undecided = share.undecided.clone();
         let mut desired = desired_units(share);
         self.memory.remember(&desired, &undecided, &known).await;
@@ -187,9 +187,9 @@ impl Reconciler {
         self.attempts.due(now).into_iter().chain(looks.into_iter().flatten()).min()
     }
 
-    /// Starts what the machine had, if this daemon has had no complete view for long. What was
-    /// wanted then may not be wanted any more, so nothing is ended for it, and nothing is started
-    /// that must not run where the cluster is out of reach.
+    /// Starts the last known units if this daemon has had no complete view for too long. They may
+    /// no longer be wanted, so nothing is stopped for them. Units that must not run while the
+    /// cluster is out of reach are not started.
     async fn pass_blind(&mut self) -> Option<Timestamp> {
         let from = self.blind_from?;
         let now = self.clock.now();
@@ -202,8 +202,8 @@ impl Reconciler {
         self.attempts.due(now).into_iter().chain(again).min()
     }
 
-    /// What the service manager has; nothing if it does not say so.
-    async fn known(&self) -> Option<Known> {
+    /// Lists the units of the service manager; `None` if that fails.
+    async fn known(&self) -> Option<KnownUnits> {
         match self.manager.list().await {
             Ok(units) => Some(units.into_iter().map(|unit| (unit.unit, unit.known)).collect()),
             Err(error) => {
@@ -213,8 +213,8 @@ impl Reconciler {
         }
     }
 
-    /// Takes in how the tasks of a unit ended; whether there is certainly nothing more to do for
-    /// it. So the end of each of many starts is no reason to look at the whole.
+    /// Processes the result of a unit's tasks. Returns whether nothing more is left to do for it,
+    /// so that many ends of starts cause no full passes.
     async fn has_settled(&mut self, outcome: Outcome) -> bool {
         let Some(wanted) = self.attempts.on_outcome(outcome) else { return false };
         let name = &wanted.unit.name;
@@ -224,7 +224,7 @@ impl Reconciler {
             && converge(&BTreeMap::from([(name.clone(), wanted)]), &known).is_empty()
     }
 
-    /// Whether the very same is wanted of a unit still.
+    /// Whether exactly this is still desired.
     fn is_still_wanted(&self, wanted: &DesiredUnit) -> bool {
         let Some(snapshot) = self.mirror.current() else { return false };
         let name = wanted.unit.name.as_str();
@@ -236,8 +236,8 @@ impl Reconciler {
     }
 }
 
-/// What the cluster wants of one machine.
-fn desired_units(share: Share) -> Desired {
+/// Returns the desired units of one machine.
+fn desired_units(share: Share) -> DesiredUnits {
     let units = share.units.into_iter();
     units.map(|(name, (unit, epoch))| (name, DesiredUnit { unit, epoch })).collect()
 }

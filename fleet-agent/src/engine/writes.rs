@@ -1,25 +1,27 @@
-//! What a plan, and the mending of what is stored, change in the store.
+//! Writes of a plan, and repairs of stored placements.
 
 use std::collections::BTreeSet;
 
 use fleet_core::{Epoch, Snapshot};
-use fleet_scheduler::{Action, Plan};
-use fleet_store::{Place, PlacementWrites, Unplace};
+use fleet_scheduler::{Plan, StepAction};
+use fleet_store::{PlacementWrites, RemovePlacement, SetPlacement};
 use fleet_unitfile::UnitName;
 
-/// What a plan changes in the store. It tells of all units that have no machine, so a reason that
-/// it does not tell is outdated.
+/// Converts a plan to writes. The plan lists all units without a machine, so a stored reason that
+/// it does not list is outdated.
 pub(super) fn writes(snapshot: &Snapshot, plan: &Plan) -> PlacementWrites {
     let mut writes = PlacementWrites::default();
     let epoch = Epoch(plan.based_on.0);
     for step in &plan.steps {
-        let (unit, was) = (step.unit.clone(), snapshot.placement(step.unit.as_str()).cloned());
-        match (&step.action, was) {
-            (Action::Place { machine } | Action::Move { to: machine, .. }, was) => {
-                writes.place.push(Place { unit, machine: machine.clone(), epoch, was });
+        let (unit, previous) = (step.unit.clone(), snapshot.placement(step.unit.as_str()).cloned());
+        match (&step.action, previous) {
+            (StepAction::Place { machine } | StepAction::Move { to: machine, .. }, previous) => {
+                writes.set.push(SetPlacement { unit, machine: machine.clone(), epoch, previous });
             }
-            (Action::Remove { .. }, Some(was)) => writes.unplace.push(Unplace { unit, was }),
-            (Action::Remove { .. }, None) => {}
+            (StepAction::Remove { .. }, Some(previous)) => {
+                writes.remove.push(RemovePlacement { unit, previous })
+            }
+            (StepAction::Remove { .. }, None) => {}
         }
     }
     for (unit, reason) in &plan.unplaced {
@@ -32,16 +34,21 @@ pub(super) fn writes(snapshot: &Snapshot, plan: &Plan) -> PlacementWrites {
     writes
 }
 
-/// Takes away what else is placed of a unit that has a placement which counts. What may be
-/// different by now from how it was when this was planned waits for the next pass.
-pub(super) fn mend(writes: &mut PlacementWrites, snapshot: &Snapshot, strays: Vec<Unplace>) {
+/// Deletes stray placements of units that have a valid one. Units whose placement is changed by
+/// this plan are left for the next pass.
+pub(super) fn mend(
+    writes: &mut PlacementWrites,
+    snapshot: &Snapshot,
+    strays: Vec<RemovePlacement>,
+) {
     if strays.is_empty() {
         return;
     }
-    let planned = writes.place.iter().map(|place| &place.unit);
-    let planned = planned.chain(writes.unplace.iter().map(|unplace| &unplace.unit));
+    let planned = writes.set.iter().map(|place| &place.unit);
+    let planned = planned.chain(writes.remove.iter().map(|unplace| &unplace.unit));
     let planned: BTreeSet<UnitName> = planned.cloned().collect();
-    let counts = |stray: &Unplace| snapshot.placement(stray.unit.as_str()) == Some(&stray.was);
+    let counts =
+        |stray: &RemovePlacement| snapshot.placement(stray.unit.as_str()) == Some(&stray.previous);
     let strays = strays.into_iter().filter(|stray| !planned.contains(&stray.unit));
-    writes.unplace.extend(strays.filter(|stray| !counts(stray)));
+    writes.remove.extend(strays.filter(|stray| !counts(stray)));
 }

@@ -1,15 +1,15 @@
 //! A service manager that runs units itself, on machines without systemd.
 //!
 //! ```text
-//! manager ── calls ──> supervisor ── one task for each run: drive ──> service   what to do next (pure)
-//!    │                   │                          │
-//!    │ compile:          └ decides, by a graph      ├──> process, child  start
-//!    └ unit file ->                                 ├──> kill_all, cgroup   signal, wait
-//!      unit of the graph                            └──> record, log     what is kept on disk
+//! manager ── client ──> supervisor ── a task per run: run_driver ──> run_machine   next step (pure)
+//!    │                      │                             │
+//!    │ compile:             └ decides, by a graph         ├──> process, child     spawn, reap
+//!    └ unit file ->                                       ├──> kill_all, cgroup   signal, wait
+//!      unit of the graph                                  └──> unit_directory, log   storage
 //! ```
 //!
-//! Nothing is polled: processes are waited for as children or by a descriptor of the kernel's, time
-//! by the clock, and the writing of logs by inotify. While nothing happens nobody wakes.
+//! Nothing is polled. Processes are reaped as children or watched through a pidfd, timers use the
+//! clock, and log writes are seen through inotify. An idle manager does not wake up.
 
 mod adopt;
 mod best_effort_limits;

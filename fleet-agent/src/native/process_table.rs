@@ -217,7 +217,7 @@ mod tests {
             |pid| {
                 let (whom, probe) = looks.next().expect("there is one");
                 assert_eq!(*whom, pid, "it is its turn");
-                Ok(look.clone())
+                Ok(probe.clone())
             },
         );
         let pids = all.expect("nothing is in the way").into_iter().map(|it| it.id.pid).collect();

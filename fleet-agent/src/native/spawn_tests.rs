@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::process::{Resource, Rlimit};
 
 use super::cgroup::Groups;
-use super::child::{ChildSetup, Credentials, Start};
+use super::child::{ChildSetup, Credentials, WorkingDirectory};
 use super::exec_context::ExecContext;
 use super::outcome::ProcessExit;
 use super::process_info::SYSTEMD_EXEC_PID;
@@ -28,7 +28,7 @@ async fn give(program: &str, script: &str) -> Option<(io::Result<ProcessExit>, S
 
 /// Where all begin that need no other place.
 fn in_usr() -> ChildSetup {
-    let start = Some(Start { path: text("/usr"), optional: false });
+    let start = Some(WorkingDirectory { path: text("/usr"), optional: false });
     ChildSetup { umask: Some(0o27), start, ..ChildSetup::default() }
 }
 
@@ -121,7 +121,7 @@ async fn what_is_no_program_is_told() {
     let Some((end, _)) = give("/etc/passwd", "").await else { return };
     assert_eq!(end.map_err(|error| error.kind()), Err(io::ErrorKind::PermissionDenied));
     for (optional, expected) in [(false, Err(io::ErrorKind::NotFound)), (true, Ok("/\n"))] {
-        let start = Some(Start { path: text("/nowhere"), optional });
+        let start = Some(WorkingDirectory { path: text("/nowhere"), optional });
         let given = give_with("/bin/sh", "pwd", ChildSetup { start, ..in_usr() }).await;
         let Some((end, wrote)) = given else { return };
         assert_eq!(end.map(|_| &*wrote).map_err(|error| error.kind()), expected);

@@ -1,4 +1,4 @@
-//! Errors of a service manager, as they are sent: each stays what it was.
+//! Wire format of service manager errors, which keeps their variants.
 
 use std::io::{Error, ErrorKind};
 
@@ -21,7 +21,7 @@ pub(super) enum ErrorWire {
     Unavailable(String),
 }
 
-/// An error of the operating system by its number, or another by what it says.
+/// An operating system error by number, or another error by its text.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum IoWire {
@@ -29,7 +29,7 @@ pub(super) enum IoWire {
     Text { kind: Option<String>, text: String },
 }
 
-/// The kinds that somebody may act on.
+/// Error kinds that callers may act on.
 const KINDS: [ErrorKind; 10] = [
     ErrorKind::NotFound,
     ErrorKind::PermissionDenied,
@@ -68,8 +68,8 @@ impl From<ServiceError> for ErrorWire {
 }
 
 impl ErrorWire {
-    /// Reads it back. One about a unit with no name that this program knows is an error all the
-    /// same.
+    /// Converts it back. An error about a unit with an invalid name becomes
+    /// [`ServiceError::Unavailable`].
     pub(super) fn read(self) -> ServiceError {
         let result = match self {
             Self::NotLoaded { unit } => name(&unit).map(|unit| ServiceError::NotLoaded { unit }),

@@ -1,4 +1,4 @@
-//! What goes over the socket: frames of JSON, each behind its length.
+//! Frames of JSON, each with a length prefix.
 
 use std::io;
 
@@ -10,120 +10,120 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_util::codec::{Encoder as _, FramedRead, LengthDelimitedCodec};
 
-/// The version of these frames. Another one is not understood.
+/// Version of the frames. Other versions are refused.
 pub(super) const VERSION: u32 = 1;
 
-/// How many bytes a frame may have: those of the largest unit file, however it is written.
-const LARGEST_FRAME: usize = 16 * 1024 * 1024;
+/// Limit on the size of a frame in bytes. It covers the largest unit file in any encoding.
+const MAX_FRAME: usize = 16 * 1024 * 1024;
 
-/// How many it may have before the other side has said who it is.
-const LARGEST_HELLO: usize = 4096;
+/// Limit on the size of a frame before the handshake.
+const MAX_HELLO: usize = 4096;
 
-/// How many bytes are written at once, where so many wait.
+/// Number of buffered bytes above which frames are written.
 const BATCH: usize = 64 * 1024;
 
-/// How many items of an answer may be under way before their reader has asked for more.
+/// Number of response items in flight before the reader has granted more.
 pub(super) const WINDOW: u32 = 16;
 
-/// How many asks of one connection may be open.
-pub(super) const MOST_OPEN: usize = 4096;
+/// Limit on pending requests of one connection.
+pub(super) const MAX_PENDING: usize = 4096;
 
-/// A frame. Each answer belongs to an ask by its number, which the asking side chooses.
+/// A frame. Each response refers to its request by an id that the client chooses.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Frame {
-    /// The first frame of each side.
+    /// First frame of each side.
     Hello(Hello),
-    /// The last one of a server that takes no part: why.
+    /// Last frame of a server that refuses the connection, with the reason.
     Bye(String),
-    /// Asks for something.
-    Ask { id: u64, what: Value },
-    /// The reader of an answer has room for so many items more.
-    More { id: u64, items: u32 },
-    /// Nobody reads the answer any more.
+    /// A request.
+    Request { id: u64, body: Value },
+    /// Grants room for this many more items of a response.
+    Grant { id: u64, items: u32 },
+    /// Cancels a request.
     Cancel { id: u64 },
-    /// A part of an answer.
-    Item { id: u64, what: Value },
-    /// The end of an answer.
-    End { id: u64, how: How },
+    /// Part of a response.
+    Item { id: u64, body: Value },
+    /// End of a response.
+    End { id: u64, status: EndStatus },
 }
 
-/// Who speaks.
+/// Identifies a peer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Hello {
     pub(super) version: u32,
-    /// The program and its version, for people.
+    /// Program and version, for people.
     pub(super) program: String,
 }
 
-/// How an answer ends.
+/// Status at the end of a response.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum How {
-    /// It is whole.
+pub(super) enum EndStatus {
+    /// It is complete.
     Done,
-    /// It is an error, in the words of who answers.
+    /// The request failed, with an error defined by the handler.
     Failed(Value),
-    /// Nobody has looked at it, for this reason.
+    /// The request was not handled, for this reason.
     Refused(String),
 }
 
-/// What a server writes for [`Frame::Item`]: that as a value would take many times the room.
+/// Borrowed form of [`Frame::Item`], since an owned JSON value would take many times the memory.
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
-enum Answer<'a, T> {
-    Item { id: u64, what: &'a T },
+enum Response<'a, T> {
+    Item { id: u64, body: &'a T },
 }
 
-/// A part of an answer as it is sent.
-pub(super) fn encode_item<T: Serialize>(id: u64, what: &T) -> io::Result<Bytes> {
-    encode(&Answer::Item { id, what })
+/// Encodes an item of a response.
+pub(super) fn encode_item<T: Serialize>(id: u64, body: &T) -> io::Result<Bytes> {
+    encode(&Response::Item { id, body })
 }
 
 fn encode(frame: &impl Serialize) -> io::Result<Bytes> {
     let bytes = serde_json::to_vec(frame)?;
-    if bytes.len() > LARGEST_FRAME {
-        let text = format!("it is larger than {} MiB", LARGEST_FRAME >> 20);
+    if bytes.len() > MAX_FRAME {
+        let text = format!("it is larger than {} MiB", MAX_FRAME >> 20);
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
     }
     Ok(bytes.into())
 }
 
 impl Frame {
-    /// As it is sent.
+    /// Encodes the frame without its length prefix.
     pub(super) fn encode(&self) -> io::Result<Bytes> {
         encode(self)
     }
 
-    /// As it is sent with its length, to be written by hand.
-    pub(super) fn encode_whole(&self) -> io::Result<Bytes> {
+    /// Encodes the frame with its length prefix.
+    pub(super) fn encode_with_length(&self) -> io::Result<Bytes> {
         let mut buffer = BytesMut::new();
-        codec(LARGEST_FRAME).encode(self.encode()?, &mut buffer)?;
+        codec(MAX_FRAME).encode(self.encode()?, &mut buffer)?;
         Ok(buffer.freeze())
     }
 }
 
-/// The reading end of a connection.
-pub(super) struct Frames {
+/// Reading half of a connection.
+pub(super) struct FrameReader {
     framed: FramedRead<OwnedReadHalf, LengthDelimitedCodec>,
 }
 
-impl Frames {
-    /// One of which nothing is known yet.
+impl FrameReader {
+    /// Creates a reader that only accepts frames up to the handshake's limit.
     pub(super) fn new(half: OwnedReadHalf) -> Self {
-        Self { framed: FramedRead::new(half, codec(LARGEST_HELLO)) }
+        Self { framed: FramedRead::new(half, codec(MAX_HELLO)) }
     }
 
-    /// Takes frames of full size from now on.
+    /// Accepts frames of full size from now on.
     pub(super) fn trust(&mut self) {
-        self.framed.decoder_mut().set_max_frame_length(LARGEST_FRAME);
+        self.framed.decoder_mut().set_max_frame_length(MAX_FRAME);
     }
 
-    /// The next frame and its size in bytes; nothing at the end of the connection.
+    /// Reads the next frame, and its size in bytes; `None` at the end of the connection.
     ///
     /// # Errors
     ///
-    /// The connection breaks off, or what comes is no frame.
+    /// The connection fails, or the bytes are no valid frame.
     pub(super) async fn next(&mut self) -> io::Result<Option<(Frame, usize)>> {
         match self.framed.next().await {
             None => Ok(None),
@@ -133,26 +133,26 @@ impl Frames {
     }
 }
 
-/// The writing end of a connection.
-pub(super) struct Sink {
+/// Writing half of a connection.
+pub(super) struct FrameWriter {
     half: OwnedWriteHalf,
     codec: LengthDelimitedCodec,
     buffer: BytesMut,
 }
 
-impl Sink {
+impl FrameWriter {
     pub(super) fn new(half: OwnedWriteHalf) -> Self {
-        Self { half, codec: codec(LARGEST_FRAME), buffer: BytesMut::new() }
+        Self { half, codec: codec(MAX_FRAME), buffer: BytesMut::new() }
     }
 
-    /// Puts an encoded frame behind those that wait; whether more should come before a flush.
+    /// Buffers an encoded frame. Returns whether more may be buffered before a flush.
     pub(super) fn feed(&mut self, frame: Bytes) -> io::Result<bool> {
         self.codec.encode(frame, &mut self.buffer)?;
         Ok(self.buffer.len() < BATCH)
     }
 
-    /// Writes what waits, and keeps no room for as much again: connections last, and most of what
-    /// is written is small.
+    /// Writes the buffered frames and releases the buffer: connections are long-lived, and most
+    /// frames are small.
     pub(super) async fn flush(&mut self) -> io::Result<()> {
         self.half.write_all_buf(&mut self.buffer).await?;
         self.buffer = BytesMut::new();
@@ -170,8 +170,8 @@ mod tests {
 
     #[test]
     fn an_item_is_written_as_it_is_read() {
-        let what = serde_json::json!({"lines": ["a", "b"], "more": null});
-        let bytes = encode_item(7, &what).expect("it is small");
-        assert_eq!(bytes, Frame::Item { id: 7, what }.encode().expect("it is small"));
+        let body = serde_json::json!({"lines": ["a", "b"], "more": null});
+        let bytes = encode_item(7, &body).expect("it is small");
+        assert_eq!(bytes, Frame::Item { id: 7, body }.encode().expect("it is small"));
     }
 }

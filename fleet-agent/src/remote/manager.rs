@@ -1,4 +1,4 @@
-//! The service manager of another process, as this one sees it.
+//! Client of a service manager in another process.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -12,41 +12,42 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::task::AbortHandle;
 
-use super::asks::{Ask, DriftWire, FileWire, LineWire, OfUnits, ParticularsWire, TimeWire};
+use super::connection::{RequestError, Response};
 use super::errors::ErrorWire;
-use super::keeper::{Keeper, Standing};
-use super::link::{Answer, AskError};
+use super::handler::NOT_UNDERSTOOD_PREFIX;
+use super::protocol::{
+    DriftWire, FileWire, LineWire, Request, ServiceManagerRequest, TimeWire, UnitDetailsWire,
+};
+use super::reconnect::{ConnectionState, Reconnector};
 use super::states::UnitWire;
-use super::units::NOT_UNDERSTOOD;
 use crate::lock::acquire;
 use crate::{
-    Clock, Drift, Journal, JournalQuery, ManagedUnit, Particulars, ServiceError, ServiceManager,
-    StateChanges,
+    ChangeReceiver, Clock, Drift, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager,
+    UnitDetails,
 };
 
-/// How a [`RemoteManager`] is set up.
+/// Settings of a [`RemoteManager`].
 #[derive(Clone)]
 pub struct RemoteConfig {
-    /// The socket that is served.
+    /// Socket that the other process serves.
     pub socket: PathBuf,
-    /// A directory that one such manager at a time may use, so that not two daemons order the same
-    /// units about; nothing for one that only looks.
+    /// Directory that is locked by one such manager at a time, so that two daemons do not control
+    /// the same units; `None` for a manager that only reads.
     pub directory: Option<PathBuf>,
-    /// Who asks, for people.
+    /// Identifies this client, for people.
     pub program: String,
-    /// The clock that attempts to connect go by.
+    /// Clock for connection attempts.
     pub clock: Arc<dyn Clock>,
 }
 
-/// Runs units by the service manager of another process, which serves it by
+/// Runs units through the service manager of another process, which serves it with
 /// [`serve`](super::serve). Dropping it changes nothing there.
 ///
-/// While that process cannot be reached, every call is [`ServiceError::Unavailable`], and it is
-/// looked for again and again. When it is back, all units that it has, and all that it had, are
-/// reported as changed. A call that was under way when the connection was lost may have been
-/// carried out or not.
+/// While that process cannot be reached, every call returns [`ServiceError::Unavailable`], and the
+/// manager keeps reconnecting. After a reconnect all units that it has or had are reported as
+/// changed. A call during which the connection was lost may have been carried out or not.
 pub struct RemoteManager {
-    keeper: Arc<Keeper>,
+    reconnector: Arc<Reconnector>,
     task: AbortHandle,
     _lock: Option<File>,
 }
@@ -56,47 +57,49 @@ impl RemoteManager {
     ///
     /// # Errors
     ///
-    /// [`ServiceError::Unavailable`] when it cannot be reached, or another manager uses the
-    /// directory; [`ServiceError::Io`] when the directory cannot be used.
+    /// [`ServiceError::Unavailable`] if it cannot be reached, or another manager uses the
+    /// directory; [`ServiceError::Io`] if the directory cannot be used.
     pub async fn open(config: RemoteConfig) -> Result<Arc<Self>, ServiceError> {
         let lock = match &config.directory {
             Some(directory) => Some(acquire(directory, &*config.clock).await?),
             None => None,
         };
-        let keeper = Arc::new(Keeper::new(config));
-        let (link, watch) = keeper.connect().await.map_err(ServiceError::Unavailable)?;
-        let task = tokio::spawn(Arc::clone(&keeper).run(link, watch)).abort_handle();
-        Ok(Arc::new(Self { keeper, task, _lock: lock }))
+        let reconnector = Arc::new(Reconnector::new(config));
+        let (connection, watch) = reconnector.connect().await.map_err(ServiceError::Unavailable)?;
+        let task = tokio::spawn(Arc::clone(&reconnector).run(connection, watch)).abort_handle();
+        Ok(Arc::new(Self { reconnector, task, _lock: lock }))
     }
 
-    /// Asks; what comes back is under way already when this returns.
-    fn ask(&self, ask: Ask) -> Result<Answer, ServiceError> {
-        match &*self.keeper.standing() {
-            Standing::Up(link) => link.ask(&OfUnits { units: ask }).map_err(read_error),
-            Standing::Away(why) => Err(ServiceError::Unavailable(why.clone())),
+    /// Sends a request. It is queued when this returns.
+    fn request(&self, request: Request) -> Result<Response, ServiceError> {
+        match &*self.reconnector.state() {
+            ConnectionState::Up(connection) => {
+                connection.request(&ServiceManagerRequest { units: request }).map_err(read_error)
+            }
+            ConnectionState::Away(why) => Err(ServiceError::Unavailable(why.clone())),
         }
     }
 
-    /// The next item of an answer, or its end, which comes as long as the other process is there.
-    async fn next(&self, answer: &mut Answer) -> Result<Option<Value>, ServiceError> {
-        let _waiting = self.keeper.silence.wait();
+    /// Returns the next item of a response, or its end. The keepalive monitors the peer meanwhile.
+    async fn next(&self, answer: &mut Response) -> Result<Option<Value>, ServiceError> {
+        let _waiting = self.reconnector.keepalive.wait();
         answer.next().await.map_err(read_error)
     }
 
-    /// Has something done.
-    async fn order(&self, ask: Ask) -> Result<(), ServiceError> {
-        match self.next(&mut self.ask(ask)?).await? {
+    /// Sends a request whose response has no items.
+    async fn order(&self, request: Request) -> Result<(), ServiceError> {
+        match self.next(&mut self.request(request)?).await? {
             None => Ok(()),
             Some(_) => Err(not_understood("an order is answered with something")),
         }
     }
 
-    /// Asks what is answered with one item.
-    async fn question<T: DeserializeOwned>(&self, ask: Ask) -> Result<T, ServiceError> {
-        let mut answer = self.ask(ask)?;
+    /// Sends a request whose response has one item.
+    async fn question<T: DeserializeOwned>(&self, request: Request) -> Result<T, ServiceError> {
+        let mut answer = self.request(request)?;
         let item = self.next(&mut answer).await?;
         let item = item.ok_or_else(|| not_understood("a question has no answer"))?;
-        // Only the end says that it was the whole.
+        // Only the end confirms that the response is complete.
         self.next(&mut answer).await?;
         read(item)
     }
@@ -117,42 +120,43 @@ impl ServiceManager for RemoteManager {
         epoch: Epoch,
     ) -> Result<(), ServiceError> {
         let file = FileWire::new(file);
-        self.order(Ask::Load { unit: unit.to_string(), file, epoch: epoch.0 }).await
+        self.order(Request::Load { unit: unit.to_string(), file, epoch: epoch.0 }).await
     }
 
     async fn reload(&self) -> Result<(), ServiceError> {
-        self.order(Ask::Reload).await
+        self.order(Request::Reload).await
     }
 
     async fn unload(&self, unit: &UnitName) -> Result<(), ServiceError> {
-        self.order(Ask::Unload { unit: unit.to_string() }).await
+        self.order(Request::Unload { unit: unit.to_string() }).await
     }
 
     async fn start(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError> {
-        self.order(Ask::Start { unit: unit.to_string(), generation: generation.0 }).await
+        self.order(Request::Start { unit: unit.to_string(), generation: generation.0 }).await
     }
 
     async fn restart(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError> {
-        self.order(Ask::Restart { unit: unit.to_string(), generation: generation.0 }).await
+        self.order(Request::Restart { unit: unit.to_string(), generation: generation.0 }).await
     }
 
     async fn stop(&self, unit: &UnitName) -> Result<(), ServiceError> {
-        self.order(Ask::Stop { unit: unit.to_string() }).await
+        self.order(Request::Stop { unit: unit.to_string() }).await
     }
 
     async fn reload_unit(&self, unit: &UnitName) -> Result<(), ServiceError> {
-        self.order(Ask::ReloadUnit { unit: unit.to_string() }).await
+        self.order(Request::ReloadUnit { unit: unit.to_string() }).await
     }
 
     async fn get(&self, unit: &UnitName) -> Result<Option<ManagedUnit>, ServiceError> {
-        let found: Option<UnitWire> = self.question(Ask::Get { unit: unit.to_string() }).await?;
+        let found: Option<UnitWire> =
+            self.question(Request::Get { unit: unit.to_string() }).await?;
         found.map(read_unit).transpose()
     }
 
     async fn list(&self) -> Result<Vec<ManagedUnit>, ServiceError> {
-        let mut answer = self.ask(Ask::List)?;
+        let mut answer = self.request(Request::List)?;
         let mut units = Vec::new();
-        // Without its end it is no list, however much of it has come.
+        // A list without its end is incomplete, whatever has arrived.
         while let Some(item) = self.next(&mut answer).await? {
             for unit in read::<Vec<UnitWire>>(item)? {
                 units.push(read_unit(unit)?);
@@ -162,50 +166,51 @@ impl ServiceManager for RemoteManager {
     }
 
     async fn drift(&self, unit: &UnitName) -> Result<Option<Drift>, ServiceError> {
-        let drift: Option<DriftWire> = self.question(Ask::Drift { unit: unit.to_string() }).await?;
+        let drift: Option<DriftWire> =
+            self.question(Request::Drift { unit: unit.to_string() }).await?;
         Ok(drift.map(Drift::from))
     }
 
-    async fn stop_time_out(&self, unit: &UnitName) -> Result<Option<Duration>, ServiceError> {
+    async fn stop_timeout(&self, unit: &UnitName) -> Result<Option<Duration>, ServiceError> {
         let time: Option<TimeWire> =
-            self.question(Ask::StopTimeOut { unit: unit.to_string() }).await?;
+            self.question(Request::StopTimeout { unit: unit.to_string() }).await?;
         Ok(time.map(Duration::from))
     }
 
-    async fn particulars(&self, unit: &UnitName) -> Result<Particulars, ServiceError> {
-        let ask = Ask::Particulars { unit: unit.to_string() };
-        match self.question::<ParticularsWire>(ask).await {
+    async fn details(&self, unit: &UnitName) -> Result<UnitDetails, ServiceError> {
+        let request = Request::Details { unit: unit.to_string() };
+        match self.question::<UnitDetailsWire>(request).await {
             Ok(told) => Ok(told.into()),
-            // An earlier version, which does not tell.
-            Err(ServiceError::Unavailable(why)) if why.starts_with(NOT_UNDERSTOOD) => {
-                Ok(Particulars::default())
+            // An earlier version does not know the request.
+            Err(ServiceError::Unavailable(why)) if why.starts_with(NOT_UNDERSTOOD_PREFIX) => {
+                Ok(UnitDetails::default())
             }
             Err(error) => Err(error),
         }
     }
 
-    fn changes(&self) -> StateChanges {
-        self.keeper.changes()
+    fn changes(&self) -> ChangeReceiver {
+        self.reconnector.changes()
     }
 
     async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Result<Journal, ServiceError> {
         let (unit, query) = (unit.to_string(), query.into());
-        self.open_journal(Ask::Journal { unit, query, whole: true }).await
+        self.open_journal(Request::Journal { unit, query, with_cursors: true }).await
     }
 
-    async fn journal_after(
+    async fn journal_from(
         &self,
         unit: &UnitName,
-        position: &str,
+        cursor: &str,
         follow: bool,
     ) -> Result<Journal, ServiceError> {
-        let ask =
-            Ask::JournalAfter { unit: unit.to_string(), position: position.to_owned(), follow };
-        match self.open_journal(ask).await {
-            // An earlier version, which knows no positions.
-            Err(ServiceError::Unavailable(why)) if why.starts_with(NOT_UNDERSTOOD) => {
+        let request =
+            Request::JournalFrom { unit: unit.to_string(), cursor: cursor.to_owned(), follow };
+        match self.open_journal(request).await {
+            // An earlier version does not know cursors.
+            Err(ServiceError::Unavailable(why)) if why.starts_with(NOT_UNDERSTOOD_PREFIX) => {
                 let query = JournalQuery { follow, ..JournalQuery::default() };
-                Ok(self.journal(unit, query).await?.after_a_gap())
+                Ok(self.journal(unit, query).await?.with_gap())
             }
             opened => opened,
         }
@@ -213,11 +218,11 @@ impl ServiceManager for RemoteManager {
 }
 
 impl RemoteManager {
-    async fn open_journal(&self, ask: Ask) -> Result<Journal, ServiceError> {
-        let mut answer = self.ask(ask)?;
+    async fn open_journal(&self, request: Request) -> Result<Journal, ServiceError> {
+        let mut answer = self.request(request)?;
         let first = self.next(&mut answer).await?;
         let mut lines: Vec<LineWire> = first.map_or_else(|| Ok(Vec::new()), read)?;
-        let (sender, broken, journal) = Journal::breakable();
+        let (sender, broken, journal) = Journal::fallible();
         tokio::spawn(async move {
             loop {
                 for line in lines {
@@ -233,7 +238,7 @@ impl RemoteManager {
                 lines = match more {
                     Ok(Some(more)) => more,
                     Ok(None) => return,
-                    // Where the reader has gone, nobody asks why.
+                    // If the reader is gone, the reason is dropped.
                     Err(error) => return drop(broken.send(error)),
                 };
             }
@@ -250,14 +255,14 @@ fn read<T: DeserializeOwned>(item: Value) -> Result<T, ServiceError> {
     serde_json::from_value(item).map_err(|error| not_understood(&error.to_string()))
 }
 
-fn read_error(error: AskError) -> ServiceError {
+fn read_error(error: RequestError) -> ServiceError {
     match error {
-        AskError::Failed(error) => match serde_json::from_value::<ErrorWire>(error) {
+        RequestError::Failed(error) => match serde_json::from_value::<ErrorWire>(error) {
             Ok(error) => error.read(),
             Err(error) => not_understood(&error.to_string()),
         },
-        AskError::Refused(why) => ServiceError::Unavailable(why),
-        AskError::Lost(why) => ServiceError::Unavailable(format!(
+        RequestError::Refused(why) => ServiceError::Unavailable(why),
+        RequestError::Lost(why) => ServiceError::Unavailable(format!(
             "the connection to it was lost before it answered: {why}"
         )),
     }

@@ -1,33 +1,34 @@
 //! A service manager in another process, over a unix socket.
 //!
 //! ```text
-//! RemoteManager ─ keeper ─> Link ═══ frames ═══ Conversation ─> Service ─ Units ─> ServiceManager
-//!   (fleetd)       reconnects  one connection       (fleet-init)
+//! RemoteManager ─ Reconnector ─> Connection ═══ frames ═══ ServerSession ─> RequestHandler
+//!   (fleetd)                      one connection             (fleet-init)     └> ServiceManager
 //! ```
 //!
-//! Below is a plain way to ask: frames of JSON on a socket that only root and the own user may
-//! use, many asks side by side, each answered with items as fast as they are read. On it is the
-//! [`ServiceManager`](crate::ServiceManager) with mirrors of its types, so that either side can be
-//! newer by additions. [`serve_with`] and [`Link`] are for whoever has more to ask.
+//! The lower layer is a request protocol: JSON frames on a socket that only root and the own user
+//! may use. Many requests run concurrently, and each response is a stream of items with flow
+//! control. On it runs the [`ServiceManager`](crate::ServiceManager) protocol. Its types mirror
+//! those of the trait, so either side may add to them. [`serve_with`] and [`Connection`] are for
+//! programs with other requests.
 //!
 //! *Unknown is not absent*: while the other process cannot be reached, every call is an error.
 
-mod asks;
-mod conversation;
+mod connection;
 mod errors;
 mod frame;
-mod keeper;
-mod link;
+mod handler;
+mod keepalive;
 mod manager;
 mod peer;
-mod replies;
+mod protocol;
+mod reconnect;
+mod response;
 mod server;
-mod silence;
+mod session;
 mod states;
-mod units;
 
-pub use link::{Answer, AskError, Link, LinkError};
+pub use connection::{Connection, ConnectionError, RequestError, Response};
+pub use handler::{ServiceManagerHandler, serve};
 pub use manager::{RemoteConfig, RemoteManager};
-pub use replies::Replies;
-pub use server::{Service, serve_with};
-pub use units::{Units, serve};
+pub use response::ResponseSender;
+pub use server::{RequestHandler, serve_with};

@@ -1,12 +1,12 @@
-//! The listening side: answers whoever may ask, many asks of many clients side by side.
+//! Server side: handles many concurrent requests of many clients.
 //!
-//! | what a client may do | what bounds it |
+//! | client | limit |
 //! |---|---|
-//! | connect and say nothing | it is let go after a time |
-//! | connect often | so many connections are served, and others told so |
-//! | ask much at once | so many asks and bytes of a connection are open, and others refused |
-//! | read nothing | its answers wait for it, each with few items |
-//! | end suddenly | its asks are dropped |
+//! | connects and sends nothing | it is disconnected after a timeout |
+//! | connects often | the number of connections is limited, and others are refused |
+//! | sends many requests | their number and size per connection are limited, and others are refused |
+//! | reads nothing | its responses wait, each with few items |
+//! | disconnects | its requests are dropped |
 
 use std::collections::HashMap;
 use std::io;
@@ -19,44 +19,44 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::conversation::Conversation;
-use super::frame::{Frame, Frames, Hello, Sink, VERSION};
-use super::peer::stranger;
-use super::replies::Replies;
+use super::frame::{Frame, FrameReader, FrameWriter, Hello, VERSION};
+use super::peer::untrusted_peer;
+use super::response::ResponseSender;
+use super::session::ServerSession;
 use crate::Clock;
 
-/// How many connections are served at a time.
-const MOST_CONNECTIONS: usize = 64;
+/// Limit on concurrent connections.
+const MAX_CONNECTIONS: usize = 64;
 
-/// How long a client may take to say who it is.
-const HELLO: Duration = Duration::from_secs(10);
+/// How long a client may take for the handshake.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long to wait after a connection could not be accepted, as when no descriptor is left.
-const PAUSE: Duration = Duration::from_millis(100);
+/// Wait after a connection could not be accepted, for example for lack of descriptors.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// How many frames wait for a client to read them, before who answers it waits too.
+/// Number of frames queued for a client before its handlers wait.
 const QUEUE: usize = 64;
 
-/// Answers what clients ask.
+/// Handles requests of clients.
 #[async_trait]
-pub trait Service: Send + Sync + 'static {
-    /// Answers one ask with any number of items, in their order.
+pub trait RequestHandler: Send + Sync + 'static {
+    /// Handles one request, and responds with any number of items in order.
     ///
-    /// Asks of one connection are polled for the first time in the order in which they came, and
-    /// run side by side from there. One that nobody waits for any more is dropped.
+    /// Requests of one connection are first polled in the order of their arrival, and run
+    /// concurrently from there. A cancelled request is dropped.
     ///
     /// # Errors
     ///
-    /// Whatever the client understands as one.
-    async fn answer(&self, ask: Value, replies: &mut Replies) -> Result<(), Value>;
+    /// Any value that the client understands as an error.
+    async fn handle(&self, request: Value, response: &mut ResponseSender) -> Result<(), Value>;
 }
 
-/// Serves a socket until it is dropped; then all that is still asked is dropped, too.
+/// Serves a socket until the future is dropped, which also drops all pending requests.
 ///
-/// Only processes of root and of the user of this process are answered.
+/// Only processes of root and of the user of this process are served.
 pub async fn serve_with(
     listener: UnixListener,
-    service: Arc<dyn Service>,
+    service: Arc<dyn RequestHandler>,
     program: &str,
     clock: Arc<dyn Clock>,
 ) {
@@ -65,14 +65,14 @@ pub async fn serve_with(
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) if connections.len() < MOST_CONNECTIONS => {
+                Ok((stream, _)) if connections.len() < MAX_CONNECTIONS => {
                     let (service, clock) = (Arc::clone(&service), Arc::clone(&clock));
                     connections.spawn(serve_one(stream, service, hello.clone(), clock));
                 }
                 Ok((stream, _)) => refuse(&stream, "too many are connected"),
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
-                    clock.sleep(PAUSE).await;
+                    clock.sleep(ACCEPT_RETRY).await;
                 }
             },
             Some(_) = connections.join_next() => {}
@@ -80,44 +80,44 @@ pub async fn serve_with(
     }
 }
 
-/// Tells a client that nobody will answer it. One that does not read at once is told nothing.
+/// Sends the reason of a refusal, unless that would block.
 fn refuse(stream: &UnixStream, why: &str) {
-    if let Ok(frame) = Frame::Bye(why.to_owned()).encode_whole() {
+    if let Ok(frame) = Frame::Bye(why.to_owned()).encode_with_length() {
         drop(stream.try_write(&frame));
     }
 }
 
 async fn serve_one(
     stream: UnixStream,
-    service: Arc<dyn Service>,
+    service: Arc<dyn RequestHandler>,
     hello: Hello,
     clock: Arc<dyn Clock>,
 ) {
-    if let Err(error) = converse(stream, service, hello, &*clock).await {
+    if let Err(error) = serve_session(stream, service, hello, &*clock).await {
         tracing::debug!(%error, "a client is let go");
     }
 }
 
-async fn converse(
+async fn serve_session(
     stream: UnixStream,
-    service: Arc<dyn Service>,
+    service: Arc<dyn RequestHandler>,
     hello: Hello,
     clock: &dyn Clock,
 ) -> io::Result<()> {
-    if let Some(problem) = stranger(&stream)? {
+    if let Some(problem) = untrusted_peer(&stream)? {
         tracing::warn!(problem, "a client is turned away");
         refuse(&stream, &problem);
         return Ok(());
     }
     let (read, write) = stream.into_split();
-    let (mut frames, mut sink) = (Frames::new(read), Sink::new(write));
+    let (mut frames, mut writer) = (FrameReader::new(read), FrameWriter::new(write));
     let theirs = tokio::select! {
         frame = frames.next() => frame?,
-        () = clock.sleep(HELLO) => return Ok(()),
+        () = clock.sleep(HELLO_TIMEOUT) => return Ok(()),
     };
-    // Whoever speaks another version reads this, and goes.
-    sink.feed(Frame::Hello(hello).encode()?)?;
-    sink.flush().await?;
+    // A client of another version reads this, and disconnects.
+    writer.feed(Frame::Hello(hello).encode()?)?;
+    writer.flush().await?;
     match theirs {
         Some((Frame::Hello(theirs), _)) if theirs.version == VERSION => {}
         Some((Frame::Hello(Hello { version, program }), _)) => {
@@ -130,22 +130,25 @@ async fn converse(
     frames.trust();
     let (out, queue) = mpsc::channel(QUEUE);
     tokio::select! {
-        written = write_all(sink, queue) => written,
-        read = Conversation::new(service, out).run(frames) => read,
+        written = write_all(writer, queue) => written,
+        read = ServerSession::new(service, out).run(frames) => read,
     }
 }
 
-async fn write_all(mut sink: Sink, mut queue: mpsc::Receiver<bytes::Bytes>) -> io::Result<()> {
+async fn write_all(
+    mut writer: FrameWriter,
+    mut queue: mpsc::Receiver<bytes::Bytes>,
+) -> io::Result<()> {
     while let Some(frame) = queue.recv().await {
-        let mut goes_on = sink.feed(frame)?;
+        let mut goes_on = writer.feed(frame)?;
         while goes_on {
             let Ok(frame) = queue.try_recv() else { break };
-            goes_on = sink.feed(frame)?;
+            goes_on = writer.feed(frame)?;
         }
-        sink.flush().await?;
+        writer.flush().await?;
     }
     Ok(())
 }
 
-/// The asks of a connection by their numbers.
-pub(super) type Open<T> = HashMap<u64, T>;
+/// Pending requests of a connection by id.
+pub(super) type PendingRequests<T> = HashMap<u64, T>;

@@ -1,4 +1,4 @@
-//! What a unit is, as it is sent.
+//! Wire format of unit states.
 
 use std::str::FromStr;
 
@@ -36,7 +36,7 @@ enum ExitWire {
 impl From<ManagedUnit> for UnitWire {
     fn from(managed: ManagedUnit) -> Self {
         let ManagedUnit { unit, known, state } = managed;
-        let KnownUnit { hash, asked, epoch, generation } = known;
+        let KnownUnit { hash, requested: asked, epoch, generation } = known;
         let SystemdState { load, active, sub, result, main_pid, exit, restarts } = state;
         let exit = exit.map(|exit| match exit {
             ExitStatus::Code(code) => ExitWire::Code(code),
@@ -61,7 +61,7 @@ impl From<ManagedUnit> for UnitWire {
 }
 
 impl UnitWire {
-    /// Reads it back; otherwise the word that is not understood.
+    /// Converts it back; the error is the value that is not understood.
     pub(super) fn read(self) -> Result<ManagedUnit, String> {
         let exit = self.exit.map(|exit| match exit {
             ExitWire::Code(code) => ExitStatus::Code(code),
@@ -72,7 +72,7 @@ impl UnitWire {
             unit: UnitName::parse(&self.unit).map_err(|_| self.unit)?,
             known: KnownUnit {
                 hash: word(self.hash)?,
-                asked: word(self.asked)?,
+                requested: word(self.asked)?,
                 epoch: Epoch(self.epoch),
                 generation: Generation(self.generation),
             },
@@ -102,7 +102,8 @@ mod tests {
 
     fn unit(state: SystemdState, asked: TargetState) -> ManagedUnit {
         let hash = UnitFile::parse("[Service]\n").unwrap().hash();
-        let known = KnownUnit { hash, asked, epoch: Epoch(7), generation: Generation(3) };
+        let known =
+            KnownUnit { hash, requested: asked, epoch: Epoch(7), generation: Generation(3) };
         ManagedUnit { unit: "a@\\x2d.service".parse().unwrap(), known, state }
     }
 

@@ -1,4 +1,4 @@
-//! Who is told which units have changed.
+//! Notifications of changed units.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use fleet_unitfile::UnitName;
 use tokio::sync::Notify;
 
-/// Collects the names of units that changed, for one reader.
+/// Collects the names of changed units for one subscriber.
 ///
 /// It holds each name at most once, so it is bounded by the number of units.
 #[derive(Debug)]
-pub struct StateChanges {
+pub struct ChangeReceiver {
     inbox: Arc<Inbox>,
 }
 
@@ -20,8 +20,8 @@ struct Inbox {
     wake: Notify,
 }
 
-impl StateChanges {
-    /// Waits until a unit has changed, and returns all that changed since the last call.
+impl ChangeReceiver {
+    /// Waits until a unit has changed, and returns all units that changed since the last call.
     pub async fn next(&mut self) -> BTreeSet<UnitName> {
         loop {
             let changed = std::mem::take(
@@ -35,24 +35,24 @@ impl StateChanges {
     }
 }
 
-/// The sending side of [`StateChanges`], for those who implement a service manager.
+/// Sending side of [`ChangeReceiver`], for implementations of a service manager.
 #[derive(Debug, Default)]
-pub struct StateFeed {
+pub struct ChangeSender {
     inboxes: Mutex<Vec<Weak<Inbox>>>,
 }
 
-impl StateFeed {
-    /// A new reader.
+impl ChangeSender {
+    /// Creates a new subscriber.
     #[must_use]
-    pub fn subscribe(&self) -> StateChanges {
+    pub fn subscribe(&self) -> ChangeReceiver {
         let inbox = Arc::new(Inbox::default());
         let mut inboxes = self.inboxes.lock().unwrap_or_else(PoisonError::into_inner);
         inboxes.retain(|inbox| inbox.strong_count() > 0);
         inboxes.push(Arc::downgrade(&inbox));
-        StateChanges { inbox }
+        ChangeReceiver { inbox }
     }
 
-    /// Tells every reader that a unit has changed.
+    /// Notifies every subscriber that a unit has changed.
     pub fn report(&self, unit: &UnitName) {
         let inboxes = self.inboxes.lock().unwrap_or_else(PoisonError::into_inner);
         for inbox in inboxes.iter().filter_map(Weak::upgrade) {

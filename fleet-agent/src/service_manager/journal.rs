@@ -1,44 +1,44 @@
-//! The lines that a unit writes, as whoever runs it hands them out.
+//! The output of a unit, as its service manager returns it.
 
 use fleet_core::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 
 use super::ServiceError;
 
-/// Which lines of a unit's output are wanted. By default all that are kept, and none to come.
+/// Selects lines of a unit's output. By default all stored lines, without following.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct JournalQuery {
-    /// How many of the latest lines come first; `None` is all that are kept.
+    /// How many of the last stored lines come first; `None` means all.
     pub lines: Option<usize>,
-    /// Of the kept lines none comes that was written before that moment, however many are wanted;
-    /// one of the moment itself does. `None` leaves none out.
+    /// Leaves out stored lines written before this time, however many are requested; a line written
+    /// at exactly this time stays. `None` leaves none out.
     ///
-    /// It is a moment of [`wall_time`](crate::wall_time) on the machine that runs the unit, so
-    /// another machine's clock may be off from it. One that is still to come leaves out all kept
-    /// lines, and none of those that are followed. A service manager that does not see each line
-    /// being written may be some seconds too early with where it begins, and is never too late.
+    /// It is a time of [`wall_time`](crate::wall_time) on the machine that runs the unit, and
+    /// clocks of other machines may differ. A time in the future leaves out all stored lines, but
+    /// no followed ones. A service manager that does not observe each write may begin some seconds
+    /// too early, but never too late.
     pub since: Option<Timestamp>,
-    /// Whether to go on with new lines as they are written.
+    /// Whether to continue with new lines as they are written.
     pub follow: bool,
 }
 
 /// A line of a unit's output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalLine {
-    /// When it was written, by the machine's [`wall_time`](crate::wall_time), as well as the
-    /// service manager knows; `None` where that is not at all.
+    /// Time at which it was written, by the machine's [`wall_time`](crate::wall_time), as far as
+    /// the service manager knows; `None` if it does not know.
     pub at: Option<Timestamp>,
-    /// The line, without its end.
+    /// The line, without its newline.
     pub text: String,
-    /// Where it is, for [`journal_after`](super::ServiceManager::journal_after): a word of visible
-    /// ASCII, of no more than 512 bytes, that says something to its service manager alone. `None`
-    /// where that cannot tell.
-    pub position: Option<String>,
+    /// Position of the line for [`journal_from`](super::ServiceManager::journal_from): at most 512
+    /// bytes of visible ASCII, opaque to all but its service manager. `None` if the service manager
+    /// cannot provide one.
+    pub cursor: Option<String>,
 }
 
 impl JournalLine {
-    /// Stands in a journal where lines may be missing, because nobody can say any more after which
-    /// line it was to go on.
+    /// Marks a gap in a journal: lines may be missing, because the cursor to continue from is no
+    /// longer valid.
     #[must_use]
     pub fn gap() -> Self {
         Self::from(
@@ -48,48 +48,47 @@ impl JournalLine {
 }
 
 impl From<String> for JournalLine {
-    /// A line of which nobody knows when it was written, nor where it is.
+    /// Creates a line without time and cursor.
     fn from(text: String) -> Self {
-        Self { at: None, text, position: None }
+        Self { at: None, text, cursor: None }
     }
 }
 
-/// Lines of a unit's output.
+/// A stream of lines of a unit's output.
 #[derive(Debug)]
 pub struct Journal {
-    /// What comes before all others.
+    /// A line before all others.
     first: Option<JournalLine>,
     lines: mpsc::Receiver<JournalLine>,
-    /// Why it ends early, if it does.
+    /// The reason for an early end, if there is one.
     broke: Option<oneshot::Receiver<ServiceError>>,
 }
 
 impl Journal {
-    /// How many lines wait between writer and reader; the writer then waits for the reader.
+    /// Number of lines buffered between writer and reader; a full buffer blocks the writer.
     const CAPACITY: usize = 256;
 
-    /// A journal and the end that feeds it; the journal ends when that end is dropped.
+    /// Creates a journal and its sender; the journal ends when the sender is dropped.
     #[must_use]
     pub fn channel() -> (mpsc::Sender<JournalLine>, Self) {
         let (sender, lines) = mpsc::channel(Self::CAPACITY);
         (sender, Self { first: None, lines, broke: None })
     }
 
-    /// The same for who may be unable to go on: why it cannot is to be sent by the second end,
-    /// before the first one is dropped.
+    /// Like [`channel`](Self::channel), with a second sender for the reason of an early end. The
+    /// reason has to be sent before the first sender is dropped.
     #[must_use]
-    pub fn breakable() -> (mpsc::Sender<JournalLine>, oneshot::Sender<ServiceError>, Self) {
+    pub fn fallible() -> (mpsc::Sender<JournalLine>, oneshot::Sender<ServiceError>, Self) {
         let (sender, journal) = Self::channel();
         let (broken, broke) = oneshot::channel();
         (sender, broken, Self { broke: Some(broke), ..journal })
     }
 
-    /// A journal of lines that are kept, each with the moment at which it was written: the last
-    /// ones that are asked for. With it comes the end that feeds it, if later lines are asked for,
-    /// too.
+    /// Creates a journal of stored lines with their times, limited by the query. Returns the sender
+    /// for later lines too, if the query follows.
     ///
-    /// All that are kept wait for the reader, so whoever keeps them has to bound them.
-    pub fn kept<L: AsRef<str>>(
+    /// All stored lines are buffered for the reader, so the caller has to bound them.
+    pub fn from_lines<L: AsRef<str>>(
         lines: impl IntoIterator<Item = (Timestamp, L)>,
         query: JournalQuery,
     ) -> (Option<mpsc::Sender<JournalLine>>, Self) {
@@ -100,24 +99,24 @@ impl Journal {
         let (sender, waiting) = mpsc::channel(Self::CAPACITY + lines.len());
         for (at, line) in &lines[skipped..] {
             let line = JournalLine { at: Some(*at), ..line.as_ref().to_owned().into() };
-            // There is room for all of them, and the reader is here.
+            // The buffer has room for all of them, and the reader exists.
             drop(sender.try_send(line));
         }
         (query.follow.then_some(sender), Self { first: None, lines: waiting, broke: None })
     }
 
-    /// The same, beginning with a line that says that some [may be missing](JournalLine::gap).
+    /// Prepends a line that reports [missing lines](JournalLine::gap).
     #[must_use]
-    pub fn after_a_gap(self) -> Self {
+    pub fn with_gap(self) -> Self {
         Self { first: Some(JournalLine::gap()), ..self }
     }
 
-    /// The next line, without its line end; `None` when there is no more.
+    /// Returns the next line, without its newline; `None` at the end.
     pub async fn next(&mut self) -> Option<String> {
         self.next_line().await.map(|line| line.text)
     }
 
-    /// The same with when it was written.
+    /// Returns the next line with its time and cursor.
     pub async fn next_line(&mut self) -> Option<JournalLine> {
         match self.first.take() {
             Some(line) => Some(line),
@@ -125,8 +124,8 @@ impl Journal {
         }
     }
 
-    /// After the last line: why it is the last one, if the journal did not end but break. Told
-    /// once.
+    /// Returns, after the last line, why the journal ended early, if it did. Later calls return
+    /// `None`.
     pub fn failure(&mut self) -> Option<ServiceError> {
         self.broke.take()?.try_recv().ok()
     }

@@ -25,10 +25,10 @@ pub(crate) const UNIT: &str = "org.freedesktop.systemd1.Unit";
 pub(crate) const JOB: &str = "org.freedesktop.systemd1.Job";
 
 /// A call that takes longer has failed. Reading all unit files again is the slowest.
-const LONGEST_CALL: Duration = Duration::from_secs(60);
+const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How many calls may have no answer yet. The bus allows 128 a connection, and refuses any more.
-const AT_ONCE: usize = 64;
+const MAX_CONCURRENT: usize = 64;
 
 /// What is sent to those who ask: the signals of systemd, and the news that it has left the bus.
 const SIGNALS: [&str; 3] = [
@@ -90,7 +90,7 @@ pub(crate) struct States {
 }
 
 /// A change of links: `symlink` or `unlink`, the link, where it leads.
-pub(crate) type Change = (String, String, String);
+pub(crate) type LinkChange = (String, String, String);
 
 impl Bus {
     /// Connects, and asks for signals. The stream has every message from then on.
@@ -110,7 +110,7 @@ impl Bus {
             connection,
             clock: Arc::clone(&config.clock),
             private: config.private,
-            calls: Semaphore::new(AT_ONCE),
+            calls: Semaphore::new(MAX_CONCURRENT),
             unit_path: OnceCell::new(),
         };
         bus.ask_for_signals().await?;
@@ -181,7 +181,7 @@ impl Bus {
     }
 
     /// Where systemd keeps a unit; `None` when it is not in memory.
-    pub(crate) async fn in_memory(&self, unit: &str) -> Result<Option<String>, CallError> {
+    pub(crate) async fn loaded_path(&self, unit: &str) -> Result<Option<String>, CallError> {
         match self.manager::<_, OwnedObjectPath>("GetUnit", &unit).await {
             Ok(path) => Ok(Some(path.to_string())),
             Err(error) if error.no_such_unit() => Ok(None),
@@ -197,7 +197,7 @@ impl Bus {
 
     /// The place of an answer that is given now: all that systemd did before has its signals
     /// before it.
-    pub(crate) async fn present(&self) -> Result<Sequence, CallError> {
+    pub(crate) async fn barrier(&self) -> Result<Sequence, CallError> {
         let destination = (!self.private).then_some(NAME);
         let peer = Some("org.freedesktop.DBus.Peer");
         let pong = self.connection.call_method(destination, OBJECT, peer, "Ping", &());
@@ -230,8 +230,8 @@ impl Bus {
         tokio::select! {
             biased;
             reply = reply => reply.map_err(failed),
-            () = self.clock.sleep(LONGEST_CALL) => {
-                Err(CallError::Lost(format!("there is no answer after {LONGEST_CALL:?}")))
+            () = self.clock.sleep(CALL_TIMEOUT) => {
+                Err(CallError::Lost(format!("there is no answer after {CALL_TIMEOUT:?}")))
             }
         }
     }
@@ -252,7 +252,7 @@ pub(crate) fn unit_path(unit: &str) -> String {
 }
 
 /// Errors that systemd does not answer with, but the bus or nobody.
-const UNANSWERED: [&str; 8] = [
+const CONNECTION_ERRORS: [&str; 8] = [
     "org.freedesktop.DBus.Error.Disconnected",
     "org.freedesktop.DBus.Error.LimitsExceeded",
     "org.freedesktop.DBus.Error.NameHasNoOwner",
@@ -273,7 +273,7 @@ fn failed(error: zbus::Error) -> CallError {
     };
     let message = message.filter(|message| !message.is_empty()).unwrap_or_else(|| name.clone());
     // The bus itself starts no systemd, which it says by errors of a family of their own.
-    let unanswered = UNANSWERED.contains(&name.as_str()) || name.contains(".Spawn.");
+    let unanswered = CONNECTION_ERRORS.contains(&name.as_str()) || name.contains(".Spawn.");
     if unanswered { CallError::Lost(message) } else { CallError::Refused { name, message } }
 }
 

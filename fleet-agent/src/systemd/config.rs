@@ -8,7 +8,7 @@ use crate::{Clock, SystemClock};
 /// Whose units are run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SystemdScope {
-    /// The machine's, by its first process.
+    /// The context's, by its first process.
     System,
     /// A user's, by `systemd --user`.
     User,
@@ -26,14 +26,14 @@ pub struct SystemdConfig {
     /// Where unit files and records are kept; best where a reboot empties it. One manager at a
     /// time may use it.
     pub directory: PathBuf,
-    /// Where systemd looks for links to unit files that last until the machine is booted again.
+    /// Where systemd looks for links to unit files that last until the context is booted again.
     pub links: PathBuf,
     /// The clock that pauses between attempts to connect go by.
     pub clock: Arc<dyn Clock>,
 }
 
 impl SystemdConfig {
-    /// The machine's systemd, over the system bus; files in `/run/fleet/units`.
+    /// The context's systemd, over the system bus; files in `/run/fleet/units`.
     #[must_use]
     pub fn system() -> Self {
         Self {
@@ -62,7 +62,7 @@ impl SystemdConfig {
 
     /// The same systemd, over a socket of its own and not over the bus.
     #[must_use]
-    pub fn privately(mut self) -> Self {
+    pub fn with_private_socket(mut self) -> Self {
         self.private = true;
         let beside_links = self.links.parent().unwrap_or(Path::new("/run/systemd"));
         self.socket = beside_links.join("private");
@@ -79,9 +79,9 @@ mod tests {
         let user = SystemdConfig::user(Path::new("/run/user/7"));
         let sockets = [
             (SystemdConfig::system(), "/run/dbus/system_bus_socket"),
-            (SystemdConfig::system().privately(), "/run/systemd/private"),
+            (SystemdConfig::system().with_private_socket(), "/run/systemd/private"),
             (user.clone(), "/run/user/7/bus"),
-            (user.privately(), "/run/user/7/systemd/private"),
+            (user.with_private_socket(), "/run/user/7/systemd/private"),
         ];
         for (config, socket) in sockets {
             assert_eq!(config.socket, Path::new(socket));

@@ -8,7 +8,7 @@
 //! | `lock` | nothing; whoever uses the directory holds it locked |
 //!
 //! Each is replaced as a whole by renaming. Nothing is synced to the disk: all of it means nothing
-//! after the machine was booted again, and the end of the daemon loses no write that the kernel
+//! after the context was booted again, and the end of the daemon loses no write that the kernel
 //! has taken.
 
 use std::io;
@@ -18,7 +18,7 @@ use fleet_core::Epoch;
 use fleet_unitfile::{UnitFile, UnitName};
 
 use super::record::Record;
-use crate::whole::write_whole;
+use crate::atomic_file::write_atomic;
 
 const TO_DISK: bool = false;
 
@@ -43,11 +43,11 @@ impl UnitFiles {
     }
 
     pub(crate) fn write_text(&self, unit: &UnitName, source: &[u8]) -> io::Result<()> {
-        write_whole(&self.text(unit), source, TO_DISK)
+        write_atomic(&self.text(unit), source, TO_DISK)
     }
 
     pub(crate) fn write_record(&self, unit: &UnitName, record: &Record) -> io::Result<()> {
-        write_whole(&self.record(unit), &record.to_json()?, TO_DISK)
+        write_atomic(&self.record(unit), &record.to_json()?, TO_DISK)
     }
 
     /// Removes the unit file, and last the record: without either there is no unit.
@@ -98,7 +98,7 @@ impl UnitFiles {
                 self.remove(&unit)?;
             }
         }
-        write_whole(&file, boot.as_bytes(), TO_DISK)
+        write_atomic(&file, boot.as_bytes(), TO_DISK)
     }
 }
 
@@ -119,7 +119,7 @@ mod tests {
     fn asked(files: &UnitFiles, unit: &UnitName) -> Option<TargetState> {
         let units = files.read().expect("it can be read");
         let found = units.into_iter().find(|(name, _)| name == unit);
-        found.map(|(_, record)| record.known.asked)
+        found.map(|(_, record)| record.known.requested)
     }
 
     #[test]
@@ -131,7 +131,7 @@ mod tests {
 
         let hash = UnitFile::parse(TEXT).expect("it parses").hash();
         let mut record = Record::new(hash, Epoch(3));
-        record.known.asked = TargetState::Launched;
+        record.known.requested = TargetState::Launched;
         files.write_text(&unit, TEXT).expect("it can be written");
         assert_eq!(asked(&files, &unit), Some(TargetState::Inactive), "without a record");
         files.write_record(&unit, &record).expect("it can be written");

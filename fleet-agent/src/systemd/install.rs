@@ -1,4 +1,4 @@
-//! Hands unit files to systemd by links that last until the machine is booted again, and takes
+//! Hands unit files to systemd by links that last until the context is booted again, and takes
 //! them back.
 
 use std::collections::BTreeMap;
@@ -6,10 +6,10 @@ use std::path::Path;
 
 use fleet_unitfile::{UnitFile, UnitName};
 
-use super::bus::{Bus, CallError, Change, UNIT};
-use super::foreign;
-use super::gather::Part;
-use super::machine::{Machine, io_error, unavailable};
+use super::batch_query::BatchRole;
+use super::bus::{Bus, CallError, LinkChange, UNIT};
+use super::context::{ManagerContext, io_error, unavailable};
+use super::name_conflict;
 use crate::ServiceError;
 
 const ONLY_TILL_BOOT: bool = true;
@@ -18,25 +18,25 @@ const OVER_OTHERS: bool = false;
 /// Links a unit's file where systemd finds it, and enables the unit if it has an `[Install]`
 /// section.
 pub(crate) async fn install(
-    machine: &Machine,
+    context: &ManagerContext,
     bus: &Bus,
     unit: &UnitName,
     file: &UnitFile,
 ) -> Result<(), ServiceError> {
-    let text = machine.files.text(unit);
-    let linked = link(machine, bus, &text.to_string_lossy()).await;
+    let text = context.files.text(unit);
+    let linked = link(context, bus, &text.to_string_lossy()).await;
     linked.map_err(|error| refused(unit, 0, "link the unit's file", error))?;
     if file.has_section("Install") {
-        enable(machine, bus, unit, file).await?;
+        enable(context, bus, unit, file).await?;
     }
     Ok(())
 }
 
 /// Has a file linked, together with those of other units.
-async fn link(machine: &Machine, bus: &Bus, file: &str) -> Result<(), CallError> {
-    let batch = match machine.links.join(file).await {
-        Part::Told(linked) => return linked,
-        Part::Ask(batch) => batch,
+async fn link(context: &ManagerContext, bus: &Bus, file: &str) -> Result<(), CallError> {
+    let batch = match context.links.join(file).await {
+        BatchRole::Answered(linked) => return linked,
+        BatchRole::Leader(batch) => batch,
     };
     let files = batch.about();
     let mut refused = BTreeMap::new();
@@ -57,42 +57,42 @@ async fn link(machine: &Machine, bus: &Bus, file: &str) -> Result<(), CallError>
 
 async fn link_all(bus: &Bus, files: &[&str]) -> Result<(), CallError> {
     let order = (files, ONLY_TILL_BOOT, OVER_OTHERS);
-    bus.manager::<_, Vec<Change>>("LinkUnitFiles", &order).await.map(drop)
+    bus.manager::<_, Vec<LinkChange>>("LinkUnitFiles", &order).await.map(drop)
 }
 
 async fn enable(
-    machine: &Machine,
+    context: &ManagerContext,
     bus: &Bus,
     unit: &UnitName,
     file: &UnitFile,
 ) -> Result<(), ServiceError> {
     for option in file.values("Install", "Alias") {
         let line = file.location(option.span().start).line;
-        refuse_taken(machine, bus, unit, line, option.value()).await?;
+        refuse_taken(context, bus, unit, line, option.value()).await?;
     }
     let line = file.options().find(|option| option.section() == "Install");
     let line = line.map_or(0, |option| file.location(option.span().start).line);
     let order = (&[unit.as_str()][..], ONLY_TILL_BOOT, OVER_OTHERS);
-    let enabled: Result<(bool, Vec<Change>), _> = bus.manager("EnableUnitFiles", &order).await;
+    let enabled: Result<(bool, Vec<LinkChange>), _> = bus.manager("EnableUnitFiles", &order).await;
     let (_, changes) = enabled.map_err(|error| refused(unit, line, "enable it", error))?;
-    owe_reload(machine, bus, &changes).await.map_err(unavailable)
+    require_reload_if_loaded(context, bus, &changes).await.map_err(unavailable)
 }
 
-/// A name that the machine has by itself is no alias.
+/// A name that the context has by itself is no alias.
 async fn refuse_taken(
-    machine: &Machine,
+    context: &ManagerContext,
     bus: &Bus,
     unit: &UnitName,
     line: usize,
     aliases: &str,
 ) -> Result<(), ServiceError> {
     for alias in aliases.split_whitespace().filter_map(|alias| UnitName::parse(alias).ok()) {
-        let place = foreign::look(machine, bus, &alias).await.map_err(unavailable)?;
+        let place = name_conflict::look(context, bus, &alias).await.map_err(unavailable)?;
         // Its own earlier alias is a link to its own file.
-        let link = std::fs::canonicalize(machine.config.links.join(alias.as_str()));
-        if let (Err(what), false) = (place, link.is_ok_and(|to| to == machine.files.text(unit))) {
+        let link = std::fs::canonicalize(context.config.links.join(alias.as_str()));
+        if let (Err(what), false) = (place, link.is_ok_and(|to| to == context.files.text(unit))) {
             let problem =
-                format!("Alias= cannot be {alias}: this machine has {what} of its own there");
+                format!("Alias= cannot be {alias}: this context has {what} of its own there");
             return Err(ServiceError::BadSetting { unit: unit.clone(), line, problem });
         }
     }
@@ -101,21 +101,23 @@ async fn refuse_taken(
 
 /// Takes a unit's links away. That there are none is no error.
 pub(crate) async fn uninstall(
-    machine: &Machine,
+    context: &ManagerContext,
     bus: &Bus,
     unit: &UnitName,
 ) -> Result<(), ServiceError> {
     let order = (&[unit.as_str()][..], ONLY_TILL_BOOT);
-    match bus.manager::<_, Vec<Change>>("DisableUnitFiles", &order).await {
-        Ok(changes) => owe_reload(machine, bus, &changes).await.map_err(unavailable)?,
+    match bus.manager::<_, Vec<LinkChange>>("DisableUnitFiles", &order).await {
+        Ok(changes) => {
+            require_reload_if_loaded(context, bus, &changes).await.map_err(unavailable)?
+        }
         Err(CallError::Refused { name, .. }) if name.ends_with(".NoSuchUnit") => {}
         Err(CallError::Refused { name, .. }) if name.ends_with(".FileNotFound") => {}
         Err(error) => return Err(unavailable(error)),
     }
     // Whatever systemd thinks of the file, nothing may lead to where there will be none.
-    let link = machine.config.links.join(unit.as_str());
+    let link = context.config.links.join(unit.as_str());
     match std::fs::read_link(&link) {
-        Ok(to) if to == machine.files.text(unit) => {
+        Ok(to) if to == context.files.text(unit) => {
             std::fs::remove_file(&link).map_err(io_error(format!("unlink {}", link.display())))
         }
         _ => Ok(()),
@@ -124,21 +126,25 @@ pub(crate) async fn uninstall(
 
 /// Whether systemd has what a change of links is about in memory, and would go by what was before.
 ///
-/// A target that is up reads what it wants when it is next started. The machine's own targets are
+/// A target that is up reads what it wants when it is next started. The context's own targets are
 /// hardly ever, so that they are read again with the next reload and need none of their own.
-async fn owe_reload(machine: &Machine, bus: &Bus, changes: &[Change]) -> Result<(), CallError> {
+async fn require_reload_if_loaded(
+    context: &ManagerContext,
+    bus: &Bus,
+    changes: &[LinkChange],
+) -> Result<(), CallError> {
     for (_, link, _) in changes {
         let Some(wanting) = wanting(Path::new(link)) else { continue };
-        let Some(path) = bus.in_memory(&wanting).await? else { continue };
+        let Some(path) = bus.loaded_path(&wanting).await? else { continue };
         let is_own =
-            UnitName::parse(&wanting).is_ok_and(|unit| machine.units.record(&unit).is_some());
+            UnitName::parse(&wanting).is_ok_and(|unit| context.units.record(&unit).is_some());
         if wanting.ends_with(".target") && !is_own {
             let active: String = bus.property(&path, UNIT, "ActiveState").await?;
             if active == "active" {
                 continue;
             }
         }
-        machine.reload.owe();
+        context.reload.require();
     }
     Ok(())
 }

@@ -13,9 +13,9 @@ use tokio::sync::oneshot;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum JobEnd {
     /// In systemd's word: `done`, `failed`, `canceled`...
-    Told(String),
+    Result(String),
     /// It is over, and nobody heard how.
-    Unheard,
+    Unknown,
 }
 
 /// All jobs that somebody waits for.
@@ -27,22 +27,22 @@ pub(crate) struct Jobs {
 #[derive(Debug, Default)]
 struct State {
     /// How many calls about a unit have no answer yet, and what ended meanwhile.
-    asking: BTreeMap<UnitName, (usize, BTreeMap<String, String>)>,
+    call: BTreeMap<UnitName, (usize, BTreeMap<String, String>)>,
     waiting: BTreeMap<String, oneshot::Sender<JobEnd>>,
 }
 
-/// Somebody is asking for a job about a unit.
+/// Somebody is call for a job about a unit.
 #[derive(Debug)]
-pub(crate) struct Asking<'a> {
+pub(crate) struct PendingCall<'a> {
     jobs: &'a Jobs,
     unit: UnitName,
 }
 
 impl Jobs {
     /// Comes before the call that asks for a job.
-    pub(crate) fn ask(&self, unit: &UnitName) -> Asking<'_> {
-        self.lock().asking.entry(unit.clone()).or_default().0 += 1;
-        Asking { jobs: self, unit: unit.clone() }
+    pub(crate) fn begin_call(&self, unit: &UnitName) -> PendingCall<'_> {
+        self.lock().call.entry(unit.clone()).or_default().0 += 1;
+        PendingCall { jobs: self, unit: unit.clone() }
     }
 
     /// A job is over. Returns whether it may be one that was asked for here.
@@ -50,10 +50,10 @@ impl Jobs {
         let mut state = self.lock();
         if let Some(waiting) = state.waiting.remove(path) {
             // Who waited may have gone.
-            drop(waiting.send(JobEnd::Told(result.to_owned())));
+            drop(waiting.send(JobEnd::Result(result.to_owned())));
             return true;
         }
-        let Some((_, ended)) = state.asking.get_mut(unit) else { return false };
+        let Some((_, ended)) = state.call.get_mut(unit) else { return false };
         ended.insert(path.to_owned(), result.to_owned());
         true
     }
@@ -68,7 +68,7 @@ impl Jobs {
     /// A job is gone, and its end was not heard.
     pub(crate) fn on_gone(&self, path: &str) {
         if let Some(waiting) = self.lock().waiting.remove(path) {
-            drop(waiting.send(JobEnd::Unheard));
+            drop(waiting.send(JobEnd::Unknown));
         }
     }
 
@@ -77,14 +77,14 @@ impl Jobs {
     }
 }
 
-impl Asking<'_> {
+impl PendingCall<'_> {
     /// Tells the end of the job, once it has come.
     pub(crate) fn wait_for(self, path: String) -> oneshot::Receiver<JobEnd> {
         let (sender, end) = oneshot::channel();
         let mut state = self.jobs.lock();
-        let ended = state.asking.get_mut(&self.unit).and_then(|(_, ended)| ended.remove(&path));
+        let ended = state.call.get_mut(&self.unit).and_then(|(_, ended)| ended.remove(&path));
         match ended {
-            Some(result) => drop(sender.send(JobEnd::Told(result))),
+            Some(result) => drop(sender.send(JobEnd::Result(result))),
             None => drop(state.waiting.insert(path, sender)),
         }
         drop(state);
@@ -92,13 +92,13 @@ impl Asking<'_> {
     }
 }
 
-impl Drop for Asking<'_> {
+impl Drop for PendingCall<'_> {
     fn drop(&mut self) {
         let mut state = self.jobs.lock();
-        if let Some((count, _)) = state.asking.get_mut(&self.unit) {
+        if let Some((count, _)) = state.call.get_mut(&self.unit) {
             *count -= 1;
             if *count == 0 {
-                state.asking.remove(&self.unit);
+                state.call.remove(&self.unit);
             }
         }
     }
@@ -116,25 +116,25 @@ mod tests {
     fn an_end_is_heard_before_and_after_the_answer() {
         let jobs = Jobs::default();
         let unit: UnitName = "a.service".parse().expect("it is a name");
-        let told = |result: &str| Some(JobEnd::Told(result.to_owned()));
+        let result = |result: &str| Some(JobEnd::Result(result.to_owned()));
 
-        let asking = jobs.ask(&unit);
+        let call = jobs.begin_call(&unit);
         assert!(jobs.on_removed("/job/1", "a.service", "failed"));
         assert!(!jobs.on_removed("/job/2", "b.service", "done"), "nobody asked for it");
-        assert_eq!(end(asking.wait_for("/job/1".into())), told("failed"));
+        assert_eq!(end(call.wait_for("/job/1".into())), result("failed"));
 
-        let receiver = jobs.ask(&unit).wait_for("/job/2".into());
+        let receiver = jobs.begin_call(&unit).wait_for("/job/2".into());
         jobs.on_removed("/job/3", "a.service", "done");
         assert_eq!(jobs.waited_for(), ["/job/2"]);
         jobs.on_removed("/job/2", "a.service", "canceled");
-        assert_eq!(end(receiver), told("canceled"));
+        assert_eq!(end(receiver), result("canceled"));
 
-        let receiver = jobs.ask(&unit).wait_for("/job/4".into());
+        let receiver = jobs.begin_call(&unit).wait_for("/job/4".into());
         jobs.on_gone("/job/4");
-        assert_eq!(end(receiver), Some(JobEnd::Unheard));
+        assert_eq!(end(receiver), Some(JobEnd::Unknown));
 
-        drop(jobs.ask(&unit).wait_for("/job/5".into()));
+        drop(jobs.begin_call(&unit).wait_for("/job/5".into()));
         assert_eq!(jobs.waited_for(), [""; 0], "nobody waits any more");
-        assert_eq!(jobs.lock().asking.len(), 0, "nobody asks any more");
+        assert_eq!(jobs.lock().call.len(), 0, "nobody asks any more");
     }
 }

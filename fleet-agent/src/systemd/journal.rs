@@ -14,12 +14,12 @@ use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
 use super::config::SystemdScope;
-use super::machine::io_error;
-use super::nudge::Following;
+use super::context::io_error;
+use super::nudge::JournalFollower;
 use crate::{Clock, Journal, JournalLine, JournalQuery, ServiceError, wall_time};
 
 /// The longest entry that is read. What a message has of bytes may take four times as many.
-const LONGEST_ENTRY: u64 = 1024 * 1024;
+const MAX_ENTRY: u64 = 1024 * 1024;
 
 /// How much is kept of the end of one that is longer: what is not its message stands before or
 /// after that.
@@ -33,30 +33,30 @@ const TOO_LONG: &str = "[a message too long to be shown]";
 
 /// Which lines are wanted.
 #[derive(Debug, Clone)]
-pub(crate) struct Wanted {
-    pub(crate) from: From,
+pub(crate) struct LineSelection {
+    pub(crate) from: StartAt,
     pub(crate) follow: bool,
 }
 
 /// From where on they are wanted.
 #[derive(Debug, Clone)]
-pub(crate) enum From {
+pub(crate) enum StartAt {
     /// The last ones, none of them from before that moment.
     Last { lines: Option<usize>, since: Option<Timestamp> },
     /// Those after a line; all, where nothing is known of it.
-    After(Option<Place>),
+    After(Option<LineCursor>),
 }
 
-impl Wanted {
+impl LineSelection {
     pub(crate) fn new(query: JournalQuery) -> Self {
         let JournalQuery { lines, since, follow } = query;
         // Of what is to come everything is wanted, and it may come before journalctl has begun.
         let since = since.map(|since| since.min(wall_time()));
-        Self { from: From::Last { lines, since }, follow }
+        Self { from: StartAt::Last { lines, since }, follow }
     }
 
-    pub(crate) fn after(position: &str, follow: bool) -> Self {
-        Self { from: From::After(Place::read(position)), follow }
+    pub(crate) fn after(cursor: &str, follow: bool) -> Self {
+        Self { from: StartAt::After(LineCursor::read(cursor)), follow }
     }
 }
 
@@ -65,8 +65,8 @@ impl Wanted {
 pub(crate) fn read(
     scope: SystemdScope,
     unit: &UnitName,
-    wanted: Wanted,
-    following: Option<Arc<Following>>,
+    wanted: LineSelection,
+    following: Option<Arc<JournalFollower>>,
     clock: Arc<dyn Clock>,
     over: impl Future<Output = ()> + Send + 'static,
 ) -> Result<Journal, ServiceError> {
@@ -74,7 +74,7 @@ pub(crate) fn read(
     command.args(arguments(scope, unit, &wanted));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
     let child = command.spawn().map_err(io_error("run journalctl"))?;
-    let (sender, broken, journal) = Journal::breakable();
+    let (sender, broken, journal) = Journal::fallible();
     let unit = unit.clone();
     tokio::spawn(async move {
         if let Err(error) = feed(child, wanted, &sender, &*clock, over).await {
@@ -88,7 +88,7 @@ pub(crate) fn read(
 }
 
 /// What the unit's own processes wrote. What systemd itself says of the unit is told by its state.
-fn arguments(scope: SystemdScope, unit: &UnitName, wanted: &Wanted) -> Vec<String> {
+fn arguments(scope: SystemdScope, unit: &UnitName, wanted: &LineSelection) -> Vec<String> {
     let mut arguments =
         ["--no-pager", "--quiet", "--all", "--output=json", "--output-fields=MESSAGE"]
             .map(str::to_owned)
@@ -96,14 +96,16 @@ fn arguments(scope: SystemdScope, unit: &UnitName, wanted: &Wanted) -> Vec<Strin
     let all = "--lines=all".to_owned();
     match &wanted.from {
         // Of the two options the one or the other wins, by the version; so it gets but one.
-        From::Last { lines: Some(lines), .. } => arguments.push(format!("--lines={lines}")),
-        From::Last { lines: None, since: Some(since) } => {
+        StartAt::Last { lines: Some(lines), .. } => arguments.push(format!("--lines={lines}")),
+        StartAt::Last { lines: None, since: Some(since) } => {
             let millis = since.as_millis();
             arguments.extend([all, format!("--since=@{}.{:03}", millis / 1000, millis % 1000)]);
         }
-        From::Last { lines: None, since: None } | From::After(None) => arguments.push(all),
+        StartAt::Last { lines: None, since: None } | StartAt::After(None) => arguments.push(all),
         // With the entry itself: where it is the first that comes, nothing is missing.
-        From::After(Some(place)) => arguments.extend([all, format!("--cursor={}", place.cursor)]),
+        StartAt::After(Some(place)) => {
+            arguments.extend([all, format!("--cursor={}", place.cursor)])
+        }
     }
     if wanted.follow {
         arguments.push("--follow".to_owned());
@@ -120,13 +122,13 @@ fn arguments(scope: SystemdScope, unit: &UnitName, wanted: &Wanted) -> Vec<Strin
 
 async fn feed(
     mut child: Child,
-    wanted: Wanted,
+    wanted: LineSelection,
     sender: &mpsc::Sender<JournalLine>,
     clock: &dyn Clock,
     over: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
     let Some(output) = child.stdout.take() else { return Ok(()) };
-    let (mut sieve, mut output) = (Sieve(wanted.from), BufReader::new(output));
+    let (mut filter, mut output) = (LineFilter(wanted.from), BufReader::new(output));
     let (mut over, mut until) = (pin!(over), None);
     'entries: loop {
         let mut next = pin!(next_entry(&mut output));
@@ -146,7 +148,7 @@ async fn feed(
         if until.is_some_and(|until| entry.at.is_some_and(|at| at > until)) {
             break;
         }
-        for line in sieve.lines(entry) {
+        for line in filter.lines(entry) {
             if sender.send(line).await.is_err() {
                 break 'entries;
             }
@@ -167,20 +169,22 @@ async fn ended(mut child: Child, follows: bool) -> std::io::Result<()> {
 }
 
 /// Lets through what is wanted, and says where something may be missing.
-struct Sieve(From);
+struct LineFilter(StartAt);
 
-impl Sieve {
-    fn lines(&mut self, entry: Told) -> Vec<JournalLine> {
+impl LineFilter {
+    fn lines(&mut self, entry: JournalEntry) -> Vec<JournalLine> {
         let at = entry.at;
         // All that follow the first one that is wanted are later, whatever becomes of the clock.
-        let all = From::Last { lines: None, since: None };
+        let all = StartAt::Last { lines: None, since: None };
         match &self.0 {
-            From::Last { since: Some(since), .. } if at.is_some_and(|at| at < *since) => Vec::new(),
-            From::Last { .. } => {
+            StartAt::Last { since: Some(since), .. } if at.is_some_and(|at| at < *since) => {
+                Vec::new()
+            }
+            StartAt::Last { .. } => {
                 self.0 = if at.is_some() { all } else { self.0.clone() };
                 entry.lines()
             }
-            From::After(place) => {
+            StartAt::After(place) => {
                 let told = place.as_ref().filter(|place| entry.cursor == place.cursor);
                 let mut lines = entry.lines();
                 match told.map(|place| place.lines.unwrap_or(lines.len()).min(lines.len())) {
@@ -197,12 +201,12 @@ impl Sieve {
 /// Where a line is: the cursor of its entry, and where the entry has more lines after it, how many
 /// of them there are up to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct LineCursor {
     cursor: String,
     lines: Option<usize>,
 }
 
-impl Place {
+impl LineCursor {
     /// A cursor has no slash.
     fn read(text: &str) -> Option<Self> {
         let (cursor, lines) = match text.split_once('/') {
@@ -225,9 +229,9 @@ impl Place {
 /// The next entry, with the end of its line if it is whole; `None` when there is no more.
 async fn next_entry(output: &mut (impl AsyncBufRead + Unpin)) -> std::io::Result<Option<Vec<u8>>> {
     let mut entry = Vec::new();
-    let mut limited = (&mut *output).take(LONGEST_ENTRY);
+    let mut limited = (&mut *output).take(MAX_ENTRY);
     limited.read_until(b'\n', &mut entry).await?;
-    if entry.last() == Some(&b'\n') || (entry.len() as u64) < LONGEST_ENTRY {
+    if entry.last() == Some(&b'\n') || (entry.len() as u64) < MAX_ENTRY {
         return Ok(Some(entry).filter(|entry| !entry.is_empty()));
     }
     // No JSON has that, so what is left of it is not taken for the whole.
@@ -257,7 +261,7 @@ async fn skip_line(
 }
 
 #[derive(Deserialize)]
-struct Entry {
+struct RawEntry {
     /// Where it is. It comes with every entry, as does the moment.
     #[serde(rename = "__CURSOR", default)]
     cursor: String,
@@ -269,13 +273,13 @@ struct Entry {
 }
 
 /// What an entry tells: when it was written, if that can be read, and its lines.
-struct Told {
+struct JournalEntry {
     cursor: String,
     at: Option<Timestamp>,
     texts: Vec<String>,
 }
 
-impl Told {
+impl JournalEntry {
     fn lines(self) -> Vec<JournalLine> {
         let Self { cursor, at, texts } = self;
         let (last, cursor) = (texts.len(), Some(cursor).filter(|cursor| !cursor.is_empty()));
@@ -284,7 +288,7 @@ impl Told {
             Some(if number == last { cursor.clone() } else { format!("{cursor}/{number}") })
         };
         let numbered = (1..).zip(texts);
-        numbered.map(|(number, text)| JournalLine { at, text, position: place(number) }).collect()
+        numbered.map(|(number, text)| JournalLine { at, text, cursor: place(number) }).collect()
     }
 }
 
@@ -307,8 +311,8 @@ impl Message {
     }
 }
 
-fn read_entry(entry: &[u8]) -> Told {
-    let read = serde_json::from_slice(entry).map(|entry: Entry| {
+fn read_entry(entry: &[u8]) -> JournalEntry {
+    let read = serde_json::from_slice(entry).map(|entry: RawEntry| {
         let texts = entry.message.map(lines).unwrap_or_default();
         (entry.cursor, entry.at, texts)
     });
@@ -318,7 +322,7 @@ fn read_entry(entry: &[u8]) -> Told {
     });
     let micros = at.and_then(|at| at.parse::<u64>().ok());
     let at = micros.map(|micros| Timestamp::from_millis(micros / 1000));
-    Told { cursor, at, texts }
+    JournalEntry { cursor, at, texts }
 }
 
 /// A field of an entry of which a part is missing. No message can have what looks like one: its

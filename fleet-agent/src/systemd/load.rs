@@ -5,49 +5,49 @@ use fleet_unitfile::{UnitFile, UnitName, UnitType};
 use zbus::wire::{OwnedVariant, Variant};
 
 use super::bus::{Bus, CallError, UNIT, unit_path};
-use super::foreign::{Place, look_for};
+use super::context::{ManagerContext, io_error, unavailable};
 use super::install::{install, uninstall};
-use super::look::{look_at, look_closer};
-use super::machine::{Machine, io_error, unavailable};
-use super::order::stop_and_wait;
+use super::name_conflict::{ExistingUnit, check_name};
+use super::operations::stop_and_wait;
 use super::reason::bad_file;
 use super::record::Record;
-use super::state::Seen;
+use super::refresh::{refresh_details, refresh_unit};
+use super::state::ObservedState;
 use crate::ServiceError;
 
 /// Takes a file over, or only the epoch when it is the file that is known.
 pub(crate) async fn load(
-    machine: &Machine,
+    context: &ManagerContext,
     unit: &UnitName,
     file: &UnitFile,
     epoch: Epoch,
 ) -> Result<(), ServiceError> {
-    let _turn = machine.gates.turn(unit).await;
-    let bus = machine.bus()?;
-    let before = machine.units.record(unit);
+    let _turn = context.locks.lock_unit(unit).await;
+    let bus = context.bus()?;
+    let before = context.units.record(unit);
     if let Some(mut record) = before.clone().filter(|record| is_same(record, file)) {
         record.known.epoch = epoch;
-        return machine.remember(unit, record);
+        return context.remember(unit, record);
     }
     refuse_type(unit)?;
-    let place = look_for(machine, &bus, unit).await?;
-    if place == Place::Stale {
-        machine.reload.owe();
+    let place = check_name(context, &bus, unit).await?;
+    if place == ExistingUnit::Stale {
+        context.reload.require();
     }
-    machine.units.follow(unit, None);
+    context.units.follow(unit, None);
     let mut record = begin(before.as_ref(), file, epoch);
-    let result = take_over(machine, &bus, unit, file, &record, place).await;
+    let result = take_over(context, &bus, unit, file, &record, place).await;
     if let Err(error) = result {
-        give_up(machine, &bus, unit, before.is_some(), record).await;
+        roll_back(context, &bus, unit, before.is_some(), record).await;
         return Err(error);
     }
-    if record.known.asked == TargetState::Inactive {
-        record.known.asked = TargetState::Loaded;
+    if record.known.requested == TargetState::Inactive {
+        record.known.requested = TargetState::Loaded;
     }
-    machine.remember(unit, record)?;
+    context.remember(unit, record)?;
     match (place, before) {
-        (Place::New, _) => machine.units.begin_new(unit),
-        (_, None) => disown_last_run(machine, &bus, unit).await.map_err(unavailable)?,
+        (ExistingUnit::New, _) => context.units.mark_new(unit),
+        (_, None) => discard_last_run(context, &bus, unit).await.map_err(unavailable)?,
         (_, Some(_)) => {}
     }
     Ok(())
@@ -55,7 +55,7 @@ pub(crate) async fn load(
 
 /// Whether the known file is this one, and was taken over to the end.
 fn is_same(record: &Record, file: &UnitFile) -> bool {
-    record.known.hash == file.hash() && record.known.asked != TargetState::Inactive
+    record.known.hash == file.hash() && record.known.requested != TargetState::Inactive
 }
 
 /// What is remembered of a unit with a new file: what was asked of it before still counts.
@@ -77,24 +77,24 @@ fn refuse_type(unit: &UnitName) -> Result<(), ServiceError> {
 }
 
 async fn take_over(
-    machine: &Machine,
+    context: &ManagerContext,
     bus: &Bus,
     unit: &UnitName,
     file: &UnitFile,
     record: &Record,
-    place: Place,
+    place: ExistingUnit,
 ) -> Result<(), ServiceError> {
-    let written = machine.files.write_text(unit, file.source());
-    let begun = written.and_then(|()| machine.files.write_record(unit, record));
+    let written = context.files.write_text(unit, file.source());
+    let begun = written.and_then(|()| context.files.write_record(unit, record));
     begun.map_err(io_error(format!("write the unit file of {unit}")))?;
-    install(machine, bus, unit, file).await?;
-    let states = look_at(machine, bus, unit).await.map_err(unavailable)?;
+    install(context, bus, unit, file).await?;
+    let states = refresh_unit(context, bus, unit).await.map_err(unavailable)?;
     match states.map(|states| states.load).as_deref() {
         // What is in memory is not this file yet.
-        _ if place == Place::Stale => Ok(()),
+        _ if place == ExistingUnit::Stale => Ok(()),
         // systemd looks into its folders by their times, which may be too coarse to tell.
         Some("not-found") | None => {
-            machine.reload.owe();
+            context.reload.require();
             Ok(())
         }
         Some("bad-setting" | "error" | "masked") => {
@@ -107,9 +107,13 @@ async fn take_over(
 
 /// A unit that comes back after it was unloaded may still be in systemd's memory, with the end of
 /// its last run: that is not how the unit that is loaded now has done.
-async fn disown_last_run(machine: &Machine, bus: &Bus, unit: &UnitName) -> Result<(), CallError> {
-    look_closer(machine, bus, unit).await?;
-    machine.units.on_start(unit, Seen::on_order);
+async fn discard_last_run(
+    context: &ManagerContext,
+    bus: &Bus,
+    unit: &UnitName,
+) -> Result<(), CallError> {
+    refresh_details(context, bus, unit).await?;
+    context.units.on_start(unit, ObservedState::on_start_requested);
     Ok(())
 }
 
@@ -132,44 +136,50 @@ async fn why_not_loaded(bus: &Bus, unit: &UnitName) -> Result<String, CallError>
 
 /// Takes away what a load that failed has left. Where that cannot be done, or the unit was known
 /// before and may run, it stays known as one of which nothing was asked.
-async fn give_up(machine: &Machine, bus: &Bus, unit: &UnitName, was_known: bool, record: Record) {
+async fn roll_back(
+    context: &ManagerContext,
+    bus: &Bus,
+    unit: &UnitName,
+    was_known: bool,
+    record: Record,
+) {
     if !was_known {
-        let undone = match uninstall(machine, bus, unit).await {
-            Ok(()) => machine.files.remove(unit).map_err(io_error("remove a unit file")),
+        let undone = match uninstall(context, bus, unit).await {
+            Ok(()) => context.files.remove(unit).map_err(io_error("remove a unit file")),
             Err(error) => Err(error),
         };
         match undone {
-            Ok(()) => return machine.units.forget(unit),
+            Ok(()) => return context.units.forget(unit),
             Err(error) => tracing::warn!(%unit, %error, "cannot take back a unit file"),
         }
     }
-    let known = KnownUnit { asked: TargetState::Inactive, ..record.known };
-    if let Err(error) = machine.remember(unit, Record { known, ..record }) {
+    let known = KnownUnit { requested: TargetState::Inactive, ..record.known };
+    if let Err(error) = context.remember(unit, Record { known, ..record }) {
         tracing::warn!(%unit, %error, "cannot write down that a load has failed");
     }
 }
 
 /// Stops a unit and removes all of it.
-pub(crate) async fn unload(machine: &Machine, unit: &UnitName) -> Result<(), ServiceError> {
-    let _turn = machine.gates.turn(unit).await;
-    let bus = machine.bus()?;
-    if machine.units.record(unit).is_none() {
+pub(crate) async fn unload(context: &ManagerContext, unit: &UnitName) -> Result<(), ServiceError> {
+    let _turn = context.locks.lock_unit(unit).await;
+    let bus = context.bus()?;
+    if context.units.record(unit).is_none() {
         return Ok(());
     }
-    stop_and_wait(machine, &bus, unit).await?;
-    uninstall(machine, &bus, unit).await?;
-    let removed = machine.files.remove(unit);
+    stop_and_wait(context, &bus, unit).await?;
+    uninstall(context, &bus, unit).await?;
+    let removed = context.files.remove(unit);
     // Of a unit that has failed systemd would remember that for ever.
     let reset: Result<(), _> = bus.manager("ResetFailedUnit", &unit.as_str()).await;
     removed.map_err(io_error(format!("remove the unit file of {unit}")))?;
-    machine.units.forget(unit);
-    machine.feed.report(unit);
+    context.units.forget(unit);
+    context.feed.report(unit);
     if let Err(error @ CallError::Lost(_)) = reset {
         return Err(unavailable(error));
     }
     // Another unit that names it keeps it in memory, with what its file said.
-    if bus.in_memory(unit.as_str()).await.map_err(unavailable)?.is_some() {
-        machine.reload.owe();
+    if bus.loaded_path(unit.as_str()).await.map_err(unavailable)?.is_some() {
+        context.reload.require();
     }
     Ok(())
 }

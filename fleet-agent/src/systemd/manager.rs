@@ -11,27 +11,27 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::config::{SystemdConfig, SystemdScope};
-use super::journal::Wanted;
-use super::machine::{Machine, Session, io_error, unavailable};
+use super::context::{ManagerContext, Session, io_error, unavailable};
+use super::journal::LineSelection;
 use super::nudge::Nudges;
-use super::{journal, link, load, look, order, reload};
+use super::{connection, journal, load, operations, refresh, reload};
 use crate::lock::acquire;
 use crate::native::boot_id;
 use crate::{
-    Drift, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges,
+    ChangeReceiver, Drift, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager,
 };
 
-/// Runs units by the machine's systemd, over D-Bus.
+/// Runs units by the context's systemd, over D-Bus.
 ///
 /// Dropping it leaves the units running, as the sudden end of a daemon does. The next manager of
-/// the same directory knows them again. A machine that was booted since knows no unit.
+/// the same directory knows them again. A context that was booted since knows no unit.
 ///
 /// # Files
 ///
 /// A unit's file is kept byte for byte in the manager's directory, and systemd is given a link to
-/// it that lasts until the machine is booted again. What the machine adds to a unit, such as a
+/// it that lasts until the context is booted again. What the context adds to a unit, such as a
 /// drop-in below `/etc/systemd/system`, counts as it does for any other. A unit with an `[Install]`
-/// section is enabled, also until the next boot. A name that the machine has a unit for by itself
+/// section is enabled, also until the next boot. A name that the context has a unit for by itself
 /// is refused.
 ///
 /// systemd reads its files again only where it would go by old ones; see
@@ -39,7 +39,7 @@ use crate::{
 ///
 /// # Types
 ///
-/// Units of all types that systemd reads from files are taken. Whether the machine can run one is
+/// Units of all types that systemd reads from files are taken. Whether the context can run one is
 /// systemd's to say at its start: swaps need the right to swap, automounts a kernel with autofs,
 /// and a device is there when the kernel has it. Where it cannot, the start fails and says so.
 ///
@@ -57,9 +57,9 @@ use crate::{
 ///
 /// # Output
 ///
-/// A unit's journal is what its own processes write, as the machine's `journalctl` tells it.
+/// A unit's journal is what its own processes write, as the context's `journalctl` tells it.
 pub struct SystemdManager {
-    machine: Arc<Machine>,
+    context: Arc<ManagerContext>,
     link: AbortHandle,
     nudges: Nudges,
     /// Held as long as this manager uses the directory.
@@ -75,24 +75,24 @@ impl SystemdManager {
     /// directory, and [`ServiceError::Io`] when the directory cannot be used.
     pub async fn open(config: SystemdConfig) -> Result<Arc<Self>, ServiceError> {
         let lock = acquire(&config.directory, &*config.clock).await?;
-        let machine = Arc::new(Machine::new(config));
-        take_back(&machine).map_err(io_error("read the records of units"))?;
-        let mut session = machine.session.subscribe();
-        let link = tokio::spawn(link::keep(Arc::clone(&machine))).abort_handle();
-        let manager = Self { machine, link, nudges: Nudges::default(), _lock: lock };
+        let context = Arc::new(ManagerContext::new(config));
+        recover(&context).map_err(io_error("read the records of units"))?;
+        let mut session = context.session.subscribe();
+        let link = tokio::spawn(connection::keep(Arc::clone(&context))).abort_handle();
+        let manager = Self { context, link, nudges: Nudges::default(), _lock: lock };
         // Its sender is here, so it is not dropped meanwhile.
         drop(session.wait_for(|session| !matches!(session, Session::New)).await);
-        manager.machine.bus()?;
+        manager.context.bus()?;
         Ok(Arc::new(manager))
     }
 }
 
 /// Reads what an earlier manager has written down.
-fn take_back(machine: &Machine) -> std::io::Result<()> {
-    machine.files.forget_old_boot(&boot_id()?)?;
-    for (unit, record) in machine.files.read()? {
-        machine.reload.doubt([unit.clone()]);
-        machine.units.follow(&unit, Some(record));
+fn recover(context: &ManagerContext) -> std::io::Result<()> {
+    context.files.forget_old_boot(&boot_id()?)?;
+    for (unit, record) in context.files.read()? {
+        context.reload.mark_unverified([unit.clone()]);
+        context.units.follow(&unit, Some(record));
     }
     Ok(())
 }
@@ -111,80 +111,84 @@ impl ServiceManager for SystemdManager {
         file: &UnitFile,
         epoch: Epoch,
     ) -> Result<(), ServiceError> {
-        load::load(&self.machine, unit, file, epoch).await
+        load::load(&self.context, unit, file, epoch).await
     }
 
     async fn reload(&self) -> Result<(), ServiceError> {
-        let bus = self.machine.bus()?;
-        reload::reload(&self.machine, &bus).await.map_err(unavailable)
+        let bus = self.context.bus()?;
+        reload::reload(&self.context, &bus).await.map_err(unavailable)
     }
 
     async fn unload(&self, unit: &UnitName) -> Result<(), ServiceError> {
-        load::unload(&self.machine, unit).await
+        load::unload(&self.context, unit).await
     }
 
     async fn start(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError> {
-        order::launch(&self.machine, unit, "StartUnit", generation).await
+        operations::launch(&self.context, unit, "StartUnit", generation).await
     }
 
     async fn restart(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError> {
-        order::launch(&self.machine, unit, "RestartUnit", generation).await
+        operations::launch(&self.context, unit, "RestartUnit", generation).await
     }
 
     async fn stop(&self, unit: &UnitName) -> Result<(), ServiceError> {
-        order::stop(&self.machine, unit).await
+        operations::stop(&self.context, unit).await
     }
 
     async fn reload_unit(&self, unit: &UnitName) -> Result<(), ServiceError> {
-        order::reload_unit(&self.machine, unit).await
+        operations::reload_unit(&self.context, unit).await
     }
 
     async fn get(&self, unit: &UnitName) -> Result<Option<ManagedUnit>, ServiceError> {
-        self.machine.bus()?;
-        Ok(self.machine.units.managed(unit))
+        self.context.bus()?;
+        Ok(self.context.units.managed(unit))
     }
 
     async fn list(&self) -> Result<Vec<ManagedUnit>, ServiceError> {
-        self.machine.bus()?;
-        Ok(self.machine.units.all_managed())
+        self.context.bus()?;
+        Ok(self.context.units.all_managed())
     }
 
     async fn drift(&self, unit: &UnitName) -> Result<Option<Drift>, ServiceError> {
-        Ok(self.machine.units.drift(unit))
+        Ok(self.context.units.drift(unit))
     }
 
-    async fn stop_time_out(&self, unit: &UnitName) -> Result<Option<Duration>, ServiceError> {
-        self.machine.record(unit)?;
-        let bus = self.machine.bus()?;
-        look::stop_time_out(&bus, unit).await.map_err(unavailable)
+    async fn stop_timeout(&self, unit: &UnitName) -> Result<Option<Duration>, ServiceError> {
+        self.context.record(unit)?;
+        let bus = self.context.bus()?;
+        refresh::stop_timeout(&bus, unit).await.map_err(unavailable)
     }
 
-    fn changes(&self) -> StateChanges {
-        self.machine.feed.subscribe()
+    fn changes(&self) -> ChangeReceiver {
+        self.context.feed.subscribe()
     }
 
     async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Result<Journal, ServiceError> {
-        self.read_journal(unit, Wanted::new(query))
+        self.read_journal(unit, LineSelection::new(query))
     }
 
-    async fn journal_after(
+    async fn journal_from(
         &self,
         unit: &UnitName,
-        position: &str,
+        cursor: &str,
         follow: bool,
     ) -> Result<Journal, ServiceError> {
-        self.read_journal(unit, Wanted::after(position, follow))
+        self.read_journal(unit, LineSelection::after(cursor, follow))
     }
 }
 
 impl SystemdManager {
-    fn read_journal(&self, unit: &UnitName, wanted: Wanted) -> Result<Journal, ServiceError> {
-        self.machine.record(unit)?;
-        let SystemdConfig { scope, clock, .. } = &self.machine.config;
+    fn read_journal(
+        &self,
+        unit: &UnitName,
+        wanted: LineSelection,
+    ) -> Result<Journal, ServiceError> {
+        self.context.record(unit)?;
+        let SystemdConfig { scope, clock, .. } = &self.context.config;
         // The journals of users are not for others to touch.
         let is_nudged = wanted.follow && matches!(scope, SystemdScope::System);
         let following = is_nudged.then(|| self.nudges.follow(clock));
-        let alive = self.machine.units.alive(unit).filter(|_| wanted.follow);
+        let alive = self.context.units.alive(unit).filter(|_| wanted.follow);
         journal::read(*scope, unit, wanted, following, clock.clone(), until_it_ends(alive))
     }
 }

@@ -1,4 +1,4 @@
-//! The service manager that drives the machine's systemd over D-Bus.
+//! The service manager that drives the context's systemd over D-Bus.
 //!
 //! ```text
 //! manager ── load, install ──> files, record     unit files and what was asked of them
@@ -14,28 +14,28 @@
 //! signals alone; after a connection was lost, or systemd has read its files again, everything is
 //! looked at once.
 
+mod batch_query;
 mod bus;
 mod config;
+mod connection;
+mod context;
+mod external_stop;
 mod files;
-mod foreign;
-mod gates;
-mod gather;
 mod install;
 mod jobs;
 mod journal;
-mod link;
 mod load;
-mod look;
-mod machine;
 mod manager;
-mod meddling;
+mod name_conflict;
 mod nudge;
-mod order;
+mod operations;
 mod private;
 mod reason;
 mod record;
+mod refresh;
 mod reload;
 mod state;
+mod unit_locks;
 mod units;
 
 pub use config::{SystemdConfig, SystemdScope};

@@ -1,4 +1,4 @@
-//! Has those who follow the machine's journal look at it as soon as something is there.
+//! Has those who follow the context's journal look at it as soon as something is there.
 //!
 //! journald lets a quarter of a second pass before it says that it wrote something, and journalctl
 //! may come too early for what it says, and then waits for its next word: lines that come one by
@@ -17,7 +17,7 @@ use crate::Clock;
 /// than a hundredth of a processor.
 const PACE: Duration = Duration::from_millis(40);
 
-/// Where journals are kept, each in a folder that is named by the machine's ID.
+/// Where journals are kept, each in a folder that is named by the context's ID.
 const PLACES: [&str; 2] = ["/run/log/journal", "/var/log/journal"];
 
 /// In each folder, the file that is written to. Who follows watches the whole folder.
@@ -25,28 +25,28 @@ const FILE: &str = "system.journal";
 
 /// Nudges all that follow, while at least one does.
 #[derive(Debug, Default)]
-pub(crate) struct Nudges(Mutex<Weak<Following>>);
+pub(crate) struct Nudges(Mutex<Weak<JournalFollower>>);
 
 /// Somebody follows, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Following;
+pub(crate) struct JournalFollower;
 
 impl Nudges {
     /// Nudges until what is returned is dropped.
-    pub(crate) fn follow(&self, clock: &Arc<dyn Clock>) -> Arc<Following> {
+    pub(crate) fn follow(&self, clock: &Arc<dyn Clock>) -> Arc<JournalFollower> {
         // A panic while it is locked cannot leave a pointer half changed.
         let mut others = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(following) = others.upgrade() {
             return following;
         }
-        let first = Arc::new(Following);
+        let first = Arc::new(JournalFollower);
         *others = Arc::downgrade(&first);
         tokio::spawn(keep_on(Arc::downgrade(&first), clock.clone()));
         first
     }
 }
 
-async fn keep_on(following: Weak<Following>, clock: Arc<dyn Clock>) {
+async fn keep_on(following: Weak<JournalFollower>, clock: Arc<dyn Clock>) {
     while following.strong_count() > 0 {
         clock.sleep(PACE).await;
         let nudged = tokio::task::spawn_blocking(|| PLACES.iter().for_each(|place| all_in(place)));

@@ -2,7 +2,7 @@
 
 use fleet_unitfile::{Severity, UnitFile, UnitName, UnitType, check};
 
-use super::state::Seen;
+use super::state::ObservedState;
 use crate::ServiceError;
 
 /// Why systemd has refused a unit's file: what the check finds wrong in it, or else what systemd
@@ -23,7 +23,7 @@ pub(crate) fn bad_file(unit: &UnitName, file: &UnitFile, said: &str) -> ServiceE
 }
 
 /// Why a start did not succeed, by the result of its job and what was seen of the unit.
-pub(crate) fn start_problem(unit: &UnitName, result: &str, seen: &Seen) -> String {
+pub(crate) fn start_problem(unit: &UnitName, result: &str, seen: &ObservedState) -> String {
     match result {
         // Such a unit is refused without having failed.
         "failed" if triggers(unit) && !seen.has_failed() => {
@@ -35,7 +35,7 @@ pub(crate) fn start_problem(unit: &UnitName, result: &str, seen: &Seen) -> Strin
         "canceled" => "another order has overtaken it".to_owned(),
         "skipped" => "systemd skipped it, since a condition of it does not hold".to_owned(),
         "assert" => "an assertion of it does not hold".to_owned(),
-        "unsupported" => "this machine cannot run units of its type".to_owned(),
+        "unsupported" => "this context cannot run units of its type".to_owned(),
         "once" => "it runs once a boot, and has".to_owned(),
         other => format!("the result of its start is {other:?}"),
     }
@@ -72,8 +72,8 @@ mod tests {
     use super::super::bus::States;
     use super::*;
 
-    fn seen(active: &str) -> Seen {
-        let mut seen = Seen::default();
+    fn seen(active: &str) -> ObservedState {
+        let mut seen = ObservedState::default();
         let [load, active, sub] = ["loaded", active, ""].map(str::to_owned);
         seen.on_states(&States { name: String::new(), load, active, sub }, true);
         seen

@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Record {
     pub(crate) known: KnownUnit,
     /// An order to start that systemd may not have been given yet.
-    pub(crate) order: Option<Order>,
+    pub(crate) order: Option<PendingStart>,
 }
 
 /// What is written down before a start is asked for, so that a daemon that ends in between does
 /// not leave it undone, or let it be done twice.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Order {
+pub(crate) struct PendingStart {
     pub(crate) generation: Generation,
     /// The identity of the unit's last run before.
     pub(crate) invocation: Vec<u8>,
@@ -25,12 +25,12 @@ impl Record {
     /// A unit whose file is there, and of which nothing was asked yet.
     pub(crate) fn new(hash: UnitHash, epoch: Epoch) -> Self {
         let (asked, generation) = (TargetState::Inactive, Generation::ZERO);
-        Self { known: KnownUnit { hash, asked, epoch, generation }, order: None }
+        Self { known: KnownUnit { hash, requested: asked, epoch, generation }, order: None }
     }
 
     /// Whether a start of that generation was given to systemd although nobody wrote it down: the
     /// unit has begun another run since it was ordered.
-    pub(crate) fn has_begun(&self, generation: Generation, invocation: &[u8]) -> bool {
+    pub(crate) fn has_started(&self, generation: Generation, invocation: &[u8]) -> bool {
         self.order.as_ref().is_some_and(|order| {
             let is_another = !invocation.is_empty() && order.invocation != invocation;
             order.generation == generation && is_another
@@ -38,18 +38,18 @@ impl Record {
     }
 
     pub(crate) fn to_json(&self) -> serde_json::Result<Vec<u8>> {
-        let KnownUnit { hash, asked, epoch, generation } = self.known;
-        let order = self.order.as_ref().map(|order| WrittenOrder {
+        let KnownUnit { hash, requested: asked, epoch, generation } = self.known;
+        let order = self.order.as_ref().map(|order| StoredStart {
             generation: order.generation.0,
             invocation: order.invocation.clone(),
         });
         let asked = match asked {
-            TargetState::Inactive => Asked::Nothing,
-            TargetState::Loaded => Asked::Loaded,
-            TargetState::Launched => Asked::Launched,
+            TargetState::Inactive => StoredTarget::Nothing,
+            TargetState::Loaded => StoredTarget::Loaded,
+            TargetState::Launched => StoredTarget::Launched,
         };
         let hash = hash.to_string();
-        serde_json::to_vec(&Written {
+        serde_json::to_vec(&StoredRecord {
             hash,
             asked,
             epoch: epoch.0,
@@ -60,19 +60,19 @@ impl Record {
 
     /// Reads what [`to_json`](Self::to_json) has written; `None` when it is something else.
     pub(crate) fn from_json(bytes: &[u8]) -> Option<Self> {
-        let written: Written = serde_json::from_slice(bytes).ok()?;
-        let order = written.order.map(|order| Order {
+        let written: StoredRecord = serde_json::from_slice(bytes).ok()?;
+        let order = written.order.map(|order| PendingStart {
             generation: Generation(order.generation),
             invocation: order.invocation,
         });
         let asked = match written.asked {
-            Asked::Nothing => TargetState::Inactive,
-            Asked::Loaded => TargetState::Loaded,
-            Asked::Launched => TargetState::Launched,
+            StoredTarget::Nothing => TargetState::Inactive,
+            StoredTarget::Loaded => TargetState::Loaded,
+            StoredTarget::Launched => TargetState::Launched,
         };
         let known = KnownUnit {
             hash: written.hash.parse().ok()?,
-            asked,
+            requested: asked,
             epoch: Epoch(written.epoch),
             generation: Generation(written.generation),
         };
@@ -81,25 +81,25 @@ impl Record {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Written {
+struct StoredRecord {
     hash: String,
-    asked: Asked,
+    asked: StoredTarget,
     epoch: u64,
     generation: u64,
     #[serde(default)]
-    order: Option<WrittenOrder>,
+    order: Option<StoredStart>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Asked {
+enum StoredTarget {
     Nothing,
     Loaded,
     Launched,
 }
 
 #[derive(Serialize, Deserialize)]
-struct WrittenOrder {
+struct StoredStart {
     generation: u64,
     invocation: Vec<u8>,
 }
@@ -118,9 +118,9 @@ mod tests {
     fn what_is_written_is_read() {
         let mut all = vec![record()];
         for asked in TargetState::ALL {
-            let order = Order { generation: Generation(4), invocation: vec![0, 255] };
+            let order = PendingStart { generation: Generation(4), invocation: vec![0, 255] };
             let mut next = Record { order: Some(order), ..record() };
-            (next.known.asked, next.known.generation) = (asked, Generation(3));
+            (next.known.requested, next.known.generation) = (asked, Generation(3));
             all.push(next);
         }
         for record in all {
@@ -136,7 +136,10 @@ mod tests {
     fn a_start_that_was_not_written_down_is_known_by_its_run() {
         let order = |invocation: &[u8]| {
             let invocation = invocation.to_vec();
-            Record { order: Some(Order { generation: Generation(2), invocation }), ..record() }
+            Record {
+                order: Some(PendingStart { generation: Generation(2), invocation }),
+                ..record()
+            }
         };
         let rows: [(Record, u64, &[u8], bool); 6] = [
             (record(), 2, b"new", false),
@@ -147,7 +150,7 @@ mod tests {
             (order(b"old"), 2, b"", false),
         ];
         for (record, generation, invocation, begun) in rows {
-            let found = record.has_begun(Generation(generation), invocation);
+            let found = record.has_started(Generation(generation), invocation);
             assert_eq!(found, begun, "{record:?}, {invocation:?}");
         }
     }

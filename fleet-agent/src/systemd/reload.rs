@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use fleet_unitfile::UnitName;
 
 use super::bus::{Bus, CallError, UNIT};
-use super::machine::Machine;
+use super::context::ManagerContext;
 
 /// Whether files have to be read again.
 #[derive(Debug, Default)]
@@ -21,19 +21,19 @@ pub(crate) struct Reload {
 
 #[derive(Debug, Default)]
 struct State {
-    owed: bool,
-    doubtful: BTreeSet<UnitName>,
+    required: bool,
+    unverified: BTreeSet<UnitName>,
 }
 
 impl Reload {
     /// systemd has something in memory that is no longer so.
-    pub(crate) fn owe(&self) {
-        self.lock().owed = true;
+    pub(crate) fn require(&self) {
+        self.lock().required = true;
     }
 
     /// Nobody knows whether systemd has read what is there of these units by now.
-    pub(crate) fn doubt(&self, units: impl IntoIterator<Item = UnitName>) {
-        self.lock().doubtful.extend(units);
+    pub(crate) fn mark_unverified(&self, units: impl IntoIterator<Item = UnitName>) {
+        self.lock().unverified.extend(units);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -42,15 +42,15 @@ impl Reload {
 }
 
 /// Has the files read if that is needed; when it returns, systemd goes by what is there.
-pub(crate) async fn reload(machine: &Machine, bus: &Bus) -> Result<(), CallError> {
-    let _turn = machine.reload.turn.lock().await;
-    let State { owed, doubtful } = std::mem::take(&mut *machine.reload.lock());
-    let result = match owed || is_behind(bus, &doubtful).await.unwrap_or(true) {
+pub(crate) async fn reload(context: &ManagerContext, bus: &Bus) -> Result<(), CallError> {
+    let _turn = context.reload.turn.lock().await;
+    let State { required, unverified } = std::mem::take(&mut *context.reload.lock());
+    let result = match required || is_behind(bus, &unverified).await.unwrap_or(true) {
         true => bus.manager("Reload", &()).await,
         false => Ok(()),
     };
     if result.is_err() {
-        machine.reload.owe();
+        context.reload.require();
     }
     result
 }
@@ -58,7 +58,7 @@ pub(crate) async fn reload(machine: &Machine, bus: &Bus) -> Result<(), CallError
 /// Whether systemd goes by an old definition of one of the units.
 async fn is_behind(bus: &Bus, units: &BTreeSet<UnitName>) -> Result<bool, CallError> {
     for unit in units {
-        let Some(path) = bus.in_memory(unit.as_str()).await? else { continue };
+        let Some(path) = bus.loaded_path(unit.as_str()).await? else { continue };
         let load = bus.property::<String>(&path, UNIT, "LoadState").await?;
         if load == "not-found" || bus.property(&path, UNIT, "NeedDaemonReload").await? {
             return Ok(true);

@@ -13,7 +13,7 @@ pub(crate) type Properties = BTreeMap<String, OwnedVariant>;
 
 /// What is known of a unit from systemd.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct ObservedState {
     load: String,
     active: String,
     sub: String,
@@ -30,9 +30,9 @@ pub(crate) struct Seen {
     before: Option<Vec<u8>>,
 }
 
-impl Seen {
+impl ObservedState {
     /// A start is asked for: how a run before it ended no longer counts.
-    pub(crate) fn on_order(&mut self) {
+    pub(crate) fn on_start_requested(&mut self) {
         self.before = Some(self.invocation.clone());
     }
 
@@ -97,7 +97,7 @@ impl Seen {
 
     /// systemd has forgotten the unit, which it does only with those that do nothing. Of its last
     /// run stays what was seen.
-    pub(crate) fn on_forgotten(&mut self) {
+    pub(crate) fn on_unloaded(&mut self) {
         if !self.active.is_empty() {
             (self.active, self.sub) = ("inactive".to_owned(), "dead".to_owned());
             self.main_pid = 0;
@@ -121,7 +121,7 @@ impl Seen {
 
     /// Whether nothing runs or ran for the start that was asked for last: between the order and its
     /// run, and after a start that systemd refused or passed over.
-    pub(crate) fn has_not_run(&self) -> bool {
+    pub(crate) fn has_no_run(&self) -> bool {
         // What systemd has forgotten meanwhile and read anew has no identity, and no new one.
         let is_same = |before: &Vec<u8>| self.invocation.is_empty() || *before == self.invocation;
         self.is_inactive() && self.before.as_ref().is_some_and(is_same)
@@ -140,7 +140,7 @@ impl Seen {
             }
             (Some("timeout"), _) => "it took too long".to_owned(),
             (Some("start-limit-hit"), _) => "it was started too often in too short a time".into(),
-            (Some("resources"), _) => "the machine lacks what it needs to begin".to_owned(),
+            (Some("resources"), _) => "the context lacks what it needs to begin".to_owned(),
             (Some("success") | None, _) => "systemd does not say why".to_owned(),
             (Some(result), _) => format!("its result is {result:?}"),
         }
@@ -151,7 +151,7 @@ impl Seen {
         let load = self.load.parse().unwrap_or(LoadState::Stub);
         let active = self.active.parse().unwrap_or(ActiveState::Inactive);
         let sub = if self.sub.is_empty() { "dead" } else { &self.sub };
-        let is_of_before = self.has_not_run();
+        let is_of_before = self.has_no_run();
         SystemdState {
             result: self.result.clone().filter(|_| self.ran && !is_of_before),
             main_pid: Some(self.main_pid).filter(|pid| *pid > 0),
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_unit_that_never_ran_has_no_result() {
-        let mut seen = Seen::default();
+        let mut seen = ObservedState::default();
         assert!(!seen.on_states(&states("inactive", "dead"), true), "there is no more to ask");
         seen.on_properties(SERVICE, &properties(&[("Result", "success".into())]));
         assert_eq!(seen.state(), SystemdState::loaded());
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_run_and_its_end_are_told_by_signals() {
-        let mut seen = Seen::default();
+        let mut seen = ObservedState::default();
         seen.on_states(&states("inactive", "dead"), true);
         let running = [("ActiveState", "active".into()), ("SubState", "running".into())];
         seen.on_properties(UNIT, &properties(&running));
@@ -236,36 +236,36 @@ mod tests {
         let killed = [("ExecMainCode", CLD_KILLED.into()), ("ExecMainStatus", 9_i32.into())];
         seen.on_properties(SERVICE, &properties(&killed));
         assert_eq!(seen.state().exit, Some(ExitStatus::Signal(9)));
-        seen.on_forgotten();
+        seen.on_unloaded();
         assert_eq!((seen.state().active, &*seen.state().sub), (ActiveState::Inactive, "dead"));
         assert_eq!(seen.state().exit, Some(ExitStatus::Signal(9)), "its last run stays known");
     }
 
     #[test]
     fn how_an_earlier_run_ended_is_not_taken_for_the_end_of_a_start() {
-        let mut seen = Seen::default();
+        let mut seen = ObservedState::default();
         let run = |id: u8| properties(&[("InvocationID", vec![id].into())]);
         seen.on_properties(UNIT, &run(1));
         seen.on_properties(UNIT, &properties(&[("ActiveState", "active".into())]));
         seen.on_properties(SERVICE, &properties(&[("Result", "success".into())]));
-        seen.on_order();
+        seen.on_start_requested();
         assert_eq!(seen.state().result.as_deref(), Some("success"), "it is restarted");
         seen.on_properties(UNIT, &properties(&[("ActiveState", "inactive".into())]));
         assert_eq!(seen.state().result, None, "the start is under way, or was refused");
         seen.on_properties(UNIT, &run(2));
         assert_eq!(seen.state().result.as_deref(), Some("success"), "it has run and ended");
-        seen.on_order();
+        seen.on_start_requested();
         assert_eq!(seen.state().result, None);
         seen.on_started();
         assert_eq!(seen.state().result.as_deref(), Some("success"), "no run was needed");
-        seen.on_order();
+        seen.on_start_requested();
         seen.on_properties(UNIT, &properties(&[("InvocationID", Vec::<u8>::new().into())]));
-        assert!(seen.has_not_run(), "systemd has read it anew, and passed it over");
+        assert!(seen.has_no_run(), "systemd has read it anew, and passed it over");
     }
 
     #[test]
     fn a_signal_is_newer_than_an_answer_to_an_earlier_question() {
-        let mut seen = Seen::default();
+        let mut seen = ObservedState::default();
         seen.on_states(&states("inactive", "dead"), true);
         seen.on_properties(UNIT, &properties(&[("ActiveState", "active".into())]));
         assert!(seen.on_states(&states("inactive", "dead"), false));

@@ -8,14 +8,14 @@ use fleet_unitfile::UnitName;
 use tokio::sync::watch;
 
 use super::bus::unit_path;
-use super::meddling::Meddling;
+use super::external_stop::ExternalStopDetector;
 use super::record::Record;
-use super::state::{Properties, Seen};
+use super::state::{ObservedState, Properties};
 use crate::{Drift, ManagedUnit};
 
 /// The units, by name and by systemd's path.
 #[derive(Debug, Default)]
-pub(crate) struct Units {
+pub(crate) struct UnitTable {
     state: Mutex<State>,
 }
 
@@ -29,8 +29,8 @@ struct State {
 struct Entry {
     /// Nothing before the unit is loaded for the first time; it is not known then.
     record: Option<Record>,
-    seen: Seen,
-    meddling: Meddling,
+    seen: ObservedState,
+    external_stop: ExternalStopDetector,
     /// Counts what systemd has told, so that an answer is not taken for newer than a signal.
     news: u64,
     /// systemd has nothing of an earlier run.
@@ -39,7 +39,7 @@ struct Entry {
     alive: watch::Sender<()>,
 }
 
-impl Units {
+impl UnitTable {
     /// Begins to follow a unit, or remembers what was asked of it.
     pub(crate) fn follow(&self, unit: &UnitName, record: Option<Record>) {
         let mut state = self.lock();
@@ -47,7 +47,7 @@ impl Units {
         let entry = state.units.entry(unit.clone()).or_default();
         if record.is_some() {
             entry.record = record;
-            entry.meddling.on_amends();
+            entry.external_stop.reset();
         }
     }
 
@@ -58,14 +58,14 @@ impl Units {
     }
 
     /// systemd has nothing of a unit but its file.
-    pub(crate) fn begin_new(&self, unit: &UnitName) {
+    pub(crate) fn mark_new(&self, unit: &UnitName) {
         if let Some(entry) = self.lock().units.get_mut(unit) {
             entry.is_new = entry.seen.is_inactive();
         }
     }
 
     /// Whether a unit that is about to be started is so for the first time.
-    pub(crate) fn end_new(&self, unit: &UnitName) -> bool {
+    pub(crate) fn take_new(&self, unit: &UnitName) -> bool {
         let mut state = self.lock();
         state.units.get_mut(unit).is_some_and(|entry| std::mem::take(&mut entry.is_new))
     }
@@ -91,7 +91,7 @@ impl Units {
     }
 
     /// What systemd tells of a unit.
-    pub(crate) fn seen(&self, unit: &UnitName) -> Seen {
+    pub(crate) fn seen(&self, unit: &UnitName) -> ObservedState {
         self.lock().units.get(unit).map(|entry| entry.seen.clone()).unwrap_or_default()
     }
 
@@ -107,7 +107,11 @@ impl Units {
     }
 
     /// A signal tells of a unit; returns its name if that is news of a known one.
-    pub(crate) fn on_signal(&self, path: &str, change: impl FnOnce(&mut Seen)) -> Option<UnitName> {
+    pub(crate) fn on_signal(
+        &self,
+        path: &str,
+        change: impl FnOnce(&mut ObservedState),
+    ) -> Option<UnitName> {
         let mut state = self.lock();
         let unit = state.paths.get(path)?.clone();
         let entry = state.units.get_mut(&unit)?;
@@ -116,7 +120,7 @@ impl Units {
     }
 
     /// A start is asked for, or went well.
-    pub(crate) fn on_start(&self, unit: &UnitName, change: fn(&mut Seen)) {
+    pub(crate) fn on_start(&self, unit: &UnitName, change: fn(&mut ObservedState)) {
         if let Some(entry) = self.lock().units.get_mut(unit) {
             change(&mut entry.seen);
         }
@@ -126,13 +130,13 @@ impl Units {
     pub(crate) fn drift(&self, unit: &UnitName) -> Option<Drift> {
         let state = self.lock();
         let entry = state.units.get(unit)?;
-        (entry.is_wanted_up() && entry.meddling.is_stopped()).then_some(Drift::Stopped)
+        (entry.is_launched() && entry.external_stop.is_stopped()).then_some(Drift::Stopped)
     }
 
     /// A job of a unit has come.
     pub(crate) fn on_job(&self, job: &str, unit: &str) {
         if let Some(entry) = self.lock().units.get_mut(unit) {
-            entry.meddling.on_job(job, entry.seen.is_active());
+            entry.external_stop.on_job(job, entry.seen.is_active());
         }
     }
 
@@ -142,8 +146,8 @@ impl Units {
         let mut state = self.lock();
         let entry = state.units.get_mut(unit)?;
         let is_down = entry.seen.is_inactive() || entry.seen.has_failed();
-        let stopped = entry.meddling.on_job_end(job, is_ours, is_down);
-        if stopped && entry.is_wanted_up() { unit.parse().ok() } else { None }
+        let stopped = entry.external_stop.on_job_end(job, is_ours, is_down);
+        if stopped && entry.is_launched() { unit.parse().ok() } else { None }
     }
 
     /// How much systemd has told of a unit by now.
@@ -157,7 +161,7 @@ impl Units {
         &self,
         unit: &UnitName,
         news: u64,
-        change: impl FnOnce(&mut Seen, bool),
+        change: impl FnOnce(&mut ObservedState, bool),
     ) -> bool {
         self.lock().units.get_mut(unit).is_some_and(|entry| {
             let is_latest = entry.news == news;
@@ -171,8 +175,8 @@ impl Units {
 }
 
 impl Entry {
-    fn is_wanted_up(&self) -> bool {
-        self.record.as_ref().is_some_and(|record| record.known.asked == TargetState::Launched)
+    fn is_launched(&self) -> bool {
+        self.record.as_ref().is_some_and(|record| record.known.requested == TargetState::Launched)
     }
 
     fn managed(&self, unit: &UnitName) -> Option<ManagedUnit> {
@@ -181,21 +185,21 @@ impl Entry {
     }
 
     /// Whether the change can be noticed from outside.
-    fn change(&mut self, change: impl FnOnce(&mut Seen)) -> bool {
+    fn change(&mut self, change: impl FnOnce(&mut ObservedState)) -> bool {
         let before = self.seen.clone();
         change(&mut self.seen);
         self.is_new &= self.seen.is_inactive();
         if self.seen.is_active() {
-            self.meddling.on_amends();
+            self.external_stop.reset();
         }
         self.record.is_some() && before.state() != self.seen.state()
     }
 }
 
 /// The change that properties of one interface make.
-pub(crate) fn told<'a>(
+pub(crate) fn apply_properties<'a>(
     interface: &'a str,
     properties: &'a Properties,
-) -> impl FnOnce(&mut Seen) + use<'a> {
+) -> impl FnOnce(&mut ObservedState) + use<'a> {
     move |seen| seen.on_properties(interface, properties)
 }

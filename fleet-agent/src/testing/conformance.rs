@@ -1,4 +1,4 @@
-//! Checks a service manager against what [`ServiceManager`] promises, one function for each.
+//! Checks that a service manager provides the guarantees of [`ServiceManager`], one function each.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use fleet_unitfile::UnitName;
 use super::harness::{Harness, UnitKind};
 use crate::{JournalQuery, ManagedUnit, ServiceError, ServiceManager};
 
-/// How long what must happen may take.
+/// Time limit for everything that has to happen.
 pub(super) const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Checks all promises, one after the other, on one machine. It leaves no unit behind.
+/// Checks all guarantees in sequence, on one machine. It leaves no unit behind.
 ///
 /// # Panics
 ///
-/// When a promise is broken; the message says which.
+/// If a guarantee is broken; the message says which.
 pub async fn conformance(harness: &dyn Harness) {
     let check = Check { manager: harness.open().await, harness };
     check.a_loaded_unit_is_known_and_does_not_run().await;
@@ -58,7 +58,7 @@ impl<'a> Check<'a> {
         let unit = self.load("loaded.service", UnitKind::RunsForEver).await;
         let found = self.get(&unit).await;
         assert_eq!(found.unit, unit);
-        assert_eq!(found.known.asked, TargetState::Loaded, "only loading was asked");
+        assert_eq!(found.known.requested, TargetState::Loaded, "only loading was asked");
         let hash = self.harness.unit(&unit, UnitKind::RunsForEver).hash();
         assert_eq!((found.known.hash, found.known.epoch), (hash, Epoch(1)));
         assert_eq!(found.known.generation, Generation::ZERO, "it was never started");
@@ -117,7 +117,7 @@ impl<'a> Check<'a> {
         let found = self.get(&unit).await;
         assert_eq!(found.state.active, ActiveState::Active, "its start is over");
         assert!(found.state.main_pid.is_some(), "it has a main process");
-        assert_eq!(found.known.asked, TargetState::Launched);
+        assert_eq!(found.known.requested, TargetState::Launched);
         assert_eq!(found.known.generation, Generation(7));
         self.unload(&unit).await;
     }
@@ -138,7 +138,7 @@ impl<'a> Check<'a> {
         let found = self.get(&unit).await;
         assert_eq!(found.state.active, ActiveState::Inactive, "its stop is over");
         assert_eq!(found.state.main_pid, None);
-        assert_eq!(found.known.asked, TargetState::Loaded);
+        assert_eq!(found.known.requested, TargetState::Loaded);
         self.manager.stop(&unit).await.expect("a stop of a stopped unit is no error");
         self.unload(&unit).await;
     }
@@ -174,7 +174,7 @@ impl<'a> Check<'a> {
         let found = self.get(&unit).await;
         assert_eq!(found.state.active, ActiveState::Failed);
         assert_eq!(found.state.exit, Some(ExitStatus::Code(3)));
-        assert_eq!(found.known.asked, TargetState::Launched, "it counts as launched");
+        assert_eq!(found.known.requested, TargetState::Launched, "it counts as launched");
         assert_eq!(found.known.generation, Generation(5));
         assert_eq!(self.get(&good).await, before, "another unit is left alone");
         self.unload(&unit).await;
@@ -187,7 +187,7 @@ impl<'a> Check<'a> {
         let state = self.wait_for(&unit, failed).await;
         assert_eq!(state.exit, Some(ExitStatus::Code(3)));
         assert_eq!(state.result.as_deref(), Some("exit-code"));
-        let asked = self.get(&unit).await.known.asked;
+        let asked = self.get(&unit).await.known.requested;
         assert_eq!(asked, TargetState::Launched, "what was asked does not change");
         self.manager.start(&unit, Generation(1)).await.expect("a failed unit may try again");
         self.wait_for(&unit, failed).await;
@@ -262,7 +262,7 @@ impl<'a> Check<'a> {
 
     async fn calls_about_one_unit_take_effect_in_their_order(&self) {
         let unit = self.load("ordered.service", UnitKind::RunsForEver).await;
-        // Each is called before any has answered; a start that is overtaken may say so.
+        // All are called before any has returned; a start that is cancelled may return an error.
         let (_, stopped, started) = tokio::join!(
             self.manager.start(&unit, Generation(1)),
             self.manager.stop(&unit),
@@ -305,13 +305,13 @@ impl<'a> Check<'a> {
     async fn the_end_of_a_daemon_changes_nothing(self) -> Self {
         let running = self.run("survivor.service", UnitKind::RunsForEver).await;
         let stopped = self.load("sleeper.service", UnitKind::RunsForEver).await;
-        let (wrote, position) = self.position_of_two().await;
+        let (wrote, cursor) = self.position_of_two().await;
         let before = self.manager.list().await.expect("list");
         let Self { harness, manager } = self;
         drop(manager);
         let check = Self { harness, manager: harness.open().await };
         assert_eq!(check.manager.list().await.expect("list"), before, "all is as it was");
-        check.its_journal_goes_on(&wrote, position).await;
+        check.its_journal_goes_on(&wrote, cursor).await;
         check.unload(&wrote).await;
         check.manager.stop(&running).await.expect("what was taken back can be stopped");
         assert_eq!(check.get(&running).await.state.main_pid, None);

@@ -13,13 +13,13 @@ use tokio::sync::Notify;
 
 use self::unit::{FakeUnit, ended, started};
 use super::script::{Behaviour, Call};
-use crate::{Drift, ServiceError, StateFeed};
+use crate::{ChangeSender, Drift, ServiceError};
 
-/// A service manager without processes, files and time of its own, which does as it is told. A line
-/// of output has the [`wall_time`](crate::wall_time) at which it was told to write it.
+/// A scripted service manager without processes, files and a clock. A line of output has the
+/// [`wall_time`](crate::wall_time) at which it was scripted.
 ///
-/// It stands for the machine rather than for a daemon: hand the same one to the next daemon to
-/// play a restart of fleet, and call [`reboot`](Self::reboot) to play one of the machine.
+/// It represents the machine rather than a daemon. Pass the same one to the next daemon to simulate
+/// a restart of fleet, and call [`reboot`](Self::reboot) to simulate one of the machine.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -41,7 +41,7 @@ use crate::{Drift, ServiceError, StateFeed};
 #[derive(Debug, Default)]
 pub struct FakeManager {
     state: Mutex<State>,
-    feed: StateFeed,
+    feed: ChangeSender,
     released: Notify,
 }
 
@@ -52,82 +52,82 @@ struct State {
     bad_loads: BTreeMap<UnitName, String>,
     bad_starts: BTreeMap<UnitName, String>,
     hanging: BTreeSet<UnitName>,
-    /// What the machine says of the time-outs of stops.
+    /// Stop timeouts that the machine applies.
     time_outs: BTreeMap<UnitName, Duration>,
-    /// What units are to start.
+    /// Units that other units start.
     triggers: BTreeMap<UnitName, UnitName>,
     calls: Vec<Call>,
-    /// The number of the last process that never was.
+    /// Number of the last simulated process.
     pid: u32,
 }
 
 impl FakeManager {
-    /// A machine that knows no unit.
+    /// Creates a machine without units.
     #[must_use]
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
 
-    /// All calls so far that ask for a change, in the order in which they came.
+    /// Returns all calls so far that request a change, in order.
     #[must_use]
     pub fn calls(&self) -> Vec<Call> {
         self.lock().calls.clone()
     }
 
-    /// From now on the unit behaves so when it is started.
-    pub fn behave(&self, unit: &UnitName, behaviour: Behaviour) {
+    /// Sets how the unit behaves once it is started.
+    pub fn set_behaviour(&self, unit: &UnitName, behaviour: Behaviour) {
         self.lock().behaviour.insert(unit.clone(), behaviour);
     }
 
-    /// From now on the unit is refused when it is loaded, as if its first line were bad.
+    /// Makes later loads of the unit fail, as if its first line were invalid.
     pub fn fail_load(&self, unit: &UnitName, problem: &str) {
         self.lock().bad_loads.insert(unit.clone(), problem.to_owned());
     }
 
-    /// From now on the unit fails when it is started.
+    /// Makes later starts of the unit fail.
     pub fn fail_start(&self, unit: &UnitName, problem: &str) {
         self.lock().bad_starts.insert(unit.clone(), problem.to_owned());
     }
 
-    /// From now on the unit can be loaded and started again.
-    pub fn mend(&self, unit: &UnitName) {
+    /// Lets the unit be loaded and started again.
+    pub fn clear_failures(&self, unit: &UnitName) {
         let mut state = self.lock();
         state.bad_loads.remove(unit);
         state.bad_starts.remove(unit);
     }
 
-    /// From now on the machine allows the unit that long for a stop, whatever its file says.
-    pub fn allow_stop(&self, unit: &UnitName, time_out: Duration) {
+    /// Sets the unit's stop timeout on this machine, whatever its file says.
+    pub fn set_stop_timeout(&self, unit: &UnitName, time_out: Duration) {
         self.lock().time_outs.insert(unit.clone(), time_out);
     }
 
-    /// From now on the unit is one that is to start the other, and cannot be started without it.
+    /// Makes the unit one that starts `other`, and that cannot be started without it.
     pub fn trigger(&self, unit: &UnitName, other: &UnitName) {
         self.lock().triggers.insert(unit.clone(), other.clone());
     }
 
-    /// From now on the unit, once it is asked to stop, goes on until [`release`](Self::release).
+    /// Makes stops of the unit hang until [`release`](Self::release).
     pub fn hang_stop(&self, unit: &UnitName) {
         self.lock().hanging.insert(unit.clone());
     }
 
-    /// Lets a unit that hangs in its stop come to its end.
+    /// Lets a hanging stop of the unit finish.
     pub fn release(&self, unit: &UnitName) {
         self.lock().hanging.remove(unit);
         self.released.notify_waiters();
     }
 
-    /// The unit's process is ended by SIGKILL, from nowhere. Without a process nothing happens.
+    /// Kills the unit's process with SIGKILL. Does nothing if there is no process.
     pub fn crash(&self, unit: &UnitName) {
         self.end(unit, ExitStatus::Signal(9));
     }
 
-    /// The unit's process exits by itself. Without a process nothing happens.
+    /// Makes the unit's process exit. Does nothing if there is no process.
     pub fn exit(&self, unit: &UnitName, code: i32) {
         self.end(unit, ExitStatus::Code(code));
     }
 
-    /// Somebody other than fleet does that to the unit. Nothing happens if it is not known.
+    /// Changes the unit as if by others than fleet. Does nothing if it is not known.
     pub fn interfere(&self, unit: &UnitName, drift: Drift) {
         let mut state = self.lock();
         state.pid += 1;
@@ -144,14 +144,14 @@ impl FakeManager {
         drop(done);
     }
 
-    /// The unit writes a line of output. A follower that is too slow to take it loses it.
+    /// Writes a line of output. A follower with a full buffer loses it.
     pub fn write(&self, unit: &UnitName, line: &str) {
         if let Some(unit) = self.lock().units.get_mut(unit) {
             unit.write(line);
         }
     }
 
-    /// The machine is booted again: it knows no unit, and has the same scripts as before.
+    /// Reboots the machine: it knows no unit, and keeps its scripted behaviour.
     pub fn reboot(&self) {
         let gone = std::mem::take(&mut self.lock().units);
         for unit in gone.keys() {
@@ -173,7 +173,7 @@ impl FakeManager {
         }
     }
 
-    /// Changes a known unit, and tells everybody.
+    /// Changes a known unit, and notifies the subscribers.
     fn change<T>(
         &self,
         unit: &UnitName,
@@ -200,7 +200,7 @@ impl FakeManager {
         let behaviour = state.behaviour.get(unit).copied().unwrap_or_default();
         drop(state);
         let failure = self.change(unit, |unit| {
-            unit.known.asked = TargetState::Launched;
+            unit.known.requested = TargetState::Launched;
             (unit.known.generation, unit.drift) = (generation, None);
             if unit.state.active == ActiveState::Active {
                 return None;
@@ -216,7 +216,7 @@ impl FakeManager {
         failure.map_or(Ok(()), |problem| Err(failed(problem)))
     }
 
-    /// Ends a unit's process; one that hangs keeps the caller waiting.
+    /// Ends a unit's process; one that hangs blocks the caller.
     async fn halt(&self, unit: &UnitName) {
         let running = |unit: &mut FakeUnit| unit.state.main_pid.is_some();
         if !self.lock().units.get_mut(unit).is_some_and(running) {
@@ -226,7 +226,7 @@ impl FakeManager {
             unit.state.active = ActiveState::Deactivating;
             unit.state.sub = "stop".to_owned();
         };
-        // Nothing more to stop if it was forgotten meanwhile.
+        // Fails if the unit was unloaded meanwhile, which leaves nothing to stop.
         drop(self.change(unit, stopping));
         loop {
             let released = self.released.notified();

@@ -1,4 +1,4 @@
-//! What the conformance suite needs to know of a service manager that it checks.
+//! Inputs of the conformance suite for one service manager.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub enum UnitKind {
     Succeeds,
     /// A task that is started when it is done, and fails with exit status 3.
     Fails,
-    /// Runs, and does not mind being asked to end.
+    /// Runs, and ignores the stop signal.
     IgnoresStop,
     /// Runs; once it is asked to stop it goes on until [`Harness::release`].
     HangsInStop,
@@ -28,21 +28,21 @@ pub enum UnitKind {
     Writes,
     /// Writes the line `four`, and runs until it is stopped.
     WritesMore,
-    /// Runs until it is stopped, and writes the line `reloaded` when it is to read its
-    /// configuration again, unless the service manager has that for no unit.
+    /// Runs until it is stopped, and writes the line `reloaded` on each reload, if the service
+    /// manager supports reloads.
     Reloads,
     /// Cannot be loaded.
     Broken,
 }
 
-/// A machine with the service manager that is checked.
+/// A machine with the service manager under test.
 #[async_trait]
 pub trait Harness: Send + Sync {
-    /// A service manager of the machine, as a daemon opens it when it begins. The suite drops
-    /// one before it asks for the next.
+    /// Opens a service manager on the machine, as a daemon does at its start. The suite drops one
+    /// before it opens the next.
     async fn open(&self) -> Arc<dyn ServiceManager>;
 
-    /// Whether the service manager can have a unit read its configuration again.
+    /// Whether the service manager can reload units.
     fn can_reload(&self) -> bool {
         true
     }
@@ -50,7 +50,8 @@ pub trait Harness: Send + Sync {
     /// A directory that the units may use.
     fn directory(&self) -> &Path;
 
-    /// A unit of that kind under that name. What is provided needs `/bin/sh` and `/bin/sleep`.
+    /// Returns a unit file of that kind and name. The default implementation needs `/bin/sh` and
+    /// `/bin/sleep`.
     fn unit(&self, unit: &UnitName, kind: UnitKind) -> UnitFile {
         let gate = self.gate(unit);
         let service = match kind {
@@ -73,7 +74,7 @@ pub trait Harness: Send + Sync {
                 "ExecStart=/bin/sh -c 'echo four; exec sleep 100000'".to_owned()
             }
             UnitKind::Reloads => {
-                // A journal may not know any more whose line it is when the writer is gone.
+                // A journal may lose track of a line's unit once its writer is gone.
                 let reload = "/bin/sh -c 'echo reloaded; exec /bin/sleep 1'";
                 format!("ExecStart=/bin/sleep 100000\nExecReload={reload}")
             }
@@ -82,12 +83,12 @@ pub trait Harness: Send + Sync {
         UnitFile::parse(format!("[Service]\n{service}\n")).expect("each of these is well formed")
     }
 
-    /// Lets a unit of the kind [`UnitKind::HangsInStop`] come to its end.
+    /// Lets a stop of a [`UnitKind::HangsInStop`] unit finish.
     fn release(&self, unit: &UnitName) {
         std::fs::write(self.gate(unit), "").expect("the directory can be written to");
     }
 
-    /// The file that such a unit waits for.
+    /// Returns the file for which that stop waits.
     fn gate(&self, unit: &UnitName) -> String {
         self.directory().join(format!("{unit}.gate")).display().to_string()
     }

@@ -1,4 +1,4 @@
-//! The part of the conformance suite that is about the output of units.
+//! The part of the conformance suite about the output of units.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::conformance::{Check, DEADLINE};
 use super::harness::UnitKind;
 use crate::{Clock as _, Journal, JournalLine, JournalQuery, SystemClock, wall_time};
 
-/// What is less apart may count as one moment: files are dated by a coarse clock.
+/// Times closer than this may be equal: files are dated by a coarse clock.
 const APART: Duration = Duration::from_millis(50);
 
 impl Check<'_> {
@@ -48,39 +48,35 @@ impl Check<'_> {
         self.unload(&unit).await;
     }
 
-    /// Lines that have no positions are told again, after a line that says so.
+    /// Without cursors all lines come again, after a line that reports the gap.
     pub(super) async fn a_journal_goes_on_after_a_line(&self) {
         let (unit, mut journal) = self.follow_one_that_writes("resumed.service").await;
-        let mut positions = Vec::new();
+        let mut cursors = Vec::new();
         for expected in ["one", "two", "three"] {
             let line = next_line(&mut journal).await;
             assert_eq!(line.text, expected);
-            positions.extend(line.position.map(|position| (expected, position)));
+            cursors.extend(line.cursor.map(|cursor| (expected, cursor)));
         }
-        for (line, position) in &positions {
-            assert!(position.len() <= 512 && position.bytes().all(|b| b.is_ascii_graphic()));
+        for (line, cursor) in &cursors {
+            assert!(cursor.len() <= 512 && cursor.bytes().all(|b| b.is_ascii_graphic()));
             let expected: &[&str] = match *line {
                 "one" => &["two", "three"],
                 "two" => &["three"],
                 _ => &[],
             };
-            assert_eq!(
-                all(self.after(&unit, position, false).await).await,
-                expected,
-                "after {line}"
-            );
+            assert_eq!(all(self.after(&unit, cursor, false).await).await, expected, "after {line}");
         }
         let mut unknown = self.after(&unit, "nowhere", true).await;
         let gap = JournalLine::gap().text;
         assert_eq!(next(&mut unknown, 4).await, [&*gap, "one", "two", "three"]);
 
-        let last = positions.last().map_or("nowhere", |(_, position)| position);
+        let last = cursors.last().map_or("nowhere", |(_, cursor)| cursor);
         let mut followed = self.after(&unit, last, true).await;
         let file = self.harness.unit(&unit, UnitKind::WritesMore);
         self.manager.load(&unit, &file, Epoch(2)).await.expect("load");
         self.manager.reload().await.expect("reload");
         self.manager.restart(&unit, Generation(2)).await.expect("restart");
-        if positions.is_empty() {
+        if cursors.is_empty() {
             assert_eq!(next(&mut followed, 4).await, [&*gap, "one", "two", "three"]);
         }
         assert_eq!(next(&mut followed, 1).await, ["four"]);
@@ -94,16 +90,16 @@ impl Check<'_> {
         assert_eq!(all(journal).await, [""; 0], "nothing comes of a unit that is not known");
     }
 
-    /// A unit that wrote, and the position of the line `two`.
+    /// Runs a unit that writes, and returns the cursor of the line `two`.
     pub(super) async fn position_of_two(&self) -> (UnitName, Option<String>) {
         let (unit, mut journal) = self.follow_one_that_writes("wrote.service").await;
         let lines = [next_line(&mut journal).await, next_line(&mut journal).await];
         assert_eq!(next(&mut journal, 1).await, ["three"]);
         let [_, two] = lines;
-        (unit, two.position)
+        (unit, two.cursor)
     }
 
-    /// A position that an earlier manager told says to this one what it said to that.
+    /// A cursor of an earlier manager is valid for this one.
     pub(super) async fn its_journal_goes_on(&self, unit: &UnitName, two: Option<String>) {
         if let Some(two) = two {
             assert_eq!(all(self.after(unit, &two, false).await).await, ["three"]);
@@ -119,11 +115,12 @@ impl Check<'_> {
         (unit, journal)
     }
 
-    async fn after(&self, unit: &UnitName, position: &str, follow: bool) -> Journal {
-        self.manager.journal_after(unit, position, follow).await.expect("a journal")
+    async fn after(&self, unit: &UnitName, cursor: &str, follow: bool) -> Journal {
+        self.manager.journal_from(unit, cursor, follow).await.expect("a journal")
     }
 
-    /// Of the lines `one` to `three`, written since `start`, and `four`, since `between`.
+    /// Checks selections of the lines `one` to `three`, written since `start`, and `four`, since
+    /// `between`.
     async fn these_lines_come(&self, unit: &UnitName, start: Timestamp, between: Timestamp) {
         let rows: [(Timestamp, Option<usize>, &[&str]); 6] = [
             (start, None, &["one", "two", "three", "four"]),
@@ -148,7 +145,7 @@ impl Check<'_> {
     }
 }
 
-/// So many lines, as they come.
+/// Returns this many lines, as they come.
 async fn next(journal: &mut Journal, lines: usize) -> Vec<String> {
     let mut found = Vec::new();
     while found.len() < lines {
@@ -162,7 +159,7 @@ async fn next_line(journal: &mut Journal) -> JournalLine {
     line.expect("a line in time").expect("the journal goes on")
 }
 
-/// All lines of a journal that is not followed.
+/// Returns all lines of a journal that is not followed.
 async fn all(mut journal: Journal) -> Vec<String> {
     let read = async {
         let mut lines = Vec::new();
@@ -174,7 +171,7 @@ async fn all(mut journal: Journal) -> Vec<String> {
     tokio::time::timeout(DEADLINE, read).await.expect("the journal ends")
 }
 
-/// A moment that is not that of anything before, nor of anything later.
+/// Waits for a time that differs from all earlier and all later ones.
 async fn wait_for_another_moment() -> Timestamp {
     wait_until_after(wall_time()).await;
     let moment = wall_time();

@@ -1,8 +1,8 @@
-//! What service managers, and those who drive them, are tested with.
+//! Test support for service managers and for their callers.
 //!
-//! [`FakeManager`] is a service manager that runs nothing and does what a test tells it to.
-//! [`conformance`] checks any service manager against what [`ServiceManager`] promises.
-//! [`Planner`] is what an engine plans with, to be measured.
+//! [`FakeManager`] is a scripted service manager that runs nothing. [`conformance`] checks that any
+//! service manager provides the guarantees of [`ServiceManager`]. [`Planner`] is the planner of an
+//! engine, for benchmarks.
 //!
 //! [`ServiceManager`]: crate::ServiceManager
 

@@ -1,9 +1,9 @@
-//! What a fake service manager is told to do with a unit, and what it was asked to do.
+//! Scripted behaviour of the fake service manager, and its recorded calls.
 
 use fleet_core::{Epoch, Generation};
 use fleet_unitfile::{UnitHash, UnitName};
 
-/// What a unit does when it is started.
+/// Behaviour of a unit once it is started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Behaviour {
     /// It runs until it is stopped.
@@ -11,15 +11,15 @@ pub enum Behaviour {
     Runs,
     /// It writes these lines, and runs until it is stopped.
     Writes(&'static [&'static str]),
-    /// It starts, and ends at once with this exit code.
+    /// It starts, and exits at once with this code.
     Exits(i32),
-    /// It is a task that is started when it is done, with this exit code.
+    /// It is a oneshot unit: its start is over when it exits, with this code.
     Task(i32),
-    /// It runs until it is stopped, and can read its configuration again; then it writes a line.
+    /// It runs until it is stopped, and writes a line on each reload.
     Reloads,
 }
 
-/// A call that was made to a fake service manager.
+/// A call to a fake service manager.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Call {
     /// [`load`](crate::ServiceManager::load)

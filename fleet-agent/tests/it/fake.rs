@@ -28,15 +28,15 @@ impl Harness for FakeHarness {
 
     fn unit(&self, unit: &UnitName, kind: UnitKind) -> UnitFile {
         match kind {
-            UnitKind::ExitsWith3 => self.machine.behave(unit, Behaviour::Exits(3)),
-            UnitKind::Succeeds => self.machine.behave(unit, Behaviour::Task(0)),
-            UnitKind::Fails => self.machine.behave(unit, Behaviour::Task(3)),
+            UnitKind::ExitsWith3 => self.machine.set_behaviour(unit, Behaviour::Exits(3)),
+            UnitKind::Succeeds => self.machine.set_behaviour(unit, Behaviour::Task(0)),
+            UnitKind::Fails => self.machine.set_behaviour(unit, Behaviour::Task(3)),
             UnitKind::Writes => {
-                self.machine.behave(unit, Behaviour::Writes(&["one", "two", "three"]));
+                self.machine.set_behaviour(unit, Behaviour::Writes(&["one", "two", "three"]));
             }
-            UnitKind::WritesMore => self.machine.behave(unit, Behaviour::Writes(&["four"])),
+            UnitKind::WritesMore => self.machine.set_behaviour(unit, Behaviour::Writes(&["four"])),
             UnitKind::HangsInStop => self.machine.hang_stop(unit),
-            UnitKind::Reloads => self.machine.behave(unit, Behaviour::Reloads),
+            UnitKind::Reloads => self.machine.set_behaviour(unit, Behaviour::Reloads),
             UnitKind::Broken => self.machine.fail_load(unit, "it is broken"),
             _ => {}
         }
@@ -64,7 +64,7 @@ async fn it_does_as_it_is_told() {
     machine.fail_load(&unit, "no");
     let refused = machine.load(&unit, &file(), Epoch(1)).await.expect_err("it is refused");
     assert!(matches!(refused, ServiceError::BadSetting { line: 1, .. }));
-    machine.mend(&unit);
+    machine.clear_failures(&unit);
     machine.load(&unit, &file(), Epoch(1)).await.expect("it is mended");
     machine.start(&unit, Generation(1)).await.expect("it starts");
     machine.crash(&unit);

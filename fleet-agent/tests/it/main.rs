@@ -3,9 +3,9 @@
 mod fake;
 mod histories;
 mod native;
-mod pulse;
 mod remote;
 mod support;
 mod wait;
+mod watchdog;
 
 use self::native::helper;

@@ -249,12 +249,12 @@ impl Daemon {
             registry,
             mirror: mirror.clone(),
             manager: Arc::new(host.clone()),
-            notes: host.notes(),
+            state: host.notes(),
             clock: Arc::new(host.clock()),
         };
         let mut loops = JoinSet::new();
         let agent = Agent::start(agent, &shutdown);
-        loops.spawn(engine.beside(&agent).run(shutdown));
+        loops.spawn(engine.with_presence_of(&agent).run(shutdown));
         loops.spawn(agent.ended());
         Self { loops, trigger, mirror }
     }

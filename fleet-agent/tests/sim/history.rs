@@ -63,7 +63,7 @@ impl History {
 
     async fn add(&mut self, changes: Changes) {
         let revision = changes.revision;
-        let key = |change: &fleet_store::Change| {
+        let key = |change: &fleet_store::KeyChange| {
             let key = self.layout.parse(&change.key).expect("only a registry writes here");
             (key, change.value.is_none())
         };

@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fleet_agent::testing::{Call, FakeManager};
 use fleet_agent::{
-    Clock as _, Drift, Journal, JournalQuery, ManagedUnit, NotesInMemory, ServiceError,
-    ServiceManager, StateChanges,
+    ChangeReceiver, Clock as _, Drift, Journal, JournalQuery, ManagedUnit, MemoryState,
+    ServiceError, ServiceManager,
 };
 use fleet_core::{Epoch, Generation, KnownUnit, MachineId, Revision};
 use fleet_store::testing::FaultyStore;
@@ -49,7 +49,7 @@ struct Shared {
     wire: Wire,
     store: Arc<MemoryStore>,
     /// Its disk.
-    notes: Arc<NotesInMemory>,
+    notes: Arc<MemoryState>,
     state: Mutex<State>,
 }
 
@@ -118,7 +118,7 @@ impl Host {
     }
 
     /// What its daemons leave to one another.
-    pub(crate) fn notes(&self) -> Arc<NotesInMemory> {
+    pub(crate) fn notes(&self) -> Arc<MemoryState> {
         self.0.notes.clone()
     }
 
@@ -187,8 +187,8 @@ impl Host {
     }
 
     /// Cuts the machine off from the store, or connects it again.
-    pub(crate) fn set_away(&self, away: bool) {
-        self.link().set_away(away);
+    pub(crate) fn set_unreachable(&self, away: bool) {
+        self.link().set_unreachable(away);
         self.set_trouble(AWAY, away);
     }
 
@@ -220,14 +220,14 @@ impl Host {
 
     /// Ends all troubles. A daemon has to be started by whoever starts daemons.
     pub(crate) fn heal(&self) {
-        self.set_away(false);
+        self.set_unreachable(false);
         self.link().set_delay(Duration::ZERO);
         self.link().fail_next(0);
-        self.link().lose_answers(0);
+        self.link().lose_responses(0);
         self.link().lose_requests(0);
         for unit in crate::units::all() {
             self.0.fake.release(&unit);
-            self.0.fake.mend(&unit);
+            self.0.fake.clear_failures(&unit);
         }
         self.lock().troubles.clear();
         self.disturb();
@@ -372,11 +372,11 @@ impl ServiceManager for Host {
         self.0.fake.drift(unit).await
     }
 
-    async fn stop_time_out(&self, unit: &UnitName) -> Result<Option<Duration>, ServiceError> {
-        self.0.fake.stop_time_out(unit).await
+    async fn stop_timeout(&self, unit: &UnitName) -> Result<Option<Duration>, ServiceError> {
+        self.0.fake.stop_timeout(unit).await
     }
 
-    fn changes(&self) -> StateChanges {
+    fn changes(&self) -> ChangeReceiver {
         self.0.fake.changes()
     }
 

@@ -66,7 +66,7 @@ impl Cluster {
         if let Some(order) = now.rebalancing.as_ref().filter(|_| !waits_for_ups(&now)) {
             let balanced = balanced(&now);
             found.extend(balanced.iter().map(|step| format!("I-21: still to balance: {step}")));
-            let is_awaiting = order.under_way(&now).next().is_some() || waits_for_balance(&now);
+            let is_awaiting = order.in_flight(&now).next().is_some() || waits_for_balance(&now);
             if balanced.is_empty() && !is_awaiting {
                 found.push("I-21: an order to rebalance is left over".to_owned());
             }
@@ -106,7 +106,9 @@ impl Cluster {
         units.retain(|unit| !share.undecided.contains(&unit.unit));
         let has: BTreeMap<_, _> = units
             .iter()
-            .map(|unit| (unit.unit.clone(), (unit.known.hash, unit.known.asked, unit.known.epoch)))
+            .map(|unit| {
+                (unit.unit.clone(), (unit.known.hash, unit.known.requested, unit.known.epoch))
+            })
             .collect();
         let wanted: BTreeMap<_, _> = share
             .units

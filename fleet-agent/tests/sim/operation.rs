@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use fleet_core::{BalanceTerms, Intent, TargetState};
+use fleet_core::{Intent, RebalanceLimits, TargetState};
 use fleet_store::RegistryError;
 use fleet_unitfile::UnitName;
 
@@ -21,7 +21,7 @@ pub(crate) enum Operation {
     Damage { unit: UnitName },
     OnMachine { machine: usize, what: OnMachine },
     Intend { machine: usize, intent: Option<Intent> },
-    Rebalance { terms: Option<BalanceTerms> },
+    Rebalance { terms: Option<RebalanceLimits> },
     StoreAway(bool),
     Wait(Duration),
 }
@@ -115,11 +115,13 @@ impl Operation {
                 accept(registry.set_intent(&machine, *intent).await);
             }
             Self::Rebalance { terms: Some(terms) } => {
-                accept(registry.order_rebalancing(*terms).await);
+                accept(registry.request_rebalancing(*terms).await);
             }
             Self::Rebalance { terms: None } => accept(registry.end_rebalancing().await),
             Self::OnMachine { machine, what } => what.happen(cluster, *machine).await,
-            Self::StoreAway(away) => cluster.hosts.iter().for_each(|host| host.set_away(*away)),
+            Self::StoreAway(away) => {
+                cluster.hosts.iter().for_each(|host| host.set_unreachable(*away))
+            }
             Self::Wait(time) => cluster.wait(*time).await,
         }
     }
@@ -130,15 +132,15 @@ fn draw_unit(rng: &mut Rng) -> UnitName {
 }
 
 fn draw_intent(rng: &mut Rng) -> Option<Intent> {
-    let keep_up = u32::try_from(rng.below(3)).unwrap_or(0);
-    *rng.pick(&[None, None, Some(Intent::Cordoned), Some(Intent::Drained { keep_up })])
+    let min_available = u32::try_from(rng.below(3)).unwrap_or(0);
+    *rng.pick(&[None, None, Some(Intent::Cordoned), Some(Intent::Drained { min_available })])
 }
 
-fn draw_terms(rng: &mut Rng) -> Option<BalanceTerms> {
+fn draw_terms(rng: &mut Rng) -> Option<RebalanceLimits> {
     let mut number = |below| u32::try_from(rng.below(below)).unwrap_or(0);
-    let (at_once, gain, keep_up) = (1 + number(3), number(2), number(3));
+    let (at_once, gain, min_available) = (1 + number(3), number(2), number(3));
     let most = Some(number(8)).filter(|most| *most > 0);
-    let terms = BalanceTerms { at_once, gain, keep_up, most };
+    let terms = RebalanceLimits { max_in_flight: at_once, gain, min_available, max_moves: most };
     (number(6) > 0).then_some(terms)
 }
 
@@ -177,14 +179,14 @@ impl OnMachine {
             Self::End => cluster.end(machine).await,
             Self::Boot => cluster.boot(machine),
             Self::Reboot => cluster.reboot(machine),
-            Self::Away(away) => host.set_away(*away),
+            Self::Away(away) => host.set_unreachable(*away),
             Self::Delay(delay) => {
                 host.link().set_delay(*delay);
                 host.set_trouble("slow", !delay.is_zero());
             }
             Self::CutWatches => host.link().cut_watches(),
             Self::FailNext(calls) => host.link().fail_next(*calls),
-            Self::LoseAnswers(commits) => host.link().lose_answers(*commits),
+            Self::LoseAnswers(commits) => host.link().lose_responses(*commits),
             Self::LoseRequests(commits) => host.link().lose_requests(*commits),
             Self::RefuseReloads(refuse) => host.refuse_reloads(*refuse),
             Self::Unit { unit, what } => what.happen(&host, unit),
@@ -215,7 +217,7 @@ impl OnUnit {
             Self::Exit(code) => fake.exit(unit, code),
             Self::FailLoad => fake.fail_load(unit, "the test wants it so"),
             Self::FailStart => fake.fail_start(unit, "the test wants it so"),
-            Self::Mend => fake.mend(unit),
+            Self::Mend => fake.clear_failures(unit),
             Self::HangStop => fake.hang_stop(unit),
             Self::Release => fake.release(unit),
         }

@@ -66,7 +66,7 @@ async fn the_content_of_a_replaced_unit_goes_although_the_plan_changed_a_reason_
 #[tokio::test(start_paused = true)]
 async fn a_state_that_may_have_been_published_is_taken_back() {
     let mut cluster = Cluster::start(2).await;
-    cluster.hosts[1].link().lose_answers(1);
+    cluster.hosts[1].link().lose_responses(1);
     cluster.submit("j.timer", "MachineID=m1", 0, TargetState::Loaded).await;
     assert!(cluster.history.now().state("j.timer", "m1").is_some());
     cluster.destroy(&name("j.timer")).await;
@@ -79,7 +79,7 @@ async fn a_damaged_unit_that_is_placed_elsewhere_does_not_stay() {
     let mut cluster = Cluster::start(2).await;
     cluster.launch("a.service", "").await;
     let [old] = cluster.active_on("a.service")[..] else { panic!("it is active once") };
-    cluster.hosts[old].set_away(true);
+    cluster.hosts[old].set_unreachable(true);
     cluster.wait(Duration::from_secs(30)).await;
     cluster.damage("a.service").await;
     cluster.heal_and_rest().await;
@@ -92,7 +92,7 @@ async fn a_leader_ends_even_while_the_store_does_not_show_what_it_wrote() {
     cluster.hosts[0].link().set_delay(Duration::from_secs(2));
     cluster.launch("a.service", "").await;
     cluster.wait(Duration::from_secs(3)).await;
-    cluster.hosts[0].set_away(true);
+    cluster.hosts[0].set_unreachable(true);
     cluster.wait(Duration::from_secs(3)).await;
     cluster.end(0).await;
 }
@@ -195,11 +195,11 @@ async fn a_unit_that_no_other_machine_takes_runs_on_when_its_machine_is_back() {
     let before = cluster.pid(1, "a.service");
     assert!(before.is_some());
     // Without a leader, its machine sees for a while that it is placed nowhere.
-    cluster.hosts[1].set_away(true);
+    cluster.hosts[1].set_unreachable(true);
     cluster.wait(TTL * 2).await;
     assert!(cluster.history.now().placement("a.service").is_none());
     cluster.crash(0);
-    cluster.hosts[1].set_away(false);
+    cluster.hosts[1].set_unreachable(false);
     cluster.wait(TTL * 2).await;
     assert_eq!(cluster.pid(1, "a.service"), before);
     cluster.heal_and_rest().await;
@@ -211,10 +211,10 @@ async fn a_unit_that_runs_on_until_the_leader_sees_its_machine_ends_when_it_is_d
     let mut cluster = Cluster::start(2).await;
     cluster.launch("a.service", "MachineID=m1").await;
     cluster.rest().await;
-    cluster.hosts[1].set_away(true);
+    cluster.hosts[1].set_unreachable(true);
     cluster.wait(TTL * 2).await;
     cluster.crash(0);
-    cluster.hosts[1].set_away(false);
+    cluster.hosts[1].set_unreachable(false);
     while cluster.history.now().machine("m1").is_none() {
         cluster.wait(Duration::from_secs(1)).await;
     }
@@ -272,11 +272,11 @@ async fn a_unit_that_the_fence_ends_slowly_keeps_the_others_waiting_for_nothing(
     cluster.launch("s.service", here).await;
     cluster.hosts[0].limit_no_stop(true);
     cluster.hosts[0].fake().hang_stop(&unit);
-    cluster.hosts[0].set_away(true);
+    cluster.hosts[0].set_unreachable(true);
     cluster.wait(TTL * 2).await;
     cluster.destroy(&unit).await;
     cluster.launch("s.service", here).await;
-    cluster.hosts[0].set_away(false);
+    cluster.hosts[0].set_unreachable(false);
     cluster.wait(TTL * 2).await;
     let placed = cluster.history.now().placement("s.service").cloned();
     assert!(placed.is_some_and(|placed| placed.machine == *cluster.hosts[0].id()));
@@ -300,10 +300,10 @@ async fn units_are_published_though_nobody_could_list_them_when_their_machine_ca
     cluster.wait(Duration::from_secs(2)).await;
     let before = cluster.pid(0, "a.service");
     cluster.hosts[0].refuse_lists(true);
-    cluster.hosts[0].set_away(true);
+    cluster.hosts[0].set_unreachable(true);
     cluster.wait(TTL * 2).await;
     assert!(cluster.history.now().state("a.service", "m0").is_none());
-    cluster.hosts[0].set_away(false);
+    cluster.hosts[0].set_unreachable(false);
     cluster.wait(TTL * 2).await;
     cluster.hosts[0].refuse_lists(false);
     cluster.wait(Duration::from_secs(2)).await;

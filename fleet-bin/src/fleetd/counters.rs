@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use fleet_agent::{AgentTally, EngineWitness, wall_time};
+use fleet_agent::{AgentMetrics, EngineObserver, wall_time};
 use fleet_core::{ActiveState, MachineId};
 use fleet_http::Metrics;
 use fleet_http::prometheus_client::collector::Collector;
@@ -14,7 +14,7 @@ use fleet_http::prometheus_client::metrics::counter::{ConstCounter, Counter};
 use fleet_http::prometheus_client::metrics::family::Family;
 use fleet_http::prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use fleet_http::prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use fleet_scheduler::{Action, Step};
+use fleet_scheduler::{StepAction, Step};
 use fleet_store::{Mirror, RegistryError};
 
 type Kind = Vec<(&'static str, &'static str)>;
@@ -82,8 +82,8 @@ const CONFLICT: &str = "conflict";
 const DEPOSED: &str = "deposed";
 const RUN: &str = "run";
 
-impl EngineWitness for Counters {
-    fn on_lead(&self, leads: bool) {
+impl EngineObserver for Counters {
+    fn on_leadership(&self, leads: bool) {
         let now = i64::try_from(wall_time().as_millis() / 1000).unwrap_or(i64::MAX);
         self.leader_start_time.set(if leads { now } else { 0 });
     }
@@ -92,9 +92,9 @@ impl EngineWitness for Counters {
         let family = if written { &self.tasks } else { &self.task_failures };
         for step in steps {
             let kind = match step.action {
-                Action::Place { .. } => PLACE,
-                Action::Move { .. } => MOVE,
-                Action::Remove { .. } => REMOVE,
+                StepAction::Place { .. } => PLACE,
+                StepAction::Move { .. } => MOVE,
+                StepAction::Remove { .. } => REMOVE,
             };
             family.get_or_create_owned(&vec![("type", kind)]).inc();
         }
@@ -117,7 +117,7 @@ impl EngineWitness for Counters {
 /// Counts what the agents of this daemon do, and the units of their machines.
 pub(crate) fn count_agents(
     metrics: &Metrics,
-    agents: Vec<AgentTally>,
+    agents: Vec<AgentMetrics>,
     mirror: Mirror,
     machines: Vec<MachineId>,
 ) {
@@ -127,7 +127,7 @@ pub(crate) fn count_agents(
 
 /// The agents of this daemon, of which everything is asked when it is to be shown.
 struct Agents {
-    agents: Vec<AgentTally>,
+    agents: Vec<AgentMetrics>,
     mirror: Mirror,
     machines: Vec<MachineId>,
 }
@@ -161,8 +161,8 @@ impl Collector for Agents {
             let labels = [("active", active)];
             ConstGauge::new(count).encode(units.encode_family(&labels)?)?;
         }
-        let sum = |of: fn(&AgentTally) -> u64| self.agents.iter().map(of).sum::<u64>();
-        let (failures, retries) = (sum(AgentTally::failures), sum(AgentTally::retries));
+        let sum = |of: fn(&AgentMetrics) -> u64| self.agents.iter().map(of).sum::<u64>();
+        let (failures, retries) = (sum(AgentMetrics::failures), sum(AgentMetrics::retries));
         let told = [
             ("agent_task_failures", "Tasks of agents that failed", failures),
             ("agent_retries", "Tasks of agents that failed and are tried again", retries),

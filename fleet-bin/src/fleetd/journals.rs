@@ -7,8 +7,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fleet_agent::{Journal, JournalQuery, ServiceError, ServiceManager, wall_time};
 use fleet_core::{MachineId, Timestamp};
-use fleet_http::wire::Particulars;
-use fleet_http::{JournalError, JournalLine, JournalStream, Journals};
+use fleet_http::wire::StatusDetails;
+use fleet_http::{JournalError, JournalEntry, JournalStream, Journals};
 use fleet_unitfile::UnitName;
 use futures_util::{StreamExt as _, stream};
 
@@ -26,7 +26,7 @@ impl LocalJournals {
 
     fn manager(&self, machine: &MachineId) -> Result<&dyn ServiceManager, JournalError> {
         let manager = self.managers.get(machine);
-        let not_here = || JournalError::NotHere { machine: machine.clone() };
+        let not_here = || JournalError::NotLocal { machine: machine.clone() };
         manager.map(|manager| &**manager).ok_or_else(not_here)
     }
 }
@@ -37,29 +37,29 @@ impl Journals for LocalJournals {
         &self,
         machine: &MachineId,
         unit: &UnitName,
-        query: &fleet_http::JournalQuery,
+        query: &fleet_http::JournalRequest,
     ) -> Result<JournalStream, JournalError> {
         let manager = self.manager(machine)?;
         let journal = match &query.after {
-            Some(position) => manager.journal_after(unit, position, query.follow).await,
+            Some(position) => manager.journal_from(unit, position, query.follow).await,
             None => manager.journal(unit, read(query)).await,
         };
         let journal = journal.map_err(|error| failed(machine, error))?;
         Ok(stream::unfold(Some(journal), next).boxed())
     }
 
-    async fn particulars(
+    async fn details(
         &self,
         machine: &MachineId,
         unit: &UnitName,
-    ) -> Result<Option<Particulars>, JournalError> {
-        let told = self.manager(machine)?.particulars(unit).await;
+    ) -> Result<Option<StatusDetails>, JournalError> {
+        let told = self.manager(machine)?.details(unit).await;
         let told = told.map_err(|error| failed(machine, error))?;
-        let is_nothing = told == fleet_agent::Particulars::default();
-        let fleet_agent::Particulars { retry_in, degraded_by, tracking } = told;
+        let is_nothing = told == fleet_agent::UnitDetails::default();
+        let fleet_agent::UnitDetails { retry_in, degraded_by, tracking } = told;
         let retry = retry_in.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
         let tracking = tracking.unwrap_or_default();
-        Ok((!is_nothing).then_some(Particulars {
+        Ok((!is_nothing).then_some(StatusDetails {
             degraded_by,
             retry_in_milliseconds: retry,
             tracking,
@@ -70,13 +70,13 @@ impl Journals for LocalJournals {
 /// The next line; what breaks a journal is told as the last thing of it.
 async fn next(
     journal: Option<Journal>,
-) -> Option<(Result<JournalLine, JournalError>, Option<Journal>)> {
+) -> Option<(Result<JournalEntry, JournalError>, Option<Journal>)> {
     let mut journal = journal?;
-    let Some(fleet_agent::JournalLine { at, text, position }) = journal.next_line().await else {
+    let Some(fleet_agent::JournalLine { at, text, cursor }) = journal.next_line().await else {
         let broke = journal.failure()?;
         return Some((Err(JournalError::Failed(broke.into())), None));
     };
-    Some((Ok(JournalLine { at, text, position }), Some(journal)))
+    Some((Ok(JournalEntry { timestamp: at, text, cursor }), Some(journal)))
 }
 
 fn failed(machine: &MachineId, error: ServiceError) -> JournalError {
@@ -89,7 +89,7 @@ fn failed(machine: &MachineId, error: ServiceError) -> JournalError {
     }
 }
 
-fn read(query: &fleet_http::JournalQuery) -> JournalQuery {
+fn read(query: &fleet_http::JournalRequest) -> JournalQuery {
     let lines = query.lines.map(|lines| usize::try_from(lines).unwrap_or(usize::MAX));
     // The machine is this one, so its clock is the one that counts.
     let origin = Timestamp::default();

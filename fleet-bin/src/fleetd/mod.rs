@@ -75,7 +75,7 @@ fn perform(request: Request) -> Result<(), StartError> {
 /// Units have nothing of what whoever started this program left open, and as many of them run as
 /// the hard limit of open files allows.
 pub(crate) fn see_to_descriptors() {
-    if let Err(error) = fleet_agent::hand_down_no_descriptors() {
+    if let Err(error) = fleet_agent::set_cloexec_on_all() {
         tracing::warn!(%error, "units get the files that this program was started with");
     }
     if let Err(error) = fleet_agent::raise_file_limit() {

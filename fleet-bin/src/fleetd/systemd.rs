@@ -25,7 +25,7 @@ pub(crate) fn config(
         }
     };
     if settings.private {
-        config = config.privately();
+        config = config.with_private_socket();
     }
     if let Some(directory) = &settings.directory {
         config.directory.clone_from(directory);

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_agent::{
-    Agent, AgentConfig, Beat, Engine, EngineConfig, NativeManager, NotesOnDisk, Pulse,
+    Agent, AgentConfig, Heartbeat, Engine, EngineConfig, NativeManager, DiskState, Watchdog,
     ServiceError, ServiceManager, Shutdown, ShutdownTrigger, SystemClock, SystemdManager, Tracking,
 };
 use fleet_core::{Strictness, Timestamp};
-use fleet_http::{Api, Limits, Listener, Metrics, Peers, serve_within};
+use fleet_http::{Api, ServerLimits, Listener, Metrics, Peers, serve_with_limits};
 #[cfg(feature = "etcd")]
 use fleet_store::EtcdStore;
 use fleet_store::{
@@ -62,7 +62,7 @@ pub(crate) struct Running {
     managers: Vec<Manager>,
     agents: Vec<Agent>,
     loops: JoinSet<()>,
-    pulse: Pulse,
+    watchdog: Watchdog,
     shutdown: ShutdownTrigger,
 }
 
@@ -72,7 +72,7 @@ impl Wiring {
     pub(crate) async fn start(self) -> Result<Running, StartError> {
         let metrics = Metrics::new();
         let registry = open_registry(&self.store, &self.data_dir).await?;
-        let store = metrics.measured(registry.store().clone());
+        let store = metrics.metered_store(registry.store().clone());
         let registry = Registry::new(store, registry.layout().prefix());
         identity::settle_lineage(&registry).await?;
         let managers = self.open_managers().await?;
@@ -84,12 +84,12 @@ impl Wiring {
             mirror,
             managers,
             loops: JoinSet::new(),
-            pulse: Pulse::default(),
+            watchdog: Watchdog::default(),
             shutdown: trigger,
         };
         let counters = Counters::new(&metrics);
         self.start_engine(&mut running, &shutdown, counters);
-        let agents = running.agents.iter().map(|agent| agent.tally().clone()).collect();
+        let agents = running.agents.iter().map(|agent| agent.metrics().clone()).collect();
         let machines = self.machines.iter().map(|setup| setup.machine.id.clone()).collect();
         counters::count_agents(&metrics, agents, running.mirror.clone(), machines);
         self.serve(&mut running, &shutdown, metrics);
@@ -141,7 +141,7 @@ impl Wiring {
                 registry: registry.clone(),
                 mirror: mirror.clone(),
                 manager: manager.shared(),
-                notes: Arc::new(NotesOnDisk::new(&setup.directory, &setup.until_boot)),
+                state: Arc::new(DiskState::new(&setup.directory, &setup.until_boot)),
                 clock: Arc::new(SystemClock::start()),
             };
             Agent::start(config, shutdown)
@@ -149,7 +149,7 @@ impl Wiring {
         agents.collect()
     }
 
-    fn start_engine(&self, running: &mut Running, shutdown: &Shutdown, witness: Counters) {
+    fn start_engine(&self, running: &mut Running, shutdown: &Shutdown, observer: Counters) {
         let Some(first) = self.machines.first().filter(|_| self.engine) else { return };
         let engine = Engine::new(EngineConfig {
             candidate: first.machine.id.clone(),
@@ -159,9 +159,9 @@ impl Wiring {
             mirror: running.mirror.clone(),
             clock: Arc::new(SystemClock::start()),
         });
-        let engine = running.agents.iter().take(1).fold(engine, Engine::beside);
-        let engine = engine.witnessed(Arc::new(witness));
-        let engine = running.pulse.watch(&engine.beat(), engine.run(shutdown.clone()));
+        let engine = running.agents.iter().take(1).fold(engine, Engine::with_presence_of);
+        let engine = engine.with_observer(Arc::new(observer));
+        let engine = running.watchdog.monitor(&engine.heartbeat(), engine.run(shutdown.clone()));
         running.loops.spawn(engine);
     }
 
@@ -183,8 +183,8 @@ impl Wiring {
         for listener in self.listeners {
             let (router, mut shutdown) = (router.clone(), shutdown.clone());
             let done = async move { shutdown.wait().await };
-            let serving = serve_within(listener, router, limits, done);
-            let serving = running.pulse.watch(&Beat::new("api"), serving);
+            let serving = serve_with_limits(listener, router, limits, done);
+            let serving = running.watchdog.monitor(&Heartbeat::new("api"), serving);
             running.loops.spawn(serving);
         }
     }
@@ -192,8 +192,8 @@ impl Wiring {
 
 /// What clients may take. Connections take at most half of the files that this process may open:
 /// the rest is for the store, for units and their logs.
-fn limits(listeners: usize) -> Limits {
-    let limits = Limits::default();
+fn limits(listeners: usize) -> ServerLimits {
+    let limits = ServerLimits::default();
     let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let half = files.and_then(|files| usize::try_from(files / 2).ok());
     let most = half.map_or(limits.connections, |half| half / listeners.max(1));
@@ -204,7 +204,7 @@ fn limits(listeners: usize) -> Limits {
             files.unwrap_or_default()
         );
     }
-    Limits { connections: limits.connections.min(most), ..limits }
+    ServerLimits { connections: limits.connections.min(most), ..limits }
 }
 
 /// A machine's service manager.
@@ -281,8 +281,8 @@ impl Running {
 
     /// The loops that have not answered since this was last asked, or do not get on.
     pub(crate) fn silent(&self, now: Timestamp) -> Vec<&'static str> {
-        let agents = self.agents.iter().map(Agent::pulse);
-        agents.chain([&self.pulse]).flat_map(|pulse| pulse.ask(now)).collect()
+        let agents = self.agents.iter().map(Agent::watchdog);
+        agents.chain([&self.watchdog]).flat_map(|watchdog| watchdog.check(now)).collect()
     }
 
     /// How the daemon is, for people.

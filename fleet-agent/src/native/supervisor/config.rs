@@ -1,4 +1,4 @@
-//! How one who runs units is set up, and its directory prepared.
+//! Configuration of a supervisor, and the preparation of its directory.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,28 +9,28 @@ use crate::native::cgroup::{Groups, leave_units};
 use crate::native::manager_context::{ManagerContext, forget_old_boot};
 use crate::{Clock, ServiceError, SystemClock};
 
-/// The variable by which programs know which language to speak.
+/// Environment variable for the language of programs.
 pub(super) const LANGUAGE: &str = "LANG";
 
-/// How a [`InitSupervisor`](crate::InitSupervisor) is set up.
+/// Configuration of an [`InitSupervisor`](crate::InitSupervisor).
 #[derive(Clone)]
 pub struct SupervisorConfig {
-    /// Where records and logs are kept. One supervisor at a time may use it, and no
+    /// Directory for state and logs. One supervisor at a time may use it, and no
     /// [`NativeManager`](crate::NativeManager).
     pub directory: PathBuf,
-    /// Variables that every process of every unit is given, besides `PATH` and, of a
-    /// [`InitSupervisor`](crate::InitSupervisor), the `LANG` that it finds.
+    /// Environment variables for every process of every unit, besides `PATH`. An
+    /// [`InitSupervisor`](crate::InitSupervisor) adds the `LANG` of its own environment.
     pub environment: Vec<(String, String)>,
-    /// How many bytes of its output are kept of each unit.
+    /// Bytes of output kept per unit.
     pub log_limit: u64,
-    /// Whether each run of a unit gets a control group of its own where that is possible.
+    /// Whether each run of a unit gets its own control group where the machine allows that.
     pub control_groups: bool,
-    /// The clock that time-outs and restarts go by.
+    /// Clock for timeouts and restarts.
     pub clock: Arc<dyn Clock>,
 }
 
 impl SupervisorConfig {
-    /// The usual set-up with everything in that directory, going by the real clock.
+    /// Returns the default configuration, with everything in this directory and the real clock.
     #[must_use]
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         Self {
@@ -42,7 +42,7 @@ impl SupervisorConfig {
         }
     }
 
-    /// The same with the language that the machine speaks, unless it names one itself.
+    /// Adds `LANG` with this value, unless the configuration sets it already.
     pub(super) fn with_language(mut self, language: Option<String>) -> Self {
         let is_named = self.environment.iter().any(|(name, _)| name == LANGUAGE);
         let found = language.filter(|_| !is_named).map(|language| (LANGUAGE.to_owned(), language));
@@ -50,7 +50,7 @@ impl SupervisorConfig {
         self
     }
 
-    /// Prepares the directory for one who runs units there.
+    /// Locks and prepares the directory.
     pub(super) async fn open(&self) -> Result<Arc<ManagerContext>, ServiceError> {
         let lock = acquire_private(&self.directory, &*self.clock).await?;
         let units = self.directory.join("units");

@@ -1,4 +1,4 @@
-//! What a supervisor is there for, and its record.
+//! The targets that a supervisor has to provide, and their storage.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -9,25 +9,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::atomic_file::write_atomic;
 
-/// What a supervisor is there for.
+/// Targets that a supervisor has to provide.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DesiredTargets {
-    /// The goal; nothing is needed without one.
+    /// Goal; without one no unit is needed.
     pub goal: Option<Target>,
-    /// What is wanted beside it, for the time being.
+    /// Temporary extra targets besides the goal.
     pub extra_targets: BTreeSet<Target>,
-    /// Targets whose units are not started, whoever needs them.
+    /// Masked targets: their units are not started, even if other units need them.
     pub mask: BTreeSet<Target>,
 }
 
-/// What is wanted, and what the settings said then: where both are the same, nobody chose.
+/// Desired targets, with the configured ones at that time. Where the two differ, an operator has
+/// overridden the settings.
 #[derive(Debug)]
 pub(super) struct TargetSelection {
     pub(super) desired: DesiredTargets,
     pub(super) configured: DesiredTargets,
 }
 
-/// The record, which is as people would write it.
+/// Stored form of a [`TargetSelection`], in JSON.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct StoredTargets {
@@ -46,13 +47,13 @@ struct TargetNames {
 }
 
 impl DesiredTargets {
-    /// What the settings say.
+    /// Returns the targets that the settings name.
     pub(super) fn from_settings(settings: &Settings) -> Self {
         let (goal, mask) = (settings.goal.clone(), settings.mask.clone());
         Self { goal, extra_targets: BTreeSet::new(), mask }
     }
 
-    /// The settings with this goal and these masks.
+    /// Returns the settings with this goal and these masks.
     pub(super) fn apply_to(&self, settings: &Settings) -> Settings {
         let (goal, mask) = (self.goal.clone(), self.mask.clone());
         Settings { goal, mask, ..settings.clone() }
@@ -85,7 +86,7 @@ impl TryFrom<TargetNames> for DesiredTargets {
 }
 
 impl TargetSelection {
-    /// That which the settings say.
+    /// Returns the selection without any override.
     pub(super) fn from_settings(settings: &Settings) -> Self {
         Self {
             desired: DesiredTargets::from_settings(settings),
@@ -93,7 +94,7 @@ impl TargetSelection {
         }
     }
 
-    /// What it becomes by other settings: what was chosen otherwise than they said holds.
+    /// Applies the overrides to other settings.
     pub(super) fn rebase(&self, settings: &Settings) -> Self {
         let (Self { desired, configured: before }, configured) =
             (self, DesiredTargets::from_settings(settings));
@@ -104,7 +105,7 @@ impl TargetSelection {
         Self { desired: DesiredTargets { goal, extra_targets, mask }, configured }
     }
 
-    /// Reads what was last written down; `None` when nothing was.
+    /// Reads the stored selection; `None` if none was written.
     pub(super) fn read(path: &Path) -> io::Result<Option<Self>> {
         let text = match std::fs::read(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -115,7 +116,7 @@ impl TargetSelection {
         Ok(Some(Self { desired, configured }))
     }
 
-    /// Writes it down for the next supervisor of the directory.
+    /// Stores the selection for the next supervisor of the directory.
     pub(super) fn write(&self, path: &Path) -> io::Result<()> {
         let stored =
             StoredTargets { desired: self.desired.names(), configured: self.configured.names() };

@@ -1,4 +1,4 @@
-//! What would follow from other files or another goal: tried on a copy.
+//! Previews the effect of other files or another goal on a copy of the planner.
 
 use std::collections::BTreeSet;
 
@@ -10,36 +10,36 @@ use super::error::SupervisorError;
 use super::event_loop::Supervisor;
 use super::handle::InitSupervisor;
 
-/// What is to be tried.
+/// Change to preview.
 #[derive(Debug, Clone, Default)]
 pub struct InitDryRun {
-    /// Another graph with its settings, as by [`InitSupervisor::reload`].
+    /// Another graph with its settings, as for [`InitSupervisor::reload`].
     pub files: Option<(Graph, Settings)>,
-    /// Another goal, as by [`InitSupervisor::set_goal`]; it wins over that of the settings.
+    /// Another goal, as for [`InitSupervisor::set_goal`]. It overrides that of the settings.
     pub goal: Option<Target>,
-    /// What is wanted beside the goal instead. With neither this nor a goal, that stays as it is.
+    /// Extra targets besides the goal. With neither these nor a goal, the current ones stay.
     pub extra_targets: BTreeSet<Target>,
 }
 
-/// How the units are, and how they would be right after what was tried.
+/// Planner state before and after the previewed change.
 #[derive(Debug, Clone)]
 pub struct InitDryRunResult {
-    /// The moment.
+    /// Time of the preview.
     pub now: Timestamp,
-    /// What would be wanted.
+    /// Targets that would be desired.
     pub desired: DesiredTargets,
-    /// What decides as it is.
+    /// Current state of the planner.
     pub before: InitState,
-    /// What would decide, before it has.
+    /// State of the planner right after the change, before any action.
     pub after: InitState,
 }
 
 impl InitSupervisor {
-    /// Tries other files or another goal on a copy of what decides. Nothing changes.
+    /// Applies other files or another goal to a copy of the planner. Nothing changes.
     ///
     /// # Errors
     ///
-    /// [`SupervisorError::InvalidTargets`] where trying it in earnest would be refused.
+    /// [`SupervisorError::InvalidTargets`] if the change would be refused.
     pub async fn dry_run(&self, request: InitDryRun) -> Result<InitDryRunResult, SupervisorError> {
         self.call(move |supervisor| supervisor.dry_run(request)).await?
     }

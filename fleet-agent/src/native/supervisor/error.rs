@@ -1,38 +1,38 @@
-//! Why one who runs units does not do what it is asked.
+//! Errors of a supervisor.
 
 use fleet_core::graph::{GraphError, Name, NotReloadable, Target};
 
 use crate::ServiceError;
 
-/// Why a supervisor does not do what it is asked.
+/// Error returned by an [`InitSupervisor`](crate::InitSupervisor).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SupervisorError {
-    /// It cannot be there for that.
+    /// The graph cannot provide the desired targets.
     #[error("it cannot be wanted")]
     InvalidTargets(#[source] GraphError),
     /// A shutdown has begun.
     #[error("all units are being ended: choose a goal once they are run again")]
     ShuttingDown,
-    /// A unit cannot read its configuration again.
+    /// The unit cannot be reloaded.
     #[error("{target} cannot be reloaded")]
     NotReloadable {
-        /// The target of the unit.
+        /// Target of the unit.
         target: Target,
-        /// Why.
+        /// Reason.
         #[source]
         why: NotReloadable,
     },
-    /// There is no unit of that name, or it never ran.
+    /// The unit does not exist, or it never ran.
     #[error("there is no log of {unit}")]
     NoLog {
-        /// The name.
+        /// Name of the unit.
         unit: Name,
     },
-    /// The directory cannot be used, or not be read or written.
+    /// The directory is in use, or cannot be read or written.
     #[error(transparent)]
-    ServiceRun(#[from] ServiceError),
-    /// What leads the units has ended by a defect. They go on running; start a supervisor anew.
+    Service(#[from] ServiceError),
+    /// The supervisor task has panicked. The units keep running; start a supervisor again.
     #[error("the supervisor has ended by a defect: start it again")]
     Crashed,
 }

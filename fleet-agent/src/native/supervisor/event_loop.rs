@@ -28,7 +28,7 @@ use crate::native::support::check_supported;
 use crate::native::unit_directory::RequestedState;
 
 /// How many reports and requests one turn takes before it looks at what is owed.
-const MAX_IN_FLIGHT: usize = 256;
+const MAX_PER_TURN: usize = 256;
 
 /// After how long a run that could not even be begun counts as failed. Were it at once, a unit that
 /// is tried again without delay would leave no time for anything else.
@@ -88,7 +88,7 @@ impl Supervisor {
                 () = sleep.until(due) => {}
             }
             // What is there already costs one turn together.
-            for _ in 0..MAX_IN_FLIGHT {
+            for _ in 0..MAX_PER_TURN {
                 let Ok(report) = self.reports.try_recv() else { break };
                 self.on_report(report);
             }

@@ -1,15 +1,15 @@
 //! Runs the units of a graph.
 //!
 //! ```text
-//! lead ── owns the graph's System: every decision to start, stop, restart, retry, and the order
+//! event loop ── owns the InitState: every decision to start, stop, restart or retry, and the order
 //!  │ ^
-//!  │ └── reports: what happened, and how a run is
-//!  └───> orders: one task for each run of a unit: course ──> drive ──> service
+//!  │ └── reports: events and the state of a run
+//!  └───> actions: a task for each run of a unit: run_task ──> run_driver ──> run_machine
 //! ```
 //!
-//! The lead is one task. Whatever wakes it (a report, a request, the moment that the System named)
-//! it looks at what is owed and has it carried out; no turn costs more for units that it does not
-//! concern. A course sees one run of one unit from its start until none of its processes is left.
+//! The event loop is one task. A report, a request or a deadline of the `InitState` wakes it; it
+//! then carries out the pending actions. A turn costs nothing for units that it does not concern. A
+//! run task follows one run of one unit from its start until no process of it is left.
 
 mod config;
 mod desired_targets;

@@ -1,5 +1,5 @@
-//! What is told to one run, from outside. A channel of a library takes room for dozens of orders
-//! before there is the first, and hundreds of units run that are told nothing.
+//! Channel for actions and updates to one run. The channels of tokio allocate space for dozens of
+//! messages up front, but most of the hundreds of running units never get one.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -11,27 +11,28 @@ use fleet_core::graph::{ActionKind, InitUnit};
 use super::event_loop::lock;
 use crate::native::unit_directory::RequestedState;
 
-/// How many orders to one run wait. There are never more than a stop, a kill and a reload.
+/// Maximum number of queued actions. At most a stop, a kill and a reload are ever queued.
 const ORDER_CAPACITY: usize = 16;
 
-/// What a run is to know. The latest counts, so however much there is of it takes no order's place.
+/// Update for a run. Later values replace earlier ones, so updates never take up the space of an
+/// action.
 #[derive(Debug, Default)]
 pub(super) struct RunUpdate {
-    /// From now on it is run by this.
+    /// New definition of the unit.
     pub(super) spec: Option<Arc<InitUnit>>,
-    /// This was asked, and is done with what was decided.
+    /// Requested state that is applied by the current decision.
     pub(super) requested: Option<RequestedState>,
-    /// All of its processes are to be killed.
+    /// Whether to kill all processes of the run.
     pub(super) kill: bool,
 }
 
-/// Where a run finds what it is told.
+/// Receiving end, held by the run.
 pub(super) struct RunReceiver(Arc<Mutex<Channel>>);
 
-/// Where a run is told what to do, and what it is to know. Once it is dropped nobody leads the run.
+/// Sending end, held by the supervisor. Dropping it closes the channel.
 pub(super) struct RunSender(Arc<Mutex<Channel>>);
 
-/// That so many orders wait already, so that this one is lost.
+/// Error for a full queue: the action is lost.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct QueueFull;
 
@@ -40,31 +41,30 @@ struct Channel {
     update: Option<RunUpdate>,
     orders: VecDeque<ActionKind>,
     is_closed: bool,
-    /// Who waits for more.
+    /// Waker of the task that waits for more.
     waker: Option<Waker>,
 }
 
-/// Both ends of what is told to one run.
+/// Creates a channel to one run.
 pub(super) fn run_channel() -> (RunSender, RunReceiver) {
     let shared = Arc::<Mutex<Channel>>::default();
     (RunSender(Arc::clone(&shared)), RunReceiver(shared))
 }
 
 impl RunReceiver {
-    /// Waits for an order or for news: the next order, if there is one, and all news that there are
-    /// by then; or nothing, when all is read and nobody leads the run any more. Nothing is lost by
-    /// not waiting to the end.
+    /// Returns at most one action together with all pending updates; `None` once the sender is gone
+    /// and the queue is empty. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<(RunUpdate, Option<ActionKind>)> {
         poll_fn(|cx| lock(&self.0).poll(cx)).await
     }
 }
 
 impl RunSender {
-    /// Gives an order. One that is given to a run that is over is passed over.
+    /// Queues an action. A run that is over ignores it.
     ///
     /// # Errors
     ///
-    /// When too many wait.
+    /// When the queue is full.
     pub(super) fn send(&self, order: ActionKind) -> Result<(), QueueFull> {
         self.change(|channel| {
             if channel.orders.len() == ORDER_CAPACITY {
@@ -75,12 +75,12 @@ impl RunSender {
         })
     }
 
-    /// Adds to what the run is to know.
+    /// Adds to the pending update.
     pub(super) fn update(&self, add: impl FnOnce(&mut RunUpdate)) {
         self.change(|channel| add(channel.update.get_or_insert_default()));
     }
 
-    /// What a run that is over was still told to be done, and nobody has read.
+    /// Takes the requested state that a finished run has not read.
     pub(super) fn take_unread_request(&self) -> Option<RequestedState> {
         self.change(|channel| channel.update.take()?.requested)
     }
@@ -102,7 +102,7 @@ impl Drop for RunSender {
 }
 
 impl Channel {
-    /// What waits, as [`take`](Self::take) has it; until then, who asks is woken by what comes.
+    /// Returns the next message, as [`take`](Self::take) does, or registers the waker.
     fn poll(&mut self, cx: &Context<'_>) -> Poll<Option<(RunUpdate, Option<ActionKind>)>> {
         let found = self.take();
         if found.is_none() {
@@ -111,7 +111,7 @@ impl Channel {
         found.map_or(Poll::Pending, Poll::Ready)
     }
 
-    /// What waits, if anything does; or that nothing will any more.
+    /// Takes the next message, if any; `Some(None)` once the channel is closed and empty.
     fn take(&mut self) -> Option<Option<(RunUpdate, Option<ActionKind>)>> {
         let (update, order) = (self.update.take(), self.orders.pop_front());
         if update.is_none() && order.is_none() {

@@ -1,4 +1,4 @@
-//! One run of one unit: from its start until none of its processes is left.
+//! One run of one unit: from its start until no process of it is left.
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use super::run_channel::{RunReceiver, RunUpdate};
 use crate::native::run_driver::RunDriver;
 use crate::native::run_state::RunState;
 
-/// How a run is, and what has happened in it.
+/// State of a run, and the events since the last report.
 #[derive(Debug)]
 pub(super) struct RunReport {
     pub(super) unit: Name,
     pub(super) incarnation: Incarnation,
     pub(super) events: Vec<EventKind>,
     pub(super) run_state: Arc<RunState>,
-    /// What last kept a process from being started.
+    /// Latest reason why a process could not be started.
     pub(super) problem: Option<String>,
 }
 
-/// The task of one run.
+/// Task of one run.
 pub(super) struct RunTask {
     pub(super) driver: RunDriver,
     pub(super) unit: Name,
@@ -30,19 +30,20 @@ pub(super) struct RunTask {
 }
 
 impl RunTask {
-    /// Sees the run to its end, or until nobody leads any more: then its processes go on alone.
+    /// Drives the run until it is over, or until the supervisor is gone. In the latter case its
+    /// processes keep running.
     ///
-    /// What is kept on the way is in one place of its own: a task has room for all that is moved
-    /// into it twice.
+    /// `self` is boxed: the future of an async function reserves space twice for a value moved into
+    /// it.
     pub(super) async fn run(mut self: Box<Self>) {
-        let mut update: Option<Arc<RunState>> = None;
+        let mut reported: Option<Arc<RunState>> = None;
         loop {
             self.driver.act();
             let service = &self.driver.service;
-            if service.has_events() || update.as_deref() != Some(service.run_state()) {
+            if service.has_events() || reported.as_deref() != Some(service.run_state()) {
                 let Some(permit) = reserve_report_slot(self.reports.clone()).await else { return };
                 let report = self.report();
-                update = Some(Arc::clone(&report.run_state));
+                reported = Some(Arc::clone(&report.run_state));
                 permit.send(report);
             }
             if self.driver.service.is_idle() {
@@ -75,7 +76,7 @@ impl RunTask {
             ActionKind::Stop { reason, .. } => self.driver.service.stop(reason, now),
             ActionKind::Kill => self.driver.service.kill(now),
             ActionKind::Reload => self.driver.service.reload_or_report(now),
-            // A run is begun once.
+            // A run starts once.
             ActionKind::Start => {}
         }
     }
@@ -93,13 +94,12 @@ impl RunTask {
     }
 }
 
-/// Room for a report; nothing once nobody leads any more.
+/// Reserves a slot for a report; `None` once the supervisor is gone.
 async fn reserve_report_slot(
     reports: mpsc::Sender<RunReport>,
 ) -> Option<mpsc::OwnedPermit<RunReport>> {
     match reports.try_reserve_owned() {
-        // In a place of its own: each unit that runs would have the room for what is seldom waited
-        // for.
+        // Boxed: otherwise each running unit would hold the space of this rare wait.
         Err(TrySendError::Full(reports)) => Box::pin(reports.reserve_owned()).await.ok(),
         permit => permit.ok(),
     }

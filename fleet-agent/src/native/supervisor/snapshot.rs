@@ -1,4 +1,4 @@
-//! How all units are at one moment.
+//! The status of all units at one time.
 
 use fleet_core::Timestamp;
 use fleet_core::graph::{DerivedState, InitState, Name, Retry, StatusReport, Target};
@@ -9,48 +9,46 @@ use super::event_loop::Supervisor;
 use super::managed_units::name_of;
 use crate::{ServiceError, Tracking, UnitDetails};
 
-/// How all units are at one moment.
+/// Status of all units at one time.
 #[derive(Debug, Clone)]
 pub struct InitSnapshot {
-    /// The moment, by the supervisor's clock; so are all others here.
+    /// Time of the snapshot, by the supervisor's clock, as are all other timestamps here.
     pub now: Timestamp,
-    /// What the supervisor is there for.
+    /// Targets that the supervisor has to provide.
     pub desired: DesiredTargets,
-    /// How processes are found.
+    /// Method by which processes are tracked.
     pub tracking: Tracking,
-    /// The units, by name; also those that are not in the graph any more and still run.
+    /// The units by name, including those that run but are no longer in the graph.
     pub units: Vec<UnitSnapshot>,
-    /// A copy of what decides, to see what would follow from another graph or goal.
+    /// Copy of the planner, to preview the effect of another graph or goal.
     pub system: InitState,
 }
 
-/// How one unit is.
+/// Status of one unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnitSnapshot {
-    /// Its name.
+    /// Name of the unit.
     pub unit: Name,
-    /// What it is, for a person; empty if it is not in the graph any more.
+    /// Description from its file; empty if the unit is no longer in the graph.
     pub description: String,
-    /// The targets that it provides.
+    /// Targets that the unit provides.
     pub provides: Vec<Target>,
-    /// Its state, and why it is so.
+    /// State of the unit, with its reason.
     pub report: StatusReport,
-    /// Those of its targets that are up only because it provides others that are needed.
+    /// Coincidental targets: up only because the unit provides another target that is needed.
     pub coincidental: Vec<Target>,
-    /// What keeps it degraded.
+    /// Targets that make the unit degraded.
     pub degraded_by: Vec<Target>,
-    /// The number of its main process, if it runs.
+    /// Process ID of its main process, if it runs.
     pub main_pid: Option<u32>,
-    /// What it last said of itself in this run (`STATUS=` of `sd_notify`); nothing once that is
-    /// over.
+    /// Latest `STATUS=` message of `sd_notify` in the current run; `None` once the run is over.
     pub status: Option<String>,
-    /// What last kept a process of it from being started, or it from being taken back, for a
-    /// person.
+    /// Latest reason why a process could not be started, or why the unit cannot be recovered.
     pub problem: Option<String>,
 }
 
 impl Supervisor {
-    /// How all units are now.
+    /// Returns the status of all units.
     pub(in crate::native) fn snapshot(&self) -> InitSnapshot {
         let units = self.system.units().filter_map(|unit| self.status(unit)).collect();
         InitSnapshot {
@@ -62,7 +60,7 @@ impl Supervisor {
         }
     }
 
-    /// What there is to tell of a unit that fleet has loaded.
+    /// Returns details of a loaded unit.
     pub(in crate::native) fn details(&self, unit: &UnitName) -> Result<UnitDetails, ServiceError> {
         let name = name_of(unit);
         if !self.managed.as_ref().is_some_and(|managed| managed.is_loaded(&name)) {

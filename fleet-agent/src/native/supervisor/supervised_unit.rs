@@ -1,4 +1,4 @@
-//! What is kept of a unit beside what decides: its log, its record, and its present run.
+//! State per unit besides the planner's: its log, its stored state, and its current run.
 
 use std::io;
 use std::sync::Arc;
@@ -12,24 +12,24 @@ use crate::native::manager_context::ManagerContext;
 use crate::native::run_state::RunState;
 use crate::native::unit_directory::{RequestedState, UnitDirectory};
 
-/// A unit that runs, or did.
+/// A unit that runs or has run.
 pub(super) struct SupervisedUnit {
     pub(super) directory: UnitDirectory,
     pub(super) log: Arc<Log>,
-    /// How its last run is, or ended.
+    /// State of the current or last run.
     pub(super) run_state: Arc<RunState>,
     pub(super) problem: Option<String>,
-    /// Its present run.
+    /// Its current run.
     pub(super) handle: Option<RunHandle>,
-    /// Whether its next start is one that follows from how it ended.
+    /// Whether the next start is an automatic restart.
     pub(super) is_auto_restart: bool,
-    /// What was written down as that which it runs.
+    /// Definition that was last written to disk.
     pub(super) written: Option<Arc<InitUnit>>,
-    /// What of the asked is done, as far as it is written down or about to be.
+    /// Requested state that is applied and written, or about to be written.
     pub(super) applied: RequestedState,
 }
 
-/// The task of a run, from outside.
+/// Handle to the task of a run.
 pub(super) struct RunHandle {
     pub(super) incarnation: Incarnation,
     pub(super) sender: RunSender,
@@ -37,7 +37,7 @@ pub(super) struct RunHandle {
 }
 
 impl SupervisedUnit {
-    /// A unit that has not run yet, with an empty log if it has none.
+    /// Creates the state of a unit that has not run yet, with an empty log if it has none.
     pub(super) fn new(context: &ManagerContext, unit: &Name) -> io::Result<Self> {
         let directory = context.storage(unit.as_str());
         let log = context.open_log(directory.log())?;
@@ -53,8 +53,9 @@ impl SupervisedUnit {
         })
     }
 
-    /// What was asked is done, or nothing comes of it: that is written down with its run, or with
-    /// the last one. One that is off, though it is to run, is no more what its last run made of it.
+    /// Records that a requested state is applied, or has no effect: with the current run, or with
+    /// the last one. If the unit is inactive although it should run, the result of its last run is
+    /// cleared.
     pub(super) fn record_applied(&mut self, requested: RequestedState, is_off: bool) {
         if std::mem::replace(&mut self.applied, requested) == requested {
             return;
@@ -65,11 +66,11 @@ impl SupervisedUnit {
         }
     }
 
-    /// It is tried again, with so many ends that count. If it was up for long what was before is
-    /// forgiven by now, of which its run knows nothing: that is written down for the next supervisor.
+    /// Persists the restart counters of a unit that will be retried. The planner may have cleared
+    /// them after a long uptime, which the run does not know.
     pub(super) fn persist_counters(&mut self, state: &StatusReport) {
         let attempts = state.attempts.saturating_sub(1);
-        // After a good end nothing is left to count.
+        // A success leaves no failures to count.
         let failures = state.failures.checked_sub(1).unwrap_or(self.run_state.failures);
         let kept = self.set_idle_state(RunState {
             attempts,
@@ -81,7 +82,7 @@ impl SupervisedUnit {
         }
     }
 
-    /// Writes down with its last run what was asked and is done.
+    /// Writes the applied state to the record of the last run.
     pub(super) fn write_applied(&self, requested: RequestedState, is_off: bool) {
         let run = self.directory.read_run().map(Option::unwrap_or_default);
         let noted = run.and_then(|mut run| {
@@ -96,15 +97,15 @@ impl SupervisedUnit {
         }
     }
 
-    /// Its present run is ended, and whatever else is to be done to it, by this.
+    /// Sets the definition by which the current run is reloaded and stopped.
     pub(super) fn set_definition(&self, spec: Arc<InitUnit>) {
         if let Some(handle) = &self.handle {
             handle.sender.update(|update| update.spec = Some(spec));
         }
     }
 
-    /// Writes down what it is started from, so that it can be ended by that, whatever the graph
-    /// says by then. What a stanza cannot say is left out.
+    /// Writes the definition that the unit is started from, so that a later daemon can stop the
+    /// unit by it whatever the graph then says. Settings that a stanza cannot express are left out.
     pub(super) fn write_definition(&mut self, unit: &Arc<InitUnit>) -> io::Result<()> {
         if self.written.as_ref() == Some(unit) {
             return Ok(());
@@ -116,8 +117,8 @@ impl SupervisedUnit {
     }
 }
 
-/// Reads what was written down as that which a unit runs; `None` when nothing was. What makes no
-/// sense is an error: it is not known what the unit runs.
+/// Reads the definition that a unit was started from; `None` if none was written. An invalid
+/// definition is an error, since the unit may still run by it.
 pub(super) fn read_definition(
     directory: &UnitDirectory,
     unit: &Name,

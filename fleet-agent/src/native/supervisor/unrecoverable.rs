@@ -1,9 +1,8 @@
-//! Units that an earlier supervisor left, and that cannot be taken back.
+//! Units of an earlier supervisor that cannot be recovered.
 //!
-//! Something of them may run, so none is started beside that: such a unit is shown as failed, with
-//! processes left and with the reason, until it can be taken back or somebody says that nothing of
-//! it runs. No other unit is harmed by it. What it may write is kept within its limit, and can be
-//! read.
+//! Their processes may still run, so no new run is started beside them. Such a unit is reported as
+//! failed, with processes left and the reason, until it can be recovered or an operator resets it.
+//! Other units are unaffected. The log of the unit stays within its limit and can be read.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,7 +21,7 @@ use super::supervised_unit::SupervisedUnit;
 use crate::native::adopt::stop_only_definition;
 use crate::native::unit_directory::RunRecord;
 
-/// What is known of a unit that cannot be taken back.
+/// Returns the observed state of a unit that cannot be recovered.
 pub(super) fn unrecoverable_state(
     graph: &Graph,
     name: &Name,
@@ -41,7 +40,7 @@ pub(super) fn unrecoverable_state(
     }
 }
 
-/// Why a unit cannot be taken back, and what to do, for a person.
+/// Describes why a unit cannot be recovered and what to do about it.
 pub(super) fn reason(error: &io::Error) -> String {
     format!(
         "{error}; it is tried again when the files are read again; if nothing of it runs any \
@@ -50,7 +49,7 @@ pub(super) fn reason(error: &io::Error) -> String {
 }
 
 impl Supervisor {
-    /// Tries once more to take back what could not be.
+    /// Tries again to recover the units that could not be recovered.
     pub(super) fn retry_unrecoverable(&mut self, max_starting: Option<NonZeroU32>) {
         if self.unrecoverable.is_empty() || self.shutting_down {
             return;
@@ -77,14 +76,14 @@ impl Supervisor {
         }
     }
 
-    /// The logs of units that could not be taken back are those of these members from now on.
+    /// Replaces the logs of unrecoverable units by those of `units`.
     fn replace_logs(&self, units: &BTreeMap<Name, SupervisedUnit>) {
         let mut logs = lock(&self.logs);
         logs.retain(|unit, _| !self.unrecoverable.contains_key(unit));
         logs.extend(units.iter().map(|(unit, entry)| (unit.clone(), Arc::clone(&entry.log))));
     }
 
-    /// Somebody says that nothing runs of a unit that could not be taken back, if this is one.
+    /// Treats an unrecoverable unit as gone; does nothing for any other unit.
     pub(super) fn forget_unrecoverable(&mut self, unit: &Name) {
         if self.unrecoverable.remove(unit).is_none() {
             return;

@@ -30,7 +30,7 @@ fn an_entry_has_its_moment() {
 
 #[tokio::test]
 async fn an_entry_that_is_too_long_is_passed_over() {
-    let long = "\\\"__CURSOR\\\":".repeat(usize::try_from(LONGEST_ENTRY).expect("it is small") / 9);
+    let long = "\\\"__CURSOR\\\":".repeat(usize::try_from(MAX_ENTRY).expect("it is small") / 9);
     let rows = [
         format!(r#"{{"__CURSOR":"i=7","MESSAGE":"{long}"}}"#),
         format!(r#"{{"MESSAGE":"{long}","__CURSOR":"i=7"}}"#),
@@ -54,7 +54,7 @@ async fn fed(program: &str, follow: bool) -> (usize, std::io::Result<()>) {
     command.args(["-c", program]).stdout(Stdio::piped()).kill_on_drop(true);
     let child = command.spawn().expect("there is a shell");
     let (sender, mut lines) = mpsc::channel(1);
-    let wanted = Wanted { from: From::Last { lines: None, since: None }, follow };
+    let wanted = LineSelection { from: StartAt::Last { lines: None, since: None }, follow };
     let clock = SystemClock::start();
     let feeding = async move { feed(child, wanted, &sender, &clock, async {}).await };
     let counting = async {
@@ -94,13 +94,13 @@ fn the_arguments_say_what_is_asked() {
     let unit: UnitName = "a.service".parse().expect("it is a name");
     let all = "--no-pager --quiet --all --output=json --output-fields=MESSAGE";
     let since = Some(Timestamp::from_millis(1_395_716_396_007));
-    let last = |lines| Wanted { from: From::Last { lines, since }, follow: true };
+    let last = |lines| LineSelection { from: StartAt::Last { lines, since }, follow: true };
     assert_eq!(
         arguments(SystemdScope::System, &unit, &last(Some(2))).join(" "),
         format!("{all} --lines=2 --follow _SYSTEMD_UNIT=a.service")
     );
     let user = rustix::process::getuid().as_raw();
-    let wanted = Wanted { follow: false, ..last(None) };
+    let wanted = LineSelection { follow: false, ..last(None) };
     assert_eq!(
         arguments(SystemdScope::User, &unit, &wanted).join(" "),
         format!(
@@ -111,8 +111,8 @@ fn the_arguments_say_what_is_asked() {
         ("s=a;i=1/3", "--lines=all --cursor=s=a;i=1 --follow _SYSTEMD_UNIT=a.service"),
         ("s=a --until=1", "--lines=all --follow _SYSTEMD_UNIT=a.service"),
     ];
-    for (position, expected) in rows {
-        let wanted = Wanted::after(position, true);
+    for (cursor, expected) in rows {
+        let wanted = LineSelection::after(cursor, true);
         let found = arguments(SystemdScope::System, &unit, &wanted).join(" ");
         assert_eq!(found, format!("{all} {expected}"));
     }
@@ -121,23 +121,23 @@ fn the_arguments_say_what_is_asked() {
 #[test]
 fn what_is_no_cursor_is_not_asked_for() {
     let cursor = "s=0a;i=1f;b=0;m=7;t=5;x=9";
-    let place = |lines| Some(Place { cursor: cursor.to_owned(), lines });
-    assert_eq!(Place::read(cursor), place(None));
-    assert_eq!(Place::read(&format!("{cursor}/2")), place(Some(2)));
+    let place = |lines| Some(LineCursor { cursor: cursor.to_owned(), lines });
+    assert_eq!(LineCursor::read(cursor), place(None));
+    assert_eq!(LineCursor::read(&format!("{cursor}/2")), place(Some(2)));
     for text in ["", "s", "s=", "s=g", "y=1", "s=1;", "s=1/", "s=1/x", "s=1/1/1", "7.4.aa"] {
-        assert_eq!(Place::read(text), None, "{text}");
+        assert_eq!(LineCursor::read(text), None, "{text}");
     }
 }
 
 /// What comes of entries `a` and `b`, of two lines each, after that place.
-fn after(position: &str) -> Vec<String> {
-    let mut sieve = Sieve(Wanted::after(position, true).from);
+fn after(cursor: &str) -> Vec<String> {
+    let mut filter = LineFilter(LineSelection::after(cursor, true).from);
     let entry = |cursor: &str, text: &str| {
         let texts = vec![format!("{text}1"), format!("{text}2")];
-        Told { cursor: cursor.to_owned(), at: None, texts }
+        JournalEntry { cursor: cursor.to_owned(), at: None, texts }
     };
-    let mut lines = sieve.lines(entry("i=1", "a"));
-    lines.extend(sieve.lines(entry("i=2", "b")));
+    let mut lines = filter.lines(entry("i=1", "a"));
+    lines.extend(filter.lines(entry("i=2", "b")));
     lines.into_iter().map(|line| line.text).collect()
 }
 
@@ -154,6 +154,6 @@ fn it_goes_on_after_the_line_that_was_told_last() {
 #[test]
 fn lines_have_the_place_of_their_entry() {
     let entry = br#"{"__CURSOR":"i=7","MESSAGE":"one\ntwo"}"#;
-    let places: Vec<_> = read_entry(entry).lines().into_iter().map(|l| l.position).collect();
+    let places: Vec<_> = read_entry(entry).lines().into_iter().map(|l| l.cursor).collect();
     assert_eq!(places, [Some("i=7/1".to_owned()), Some("i=7".to_owned())]);
 }

@@ -1,4 +1,4 @@
-//! What the fake answers to those who drive it.
+//! The [`ServiceManager`] implementation of the fake.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::FakeManager;
 use super::unit::FakeUnit;
 use crate::testing::{Behaviour, Call};
 use crate::{
-    Drift, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, StateChanges,
+    ChangeReceiver, Drift, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager,
 };
 
 #[async_trait]
@@ -55,10 +55,10 @@ impl ServiceManager for FakeManager {
 
     async fn restart(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError> {
         self.lock().calls.push(Call::Restart(unit.clone(), generation));
-        self.change(unit, |unit| unit.known.asked = TargetState::Launched)?;
+        self.change(unit, |unit| unit.known.requested = TargetState::Launched)?;
         self.halt(unit).await;
-        // A stop that was asked meanwhile wins.
-        let wanted = |unit: &FakeUnit| unit.known.asked == TargetState::Launched;
+        // A stop requested meanwhile wins.
+        let wanted = |unit: &FakeUnit| unit.known.requested == TargetState::Launched;
         if self.lock().units.get(unit).is_none_or(wanted) {
             return self.run(unit, generation);
         }
@@ -67,7 +67,7 @@ impl ServiceManager for FakeManager {
 
     async fn stop(&self, unit: &UnitName) -> Result<(), ServiceError> {
         self.lock().calls.push(Call::Stop(unit.clone()));
-        self.change(unit, |unit| (unit.known.asked, unit.drift) = (TargetState::Loaded, None))?;
+        self.change(unit, |unit| (unit.known.requested, unit.drift) = (TargetState::Loaded, None))?;
         self.halt(unit).await;
         Ok(())
     }
@@ -101,11 +101,11 @@ impl ServiceManager for FakeManager {
         Ok(self.lock().units.get(unit).and_then(|unit| unit.drift))
     }
 
-    async fn stop_time_out(&self, unit: &UnitName) -> Result<Option<Duration>, ServiceError> {
+    async fn stop_timeout(&self, unit: &UnitName) -> Result<Option<Duration>, ServiceError> {
         Ok(self.lock().time_outs.get(unit).copied())
     }
 
-    fn changes(&self) -> StateChanges {
+    fn changes(&self) -> ChangeReceiver {
         self.feed.subscribe()
     }
 
@@ -114,7 +114,7 @@ impl ServiceManager for FakeManager {
         let found = state.units.get_mut(unit);
         let found = found.ok_or_else(|| ServiceError::NotLoaded { unit: unit.clone() })?;
         let lines = found.lines.iter().map(|(at, line)| (*at, line));
-        let (more, journal) = Journal::kept(lines, query);
+        let (more, journal) = Journal::from_lines(lines, query);
         found.followers.extend(more);
         Ok(journal)
     }

@@ -1,4 +1,4 @@
-//! A unit that has no process, and what becomes of it.
+//! A simulated unit, and the states that it takes.
 
 use fleet_core::{
     ActiveState, Epoch, ExitStatus, Generation, KnownUnit, LoadState, SystemdState, TargetState,
@@ -20,11 +20,11 @@ pub(super) struct FakeUnit {
 }
 
 impl FakeUnit {
-    /// One that is loaded, and that nothing was asked of yet.
+    /// Creates a loaded unit without requests.
     pub(super) fn new(hash: UnitHash, epoch: Epoch) -> Self {
         let asked = TargetState::Loaded;
         Self {
-            known: KnownUnit { hash, asked, epoch, generation: Generation::ZERO },
+            known: KnownUnit { hash, requested: asked, epoch, generation: Generation::ZERO },
             state: SystemdState::loaded(),
             drift: None,
             lines: Vec::new(),
@@ -47,7 +47,7 @@ impl FakeUnit {
     }
 }
 
-/// What a start makes of a unit, and why it is no success.
+/// Returns the state after a start, and why it failed, if it did.
 pub(super) fn started(
     behaviour: Behaviour,
     problem: Option<String>,

@@ -32,7 +32,7 @@ pub(crate) async fn the_system_bus_conforms() {
 }
 
 pub(crate) async fn the_private_socket_conforms() {
-    conforms(SystemdConfig::system().privately()).await;
+    conforms(SystemdConfig::system().with_private_socket()).await;
 }
 
 /// Where root's own systemd of this case has its sockets.
@@ -57,7 +57,7 @@ const USER: &str = r#"
 pub(crate) async fn a_users_systemd_conforms() {
     shell(USER);
     let user = SystemdConfig::user(Path::new(RUNTIME));
-    conforms(user.clone().privately()).await;
+    conforms(user.clone().with_private_socket()).await;
     let opens = async || SystemdManager::open(user.clone()).await.is_ok();
     wait_until("the user's systemd is on the bus", opens).await;
     conforms(user).await;

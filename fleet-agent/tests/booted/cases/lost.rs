@@ -36,12 +36,12 @@ pub(crate) async fn a_killed_daemon_leaves_its_units() {
 
     let bench = Bench::new().await;
     let kept = bench.get("kept.service").await;
-    assert_eq!(kept.known.asked, TargetState::Launched);
+    assert_eq!(kept.known.requested, TargetState::Launched);
     assert_eq!(kept.known.generation, Generation(1));
     assert_eq!(kept.state.active, ActiveState::Active);
     assert_eq!(kept.state.main_pid.map(|pid| pid.to_string()), Some(pid.clone()));
     assert_eq!(kept.state.restarts, 0);
-    assert_eq!(bench.get("loaded.service").await.known.asked, TargetState::Loaded);
+    assert_eq!(bench.get("loaded.service").await.known.requested, TargetState::Loaded);
     bench.start("kept.service").await.expect("a start changes nothing");
     assert_eq!(show("kept.service", "MainPID"), pid, "it was not restarted");
     bench.unload("kept.service").await;
@@ -83,7 +83,7 @@ async fn survives(bench: Bench, loss: &str) {
 pub(crate) async fn systemd_may_begin_anew() {
     survives(Bench::new().await, "systemctl daemon-reexec").await;
     shell("rm /run/gate");
-    let private = fleet_agent::SystemdConfig::system().privately();
+    let private = fleet_agent::SystemdConfig::system().with_private_socket();
     survives(Bench::with(private).await, "systemctl daemon-reexec").await;
 }
 
@@ -160,9 +160,13 @@ pub(crate) async fn half_written_units_are_found() {
     let bench = Bench::new().await;
     for unit in ["a.service", "b.service", "never.service"] {
         let found = bench.get(unit).await;
-        assert_eq!(found.known.asked, TargetState::Inactive, "{unit}: nobody knows what was asked");
+        assert_eq!(
+            found.known.requested,
+            TargetState::Inactive,
+            "{unit}: nobody knows what was asked"
+        );
     }
-    assert_eq!(bench.get("c.service").await.known.asked, TargetState::Launched);
+    assert_eq!(bench.get("c.service").await.known.requested, TargetState::Launched);
     bench.load(&[("a.service", SLEEP), ("b.service", SLEEP)]).await;
     bench.start("a.service").await.expect("it runs");
     assert_eq!(show("a.service", "MainPID"), pid, "it was not restarted");

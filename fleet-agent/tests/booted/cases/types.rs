@@ -97,7 +97,11 @@ pub(crate) async fn a_timer_that_comes_before_its_service_is_not_started_yet() {
             panic!("not for what is missing: {error}");
         };
         assert_eq!(missing, "early.service");
-        assert_eq!(bench.get(unit).await.known.asked, TargetState::Loaded, "it was not started");
+        assert_eq!(
+            bench.get(unit).await.known.requested,
+            TargetState::Loaded,
+            "it was not started"
+        );
     }
     bench.load(&[("early.service", "[Service]\nExecStart=/bin/sleep 100000\n")]).await;
     for (unit, _) in triggers {
@@ -127,7 +131,7 @@ pub(crate) async fn a_stops_time_out_is_that_of_the_machine() {
     ];
     for (unit, text, expected) in rows {
         bench.load(&[(unit, text)]).await;
-        let found = bench.manager.stop_time_out(&name(unit)).await.expect("it answers");
+        let found = bench.manager.stop_timeout(&name(unit)).await.expect("it answers");
         assert_eq!(found, expected, "{unit}");
         bench.unload(unit).await;
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use fleet_agent::{ServiceManager, StateChanges};
+use fleet_agent::{ChangeReceiver, ServiceManager};
 use fleet_core::{ActiveState, Epoch, Generation, LoadState, SystemdState};
 use fleet_unitfile::{UnitFile, UnitName};
 use tokio::task::{AbortHandle, JoinHandle};
@@ -235,7 +235,7 @@ impl Teller {
 async fn follow(
     manager: Arc<dyn ServiceManager>,
     unit: UnitName,
-    mut changes: StateChanges,
+    mut changes: ChangeReceiver,
     history: Arc<Mutex<Vec<SystemdState>>>,
 ) {
     loop {

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use fleet_agent::remote::{AskError, Link, Replies, Service, serve_with};
+use fleet_agent::remote::{Connection, RequestError, RequestHandler, ResponseSender, serve_with};
 use fleet_agent::{
     Journal, JournalQuery, NativeConfig, NativeManager, ServiceError, ServiceManager, SystemClock,
 };
@@ -46,26 +46,26 @@ async fn the_journal_of_a_log_that_is_gone_tells_so_over_the_socket() {
 struct Plain(Mutex<Option<Journal>>);
 
 #[async_trait]
-impl Service for Plain {
-    async fn answer(&self, _ask: Value, replies: &mut Replies) -> Result<(), Value> {
+impl RequestHandler for Plain {
+    async fn handle(&self, _ask: Value, response: &mut ResponseSender) -> Result<(), Value> {
         let journal = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let journal = journal.expect("it is asked once");
-        replies.send_journal(journal).await.map_err(|error| json!(error.to_string()))
+        response.send_journal(journal).await.map_err(|error| json!(error.to_string()))
     }
 }
 
 #[tokio::test]
 async fn plain_lines_end_with_why_there_are_no_more() {
     let served = Served::new();
-    let (sender, broken, journal) = Journal::breakable();
+    let (sender, broken, journal) = Journal::fallible();
     sender.send("one".to_owned().into()).await.expect("there is room");
     broken.send(ServiceError::Unavailable("its disk is gone".to_owned())).expect("it is read");
     drop(sender);
     let listener = UnixListener::bind(served.socket()).expect("it can listen");
     let (service, clock) = (Plain(Mutex::new(Some(journal))), SystemClock::start());
     let server = tokio::spawn(serve_with(listener, Arc::new(service), "test", Arc::new(clock)));
-    let link = Link::connect(&served.socket(), "test").await.expect("it listens");
-    let mut answer = link.ask(&json!("logs")).expect("it is sent");
+    let connection = Connection::connect(&served.socket(), "test").await.expect("it listens");
+    let mut answer = connection.request(&json!("logs")).expect("it is sent");
     let mut lines = Vec::new();
     let why = loop {
         match answer.next().await {
@@ -76,7 +76,8 @@ async fn plain_lines_end_with_why_there_are_no_more() {
         }
     };
     assert_eq!(lines, ["one"]);
-    let is_why = matches!(&why, Err(AskError::Failed(why)) if why.to_string().contains("its disk"));
+    let is_why =
+        matches!(&why, Err(RequestError::Failed(why)) if why.to_string().contains("its disk"));
     assert!(is_why, "{why:?}");
     server.abort();
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fleet_agent::remote::{AskError, Link};
+use fleet_agent::remote::{Connection, RequestError};
 use fleet_agent::testing::FakeManager;
 use fleet_agent::{JournalQuery, ServiceError, ServiceManager};
 use fleet_core::{Epoch, Generation};
@@ -68,22 +68,22 @@ async fn a_flood_of_asks_is_answered_or_refused_and_floods_nobody_else() {
     let (served, machine) = served().await;
     let unit = name(UNIT);
     machine.hang_stop(&unit);
-    let link = Link::connect(&served.socket(), "test").await.expect("it listens");
+    let connection = Connection::connect(&served.socket(), "test").await.expect("it listens");
     let stop = json!({"units": {"stop": {"unit": UNIT}}});
     let other = served.open().await;
     // What nobody waits for any more makes room for as much again, on both sides.
     for _ in 0..3 {
         let mut asked = Vec::new();
         let refused = loop {
-            match link.ask(&stop) {
+            match connection.request(&stop) {
                 Ok(answer) => asked.push(answer),
                 Err(error) => break error,
             }
         };
-        assert!(matches!(refused, AskError::Refused(_)), "{refused:?}");
+        assert!(matches!(refused, RequestError::Refused(_)), "{refused:?}");
         assert_eq!(other.list().await.expect("it answers").len(), 1);
         drop(asked);
-        let mut answer = link.ask(&json!({"units": "list"})).expect("there is room");
+        let mut answer = connection.request(&json!({"units": "list"})).expect("there is room");
         assert!(answer.next().await.expect("it is answered").is_some());
     }
     machine.release(&unit);
@@ -92,13 +92,14 @@ async fn a_flood_of_asks_is_answered_or_refused_and_floods_nobody_else() {
 #[tokio::test]
 async fn what_is_not_understood_is_an_error_and_the_connection_goes_on() {
     let (served, _machine) = served().await;
-    let link = Link::connect(&served.socket(), "test").await.expect("it listens");
+    let connection = Connection::connect(&served.socket(), "test").await.expect("it listens");
     for ask in [json!({"units": {"dance": {}}}), json!(null), json!({"units": {"get": {}}})] {
-        let failed = link.ask(&ask).expect("it is sent").next().await;
-        let Err(AskError::Failed(error)) = failed else { panic!("{failed:?}") };
+        let failed = connection.request(&ask).expect("it is sent").next().await;
+        let Err(RequestError::Failed(error)) = failed else { panic!("{failed:?}") };
         assert!(error.to_string().contains("does not understand"), "{error}");
     }
-    let mut answer = link.ask(&json!({"units": {"get": {"unit": UNIT}}})).expect("it is sent");
+    let mut answer =
+        connection.request(&json!({"units": {"get": {"unit": UNIT}}})).expect("it is sent");
     let found = answer.next().await.expect("it is answered").expect("there is an item");
     assert_eq!(found["unit"], UNIT);
 }
@@ -121,14 +122,14 @@ async fn what_is_asked_in_vain_of_a_server_that_does_not_read_has_its_bound() {
         stream.write_all(&hello).await.expect("it reads");
         stream
     });
-    let link = Link::connect(&served.socket(), "test").await.expect("it listens");
+    let connection = Connection::connect(&served.socket(), "test").await.expect("it listens");
     let mut stream = server.await.expect("no panic");
-    let ask = || link.ask(&json!({"units": "list"}));
+    let ask = || connection.request(&json!({"units": "list"}));
     let refused = (0..100_000).find_map(|_| ask().err());
-    assert!(matches!(refused, Some(AskError::Refused(_))), "{refused:?}");
+    assert!(matches!(refused, Some(RequestError::Refused(_))), "{refused:?}");
     let reads = tokio::spawn(async move { stream.read_to_end(&mut Vec::new()).await });
     wait_until("there is room as soon as it reads", async || ask().is_ok()).await;
-    drop(link);
+    drop(connection);
     reads.await.expect("no panic").expect("it reads to the end");
 }
 

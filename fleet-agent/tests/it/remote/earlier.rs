@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fleet_agent::remote::{Link, Replies, Service, Units, serve_with};
+use fleet_agent::remote::{
+    Connection, RequestHandler, ResponseSender, ServiceManagerHandler, serve_with,
+};
 use fleet_agent::testing::FakeManager;
-use fleet_agent::{JournalLine, JournalQuery, Particulars, ServiceManager, SystemClock};
+use fleet_agent::{JournalLine, JournalQuery, ServiceManager, SystemClock, UnitDetails};
 use fleet_core::{Epoch, Generation};
 use fleet_unitfile::UnitFile;
 use serde_json::{Value, json};
@@ -16,21 +18,23 @@ use super::served::Served;
 use crate::support::name;
 use crate::wait::DEADLINE;
 
-/// Tells the text of lines alone, and knows nothing of their positions.
+/// Tells the text of lines alone, and knows nothing of their cursors.
 struct Earlier;
 
 #[async_trait]
-impl Service for Earlier {
-    async fn answer(&self, ask: Value, replies: &mut Replies) -> Result<(), Value> {
+impl RequestHandler for Earlier {
+    async fn handle(&self, ask: Value, response: &mut ResponseSender) -> Result<(), Value> {
         let ask = &ask["units"];
         if ask == "watch" {
-            replies.send(&json!({ "here": [], "gone": [] })).await;
+            response.send(&json!({ "here": [], "gone": [] })).await;
             std::future::pending::<()>().await;
         } else if ask.get("journal").is_some() {
-            replies.send(&["one"]).await;
-            replies.send(&["two", "three"]).await;
+            response.send(&["one"]).await;
+            response.send(&["two", "three"]).await;
         } else {
-            return Err(Units::unavailable("it does not understand: unknown variant"));
+            return Err(ServiceManagerHandler::unavailable(
+                "it does not understand: unknown variant",
+            ));
         }
         Ok(())
     }
@@ -50,13 +54,13 @@ async fn the_journals_of_an_earlier_version_are_read() {
         assert_eq!(journal.next_line().await.as_ref(), Some(line));
     }
     assert_eq!(journal.next_line().await, None);
-    let journal = manager.journal_after(&unit, "a.position", false).await;
+    let journal = manager.journal_from(&unit, "a.cursor", false).await;
     let mut journal = journal.expect("it is told from its beginning");
     for line in [JournalLine::gap()].iter().chain(&lines) {
         assert_eq!(journal.next_line().await.as_ref(), Some(line));
     }
-    let told = manager.particulars(&unit).await.expect("it has none to tell");
-    assert_eq!(told, Particulars::default());
+    let told = manager.details(&unit).await.expect("it has none to tell");
+    assert_eq!(told, UnitDetails::default());
     server.abort();
 }
 
@@ -69,10 +73,11 @@ async fn an_earlier_version_can_read_journals() {
     machine.load(&unit, &file, Epoch(1)).await.expect("it loads");
     machine.start(&unit, Generation(1)).await.expect("it starts");
     machine.write(&unit, "one");
-    let link = Link::connect(&served.socket(), "fleetd of once").await.expect("it listens");
+    let connection =
+        Connection::connect(&served.socket(), "fleetd of once").await.expect("it listens");
     let query = json!({ "lines": null, "since": null, "follow": false });
     let ask = json!({ "units": { "journal": { "unit": "a.service", "query": query } } });
-    let mut answer = link.ask(&ask).expect("it is sent");
+    let mut answer = connection.request(&ask).expect("it is sent");
     let mut lines = Vec::new();
     while let Some(part) = answer.next().await.expect("it is understood") {
         lines.extend(part.as_array().expect("a list").clone());

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fleet_agent::remote::{RemoteConfig, RemoteManager, Replies, Service, serve_with};
+use fleet_agent::remote::{
+    RemoteConfig, RemoteManager, RequestHandler, ResponseSender, serve_with,
+};
 use fleet_agent::testing::FakeManager;
 use fleet_agent::{Clock, ServiceError, ServiceManager, SystemClock};
 use fleet_core::{Epoch, Generation, Timestamp};
@@ -61,10 +63,10 @@ async fn open(served: &Served, clock: &Arc<Hand>) -> Arc<RemoteManager> {
 struct Stopped;
 
 #[async_trait]
-impl Service for Stopped {
-    async fn answer(&self, ask: Value, replies: &mut Replies) -> Result<(), Value> {
+impl RequestHandler for Stopped {
+    async fn handle(&self, ask: Value, response: &mut ResponseSender) -> Result<(), Value> {
         if ask["units"] == "watch" {
-            replies.send(&json!({ "here": [], "gone": [] })).await;
+            response.send(&json!({ "here": [], "gone": [] })).await;
         }
         std::future::pending().await
     }

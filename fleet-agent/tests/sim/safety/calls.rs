@@ -73,7 +73,7 @@ impl Calls {
             Call::Reload => {}
             Call::Start(unit, _) => {
                 found.extend(self.on_start(judge, unit));
-                let launched = |known: KnownUnit| known.asked == TargetState::Launched;
+                let launched = |known: KnownUnit| known.requested == TargetState::Launched;
                 if event.known.is_some_and(launched) {
                     found.push("I-9: started once more");
                 }

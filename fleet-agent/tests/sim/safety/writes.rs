@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fleet_core::{Epoch, MachineId, Placement, Requirements, Reschedule, Revision, Snapshot, Unit};
 use fleet_scheduler::{
-    Action, Cause, Drain, Held, Index, Plan, Policy, Rebalance, Step, check, plan,
+    Drain, HoldReason, Index, Plan, Policy, Rebalance, Step, StepAction, StepCause, check, plan,
 };
 use fleet_store::Key;
 use fleet_unitfile::UnitName;
@@ -117,14 +117,14 @@ impl Writes {
             return Vec::new();
         }
         let order = moment.snapshot.rebalancing.as_deref();
-        let before = std::mem::replace(&mut self.moving, order.map_or(0, |it| it.moving.len()));
+        let before = std::mem::replace(&mut self.moving, order.map_or(0, |it| it.moves.len()));
         let Some(author @ Author::Daemon(_)) = moment.author else { return Vec::new() };
         let mut violations = Vec::new();
         if self.leader != Some(author) {
             violations.push(format!("I-3: {author:?} rebalances, and {:?} leads", self.leader));
         }
         // People may lower the number while more are under way.
-        let most = order.map_or(0, |it| it.terms.at_once as usize).max(before);
+        let most = order.map_or(0, |it| it.limits.max_in_flight as usize).max(before);
         if self.moving > most {
             violations.push(format!("I-18: {} under way instead of {most}", self.moving));
         }
@@ -194,8 +194,10 @@ fn against_plan(
         let balanced = if is_idle { balanced(&snapshot) } else { Vec::new() };
         let planned = plan.steps.iter().chain(&drained).chain(&balanced).any(|step| {
             let to = match &step.action {
-                Action::Place { machine } | Action::Move { to: machine, .. } => Some(machine),
-                Action::Remove { .. } => None,
+                StepAction::Place { machine } | StepAction::Move { to: machine, .. } => {
+                    Some(machine)
+                }
+                StepAction::Remove { .. } => None,
             };
             step.unit == *unit && to == Some(&placement.machine)
         });
@@ -210,38 +212,38 @@ fn against_plan(
 
 /// What has to be done to empty the machines that people want to be drained.
 pub(crate) fn drained(cluster: &Snapshot) -> Vec<Step> {
-    let drain = Drain::wanted(cluster, cluster.machines().map(AsRef::as_ref));
+    let drain = Drain::from_intents(cluster, cluster.machines().map(AsRef::as_ref));
     let steps = drain.map(|drain| Index::load(Policy::default(), cluster).drain(&drain).plan.steps);
     steps.unwrap_or_default()
 }
 
 /// Whether a drain goes on once more units are up.
 pub(crate) fn waits_for_ups(cluster: &Snapshot) -> bool {
-    let drain = Drain::wanted(cluster, cluster.machines().map(AsRef::as_ref));
+    let drain = Drain::from_intents(cluster, cluster.machines().map(AsRef::as_ref));
     let plan = drain.map(|drain| Index::load(Policy::default(), cluster).drain(&drain));
-    let is_short = |held: &Held| matches!(held, Held::KeepUp { .. });
+    let is_short = |held: &HoldReason| matches!(held, HoldReason::MinAvailable { .. });
     plan.is_some_and(|plan| plan.held.values().any(is_short))
 }
 
 /// What has to be done now for the order to rebalance.
 pub(crate) fn balanced(cluster: &Snapshot) -> Vec<Step> {
-    let asked = Rebalance::wanted(cluster);
+    let asked = Rebalance::from_order(cluster);
     let plan = asked.map(|asked| Index::load(Policy::default(), cluster).rebalance(&asked));
     let steps = plan.into_iter().flat_map(|plan| plan.steps);
-    steps.filter(|step| step.cause == Cause::Rebalanced).collect()
+    steps.filter(|step| step.cause == StepCause::Rebalanced).collect()
 }
 
 /// Whether the order to rebalance goes on once more units are up.
 pub(crate) fn waits_for_balance(cluster: &Snapshot) -> bool {
-    let hope = Rebalance::wanted(cluster).and_then(|asked| asked.once_up(cluster));
+    let hope = Rebalance::from_order(cluster).and_then(|asked| asked.assuming_recovery(cluster));
     let plan = hope.map(|hope| Index::load(Policy::default(), cluster).rebalance(&hope));
-    plan.is_some_and(|plan| plan.steps.iter().any(|step| step.cause == Cause::Rebalanced))
+    plan.is_some_and(|plan| plan.steps.iter().any(|step| step.cause == StepCause::Rebalanced))
 }
 
 /// Whether there is nothing to do but to forget units of missing machines, which may have to wait.
 fn is_idle(snapshot: &Snapshot, plan: &Plan) -> bool {
     plan.steps.iter().all(|step| match &step.action {
-        Action::Remove { from } => snapshot.machine(from.as_str()).is_none(),
+        StepAction::Remove { from } => snapshot.machine(from.as_str()).is_none(),
         _ => false,
     })
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fleet_core::{BalanceTerms, Intent, TargetState};
+use fleet_core::{Intent, RebalanceLimits, TargetState};
 
 use crate::cluster::{Cluster, TTL};
 
@@ -29,8 +29,8 @@ async fn intend(cluster: &mut Cluster, intent: Option<Intent>) {
     cluster.settle().await;
 }
 
-async fn order(cluster: &mut Cluster, terms: BalanceTerms) {
-    cluster.registry.order_rebalancing(terms).await.expect("the store is there");
+async fn order(cluster: &mut Cluster, terms: RebalanceLimits) {
+    cluster.registry.request_rebalancing(terms).await.expect("the store is there");
     cluster.settle().await;
 }
 
@@ -49,7 +49,7 @@ async fn units_spread_one_after_the_other_and_the_others_run_on() {
     let others = ["e.service", "h.service", "j.timer", "l.socket"];
     let pids = |cluster: &Cluster| others.map(|unit| cluster.pid(0, unit));
     let before = pids(&cluster);
-    order(&mut cluster, BalanceTerms::default()).await;
+    order(&mut cluster, RebalanceLimits::default()).await;
     cluster.wait(TTL).await;
     assert_eq!(places(&cluster), [[1], [1], [0], [0]]);
     assert_eq!(pids(&cluster), before, "who stays is not touched");
@@ -57,7 +57,7 @@ async fn units_spread_one_after_the_other_and_the_others_run_on() {
     assert_eq!(cluster.active_on("h.service"), [0, 1], "global units are where they were");
     cluster.rest().await;
     // Asked again, it is found that nothing is to be done.
-    order(&mut cluster, BalanceTerms::default()).await;
+    order(&mut cluster, RebalanceLimits::default()).await;
     assert!(!is_ordered(&cluster));
     assert_eq!(places(&cluster), [[1], [1], [0], [0]]);
 }
@@ -66,7 +66,8 @@ async fn units_spread_one_after_the_other_and_the_others_run_on() {
 #[tokio::test(start_paused = true)]
 async fn no_more_are_moved_than_may_be_in_all() {
     let mut cluster = lopsided().await;
-    let terms = BalanceTerms { at_once: 2, most: Some(1), ..BalanceTerms::default() };
+    let terms =
+        RebalanceLimits { max_in_flight: 2, max_moves: Some(1), ..RebalanceLimits::default() };
     order(&mut cluster, terms).await;
     cluster.rest().await;
     assert_eq!(places(&cluster), [[1], [0], [0], [0]]);
@@ -79,7 +80,7 @@ async fn another_leader_goes_on_and_nobody_moves_while_the_last_one_is_not_up() 
     let mut cluster = lopsided().await;
     let hung = crate::units::name("a.service");
     cluster.hosts[1].fake().fail_start(&hung, "the test wants it so");
-    order(&mut cluster, BalanceTerms::default()).await;
+    order(&mut cluster, RebalanceLimits::default()).await;
     let moved = |cluster: &Cluster| {
         let now = cluster.history.now();
         UNITS.map(|unit| now.placement(unit).unwrap().machine.as_str() == "m1")
@@ -93,7 +94,7 @@ async fn another_leader_goes_on_and_nobody_moves_while_the_last_one_is_not_up() 
         cluster.wait(TTL / 3).await;
         cluster.boot(old);
     }
-    cluster.hosts[1].fake().mend(&hung);
+    cluster.hosts[1].fake().clear_failures(&hung);
     let registry = cluster.registry.clone();
     for desired in [TargetState::Loaded, TargetState::Launched] {
         registry.set_desired(&hung, desired).await.expect("it is there");
@@ -110,9 +111,9 @@ async fn an_order_that_is_taken_back_moves_nobody_any_more() {
     let mut cluster = lopsided().await;
     let hung = crate::units::name("a.service");
     cluster.hosts[1].fake().fail_start(&hung, "the test wants it so");
-    order(&mut cluster, BalanceTerms::default()).await;
+    order(&mut cluster, RebalanceLimits::default()).await;
     cluster.registry.end_rebalancing().await.expect("the store is there");
-    cluster.hosts[1].fake().mend(&hung);
+    cluster.hosts[1].fake().clear_failures(&hung);
     cluster.rest().await;
     assert_eq!(places(&cluster)[1..], [[0], [0], [0]]);
     assert!(!is_ordered(&cluster));
@@ -131,11 +132,11 @@ async fn an_order_that_keeps_instances_up_does_not_end_because_one_is_down() {
     cluster.hosts[1].fake().fail_start(&failing, "the test wants it so");
     cluster.launch("d@4.service", "MachineID=m1").await;
     cluster.wait(TTL).await;
-    order(&mut cluster, BalanceTerms { keep_up: 3, ..BalanceTerms::default() }).await;
+    order(&mut cluster, RebalanceLimits { min_available: 3, ..RebalanceLimits::default() }).await;
     cluster.wait(TTL).await;
     assert!(is_ordered(&cluster), "three are up, and would be two");
     assert_eq!(units.map(|unit| cluster.active_on(unit)), [[0], [0], [0]]);
-    cluster.hosts[1].fake().mend(&failing);
+    cluster.hosts[1].fake().clear_failures(&failing);
     cluster.registry.request_restart(&failing).await.expect("it is there");
     cluster.settle().await;
     cluster.wait(TTL).await;

@@ -25,7 +25,7 @@ async fn a_drained_machine_is_left_by_all_that_can_leave_and_stays_empty() {
         cluster.launch(unit, "Reschedule=never").await;
     }
     cluster.launch("h.service", "Global=true").await;
-    intend(&mut cluster, 1, Some(Intent::Drained { keep_up: 0 })).await;
+    intend(&mut cluster, 1, Some(Intent::Drained { min_available: 0 })).await;
     let units = ["a.service", "b.service", "c.service", "j.timer"];
     assert_eq!(places(&cluster, &units), [[0], [0], [0], [1]]);
     cluster.launch("l.socket", "").await;
@@ -50,7 +50,7 @@ async fn another_leader_goes_on_with_a_drain_and_enough_stay_up() {
     // Only one at a time may move, and the first one cannot come up where it goes.
     let hung = crate::units::name("d@1.service");
     cluster.hosts[2].fake().fail_start(&hung, "the test wants it so");
-    intend(&mut cluster, 0, Some(Intent::Drained { keep_up: 3 })).await;
+    intend(&mut cluster, 0, Some(Intent::Drained { min_available: 3 })).await;
     cluster.wait(Duration::from_secs(1)).await;
     let now = cluster.history.now();
     assert_eq!(now.placement("d@1.service").unwrap().machine.as_str(), "m2");
@@ -59,7 +59,7 @@ async fn another_leader_goes_on_with_a_drain_and_enough_stay_up() {
     cluster.crash(old);
     cluster.wait(TTL / 3).await;
     cluster.boot(old);
-    cluster.hosts[2].fake().mend(&hung);
+    cluster.hosts[2].fake().clear_failures(&hung);
     let registry = cluster.registry.clone();
     for desired in [TargetState::Loaded, TargetState::Launched] {
         registry.set_desired(&hung, desired).await.expect("it is there");

@@ -14,7 +14,7 @@ use crate::units::name;
 async fn a_unit_that_fails_says_so_and_stays_where_it_is() {
     let mut cluster = Cluster::start(2).await;
     let unit = name("a.service");
-    cluster.hosts.iter().for_each(|host| host.fake().behave(&unit, Behaviour::Exits(3)));
+    cluster.hosts.iter().for_each(|host| host.fake().set_behaviour(&unit, Behaviour::Exits(3)));
     cluster.launch("a.service", "").await;
     let placed = cluster.history.now().placement("a.service").cloned();
     let placed = placed.expect("it has a machine");

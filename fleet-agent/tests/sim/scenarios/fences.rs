@@ -28,7 +28,7 @@ async fn a_unit_ends_where_it_is_cut_off_before_it_starts_elsewhere() {
     cluster.launch("a.service", "").await;
     let [cut] = cluster.active_on("s.service")[..] else { panic!("it is active once") };
     cluster.hosts[cut].fake().hang_stop(&name("s.service"));
-    cluster.hosts[cut].set_away(true);
+    cluster.hosts[cut].set_unreachable(true);
     cluster.wait(TTL).await;
     assert_eq!(cluster.active_on("s.service"), [cut], "its stop is slow");
     cluster.wait(STOP_LIMIT).await;
@@ -53,10 +53,10 @@ async fn a_machine_that_is_back_in_time_takes_its_units_up_again() {
     let mut cluster = cluster(2).await;
     cluster.launch("s.service", STOP).await;
     let [cut] = cluster.active_on("s.service")[..] else { panic!("it is active once") };
-    cluster.hosts[cut].set_away(true);
+    cluster.hosts[cut].set_unreachable(true);
     cluster.wait(TTL + Duration::from_secs(2)).await;
     assert!(cluster.active_on("s.service").is_empty());
-    cluster.hosts[cut].set_away(false);
+    cluster.hosts[cut].set_unreachable(false);
     cluster.wait(Duration::from_secs(11)).await;
     assert_eq!(cluster.active_on("s.service"), [cut]);
     cluster.rest().await;
@@ -70,7 +70,7 @@ async fn a_daemon_that_begins_while_it_is_cut_off_keeps_to_the_fence() {
     cluster.launch("s.service", STOP).await;
     cluster.launch("a.service", "").await;
     let before = cluster.pid(0, "s.service");
-    cluster.hosts[0].set_away(true);
+    cluster.hosts[0].set_unreachable(true);
     cluster.crash(0);
     cluster.boot(0);
     cluster.wait(TTL / 2).await;
@@ -86,7 +86,7 @@ async fn a_daemon_that_begins_while_it_is_cut_off_keeps_to_the_fence() {
 async fn a_daemon_that_was_away_for_too_long_stops_what_may_run_elsewhere() {
     let mut cluster = cluster(1).await;
     cluster.launch("s.service", STOP).await;
-    cluster.hosts[0].set_away(true);
+    cluster.hosts[0].set_unreachable(true);
     cluster.crash(0);
     cluster.wait(TTL * 2).await;
     assert_eq!(cluster.active_on("s.service"), [0], "nobody is there to stop it");
@@ -111,7 +111,7 @@ async fn a_daemon_that_is_back_in_time_restarts_nothing() {
 async fn a_unit_that_somebody_starts_beyond_the_fence_is_stopped_again() {
     let mut cluster = cluster(1).await;
     cluster.launch("s.service", STOP).await;
-    cluster.hosts[0].set_away(true);
+    cluster.hosts[0].set_unreachable(true);
     cluster.wait(TTL * 2).await;
     cluster.hosts[0].fake().interfere(&name("s.service"), fleet_agent::Drift::Started);
     assert_eq!(cluster.active_on("s.service"), [0]);
@@ -150,7 +150,7 @@ async fn who_takes_a_unit_back_and_wants_it_again_does_not_get_it_twice() {
     cluster.launch("s.service", STOP).await;
     let [cut] = cluster.active_on("s.service")[..] else { panic!("it is active once") };
     cluster.hosts[cut].fake().hang_stop(&name("s.service"));
-    cluster.hosts[cut].set_away(true);
+    cluster.hosts[cut].set_unreachable(true);
     cluster.wait(TTL + Duration::from_secs(1)).await;
     for desired in [TargetState::Inactive, TargetState::Launched] {
         cluster.registry.set_desired(&name("s.service"), desired).await.expect("it is there");
@@ -165,8 +165,8 @@ async fn who_takes_a_unit_back_and_wants_it_again_does_not_get_it_twice() {
 #[tokio::test(start_paused = true)]
 async fn a_unit_whose_stop_may_take_longer_than_its_file_says_is_not_started() {
     let mut cluster = cluster(1).await;
-    cluster.hosts[0].fake().allow_stop(&name("s.service"), STOP_LIMIT * 2);
-    cluster.hosts[0].fake().allow_stop(&name("a.service"), Duration::MAX);
+    cluster.hosts[0].fake().set_stop_timeout(&name("s.service"), STOP_LIMIT * 2);
+    cluster.hosts[0].fake().set_stop_timeout(&name("a.service"), Duration::MAX);
     cluster.launch("s.service", STOP).await;
     cluster.launch("a.service", "").await;
     cluster.wait(Duration::from_secs(1)).await;
@@ -177,7 +177,7 @@ async fn a_unit_whose_stop_may_take_longer_than_its_file_says_is_not_started() {
                     says or leaves out, and this machine allows 16s: write TimeoutStopSec= in the \
                     unit's file, or look for a drop-in or DefaultTimeoutStopSec= on the machine";
     assert_eq!(problem.as_deref(), Some(expected));
-    cluster.hosts[0].fake().allow_stop(&name("s.service"), STOP_LIMIT);
+    cluster.hosts[0].fake().set_stop_timeout(&name("s.service"), STOP_LIMIT);
     cluster.wait(Duration::from_secs(60)).await;
     assert_eq!(cluster.active_on("s.service"), [0]);
 }

@@ -12,11 +12,11 @@ async fn a_unit_that_moved_away_from_a_cut_off_machine_ends_there_once_it_is_bac
     let mut cluster = Cluster::start(3).await;
     cluster.launch("a.service", "").await;
     let [cut] = cluster.active_on("a.service")[..] else { panic!("it is active once") };
-    cluster.hosts[cut].set_away(true);
+    cluster.hosts[cut].set_unreachable(true);
     cluster.wait(TTL * 2).await;
     let twice = cluster.active_on("a.service");
     assert!(twice.len() == 2 && twice.contains(&cut), "{twice:?}");
-    cluster.hosts[cut].set_away(false);
+    cluster.hosts[cut].set_unreachable(false);
     cluster.wait(Duration::from_secs(20)).await;
     let once = cluster.active_on("a.service");
     assert!(once.len() == 1 && !once.contains(&cut), "{once:?}");
@@ -53,7 +53,7 @@ async fn a_store_that_is_away_ends_nothing() {
         (cluster.calls(), units.map(pids))
     };
     let before = running(&cluster);
-    cluster.hosts.iter().for_each(|host| host.set_away(true));
+    cluster.hosts.iter().for_each(|host| host.set_unreachable(true));
     for unit in units {
         cluster.destroy(&crate::units::name(unit)).await;
     }
@@ -71,12 +71,12 @@ async fn units_stay_where_they_are_when_all_machines_were_cut_off_for_long() {
     }
     cluster.rest().await;
     let before = (cluster.calls(), units.map(|unit| cluster.active_on(unit)));
-    cluster.hosts.iter().for_each(|host| host.set_away(true));
+    cluster.hosts.iter().for_each(|host| host.set_unreachable(true));
     cluster.wait(Duration::from_secs(3600)).await;
     assert_eq!(cluster.history.now().machines().len(), 0);
     // They come back one after the other.
     for host in cluster.hosts.clone() {
-        host.set_away(false);
+        host.set_unreachable(false);
         cluster.wait(Duration::from_secs(1)).await;
     }
     cluster.rest().await;
@@ -91,10 +91,10 @@ async fn a_daemon_that_begins_while_the_store_is_away_ends_nothing() {
     cluster.launch("h.service", "Global=true").await;
     let before = (cluster.pid(0, "a.service"), cluster.pid(0, "h.service"), cluster.calls());
     cluster.crash(0);
-    cluster.hosts[0].set_away(true);
+    cluster.hosts[0].set_unreachable(true);
     cluster.boot(0);
     cluster.wait(Duration::from_secs(600)).await;
-    cluster.hosts[0].set_away(false);
+    cluster.hosts[0].set_unreachable(false);
     cluster.rest().await;
     let after = (cluster.pid(0, "a.service"), cluster.pid(0, "h.service"), cluster.calls());
     assert_eq!(after, before);

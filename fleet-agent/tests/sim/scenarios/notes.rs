@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fleet_agent::testing::Call;
-use fleet_agent::{Note, Notes as _};
+use fleet_agent::{AgentState as _, StateKey};
 use fleet_core::TargetState;
 
 use crate::cluster::Cluster;
@@ -22,7 +22,7 @@ async fn booted_blind() -> Cluster {
     cluster.launch("c.service", "").await;
     cluster.destroy(&name("c.service")).await;
     cluster.wait(Duration::from_secs(1)).await; // a note is not written more often
-    cluster.hosts[0].set_away(true);
+    cluster.hosts[0].set_unreachable(true);
     cluster.reboot(0);
     cluster.boot(0);
     cluster
@@ -62,7 +62,7 @@ async fn a_daemon_that_finds_its_units_running_starts_nothing_by_the_note() {
     let mut cluster = Cluster::start(1).await;
     cluster.launch("a.service", "").await;
     let before = (cluster.pid(0, "a.service"), cluster.calls());
-    cluster.hosts[0].set_away(true);
+    cluster.hosts[0].set_unreachable(true);
     cluster.crash(0);
     cluster.registry.request_restart(&name("a.service")).await.expect("it is there");
     cluster.boot(0);
@@ -75,7 +75,7 @@ async fn a_damaged_note_is_as_good_as_none() {
     let mut cluster = booted_blind().await;
     cluster.crash(0);
     let notes = cluster.hosts[0].notes();
-    notes.write(Note::Assignment, b"{\"v\":1,".to_vec()).await.expect("it is in memory");
+    notes.write(StateKey::DesiredState, b"{\"v\":1,".to_vec()).await.expect("it is in memory");
     cluster.boot(0);
     cluster.wait(BLIND * 2).await;
     assert!(cluster.hosts[0].units().is_empty());
@@ -89,23 +89,26 @@ async fn a_note_is_written_when_the_machine_is_to_have_something_else_and_not_ot
     let here = format!("MachineID={}", cluster.hosts[0].id());
     cluster.launch("mine.service", &here).await;
     let notes = cluster.hosts[0].notes();
-    let noted = notes.read(Note::Assignment).await.expect("it is in memory");
+    let noted = notes.read(StateKey::DesiredState).await.expect("it is in memory");
     assert!(String::from_utf8_lossy(&noted.expect("it was noted")).contains("mine.service"));
     // Were it written again, this would be gone.
-    notes.write(Note::Assignment, b"mark".to_vec()).await.expect("it is in memory");
+    notes.write(StateKey::DesiredState, b"mark".to_vec()).await.expect("it is in memory");
     cluster.hosts[0].fake().crash(&name("mine.service"));
     cluster.launch("everybodys.service", "Global=true\nMachineMetadata=region=south").await;
     cluster.wait(Duration::from_secs(600)).await;
-    assert_eq!(notes.read(Note::Assignment).await.expect("it is there"), Some(b"mark".to_vec()));
+    assert_eq!(
+        notes.read(StateKey::DesiredState).await.expect("it is there"),
+        Some(b"mark".to_vec())
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_note_is_written_once_a_second_at_most_unless_a_unit_waits_for_it() {
     let mut cluster = Cluster::start(1).await;
     let notes = cluster.hosts[0].notes();
-    let mark = || notes.write(Note::Assignment, b"mark".to_vec());
+    let mark = || notes.write(StateKey::DesiredState, b"mark".to_vec());
     let is_marked = async || {
-        let noted = notes.read(Note::Assignment).await.expect("it is in memory");
+        let noted = notes.read(StateKey::DesiredState).await.expect("it is in memory");
         noted.is_some_and(|noted| noted == b"mark")
     };
     cluster.launch("a.service", "").await;

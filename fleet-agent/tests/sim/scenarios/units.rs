@@ -47,7 +47,7 @@ async fn a_timer_that_comes_before_its_service_starts_when_that_has_come() {
 #[tokio::test(start_paused = true)]
 async fn all_files_of_a_batch_are_read_once_before_any_unit_starts() {
     let mut cluster = Cluster::start(1).await;
-    cluster.hosts[0].set_away(true);
+    cluster.hosts[0].set_unreachable(true);
     for unit in ["b.service", "a.service", "l.socket"] {
         cluster.launch(unit, "").await;
     }
@@ -105,7 +105,7 @@ async fn a_destroyed_unit_is_ended_wherever_it_was() {
     let mut cluster = Cluster::start(2).await;
     cluster.launch("a.service", "").await;
     let [machine] = cluster.active_on("a.service")[..] else { panic!("it is active once") };
-    cluster.hosts[machine].set_away(true);
+    cluster.hosts[machine].set_unreachable(true);
     cluster.destroy(&name("a.service")).await;
     cluster.wait(Duration::from_secs(60)).await;
     assert_eq!(cluster.active_on("a.service"), [machine]);
@@ -146,7 +146,7 @@ async fn a_unit_that_cannot_be_loaded_holds_nobody_up_and_is_tried_again() {
     let problem = state.problem.as_deref().unwrap_or_default();
     insta::assert_snapshot!(problem, @"a.service, line 1: it is broken");
     cluster.wait(Duration::from_secs(600)).await;
-    cluster.hosts[0].fake().mend(&bad);
+    cluster.hosts[0].fake().clear_failures(&bad);
     cluster.rest().await;
     assert_eq!(cluster.active_on("a.service"), [0]);
 }

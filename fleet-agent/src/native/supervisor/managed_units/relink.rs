@@ -259,7 +259,7 @@ mod tests {
     async fn a_unit_that_is_linked_anew_as_it_was_is_there_once() {
         let home = tempfile::tempdir().expect("a directory can be made");
         let handle = open(home.path()).await;
-        let text = "[InitUnit]\nAfter=a.service\n[Service]\nExecStart=/bin/true\n";
+        let text = "[Unit]\nAfter=a.service\n[Service]\nExecStart=/bin/true\n";
         for unit in ["a.service", "b.service"] {
             load(&handle, &unit.parse().expect("it is a name"), text).await;
         }

@@ -1,0 +1,192 @@
+//! Pure: no I/O, no clock. Holds the units of absent machines in place while the machine may be
+//! back soon, or may still run them.
+//!
+//! The planner sees a held unit as one that must not be placed elsewhere, as with
+//! `Reschedule=never`. So everything else is planned from the actual placements, and stays valid
+//! without the held units.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleet_core::{
+    MachineId, OnPartition, Reason, Requirements, Reschedule, Snapshot, Timestamp, Unit,
+};
+use fleet_scheduler::{Plan, StepAction};
+use fleet_store::{ChangeSet, Delta};
+use fleet_unitfile::UnitName;
+
+use crate::stop_deadline::stop_deadline;
+
+/// How long after its mirror has become current an engine waits for absent machines.
+///
+/// If a store was out of reach for longer than the leases last, all machines have lost their
+/// presence and rejoin one by one. The first one back must not be given the units of all others.
+/// The value covers a machine that tries to join every ten seconds, with some margin.
+const GRACE: Duration = Duration::from_secs(15);
+
+/// Units of absent machines, as of the last look.
+#[derive(Debug)]
+pub(crate) struct AbsentMachines {
+    presence_ttl: Duration,
+    /// Machines with placements but no presence, and the time since which that is known. Their
+    /// leases ended before it.
+    since: BTreeMap<MachineId, Timestamp>,
+    held: BTreeMap<UnitName, Reason>,
+    /// When the hold on one of these units ends.
+    again: Option<Timestamp>,
+    /// Number of gaps in the mirror at the last look.
+    gaps: u64,
+}
+
+/// Time and state of the mirror at a look.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MirrorStatus {
+    /// A time after the delta was read.
+    pub(crate) now: Timestamp,
+    /// How long the mirror has been current.
+    pub(crate) current_for: Duration,
+    /// How often the mirror has become current.
+    pub(crate) gaps: u64,
+}
+
+impl AbsentMachines {
+    /// Starts without absent machines; `presence_ttl` is how long machines stay present without
+    /// renewal.
+    pub(crate) fn new(presence_ttl: Duration) -> Self {
+        let (since, held) = (BTreeMap::new(), BTreeMap::new());
+        Self { presence_ttl, since, held, again: None, gaps: 0 }
+    }
+
+    /// Returns the delta for the planner, with every held unit pinned to its machine.
+    pub(crate) fn hold(&mut self, news: &Delta, status: MirrorStatus) -> Delta {
+        let concerns_missing = self.notice(news, status);
+        if concerns_missing || self.again.is_some_and(|again| again <= status.now) {
+            let before = std::mem::take(&mut self.held);
+            self.look(&news.snapshot, status);
+            let changed = |unit: &&UnitName| before.contains_key(*unit) != self.is_held(unit);
+            let changed = before.keys().chain(self.held.keys()).filter(changed);
+            return self.shown(news, changed.cloned().collect());
+        }
+        self.shown(news, BTreeSet::new())
+    }
+
+    /// Returns when to look again without a change, because the hold on a unit ends.
+    pub(crate) fn again(&self) -> Option<Timestamp> {
+        self.again
+    }
+
+    /// Sets the reasons of held units. Keeps the placements of units that may still run, wanted or
+    /// not: without their placement they could be started elsewhere right after.
+    pub(crate) fn explain(&self, plan: &mut Plan) {
+        let may_run =
+            |unit: &UnitName| matches!(self.held.get(unit), Some(Reason::MayStillRun { .. }));
+        let removes = |action: &StepAction| matches!(action, StepAction::Remove { .. });
+        plan.steps.retain(|step| !(removes(&step.action) && may_run(&step.unit)));
+        for (unit, reason) in &self.held {
+            if let Some(told) = plan.unplaced.get_mut(unit) {
+                *told = Arc::new(reason.clone());
+            }
+        }
+    }
+
+    fn is_held(&self, unit: &UnitName) -> bool {
+        self.held.contains_key(unit)
+    }
+
+    /// Updates the absent machines. Returns whether any hold may have changed.
+    fn notice(&mut self, news: &Delta, status: MirrorStatus) -> bool {
+        let snapshot = &*news.snapshot;
+        let gap = std::mem::replace(&mut self.gaps, status.gaps) != status.gaps;
+        let Some(changes) = news.changes.as_ref().filter(|_| !gap) else {
+            // A machine may have been back during the gap and may have resumed its units.
+            let machines = snapshot.placements().map(|(_, placement)| &placement.machine);
+            let missing = machines.filter(|machine| is_missing(snapshot, machine));
+            self.since = missing.map(|machine| (machine.clone(), status.now)).collect();
+            return true;
+        };
+        let mut concerned = false;
+        for machine in &changes.machines {
+            concerned |= self.since.remove(machine).is_some();
+            if is_missing(snapshot, machine) {
+                self.since.insert(machine.clone(), status.now);
+                concerned = true;
+            }
+        }
+        for unit in changes.placements.iter().chain(&changes.units) {
+            concerned |= self.is_held(unit);
+            let placement = snapshot.placement(unit.as_str());
+            let machine = placement.map(|placement| &placement.machine);
+            if let Some(machine) = machine.filter(|machine| is_missing(snapshot, machine)) {
+                self.since.entry(machine.clone()).or_insert(status.now);
+                concerned = true;
+            }
+        }
+        concerned
+    }
+
+    /// Computes the held units, and until when each is held.
+    fn look(&mut self, snapshot: &Snapshot, status: MirrorStatus) {
+        self.again = None;
+        let settled = status.now.after(GRACE.saturating_sub(status.current_for));
+        let is_settled = status.current_for >= GRACE;
+        for (machine, since) in self.since.clone() {
+            for (name, _) in snapshot.placements_on(&machine) {
+                let unit = snapshot.unit(name.as_str());
+                let stays = |unit: &Arc<Unit>| unit.requirements.reschedule == Reschedule::Never;
+                let waits_anyway = unit.is_some_and(stays);
+                let limit = unit.and_then(|unit| self.limit(unit));
+                let over = limit.map(|limit| limit.map(|limit| since.after(limit)));
+                let may_run = over.is_some_and(|over| over.is_none_or(|over| over > status.now));
+                let machine = machine.clone();
+                let (reason, until) = match (limit, over) {
+                    (Some(limit), Some(over)) if may_run => {
+                        (Reason::MayStillRun { machine, limit }, over)
+                    }
+                    _ if is_settled || waits_anyway => continue,
+                    _ => (Reason::MachineAwaited { machine }, Some(settled)),
+                };
+                self.held.insert(name.clone(), reason);
+                self.again = self.again.into_iter().chain(until).min();
+            }
+        }
+        self.since.retain(|machine, _| snapshot.placements_on(machine).next().is_some());
+    }
+
+    /// Returns how long after its machine was lost a unit must have ended there. The outer `None`
+    /// means that it does not stop on a partition, the inner one that its stop has no limit.
+    fn limit(&self, unit: &Unit) -> Option<Option<Duration>> {
+        let stops = unit.requirements.on_partition == OnPartition::Stop;
+        stops.then(|| stop_deadline(unit, self.presence_ttl))
+    }
+
+    /// Returns the delta with all held units; `changed` are those whose hold has begun or ended.
+    fn shown(&self, news: &Delta, changed: BTreeSet<UnitName>) -> Delta {
+        if self.held.is_empty() && changed.is_empty() {
+            return news.clone();
+        }
+        let mut snapshot = news.snapshot.as_ref().clone();
+        for unit in self.held.keys() {
+            if let Some(unit) = news.snapshot.unit(unit.as_str()) {
+                snapshot.put_unit(staying(unit));
+            }
+        }
+        let with = |changes: &ChangeSet| {
+            let units = changes.units.union(&changed).cloned().collect();
+            ChangeSet { units, ..changes.clone() }
+        };
+        let changes = news.changes.as_ref().map(with);
+        Delta { snapshot: Arc::new(snapshot), changes, ..*news }
+    }
+}
+
+fn is_missing(snapshot: &Snapshot, machine: &MachineId) -> bool {
+    snapshot.machine(machine.as_str()).is_none()
+}
+
+/// The unit with `Reschedule=never`.
+fn staying(unit: &Unit) -> Unit {
+    let requirements = unit.requirements.as_ref().clone();
+    let requirements = Requirements { reschedule: Reschedule::Never, ..requirements };
+    Unit { requirements: Arc::new(requirements), ..unit.clone() }
+}

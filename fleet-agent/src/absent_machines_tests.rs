@@ -1,0 +1,278 @@
+//! What an engine leaves where it is, near machines that are missing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleet_core::{
+    Epoch, Machine, MachineId, Metadata, Requirements, Resources, Snapshot, Strictness,
+    TargetState, Timestamp, Unit,
+};
+use fleet_scheduler::{apply, check, plan};
+use fleet_store::{ChangeSet, Delta};
+use fleet_unitfile::{UnitFile, UnitName};
+
+use crate::absent_machines::{AbsentMachines, MirrorStatus};
+use crate::planner::Planner;
+
+const TTL: Duration = Duration::from_secs(30);
+
+fn id(text: &str) -> MachineId {
+    text.parse().unwrap()
+}
+
+fn name(unit: &str) -> UnitName {
+    format!("{unit}.service").parse().unwrap()
+}
+
+fn seconds(seconds: u64) -> Timestamp {
+    Timestamp::from_millis(seconds * 1000)
+}
+
+/// An engine and the cluster that it sees. Its mirror has been current for long.
+struct Leader {
+    snapshot: Snapshot,
+    changes: ChangeSet,
+    missing: AbsentMachines,
+    planner: Planner,
+    gaps: u64,
+    current_since: Timestamp,
+}
+
+impl Leader {
+    /// Two machines are there, `here` and `near`; `kept` is on one of them.
+    fn new() -> Self {
+        let mut leader = Self {
+            snapshot: Snapshot::default(),
+            changes: ChangeSet::default(),
+            missing: AbsentMachines::new(TTL),
+            planner: Planner::new(),
+            gaps: 1,
+            current_since: seconds(0),
+        };
+        leader.join("here", 1);
+        leader.join("near", 1);
+        leader
+    }
+
+    fn join(&mut self, machine: &str, cores: u64) {
+        self.changes.machines.insert(id(machine));
+        let offers = Resources { cpu: cores * 1000, ..Resources::ZERO };
+        let metadata = Metadata::from([("at".to_owned(), machine.to_owned())]);
+        self.snapshot.put_machine(Machine { offers, metadata, ..Machine::new(id(machine)) });
+    }
+
+    fn lose(&mut self, machine: &str) {
+        self.changes.machines.insert(id(machine));
+        self.snapshot.remove_machine(machine);
+    }
+
+    fn put(&mut self, unit: &str, options: &str, desired: TargetState) {
+        let text =
+            format!("[Service]\nTimeoutStopSec=10\nExecStart=/bin/true\n[X-Fleet]\n{options}");
+        let (name, file) = (name(unit), UnitFile::parse(text).unwrap());
+        let parsed = Requirements::parse(&name, &file, Strictness::Refuse).unwrap();
+        self.changes.units.insert(name.clone());
+        self.snapshot.put_unit(Unit::new(name, file, parsed.requirements, desired));
+    }
+
+    fn place(&mut self, unit: &str, machine: &str, options: &str) {
+        self.put(unit, options, TargetState::Launched);
+        self.changes.placements.insert(name(unit));
+        self.snapshot.place(name(unit), id(machine), Epoch(1));
+    }
+
+    /// What the engine writes at that time, one step or reason a line. It is carried out.
+    fn told(&mut self, now: u64) -> String {
+        self.snapshot.revision = self.snapshot.revision.next();
+        let changes = Some(std::mem::take(&mut self.changes));
+        let snapshot = Arc::new(self.snapshot.clone());
+        let news = Delta { snapshot, is_current: true, changes };
+        let now = seconds(now);
+        let status =
+            MirrorStatus { now, current_for: now.since(self.current_since), gaps: self.gaps };
+        let seen = self.missing.hold(&news, status);
+        let mut made = self.planner.follow(&seen).clone();
+        assert_eq!(check(&seen.snapshot, &made), []);
+        assert_eq!(made, plan(&seen.snapshot));
+        self.missing.explain(&mut made);
+        self.snapshot = apply(&self.snapshot, &made);
+        self.changes.placements.extend(made.steps.iter().map(|step| step.unit.clone()));
+        let steps = made.steps.iter().map(ToString::to_string);
+        let reasons = made.unplaced.iter().map(|(unit, reason)| format!("{unit}: {reason}"));
+        steps.chain(reasons).collect::<Vec<_>>().join("\n")
+    }
+
+    /// The mirror lost its store, and found it at that time.
+    fn gap(&mut self, now: u64) {
+        self.gaps += 1;
+        self.current_since = seconds(now);
+    }
+
+    fn again(&self) -> Option<u64> {
+        self.missing.again().map(|again| again.as_millis() / 1000)
+    }
+}
+
+#[test]
+fn a_unit_of_a_lost_machine_moves_at_once() {
+    let mut leader = Leader::new();
+    leader.place("plain", "near", "");
+    assert_eq!(leader.told(100), "");
+    leader.lose("near");
+    let told = leader.told(200);
+    assert_eq!(told, "move plain.service from near to here: the machine is gone");
+    assert_eq!(leader.again(), None);
+}
+
+// Holds: I-1
+#[test]
+fn a_unit_that_is_stopped_where_it_is_cut_off_moves_when_it_must_have_ended() {
+    let mut leader = Leader::new();
+    leader.place("once", "near", "OnPartition=stop\n");
+    assert_eq!(leader.told(100), "");
+    leader.lose("near");
+    // Ten seconds for its stop, a hundredth of the forty that are measured, and five to spare.
+    let waits = "once.service: its machine near is not present: OnPartition=stop keeps it from \
+                 another for 16s, until it must have ended there";
+    assert_eq!(leader.told(200), waits);
+    assert_eq!(leader.again(), Some(216));
+    leader.put("other", "", TargetState::Inactive);
+    assert_eq!(leader.told(215), waits);
+    let moves = "move once.service from near to here: the machine is gone";
+    assert_eq!(leader.told(216), moves);
+    assert_eq!((leader.told(217).as_str(), leader.again()), ("", None));
+}
+
+#[test]
+fn a_machine_that_is_back_keeps_its_units_and_the_wait_begins_anew_when_it_is_lost_again() {
+    let mut leader = Leader::new();
+    leader.place("once", "near", "OnPartition=stop\n");
+    leader.lose("near");
+    leader.told(200);
+    leader.join("near", 1);
+    assert_eq!((leader.told(210).as_str(), leader.again()), ("", None));
+    leader.lose("near");
+    leader.told(214);
+    assert_eq!(leader.again(), Some(230));
+    // It was back and is gone again, all between two looks.
+    leader.changes.machines.insert(id("near"));
+    leader.told(220);
+    assert_eq!(leader.again(), Some(236));
+}
+
+// Holds: I-1
+#[test]
+fn nobody_knows_what_happened_in_a_gap_so_the_wait_begins_anew() {
+    let mut leader = Leader::new();
+    leader.place("once", "near", "OnPartition=stop\n");
+    leader.lose("near");
+    leader.told(200);
+    leader.gap(210);
+    assert!(leader.told(217).starts_with("once.service: its machine near is not present"));
+    assert_eq!(leader.again(), Some(233));
+}
+
+#[test]
+fn a_unit_whose_stop_may_take_for_ever_gets_no_other_machine() {
+    let mut leader = Leader::new();
+    leader.place("once", "near", "OnPartition=stop\n");
+    let text = "[Service]\nTimeoutStopSec=infinity\nExecStart=/bin/true\n[X-Fleet]\n\
+                OnPartition=stop\n";
+    let file = UnitFile::parse(text).unwrap();
+    let unit = leader.snapshot.unit("once.service").unwrap().as_ref().clone();
+    leader.snapshot.put_unit(Unit { file, ..unit });
+    leader.lose("near");
+    assert!(leader.told(200).contains("nothing limits its stop"));
+    assert_eq!(leader.again(), None);
+    leader.join("near", 1);
+    assert_eq!(leader.told(1_000_000), "");
+}
+
+#[test]
+fn where_a_unit_may_run_still_is_remembered_though_it_is_no_longer_wanted() {
+    let mut leader = Leader::new();
+    leader.place("once", "near", "OnPartition=stop\n");
+    leader.lose("near");
+    leader.told(200);
+    leader.put("once", "OnPartition=stop\n", TargetState::Inactive);
+    assert_eq!(leader.told(205), "");
+    leader.put("once", "OnPartition=stop\n", TargetState::Launched);
+    assert!(leader.told(206).contains("OnPartition=stop keeps it from another"));
+    leader.put("once", "OnPartition=stop\n", TargetState::Inactive);
+    assert_eq!(leader.told(216), "remove once.service from near: it is inactive");
+}
+
+#[test]
+fn after_a_gap_units_of_missing_machines_wait_and_say_so_and_others_do_not() {
+    let mut leader = Leader::new();
+    leader.place("lost", "near", "");
+    leader.place("stuck", "near", "Reschedule=never\n");
+    leader.put("new", "", TargetState::Launched);
+    leader.put("beside", "MachineOf=lost.service\n", TargetState::Launched);
+    leader.lose("near");
+    leader.gap(100);
+    insta::assert_snapshot!(folded(&leader.told(105)), @r"
+    place new.service on here:
+        it is wanted
+    beside.service:
+        the only machine does not fit:
+        MachineOf refuses 1 (here:
+        lost.service is not on it)
+    lost.service:
+        its machine near is not present,
+        and is waited for because the store was out of reach until just now
+    stuck.service:
+        its machine near is not present,
+        and Reschedule=never keeps it from another:
+        bring the machine back,
+        or change the unit
+    ");
+    assert_eq!(leader.again(), Some(115));
+    insta::assert_snapshot!(folded(&leader.told(115)), @r"
+    move lost.service from near to here:
+        the machine is gone
+    place beside.service on here:
+        it is wanted
+    stuck.service:
+        its machine near is not present,
+        and Reschedule=never keeps it from another:
+        bring the machine back,
+        or change the unit
+    ");
+}
+
+/// In lines that fit here.
+fn folded(text: &str) -> String {
+    text.replace(": ", ":\n    ").replace(", ", ",\n    ")
+}
+
+/// Every step that is taken while machines are awaited is sound by itself.
+#[test]
+fn nobody_gets_the_room_of_one_who_stays_because_a_missing_machine_is_awaited() {
+    let mut leader = Leader::new();
+    leader.place("lost", "near", "ReserveCPU=1\n");
+    leader.place("elsewhere", "here", "ReserveCPU=1\nMachineMetadata=at=near\n");
+    leader.put("new", "ReserveCPU=1\n", TargetState::Launched);
+    leader.lose("near");
+    leader.gap(100);
+    leader.told(105);
+    let used = leader.snapshot.placements().filter(|(_, at)| at.machine.as_str() == "here");
+    let used: Vec<&str> = used.map(|(unit, _)| unit.as_str()).collect();
+    assert_eq!(used, ["new.service"], "one core takes one of them");
+}
+
+/// A unit stayed where it could not, since everything that moves was withheld, and a new one that
+/// conflicts with it was placed there all the same.
+#[test]
+fn nobody_meets_whom_it_conflicts_with_while_a_missing_machine_is_awaited() {
+    let mut leader = Leader::new();
+    leader.place("lost", "near", "");
+    leader.place("leaves", "here", "MachineMetadata=at=near\n");
+    leader.put("new", "Conflicts=leaves.service\n", TargetState::Launched);
+    leader.lose("near");
+    leader.gap(100);
+    leader.told(105);
+    let here = leader.snapshot.placements().filter(|(_, at)| at.machine.as_str() == "here");
+    let here: Vec<&str> = here.map(|(unit, _)| unit.as_str()).collect();
+    assert_eq!(here, ["new.service"]);
+}

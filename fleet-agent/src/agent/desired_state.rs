@@ -1,0 +1,278 @@
+//! The last known desired state of a machine, persisted.
+//!
+//! A daemon that begins without the store reads it. After a boot it says which units to run. While
+//! units run, it says which of them must not run while the cluster is out of reach.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
+
+use fleet_core::{
+    DesiredUnit, Epoch, Generation, MachineId, OnPartition, Requirements, Strictness, TargetState,
+    Unit,
+};
+use fleet_unitfile::{UnitFile, UnitName};
+use serde::{Deserialize, Serialize};
+
+use super::state::{AgentState, StateKey};
+
+/// Format version. Other versions are ignored.
+const FORMAT: u32 = 1;
+
+/// Desired state of a machine, and its fenced units.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct DesiredState {
+    /// Desired units of the machine.
+    pub(crate) units: BTreeMap<UnitName, DesiredUnit>,
+    /// Units with `OnPartition=stop` that the machine may have, whether or not they are still
+    /// wanted.
+    pub(crate) fenced: BTreeSet<UnitName>,
+}
+
+/// Reason why a stored state cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StoredStateError {
+    #[error("it cannot be read")]
+    Io(#[from] io::Error),
+    #[error("it is damaged")]
+    Damaged(#[from] serde_json::Error),
+    #[error("it is of format {0}, which this version does not know")]
+    Format(u32),
+    #[error("it is of the machine {0}")]
+    Machine(String),
+    #[error("{unit} in it is damaged: {problem}")]
+    Unit { unit: String, problem: String },
+}
+
+#[derive(Serialize, Deserialize)]
+struct Head {
+    v: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredDesiredState {
+    v: u32,
+    machine: String,
+    units: Vec<StoredUnit>,
+    fenced: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredUnit {
+    name: String,
+    source: Source,
+    desired: String,
+    generation: u64,
+    epoch: u64,
+}
+
+/// Content of a unit file, which is nearly always text.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Source {
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+/// Whether the unit must not run on a machine that has been out of touch with the cluster for too
+/// long.
+pub(crate) fn is_fenced(unit: &Unit) -> bool {
+    unit.requirements.on_partition == OnPartition::Stop
+}
+
+impl DesiredState {
+    /// Reads the stored state of the machine; empty if there is none that can be used. The reason
+    /// is logged.
+    pub(crate) async fn read(state: &dyn AgentState, machine: &MachineId) -> Self {
+        let read = match state.read(StateKey::DesiredState).await {
+            Ok(None) => return Self::default(),
+            Ok(Some(content)) => Self::decode(&content, machine),
+            Err(error) => Err(error.into()),
+        };
+        read.unwrap_or_else(|error| {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(error, "the note of what this machine should run is passed over");
+            Self::default()
+        })
+    }
+
+    /// Stores this state.
+    pub(crate) async fn write(
+        &self,
+        state: &dyn AgentState,
+        machine: &MachineId,
+    ) -> io::Result<()> {
+        state.write(StateKey::DesiredState, self.encode(machine)).await
+    }
+
+    /// Whether both would be stored as the same content.
+    pub(crate) fn is_equivalent(&self, other: &Self) -> bool {
+        let said = |wanted: &DesiredUnit| {
+            let unit = &wanted.unit;
+            (unit.hash(), unit.desired, unit.generation, wanted.epoch)
+        };
+        self.fenced == other.fenced
+            && self.units.len() == other.units.len()
+            && self.units.iter().zip(&other.units).all(|((name, one), (other_name, other))| {
+                name == other_name
+                    && (Arc::ptr_eq(&one.unit, &other.unit) || said(one) == said(other))
+                    && one.epoch == other.epoch
+            })
+    }
+
+    fn encode(&self, machine: &MachineId) -> Vec<u8> {
+        let unit = |(name, wanted): (&UnitName, &DesiredUnit)| {
+            let (file, unit) = (&wanted.unit.file, &wanted.unit);
+            StoredUnit {
+                name: name.to_string(),
+                source: file.source_str().map_or_else(
+                    || Source::Bytes(file.source().to_vec()),
+                    |text| Source::Text(text.to_owned()),
+                ),
+                desired: unit.desired.to_string(),
+                generation: unit.generation.0,
+                epoch: wanted.epoch.0,
+            }
+        };
+        let wire = StoredDesiredState {
+            v: FORMAT,
+            machine: machine.to_string(),
+            units: self.units.iter().map(unit).collect(),
+            fenced: self.fenced.iter().map(ToString::to_string).collect(),
+        };
+        serde_json::to_vec(&wire).expect("texts and numbers can always be written as JSON")
+    }
+
+    fn decode(content: &[u8], machine: &MachineId) -> Result<Self, StoredStateError> {
+        let Head { v } = serde_json::from_slice(content)?;
+        if v != FORMAT {
+            return Err(StoredStateError::Format(v));
+        }
+        let wire: StoredDesiredState = serde_json::from_slice(content)?;
+        if wire.machine != machine.as_str() {
+            return Err(StoredStateError::Machine(wire.machine));
+        }
+        let mut read = Self::default();
+        for unit in wire.units {
+            let wanted = unit.decode()?;
+            read.units.insert(wanted.unit.name.clone(), wanted);
+        }
+        for name in wire.fenced {
+            read.fenced.insert(parsed(&name, name.parse())?);
+        }
+        Ok(read)
+    }
+}
+
+impl StoredUnit {
+    fn decode(self) -> Result<DesiredUnit, StoredStateError> {
+        let of = &self.name;
+        let name: UnitName = parsed(of, of.parse())?;
+        let file = parsed(
+            of,
+            match &self.source {
+                Source::Text(text) => UnitFile::parse(text),
+                Source::Bytes(bytes) => UnitFile::parse(bytes),
+            },
+        )?;
+        let requirements = parsed(of, Requirements::parse(&name, &file, Strictness::Warn))?;
+        let desired: TargetState = parsed(of, self.desired.parse())?;
+        let mut unit = Unit::new(name, file, requirements.requirements, desired);
+        unit.generation = Generation(self.generation);
+        Ok(DesiredUnit { unit: Arc::new(unit), epoch: Epoch(self.epoch) })
+    }
+}
+
+fn parsed<T, E: std::fmt::Display>(
+    unit: &str,
+    result: Result<T, E>,
+) -> Result<T, StoredStateError> {
+    result.map_err(|error| StoredStateError::Unit {
+        unit: unit.to_owned(),
+        problem: error.to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::state::MemoryState;
+
+    fn machine() -> MachineId {
+        "m1".parse().unwrap()
+    }
+
+    fn assignment() -> DesiredState {
+        let unit = |name: &str, source: &[u8], epoch| {
+            let (name, file) = (name.parse().unwrap(), UnitFile::parse(source).unwrap());
+            let wants = Requirements::parse(&name, &file, Strictness::Refuse).unwrap();
+            let mut unit = Unit::new(name, file, wants.requirements, TargetState::Launched);
+            unit.generation = Generation(3);
+            let wanted = DesiredUnit { unit: Arc::new(unit), epoch: Epoch(epoch) };
+            (wanted.unit.name.clone(), wanted)
+        };
+        let stop = b"[Service]\nExecStart=/bin/a\n[X-Fleet]\nOnPartition=stop\n";
+        let units = [
+            unit("a.service", stop, 7),
+            unit("b.service", b"# caf\xe9\n[Service]\nExecStart=/bin/b\n", 8),
+        ];
+        let fenced = [units[0].0.clone(), "gone.service".parse().unwrap()];
+        DesiredState { units: units.into(), fenced: fenced.into() }
+    }
+
+    #[tokio::test]
+    async fn what_is_noted_is_read() {
+        let (state, noted) = (MemoryState::default(), assignment());
+        noted.write(&state, &machine()).await.unwrap();
+        let read = DesiredState::read(&state, &machine()).await;
+        assert!(read.is_equivalent(&noted), "{read:?}");
+        let unit = &read.units["b.service"].unit;
+        assert_eq!(unit.file.source(), assignment().units["b.service"].unit.file.source());
+        assert!(is_fenced(&read.units["a.service"].unit) && !is_fenced(unit));
+    }
+
+    #[test]
+    fn what_makes_a_note_another_one() {
+        let noted = assignment();
+        let changes: [fn(&mut DesiredState); 4] = [
+            |it| drop(it.units.remove("a.service")),
+            |it| it.fenced.retain(|unit| *unit != *"gone.service"),
+            |it| it.units.get_mut("a.service").unwrap().epoch = Epoch(9),
+            |it| {
+                let wanted = it.units.get_mut("a.service").unwrap();
+                Arc::make_mut(&mut wanted.unit).desired = TargetState::Loaded;
+            },
+        ];
+        assert!(noted.is_equivalent(&assignment()));
+        for (number, change) in changes.into_iter().enumerate() {
+            let mut other = assignment();
+            change(&mut other);
+            assert!(!noted.is_equivalent(&other), "change {number}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_note_that_is_of_no_use_is_said_and_passed_over() {
+        let good = String::from_utf8(assignment().encode(&machine())).unwrap();
+        let cases = [
+            (String::new(), "it is damaged"),
+            (good[..good.len() / 2].to_owned(), "it is damaged"),
+            (
+                good.replace("\"v\":1", "\"v\":2"),
+                "it is of format 2, which this version does not know",
+            ),
+            ("{\"v\":0}".to_owned(), "it is of format 0, which this version does not know"),
+            (good.replace("\"m1\"", "\"m2\""), "it is of the machine m2"),
+            (good.replace("launched", "lunched"), "a.service in it is damaged: "),
+            (good.replace("=stop", "=halt"), "a.service in it is damaged: "),
+        ];
+        for (content, problem) in cases {
+            let refused = DesiredState::decode(content.as_bytes(), &machine()).unwrap_err();
+            assert!(refused.to_string().starts_with(problem), "{refused}: {content}");
+            let state = MemoryState::default();
+            state.write(StateKey::DesiredState, content.into()).await.unwrap();
+            let read = DesiredState::read(&state, &machine()).await;
+            assert!(read.is_equivalent(&DesiredState::default()));
+        }
+    }
+}

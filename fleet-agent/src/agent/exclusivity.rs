@@ -1,0 +1,285 @@
+//! Pure: no I/O, no clock. The at-most-one rule for starting units with `OnPartition=stop`.
+//!
+//! A machine publishes a unit's state before it starts the unit, and removes the state after the
+//! unit has ended. The store orders all published states. So if two machines were given the same
+//! unit, the later publisher sees the other's state, and waits. A state that vanishes together with
+//! its machine's presence does not show that the unit has ended. In that case the deadline counts
+//! by which the machine must have stopped it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use fleet_core::{MachineId, Revision, Snapshot, Timestamp, Unit};
+use fleet_unitfile::UnitName;
+
+use crate::stop_deadline::stop_deadline;
+
+/// Tracks the previous hosts of units that wait to be started here.
+#[derive(Debug)]
+pub(crate) struct Exclusivity {
+    machine: MachineId,
+    ttl: Duration,
+    others: BTreeMap<UnitName, PreviousHost>,
+    gaps: u64,
+}
+
+/// Another machine that has or had a unit that waits here.
+#[derive(Debug)]
+struct PreviousHost {
+    machine: MachineId,
+    /// Its presence has been renewed as a new one since its state was first seen. If the state
+    /// vanishes after that, the unit need not have ended.
+    shaken: bool,
+    /// When its state had vanished together with its presence.
+    lost: Option<Timestamp>,
+}
+
+/// The time during which this machine is certainly present in the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PresenceWindow {
+    /// The fence: the end of that time.
+    pub(crate) until: Timestamp,
+    /// Revision at which its presence began.
+    pub(crate) joined: Revision,
+}
+
+/// Cluster state of one evaluation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Observation<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+    /// Machines that may have changed since the previous evaluation; `None` if that is not known.
+    pub(crate) machines: Option<&'a BTreeSet<MachineId>>,
+    pub(crate) gaps: u64,
+    pub(crate) now: Timestamp,
+    pub(crate) window: Option<PresenceWindow>,
+}
+
+/// Reason why a unit must not be started yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Blocked {
+    /// This machine is not certainly present.
+    CutOff,
+    /// Other machines cannot know yet that the unit may run here.
+    NotPublished,
+    /// Another machine has published that the unit may run there.
+    Elsewhere(MachineId),
+    /// A lost machine may run the unit until that time; `None` if there is no known limit.
+    MayRun(MachineId, Option<Timestamp>),
+}
+
+impl Exclusivity {
+    pub(crate) fn new(machine: MachineId, ttl: Duration) -> Self {
+        Self { machine, ttl, others: BTreeMap::new(), gaps: 0 }
+    }
+
+    /// Records the changes since the previous evaluation.
+    pub(crate) fn notice(&mut self, look: Observation<'_>) {
+        let gap = std::mem::replace(&mut self.gaps, look.gaps) != look.gaps;
+        for other in self.others.values_mut() {
+            let changed = look.machines.is_none_or(|machines| machines.contains(&other.machine));
+            other.shaken |= gap || changed;
+        }
+    }
+
+    /// Drops all units for which `keep` returns `false`.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&UnitName) -> bool) {
+        self.others.retain(|unit, _| keep(unit));
+    }
+
+    /// Returns why the unit must not be started here; `None` if it may be.
+    pub(crate) fn shut(&mut self, unit: &Unit, look: Observation<'_>) -> Option<Blocked> {
+        let Some(window) = look.window.filter(|window| look.now < window.until) else {
+            return Some(Blocked::CutOff);
+        };
+        let own = look.snapshot.state(unit.name.as_str(), self.machine.as_str());
+        // An older snapshot may show a state published under an earlier presence.
+        let published = own.is_some() && look.snapshot.revision >= window.joined;
+        let elsewhere = if unit.is_global() { None } else { self.elsewhere(unit, look) };
+        elsewhere.or_else(|| (!published).then_some(Blocked::NotPublished))
+    }
+
+    fn elsewhere(&mut self, unit: &Unit, look: Observation<'_>) -> Option<Blocked> {
+        let states = look.snapshot.states_of(unit.name.as_str());
+        let mut machines = states.map(|state| &state.machine);
+        if let Some(machine) = machines.find(|machine| **machine != self.machine) {
+            let (shaken, lost) = (false, None);
+            let seen = || PreviousHost { machine: machine.clone(), shaken, lost };
+            let other = self.others.entry(unit.name.clone()).or_insert_with(seen);
+            if other.machine != *machine || other.lost.is_some() {
+                *other = seen();
+            }
+            return Some(Blocked::Elsewhere(machine.clone()));
+        }
+        let other = self.others.get_mut(&unit.name)?;
+        let gone = other.shaken || look.snapshot.machine(other.machine.as_str()).is_none();
+        if other.lost.is_none() && gone {
+            other.lost = Some(look.now);
+        }
+        let (machine, lost) = (other.machine.clone(), other.lost);
+        let ended = lost.map(|lost| stop_deadline(unit, self.ttl).map(|it| lost.after(it)));
+        match ended {
+            Some(ended) if ended.is_none_or(|ended| look.now < ended) => {
+                Some(Blocked::MayRun(machine, ended))
+            }
+            _ => {
+                self.others.remove(&unit.name);
+                None
+            }
+        }
+    }
+}
+
+impl Blocked {
+    /// Returns when the reason may lapse without another change.
+    pub(crate) fn until(&self) -> Option<Timestamp> {
+        match self {
+            Self::MayRun(_, until) => *until,
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Blocked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnPartition=stop keeps it from being started ")?;
+        match self {
+            Self::CutOff => f.write_str("while the cluster cannot be reached"),
+            Self::NotPublished => f.write_str("until the cluster knows that it may run here"),
+            Self::Elsewhere(machine) => write!(f, "until it has ended on {}", machine.short()),
+            Self::MayRun(machine, Some(_)) => {
+                write!(f, "until it must have ended on {}, which was lost", machine.short())
+            }
+            Self::MayRun(machine, None) => {
+                write!(f, "until {} is back, where nothing limits its stop", machine.short())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fleet_core::{
+        Epoch, Generation, Machine, Requirements, Strictness, SystemdState, TargetState, UnitState,
+    };
+    use fleet_unitfile::UnitFile;
+
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(30);
+
+    fn id(text: &str) -> MachineId {
+        text.parse().unwrap()
+    }
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1000)
+    }
+
+    fn unit(options: &str) -> Unit {
+        let text = format!("[Service]\nTimeoutStopSec=10\nExecStart=/bin/a\n[X-Fleet]\n{options}");
+        let (name, file) = ("a.service".parse().unwrap(), UnitFile::parse(text).unwrap());
+        let parsed = Requirements::parse(&name, &file, Strictness::Refuse).unwrap();
+        Unit::new(name, file, parsed.requirements, TargetState::Launched)
+    }
+
+    /// A present machine `here`, and its view of the cluster.
+    struct Scenario {
+        gate: Exclusivity,
+        snapshot: Snapshot,
+        machines: BTreeSet<MachineId>,
+        window: Option<PresenceWindow>,
+    }
+
+    impl Scenario {
+        fn new() -> Self {
+            let mut snapshot = Snapshot::default();
+            snapshot.revision = Revision(9);
+            snapshot.put_machine(Machine::new(id("here")));
+            snapshot.put_machine(Machine::new(id("there")));
+            let window = Some(PresenceWindow { until: at(1000), joined: Revision(5) });
+            Self {
+                gate: Exclusivity::new(id("here"), TTL),
+                snapshot,
+                machines: BTreeSet::new(),
+                window,
+            }
+        }
+
+        fn publish(&mut self, machine: &str) {
+            self.snapshot.put_state(UnitState {
+                unit: "a.service".parse().unwrap(),
+                machine: id(machine),
+                hash: unit("").hash(),
+                requested: TargetState::Loaded,
+                epoch: Epoch(1),
+                generation: Generation(0),
+                systemd: SystemdState::loaded(),
+                problem: None,
+            });
+        }
+
+        fn told_of(&mut self, unit: &Unit, now: u64) -> String {
+            let machines = std::mem::take(&mut self.machines);
+            let look = Observation {
+                snapshot: &self.snapshot,
+                machines: Some(&machines),
+                gaps: 0,
+                now: at(now),
+                window: self.window,
+            };
+            self.gate.notice(look);
+            let shut = self.gate.shut(unit, look);
+            shut.map_or_else(|| "open".to_owned(), |shut| shut.to_string().split_off(45))
+        }
+
+        fn told(&mut self, now: u64) -> String {
+            self.told_of(&unit("OnPartition=stop\n"), now)
+        }
+    }
+
+    #[test]
+    fn a_unit_starts_once_its_state_is_published_and_the_machine_is_present() {
+        let mut seen = Scenario::new();
+        assert_eq!(seen.told(1), "until the cluster knows that it may run here");
+        seen.publish("here");
+        assert_eq!(seen.told(2), "open");
+        assert_eq!(seen.told(1000), "while the cluster cannot be reached");
+        seen.window = Some(PresenceWindow { until: at(2000), joined: Revision(10) });
+        assert_eq!(seen.told(1001), "until the cluster knows that it may run here");
+        seen.snapshot.revision = Revision(10);
+        assert_eq!(seen.told(1002), "open");
+        seen.window = None;
+        assert_eq!(seen.told(1003), "while the cluster cannot be reached");
+    }
+
+    #[test]
+    fn a_unit_waits_for_another_machine_to_say_that_it_has_ended() {
+        let mut seen = Scenario::new();
+        seen.publish("here");
+        seen.publish("there");
+        assert_eq!(seen.told(1), "until it has ended on there");
+        assert_eq!(seen.told_of(&unit("Global=true\nOnPartition=stop\n"), 1), "open");
+        seen.snapshot.remove_state("a.service", "there");
+        assert_eq!(seen.told(2), "open");
+    }
+
+    #[test]
+    fn of_a_machine_that_was_lost_a_unit_waits_for_the_time_to_pass() {
+        type Loss = fn(&mut Scenario);
+        let gone: Loss = |seen| seen.snapshot.remove_machine("there");
+        // It has a new presence, which has not published anything yet.
+        let anew: Loss = |seen| seen.machines = [id("there")].into();
+        for loss in [gone, anew] {
+            let mut seen = Scenario::new();
+            seen.publish("here");
+            seen.publish("there");
+            assert_eq!(seen.told(1), "until it has ended on there");
+            seen.snapshot.remove_state("a.service", "there");
+            loss(&mut seen);
+            let waits = "until it must have ended on there, which was lost";
+            assert_eq!((seen.told(2).as_str(), seen.told(17).as_str()), (waits, waits));
+            assert_eq!(seen.told(18), "open");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Grace period in which unplaced units keep running after their machine has rejoined.
+//!
+//! A unit that no other machine takes loses its placement when its machine is lost. Once the
+//! machine is back, it may see the cluster before the leader places the unit again. It must not
+//! stop the unit just to start it again. A unit that is placed elsewhere is stopped at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use fleet_core::{KnownUnit, Revision, Snapshot, TargetState, Timestamp};
+use fleet_store::Mirror;
+use fleet_unitfile::UnitName;
+
+use super::desired_state::is_fenced;
+use crate::mirror_changes::ClusterChanges;
+
+/// How long a leader may take to see that a machine is back: an instant, unless a leader has to be
+/// elected first.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Units that the machine had when it rejoined, and that have not been placed since.
+#[derive(Debug)]
+pub(crate) struct RejoinGrace {
+    /// All changes of the cluster, since decisions on these units may concern no machine, or
+    /// another one.
+    news: ClusterChanges,
+    joined: Revision,
+    until: Option<Timestamp>,
+    units: BTreeSet<UnitName>,
+}
+
+impl RejoinGrace {
+    pub(crate) fn new(mirror: &Mirror) -> Self {
+        let (joined, units) = (Revision::ZERO, BTreeSet::new());
+        Self { news: ClusterChanges::of(mirror), joined, until: None, units }
+    }
+
+    /// Evaluates the cluster, which the machine joined at revision `joined`.
+    pub(crate) fn look(
+        &mut self,
+        joined: Revision,
+        snapshot: &Snapshot,
+        known: &BTreeMap<UnitName, KnownUnit>,
+        now: Timestamp,
+    ) {
+        if self.joined != joined && snapshot.revision >= joined {
+            self.joined = joined;
+            self.until = Some(now.after(PATIENCE));
+            self.units = known.keys().cloned().collect();
+        }
+        // A unit that has been placed once is dropped for good: later changes are decisions.
+        self.units.retain(|unit| is_unplaced(snapshot, unit));
+        if self.until.is_none_or(|until| until <= now) || self.units.is_empty() {
+            self.units.clear();
+            self.until = None;
+        }
+    }
+
+    /// Returns the units to leave alone.
+    pub(crate) fn units(&self) -> &BTreeSet<UnitName> {
+        &self.units
+    }
+
+    /// Returns when a unit must no longer be left alone; never returns if there is none.
+    pub(crate) async fn moved(&mut self, mirror: &Mirror) {
+        loop {
+            if self.units.is_empty() {
+                return std::future::pending().await;
+            }
+            if !self.news.next().await {
+                return;
+            }
+            let Some(snapshot) = mirror.current() else { continue };
+            if !self.units.iter().all(|unit| is_unplaced(&snapshot, unit)) {
+                return;
+            }
+        }
+    }
+
+    /// Returns when to look again without a change; `None` if there are no such units.
+    pub(crate) fn until(&self) -> Option<Timestamp> {
+        self.until
+    }
+}
+
+/// Whether a unit should run, has no placement, and may safely run here.
+fn is_unplaced(snapshot: &Snapshot, unit: &UnitName) -> bool {
+    let wanted = snapshot.unit(unit.as_str()).is_some_and(|unit| {
+        unit.desired == TargetState::Launched && !unit.is_global() && !is_fenced(unit)
+    });
+    wanted && snapshot.placement(unit.as_str()).is_none()
+}

@@ -1,0 +1,140 @@
+//! State that an agent keeps for the next daemon of its machine.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use async_trait::async_trait;
+
+use crate::atomic_file::write_atomic;
+
+/// An entry of the agent's state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum StateKey {
+    /// The last known desired state of the machine. It stays useful after a reboot.
+    DesiredState,
+    /// The time up to which the machine is certainly present. It is meaningless after a reboot.
+    Fence,
+}
+
+/// Storage of an agent's state. Writes are atomic.
+#[async_trait]
+pub trait AgentState: Send + Sync + 'static {
+    /// Returns the last written content; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// When there is something that cannot be read.
+    async fn read(&self, key: StateKey) -> io::Result<Option<Vec<u8>>>;
+
+    /// Replaces an entry. The desired state is durable once this has returned.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be written; what was there before is still there then.
+    async fn write(&self, key: StateKey, content: Vec<u8>) -> io::Result<()>;
+}
+
+/// State in files of two directories.
+#[derive(Debug, Clone)]
+pub struct DiskState {
+    lasting: PathBuf,
+    until_boot: PathBuf,
+}
+
+impl DiskState {
+    /// Creates a store in these directories, which exist and which no other agent uses.
+    /// `until_boot` holds the state that is meaningless after a reboot. It may be cleared by one
+    /// and should be in memory: it is written three times per lease duration.
+    #[must_use]
+    pub fn new(lasting: impl Into<PathBuf>, until_boot: impl Into<PathBuf>) -> Self {
+        Self { lasting: lasting.into(), until_boot: until_boot.into() }
+    }
+
+    fn path(&self, key: StateKey) -> PathBuf {
+        match key {
+            StateKey::DesiredState => self.lasting.join("assignment.json"),
+            StateKey::Fence => self.until_boot.join("fence.json"),
+        }
+    }
+}
+
+#[async_trait]
+impl AgentState for DiskState {
+    async fn read(&self, key: StateKey) -> io::Result<Option<Vec<u8>>> {
+        let path = self.path(key);
+        aside(move || match std::fs::read(path) {
+            Ok(content) => Ok(Some(content)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        })
+        .await
+    }
+
+    async fn write(&self, key: StateKey, content: Vec<u8>) -> io::Result<()> {
+        let path = self.path(key);
+        // The other entry is meaningless after a crash of the machine.
+        let sync = key == StateKey::DesiredState;
+        aside(move || write_atomic(&path, &content, sync)).await
+    }
+}
+
+/// Runs blocking file access on a thread for blocking work.
+async fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => Err(io::Error::other(error)),
+    }
+}
+
+/// State that is lost with the process, for machines that are lost with it.
+#[derive(Debug, Default)]
+pub struct MemoryState {
+    notes: Mutex<BTreeMap<StateKey, Vec<u8>>>,
+}
+
+#[async_trait]
+impl AgentState for MemoryState {
+    async fn read(&self, key: StateKey) -> io::Result<Option<Vec<u8>>> {
+        Ok(self.notes.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned())
+    }
+
+    async fn write(&self, key: StateKey, content: Vec<u8>) -> io::Result<()> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).insert(key, content);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_note_is_what_was_written_last() {
+        let directory = tempfile::tempdir().unwrap();
+        let until_boot = tempfile::tempdir().unwrap();
+        let notes = DiskState::new(directory.path(), until_boot.path());
+        assert_eq!(notes.read(StateKey::Fence).await.unwrap(), None);
+        for content in ["one", "two"] {
+            notes.write(StateKey::Fence, content.into()).await.unwrap();
+            notes.write(StateKey::DesiredState, format!("{content}!").into()).await.unwrap();
+        }
+        assert_eq!(notes.read(StateKey::Fence).await.unwrap(), Some(b"two".to_vec()));
+        until_boot.close().unwrap();
+        assert_eq!(notes.read(StateKey::Fence).await.unwrap(), None, "a boot clears it");
+        let next = DiskState::new(directory.path(), directory.path());
+        assert_eq!(next.read(StateKey::DesiredState).await.unwrap(), Some(b"two!".to_vec()));
+    }
+
+    #[tokio::test]
+    async fn a_note_that_cannot_be_written_leaves_the_one_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let notes = DiskState::new(directory.path(), directory.path().join("none"));
+        assert!(notes.write(StateKey::Fence, Vec::new()).await.is_err());
+        assert_eq!(notes.read(StateKey::Fence).await.unwrap(), None);
+    }
+}

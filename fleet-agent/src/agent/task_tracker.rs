@@ -1,0 +1,178 @@
+//! Starts tasks, and tracks failures and retries.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleet_core::{DesiredUnit, KnownUnit, Task, Timestamp, converge};
+use fleet_unitfile::UnitName;
+
+use super::execute::{Executor, Outcome};
+use super::fence::StoppingUnits;
+use super::unit_errors::{OrderId, UnitError, UnitErrors, chain};
+use crate::backoff::{Backoff, BackoffLimits};
+use crate::{Clock, ServiceError};
+
+/// A failed task is retried after a second, then with doubling waits of up to one minute.
+pub(crate) const RETRY: BackoffLimits =
+    BackoffLimits { first: Duration::from_secs(1), max: Duration::from_secs(60) };
+
+/// Units that a machine should have, and units that it has.
+pub(crate) type DesiredUnits = BTreeMap<UnitName, DesiredUnit>;
+pub(crate) type KnownUnits = BTreeMap<UnitName, KnownUnit>;
+
+/// A unit and the order under which its tasks run; `None` if it is not wanted at all.
+type TaskKey = (UnitName, Option<OrderId>);
+
+/// Tasks of one machine: in progress, failed and waiting.
+pub(crate) struct TaskTracker {
+    clock: Arc<dyn Clock>,
+    errors: Arc<UnitErrors>,
+    executor: Executor,
+    /// Units that the fence is stopping.
+    stopping: Arc<StoppingUnits>,
+    /// Failures by unit and order; a new order is tried at once.
+    backoff: Backoff<TaskKey>,
+    /// Attempts that wait for another unit to be loaded, and are retried when one is.
+    waiting: BTreeSet<TaskKey>,
+    /// Desired state for which each busy unit's tasks were started.
+    under_way: BTreeMap<UnitName, Option<DesiredUnit>>,
+}
+
+impl TaskTracker {
+    pub(crate) fn new(
+        clock: Arc<dyn Clock>,
+        errors: Arc<UnitErrors>,
+        executor: Executor,
+        stopping: Arc<StoppingUnits>,
+    ) -> Self {
+        let (backoff, waiting) = (Backoff::new(RETRY), BTreeSet::new());
+        Self { clock, errors, executor, stopping, backoff, waiting, under_way: BTreeMap::new() }
+    }
+
+    /// Starts the tasks that lead from `known` to `desired`, as far as `allowed` lets them through.
+    /// Returns when to look again because more may be possible then.
+    pub(crate) async fn carry_out(
+        &mut self,
+        desired: &DesiredUnits,
+        known: &KnownUnits,
+        now: Timestamp,
+        allowed: fn(Vec<Task>) -> Vec<Task>,
+    ) -> Option<Timestamp> {
+        let held = self.held_back(desired, known, now);
+        let mut tasks = allowed(converge(desired, known));
+        tasks.retain(|task| task.unit().is_none_or(|unit| !held.contains(unit)));
+        for unit in tasks.iter().filter_map(Task::unit) {
+            self.under_way.insert(unit.clone(), desired.get(unit).cloned());
+        }
+        let loads = tasks.iter().any(|task| matches!(task, Task::Load { .. }));
+        for outcome in self.executor.execute(tasks).await {
+            drop(self.on_outcome(outcome));
+        }
+        let freed = if loads { std::mem::take(&mut self.waiting) } else { BTreeSet::new() };
+        freed.iter().for_each(|attempt| self.backoff.on_success(attempt));
+        (!freed.is_empty()).then_some(now)
+    }
+
+    /// Drops outdated failures. A failure counts while its order still stands. It is reported as
+    /// long as something is left to do for the order. A failed start leaves nothing to do, but
+    /// stays reported.
+    pub(crate) fn forget_old_failures(&mut self, desired: &DesiredUnits, known: &KnownUnits) {
+        let tasks = converge(desired, known);
+        let owed: BTreeSet<&UnitName> = tasks.iter().filter_map(Task::unit).collect();
+        let order = |unit: &UnitName| desired.get(unit).map(OrderId::of);
+        let stands = |(unit, of): &TaskKey| {
+            (desired.contains_key(unit) || known.contains_key(unit)) && order(unit) == *of
+        };
+        self.backoff.retain(stands);
+        self.waiting.retain(stands);
+        let executor = &self.executor;
+        self.errors.retain_failures(|unit, problem| {
+            // Between two tasks of a busy unit, the desired and the known state may agree
+            // temporarily.
+            let is_left = problem.start_failed || owed.contains(unit) || executor.is_busy(unit);
+            is_left && order(unit) == Some(problem.order)
+        });
+    }
+
+    /// Returns when the next failed attempt is to be retried.
+    pub(crate) fn due(&self, now: Timestamp) -> Option<Timestamp> {
+        let reload_at = self.executor.needs_reload().then(|| now.after(RETRY.first));
+        self.backoff.next_due(now).into_iter().chain(reload_at).min()
+    }
+
+    /// Whether tasks of `unit` are in progress.
+    pub(crate) fn is_busy(&self, unit: &UnitName) -> bool {
+        self.executor.is_busy(unit)
+    }
+
+    /// Waits for a unit's tasks to end; forever if none are in progress. The result has to be
+    /// passed to [`on_outcome`](Self::on_outcome).
+    pub(crate) async fn next(&mut self) -> Outcome {
+        self.executor.next().await
+    }
+
+    /// Processes the result of a unit's tasks. Returns their desired state if all of them
+    /// succeeded.
+    pub(crate) fn on_outcome(&mut self, Outcome { unit, result }: Outcome) -> Option<DesiredUnit> {
+        let wanted = self.under_way.remove(&unit).flatten();
+        if wanted.is_none() {
+            self.executor.require_reload(); // its file has been removed
+        }
+        let attempt = (unit, wanted.as_ref().map(OrderId::of));
+        match result {
+            Ok(()) => {
+                self.errors.clear_failure(&attempt.0);
+                self.backoff.on_success(&attempt);
+                wanted
+            }
+            Err(error) => {
+                self.on_failure(attempt, &error);
+                None
+            }
+        }
+    }
+
+    fn on_failure(&mut self, attempt: TaskKey, error: &ServiceError) {
+        tracing::warn!(unit = %attempt.0, error = chain(error), "a task failed");
+        if let Some(order) = attempt.1 {
+            self.errors.set(&attempt.0, UnitError::new(order, error));
+        }
+        // A unit whose start failed counts as launched; its own restart policy takes over.
+        if matches!(error, ServiceError::NothingToTrigger { .. }) {
+            self.waiting.insert(attempt.clone());
+        }
+        let is_tried_again = !matches!(error, ServiceError::StartFailed { .. });
+        self.errors.metrics().on_failure(is_tried_again);
+        if is_tried_again {
+            self.backoff.on_failure(attempt, self.clock.now());
+        }
+    }
+
+    /// Returns the units to leave alone for now: busy ones, and ones that failed recently.
+    fn held_back(
+        &self,
+        desired: &DesiredUnits,
+        known: &KnownUnits,
+        now: Timestamp,
+    ) -> BTreeSet<UnitName> {
+        let all: BTreeSet<&UnitName> = desired.keys().chain(known.keys()).collect();
+        let held = all.into_iter().filter(|unit| {
+            let attempt = ((*unit).clone(), desired.get(*unit).map(OrderId::of));
+            let is_busy = self.executor.is_busy(unit) || self.stopping.contains(unit);
+            is_busy || !self.backoff.is_due(&attempt, now)
+        });
+        held.cloned().collect()
+    }
+}
+
+/// Keeps the tasks of units for which no task stops or removes anything.
+pub(crate) fn only_adding(mut tasks: Vec<Task>) -> Vec<Task> {
+    let ends = |task: &&Task| {
+        matches!(task, Task::Unload { .. } | Task::Stop { .. } | Task::Restart { .. })
+    };
+    let ended = tasks.iter().filter(ends).filter_map(Task::unit);
+    let ended: BTreeSet<UnitName> = ended.cloned().collect();
+    tasks.retain(|task| task.unit().is_none_or(|unit| !ended.contains(unit)));
+    tasks
+}

@@ -1,0 +1,56 @@
+//! Pure: how an engine empties the machines that are being drained.
+
+use std::collections::BTreeSet;
+
+use fleet_core::{MachineId, Snapshot};
+use fleet_scheduler::{Drain, DrainPlan, HoldReason, Index};
+
+/// Machines to empty, with the last plan for it.
+#[derive(Debug, Default)]
+pub(crate) struct DrainProgress {
+    machines: BTreeSet<MachineId>,
+    /// Last plan; valid while both the index and the drain are unchanged.
+    last: Option<(Drain, DrainPlan)>,
+}
+
+impl DrainProgress {
+    /// Reads all machines of the snapshot.
+    pub(crate) fn load(&mut self, snapshot: &Snapshot) {
+        let machines = snapshot.machines().map(|machine| &machine.id);
+        let machines: BTreeSet<_> = machines.cloned().collect();
+        self.machines.clear();
+        self.change(snapshot, &machines);
+    }
+
+    /// Reads the machines that may have changed. To be called on every change of the index, even if
+    /// no machine changed.
+    pub(crate) fn change(&mut self, snapshot: &Snapshot, machines: &BTreeSet<MachineId>) {
+        self.last = None;
+        for id in machines {
+            let intent = snapshot.machine(id.as_str()).and_then(|machine| machine.intent);
+            if intent.and_then(fleet_core::Intent::min_available).is_some() {
+                self.machines.insert(id.clone());
+            } else {
+                self.machines.remove(id);
+            }
+        }
+    }
+
+    /// Returns the plan for emptying them; `None` if they are empty. The cost depends on the units
+    /// on them and, if a minimum of instances has to be up, on all placed units.
+    pub(crate) fn plan(&mut self, snapshot: &Snapshot, index: &mut Index) -> Option<&DrainPlan> {
+        let machines = self.machines.iter().filter_map(|id| snapshot.machine(id.as_str()));
+        let drain = Drain::from_intents(snapshot, machines.map(AsRef::as_ref))?;
+        let known = self.last.take().filter(|(before, _)| *before == drain);
+        let known = known.unwrap_or_else(|| {
+            let plan = index.drain(&drain);
+            (drain, plan)
+        });
+        Some(&self.last.insert(known).1)
+    }
+}
+
+/// Whether some units wait for others to be up, so reported unit states matter.
+pub(crate) fn waits_for_reports(plan: &DrainPlan) -> bool {
+    plan.held.values().any(|held| matches!(held, HoldReason::MinAvailable { .. }))
+}

@@ -1,0 +1,124 @@
+//! Wakes the loops: an engine for changes that a decision could depend on, an agent for changes
+//! that concern its machine.
+
+use fleet_core::{MachineId, Revision};
+use fleet_store::{MachineProgress, Mirror, Progress};
+use tokio::sync::watch;
+
+/// Waits for changes that a decision could depend on. Reported unit states and reasons are none.
+#[derive(Debug)]
+pub(crate) struct ClusterChanges {
+    progress: watch::Receiver<Progress>,
+    seen: (Revision, bool),
+}
+
+impl ClusterChanges {
+    /// Starts with everything in the mirror counting as changed.
+    pub(crate) fn of(mirror: &Mirror) -> Self {
+        Self { progress: mirror.subscribe(), seen: (Revision::ZERO, false) }
+    }
+
+    /// Returns once there is something new to decide on, or the mirror becomes current or stops
+    /// being current. Returns `false` when the mirror has ended.
+    pub(crate) async fn next(&mut self) -> bool {
+        let news = |progress: &Progress| (progress.scheduling_revision, progress.is_current);
+        let seen = self.seen;
+        match self.progress.wait_for(|progress| news(progress) != seen).await {
+            Ok(progress) => {
+                self.seen = news(&progress);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+}
+
+/// Waits for changes that concern one machine. Changes elsewhere in a large cluster do not even
+/// wake its task.
+#[derive(Debug)]
+pub(crate) struct MachineChanges {
+    concern: watch::Receiver<MachineProgress>,
+    told: Option<MachineProgress>,
+}
+
+impl MachineChanges {
+    /// Starts with everything in the mirror counting as changed.
+    pub(crate) fn of(mirror: &Mirror, machine: &MachineId) -> Self {
+        Self { concern: mirror.watch_machine(machine), told: None }
+    }
+
+    /// Returns once something may have changed for the machine, or the mirror becomes current or
+    /// stops being current. Returns `None` when the mirror has ended.
+    pub(crate) async fn next(&mut self) -> Option<MachineProgress> {
+        let told = self.told;
+        let news = self.concern.wait_for(|concern| Some(*concern) != told).await.ok();
+        self.told = news.map(|concern| *concern);
+        self.told
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Poll, Wake as TaskWake, Waker};
+    use std::time::Duration;
+
+    use fleet_core::{Epoch, TargetState};
+    use fleet_store::{
+        ExpectUnit, Layout, MemoryStore, NewUnit, PlacementWrites, Registry, SetPlacement,
+    };
+    use fleet_unitfile::UnitFile;
+
+    use super::*;
+
+    /// Counts how often the task is woken that waits.
+    #[derive(Default)]
+    struct Counter(AtomicUsize);
+
+    impl TaskWake for Counter {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn id(text: &str) -> MachineId {
+        text.parse().unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_placements_of_others_do_not_wake_the_task_of_an_agent() {
+        let registry = Registry::new(Arc::new(MemoryStore::new()), Layout::DEFAULT_PREFIX);
+        let leader = registry.campaign(&id("m-1"), Duration::from_secs(60)).await.unwrap().unwrap();
+        let mirror = Mirror::start(&registry);
+        mirror.wait_current().await.unwrap();
+        let place = async |unit: &str, machine: &str| {
+            let (name, file) = (unit.parse().unwrap(), UnitFile::parse("[Service]\n").unwrap());
+            let unit = NewUnit { name, file, desired: TargetState::Launched };
+            let name = unit.name.clone();
+            let seen = registry.put_unit(unit, ExpectUnit::Absent).await.unwrap();
+            let (unit, machine, epoch) = (name, id(machine), Epoch(seen.0));
+            let place = vec![SetPlacement { unit, machine, epoch, previous: None }];
+            let writes = PlacementWrites { set: place, ..PlacementWrites::default() };
+            let placed = leader.commit(&writes).await.unwrap();
+            mirror.wait_for(placed).await.unwrap();
+            placed
+        };
+
+        let mut wake = MachineChanges::of(&mirror, &id("m-1"));
+        assert!(wake.next().await.is_some(), "everything is news at first");
+        let woken = Arc::new(Counter::default());
+        let waker = Waker::from(woken.clone());
+        let mut next = pin!(wake.next());
+        let mut poll = || next.as_mut().poll(&mut Context::from_waker(&waker));
+        assert_eq!(poll(), Poll::Pending);
+        for number in 0..5 {
+            place(&format!("theirs@{number}.service"), "m-2").await;
+        }
+        assert_eq!(woken.0.load(Ordering::SeqCst), 0);
+        let mine = place("mine.service", "m-1").await;
+        assert_eq!(woken.0.load(Ordering::SeqCst), 1);
+        assert_eq!(poll(), Poll::Ready(Some(MachineProgress { revision: mine, is_current: true })));
+    }
+}

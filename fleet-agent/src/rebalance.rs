@@ -1,0 +1,92 @@
+//! Pure: the next step of an engine towards a requested rebalance.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fleet_core::{ActiveState, InFlightMove, Rebalancing, Snapshot};
+use fleet_scheduler::{Index, Rebalance, Step, StepAction, StepCause};
+
+/// Plans for the requested rebalance, cached.
+#[derive(Debug, Default)]
+pub(crate) struct RebalanceProgress {
+    /// Last plan; valid until the index changes.
+    last: Option<(Rebalance, Vec<Step>)>,
+    /// Whether units would move once units that may come up are up, cached in the same way.
+    hoped: Option<(Rebalance, bool)>,
+}
+
+/// Next step of a rebalance.
+#[derive(Debug)]
+pub(crate) enum NextStep {
+    /// These moves, together with the record that they are made.
+    Moves { steps: Vec<Step>, seen: Arc<Rebalancing>, noted: Rebalancing },
+    /// Nothing until the moves in progress are done, or enough units are up.
+    Wait,
+    /// Nothing more: the rebalance is complete.
+    Over(Arc<Rebalancing>),
+}
+
+impl RebalanceProgress {
+    /// Drops the cached plans. To be called on every change of the index.
+    pub(crate) fn change(&mut self) {
+        (self.last, self.hoped) = (None, None);
+    }
+
+    /// Returns the next step of the requested rebalance; `None` if none is requested. The index
+    /// must have nothing else to do.
+    pub(crate) fn plan(&mut self, snapshot: &Snapshot, index: &mut Index) -> Option<NextStep> {
+        let seen = snapshot.rebalancing.clone()?;
+        let asked = Rebalance::from_order(snapshot)?;
+        let steps = if asked.budget > 0 { self.steps(&asked, index) } else { Vec::new() };
+        Some(match steps.is_empty() {
+            false => NextStep::Moves { noted: noted(&seen, &steps, snapshot), steps, seen },
+            true if seen.in_flight(snapshot).next().is_some() => NextStep::Wait,
+            true if self.is_hopeful(&asked, snapshot, index) => NextStep::Wait,
+            true => NextStep::Over(seen),
+        })
+    }
+
+    /// Whether units are only held back because others, which may come up, are down. An instance
+    /// that happens to restart must not end the rebalance.
+    fn is_hopeful(&mut self, asked: &Rebalance, snapshot: &Snapshot, index: &mut Index) -> bool {
+        let Some(hope) = asked.assuming_recovery(snapshot).filter(|hope| hope.budget > 0) else {
+            return false;
+        };
+        let known = self.hoped.take().filter(|(before, _)| *before == hope);
+        let known = known.unwrap_or_else(|| {
+            let moves = !moves(&hope, index).is_empty();
+            (hope, moves)
+        });
+        self.hoped.insert(known).1
+    }
+
+    fn steps(&mut self, asked: &Rebalance, index: &mut Index) -> Vec<Step> {
+        let known = self.last.take().filter(|(before, _)| before == asked);
+        let known = known.unwrap_or_else(|| (asked.clone(), moves(asked, index)));
+        self.last.insert(known).1.clone()
+    }
+}
+
+fn moves(asked: &Rebalance, index: &mut Index) -> Vec<Step> {
+    let steps = index.rebalance(asked).steps.into_iter();
+    steps.filter(|step| step.cause == StepCause::Rebalanced).collect()
+}
+
+/// The request with these moves recorded. Moves that are done are dropped.
+fn noted(order: &Rebalancing, steps: &[Step], snapshot: &Snapshot) -> Rebalancing {
+    let under_way = order.in_flight(snapshot);
+    let mut moving: BTreeMap<_, _> =
+        under_way.map(|(unit, moving)| (unit.clone(), moving.clone())).collect();
+    for step in steps {
+        if let StepAction::Move { from, to } = &step.action {
+            let state = snapshot.state(step.unit.as_str(), from.as_str());
+            let was_up = state.is_some_and(|state| {
+                matches!(state.systemd.active, ActiveState::Active | ActiveState::Reloading)
+            });
+            let (from, to) = (from.clone(), to.clone());
+            moving.insert(step.unit.clone(), InFlightMove { from, to, was_active: was_up });
+        }
+    }
+    let made = u32::try_from(steps.len()).unwrap_or(u32::MAX);
+    Rebalancing { limits: order.limits, moved: order.moved.saturating_add(made), moves: moving }
+}

@@ -1,0 +1,367 @@
+//! Client side: one connection with many concurrent requests.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::Value;
+use tokio::net::UnixStream;
+use tokio::sync::{mpsc, watch};
+use tokio::task::AbortHandle;
+
+use super::frame::{
+    EndStatus, Frame, FrameReader, FrameWriter, Hello, MAX_PENDING, VERSION, WINDOW,
+};
+use super::peer::{untrusted_peer, untrusted_peer_unless_root};
+
+/// Limit on queued frames, above which requests are refused. A peer that does not read, for example
+/// because it is stopped, would otherwise grow the queue without end: each request that times out
+/// leaves a request and a cancel.
+const MAX_QUEUED: usize = 4 * MAX_PENDING;
+
+/// A connection to a program that serves a socket with [`serve_with`](super::serve_with). Dropping
+/// it cancels all its requests.
+#[derive(Debug)]
+pub struct Connection {
+    shared: Arc<Shared>,
+    task: AbortHandle,
+}
+
+/// Reason why a request cannot be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectionError {
+    /// No process listens on the socket.
+    #[error("nobody listens at {place}")]
+    Connect {
+        /// The socket.
+        place: String,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// The peer is not trusted, or refuses the connection.
+    #[error("{place}: {problem}")]
+    Rejected {
+        /// The socket.
+        place: String,
+        /// The problem.
+        problem: String,
+    },
+    /// The connection is lost.
+    #[error("the connection is lost: {0}")]
+    Lost(String),
+}
+
+/// Reason why there is no response.
+#[derive(Debug)]
+pub enum RequestError {
+    /// The request failed, with an error defined by the handler.
+    Failed(Value),
+    /// The request was not handled, for this reason.
+    Refused(String),
+    /// The connection was lost, so the outcome of the request is unknown.
+    Lost(String),
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// Receivers of responses; `None` once the connection is lost.
+    waiting: Mutex<Option<HashMap<u64, mpsc::Sender<ResponsePart>>>>,
+    /// Bounded by [`MAX_QUEUED`], and by the pending requests: each adds one cancel, and the grants
+    /// that its window allows.
+    out: mpsc::UnboundedSender<Bytes>,
+    /// Number of frames in the queue.
+    queued: AtomicUsize,
+    next: AtomicU64,
+    /// Number of frames received.
+    received: AtomicU64,
+    lost: watch::Sender<Option<String>>,
+}
+
+#[derive(Debug)]
+enum ResponsePart {
+    Item(Value),
+    End(EndStatus),
+}
+
+impl Connection {
+    /// Connects to the socket of a program of root or of the same user, which can be trusted.
+    /// `program` identifies this client, for people.
+    ///
+    /// # Errors
+    ///
+    /// No process listens on the socket, or the peer is not trusted.
+    pub async fn connect(path: &Path, program: &str) -> Result<Self, ConnectionError> {
+        Self::connect_checked(untrusted_peer, path, program).await
+    }
+
+    /// Like [`connect`](Self::connect), except that root may connect to a program of any user. Its
+    /// responses must not be trusted.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`connect`](Self::connect).
+    pub async fn connect_to_any_user(path: &Path, program: &str) -> Result<Self, ConnectionError> {
+        Self::connect_checked(untrusted_peer_unless_root, path, program).await
+    }
+
+    async fn connect_checked(
+        untrusted_peer: impl Fn(&UnixStream) -> io::Result<Option<String>>,
+        path: &Path,
+        program: &str,
+    ) -> Result<Self, ConnectionError> {
+        let place = path.display().to_string();
+        let failed = |source| ConnectionError::Connect { place: place.clone(), source };
+        let stream = UnixStream::connect(path).await.map_err(failed)?;
+        let turned = |problem| ConnectionError::Rejected { place: place.clone(), problem };
+        if let Some(problem) = untrusted_peer(&stream).map_err(failed)? {
+            return Err(turned(problem));
+        }
+        let (read, write) = stream.into_split();
+        let (mut frames, mut writer) = (FrameReader::new(read), FrameWriter::new(write));
+        exchange_hello(&mut frames, &mut writer, program).await.map_err(turned)?;
+        let (out, queue) = mpsc::unbounded_channel();
+        let waiting = Mutex::new(Some(HashMap::new()));
+        let (queued, next, received) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        let lost = watch::Sender::new(None);
+        let shared = Arc::new(Shared { waiting, out, queued, next, received, lost });
+        let task = tokio::spawn(run(Arc::clone(&shared), frames, writer, queue)).abort_handle();
+        Ok(Self { shared, task })
+    }
+
+    /// Sends a request. It is queued, behind all earlier ones, when this returns.
+    ///
+    /// # Errors
+    ///
+    /// [`RequestError::Lost`], and [`RequestError::Refused`] if the request is too large, or too
+    /// many are pending.
+    pub fn request<T: Serialize>(&self, body: &T) -> Result<Response, RequestError> {
+        let refused = |error: &dyn std::error::Error| RequestError::Refused(error.to_string());
+        let body = serde_json::to_value(body).map_err(|error| refused(&error))?;
+        let id = self.shared.next.fetch_add(1, Ordering::Relaxed);
+        let frame = Frame::Request { id, body }.encode().map_err(|error| refused(&error))?;
+        // One more than the window, for the end.
+        let (sender, parts) = mpsc::channel(WINDOW as usize + 1);
+        let mut waiting = self.shared.waiting();
+        let Some(waiting) = &mut *waiting else { return Err(RequestError::Lost(self.why())) };
+        if waiting.len() >= MAX_PENDING || self.shared.is_queue_full() {
+            return Err(RequestError::Refused("too much is asked at once".to_owned()));
+        }
+        waiting.insert(id, sender);
+        self.shared.put(frame);
+        Ok(Response { id, parts, shared: Arc::clone(&self.shared), taken: 0, is_over: false })
+    }
+
+    /// Returns when the connection is lost, with the reason.
+    pub async fn lost(&self) -> String {
+        let mut lost = self.shared.lost.subscribe();
+        match lost.wait_for(Option::is_some).await {
+            Ok(why) => why.clone().unwrap_or_default(),
+            Err(_) => self.why(),
+        }
+    }
+
+    /// Returns the number of frames received so far.
+    pub(super) fn received(&self) -> u64 {
+        self.shared.received.load(Ordering::Relaxed)
+    }
+
+    /// Closes the connection for this reason.
+    pub(super) fn abort(&self, why: &str) {
+        self.shared.lose(why);
+        self.task.abort();
+    }
+
+    fn why(&self) -> String {
+        self.shared.lost.borrow().clone().unwrap_or_else(|| "it has ended".to_owned())
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.task.abort();
+        self.shared.lose("it was given up");
+    }
+}
+
+/// Response to one request. Dropping it cancels the request.
+#[derive(Debug)]
+pub struct Response {
+    id: u64,
+    parts: mpsc::Receiver<ResponsePart>,
+    shared: Arc<Shared>,
+    /// Number of items read since the last grant.
+    taken: u32,
+    is_over: bool,
+}
+
+impl Response {
+    /// Returns the next item; `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// The request failed, or the connection was lost.
+    pub async fn next(&mut self) -> Result<Option<Value>, RequestError> {
+        if self.is_over {
+            return Ok(None);
+        }
+        match self.parts.recv().await {
+            Some(ResponsePart::Item(item)) => {
+                self.make_room();
+                Ok(Some(item))
+            }
+            Some(ResponsePart::End(status)) => {
+                self.is_over = true;
+                match status {
+                    EndStatus::Done => Ok(None),
+                    EndStatus::Failed(error) => Err(RequestError::Failed(error)),
+                    EndStatus::Refused(why) => Err(RequestError::Refused(why)),
+                }
+            }
+            None => {
+                self.is_over = true;
+                let why = self.shared.lost.borrow().clone();
+                Err(RequestError::Lost(why.unwrap_or_else(|| "it has ended".to_owned())))
+            }
+        }
+    }
+
+    fn make_room(&mut self) {
+        self.taken += 1;
+        if self.taken >= WINDOW / 2 {
+            let items = std::mem::take(&mut self.taken);
+            self.shared.say(&Frame::Grant { id: self.id, items });
+        }
+    }
+}
+
+impl Drop for Response {
+    fn drop(&mut self) {
+        let was_open = self.shared.waiting().as_mut().and_then(|all| all.remove(&self.id));
+        if was_open.is_some() {
+            self.shared.say(&Frame::Cancel { id: self.id });
+        }
+    }
+}
+
+impl Shared {
+    fn waiting(&self) -> MutexGuard<'_, Option<HashMap<u64, mpsc::Sender<ResponsePart>>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_queue_full(&self) -> bool {
+        self.queued.load(Ordering::Relaxed) >= MAX_QUEUED
+    }
+
+    /// If the connection is lost, the frame is dropped.
+    fn put(&self, frame: Bytes) {
+        self.queued.fetch_add(1, Ordering::Relaxed);
+        drop(self.out.send(frame));
+    }
+
+    fn say(&self, frame: &Frame) {
+        if let Ok(bytes) = frame.encode() {
+            self.put(bytes);
+        }
+    }
+
+    fn lose(&self, why: &str) {
+        self.lost.send_if_modified(|lost| {
+            let is_first = lost.is_none();
+            lost.get_or_insert_with(|| why.to_owned());
+            is_first
+        });
+        *self.waiting() = None;
+    }
+
+    /// Delivers a part of a response. Parts of cancelled requests are dropped.
+    fn take(&self, frame: Frame) -> io::Result<()> {
+        let mut waiting = self.waiting();
+        let Some(waiting) = &mut *waiting else { return Ok(()) };
+        let (id, part) = match frame {
+            Frame::Item { id, body } => (id, ResponsePart::Item(body)),
+            Frame::End { id, status } => (id, ResponsePart::End(status)),
+            Frame::Bye(why) => return Err(io::Error::other(why)),
+            _ => return Err(io::Error::other("it says body only a client does")),
+        };
+        let is_end = matches!(part, ResponsePart::End(_));
+        if let Some(sender) = waiting.get(&id)
+            && let Err(mpsc::error::TrySendError::Full(_)) = sender.try_send(part)
+        {
+            return Err(io::Error::other("it sends more than there is room for"));
+        }
+        if is_end {
+            waiting.remove(&id);
+        }
+        Ok(())
+    }
+}
+
+/// Sends the handshake of this client, and reads that of the server.
+async fn exchange_hello(
+    frames: &mut FrameReader,
+    writer: &mut FrameWriter,
+    program: &str,
+) -> Result<(), String> {
+    let in_words = |error: io::Error| error.to_string();
+    let hello = Hello { version: VERSION, program: program.to_owned() };
+    writer.feed(Frame::Hello(hello).encode().map_err(in_words)?).map_err(in_words)?;
+    // A server that refuses this client may have closed the connection; its reason can still be
+    // read.
+    let sent = writer.flush().await;
+    match frames.next().await {
+        Ok(Some((Frame::Hello(theirs), _))) if theirs.version == VERSION => {
+            frames.trust();
+            sent.map_err(in_words)
+        }
+        Ok(Some((Frame::Hello(Hello { version, program }), _))) => Err(format!(
+            "{program} speaks version {version} of the protocol, and this program version \
+             {VERSION}: run both from one release"
+        )),
+        Ok(Some((Frame::Bye(why), _))) => Err(why),
+        Ok(Some(_)) => Err("body listens there is no fleet-init".to_owned()),
+        Ok(None) => Err("it has closed the connection".to_owned()),
+        Err(error) => Err(format!("body listens there is no fleet-init: {error}")),
+    }
+}
+
+async fn run(
+    shared: Arc<Shared>,
+    mut frames: FrameReader,
+    mut writer: FrameWriter,
+    mut queue: mpsc::UnboundedReceiver<Bytes>,
+) {
+    let read = async {
+        loop {
+            match frames.next().await? {
+                Some((frame, _)) => {
+                    shared.received.fetch_add(1, Ordering::Relaxed);
+                    shared.take(frame)?;
+                }
+                None => return Ok(()),
+            }
+        }
+    };
+    let write = async {
+        while let Some(frame) = queue.recv().await {
+            let mut fed = 1;
+            let mut goes_on = writer.feed(frame)?;
+            while goes_on {
+                let Ok(frame) = queue.try_recv() else { break };
+                goes_on = writer.feed(frame)?;
+                fed += 1;
+            }
+            shared.queued.fetch_sub(fed, Ordering::Relaxed);
+            writer.flush().await?;
+        }
+        Ok(())
+    };
+    let ended: io::Result<()> = tokio::select! { ended = read => ended, ended = write => ended };
+    let why = ended.err().map_or_else(|| "it has ended".to_owned(), |error| error.to_string());
+    shared.lose(&why);
+}

@@ -1,0 +1,173 @@
+//! Keeps the connection: reconnects when it is lost, and forwards change notifications.
+
+use std::collections::BTreeSet;
+use std::error::Error as _;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use fleet_unitfile::UnitName;
+use serde_json::Value;
+
+use super::connection::{Connection, ConnectionError, RequestError, Response};
+use super::keepalive::Keepalive;
+use super::manager::RemoteConfig;
+use super::protocol::{ChangedUnits, Request, ServiceManagerRequest};
+use crate::backoff::BackoffLimits;
+use crate::{ChangeReceiver, ChangeSender, Clock};
+
+/// Backoff between connection attempts.
+const RECONNECT: BackoffLimits =
+    BackoffLimits { first: Duration::from_millis(50), max: Duration::from_secs(5) };
+
+/// How long the connection and the first response may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Whether the other process can be reached.
+pub(super) enum ConnectionState {
+    Up(Arc<Connection>),
+    /// The reason why it cannot.
+    Away(String),
+}
+
+pub(super) struct Reconnector {
+    socket: PathBuf,
+    program: String,
+    /// Whether the units are only read, and never changed.
+    read_only: bool,
+    clock: Arc<dyn Clock>,
+    state: Mutex<ConnectionState>,
+    pub(super) keepalive: Keepalive,
+    feed: ChangeSender,
+    /// Units that the other process was last known to have.
+    known: Mutex<BTreeSet<UnitName>>,
+}
+
+impl Reconnector {
+    pub(super) fn new(config: RemoteConfig) -> Self {
+        let RemoteConfig { socket, program, clock, directory } = config;
+        let state = Mutex::new(ConnectionState::Away("it was not reached yet".to_owned()));
+        let (feed, known) = (ChangeSender::default(), Mutex::default());
+        let (read_only, keepalive) = (directory.is_none(), Keepalive::new(Arc::clone(&clock)));
+        Self { socket, program, read_only, clock, state, keepalive, feed, known }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, ConnectionState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeSet<UnitName>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn changes(&self) -> ChangeReceiver {
+        self.feed.subscribe()
+    }
+
+    /// Connects, and reads the first list of units.
+    ///
+    /// # Errors
+    ///
+    /// The reason for the failure, for people.
+    pub(super) async fn connect(&self) -> Result<(Arc<Connection>, Response), String> {
+        let attempt = async {
+            let connection = match self.read_only {
+                true => Connection::connect_to_any_user(&self.socket, &self.program).await,
+                false => Connection::connect(&self.socket, &self.program).await,
+            };
+            let connection = connection.map_err(|error| chain(&error))?;
+            let mut watch = connection
+                .request(&ServiceManagerRequest { units: Request::Watch })
+                .map_err(in_words)?;
+            let told = watch.next().await.map_err(in_words)?;
+            self.tell(told.unwrap_or_default());
+            Ok::<_, String>((Arc::new(connection), watch))
+        };
+        let (connection, watch) = tokio::select! {
+            connected = attempt => connected?,
+            () = self.clock.sleep(CONNECT_TIMEOUT) => {
+                return Err(format!("{} does not answer", self.socket.display()));
+            }
+        };
+        *self.state() = ConnectionState::Up(Arc::clone(&connection));
+        Ok((connection, watch))
+    }
+
+    /// Forwards change notifications, and reconnects whenever the connection is lost.
+    pub(super) async fn run(self: Arc<Self>, connection: Arc<Connection>, watch: Response) {
+        let mut connected = Some((connection, watch));
+        let mut failures = 0;
+        loop {
+            if let Some((connection, watch)) = connected.take() {
+                let why = self.follow(&connection, watch).await;
+                drop(connection); // the state holds a clone of it
+                let place = self.socket.display();
+                tracing::warn!(%place, why, "the service manager is away; units are left alone");
+                *self.state() = ConnectionState::Away(why);
+                self.known().iter().for_each(|unit| self.feed.report(unit));
+                failures = 0;
+            }
+            failures += 1;
+            self.clock.sleep(RECONNECT.wait(failures)).await;
+            // Units that it had and no longer has have changed too.
+            let before = std::mem::take(&mut *self.known());
+            match self.connect().await {
+                Ok(both) => {
+                    tracing::info!(place = %self.socket.display(), "the service manager is back");
+                    connected = Some(both);
+                    before.iter().for_each(|unit| self.feed.report(unit));
+                }
+                Err(why) => {
+                    self.known().extend(before);
+                    *self.state() = ConnectionState::Away(why);
+                }
+            }
+        }
+    }
+
+    /// Forwards change notifications until the connection is lost; returns the reason.
+    async fn follow(&self, connection: &Connection, mut watch: Response) -> String {
+        let silent = self.keepalive.timed_out(connection);
+        tokio::pin!(silent);
+        loop {
+            let told = tokio::select! {
+                told = watch.next() => told,
+                () = &mut silent => {
+                    let why = "it says nothing, as one that is stopped does";
+                    connection.abort(why);
+                    return why.to_owned();
+                }
+            };
+            match told {
+                Ok(Some(told)) => self.tell(told),
+                Ok(None) => return "it tells of no more changes".to_owned(),
+                Err(error) => return in_words(error),
+            }
+        }
+    }
+
+    fn tell(&self, told: Value) {
+        let ChangedUnits { here, gone } = serde_json::from_value(told).unwrap_or_default();
+        let mut known = self.known();
+        for unit in gone.iter().filter_map(|name| UnitName::parse(name).ok()) {
+            self.feed.report(&unit);
+            known.remove(&unit);
+        }
+        for unit in here.iter().filter_map(|name| UnitName::parse(name).ok()) {
+            self.feed.report(&unit);
+            known.insert(unit);
+        }
+    }
+}
+
+fn in_words(error: RequestError) -> String {
+    match error {
+        RequestError::Failed(error) => format!("it answers {error}"),
+        RequestError::Refused(why) | RequestError::Lost(why) => why,
+    }
+}
+
+fn chain(error: &ConnectionError) -> String {
+    let cause = error.source().map(|cause| format!(": {cause}"));
+    format!("{error}{}", cause.unwrap_or_default())
+}

@@ -1,0 +1,15 @@
+//! Details of a unit beyond its state.
+
+use std::time::Duration;
+
+/// Details of a unit beyond its state, for display. They are queried and not published, since much
+/// of them changes constantly.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UnitDetails {
+    /// Time until it is restarted automatically, if it is.
+    pub retry_in: Option<Duration>,
+    /// Reasons why it is degraded, though it is active.
+    pub degraded_by: Vec<String>,
+    /// How its processes are tracked, and why not better.
+    pub tracking: Option<String>,
+}

@@ -1,0 +1,162 @@
+//! Puts questions about many units to systemd together.
+//!
+//! Whoever asks while nobody does asks at once. What comes until the answer is there waits, and is
+//! asked as a whole then. So one question loses no time, and a hundred are two calls.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+use super::bus::CallError;
+
+/// How many questions are put together: systemd does nothing else before all are answered.
+const MAX_BATCH: usize = 64;
+
+type Answer<T> = Result<T, CallError>;
+
+/// The questions of one kind, each about one unit.
+#[derive(Debug)]
+pub(crate) struct QueryBatcher<T> {
+    waiting: Mutex<Queue<T>>,
+    turn: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug)]
+struct Queue<T> {
+    next: u64,
+    questions: BTreeMap<u64, Question<T>>,
+}
+
+/// What a question is about, and who waits for its answer.
+type Question<T> = (String, oneshot::Sender<Answer<T>>);
+
+/// What becomes of a question.
+pub(crate) enum BatchRole<'a, T> {
+    /// Somebody else has asked it, too.
+    Answered(Answer<T>),
+    /// It is to be asked together with others.
+    Leader(Batch<'a, T>),
+}
+
+/// Questions to be asked together; until this is dropped, nobody else asks.
+#[derive(Debug)]
+pub(crate) struct Batch<'a, T> {
+    questions: Vec<Question<T>>,
+    own: String,
+    _turn: tokio::sync::MutexGuard<'a, ()>,
+}
+
+impl<T> Default for QueryBatcher<T> {
+    fn default() -> Self {
+        let waiting = Queue { next: 0, questions: BTreeMap::new() };
+        Self { waiting: Mutex::new(waiting), turn: tokio::sync::Mutex::default() }
+    }
+}
+
+impl<T> QueryBatcher<T> {
+    /// Waits for the answer to a question, or for the turn to ask it.
+    pub(crate) async fn join(&self, about: &str) -> BatchRole<'_, T> {
+        loop {
+            let (number, mut answer) = self.wait(about);
+            tokio::select! {
+                biased;
+                // Who was asking may have been dropped, and with it the question.
+                answer = &mut answer => if let Ok(answer) = answer { return BatchRole::Answered(answer) },
+                turn = self.turn.lock() => {
+                    let mut waiting = self.lock();
+                    if waiting.questions.remove(&number).is_none() {
+                        drop(waiting);
+                        match answer.try_recv() {
+                            Ok(answer) => return BatchRole::Answered(answer),
+                            Err(_) => continue,
+                        }
+                    }
+                    let others = std::iter::from_fn(|| waiting.questions.pop_first());
+                    let questions = others.take(MAX_BATCH - 1).map(|(_, question)| question).collect();
+                    return BatchRole::Leader(Batch { questions, own: about.to_owned(), _turn: turn });
+                }
+            }
+        }
+    }
+
+    fn wait(&self, about: &str) -> (u64, oneshot::Receiver<Answer<T>>) {
+        let (sender, answer) = oneshot::channel();
+        let mut waiting = self.lock();
+        waiting.next += 1;
+        let number = waiting.next;
+        waiting.questions.insert(number, (about.to_owned(), sender));
+        (number, answer)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue<T>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Batch<'_, T> {
+    /// What the questions are about: first the one of whoever asks.
+    pub(crate) fn about(&self) -> Vec<&str> {
+        let others = self.questions.iter().map(|(about, _)| about.as_str());
+        std::iter::once(self.own.as_str()).chain(others).collect()
+    }
+
+    /// Answers all of them, and returns the answer of whoever asks.
+    pub(crate) fn answer(self, mut answer: impl FnMut(&str) -> Answer<T>) -> Answer<T> {
+        for (about, waits) in self.questions {
+            // Who waited may have gone.
+            drop(waits.send(answer(&about)));
+        }
+        answer(&self.own)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::future::join_all;
+    use tokio::task::yield_now;
+
+    use super::*;
+
+    /// Asks, notes what was asked together, and answers with what the question is about.
+    async fn ask(batcher: &QueryBatcher<String>, calls: &Mutex<Vec<usize>>, about: &str) -> String {
+        let batch = match batcher.join(about).await {
+            BatchRole::Answered(answer) => return answer.expect("it is answered"),
+            BatchRole::Leader(batch) => batch,
+        };
+        calls.lock().expect("nobody panics").push(batch.about().len());
+        for _ in 0..3 {
+            yield_now().await;
+        }
+        batch.answer(|about| Ok(about.to_owned())).expect("it is answered")
+    }
+
+    #[tokio::test]
+    async fn what_comes_while_one_is_asked_is_asked_together() {
+        let (batcher, calls) = (QueryBatcher::default(), Mutex::default());
+        let names: Vec<String> = (0..100).map(|number| number.to_string()).collect();
+        let answers = join_all(names.iter().map(|name| ask(&batcher, &calls, name))).await;
+        assert_eq!(answers, names);
+        assert_eq!(*calls.lock().expect("nobody panics"), [1, MAX_BATCH, 99 - MAX_BATCH]);
+        assert_eq!(ask(&batcher, &calls, "alone").await, "alone");
+    }
+
+    #[tokio::test]
+    async fn who_asks_and_is_dropped_leaves_the_others_their_questions() {
+        let (batcher, calls) = (QueryBatcher::default(), Mutex::default());
+        let BatchRole::Leader(first) = batcher.join("first").await else {
+            panic!("nobody else asks")
+        };
+        let dropped = async {
+            let BatchRole::Leader(batch) = batcher.join("a").await else {
+                panic!("nobody else asks")
+            };
+            assert_eq!(batch.about(), ["a", "b", "c"]);
+        };
+        let first = async move { drop(first) };
+        let rest = join_all(["b", "c"].map(|name| ask(&batcher, &calls, name)));
+        let ((), answers, ()) = tokio::join!(biased; dropped, rest, first);
+        assert_eq!(answers, ["b", "c"]);
+        assert!(batcher.lock().questions.is_empty());
+    }
+}

@@ -1,0 +1,118 @@
+//! Tells units that the context has by itself from fleet's own, which alone are touched.
+
+use std::path::{Path, PathBuf};
+
+use fleet_unitfile::{UnitName, UnitType};
+
+use super::bus::{Bus, CallError, UNIT};
+use super::context::{ManagerContext, unavailable};
+use crate::ServiceError;
+
+/// What systemd has under a name that fleet is about to use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ExistingUnit {
+    /// Nothing: the unit was never run, or systemd has forgotten all of it.
+    New,
+    /// Nothing that it would go by.
+    NotFound,
+    /// An earlier definition in memory.
+    Stale,
+}
+
+/// Looks what the context has under the name of a unit.
+///
+/// # Errors
+///
+/// [`ServiceError::BadSetting`] when the context has such a unit by itself.
+pub(crate) async fn check_name(
+    context: &ManagerContext,
+    bus: &Bus,
+    unit: &UnitName,
+) -> Result<ExistingUnit, ServiceError> {
+    let found = look(context, bus, unit).await.map_err(unavailable)?;
+    found.map_err(|what| ServiceError::BadSetting {
+        unit: unit.clone(),
+        line: 0,
+        problem: format!(
+            "this context has {what} of its own under this name, which fleet leaves alone: choose \
+             another name"
+        ),
+    })
+}
+
+/// What is there under a name, or what the context has of its own.
+pub(crate) async fn look(
+    context: &ManagerContext,
+    bus: &Bus,
+    unit: &UnitName,
+) -> Result<Result<ExistingUnit, String>, CallError> {
+    match bus.loaded_path(unit.as_str()).await? {
+        Some(path) => loaded_path(context, bus, unit, &path).await,
+        None => on_disk(context, bus, unit).await,
+    }
+}
+
+async fn loaded_path(
+    context: &ManagerContext,
+    bus: &Bus,
+    unit: &UnitName,
+    path: &str,
+) -> Result<Result<ExistingUnit, String>, CallError> {
+    let load: String = bus.property(path, UNIT, "LoadState").await?;
+    if load == "not-found" {
+        return Ok(Ok(ExistingUnit::NotFound));
+    }
+    let file: String = bus.property(path, UNIT, "FragmentPath").await?;
+    if is_own(context, unit, Path::new(&file)) {
+        return Ok(Ok(ExistingUnit::Stale));
+    }
+    // A slice is made up as soon as something wants to be in it.
+    if file.is_empty() && load == "loaded" && unit.unit_type() == UnitType::Slice {
+        let lasts: bool = bus.property(path, UNIT, "Perpetual").await?;
+        return Ok(if lasts { Err("a slice".to_owned()) } else { Ok(ExistingUnit::Stale) });
+    }
+    Ok(Err(if file.is_empty() { format!("a unit ({load})") } else { file }))
+}
+
+async fn on_disk(
+    context: &ManagerContext,
+    bus: &Bus,
+    unit: &UnitName,
+) -> Result<Result<ExistingUnit, String>, CallError> {
+    if !is_on_disk(context, unit, bus.unit_path().await?) {
+        return Ok(Ok(ExistingUnit::New));
+    }
+    match bus.manager::<_, String>("GetUnitFileState", &unit.as_str()).await {
+        Ok(_) if leads_to_own(context, unit, &context.config.links.join(unit.as_str())) => {
+            Ok(Ok(ExistingUnit::New))
+        }
+        Ok(state) => Ok(Err(format!("a unit file ({state})"))),
+        Err(CallError::Refused { .. }) => Ok(Ok(ExistingUnit::New)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether there is anything at all under the name of a unit, or of its template, where systemd
+/// looks for files. For most units there is not, and systemd need not be asked what it is.
+fn is_on_disk(context: &ManagerContext, unit: &UnitName, folders: &[PathBuf]) -> bool {
+    let is_there = |file: &Path| file.symlink_metadata().is_ok();
+    let template = unit.template();
+    folders.iter().any(|folder| {
+        let file = folder.join(unit.as_str());
+        let is_own = *folder == context.config.links && leads_to_own(context, unit, &file);
+        (!is_own && is_there(&file))
+            || template.as_ref().is_some_and(|it| is_there(&folder.join(it.as_str())))
+    })
+}
+
+/// Whether a definition in memory is one that fleet gave, and may have taken away since.
+fn is_own(context: &ManagerContext, unit: &UnitName, file: &Path) -> bool {
+    let is_link = file.parent() == Some(&*context.config.links);
+    leads_to_own(context, unit, file) || (is_link && file.symlink_metadata().is_err())
+}
+
+/// Whether a file is a unit's own, or a link to it.
+fn leads_to_own(context: &ManagerContext, unit: &UnitName, file: &Path) -> bool {
+    let text = context.files.text(unit);
+    file == text || std::fs::read_link(file).is_ok_and(|to| to == text)
+}

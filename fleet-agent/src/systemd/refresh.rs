@@ -1,0 +1,179 @@
+//! Looks at units by asking systemd, where its signals are not enough.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fleet_unitfile::{UnitName, UnitType};
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use zbus::wire::OwnedVariant;
+
+use super::batch_query::BatchRole;
+use super::bus::{Bus, CallError, JOB, States, UNIT, unit_path};
+use super::context::ManagerContext;
+use super::state::{ObservedState, Properties, details};
+use super::units::apply_properties;
+
+/// How many units are asked for at a time.
+const MAX_CONCURRENT: usize = 8;
+
+/// How often a unit is asked for again that changes while it is being asked for. Each change brings
+/// its own signal, so nothing is missed by giving up.
+const ATTEMPTS: usize = 3;
+
+/// Looks at all units once: one call for all of them, and more for those that have changed. Then
+/// at the jobs that somebody waits for.
+pub(crate) async fn refresh_all(context: &ManagerContext, bus: &Bus) -> Result<(), CallError> {
+    let units = context.units.names();
+    let mut changed = Vec::new();
+    if !units.is_empty() {
+        let news: Vec<u64> = units.iter().map(|unit| context.units.news(unit)).collect();
+        let names: Vec<&str> = units.iter().map(UnitName::as_str).collect();
+        let states = bus.states(&names).await?;
+        for ((unit, news), states) in units.iter().zip(news).zip(&states) {
+            if apply_states(context, unit, news, states) {
+                changed.push(refresh_details(context, bus, unit));
+            }
+        }
+    }
+    stream::iter(changed).buffer_unordered(MAX_CONCURRENT).try_collect::<()>().await?;
+    settle_jobs(context, bus).await
+}
+
+/// Takes the three states of a unit in; whether there is more to ask.
+fn apply_states(context: &ManagerContext, unit: &UnitName, news: u64, states: &States) -> bool {
+    let mut more = false;
+    let take = |seen: &mut ObservedState, is_latest| more = seen.on_states(states, is_latest);
+    if context.units.on_answer(unit, news, take) {
+        context.feed.report(unit);
+    }
+    more
+}
+
+/// Reads one unit, and takes in what systemd says of it.
+pub(crate) async fn refresh_unit(
+    context: &ManagerContext,
+    bus: &Bus,
+    unit: &UnitName,
+) -> Result<Option<States>, CallError> {
+    let (news, states) = states(context, bus, unit).await?;
+    if let Some(states) = &states
+        && apply_states(context, unit, news, states)
+    {
+        refresh_details(context, bus, unit).await?;
+    }
+    Ok(states)
+}
+
+/// The three states of a unit, asked for together with those of others; and how much systemd had
+/// told of the unit before.
+async fn states(
+    context: &ManagerContext,
+    bus: &Bus,
+    unit: &UnitName,
+) -> Result<(u64, Option<States>), CallError> {
+    let news = context.units.news(unit);
+    let batch = match context.looks.join(unit.as_str()).await {
+        BatchRole::Answered(states) => return Ok((news, states?)),
+        BatchRole::Leader(batch) => batch,
+    };
+    let answer = bus.states(&batch.about()).await;
+    let mut found = match &answer {
+        Ok(all) => all.iter().map(|states| (states.name.as_str(), states)).collect(),
+        Err(_) => BTreeMap::new(),
+    };
+    let states = batch.answer(|unit| match &answer {
+        Ok(_) => Ok(found.remove(unit).cloned()),
+        Err(error) => Err(error.clone()),
+    });
+    Ok((news, states?))
+}
+
+/// Asks for what the three states do not tell.
+pub(crate) async fn refresh_details(
+    context: &ManagerContext,
+    bus: &Bus,
+    unit: &UnitName,
+) -> Result<(), CallError> {
+    let path = unit_path(unit.as_str());
+    for _ in 0..ATTEMPTS {
+        let news = context.units.news(unit);
+        let common = ask(bus, &path, UNIT, &["StateChangeTimestamp", "InvocationID"]).await?;
+        let own = match details(unit.unit_type()) {
+            Some((interface, names)) => ask(bus, &path, interface, names).await?,
+            None => Properties::new(),
+        };
+        let mut is_done = false;
+        let is_new = context.units.on_answer(unit, news, |seen, is_latest| {
+            is_done = is_latest;
+            if is_latest {
+                apply_properties(UNIT, &common)(seen);
+                apply_properties("", &own)(seen);
+            }
+        });
+        if is_new {
+            context.feed.report(unit);
+        }
+        if is_done {
+            break;
+        }
+    }
+    Ok(())
+}
+
+async fn ask(
+    bus: &Bus,
+    path: &str,
+    interface: &str,
+    names: &[&str],
+) -> Result<Properties, CallError> {
+    let mut properties = Properties::new();
+    for name in names {
+        match bus.property::<OwnedVariant>(path, interface, name).await {
+            Ok(value) => drop(properties.insert((*name).to_owned(), value)),
+            // A unit that does nothing may be forgotten between two questions.
+            Err(CallError::Refused { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(properties)
+}
+
+/// The time-out of a unit's stop; nothing for a unit without processes of its own.
+pub(crate) async fn stop_timeout(
+    bus: &Bus,
+    unit: &UnitName,
+) -> Result<Option<Duration>, CallError> {
+    let Some((interface, name)) = timeout_property(unit.unit_type()) else { return Ok(None) };
+    let path = unit_path(unit.as_str());
+    let micros: u64 = bus.property(&path, interface, name).await?;
+    let kills: bool = bus.property(&path, interface, "SendSIGKILL").await?;
+    let ends = kills && micros != u64::MAX;
+    Ok(Some(if ends { Duration::from_micros(micros) } else { Duration::MAX }))
+}
+
+/// Where systemd tells the time-out of stops.
+fn timeout_property(unit_type: UnitType) -> Option<(&'static str, &'static str)> {
+    match unit_type {
+        UnitType::Service => Some(("org.freedesktop.systemd1.Service", "TimeoutStopUSec")),
+        UnitType::Socket => Some(("org.freedesktop.systemd1.Socket", "TimeoutUSec")),
+        UnitType::Mount => Some(("org.freedesktop.systemd1.Mount", "TimeoutUSec")),
+        UnitType::Swap => Some(("org.freedesktop.systemd1.Swap", "TimeoutUSec")),
+        _ => None,
+    }
+}
+
+/// Tells those who wait for a job that is gone by now: its end may have been missed.
+async fn settle_jobs(context: &ManagerContext, bus: &Bus) -> Result<(), CallError> {
+    for job in context.jobs.waited_for() {
+        match bus.property::<OwnedVariant>(&job, JOB, "State").await {
+            Err(CallError::Refused { .. }) => {
+                // Its end may have been told already, and not taken in yet.
+                context.catch_up(bus).await?;
+                context.jobs.on_gone(&job);
+            }
+            Err(error) => return Err(error),
+            Ok(_) => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,114 @@
+//! A daemon's watchdog stops when one of its loops hangs, be it in a wait.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fleet_agent::testing::FakeManager;
+use fleet_agent::{
+    Agent, AgentConfig, AgentState, MAX_BUSY, MemoryState, ShutdownTrigger, StateKey, SystemClock,
+};
+use fleet_core::{Revision, Timestamp};
+use fleet_store::{
+    Commit, LeaseId, Listing, MachineRecord, MemoryStore, Mirror, Registry, Store, StoreError,
+    Transaction, Watch, WatchSender,
+};
+
+use crate::support::wait_until;
+
+/// AgentState that are never found.
+struct LostNotes;
+
+#[async_trait]
+impl AgentState for LostNotes {
+    async fn read(&self, _note: StateKey) -> io::Result<Option<Vec<u8>>> {
+        std::future::pending().await
+    }
+
+    async fn write(&self, _note: StateKey, _content: Vec<u8>) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A store whose watches fall silent, which the contract forbids.
+#[derive(Debug)]
+struct MuteStore {
+    store: MemoryStore,
+    watches: Mutex<Vec<WatchSender>>,
+}
+
+#[async_trait]
+impl Store for MuteStore {
+    async fn read(&self, prefix: &str) -> Result<Listing, StoreError> {
+        self.store.read(prefix).await
+    }
+
+    async fn commit(&self, transaction: Transaction) -> Result<Commit, StoreError> {
+        self.store.commit(transaction).await
+    }
+
+    async fn watch(&self, _prefix: &str, _after: Revision) -> Result<Watch, StoreError> {
+        let (sender, watch) = Watch::channel(1);
+        self.watches.lock().unwrap().push(sender);
+        Ok(watch)
+    }
+
+    async fn grant(&self, ttl: Duration) -> Result<LeaseId, StoreError> {
+        self.store.grant(ttl).await
+    }
+
+    async fn renew(&self, lease: LeaseId) -> Result<(), StoreError> {
+        self.store.renew(lease).await
+    }
+
+    async fn revoke(&self, lease: LeaseId) -> Result<(), StoreError> {
+        self.store.revoke(lease).await
+    }
+}
+
+/// Runs an agent, and waits until its watchdog names these loops as hanging.
+async fn hangs(store: Arc<dyn Store>, state: Arc<dyn AgentState>, expected: &[&str]) {
+    let registry = Registry::new(store, "/watchdog");
+    let (trigger, shutdown) = ShutdownTrigger::new();
+    let mirror = Mirror::start(&registry);
+    mirror.wait_current().await.unwrap();
+    let config = AgentConfig {
+        machine: MachineRecord::new("m1".parse().unwrap()),
+        token: "token".to_owned(),
+        ttl: Duration::from_secs(60),
+        registry,
+        mirror,
+        manager: FakeManager::new(),
+        state,
+        clock: Arc::new(SystemClock::start()),
+    };
+    let mut agent = Agent::start(config, &shutdown);
+    agent.joined().await;
+    let mut now = Timestamp::from_millis(0);
+    let just_before = MAX_BUSY - Duration::from_millis(1);
+    wait_until("all answer at first", async || {
+        agent.watchdog().check(now.after(just_before)).is_empty()
+    })
+    .await;
+    // Each question is asked when the turns that the one before has seen should be over.
+    wait_until(&format!("these hang: {expected:?}"), async || {
+        now = now.after(MAX_BUSY * 2);
+        agent.watchdog().check(now) == expected
+    })
+    .await;
+    trigger.fire();
+}
+
+#[tokio::test]
+async fn a_task_that_hangs_in_a_wait_stops_the_pulse() {
+    let store = Arc::new(MemoryStore::new());
+    hangs(store.clone(), Arc::new(MemoryState::default()), &[]).await;
+    hangs(store, Arc::new(LostNotes), &["fence", "reconcile"]).await;
+}
+
+#[tokio::test]
+async fn a_mirror_that_does_not_follow_stops_the_pulse() {
+    let store = Arc::new(MuteStore { store: MemoryStore::new(), watches: Mutex::default() });
+    hangs(store, Arc::new(MemoryState::default()), &["mirror"]).await;
+}
