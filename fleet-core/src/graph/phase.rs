@@ -136,14 +136,14 @@ impl Phase {
 impl fmt::Display for Phase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Inactive => "off",
+            Self::Inactive => "inactive",
             Self::Starting => "starting",
             Self::Active(Activity::Running) => "running",
             Self::Active(Activity::Reloading) => "reloading",
             Self::Active(Activity::Exited) => "exited",
             Self::Stopping => "stopping",
             Self::Failed => "failed",
-            Self::Completed => "ended",
+            Self::Completed => "completed",
         })
     }
 }
@@ -156,7 +156,7 @@ impl fmt::Display for Exit {
                 Some(signal) => signal.fmt(f),
                 None => write!(f, "signal {number}"),
             },
-            Self::Unknown => f.write_str("a status that nobody saw"),
+            Self::Unknown => f.write_str("an unknown status"),
         }
     }
 }
@@ -164,21 +164,21 @@ impl fmt::Display for Exit {
 impl fmt::Display for FailureCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Spawn => f.write_str("a process of it could not be started"),
-            Self::Resources => f.write_str("what it takes to begin a process of it was not there"),
+            Self::Spawn => f.write_str("a process could not be started"),
+            Self::Resources => f.write_str("the resources to start a process were not available"),
             Self::Protocol => f.write_str("its main process ended before it was ready"),
             Self::Exit(exit) => write!(f, "its main process ended with {exit}"),
-            Self::Script(exit) => write!(f, "a command of it ended with {exit}"),
-            Self::Assertion => f.write_str("an assertion of it does not hold"),
-            Self::StartTimeout => f.write_str("it was not up in time"),
-            Self::StopTimeout => f.write_str("it did not end in time"),
-            Self::RuntimeMax => f.write_str("it ran for longer than it may"),
-            Self::Watchdog => f.write_str("it did not say in time that it works"),
-            Self::ReadyLost => f.write_str("its sign of readiness can never come"),
-            Self::Pidfile => f.write_str("its pidfile names no process of it"),
-            Self::OutOfMemory => f.write_str("a process of it was ended because memory was short"),
-            Self::Unkillable => f.write_str("it did not even end when it was killed"),
-            Self::Lost => f.write_str("it cannot be taken back, and may run"),
+            Self::Script(exit) => write!(f, "one of its commands ended with {exit}"),
+            Self::Assertion => f.write_str("one of its assertions does not hold"),
+            Self::StartTimeout => f.write_str("its start timed out"),
+            Self::StopTimeout => f.write_str("its stop timed out"),
+            Self::RuntimeMax => f.write_str("it exceeded its maximum runtime"),
+            Self::Watchdog => f.write_str("its watchdog timed out"),
+            Self::ReadyLost => f.write_str("its output was closed before the readiness line"),
+            Self::Pidfile => f.write_str("its PID file names no process of the unit"),
+            Self::OutOfMemory => f.write_str("the kernel killed a process because memory ran out"),
+            Self::Unkillable => f.write_str("processes are left after SIGKILL"),
+            Self::Lost => f.write_str("it cannot be adopted and may still run"),
         }
     }
 }
@@ -189,11 +189,13 @@ impl fmt::Display for StopReason {
             Self::Unneeded => f.write_str("nothing needs it"),
             Self::Masked => f.write_str("it is masked"),
             Self::DefinitionChanged => f.write_str("its definition has changed"),
-            Self::RestartRequested => f.write_str("it is to be started anew"),
-            Self::DependencyLost(target) => write!(f, "it depends on {target}, which is lost"),
+            Self::RestartRequested => f.write_str("a restart was requested"),
+            Self::DependencyLost(target) => {
+                write!(f, "its dependency {target} is no longer active")
+            }
             Self::Failed(cause) => cause.fmt(f),
-            Self::Completed => f.write_str("its main process has ended well"),
-            Self::Skipped => f.write_str("a condition of it does not hold"),
+            Self::Completed => f.write_str("its main process exited successfully"),
+            Self::Skipped => f.write_str("one of its conditions does not hold"),
         }
     }
 }

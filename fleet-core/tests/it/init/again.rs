@@ -48,9 +48,9 @@ fn the_end_of_the_main_process_decides_whatever_the_unit_failed_by() {
         one.tell(READY);
         one.tell(EventKind::Failed(FailureCause::RuntimeMax));
         assert!(one.tell(EventKind::MainExited(Exit::Signal(9))));
-        assert_eq!(told(&one), "stopping: it ran for longer than it may");
+        assert_eq!(told(&one), "stopping: it exceeded its maximum runtime");
         one.tell(GONE);
-        assert_eq!(told(&one), "failed: it ran for longer than it may");
+        assert_eq!(told(&one), "failed: it exceeded its maximum runtime");
         assert_eq!(one.seen().retry_at.is_some(), again, "{when:?}");
         assert_eq!(one.seen().exit, None, "it is the end of this start alone");
     }
@@ -111,7 +111,7 @@ fn a_unit_that_nothing_could_kill_is_started_after_a_reset_whatever_its_limit_of
     let mut unit = unit("a notified");
     unit.restart.limit = RestartLimit::Starts { burst: 1, interval: Duration::from_secs(100_000) };
     let mut one = One::new(&unit);
-    assert_eq!(one.pass(90), "stop a: it was not up in time");
+    assert_eq!(one.pass(90), "stop a: its start timed out");
     assert_eq!((one.pass(90).as_str(), one.pass(10)), ("kill a", String::new()));
     assert!(one.system.reset_failed(&target("a"), one.now));
     assert!(one.tell(GONE));

@@ -69,13 +69,13 @@ fn what_depends_on_a_unit_stops_before_it_and_starts_after_it() {
         db.description = "another one".to_owned();
     });
     insta::assert_snapshot!(told(&foresight), @"
-    db stops in 2 and starts in 7: it depends on net, which is lost
+    db stops in 2 and starts in 7: its dependency net is no longer active
     goal stays
     link stops in 4 and starts in 5: its definition has changed
     mail stays
-    net stops in 3 and starts in 6: it depends on link, which is lost
+    net stops in 3 and starts in 6: its dependency link is no longer active
     old stays
-    web stops in 1 and starts in 8: it depends on net, which is lost
+    web stops in 1 and starts in 8: its dependency net is no longer active
     ");
 }
 
@@ -129,7 +129,7 @@ fn who_is_about_to_stop_is_not_foreseen_to_stay_for_a_start_that_comes_later() {
     }
     insta::assert_snapshot!(told(&system.preview(NOW)), @"
     link stays
-    net stops in 1 and starts in 2: it depends on link, which is lost
+    net stops in 1 and starts in 2: its dependency link is no longer active
     web starts in 3
     ");
 }

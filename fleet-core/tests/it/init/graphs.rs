@@ -112,7 +112,7 @@ fn one_bad_unit_harms_itself_and_those_that_cannot_do_without_it() {
     let mut system = InitState::new(graph, &settings("goal")).unwrap();
     system.next_actions(Default::default());
     let shown = |unit| format!("{:?}", system.status(&name(unit)).unwrap().state);
-    assert_eq!(shown("hard"), "Waiting(Doomed([(Target(\"bad\"), Missing)]))");
+    assert_eq!(shown("hard"), "Waiting(Blocked([(Target(\"bad\"), Missing)]))");
     assert_eq!((shown("soft"), shown("goal")), (shown("other"), shown("other")));
 }
 
@@ -147,7 +147,7 @@ fn a_chain_of_a_hundred_thousand_units_comes_up_and_goes() {
     system.on_event(&event(EventKind::AllGone), now);
     assert_eq!(system.next_actions(now), []);
     let doomed = format!("{:?}", system.status(&last).unwrap().state);
-    assert_eq!(doomed, "Waiting(Doomed([(Target(\"unit-099998\"), Doomed)]))");
+    assert_eq!(doomed, "Waiting(Blocked([(Target(\"unit-099998\"), Blocked)]))");
     units[0].edges = vec![(EdgeKind::WaitsFor, target(&called(COUNT - 1)))];
     let flaws = Graph::strict(units, &settings).unwrap_err();
     assert!(matches!(&flaws[..], [GraphError::Cycle(circle)] if circle.steps.len() == COUNT));

@@ -61,7 +61,11 @@ fn who_depends_on_a_target_that_moves_to_another_unit_is_started_anew() {
     let mut system = InitState::new(before, &settings).unwrap().preview(now).after;
     system.reload(graph("goal wf:x\nv virtual also:t\nx supervised on:t"), now).unwrap();
     let actions = system.next_actions(now);
-    assert_eq!(actions[0].to_string(), "stop x: it depends on t, which is lost", "{actions:?}");
+    assert_eq!(
+        actions[0].to_string(),
+        "stop x: its dependency t is no longer active",
+        "{actions:?}"
+    );
 }
 
 /// Whoever runs it holds on to the one that it was started from.
@@ -126,7 +130,7 @@ impl Once {
 fn a_unit_that_fails_or_ends_before_it_is_stopped_for_its_new_definition_starts_by_it() {
     for (status, ending) in [
         (1, "stop a: its main process ended with status 1"),
-        (0, "stop a: its main process has ended well"),
+        (0, "stop a: its main process exited successfully"),
     ] {
         let mut once = Once::up();
         assert_eq!(once.tell(EventKind::MainExited(Exit::Status(status))), ending);
@@ -169,7 +173,7 @@ fn a_unit_that_nothing_could_kill_starts_by_a_definition_that_came_meanwhile() {
 fn a_unit_that_has_to_be_killed_to_be_started_anew_is_started() {
     let mut once = Once::up();
     assert!(once.system.restart(&target("a")));
-    assert_eq!(once.pass(0), "stop a: it is to be started anew");
+    assert_eq!(once.pass(0), "stop a: a restart was requested");
     assert_eq!(once.pass(90), "kill a");
     assert_eq!(once.tell(EventKind::AllGone), "start a");
 }

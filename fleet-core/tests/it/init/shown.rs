@@ -116,10 +116,10 @@ fn a_chain_goes_down_from_its_top_when_its_foot_crashes() {
     let said = story.tell("a", crash);
     assert_eq!(
         said,
-        "stop a: its main process ended with SIGSEGV; stop c: it depends on b, which is lost"
+        "stop a: its main process ended with SIGSEGV; stop c: its dependency b is no longer active"
     );
     assert_eq!(story.gone("a"), "");
-    assert_eq!(story.gone("c"), "stop b: it depends on a, which is lost");
+    assert_eq!(story.gone("c"), "stop b: its dependency a is no longer active");
     assert_eq!(story.gone("b"), "");
     story.now = Timestamp::from_millis(1000);
     assert_eq!(story.plan(), "start a");
@@ -134,7 +134,7 @@ fn who_waits_for_a_unit_that_cannot_start_goes_on() {
     assert_eq!(story.plan(), "start a");
     let said = story.fails("a");
     assert_eq!(said, "stop a: its main process ended with status 1; start c");
-    assert_eq!(story.shown("b"), "Waiting(Doomed([((\"a\"), Failed)]))");
+    assert_eq!(story.shown("b"), "Waiting(Blocked([((\"a\"), Failed)]))");
     story.ready("c");
     assert_eq!(story.shown("c"), "Active(Running), degraded");
     story.now = Timestamp::from_millis(1000);
@@ -152,9 +152,9 @@ fn who_waits_for_a_unit_that_is_about_to_go_waits_for_its_return() {
     story.ready("a");
     story.ready("b");
     assert!(story.system.restart(&target("a")));
-    assert_eq!(story.plan(), "stop b: it depends on a, which is lost");
+    assert_eq!(story.plan(), "stop b: its dependency a is no longer active");
     assert_eq!(story.goal("b", &["w"]), "");
-    assert_eq!(story.gone("b"), "stop a: it is to be started anew");
+    assert_eq!(story.gone("b"), "stop a: a restart was requested");
     assert_eq!(story.gone("a"), "start a");
     assert_eq!(story.ready("a"), "start b; start w");
 }
@@ -185,7 +185,7 @@ fn one_that_ends_well_by_itself_starts_anew_if_it_was_wanted_again_meanwhile() {
     assert_eq!(story.plan(), "");
     assert_eq!(story.goal("a", &[]), "");
     let said = story.tell("a", EventKind::MainExited(Exit::Status(0)));
-    assert_eq!(said, "stop a: it is to be started anew");
+    assert_eq!(said, "stop a: a restart was requested");
     assert_eq!(story.gone("a"), "start a");
 }
 
@@ -222,14 +222,14 @@ fn what_is_masked_is_as_if_it_could_not_start() {
     );
     assert_eq!(story.mask(&["db"]), "start soft");
     assert_eq!((story.shown("db"), story.shown("disk")), ("Masked".into(), "Disabled".into()));
-    assert_eq!(story.shown("hard"), "Waiting(Doomed([((\"db\"), Masked)]))");
+    assert_eq!(story.shown("hard"), "Waiting(Blocked([((\"db\"), Masked)]))");
     story.ready("soft");
     assert_eq!(story.shown("goal"), "Active(Running), degraded");
     assert_eq!(story.mask(&[]), "start disk");
     assert_eq!(story.tell("disk", EventKind::MainExited(Exit::Status(0))), "start db");
     assert_eq!(story.ready("db"), "start hard; start later");
     story.ready("later");
-    assert_eq!(story.mask(&["db"]), "stop hard: it depends on db, which is lost");
+    assert_eq!(story.mask(&["db"]), "stop hard: its dependency db is no longer active");
     assert_eq!(story.gone("hard"), "stop db: it is masked");
     assert_eq!(story.gone("db"), "stop disk: nothing needs it");
     assert_eq!(story.shown("later"), "Active(Running), degraded");
@@ -265,7 +265,7 @@ fn of_two_dependencies_on_one_unit_the_stronger_counts() {
         story.ready("b");
         let crash = EventKind::MainExited(Exit::Status(1));
         let said = story.tell("a", crash);
-        assert!(said.contains("stop b: it depends on "), "{edges}: {said}");
+        assert!(said.contains("stop b: its dependency "), "{edges}: {said}");
     }
 }
 
@@ -301,7 +301,7 @@ fn a_stop_that_failed_is_shown_until_something_else_is_wanted() {
     story.now = Timestamp::from_millis(90_000);
     assert_eq!(story.plan(), "kill a");
     story.gone("a");
-    let shown = "Failed { cause: StopTimeOut, retry: Not, stuck: false }";
+    let shown = "Failed { cause: StopTimeout, retry: Never, stuck: false }";
     assert_eq!(story.shown("a"), shown, "nobody needs it, so that it is not tried again");
     story.goal("c", &[]);
     assert_eq!(story.shown("a"), "Disabled");
@@ -385,7 +385,7 @@ fn a_target_that_moves_to_another_unit_takes_its_dependents_with_it() {
     story.system.reload(graph, story.now).unwrap();
     assert_eq!(
         story.plan(),
-        "stop a: nothing needs it; stop c: it depends on db, which is lost; start b"
+        "stop a: nothing needs it; stop c: its dependency db is no longer active; start b"
     );
     assert_eq!((story.gone("c"), story.ready("b")), (String::new(), "start c".into()));
 }

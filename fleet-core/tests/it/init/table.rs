@@ -78,17 +78,17 @@ fn each_event_makes_of_a_unit_what_the_table_says() {
         (
             "a notified",
             &[EventKind::Failed(FailureCause::Spawn), GONE],
-            "failed: a process of it could not be started",
+            "failed: a process could not be started",
         ),
         ("a notified", &[exits(0)], "stopping: its main process ended with status 0"),
         ("a notified", &[exits(0), GONE], "failed: its main process ended with status 0"),
-        ("a notified", &[GONE], "failed: its main process ended with a status that nobody saw"),
+        ("a notified", &[GONE], "failed: its main process ended with an unknown status"),
         ("a notified", &[EventKind::Skipped], "stopping: Skipped"),
-        ("a notified", &[EventKind::Skipped, GONE], "ended"),
+        ("a notified", &[EventKind::Skipped, GONE], "completed"),
         ("a notified", &[READY, RELOADING], "reloading"),
         ("a notified", &[READY, RELOADING, READY], "running"),
         ("a notified", &[READY, RELOADING, EventKind::ReloadEnded { well: false }], "running"),
-        ("a notified", &[READY, EventKind::Stopping], "stopping: ByItself"),
+        ("a notified", &[READY, EventKind::Stopping], "stopping: SelfInitiated"),
         (
             "a notified",
             &[READY, EventKind::Stopping, exits(0)],
@@ -97,13 +97,13 @@ fn each_event_makes_of_a_unit_what_the_table_says() {
         (
             "a notified",
             &[READY, EventKind::Stopping, GONE],
-            "failed: its main process ended with a status that nobody saw",
+            "failed: its main process ended with an unknown status",
         ),
         ("a notified", &[READY, exits(1), GONE], "failed: its main process ended with status 1"),
         (
             "a notified",
             &[READY, EventKind::Failed(FailureCause::Watchdog)],
-            "stopping: it did not say in time that it works",
+            "stopping: its watchdog timed out",
         ),
         ("a supervised", &[exits(0), GONE], "failed: its main process ended with status 0"),
         ("a supervised", &[exits(3)], "exited"),
@@ -112,13 +112,13 @@ fn each_event_makes_of_a_unit_what_the_table_says() {
         ("a pidfile", &[exits(3)], "stopping: its main process ended with status 3"),
         ("a pidfile", &[READY, exits(3)], "exited"),
         ("a scripted", &[READY, GONE], "running"),
-        ("a scripted", &[SCRIPT, GONE], "failed: a command of it ended with status 2"),
+        ("a scripted", &[SCRIPT, GONE], "failed: one of its commands ended with status 2"),
         ("a oneshot", &[READY], "starting"),
         ("a oneshot", &[exits(0)], "exited"),
         ("a oneshot", &[exits(0), GONE], "exited"),
         ("a oneshot", &[exits(1), GONE], "failed: its main process ended with status 1"),
-        ("a passing", &[exits(0)], "stopping: Well(Some(Status(0)))"),
-        ("a passing", &[exits(0), GONE], "ended"),
+        ("a passing", &[exits(0)], "stopping: Completed(Some(Status(0)))"),
+        ("a passing", &[exits(0), GONE], "completed"),
     ];
     check(rows);
 }
@@ -126,19 +126,19 @@ fn each_event_makes_of_a_unit_what_the_table_says() {
 #[test]
 fn what_fails_at_its_end_has_failed() {
     check(&[
-        ("a passing", &[exits(0), SCRIPT], "stopping: a command of it ended with status 2"),
-        ("a passing", &[exits(0), SCRIPT, GONE], "failed: a command of it ended with status 2"),
-        ("a passing", &[exits(0), LATE, GONE], "failed: it did not end in time"),
+        ("a passing", &[exits(0), SCRIPT], "stopping: one of its commands ended with status 2"),
+        ("a passing", &[exits(0), SCRIPT, GONE], "failed: one of its commands ended with status 2"),
+        ("a passing", &[exits(0), LATE, GONE], "failed: its stop timed out"),
         (
             "a passing",
             &[exits(1), SCRIPT, LATE, GONE],
             "failed: its main process ended with status 1",
         ),
-        ("a passing", &[EventKind::Skipped, SCRIPT, GONE], "ended"),
+        ("a passing", &[EventKind::Skipped, SCRIPT, GONE], "completed"),
         (
             "a notified",
             &[EventKind::Failed(FailureCause::Assertion), GONE],
-            "failed: an assertion of it does not hold",
+            "failed: one of its assertions does not hold",
         ),
     ]);
 }
@@ -185,11 +185,11 @@ fn what_cannot_happen_changes_nothing_and_what_is_late_is_counted() {
 fn what_takes_too_long_is_ended_then_killed_then_given_up() {
     let mut one = One::new(&unit("a notified"));
     assert_eq!(one.pass(89), "");
-    assert_eq!(one.pass(1), "stop a: it was not up in time");
+    assert_eq!(one.pass(1), "stop a: its start timed out");
     assert!(!one.tell(READY), "it is too late");
     assert_eq!(one.pass(90), "kill a");
     assert_eq!(one.pass(10), "");
-    assert_eq!(told(&one), "failed: it did not even end when it was killed");
+    assert_eq!(told(&one), "failed: processes are left after SIGKILL");
     assert_eq!(one.pass(1000), "", "it is not started while it is there");
     one.tell(GONE);
     assert_eq!(one.plan(), "start a");
@@ -200,12 +200,12 @@ fn what_was_killed_by_whom_ever_is_a_failed_stop_and_nothing_else_is_that_was_as
     let mut one = One::new(&unit("a notified"));
     one.tell(READY);
     one.system.restart(&target("a"));
-    assert_eq!(one.plan(), "stop a: it is to be started anew");
+    assert_eq!(one.plan(), "stop a: a restart was requested");
     assert!(!one.tell(SCRIPT), "it was asked for");
     assert!(one.tell(LATE));
     assert_eq!(one.pass(9), "", "nobody else kills it");
     one.pass(1);
-    assert_eq!(told(&one), "failed: it did not even end when it was killed");
+    assert_eq!(told(&one), "failed: processes are left after SIGKILL");
 }
 
 #[test]
@@ -213,17 +213,17 @@ fn what_is_run_after_a_kill_has_a_time_of_its_own() {
     let mut one = One::new(&unit("a notified"));
     one.tell(READY);
     one.system.restart(&target("a"));
-    assert_eq!(one.plan(), "stop a: it is to be started anew");
+    assert_eq!(one.plan(), "stop a: a restart was requested");
     assert_eq!(one.pass(90), "kill a");
     assert!(one.tell(EventKind::Extend(Duration::from_secs(60))));
     assert_eq!(one.pass(59), "");
-    assert_eq!(told(&one), "stopping: it did not end in time");
+    assert_eq!(told(&one), "stopping: its stop timed out");
     // It did not end by itself either, so that it is killed like what was there before it.
     assert!(one.tell(LATE));
     assert_eq!(one.pass(9), "", "it is killed already");
-    assert_eq!(told(&one), "stopping: it did not end in time");
+    assert_eq!(told(&one), "stopping: its stop timed out");
     one.pass(1);
-    assert_eq!(told(&one), "failed: it did not even end when it was killed");
+    assert_eq!(told(&one), "failed: processes are left after SIGKILL");
 }
 
 #[test]
@@ -231,10 +231,10 @@ fn a_kill_that_works_is_a_failed_stop() {
     let mut one = One::new(&unit("a notified"));
     one.tell(READY);
     one.system.restart(&target("a"));
-    assert_eq!(one.plan(), "stop a: it is to be started anew");
+    assert_eq!(one.plan(), "stop a: a restart was requested");
     assert_eq!(one.pass(90), "kill a");
     one.tell(GONE);
-    assert_eq!(told(&one), "failed: it did not end in time");
+    assert_eq!(told(&one), "failed: its stop timed out");
     assert_eq!(one.plan(), "start a");
 }
 
@@ -245,7 +245,7 @@ fn more_time_is_given_where_it_is_asked_for() {
     assert_eq!(one.pass(80), "", "no time is taken away");
     assert!(one.tell(EventKind::Extend(Duration::from_secs(60))));
     assert_eq!(one.pass(59), "");
-    assert_eq!(one.pass(1), "stop a: it was not up in time");
+    assert_eq!(one.pass(1), "stop a: its start timed out");
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn a_unit_that_runs_for_too_long_has_failed() {
     one.tell(READY);
     one.pass(4);
     one.tell(RELOADING);
-    assert_eq!(one.pass(1), "stop a: it ran for longer than it may");
+    assert_eq!(one.pass(1), "stop a: it exceeded its maximum runtime");
 }
 
 #[test]
@@ -303,7 +303,7 @@ fn a_unit_of_systemd_that_ends_well_is_down_and_may_come_back() {
         let mut one = One::new(&unit);
         one.tell(READY);
         one.tell(EventKind::MainExited(Exit::Signal(15)));
-        assert_eq!(one.plan(), "stop a: its main process has ended well");
+        assert_eq!(one.plan(), "stop a: its main process exited successfully");
         one.tell(GONE);
         assert_eq!((one.plan().as_str(), one.seen().phase), ("", Phase::Completed));
         assert_eq!(one.pass(1), expected);

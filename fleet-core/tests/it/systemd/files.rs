@@ -43,13 +43,13 @@ fn read(name: &str, text: &str) -> String {
 
 #[test]
 fn a_service_in_a_container() {
-    let text = "[InitUnit]\nDescription=Apache web server service\nAfter=etcd.service\n\
+    let text = "[Unit]\nDescription=Apache web server service\nAfter=etcd.service\n\
                 After=docker.service\n\n[Service]\nTimeoutStartSec=0\nKillMode=none\n\
                 EnvironmentFile=/etc/environment\nExecStartPre=-/usr/bin/docker kill apache.%i\n\
                 ExecStart=/usr/bin/docker run --name apache.%i \
                 -p ${COREOS_PUBLIC_IPV4}:%i:80 apache\n\
                 ExecStop=/usr/bin/docker stop apache.%i\n\n[X-Fleet]\nConflicts=apache@*.service\n";
-    insta::assert_snapshot!(wrapped(&read("apache@80.service", text)), @r"
+    insta::assert_snapshot!(wrapped(&read("apache@80.service", text)), @"
     apache@80.service:8:1: Service.KillMode cannot be none, which leaves processes behind
           that nobody sees to: write process
     ");
@@ -68,7 +68,7 @@ fn a_service_in_a_container() {
 
 #[test]
 fn a_sidekick_that_announces_another_unit() {
-    let text = "[InitUnit]\nDescription=Announce %p\nBindsTo=apache@%i.service\n\
+    let text = "[Unit]\nDescription=Announce %p\nBindsTo=apache@%i.service\n\
                 After=apache@%i.service\n\n[Service]\nExecStart=/bin/sh -c \"while true; do \
                 etcdctl set /services/%p/%i '{ \\\"host\\\": \\\"%H\\\" }' --ttl 60; \
                 sleep 45; done\"\nExecStop=/usr/bin/etcdctl rm /services/%p/%i\n\n\
@@ -86,14 +86,14 @@ fn a_sidekick_that_announces_another_unit() {
 
 #[test]
 fn a_daemon_with_everything_that_confines() {
-    let text = "[InitUnit]\nOnFailure=mail@%n.service\nConditionVirtualization=!container\n\
+    let text = "[Unit]\nOnFailure=mail@%n.service\nConditionVirtualization=!container\n\
                 [Service]\nType=notify\nExecStart=/usr/sbin/named -f\n\
                 ExecReload=/usr/sbin/rndc reload\n\
                 ProtectSystem=strict\nCapabilityBoundingSet=CAP_NET_BIND_SERVICE\n\
                 StateDirectory=named\nCPUAffinity=0\nSystemCallFilter=@system-service\n\
                 MemorySwapMax=0\nLoadCredential=key:/etc/key\n\
                 [Install]\nWantedBy=multi-user.target\n";
-    insta::assert_snapshot!(wrapped(&read("named.service", text)), @r"
+    insta::assert_snapshot!(wrapped(&read("named.service", text)), @"
     named.service:2:1: Unit.OnFailure is not possible: no unit is started because of how
           another ended: call what it names in an ExecStopPost= command
     named.service:3:1: Unit.ConditionVirtualization is not possible: only
@@ -125,9 +125,9 @@ fn a_daemon_with_everything_that_confines() {
 
 #[test]
 fn a_target() {
-    let text = "[InitUnit]\nDescription=All of it\nWants=a.service\nConflicts=shutdown.target\n\
+    let text = "[Unit]\nDescription=All of it\nWants=a.service\nConflicts=shutdown.target\n\
                 AllowIsolate=yes\n";
-    insta::assert_snapshot!(wrapped(&read("all.target", text)), @r"
+    insta::assert_snapshot!(wrapped(&read("all.target", text)), @"
     Virtual
     restart: Never after 1s
     Wants a.service

@@ -101,8 +101,8 @@ fn what_a_timer_cannot_be() {
     insta::assert_snapshot!(wrapped(&told.join("\n")), @r#"
     job.timer: it never elapses: write OnCalendar=, OnBootSec= or the like
     job.timer: it never elapses: write OnCalendar=, OnBootSec= or the like
-    job.timer:2:1: Timer.OnCalendar cannot be read: "dayly" is not a moment of the
-          calendar: write a rhythm such as daily, or "Mon..Fri *-*-* 06:30:00"
+    job.timer:2:1: Timer.OnCalendar cannot be read: "dayly" is not a calendar event:
+          write one such as daily, or "Mon..Fri *-*-* 06:30:00"
     job.timer:2:1: Timer.OnActiveSec cannot be infinity: it would never elapse: take it
           out
     job.timer:2:1: Timer.OnActiveSec cannot be read: no time span from byte 0 on: write

@@ -215,14 +215,14 @@ fn restarts() {
     assert!(restart.prevent.codes.contains(&255) && restart.prevent.signals.contains(&Signal::HUP));
     assert!(restart.force.codes.contains(&1));
     assert_eq!(with("StartLimitInterval=0").restart.limit, RestartLimit::None);
-    let text = format!("[Service]\n{START}StartLimitBurst=9\n[InitUnit]\nStartLimitBurst=2\n");
+    let text = format!("[Service]\n{START}StartLimitBurst=9\n[Unit]\nStartLimitBurst=2\n");
     let both = compiled("a.service", &text).unwrap().unit.restart.limit;
     assert_eq!(both, RestartLimit::Starts { burst: 2, interval: Duration::from_secs(10) });
 }
 
 #[test]
 fn conditions() {
-    let text = "[InitUnit]\nConditionHost=a\nConditionPathExists=\nConditionPathExists=|!/a/%i\n\
+    let text = "[Unit]\nConditionHost=a\nConditionPathExists=\nConditionPathExists=|!/a/%i\n\
                 AssertUser=root\nConditionKernelCommandLine=! quiet\n\
                 [Service]\nExecStart=/bin/true\n";
     let conditions = compiled("web@1.service", text).unwrap().unit.run.conditions.clone();
@@ -381,9 +381,9 @@ fn whole_files_that_cannot_run() {
         ("a.path", "[Path]\n", "runs .service, .target and .timer units only, not .path"),
         ("a.timer", "[Timer]\n", "it never elapses"),
         ("a@.service", run, "a template is not run itself"),
-        ("a.service", "[InitUnit]\nDescription=x\n", "there is nothing to run"),
+        ("a.service", "[Unit]\nDescription=x\n", "there is nothing to run"),
         ("a.target", "", "an empty file masks the unit"),
-        ("a.target", "[InitUnit]\nConditionHost=a\n", "it has conditions"),
+        ("a.target", "[Unit]\nConditionHost=a\n", "it has conditions"),
         ("a.target", run, "stands in [Service], which means nothing in a .target unit"),
     ] {
         let refusals = compiled(unit, text).expect_err("it is refused");
