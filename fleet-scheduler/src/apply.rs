@@ -1,4 +1,4 @@
-//! The state after a plan, for previews and tests.
+//! Applies a plan to a snapshot, for previews and tests.
 
 use fleet_core::{Epoch, Snapshot};
 use fleet_unitfile::UnitName;
@@ -6,8 +6,10 @@ use fleet_unitfile::UnitName;
 use crate::plan::Plan;
 use crate::step::StepAction;
 
-/// The state that follows when a plan is carried out: the placements changed, the reasons replaced,
-/// the revision one higher. New placements have the plan's revision as their epoch.
+/// Returns the snapshot after a plan.
+///
+/// Changes the placements, replaces the reasons, and raises the revision by one. New placements get
+/// the plan's revision as their epoch.
 ///
 /// The steps are not checked against the snapshot; see [`check`](crate::check).
 #[must_use]
@@ -22,8 +24,8 @@ pub fn apply(snapshot: &Snapshot, plan: &Plan) -> Snapshot {
             StepAction::Remove { .. } => after.unplace(step.unit.as_str()),
         }
     }
-    let told: Vec<UnitName> = after.reasons().map(|(unit, _)| unit.clone()).collect();
-    for unit in told.iter().filter(|unit| !plan.unplaced.contains_key(*unit)) {
+    let explained: Vec<UnitName> = after.reasons().map(|(unit, _)| unit.clone()).collect();
+    for unit in explained.iter().filter(|unit| !plan.unplaced.contains_key(*unit)) {
         after.remove_reason(unit.as_str());
     }
     for (unit, reason) in &plan.unplaced {

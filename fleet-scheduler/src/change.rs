@@ -1,18 +1,18 @@
-//! Changes of a cluster, as data.
+//! Changes of a cluster's state, as data.
 
 use std::sync::Arc;
 
 use fleet_core::{Epoch, Machine, MachineId, Requirements, Unit};
 use fleet_unitfile::UnitName;
 
-/// What an index needs to know of a unit.
+/// The part of a unit that an index needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnitSpec {
     /// The unit's name.
     pub name: UnitName,
-    /// What it demands of a machine.
+    /// Its requirements on a machine.
     pub requirements: Arc<Requirements>,
-    /// Whether its desired state is other than inactive. Templates are never wanted.
+    /// Whether the desired state is other than inactive. A template is never wanted.
     pub wanted: bool,
 }
 
@@ -23,28 +23,28 @@ impl From<&Unit> for UnitSpec {
     }
 }
 
-/// Something that happened to a cluster; see [`Index::change`](crate::Index::change).
+/// A change of a cluster's state; see [`Index::change`](crate::Index::change).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClusterChange {
-    /// A unit came, or is another now.
+    /// Adds or replaces a unit.
     PutUnit(UnitSpec),
-    /// A unit is forgotten. Its placement has a life of its own.
+    /// Removes a unit. Its placement stays until it is removed separately.
     RemoveUnit(UnitName),
-    /// The record of a unit cannot be read.
+    /// Marks a unit's stored record as unreadable.
     PutUnreadable(UnitName),
-    /// A machine came, or is another now.
+    /// Adds or replaces a machine.
     PutMachine(Machine),
-    /// A machine went.
+    /// Removes a machine.
     RemoveMachine(MachineId),
-    /// A unit was placed.
+    /// Records the placement of a unit.
     Place {
         /// The unit.
         unit: UnitName,
-        /// Its machine.
+        /// The machine.
         machine: MachineId,
-        /// When the placement was made.
+        /// The epoch of the placement.
         epoch: Epoch,
     },
-    /// A unit's placement was taken away.
+    /// Removes the placement of a unit.
     Unplace(UnitName),
 }

@@ -1,4 +1,4 @@
-//! Draining: what is asked for when machines are to be emptied, and what is answered.
+//! Drains: the request to empty machines, and the resulting plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,7 +9,7 @@ use fleet_unitfile::UnitName;
 
 use crate::plan::Plan;
 
-/// Machines that are to be emptied, and how careful one has to be.
+/// A request to empty machines, with its limits.
 ///
 /// ```
 /// use fleet_scheduler::Drain;
@@ -20,71 +20,72 @@ use crate::plan::Plan;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Drain {
-    /// The machines. Those that are not present are passed over.
+    /// The machines to empty. Machines that are not present are skipped.
     pub machines: BTreeSet<MachineId>,
-    /// How many instances of a template must be up at any time, if units are moved for the drain.
-    /// 0 asks for nothing. A template that has no more instances than that is never moved.
+    /// Number of instances of a template that must stay up while units move for the drain. 0 sets
+    /// no minimum. A template with no more instances than this is never moved.
     pub min_available: u32,
-    /// How many units one plan moves away at most. Units that can only move together do so even if
-    /// they are more, but then nobody else does.
+    /// Maximum number of units that one plan moves away. A group of units that can only move
+    /// together may exceed it, but then nothing else moves.
     pub max_moves: u32,
-    /// The units that are placed and not up just now. Whoever moves is not up either until it is
-    /// left out here, so name the moved ones until they are seen to run.
+    /// Units that are placed but not up. A moved unit is not up either, so list moved units here
+    /// until they run.
     pub down: BTreeSet<UnitName>,
 }
 
-/// What is to be done now to empty machines, and what has to wait.
+/// The steps to take now to empty machines, and the units that have to wait.
 ///
-/// The machines are empty of single units once there are neither steps nor units held back.
+/// The machines hold no more single units once there are neither steps nor held units.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DrainPlan {
-    /// The plan that is to be carried out: what would have to change anyway if the machines were
-    /// cordoned, and the units that move away from them. Its reasons are those that hold before
-    /// the latter move.
+    /// The plan to carry out: the changes that would be needed anyway if the machines were
+    /// cordoned, and the moves away from them. Its reasons hold before these moves.
     pub plan: Plan,
-    /// The units that stay on these machines for now, and why.
+    /// The units that stay on these machines for now, each with its reason.
     pub held: BTreeMap<UnitName, HoldReason>,
 }
 
-/// Why a unit is not moved away from a machine that is drained.
+/// Reason for which a unit is not moved away from a drained machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HoldReason {
-    /// Too few instances of a template would be up: of its own, of that of a unit that would have
-    /// to come along, or of one that would have to make room.
+    /// Too few instances of a template would be up. It is the template of the unit, of a unit that
+    /// would have to move with it, or of a unit that would have to make room.
     MinAvailable {
         /// The template.
         template: UnitName,
-        /// How many of its instances are up, those not counted that this plan moves already.
+        /// Number of its instances that are up, without those that this plan moves already.
         up: u32,
-        /// How many must be.
+        /// Number of instances that must stay up.
         min_available: u32,
     },
-    /// This plan moves as many units as it may.
+    /// The plan already moves as many units as it may.
     MaxMoves {
-        /// How many that are.
+        /// That maximum.
         max_moves: u32,
     },
-    /// The record of this unit cannot be read; it is the unit itself or must be beside it.
+    /// The record of this unit cannot be read. It is the held unit itself or one that must be on
+    /// the same machine.
     Unreadable(UnitName),
-    /// No other machine takes it, or not along with all that must be beside it.
+    /// No other machine takes the unit, or not together with the units that must be on the same
+    /// machine.
     NowhereElse(Arc<Reason>),
 }
 
 impl Drain {
-    /// These machines, all at once and without regard for who is up.
+    /// Creates a drain of these machines without a minimum and without a maximum.
     #[must_use]
     pub fn new(machines: impl IntoIterator<Item = MachineId>) -> Self {
         let machines = machines.into_iter().collect();
         Self { machines, min_available: 0, max_moves: u32::MAX, down: BTreeSet::new() }
     }
 
-    /// The drain of those of the `machines` that people said are to be emptied, as far as somebody
-    /// is placed there; nothing if there is none. The others of the snapshot are not looked at.
+    /// Creates the drain of those `machines` that have a drain intent and at least one placed unit.
+    /// Returns `None` if there are none. Other machines of the snapshot are ignored.
     ///
-    /// Of several minimums the highest counts, since one plan empties all. Who is up is known from
-    /// what was published: a unit is if its machine says that it is active. That is looked up only
-    /// if there is a minimum, and costs what is placed.
+    /// One plan empties all machines, so the highest minimum counts. A unit counts as up if its
+    /// machine reports it as active. Reported states are read only if there is a minimum; the cost
+    /// is proportional to the number of placements.
     pub fn from_intents<'a>(
         snapshot: &Snapshot,
         machines: impl IntoIterator<Item = &'a Machine>,
@@ -100,7 +101,7 @@ impl Drain {
     }
 }
 
-/// The units that are placed and do not run there, as far as is known.
+/// Returns the placed units that are not reported as active on their machine.
 pub(crate) fn down(snapshot: &Snapshot) -> BTreeSet<UnitName> {
     let is_up = |state: &Arc<UnitState>| {
         matches!(state.systemd.active, ActiveState::Active | ActiveState::Reloading)
@@ -111,7 +112,7 @@ pub(crate) fn down(snapshot: &Snapshot) -> BTreeSet<UnitName> {
     down.map(|(unit, _)| unit.clone()).collect()
 }
 
-/// A report for people: the plan, and a line for each unit that has to wait.
+/// Formats the plan, followed by a line for each held unit.
 impl fmt::Display for DrainPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.plan.fmt(f)?;

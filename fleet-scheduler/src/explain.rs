@@ -1,4 +1,4 @@
-//! Explanations: what every machine says to one unit.
+//! Explanations: the verdict of every machine on one unit.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,54 +16,55 @@ use crate::rules::{Denial, PlacementQuery, Rank, RefusalExplainer, replaces};
 
 type Verdicts = Vec<(MachineNo, PlacementVerdict)>;
 
-/// What every machine says to one unit.
+/// The verdict of every machine on one unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
     /// The unit.
     pub unit: UnitName,
-    /// The units that `MachineOf=` affinity together with it, itself included, in order.
+    /// The units that `MachineOf=` ties to this one, itself included, in the order of their names.
     pub group: Vec<UnitName>,
-    /// Every machine that is present, in the order of their IDs, and what it says.
+    /// The verdict of every present machine, in the order of the machine IDs.
     pub machines: Vec<(MachineId, PlacementVerdict)>,
-    /// LeaveReason the unit is nowhere, if it is nowhere and no machine would take it, or if it waits for a
-    /// machine of its own.
+    /// Reason for which the unit has no machine. It is set if every machine refuses the unit, or if
+    /// the unit waits for its own machine to return.
     pub reason: Option<Reason>,
 }
 
-/// What a machine says to a unit.
+/// The verdict of one machine on one unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlacementVerdict {
-    /// The unit is there and may stay; a global unit is in the machine's share.
+    /// The unit is on the machine and may stay. A global unit is part of the machine's share.
     Here,
-    /// The machine would take it.
+    /// The machine would take the unit.
     Eligible {
-        /// How many wanted units are there.
+        /// Number of wanted units on the machine.
         load: u32,
     },
-    /// The machine does not take it, or not along with all that it must be beside.
+    /// The machine refuses the unit, or a unit that must be on the same machine.
     Refused(Arc<Refusal>),
 }
 
-/// What is seen of a machine's verdict without putting anybody there.
+/// A verdict found without assigning units tentatively.
 enum QuickVerdict {
     Refused(Rank, Arc<Refusal>),
     Taken,
     Unclear,
 }
 
-/// Explains where a unit is, where it could be, and why not elsewhere.
+/// Explains on which machine a unit is, which other machines would take it, and why the rest
+/// refuse.
 ///
-/// All other units are taken to stay where they are, except those that a plan would take off their
-/// machines. A unit that is not wanted is explained as if it were. `None` if there is no such unit,
-/// or if its record cannot be read: nobody knows what it asks for.
+/// All other units are assumed to stay on their machines, except those that a plan would remove. A
+/// unit that is not wanted is explained as if it were. Returns `None` if the unit is unknown or its
+/// record cannot be read, since its requirements are then unknown.
 #[must_use]
 pub fn explain(snapshot: &Snapshot, unit: &UnitName) -> Option<Explanation> {
     Index::load(Policy::default(), snapshot).explain(unit)
 }
 
 impl Index {
-    /// Explains where a unit is, where it could be, and why not elsewhere; see
-    /// [`explain`](crate::explain()).
+    /// Explains on which machine a unit is, which other machines would take it, and why the rest
+    /// refuse; see [`explain`](crate::explain()).
     pub fn explain(&mut self, unit: &UnitName) -> Option<Explanation> {
         self.rewind();
         let number = self.units.find(unit.as_str())?;
@@ -115,12 +116,12 @@ impl Index {
         self.machines.present().map(|machine| (machine, verdict(machine))).collect()
     }
 
-    /// The verdicts; with what machines answer in all if the unit was nowhere all the time.
+    /// Returns the verdicts, and a summary of the refusals if the unit is on no machine.
     fn verdicts_for_single(&mut self, unit: UnitNo) -> (Verdicts, Option<RefusalSummary<Rank>>) {
         let savepoint = self.savepoint();
         let here = self.units.slots[unit].machine;
         if let Some(here) = here.some() {
-            // Elsewhere it would not be in its own way.
+            // Seen from another machine, the unit must not conflict with itself.
             self.unassign(unit, here, LeaveReason::Follows(unit));
         }
         let group = self.group_of(unit);
@@ -164,7 +165,7 @@ impl Index {
         (verdicts, summary)
     }
 
-    /// The verdicts for a unit that is alone and replaces nobody.
+    /// Returns the verdicts on a unit that has no group and replaces no other unit.
     fn verdicts_for_one(&self, unit: UnitNo, here: MachineNo) -> (Verdicts, RefusalSummary<Rank>) {
         let mut summary = RefusalSummary::new();
         let denials = self.denials_of(|machine| self.denial(unit, machine));
@@ -184,7 +185,7 @@ impl Index {
         (denials.into_iter().map(verdict).collect(), summary)
     }
 
-    /// What every machine that is present summary.
+    /// Returns the denial of every present machine, if it has one.
     fn denials_of(
         &self,
         ask: impl Fn(MachineNo) -> Option<Denial>,
@@ -194,8 +195,8 @@ impl Index {
         denials
     }
 
-    /// What can be said of every machine without putting anybody there: what it says to the first
-    /// unit of a group, where that would replace nobody.
+    /// Returns what is known of every machine without tentative assignments: its denial of the
+    /// first unit of a group, unless that unit would replace others there.
     fn quick_verdicts(&self, group: &[UnitNo]) -> Vec<(MachineNo, QuickVerdict)> {
         let Some(first) = group.first().copied() else { return Vec::new() };
         let replaces = |machine| !replaces::replaced(self, first, machine).is_empty();
@@ -215,8 +216,8 @@ impl Index {
         denials.into_iter().map(quick).collect()
     }
 
-    /// The units that `MachineOf=` affinity to one, directly or through others. A global unit affinity
-    /// nobody.
+    /// Returns the units that `MachineOf=` ties to this one, directly or through others. A global
+    /// unit ties no units together.
     fn tied_names(&self, unit: UnitNo) -> Vec<UnitName> {
         let mut all = BTreeSet::from([unit]);
         let mut next = vec![unit];
@@ -241,7 +242,7 @@ impl Index {
     }
 }
 
-/// A table for people: a line for each machine.
+/// Formats a table with a line for each machine.
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.unit)?;

@@ -1,4 +1,4 @@
-//! The plan: from what is wanted and what is placed to who should run what.
+//! Plans: the changes that bring the placements in line with the wanted units.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,21 +12,22 @@ use crate::index::Index;
 use crate::policy::Policy;
 use crate::step::Step;
 
-/// What has to change, and what cannot be had.
+/// The placement changes to carry out, and the units that cannot be placed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// The revision of the snapshot that the plan was made of. It is right for that state alone.
+    /// The revision of the snapshot from which the plan was made. The plan is valid for that state
+    /// only.
     pub based_on: Revision,
-    /// The changes, in the order in which they must be applied. The state after the last one is
-    /// what was decided; a state between two of them may break a rule for the moment.
+    /// The changes, in the order in which they must be applied. The state after the last step
+    /// satisfies the rules; a state between two steps may break one.
     pub steps: Vec<Step>,
-    /// The wanted units that will have no machine after the last step, and why. The plan of an
-    /// [`Index`] that has lived on tells only of those that it had to try.
+    /// The wanted units that have no machine after the last step, with reasons. A plan of a
+    /// long-lived [`Index`] lists only the units that it had to try.
     pub unplaced: BTreeMap<UnitName, Arc<Reason>>,
 }
 
 impl Plan {
-    /// Whether nothing has to change.
+    /// Whether the plan has no steps.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
@@ -35,30 +36,31 @@ impl Plan {
 
 /// Decides which machine runs which unit.
 ///
-/// A unit is wanted if its desired state is not inactive and it is not a template. In this order:
+/// A unit is wanted if its desired state is not inactive and it is not a template. The decision has
+/// four stages:
 ///
-/// 1. Placed units that are not wanted any more, or are global now, are removed.
-/// 2. Placed units stay where they are if their machine is present and still passes every rule.
-///    Nothing else makes a unit move, unless [`Index::rebalance`] or [`Index::drain`] is asked.
-/// 3. Wanted units without a machine are placed, in the order of their names; those that
-///    `MachineOf=` ties together are placed together. Of the machines that pass every
-///    [`Rule`](fleet_core::Rule), the one with the fewest wanted units is taken, global ones
-///    counted; of several such, the one with the lowest ID. What a unit replaces there moves to
-///    another machine that passes every rule; where there is none, the unit is refused.
-/// 4. A unit that was placed beside another one before that began to replace it moves away, too, if
-///    it has somewhere to go.
+/// 1. Removes placements of units that are no longer wanted or are global.
+/// 2. Keeps a placement if its machine is present and still passes every rule. Only
+///    [`Index::rebalance`] and [`Index::drain`] move units for other reasons.
+/// 3. Places wanted units without a machine, in the order of their names. Units that `MachineOf=`
+///    ties together are placed together. Of the machines that pass every
+///    [`Rule`](fleet_core::Rule), the one with the fewest wanted units is chosen, global units
+///    counted; ties go to the lowest ID. Units that a new unit replaces there move to another
+///    machine that passes every rule; if there is none, the new unit is refused.
+/// 4. Moves away units that were on the same machine before another unit there began to replace
+///    them, if another machine takes them.
 ///
-/// The plan depends on nothing but the snapshot: the same snapshot gives the same plan, and the
-/// plan of a state to which a plan was [applied](crate::apply) is empty.
+/// The plan depends only on the snapshot: equal snapshots give equal plans. The plan of a state to
+/// which a plan was [applied](crate::apply) has no steps.
 ///
-/// A placed unit whose record cannot be read is left alone, for nobody knows whether it is wanted;
-/// others respect that it is there.
+/// A placed unit whose record cannot be read stays, because it is unknown whether it is wanted.
+/// Other units are placed as if it were running.
 #[must_use]
 pub fn plan(snapshot: &Snapshot) -> Plan {
     Index::load(Policy::default(), snapshot).plan()
 }
 
-/// A report for people: a line for each step and for each unit without a machine.
+/// Formats a line for each step and for each unit without a machine.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "plan for revision {}", self.based_on)?;

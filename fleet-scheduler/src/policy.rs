@@ -1,4 +1,4 @@
-//! What an embedder can say about placement: the ranking, and rules and scores of its own.
+//! Placement policy of an embedder: the ranking, and custom rules and scores.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,20 +8,20 @@ use fleet_unitfile::UnitName;
 
 use crate::view::View;
 
-/// In which order the machines that take a unit are preferred, where scores are equal.
+/// Order of preference among machines of equal score.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Ranking {
-    /// The one with the fewest units first, global ones counted.
+    /// Prefers the machine with the fewest units, global units counted.
     #[default]
     LeastLoaded,
-    /// The one with the most units first, global ones counted.
+    /// Prefers the machine with the most units, global units counted.
     BinPacking,
-    /// The one with the fewest instances of the unit's template first, then the one with the
+    /// Prefers the machine with the fewest instances of the unit's template, then the one with the
     /// fewest units.
     Spread,
 }
 
-/// How placements are decided, as far as that can be chosen.
+/// The configurable part of placement decisions.
 ///
 /// ```
 /// use fleet_scheduler::{Policy, Ranking};
@@ -31,55 +31,55 @@ pub enum Ranking {
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct Policy {
-    /// In which order machines are preferred.
+    /// Order of preference among machines of equal score.
     pub ranking: Ranking,
-    /// Rules of your own. They are asked of units that come to a machine, after all others, in this
-    /// order. A plan is made much slower by them: no two units can be taken to be alike.
+    /// Custom rules. They are checked after all built-in rules, in this order, for units that come
+    /// to a machine. They slow planning down, because units with equal requirements can no longer
+    /// be treated alike.
     pub rules: Vec<Arc<dyn HardRule>>,
-    /// Scores of your own. They are added to those of `Prefer=` and `Spread=`. Every machine is
-    /// asked for every unit.
+    /// Custom scores, added to those of `Prefer=` and `Spread=`. They are computed for every pair
+    /// of unit and machine.
     pub scores: Vec<Arc<dyn Score>>,
 }
 
 impl Policy {
-    /// Whether two units may be told apart that ask for the same.
+    /// Whether custom rules or scores may distinguish units with equal requirements.
     pub(crate) fn is_custom(&self) -> bool {
         !(self.rules.is_empty() && self.scores.is_empty())
     }
 
-    /// Whether anything that happens anywhere may lift a refusal.
+    /// Whether some custom rule must be checked again after any change of the cluster.
     pub(crate) fn retries_on_any_change(&self) -> bool {
         self.rules.iter().any(|rule| rule.retry_on() == RetryOn::AnyChange)
     }
 }
 
-/// A unit that looks for a machine.
+/// A unit for which a machine is sought.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidate<'a> {
     /// Its name.
     pub name: &'a UnitName,
-    /// What it demands.
+    /// Its requirements.
     pub requirements: &'a Requirements,
 }
 
-/// What may make a rule no longer refuse a unit that it refuses on a machine.
+/// The changes after which a rule may accept a unit that it refused on a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryOn {
-    /// Nothing, as long as the unit's requirements stay.
+    /// None, as long as the unit's requirements stay the same.
     Nothing,
-    /// A change of the machine: its metadata, what it offers, or anything else that it says of
-    /// itself.
+    /// A change of the machine: its metadata, its capacity, or any other property.
     MachineChange,
-    /// A unit that leaves that machine, or a change of the machine.
+    /// The departure of a unit from that machine, or a change of the machine.
     Departure,
-    /// Anything that happens anywhere.
+    /// Any change of the cluster.
     AnyChange,
 }
 
-/// A rule of your own: which machines do not take a unit.
+/// A custom rule that refuses units on machines.
 ///
-/// It must depend on nothing but its arguments. It is asked of units that come; a unit that is
-/// placed stays, whatever the rule says.
+/// It must depend only on its arguments. It is checked for units that come to a machine; units that
+/// are already placed stay, even if the rule refuses them.
 ///
 /// ```
 /// use fleet_core::{Machine, Snapshot};
@@ -109,23 +109,23 @@ pub enum RetryOn {
 /// assert!(index.plan().is_empty());
 /// ```
 pub trait HardRule: fmt::Debug + Send + Sync {
-    /// The name that refusals bear.
+    /// Returns the name that refusals show.
     fn name(&self) -> &str;
 
-    /// What may make it change its mind about a unit and a machine.
+    /// Returns the changes after which the rule may accept a unit that it refused.
     fn retry_on(&self) -> RetryOn;
 
-    /// Why the machine does not take the unit; `None` if it does.
+    /// Returns the reason to refuse the unit on the machine, or `None` to accept it.
     fn refuse(&self, view: &View<'_>, unit: Candidate<'_>, machine: &Machine) -> Option<String>;
 }
 
-/// A taste of your own: which of the machines that take a unit are better.
+/// A custom score that ranks the machines that accept a unit.
 ///
-/// It must depend on nothing but its arguments.
+/// It must depend only on its arguments.
 pub trait Score: fmt::Debug + Send + Sync {
-    /// Its name.
+    /// Returns the name of the score.
     fn name(&self) -> &str;
 
-    /// How good the machine is for the unit; higher is better.
+    /// Returns the score of the machine for the unit; higher is better.
     fn score(&self, view: &View<'_>, unit: Candidate<'_>, machine: &Machine) -> i64;
 }

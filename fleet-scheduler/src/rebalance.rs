@@ -1,4 +1,4 @@
-//! Rebalancing: what is asked for when units are to be spread more evenly.
+//! Rebalancing: the request to spread units more evenly.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use fleet_unitfile::UnitName;
 
 use crate::drain::down;
 
-/// How much may be moved about for the sake of balance, and for what gain.
+/// A request to spread units more evenly, with its limits.
 ///
 /// ```
 /// use fleet_scheduler::Rebalance;
@@ -17,40 +17,40 @@ use crate::drain::down;
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rebalance {
-    /// How many units one plan moves at most.
+    /// Maximum number of units that one plan moves.
     pub budget: u32,
-    /// How many units a company may have that moves, if there is a bound beside the budget: those
-    /// that can only move together are as many under way at the same time.
+    /// Maximum number of units in a group that moves together, if it is bounded beyond the budget.
+    /// Such a group is in flight as a whole.
     pub max_group_size: Option<u32>,
-    /// By how many units more than one the machine that is left must be fuller, before, than the
-    /// other one is afterwards. With 0, plain units end up so that no two machines differ by more
-    /// than one; with 3, by more than four.
+    /// Additional difference in load that a move requires. The source before the move must have at
+    /// least `gain + 1` more units than the target after it. With 0, the loads of plain units end
+    /// up at most one apart; with 3, at most four.
     pub gain: u32,
-    /// How many instances of a template must be up at any time, as for a
+    /// Number of instances of a template that must stay up, as for a
     /// [`Drain`](crate::Drain::min_available).
     pub min_available: u32,
-    /// The units that are placed and not up just now, as for a [`Drain`](crate::Drain::down).
+    /// Units that are placed but not up, as for a [`Drain`](crate::Drain::down).
     pub down: BTreeSet<UnitName>,
 }
 
 impl Rebalance {
-    /// For every gain that there is, but with no more than so many moves.
+    /// Creates a request that makes every worthwhile move, up to this number.
     #[must_use]
     pub fn with_budget(budget: u32) -> Self {
         Self { budget, ..Self::default() }
     }
 
-    /// What may be moved now for the order that people gave; nothing if there is none. Who is up
-    /// is known from what was published, and looked up only if there is a minimum: that costs what
-    /// is placed.
+    /// Returns the moves allowed now by the cluster's rebalance order, or `None` if there is no
+    /// order. Reported unit states are read only if there is a minimum; the cost is proportional to
+    /// the number of placements.
     #[must_use]
     pub fn from_order(snapshot: &Snapshot) -> Option<Self> {
         let order = snapshot.rebalancing.as_ref()?;
         Some(Self { budget: order.moves_allowed(snapshot), ..Self::remaining(snapshot)? })
     }
 
-    /// What is left to be moved for the order, as if all of it could be at the same time; nothing
-    /// if there is none.
+    /// Returns all remaining moves of the cluster's rebalance order, as if they could be in flight
+    /// together. Returns `None` if there is no order.
     #[must_use]
     pub fn remaining(snapshot: &Snapshot) -> Option<Self> {
         let order = snapshot.rebalancing.as_ref()?;
@@ -65,8 +65,9 @@ impl Rebalance {
         })
     }
 
-    /// The same if everybody were up who may yet come up; nothing if nobody may. Where this moves
-    /// units and what is wanted moves none, the order waits for them.
+    /// Returns the same request as if every unit that may still come up were up. Returns `None` if
+    /// no such unit exists. If this request moves units and the actual one does not, the order
+    /// waits for units to come up.
     #[must_use]
     pub fn assuming_recovery(&self, snapshot: &Snapshot) -> Option<Self> {
         let down = self.down.iter().filter(|unit| !may_come_up(snapshot, unit));
@@ -75,8 +76,8 @@ impl Rebalance {
     }
 }
 
-/// Whether a unit that is placed and not up is to run and has not done its work. One that failed
-/// is started again, or mended.
+/// Whether a placed unit that is not up is launched and has not finished. A failed unit may be
+/// restarted or repaired.
 fn may_come_up(snapshot: &Snapshot, unit: &UnitName) -> bool {
     let name = unit.as_str();
     let is_launched = snapshot.unit(name).is_some_and(|it| it.desired == TargetState::Launched);

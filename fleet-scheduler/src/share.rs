@@ -1,4 +1,4 @@
-//! The share of one machine: what its agent must have, and what it is left out of.
+//! The share of one machine: the units that its agent must run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,30 +8,30 @@ use fleet_unitfile::UnitName;
 
 use crate::rules::{NOTHING, RuleSubject, conflicts, metadata, metadata_expr};
 
-/// What the agent of one machine must have.
+/// The units that the agent of one machine must run.
 #[derive(Debug, Clone, Default)]
 pub struct Share {
-    /// The units that belong on the machine: the wanted units that are placed there, with the epoch
-    /// of their placements, and the wanted global units that it takes, with epoch zero.
+    /// The units that belong on the machine. Wanted units placed there have the epoch of their
+    /// placement; wanted global units that fit have epoch zero.
     pub units: BTreeMap<UnitName, (Arc<Unit>, Epoch)>,
-    /// The wanted global units that the machine does not take, and why.
+    /// The wanted global units that the machine refuses, each with the refusal.
     pub refused: BTreeMap<UnitName, Refusal>,
-    /// The units of which the snapshot does not say whether they belong on the machine. What of
-    /// these is there already is to be left as it is.
+    /// The units for which the snapshot does not say whether they belong on the machine. If they
+    /// are already there, leave them alone.
     ///
-    /// They are the units whose record cannot be read and that are placed there or nowhere, and all
-    /// wanted global units if the machine is not present: its metadata is then not known.
+    /// These are unreadable units that are placed there or nowhere. If the machine is not present,
+    /// all wanted global units are added, because its metadata is unknown.
     pub undecided: BTreeSet<UnitName>,
 }
 
-/// Decides what the agent of a machine must have.
+/// Returns the units that the agent of a machine must run.
 ///
-/// Placed units are not questioned: the engine answers for them. Global units are taken one after
-/// the other by name, as far as the machine has the metadata and no unit that is there already, by
-/// placement or by having been taken before, conflicts. A global unit has no other requirements.
+/// Placed units are accepted as they are; the engine is responsible for them. Global units are
+/// added in the order of their names. Each needs matching metadata and must not conflict with a
+/// unit that is already part of the share. No other rules apply to global units.
 ///
-/// It costs what is on the machine, what is global, and what cannot be read, however large the
-/// cluster is.
+/// The cost depends on the units placed on the machine, the global units and the unreadable units,
+/// not on the size of the cluster.
 #[must_use]
 pub fn share(snapshot: &Snapshot, machine: &MachineId) -> Share {
     let mut share = Share { undecided: unreadable(snapshot, machine), ..Share::default() };
@@ -49,7 +49,7 @@ pub fn share(snapshot: &Snapshot, machine: &MachineId) -> Share {
     share
 }
 
-/// The units that cannot be read and that may belong on the machine.
+/// Returns the unreadable units that may belong on the machine.
 fn unreadable(snapshot: &Snapshot, machine: &MachineId) -> BTreeSet<UnitName> {
     let is_elsewhere = |unit: &UnitName| {
         snapshot.placement(unit.as_str()).is_some_and(|placement| placement.machine != *machine)
@@ -58,7 +58,7 @@ fn unreadable(snapshot: &Snapshot, machine: &MachineId) -> BTreeSet<UnitName> {
     names.cloned().collect()
 }
 
-/// Adds the global units that the machine takes, and says why of the others.
+/// Adds the global units that fit, and records the refusals of the others.
 fn fit_in<'a>(
     share: &mut Share,
     snapshot: &'a Snapshot,

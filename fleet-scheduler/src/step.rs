@@ -1,4 +1,4 @@
-//! The steps of a plan: what happens to which unit, and why.
+//! The steps of a plan, each with its cause.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,43 +6,44 @@ use std::sync::Arc;
 use fleet_core::{MachineId, Refusal};
 use fleet_unitfile::UnitName;
 
-/// One change of one unit's placement.
+/// A change of one unit's placement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// The unit.
     pub unit: UnitName,
-    /// What happens to it.
+    /// The change.
     pub action: StepAction,
-    /// Why.
+    /// The cause of the change.
     pub cause: StepCause,
 }
 
-/// What happens to a unit's placement.
+/// A change of a unit's placement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StepAction {
-    /// It has none and gets one.
+    /// Places a unit that has no placement.
     Place {
-        /// The machine chosen.
+        /// The chosen machine.
         machine: MachineId,
     },
-    /// It leaves one machine for another.
+    /// Moves a unit to another machine.
     Move {
         /// The machine that it leaves, present or not.
         from: MachineId,
-        /// The machine chosen.
+        /// The chosen machine.
         to: MachineId,
     },
-    /// It loses its placement and gets no other.
+    /// Removes the placement of a unit.
     Remove {
         /// The machine that it leaves, present or not.
         from: MachineId,
     },
 }
 
-/// Why a step is taken: what made the unit leave where it was, as things stood when it left.
+/// The cause of a step: what made the unit leave its machine, at the time when it left.
 ///
-/// What is said of other units may be otherwise after the plan. A unit that [`MachineOf`] made
-/// leave may find the missing one back in its place, and no room there for itself.
+/// What the cause says of other units may no longer hold after the plan. For example, a unit leaves
+/// because a peer of its [`MachineOf`] is missing. The peer may then return to the machine, while
+/// the unit finds no room there.
 ///
 /// [`MachineOf`]: fleet_core::Rule::MachineOf
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,34 +51,33 @@ pub enum StepAction {
 pub enum StepCause {
     /// The unit is wanted and had no machine.
     Wanted,
-    /// The unit should have no placement.
+    /// The unit must not have a placement.
     NotWanted(RemovalReason),
-    /// The machine that it was on is not present.
+    /// Its machine is not present.
     MachineGone,
-    /// The machine that it was on no longer passes a rule.
+    /// Its machine no longer passes a rule.
     Refused(Arc<Refusal>),
-    /// It goes where this unit is, which it must be beside.
+    /// It moves with this unit, which its `MachineOf=` requires.
     FollowsPeer(UnitName),
-    /// This unit, on the machine that it was on, replaces it.
+    /// This unit replaces it on the machine that it leaves.
     ReplacedBy(UnitName),
-    /// The machine that it was on is drained; see [`Index::drain`](crate::Index::drain).
+    /// Its machine is drained; see [`Index::drain`](crate::Index::drain).
     Drained,
-    /// The machine that it was on has more to do than others; see
-    /// [`Index::rebalance`](crate::Index::rebalance).
+    /// Its machine has more units than others; see [`Index::rebalance`](crate::Index::rebalance).
     Rebalanced,
 }
 
-/// Why a unit should have no placement.
+/// Reason for which a unit must not have a placement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RemovalReason {
     /// Its desired state is inactive.
     Inactive,
-    /// The cluster does not know it any more.
+    /// The cluster no longer has the unit.
     Destroyed,
     /// It is a template, which never runs itself.
     Template,
-    /// It is a global unit, which runs without being placed.
+    /// It is global and runs without a placement.
     Global,
 }
 

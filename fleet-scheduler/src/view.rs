@@ -1,4 +1,4 @@
-//! What an embedder's own rules and scores may look at: who is where at the moment of deciding.
+//! The view of a cluster that custom rules and scores get.
 
 use std::fmt;
 
@@ -7,27 +7,27 @@ use fleet_unitfile::UnitName;
 
 use crate::policy::Candidate;
 
-/// A cluster as your own rules and scores see it, at the moment at which a unit would come.
+/// A cluster at the point of the plan at which a unit would come to a machine.
 ///
-/// Units that the coming one replaces, and those that leave along with them, are not there any
-/// more for a rule; scores are asked before anybody leaves.
+/// For a rule, the units that the new unit replaces, and those that leave with them, are already
+/// gone. Scores are computed before any of them leaves.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
     source: &'a dyn ViewSource,
 }
 
-/// Whoever can say who is where.
+/// A source of placements for a [`View`].
 pub(crate) trait ViewSource: fmt::Debug + Sync {
-    /// The units on a machine, by name, global ones too.
+    /// Returns the units on a machine, global ones included, in the order of their names.
     fn units_on(&self, machine: &MachineId) -> Vec<Candidate<'_>>;
 
-    /// The machines that are present, by ID.
+    /// Returns the present machines, in the order of their IDs.
     fn machines(&self) -> Box<dyn Iterator<Item = &Machine> + '_>;
 
-    /// The machine where a single or an unreadable unit is.
+    /// Returns the machine of a single or unreadable unit.
     fn machine_of(&self, unit: &UnitName) -> Option<&Machine>;
 
-    /// What all units on a machine reserve together.
+    /// Returns the sum of the reservations on a machine.
     fn used(&self, machine: &MachineId) -> Resources {
         let units = self.units_on(machine).into_iter();
         units.fold(Resources::ZERO, |sum, unit| sum.saturating_add(unit.requirements.reserve))
@@ -39,24 +39,24 @@ impl<'a> View<'a> {
         Self { source }
     }
 
-    /// The units on a machine with what they demand, by name, global ones too; one whose record
-    /// cannot be read demands nothing. Nobody is on a machine that is not present.
+    /// Returns the units on a machine, global ones included, in the order of their names. An
+    /// unreadable unit has no requirements. A machine that is not present has no units.
     pub fn units_on(&self, machine: &MachineId) -> impl Iterator<Item = Candidate<'_>> {
         self.source.units_on(machine).into_iter()
     }
 
-    /// What all units on a machine reserve together.
+    /// Returns the sum of the reservations on a machine.
     #[must_use]
     pub fn used(&self, machine: &MachineId) -> Resources {
         self.source.used(machine)
     }
 
-    /// The machines that are present, in the order of their IDs.
+    /// Returns the present machines, in the order of their IDs.
     pub fn machines(&self) -> impl Iterator<Item = &Machine> {
         self.source.machines()
     }
 
-    /// The machine where a unit is that is placed, as things stand.
+    /// Returns the machine of a placed unit at this point of the plan.
     #[must_use]
     pub fn machine_of(&self, unit: &UnitName) -> Option<&Machine> {
         self.source.machine_of(unit)

@@ -1,4 +1,4 @@
-//! An embedder's own rules, for a unit that a plan brought to a machine.
+//! Custom rules, for a unit that a plan brought to a machine.
 
 use fleet_core::{Machine, MachineId, Refusal, Requirements, Snapshot, Unit};
 use fleet_unitfile::UnitName;
@@ -16,7 +16,7 @@ struct OtherUnits<'a> {
     unit: &'a UnitName,
 }
 
-/// Everything by which own rules refuse a unit that has come to a machine.
+/// Returns all refusals by custom rules of a unit that has come to a machine.
 pub(super) fn refusals(
     policy: &Policy,
     (before, after): (&Snapshot, &Snapshot),

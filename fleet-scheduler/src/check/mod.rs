@@ -1,7 +1,7 @@
-//! The plan linter: carries a plan out on paper and looks for broken rules.
+//! The plan linter: applies a plan to a snapshot and looks for broken rules.
 //!
-//! It shares nothing with the planner: every rule is written once more in [`rules`], and looks at
-//! the snapshots alone. It is slower than the planner and meant for tests, simulations and debug
+//! It shares no code with the planner: [`rules`] implements every rule a second time, on the
+//! snapshots alone. It is slower than the planner, and meant for tests, simulations and debug
 //! builds.
 
 mod custom;
@@ -19,61 +19,61 @@ use crate::plan::Plan;
 use crate::policy::Policy;
 use crate::step::{Step, StepAction};
 
-/// Something that is wrong with a plan.
+/// A defect of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Violation {
-    /// The plan was made of another state.
+    /// The plan was made from another state.
     WrongRevision {
-        /// The revision that the plan was made of.
+        /// The revision from which the plan was made.
         based_on: Revision,
         /// The revision of the snapshot.
         snapshot: Revision,
     },
-    /// A step does not start from where the unit is: it places a unit that has a placement, moves
-    /// or removes one from where it is not, or moves it to where it is.
+    /// A step does not match the unit's placement. It places a placed unit, moves or removes a unit
+    /// from a machine where it is not, or moves it to its own machine.
     WrongStart(Step),
-    /// There is more than one step for the unit.
+    /// The unit has more than one step.
     SeveralSteps(UnitName),
-    /// A step places a unit that should have no placement, or takes one off its machine whose
-    /// record cannot be read, or which is to wait for its machine to come back.
+    /// A step places a unit that must not have a placement. Or it removes a unit that is unreadable
+    /// or waits for its machine to return.
     MustNotMove(UnitName),
-    /// A unit has a placement afterwards that should have none.
+    /// The unit has a placement after the plan and must not have one.
     MustNotBePlaced(UnitName),
-    /// A unit is placed afterwards on a machine that is not present.
+    /// The unit is placed after the plan on a machine that is not present.
     NoSuchMachine(UnitName, MachineId),
-    /// A machine that a unit is placed on afterwards does not pass a rule.
+    /// The machine of a placed unit does not pass a rule after the plan.
     Broken {
         /// The unit.
         unit: UnitName,
         /// The machine.
         machine: MachineId,
-        /// The rule, and what it saw.
+        /// The broken rule with its details.
         refusal: Refusal,
     },
     /// A wanted unit has neither a machine nor a reason.
     NoReason(UnitName),
-    /// A unit has a reason for having no machine, and has one or wants none.
+    /// A unit has a reason although it has a machine or needs none.
     NeedlessReason(UnitName),
 }
 
-/// Looks for everything that is wrong with a plan for a snapshot; empty if nothing is.
+/// Returns all violations of a plan for a snapshot; empty if the plan is correct.
 ///
-/// The plan of an [`Index`](crate::Index) that lives on tells only of the units that it had to
-/// try. Put all [`reasons`](crate::Index::reasons) of the index into it first, or some will be
-/// missed.
+/// The plan of a long-lived [`Index`](crate::Index) lists only the reasons of units that it had to
+/// try. Add all [`reasons`](crate::Index::reasons) of the index first, or units without a reason
+/// are reported.
 #[must_use]
 pub fn check(snapshot: &Snapshot, plan: &Plan) -> Vec<Violation> {
     check_with(&Policy::default(), snapshot, plan)
 }
 
-/// The same, with your own rules.
+/// Returns all violations of a plan, custom rules included.
 ///
-/// Each of them is asked of every unit that the plan brought to its machine, as if the unit came
-/// last: beside all who are there after the plan. Who was there before stays, whatever the rule
-/// says. The planner asks at the moment at which the unit comes, and does not ask again when others
-/// come after it. So a rule that those can break is reported here, and should be said of
-/// both sides, as `Conflicts=` is.
+/// A custom rule is checked for every unit that the plan brought to its machine, as if the unit
+/// came last. It sees all units that are there after the plan. Units that were there before may
+/// stay, even if the rule refuses them. The planner checks the rule only when the unit comes, not
+/// when further units come. A rule that later units can break is therefore reported here. State it
+/// for both sides, as `Conflicts=` is.
 ///
 /// ```
 /// use fleet_core::{Machine, Snapshot};
@@ -97,10 +97,10 @@ pub fn check_with(policy: &Policy, snapshot: &Snapshot, plan: &Plan) -> Vec<Viol
 }
 
 fn check_steps(snapshot: &Snapshot, plan: &Plan, found: &mut Vec<Violation>) {
-    let mut seen = BTreeSet::new();
+    let mut stepped = BTreeSet::new();
     for step in &plan.steps {
         let unit = &step.unit;
-        if !seen.insert(unit) {
+        if !stepped.insert(unit) {
             found.push(Violation::SeveralSteps(unit.clone()));
         }
         let at = snapshot.placement(unit.as_str()).map(|placement| &placement.machine);
@@ -121,13 +121,13 @@ fn check_steps(snapshot: &Snapshot, plan: &Plan, found: &mut Vec<Violation>) {
     }
 }
 
-/// The unit of that name, if the plan has to find a machine for it.
+/// Returns the unit of a name, if the plan has to find a machine for it.
 fn placeable<'a>(snapshot: &'a Snapshot, name: &UnitName) -> Option<&'a Unit> {
     let unit = snapshot.unit(name.as_str())?;
     (unit.is_wanted() && !unit.is_global()).then_some(unit)
 }
 
-/// Whether a unit waits for its machine to come back, and for no other.
+/// Whether a unit waits for its own machine to return.
 fn is_stranded(snapshot: &Snapshot, name: &UnitName) -> bool {
     let unit = placeable(snapshot, name);
     let never = unit.is_some_and(|unit| unit.requirements.reschedule == Reschedule::Never);
@@ -135,9 +135,9 @@ fn is_stranded(snapshot: &Snapshot, name: &UnitName) -> bool {
     never && placement.is_some_and(|it| snapshot.machine(it.machine.as_str()).is_none())
 }
 
-/// Who should be placed or have a reason is, and nobody else.
+/// Checks that every wanted unit has either a machine or a reason, and that no other unit has one.
 fn check_reasons(before: &Snapshot, after: &Snapshot, plan: &Plan, found: &mut Vec<Violation>) {
-    // Who waits for its machine to come back is placed there, and needs a reason all the same.
+    // A unit that waits for its own machine is placed there, and needs a reason as well.
     let has_machine =
         |unit| after.placement(UnitName::as_str(unit)).is_some() && !is_stranded(before, unit);
     for unit in after.units() {
@@ -162,7 +162,7 @@ fn check_reasons(before: &Snapshot, after: &Snapshot, plan: &Plan, found: &mut V
     }
 }
 
-/// Every machine passes every rule of every unit placed there.
+/// Checks every rule of every placed unit on its machine.
 fn check_rules(policy: &Policy, before: &Snapshot, after: &Snapshot, found: &mut Vec<Violation>) {
     for machine in after.machines() {
         let planned = PlannedMachine::new(before, after, machine);

@@ -1,4 +1,4 @@
-//! Every hard rule once more, for a unit that is on a machine already.
+//! A second implementation of every hard rule, for units that are on a machine already.
 
 use std::collections::BTreeSet;
 
@@ -14,9 +14,9 @@ pub(super) struct PlannedMachine<'a> {
     before: &'a Snapshot,
     after: &'a Snapshot,
     machine: &'a Machine,
-    /// The units placed there, those that cannot be read too.
+    /// The units placed there, including unreadable ones.
     placed: BTreeSet<&'a UnitName>,
-    /// The same, and the global units that fit.
+    /// The placed units and the global units that fit.
     present: BTreeSet<&'a UnitName>,
 }
 
@@ -33,7 +33,7 @@ impl<'a> PlannedMachine<'a> {
         planned
     }
 
-    /// Adds the global units that fit, one after the other by name.
+    /// Adds the global units that fit, in the order of their names.
     fn fit_globals_in(&mut self) {
         for unit in self.after.units().filter(|unit| unit.is_wanted() && unit.is_global()) {
             let refused = self.metadata(unit).is_some() || self.expression(unit).is_some();
@@ -43,22 +43,22 @@ impl<'a> PlannedMachine<'a> {
         }
     }
 
-    /// The units placed there that can be read.
+    /// Returns the readable units placed there.
     pub(super) fn units(&self) -> impl Iterator<Item = &'a Unit> {
         self.placed.iter().filter_map(|name| placeable(self.after, name))
     }
 
-    /// All who are there, by name.
+    /// Returns all units on the machine, sorted by name.
     pub(super) fn all_units(self) -> BTreeSet<&'a UnitName> {
         self.present
     }
 
-    /// Whether a single or an unreadable unit is there.
+    /// Whether a single or unreadable unit is there.
     pub(super) fn has_placed(&self, unit: &UnitName) -> bool {
         self.placed.contains(unit)
     }
 
-    /// Everything by which the machine refuses a unit that is on it.
+    /// Returns every refusal of a unit that is on the machine.
     pub(super) fn refusals(&self, unit: &Unit) -> Vec<Refusal> {
         let mut refusals = Vec::new();
         refusals.extend(self.cordon(unit));
@@ -113,7 +113,7 @@ impl<'a> PlannedMachine<'a> {
         Some(Refusal::MachineOf { peer: missing.clone() })
     }
 
-    /// Global units give way to placed ones, so only these are looked at.
+    /// Global units yield to placed ones, so only placed units are checked.
     fn conflicts(&self, unit: &Unit) -> Option<Refusal> {
         self.conflict_with(unit, self.others(unit))
     }
@@ -157,8 +157,9 @@ impl<'a> PlannedMachine<'a> {
         })
     }
 
-    /// Whom a unit replaces and is beside all the same. Where both were placed there before, the
-    /// other had nowhere to go.
+    /// Returns the refusal if the unit shares the machine with a unit that it replaces. It is
+    /// allowed if both were placed there before, because no other machine may have accepted the
+    /// other.
     fn replaced(&self, unit: &Unit) -> Option<Refusal> {
         let was_here = |name| was_on(self.before, name, &self.machine.id);
         let names = |wants: &Requirements, name| wants.replaces.iter().any(|p| p.matches(name));
@@ -174,7 +175,7 @@ impl<'a> PlannedMachine<'a> {
         self.placed.iter().copied().filter(move |other| **other != unit.name)
     }
 
-    /// What a unit demands, if it can be read.
+    /// Returns the requirements of a readable unit.
     fn demands(&self, name: &UnitName) -> Option<&'a Requirements> {
         self.after.unit(name.as_str()).map(|unit| &*unit.requirements)
     }

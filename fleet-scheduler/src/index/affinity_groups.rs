@@ -1,4 +1,4 @@
-//! Affinity: who must be beside whom, and the groups that this makes of the units that wait.
+//! Affinity groups: the ties of `MachineOf=`, and the groups that they form among waiting units.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,41 +7,41 @@ use super::lookup::Lookup;
 use super::units::{PeerRef, UnitKind};
 use super::{Index, PatternNo, UnitNo};
 
-/// What a `MachineOf=` of a waiting unit comes to.
+/// The state of a peer that the `MachineOf=` of a waiting unit names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PeerState {
-    /// It names a unit that takes part and does not wait. Only the rule has to do with it.
+    /// A unit that takes part and does not wait. The rule alone decides.
     NotWaiting,
-    /// It names a unit that waits, too.
+    /// A unit that waits as well.
     Waiting(UnitNo),
-    /// It names nobody who takes part.
+    /// No unit that takes part.
     Unsatisfiable,
 }
 
-/// The waiting units that are tied to one, as groups.
+/// The waiting units that are tied to one unit, split into groups.
 #[derive(Debug, Default)]
 pub(crate) struct Component {
-    /// The groups; the units of each in the order in which they are put on a machine.
+    /// The groups; the units of each in the order in which they are assigned.
     pub(crate) groups: Vec<Vec<UnitNo>>,
-    /// Those that wait in unsatisfiable.
+    /// The units whose `MachineOf=` cannot be satisfied.
     pub(crate) unsatisfiable: Vec<UnitNo>,
 }
 
 impl Index {
-    /// Whether anything affinity a unit to others.
+    /// Whether `MachineOf=` ties the unit to others.
     pub(crate) fn is_tied(&self, unit: UnitNo) -> bool {
         let slot = &self.units.slots[unit];
         !slot.peers().is_empty() || !slot.followers().is_empty() || self.matches_peer_pattern(unit)
     }
 
-    /// Whether a pattern of a `MachineOf=` matches a unit.
+    /// Whether a pattern of some `MachineOf=` matches the unit.
     fn matches_peer_pattern(&self, unit: UnitNo) -> bool {
         let Some(class) = self.units.slots[unit].class.some() else { return false };
         let mut matched = self.classes.slots[class].matched.iter();
         matched.any(|pattern| !self.patterns.slots[*pattern].followers.is_empty())
     }
 
-    /// What one of a waiting unit's peers comes to.
+    /// Returns the state of a peer of a waiting unit.
     pub(crate) fn peer_state(&self, from: UnitNo, peer: PeerRef) -> PeerState {
         match peer {
             PeerRef::Named(other) => {
@@ -73,20 +73,21 @@ impl Index {
         state
     }
 
-    /// The names that a pattern matches, in order.
+    /// Returns the names that a pattern matches, in order.
     pub(crate) fn matching(&self, pattern: PatternNo) -> impl Iterator<Item = UnitNo> {
         let slot = &self.patterns.slots[pattern];
         let alike = self.units.with_prefix(slot.literal());
         alike.filter(|(name, _)| slot.covers(name)).map(|(_, unit)| unit)
     }
 
-    /// Those of these that take part or could, of a pattern that some `MachineOf=` has.
+    /// Returns the members of a pattern that some `MachineOf=` has: the matching units that have a
+    /// class.
     pub(crate) fn members(&self, pattern: PatternNo) -> impl Iterator<Item = UnitNo> {
         let members = self.patterns.slots[pattern].members.iter();
         members.flat_map(|members| members.values().copied())
     }
 
-    /// The waiting units that a waiting unit names.
+    /// Returns the waiting units that a waiting unit names.
     pub(crate) fn waiting_peers(&self, unit: UnitNo) -> impl Iterator<Item = UnitNo> {
         let peers = self.units.slots[unit].peers().iter();
         peers.filter_map(move |peer| match self.peer_state(unit, *peer) {
@@ -95,7 +96,8 @@ impl Index {
         })
     }
 
-    /// Units that name this one, or might: those whose pattern matches it are all among them.
+    /// Returns a superset of the units that name this one: it includes every unit with a matching
+    /// pattern.
     pub(crate) fn possible_followers(&self, unit: UnitNo) -> impl Iterator<Item = UnitNo> {
         let slot = &self.units.slots[unit];
         let class = slot.class.some();
@@ -104,7 +106,7 @@ impl Index {
         slot.followers().iter().chain(by_pattern).copied().filter(move |other| *other != unit)
     }
 
-    /// The waiting units that are tied to one that waits.
+    /// Returns the groups of the waiting units that are tied to a waiting unit.
     pub(crate) fn component(&self, unit: UnitNo) -> Component {
         let all = self.tied_units(unit);
         if let [alone] = all[..] {
@@ -123,11 +125,12 @@ impl Index {
         self.split_tied(all)
     }
 
-    /// All waiting units that one is tied to, directly or through others, itself included.
+    /// Returns all waiting units that this one is tied to, directly or through others, itself
+    /// included.
     fn tied_units(&self, unit: UnitNo) -> Vec<UnitNo> {
         let mut all = vec![unit];
-        let mut seen: Lookup<UnitNo, ()> = Lookup::default();
-        seen.insert(unit, ());
+        let mut visited: Lookup<UnitNo, ()> = Lookup::default();
+        visited.insert(unit, ());
         let mut next = 0;
         while let Some(unit) = all.get(next).copied() {
             next += 1;
@@ -136,7 +139,7 @@ impl Index {
                     && self.waiting_peers(*other).any(|named| named == unit)
             });
             for other in self.waiting_peers(unit).chain(naming) {
-                if seen.insert(other, ()) {
+                if visited.insert(other, ()) {
                     all.push(other);
                 }
             }
@@ -144,7 +147,7 @@ impl Index {
         all
     }
 
-    /// Sorts units that are tied together into groups, and those that wait in unsatisfiable.
+    /// Splits tied units into groups and unsatisfiable units.
     fn split_tied(&self, mut all: Vec<UnitNo>) -> Component {
         self.units.sort(&mut all);
         let numbered = all.iter().copied().zip(0..);
@@ -166,8 +169,8 @@ impl Index {
         split(&all, &order, &named, &naming)
     }
 
-    /// The shortest cycle of `MachineOf=` that leads from a waiting unit back to it; `None` if
-    /// there is none of at most that many units.
+    /// Returns the shortest cycle of `MachineOf=` through a waiting unit, or `None` if there is
+    /// none of at most `most` units.
     pub(crate) fn shortest_cycle(&self, unit: UnitNo, most: usize) -> Option<Vec<UnitNo>> {
         let mut came_from: Lookup<UnitNo, UnitNo> = Lookup::default();
         let mut queue = std::collections::VecDeque::from([(unit, 1)]);
@@ -186,7 +189,7 @@ impl Index {
     }
 }
 
-/// The path that led from one unit to another.
+/// Returns the path that led from one unit to another.
 fn path(came_from: &Lookup<UnitNo, UnitNo>, from: UnitNo, to: UnitNo) -> Vec<UnitNo> {
     let mut path = vec![to];
     let mut at = to;
@@ -199,8 +202,8 @@ fn path(came_from: &Lookup<UnitNo, UnitNo>, from: UnitNo, to: UnitNo) -> Vec<Uni
     path
 }
 
-/// Each after those that it names, then by number. Those that are unsatisfiable, or that name one that is
-/// not in the order, are left out.
+/// Returns a topological order: each unit after those that it names, then by number. Unsatisfiable
+/// units, and units that name one outside the order, are left out.
 fn topological_order(
     named: &[Vec<usize>],
     naming: &[Vec<usize>],
@@ -222,7 +225,7 @@ fn topological_order(
     order
 }
 
-/// Splits those in the order into groups that are tied together without the others.
+/// Splits the units of the order into connected groups.
 fn split(
     all: &[UnitNo],
     order: &[usize],

@@ -1,4 +1,4 @@
-//! Tests: what an index keeps for its next plan is bounded, though no plan is ever made.
+//! Tests: the state that an index keeps for its next plan is bounded, even if no plan is made.
 
 use fleet_core::{Epoch, Machine, Requirements};
 use fleet_unitfile::UnitName;

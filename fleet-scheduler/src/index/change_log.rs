@@ -1,28 +1,28 @@
-//! Trails: which machines something happened to, for others to catch up with when they need to.
+//! Change logs: the machines that have changed, for readers that catch up on demand.
 
 use super::slots::MachineNo;
 
-/// The machines that something happened to, in order. A long log is discarded at its beginning.
+/// Machines that have changed, oldest first. The older part of a long log is discarded.
 #[derive(Debug, Default)]
 pub(crate) struct ChangeLog {
-    /// How many entries are discarded.
+    /// Number of discarded entries.
     discarded: u64,
     machines: Vec<MachineNo>,
 }
 
 impl ChangeLog {
-    /// How far the log has come.
+    /// Returns the position after the last entry.
     pub(crate) fn end(&self) -> u64 {
         self.discarded + self.machines.len() as u64
     }
 
-    /// How much of it is not discarded.
+    /// Returns the number of entries that are kept.
     pub(crate) fn len(&self) -> usize {
         self.machines.len()
     }
 
-    /// Something happened to one of so many machines. Of a log that has become longer than it
-    /// takes to look at all of them twice, the older half is discarded.
+    /// Records a change of one of `machines` machines. If the log exceeds twice that number plus
+    /// 1024 entries, its older half is discarded.
     pub(crate) fn push(&mut self, machine: MachineNo, machines: usize) {
         if self.machines.len() > 2 * machines + 1024 {
             let older = self.machines.len() / 2;
@@ -32,19 +32,19 @@ impl ChangeLog {
         self.machines.push(machine);
     }
 
-    /// All since a point is taken back. Nobody may have caught up with it.
+    /// Removes the entries after a position. No reader may have read them.
     pub(crate) fn truncate_to(&mut self, point: u64) {
         let kept = usize::try_from(point.saturating_sub(self.discarded));
         self.machines.truncate(kept.unwrap_or(usize::MAX));
     }
 
-    /// Everybody who has not caught up must look at everything.
+    /// Discards everything, which forces all readers to start over.
     pub(crate) fn discard_all(&mut self) {
         self.discarded = self.end() + 1;
         self.machines.clear();
     }
 
-    /// The machines since a point of the log; `None` if that is discarded.
+    /// Returns the machines that changed after a position, or `None` if that part is discarded.
     pub(crate) fn since(&self, point: u64) -> Option<&[MachineNo]> {
         let at = usize::try_from(point.checked_sub(self.discarded)?).ok()?;
         self.machines.get(at.min(self.machines.len())..)

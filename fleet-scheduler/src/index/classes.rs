@@ -1,5 +1,5 @@
-//! Classes: units that ask for the same and that the same patterns match. Every machine treats all
-//! units of a class alike, what affinity them to others aside.
+//! Equivalence classes: units with equal requirements and equal matching patterns. Every machine
+//! treats the units of a class alike, except for their ties to other units.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -12,47 +12,48 @@ use rustc_hash::{FxBuildHasher, FxHasher};
 
 use super::slots::{ClassNo, FilterNo, MachineNo, OrderNo, PatternNo, Slots, UnitNo};
 
-/// The requirements of who demands nothing.
+/// The requirements of a unit that has none.
 pub(crate) static NOTHING: LazyLock<Arc<Requirements>> = LazyLock::new(Arc::default);
 
-/// One class.
+/// An equivalence class of units.
 #[derive(Debug, Default)]
 pub(crate) struct EquivalenceClass {
-    /// What its units demand; `MachineOf=` and the like may differ between them.
+    /// The requirements of its units. `MachineOf=` and other options outside the class key may
+    /// differ.
     pub(crate) requirements: Arc<Requirements>,
-    /// Its only unit, where an embedder's rules may tell any two units apart.
+    /// Its only unit, if custom rules may distinguish any two units.
     pub(crate) owner: Option<UnitName>,
     /// The patterns of `Conflicts=`, in the order written.
     pub(crate) conflicts: Vec<PatternNo>,
     /// The patterns of `Replaces=`, in the order written.
     pub(crate) replaces: Vec<PatternNo>,
-    /// Every pattern that matches its units, in the order of their numbers.
+    /// Every pattern that matches its units, in the order of the pattern numbers.
     pub(crate) matched: Vec<PatternNo>,
-    /// The one of these that stands for the template, if its instances are counted.
+    /// The matching pattern that stands for the template, if its instances are counted.
     pub(crate) template: PatternNo,
-    /// Whether it is a user of that pattern itself.
+    /// Whether the class itself is a user of that pattern.
     pub(crate) counts_template: bool,
     pub(crate) filter: FilterNo,
     /// The machine of `MachineID=`.
     pub(crate) pin: MachineNo,
     pub(crate) users: u32,
-    /// The order in which its units try machines, once they have.
+    /// The order in which its units try machines, once it is needed.
     pub(crate) order: OrderNo,
-    /// A order of its own, without the machines that refuse it until somebody leaves.
+    /// A private order without the machines that refuse the class until a unit leaves them.
     pub(crate) private_order: OrderNo,
-    /// How many machines its units have tried in unsatisfiable since they have no order of their own.
+    /// Number of machines tried in vain while the class had no private order.
     pub(crate) skips: usize,
-    /// How far the log of lifts had come when it was known that every machine refuses the class,
-    /// except those named there since.
+    /// Position in the log of lifts at which every machine was known to refuse the class. Machines
+    /// logged later are the exceptions.
     pub(crate) refused: Option<u64>,
-    /// Whether it was asked why every machine refuses it.
+    /// Whether the refusals of the class have been counted before.
     pub(crate) was_counted: bool,
     /// Its units that every machine refuses.
     pub(crate) parked: BTreeMap<UnitName, UnitNo>,
-    /// The round in which one of these was woken and has not been refused since.
+    /// The round in which one of the parked units was woken and has not been refused since.
     pub(crate) awake: u64,
-    /// What [`MachineOrders::facts`](super::MachineOrders::facts) was when every machine refused the class
-    /// whoever is there.
+    /// Value of [`MachineOrders::facts_version`](super::MachineOrders::facts_version) at which the
+    /// class filter or a cordon excluded every machine.
     pub(crate) filtered_out: Option<u64>,
 }
 
@@ -63,15 +64,15 @@ pub(crate) struct Classes {
     table: HashTable<ClassNo>,
     /// The classes that have parked units.
     pub(crate) parked: BTreeSet<ClassNo>,
-    /// Those of them that somebody who leaves a machine may help.
+    /// Those of them that the departure of a unit from a machine may help.
     retryable: BTreeSet<ClassNo>,
-    /// The facts of machines for which that is known.
+    /// The version of the machine facts at which `retryable` was computed.
     facts: u64,
-    /// How often units have been placed.
+    /// Number of placement rounds so far.
     pub(crate) round: u64,
 }
 
-/// What makes a class: requirements, owner, patterns that match.
+/// The identity of a class: requirements, owner and matching patterns.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClassKey<'a> {
     pub(crate) wants: &'a Requirements,
@@ -80,7 +81,7 @@ pub(crate) struct ClassKey<'a> {
 }
 
 impl Classes {
-    /// The class of units that ask for nothing and that no pattern matches.
+    /// The class of units without requirements and matching patterns.
     pub(crate) const PLAIN: ClassNo = ClassNo(0);
 
     pub(crate) fn new(filter: FilterNo) -> Self {
@@ -96,7 +97,7 @@ impl Classes {
         Self { slots, table: HashTable::new(), parked, retryable, facts: 0, round: 0 }
     }
 
-    /// The class of that key, if there is one.
+    /// Returns the class of a key, if there is one.
     pub(crate) fn find(&self, key: ClassKey<'_>) -> Option<ClassNo> {
         if key.owner.is_none() && key.matched.is_empty() && asks_for_nothing(key.wants) {
             return Some(Self::PLAIN);
@@ -113,7 +114,7 @@ impl Classes {
         number
     }
 
-    /// Takes a class out that has no users.
+    /// Removes a class that has no users.
     pub(crate) fn remove(&mut self, number: ClassNo) -> EquivalenceClass {
         let hash = hash(self.slots[number].key());
         if let Ok(entry) = self.table.find_entry(hash, |other| *other == number) {
@@ -123,7 +124,8 @@ impl Classes {
         self.slots.remove(number)
     }
 
-    /// A class has parked units. `facts` are those of the machines that refused them.
+    /// Records that a class has parked units. `facts` is the version of the machines that refused
+    /// them.
     pub(crate) fn park(&mut self, number: ClassNo, facts: u64) {
         self.parked.insert(number);
         if self.slots[number].filtered_out == Some(facts) {
@@ -133,19 +135,19 @@ impl Classes {
         }
     }
 
-    /// A class has no parked units any more.
+    /// Records that a class has no parked units.
     pub(crate) fn unpark(&mut self, number: ClassNo) {
         self.parked.remove(&number);
         self.retryable.remove(&number);
     }
 
-    /// The classes with parked units that somebody who leaves a machine may help.
+    /// Returns the classes with parked units that the departure of a unit from a machine may help.
     pub(crate) fn retryable(&self) -> impl Iterator<Item = ClassNo> {
         self.retryable.iter().copied()
     }
 
-    /// Machines are others now. Hope is left to all classes but those that had none before and of
-    /// which it is still true that every machine refuses them by what it is.
+    /// Updates the retryable classes after machines have changed. A class stays excluded only if it
+    /// was filtered out before and `still_refused` holds for it.
     pub(crate) fn refresh_retryable(
         &mut self,
         facts: u64,
@@ -179,7 +181,7 @@ impl EquivalenceClass {
     }
 }
 
-/// Whether nothing in it matters to any rule or score, `MachineOf=` aside.
+/// Whether no rule or score looks at these requirements, `MachineOf=` aside.
 fn asks_for_nothing(wants: &Requirements) -> bool {
     wants.machine_id.is_none()
         && wants.metadata.is_empty()

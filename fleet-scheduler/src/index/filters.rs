@@ -1,5 +1,5 @@
-//! Filters: what units ask of a machine alone. Each machine is asked once for all units that ask
-//! the same, unless only few machines can pass.
+//! Filters: the requirements that concern a machine alone. A filter is evaluated once per machine
+//! for all units with equal requirements, unless only few machines can pass.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hash};
@@ -13,17 +13,17 @@ use super::metadata_index::{MetadataIndex, RequiredMetadata};
 use super::slots::{FilterNo, MachineNo, Slots};
 use crate::rules;
 
-/// `MachineMetadata=` and `MachineMetadataExpr=` of some units.
+/// The `MachineMetadata=` and `MachineMetadataExpr=` of some units.
 #[derive(Debug, Default)]
 pub(crate) struct Filter {
     metadata: RequiredMetadata,
     expression: Option<Expression>,
     users: u32,
-    /// What it says of each machine, by the machine's number, if that is cached down.
+    /// The verdict on each machine, by the machine's number, if verdicts are cached.
     verdicts: Option<Vec<FilterVerdict>>,
 }
 
-/// What a filter says of a machine.
+/// The verdict of a filter on a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum FilterVerdict {
     #[default]
@@ -37,7 +37,7 @@ enum FilterVerdict {
 pub(crate) struct Filters {
     slots: Slots<FilterNo, Filter>,
     table: HashTable<FilterNo>,
-    /// The filters of which it is cached down what they say of each machine.
+    /// The filters with cached verdicts.
     cached: BTreeSet<FilterNo>,
     metadata_index: MetadataIndex,
 }
@@ -46,12 +46,12 @@ impl Filters {
     /// The filter that every machine passes.
     pub(crate) const ALL: FilterNo = FilterNo(0);
 
-    /// How many machines, of more than twice as many, are so few that they are asked whenever
-    /// somebody wants to know.
+    /// Maximum number of candidates that are evaluated on demand. It applies only if there are more
+    /// than twice as many machines.
     const FEW: usize = 32;
 
-    /// How many filters are cached down: each takes a byte for every machine, and is asked again
-    /// when a machine changes. Those beyond are asked whenever somebody wants to know.
+    /// Maximum number of filters with cached verdicts. Each takes one byte per machine and is
+    /// evaluated again when a machine changes. Further filters are evaluated on demand.
     const MAX_CACHED: usize = 1024;
 
     pub(crate) fn new() -> Self {
@@ -61,7 +61,7 @@ impl Filters {
         Self { slots, table, cached, metadata_index }
     }
 
-    /// The filter of a unit's requirements, which gets one more user.
+    /// Returns the filter of a unit's requirements and adds a user to it.
     pub(crate) fn acquire(&mut self, wants: &Requirements, machines: &Machines) -> FilterNo {
         if wants.metadata.is_empty() && wants.metadata_expr.is_none() {
             return Self::ALL;
@@ -88,8 +88,8 @@ impl Filters {
         number
     }
 
-    /// Writes down what a filter says of each machine, unless few can pass: there may be more of
-    /// them now than when the filter was new.
+    /// Caches the verdicts of a filter on all machines, unless only few can pass. The number of
+    /// candidates may have grown since the filter was created.
     pub(crate) fn cache_verdicts(&mut self, number: FilterNo, machines: &Machines) {
         if number == Self::ALL
             || self.slots[number].verdicts.is_some()
@@ -104,7 +104,7 @@ impl Filters {
         self.cached.insert(number);
     }
 
-    /// Machines among which are all that pass a filter, if there are few.
+    /// Returns a superset of the machines that pass a filter, if there are few.
     pub(crate) fn few_candidates(
         &self,
         number: FilterNo,
@@ -114,7 +114,7 @@ impl Filters {
         self.metadata_index.few_candidates(&self.slots[number].metadata, most)
     }
 
-    /// Takes a user away.
+    /// Removes a user.
     pub(crate) fn release(&mut self, number: FilterNo) {
         if number == Self::ALL {
             return;
@@ -132,7 +132,7 @@ impl Filters {
         self.metadata_index.release(&filter.metadata);
     }
 
-    /// A machine has come, its metadata has changed, or it has gone.
+    /// Updates the filters after a machine was added, changed its metadata, or was removed.
     pub(crate) fn change(
         &mut self,
         machine: MachineNo,
@@ -146,7 +146,7 @@ impl Filters {
         }
     }
 
-    /// The rule by which the filter refuses a machine that is present.
+    /// Returns the rule by which the filter refuses a present machine.
     pub(crate) fn refusal(
         &self,
         number: FilterNo,
@@ -170,7 +170,7 @@ impl Filters {
 }
 
 impl Filter {
-    /// Writes down what it says of a machine.
+    /// Updates the cached verdict on a machine.
     fn write(&mut self, machine: MachineNo, metadata: &Metadata) {
         let verdict = self.verdict(metadata);
         let Some(verdicts) = &mut self.verdicts else { return };
@@ -201,7 +201,7 @@ fn hash(metadata: &RequiredMetadata, expression: Option<&Expression>) -> u64 {
     FxBuildHasher.hash_one(hashed(key))
 }
 
-/// The same, known to be hashable.
+/// Returns its argument, whose type must be hashable.
 fn hashed<T: Hash>(key: T) -> T {
     key
 }

@@ -1,28 +1,28 @@
-//! A heap of machines that knows where in it each machine is, so that any can be moved or removed.
+//! A binary heap of machines with known positions, so that any machine can be moved or removed.
 //!
-//! A key ends with the machine's number, so the key alone is the entry. Where a machine is in its
-//! heap is kept outside, for a machine is in at most one of several heaps.
+//! A key ends with the machine's number, so the key alone is the entry. Positions are stored
+//! outside the heap, because a machine is in at most one of several heaps.
 
 use super::lookup::Lookup;
 use super::slots::MachineNo;
 
-/// The position of who is in no heap.
+/// The position of a machine that is in no heap.
 const ABSENT: u32 = u32::MAX;
 
 /// Keys of machines, the lowest on top.
 #[derive(Debug, Default)]
 pub(super) struct Heap(Vec<u128>);
 
-/// Where each machine is in its heap.
+/// The position of each machine in its heap.
 #[derive(Debug)]
 pub(super) enum HeapPositions {
-    /// By the machine's number, for heaps that add_class many of them.
+    /// By the machine's number, for heaps with many machines.
     Dense(Vec<u32>),
-    /// Of those alone that are in a heap.
+    /// Only for machines that are in a heap.
     Sparse(Lookup<MachineNo, u32>),
 }
 
-/// The machine of a key.
+/// Returns the machine of a key.
 #[expect(clippy::cast_possible_truncation, reason = "the lowest 32 bits are the machine")]
 pub(super) fn machine_of(key: u128) -> MachineNo {
     MachineNo(key as u32)
@@ -35,12 +35,12 @@ impl Default for HeapPositions {
 }
 
 impl HeapPositions {
-    /// Room for that many machines, all of them out.
+    /// Creates positions for that many machines, all absent.
     pub(super) fn new(count: usize) -> Self {
         Self::Dense(vec![ABSENT; count])
     }
 
-    /// HeapPositions that take memory only for the machines that are in.
+    /// Creates positions that use memory only for machines in a heap.
     pub(super) fn sparse() -> Self {
         Self::Sparse(Lookup::default())
     }
@@ -90,13 +90,13 @@ impl Heap {
         &self.0
     }
 
-    /// The lowest key but for some few.
+    /// Returns the lowest key that is not left out. Efficient if few keys are left out.
     pub(super) fn first_except(&self, is_left_out: impl Fn(u128) -> bool) -> Option<u128> {
         let mut open = vec![0];
         let mut first = None;
         while let Some(at) = open.pop() {
             let Some(key) = self.0.get(at).copied() else { continue };
-            // All below a key come after it.
+            // All keys below this one are higher.
             if first.is_some_and(|first| key > first) {
                 continue;
             }
@@ -114,7 +114,7 @@ impl Heap {
         self.sift_up(self.0.len() - 1, positions);
     }
 
-    /// Gives a machine that is in this heap another key.
+    /// Changes the key of a machine in this heap.
     pub(super) fn update(&mut self, key: u128, positions: &mut HeapPositions) {
         let Some(at) = positions.get(machine_of(key)) else { return };
         let old = std::mem::replace(&mut self.0[at], key);
@@ -125,7 +125,7 @@ impl Heap {
         }
     }
 
-    /// Takes a machine out that is in this heap.
+    /// Removes a machine from this heap.
     pub(super) fn remove(&mut self, machine: MachineNo, positions: &mut HeapPositions) {
         let Some(at) = positions.get(machine) else { return };
         let gone = self.0.swap_remove(at);
@@ -155,7 +155,7 @@ impl Heap {
         positions.set(key, at);
     }
 
-    /// A key that sinks belongs nearly always far below, so it is not compared on the way down.
+    /// A sinking key usually belongs near the bottom, so it is not compared on the way down.
     fn sift_down(&mut self, mut at: usize, positions: &mut HeapPositions) {
         let (key, length) = (self.0[at], self.0.len());
         loop {

@@ -1,5 +1,5 @@
-//! Loading: a snapshot read into an empty index, in the order of the names, without looking any
-//! name up.
+//! Loading: reads a snapshot into an empty index, in the order of the names and without name
+//! lookups.
 
 use std::sync::Arc;
 
@@ -28,8 +28,8 @@ impl Index {
         patterns.into_iter().for_each(|pattern| self.patterns.release(pattern));
     }
 
-    /// Takes in all patterns before any unit has a class: one that is new later has to be compared
-    /// with all names. Returns what the loading has to release once the units use them.
+    /// Adds all patterns before any unit has a class, because a later pattern has to be compared
+    /// with all names. Returns the patterns to release once the units use them.
     fn read_patterns(&mut self, snapshot: &Snapshot) -> Vec<PatternNo> {
         let mut held = Vec::new();
         for unit in snapshot.units().filter(|unit| unit.is_wanted()) {
@@ -81,21 +81,21 @@ impl Index {
     }
 }
 
-/// All names of a snapshot that are known or placed, in order.
+/// Returns all names of a snapshot that are known or placed, in order.
 fn names(snapshot: &Snapshot) -> Vec<&UnitName> {
     let mut names: Vec<&UnitName> = snapshot.units().map(|unit| &unit.name).collect();
     let units = names.len();
     names.extend(snapshot.faults().map(|(name, _)| name));
     names.extend(snapshot.placements().map(|(name, _)| name));
     if names.len() > units {
-        // These are three runs in order: sorting merges them.
+        // The names form three sorted runs, which the sort merges.
         names.sort();
         names.dedup();
     }
     names
 }
 
-/// Goes on to where the name is.
+/// Advances to the position of the name.
 fn advance(names: &[&UnitName], at: &mut usize, name: &UnitName) {
     while !is_same(names[*at], name) {
         *at += 1;

@@ -1,5 +1,4 @@
-//! Lookups: what is found by a key in no time, and can never be gone through. So the order of
-//! hashing reaches no output.
+//! A hash map without iteration, so that the hash order cannot affect any output.
 
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
@@ -7,7 +6,7 @@ use std::hash::{BuildHasher, Hash};
 use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
 
-/// Values by their keys, in no order that could be seen.
+/// Values by their keys, without iteration.
 #[derive(Debug)]
 pub(crate) struct Lookup<K, V>(HashTable<(K, V)>);
 
@@ -42,14 +41,14 @@ impl<K: Hash + Eq, V> Lookup<K, V> {
         self.get(key).is_some()
     }
 
-    /// The value of a key, which is given this one if it has none.
+    /// Returns the value of a key, after inserting this one if it has none.
     pub(crate) fn get_or_insert(&mut self, key: K, value: V) -> &mut V {
         let same = |(other, _): &(K, V)| *other == key;
         let entry = self.0.entry(hash(&key), same, |(key, _)| hash(key));
         &mut entry.or_insert_with(|| (key, value)).into_mut().1
     }
 
-    /// Gives a key a value; whether it had none.
+    /// Sets the value of a key. Returns whether it had none.
     pub(crate) fn insert(&mut self, key: K, value: V) -> bool {
         if let Some(old) = self.get_mut(&key) {
             *old = value;

@@ -1,4 +1,4 @@
-//! The machines of an index: everything that has a machine ID.
+//! The machines of an index: every known machine ID.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use fleet_core::{Machine, MachineId};
 use super::occupancy::Occupancy;
 use super::slots::{MachineNo, Slots, UnitNo};
 
-/// One machine ID.
+/// The entry of one machine ID.
 #[derive(Debug, Default)]
 pub(crate) struct MachineSlot {
     id: Option<MachineId>,
@@ -16,13 +16,13 @@ pub(crate) struct MachineSlot {
     pub(crate) facts: Option<Arc<Machine>>,
     /// A number that orders machines by their IDs.
     pub(crate) label: u32,
-    /// Who is there. Empty unless the machine is present.
+    /// The units on the machine. Empty unless it is present.
     pub(crate) occupancy: Occupancy,
-    /// Who was placed there and takes part, while the machine is not present.
+    /// The placed units that take part while the machine is not present.
     pub(crate) stranded: BTreeSet<UnitNo>,
-    /// How many placements and `MachineID=` options name it.
+    /// Number of placements and `MachineID=` options that name it.
     pub(crate) named: u32,
-    /// Whether it must be settled.
+    /// Whether the next plan must recheck it.
     pub(crate) dirty: bool,
 }
 
@@ -39,7 +39,7 @@ impl MachineSlot {
         self.id.as_ref().expect("a slot in use has an ID")
     }
 
-    /// The machine, which must be present.
+    /// Returns the machine, which must be present.
     pub(crate) fn machine(&self) -> &Machine {
         self.facts.as_ref().expect("only machines that are present are tried")
     }
@@ -54,7 +54,7 @@ impl Machines {
         self.ids.get(id).copied()
     }
 
-    /// The number of that ID, which is given one if it has none; and whether all labels changed.
+    /// Returns the number of an ID, assigning one if needed, and whether all labels changed.
     pub(crate) fn intern(&mut self, id: &MachineId) -> (MachineNo, bool) {
         if let Some(machine) = self.ids.get(id) {
             return (*machine, false);
@@ -74,7 +74,7 @@ impl Machines {
         }
     }
 
-    /// Takes many IDs at once, which must be in order and all new.
+    /// Adds many IDs at once, which must be sorted and new.
     pub(crate) fn fill<'a>(&mut self, ids: impl Iterator<Item = &'a MachineId>) {
         let slots = &mut self.slots;
         let slot = |id: &MachineId| MachineSlot { id: Some(id.clone()), ..MachineSlot::default() };
@@ -82,7 +82,7 @@ impl Machines {
         self.label_all();
     }
 
-    /// A label between those of the neighbours of an ID, if there is one left.
+    /// Returns a label between those of the neighbours of an ID, if there is one left.
     fn label_between(&self, id: &MachineId) -> Option<u32> {
         use std::ops::Bound::{Excluded, Unbounded};
         let label = |machine: &MachineNo| self.slots[*machine].label;
@@ -93,7 +93,7 @@ impl Machines {
         (high - low >= 2).then(|| low + (high - low) / 2)
     }
 
-    /// Gives everybody a new label, with room between any two.
+    /// Assigns new labels to all machines, with gaps between them.
     fn label_all(&mut self) {
         let count = u32::try_from(self.ids.len()).unwrap_or(u32::MAX);
         let step = (u32::MAX / count.saturating_add(2)).min(1 << 16);
@@ -102,7 +102,7 @@ impl Machines {
         }
     }
 
-    /// Forgets the ID if the machine is not present and nothing names it.
+    /// Removes the ID if the machine is not present and nothing names it.
     pub(crate) fn forget_if_idle(&mut self, machine: MachineNo) {
         let slot = &self.slots[machine];
         if !slot.is_present() && slot.named == 0 {
@@ -111,7 +111,7 @@ impl Machines {
         }
     }
 
-    /// The machine comes, changes or goes.
+    /// Sets or removes the machine of an ID.
     pub(crate) fn set(&mut self, machine: MachineNo, facts: Option<Arc<Machine>>) {
         let slot = &mut self.slots[machine];
         self.present -= usize::from(slot.is_present());
@@ -119,22 +119,22 @@ impl Machines {
         slot.facts = facts;
     }
 
-    /// How many machines are present.
+    /// Returns the number of present machines.
     pub(crate) fn count(&self) -> usize {
         self.present
     }
 
-    /// All numbers in the order of the IDs.
+    /// Returns all numbers in the order of the IDs.
     pub(crate) fn in_order(&self) -> impl Iterator<Item = MachineNo> {
         self.ids.values().copied()
     }
 
-    /// The machines that are present, in the order of their IDs.
+    /// Returns the present machines, in the order of their IDs.
     pub(crate) fn present(&self) -> impl Iterator<Item = MachineNo> {
         self.in_order().filter(|machine| self.slots[*machine].is_present())
     }
 
-    /// The same with what is known of them.
+    /// Returns the present machines with their facts, in the order of their IDs.
     pub(crate) fn facts(&self) -> impl Iterator<Item = (MachineNo, &Machine)> {
         self.present().map(|machine| (machine, self.slots[machine].machine()))
     }

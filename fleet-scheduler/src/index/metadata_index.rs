@@ -1,7 +1,7 @@
-//! MetadataIndex: which machines have which value of a metadata key, for the keys that filters ask for.
+//! An inverted index: the machines by the values of the metadata keys that filters use.
 //!
-//! Where every unit asks for a host of its own there are as many filters as units, and each is of
-//! one machine. MetadataIndex find it without asking the others.
+//! If every unit requires its own host, there are as many filters as units, and each matches one
+//! machine. The index finds it without evaluating the filter on the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,25 +10,25 @@ use fleet_core::Metadata;
 use super::machines::Machines;
 use super::slots::MachineNo;
 
-/// What a filter asks for: keys, each with the values that would do.
+/// Required metadata: keys, each with its accepted values.
 pub(super) type RequiredMetadata = BTreeMap<String, BTreeSet<String>>;
 
-/// The machines by what they have, of the keys that are asked for.
+/// The machines by metadata value, for the keys in use.
 #[derive(Debug, Default)]
 pub(super) struct MetadataIndex {
     keys: BTreeMap<String, KeyIndex>,
 }
 
-/// One key.
+/// The index of one key.
 #[derive(Debug, Default)]
 struct KeyIndex {
-    /// How many filters ask for it.
+    /// Number of filters that use the key.
     filters: u32,
     by_value: BTreeMap<String, BTreeSet<MachineNo>>,
 }
 
 impl MetadataIndex {
-    /// One filter more asks for these keys.
+    /// Adds a filter that uses these keys.
     pub(super) fn acquire(&mut self, wanted: &RequiredMetadata, machines: &Machines) {
         for name in wanted.keys() {
             if let Some(key) = self.keys.get_mut(name) {
@@ -43,7 +43,7 @@ impl MetadataIndex {
         }
     }
 
-    /// One filter less asks for these keys.
+    /// Removes a filter that used these keys.
     pub(super) fn release(&mut self, wanted: &RequiredMetadata) {
         for name in wanted.keys() {
             let Some(key) = self.keys.get_mut(name) else { continue };
@@ -54,7 +54,7 @@ impl MetadataIndex {
         }
     }
 
-    /// A machine has come, has other metadata now, or has gone.
+    /// Updates the index after a machine was added, changed its metadata, or was removed.
     pub(super) fn change(
         &mut self,
         machine: MachineNo,
@@ -67,7 +67,8 @@ impl MetadataIndex {
         }
     }
 
-    /// Machines among which are all that have what is wanted, if there are at most so many.
+    /// Returns a superset of the machines that satisfy the requirements, if there are at most
+    /// `most`.
     pub(super) fn few_candidates(
         &self,
         wanted: &RequiredMetadata,
@@ -102,12 +103,12 @@ impl KeyIndex {
         }
     }
 
-    /// The machines that have each of these values; none has two.
+    /// Returns the machines with each of these values. No machine has two of them.
     fn with(&self, values: &BTreeSet<String>) -> impl Iterator<Item = &BTreeSet<MachineNo>> {
         values.iter().filter_map(|value| self.by_value.get(value))
     }
 
-    /// How many machines have one of these values, counted no further than is asked for.
+    /// Counts the machines that have one of these values, and stops above `most`.
     fn count(&self, values: &BTreeSet<String>, most: usize) -> usize {
         let mut count = 0;
         for machines in self.with(values) {

@@ -1,9 +1,9 @@
-//! The index: a cluster as the planner sees it, kept up to date change by change.
+//! The index: the planner's view of a cluster, updated change by change.
 //!
 //! Units, machines, patterns and classes have numbers; see [`slots`]. Between two plans, every unit
-//! that was placed on a machine that is present is on that machine's occupancy, whether it may stay or
-//! not. A plan moves units about and writes down each step in a log. The log is taken back by
-//! whatever comes next, unless that is the carrying out of that very plan.
+//! placed on a present machine is part of the machine's occupancy, whether it may stay or not. A
+//! plan moves units tentatively and records each move in an undo log. The next operation rolls the
+//! log back, unless it applies that plan.
 
 mod affinity_groups;
 #[cfg(test)]
@@ -59,11 +59,11 @@ use units::Units;
 pub(crate) use units::{PeerRef, UnitKind, WaitState};
 pub(crate) use view::IndexView;
 
-/// A cluster, indexed so that a plan costs little more than what has changed since the last one.
+/// A cluster, indexed so that the cost of a plan depends mainly on the changes since the last one.
 ///
-/// Feed it what happens, and ask it for plans. What it answers depends on the state of the cluster
-/// and on nothing else, whichever changes led there: it is what [`plan`](crate::plan()) says of a
-/// snapshot of that state.
+/// Report changes to it, and request plans. Its answers depend only on the state of the cluster,
+/// not on the changes that led there. They equal those of [`plan`](crate::plan()) for a snapshot of
+/// that state.
 ///
 /// ```
 /// use fleet_core::{Epoch, Machine, Requirements};
@@ -98,39 +98,39 @@ pub struct Index {
     pub(crate) refusal_cache: RefusalCountsCache,
     /// The global units that are wanted.
     pub(crate) globals: BTreeMap<UnitName, UnitNo>,
-    /// The machines where somebody may replace somebody else who is there, too.
+    /// The machines on which one unit may replace another.
     pub(crate) replacement_machines: BTreeSet<MachineNo>,
-    /// Units that had to leave for one that replaces them and that no other machine took: how far
-    /// the change_log of lifts had come then.
+    /// Units that should leave for a replacer and that no other machine accepted, with the position
+    /// in the log of lifts at that time.
     pub(crate) stuck: BTreeMap<UnitNo, u64>,
-    /// The placements that should not be.
+    /// The placements to remove.
     pub(crate) unwanted: BTreeMap<UnitName, UnitNo>,
-    /// The machines to be settled; none twice.
+    /// The machines to recheck, without duplicates.
     pub(crate) dirty: Vec<MachineNo>,
-    /// The units to be tried, and some that need not be any more.
+    /// The units to try, and some that no longer need it.
     pub(crate) retry_queue: RetryQueue,
-    /// The groups that no machine takes, by the first name in each.
+    /// The groups that no machine accepts, by their lowest unit number.
     pub(crate) groups: BTreeMap<UnitNo, WaitingGroup>,
-    /// Those of the groups that replace others.
+    /// Those of the groups that changes other than a lifted refusal may help.
     pub(crate) sensitive_groups: BTreeSet<UnitNo>,
-    /// Whether something has happened to a tied unit since these were tried.
+    /// Whether a tied unit has changed since these groups were tried.
     pub(crate) ties_changed: bool,
-    /// The units that wait in unsatisfiable.
+    /// The units whose `MachineOf=` cannot be satisfied.
     pub(crate) unsatisfiable: BTreeSet<UnitNo>,
-    /// The units that want no other machine than theirs, which is not present.
+    /// The units with `Reschedule=never` whose machine is not present.
     pub(crate) stranded: BTreeSet<UnitNo>,
-    /// How far the change_log of lifts is known to the units that wait.
+    /// The position in the log of lifts up to which waiting units have been woken.
     pub(crate) lifts_seen: u64,
-    /// Whether anything has changed since the last plan that is carried out.
+    /// Whether anything has changed since the last applied plan.
     pub(crate) touched: bool,
-    /// What was done while planning.
+    /// The moves made while planning.
     pub(crate) log: Vec<UndoEntry>,
-    /// The plan that the log led to.
+    /// The plan that these moves led to.
     pub(crate) pending: Option<PendingPlan>,
 }
 
 impl Index {
-    /// The index of a cluster of nothing.
+    /// Creates an index of an empty cluster.
     #[must_use]
     pub fn new(policy: Policy) -> Self {
         let filters = Filters::new();
@@ -162,7 +162,7 @@ impl Index {
         }
     }
 
-    /// The index of the cluster that a snapshot shows.
+    /// Creates an index of the cluster in a snapshot.
     #[must_use]
     pub fn load(policy: Policy, snapshot: &Snapshot) -> Self {
         let mut index = Self::new(policy);
@@ -171,23 +171,23 @@ impl Index {
         index
     }
 
-    /// The revision that plans are said to be made of.
+    /// Returns the revision that plans are based on.
     #[must_use]
     pub fn revision(&self) -> Revision {
         self.revision
     }
 
-    /// Says which revision of the cluster's state the index has now.
+    /// Sets the revision of the cluster's state that the index reflects.
     pub fn set_revision(&mut self, revision: Revision) {
         self.revision = revision;
     }
 
-    /// A unit came, or is another now.
+    /// Adds or replaces a unit.
     pub fn put_unit(&mut self, unit: &Unit) {
         self.put(UnitSpec::from(unit));
     }
 
-    /// The same of a unit of which no more is known than what it demands.
+    /// Adds or replaces a unit of which only the requirements are known.
     pub fn put(&mut self, demand: UnitSpec) {
         self.rewind();
         let UnitSpec { name, requirements, wanted } = demand;
@@ -200,7 +200,7 @@ impl Index {
         self.upsert(unit, kind, Some(requirements), wanted);
     }
 
-    /// A unit is discarded, readable or not. Its placement stays until it is taken away.
+    /// Removes a unit, readable or not. Its placement stays until it is removed separately.
     pub fn remove_unit(&mut self, unit: &str) {
         self.rewind();
         if let Some(unit) = self.units.find(unit) {
@@ -208,33 +208,33 @@ impl Index {
         }
     }
 
-    /// The record of a unit cannot be read. Where it is placed, it stays.
+    /// Marks a unit's stored record as unreadable. If the unit is placed, it stays.
     pub fn put_unreadable(&mut self, unit: UnitName) {
         self.rewind();
         let unit = self.units.intern(&unit);
         self.upsert(unit, UnitKind::Unreadable, None, false);
     }
 
-    /// A machine came, or is another now.
+    /// Adds or replaces a machine.
     pub fn put_machine(&mut self, machine: Machine) {
         self.rewind();
         self.update_machine(machine.into());
     }
 
-    /// A machine went. What was placed there needs another.
+    /// Removes a machine. The units placed there need another one.
     pub fn remove_machine(&mut self, machine: &str) {
         self.rewind();
         self.drop_machine(machine);
     }
 
-    /// A unit was placed.
+    /// Records the placement of a unit.
     pub fn place(&mut self, unit: UnitName, machine: MachineId, epoch: Epoch) {
         self.rewind();
         let unit = self.units.intern(&unit);
         self.record_placement(unit, &machine, epoch);
     }
 
-    /// A unit's placement was taken away.
+    /// Removes the placement of a unit.
     pub fn unplace(&mut self, unit: &str) {
         self.rewind();
         if let Some(unit) = self.units.find(unit) {
@@ -242,7 +242,7 @@ impl Index {
         }
     }
 
-    /// Something happened.
+    /// Applies a change of the cluster's state.
     ///
     /// ```
     /// use fleet_core::Machine;
@@ -267,7 +267,7 @@ impl Index {
         }
     }
 
-    /// What would be planned after some changes. The index is afterwards as it was.
+    /// Returns the plan that would follow some changes. The index keeps its state.
     ///
     /// ```
     /// use fleet_core::Machine;

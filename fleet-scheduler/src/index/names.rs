@@ -1,8 +1,7 @@
-//! Names in order: finds the number of a name, and the names that begin alike.
+//! A sorted list of unit names, for lookups and prefix searches.
 //!
-//! The names themselves are in the slots; here are only their numbers, in runs. So to take in the
-//! names of a snapshot, which come in order, costs next to nothing, and no later change has to make
-//! up for it.
+//! The names are stored in the slots; this list holds only their numbers, in runs. Loading the
+//! sorted names of a snapshot is therefore cheap, and later changes stay cheap as well.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::OccupiedEntry;
@@ -13,7 +12,7 @@ use fleet_unitfile::UnitName;
 use super::slots::{Slots, UnitNo};
 use super::units::UnitSlot;
 
-/// How many numbers a run has at most: so many are moved about when a name comes or goes.
+/// Maximum length of a run, which bounds the numbers that move when a name is inserted or removed.
 const MOST: usize = 128;
 
 type UnitSlots = Slots<UnitNo, UnitSlot>;
@@ -21,17 +20,17 @@ type UnitSlots = Slots<UnitNo, UnitSlot>;
 /// The numbers of names, in the order of the names.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// The runs, none of them empty. The key of a run is not after its first name, and after all
-    /// names of the run before it. Runs are not merged: one with a single name costs no more than
-    /// an entry of a map.
+    /// The runs, none of them empty. The key of a run is at most its first name and greater than
+    /// all names of the previous run. Runs are never merged; a run with a single name costs no more
+    /// than a map entry.
     runs: BTreeMap<UnitName, Vec<UnitNo>>,
 }
 
 impl Names {
-    /// The names of all slots, which must be in the order of their numbers.
+    /// Creates the list of all slots, which must be sorted by name.
     pub(super) fn of(slots: &UnitSlots) -> Self {
         let all: Vec<UnitNo> = slots.numbers().collect();
-        // Half full, for the next name may belong anywhere.
+        // Runs start half full, because the next name may belong anywhere.
         let runs = all.chunks(MOST / 2);
         let runs = runs.map(|run| (slots[run[0]].name().clone(), run.to_vec()));
         Self { runs: runs.collect() }
@@ -42,7 +41,7 @@ impl Names {
         Some(run[place(run, name, slots).ok()?])
     }
 
-    /// Takes in a name that is not there yet.
+    /// Inserts a name that is not in the list.
     pub(super) fn insert(&mut self, unit: UnitNo, slots: &UnitSlots) {
         let name = slots[unit].name();
         let before = (Unbounded, Included(name));
@@ -55,14 +54,14 @@ impl Names {
             }
             return;
         }
-        // It comes before all others: the first run begins with it from now on, if there is room.
+        // The name precedes all others: the first run starts with it, if there is room.
         let first = self.runs.first_entry().filter(|run| run.get().len() < MOST);
         let mut run = first.map_or_else(Vec::new, OccupiedEntry::remove);
         run.insert(0, unit);
         self.runs.insert(name.clone(), run);
     }
 
-    /// Takes out a name that is still in its slot.
+    /// Removes a name that is still in its slot.
     pub(super) fn remove(&mut self, unit: UnitNo, slots: &UnitSlots) {
         let name = slots[unit].name();
         let before = (Unbounded, Included(name));
@@ -78,7 +77,7 @@ impl Names {
         }
     }
 
-    /// The numbers of the names that are not before a text, in order.
+    /// Returns the numbers of the names from a text on, in order.
     pub(super) fn from(&self, text: &str, slots: &UnitSlots) -> impl Iterator<Item = UnitNo> {
         let first = self.runs.range::<str, _>((Unbounded, Included(text))).next_back();
         let first = first.map(|(_, run)| {
@@ -90,7 +89,7 @@ impl Names {
     }
 }
 
-/// Where a name is in a run, or would be.
+/// Returns the position of a name in a run, or its insertion point.
 fn place(run: &[UnitNo], name: &str, slots: &UnitSlots) -> Result<usize, usize> {
     run.binary_search_by(|unit| slots[*unit].name().as_str().cmp(name))
 }
@@ -112,7 +111,7 @@ mod tests {
     }
 
     proptest! {
-        /// Names come and go as in an ordinary map.
+        /// Names are found, inserted and removed as in an ordinary map.
         #[test]
         fn names_are_found_as_in_a_map(
             loaded in 0..300_u16,

@@ -1,4 +1,4 @@
-//! Desks: who is on a machine, and what of it matters to others.
+//! Occupancy: the units on a machine, and aggregates that the rules need.
 
 use fleet_core::Requirements;
 use fleet_core::{Resource, Resources};
@@ -7,51 +7,51 @@ use super::classes::EquivalenceClass;
 use super::lookup::Lookup;
 use super::slots::{PatternNo, UnitNo};
 
-/// One machine's units. The occupancy does not know which machine that is; planning also tries out desks
-/// that belong to none.
+/// The units of one machine. It does not refer to the machine, because planning also builds
+/// tentative occupancies.
 #[derive(Debug, Default)]
 pub(crate) struct Occupancy {
-    /// The single and the unreadable units, in no order.
+    /// The single and unreadable units, unordered.
     pub(crate) units: Vec<UnitNo>,
-    /// The global units, in no order.
+    /// The global units, unordered.
     pub(crate) globals: Vec<UnitNo>,
-    /// What of a pattern is there; patterns of which nothing is have no entry.
+    /// Counts per pattern. A pattern without any count has no entry.
     counts: Lookup<PatternNo, PatternCounts>,
-    /// How many of the units name others by `MachineOf=`.
+    /// Number of units that name others in `MachineOf=`.
     pub(crate) tied: u32,
     used: ResourceSum,
-    /// Of how many patterns units are there that one replaces by it and that it matches.
+    /// Number of patterns that are both in a `Replaces=` of a unit here and matched by a unit here.
     replacement_patterns: u32,
 }
 
-/// How many units are there that have to do with a pattern.
+/// Number of units that involve a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PatternCounts {
-    /// Those that it matches.
+    /// Units that the pattern matches.
     pub(crate) matching: u32,
-    /// Those that have it in `Conflicts=`.
+    /// Units that have it in `Conflicts=`.
     pub(crate) conflicting: u32,
-    /// Those that have it in `Replaces=`.
+    /// Units that have it in `Replaces=`.
     pub(crate) replacers: u32,
-    /// Those of these that it matches themselves.
+    /// Units that have it in `Replaces=` and match it themselves.
     self_replacing: u32,
-    /// Of a template, the smallest `MaxPerMachine=` of its instances there.
+    /// For a template, the smallest `MaxPerMachine=` of its instances here.
     pub(crate) limit: u32,
 }
 
-/// Reservations added up without end.
+/// A sum of reservations that cannot overflow.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ResourceSum([u128; 3]);
 
-/// The limit of who sets none.
+/// The limit of a unit that sets none.
 pub(crate) const NO_LIMIT: u32 = u32::MAX;
 
 impl PatternCounts {
     const NONE: Self =
         Self { matching: 0, conflicting: 0, replacers: 0, self_replacing: 0, limit: NO_LIMIT };
 
-    /// Whether by this pattern somebody there may replace somebody else there. Units that it
-    /// matches and that all have it themselves do not replace each other.
+    /// Whether this pattern may let one unit here replace another. If all matching units have the
+    /// pattern themselves and no other unit has it, they do not replace each other.
     fn may_replace(self) -> bool {
         let alike = self.self_replacing == self.matching && self.self_replacing == self.replacers;
         self.matching > 0 && self.replacers > 0 && !alike
@@ -71,13 +71,13 @@ impl ResourceSum {
         }
     }
 
-    /// The first resource of which it is more than that, with the sum.
+    /// Returns the first resource of which the sum exceeds the offer, with the sum.
     pub(crate) fn first_over(&self, offered: &Resources) -> Option<(Resource, u128)> {
         let sums = Resource::ALL.into_iter().zip(self.0);
         sums.into_iter().find(|(resource, sum)| *sum > u128::from(offered[*resource]))
     }
 
-    /// The same as amounts, each at most as large as a number can be.
+    /// Returns the sum as amounts, each capped at the largest number.
     pub(crate) fn saturating(self) -> Resources {
         let amount = |sum| u64::try_from(sum).unwrap_or(u64::MAX);
         let [cpu, memory, disk] = self.0.map(amount);
@@ -86,12 +86,12 @@ impl ResourceSum {
 }
 
 impl Occupancy {
-    /// How many units are there.
+    /// Returns the number of units.
     pub(crate) fn load(&self) -> u32 {
         u32::try_from(self.units.len() + self.globals.len()).unwrap_or(u32::MAX)
     }
 
-    /// What of a pattern is there.
+    /// Returns the counts of a pattern.
     pub(crate) fn counts_of(&self, pattern: PatternNo) -> PatternCounts {
         if self.counts.is_empty() {
             return PatternCounts::NONE;
@@ -99,22 +99,22 @@ impl Occupancy {
         self.counts.get(&pattern).copied().unwrap_or(PatternCounts::NONE)
     }
 
-    /// Whether no pattern has anything to do with anybody there.
+    /// Whether no pattern involves any unit here.
     pub(crate) fn has_no_patterns(&self) -> bool {
         self.counts.is_empty()
     }
 
-    /// Whether somebody there may replace somebody else there; if not, nobody does.
+    /// Whether a unit here may replace another one here; `false` is certain.
     pub(crate) fn may_replace(&self) -> bool {
         self.replacement_patterns > 0
     }
 
-    /// What all that are there reserve.
+    /// Returns the sum of all reservations.
     pub(crate) fn used(&self) -> ResourceSum {
         self.used
     }
 
-    /// PatternCounts a unit that comes. The caller puts it into its list.
+    /// Counts a unit that comes. The caller adds it to its list.
     pub(crate) fn add(&mut self, class: &EquivalenceClass, tied: bool) {
         self.tied += u32::from(tied);
         self.used.add(&class.requirements.reserve);
@@ -137,8 +137,8 @@ impl Occupancy {
         }
     }
 
-    /// PatternCounts out a unit that has left its list. `others` are the limits of the instances of its
-    /// template that stay; they are only asked for if they matter.
+    /// Subtracts a unit that has left its list. `others` returns the smallest limit of the
+    /// remaining instances of its template; it is called only if needed.
     pub(crate) fn remove(
         &mut self,
         class: &EquivalenceClass,
@@ -168,7 +168,7 @@ impl Occupancy {
         }
     }
 
-    /// Changes what is counted of a pattern.
+    /// Changes the counts of a pattern.
     fn change(&mut self, pattern: PatternNo, change: impl FnOnce(&mut PatternCounts)) {
         let counts = self.counts.get_or_insert(pattern, PatternCounts::NONE);
         self.replacement_patterns -= u32::from(counts.may_replace());
@@ -180,13 +180,13 @@ impl Occupancy {
     }
 }
 
-/// Patterns without those that are written twice.
+/// Returns the patterns without duplicates.
 fn unique(patterns: &[PatternNo]) -> impl Iterator<Item = PatternNo> {
     let is_first = |(at, pattern): &(usize, &PatternNo)| !patterns[..*at].contains(pattern);
     patterns.iter().enumerate().filter(is_first).map(|(_, pattern)| *pattern)
 }
 
-/// The limit that a unit sets to the instances of its template.
+/// Returns the limit that a unit sets on the instances of its template.
 pub(crate) fn limit(wants: &Requirements) -> u32 {
     wants.max_per_machine.unwrap_or(NO_LIMIT)
 }

@@ -1,15 +1,15 @@
-//! PatternIndex: by which piece of its text a pattern is found, when a name is at hand.
+//! The pattern index: finds the patterns that may match a name.
 //!
-//! A pattern has pieces without wildcards: in `web-*-1.service`, one at its beginning and one at
-//! its end. A name can only be covered where it has all of them, so a pattern is filed under one:
-//! under the one with the fewest other patterns, for many patterns may begin, or end, alike.
+//! A pattern has literal pieces between its wildcards: `web-*-1.service` has one at its start and
+//! one at its end. A matching name contains all of them, so a pattern is filed under one. The piece
+//! with the fewest other patterns is chosen, because many patterns may start or end alike.
 
 use std::collections::BTreeMap;
 
 use super::lookup::Lookup;
 use super::slots::PatternNo;
 
-/// Where in a name a piece must be.
+/// The position of a literal piece in a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 enum LiteralPosition {
     #[default]
@@ -18,7 +18,7 @@ enum LiteralPosition {
     Infix,
 }
 
-/// A piece of a pattern.
+/// A literal piece of a pattern.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LiteralKey {
     position: LiteralPosition,
@@ -26,7 +26,7 @@ pub(super) struct LiteralKey {
     to: usize,
 }
 
-/// Patterns by their index.
+/// Patterns by their literal keys.
 #[derive(Debug, Default)]
 pub(super) struct PatternIndex {
     prefixes: LiteralTable,
@@ -34,16 +34,16 @@ pub(super) struct PatternIndex {
     infixes: LiteralTable,
 }
 
-/// The patterns whose index have the same position.
+/// The patterns whose keys have the same position.
 #[derive(Debug, Default)]
 struct LiteralTable {
     by_text: Lookup<Box<str>, Vec<PatternNo>>,
-    /// How many patterns have an key of that length.
+    /// Number of patterns with a key of that length.
     lengths: BTreeMap<usize, u32>,
 }
 
 impl LiteralKey {
-    /// Its text, in that of its pattern.
+    /// Returns the text of the key within its pattern.
     fn text(self, pattern: &str) -> &str {
         &pattern[self.from..self.to]
     }
@@ -54,26 +54,26 @@ impl PatternIndex {
         [&self.prefixes, &self.suffixes, &self.infixes].iter().all(|table| table.lengths.is_empty())
     }
 
-    /// Files a pattern. Returns under what.
+    /// Adds a pattern and returns its key.
     pub(super) fn insert(&mut self, pattern: &str, number: PatternNo) -> LiteralKey {
         let pieces = literal_keys(pattern).into_iter();
         let table_size = |key: &LiteralKey| self.table(key.position).count(key.text(pattern));
-        // Of several that are as good, the longest, for it tells most.
+        // Of equally good keys, the longest is the most selective.
         let best = pieces.min_by_key(|a| (table_size(a), std::cmp::Reverse(a.to - a.from)));
         let key = best.unwrap_or_default();
         self.table_mut(key.position).insert(key.text(pattern), number);
         key
     }
 
-    /// Takes a pattern out that is filed under an key.
+    /// Removes a pattern that is filed under a key.
     pub(super) fn remove(&mut self, pattern: &str, key: LiteralKey, number: PatternNo) {
         self.table_mut(key.position).remove(key.text(pattern), number);
     }
 
-    /// The patterns whose index a name has, some perhaps twice.
+    /// Returns the patterns whose keys occur in a name. Some may occur twice.
     pub(super) fn candidates(&self, name: &str) -> Vec<PatternNo> {
         let mut found = Vec::new();
-        // Unit names are ASCII, so every length is a boundary.
+        // Unit names are ASCII, so every length is a character boundary.
         for length in self.prefixes.lengths_up_to(name.len()) {
             self.prefixes.find(&name[..length], &mut found);
         }
@@ -139,8 +139,8 @@ impl LiteralTable {
     }
 }
 
-/// What a pattern can be filed under: the pieces at its beginning and end and the longest one
-/// inside, those left out that are empty. One without wildcards is but a beginning.
+/// Returns the possible keys of a pattern: the pieces at its start and end and the longest one
+/// inside, without empty ones. A pattern without wildcards has only a start.
 fn literal_keys(pattern: &str) -> Vec<LiteralKey> {
     let pieces = pieces(pattern);
     let (first, last) = (pieces[0], pieces[pieces.len() - 1]);
@@ -160,7 +160,7 @@ fn literal_keys(pattern: &str) -> Vec<LiteralKey> {
     all
 }
 
-/// The pieces between the wildcards of a pattern, empty ones too.
+/// Returns the pieces between the wildcards of a pattern, including empty ones.
 fn pieces(pattern: &str) -> Vec<(usize, usize)> {
     let (mut pieces, mut from, mut at) = (Vec::new(), 0, 0);
     while let Some(found) = pattern[at..].find(['*', '?', '[']) {
@@ -173,8 +173,8 @@ fn pieces(pattern: &str) -> Vec<(usize, usize)> {
     pieces
 }
 
-/// How long the class is that a text begins with. A bracket at its very beginning is one of its
-/// characters.
+/// Returns the length of the character class that starts a text. A bracket right after the opening
+/// one belongs to the class.
 fn class_length(text: &str) -> usize {
     let inner = text[1..].strip_prefix(['!', '^']).unwrap_or(&text[1..]);
     let first = inner.chars().next().map_or(0, char::len_utf8);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever covers a name is found, and nothing is left of what is taken out.
+        /// Every matching pattern is a candidate, and removed patterns leave nothing behind.
         #[test]
         fn all_patterns_that_cover_a_name_are_found(
             patterns in proptest::collection::vec("([ab.*?]|\\[[!^]?[]ab]{1,2}\\]){1,5}", 1..20),

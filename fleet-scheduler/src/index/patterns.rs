@@ -1,7 +1,8 @@
-//! Patterns over unit names. Each is compared with a name once; after that, numbers are compared.
+//! Patterns over unit names. Each is compared with a name once; after that, only numbers are
+//! compared.
 //!
-//! A name is compared only with the patterns that are filed under a piece of it, their
-//! [key](super::pattern_index), and a new pattern only with the names that begin as it does.
+//! A name is compared only with the patterns whose [key](super::pattern_index) it contains, and a
+//! new pattern only with the names that share its literal prefix.
 
 use std::collections::BTreeMap;
 
@@ -12,37 +13,37 @@ use super::lookup::Lookup;
 use super::pattern_index::{LiteralKey, PatternIndex};
 use super::slots::{OrderNo, PatternNo, Slots, UnitNo};
 
-/// One pattern that somebody refreshes.
+/// A pattern in use.
 #[derive(Debug, Default)]
 pub(crate) struct PatternSlot {
     pattern: Option<Pattern>,
     key: LiteralKey,
-    /// How long the text is up to the first wildcard.
+    /// Length of the text up to the first wildcard.
     literal: usize,
-    /// How long it is after the last one.
+    /// Length of the text after the last wildcard.
     tail: usize,
     shape: Shape,
-    /// How many users it has: options of classes, peers of units, counters of templates.
+    /// Number of users: options of classes, peers of units, and template counters.
     users: u32,
-    /// How many classes have units that it matches.
+    /// Number of classes whose units it matches.
     classes: u32,
-    /// How many of the units that it matches are somewhere, global ones once for each machine.
+    /// Number of matching units that are on a machine, with global units counted once per machine.
     pub(crate) assigned: u32,
-    /// The units whose `MachineOf=` has it.
+    /// The units that have it in `MachineOf=`.
     pub(crate) followers: Vec<UnitNo>,
-    /// Who it matches of those that take part or could, once some `MachineOf=` has it.
+    /// The matching units that have a class, once some `MachineOf=` has the pattern.
     pub(crate) members: Option<BTreeMap<UnitName, UnitNo>>,
-    /// The orders that count the units that it matches by their machines.
+    /// The machine orders that count the matching units per machine.
     pub(crate) orders: Vec<OrderNo>,
 }
 
-/// What follows the literal beginning of a pattern.
+/// The part after the literal prefix of a pattern.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Shape {
-    /// Nothing.
+    /// Empty.
     #[default]
     Exact,
-    /// A `*` and nothing more.
+    /// A single `*`.
     Beginning,
     /// Anything else.
     Glob,
@@ -73,18 +74,18 @@ impl PatternSlot {
         self.pattern.as_ref().expect("a slot in use has a pattern")
     }
 
-    /// The text up to the first wildcard.
+    /// Returns the text up to the first wildcard.
     pub(crate) fn literal(&self) -> &str {
         &self.pattern().as_str()[..self.literal]
     }
 
-    /// Whether it covers a name.
+    /// Whether the pattern matches a name.
     pub(crate) fn covers(&self, name: &UnitName) -> bool {
         let (text, name_text) = (self.pattern().as_str(), name.as_str());
         match self.shape {
             Shape::Exact => name_text == text,
             Shape::Beginning => name_text.starts_with(self.literal()),
-            // The tail is seen at a glance, and many patterns differ in nothing else.
+            // The tail is cheap to compare, and many patterns differ only in their tails.
             Shape::Glob => {
                 name_text.ends_with(&text[text.len() - self.tail..]) && self.pattern().matches(name)
             }
@@ -93,7 +94,7 @@ impl PatternSlot {
 }
 
 impl Patterns {
-    /// The number of a pattern, which gets one more user; and whether it is new.
+    /// Returns the number of a pattern after adding a user, and whether the pattern is new.
     pub(crate) fn acquire(&mut self, pattern: &Pattern) -> (PatternNo, bool) {
         if let Some(number) = self.acquire_known(pattern.as_str()) {
             return (number, false);
@@ -106,25 +107,25 @@ impl Patterns {
         (number, true)
     }
 
-    /// The number of a pattern that has one, for one more user.
+    /// Returns the number of a known pattern after adding a user.
     pub(crate) fn acquire_known(&mut self, text: &str) -> Option<PatternNo> {
         let number = self.find(text)?;
         self.slots[number].users += 1;
         Some(number)
     }
 
-    /// Takes a user away.
+    /// Removes a user.
     pub(crate) fn release(&mut self, pattern: PatternNo) {
         self.slots[pattern].users -= 1;
         self.forget_if_idle(pattern);
     }
 
-    /// A class has units that these match.
+    /// Records a class whose units these patterns match.
     pub(crate) fn add_class(&mut self, matched: &[PatternNo]) {
         matched.iter().for_each(|pattern| self.slots[*pattern].classes += 1);
     }
 
-    /// The class is gone.
+    /// Removes a class whose units these patterns matched.
     pub(crate) fn remove_class(&mut self, matched: &[PatternNo]) {
         for pattern in matched {
             self.slots[*pattern].classes -= 1;
@@ -142,7 +143,7 @@ impl Patterns {
         self.index.remove(slot.pattern().as_str(), slot.key, number);
     }
 
-    /// All patterns that cover a name, in the order of their numbers.
+    /// Returns all patterns that match a name, in the order of their numbers.
     pub(crate) fn covering(&self, name: &UnitName) -> Vec<PatternNo> {
         let mut found = self.index.candidates(name.as_str());
         found.retain(|number| self.slots[*number].covers(name));
@@ -151,12 +152,12 @@ impl Patterns {
         found
     }
 
-    /// Whether there are no patterns at all.
+    /// Whether there are no patterns.
     pub(crate) fn is_empty(&self) -> bool {
         self.index.is_empty()
     }
 
-    /// The number of a pattern that has one.
+    /// Returns the number of a known pattern.
     pub(crate) fn find(&self, text: &str) -> Option<PatternNo> {
         self.by_text.get(text).copied()
     }

@@ -1,4 +1,4 @@
-//! The plan that was made last: it is carried out, or all that it did is taken back.
+//! The pending plan, which is either applied or rolled back.
 
 use fleet_core::Epoch;
 
@@ -7,21 +7,21 @@ use super::{Index, LogPosition, MachineNo, UnitNo};
 use crate::plan::Plan;
 use crate::step::{Step, StepAction};
 
-/// A plan that was made and not carried out.
+/// A plan that has not been applied.
 #[derive(Debug, Default)]
 pub(crate) struct PendingPlan {
-    /// The units of its steps, in their order.
+    /// The units of its steps, in the same order.
     pub(crate) units: Vec<UnitNo>,
     /// The units that were tried and have no machine.
     pub(crate) tried: Vec<UnitNo>,
-    /// The machines where anybody went or came when they were settled.
+    /// The machines that the recheck changed.
     pub(crate) changed_machines: Vec<MachineNo>,
 }
 
 impl Index {
-    /// Carries a plan out, as if each of its steps were observed. The new placements get the epoch.
+    /// Applies a plan, as if each of its steps were observed. New placements get this epoch.
     ///
-    /// Right after the [`plan`](Self::plan) was made this takes next to no time.
+    /// It is nearly free directly after the [`plan`](Self::plan) was made.
     pub fn apply(&mut self, plan: &Plan, epoch: Epoch) {
         let pending = self.pending.take();
         if let Some(pending) = pending {
@@ -41,7 +41,7 @@ impl Index {
         }
     }
 
-    /// Whether the steps are those that the index has just taken.
+    /// Whether the steps are those that the index has just made.
     fn matches_steps(&self, units: &[UnitNo], steps: &[Step]) -> bool {
         let is_taken = |(unit, step): (&UnitNo, &Step)| {
             let slot = &self.units.slots[*unit];
@@ -83,7 +83,7 @@ impl Index {
         self.touched = false;
     }
 
-    /// Takes back what the last plan did, if it was not carried out.
+    /// Rolls back the last plan, if it was not applied.
     pub(crate) fn rewind(&mut self) {
         let Some(pending) = self.pending.take() else { return };
         self.touched = true;
@@ -102,7 +102,7 @@ impl Index {
         for unit in pending.tried {
             self.wake(unit);
             if self.units.slots[unit].wait == WaitState::Stranded {
-                self.retry_queue.push(unit); // To be told of again.
+                self.retry_queue.push(unit); // Its reason is due again.
             }
         }
         for machine in pending.changed_machines {

@@ -1,4 +1,4 @@
-//! What is observed of placements and machines.
+//! Observed placements and machines.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::units::{UnitKind, WaitState};
 use super::{Index, MachineNo, UnitNo};
 
 impl Index {
-    /// A unit was placed.
+    /// Records the placement of a unit.
     pub(super) fn record_placement(&mut self, unit: UnitNo, id: &MachineId, epoch: Epoch) {
         let machine = self.intern_machine(id);
         let slot = &mut self.units.slots[unit];
@@ -32,7 +32,7 @@ impl Index {
         self.wake_tied(unit);
     }
 
-    /// A unit's placement was taken away.
+    /// Removes the placement of a unit.
     pub(super) fn erase_placement(&mut self, unit: UnitNo) {
         if self.units.slots[unit].placed == MachineNo::NONE {
             return;
@@ -55,7 +55,7 @@ impl Index {
         }
     }
 
-    /// Puts a unit where its placement says, or among those that wait.
+    /// Assigns a unit to the machine of its placement, or makes it wait.
     pub(super) fn apply_placement(&mut self, unit: UnitNo) {
         let slot = &self.units.slots[unit];
         let machine = slot.placed.some();
@@ -78,7 +78,7 @@ impl Index {
         }
     }
 
-    /// A unit's machine is not present: it needs another, unless it does not want one.
+    /// Makes a unit wait whose machine is not present, unless it has `Reschedule=never`.
     fn strand(&mut self, unit: UnitNo) {
         let slot = &mut self.units.slots[unit];
         if slot.kind != UnitKind::Single {
@@ -95,7 +95,7 @@ impl Index {
         }
     }
 
-    /// The opposite of [`apply_placement`](Self::apply_placement).
+    /// Undoes [`apply_placement`](Self::apply_placement).
     pub(super) fn withdraw(&mut self, unit: UnitNo) {
         let slot = &self.units.slots[unit];
         let (current, placed) = (slot.machine.some(), slot.placed.some());
@@ -109,7 +109,7 @@ impl Index {
         self.unwanted.remove(name);
     }
 
-    /// A machine must be settled in the next plan.
+    /// Schedules a machine for a recheck in the next plan.
     pub(crate) fn mark_dirty(&mut self, machine: MachineNo) {
         self.touched = true;
         let slot = &mut self.machines.slots[machine];
@@ -119,7 +119,7 @@ impl Index {
         }
     }
 
-    /// The number of a machine ID.
+    /// Returns the number of a machine ID.
     pub(super) fn intern_machine(&mut self, id: &MachineId) -> MachineNo {
         let (machine, relabelled) = self.machines.intern(id);
         if relabelled {
@@ -130,10 +130,10 @@ impl Index {
         machine
     }
 
-    /// A machine came, or is another now.
+    /// Adds or replaces a machine.
     pub(super) fn update_machine(&mut self, facts: Arc<Machine>) {
         let machine = self.intern_machine(&facts.id);
-        // Rules and scores of one's own may look at whatever a machine says of itself.
+        // Custom rules and scores may look at every property of a machine.
         let is_custom = self.policy.is_custom();
         let same = |old: &Arc<Machine>| {
             old.metadata == facts.metadata
@@ -161,7 +161,7 @@ impl Index {
         }
     }
 
-    /// A machine went.
+    /// Removes a machine.
     pub(super) fn drop_machine(&mut self, id: &str) {
         let Some(machine) = self.machines.find(id) else { return };
         if !self.machines.slots[machine].is_present() {

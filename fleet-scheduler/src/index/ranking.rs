@@ -1,11 +1,11 @@
-//! MachineOrders: the order in which the machines are tried for some units, kept so that the next one is
-//! found without looking at all.
+//! Machine orders: the order in which units try machines, maintained so that the next machine is
+//! found quickly.
 //!
-//! A order has the machines that pass a filter. They stand in buckets of equal taste: the same
-//! preferences are true of them, and the same values of the keys to spread over. So the score of a
-//! bucket changes as a whole, and within a bucket the ranking decides. A machine that got worse is
-//! put right when it comes to the top; one that got better is on a [`ChangeLog`]. Templates share a
-//! order: each has its own count_instances of how its instances are spread over the values.
+//! An order contains the machines that pass a filter, in buckets of equal score. The machines of a
+//! bucket satisfy the same preferences and have the same values of the spread keys. The score of a
+//! bucket therefore changes as a whole, and the ranking decides within it. A machine that got worse
+//! is corrected when it reaches the top; one that got better is recorded in a [`ChangeLog`].
+//! Templates share an order. Each has its own instance counts per value.
 
 mod machine_order;
 mod spread_key;
@@ -23,25 +23,25 @@ use super::patterns::Patterns;
 use super::slots::{FilterNo, MachineNo, OrderNo, PatternNo, Slots};
 use crate::policy::Ranking;
 
-/// All orders, and the logs that they follow.
+/// All machine orders, and the logs that they follow.
 #[derive(Debug, Default)]
 pub(crate) struct MachineOrders {
     pub(crate) slots: Slots<OrderNo, MachineOrder>,
-    /// Machines whose rank may have become better, or of which something else has changed.
+    /// Machines whose rank may have improved or whose other properties have changed.
     pub(crate) ranks: ChangeLog,
-    /// Machines that may take units which they refused.
+    /// Machines that may accept units that they refused before.
     pub(crate) lifts: ChangeLog,
-    /// How often anything has changed of what machines are.
+    /// Number of changes of the machines' facts.
     pub(crate) facts_version: u64,
-    /// How often a order was brought up to date.
+    /// Number of times that an order was brought up to date.
     pub(crate) refreshes: u64,
-    /// The shared orders by filter and the template that is counted for ranking.
+    /// The shared orders by filter and by the template counted for ranking.
     shared: BTreeMap<(FilterNo, PatternNo), Vec<OrderNo>>,
-    /// How many orders are of one class alone.
+    /// Number of orders that belong to a single class.
     private: usize,
 }
 
-/// What the order of machines depends on.
+/// The inputs of the machine order.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RankContext<'a> {
     pub(crate) machines: &'a Machines,
@@ -51,10 +51,10 @@ pub(crate) struct RankContext<'a> {
 }
 
 impl MachineOrders {
-    /// How many classes may have a order of their own.
+    /// Maximum number of classes with a private order.
     const MAX_PRIVATE: usize = 256;
 
-    /// The shared order of units that ask for this, for one more user.
+    /// Returns the shared order for these preferences after adding a user.
     pub(crate) fn acquire(
         &mut self,
         filter: FilterNo,
@@ -74,7 +74,7 @@ impl MachineOrders {
         order
     }
 
-    /// A order for one class alone, if there are not too many.
+    /// Creates an order for a single class, if there are not too many.
     pub(crate) fn acquire_private(&mut self, shared: OrderNo) -> Option<OrderNo> {
         if self.private >= Self::MAX_PRIVATE {
             return None;
@@ -84,7 +84,7 @@ impl MachineOrders {
         Some(self.slots.insert(order))
     }
 
-    /// A order has one user less.
+    /// Removes a user of an order.
     pub(crate) fn release(&mut self, number: OrderNo) {
         self.slots[number].users -= 1;
         if self.slots[number].users > 0 {
@@ -101,7 +101,7 @@ impl MachineOrders {
         }
     }
 
-    /// Brings a order up to date, for the instances of a template.
+    /// Brings an order up to date for the instances of a template.
     pub(crate) fn refresh(
         &mut self,
         order: OrderNo,
@@ -117,7 +117,7 @@ impl MachineOrders {
 }
 
 impl RankContext<'_> {
-    /// Whether a machine is present, takes units and passes a filter.
+    /// Whether a machine is present, not cordoned, and passes a filter.
     pub(crate) fn takes(&self, filter: FilterNo, machine: MachineNo) -> bool {
         let facts = &self.machines.slots[machine].facts;
         facts.as_ref().is_some_and(|facts| {
@@ -126,8 +126,8 @@ impl RankContext<'_> {
         })
     }
 
-    /// A number that is lower the earlier a machine comes in the ranking. `template` is that of the
-    /// unit that comes, if its instances count.
+    /// Returns a number that is lower the earlier a machine ranks. `template` is the template of
+    /// the new unit, if its instances count.
     pub(crate) fn key(&self, template: PatternNo, machine: MachineNo) -> u128 {
         let slot = &self.machines.slots[machine];
         let load = slot.occupancy.load();

@@ -1,8 +1,8 @@
-//! RefusalCountsCache: how all machines answer a class of units that fits nowhere, kept from plan to plan.
+//! Refusal counts of classes that fit nowhere, cached between plans.
 //!
-//! Units that fit nowhere may come in a stream, and each wants a reason that counts all machines.
-//! What a machine summary to a class changes only when something changes about that machine; so
-//! after the first time only those machines are asked again to which something has happened.
+//! Units that fit nowhere may arrive in a stream, and each needs a reason that counts all machines.
+//! A machine refuses a class for the same rule until the machine changes. After the first count,
+//! only the changed machines are checked again.
 
 use std::collections::BTreeMap;
 
@@ -14,35 +14,35 @@ use super::slots::{ClassNo, MachineNo, UnitNo};
 use super::{Index, Machines};
 use crate::rules::{Denial, PlacementQuery};
 
-/// What a machine that is not cordoned summary who cannot go there by what it is.
+/// The rule that stands for any filter by which a machine that is not cordoned is excluded.
 pub(crate) const FILTERED: Rule = Rule::MachineMetadata;
 
-/// How machines answer a unit or a group: counted by the place of the rule that refuses.
+/// Summary of the refusals of a unit or group, by the rank of the refusing rule.
 #[derive(Debug)]
 pub(crate) struct RefusalSummary<R> {
-    /// Of each rule how many machines it refuses first, and the first of these by ID.
+    /// For each rule, the number of machines that refuse by it first, and the first of them by ID.
     pub(crate) tallies: BTreeMap<R, (u32, MachineNo)>,
-    /// Of the machines with the latest rule the least loaded one, then the first by ID.
+    /// Of the machines with the latest rule, the least loaded, then the first by ID.
     pub(crate) nearest: Option<(R, u32, MachineNo)>,
 }
 
-/// All refusal_cache.
+/// The refusal counts of several classes.
 #[derive(Debug, Default)]
 pub(crate) struct RefusalCountsCache {
-    /// The machines where anybody came or went, or that are others now.
+    /// The machines whose units or facts have changed.
     changes: ChangeLog,
-    /// The oldest first.
+    /// The counts per class, the oldest first.
     all: Vec<(ClassNo, RefusalCounts)>,
-    /// How all machines answer who can go to none of them.
+    /// The counts for units whose filter no machine passes.
     by_filter: Option<RefusalCounts>,
 }
 
-/// How all machines answer one class.
+/// The refusals of one class by all machines.
 #[derive(Debug, Default)]
 pub(crate) struct RefusalCounts {
-    /// How far the log had come when all was true.
-    seen: u64,
-    /// The rule by which each machine refuses, by its number.
+    /// Position in the change log at which the counts were valid.
+    position: u64,
+    /// The rule by which each machine refuses, by the machine's number.
     rules: Vec<Option<Rule>>,
     groups: BTreeMap<Rule, RuleGroup>,
     by_load: HeapPositions,
@@ -62,7 +62,7 @@ impl<R: Ord + Copy> RefusalSummary<R> {
         Self { tallies: BTreeMap::new(), nearest: None }
     }
 
-    /// PatternCounts a machine's answer. The machines must come in the order of their IDs.
+    /// Adds a refusal. Machines must be added in the order of their IDs.
     pub(crate) fn add(&mut self, rule: R, load: u32, machine: MachineNo) {
         self.tallies.entry(rule).or_insert((0, machine)).0 += 1;
         let is_nearer = |(best, least, _): (R, u32, _)| rule > best || rule == best && load < least;
@@ -73,11 +73,11 @@ impl<R: Ord + Copy> RefusalSummary<R> {
 }
 
 impl RefusalCountsCache {
-    /// How many are kept; what they cost follows the number of machines.
+    /// Maximum number of cached counts. Their cost is proportional to the number of machines.
     const MOST: usize = 16;
 
-    /// Something has changed about a machine. If that happens too often in between, it is cheaper
-    /// to ask all machines again.
+    /// Records a change of a machine. After too many changes the cache is cleared, because checking
+    /// all machines again is cheaper.
     pub(super) fn note_change(&mut self, machine: MachineNo, machines: usize) {
         if self.all.is_empty() && self.by_filter.is_none() {
             return;
@@ -88,29 +88,29 @@ impl RefusalCountsCache {
         }
     }
 
-    /// How far the log has come.
+    /// Returns the position after the last recorded change.
     pub(super) fn end(&self) -> u64 {
         self.changes.end()
     }
 
-    /// All since a point is taken back, and no counts was asked in between.
+    /// Removes the changes after a position. No counts may have been read since.
     pub(super) fn truncate_to(&mut self, point: u64) {
         self.changes.truncate_to(point);
     }
 
-    /// Nothing is known any more.
+    /// Discards all counts.
     pub(super) fn clear(&mut self) {
         self.all.clear();
         self.by_filter = None;
         self.changes.discard_all();
     }
 
-    /// A class is gone.
+    /// Discards the counts of a removed class.
     pub(super) fn forget(&mut self, class: ClassNo) {
         self.all.retain(|(other, _)| *other != class);
     }
 
-    /// Takes the counts of a class out, if there is one.
+    /// Takes the counts of a class out, if there are any.
     fn take(&mut self, class: ClassNo) -> Option<RefusalCounts> {
         let at = self.all.iter().position(|(other, _)| *other == class)?;
         Some(self.all.remove(at).1)
@@ -125,7 +125,7 @@ impl RefusalCountsCache {
 }
 
 impl RefusalCounts {
-    /// Writes down what a machine summary now; nothing if it takes the class or is not present.
+    /// Records the refusal of a machine, or `None` if it accepts the class or is not present.
     fn set(&mut self, machine: MachineNo, answer: Option<Rule>, machines: &Machines) {
         if self.rules.len() <= machine.at() {
             self.rules.resize(machine.at() + 1, None);
@@ -142,7 +142,7 @@ impl RefusalCounts {
             (key(slot.occupancy.load(), slot.label, machine), key(0, slot.label, machine));
         let group = self.groups.entry(rule).or_default();
         if old == answer {
-            // The number may be another machine's by now, so the ID is not known to be the same.
+            // The number may have been reused for another machine, so the ID may differ.
             group.by_load.update(load, &mut self.by_load);
             group.by_id.update(id, &mut self.by_id);
         } else {
@@ -151,12 +151,13 @@ impl RefusalCounts {
         }
     }
 
-    /// How many machines refuse by a rule.
+    /// Returns the number of machines that refuse by a rule.
     pub(crate) fn count(&self, rule: Rule) -> usize {
         self.groups.get(&rule).map_or(0, |group| group.by_id.keys().len())
     }
 
-    /// The first machine by ID that refuses by a rule, and the nearest; some few left aside.
+    /// Returns the first machine by ID that refuses by a rule, and the nearest one, without those
+    /// in `aside`.
     pub(crate) fn first_and_nearest(
         &self,
         rule: Rule,
@@ -181,8 +182,8 @@ impl RefusalCounts {
 }
 
 impl Index {
-    /// How all machines answer a unit that waits and that nothing affinity to others, if its class asks
-    /// for the second time: most ask but once, and then to count is cheaper.
+    /// Returns the refusals of a waiting, untied unit, if its class is counted for the second time.
+    /// Most classes are counted only once, and then a direct count is cheaper.
     pub(crate) fn cached_refusals(&mut self, unit: UnitNo) -> Option<RefusalSummary<Rule>> {
         let number = self.units.slots[unit].class;
         let class = &mut self.classes.slots[number];
@@ -198,8 +199,8 @@ impl Index {
         Some(summary)
     }
 
-    /// How all machines answer who can go to none of them, by what they are: one that is cordoned
-    /// says so, and of the others it is said which rule that is when it is known who asks.
+    /// Returns the refusal counts for units whose filter no machine passes. Cordoned machines count
+    /// as such. For the others, the caller knows the actual rule.
     pub(crate) fn filter_refusal_counts(&mut self) -> &RefusalCounts {
         let counts = self.refusal_cache.by_filter.take();
         let is_cordoned = |machine| self.machines.slots[machine].machine().cordoned;
@@ -208,7 +209,7 @@ impl Index {
         self.refusal_cache.by_filter.insert(counts)
     }
 
-    /// A counts with the summary of all machines to which something has happened since.
+    /// Brings counts up to date by checking all machines that have changed.
     fn refreshed(
         &self,
         counts: Option<RefusalCounts>,
@@ -219,7 +220,7 @@ impl Index {
             let present = self.machines.slots[machine].is_present();
             counts.set(machine, present.then(|| answer(machine)).flatten(), &self.machines);
         };
-        let changes = self.refusal_cache.changes.since(counts.seen);
+        let changes = self.refusal_cache.changes.since(counts.position);
         match changes.filter(|_| !counts.rules.is_empty()) {
             Some(changes) => changes.iter().for_each(|machine| ask(&mut counts, *machine)),
             None => {
@@ -227,12 +228,12 @@ impl Index {
                 self.machines.present().for_each(|machine| ask(&mut counts, machine));
             }
         }
-        counts.seen = self.refusal_cache.end();
+        counts.position = self.refusal_cache.end();
         counts
     }
 }
 
-/// A number by which a heap orders machines.
+/// Returns the heap key of a machine.
 fn key(first: u32, label: u32, machine: MachineNo) -> u128 {
     let words = [first, label, machine.0];
     words.into_iter().fold(0, |key, word| key << 32 | u128::from(word))

@@ -1,28 +1,29 @@
-//! Waiting: which units are to be tried again, and when.
+//! The retry queue: the units to try again.
 //!
-//! A unit that every machine refuses is set aside, and tried again only after something that may
-//! have lifted a refusal. To try too often costs time; to try too seldom would be a mistake.
+//! A unit that every machine refuses is parked, and tried again only after a change that may have
+//! lifted a refusal. Superfluous attempts cost time; a missed attempt would be a bug.
 
 use super::lookup::Lookup;
 use super::units::{UnitKind, WaitState};
 use super::{Index, UnitNo};
 
-/// Units that are tied together, or replace others, and that no machine takes.
+/// A group that no machine accepts: tied units, or units that replace others.
 #[derive(Debug)]
 pub(crate) struct WaitingGroup {
-    /// The units, in the order in which they are put on a machine.
+    /// The units, in the order in which they are assigned.
     pub(crate) members: Vec<UnitNo>,
-    /// Whether one of them replaces others, and even a unit that comes anywhere may help it: where
-    /// several units have to leave, who comes may make the first go elsewhere.
+    /// Whether the group replaces others and the arrival of a unit on any machine may help it. If
+    /// several units have to leave, an arrival may send the first of them elsewhere.
     pub(crate) helped_by_any_arrival: bool,
 }
 
-/// Units that are to be tried, none of them twice. However often units change before the next plan,
-/// there are no more than there are numbers.
+/// Units to try, without duplicates. The number of unit slots bounds its length, no matter how
+/// often units change between plans.
 #[derive(Debug, Default)]
 pub(crate) struct RetryQueue {
     units: Vec<UnitNo>,
-    /// Whether a number is there. It may belong to another unit by now, which does no harm.
+    /// Whether a unit number is queued. The number may have been reused for another unit, which is
+    /// harmless.
     is_there: Vec<bool>,
 }
 
@@ -36,7 +37,7 @@ impl RetryQueue {
         }
     }
 
-    /// Takes all of them out.
+    /// Takes all units out.
     pub(crate) fn take(&mut self) -> Vec<UnitNo> {
         let units = std::mem::take(&mut self.units);
         units.iter().for_each(|unit| self.is_there[unit.at()] = false);
@@ -47,7 +48,7 @@ impl RetryQueue {
         self.units.is_empty()
     }
 
-    /// Makes room for the units of a loading.
+    /// Reserves capacity for the units of a load.
     pub(super) fn reserve(&mut self, count: usize) {
         self.units.reserve(count);
         self.is_there.reserve(count);
@@ -55,13 +56,13 @@ impl RetryQueue {
 }
 
 impl Index {
-    /// A unit that waits is to be tried.
+    /// Queues a waiting unit for an attempt.
     pub(crate) fn enqueue(&mut self, unit: UnitNo) {
         self.units.slots[unit].wait = WaitState::Untried;
         self.retry_queue.push(unit);
     }
 
-    /// A unit that was set aside is to be tried again, and with it its whole group.
+    /// Queues a parked unit again, together with its group.
     pub(crate) fn wake(&mut self, unit: UnitNo) {
         match self.units.slots[unit].wait {
             WaitState::No | WaitState::Untried | WaitState::Stranded => {}
@@ -82,7 +83,7 @@ impl Index {
         }
     }
 
-    /// Wakes all of the group that a unit was queued or set aside with.
+    /// Queues the whole group with which a unit was queued or parked.
     fn wake_group(&mut self, unit: UnitNo) {
         let first = self.units.affinity_mut(unit).group;
         self.sensitive_groups.remove(&first);
@@ -103,7 +104,7 @@ impl Index {
         }
     }
 
-    /// A unit does not wait any more; those that waited with it are tried again.
+    /// Ends the waiting of a unit. Queues the units that waited together with it.
     pub(crate) fn forget_waiting(&mut self, unit: UnitNo) {
         self.wake(unit);
         if self.units.slots[unit].wait == WaitState::Stranded {
@@ -112,14 +113,14 @@ impl Index {
         self.units.slots[unit].wait = WaitState::No;
     }
 
-    /// Something changed about a unit: whoever is tied to it is tried again.
+    /// Queues the waiting units that are tied to a changed unit.
     pub(crate) fn wake_tied(&mut self, unit: UnitNo) {
         if !self.is_tied(unit) {
             return;
         }
         self.ties_changed = true;
-        let mut seen: Lookup<UnitNo, ()> = Lookup::default();
-        seen.insert(unit, ());
+        let mut visited: Lookup<UnitNo, ()> = Lookup::default();
+        visited.insert(unit, ());
         let mut all = vec![unit];
         let mut next = 0;
         while let Some(at) = all.get(next).copied() {
@@ -128,7 +129,7 @@ impl Index {
                 self.waiting_peers(at).filter(|_| self.units.slots[at].kind == UnitKind::Single);
             let others: Vec<UnitNo> = named.chain(self.possible_followers(at)).collect();
             for other in others {
-                if self.units.slots[other].is_waiting() && seen.insert(other, ()) {
+                if self.units.slots[other].is_waiting() && visited.insert(other, ()) {
                     all.push(other);
                 }
             }
@@ -136,7 +137,7 @@ impl Index {
         all.into_iter().for_each(|unit| self.wake(unit));
     }
 
-    /// Sets a unit aside that every machine refuses.
+    /// Parks a unit that every machine refuses.
     pub(crate) fn park(&mut self, unit: UnitNo) {
         let slot = &mut self.units.slots[unit];
         slot.wait = WaitState::Parked;
@@ -145,7 +146,7 @@ impl Index {
         self.classes.park(slot.class, self.orders.facts_version);
     }
 
-    /// Sets a group aside that no machine takes.
+    /// Parks a group that no machine accepts.
     pub(crate) fn park_group(
         &mut self,
         members: Vec<UnitNo>,
@@ -158,7 +159,7 @@ impl Index {
         }
     }
 
-    /// A group is to be tried.
+    /// Records a group that is to be tried.
     pub(crate) fn queue_group(&mut self, members: Vec<UnitNo>) {
         self.put_group(members, WaitState::Queued, false);
     }
@@ -178,7 +179,7 @@ impl Index {
         Some(first)
     }
 
-    /// Sets a unit aside that waits in unsatisfiable.
+    /// Parks a unit whose `MachineOf=` cannot be satisfied.
     pub(crate) fn park_unsatisfiable(&mut self, unit: UnitNo) {
         self.units.slots[unit].wait = WaitState::Unsatisfiable;
         self.unsatisfiable.insert(unit);

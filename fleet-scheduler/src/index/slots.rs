@@ -1,12 +1,12 @@
-//! Numbered slots: things are found by small numbers, and the numbers are given out again.
+//! Numbered slots: items are found by small numbers, which are reused.
 //!
-//! Which number a thing has depends on the history of an index, so no number may decide anything
-//! that can be seen from outside.
+//! The number of an item depends on the history of an index, so numbers must not influence any
+//! visible result.
 
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
 
-/// Makes the type of the numbers of one sort of thing.
+/// Defines a number type for one kind of item.
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -14,7 +14,7 @@ macro_rules! number {
         pub(crate) struct $name(pub(crate) u32);
 
         impl $name {
-            /// The place in a vector that has one element for each.
+            /// Returns the index into a vector with one element per number.
             pub(crate) fn at(self) -> usize {
                 self.0 as usize
             }
@@ -48,7 +48,7 @@ macro_rules! optional {
                 /// The number that stands for none.
                 pub(crate) const NONE: Self = Self(u32::MAX);
 
-                /// Itself, unless it stands for none.
+                /// Returns the number, unless it stands for none.
                 pub(crate) fn some(self) -> Option<Self> {
                     (self != Self::NONE).then_some(self)
                 }
@@ -70,21 +70,21 @@ number! {
     PatternNo
 }
 number! {
-    /// A class of units that every machine treats alike.
+    /// An equivalence class of units.
     ClassNo
 }
 number! {
-    /// What units ask of a machine alone.
+    /// A filter on machines.
     FilterNo
 }
 number! {
-    /// An order in which machines are tried.
+    /// A machine order.
     OrderNo
 }
 
 optional! { MachineNo PatternNo ClassNo OrderNo }
 
-/// Things of one sort by their numbers. A number that is free has the default there.
+/// Items of one kind by their numbers. A free number holds the default value.
 #[derive(Debug, Default)]
 pub(crate) struct Slots<N, T> {
     slots: Vec<T>,
@@ -93,7 +93,7 @@ pub(crate) struct Slots<N, T> {
 }
 
 impl<N: From<usize> + Into<usize> + Copy, T: Default> Slots<N, T> {
-    /// Gives a thing a number.
+    /// Adds an item and returns its number.
     pub(crate) fn insert(&mut self, thing: T) -> N {
         if let Some(free) = self.free.pop() {
             self.slots[free as usize] = thing;
@@ -103,24 +103,24 @@ impl<N: From<usize> + Into<usize> + Copy, T: Default> Slots<N, T> {
         N::from(self.slots.len() - 1)
     }
 
-    /// Takes a thing out; its number will be given to another.
+    /// Removes an item; its number is reused.
     pub(crate) fn remove(&mut self, number: N) -> T {
         let at: usize = number.into();
         self.free.extend(u32::try_from(at).ok());
         std::mem::take(&mut self.slots[at])
     }
 
-    /// How many numbers there are, free ones counted.
+    /// Returns the number of slots, including free ones.
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// All numbers, free ones too.
+    /// Returns all numbers, including free ones.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = N> + use<N, T> {
         (0..self.slots.len()).map(N::from)
     }
 
-    /// Makes room for more.
+    /// Reserves capacity.
     pub(crate) fn reserve(&mut self, more: usize) {
         self.slots.reserve(more);
     }

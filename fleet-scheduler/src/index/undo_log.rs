@@ -1,4 +1,5 @@
-//! Seats: putting units on machines and taking them off, with a log by which all can be taken back.
+//! The undo log: assigns units to machines and takes them off, so that everything can be rolled
+//! back.
 
 use std::sync::Arc;
 
@@ -9,42 +10,42 @@ use super::units::UnitKind;
 use super::{Index, MachineNo, UnitNo, limit};
 use crate::policy::Ranking;
 
-/// A step on the way to a plan.
+/// An assignment or its opposite during planning.
 #[derive(Debug)]
 pub(crate) struct UndoEntry {
     pub(crate) unit: UnitNo,
     pub(crate) machine: MachineNo,
-    /// LeaveReason the unit left the machine; `None` if it came.
+    /// The reason for which the unit left the machine; `None` if it came.
     pub(crate) left: Option<LeaveReason>,
 }
 
-/// LeaveReason a unit left a machine.
+/// Reason for which a unit left a machine.
 #[derive(Debug)]
 pub(crate) enum LeaveReason {
     /// A rule refuses it there.
     Refused(Arc<Refusal>),
     /// Another unit replaces it.
     ReplacedBy(UnitNo),
-    /// A unit that it must be beside leaves.
+    /// A unit that its `MachineOf=` requires leaves.
     Follows(UnitNo),
-    /// It is global, and fitted in anew.
+    /// It is global, and the global units were recomputed.
     Refitted,
-    /// The machine is emptied.
+    /// The machine is drained.
     Drained,
-    /// It is moved for the sake of balance.
+    /// It is moved for balance.
     Rebalanced,
 }
 
-/// A point in the log to which all can be taken back.
+/// A position in the log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LogPosition(usize);
 
 impl LogPosition {
-    /// The beginning of the plan.
+    /// The start of the plan.
     pub(crate) const START: Self = Self(0);
 }
 
-/// Where something began that may be taken back.
+/// A state to which planning can return.
 #[derive(Debug)]
 pub(crate) struct Savepoint {
     log_position: LogPosition,
@@ -55,7 +56,7 @@ pub(crate) struct Savepoint {
 }
 
 impl Index {
-    /// Puts a unit on a machine.
+    /// Assigns a unit to a machine.
     pub(crate) fn assign(&mut self, unit: UnitNo, machine: MachineNo) {
         self.attach(unit, machine);
         self.log.push(UndoEntry { unit, machine, left: None });
@@ -67,12 +68,12 @@ impl Index {
         self.log.push(UndoEntry { unit, machine, left: Some(reason) });
     }
 
-    /// The present point in the log.
+    /// Returns the current position in the log.
     pub(crate) fn log_position(&self) -> LogPosition {
         LogPosition(self.log.len())
     }
 
-    /// Takes back all that was done since a start.
+    /// Undoes everything after a position.
     pub(crate) fn undo_to(&mut self, start: LogPosition) {
         while self.log.len() > start.0 {
             let Some(UndoEntry { unit, machine, left }) = self.log.pop() else { return };
@@ -83,7 +84,7 @@ impl Index {
         }
     }
 
-    /// What was done since a start.
+    /// Returns the entries after a position.
     pub(crate) fn since(&self, start: LogPosition) -> &[UndoEntry] {
         &self.log[start.0..]
     }
@@ -97,7 +98,7 @@ impl Index {
         }
     }
 
-    /// Puts a unit on a occupancy, and writes nothing down.
+    /// Adds a unit to an occupancy without logging it.
     pub(super) fn attach(&mut self, unit: UnitNo, machine: MachineNo) {
         let slot = &mut self.units.slots[unit];
         let tied = !slot.peers().is_empty();
@@ -125,7 +126,7 @@ impl Index {
         }
     }
 
-    /// Takes a unit off a occupancy, and writes nothing down.
+    /// Removes a unit from an occupancy without logging it.
     pub(super) fn detach(&mut self, unit: UnitNo, machine: MachineNo) {
         let slot = &mut self.units.slots[unit];
         let (at, class) = (slot.at as usize, slot.class);
@@ -158,14 +159,14 @@ impl Index {
         self.note_lift(machine);
     }
 
-    /// The smallest limit that instances of a template among some units set.
+    /// Returns the smallest limit that instances of a template among some units set.
     pub(crate) fn smallest_limit(&self, units: &[UnitNo], template: super::PatternNo) -> u32 {
         let classes = units.iter().map(|unit| self.class(*unit));
         let limits = classes.filter(|class| class.template == template);
         limits.map(|class| limit(&class.requirements)).min().unwrap_or(super::NO_LIMIT)
     }
 
-    /// Tells the orders that count a template's instances.
+    /// Updates the machine orders that count a template's instances.
     fn update_instance_counts(&mut self, unit: UnitNo, machine: MachineNo, change: i64) {
         let class = &self.classes.slots[self.units.slots[unit].class];
         let Some(template) = class.template.some() else { return };
@@ -174,14 +175,14 @@ impl Index {
         }
     }
 
-    /// A machine may take units now that it refused, and its rank may be better.
+    /// Records that a machine may accept units that it refused, and may rank better.
     pub(super) fn note_lift(&mut self, machine: MachineNo) {
         self.orders.lifts.push(machine, self.machines.slots.len());
         self.note_better_rank(machine);
         self.note_change(machine);
     }
 
-    /// A machine may give another answer now, for better or worse.
+    /// Records that a machine may give another verdict.
     fn note_change(&mut self, machine: MachineNo) {
         self.refusal_cache.note_change(machine, self.machines.slots.len());
     }
@@ -190,7 +191,7 @@ impl Index {
         self.orders.ranks.push(machine, self.machines.slots.len());
     }
 
-    /// Begins something that may be taken back as if it had never been.
+    /// Returns a savepoint of the current state.
     pub(crate) fn savepoint(&self) -> Savepoint {
         let orders = &self.orders;
         let (lifts, ranks, refreshes) = (orders.lifts.end(), orders.ranks.end(), orders.refreshes);
@@ -203,7 +204,7 @@ impl Index {
         }
     }
 
-    /// Takes back all that was done since a savepoint began.
+    /// Undoes everything since a savepoint.
     pub(crate) fn roll_back(&mut self, savepoint: &Savepoint) {
         self.undo_to(savepoint.log_position);
         self.orders.lifts.truncate_to(savepoint.lifts);
@@ -213,7 +214,7 @@ impl Index {
         }
     }
 
-    /// What the order of machines depends on.
+    /// Returns the inputs of the machine order.
     pub(crate) fn rank_context(&self) -> RankContext<'_> {
         let (machines, filters, patterns) = (&self.machines, &self.filters, &self.patterns);
         RankContext { machines, filters, patterns, ranking: self.policy.ranking }

@@ -1,4 +1,4 @@
-//! The units of an index: everything that has a name.
+//! The units of an index: every known name.
 
 use std::sync::Arc;
 
@@ -8,82 +8,82 @@ use fleet_unitfile::UnitName;
 use super::names::Names;
 use super::slots::{ClassNo, MachineNo, PatternNo, Slots, UnitNo};
 
-/// What kind of thing a name stands for.
+/// The kind of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum UnitKind {
-    /// Nothing that is known; it is placed, or others name it.
+    /// Unknown; it is placed, or other units name it.
     #[default]
     Unknown,
-    /// A unit that nobody wants, or a template.
+    /// A unit that is not wanted, or a template.
     Inactive,
-    /// A wanted unit that runs on one machine, which the plan chooses.
+    /// A wanted unit that runs on one machine, chosen by the plan.
     Single,
-    /// A wanted unit that runs wherever it fits; never placed.
+    /// A wanted unit that runs on every machine where it fits. It is never placed.
     Global,
-    /// A unit whose record cannot be read. Placed, it stays where it is and demands nothing.
+    /// A unit whose record cannot be read. If placed, it stays there and has no requirements.
     Unreadable,
 }
 
-/// Where a unit waits for a machine, if it does.
+/// The waiting state of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum WaitState {
     /// It does not wait.
     #[default]
     No,
-    /// It was not tried since something about it changed.
+    /// It was not tried since its last relevant change.
     Untried,
-    /// It is to be tried in the plan that is being made.
+    /// It is to be tried in the current plan.
     Queued,
     /// Every machine refuses its class.
     Parked,
     /// Every machine refuses its group.
     Tied,
-    /// It waits in unsatisfiable, for what its `MachineOf=` names.
+    /// Its `MachineOf=` cannot be satisfied.
     Unsatisfiable,
-    /// Its machine is not present and it does not want another: it does not wait.
+    /// It has `Reschedule=never` and its machine is not present. It does not wait for another one.
     Stranded,
 }
 
-/// Whom `MachineOf=` means.
+/// A peer named in `MachineOf=`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PeerRef {
     /// The unit of that name.
     Named(UnitNo),
-    /// Any other unit that matches.
+    /// Any other unit that the pattern matches.
     Matching(PatternNo),
 }
 
-/// What affinity a unit to others.
+/// The ties of a unit to others.
 #[derive(Debug, Default)]
 pub(crate) struct Affinity {
-    /// Whom its `MachineOf=` means, in the order written; empty unless it is a single unit.
+    /// The peers of its `MachineOf=`, in the order written. Empty unless it is a single unit.
     pub(crate) peers: Vec<PeerRef>,
-    /// The units whose `MachineOf=` names it, once for each time.
+    /// The units whose `MachineOf=` names it, once per mention.
     pub(crate) followers: Vec<UnitNo>,
-    /// The group that it was last set aside with.
+    /// The group with which it was last parked or queued.
     pub(crate) group: UnitNo,
 }
 
-/// One name.
+/// The entry of one name.
 #[derive(Debug, Default)]
 pub(crate) struct UnitSlot {
     name: Option<UnitName>,
-    /// What it demands, if it is known.
+    /// Its requirements, if they are known.
     pub(crate) requirements: Option<Arc<Requirements>>,
     pub(crate) affinity: Option<Box<Affinity>>,
-    /// When its placement was made, if it has one.
+    /// The epoch of its placement, if it has one.
     pub(crate) epoch: Epoch,
-    /// Where it was placed, whether or not it should be.
+    /// The machine of its recorded placement, valid or not.
     pub(crate) placed: MachineNo,
-    /// Where it is now; of single and unreadable units alone.
+    /// The machine that it is on now, for single and unreadable units.
     pub(crate) machine: MachineNo,
-    /// Its place among the units of the machine where it is.
+    /// Its position in the unit list of that machine.
     pub(crate) at: u32,
     /// Its class, if it takes part or could.
     pub(crate) class: ClassNo,
     pub(crate) kind: UnitKind,
     pub(crate) wait: WaitState,
-    /// Whether a person wants it, as far as it is known.
+    /// Whether its desired state is other than inactive, as far as known.
     pub(crate) wanted: bool,
 }
 
@@ -92,12 +92,12 @@ pub(crate) struct UnitSlot {
 pub(crate) struct Units {
     pub(crate) slots: Slots<UnitNo, UnitSlot>,
     names: Names,
-    /// Whether a lower number is an earlier name, as it is after a loading.
+    /// Whether lower numbers have earlier names, as after a load.
     in_order: bool,
 }
 
 impl UnitSlot {
-    /// Something of that name of which nothing is known.
+    /// Creates the entry of an otherwise unknown name.
     pub(crate) fn new(name: UnitName) -> Self {
         Self { name: Some(name), ..Self::default() }
     }
@@ -127,7 +127,7 @@ impl Units {
         self.names.find(name, &self.slots)
     }
 
-    /// The number of that name, which is given one if it has none.
+    /// Returns the number of a name, assigning one if needed.
     pub(crate) fn intern(&mut self, name: &UnitName) -> UnitNo {
         if let Some(unit) = self.find(name.as_str()) {
             return unit;
@@ -138,7 +138,7 @@ impl Units {
         unit
     }
 
-    /// Takes many names at once, which must be in order and all new.
+    /// Adds many names at once, which must be sorted and new.
     pub(crate) fn fill(&mut self, names: impl ExactSizeIterator<Item = UnitName>) {
         let slots = &mut self.slots;
         slots.reserve(names.len());
@@ -158,7 +158,7 @@ impl Units {
         }
     }
 
-    /// Forgets the name if nothing is known of it and nothing refers to it.
+    /// Removes a name that is unknown and that nothing refers to.
     pub(crate) fn forget_if_idle(&mut self, unit: UnitNo) {
         let slot = &self.slots[unit];
         let named = slot.affinity.as_ref().is_some_and(|affinity| !affinity.followers.is_empty());
@@ -168,7 +168,7 @@ impl Units {
         }
     }
 
-    /// The names that begin so, in order.
+    /// Returns the names with this prefix, in order.
     pub(crate) fn with_prefix(&self, prefix: &str) -> impl Iterator<Item = (&UnitName, UnitNo)> {
         let names = self.names.from(prefix, &self.slots).map(|unit| (self.name(unit), unit));
         names.take_while(move |(name, _)| name.as_str().starts_with(prefix))
@@ -178,7 +178,7 @@ impl Units {
         self.slots[unit].name()
     }
 
-    /// The affinity of a unit, which gets some if it has none.
+    /// Returns the ties of a unit, creating them if needed.
     pub(crate) fn affinity_mut(&mut self, unit: UnitNo) -> &mut Affinity {
         self.slots[unit].affinity.get_or_insert_default()
     }

@@ -1,4 +1,4 @@
-//! What a name stands for: puts a unit into its class and affinity it to others, and takes it out.
+//! Updates of units: adds a unit to its class and to its peers, and removes it.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{ClassNo, Index, MachineNo, OrderNo, PatternNo, UnitNo};
 use crate::policy::Ranking;
 
 impl Index {
-    /// A name stands for something else now, or for the same with other requirements.
+    /// Changes the kind or the requirements of a name.
     pub(super) fn upsert(
         &mut self,
         unit: UnitNo,
@@ -36,7 +36,7 @@ impl Index {
         self.units.forget_if_idle(unit);
     }
 
-    /// Takes a unit out of everything but its name and its placement.
+    /// Removes a unit from everything but its name and its placement.
     fn remove_definition(&mut self, unit: UnitNo) {
         self.withdraw(unit);
         self.forget_waiting(unit);
@@ -58,7 +58,7 @@ impl Index {
         }
     }
 
-    /// Puts a unit where it belongs by what it is.
+    /// Adds a unit according to its kind.
     pub(super) fn insert_definition(&mut self, unit: UnitNo) {
         match self.units.slots[unit].kind {
             UnitKind::Single => {
@@ -96,8 +96,8 @@ impl Index {
         }
     }
 
-    /// A unit's `MachineOf=` has a pattern. If it is the first that does, the units that the
-    /// pattern matches are tied from now on, and may not go on waiting with others of their class.
+    /// Records that a unit's `MachineOf=` has a pattern. If it is the first, the matching units
+    /// become tied, and must not stay parked with others of their class.
     fn add_follower(&mut self, pattern: PatternNo, unit: UnitNo) {
         let slot = &self.patterns.slots[pattern];
         if slot.members.is_none() {
@@ -116,7 +116,7 @@ impl Index {
         parked.into_iter().for_each(|unit| self.wake(unit));
     }
 
-    /// A unit is in a class now: writes it down where a pattern is asked whom it matches.
+    /// Adds a unit to the members of its matching patterns.
     fn add_as_member(&mut self, unit: UnitNo) {
         let slot = &self.units.slots[unit];
         for pattern in &self.classes.slots[slot.class].matched {
@@ -126,7 +126,7 @@ impl Index {
         }
     }
 
-    /// The opposite of [`add_as_member`](Self::add_as_member).
+    /// Undoes [`add_as_member`](Self::add_as_member).
     fn remove_as_member(&mut self, unit: UnitNo) {
         let slot = &self.units.slots[unit];
         let Some(class) = slot.class.some() else { return };
@@ -160,7 +160,8 @@ impl Index {
         }
     }
 
-    /// The number of a pattern, for one more user. A new one is compared with all names.
+    /// Returns the number of a pattern after adding a user. A new pattern is compared with all
+    /// names.
     fn acquire(&mut self, pattern: &Pattern) -> PatternNo {
         let (number, is_new) = self.patterns.acquire(pattern);
         if is_new {
@@ -173,7 +174,7 @@ impl Index {
         number
     }
 
-    /// Puts a unit into the class that it belongs to now that there is another pattern.
+    /// Moves a unit to the class that it belongs to after a new pattern.
     fn reclassify(&mut self, unit: UnitNo) {
         let old = self.units.slots[unit].class;
         if old == ClassNo::NONE {
@@ -188,7 +189,7 @@ impl Index {
         self.release(old);
     }
 
-    /// The machines that a unit is on.
+    /// Returns the machines that a unit is on.
     fn machines_of(&self, unit: UnitNo) -> Vec<MachineNo> {
         let slot = &self.units.slots[unit];
         if slot.kind == UnitKind::Global {
@@ -197,7 +198,7 @@ impl Index {
         slot.machine.some().into_iter().collect()
     }
 
-    /// Finds the class of a unit, or makes it.
+    /// Finds or creates the class of a unit.
     pub(super) fn classify(&mut self, unit: UnitNo) {
         let name = self.units.name(unit).clone();
         let wants = self.class_requirements(unit);
@@ -224,7 +225,7 @@ impl Index {
         if self.patterns.is_empty() { Vec::new() } else { self.patterns.covering(name) }
     }
 
-    /// What counts of a unit's requirements for its class.
+    /// Returns the requirements that count for the class of a unit.
     fn class_requirements(&self, unit: UnitNo) -> Arc<Requirements> {
         let slot = &self.units.slots[unit];
         match (&slot.requirements, slot.kind) {
@@ -240,7 +241,7 @@ impl Index {
         }
     }
 
-    /// The pattern that stands for the template of a unit, if the instances are to be counted.
+    /// Returns the pattern for the template of a unit, if the instances are to be counted.
     fn acquire_template(
         &mut self,
         name: &UnitName,
@@ -300,7 +301,7 @@ impl Index {
         })
     }
 
-    /// A class has one unit less.
+    /// Removes a user of a class.
     fn release(&mut self, number: ClassNo) {
         let class = &mut self.classes.slots[number];
         class.users -= 1;
@@ -323,24 +324,24 @@ impl Index {
         }
     }
 
-    /// A class does not use a order any more, and with it perhaps its template.
+    /// Removes a class, and perhaps its template, from the users of a machine order.
     fn release_order(&mut self, order: OrderNo, template: PatternNo) {
         let Some(order) = order.some() else { return };
         if let Some(template) = template.some() {
-            // Should another class of the template use it, it will count anew.
+            // Another class of the template would count the instances again.
             self.orders.slots[order].forget(template);
             self.patterns.slots[template].orders.retain(|other| *other != order);
         }
         self.orders.release(order);
     }
 
-    /// The class of a unit that takes part.
+    /// Returns the class of a unit that takes part.
     pub(crate) fn class(&self, unit: UnitNo) -> &EquivalenceClass {
         &self.classes.slots[self.units.slots[unit].class]
     }
 }
 
-/// The text of a pattern that matches the instances of a unit's template and nothing else.
+/// Returns a pattern that matches exactly the instances of a unit's template.
 fn template_text(name: &UnitName) -> String {
     format!("{}@?*.{}", name.prefix(), name.unit_type())
 }

@@ -1,4 +1,4 @@
-//! What can be asked of an index without a plan, and what an embedder's rules see of it.
+//! Queries of an index without a plan, and the view that custom rules and scores get.
 
 use fleet_core::{Machine, MachineId, Resources};
 use fleet_unitfile::UnitName;
@@ -9,7 +9,7 @@ use crate::change::{ClusterChange, UnitSpec};
 use crate::policy::Candidate;
 use crate::view::ViewSource;
 
-/// An index as an embedder's rules and scores see it, while some units are about to leave.
+/// An index as custom rules and scores see it, without some units that are about to leave.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IndexView<'a> {
     pub(crate) index: &'a Index,
@@ -45,7 +45,7 @@ impl ViewSource for IndexView<'_> {
 }
 
 impl Index {
-    /// Those of the units on a machine of which something is true, by name.
+    /// Returns the units on a machine that satisfy a predicate, sorted by name.
     fn units_on(&self, machine: &str, which: impl Fn(&UnitNo) -> bool) -> Vec<Candidate<'_>> {
         let Some(machine) = self.machines.find(machine) else { return Vec::new() };
         let occupancy = &self.machines.slots[machine].occupancy;
@@ -61,7 +61,7 @@ impl Index {
         all
     }
 
-    /// The change that takes another one back.
+    /// Returns the change that undoes another one.
     pub(super) fn inverse(&self, change: &ClusterChange) -> ClusterChange {
         match change {
             ClusterChange::PutUnit(UnitSpec { name: unit, .. })
@@ -80,7 +80,7 @@ impl Index {
         }
     }
 
-    /// Makes an inactive unit wanted, and not placed. Returns what takes that back.
+    /// Makes an inactive unit wanted and unplaced. Returns the changes that undo it.
     pub(crate) fn assume_wanted(&mut self, unit: UnitNo) -> [ClusterChange; 2] {
         let name = self.units.name(unit).clone();
         let back = [self.current_unit(&name), self.current_placement(&name)];

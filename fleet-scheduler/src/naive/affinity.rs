@@ -1,4 +1,4 @@
-//! Section 3 of the rule_set, first half: who waits in vain, and which groups there are.
+//! Section 3, first half: unsatisfiable units and affinity groups.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,8 +9,8 @@ use super::state::{PlacementState, requirements};
 /// Each waiting unit with the waiting units that it names.
 type Ties = BTreeMap<UnitName, BTreeSet<UnitName>>;
 
-/// The groups that wait for a machine, in the order of the first name in each; the units of each
-/// in the order of the group.
+/// Returns the waiting groups, in the order of the first name in each. The units of a group are in
+/// assignment order.
 pub(super) fn groups(state: &PlacementState<'_>) -> Vec<Vec<UnitName>> {
     let unsatisfiable = unsatisfiable(state);
     let mut ties = ties(state);
@@ -24,7 +24,7 @@ pub(super) fn groups(state: &PlacementState<'_>) -> Vec<Vec<UnitName>> {
     groups
 }
 
-/// The units that wait in vain.
+/// Returns the units whose `MachineOf=` cannot be satisfied.
 pub(super) fn unsatisfiable(state: &PlacementState<'_>) -> BTreeSet<UnitName> {
     let ties = ties(state);
     let mut unsatisfiable = BTreeSet::new();
@@ -42,7 +42,8 @@ pub(super) fn unsatisfiable(state: &PlacementState<'_>) -> BTreeSet<UnitName> {
     }
 }
 
-/// Whether a unit names one that is unknown, inactive or a template, or matches nobody.
+/// Whether a unit names one that is unknown, inactive or a template, or has a pattern without
+/// match.
 fn names_no_unit(state: &PlacementState<'_>, name: &UnitName) -> bool {
     let peers = &requirements(state.cluster, name).machine_of;
     peers.iter().any(|peer| state.peer_candidates(name, peer).is_empty())
@@ -67,8 +68,8 @@ fn ties(state: &PlacementState<'_>) -> Ties {
         .collect()
 }
 
-/// The waiting units that a unit names: by name, or as the first that a pattern of its matches,
-/// unless one that matches is on a machine already.
+/// Returns the waiting units that a unit names. A pattern names the first waiting unit that it
+/// matches, unless a matching unit is on a machine already.
 pub(super) fn named(
     state: &PlacementState<'_>,
     name: &UnitName,
@@ -84,7 +85,7 @@ pub(super) fn named(
     named
 }
 
-/// The group of one unit: those that it names and that name it, and so on.
+/// Returns the group of a unit: the units that it names, those that name it, and so on.
 fn tied(first: UnitName, ties: &Ties) -> BTreeSet<UnitName> {
     let mut group = BTreeSet::from([first]);
     loop {
@@ -102,7 +103,7 @@ fn tied(first: UnitName, ties: &Ties) -> BTreeSet<UnitName> {
     }
 }
 
-/// Each after those that it names, then by name.
+/// Returns each unit after those that it names, otherwise sorted by name.
 fn in_order(group: &BTreeSet<UnitName>, ties: &Ties) -> Vec<UnitName> {
     let mut left = group.clone();
     let mut order = Vec::new();

@@ -1,4 +1,4 @@
-//! Section 3 of the rule_set, second half: which group goes to which machine.
+//! Section 3, second half: the assignment of groups to machines.
 
 use fleet_core::{Machine, Rule, Unit};
 use fleet_unitfile::UnitName;
@@ -9,7 +9,7 @@ use super::replace::{make_room, separate_replaced};
 use super::rules::RuleQuery;
 use super::state::{PlacementState, lacks_a_peer, single};
 
-/// Places every group that can be placed.
+/// Places every group that fits on some machine.
 pub(super) fn assign_all(mut state: PlacementState<'_>) -> PlacementState<'_> {
     loop {
         while let Some(next) = next_group_placed(&state) {
@@ -20,7 +20,8 @@ pub(super) fn assign_all(mut state: PlacementState<'_>) -> PlacementState<'_> {
     }
 }
 
-/// The state with the first group placed that some machine takes, on the first machine that does.
+/// Returns the state after placing the first group that some machine accepts on the first such
+/// machine.
 fn next_group_placed<'a>(state: &PlacementState<'a>) -> Option<PlacementState<'a>> {
     groups(state).iter().find_map(|group| {
         let first = single(state.cluster, group.first()?)?;
@@ -30,17 +31,17 @@ fn next_group_placed<'a>(state: &PlacementState<'a>) -> Option<PlacementState<'a
     })
 }
 
-/// Why a machine does not take a group: which unit it refuses first, and by which rule.
+/// The first unit of a group that a machine refuses, and the rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct GroupRefusal {
     pub(super) unit: UnitName,
     pub(super) rule: RuleIndex,
 }
 
-/// A rule that was broken; of the embedder's rules the place in the policy.
+/// A rule; for a custom rule with its index in the policy.
 pub(super) type RuleIndex = (Rule, usize);
 
-/// The state with the units of a group put on a machine one after the other.
+/// Returns the state with the units of a group assigned to a machine one after the other.
 pub(super) fn with_group<'a>(
     state: &PlacementState<'a>,
     group: &[UnitName],
@@ -55,8 +56,8 @@ pub(super) fn with_group<'a>(
     Ok(state)
 }
 
-/// The state with a unit put on a machine, after those that it replaces there have moved away, or
-/// the rule that refuses. `arrived` are the units of its group that have just arrived.
+/// Returns the state with a unit assigned to a machine after the units that it replaces have moved,
+/// or the refusing rule. `arrived` lists the units of its group that have just come.
 pub(super) fn with_unit<'a>(
     state: &PlacementState<'a>,
     unit: &Unit,

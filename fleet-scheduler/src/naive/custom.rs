@@ -1,4 +1,4 @@
-//! An embedder's own rules and scores, asked of a state.
+//! Custom rules and scores, applied to a state.
 
 use std::collections::BTreeSet;
 
@@ -41,7 +41,7 @@ impl ViewSource for WithoutLeaving<'_> {
     }
 }
 
-/// Which of the own rules refuses a unit first, if those leave whom it replaces.
+/// Returns the first custom rule that refuses a unit, once the units that it replaces have left.
 pub(super) fn refusal(
     state: &PlacementState<'_>,
     unit: &Unit,
@@ -54,7 +54,7 @@ pub(super) fn refusal(
     rules.position(|rule| rule.refuse(&view, candidate, machine).is_some())
 }
 
-/// What the own scores say of a machine, added up.
+/// Returns the sum of the custom scores of a machine.
 pub(super) fn score(state: &PlacementState<'_>, unit: &Unit, machine: &Machine) -> i64 {
     let source = WithoutLeaving { state, leaving: &BTreeSet::new() };
     let (view, candidate) = (View::new(&source), candidate(unit));

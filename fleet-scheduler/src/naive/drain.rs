@@ -1,4 +1,4 @@
-//! Section 5 of the rule_set: drains.
+//! Section 5: drains.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,28 +11,28 @@ use super::state::{PlacementState, is_unreadable, single};
 use super::{RuleSet, out_of_reach, start};
 use crate::{Drain, HoldReason, Policy};
 
-/// What a drain must arrived to.
+/// The required outcome of a drain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DrainOutcome {
-    /// Where every placed unit is afterwards.
+    /// The machine of every placed unit after the drain.
     pub placements: BTreeMap<UnitName, MachineId>,
-    /// Why the units that are still on the machines are held back.
+    /// The units that are still on the drained machines, with reasons.
     pub held: BTreeMap<UnitName, StayReason>,
 }
 
-/// Why a unit stays on a machine that is drained.
+/// Reason for which a unit stays on a drained machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StayReason {
-    /// Not for want of a machine.
+    /// A limit of the drain holds it back.
     Blocked(HoldReason),
-    /// No machine takes its units; so many refuse it by each rule.
+    /// No machine accepts its group. Counts the refusing machines by rule.
     Refused(BTreeMap<Rule, u32>),
 }
 
-/// A clause by which a units is held back.
+/// A clause that may hold a group back.
 pub type DrainClause = fn(&EvictionGroup<'_, '_>) -> Option<HoldReason>;
 
-/// What [`Index::drain`](crate::Index::drain) must arrived to as well.
+/// Returns the outcome that [`Index::drain`](crate::Index::drain) must have.
 ///
 /// ```
 /// use fleet_core::{Machine, Snapshot};
@@ -45,48 +45,48 @@ pub type DrainClause = fn(&EvictionGroup<'_, '_>) -> Option<HoldReason>;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use]
-pub fn drain(cluster: &Snapshot, policy: &Policy, asked: &Drain) -> DrainOutcome {
-    drain_with(&RuleSet::default(), cluster, policy, asked)
+pub fn drain(cluster: &Snapshot, policy: &Policy, request: &Drain) -> DrainOutcome {
+    drain_with(&RuleSet::default(), cluster, policy, request)
 }
 
-/// The same, following other clauses.
+/// Returns the outcome of a drain under other clauses.
 #[must_use]
 pub fn drain_with(
     rule_set: &RuleSet,
     cluster: &Snapshot,
     policy: &Policy,
-    asked: &Drain,
+    request: &Drain,
 ) -> DrainOutcome {
     let mut cordoned = cluster.clone();
-    for machine in cluster.machines().filter(|machine| asked.machines.contains(&machine.id)) {
+    for machine in cluster.machines().filter(|machine| request.machines.contains(&machine.id)) {
         cordoned.put_machine(Machine { cordoned: true, ..Machine::clone(machine) });
     }
     let state = assign_all(start(rule_set, &cordoned, policy));
-    let mut work = DrainRun { state, asked, moved: BTreeSet::new(), count: 0 };
-    let held = work.empty();
+    let mut work = DrainRun { state, request, moved: BTreeSet::new(), count: 0 };
+    let held = work.drain_machines();
     let mut placements = out_of_reach(rule_set, &cordoned);
     placements.extend(work.state.placements);
     DrainOutcome { placements, held }
 }
 
-/// A drain on its way.
+/// The state of a drain in progress.
 struct DrainRun<'a> {
     state: PlacementState<'a>,
-    asked: &'a Drain,
+    request: &'a Drain,
     moved: BTreeSet<UnitName>,
     count: usize,
 }
 
 impl DrainRun<'_> {
-    /// Goes through the units on the machines again and again until nobody else moves.
-    fn empty(&mut self) -> BTreeMap<UnitName, StayReason> {
+    /// Goes through the units on the machines repeatedly until none of them moves.
+    fn drain_machines(&mut self) -> BTreeMap<UnitName, StayReason> {
         loop {
             let (before, mut held) = (self.count, BTreeMap::new());
             for (name, machine) in self.left() {
                 if self.state.placements.get(&name) != Some(&machine.id) {
-                    continue; // It went along with one before it.
+                    continue; // It moved with the group of an earlier unit.
                 }
-                if let Err(reason) = self.send_away(&name, &machine) {
+                if let Err(reason) = self.evict(&name, &machine) {
                     held.insert(name, reason);
                 }
             }
@@ -96,10 +96,10 @@ impl DrainRun<'_> {
         }
     }
 
-    /// The units that are on the machines, by machine ID, then by name.
+    /// Returns the units on the machines, by machine ID, then by name.
     fn left(&self) -> Vec<(UnitName, Machine)> {
         let PlacementState { cluster, .. } = self.state;
-        let ids = self.asked.machines.iter();
+        let ids = self.request.machines.iter();
         let present = ids.filter_map(|id| cluster.machine(id.as_str()).map(AsRef::as_ref));
         let units = present.flat_map(|machine: &Machine| {
             let there = self.state.placed_on(machine).into_iter();
@@ -108,13 +108,13 @@ impl DrainRun<'_> {
         units.collect()
     }
 
-    /// Moves the units of a unit to another machine, or says why it is held back.
-    fn send_away(&mut self, unit: &UnitName, machine: &Machine) -> Result<(), StayReason> {
+    /// Moves the group of a unit to another machine, or returns the reason to hold it back.
+    fn evict(&mut self, unit: &UnitName, machine: &Machine) -> Result<(), StayReason> {
         let state = &self.state;
         let units = (state.rule_set.eviction_group)(state, unit.clone(), machine);
         let (without, order) = (without(state, &units), in_order(state, &units));
-        let (min_available, most) = (self.asked.min_available, self.asked.max_moves);
-        let (down, moved, count) = (&self.asked.down, &self.moved, self.count);
+        let (min_available, most) = (self.request.min_available, self.request.max_moves);
+        let (down, moved, count) = (&self.request.down, &self.moved, self.count);
         let rest = EvictionGroup {
             max_group_size: u32::MAX,
             before: state,
@@ -148,7 +148,7 @@ impl DrainRun<'_> {
     }
 }
 
-/// The state with the units on the first machine that takes it.
+/// Returns the state with the group on the first machine that accepts it.
 fn relocated<'a>(group: &EvictionGroup<'_, 'a>) -> Option<PlacementState<'a>> {
     let state = group.without;
     let first = single(state.cluster, group.units.first()?)?;
@@ -157,7 +157,7 @@ fn relocated<'a>(group: &EvictionGroup<'_, 'a>) -> Option<PlacementState<'a>> {
     others.find_map(|machine| with_units(state, group.units, machine))
 }
 
-/// How many machines refuse a units by each rule.
+/// Counts the machines that refuse a group, by rule.
 fn refusals(group: &EvictionGroup<'_, '_>) -> BTreeMap<Rule, u32> {
     let mut counts = BTreeMap::new();
     for machine in group.without.cluster.machines() {
@@ -168,26 +168,26 @@ fn refusals(group: &EvictionGroup<'_, '_>) -> BTreeMap<Rule, u32> {
     counts
 }
 
-/// Clause 1: the record of one of it cannot be read.
+/// Clause 1: the record of a unit cannot be read.
 pub(super) fn unreadable(group: &EvictionGroup<'_, '_>) -> Option<HoldReason> {
     let mut units = group.units.iter();
     let unreadable = units.find(|name| is_unreadable(group.before.cluster, name));
     unreadable.cloned().map(HoldReason::Unreadable)
 }
 
-/// Clause 2: too few would be up.
+/// Clause 2: too few instances would be up.
 pub(super) fn min_available(group: &EvictionGroup<'_, '_>) -> Option<HoldReason> {
     group.hold_reason(&group.units.iter().cloned().collect())
 }
 
-/// Clause 3: more would be moved than at once.
+/// Clause 3: the plan would exceed its maximum number of moves.
 pub(super) fn max_moves(group: &EvictionGroup<'_, '_>) -> Option<HoldReason> {
     let (together, most) = (group.count + group.units.len(), group.most);
     let too_many = u32::try_from(together).map_or(true, |together| together > most);
     (too_many && (group.count > 0 || most == 0)).then_some(HoldReason::MaxMoves { max_moves: most })
 }
 
-/// Clause 5: too few would be up of those who make room.
+/// Clause 5: too few instances would be up because of units that make room.
 pub(super) fn displaced(
     group: &EvictionGroup<'_, '_>,
     gone: &BTreeSet<UnitName>,

@@ -1,5 +1,5 @@
-//! Sections 5 and 6 of the rule_set, what they share: who leaves together, who is up, and how a
-//! units comes to another machine.
+//! The common part of sections 5 and 6: eviction groups, running instances, and the move of a group
+//! to another machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,36 +10,37 @@ use super::assign::with_unit;
 use super::state::{PlacementState, lacks_a_peer, requirements, single};
 use crate::HoldReason;
 
-/// A units that is to leave its machine for a drain or for balance.
+/// A group that is to leave its machine for a drain or for balance.
 #[derive(Debug)]
 pub struct EvictionGroup<'g, 'a> {
-    /// Who is where with the units in its place.
+    /// The state with the group in its place.
     pub before: &'g PlacementState<'a>,
-    /// Who is where without it.
+    /// The state without the group.
     pub without: &'g PlacementState<'a>,
-    /// Its units: each after those that it names, then by name.
+    /// Its units: each after those that it names, otherwise sorted by name.
     pub units: &'g [UnitName],
     /// The machine that it is to leave.
     pub machine: &'g Machine,
-    /// How many instances of a template must be up.
+    /// Number of instances of a template that must stay up.
     pub min_available: u32,
     /// The units that are placed and not up.
     pub down: &'g BTreeSet<UnitName>,
-    /// The units that have been moved for the drain or for balance, or have had to make room.
+    /// The units that have been moved for the drain or for balance, or have made room.
     pub moved: &'g BTreeSet<UnitName>,
-    /// How many units companies have moved so far.
+    /// Number of units that groups have moved so far.
     pub count: usize,
-    /// How many they may move: at once for a drain, the whole budget for balance.
+    /// Maximum number of units that groups may move: the plan's maximum for a drain, the budget for
+    /// balance.
     pub most: u32,
-    /// How many units a units may have that moves for balance.
+    /// Maximum size of a group that moves for balance.
     pub max_group_size: u32,
-    /// By how much more than one unit a move must be worth it.
+    /// Additional difference in load that a move requires.
     pub gain: u32,
 }
 
 impl EvictionGroup<'_, '_> {
-    /// Why these units may not leave the machines where they are placed: too few instances of a
-    /// template would be up.
+    /// Returns a reason if these units may not leave because too few instances of a template would
+    /// be up.
     #[must_use]
     pub fn hold_reason(&self, leaving: &BTreeSet<UnitName>) -> Option<HoldReason> {
         let up = self.up();
@@ -56,8 +57,8 @@ impl EvictionGroup<'_, '_> {
         })
     }
 
-    /// The units that are up: single, on a machine that is present, not named as down, and not
-    /// moved by this plan.
+    /// Returns the units that are up: single units on a present machine, not listed as down, and
+    /// not moved by this plan.
     fn up(&self) -> BTreeSet<UnitName> {
         let cluster = self.before.cluster;
         let at_home = self.before.placements.iter().filter(|(name, at)| {
@@ -81,8 +82,9 @@ fn per_template<'a>(names: impl Iterator<Item = &'a UnitName>) -> BTreeMap<UnitN
     counts
 }
 
-/// The units of a unit: with those on its machine that it names, and those that would lack a unit
-/// if the units were gone and the global units were fitted in anew.
+/// Returns the eviction group of a unit. It includes the units on its machine that a member names.
+/// It also includes the units that would lack a peer if the group were gone and the global units
+/// were recomputed.
 pub(super) fn eviction_group(
     state: &PlacementState<'_>,
     head: UnitName,
@@ -105,7 +107,7 @@ pub(super) fn eviction_group(
     }
 }
 
-/// The units that a unit's `MachineOf=` names, patterns left out.
+/// Returns the units that a unit's `MachineOf=` names, without patterns.
 fn named(state: &PlacementState<'_>, name: &UnitName) -> impl Iterator<Item = UnitName> {
     let peers = requirements(state.cluster, name).machine_of.iter();
     peers.filter_map(|peer| match peer {
@@ -114,7 +116,7 @@ fn named(state: &PlacementState<'_>, name: &UnitName) -> impl Iterator<Item = Un
     })
 }
 
-/// The state in which some units are nowhere.
+/// Returns the state with some units on no machine.
 pub(super) fn without<'a>(
     state: &PlacementState<'a>,
     units: &BTreeSet<UnitName>,
@@ -124,7 +126,8 @@ pub(super) fn without<'a>(
     state
 }
 
-/// Each after those that it names, then by name; who can arrived after nobody comes as named.
+/// Returns each unit after those that it names, otherwise sorted by name; a cycle starts with its
+/// first name.
 pub(super) fn in_order(state: &PlacementState<'_>, units: &BTreeSet<UnitName>) -> Vec<UnitName> {
     let mut left = units.clone();
     let mut order = Vec::new();
@@ -137,8 +140,8 @@ pub(super) fn in_order(state: &PlacementState<'_>, units: &BTreeSet<UnitName>) -
     order
 }
 
-/// The state with all of a units put on a machine, in rounds: in each those that the machine
-/// takes, in the order of the units.
+/// Returns the state with the whole group assigned to a machine, in rounds. Each round assigns the
+/// units that the machine accepts, in the order of the group.
 pub(super) fn with_units<'a>(
     state: &PlacementState<'a>,
     units: &[UnitName],

@@ -1,4 +1,4 @@
-//! "Who takes part" of the rule_set: which global units a machine has.
+//! "Participants": the global units of a machine.
 
 use std::collections::BTreeSet;
 
@@ -8,8 +8,8 @@ use fleet_unitfile::UnitName;
 use super::RuleSet;
 use super::rules::RuleQuery;
 
-/// Fits the global units of a machine in, one after the other by name: each that passes the rules,
-/// seen with the placed units and the global units that came before it.
+/// Returns the global units that fit on a machine. They are added by name; each must pass the rules
+/// together with the placed units and the earlier global units.
 pub(super) fn fit_in(
     rule_set: &RuleSet,
     cluster: &Snapshot,

@@ -1,4 +1,4 @@
-//! Sections 1 and 2 of the rule_set: who loses a placement, and who stays.
+//! Sections 1 and 2: removed and kept placements.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::globals::fit_in;
 use super::rules::RuleQuery;
 use super::state::{is_unreadable, lacks_a_peer, single};
 
-/// Where those are that stay, of all machines that are present.
+/// Returns the kept placements of all present machines.
 pub(super) fn keep(rule_set: &RuleSet, cluster: &Snapshot) -> BTreeMap<UnitName, MachineId> {
     let mut placements = BTreeMap::new();
     for machine in cluster.machines() {
@@ -35,7 +35,7 @@ fn kept_on(rule_set: &RuleSet, cluster: &Snapshot, machine: &Machine) -> BTreeSe
     }
 }
 
-/// The rule_set's C at the start: the units placed there that pass the lasting rules.
+/// Returns the set C at the start: the units placed there that pass the lasting rules.
 fn candidates(rule_set: &RuleSet, cluster: &Snapshot, machine: &Machine) -> BTreeSet<UnitName> {
     let no_units = &BTreeSet::new();
     let placed = cluster.placements().filter(|(_, placement)| placement.machine == machine.id);

@@ -1,9 +1,8 @@
-//! The rule_set of placement once more, as slow and as obvious as can be.
+//! A naive planner that follows the placement specification as plainly as possible.
 //!
-//! Each file is a section of `docs/placement.md` in the same order of thoughts: loops over all
-//! units and machines, nothing kept from one question to the next, and no code shared with the
-//! planner except the nouns of fleet-core. It is made for small clusters: to hold the planner to
-//! it, and to be read beside the rule_set when the two disagree.
+//! Each file implements a section of `docs/placement.md` step by step. It loops over all units and
+//! machines, caches nothing, and shares only the types of fleet-core with the planner. It is meant
+//! for small clusters: to verify the planner, and to be read beside the specification.
 
 mod affinity;
 mod assign;
@@ -35,11 +34,11 @@ pub use rule_set::RuleSet;
 pub use rules::{RuleFn, RuleQuery};
 pub use state::PlacementState;
 
-/// Where every placed unit is when all is done: what [`plan`](crate::plan()) must arrived to as well.
+/// Returns the placements that [`plan`](crate::plan()) must lead to.
 ///
-/// Your own rules and scores are asked as the planner asks them: after all others, and of units
-/// that arrived. To test a rule itself, say it once more as a clause of a [`RuleSet`], for [`plan_with`],
-/// and leave it out of the policy.
+/// Custom rules and scores apply as in the planner: after all built-in rules, and to units that
+/// come. To test a custom rule itself, add it as a clause to a [`RuleSet`], use [`plan_with`], and
+/// leave it out of the policy.
 ///
 /// ```
 /// use fleet_core::{Machine, Requirements, Snapshot, TargetState, Unit};
@@ -60,7 +59,7 @@ pub fn plan(cluster: &Snapshot, policy: &Policy) -> BTreeMap<UnitName, MachineId
     plan_with(&RuleSet::default(), cluster, policy)
 }
 
-/// The same, following other clauses.
+/// Returns the placements under other clauses.
 #[must_use]
 pub fn plan_with(
     rule_set: &RuleSet,
@@ -72,15 +71,14 @@ pub fn plan_with(
     placements
 }
 
-/// Where those are that stay, before anybody comes or moves for another's sake: section 2 of the
-/// rule_set.
+/// Returns the kept placements of section 2, before any unit comes or moves.
 #[must_use]
 pub fn kept_placements(cluster: &Snapshot) -> BTreeMap<UnitName, MachineId> {
     keep::keep(&RuleSet::default(), cluster)
 }
 
-/// The global units that fit on a machine beside the units that are placed there, without asking
-/// whether these may stay.
+/// Returns the global units that fit on a machine together with the units placed there, without
+/// checking that these may stay.
 #[must_use]
 pub fn globals_on(cluster: &Snapshot, machine: &Machine) -> BTreeSet<UnitName> {
     let here = cluster.placements().filter(|(_, placement)| placement.machine == machine.id);
@@ -91,7 +89,7 @@ pub fn globals_on(cluster: &Snapshot, machine: &Machine) -> BTreeSet<UnitName> {
     globals::fit_in(&RuleSet::default(), cluster, machine, &names.filter(counts).collect())
 }
 
-/// Who stays, before anybody comes.
+/// Returns the state of kept placements, before any unit comes.
 fn start<'a>(
     rule_set: &'a RuleSet,
     cluster: &'a Snapshot,
@@ -100,8 +98,8 @@ fn start<'a>(
     PlacementState { rule_set, cluster, policy, placements: keep::keep(rule_set, cluster) }
 }
 
-/// The placements on machines that are not present and that nobody takes away: of units that
-/// cannot be read, and of those that are not to be rescheduled.
+/// Returns the placements on absent machines that are never removed: those of unreadable units and
+/// of units with `Reschedule=never`.
 fn out_of_reach(rule_set: &RuleSet, cluster: &Snapshot) -> BTreeMap<UnitName, MachineId> {
     let gone = cluster.placements().filter(|(_, placement)| {
         let machine = placement.machine.as_str();

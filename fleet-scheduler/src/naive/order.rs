@@ -1,4 +1,4 @@
-//! "Which machine" of the rule_set: in which order the machines are tried.
+//! "Choice of the machine": the order in which machines are tried.
 
 use std::cmp::Reverse;
 
@@ -8,7 +8,7 @@ use super::custom;
 use super::state::PlacementState;
 use crate::Ranking;
 
-/// All machines, the one that is tried first foremost.
+/// Returns all machines in the order in which they are tried.
 pub(super) fn order<'a>(state: &PlacementState<'a>, unit: &Unit) -> Vec<&'a Machine> {
     let mut machines: Vec<&Machine> = state.cluster.machines().map(AsRef::as_ref).collect();
     machines.sort_by_key(|machine| {
@@ -17,8 +17,8 @@ pub(super) fn order<'a>(state: &PlacementState<'a>, unit: &Unit) -> Vec<&'a Mach
     machines
 }
 
-/// The weights of all preferences that are true of the machine, less what speaks against it for
-/// the sake of spreading; plus what the embedder's scores say.
+/// Returns the weights of all preferences that the machine satisfies, minus the spread penalty,
+/// plus the custom scores.
 pub(super) fn score(state: &PlacementState<'_>, unit: &Unit, machine: &Machine) -> i64 {
     let prefer = unit.requirements.prefer.iter();
     let liked = prefer.filter(|preference| preference.expression.eval(&machine.metadata));
@@ -29,7 +29,7 @@ pub(super) fn score(state: &PlacementState<'_>, unit: &Unit, machine: &Machine) 
     likes - spread_penalty + custom::score(state, unit, machine)
 }
 
-/// The weight times the number of instances of the unit's template that are on machines with the
+/// Returns the weight times the number of instances of the unit's template on machines with the
 /// same value of the key.
 fn spread_penalty(
     state: &PlacementState<'_>,
@@ -42,14 +42,14 @@ fn spread_penalty(
     i64::from(spread.weight) * alike.map(|other| instances(state, unit, other)).sum::<i64>()
 }
 
-/// How many instances of the unit's template are on a machine.
+/// Counts the instances of the unit's template on a machine.
 pub(super) fn instances(state: &PlacementState<'_>, unit: &Unit, machine: &Machine) -> i64 {
     let Some(template) = unit.name.template() else { return 0 };
     let there = state.units_on(machine).into_iter();
     count(there.filter(|name| name.template().as_ref() == Some(&template)))
 }
 
-/// Two numbers, lower ones first.
+/// Returns the rank of a machine, lower first.
 fn ranking(state: &PlacementState<'_>, unit: &Unit, machine: &Machine) -> (i64, i64) {
     let load = count(state.units_on(machine).into_iter());
     match state.policy.ranking {

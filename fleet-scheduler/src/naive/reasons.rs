@@ -1,4 +1,4 @@
-//! Section 4 of the rule_set: whether what is told of a unit is true.
+//! Section 4: checks reported reasons.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,7 +14,7 @@ use super::state::{PlacementState, is_stranded, requirements, single};
 use super::{RuleSet, start};
 use crate::Policy;
 
-/// What is wrong with a reason.
+/// The defect of a reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WrongReason(String);
 
@@ -26,12 +26,12 @@ impl fmt::Display for WrongReason {
     }
 }
 
-/// Looks whether a reason is true of a unit that has no machine, in a cluster in which nothing is
-/// left to do. A reason that does not say which machine comes nearest may be true all the same.
+/// Checks the reason of a unit without a machine, in a cluster whose plan has no steps. A reason
+/// without a nearest machine may still be correct.
 ///
 /// # Errors
 ///
-/// What is not so, in words.
+/// Returns the first statement of the reason that does not hold.
 pub fn check_reason(
     cluster: &Snapshot,
     policy: &Policy,
@@ -40,27 +40,27 @@ pub fn check_reason(
 ) -> Result<(), WrongReason> {
     let rule_set = RuleSet::default();
     let state = start(&rule_set, cluster, policy);
-    let told = ReasonCheck { state: &state, unit };
+    let check = ReasonCheck { state: &state, unit };
     match reason {
-        Reason::NotRescheduled { machine } => told.is_stranded_on(machine),
-        Reason::PeerUnknown { peer } => told.names_no_unit(peer, false),
-        Reason::PeerInactive { peer } => told.names_no_unit(peer, true),
-        Reason::Cycle { units } => told.is_cycle(units),
-        Reason::PeersApart { one, other } => told.are_apart(one, other),
-        Reason::NoMachines => told.ensure(cluster.machines().len() == 0, "there is a machine"),
+        Reason::NotRescheduled { machine } => check.is_stranded_on(machine),
+        Reason::PeerUnknown { peer } => check.names_no_unit(peer, false),
+        Reason::PeerInactive { peer } => check.names_no_unit(peer, true),
+        Reason::Cycle { units } => check.is_cycle(units),
+        Reason::PeersApart { one, other } => check.are_apart(one, other),
+        Reason::NoMachines => check.ensure(cluster.machines().len() == 0, "a machine is present"),
         Reason::NoMachineFits { machines, tallies, nearest } => {
             let alone = [unit.clone()];
-            told.is_refused(&alone, *machines, tallies, nearest.as_ref())
+            check.is_refused(&alone, *machines, tallies, nearest.as_ref())
         }
         Reason::NoMachineFitsGroup { group, machines, tallies, nearest } => {
-            told.is_refused(group, *machines, tallies, nearest.as_ref())
+            check.is_refused(group, *machines, tallies, nearest.as_ref())
         }
-        other => Err(WrongReason(format!("nobody gives this reason: {other}"))),
+        other => Err(WrongReason(format!("the scheduler never gives this reason: {other}"))),
     }
 }
 
-/// The unit and the rule by which a machine refuses a waiting unit first, or whichever of its
-/// group; `None` if it takes the group.
+/// Returns the first unit of a waiting unit's group that a machine refuses, and the rule. Returns
+/// `None` if the machine accepts the group.
 #[must_use]
 pub fn first_refusal(
     cluster: &Snapshot,
@@ -74,13 +74,13 @@ pub fn first_refusal(
     Some((refused.unit, refused.rule.0))
 }
 
-/// The group of a unit; one that waits in vain is alone.
+/// Returns the group of a unit; an unsatisfiable unit is alone.
 fn group_of(state: &PlacementState<'_>, unit: &UnitName) -> Vec<UnitName> {
     let group = groups(state).into_iter().find(|group| group.contains(unit));
     group.unwrap_or_else(|| vec![unit.clone()])
 }
 
-/// A unit of which something is told.
+/// A unit whose reason is checked.
 struct ReasonCheck<'a> {
     state: &'a PlacementState<'a>,
     unit: &'a UnitName,
@@ -97,22 +97,23 @@ impl ReasonCheck<'_> {
         let placement = cluster.placement(self.unit.as_str());
         let there = placement.is_some_and(|placement| placement.machine == *machine);
         let stranded = unit.is_some_and(|unit| is_stranded(rule_set, cluster, unit));
-        self.ensure(there && stranded, "it does not wait for that machine")
+        self.ensure(there && stranded, "it does not wait for that machine to return")
     }
 
-    /// Whether a peer that is named is nobody who takes part, and only `inactive` ones are meant.
+    /// Checks that a peer matches no unit that takes part. `inactive` tells whether it matches a
+    /// known unit.
     fn names_no_unit(&self, peer: &Peer, inactive: bool) -> Result<(), WrongReason> {
-        self.ensure(self.peers().contains(peer), "it does not name that one")?;
+        self.ensure(self.peers().contains(peer), "it does not name that peer")?;
         self.ensure(
             self.state.peer_candidates(self.unit, peer).is_empty(),
-            "there is such a unit",
+            "a unit that takes part matches the peer",
         )?;
         let mut known = self.state.cluster.units();
         let known = known.any(|unit| match peer {
             Peer::Named(name) => *name == unit.name,
             Peer::Matching(pattern) => unit.name != *self.unit && pattern.matches(&unit.name),
         });
-        self.ensure(known == inactive, "unknown is not inactive")
+        self.ensure(known == inactive, "the reason confuses an unknown with an inactive peer")
     }
 
     fn is_cycle(&self, units: &[UnitName]) -> Result<(), WrongReason> {
@@ -121,8 +122,8 @@ impl ReasonCheck<'_> {
         let leads = |(one, other): (&UnitName, &UnitName)| {
             (self.state.rule_set.waiting_peers)(self.state, one, &waiting).contains(other)
         };
-        self.ensure(units.first() == Some(self.unit), "the circle begins elsewhere")?;
-        self.ensure(units.iter().zip(next).all(leads), "this is no circle")
+        self.ensure(units.first() == Some(self.unit), "the cycle starts with another unit")?;
+        self.ensure(units.iter().zip(next).all(leads), "the units do not form a cycle")
     }
 
     fn are_apart(
@@ -134,8 +135,8 @@ impl ReasonCheck<'_> {
             let named = self.peers().iter().any(|peer| *peer == Peer::Named(name.clone()));
             named && self.state.placements.get(name) == Some(machine)
         };
-        self.ensure(is_there(one) && is_there(other), "one of the two is not there")?;
-        self.ensure(one.1 != other.1, "they are on one machine")
+        self.ensure(is_there(one) && is_there(other), "a peer is not on the reported machine")?;
+        self.ensure(one.1 != other.1, "both peers are on the same machine")
     }
 
     fn is_refused(
@@ -146,31 +147,31 @@ impl ReasonCheck<'_> {
         nearest: Option<&NearestMachine>,
     ) -> Result<(), WrongReason> {
         self.peers_exist()?;
-        let told: BTreeSet<&UnitName> = group.iter().collect();
+        let listed: BTreeSet<&UnitName> = group.iter().collect();
         let expected = group_of(self.state, self.unit);
-        let same = told == expected.iter().collect();
+        let same = listed == expected.iter().collect();
         self.ensure(same, &format!("its group is {expected:?}"))?;
         let refusals = self.refusals(&expected)?;
-        self.ensure(machines as usize == refusals.len(), "machines are miscounted")?;
+        self.ensure(machines as usize == refusals.len(), "the number of machines is wrong")?;
         let mut counts: BTreeMap<RuleIndex, u32> = BTreeMap::new();
         refusals.values().for_each(|refused| *counts.entry(refused.rule).or_default() += 1);
         let counted =
             tallies.iter().map(|it| (self.rule_index(&it.refusal), it.machines)).collect();
-        self.ensure(counts == counted, &format!("really refused by {counts:?}"))?;
+        self.ensure(counts == counted, &format!("the actual refusals are {counts:?}"))?;
         for tally in tallies {
-            let told = (self.rule_index(&tally.refusal), tally.unit.as_ref());
-            self.is_the_refusal(&refusals, &tally.example, told)?;
+            let reported = (self.rule_index(&tally.refusal), tally.unit.as_ref());
+            self.is_the_refusal(&refusals, &tally.example, reported)?;
         }
         nearest.map_or(Ok(()), |nearest| {
             let expected = nearest_of(self.state, &refusals);
             let same = Some(&nearest.machine) == expected.as_ref();
-            self.ensure(same, &format!("nearest is {expected:?}"))?;
-            let told = (self.rule_index(&nearest.refusal), nearest.unit.as_ref());
-            self.is_the_refusal(&refusals, &nearest.machine, told)
+            self.ensure(same, &format!("the nearest machine is {expected:?}"))?;
+            let reported = (self.rule_index(&nearest.refusal), nearest.unit.as_ref());
+            self.is_the_refusal(&refusals, &nearest.machine, reported)
         })
     }
 
-    /// By which unit and rule each machine refuses a group.
+    /// Returns the refused unit and the rule for each machine.
     fn refusals(
         &self,
         group: &[UnitName],
@@ -178,7 +179,7 @@ impl ReasonCheck<'_> {
         let mut refusals = BTreeMap::new();
         for machine in self.state.cluster.machines() {
             match with_group(self.state, group, machine) {
-                Ok(_) => self.ensure(false, &format!("{} takes it", machine.id))?,
+                Ok(_) => self.ensure(false, &format!("{} accepts it", machine.id))?,
                 Err(refused) => drop(refusals.insert(machine.id.clone(), refused)),
             }
         }
@@ -194,18 +195,24 @@ impl ReasonCheck<'_> {
         let Some(refused) = refusals.get(machine) else {
             return self.ensure(false, &format!("{machine} is not present"));
         };
-        let whose = unit.unwrap_or(self.unit) == &refused.unit;
-        self.ensure(whose && rule == refused.rule, &format!("{machine} says {refused:?}"))
+        let same_unit = unit.unwrap_or(self.unit) == &refused.unit;
+        self.ensure(
+            same_unit && rule == refused.rule,
+            &format!("{machine} actually refuses by {refused:?}"),
+        )
     }
 
-    /// What is wrong with `MachineOf=` is told first.
+    /// Problems with `MachineOf=` must be reported first.
     fn peers_exist(&self) -> Result<(), WrongReason> {
         let mut peers = self.peers().iter();
         let no_units = peers.any(|peer| self.state.peer_candidates(self.unit, peer).is_empty());
-        self.ensure(!no_units, "it names no_units, and is not told so")
+        self.ensure(
+            !no_units,
+            "it names a peer that matches no unit, which the reason does not say",
+        )
     }
 
-    /// The rule that a refusal tells of.
+    /// Returns the rule of a refusal.
     fn rule_index(&self, refusal: &Refusal) -> RuleIndex {
         let mut own = self.state.policy.rules.iter();
         let at = match refusal {
@@ -220,8 +227,8 @@ impl ReasonCheck<'_> {
     }
 }
 
-/// The machine whose refusal comes latest in the order of the rules, of several the least loaded,
-/// then the lowest ID.
+/// Returns the machine whose refusal has the latest rule; among several the least loaded, then the
+/// lowest ID.
 fn nearest_of(
     state: &PlacementState<'_>,
     refusals: &BTreeMap<MachineId, GroupRefusal>,

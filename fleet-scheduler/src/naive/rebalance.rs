@@ -1,4 +1,4 @@
-//! Section 6 of the rule_set: rebalancing.
+//! Section 6: rebalancing.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,33 +14,32 @@ use super::state::{PlacementState, single};
 use super::{RuleSet, out_of_reach, start};
 use crate::{Policy, Ranking, Rebalance};
 
-/// A clause that a units must pass to leave its machine.
+/// A clause that a group must pass to leave its machine.
 pub type LeaveClause = fn(&EvictionGroup<'_, '_>) -> bool;
 
-/// A clause that another machine must pass, given with the state in which the units is there.
+/// A clause that the target machine must pass. It gets the state with the group on that machine.
 pub type TargetClause = fn(&EvictionGroup<'_, '_>, &Machine, &PlacementState<'_>) -> bool;
 
-/// Where every placed unit is after a rebalancing: what
-/// [`Index::rebalance`](crate::Index::rebalance) must arrived to as well.
+/// Returns the placements that [`Index::rebalance`](crate::Index::rebalance) must lead to.
 #[must_use]
 pub fn rebalance(
     cluster: &Snapshot,
     policy: &Policy,
-    asked: &Rebalance,
+    request: &Rebalance,
 ) -> BTreeMap<UnitName, MachineId> {
-    rebalance_with(&RuleSet::default(), cluster, policy, asked)
+    rebalance_with(&RuleSet::default(), cluster, policy, request)
 }
 
-/// The same, following other clauses.
+/// Returns the placements under other clauses.
 #[must_use]
 pub fn rebalance_with(
     rule_set: &RuleSet,
     cluster: &Snapshot,
     policy: &Policy,
-    asked: &Rebalance,
+    request: &Rebalance,
 ) -> BTreeMap<UnitName, MachineId> {
     let state = assign_all(start(rule_set, cluster, policy));
-    let mut work = RebalanceRun { state, asked, moved: BTreeSet::new(), stuck: BTreeSet::new() };
+    let mut work = RebalanceRun { state, request, moved: BTreeSet::new(), stuck: BTreeSet::new() };
     if policy.ranking != Ranking::BinPacking {
         work.even_out();
     }
@@ -49,16 +48,16 @@ pub fn rebalance_with(
     placements
 }
 
-/// A rebalancing on its way.
+/// The state of a rebalancing in progress.
 struct RebalanceRun<'a> {
     state: PlacementState<'a>,
-    asked: &'a Rebalance,
+    request: &'a Rebalance,
     moved: BTreeSet<UnitName>,
     stuck: BTreeSet<UnitName>,
 }
 
 impl RebalanceRun<'_> {
-    /// Relieves the fullest machine from which a unit may go, again and again.
+    /// Repeatedly moves a group from the fullest machine that has a movable one.
     fn even_out(&mut self) {
         let mut left: Vec<Machine> =
             self.state.cluster.machines().map(|machine| Machine::clone(machine)).collect();
@@ -70,7 +69,7 @@ impl RebalanceRun<'_> {
         }
     }
 
-    /// Moves the units of the first unit by name that may go; whether there is one.
+    /// Moves the group of the first unit by name that can move. Returns whether there is one.
     fn move_one_from(&mut self, machine: &Machine) -> bool {
         let units = self.state.placed_on(machine).into_iter();
         let units: Vec<UnitName> = units.filter(|unit| !self.stuck.contains(unit)).collect();
@@ -87,7 +86,8 @@ impl RebalanceRun<'_> {
         let state = &self.state;
         let units = (state.rule_set.eviction_group)(state, unit.clone(), machine);
         let (without, order) = (without(state, &units), in_order(state, &units));
-        let Rebalance { min_available, gain, budget: most, max_group_size, ref down } = *self.asked;
+        let Rebalance { min_available, gain, budget: most, max_group_size, ref down } =
+            *self.request;
         let (moved, count) = (&self.moved, self.moved.len());
         let rest = EvictionGroup {
             before: state,
@@ -112,7 +112,7 @@ impl RebalanceRun<'_> {
     }
 }
 
-/// The state with the units on the first machine that takes it and suits it.
+/// Returns the state with the group on the first suitable machine that accepts it.
 fn relocated<'a>(group: &EvictionGroup<'_, 'a>) -> Option<PlacementState<'a>> {
     let state = group.without;
     let first = single(state.cluster, group.units.first()?)?;
@@ -125,7 +125,7 @@ fn relocated<'a>(group: &EvictionGroup<'_, 'a>) -> Option<PlacementState<'a>> {
     })
 }
 
-/// Nobody in it is unreadable, has `Reschedule=never`, or has been moved by the plan already.
+/// No unit of it is unreadable, has `Reschedule=never`, or was moved by the plan already.
 pub(super) fn movable(group: &EvictionGroup<'_, '_>) -> bool {
     let cluster = group.before.cluster;
     group.units.iter().all(|name| {
@@ -137,30 +137,30 @@ pub(super) fn movable(group: &EvictionGroup<'_, '_>) -> bool {
     })
 }
 
-/// It has no more units than are left of the budget.
+/// It fits into the remaining budget.
 pub(super) fn budget(group: &EvictionGroup<'_, '_>) -> bool {
     u32::try_from(group.count + group.units.len()).is_ok_and(|all| all <= group.most)
 }
 
-/// It has no more units than may move together.
-pub(super) fn together(group: &EvictionGroup<'_, '_>) -> bool {
+/// It does not exceed the maximum group size.
+pub(super) fn max_group_size(group: &EvictionGroup<'_, '_>) -> bool {
     u32::try_from(group.units.len()).is_ok_and(|units| units <= group.max_group_size)
 }
 
-/// Enough stay up.
+/// Enough instances stay up.
 pub(super) fn min_available(group: &EvictionGroup<'_, '_>) -> bool {
     group.hold_reason(&group.units.iter().cloned().collect()).is_none()
 }
 
-/// Its machine has then as many units less.
+/// Its machine then has exactly that many units fewer.
 pub(super) fn globals(group: &EvictionGroup<'_, '_>) -> bool {
     let (before, after) =
         (group.before.units_on(group.machine), group.without.units_on(group.machine));
     after.len() + group.units.len() == before.len()
 }
 
-/// It replaces nobody there.
-pub(super) fn replaces_nobody(
+/// It replaces no unit on the target.
+pub(super) fn replaces_none(
     group: &EvictionGroup<'_, '_>,
     machine: &Machine,
     _: &PlacementState<'_>,
@@ -168,7 +168,7 @@ pub(super) fn replaces_nobody(
     group.units.iter().all(|name| replaced(group.without, name, machine).is_empty())
 }
 
-/// No unit of it finds the score lower than where it was.
+/// No unit of it gets a lower score than before.
 pub(super) fn scores(
     group: &EvictionGroup<'_, '_>,
     machine: &Machine,
@@ -180,7 +180,7 @@ pub(super) fn scores(
     units.all(|[there, here]| there >= here)
 }
 
-/// By the ranking `Spread` there are no more instances of its templates.
+/// With the ranking `Spread`, the target has no more instances of its templates.
 pub(super) fn instance_counts(
     group: &EvictionGroup<'_, '_>,
     machine: &Machine,
@@ -192,7 +192,7 @@ pub(super) fn instance_counts(
     state.policy.ranking != Ranking::Spread || units.all(|[there, here]| there <= here)
 }
 
-/// It is worth it.
+/// The move is worth the gain.
 pub(super) fn is_worth_it(
     group: &EvictionGroup<'_, '_>,
     machine: &Machine,

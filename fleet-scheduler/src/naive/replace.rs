@@ -1,4 +1,4 @@
-//! "Replacing" and "side by side" of the rule_set: who moves away from a unit that replaces it.
+//! "Replacement" and "Separation": units that move away from a unit that replaces them.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,8 @@ use super::custom;
 use super::rules::{RuleQuery, replaces};
 use super::state::{PlacementState, is_unreadable, lacks_a_peer, single};
 
-/// The units on a machine that a unit replaces, by name. Global units are never replaced.
+/// Returns the units on a machine that a unit replaces, sorted by name. Global units are never
+/// replaced.
 pub(super) fn replaced(
     state: &PlacementState<'_>,
     by: &UnitName,
@@ -20,7 +21,7 @@ pub(super) fn replaced(
     there
 }
 
-/// The units on a machine that a unit replaces, with their trains.
+/// Returns the units on a machine that a unit replaces, with their displaced groups.
 pub(super) fn leaving(
     state: &PlacementState<'_>,
     by: &Unit,
@@ -30,8 +31,8 @@ pub(super) fn leaving(
     heads.flat_map(|head| (state.rule_set.displaced_group)(state, head, machine)).collect()
 }
 
-/// The state in which all have moved away from a machine that a unit replaces there; `None` if one
-/// of them cannot.
+/// Returns the state in which all units that a unit replaces have left a machine, or `None` if one
+/// of them cannot move.
 pub(super) fn make_room<'a>(
     state: &PlacementState<'a>,
     by: &Unit,
@@ -47,8 +48,8 @@ pub(super) fn make_room<'a>(
     Some(state)
 }
 
-/// The state in which a unit has moved away from a machine with its group, to the first other
-/// machine that takes all of it.
+/// Returns the state in which a unit and its displaced group have moved to the first other machine
+/// that accepts the whole group.
 fn moved_away<'a>(
     state: &PlacementState<'a>,
     head: &UnitName,
@@ -68,7 +69,7 @@ fn moved_away<'a>(
     others.find_map(|machine| with_displaced(&without, group.clone(), machine))
 }
 
-/// Unreadable units, and units of the group that has just arrived, do not move.
+/// Unreadable units, and units of the group that has just come, do not move.
 pub(super) fn is_immovable(
     state: &PlacementState<'_>,
     name: &UnitName,
@@ -77,8 +78,8 @@ pub(super) fn is_immovable(
     is_unreadable(state.cluster, name) || arrived.contains(name)
 }
 
-/// A unit with those on its machine that follow it: who would lack a unit that its `MachineOf=`
-/// names, if the group were gone, belongs to the group.
+/// Returns a unit with the units on its machine that would lack a peer of their `MachineOf=` if the
+/// group were gone.
 pub(super) fn displaced_group(
     state: &PlacementState<'_>,
     head: UnitName,
@@ -97,8 +98,8 @@ pub(super) fn displaced_group(
     }
 }
 
-/// The state with all of a group put on a machine where none of it replaces anybody, in whichever
-/// order it is taken.
+/// Returns the state with a whole displaced group assigned to a machine where it replaces no unit,
+/// in any order that the machine accepts.
 fn with_displaced<'a>(
     state: &PlacementState<'a>,
     group: BTreeSet<UnitName>,
@@ -112,9 +113,9 @@ fn with_displaced<'a>(
         let next = left.iter().find(|name| {
             let Some(unit) = single(cluster, name) else { return false };
             let question = RuleQuery { cluster, unit, machine, there, leaving };
-            let replaces_nobody = replaced(&state, name, machine).is_empty();
+            let replaces_none = replaced(&state, name, machine).is_empty();
             let refused = state.rule_set.refusal(question).is_some();
-            replaces_nobody && !refused && custom::refusal(&state, unit, machine, leaving).is_none()
+            replaces_none && !refused && custom::refusal(&state, unit, machine, leaving).is_none()
         });
         let next = next?.clone();
         left.remove(&next);
@@ -123,8 +124,8 @@ fn with_displaced<'a>(
     Some(state)
 }
 
-/// The state in which those have moved away that are beside one that replaces them, if they can;
-/// `None` if nobody did. First those whose replacer is not itself to leave.
+/// Returns the state in which replaced units have moved away from their replacers, where possible,
+/// or `None` if none moved. Replacers that are themselves to leave come last.
 pub(super) fn separate_replaced<'a>(before: &PlacementState<'a>) -> Option<PlacementState<'a>> {
     let mut state = before.clone();
     for only_staying in [true, false] {
@@ -142,13 +143,13 @@ pub(super) fn separate_replaced<'a>(before: &PlacementState<'a>) -> Option<Place
     (state.placements != before.placements).then_some(state)
 }
 
-/// Whether a unit is beside one that replaces it.
+/// Whether a unit shares a machine with one that replaces it.
 fn is_to_leave(state: &PlacementState<'_>, name: &UnitName, machine: &Machine) -> bool {
     let there = state.placed_on(machine);
     there.iter().any(|other| replaces(state.cluster, other, name))
 }
 
-/// The state in which a unit has moved away and nobody lacks anybody for it.
+/// Returns the state in which a unit has moved away, if no other unit then lacks a peer.
 fn separated<'a>(
     state: &PlacementState<'a>,
     head: &UnitName,

@@ -1,4 +1,4 @@
-//! The clauses of the rule_set that can be exchanged, to see whether a test would notice.
+//! The clauses of the specification as data, so that tests can exchange them.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,10 @@ use super::{DrainClause, EvictionGroup, LeaveClause, TargetClause};
 use super::{affinity, drain, eviction_group, order, rebalance, replace};
 use crate::HoldReason;
 
-/// What the naive planner follows: the clauses of `docs/placement.md`, as data.
+/// The clauses of `docs/placement.md` that the naive planner follows.
 ///
-/// [`RuleSet::default`] is the rule_set as it is written. Exchange one clause, and you have a planner
-/// with a known mistake; a test that compares plans should find it.
+/// [`RuleSet::default`] is the specification as written. With one clause exchanged, the planner has
+/// a known defect, which a test that compares plans should find.
 ///
 /// ```
 /// use fleet_core::{Machine, Rule, Snapshot};
@@ -28,54 +28,57 @@ use crate::HoldReason;
 /// ```
 #[derive(Debug, Clone)]
 pub struct RuleSet {
-    /// The hard rules, in the order in which they are asked of a unit that comes.
+    /// The hard rules, in the order in which they are checked for a unit that comes.
     pub rules: Vec<(Rule, RuleFn)>,
-    /// The rules that a placed unit must pass to stay, whoever else is there.
+    /// The rules that a placed unit must pass independently of other units.
     pub lasting_rules: Vec<Rule>,
-    /// The rules that a placed unit must pass among those kept before it.
+    /// The rules that a placed unit must pass among the units kept before it.
     pub retention_rules: Vec<Rule>,
-    /// The rules that a global unit obeys.
+    /// The rules that apply to global units.
     pub global_rules: Vec<Rule>,
-    /// Who is kept before whom: lower ones first.
+    /// The order in which placed units are considered, lower first.
     pub seniority: fn(&Snapshot, &UnitName) -> (bool, Epoch, UnitName),
     /// Whether a unit keeps its placement on a machine that is not present.
     pub keeps_lost_placement: fn(&Unit) -> bool,
-    /// Which of the waiting units, given last, a waiting unit names.
+    /// Returns the waiting units, of the given set, that a waiting unit names.
     pub waiting_peers:
         fn(&PlacementState<'_>, &UnitName, &BTreeSet<UnitName>) -> BTreeSet<UnitName>,
-    /// All machines, in the order in which they are tried for a unit.
+    /// Returns all machines in the order in which they are tried for a unit.
     pub machine_order: for<'a> fn(&PlacementState<'a>, &Unit) -> Vec<&'a Machine>,
-    /// A unit on a machine, with those there that go where it goes.
+    /// Returns a unit on a machine with the units that have to move with it.
     pub displaced_group: fn(&PlacementState<'_>, UnitName, &Machine) -> BTreeSet<UnitName>,
-    /// Whether a unit may not move away; those that have just arrived are given.
+    /// Whether a unit may not move away. The given units have just come.
     pub is_immovable: fn(&PlacementState<'_>, &UnitName, &[UnitName]) -> bool,
-    /// A unit on a machine, with those there that leave it together for a drain or for balance.
+    /// Returns a unit on a machine with the units that leave it together for a drain or for
+    /// balance.
     pub eviction_group: fn(&PlacementState<'_>, UnitName, &Machine) -> BTreeSet<UnitName>,
-    /// What holds a units back from a drain before a machine is looked for, in this order.
+    /// The clauses that may hold a group back from a drain before a machine is sought, in this
+    /// order.
     pub drain_clauses: Vec<(&'static str, DrainClause)>,
-    /// What holds it back for the sake of all who would leave, those given who make room too.
+    /// The clause that may hold it back because of all units that would leave, including those that
+    /// make room.
     pub displacement_clause: fn(&EvictionGroup<'_, '_>, &BTreeSet<UnitName>) -> Option<HoldReason>,
-    /// What a units must pass to leave its machine for balance.
+    /// The clauses that a group must pass to leave its machine for balance.
     pub leave_clauses: Vec<(&'static str, LeaveClause)>,
-    /// What the other machine must pass.
+    /// The clauses that the target machine must pass.
     pub target_clauses: Vec<(&'static str, TargetClause)>,
 }
 
 impl RuleSet {
-    /// The first rule that refuses.
+    /// Returns the first rule that refuses.
     pub(super) fn refusal(&self, question: RuleQuery<'_>) -> Option<Rule> {
         let refused = self.rules.iter().find(|(_, refuses)| refuses(question));
         refused.map(|(rule, _)| *rule)
     }
 
-    /// The first of some rules that refuses.
-    pub(super) fn refusal_by(&self, asked: &[Rule], question: RuleQuery<'_>) -> Option<Rule> {
-        let mut rules = self.rules.iter().filter(|(rule, _)| asked.contains(rule));
+    /// Returns the first of these rules that refuses.
+    pub(super) fn refusal_by(&self, subset: &[Rule], question: RuleQuery<'_>) -> Option<Rule> {
+        let mut rules = self.rules.iter().filter(|(rule, _)| subset.contains(rule));
         rules.find(|(_, refuses)| refuses(question)).map(|(rule, _)| *rule)
     }
 }
 
-/// The rule_set as it is written.
+/// Returns the specification as written.
 impl Default for RuleSet {
     fn default() -> Self {
         let lasting = vec![Rule::MachineId, Rule::MachineMetadata, Rule::MachineMetadataExpr];
@@ -110,12 +113,12 @@ impl Default for RuleSet {
             leave_clauses: vec![
                 ("movable", rebalance::movable),
                 ("budget", rebalance::budget),
-                ("together", rebalance::together),
+                ("max_group_size", rebalance::max_group_size),
                 ("globals", rebalance::globals),
                 ("min_available", rebalance::min_available),
             ],
             target_clauses: vec![
-                ("replaces_nobody", rebalance::replaces_nobody),
+                ("replaces_none", rebalance::replaces_none),
                 ("scores", rebalance::scores),
                 ("instances", rebalance::instance_counts),
                 ("is_worth_it", rebalance::is_worth_it),
@@ -124,7 +127,7 @@ impl Default for RuleSet {
     }
 }
 
-/// Unreadable units first, then by epoch of the placement, then by name.
+/// Orders unreadable units first, then by epoch of the placement, then by name.
 fn seniority(cluster: &Snapshot, name: &UnitName) -> (bool, Epoch, UnitName) {
     let placement = cluster.placement(name.as_str());
     let epoch = placement.map_or(Epoch::ZERO, |placement| placement.epoch);

@@ -1,4 +1,4 @@
-//! "Hard rules" of the rule_set, one function each: whether a machine refuses a unit.
+//! "Hard rules", one function each, which returns whether a machine refuses a unit.
 
 use std::collections::BTreeSet;
 
@@ -7,22 +7,22 @@ use fleet_unitfile::UnitName;
 
 use super::state::{lacks_a_peer, requirements};
 
-/// A question to a rule: may this unit be on this machine?
+/// A placement for a rule to check.
 #[derive(Debug, Clone, Copy)]
 pub struct RuleQuery<'a> {
-    /// The cluster, for what others demand.
+    /// The cluster, for the requirements of other units.
     pub cluster: &'a Snapshot,
     /// The unit.
     pub unit: &'a Unit,
     /// The machine.
     pub machine: &'a Machine,
-    /// Who is there.
+    /// The units on the machine.
     pub there: &'a BTreeSet<UnitName>,
-    /// Those of them that the unit replaces, with their trains.
+    /// Those of them that the unit replaces, with their displaced groups.
     pub leaving: &'a BTreeSet<UnitName>,
 }
 
-/// A rule: whether the answer is no.
+/// A rule, which returns whether it refuses the placement.
 pub type RuleFn = fn(RuleQuery<'_>) -> bool;
 
 pub(super) fn cordon(q: RuleQuery<'_>) -> bool {
@@ -79,13 +79,14 @@ pub(super) fn reserve(q: RuleQuery<'_>) -> bool {
     exceeds(|it| it.cpu) || exceeds(|it| it.memory) || exceeds(|it| it.disk)
 }
 
-/// The first half of `Replaces`: that a unit is there which replaces this one. The other half is
-/// found by trying, in [`replacing`](super::replace).
+/// The first half of `Replaces`: whether a unit on the machine replaces this one. The other half is
+/// found by trying, in [`replace`](super::replace).
 pub(super) fn is_replaced(q: RuleQuery<'_>) -> bool {
     q.there.iter().any(|other| replaces(q.cluster, other, &q.unit.name))
 }
 
-/// Whether one unit replaces another: its `Replaces=` names it, and theirs does not name it.
+/// Whether one unit replaces another: its `Replaces=` names the other one, and the reverse does not
+/// hold.
 pub(super) fn replaces(cluster: &Snapshot, one: &UnitName, other: &UnitName) -> bool {
     let names = |one: &UnitName, other: &UnitName| {
         requirements(cluster, one).replaces.iter().any(|pattern| pattern.matches(other))

@@ -1,4 +1,4 @@
-//! Who takes part, and who is where at some moment of planning.
+//! Participants, and the assignment of units at some point of planning.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -10,25 +10,25 @@ use super::RuleSet;
 use super::globals::fit_in;
 use crate::Policy;
 
-/// What an unreadable unit requirements.
+/// The requirements of an unreadable unit.
 static NOTHING: LazyLock<Requirements> = LazyLock::new(Requirements::default);
 
-/// Which single and unreadable units are on which present machine. Nothing else is kept: whatever
-/// is asked is found by looking at the whole cluster again.
+/// The single and unreadable units on each present machine. Everything else is computed from the
+/// whole cluster on demand.
 #[derive(Debug, Clone)]
 pub struct PlacementState<'a> {
-    /// The clauses that are followed.
+    /// The clauses in use.
     pub rule_set: &'a RuleSet,
     /// Units, machines and the placements at the start.
     pub cluster: &'a Snapshot,
-    /// What the embedder chose.
+    /// The embedder's policy.
     pub policy: &'a Policy,
-    /// Where each unit is that is on a machine; global units are not listed.
+    /// The machine of each assigned unit, without global units.
     pub placements: BTreeMap<UnitName, MachineId>,
 }
 
 impl PlacementState<'_> {
-    /// All that are on a machine: single units, unreadable ones, and the global units that fit.
+    /// Returns all units on a machine: single, unreadable, and the global units that fit.
     #[must_use]
     pub fn units_on(&self, machine: &Machine) -> BTreeSet<UnitName> {
         let mut there = self.placed_on(machine);
@@ -36,20 +36,20 @@ impl PlacementState<'_> {
         there
     }
 
-    /// The single and the unreadable units on a machine.
+    /// Returns the single and unreadable units on a machine.
     #[must_use]
     pub fn placed_on(&self, machine: &Machine) -> BTreeSet<UnitName> {
         let here = self.placements.iter().filter(|(_, at)| **at == machine.id);
         here.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Whether the unit is on any machine, be it as a global unit.
+    /// Whether the unit is on any machine, possibly as a global unit.
     #[must_use]
     pub fn is_anywhere(&self, name: &UnitName) -> bool {
         self.cluster.machines().any(|machine| self.units_on(machine).contains(name))
     }
 
-    /// The units that wait for a machine, by name.
+    /// Returns the units that wait for a machine, sorted by name.
     #[must_use]
     pub fn waiting(&self) -> BTreeSet<UnitName> {
         let waits = |unit: &&Unit| {
@@ -59,12 +59,13 @@ impl PlacementState<'_> {
         singles(self.cluster).filter(waits).map(|unit| unit.name.clone()).collect()
     }
 
-    /// The units, other than `from`, that a peer of its `MachineOf=` can mean: all that take part.
+    /// Returns the participating units, other than `from`, that a peer of its `MachineOf=` can
+    /// mean.
     #[must_use]
     pub fn peer_candidates(&self, from: &UnitName, peer: &Peer) -> BTreeSet<UnitName> {
         let wanted = self.cluster.units().filter(|unit| unit.is_wanted());
         let mut all: BTreeSet<UnitName> = wanted.map(|unit| unit.name.clone()).collect();
-        all.extend(self.placements.keys().cloned()); // the unreadable ones
+        all.extend(self.placements.keys().cloned()); // includes the unreadable units
         all.retain(|name| match peer {
             Peer::Named(wanted) => name == wanted,
             Peer::Matching(pattern) => name != from && pattern.matches(name),
@@ -72,19 +73,19 @@ impl PlacementState<'_> {
         all
     }
 
-    /// The machine of that ID, which must be present.
+    /// Returns the machine of an ID, if it is present.
     pub(super) fn machine(&self, id: &MachineId) -> Option<&Machine> {
         self.cluster.machine(id.as_str()).map(AsRef::as_ref)
     }
 }
 
-/// The wanted units that are placed on one machine each.
+/// Returns the wanted units that are placed on one machine each.
 pub(super) fn singles(cluster: &Snapshot) -> impl Iterator<Item = &Unit> {
     let units = cluster.units().map(AsRef::as_ref);
     units.filter(|unit: &&Unit| unit.is_wanted() && !unit.is_global())
 }
 
-/// The single unit of that name, if it is one.
+/// Returns the single unit of a name.
 pub(super) fn single<'a>(cluster: &'a Snapshot, name: &UnitName) -> Option<&'a Unit> {
     singles(cluster).find(|unit| unit.name == *name)
 }
@@ -94,7 +95,7 @@ pub(super) fn is_unreadable(cluster: &Snapshot, name: &UnitName) -> bool {
     cluster.fault(name.as_str()).is_some()
 }
 
-/// What a unit requirements; an unreadable one requirements nothing.
+/// Returns the requirements of a unit; an unreadable unit has none.
 pub(super) fn requirements<'a>(cluster: &'a Snapshot, name: &UnitName) -> &'a Requirements {
     cluster.unit(name.as_str()).map_or(&NOTHING, |unit| &unit.requirements)
 }
@@ -105,7 +106,7 @@ pub(super) fn is_stranded(rule_set: &RuleSet, cluster: &Snapshot, unit: &Unit) -
     cluster.machine(placement.machine.as_str()).is_none() && (rule_set.keeps_lost_placement)(unit)
 }
 
-/// Whether what a peer means is among those who are there.
+/// Whether a unit that the peer means is in the set.
 pub(super) fn is_there(from: &UnitName, peer: &Peer, there: &BTreeSet<UnitName>) -> bool {
     match peer {
         Peer::Named(wanted) => there.contains(wanted),
@@ -113,7 +114,7 @@ pub(super) fn is_there(from: &UnitName, peer: &Peer, there: &BTreeSet<UnitName>)
     }
 }
 
-/// Whether a unit lacks one that its `MachineOf=` names, if those are beside it.
+/// Whether a unit lacks a peer of its `MachineOf=` in the set.
 pub(super) fn lacks_a_peer(
     cluster: &Snapshot,
     name: &UnitName,

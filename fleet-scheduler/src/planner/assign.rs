@@ -1,25 +1,26 @@
-//! Who comes: finds a machine for every unit that can have one.
+//! Assignment: finds a machine for every unit that fits somewhere.
 
 use super::queue::AttemptQueue;
 use crate::index::{Index, LogPosition, MachineNo, UnitKind, UnitNo, WaitState};
 use crate::rules::{Denial, PlacementQuery, machine_of};
 
-/// How many machines are tried one after the other before all are looked at together.
+/// Number of machines to try one by one before all machines are ranked at once.
 pub(super) const MAX_PROBES: usize = 32;
 
 impl Index {
-    /// Places what can be placed, and parts what can be parted.
+    /// Places every unit that fits, then separates replaced units from their replacers, until
+    /// neither changes anything.
     pub(super) fn place_and_separate(&mut self, queue: &mut AttemptQueue) {
-        self.classes.round += 1; // No class has been woken in it.
+        self.classes.round += 1; // No class has been woken in this round.
         self.wake_sensitive_groups();
         loop {
             while let Some(unit) = self.next_attempt(queue) {
                 self.attempt(unit, queue);
             }
-            // Not before: a unit that was just placed may have made one of the two leave already.
+            // Last, because an assignment above may have moved one of the two units already.
             let start = self.log_position();
             if !self.separate_replaced() {
-                self.ties_changed = false; // Whoever that may help has been tried.
+                self.ties_changed = false; // All units that it may help have been tried.
                 return;
             }
             self.wake_sensitive_groups();
@@ -27,7 +28,7 @@ impl Index {
         }
     }
 
-    /// Wakes those whom it may help that units came to machines since a start.
+    /// Wakes the units that may benefit from the arrivals since this log position.
     fn wake_after(&mut self, start: LogPosition) {
         let came = self.since(start).iter().filter(|entry| entry.left.is_none());
         let mut came: Vec<UnitNo> = came.map(|entry| entry.unit).collect();
@@ -36,7 +37,7 @@ impl Index {
         came.into_iter().for_each(|unit| self.wake_after_coming(unit));
     }
 
-    /// Tries to find a machine for a unit, or for the group that it stands for.
+    /// Tries to find a machine for a unit, or for the group that it represents.
     fn attempt(&mut self, unit: UnitNo, queue: &mut AttemptQueue) {
         if self.is_tied(unit) {
             let component = self.component(unit);
@@ -93,8 +94,8 @@ impl Index {
         self.park_group(group, sensitive, any_change || displaced > 1 || !self.globals.is_empty());
     }
 
-    /// Puts a group on the first machine that takes it. `displaced` is set to how many displaced had to
-    /// move for it at most on any machine.
+    /// Places a group on the first machine that accepts it. Raises `displaced` to the highest
+    /// number of displaced groups that had to move on any tried machine.
     fn place_group(&mut self, group: &[UnitNo], displaced: &mut usize) -> bool {
         let Some(first) = group.first().copied() else { return false };
         match self.required_machine(group) {
@@ -107,7 +108,7 @@ impl Index {
         }
         let replaces = group.iter().any(|unit| !self.class(*unit).replaces.is_empty());
         if replaces || !self.policy.scores.is_empty() {
-            // To put all machines in order takes long, and mostly the first one will do.
+            // Ranking all machines is slow, and the first one is usually sufficient.
             let top = self.top_machine(first);
             if top.is_some_and(|machine| self.try_assign_all(group, machine, displaced).is_ok()) {
                 return true;
@@ -121,7 +122,7 @@ impl Index {
             .is_some()
     }
 
-    /// The only machine that can take a group, if its units say so.
+    /// Returns the only machine that can accept a group, if its units determine one.
     pub(super) fn required_machine(
         &self,
         group: &[UnitNo],
@@ -139,7 +140,8 @@ impl Index {
         Ok(found)
     }
 
-    /// Puts a group on a machine, or says who was refused first and why; nothing is done then.
+    /// Assigns a group to a machine. On refusal, changes nothing and returns the refused unit and
+    /// the denial.
     pub(crate) fn try_assign_all(
         &mut self,
         group: &[UnitNo],
@@ -160,17 +162,17 @@ impl Index {
         result
     }
 
-    /// The first rule by which a machine refuses a unit that replaces nobody.
+    /// Returns the first rule by which a machine refuses a unit that replaces no other unit.
     pub(crate) fn denial(&self, unit: UnitNo, machine: MachineNo) -> Option<Denial> {
         PlacementQuery::new(self, unit, machine).denial()
     }
 
-    /// The units that must have just come from those that may move.
+    /// Whether the unit is a single unit, which may be moved.
     pub(super) fn is_single(&self, unit: UnitNo) -> bool {
         self.units.slots[unit].kind == UnitKind::Single
     }
 }
 
-/// No machine can take a group, for its units are tied to several.
+/// No machine can accept a group, because its units require different machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NoCommonMachine;

@@ -1,5 +1,5 @@
-//! Units that only few machines can take, by `MachineID=` or by what they ask of the metadata: only
-//! these machines are asked, and of the others it is known what they would say.
+//! Units that only few machines can accept, because of `MachineID=` or the required metadata. Only
+//! these machines are checked; the refusals of the others are known without asking.
 
 use std::cmp::Reverse;
 
@@ -11,25 +11,26 @@ use crate::index::{
 use crate::policy::Ranking;
 use crate::rules::Rank;
 
-/// Some machines that refuse by one rule.
+/// Some machines that refuse by the same rule.
 #[derive(Debug)]
 struct RefusalGroup {
     rank: Rank,
     count: usize,
-    /// The first by its ID.
+    /// The first of them by ID.
     first: MachineNo,
-    /// The least loaded one, then the first by its ID.
+    /// The least loaded of them, then the first by ID.
     nearest: MachineNo,
 }
 
 impl Index {
-    /// If only few machines pass the filter of a unit that is alone: the first in its order that
-    /// takes it, if any does. There is no need to keep that order for any other unit.
+    /// Searches the candidates of a unit that has no group, if its filter admits only few machines.
+    /// Returns the best machine that accepts the unit, if any. No machine order has to be
+    /// maintained for these units.
     pub(super) fn find_among_few(&mut self, unit: UnitNo) -> Option<Option<MachineNo>> {
         let number = self.units.slots[unit].class;
         let class = &self.classes.slots[number];
         if !class.requirements.spread.is_empty() {
-            return None; // Where the others are has to be counted.
+            return None; // The spread of the other instances would have to be counted.
         }
         let few = self.filters.few_candidates(class.filter, &self.machines)?;
         let ranks = self.policy.ranking == Ranking::Spread;
@@ -53,14 +54,15 @@ impl Index {
         Some(found)
     }
 
-    /// How all machines answer a unit that is alone and replaces nobody, if only few can take it.
+    /// Summarizes the refusals for a unit that has no group and replaces no other unit, if only few
+    /// machines can accept it.
     pub(super) fn count_refusals_of_few(&mut self, unit: UnitNo) -> Option<RefusalSummary<Rank>> {
         let class = self.units.slots[unit].class;
         let few = self.few_candidates_of(class)?;
         let mut groups = self.groups_outside(class, &few);
         for machine in few {
             if self.machines.slots[machine].machine().cordoned {
-                continue; // It is counted.
+                continue; // Cordoned machines are counted already.
             }
             if let Some(denial) = self.denial(unit, machine) {
                 let (first, nearest) = (machine, machine);
@@ -70,7 +72,7 @@ impl Index {
         Some(self.merge_groups(groups))
     }
 
-    /// The machines that are present and that the units of a class can go to, if they are few.
+    /// Returns the present machines that can accept the units of a class, if there are few.
     fn few_candidates_of(&self, class: ClassNo) -> Option<Vec<MachineNo>> {
         let class = &self.classes.slots[class];
         match class.pin.some() {
@@ -80,33 +82,34 @@ impl Index {
         }
     }
 
-    /// The least loaded machine is the nearest, then the first by its ID.
+    /// Returns a key that is lowest for the nearest machine: the least loaded, then the first by
+    /// ID.
     fn nearness(&self, machine: MachineNo) -> (u32, u32) {
         let slot = &self.machines.slots[machine];
         (slot.occupancy.load(), slot.label)
     }
 
-    /// What the machines say where the units of a class cannot go.
+    /// Returns the refusals of the machines that can never accept the units of a class.
     fn groups_outside(&mut self, class: ClassNo, few: &[MachineNo]) -> Vec<RefusalGroup> {
         let cordoned = |machine: &&MachineNo| self.machines.slots[**machine].machine().cordoned;
-        let asked = few.len() - few.iter().filter(cordoned).count();
+        let checked = few.len() - few.iter().filter(cordoned).count();
         let pinned = self.classes.slots[class].pin.some().is_some();
         let rule = if pinned { Rule::MachineId } else { Rule::MachineMetadata };
         let counts = self.filter_refusal_counts();
-        let part = |answer: Rule, rule: Rule, few: &[MachineNo], asked: usize| {
+        let part = |answer: Rule, rule: Rule, few: &[MachineNo], checked: usize| {
             let (first, nearest) = counts.first_and_nearest(answer, few)?;
             Some(RefusalGroup {
                 rank: (rule, 0),
-                count: counts.count(answer) - asked,
+                count: counts.count(answer) - checked,
                 first,
                 nearest,
             })
         };
         let cordoned = part(Rule::Cordon, Rule::Cordon, &[], 0);
-        cordoned.into_iter().chain(part(FILTERED, rule, few, asked)).collect()
+        cordoned.into_iter().chain(part(FILTERED, rule, few, checked)).collect()
     }
 
-    /// What some machines answer in all.
+    /// Merges groups of refusing machines into a summary.
     fn merge_groups(&self, mut groups: Vec<RefusalGroup>) -> RefusalSummary<Rank> {
         let mut summary = RefusalSummary::new();
         groups.sort_by_key(|part| self.machines.slots[part.first].label);

@@ -1,4 +1,5 @@
-//! Who is up: how many instances of a template run, and whether some may be taken down to be moved.
+//! The disruption budget: counts running instances per template, and checks whether some may stop
+//! in order to move.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +8,7 @@ use fleet_unitfile::UnitName;
 use crate::drain::HoldReason;
 use crate::index::{Index, LogPosition, UnitKind, UnitNo};
 
-/// How many instances of each template are up, as far as anybody has asked.
+/// Number of running instances per template, counted on demand.
 #[derive(Debug)]
 pub(super) struct DisruptionBudget<'a> {
     min_available: u32,
@@ -20,7 +21,7 @@ impl<'a> DisruptionBudget<'a> {
         Self { min_available, down, counted: BTreeMap::new() }
     }
 
-    /// These have been moved and are not up any more.
+    /// Subtracts instances that have been moved and no longer run.
     pub(super) fn spend(&mut self, lost: &BTreeMap<UnitName, u32>) {
         for (template, lost) in lost {
             if let Some(up) = self.counted.get_mut(template) {
@@ -31,7 +32,7 @@ impl<'a> DisruptionBudget<'a> {
 }
 
 impl Index {
-    /// How many instances of each template are not up any more since these units left the machines
+    /// Counts the running instances per template that these units disrupt by leaving the machines
     /// where they are placed.
     pub(super) fn disrupted(
         &self,
@@ -49,7 +50,7 @@ impl Index {
         lost
     }
 
-    /// The units that left, since a start, the machines where they are placed.
+    /// Returns the units that have left the machines where they are placed since this log position.
     pub(super) fn moved_since(&self, start: LogPosition) -> BTreeSet<UnitNo> {
         let entries = self.since(start).iter().filter(|entry| entry.left.is_some());
         let from_home =
@@ -57,7 +58,8 @@ impl Index {
         from_home.map(|entry| entry.unit).filter(|unit| self.is_single(*unit)).collect()
     }
 
-    /// What forbids that so many instances are taken down, which they are already.
+    /// Checks that enough instances stay up. The instances in `lost` have left their machines
+    /// already.
     pub(super) fn check_min_available(
         &self,
         budget: &mut DisruptionBudget<'_>,
@@ -77,7 +79,7 @@ impl Index {
         })
     }
 
-    /// How many instances are up of those that have not moved in an earlier part of the plan.
+    /// Counts the running instances that have not moved in an earlier part of the plan.
     fn count_up(&self, budget: &DisruptionBudget<'_>, template: &UnitName) -> u32 {
         let prefix = format!("{}@", template.prefix());
         let alike = self.units.with_prefix(&prefix);

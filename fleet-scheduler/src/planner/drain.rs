@@ -1,4 +1,4 @@
-//! Emptying machines: moves their units away, as far as enough instances stay up.
+//! Drains: moves units away from machines while enough instances stay up.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,26 +12,26 @@ use crate::change::ClusterChange;
 use crate::drain::{Drain, DrainPlan, HoldReason};
 use crate::index::{ClassNo, Index, LogPosition, Lookup, MachineNo, UnitKind, UnitNo};
 
-/// A drain while it is being planned.
+/// The state of a drain during planning.
 struct DrainWork<'a> {
     disruption: DisruptionBudget<'a>,
     max_moves: u32,
     moved: u32,
-    /// Classes that no machine takes, as things stand.
+    /// Classes that no machine currently accepts.
     nowhere: Lookup<ClassNo, ()>,
 }
 
-/// LeaveReason a group stays; `None` where no machine takes it.
+/// The reason for which a group stays; `None` if no machine accepts it.
 type Blocked = Option<HoldReason>;
 
 impl Index {
-    /// What is to be done now to drain_machines some machines.
+    /// Plans the next moves that empty some machines.
     ///
-    /// They are taken to be cordoned; cordon them in truth as well, or the next plan may bring
-    /// units back. Every other unit is treated as by [`plan`](Self::plan), and who moves away goes
-    /// where a unit would go that waits; `Reschedule=never` does not keep it, since this is done
-    /// on purpose. When the moved units are up, ask again, until nobody is left. The index is
-    /// afterwards as it was.
+    /// The plan treats these machines as cordoned. Cordon them as well, or the next plan may bring
+    /// units back. All other units are treated as by [`plan`](Self::plan), and moved units go to
+    /// the machines that waiting units would get. `Reschedule=never` does not prevent a drain,
+    /// because a drain is deliberate. Repeat the call when the moved units are up, until no units
+    /// are left. The index keeps its state.
     ///
     /// ```
     /// use fleet_core::{Epoch, Machine};
@@ -48,11 +48,11 @@ impl Index {
     /// let plan = index.plan(); // 1 and 3 on m1, 2 on m2
     /// index.apply(&plan, Epoch(1));
     ///
-    /// let told = index.drain(&Drain { min_available: 2, ..Drain::new(["m1".parse()?]) });
+    /// let preview = index.drain(&Drain { min_available: 2, ..Drain::new(["m1".parse()?]) });
     /// let expected = "plan for revision 0
     ///   move web@1.service from m1 to m2: the machine is drained
     ///   web@3.service stays for now: 2 instances of web@.service are up and 2 must stay up";
-    /// assert_eq!(told.to_string(), expected);
+    /// assert_eq!(preview.to_string(), expected);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn drain(&mut self, drain: &Drain) -> DrainPlan {
@@ -63,7 +63,7 @@ impl Index {
         DrainPlan { plan, held }
     }
 
-    /// Cordons the machines of a drain. Returns what takes that back.
+    /// Cordons the machines of a drain. Returns the changes that undo it.
     fn cordon_all(&mut self, drain: &Drain) -> Vec<ClusterChange> {
         let mut back = Vec::new();
         for machine in self.drained(drain) {
@@ -76,13 +76,13 @@ impl Index {
         back
     }
 
-    /// The machines of a drain that are present.
+    /// Returns the present machines of a drain.
     fn drained(&self, drain: &Drain) -> Vec<MachineNo> {
         let known = drain.machines.iter().filter_map(|id| self.machines.find(id.as_str()));
         known.filter(|machine| self.machines.slots[*machine].is_present()).collect()
     }
 
-    /// Moves away whom it can. Returns who stays, and why.
+    /// Moves units away as far as possible. Returns the remaining units with the reasons.
     fn drain_machines(&mut self, drain: &Drain) -> BTreeMap<UnitName, HoldReason> {
         let mut left = Vec::new();
         for machine in self.drained(drain) {
@@ -97,7 +97,7 @@ impl Index {
         };
         let mut held = BTreeMap::new();
         loop {
-            // Who has moved may be whom another one's pattern wants, or have been in its way.
+            // A moved unit may satisfy a pattern of another unit, or may have been in its way.
             let before = work.moved;
             left.retain(|(unit, machine)| self.is_held(*unit, *machine, &mut work, &mut held));
             if work.moved == before {
@@ -106,7 +106,7 @@ impl Index {
         }
     }
 
-    /// Tries to move a unit away; whether it is still there.
+    /// Tries to move a unit away. Returns whether the unit is still there.
     fn is_held(
         &mut self,
         unit: UnitNo,
@@ -115,7 +115,7 @@ impl Index {
         held: &mut BTreeMap<UnitNo, HoldReason>,
     ) -> bool {
         if self.units.slots[unit].machine != machine {
-            return false; // It went along with one before it.
+            return false; // It moved with the group of an earlier unit.
         }
         match self.evict(unit, machine, work) {
             Ok(()) => return false,
@@ -125,7 +125,7 @@ impl Index {
         true
     }
 
-    /// Moves a unit away from a machine, with all that must go along.
+    /// Moves a unit and its eviction group away from a machine.
     fn evict(
         &mut self,
         unit: UnitNo,
@@ -144,8 +144,8 @@ impl Index {
         sent
     }
 
-    /// Finds a machine for a group that left its own after the start. On error, what was done must
-    /// be taken back.
+    /// Finds a machine for a group that left its machine after this log position. On error, the
+    /// caller must roll back.
     fn evict_group(
         &mut self,
         group: &[UnitNo],
@@ -163,7 +163,7 @@ impl Index {
             }
             return Err(None);
         }
-        // Who had to make room for them is not up for a while either.
+        // The units that made room for the group are not up for a while either.
         let lost = self.disrupted(&work.disruption, self.moved_since(start).into_iter());
         if let Some(held) = self.check_min_available(&mut work.disruption, &lost) {
             return Err(Some(held));
@@ -174,7 +174,7 @@ impl Index {
         Ok(())
     }
 
-    /// Whether a group that has left its machine may do so.
+    /// Checks that a group, which has left its machine, was allowed to leave.
     fn may_leave(&self, group: &[UnitNo], work: &mut DrainWork<'_>) -> Result<(), HoldReason> {
         let unreadable = |unit: &&UnitNo| self.units.slots[**unit].kind == UnitKind::Unreadable;
         if let Some(unit) = group.iter().find(unreadable) {
@@ -192,31 +192,31 @@ impl Index {
         Ok(())
     }
 
-    /// LeaveReason each of these units stays.
+    /// Returns the reason of each unit that stays.
     fn hold_reasons(
         &mut self,
         left: &[(UnitNo, MachineNo)],
         mut held: BTreeMap<UnitNo, HoldReason>,
     ) -> BTreeMap<UnitName, HoldReason> {
         let mut by_class: Lookup<ClassNo, Arc<Reason>> = Lookup::default();
-        let mut told = BTreeMap::new();
+        let mut reasons = BTreeMap::new();
         for (unit, machine) in left {
             let reason = held.remove(unit).unwrap_or_else(|| {
                 let class = self.group_class(&self.eviction_group(*unit, *machine));
-                let known = class.and_then(|class| by_class.get(&class).cloned());
+                let cached = class.and_then(|class| by_class.get(&class).cloned());
                 let reason =
-                    known.unwrap_or_else(|| self.no_machine_reason(*unit, *machine).into());
+                    cached.unwrap_or_else(|| self.no_machine_reason(*unit, *machine).into());
                 if let Some(class) = class {
                     by_class.insert(class, reason.clone());
                 }
                 HoldReason::NowhereElse(reason)
             });
-            told.insert(self.units.name(*unit).clone(), reason);
+            reasons.insert(self.units.name(*unit).clone(), reason);
         }
-        told
+        reasons
     }
 
-    /// LeaveReason no other machine takes a unit with all that must go along.
+    /// Returns the reason for which no other machine accepts a unit with its eviction group.
     fn no_machine_reason(&mut self, unit: UnitNo, machine: MachineNo) -> Reason {
         let savepoint = self.savepoint();
         let group =

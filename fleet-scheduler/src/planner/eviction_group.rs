@@ -1,12 +1,12 @@
-//! Companies: the units of a machine that can only leave it together, and how they move elsewhere
-//! though nothing forces them.
+//! Eviction groups: units that can only leave their machine together, and their voluntary moves to
+//! another machine.
 
 use std::collections::BTreeSet;
 
 use crate::index::{ClassNo, Index, LeaveReason, MachineNo, PeerRef, UnitNo};
 use crate::rules::{Denial, machine_of, replaces};
 
-/// What a group is moved for.
+/// The purpose of a voluntary move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MoveReason {
     Drain,
@@ -23,15 +23,16 @@ impl MoveReason {
 }
 
 impl Index {
-    /// The single and unreadable units on a machine, by name.
+    /// Returns the single and unreadable units on a machine, sorted by name.
     pub(super) fn units_by_name(&self, machine: MachineNo) -> Vec<UnitNo> {
         let mut units = self.machines.slots[machine].occupancy.units.clone();
         self.units.sort(&mut units);
         units
     }
 
-    /// The units that leave a machine if this one does, itself included: those there that it names,
-    /// those that would lack one of them, and so on. Each after those that it names, then by name.
+    /// Returns the units that leave a machine together with this one. These are the unit itself,
+    /// the units there that a member names, the units that would lack a member, and so on. Each
+    /// unit follows the units that it names; otherwise units are sorted by name.
     pub(super) fn eviction_group(&self, head: UnitNo, machine: MachineNo) -> Vec<UnitNo> {
         self.closure(BTreeSet::from([head]), machine)
     }
@@ -52,7 +53,7 @@ impl Index {
         self.in_group_order(all, machine)
     }
 
-    /// The units on a machine, global ones left out, that a unit names.
+    /// Returns the units on a machine that a unit names, without global units.
     fn named_on(&self, unit: UnitNo, machine: MachineNo) -> impl Iterator<Item = UnitNo> {
         let peers = self.units.slots[unit].peers().iter();
         peers.filter_map(move |peer| match peer {
@@ -67,15 +68,15 @@ impl Index {
         let mut order = Vec::with_capacity(left.len());
         while !left.is_empty() {
             let is_next = |unit: &UnitNo| !self.named_on(*unit, machine).any(|n| left.contains(&n));
-            // Where they name each other in a cycle, nobody will take them in any order.
+            // In a cycle every order is refused, so the choice does not matter.
             let next = left.iter().position(is_next).unwrap_or(0);
             order.push(left.remove(next));
         }
         order
     }
 
-    /// Takes a group off its machine, with those who would lack somebody since other global units
-    /// fit there then. Returns all that left.
+    /// Takes a group off its machine. Adds the units that then lack a peer because other global
+    /// units fit there. Returns all units that left.
     pub(super) fn detach_group(
         &mut self,
         mut group: Vec<UnitNo>,
@@ -98,8 +99,8 @@ impl Index {
         }
     }
 
-    /// Finds a machine, other than the one that it left, for a group; in the order of its first
-    /// unit. `takes` seats it there.
+    /// Finds a machine for a group, other than the one that it left, in the order of its first
+    /// unit. `takes` assigns the group to a machine.
     pub(super) fn find_machine_for(
         &mut self,
         group: &[UnitNo],
@@ -112,7 +113,7 @@ impl Index {
         match self.required_machine(group) {
             Err(_) => false,
             Ok(Some(machine)) => self.machines.slots[machine].is_present() && takes(self, machine),
-            // Who replaces others makes them look for machines in the same order meanwhile.
+            // Replaced units search for machines in the same order during the attempt.
             Ok(None) if replacing || !self.policy.scores.is_empty() => {
                 self.ranked_machines(first).into_iter().any(|machine| takes(self, machine))
             }
@@ -120,10 +121,11 @@ impl Index {
         }
     }
 
-    /// Seats a group on a machine that takes all of it, in whichever order; or none of it.
+    /// Assigns the whole group to a machine, in any order that the machine accepts. On failure,
+    /// assigns none of it.
     pub(super) fn assign_group(&mut self, group: &[UnitNo], machine: MachineNo) -> bool {
         let savepoint = self.savepoint();
-        // Who is let in may have made somebody leave who was in another one's way.
+        // An accepted unit may have displaced one that was in the way of another.
         let replacing = group.iter().any(|unit| !self.class(*unit).replaces.is_empty());
         let (mut come, mut left) = (Vec::with_capacity(group.len()), group.to_vec());
         while !left.is_empty() {
@@ -149,12 +151,13 @@ impl Index {
         true
     }
 
-    /// Whether any of a group would replace somebody on a machine.
+    /// Whether a unit of the group would replace a unit on the machine.
     pub(super) fn would_replace(&self, group: &[UnitNo], machine: MachineNo) -> bool {
         group.iter().any(|unit| !replaces::replaced(self, *unit, machine).is_empty())
     }
 
-    /// The class of a group of one that every machine treats as it does the others of its class.
+    /// Returns the class of a group of one unit that every machine treats like the rest of its
+    /// class.
     pub(super) fn group_class(&self, group: &[UnitNo]) -> Option<ClassNo> {
         let [unit] = group else { return None };
         (!self.is_tied(*unit)).then(|| self.units.slots[*unit].class)

@@ -1,11 +1,12 @@
-//! Which global units a machine has: one after the other by name, as long as the machine has what
-//! they ask for and nobody conflicts who is there already. Placed units are always there first.
+//! Global units: determines the ones that fit on a machine. They are added by name. Each needs
+//! matching metadata and must not conflict with a unit already there. Placed units always come
+//! first.
 
 use crate::index::{Index, LeaveReason, MachineNo, Occupancy, UnitNo};
 use crate::rules::PlacementQuery;
 
 impl Index {
-    /// Fits the global units into a occupancy of placed units. Returns them.
+    /// Adds the global units that fit to an occupancy of placed units, and returns them.
     pub(super) fn fit_in(&self, occupancy: &mut Occupancy, machine: MachineNo) -> Vec<UnitNo> {
         for unit in self.globals.values() {
             let query = PlacementQuery { occupancy, ..PlacementQuery::new(self, *unit, machine) };
@@ -17,10 +18,10 @@ impl Index {
         occupancy.globals.clone()
     }
 
-    /// Fits the global units of a machine in again.
+    /// Recomputes the global units of a machine.
     ///
-    /// Needed when a unit has left. When one has come it is not: it came only because no global
-    /// unit there conflicted with it, and those that were refused before are refused still.
+    /// It is required after a departure. It is not required after an arrival: the unit was accepted
+    /// because it conflicts with no global unit there, and refused global units stay refused.
     pub(super) fn refit_globals(&mut self, machine: MachineNo) {
         if self.globals.is_empty() {
             return;
@@ -33,7 +34,7 @@ impl Index {
         self.set_globals(machine, &fitted);
     }
 
-    /// Makes these the global units of a machine.
+    /// Replaces the global units of a machine.
     pub(super) fn set_globals(&mut self, machine: MachineNo, fitted: &[UnitNo]) {
         let present = self.machines.slots[machine].occupancy.globals.clone();
         for unit in present.iter().filter(|unit| !fitted.contains(unit)) {
@@ -46,8 +47,9 @@ impl Index {
         }
     }
 
-    /// Wakes those whose pattern matches a global unit that is the first one on a machine, or was
-    /// the last one: a pattern means another waiting unit only as long as nobody is anywhere.
+    /// Wakes the units whose pattern matches a global unit that is the first or was the last
+    /// matching unit on any machine. A pattern can mean another waiting unit only while no matching
+    /// unit is on a machine.
     fn wake_followers(&mut self, unit: UnitNo) {
         let mut matched = self.class(unit).matched.iter().map(|it| &self.patterns.slots[*it]);
         if matched.any(|pattern| !pattern.followers.is_empty() && pattern.assigned <= 1) {

@@ -1,4 +1,4 @@
-//! Tests: what is only looked at where something has changed is still looked at there.
+//! Tests: checks that run only after changes still run where something has changed.
 
 use std::fmt::Write as _;
 
@@ -39,16 +39,16 @@ fn on_host(host: &str) -> Requirements {
     Requirements { metadata, ..Requirements::default() }
 }
 
-/// The steps of a plan and its reasons.
-fn told(plan: &Plan) -> String {
-    let mut told = String::new();
+/// Returns the steps and the reasons of a plan as text.
+fn printed(plan: &Plan) -> String {
+    let mut text = String::new();
     for step in &plan.steps {
-        writeln!(told, "{step}").unwrap();
+        writeln!(text, "{step}").unwrap();
     }
     for (unit, reason) in &plan.unplaced {
-        writeln!(told, "{unit}: {reason}").unwrap();
+        writeln!(text, "{unit}: {reason}").unwrap();
     }
-    told
+    text
 }
 
 #[test]
@@ -73,12 +73,12 @@ fn who_could_not_make_room_does_so_once_there_is_somewhere_to_go() {
     place(&mut index, "new.service", "m1");
     place(&mut index, "old.service", "m1");
     assert!(carry_out(&mut index).is_empty());
-    // Nothing of the two has changed since.
+    // Neither of the two has changed since.
     put(&mut index, "other.service", Requirements::default());
     assert_eq!(carry_out(&mut index).steps.len(), 1);
     index.put_machine(machine("m2").with_metadata("host", "b"));
     assert_eq!(
-        told(&carry_out(&mut index)),
+        printed(&carry_out(&mut index)),
         "move old.service from m1 to m2: new.service replaces it\n"
     );
 }
@@ -96,12 +96,12 @@ fn a_unit_finds_the_only_machine_that_it_may_run_on_when_that_comes() {
     index.put_machine(Machine { cordoned: true, ..machine("m6") });
     put(&mut index, "c.service", on_host("h5"));
     let second = carry_out(&mut index);
-    let first = told(&first);
+    let first = printed(&first);
     assert!(
         first.starts_with("place b.service on m7: it is wanted\na.service: none of"),
         "{first}"
     );
-    let second = told(&second);
+    let second = printed(&second);
     let (place, reason) = second.split_once('\n').unwrap();
     assert_eq!(place, "place a.service on m5: it is wanted");
     let expected = "c.service: none of 40 machines fits: \
@@ -122,13 +122,14 @@ fn a_pattern_that_comes_later_finds_those_that_were_there() {
     carry_out(&mut index);
     let machine_of = vec!["*b-2.service".parse().unwrap()];
     put(&mut index, "side.service", Requirements { machine_of, ..Requirements::default() });
-    assert_eq!(told(&carry_out(&mut index)), "place side.service on m2: it is wanted\n");
+    assert_eq!(printed(&carry_out(&mut index)), "place side.service on m2: it is wanted\n");
     index.remove_unit("db-2.service");
-    let told = told(&carry_out(&mut index));
-    assert!(told.contains("remove side.service from m2: MachineOf refuses it"), "{told}");
+    let text = printed(&carry_out(&mut index));
+    assert!(text.contains("remove side.service from m2: MachineOf refuses it"), "{text}");
 }
 
-/// A machine `m1` that is full of `old.service`, and `new.service`, which replaces that in unsatisfiable.
+/// Creates an index with a machine `m1` that `old.service` fills. `new.service` waits to replace
+/// it.
 fn one_that_waits_to_replace(metadata: &str) -> Index {
     let full = Resources { cpu: 10, ..Resources::default() };
     let mut index = Index::new(Policy::default());
@@ -140,7 +141,7 @@ fn one_that_waits_to_replace(metadata: &str) -> Index {
     let new = Requirements { reserve: full, ..replacing(&["old.service"]) };
     put(&mut index, "new.service", Requirements { metadata: on_host(metadata).metadata, ..new });
     assert!(carry_out(&mut index).steps.is_empty());
-    // Nothing that helps.
+    // A change that does not help.
     put(&mut index, "x.service", Requirements::default());
     assert_eq!(carry_out(&mut index).steps.len(), 1);
     index
@@ -151,7 +152,7 @@ fn who_waits_to_replace_goes_to_a_machine_that_grows() {
     let mut index = one_that_waits_to_replace("b");
     let full = Resources { cpu: 10, ..Resources::default() };
     index.put_machine(Machine { offers: full, ..machine("m2").with_metadata("host", "b") });
-    assert_eq!(told(&carry_out(&mut index)), "place new.service on m2: it is wanted\n");
+    assert_eq!(printed(&carry_out(&mut index)), "place new.service on m2: it is wanted\n");
 }
 
 // Holds: D-33
@@ -162,7 +163,7 @@ fn who_waits_to_replace_comes_once_the_other_has_somewhere_to_go() {
     index.put_machine(Machine { offers: full, ..machine("m2").with_metadata("host", "b") });
     let expected = "move old.service from m1 to m2: new.service replaces it\n\
         place new.service on m1: it is wanted\n";
-    assert_eq!(told(&carry_out(&mut index)), expected);
+    assert_eq!(printed(&carry_out(&mut index)), expected);
 }
 
 #[test]
@@ -177,12 +178,12 @@ fn who_waits_to_replace_comes_once_the_other_finds_a_peer_elsewhere() {
     let new = Requirements { metadata: on_host("a").metadata, ..replacing(&["old.service"]) };
     put(&mut index, "new.service", new);
     assert!(carry_out(&mut index).steps.is_empty());
-    // It is seen there; nobody decides it.
+    // It is observed there, without a plan.
     put(&mut index, "peer-2.service", on_host("b"));
     place(&mut index, "peer-2.service", "m2");
     let expected = "move old.service from m1 to m2: new.service replaces it\n\
         place new.service on m1: it is wanted\n";
-    assert_eq!(told(&carry_out(&mut index)), expected);
+    assert_eq!(printed(&carry_out(&mut index)), expected);
 }
 
 #[test]
@@ -196,7 +197,7 @@ fn a_class_does_not_take_over_what_was_told_of_one_before_it() {
         reserve: full,
         ..Requirements::default()
     };
-    // What machines say is kept from the second time on.
+    // Refusals are cached from the second count on.
     for name in ["a.service", "b.service"] {
         put(&mut index, name, wants(None));
         carry_out(&mut index);
@@ -205,8 +206,8 @@ fn a_class_does_not_take_over_what_was_told_of_one_before_it() {
         index.remove_unit(name);
     }
     put(&mut index, "c.service", wants(Some("exists disk")));
-    let first = told(&carry_out(&mut index));
+    let first = printed(&carry_out(&mut index));
     assert!(first.contains("MachineMetadataExpr refuses 1 (m2:"), "{first}");
     put(&mut index, "d.service", wants(Some("exists disk")));
-    assert_eq!(told(&carry_out(&mut index)), first.replace("c.service", "d.service"));
+    assert_eq!(printed(&carry_out(&mut index)), first.replace("c.service", "d.service"));
 }

@@ -1,6 +1,6 @@
-//! Who stays: takes off the units whose machine no longer passes every rule, and no others.
+//! Kept placements: takes units off machines that no longer pass every rule.
 //!
-//! Only machines where something has changed are looked at, each alone.
+//! Only machines with changes are rechecked, each on its own.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use fleet_core::{Epoch, Refusal};
 use crate::index::{Index, LeaveReason, MachineNo, Occupancy, UnitKind, UnitNo};
 use crate::rules::{Denial, PlacementQuery, machine_of};
 
-/// Who stays on a machine, and who does not.
+/// The units that a machine loses, and its global units.
 #[derive(Debug, Default)]
 struct RecheckOutcome {
     refused: Vec<(UnitNo, Refusal)>,
@@ -17,7 +17,7 @@ struct RecheckOutcome {
 }
 
 impl Index {
-    /// Settles all machines that need it. Returns those where anybody went or came.
+    /// Rechecks all dirty machines. Returns those on which units came or left.
     pub(crate) fn recheck_machines(&mut self) -> Vec<MachineNo> {
         let mut changed_machines = Vec::new();
         for machine in std::mem::take(&mut self.dirty) {
@@ -48,7 +48,7 @@ impl Index {
         self.set_globals(machine, &outcome.globals);
     }
 
-    /// Whether it is easily seen that everybody on a machine may stay.
+    /// Whether a cheap check shows that every unit on the machine may stay.
     fn all_pass(&self, machine: MachineNo) -> bool {
         let slot = &self.machines.slots[machine];
         let occupancy = &slot.occupancy;
@@ -84,7 +84,7 @@ impl Index {
         }
     }
 
-    /// The units placed on a machine: unreadable ones, then by epoch, then by name.
+    /// Returns the units placed on a machine: unreadable units first, then by epoch, then by name.
     fn by_seniority(&self, machine: MachineNo) -> Vec<UnitNo> {
         let mut units = self.machines.slots[machine].occupancy.units.clone();
         units.sort_by(|a, b| {
@@ -98,7 +98,8 @@ impl Index {
         units
     }
 
-    /// Puts each on an empty occupancy that goes with those before it. Returns the others.
+    /// Adds each candidate that is compatible with the earlier ones to an empty occupancy. Returns
+    /// the others.
     fn keep_each(
         &self,
         occupancy: &mut Occupancy,
@@ -120,7 +121,7 @@ impl Index {
         rejected
     }
 
-    /// Those on a occupancy who lack a unit there that they must be beside.
+    /// Returns the units of an occupancy that lack a peer of their `MachineOf=` there.
     fn lost(&self, occupancy: &Occupancy, machine: MachineNo) -> Vec<(UnitNo, Refusal)> {
         if occupancy.tied == 0 {
             return Vec::new();

@@ -1,7 +1,8 @@
-//! The planner: what is done with an index to find out what has to change.
+//! The planner: finds the changes that bring an index in line with the wanted units.
 //!
-//! It follows `docs/placement.md` section by section: [`settle`] finds who stays, [`place`] who
-//! comes and where, [`replace`] who moves away for it, [`steps`] and [`reasons`] tell it.
+//! It follows `docs/placement.md` section by section: [`keep`] finds the units that stay,
+//! [`assign`] the machines for the others, and [`replace`] the moves that replacements need.
+//! [`steps`] and [`reasons`] produce the plan.
 
 mod assign;
 mod candidates;
@@ -30,27 +31,27 @@ use crate::index::{Index, MachineNo, PendingPlan, UnitKind, UnitNo};
 use crate::plan::Plan;
 use queue::AttemptQueue;
 
-/// What is known once all has been placed that can be.
+/// The result of a decision, once every unit that fits has been placed.
 #[derive(Debug, Default)]
 struct Decision {
     /// The units that were tried and have no machine.
     tried: Vec<UnitNo>,
-    /// The machines where anybody went or came when they were settled.
+    /// The machines that the recheck changed.
     changed_machines: Vec<MachineNo>,
-    /// LeaveReason those that were tried have no machine.
+    /// The reasons of the units that were tried and have no machine.
     unplaced: BTreeMap<UnitName, Arc<Reason>>,
 }
 
 impl Index {
-    /// Decides what has to change.
+    /// Decides which placements have to change.
     ///
-    /// It is the plan that [`plan`](crate::plan()) makes of a snapshot of the same state, except
-    /// that [`Plan::unplaced`] tells only of those units that this plan had to try: after a
-    /// loading these are all that have no machine, later those to which something has happened.
-    /// All are told by [`reasons`](Self::reasons).
+    /// The plan equals the one that [`plan`](crate::plan()) makes from a snapshot of the same
+    /// state, with one exception. [`Plan::unplaced`] lists only the units that this plan had to
+    /// try. After a load these are all units without a machine; later, only those affected by a
+    /// change. [`reasons`](Self::reasons) returns the reasons of all waiting units.
     ///
-    /// The index is afterwards as it was before; carry the plan out by [`apply`](Self::apply), or
-    /// tell what was observed of it.
+    /// The index keeps its state. Carry the plan out with [`apply`](Self::apply), or record the
+    /// observed placements.
     pub fn plan(&mut self) -> Plan {
         self.rewind();
         let based_on = self.revision();
@@ -63,7 +64,7 @@ impl Index {
         Plan { based_on, steps, unplaced }
     }
 
-    /// Settles all machines and places whom it can.
+    /// Rechecks all dirty machines and places every unit that fits.
     fn decide(&mut self) -> Decision {
         let mut queue = AttemptQueue::default();
         let changed_machines = self.recheck_machines();
@@ -73,21 +74,21 @@ impl Index {
         Decision { tried, changed_machines, unplaced }
     }
 
-    /// The plan that begins with what has to change anyway and goes on with what `more` moves. All
-    /// is taken back.
+    /// Makes a plan of the changes needed anyway, followed by the moves of `more`. Rolls everything
+    /// back.
     fn plan_then<T>(&mut self, more: impl FnOnce(&mut Self) -> T) -> (Plan, T) {
         let quiet = !self.touched && self.unwanted.is_empty();
         let decided = if quiet { Decision::default() } else { self.decide() };
         let Decision { tried, changed_machines, unplaced } = decided;
-        let told = more(self);
+        let result = more(self);
         let (_, steps) = self.steps(&tried);
         self.pending = Some(PendingPlan { tried, changed_machines, ..PendingPlan::default() });
         self.rewind();
-        (Plan { based_on: self.revision(), steps, unplaced }, told)
+        (Plan { based_on: self.revision(), steps, unplaced }, result)
     }
 
-    /// Keeps a plan until it is carried out or taken back. One that has no steps and moved nobody
-    /// about has nothing to take back.
+    /// Keeps a plan until it is applied or rolled back. A plan without steps or moves needs no
+    /// rollback.
     fn keep_pending(&mut self, pending: PendingPlan) {
         let is_global = |unit: UnitNo| self.units.slots[unit].kind == UnitKind::Global;
         if pending.units.is_empty() && self.log.iter().all(|entry| is_global(entry.unit)) {
@@ -98,7 +99,7 @@ impl Index {
         }
     }
 
-    /// Those of the units that have no machine, each once, by name.
+    /// Returns the units that have no machine, without duplicates, sorted by name.
     fn still_waiting(&self, mut units: Vec<UnitNo>) -> Vec<UnitNo> {
         units.retain(|unit| {
             let slot = &self.units.slots[*unit];
@@ -109,9 +110,10 @@ impl Index {
         units
     }
 
-    /// LeaveReason each unit that waits for a machine has none and would get none by a plan made now.
+    /// Returns the reason of each unit that waits for a machine and would get none from a plan made
+    /// now.
     ///
-    /// Units of which a plan finds a machine are left out.
+    /// Units that such a plan would place are left out.
     pub fn reasons(&mut self) -> BTreeMap<UnitName, Arc<Reason>> {
         self.rewind();
         let mut queue = AttemptQueue::default();
@@ -126,7 +128,7 @@ impl Index {
         all.extend(self.groups.values().flat_map(|group| &group.members));
         let all = self.still_waiting(all);
         let reasons = self.reasons_of(&all);
-        // Taken back in any case, so that the next plan tells what it would have told.
+        // Keep the plan pending in any case, so that the next plan reports the same reasons again.
         self.pending = Some(PendingPlan { tried, changed_machines, ..PendingPlan::default() });
         reasons
     }

@@ -1,4 +1,4 @@
-//! Who is tried next: always the first by name of those that may have a machine.
+//! The order of attempts: always the first unit by name that may get a machine.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,20 @@ use fleet_unitfile::UnitName;
 use crate::index::{Index, MachineNo, RankContext, UnitNo, WaitState, WaitingGroup};
 use crate::rules::PlacementQuery;
 
-/// The units to be tried in a plan.
+/// The units to try in a plan.
 #[derive(Debug, Default)]
 pub(super) struct AttemptQueue {
-    /// The units that were to be tried from the beginning, by name.
+    /// The units known at the start, sorted by name.
     first: Vec<UnitNo>,
     at: usize,
-    /// Those that came later.
+    /// The units added later.
     later: BTreeMap<UnitName, UnitNo>,
-    /// The units that were tried in unsatisfiable, some perhaps twice or placed since.
+    /// The units that were tried without success. Some may occur twice or be placed since.
     pub(super) tried: Vec<UnitNo>,
 }
 
 impl Index {
-    /// The next unit to be tried.
+    /// Returns the next unit to try.
     pub(super) fn next_attempt(&mut self, queue: &mut AttemptQueue) -> Option<UnitNo> {
         loop {
             self.take_untried(queue);
@@ -42,13 +42,13 @@ impl Index {
         }
     }
 
-    /// Takes all untried units into the queue.
+    /// Moves all untried units into the queue.
     fn take_untried(&mut self, queue: &mut AttemptQueue) {
         self.wake_lifted();
         while !self.retry_queue.is_empty() {
             let mut untried = self.retry_queue.take();
             untried.retain(|unit| self.take_one(*unit, queue));
-            self.log.reserve(untried.len()); // Most of them will come to a machine.
+            self.log.reserve(untried.len()); // Most of them will be placed.
             if queue.first.is_empty() {
                 self.units.sort(&mut untried);
                 queue.first = untried;
@@ -59,7 +59,7 @@ impl Index {
         }
     }
 
-    /// Takes a untried unit in; whether it must be put into the queue yet.
+    /// Handles an untried unit. Returns whether it still has to be queued.
     fn take_one(&mut self, unit: UnitNo, queue: &mut AttemptQueue) -> bool {
         match self.units.slots[unit].wait {
             WaitState::Stranded => queue.tried.push(unit),
@@ -73,7 +73,7 @@ impl Index {
         false
     }
 
-    /// Takes in all that a unit is tied to; of each group the first one by name stands for it.
+    /// Handles all units that are tied to this one. The first unit by name represents each group.
     fn enqueue_tied(&mut self, unit: UnitNo, queue: &mut AttemptQueue) {
         let component = self.component(unit);
         for unit in component.unsatisfiable {
@@ -93,7 +93,7 @@ impl Index {
         }
     }
 
-    /// Wakes those whom machines might take now that refused them before.
+    /// Wakes the units that machines with lifted refusals may now accept.
     fn wake_lifted(&mut self) {
         let end = self.orders.lifts.end();
         if end == self.lifts_seen {
@@ -112,7 +112,7 @@ impl Index {
         self.wake_groups(machines.as_deref());
     }
 
-    /// Finds out which classes no machine can take, now that some machines may be others.
+    /// Updates which classes every machine filters out, after some machines may have changed.
     fn refresh_retryable(&mut self, machines: Option<&[MachineNo]>) {
         let (machine_slots, filters, patterns) = (&self.machines, &self.filters, &self.patterns);
         let ranking = self.policy.ranking;
@@ -159,7 +159,7 @@ impl Index {
         woken.into_iter().for_each(|first| self.wake(first));
     }
 
-    /// A unit came to a machine: wakes those for whom this may change anything.
+    /// Wakes the units that may benefit from the arrival of this unit on a machine.
     pub(super) fn wake_after_coming(&mut self, unit: UnitNo) {
         let tied = self.is_tied(unit);
         if tied {

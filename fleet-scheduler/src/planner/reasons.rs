@@ -1,4 +1,4 @@
-//! LeaveReason a unit has no machine: what is true when all is placed that can be.
+//! Reasons for which units have no machine, valid after every unit that fits has been placed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use crate::index::{
 };
 use crate::rules::{Denial, PlacementQuery, Rank, replaces};
 
-/// How many units a reason spells out at most. Of a longer cycle only the next unit is reasons, and
-/// the units of a larger group are not listed.
+/// Maximum number of units that a reason lists. For a longer cycle only the next unit is reported,
+/// and a larger group is not listed.
 pub(crate) const MAX_LISTED: usize = 64;
 
-/// Reasons that are those of several units.
+/// Reasons shared by several units.
 #[derive(Default)]
 struct ReasonCache {
     by_class: Lookup<ClassNo, Arc<Reason>>,
     by_group: Lookup<UnitNo, Arc<Reason>>,
 }
 
-/// Who of a group a machine refuses first, and why.
+/// The first unit of a group that a machine refuses, and the denial.
 type GroupDenial = (UnitNo, Denial);
 
 impl Index {
-    /// The reasons of units that have no machine.
+    /// Returns the reasons of units without a machine.
     pub(super) fn reasons_of(&mut self, units: &[UnitNo]) -> BTreeMap<UnitName, Arc<Reason>> {
         let mut cache = ReasonCache::default();
         let mut reasons = Vec::with_capacity(units.len());
@@ -64,7 +64,7 @@ impl Index {
         reason
     }
 
-    /// The group that a unit is set aside with, if it is.
+    /// Returns the key of the group with which a unit is parked, if it is parked.
     fn parked_group(&self, unit: UnitNo) -> Option<UnitNo> {
         let slot = &self.units.slots[unit];
         slot.affinity
@@ -73,8 +73,8 @@ impl Index {
             .map(|affinity| affinity.group)
     }
 
-    /// The reason of one unit that no machine takes. What is wrong with its peers comes first, for
-    /// that is so on any machine. What machines answer need not be asked again where it is known.
+    /// Returns the reason of a unit that no machine accepts. Problems with its peers come first,
+    /// because they apply to every machine. A known summary of refusals is reused.
     pub(crate) fn reason(&mut self, unit: UnitNo, known: Option<&RefusalSummary<Rank>>) -> Reason {
         if let Some(reason) = self.reason_without_machines(unit) {
             return reason;
@@ -86,7 +86,7 @@ impl Index {
         }
     }
 
-    /// The waiting units that a waiting unit must be placed with, itself included.
+    /// Returns the waiting units that must be placed together with a waiting unit, itself included.
     pub(crate) fn group_of(&self, unit: UnitNo) -> Vec<UnitNo> {
         let component = self.component(unit);
         let group = component.groups.into_iter().find(|group| group.contains(&unit));
@@ -103,7 +103,7 @@ impl Index {
             .or_else(|| self.peers_apart(unit))
     }
 
-    /// The first peer, in the order written, that is unknown or inactive.
+    /// Returns the problem of the first peer, in the order written, that is unknown or inactive.
     fn missing_peer(&self, unit: UnitNo) -> Option<Reason> {
         let slot = &self.units.slots[unit];
         let unsatisfiable =
@@ -125,7 +125,7 @@ impl Index {
         Some(Reason::Cycle { units: self.names_of(&cycle) })
     }
 
-    /// The first two peers, in the order written, that are on different machines.
+    /// Returns the first two peers, in the order written, that are on different machines.
     fn peers_apart(&self, unit: UnitNo) -> Option<Reason> {
         let mut assigned = self.units.slots[unit].peers().iter().filter_map(|peer| match peer {
             PeerRef::Named(other) => Some((*other, self.units.slots[*other].machine.some()?)),
@@ -148,7 +148,7 @@ impl Index {
         self.reason_from(group, &summary)
     }
 
-    /// The reason of units that nothing affinity to others, of one class.
+    /// Returns the reason of the units of a class that are tied to no other unit.
     fn reason_of_class(&mut self, unit: UnitNo) -> Reason {
         if let Some(summary) = self.count_refusals_of_few(unit) {
             return self.reason_from(&[unit], &summary);
@@ -159,7 +159,7 @@ impl Index {
         }
     }
 
-    /// The reason that comes of what machines answer.
+    /// Builds the reason from a summary of refusals.
     fn reason_from<R>(&mut self, group: &[UnitNo], summary: &RefusalSummary<R>) -> Reason {
         let Ok(machines @ 1..) = u32::try_from(self.machines.count()) else {
             return Reason::NoMachines;
@@ -182,7 +182,7 @@ impl Index {
         Reason::NoMachineFitsGroup { group: names, machines, tallies, nearest }
     }
 
-    /// Asks all machines about a group.
+    /// Counts the refusals of a group over all machines.
     fn count_refusals(&mut self, group: &[UnitNo]) -> RefusalSummary<Rank> {
         let mut summary = RefusalSummary::new();
         let machines: Vec<MachineNo> = self.machines.present().collect();
@@ -194,7 +194,8 @@ impl Index {
         summary
     }
 
-    /// What a machine says to a group, with names; and to refused_unit of it, if there are several.
+    /// Returns the refusal of a group by a machine, with names. The unit is included if the group
+    /// has several.
     fn named_refusal(
         &mut self,
         group: &[UnitNo],
@@ -205,7 +206,8 @@ impl Index {
         Some((refused_unit, refusal))
     }
 
-    /// Who of a group a machine refuses first, by which rule, and what it says with names.
+    /// Returns the first unit of a group that a machine refuses, the rule, and the refusal with
+    /// names.
     pub(crate) fn refused(
         &mut self,
         group: &[UnitNo],
@@ -231,15 +233,15 @@ impl Index {
         }
     }
 
-    /// The unit of a group that is alone and replaces nobody: whether it is taken can be seen
-    /// without trying.
+    /// Returns the unit of a group that has one member and replaces no other unit. Its acceptance
+    /// can be checked without a tentative assignment.
     pub(crate) fn plain_unit(&self, group: &[UnitNo]) -> Option<UnitNo> {
         let [unit] = group else { return None };
         self.class(*unit).replaces.is_empty().then_some(*unit)
     }
 
-    /// Puts a group on a machine, and takes it back; what is made of the refusal, if it is refused,
-    /// at the moment when it is.
+    /// Assigns a group to a machine tentatively and rolls back. On refusal, returns the result of
+    /// `made`, which is called before the rollback.
     fn try_group<T>(
         &mut self,
         group: &[UnitNo],

@@ -1,4 +1,5 @@
-//! Balance: moves units from machines with many units to machines with few, where that is worth it.
+//! Rebalancing: moves units from machines with many units to machines with few, if a move is worth
+//! it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,22 +13,22 @@ use crate::plan::Plan;
 use crate::policy::Ranking;
 use crate::rebalance::Rebalance;
 
-/// The machines that units may be taken from, the fullest first, then by ID.
+/// The machines from which units may move, the fullest first, then by ID.
 type Sources = BTreeSet<(Reverse<u32>, u32, MachineNo)>;
 
-/// A rebalancing while it is being planned.
+/// The state of a rebalancing during planning.
 struct RebalanceWork<'a> {
     disruption: DisruptionBudget<'a>,
     moves_left: u32,
     max_group_size: u32,
     gain: u32,
-    /// Units that were looked at and cannot go.
+    /// Units that were tried and cannot move.
     stuck: Lookup<UnitNo, ()>,
-    /// Of classes, that no machine with at most so many units takes them.
+    /// Highest target load at which no machine accepts a class.
     refused: BTreeMap<ClassNo, u32>,
 }
 
-/// What a unit thinks of the machine that it is to leave.
+/// The score of the machine that a unit is to leave.
 struct Baseline {
     unit: UnitNo,
     order: OrderNo,
@@ -37,13 +38,12 @@ struct Baseline {
 }
 
 impl Index {
-    /// What is to be done now so that units are spread more evenly.
+    /// Plans the next moves that spread units more evenly.
     ///
-    /// The plan begins with what would have to change anyway; the moves for the sake of balance
-    /// are those whose cause says so. Each is by the same rules as placing, makes no score worse,
-    /// replaces nobody, and is worth the gain that is asked for. Repeated until it moves nobody,
-    /// it ends. There are none where the ranking is [`BinPacking`](Ranking::BinPacking). The index
-    /// is afterwards as it was.
+    /// The plan begins with the changes that are needed anyway. The moves for balance have a cause
+    /// of their own. Each follows the placement rules, lowers no score, replaces no unit, and is
+    /// worth the requested gain. Repeated application ends. The ranking
+    /// [`BinPacking`](Ranking::BinPacking) allows no such moves. The index keeps its state.
     ///
     /// ```
     /// use fleet_core::{Epoch, Machine};
@@ -68,20 +68,20 @@ impl Index {
     /// ]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn rebalance(&mut self, asked: &Rebalance) -> Plan {
+    pub fn rebalance(&mut self, request: &Rebalance) -> Plan {
         self.rewind();
-        self.plan_then(|index| index.even_out(asked)).0
+        self.plan_then(|index| index.even_out(request)).0
     }
 
-    fn even_out(&mut self, asked: &Rebalance) {
+    fn even_out(&mut self, request: &Rebalance) {
         if self.policy.ranking == Ranking::BinPacking {
             return;
         }
         let mut work = RebalanceWork {
-            disruption: DisruptionBudget::new(asked.min_available, &asked.down),
-            moves_left: asked.budget,
-            max_group_size: asked.max_group_size.unwrap_or(u32::MAX),
-            gain: asked.gain,
+            disruption: DisruptionBudget::new(request.min_available, &request.down),
+            moves_left: request.budget,
+            max_group_size: request.max_group_size.unwrap_or(u32::MAX),
+            gain: request.gain,
             stuck: Lookup::default(),
             refused: BTreeMap::new(),
         };
@@ -109,8 +109,8 @@ impl Index {
         (Reverse(slot.occupancy.load()), slot.label, machine)
     }
 
-    /// Moves the first unit by name that can go away from a machine, with all that must go along.
-    /// Returns to where, and how many units were there before.
+    /// Moves the first unit by name that can leave a machine, with its eviction group. Returns the
+    /// target and its previous load.
     fn move_one_from(
         &mut self,
         source: MachineNo,
@@ -133,8 +133,8 @@ impl Index {
         None
     }
 
-    /// Finds a machine for a group that has left the source, where so many units were before, if
-    /// it is worth it. On failure, what was done must be taken back.
+    /// Finds a worthwhile machine for a group that has left the source, whose load was `before`. On
+    /// failure, the caller must roll back.
     fn move_for_balance(
         &mut self,
         group: &[UnitNo],
@@ -148,7 +148,7 @@ impl Index {
         if !group.iter().all(|unit| self.may_be_moved(*unit, source)) {
             return None;
         }
-        // Global units that came to the source now would undo what is gained.
+        // A global unit that takes the free place would undo the gain.
         if self.machines.slots[source].occupancy.load() != before.saturating_sub(size) {
             return None;
         }
@@ -179,7 +179,7 @@ impl Index {
             work.disruption.spend(&lost);
             work.moves_left -= size;
             if size > 1 {
-                // So many less, its machine may be one that others go to.
+                // The source may have become a target, since its load dropped by more than one.
                 work.refused.clear();
             }
         } else if let Some(class) = class {
@@ -188,7 +188,7 @@ impl Index {
         found
     }
 
-    /// Whether a unit that has just left a machine may do so only for the sake of balance.
+    /// Whether a unit that has just left its machine may move for balance alone.
     fn may_be_moved(&self, unit: UnitNo, source: MachineNo) -> bool {
         let slot = &self.units.slots[unit];
         let wants = slot.requirements.as_ref();
@@ -197,8 +197,8 @@ impl Index {
             && wants.is_some_and(|wants| wants.reschedule != Reschedule::Never)
     }
 
-    /// The class of a group of one that every machine treats like all of its class, and that has
-    /// no baseline.
+    /// Returns the class of a group of one unit that every machine treats like the rest of its
+    /// class, if the class has no preferences.
     fn plain_class(&self, group: &[UnitNo]) -> Option<ClassNo> {
         let class = self.group_class(group)?;
         let wants = &self.classes.slots[class].requirements;
@@ -209,7 +209,7 @@ impl Index {
         plain.then_some(class)
     }
 
-    /// What a unit that has left thinks of the machine where it was.
+    /// Returns the score of the machine that a unit has left.
     fn baseline(&mut self, unit: UnitNo, source: MachineNo) -> Baseline {
         let (order, template) = self.refreshed_order(unit);
         let baseline = Baseline { unit, order, template, score: 0, instances: 0 };
@@ -217,14 +217,14 @@ impl Index {
         Baseline { score, instances, ..baseline }
     }
 
-    /// Whether a unit thinks no worse of another machine.
+    /// Whether another machine scores no worse for a unit.
     fn is_no_worse(&self, baseline: &Baseline, machine: MachineNo) -> bool {
         let (score, instances) = self.evaluate(baseline, machine);
         score >= baseline.score && instances <= baseline.instances
     }
 
-    /// The score of a machine, and how many instances of the unit's template there are if the
-    /// ranking asks for it.
+    /// Returns the score of a machine, and its number of instances of the template if the ranking
+    /// uses it.
     fn evaluate(&self, baseline: &Baseline, machine: MachineNo) -> (i64, u32) {
         let order = &self.orders.slots[baseline.order];
         let (against, _) = order.sort_key(machine, baseline.template, self.rank_context());

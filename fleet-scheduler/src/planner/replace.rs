@@ -1,5 +1,5 @@
-//! Replacing: who comes to a machine makes those leave whom it replaces, if they have somewhere to
-//! go.
+//! Replacement: a unit that comes to a machine displaces the units that it replaces, if another
+//! machine accepts them.
 
 use std::collections::BTreeSet;
 
@@ -7,9 +7,9 @@ use crate::index::{Index, LeaveReason, MachineNo, PeerRef, UnitNo};
 use crate::rules::{Denial, PlacementQuery, machine_of, replaces};
 
 impl Index {
-    /// Seats a unit on a machine and moves away what it replaces there. `beside` are units that
-    /// have just come and must not be moved again. On error nothing is done. Each group that moves
-    /// is added to `displaced`.
+    /// Assigns a unit to a machine and moves away the units that it replaces there. Units in
+    /// `beside` have just come and must not move again. On error, changes nothing. Adds the number
+    /// of displaced groups that moved to `displaced`.
     pub(super) fn try_assign(
         &mut self,
         unit: UnitNo,
@@ -41,7 +41,7 @@ impl Index {
         result
     }
 
-    /// The units on a machine that leave it if these do, each once.
+    /// Returns the units that leave a machine together with these, without duplicates.
     pub(super) fn leaving(&self, replaced: &[UnitNo], machine: MachineNo) -> Vec<UnitNo> {
         let displaced = replaced.iter().flat_map(|head| self.displaced_group(*head, machine));
         let mut leaving: Vec<UnitNo> = displaced.collect();
@@ -60,7 +60,7 @@ impl Index {
     ) -> Result<(), Denial> {
         for other in replaced {
             if self.units.slots[*other].machine != machine {
-                continue; // It went along with one before it.
+                continue; // It moved with the group of an earlier unit.
             }
             *displaced += 1;
             if !self.move_away(*other, machine, unit, beside) {
@@ -70,8 +70,8 @@ impl Index {
         Ok(())
     }
 
-    /// Moves a unit with its group to another machine where every rule holds and nobody is replaced
-    /// in turn. On failure nothing is done.
+    /// Moves a unit with its displaced group to another machine that passes every rule and where
+    /// none of them replaces another unit. On failure, changes nothing.
     fn move_away(&mut self, head: UnitNo, from: MachineNo, by: UnitNo, beside: &[UnitNo]) -> bool {
         let group = self.displaced_group(head, from);
         if group.iter().any(|unit| !self.is_single(*unit) || beside.contains(unit)) {
@@ -109,8 +109,8 @@ impl Index {
         found
     }
 
-    /// Seats all of a group on a machine that takes them and where they replace nobody, in
-    /// whichever order it takes them; or none.
+    /// Assigns a whole displaced group to a machine that accepts it and where it replaces no unit,
+    /// in any order that the machine accepts. On failure, assigns none of it.
     fn assign_displaced(&mut self, group: &[UnitNo], machine: MachineNo) -> bool {
         let savepoint = self.savepoint();
         let mut left = group.to_vec();
@@ -137,9 +137,9 @@ impl Index {
         true
     }
 
-    /// A unit on a machine, with all there who would lack a unit that they must be beside if these
-    /// were gone. The unit is the first; the others follow by name, each round after the one that
-    /// it lacks.
+    /// Returns a unit together with the units on its machine that would lack a peer without it. The
+    /// unit comes first. The others follow in rounds, each sorted by name, after the units that
+    /// they lack.
     fn displaced_group(&self, head: UnitNo, machine: MachineNo) -> Vec<UnitNo> {
         let occupancy = &self.machines.slots[machine].occupancy;
         let mut group = vec![head];
@@ -160,7 +160,8 @@ impl Index {
         }
     }
 
-    /// Whether a unit on a machine would lack one that it must be beside if those were gone.
+    /// Whether a unit on a machine would lack a peer of its `MachineOf=` if the units in `gone`
+    /// were gone.
     pub(super) fn lacks(&self, unit: UnitNo, machine: MachineNo, gone: &BTreeSet<UnitNo>) -> bool {
         let occupancy = &self.machines.slots[machine].occupancy;
         let is_there = |peer: PeerRef| match peer {
@@ -176,11 +177,12 @@ impl Index {
         machine_of::missing(self, unit, is_there).is_some()
     }
 
-    /// Moves away the placed units that are beside one that replaces them, where they can go
-    /// somewhere; whether any did.
+    /// Moves away placed units that share a machine with a unit that replaces them, if another
+    /// machine accepts them. Returns whether any moved.
     ///
-    /// Who is to leave itself makes nobody leave before, for it may be gone by the time. Nobody who
-    /// moves comes to be beside one who replaces it, so no other machine becomes replacement_machines meanwhile.
+    /// A replacer that is itself to be replaced comes last, because it may be gone by then. A moved
+    /// unit never joins one that replaces it, so no other machine needs separation because of a
+    /// move.
     pub(super) fn separate_replaced(&mut self) -> bool {
         let replacers = self.side_by_side_replacers();
         let mut moved = false;
@@ -201,7 +203,7 @@ impl Index {
         moved
     }
 
-    /// The units that may replace somebody beside them, by name.
+    /// Returns the units that may replace a unit on their own machine, sorted by name.
     fn side_by_side_replacers(&self) -> Vec<UnitNo> {
         let there = |machine: &MachineNo| &self.machines.slots[*machine].occupancy.units;
         let replaces = |unit: &&UnitNo| !self.class(**unit).replaces.is_empty();
@@ -211,7 +213,8 @@ impl Index {
         replacers
     }
 
-    /// Moves a unit away for the sake of a placed one, if it can go and nobody lacks it.
+    /// Moves a unit away from its replacer, if another machine accepts it and no unit then lacks a
+    /// peer.
     fn separate(&mut self, other: UnitNo, machine: MachineNo, by: UnitNo) -> bool {
         if self.units.slots[other].machine != machine || self.is_still_stuck(other, machine) {
             return false;
@@ -231,13 +234,13 @@ impl Index {
         false
     }
 
-    /// Whether it is known that no other machine takes a unit that is to leave this one. If nothing
-    /// affinity it to others, only a machine where something was lifted since may have become one.
+    /// Whether no other machine is known to accept a unit that should leave this one. For an untied
+    /// unit, only machines with a refusal lifted since the last attempt are checked.
     fn is_still_stuck(&mut self, unit: UnitNo, from: MachineNo) -> bool {
-        let Some(seen) = self.stuck.get(&unit).filter(|_| !self.is_tied(unit)) else {
+        let Some(position) = self.stuck.get(&unit).filter(|_| !self.is_tied(unit)) else {
             return false;
         };
-        let Some(lifted) = self.orders.lifts.since(*seen) else { return false };
+        let Some(lifted) = self.orders.lifts.since(*position) else { return false };
         let takes = |machine: &MachineNo| {
             *machine != from
                 && self.machines.slots[*machine].is_present()

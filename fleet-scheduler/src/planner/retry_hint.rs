@@ -1,18 +1,19 @@
-//! What may help a unit that replaces others and that no machine takes: to ask all machines again
-//! in each plan would cost what the cluster has.
+//! Retry hints for units that replace others and that no machine accepts. Trying all machines in
+//! every plan would be too slow.
 //!
-//! Somebody who comes is at most in its way. So it is helped only where a machine may take more
-//! than it did, by that machine taking the unit, or one that has to leave for it. Where several
-//! have to leave at once, or several come together, or anything is tied, it is tried in any case.
+//! An arriving unit can only be in the way of such a unit. A retry can therefore succeed only if
+//! some machine accepts more than before: it accepts the unit itself, or a unit that has to leave
+//! for it. The group is always retried if several units have to leave or arrive together, or if any
+//! is tied to others.
 
 use crate::index::{Index, MachineNo, UnitNo, WaitingGroup};
 use crate::rules::{PlacementQuery, replaces};
 
-/// How many units that may have to leave are looked at; with more it is cheaper to try.
+/// Maximum number of replaced units to check; with more, a full attempt is cheaper.
 const MAX_REPLACED: usize = 256;
 
 impl Index {
-    /// Wakes the groups that something else than a machine may help that takes more than it did.
+    /// Wakes the groups that changes other than a lifted refusal may help.
     pub(super) fn wake_sensitive_groups(&mut self) {
         let all = self.ties_changed || !self.globals.is_empty();
         let is_woken = |first: &&UnitNo| all || !only_lifts_help(&self.groups[*first]);
@@ -20,8 +21,7 @@ impl Index {
         woken.into_iter().for_each(|first| self.wake(first));
     }
 
-    /// Whether these machines, which may take more than they did, might help a group of which one
-    /// replaces others.
+    /// Whether machines with lifted refusals may help a group that contains a replacer.
     pub(super) fn may_help(&self, group: &WaitingGroup, lifted: &[MachineNo]) -> bool {
         let [unit] = group.members[..] else { return true };
         !only_lifts_help(group)
@@ -30,7 +30,7 @@ impl Index {
             || self.may_go_to_any(unit, lifted)
     }
 
-    /// Whether a machine might take a unit if those leave whom it replaces there.
+    /// Whether a machine may accept a unit once the units that it replaces there have left.
     fn may_replace(&self, unit: UnitNo, machine: MachineNo) -> bool {
         let leaving = self.leaving(&replaces::replaced(self, unit, machine), machine);
         let query =
@@ -38,8 +38,8 @@ impl Index {
         query.denial_within_group().is_none()
     }
 
-    /// Whether a unit that another one replaces might go to one of these machines, and that one
-    /// come to its place.
+    /// Whether one of these machines may accept a unit that this one replaces, so that this one can
+    /// take its place.
     fn may_go_to_any(&self, unit: UnitNo, lifted: &[MachineNo]) -> bool {
         let patterns = self.class(unit).replaces.iter();
         let others = patterns.flat_map(|pattern| self.matching(*pattern));
@@ -58,7 +58,7 @@ impl Index {
     }
 }
 
-/// Whether nobody who comes can help a group that replaces others, what is tied left aside.
+/// Whether no arriving unit can help a group that replaces others, ties aside.
 fn only_lifts_help(group: &WaitingGroup) -> bool {
     !group.helped_by_any_arrival && group.members.len() == 1
 }

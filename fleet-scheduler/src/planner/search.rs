@@ -1,4 +1,4 @@
-//! Hunting: the first machine in the order of a unit that takes it.
+//! The search for the first machine, in the order of a unit, that accepts it.
 
 use std::cmp::Reverse;
 
@@ -8,7 +8,7 @@ use crate::policy::{Candidate, Ranking};
 use crate::view::View;
 
 impl Index {
-    /// The first machine that takes a unit that is alone and replaces nobody.
+    /// Returns the first machine that accepts a unit without a group that replaces no other unit.
     pub(super) fn find_machine(&mut self, unit: UnitNo) -> Option<MachineNo> {
         if let Some(pin) = self.class(unit).pin.some() {
             let present = self.machines.slots[pin].is_present();
@@ -30,8 +30,8 @@ impl Index {
         self.search_for_class(unit)
     }
 
-    /// If all machines refuse a unit's class but a few of which this is not known: the first one
-    /// of these that takes the unit, if any does.
+    /// Searches only the machines for which the refusal of a unit's class is not known, if there
+    /// are few. Returns the best one that accepts the unit, if any.
     fn find_among_lifted(&mut self, unit: UnitNo) -> Option<Option<MachineNo>> {
         let number = self.units.slots[unit].class;
         let lifted = self.orders.lifts.since(self.classes.slots[number].refused?)?;
@@ -56,8 +56,7 @@ impl Index {
         Some(taking.into_iter().min_by_key(|machine| order.sort_key(*machine, template, context)))
     }
 
-    /// Tries the machines in the order of a unit's class, and remembers for the class what it
-    /// learns.
+    /// Tries the machines in the order of a unit's class, and records the result for the class.
     fn search_for_class(&mut self, unit: UnitNo) -> Option<MachineNo> {
         let number = self.units.slots[unit].class;
         let own = self.classes.slots[number].private_order;
@@ -71,7 +70,7 @@ impl Index {
         let class = &mut self.classes.slots[number];
         if found.is_none() {
             class.refused = Some(self.orders.lifts.end());
-            // A order leaves out whom nothing can lift but a change of the machine.
+            // A private order omits machines whose refusal only a change of the machine can lift.
             let none_takes = skipped.is_empty() && !self.orders.slots[order].is_private();
             class.filtered_out = none_takes.then_some(self.orders.facts_version);
         } else if own == OrderNo::NONE {
@@ -86,7 +85,7 @@ impl Index {
         found
     }
 
-    /// The first machine in the order of a unit of which something is true; in the shared order.
+    /// Returns the first machine, in the shared order of a unit, that `takes` accepts.
     pub(super) fn search(
         &mut self,
         unit: UnitNo,
@@ -100,8 +99,8 @@ impl Index {
         found
     }
 
-    /// The first machine of a order, for the instances of a template, of which something is true.
-    /// Those before it are taken out of the order.
+    /// Returns the first machine of an order, for the instances of a template, that `takes`
+    /// accepts. Removes the machines before it from the order.
     fn first_accepting(
         &mut self,
         (order, template): (OrderNo, PatternNo),
@@ -129,8 +128,8 @@ impl Index {
         skipped.iter().for_each(|machine| orders.slots[order].insert(*machine, context));
     }
 
-    /// The first of [all machines in the order of a unit](Self::ranked_machines), where that is known
-    /// without asking all of them.
+    /// Returns the first of the [ranked machines](Self::ranked_machines) of a unit, if it is known
+    /// without ranking all of them.
     pub(super) fn top_machine(&mut self, unit: UnitNo) -> Option<MachineNo> {
         if !self.policy.scores.is_empty() {
             return None;
@@ -140,7 +139,7 @@ impl Index {
         orders.slots[order].first(template, context)
     }
 
-    /// All machines that pass the filter of a unit, in its order.
+    /// Returns all machines that pass the filter of a unit, in its order.
     pub(super) fn ranked_machines(&mut self, unit: UnitNo) -> Vec<MachineNo> {
         let (order, template) = self.refreshed_order(unit);
         let (order, context) = (&self.orders.slots[order], self.rank_context());
@@ -159,7 +158,7 @@ impl Index {
         all.into_iter().map(|(_, _, machine)| machine).collect()
     }
 
-    /// What the embedder's scores say of a machine.
+    /// Returns the sum of the custom scores of a machine.
     pub(super) fn custom_score(&self, unit: UnitNo, machine: MachineNo) -> i64 {
         let requirements = &self.class(unit).requirements;
         let candidate = Candidate { name: self.units.name(unit), requirements };
@@ -170,7 +169,7 @@ impl Index {
         scores.map(|score| score.score(&view, candidate, machine)).fold(0, i64::saturating_add)
     }
 
-    /// The shared order of a unit's class.
+    /// Returns the shared machine order of a unit's class.
     fn order(&mut self, unit: UnitNo) -> OrderNo {
         let number = self.units.slots[unit].class;
         let class = &self.classes.slots[number];

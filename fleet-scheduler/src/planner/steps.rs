@@ -1,4 +1,4 @@
-//! From the log to steps: where units are that were elsewhere, in the order to be applied.
+//! Derives the steps of a plan from the undo log, in the order in which they must be applied.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,17 @@ use fleet_unitfile::UnitName;
 use crate::index::{Index, LeaveReason, Lookup, MachineNo, PeerRef, UndoEntry, UnitKind, UnitNo};
 use crate::step::{RemovalReason, Step, StepAction, StepCause};
 
-/// The entry by which each unit left the first time.
+/// The log entry with which each unit left a machine for the first time.
 type FirstLeft = Lookup<UnitNo, usize>;
 
 type Removals<'a> = BTreeMap<&'a UnitName, (UnitNo, &'a MachineId, StepCause)>;
 
 impl Index {
-    /// The steps that lead from the placements to where all are now, with their units. `tried` are
-    /// the units that have no machine and were tried.
+    /// Returns the steps from the recorded placements to the current assignments, with their units.
+    /// `tried` lists the units that were tried and have no machine.
     ///
-    /// First come all removals, by name, then the moves and then the placements, each in the order
-    /// in which they were decided; but no unit comes before one that it must be beside.
+    /// All removals come first, by name, then the moves, then the placements. Moves and placements
+    /// keep the order of the decisions, but no unit comes before a peer of its `MachineOf=`.
     pub(super) fn steps(&self, tried: &[UnitNo]) -> (Vec<UnitNo>, Vec<Step>) {
         let left = self.first_left();
         let removals = self.removals(tried, &left);
@@ -51,7 +51,7 @@ impl Index {
         self.units.slots[unit].kind == UnitKind::Single
     }
 
-    /// The single units that came to where they are, in the order in which they last did.
+    /// Returns the single units that came to their machines, in the order of their last arrivals.
     fn arrivals(&self, some_left: bool) -> Vec<UnitNo> {
         let came = |entry: &&UndoEntry| entry.left.is_none() && self.is_placeable(entry.unit);
         let came = self.log.iter().filter(came).map(|entry| entry.unit);
@@ -60,8 +60,8 @@ impl Index {
             all.extend(came);
             return all;
         }
-        let mut seen: Lookup<UnitNo, ()> = Lookup::default();
-        let last = came.rev().filter(|unit| seen.insert(*unit, ()));
+        let mut visited: Lookup<UnitNo, ()> = Lookup::default();
+        let last = came.rev().filter(|unit| visited.insert(*unit, ()));
         let mut last: Vec<UnitNo> = last.collect();
         last.retain(|unit| self.units.slots[*unit].machine != MachineNo::NONE);
         last.reverse();
@@ -91,8 +91,8 @@ impl Index {
         removals
     }
 
-    /// Splits those that came into moves and placements; a move that has to wait for a placement is
-    /// among these. Those that are back where they were are left out.
+    /// Splits arrivals into moves and placements. A move that has to wait for a placement counts as
+    /// a placement. Units that are back on their machine are left out.
     fn sort_arrivals(&self, came: &[UnitNo]) -> (Vec<UnitNo>, Vec<UnitNo>) {
         let (mut moves, mut placements) = (Vec::new(), Vec::with_capacity(came.len()));
         let mut late: Lookup<UnitNo, ()> = Lookup::default();
@@ -113,7 +113,7 @@ impl Index {
         (moves, placements)
     }
 
-    /// Whether a peer of a unit that moves only comes among the placements, or may.
+    /// Whether a peer of a moved unit comes only with the placements, or may do so.
     fn is_late(&self, unit: UnitNo, peer: PeerRef, late: &Lookup<UnitNo, ()>) -> bool {
         let comes_late = |other: UnitNo| {
             let slot = &self.units.slots[other];
@@ -140,7 +140,7 @@ impl Index {
         Step { unit: slot.name().clone(), action, cause: self.cause(unit, left) }
     }
 
-    /// LeaveReason a unit is not where it was.
+    /// Returns the cause for which a unit is not on its recorded machine.
     fn cause(&self, unit: UnitNo, left: &FirstLeft) -> StepCause {
         let slot = &self.units.slots[unit];
         let Some(placed) = slot.placed.some() else { return StepCause::Wanted };

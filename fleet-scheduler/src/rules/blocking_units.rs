@@ -1,8 +1,8 @@
-//! What machines say to a unit where somebody else keeps it away, found for all of them at once.
+//! Finds the units that keep another unit away from machines, for many machines at once.
 //!
-//! To ask who keeps a unit away from a machine looks at all_units there. Here those who may are
-//! gone through by name instead: who comes first by name keeps it away wherever it is, so nearly
-//! always a few of them tell it of all machines.
+//! A check per machine would look at every unit on it. This search visits the possible blockers by
+//! name instead. The first blocker by name is the one to report on its machine, so a few of them
+//! usually answer for all machines.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use fleet_core::Refusal;
 use super::{Denial, conflicts, replaces};
 use crate::index::{Index, MachineNo, UnitKind, UnitNo};
 
-/// What is known of a unit that must be nowhere.
+/// A search for the units that keep one unit away from machines.
 #[derive(Debug)]
 struct BlockerSearch<'a> {
     index: &'a Index,
@@ -19,8 +19,8 @@ struct BlockerSearch<'a> {
     refusals: Vec<Option<Arc<Refusal>>>,
 }
 
-/// What machines say that have answered so, by the machine's number, as far as there are such.
-/// Machines where nobody was search soon are left out.
+/// Returns refusals by machine number, for machines with a denial of this kind. Machines whose
+/// blocker is not found soon are left out.
 pub(super) fn refusals(
     index: &Index,
     unit: UnitNo,
@@ -65,8 +65,8 @@ impl BlockerSearch<'_> {
         });
     }
 
-    /// Goes through units in the order of their names until nobody is left to be search on these
-    /// machines, or through as many as there are on them.
+    /// Visits units in the order of their names until every machine has a blocker. Visits at most
+    /// as many units as are on these machines.
     fn among(
         &mut self,
         units: impl Iterator<Item = UnitNo>,
@@ -84,7 +84,7 @@ impl BlockerSearch<'_> {
         for other in units.take(most) {
             let slot = &self.index.units.slots[other];
             if slot.kind == UnitKind::Global && refusal_of(other).is_some() {
-                return; // It is on many machines, and may come first on any of them.
+                return; // A global unit is on many machines and may come first on any of them.
             }
             let Some(at) = slot.machine.some().map(MachineNo::at).filter(|at| open[*at]) else {
                 continue;

@@ -1,12 +1,12 @@
-//! `Conflicts=`: no unit is beside another that matches its pattern, whichever of the two came
-//! first. A unit never conflicts with itself.
+//! `Conflicts=`: no unit shares a machine with another unit that matches its pattern, in either
+//! direction. A unit never conflicts with itself.
 
 use fleet_core::{Pattern, Refusal};
 
 use super::{Denial, PlacementQuery, RuleSubject};
 use crate::index::{Index, PatternNo, UnitNo};
 
-/// Whether somebody on the machine must not be beside this unit.
+/// Returns a denial if a unit on the machine conflicts with this one.
 pub(super) fn denial(query: &PlacementQuery<'_>) -> Option<Denial> {
     let (class, occupancy) = (query.class, query.occupancy);
     if occupancy.has_no_patterns() {
@@ -18,7 +18,8 @@ pub(super) fn denial(query: &PlacementQuery<'_>) -> Option<Denial> {
     (ours || theirs()).then_some(Denial::Conflicts)
 }
 
-/// By the patterns of the unit, in the order written, or else by the first unit that keeps it away.
+/// Returns the refusal by the first pattern of the unit, in the order written, or else by the first
+/// unit that keeps it away.
 pub(super) fn refusal_for(query: &PlacementQuery<'_>) -> Refusal {
     let (index, occupancy, unit) = (query.index, query.occupancy, query.unit);
     let mut ours = query.class.conflicts.iter().filter(|p| occupancy.counts_of(**p).matching > 0);
@@ -35,13 +36,13 @@ pub(super) fn refusal_for(query: &PlacementQuery<'_>) -> Refusal {
     }
 }
 
-/// The first pattern of another unit, in the order written, that keeps a unit away.
+/// Returns the first pattern of another unit, in the order written, that keeps a unit away.
 pub(super) fn keeps_away(index: &Index, other: UnitNo, unit: UnitNo) -> Option<PatternNo> {
     let mut patterns = index.class(other).conflicts.iter().copied();
     patterns.find(|pattern| covers(index, *pattern, unit))
 }
 
-/// The refusal of a machine where that unit is.
+/// Returns the refusal of a machine that has this unit.
 pub(super) fn refusal_with(
     index: &Index,
     with: UnitNo,
@@ -56,7 +57,7 @@ fn covers(index: &Index, pattern: PatternNo, unit: UnitNo) -> bool {
     index.class(unit).matched.binary_search(&pattern).is_ok()
 }
 
-/// Why `unit` must not be beside the `others`, who are in the order of their names.
+/// Returns the conflict of `unit` with the `others`, which are sorted by name.
 pub(crate) fn refusal(unit: RuleSubject<'_>, others: &[RuleSubject<'_>]) -> Option<Refusal> {
     let others = || others.iter().filter(|other| other.name != unit.name);
     let ours = unit.requirements.conflicts.iter().find_map(|pattern| {

@@ -1,4 +1,4 @@
-//! `Cordon`: a cordoned machine takes no unit that is not placed there.
+//! `Cordon`: a cordoned machine accepts only units that are already there.
 
 use fleet_core::Refusal;
 

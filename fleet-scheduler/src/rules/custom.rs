@@ -1,4 +1,4 @@
-//! The rules of an embedder, asked after all others in the order of the policy.
+//! Custom rules, checked after all built-in rules in the order of the policy.
 
 use fleet_core::Refusal;
 

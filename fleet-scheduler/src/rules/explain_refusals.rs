@@ -1,4 +1,4 @@
-//! Telling one unit what every machine says, without saying the same thing twice.
+//! Explains the refusals of one unit by all machines, and shares equal refusals.
 
 use std::sync::Arc;
 
@@ -7,20 +7,20 @@ use fleet_core::Refusal;
 use super::{Denial, PlacementQuery, blocking_units, max_per_machine, metadata};
 use crate::index::{Index, Lookup, MachineNo, UnitNo};
 
-/// What makes a refusal of one unit differ from another one.
+/// The parts that distinguish one refusal of a unit from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum RefusalKey<'a> {
     Cordon,
     MachineId,
-    /// The key that does not match, and what the machine has of it.
+    /// The key that does not match, and its value on the machine.
     Metadata(&'a str, Option<&'a str>),
-    /// The place of the peer that is missing.
+    /// The index of the missing peer.
     MachineOf(usize),
-    /// How many instances there are, and how many there may be.
+    /// The number of instances, and the limit.
     MaxPerMachine(u32, u32),
 }
 
-/// Tells what machines say to one unit.
+/// Builds the refusals of one unit.
 #[derive(Debug)]
 pub(crate) struct RefusalExplainer<'a> {
     index: &'a Index,
@@ -30,7 +30,7 @@ pub(crate) struct RefusalExplainer<'a> {
 }
 
 impl<'a> RefusalExplainer<'a> {
-    /// For a unit that is nowhere and to which the machines have answered so.
+    /// Creates an explainer for a unit that is on no machine, with the denials of the machines.
     pub(crate) fn new(
         index: &'a Index,
         unit: UnitNo,
@@ -40,7 +40,7 @@ impl<'a> RefusalExplainer<'a> {
         Self { index, unit, explained: Lookup::default(), blockers }
     }
 
-    /// What a machine says.
+    /// Returns the refusal of a machine.
     pub(crate) fn explain(&mut self, machine: MachineNo, denial: Denial) -> Arc<Refusal> {
         let query = PlacementQuery::new(self.index, self.unit, machine);
         if let Some(explained) = self.blockers.get_mut(machine.at()).and_then(Option::take) {
@@ -58,7 +58,7 @@ impl<'a> RefusalExplainer<'a> {
     }
 }
 
-/// What makes the refusal of a machine differ from those of others; `None` if each is another.
+/// Returns the key by which refusals can be shared, or `None` if each differs.
 fn refusal_key<'a>(query: &PlacementQuery<'a>, denial: Denial) -> Option<RefusalKey<'a>> {
     match denial {
         Denial::Cordon => Some(RefusalKey::Cordon),

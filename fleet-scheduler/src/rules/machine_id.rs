@@ -1,4 +1,4 @@
-//! `MachineID=`: the unit runs on the machine that it names, by its whole ID.
+//! `MachineID=`: the unit runs only on the machine with this ID.
 
 use fleet_core::Refusal;
 

@@ -1,12 +1,11 @@
-//! `MachineOf=`: every unit that is named is on the machine, too, and of each pattern one that
-//! matches.
+//! `MachineOf=`: every named unit is on the same machine, and for each pattern a matching one.
 
 use fleet_core::{Peer, Refusal};
 
 use super::{Denial, PlacementQuery};
 use crate::index::{Index, MachineNo, Occupancy, PeerRef, UnitKind, UnitNo};
 
-/// The first peer that is not on the machine.
+/// Returns a denial with the first peer that is not on the machine.
 pub(super) fn denial(query: &PlacementQuery<'_>) -> Option<Denial> {
     let index = query.index;
     missing(index, query.unit, |peer| is_there(query, peer)).map(Denial::MachineOf)
@@ -19,7 +18,7 @@ pub(super) fn refusal_for(query: &PlacementQuery<'_>, at: usize) -> Refusal {
     Refusal::MachineOf { peer: peer.unwrap_or_else(|| Peer::Named(slot.name().clone())) }
 }
 
-/// The place of a unit's first peer of which this is not true.
+/// Returns the index of a unit's first peer that does not satisfy the predicate.
 pub(crate) fn missing(
     index: &Index,
     unit: UnitNo,
@@ -34,7 +33,7 @@ fn is_there(query: &PlacementQuery<'_>, peer: PeerRef) -> bool {
     })
 }
 
-/// Whether a peer of a unit is at a occupancy, where named units are asked for by `is_on`.
+/// Whether a peer of a unit is part of an occupancy. `is_on` answers for named units.
 pub(crate) fn is_at(
     index: &Index,
     unit: UnitNo,
@@ -46,14 +45,14 @@ pub(crate) fn is_at(
         PeerRef::Named(other) => is_on(other),
         PeerRef::Matching(pattern) => {
             let there = occupancy.counts_of(pattern).matching;
-            // A unit is not its own peer, though the pattern may match it.
+            // A unit is not its own peer, even if the pattern matches it.
             let own = is_on(unit) && index.class(unit).matched.binary_search(&pattern).is_ok();
             there > u32::from(own)
         }
     }
 }
 
-/// The units on a machine that lack a peer there, with the place of the first that each lacks.
+/// Returns the units on a machine that lack a peer there, with the index of the first missing peer.
 pub(crate) fn left_behind(index: &Index, machine: MachineNo) -> Vec<(UnitNo, usize)> {
     let occupancy = &index.machines.slots[machine].occupancy;
     if occupancy.tied == 0 {
@@ -68,7 +67,7 @@ pub(crate) fn left_behind(index: &Index, machine: MachineNo) -> Vec<(UnitNo, usi
     occupancy.units.iter().filter_map(lost).collect()
 }
 
-/// The machine where a unit must be because a single unit that it names is there.
+/// Returns the machine that a unit must join because a single unit that it names is there.
 pub(crate) fn machine_of_peer(index: &Index, unit: UnitNo) -> Option<MachineNo> {
     index.units.slots[unit].peers().iter().find_map(|peer| match peer {
         PeerRef::Named(other) if index.units.slots[*other].kind != UnitKind::Global => {

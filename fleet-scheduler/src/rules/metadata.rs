@@ -1,4 +1,4 @@
-//! `MachineMetadata=`: of each key that the unit names, the machine has one of the values named.
+//! `MachineMetadata=`: for each named key, the machine has one of the named values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,10 +6,10 @@ use fleet_core::{Machine, Metadata, Refusal, Requirements, Rule};
 
 use super::{Denial, PlacementQuery};
 
-/// What a unit names: keys, each with the values that would do.
+/// Required metadata: keys, each with its accepted values.
 type RequiredMetadata = BTreeMap<String, BTreeSet<String>>;
 
-/// Whether the machine lacks what the unit asks for, here or by an expression.
+/// Returns a denial if the machine lacks required metadata or fails the expression.
 pub(super) fn denial(query: &PlacementQuery<'_>) -> Option<Denial> {
     let filters = &query.index.filters;
     let metadata = &query.facts().metadata;
@@ -19,24 +19,24 @@ pub(super) fn denial(query: &PlacementQuery<'_>) -> Option<Denial> {
     }
 }
 
-/// Whether metadata lacks something that is wanted.
+/// Whether the metadata fails the requirements.
 pub(crate) fn lacks(wanted: &RequiredMetadata, metadata: &Metadata) -> bool {
     first_missing(wanted, metadata).is_some()
 }
 
 pub(super) fn refusal_for(query: &PlacementQuery<'_>) -> Refusal {
-    let told = refusal(&query.class.requirements, query.facts());
-    told.unwrap_or(Refusal::Cordon {})
+    let refusal = refusal(&query.class.requirements, query.facts());
+    refusal.unwrap_or(Refusal::Cordon {})
 }
 
-/// The first key that does not match, and what the machine has of it.
+/// Returns the first key that does not match, and its value on the machine.
 pub(super) fn missing<'a>(query: &PlacementQuery<'a>) -> Option<(&'a str, Option<&'a str>)> {
     let metadata = &query.facts().metadata;
     let (key, _) = first_missing(&query.class.requirements.metadata, metadata)?;
     Some((key, metadata.get(key).map(String::as_str)))
 }
 
-/// What the machine lacks: the first key, in order, of which it has none of the values.
+/// Returns the refusal for the first key, in order, whose value is not accepted.
 pub(crate) fn refusal(requirements: &Requirements, machine: &Machine) -> Option<Refusal> {
     let (key, values) = first_missing(&requirements.metadata, &machine.metadata)?;
     Some(Refusal::MachineMetadata {

@@ -1,16 +1,16 @@
-//! `MachineMetadataExpr=`: an expression that must be true of the machine's metadata. Whether it is
-//! is known from the [filter](super::metadata) of the unit's class.
+//! `MachineMetadataExpr=`: an expression that must hold for the machine's metadata. The
+//! [filter](super::metadata) of the unit's class evaluates it.
 
 use fleet_core::{Machine, Refusal, Requirements};
 
 use super::PlacementQuery;
 
 pub(super) fn refusal_for(query: &PlacementQuery<'_>) -> Refusal {
-    let told = refusal(&query.class.requirements, query.facts());
-    told.unwrap_or(Refusal::Cordon {})
+    let refusal = refusal(&query.class.requirements, query.facts());
+    refusal.unwrap_or(Refusal::Cordon {})
 }
 
-/// Which part of the expression is false of the machine, if it is false.
+/// Returns the refusal with the part of the expression that does not hold, if any.
 pub(crate) fn refusal(requirements: &Requirements, machine: &Machine) -> Option<Refusal> {
     let expression = requirements.metadata_expr.as_ref()?;
     let part = expression.first_false(&machine.metadata)?;

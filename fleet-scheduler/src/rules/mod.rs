@@ -1,8 +1,8 @@
-//! The hard rules: what a machine must pass to take a unit, one file for each, in a fixed order.
+//! The hard rules that a machine must pass to accept a unit, one file each, in a fixed order.
 //!
-//! Each file answers two queries. `denial` says whether the machine refuses, in a few numbers,
-//! for it is asked of every machine that is tried. `refusal` says it with names and words, and is
-//! only asked where somebody will read it.
+//! Each file answers two questions. `denial` returns a compact result, because it is called for
+//! every machine that is tried. `refusal` adds names and texts, and is called only for results that
+//! are reported.
 
 mod blocking_units;
 pub(crate) mod conflicts;
@@ -25,17 +25,17 @@ use fleet_unitfile::UnitName;
 use crate::index::{EquivalenceClass, Index, MachineNo, Occupancy, UnitNo};
 pub(crate) use explain_refusals::RefusalExplainer;
 
-/// A unit as far as the rules between two units look at it.
+/// The part of a unit that the rules between two units look at.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RuleSubject<'a> {
     pub(crate) name: &'a UnitName,
     pub(crate) requirements: &'a Requirements,
 }
 
-/// The requirements of a unit whose own cannot be read.
+/// The requirements of an unreadable unit.
 pub(crate) static NOTHING: LazyLock<Requirements> = LazyLock::new(Requirements::default);
 
-/// May this unit be on this machine, if those are on its occupancy?
+/// A placement to check: a unit, a machine and the occupancy to assume.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PlacementQuery<'a> {
     pub(crate) index: &'a Index,
@@ -43,7 +43,7 @@ pub(crate) struct PlacementQuery<'a> {
     pub(crate) class: &'a EquivalenceClass,
     pub(crate) machine: MachineNo,
     pub(crate) occupancy: &'a Occupancy,
-    /// Those of the occupancy who leave if the unit comes.
+    /// Units of the occupancy that leave if the unit comes.
     pub(crate) leaving: &'a [UnitNo],
 }
 
@@ -54,24 +54,24 @@ pub(crate) enum Denial {
     MachineId,
     Metadata,
     Expression,
-    /// The peer at this place in the unit's `MachineOf=` is not there.
+    /// The peer at this index of the unit's `MachineOf=` is missing.
     MachineOf(usize),
     Conflicts,
     MaxPerMachine,
     Reserve,
-    /// Somebody there replaces the unit.
+    /// A unit on the machine replaces the unit.
     Replaced,
-    /// This unit would have to leave, and cannot.
+    /// This unit would have to leave the machine and cannot.
     CannotMove(UnitNo),
-    /// The embedder's rule at this place of the policy.
+    /// The custom rule at this index of the policy.
     Custom(usize),
 }
 
-/// The place of a rule in the order in which rules are asked, those of an embedder told apart.
+/// The rank of a rule in the order of the checks. Custom rules are distinguished by their index.
 pub(crate) type Rank = (Rule, usize);
 
 impl Denial {
-    /// The rule that failed.
+    /// Returns the rule that failed.
     pub(crate) fn rule(self) -> Rule {
         match self {
             Self::Cordon => Rule::Cordon,
@@ -87,7 +87,7 @@ impl Denial {
         }
     }
 
-    /// The place of the rule in the order in which rules are asked.
+    /// Returns the rank of the rule in the order of the checks.
     pub(crate) fn rank(self) -> Rank {
         match self {
             Self::Custom(at) => (Rule::Custom, at),
@@ -97,7 +97,7 @@ impl Denial {
 }
 
 impl<'a> PlacementQuery<'a> {
-    /// The query as things stand.
+    /// Creates a query about the current occupancy.
     pub(crate) fn new(index: &'a Index, unit: UnitNo, machine: MachineNo) -> Self {
         let occupancy = &index.machines.slots[machine].occupancy;
         Self { index, unit, class: index.class(unit), machine, occupancy, leaving: &[] }
@@ -111,14 +111,15 @@ impl<'a> PlacementQuery<'a> {
         self.index.machines.slots[self.machine].machine()
     }
 
-    /// The first unit by name of those on the occupancy, but the unit itself, of which this is true.
+    /// Returns the first unit of the occupancy by name, other than the unit itself, that satisfies
+    /// a predicate.
     pub(crate) fn first_other(&self, is_it: impl Fn(UnitNo) -> bool) -> Option<UnitNo> {
         let all = self.occupancy.units.iter().chain(&self.occupancy.globals).copied();
         let others = all.filter(|other| *other != self.unit && is_it(*other));
         others.min_by(|a, b| self.index.units.name(*a).cmp(self.index.units.name(*b)))
     }
 
-    /// The first rule that refuses a unit that would come.
+    /// Returns the first rule that refuses a unit that would come.
     pub(crate) fn denial(&self) -> Option<Denial> {
         self.lasting_denial()
             .or_else(|| machine_of::denial(self))
@@ -127,24 +128,24 @@ impl<'a> PlacementQuery<'a> {
             .or_else(|| custom::denial(self))
     }
 
-    /// The first rule that refuses a unit whoever else is there.
+    /// Returns the first rule that refuses a unit independently of other units.
     fn lasting_denial(&self) -> Option<Denial> {
         cordon::denial(self).or_else(|| self.denial_of_placed())
     }
 
-    /// The first rule that refuses a unit that is placed there, whoever else is.
+    /// Like `lasting_denial`, for a unit that is already placed there.
     pub(crate) fn denial_of_placed(&self) -> Option<Denial> {
         machine_id::denial(self).or_else(|| metadata::denial(self))
     }
 
-    /// The first rule that refuses a unit for the sake of others.
+    /// Returns the first rule that refuses a unit because of other units.
     pub(crate) fn denial_by_others(&self) -> Option<Denial> {
         conflicts::denial(self)
             .or_else(|| max_per_machine::denial(self))
             .or_else(|| reserve::denial(self))
     }
 
-    /// Like [`denial`](Self::denial), for a unit that comes with all whom it must be beside.
+    /// Like [`denial`](Self::denial), for a unit that comes together with its peers.
     pub(crate) fn denial_within_group(&self) -> Option<Denial> {
         self.lasting_denial()
             .or_else(|| self.denial_by_others())
@@ -152,12 +153,12 @@ impl<'a> PlacementQuery<'a> {
             .or_else(|| custom::denial(self))
     }
 
-    /// Like [`denial`](Self::denial), for a global unit that is fitted in.
+    /// Like [`denial`](Self::denial), for a global unit.
     pub(crate) fn denial_of_global(&self) -> Option<Denial> {
         metadata::denial(self).or_else(|| conflicts::denial(self))
     }
 
-    /// The same answer for people.
+    /// Returns the denial with names and texts.
     pub(crate) fn refusal(&self, denial: Denial) -> Refusal {
         match denial {
             Denial::Cordon => cordon::refusal(),

@@ -1,17 +1,18 @@
-//! `Replaces=`: what a unit names there leaves the machine on which the unit is placed, and does
-//! not come back beside it. Two units that name each other do not replace each other.
+//! `Replaces=`: the named units leave a machine when the unit is placed there, and do not come
+//! back. Two units that name each other do not replace each other.
 
 use fleet_core::Refusal;
 
 use super::{Denial, PlacementQuery};
 use crate::index::{Index, MachineNo, UnitKind, UnitNo};
 
-/// Whether somebody on the machine replaces the unit.
+/// Returns a denial if a unit on the machine replaces this one.
 pub(super) fn denial(query: &PlacementQuery<'_>) -> Option<Denial> {
     if !is_named(query) {
         return None;
     }
-    // Who replaces nobody cannot be one of two that name each other: nobody need be looked for.
+    // A unit that replaces nothing cannot be part of a mutual pair, so the replacer need not be
+    // found.
     let replaced = query.class.replaces.is_empty() || replacer(query).is_some();
     replaced.then_some(Denial::Replaced)
 }
@@ -21,26 +22,26 @@ pub(super) fn refusal_for(query: &PlacementQuery<'_>) -> Refusal {
     Refusal::Replaces { with: query.index.units.name(with).clone(), by_other: true }
 }
 
-/// The refusal of a machine where that unit is, if it replaces this one.
+/// Returns the refusal of a machine that has this unit, if it replaces the other one.
 pub(super) fn refusal_with(index: &Index, with: UnitNo, unit: UnitNo) -> Option<Refusal> {
     let replaces = replaces_by_number(index, with, unit);
     replaces.then(|| Refusal::Replaces { with: index.units.name(with).clone(), by_other: true })
 }
 
-/// Whether a `Replaces=` of somebody on the machine names the unit.
+/// Whether a `Replaces=` of a unit on the machine names the unit.
 fn is_named(query: &PlacementQuery<'_>) -> bool {
     let is_global = query.index.units.slots[query.unit].kind == UnitKind::Global;
     let mut matched = query.class.matched.iter();
     !is_global && matched.any(|pattern| query.occupancy.counts_of(*pattern).replacers > 0)
 }
 
-/// The first unit on the machine that replaces this one.
+/// Returns the first unit on the machine that replaces this one.
 fn replacer(query: &PlacementQuery<'_>) -> Option<UnitNo> {
     let index = query.index;
     query.first_other(|other| replaces_by_number(index, other, query.unit))
 }
 
-/// The units on the machine that would have to leave it for this one, by name.
+/// Returns the units on the machine that would have to leave for this one, sorted by name.
 pub(crate) fn replaced(index: &Index, unit: UnitNo, machine: MachineNo) -> Vec<UnitNo> {
     let patterns = &index.class(unit).replaces;
     let occupancy = &index.machines.slots[machine].occupancy;
@@ -54,12 +55,12 @@ pub(crate) fn replaced(index: &Index, unit: UnitNo, machine: MachineNo) -> Vec<U
     replaced
 }
 
-/// Whether a unit is beside one that replaces it.
+/// Whether a unit shares a machine with a unit that replaces it.
 pub(crate) fn is_to_leave(index: &Index, unit: UnitNo, machine: MachineNo) -> bool {
     denial(&PlacementQuery::new(index, unit, machine)).is_some()
 }
 
-/// Whether one unit replaces the other, and not the other way round too.
+/// Whether one unit replaces the other, and the reverse does not hold.
 pub(crate) fn replaces_by_number(index: &Index, one: UnitNo, other: UnitNo) -> bool {
     let (a, b) = (index.class(one), index.class(other));
     one != other && b.matches_any(&a.replaces) && !a.matches_any(&b.replaces)

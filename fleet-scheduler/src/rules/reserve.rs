@@ -1,5 +1,5 @@
-//! `ReserveCPU=`, `ReserveMemory=`, `ReserveDisk=`: all on a machine together reserve no more than
-//! it offers.
+//! `ReserveCPU=`, `ReserveMemory=`, `ReserveDisk=`: the reservations on a machine do not exceed its
+//! offer.
 
 use fleet_core::{Refusal, Resource};
 
@@ -19,11 +19,11 @@ pub(super) fn refusal_for(query: &PlacementQuery<'_>) -> Refusal {
     Refusal::Reserve { resource, wanted, free, offered }
 }
 
-/// The first resource that is short, and what would be reserved of it in all.
+/// Returns the first resource that would be exceeded, and its total reservation.
 fn shortage(query: &PlacementQuery<'_>) -> Option<(Resource, u128)> {
     let own = &query.class.requirements.reserve;
     if own.is_zero() {
-        // Nobody is let in beyond what is offered, so there is no shortage without it either.
+        // Reservations never exceed the offer, so a unit without any cannot cause a shortage.
         return None;
     }
     let mut sum = query.occupancy.used();

@@ -1,4 +1,4 @@
-//! Clusters at one moment.
+//! Generated clusters.
 
 use std::fmt;
 use std::ops::Deref;
@@ -15,7 +15,7 @@ use super::features::Features;
 use super::text;
 use super::vocabulary::{MACHINES, UNITS};
 
-/// A generated cluster: a snapshot that prints itself as the commands of a scenario.
+/// A generated cluster, whose debug output consists of scenario commands.
 #[derive(Clone, Default)]
 pub struct Cluster(pub Snapshot);
 
@@ -33,11 +33,11 @@ impl fmt::Debug for Cluster {
     }
 }
 
-/// One unit of a cluster: what it is, where it is placed, and whether it can be read.
+/// A generated unit, its placement, and whether it is unreadable.
 type Place = (UnitDraft, Option<(usize, u64)>, bool);
 
-/// Clusters of up to five machines and thirteen units, with the placement of a unit that is not
-/// known.
+/// Generates clusters of up to five machines and thirteen units, with a placement of an unknown
+/// unit.
 pub fn clusters(features: Features) -> impl Strategy<Value = Cluster> {
     let machines = vec(option::weighted(0.7, machine_draft()), MACHINES.len());
     let placed = option::weighted(0.5, (0..MACHINES.len(), 0..5_u64));
@@ -48,7 +48,7 @@ pub fn clusters(features: Features) -> impl Strategy<Value = Cluster> {
     })
 }
 
-/// A cluster with a unit of it that is wanted and not global.
+/// Generates a cluster together with one of its wanted units that is not global.
 pub fn clusters_with_unit(features: Features) -> impl Strategy<Value = (Cluster, UnitName)> {
     (clusters(features), any::<Index>()).prop_filter_map("no unit is wanted", |(cluster, index)| {
         let wanted = cluster.units().filter(|unit| unit.is_wanted() && !unit.is_global());

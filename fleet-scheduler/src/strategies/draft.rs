@@ -1,4 +1,4 @@
-//! Units and machines as they are generated: plain parts that shrink one by one.
+//! Generated units and machines, in parts that shrink separately.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use super::vocabulary::{self, MACHINES, UNITS};
 
 const MEGABYTE: u64 = 1 << 20;
 
-/// What a unit asks of a machine, by itself.
+/// The requirements of a unit that do not involve other units.
 #[derive(Debug, Clone)]
 struct UnitParams {
     global: bool,
@@ -33,7 +33,7 @@ struct UnitParams {
     spread: Vec<(i32, &'static str)>,
 }
 
-/// What it asks about other units.
+/// The requirements of a unit that involve other units.
 #[derive(Debug, Clone)]
 struct PeerParams {
     peers: Vec<usize>,
@@ -42,7 +42,7 @@ struct PeerParams {
     replaces: Vec<&'static str>,
 }
 
-/// One unit as generated.
+/// A generated unit.
 #[derive(Debug, Clone)]
 pub(super) struct UnitDraft {
     state: TargetState,
@@ -50,7 +50,7 @@ pub(super) struct UnitDraft {
     others: PeerParams,
 }
 
-/// One machine as generated.
+/// A generated machine.
 #[derive(Debug, Clone)]
 pub(super) struct MachineDraft {
     metadata: Vec<(&'static str, &'static str)>,
@@ -105,7 +105,7 @@ fn others() -> impl Strategy<Value = PeerParams> {
     })
 }
 
-/// One or two of something, now and then.
+/// Generates one or two values with this probability, else none.
 fn some<S>(probability: f64, of: S) -> impl Strategy<Value = Vec<S::Value>>
 where
     S: Strategy,
@@ -149,7 +149,7 @@ impl UnitDraft {
         self.wants.write(&mut all, features);
         self.others.write(&mut all, features);
         if all.global {
-            // The others have no meaning for a global unit and are refused when it is read.
+            // The other options are invalid for global units and are refused on parsing.
             let Requirements { metadata, metadata_expr, conflicts, .. } = all;
             return Requirements {
                 global: true,

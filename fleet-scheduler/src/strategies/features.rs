@@ -1,7 +1,7 @@
-//! Which options and conditions generated clusters have.
+//! Features of generated clusters.
 
-/// What the units and machines of a generated cluster may have. What is `false` never occurs; of
-/// what is `true`, each cluster has some.
+/// The options and conditions that a generated cluster may have. A feature that is `false` never
+/// occurs; of the others, each cluster has some.
 ///
 /// ```
 /// use fleet_scheduler::strategies::Features;
@@ -29,7 +29,7 @@ pub struct Features {
     pub replaces: bool,
     /// `MaxPerMachine=`.
     pub limits: bool,
-    /// `Reserve…=`, and what machines offer.
+    /// `Reserve…=`, and the capacity of machines.
     pub reservations: bool,
     /// `Prefer=` and `Spread=`.
     pub preferences: bool,
@@ -39,18 +39,18 @@ pub struct Features {
     pub globals: bool,
     /// Machines that are cordoned.
     pub cordons: bool,
-    /// Units whose record cannot be read.
+    /// Units whose records cannot be read.
     pub faults: bool,
 }
 
 impl Features {
-    /// Everything.
+    /// All features.
     pub const ALL: Self = Self::from_bits(u16::MAX);
 
-    /// Units that are wanted or not, placed or not, and ask for nothing.
+    /// Units that may be wanted and placed, without requirements.
     pub const NONE: Self = Self::from_bits(0);
 
-    /// Features by number, one bit each.
+    /// Creates features from a number, one bit each.
     pub(super) const fn from_bits(bits: u16) -> Self {
         const fn has(bits: u16, at: u16) -> bool {
             bits & (1 << at) != 0
@@ -73,7 +73,7 @@ impl Features {
         }
     }
 
-    /// What both have.
+    /// Returns the features that both have.
     pub(super) const fn and(self, other: Self) -> Self {
         Self {
             pins: self.pins && other.pins,

@@ -1,4 +1,4 @@
-//! Histories: a cluster, and what happens to it afterwards.
+//! Histories: a cluster and its later changes.
 
 use std::fmt;
 
@@ -14,56 +14,56 @@ use super::text;
 use super::vocabulary::{MACHINES, UNITS};
 use crate::{ClusterChange, UnitSpec};
 
-/// One change that is not the scheduler's doing.
+/// A change of a cluster that is not made by the scheduler.
 #[derive(Clone)]
 pub enum ClusterEvent {
-    /// A machine comes, or says something else of itself.
+    /// A machine joins or changes.
     MachineChanged(Machine),
-    /// A machine goes.
+    /// A machine leaves.
     MachineRemoved(MachineId),
-    /// A unit comes, or changes its content or what is wanted of it.
+    /// A unit is created, or its content or desired state changes.
     UnitChanged(Unit),
-    /// A unit is forgotten.
+    /// A unit is destroyed.
     UnitDestroyed(UnitName),
-    /// A unit cannot be read any more.
+    /// The record of a unit becomes unreadable.
     UnitUnreadable(UnitName),
-    /// A unit is found placed on a machine.
+    /// A unit is observed with a placement.
     Placed(UnitName, Placement),
-    /// A unit is found without placement.
+    /// A unit is observed without placement.
     Unplaced(UnitName),
 }
 
-/// One thing that happens in a history.
+/// One step of a history.
 #[derive(Debug, Clone)]
 pub enum HistoryStep {
-    /// Something changes.
+    /// The cluster changes.
     Change(ClusterEvent),
     /// A plan is made.
     Plan(PlanOutcome),
 }
 
-/// What becomes of a plan.
+/// The fate of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlanOutcome {
-    /// It is carried out.
+    /// All its steps are applied.
     Applied,
-    /// Only those of its steps are seen whose bit is set; of step 64 and later ones none.
+    /// Only the steps whose bit is set are observed; step 64 and later ones are not.
     AppliedPartly(u64),
-    /// Nobody carries it out.
+    /// None of its steps is applied.
     Discarded,
 }
 
-/// A cluster and what happens to it, one after the other.
+/// A cluster and the steps that follow.
 #[derive(Clone)]
 pub struct History {
-    /// The cluster at the beginning.
+    /// The cluster at the start.
     pub start: Cluster,
-    /// What happens.
+    /// The steps, in order.
     pub steps: Vec<HistoryStep>,
 }
 
 impl ClusterEvent {
-    /// Lets it happen to a cluster, whose revision it raises.
+    /// Applies the change to a cluster and raises its revision.
     pub fn apply_to(&self, cluster: &mut Snapshot) {
         match self.clone() {
             Self::MachineChanged(machine) => cluster.put_machine(machine),
@@ -82,7 +82,7 @@ impl ClusterEvent {
     }
 }
 
-/// The same for an [`Index`](crate::Index).
+/// Converts the event for an [`Index`](crate::Index).
 impl From<&ClusterEvent> for ClusterChange {
     fn from(event: &ClusterEvent) -> Self {
         match event.clone() {
@@ -99,13 +99,13 @@ impl From<&ClusterEvent> for ClusterChange {
     }
 }
 
-/// Histories of up to so many happenings, a quarter of which are plans.
+/// Generates histories of up to `most` steps, two fifths of which are plans.
 pub fn histories(features: Features, most: usize) -> impl Strategy<Value = History> {
     histories_from(clusters(features), features, most)
 }
 
-/// The same of clusters of your own. What happens befalls the units and machines of
-/// [`clusters`], and is drawn without regard to who is there.
+/// Generates histories that start from other clusters. The changes affect the units and machines of
+/// [`clusters`], whether they exist or not.
 pub fn histories_from(
     start: impl Strategy<Value = Cluster>,
     features: Features,
@@ -124,7 +124,7 @@ pub fn histories_from(
     parts.prop_map(|(start, steps)| History { start, steps })
 }
 
-/// Changes of which each makes sense after any other.
+/// Generates changes, each of which is valid after any other.
 pub fn events(features: Features, most: usize) -> impl Strategy<Value = Vec<ClusterEvent>> {
     vec(event(features), 0..=most)
 }
@@ -158,7 +158,7 @@ fn joins(at: usize, draft: &MachineDraft, features: Features) -> ClusterEvent {
     ClusterEvent::MachineChanged(draft.build(MACHINES[at], features))
 }
 
-/// It cannot be read any more, where that is a feature.
+/// Makes a unit unreadable, if that feature is enabled.
 fn fails(at: usize, features: Features) -> ClusterEvent {
     let unit = name(UNITS[at]);
     if features.faults {
@@ -168,7 +168,7 @@ fn fails(at: usize, features: Features) -> ClusterEvent {
     }
 }
 
-/// The command of a scenario.
+/// Formats the event as a scenario command.
 impl fmt::Display for ClusterEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&match self {

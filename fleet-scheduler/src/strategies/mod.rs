@@ -1,12 +1,12 @@
-//! Generators of clusters and of what happens to them, for [proptest](https://docs.rs/proptest).
+//! Generators of clusters and their histories, for [proptest](https://docs.rs/proptest).
 //!
-//! Names, keys, values and patterns come from small sets, so that units often meet: they match each
-//! other's patterns, follow each other, ask for metadata that some machine has. Placements are made
-//! at random, so many break a rule, and machines that units are placed on may be gone. Each cluster
-//! uses some of the [`Features`] only, so that no feature drowns the others.
+//! Names, keys, values and patterns come from small sets, so that units interact often: they match
+//! each other's patterns, follow each other, and require metadata that some machine has. Placements
+//! are random, so many break a rule, and machines of placed units may be absent. Each cluster uses
+//! only some of the [`Features`], so that no feature dominates the others.
 //!
-//! A cluster that makes a property fail shrinks to a few units, and prints itself as the
-//! commands of a scenario:
+//! A cluster that violates a property shrinks to a few units, and its debug output consists of
+//! scenario commands:
 //!
 //! ```
 //! use fleet_scheduler::strategies::{Features, clusters};

@@ -1,4 +1,4 @@
-//! Policies with rules and scores of an embedder, of every kind that there can be.
+//! Generated policies with all kinds of custom rules and scores.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use proptest::sample::select;
 
 use crate::{Candidate, HardRule, Policy, Ranking, RetryOn, Score, View};
 
-/// Policies of any ranking, half of them with one or two rules and scores that are no option of a
-/// unit: by name, by metadata, by who is there, by what is reserved, by who is elsewhere.
+/// Generates policies of any ranking, half of them with one or two custom rules and scores. These
+/// depend on names, metadata, the units on the machine, reservations, or the units elsewhere.
 ///
 /// ```
 /// use fleet_scheduler::strategies::{Features, clusters, policies};
@@ -36,7 +36,7 @@ pub fn policies() -> impl Strategy<Value = Policy> {
     let scores = prop_oneof![1 => Just(Vec::new()), 1 => vec(score(), 1..=2)];
     let parts = (rankings, rules, scores);
     parts.prop_map(|(ranking, mut rules, scores)| {
-        // Two rules of one name could not be told apart in a reason.
+        // A reason cannot distinguish two rules of the same name.
         rules.dedup_by(|one, other| one.name() == other.name());
         Policy { ranking, rules, scores }
     })
@@ -67,13 +67,13 @@ fn score() -> impl Strategy<Value = Arc<dyn Score>> {
     ]
 }
 
-/// A number that a unit and a machine have together.
+/// Returns a number that depends on a unit and a machine.
 fn number(unit: Candidate<'_>, machine: &Machine) -> u32 {
     let bytes = unit.name.as_str().bytes().chain(machine.id.as_str().bytes());
     bytes.map(u32::from).sum()
 }
 
-/// The first letter of a name; units that share it are kin.
+/// Returns the first letter of a name, which defines kinship.
 fn letter(unit: &UnitName) -> Option<u8> {
     unit.as_str().bytes().next()
 }
@@ -82,7 +82,7 @@ fn is_placed(requirements: &Requirements) -> bool {
     !requirements.global
 }
 
-/// No more than so many placed units on a machine.
+/// Limits the number of placed units on a machine.
 #[derive(Debug)]
 struct AtMost(usize);
 
@@ -102,7 +102,7 @@ impl HardRule for AtMost {
     }
 }
 
-/// Units whose name begins with a vowel need a machine with this key.
+/// Requires a metadata key for units whose name begins with a vowel.
 #[derive(Debug)]
 struct Needs(&'static str);
 
@@ -121,7 +121,7 @@ impl HardRule for Needs {
     }
 }
 
-/// A third of all machines do not take a unit, for no reason that anybody could see.
+/// Refuses a third of all machines, chosen by name and ID.
 #[derive(Debug)]
 struct RefusesThird(u32);
 
@@ -139,7 +139,7 @@ impl HardRule for RefusesThird {
     }
 }
 
-/// All on a machine reserve no more processor time than this, whatever it offers.
+/// Limits the CPU reservations on a machine, regardless of its offer.
 #[derive(Debug)]
 struct CpuCap(u64);
 
@@ -158,7 +158,7 @@ impl HardRule for CpuCap {
     }
 }
 
-/// Units go nowhere but to the machines of their kin, once any of these is somewhere.
+/// Restricts units to the machines of units with the same first letter, once there are any.
 #[derive(Debug)]
 struct WithKin;
 
@@ -181,7 +181,7 @@ impl HardRule for WithKin {
     }
 }
 
-/// Some machines suit a unit better, for no reason that anybody could see.
+/// Prefers machines chosen by name and ID.
 #[derive(Debug)]
 struct PrefersThird(u32);
 
@@ -195,7 +195,7 @@ impl Score for PrefersThird {
     }
 }
 
-/// The fewer kin there is, global units too, the better.
+/// Prefers machines with fewer units of the same first letter, global units included.
 #[derive(Debug)]
 struct FewestKin;
 
@@ -210,7 +210,7 @@ impl Score for FewestKin {
     }
 }
 
-/// The less is reserved, the better.
+/// Prefers machines with lower reservations.
 #[derive(Debug)]
 struct LeastReserved;
 
@@ -224,7 +224,7 @@ impl Score for LeastReserved {
     }
 }
 
-/// Best is the machine where a certain unit is.
+/// Prefers the machine of a certain unit.
 #[derive(Debug)]
 struct Beside;
 

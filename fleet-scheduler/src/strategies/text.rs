@@ -1,11 +1,11 @@
-//! Clusters and events in vocabulary: the commands of a scenario.
+//! Formats clusters and events as scenario commands.
 
 use fleet_core::{
     Machine, MachineId, Peer, Placement, Requirements, Reschedule, Resource, Snapshot, Unit,
 };
 use fleet_unitfile::UnitName;
 
-/// All commands that make a cluster.
+/// Returns all commands that create a cluster.
 pub(super) fn cluster(cluster: &Snapshot) -> String {
     let machines = cluster.machines().map(|it| machine(it));
     let units = cluster.units().map(|it| unit(it));
@@ -62,7 +62,7 @@ pub(super) fn unplaced(unit: &UnitName) -> String {
     format!("unplaced {unit}")
 }
 
-/// The section that asks for these requirements.
+/// Returns the section with these requirements.
 pub(super) fn section(requirements: &Requirements) -> String {
     let options = options(requirements);
     if options.is_empty() {

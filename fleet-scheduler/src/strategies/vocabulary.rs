@@ -1,9 +1,9 @@
-//! The small vocabularies out of which clusters are made.
+//! The small vocabularies of generated clusters.
 
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// The most units of a cluster; a template is among them.
+/// The possible units of a cluster, including a template.
 pub(super) const UNITS: [&str; 13] = [
     "a1.service",
     "a2.service",
@@ -20,7 +20,7 @@ pub(super) const UNITS: [&str; 13] = [
     "e@1.service",
 ];
 
-/// The machines that may be present.
+/// The possible machines of a cluster.
 pub(super) const MACHINES: [&str; 5] = ["m1", "m2", "m3", "m4", "m5"];
 
 const PATTERNS: [&str; 10] = [
@@ -60,7 +60,7 @@ pub(super) fn expression() -> impl Strategy<Value = &'static str> {
     select(&EXPRESSIONS[..])
 }
 
-/// A key and a value of a machine's metadata.
+/// Generates a key and a value of a machine's metadata.
 pub(super) fn pair() -> impl Strategy<Value = (&'static str, &'static str)> {
     let pairs = vec![
         ("disk", "x"),

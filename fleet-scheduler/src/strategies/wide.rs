@@ -1,4 +1,4 @@
-//! Clusters of many machines, most of them alike, as clusters are.
+//! Generated clusters of many machines, most of them alike.
 
 use fleet_core::{Epoch, Revision, Snapshot};
 use fleet_unitfile::UnitName;
@@ -11,20 +11,20 @@ use super::draft::{MachineDraft, UnitDraft, machine_draft, machine_id, name, uni
 use super::features::Features;
 use super::vocabulary::UNITS;
 
-/// How many instances there are of the template that has many.
+/// Number of instances of the large template.
 const INSTANCES: usize = 9;
 
-/// A unit of a cluster, and the machine that it is placed on, by its place in the list.
+/// A generated unit with the index of its machine and the epoch.
 type Place = (UnitDraft, Option<(usize, u64)>);
 
-/// What is drawn: machines of few kinds, a few units, and many that are alike.
+/// The generated parts: machine kinds, the kind of each machine, a few units, and many alike.
 type Parts = (Vec<MachineDraft>, Vec<usize>, Vec<Option<Place>>, Vec<Place>);
 
-/// Clusters of 34 to 44 machines, now and then of 70, of one to three kinds; and up to 22 units,
-/// among which are nine instances of one template that ask for the same.
+/// Generates clusters of 34 to 44 machines, sometimes 70, of one to three kinds. They have up to 22
+/// units, nine of which are instances of one template with equal requirements.
 ///
-/// The planner keeps machines in order, and tries so many one by one before it looks at all: that
-/// shows only where there are many.
+/// The planner keeps machines in order and probes a number of them before it ranks all; only
+/// clusters of many machines exercise this.
 pub fn wide_clusters(features: Features) -> impl Strategy<Value = Cluster> {
     let kinds = vec(machine_draft(), 1..=3);
     let machines = prop_oneof![

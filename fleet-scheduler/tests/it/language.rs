@@ -19,7 +19,7 @@
 //!
 //! A machine's metadata may be followed by `offers cpu=4 memory=8G disk=1T`, or a part of that, and
 //! by `cordoned`. The words of a drain are `min_available=NUMBER`, `max_moves=NUMBER` and `down=NAME`,
-//! those of a rebalancing `together=NUMBER`, `gain=NUMBER`, `min_available=NUMBER` and `down=NAME`.
+//! those of a rebalancing `max_group_size=NUMBER`, `gain=NUMBER`, `min_available=NUMBER` and `down=NAME`.
 //!
 //! What a command prints is written below it, each line behind `>`. Lines that start with `#` are
 //! for the reader.
@@ -182,7 +182,7 @@ fn drained_by(mut asked: Drain, word: &&str) -> Drain {
 
 fn rebalanced_by(mut asked: Rebalance, word: &&str) -> Rebalance {
     match word.split_once('=') {
-        Some(("together", most)) => asked.max_group_size = Some(number(most)),
+        Some(("max_group_size", most)) => asked.max_group_size = Some(number(most)),
         Some(("gain", gain)) => asked.gain = number(gain),
         Some(("min_available", least)) => asked.min_available = number(least),
         Some(("down", unit)) => drop(asked.down.insert(name(unit))),

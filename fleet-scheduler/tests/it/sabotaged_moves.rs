@@ -121,7 +121,7 @@ fn a_drain_that_takes_any_machine_is_found_out() {
 
 #[test]
 fn a_rebalancing_that_forgets_who_may_leave_is_found_out() {
-    for clause in ["movable", "budget", "together", "min_available"] {
+    for clause in ["movable", "budget", "max_group_size", "min_available"] {
         let found = rebalances_otherwise(Ranking::LeastLoaded, |rule_set| {
             rule_set.leave_clauses.retain(|(name, _)| *name != clause);
         });
@@ -131,7 +131,7 @@ fn a_rebalancing_that_forgets_who_may_leave_is_found_out() {
 
 #[test]
 fn a_rebalancing_that_forgets_what_suits_a_company_is_found_out() {
-    for clause in ["replaces_nobody", "scores", "is_worth_it"] {
+    for clause in ["replaces_none", "scores", "is_worth_it"] {
         let found = rebalances_otherwise(Ranking::LeastLoaded, |rule_set| {
             rule_set.target_clauses.retain(|(name, _)| *name != clause);
         });

@@ -1,4 +1,4 @@
-//! One order, kept in order as machines get better and worse.
+//! One machine order, kept up to date as machines get better and worse.
 
 use std::collections::BTreeMap;
 
@@ -21,9 +21,9 @@ pub(crate) struct MachineOrder {
     spread: Vec<SpreadKey>,
     /// The template whose instances are counted for ranking.
     pub(super) ranked: PatternNo,
-    /// Of each template that refreshes the order, how many instances there are by key and value.
+    /// For each template that uses the order, the number of instances by key and value.
     instance_counts: Lookup<PatternNo, Vec<Vec<i64>>>,
-    /// Whether machines that refuse are left out until somebody leaves.
+    /// Whether refusing machines are left out until a unit leaves them.
     pub(super) is_private: bool,
     buckets: Vec<ScoreBucket>,
     by_score: BTreeMap<(i64, Vec<u32>), u32>,
@@ -36,7 +36,7 @@ pub(crate) struct MachineOrder {
     is_built: bool,
 }
 
-/// Machines of equal score_key.
+/// Machines of equal score.
 #[derive(Debug, Default)]
 struct ScoreBucket {
     preference: i64,
@@ -45,7 +45,7 @@ struct ScoreBucket {
 }
 
 impl MachineOrder {
-    /// A order of units that ask for this; it is put together when it is used.
+    /// Creates an order for these preferences. It is built on first use.
     pub(super) fn new(
         filter: FilterNo,
         prefer: &[Preference],
@@ -57,14 +57,14 @@ impl MachineOrder {
         Self { users: 1, filter, prefer, spread, ranked, ..Self::default() }
     }
 
-    /// Whether it is the order of units that have these preferences.
+    /// Whether the order has these preferences.
     pub(super) fn matches(&self, prefer: &[Preference], spread: &[Spread]) -> bool {
         let mine = self.spread.iter().map(|spread| (&spread.key, spread.weight));
         self.prefer == prefer
             && mine.eq(spread.iter().map(|spread| (&spread.key, i64::from(spread.weight))))
     }
 
-    /// A order of the same units without those machines that refuse them.
+    /// Creates a private copy, from which refusing machines are removed.
     pub(super) fn private_copy(&self) -> Self {
         let spread = self.spread.iter().map(|it| SpreadKey::over(&it.key, it.weight));
         Self {
@@ -82,22 +82,22 @@ impl MachineOrder {
         self.is_private
     }
 
-    /// Whether it tells machines apart by how instances are spread.
+    /// Whether the order depends on the spread of instances.
     pub(crate) fn spreads(&self) -> bool {
         !self.spread.is_empty()
     }
 
-    /// How many machines there are in it.
+    /// Returns the number of machines.
     pub(crate) fn len(&self) -> usize {
         self.buckets.iter().map(|bucket| bucket.heap.keys().len()).sum()
     }
 
-    /// An instance of a template has come to a machine, or left it.
+    /// Counts an instance of a template that has come to a machine or left it.
     pub(crate) fn count(&mut self, template: PatternNo, machine: MachineNo, change: i64) {
         let Some(tally) = self.instance_counts.get_mut(&template) else { return };
         for (spread, counts) in self.spread.iter().zip(tally) {
-            // Of a machine that has come or changed since, the value is not known; but then all is
-            // counted anew when the order is next used.
+            // A machine that was added or changed since the build has no known value. In that case
+            // all instances are counted again at the next use.
             let value = spread.value_of.get(machine.at());
             if let Some(count) = value.and_then(|value| counts.get_mut(*value as usize)) {
                 *count += change;
@@ -105,12 +105,12 @@ impl MachineOrder {
         }
     }
 
-    /// The template does not use the order any more.
+    /// Removes a template that no longer uses the order.
     pub(crate) fn forget(&mut self, template: PatternNo) {
         self.instance_counts.remove(&template);
     }
 
-    /// PatternCounts the instances of a template, unless that is done.
+    /// Counts the instances of a template, unless they are counted already.
     pub(super) fn count_instances(&mut self, template: PatternNo, context: RankContext<'_>) {
         if self.spread.is_empty() || self.instance_counts.contains(&template) {
             return;
@@ -127,7 +127,7 @@ impl MachineOrder {
         self.instance_counts.insert(template, tally);
     }
 
-    /// Brings it up to date with all that made machines better.
+    /// Brings the order up to date with all improvements of machines.
     pub(super) fn refresh(
         &mut self,
         logs: (&ChangeLog, &ChangeLog, u64),
@@ -156,7 +156,7 @@ impl MachineOrder {
         self.facts_seen = facts;
     }
 
-    /// Puts it together from nothing.
+    /// Builds the order from scratch.
     fn build(&mut self, context: RankContext<'_>) {
         self.is_built = true;
         self.buckets.clear();
@@ -177,12 +177,12 @@ impl MachineOrder {
         }
     }
 
-    /// The filter of its units.
+    /// Returns the filter of its units.
     pub(crate) fn filter(&self) -> FilterNo {
         self.filter
     }
 
-    /// Something may have changed about a machine.
+    /// Updates a machine that may have changed.
     fn update(&mut self, machine: MachineNo, context: RankContext<'_>) {
         if !self.positions.contains(machine) {
             if !self.is_private {
@@ -197,7 +197,7 @@ impl MachineOrder {
         }
     }
 
-    /// Puts a machine in if it passes the filter and is not there.
+    /// Adds a machine if it passes the filter and is not included.
     pub(crate) fn insert(&mut self, machine: MachineNo, context: RankContext<'_>) {
         if self.positions.contains(machine) || !context.takes(self.filter, machine) {
             return;
@@ -224,7 +224,7 @@ impl MachineOrder {
         self.bucket_of.get(machine.at()).map_or(0, |bucket| *bucket as usize)
     }
 
-    /// The bucket that a machine belongs to.
+    /// Returns the bucket of a machine.
     fn bucket_for(&mut self, machine: MachineNo, machines: &Machines) -> u32 {
         let preference = preference_score(&self.prefer, machines.slots[machine].machine());
         let values = self.spread.iter().map(|spread| spread.value_of[machine.at()]);
@@ -242,7 +242,7 @@ impl MachineOrder {
         bucket
     }
 
-    /// The first machine in the order of the instances of a template.
+    /// Returns the first machine for instances of a template.
     pub(crate) fn first(
         &mut self,
         template: PatternNo,
@@ -262,7 +262,7 @@ impl MachineOrder {
         best.map(|(_, key)| machine_of(key))
     }
 
-    /// All machines in the order of the instances of a template.
+    /// Returns all machines in the order for instances of a template.
     pub(crate) fn all(&self, template: PatternNo, context: RankContext<'_>) -> Vec<MachineNo> {
         let mut keys = Vec::with_capacity(self.len());
         for (at, bucket) in self.buckets.iter().enumerate() {
@@ -274,8 +274,8 @@ impl MachineOrder {
         keys.into_iter().map(|(_, key)| machine_of(key)).collect()
     }
 
-    /// The score and the rank of a machine for an instance of a template, whether the machine is in
-    /// the order or not; lower ones first.
+    /// Returns the negated score and the rank of a machine for instances of a template, lower
+    /// first. The machine need not be part of the order.
     pub(crate) fn sort_key(
         &self,
         machine: MachineNo,
@@ -292,7 +292,7 @@ impl MachineOrder {
         bucket.preference - self.spread_penalty(template, bucket.values.iter().copied())
     }
 
-    /// How much speaks against machines of these values for the sake of spreading.
+    /// Returns the spread penalty of machines with these values.
     fn spread_penalty(&self, template: PatternNo, values: impl Iterator<Item = u32>) -> i64 {
         if self.spread.is_empty() {
             return 0;
@@ -302,7 +302,8 @@ impl MachineOrder {
         weighed.map(|((spread, counts), value)| spread.weight * counts[value as usize]).sum()
     }
 
-    /// The true key of the first machine of a bucket, after those that got worse have sunk.
+    /// Returns the actual key of the first machine of a bucket, after moving down those that got
+    /// worse.
     fn current_top(&mut self, bucket: usize, context: RankContext<'_>) -> Option<u128> {
         let heap = &mut self.buckets[bucket].heap;
         loop {
@@ -316,7 +317,7 @@ impl MachineOrder {
     }
 }
 
-/// The weights of the preferences that are true of a machine.
+/// Returns the sum of the weights of the preferences that a machine satisfies.
 pub(crate) fn preference_score(prefer: &[Preference], machine: &Machine) -> i64 {
     let liked = prefer.iter().filter(|preference| preference.expression.eval(&machine.metadata));
     liked.map(|preference| i64::from(preference.weight)).sum()

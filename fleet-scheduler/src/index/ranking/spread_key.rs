@@ -1,22 +1,22 @@
-//! The values of a key over which instances are spread.
+//! Spread keys and their values.
 
 use std::collections::BTreeMap;
 
 use crate::index::machines::Machines;
 
-/// A key over whose values instances are spread.
+/// A metadata key over whose values instances are spread.
 #[derive(Debug)]
 pub(super) struct SpreadKey {
     pub(super) key: String,
     pub(super) weight: i64,
-    /// The value of each machine.
+    /// The value of each machine, as a number.
     pub(super) value_of: Vec<u32>,
-    /// How many values there are.
+    /// Number of distinct values.
     pub(super) values: usize,
 }
 
 impl SpreadKey {
-    /// Of no machines yet.
+    /// Creates a key without machines.
     pub(super) fn over(key: &str, weight: i64) -> Self {
         Self { key: key.to_owned(), weight, value_of: Vec::new(), values: 0 }
     }
