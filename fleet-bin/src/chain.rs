@@ -1,8 +1,8 @@
-//! An error with its causes, in one line: printed once, at the top, by both programs.
+//! Formatting of an error with its causes in one line, for both programs.
 
 use std::error::Error;
 
-/// `message: cause: cause`, where `cause` is the first of the causes.
+/// Formats `message: cause: cause`, starting with `cause` and following its sources.
 pub(crate) fn in_one_line(message: &str, mut cause: Option<&dyn Error>) -> String {
     let mut line = message.to_owned();
     while let Some(error) = cause {

@@ -1,4 +1,4 @@
-//! What is wrong with a unit file on this computer, told as compilers tell it, by all programs.
+//! Diagnostics of local unit files in the style of compilers, for all programs.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,34 +7,34 @@ use fleet_core::{Requirements, Strictness};
 use fleet_unitfile::{Diagnostic, Location, Severity, UnitFile, UnitName};
 use serde::Serialize;
 
-/// One thing that is wrong with a unit file, or odd.
+/// One diagnostic of a unit file.
 ///
-/// `Display` is `FILE:LINE:COLUMN: message`, its code if there is one, and, in a second line,
+/// `Display` prints `FILE:LINE:COLUMN: message` with the code if there is one, then a second line
 /// `help: …`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
-    /// The file, as it was named.
+    /// Path of the file as given by the caller.
     pub(crate) file: PathBuf,
-    /// The line, counted from 1.
+    /// Line, counted from 1.
     pub(crate) line: usize,
-    /// The column in characters, counted from 1.
+    /// Column in characters, counted from 1.
     pub(crate) column: usize,
     /// `error`, `warning` or `hint`.
-    #[serde(serialize_with = "as_word")]
+    #[serde(serialize_with = "serialize_severity")]
     pub(crate) severity: Severity,
-    /// What kind of thing it is; nothing for what is the cluster's own, in section `[X-Fleet]`.
+    /// Code of the diagnostic; `None` for those about section `[X-Fleet]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) code: Option<&'static str>,
-    /// What is wrong.
+    /// Description of the problem.
     pub(crate) message: String,
-    /// What to write instead.
+    /// Suggested fix.
     pub(crate) help: String,
 }
 
-/// Checks a unit file with the rules by which the cluster does.
+/// Checks a unit file with the cluster's own rules.
 ///
-/// All that is wrong is found, in the order of the file; the file itself is `None` where anything
-/// is an error.
+/// Returns all findings in the order of the file. The parsed file is `None` if any finding is an
+/// error.
 pub(crate) fn check(
     path: &Path,
     name: &UnitName,
@@ -42,60 +42,64 @@ pub(crate) fn check(
 ) -> (Option<UnitFile>, Vec<Finding>) {
     let (file, diagnostics) = UnitFile::parse_collecting(source);
     let mut findings: Vec<Finding> =
-        diagnostics.iter().map(|diagnostic| of_diagnostic(path, diagnostic)).collect();
-    findings.extend(of_requirements(path, name, &file));
+        diagnostics.iter().map(|diagnostic| from_diagnostic(path, diagnostic)).collect();
+    findings.extend(requirement_findings(path, name, &file));
     findings.sort_by_key(|finding| (finding.line, finding.column));
     let is_sound = findings.iter().all(|finding| finding.severity < Severity::Error);
     (is_sound.then_some(file), findings)
 }
 
-/// Checks a unit file with the rules of the cluster and with those of systemd.
+/// Checks a unit file with the rules of the cluster and those of systemd.
 ///
-/// The cluster takes files that break the latter alone: the service manager of the machine has
-/// the last word about them.
+/// The cluster accepts files that break the rules of systemd alone: the service manager of the
+/// machine decides about them.
 pub(crate) fn verify(path: &Path, name: &UnitName, source: &[u8]) -> Vec<Finding> {
     let (_, mut findings) = check(path, name, source);
     let (file, _) = UnitFile::parse_collecting(source);
     let of_systemd = fleet_unitfile::check(name, &file);
-    findings.extend(of_systemd.iter().map(|it| of_unitfile(path, it)));
+    findings.extend(of_systemd.iter().map(|it| from_unitfile(path, it)));
     findings.sort_by_key(|finding| (finding.line, finding.column));
     findings
 }
 
-fn of_diagnostic(path: &Path, diagnostic: &Diagnostic) -> Finding {
-    of_unitfile(path, &fleet_unitfile::Finding::from(diagnostic))
+fn from_diagnostic(path: &Path, diagnostic: &Diagnostic) -> Finding {
+    from_unitfile(path, &fleet_unitfile::Finding::from(diagnostic))
 }
 
-fn of_unitfile(path: &Path, it: &fleet_unitfile::Finding) -> Finding {
-    let place = (it.location(), it.severity());
-    let finding = finding(path, place, it.message().to_owned(), it.help().to_owned());
+fn from_unitfile(path: &Path, it: &fleet_unitfile::Finding) -> Finding {
+    let position = (it.location(), it.severity());
+    let finding = new_finding(path, position, it.message().to_owned(), it.help().to_owned());
     Finding { code: Some(it.code().as_str()), ..finding }
 }
 
-fn of_requirements(path: &Path, name: &UnitName, file: &UnitFile) -> Vec<Finding> {
+fn requirement_findings(path: &Path, name: &UnitName, file: &UnitFile) -> Vec<Finding> {
     match Requirements::parse(name, file, Strictness::Refuse) {
         Ok(parsed) => {
-            let warnings = parsed
-                .warnings
-                .iter()
-                .map(|it| finding(path, (it.location, Severity::Warning), it.message(), it.help()));
+            let warnings = parsed.warnings.iter().map(|it| {
+                new_finding(path, (it.location, Severity::Warning), it.message(), it.help())
+            });
             warnings.collect()
         }
         Err(errors) => {
-            let errors = errors
-                .iter()
-                .map(|it| finding(path, (it.location, Severity::Error), it.message(), it.help()));
+            let errors = errors.iter().map(|it| {
+                new_finding(path, (it.location, Severity::Error), it.message(), it.help())
+            });
             errors.collect()
         }
     }
 }
 
-fn finding(path: &Path, place: (Location, Severity), message: String, help: String) -> Finding {
-    let (Location { line, column }, severity) = place;
+fn new_finding(
+    path: &Path,
+    position: (Location, Severity),
+    message: String,
+    help: String,
+) -> Finding {
+    let (Location { line, column }, severity) = position;
     Finding { file: path.to_owned(), line, column, severity, code: None, message, help }
 }
 
-fn as_word<S: serde::Serializer>(severity: &Severity, to: S) -> Result<S::Ok, S::Error> {
+fn serialize_severity<S: serde::Serializer>(severity: &Severity, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(severity)
 }
 
@@ -158,7 +162,7 @@ mod tests {
             verify(path, &name, source).iter().map(|finding| format!("{finding}\n")).collect();
         insta::assert_snapshot!(findings, @r#"
         web.service:2:11: ExecStart: "bin/web" is neither an absolute path nor a plain name [U0301]
-        help: write the whole path, from / on
+        help: write an absolute path
         web.service:3:1: warning: [Service] has no option "Restrat" [U0103]
         help: write Restart
         web.service:5:8: Global=maybe is neither yes nor no

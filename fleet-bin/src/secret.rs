@@ -1,4 +1,4 @@
-//! Reading files that hold secrets, which others must not be able to read.
+//! Reading of secret files, which must not be accessible to other users.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -7,42 +7,42 @@ use std::path::Path;
 
 use fleet_http::Token;
 
-/// Of a mode: what only the owner may do.
-pub(crate) const OWNER_ALONE: u32 = 0o077;
+/// Mode bits that a file must not have if only its owner may access it.
+pub(crate) const OWNER_ONLY: u32 = 0o077;
 
-/// Of a mode: what owner and group may do.
-pub(crate) const GROUP_MAY: u32 = 0o007;
+/// Mode bits that a file must not have if only its owner and group may access it.
+pub(crate) const OWNER_AND_GROUP: u32 = 0o007;
 
-/// How large a file of secrets may be. It may be a pipe or a device, too, which never ends.
-const MOST_BYTES: u64 = 1 << 20;
+/// Largest accepted secret file, in bytes. The path may name a pipe or a device that never ends.
+const MAX_BYTES: u64 = 1 << 20;
 
-/// Reads a file that others may do nothing with: `others` are the bits that its mode must not have.
+/// Reads a file whose mode must have none of the bits in `others`.
 pub(crate) fn read(path: &Path, others: u32) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let mode = File::open(path).and_then(|mut file| {
-        file.by_ref().take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
-        file.metadata().map(|found| found.permissions().mode() & 0o777)
+        file.by_ref().take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+        file.metadata().map(|metadata| metadata.permissions().mode() & 0o777)
     });
     match mode {
         Err(error) => Err(error.to_string()),
         Ok(mode) if mode & others != 0 => Err(format!(
-            "others can get at it (its mode is {mode:04o}): write \"chmod {:04o} {}\"",
+            "other users can access it (mode {mode:04o}): run \"chmod {:04o} {}\"",
             mode & !others & 0o600,
             path.display()
         )),
-        Ok(_) if bytes.len() as u64 > MOST_BYTES => {
-            Err(format!("it has more than {} KiB: that is no secret", MOST_BYTES >> 10))
+        Ok(_) if bytes.len() as u64 > MAX_BYTES => {
+            Err(format!("larger than {} KiB, which is no secret file", MAX_BYTES >> 10))
         }
         Ok(_) => Ok(bytes),
     }
 }
 
-/// The first token of a file of tokens that is there as it is, and not as a hash. One that may only
-/// read will do: daemons do nothing else with each other.
+/// Returns the first plain (unhashed) token of a token file. A read-only token is accepted, because
+/// daemons only read from each other.
 pub(crate) fn first_token(text: &str) -> Option<Token> {
-    let said = text.lines().map(str::trim);
-    let bare = said.map(|line| line.strip_prefix("read:").unwrap_or(line));
-    bare.map(str::trim_start).find_map(|line| line.parse().ok())
+    let lines = text.lines().map(str::trim);
+    let plain = lines.map(|line| line.strip_prefix("read:").unwrap_or(line));
+    plain.map(str::trim_start).find_map(|line| line.parse().ok())
 }
 
 #[cfg(test)]
@@ -59,14 +59,14 @@ mod tests {
             std::fs::set_permissions(&path, mode).unwrap();
             read(&path, others)
         };
-        assert_eq!(with_mode(0o600, OWNER_ALONE), Ok(b"a".to_vec()));
-        assert_eq!(with_mode(0o640, GROUP_MAY), Ok(b"a".to_vec()));
-        let error = with_mode(0o644, OWNER_ALONE).unwrap_err();
+        assert_eq!(with_mode(0o600, OWNER_ONLY), Ok(b"a".to_vec()));
+        assert_eq!(with_mode(0o640, OWNER_AND_GROUP), Ok(b"a".to_vec()));
+        let error = with_mode(0o644, OWNER_ONLY).unwrap_err();
         let remedy = format!("write \"chmod 0600 {}\"", path.display());
         assert!(error.starts_with("others can get at it (its mode is 0644)"), "{error}");
         assert!(error.ends_with(&remedy), "{error}");
-        assert!(with_mode(0o640, OWNER_ALONE).is_err());
-        assert!(with_mode(0o604, GROUP_MAY).is_err());
+        assert!(with_mode(0o640, OWNER_ONLY).is_err());
+        assert!(with_mode(0o604, OWNER_AND_GROUP).is_err());
     }
 
     #[test]

@@ -1,30 +1,30 @@
-//! The command lines of what brings a cluster to what files say, and of what tells beforehand.
+//! Arguments of `apply`, `diff`, `plan` and `scale`.
 
 use clap::{Args, ValueEnum};
 use fleet_core::TargetState;
 
-use super::args::{UntilArgs, WaitArgs};
+use super::args::{WaitArgs, WaitUntilArgs};
 use crate::fleetctl::numbers::number;
 
-/// Unit files, and what their units are to be.
+/// Unit files, and the desired state of their units.
 #[derive(Debug, Args)]
-pub(crate) struct WantedArgs {
-    /// Unit files, and folders of such; ".service" is added to a file where no type is given.
+pub(crate) struct ManifestArgs {
+    /// Unit files, and folders with unit files; the default type is ".service".
     #[arg(value_name = "FILE|DIR", required = true)]
     pub(crate) paths: Vec<String>,
-    /// What the units are to be; templates are only submitted.
+    /// Desired state of the units; templates are only submitted.
     #[arg(long, value_name = "STATE", default_value = "launched")]
     pub(crate) state: State,
 }
 
-/// A desired state, as it is written.
+/// Desired state on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum State {
-    /// Started.
+    /// Started on a machine.
     Launched,
-    /// On a machine, and not started.
+    /// Loaded on a machine, and not started.
     Loaded,
-    /// Known, and on no machine.
+    /// Known to the cluster, and on no machine.
     Inactive,
 }
 
@@ -41,12 +41,12 @@ impl From<State> for TargetState {
 #[derive(Debug, Args)]
 pub(crate) struct ApplyArgs {
     #[command(flatten)]
-    pub(crate) wanted: WantedArgs,
-    /// Tell what would be done, and do nothing.
+    pub(crate) wanted: ManifestArgs,
+    /// Print the changes, but make none.
     #[arg(long)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
-    pub(crate) until: UntilArgs,
+    pub(crate) until: WaitUntilArgs,
     #[command(flatten)]
     pub(crate) wait: WaitArgs,
 }
@@ -54,31 +54,31 @@ pub(crate) struct ApplyArgs {
 #[derive(Debug, Args)]
 pub(crate) struct DiffArgs {
     #[command(flatten)]
-    pub(crate) wanted: WantedArgs,
+    pub(crate) wanted: ManifestArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PlanArgs {
-    /// Unit files, and folders of such, that would be applied.
+    /// Unit files to apply in the preview, and folders with unit files.
     #[arg(value_name = "FILE|DIR")]
     pub(crate) paths: Vec<String>,
-    /// What the units of these files would be.
+    /// Desired state of the units of these files.
     #[arg(long, value_name = "STATE", default_value = "launched")]
     pub(crate) state: State,
-    /// A unit that would be destroyed; may be given several times.
+    /// Unit to destroy in the preview; may be repeated.
     #[arg(long, value_name = "UNIT")]
     pub(crate) destroy: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ScaleArgs {
-    /// The template, such as web@ or web@.service.
+    /// Template, such as web@ or web@.service.
     #[arg(value_name = "TEMPLATE@")]
     pub(crate) template: String,
-    /// How many instances there are to be.
+    /// Number of instances.
     #[arg(value_name = "N", value_parser = number(0..=10_000_u32))]
     pub(crate) count: u32,
-    /// Tell what would be done, and do nothing.
+    /// Print the changes, but make none.
     #[arg(long)]
     pub(crate) dry_run: bool,
     #[command(flatten)]

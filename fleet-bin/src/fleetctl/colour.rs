@@ -1,31 +1,31 @@
-//! Colour, by the usual conventions, for what people look at.
+//! Colours of text for people, by the usual conventions.
 
 use anstream::stream::RawStream;
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 
-/// Whether what is printed bears colours.
+/// Whether to print colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Colour {
     Off,
     On,
 }
 
-/// What is bad.
+/// Style of errors.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
 
-/// What is good.
+/// Style of good states.
 const GOOD: Style = AnsiColor::Green.on_default();
 
-/// What is on its way, or may become bad.
+/// Style of warnings and of transitional states.
 pub(crate) const ODD: Style = AnsiColor::Yellow.on_default();
 
-/// What to do about it.
+/// Style of hints.
 pub(crate) const HELP: Style = AnsiColor::Cyan.on_default();
 
 impl Colour {
-    /// Terminals have colours, and nothing else has, unless the environment says otherwise:
-    /// `NO_COLOR`, `CLICOLOR`, `CLICOLOR_FORCE`, and a `TERM` that can show none.
+    /// Enables colours for terminals only, unless the environment overrides it: `NO_COLOR`,
+    /// `CLICOLOR`, `CLICOLOR_FORCE`, and a `TERM` without colours.
     pub(crate) fn of(stream: &impl RawStream) -> Self {
         match AutoStream::choice(stream) {
             ColorChoice::Never => Self::Off,
@@ -33,7 +33,7 @@ impl Colour {
         }
     }
 
-    /// The text in this style.
+    /// Applies a style to text.
     pub(crate) fn paint(self, style: Style, text: &str) -> String {
         match self {
             Self::On if style != Style::new() => format!("{style}{text}{style:#}"),
@@ -41,13 +41,13 @@ impl Colour {
         }
     }
 
-    /// A word for the state of a unit.
+    /// Colours a state word of a unit.
     pub(crate) fn state(self, word: &str) -> String {
         let style = match word {
             "active" | "launched" => GOOD,
             "failed" | "error" | "not-found" | "bad-setting" | "masked" => BAD,
             "activating" | "deactivating" | "reloading" | "unknown" => ODD,
-            // The words of fleet-init.
+            // State words of fleet-init.
             "starting" | "stopping" => ODD,
             word if word.ends_with(", degraded") => ODD,
             _ => Style::new(),

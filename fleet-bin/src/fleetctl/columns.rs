@@ -1,30 +1,30 @@
-//! Pure: which columns a list has, chosen with `--fields`.
+//! Pure: selection of list columns with `--fields`.
 
 use super::colour::Colour;
 use super::error::CliError;
-use super::look_args::ListArgs;
+use super::inspect_args::ListArgs;
 use super::names::nearest;
 use super::table::painted;
 
-/// A column: its name, and what it shows of a row; the flag asks for IDs and hashes in full.
+/// Name of a column, and a function for its cells. The flag requests full IDs and hashes.
 pub(crate) type Column<R> = (&'static str, fn(&R, bool) -> String);
 
-/// The columns that a list can have.
+/// Columns of a list.
 pub(crate) struct Columns<R: 'static> {
-    /// All of them.
+    /// All columns.
     pub(crate) all: &'static [Column<R>],
-    /// Those that are shown where nothing else is asked for.
+    /// Names of the default columns.
     pub(crate) default: &'static [&'static str],
 }
 
 impl<R> Columns<R> {
-    /// Lays rows out as the arguments ask.
+    /// Formats rows as a table.
     ///
-    /// `extra` is shown after the default columns, and only where some row has something in it.
+    /// `extra` names a column that follows the default columns if some row has a value for it.
     ///
     /// # Errors
     ///
-    /// `--fields` names a column that there is not, or none.
+    /// `--fields` names an unknown column.
     pub(crate) fn table(
         &self,
         args: &ListArgs,
@@ -33,8 +33,8 @@ impl<R> Columns<R> {
         colour: Colour,
     ) -> Result<String, CliError> {
         let columns = match &args.fields {
-            Some(fields) => self.chosen(fields)?,
-            None => self.usual(rows, extra),
+            Some(fields) => self.selected(fields)?,
+            None => self.default_columns(rows, extra),
         };
         let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
         let cells = |row| columns.iter().map(|(_, show)| show(row, args.full)).collect();
@@ -42,24 +42,24 @@ impl<R> Columns<R> {
         Ok(painted(&names, !args.no_legend, &cells, colour))
     }
 
-    /// Checks the arguments, before anything is asked of anybody.
+    /// Validates the arguments, before any request.
     ///
     /// # Errors
     ///
-    /// As of [`table`](Self::table).
+    /// As for [`table`](Self::table).
     pub(crate) fn check(&self, args: &ListArgs) -> Result<(), CliError> {
-        args.fields.as_ref().map_or(Ok(()), |fields| self.chosen(fields).map(drop))
+        args.fields.as_ref().map_or(Ok(()), |fields| self.selected(fields).map(drop))
     }
 
-    fn chosen(&self, fields: &str) -> Result<Vec<&Column<R>>, CliError> {
+    fn selected(&self, fields: &str) -> Result<Vec<&Column<R>>, CliError> {
         fields.split(',').map(|field| self.find(field).ok_or_else(|| self.unknown(field))).collect()
     }
 
-    fn usual(&self, rows: &[R], extra: Option<&'static str>) -> Vec<&Column<R>> {
-        let says_something = |(_, show): &&Column<R>| {
+    fn default_columns(&self, rows: &[R], extra: Option<&'static str>) -> Vec<&Column<R>> {
+        let has_value = |(_, show): &&Column<R>| {
             rows.iter().any(|row| show(row, false) != super::table::NOTHING)
         };
-        let extra = extra.and_then(|name| self.find(name)).filter(says_something);
+        let extra = extra.and_then(|name| self.find(name)).filter(has_value);
         self.default.iter().filter_map(|name| self.find(name)).chain(extra).collect()
     }
 

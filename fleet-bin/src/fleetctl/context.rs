@@ -1,4 +1,4 @@
-//! What every command works with.
+//! Shared state of a running command.
 
 use std::io;
 
@@ -9,16 +9,16 @@ use super::progress::Progress;
 use super::session::Session;
 use super::ssh::Ssh;
 
-/// What every command works with: the cluster, and the two ways to a person.
+/// Session, outputs and clock of a running command.
 pub(crate) struct Context {
-    /// Asks the cluster.
+    /// Connection to the cluster.
     pub(crate) session: Session,
     /// Prints results.
     pub(crate) output: Output<io::Stdout>,
-    /// Tells of what goes on.
+    /// Prints progress and notices.
     pub(crate) progress: Progress<io::Stderr>,
-    /// How ssh is called.
+    /// Settings for running `ssh`.
     pub(crate) ssh: Ssh,
-    /// Measures how long is waited.
+    /// Clock for timeouts and pauses.
     pub(crate) clock: SystemClock,
 }

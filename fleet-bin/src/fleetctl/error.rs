@@ -1,47 +1,46 @@
-//! The one error of `fleetctl`, and of `fleet-init`: what could not be done, why, what helps, and
-//! the exit code.
+//! The error of `fleetctl` and `fleet-init`: a message, its cause, hints, and the exit code.
 
 use std::error::Error;
 use std::fmt;
 use std::io::{self, Write};
 
 use super::colour::{BAD, Colour, HELP};
-use super::harmless::harmless;
+use super::sanitize::sanitize_for_terminal;
 use crate::chain;
 
-/// How many errors are printed beside the first: enough to see what is wrong with all of them.
-const MOST_OTHERS: usize = 19;
+/// Largest number of further errors to print after the first.
+const MAX_OTHERS: usize = 19;
 
-/// How `fleetctl` ends.
+/// Exit status of `fleetctl`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// All that was asked for is done; also when the reader of the output went away.
+    /// Success; also if the reader of the output has closed it.
     Success,
-    /// Something could not be done.
+    /// Failure.
     Failure,
-    /// The command line cannot be understood.
+    /// Invalid command line.
     Usage,
-    /// `status`: a unit is known and not active.
+    /// `status`: a unit is known, but not active.
     NotActive,
     /// `status`: a unit is not known.
     Unknown,
-    /// A command that only tells: something would change.
+    /// A preview: something would change.
     Changes,
-    /// `fleet-init convert`: something is lost.
+    /// `fleet-init convert`: some settings could not be converted.
     Lossy,
-    /// `ssh`: as the command over there ended.
+    /// `ssh`: exit code of the remote command.
     Remote(u8),
-    /// A person pressed Ctrl-C.
+    /// The user pressed Ctrl-C.
     Interrupted,
 }
 
 impl Exit {
-    /// All of them, with what they mean.
+    /// Exit statuses with their documentation.
     pub(crate) const MEANINGS: [(Self, &str); 7] = [
-        (Self::Success, "done; also when there was nothing to do"),
-        (Self::Failure, "something could not be done, or a unit did not get where it was wanted"),
+        (Self::Success, "success; also if there was nothing to do"),
+        (Self::Failure, "failure, or a unit did not reach its goal"),
         (Self::Usage, "the command line is wrong"),
-        (Self::NotActive, "`status`: a unit is known and not active everywhere it is"),
+        (Self::NotActive, "`status`: a unit is known, but not active on all its machines"),
         (Self::Unknown, "`status`: a unit is not known"),
         (
             Self::Changes,
@@ -51,7 +50,7 @@ impl Exit {
         (Self::Interrupted, "Ctrl-C"),
     ];
 
-    /// The number that the shell sees.
+    /// Returns the exit code.
     pub(crate) const fn code(self) -> u8 {
         match self {
             Self::Success => 0,
@@ -66,10 +65,10 @@ impl Exit {
     }
 }
 
-/// Why a command ended early.
+/// Error that ends a command.
 ///
-/// It is printed once, at the top: `fleetctl: message: cause: cause`, then a `help:` line for each
-/// hint, then the other errors that came with it in the same way.
+/// The program prints it once, at the end: `fleetctl: message: cause: cause`, then a `help:` line
+/// for each hint, then further errors in the same form.
 #[derive(Debug)]
 pub(crate) struct CliError {
     exit: Exit,
@@ -80,41 +79,41 @@ pub(crate) struct CliError {
 }
 
 impl CliError {
-    /// Something could not be done.
+    /// Creates an error with exit status [`Failure`](Exit::Failure).
     pub(crate) fn failed(message: impl Into<String>) -> Self {
         let message = message.into();
         let (hints, others) = (Vec::new(), Vec::new());
         Self { exit: Exit::Failure, message, hints, source: None, others }
     }
 
-    /// The command line cannot be understood.
+    /// Creates an error with exit status [`Usage`](Exit::Usage).
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self { exit: Exit::Usage, ..Self::failed(message) }
     }
 
-    /// A person wants no more of it.
+    /// Creates an error with exit status [`Interrupted`](Exit::Interrupted).
     pub(crate) fn interrupted(message: impl Into<String>) -> Self {
         Self { exit: Exit::Interrupted, ..Self::failed(message) }
     }
 
-    /// The same error, caused by `source`.
+    /// Sets the cause.
     pub(crate) fn because(self, source: impl Error + Send + Sync + 'static) -> Self {
         self.because_of(Box::new(source))
     }
 
-    /// The same error, caused by a `source` of which the type is not known.
+    /// Sets a boxed cause.
     pub(crate) fn because_of(mut self, source: Box<dyn Error + Send + Sync>) -> Self {
         self.source = Some(source);
         self
     }
 
-    /// The same error, with something that a person could do about it.
+    /// Adds a hint.
     pub(crate) fn help(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
     }
 
-    /// All of several errors in one, if there are any.
+    /// Combines errors into one, if there are any.
     pub(crate) fn of_all(errors: Vec<Self>) -> Result<(), Self> {
         let mut errors = errors.into_iter();
         match errors.next() {
@@ -123,7 +122,7 @@ impl CliError {
         }
     }
 
-    /// All results, or else all errors in one.
+    /// Returns all values, or all errors combined into one.
     pub(crate) fn all_or_none<T>(results: Vec<Result<T, Self>>) -> Result<Vec<T>, Self> {
         let (mut all, mut errors) = (Vec::new(), Vec::new());
         for result in results {
@@ -135,23 +134,23 @@ impl CliError {
         Self::of_all(errors).map(|()| all)
     }
 
-    /// The same error, ending the program in another way.
+    /// Sets the exit status.
     pub(crate) fn ends_in(mut self, exit: Exit) -> Self {
         self.exit = exit;
         self
     }
 
-    /// How the program ends.
+    /// Returns the exit status.
     pub(crate) fn exit(&self) -> Exit {
         self.exit
     }
 
-    /// What a person could do about it.
+    /// Returns the hints.
     pub(crate) fn hints(&self) -> &[String] {
         &self.hints
     }
 
-    /// All messages with their causes, and all hints, for somebody else to print.
+    /// Returns all messages with their causes, and all hints.
     pub(crate) fn parts(&self) -> (String, Vec<String>) {
         let (mut message, mut hints) = (self.in_one_line(), self.hints.clone());
         for other in &self.others {
@@ -162,19 +161,19 @@ impl CliError {
         (message, hints)
     }
 
-    /// The message and the chain of causes.
+    /// Returns the message with the chain of causes.
     fn in_one_line(&self) -> String {
         chain::in_one_line(&self.message, self.source())
     }
 
-    /// The cause that is nearest, or the message where there is none.
+    /// Returns the direct cause, or the message if there is none.
     pub(crate) fn nearest_cause(&self) -> String {
         self.source().map_or_else(|| self.message.clone(), ToString::to_string)
     }
 
-    /// Writes the message, the chain of causes and the hints, in the name of a program.
+    /// Prints the error and its hints as messages of `program`.
     ///
-    /// Nothing is written where nobody reads any more.
+    /// Prints nothing if the output was closed.
     pub(crate) fn print_as(
         &self,
         program: &str,
@@ -185,17 +184,19 @@ impl CliError {
             return Ok(());
         }
         let (name, help) = (colour.paint(BAD, program), colour.paint(HELP, "help"));
-        writeln!(to, "{name}: {}", harmless(&self.in_one_line()))?;
-        self.hints.iter().try_for_each(|hint| writeln!(to, "{help}: {}", harmless(hint)))?;
-        let shown = self.others.iter().take(MOST_OTHERS);
+        writeln!(to, "{name}: {}", sanitize_for_terminal(&self.in_one_line()))?;
+        self.hints
+            .iter()
+            .try_for_each(|hint| writeln!(to, "{help}: {}", sanitize_for_terminal(hint)))?;
+        let shown = self.others.iter().take(MAX_OTHERS);
         shown.clone().try_for_each(|other| other.print_as(program, colour, to))?;
         match self.others.len() - shown.len() {
             0 => Ok(()),
-            more => writeln!(to, "{name}: and {more} more such errors"),
+            more => writeln!(to, "{name}: and {more} more errors"),
         }
     }
 
-    /// The same without colours, for tests.
+    /// Like [`print_as`](Self::print_as), as `fleetctl` and without colours.
     #[cfg(test)]
     pub(crate) fn print(&self, to: &mut dyn Write) -> io::Result<()> {
         self.print_as("fleetctl", Colour::Off, to)
@@ -214,7 +215,7 @@ impl Error for CliError {
     }
 }
 
-/// An error of writing results. That their reader went away, as `head` does, is no failure.
+/// Converts an error of writing results. A closed output is no failure.
 impl From<io::Error> for CliError {
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {

@@ -1,4 +1,4 @@
-//! Waiting until units are where a command wanted them, and telling of it.
+//! Waits until units reach the goals of a command, and reports each of them.
 
 use std::time::Duration;
 
@@ -8,50 +8,50 @@ use fleet_unitfile::UnitName;
 
 use super::context::Context;
 use super::error::CliError;
+use super::format::MachineLabels;
 use super::global_args::Format;
-use super::met::Met;
-use super::pending::{Awaited, Ending, Pending};
+use super::machine_cache::MachineCache;
+use super::poll::Poller;
 use super::report::{Outcome, Report};
 use super::session::eligible;
-use super::settings::Patience;
-use super::sights::Sights;
-use super::wait::Sight;
-use super::words::Machines;
+use super::settings::WaitTimeout;
+use super::wait::Observation;
+use super::wait_state::{WaitResult, WaitState, WaitTarget};
 
-/// How long after the first look the second one comes. The pause grows up to [`LONGEST_PAUSE`].
+/// First pause between two polls. Later pauses grow up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
-/// How many times as long as a look the pause after it is at least: to show many units is work for
-/// the machines that have them to start. It is a second at most.
-const REST: u32 = 4;
+/// Minimum pause as a multiple of the duration of a poll, because polling many units costs their
+/// machines time. Limited by [`LONGEST_FACTOR_PAUSE`].
+const PAUSE_FACTOR: u32 = 4;
 
-const LONGEST_REST: Duration = Duration::from_secs(1);
+const LONGEST_FACTOR_PAUSE: Duration = Duration::from_secs(1);
 
-/// How many journal lines are shown of a unit that failed.
+/// Number of journal lines shown for a failed unit.
 const LAST_LINES: u32 = 10;
 
-/// How long these lines may take to come; they are a courtesy.
-const LAST_LINES_TIME: Duration = Duration::from_secs(3);
+/// Time limit for reading these lines; they are optional.
+const LAST_LINES_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Waits for all the units together, prints a line for each as it gets there, and tells of those
-/// that do not.
+/// Waits for all units together. Prints a line for each unit that reaches its goal, and notices for
+/// the others.
 ///
-/// A unit's wait ends when it is there, when it failed, when something has been in its way for two
-/// seconds, or when time is up. Desired states stay as they are in every case.
+/// The wait for a unit ends when it reaches its goal, fails, is blocked for two seconds, or runs
+/// out of time. Desired states stay unchanged in all cases.
 ///
 /// # Errors
 ///
-/// Some unit did not get there, or somebody pressed Ctrl-C.
+/// Some unit did not reach its goal, or the user pressed Ctrl-C.
 pub(crate) async fn follow(
     context: &mut Context,
-    awaited: Vec<Awaited>,
-    patience: Patience,
+    awaited: Vec<WaitTarget>,
+    timeout: WaitTimeout,
 ) -> Result<(), CliError> {
-    let Patience::For(limit) = patience else {
-        return match patience {
-            Patience::None => trigger(context, &awaited),
+    let WaitTimeout::For(limit) = timeout else {
+        return match timeout {
+            WaitTimeout::None => report_triggered(context, &awaited),
             _ => interruptible(context, awaited, None).await,
         };
     };
@@ -59,48 +59,48 @@ pub(crate) async fn follow(
     interruptible(context, awaited, Some(deadline)).await
 }
 
-/// Tells that the units were asked for.
-fn trigger(context: &mut Context, awaited: &[Awaited]) -> Result<(), CliError> {
-    for Awaited { name, action, .. } in awaited {
+/// Reports all units as triggered, without waiting.
+fn report_triggered(context: &mut Context, awaited: &[WaitTarget]) -> Result<(), CliError> {
+    for WaitTarget { name, action, .. } in awaited {
         let report = Report::new(name.as_str(), *action, Outcome::Triggered);
-        context.output.record(&report, &report.text(&Machines::default()))?;
+        context.output.record(&report, &report.text(&MachineLabels::default()))?;
     }
     context.output.finish()
 }
 
 async fn interruptible(
     context: &mut Context,
-    awaited: Vec<Awaited>,
+    awaited: Vec<WaitTarget>,
     deadline: Option<Timestamp>,
 ) -> Result<(), CliError> {
-    let whole = Whole::of(&awaited);
-    let ended = tokio::select! {
-        ended = Following::new(context, awaited).run(deadline) => Some(ended),
+    let summary = WaitSummary::new(&awaited);
+    let finished = tokio::select! {
+        missed = Follower::new(context, awaited).run(deadline) => Some(missed),
         Ok(()) = tokio::signal::ctrl_c() => None,
     };
     context.progress.clear();
-    let missed = match ended {
+    let missed = match finished {
         Some(missed) => missed?,
         None => {
-            return Err(CliError::interrupted("interrupted; what was asked for stays asked for"));
+            return Err(CliError::interrupted("interrupted; the requested desired states stay"));
         }
     };
     context.output.finish()?;
     if missed == 0 {
         return Ok(());
     }
-    Err(CliError::failed(whole.missed(missed)).help(whole.help()))
+    Err(CliError::failed(summary.missed(missed)).help(summary.help()))
 }
 
-/// What all units together were to become, for the error in the end.
-struct Whole {
+/// Summary of the wait, for the final error.
+struct WaitSummary {
     first: String,
     count: usize,
     word: &'static str,
 }
 
-impl Whole {
-    fn of(awaited: &[Awaited]) -> Self {
+impl WaitSummary {
+    fn new(awaited: &[WaitTarget]) -> Self {
         let first = awaited.first();
         let word = first.map_or("", |it| it.goal.word());
         let first = first.map_or_else(String::new, |it| it.name.to_string());
@@ -108,11 +108,8 @@ impl Whole {
     }
 
     fn help(&self) -> String {
-        let (unit, it) = match self.count {
-            1 => (format!(" {}", self.first), "it"),
-            _ => (String::new(), "a unit"),
-        };
-        format!("the desired state stays; \"fleetctl status{unit}\" shows how {it} goes on")
+        let unit = if self.count == 1 { &self.first } else { "UNIT" };
+        format!("the desired state stays; \"fleetctl status {unit}\" shows the progress")
     }
 
     fn missed(&self, missed: usize) -> String {
@@ -124,117 +121,120 @@ impl Whole {
     }
 }
 
-/// The units that are still waited for.
-struct Following<'a> {
+/// State of the wait for all units.
+struct Follower<'a> {
     context: &'a mut Context,
-    met: Met,
-    sights: Sights,
-    left: Vec<Pending>,
+    machines: MachineCache,
+    poller: Poller,
+    remaining: Vec<WaitState>,
     count: usize,
     missed: usize,
 }
 
-impl<'a> Following<'a> {
-    fn new(context: &'a mut Context, awaited: Vec<Awaited>) -> Self {
+impl<'a> Follower<'a> {
+    fn new(context: &'a mut Context, awaited: Vec<WaitTarget>) -> Self {
         let count = awaited.len();
-        let left = awaited.into_iter().map(Pending::new).collect();
-        let (met, sights) = (Met::default(), Sights::default());
-        Self { context, met, sights, left, count, missed: 0 }
+        let remaining = awaited.into_iter().map(WaitState::new).collect();
+        let (machines, poller) = (MachineCache::default(), Poller::default());
+        Self { context, machines, poller, remaining, count, missed: 0 }
     }
 
-    /// Returns how many units did not get there.
+    /// Polls until all waits are over. Returns the number of units that missed their goal.
     async fn run(mut self, deadline: Option<Timestamp>) -> Result<usize, CliError> {
         let mut pause = FIRST_PAUSE;
         loop {
             let begin = self.context.clock.now();
             let is_late = deadline.is_some_and(|deadline| begin >= deadline);
-            self.round(is_late).await?;
-            if self.left.is_empty() {
+            self.poll_once(is_late).await?;
+            if self.remaining.is_empty() {
                 return Ok(self.missed);
             }
             self.context.progress.show(&self.summary());
             let now = self.context.clock.now();
-            let rest = LONGEST_REST.min(now.since(begin) * REST);
-            let wake = now.after(pause.max(rest));
+            let minimum = LONGEST_FACTOR_PAUSE.min(now.since(begin) * PAUSE_FACTOR);
+            let wake = now.after(pause.max(minimum));
             let wake = deadline.map_or(wake, |deadline| wake.min(deadline));
             self.context.clock.sleep_until(wake).await;
             pause = LONGEST_PAUSE.min(pause * 3 / 2);
         }
     }
 
-    /// Looks at every unit that is left once, and takes out those whose wait is over.
-    async fn round(&mut self, is_late: bool) -> Result<(), CliError> {
-        let units: Vec<&UnitName> = self.left.iter().map(|it| &it.awaited.name).collect();
-        let sights = self.sights.look(&self.context.session, &units).await?;
-        for (mut pending, mut sight) in std::mem::take(&mut self.left).into_iter().zip(sights) {
-            self.see_where_it_belongs(&pending.awaited, &mut sight).await?;
-            pending.look(&sight, self.context.clock.now(), is_late);
-            match pending.ending() {
-                Some(ending) => self.end(&pending, &sight, ending).await?,
+    /// Polls all remaining units once, and removes those whose wait is over.
+    async fn poll_once(&mut self, is_late: bool) -> Result<(), CliError> {
+        let units: Vec<&UnitName> = self.remaining.iter().map(|it| &it.awaited.name).collect();
+        let observations = self.poller.poll(&self.context.session, &units).await?;
+        for (mut pending, mut observation) in
+            std::mem::take(&mut self.remaining).into_iter().zip(observations)
+        {
+            self.add_eligible_machines(&pending.awaited, &mut observation).await?;
+            pending.observe(&observation, self.context.clock.now(), is_late);
+            match pending.result() {
+                Some(result) => self.end(&pending, &observation, result).await?,
                 None => {
-                    self.tell(&mut pending);
-                    self.left.push(pending);
+                    self.report_obstacle(&mut pending);
+                    self.remaining.push(pending);
                 }
             }
         }
         Ok(())
     }
 
-    /// A global unit belongs on whatever machines fit it, which the list of all of them shows.
-    async fn see_where_it_belongs(
+    /// Adds the eligible machines of a global unit, which only the list of all machines shows.
+    async fn add_eligible_machines(
         &mut self,
-        awaited: &Awaited,
-        sight: &mut Sight,
+        awaited: &WaitTarget,
+        observation: &mut Observation,
     ) -> Result<(), CliError> {
-        if let Some(unit) = sight.unit.as_ref().filter(|unit| unit.global)
-            && awaited.goal.is_to_be_there()
+        if let Some(unit) = observation.unit.as_ref().filter(|unit| unit.global)
+            && awaited.goal.expects_placement()
         {
-            self.met.meet_all(&self.context.session).await?;
-            sight.eligible = eligible(unit, self.met.present());
+            self.machines.load_all(&self.context.session).await?;
+            observation.eligible = eligible(unit, self.machines.present());
         }
         Ok(())
     }
 
-    /// Says what is in the way as soon as it is known, so that nobody waits in silence.
-    fn tell(&mut self, pending: &mut Pending) {
-        if let Some(text) = pending.news() {
+    /// Prints a new obstacle.
+    fn report_obstacle(&mut self, pending: &mut WaitState) {
+        if let Some(text) = pending.new_obstacle() {
             self.context.progress.note(&format!("{}: waiting: {text}", pending.awaited.name));
         }
     }
 
     async fn end(
         &mut self,
-        pending: &Pending,
-        sight: &Sight,
-        ending: Ending,
+        pending: &WaitState,
+        observation: &Observation,
+        result: WaitResult,
     ) -> Result<(), CliError> {
-        let Awaited { name, action, goal, .. } = &pending.awaited;
+        let WaitTarget { name, action, goal, .. } = &pending.awaited;
         self.context.progress.clear();
-        let report = Report::new(name.as_str(), *action, ending.outcome).seen(sight);
-        let report = report.reaching(*goal).with_message(&ending.text);
+        let report =
+            Report::new(name.as_str(), *action, result.outcome).with_observation(observation);
+        let report = report.for_goal(*goal).with_message(&result.text);
         if self.context.output.format() == Format::Table {
-            self.met.meet(&self.context.session, report.only_machine()).await?;
+            self.machines.load(&self.context.session, report.only_machine()).await?;
         }
-        let text = report.text(&self.met.words());
+        let text = report.text(&self.machines.labels());
         self.context.output.record(&report, &text)?;
-        if ending.outcome == Outcome::Reached {
+        if result.outcome == Outcome::Reached {
             return Ok(());
         }
         self.missed += 1;
-        if !pending.was_told(&ending.text) {
-            let when = if ending.outcome == Outcome::Late { "not in time: " } else { "" };
-            self.context.progress.note(&format!("{name}: {when}{}", ending.text));
+        if !pending.was_reported(&result.text) {
+            let when = if result.outcome == Outcome::Late { "timed out: " } else { "" };
+            self.context.progress.note(&format!("{name}: {when}{}", result.text));
         }
-        if let Some(machine) = ending.machine {
+        if let Some(machine) = result.machine {
             self.show_last_lines(name, machine).await;
         }
         Ok(())
     }
 
-    /// Shows what a unit that failed wrote last. That it cannot be had is no further error.
+    /// Shows the last journal lines of a failed unit. Errors are ignored.
     async fn show_last_lines(&mut self, name: &UnitName, machine: String) {
         let lines = self.context.session.last_lines(name, Some(machine), LAST_LINES);
-        let Ok(Ok(lines)) = tokio::time::timeout(LAST_LINES_TIME, lines).await else {
+        let Ok(Ok(lines)) = tokio::time::timeout(LAST_LINES_TIMEOUT, lines).await else {
             return;
         };
         for line in lines {
@@ -243,12 +243,12 @@ impl<'a> Following<'a> {
     }
 
     fn summary(&self) -> String {
-        let there = self.count - self.left.len() - self.missed;
-        let Some(first) = self.left.first() else {
+        let there = self.count - self.remaining.len() - self.missed;
+        let Some(first) = self.remaining.first() else {
             return String::new();
         };
-        let Awaited { name, goal, .. } = &first.awaited;
-        let (count, word, what) = (self.count, goal.word(), first.what());
-        format!("{there}/{count} units {word}; waiting for {name}: {what}")
+        let WaitTarget { name, goal, .. } = &first.awaited;
+        let (count, word, state) = (self.count, goal.word(), first.description());
+        format!("{there}/{count} units {word}; waiting for {name}: {state}")
     }
 }

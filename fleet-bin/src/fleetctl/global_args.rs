@@ -1,66 +1,66 @@
-//! The command line's options that every command takes, those of fleet v1 among them.
+//! Global options, including those of fleet v1.
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-/// What every command takes.
+/// Global options.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Options of every command")]
 pub(crate) struct GlobalArgs {
-    /// Where the daemon listens: unix:///path, https://host:port or http://host:port
+    /// Address of the daemon: unix:///path, https://host:port or http://host:port
     /// [default: unix:///run/fleet.sock]
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) endpoint: Option<String>,
 
-    /// How results are printed: table, json, jsonl (a document a line) or name [default: table]
+    /// Output format: table, json, jsonl (one document per line) or name [default: table]
     #[arg(short, long, global = true, value_name = "FORMAT", hide_possible_values = true)]
     pub(crate) output: Option<Format>,
 
-    /// Tell on standard error what is asked of the daemon.
+    /// Log requests to the daemon on standard error.
     #[arg(long, global = true)]
     pub(crate) debug: bool,
 
-    /// Reach the daemon through ssh to this host; --endpoint is then the one over there.
+    /// Connect through ssh to this host; --endpoint is then an address on that host.
     #[arg(long, global = true, value_name = "HOST[:PORT]")]
     pub(crate) tunnel: Option<String>,
 
     #[command(flatten)]
-    pub(crate) access: AccessArgs,
+    pub(crate) credentials: CredentialArgs,
 
     #[command(flatten)]
-    pub(crate) old: OldArgs,
+    pub(crate) old: V1Args,
 }
 
-/// What it takes to be let in by a daemon, and to know it for the right one.
+/// Options to authenticate to the daemon, and to verify it.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Options of every command")]
-pub(crate) struct AccessArgs {
-    /// The authority of the daemon's certificate, as PEM [default: those that this computer trusts]
+pub(crate) struct CredentialArgs {
+    /// CA certificates for the daemon, as PEM [default: those of the system]
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) ca_file: Option<PathBuf>,
 
-    /// The certificate to show to the daemon, as PEM.
+    /// Client certificate, as PEM.
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) cert_file: Option<PathBuf>,
 
-    /// The private key of that certificate, as PEM.
+    /// Private key of the client certificate, as PEM.
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
 
-    /// A file of mode 0600 whose first token is shown to the daemon.
+    /// File with the access token, of mode 0600; the first token in it is used.
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
 
-    /// Take whoever answers for the daemon: anybody on the way can read and change everything.
+    /// Do not verify the daemon's certificate. Insecure: a man in the middle can read and change
+    /// everything.
     #[arg(long, global = true)]
     pub(crate) insecure_skip_tls_verify: bool,
 }
 
-/// Options of fleet v1. Those about ssh are handed to it, some have nothing left to do, and the
-/// others are refused with what to do instead.
+/// Options of fleet v1.
+///
+/// Those for ssh are passed on to it. `--driver` accepts `API` alone. The others have no effect.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct OldArgs {
+pub(crate) struct V1Args {
     #[arg(long, global = true, hide = true)]
     pub(crate) driver: Option<String>,
     #[arg(long, global = true, hide = true)]
@@ -79,9 +79,9 @@ pub(crate) struct OldArgs {
     pub(crate) strict_host_key_checking: Option<Option<String>>,
 }
 
-impl OldArgs {
-    /// What the command line leaves open is taken from variables, as fleet v1 took it.
-    pub(crate) fn or_of(mut self, variable: &dyn Fn(&str) -> Option<String>) -> Self {
+impl V1Args {
+    /// Takes missing options from environment variables, as in fleet v1.
+    pub(crate) fn or_from_env(mut self, variable: &dyn Fn(&str) -> Option<String>) -> Self {
         let strict = &mut self.strict_host_key_checking;
         *strict = strict.take().or_else(|| variable("FLEETCTL_STRICT_HOST_KEY_CHECKING").map(Some));
         for (option, name) in [
@@ -96,17 +96,17 @@ impl OldArgs {
     }
 }
 
-/// How results are printed.
+/// Output format.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// For people.
+    /// Text for people.
     #[default]
     #[value(alias = "short")]
     Table,
     /// One JSON document.
     Json,
-    /// One JSON document a line.
+    /// One JSON document per line.
     Jsonl,
-    /// Names only, one a line.
+    /// Names only, one per line.
     Name,
 }

@@ -1,4 +1,4 @@
-//! Unit files on this computer that go with the units named on the command line.
+//! Local unit files of the units on the command line.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -11,66 +11,66 @@ use super::names::UnitArg;
 use super::progress::Progress;
 use crate::findings::{Finding, check};
 
-/// What is read of a file at most, in bytes: what the API takes. A longer one is refused.
+/// Largest accepted unit file, in bytes: the limit of the API.
 const MAX_BYTES: u64 = 8 << 20;
 
-/// A unit named on the command line, with its file on this computer if there is one.
+/// A unit on the command line with its local file, if any.
 #[derive(Debug, Clone)]
 pub(crate) struct LocalUnit {
-    /// The unit's name.
+    /// Name of the unit.
     pub(crate) name: UnitName,
-    /// Where its file would be.
+    /// Path where its own file would be.
     pub(crate) path: PathBuf,
-    /// Its file, or the one of its template.
+    /// Its own file, or the file of its template.
     pub(crate) file: Option<LocalFile>,
 }
 
-/// A unit file on this computer, without errors.
+/// A local unit file without errors.
 #[derive(Debug, Clone)]
 pub(crate) struct LocalFile {
-    /// Where it is.
+    /// Path of the file.
     pub(crate) path: PathBuf,
-    /// What it says.
+    /// Parsed content.
     pub(crate) file: UnitFile,
 }
 
-/// What was read: the units, and what is wrong or odd with their files.
+/// Units on the command line, and the findings in their files.
 #[derive(Debug, Default)]
-pub(crate) struct Local {
-    /// The units whose files are sound or not there.
+pub(crate) struct LocalUnits {
+    /// Units with a valid file or without any.
     pub(crate) units: Vec<LocalUnit>,
-    /// What is wrong or odd.
+    /// Errors, warnings and hints.
     pub(crate) findings: Vec<Finding>,
 }
 
-impl Local {
-    /// The units, if all files are sound. What is wrong or odd is told either way.
+impl LocalUnits {
+    /// Prints all findings, and returns the units if no file has errors.
     ///
     /// # Errors
     ///
     /// A file has errors.
-    pub(crate) fn sound<W: Write>(
+    pub(crate) fn checked<W: Write>(
         self,
         progress: &mut Progress<W>,
     ) -> Result<Vec<LocalUnit>, CliError> {
         self.findings.iter().for_each(|finding| progress.note(&finding.to_string()));
-        match self.broken() {
+        match self.error_count() {
             0 => Ok(self.units),
             1 => Err(CliError::failed("nothing was sent: a unit file has errors")),
             n => Err(CliError::failed(format!("nothing was sent: {n} unit files have errors"))),
         }
     }
 
-    /// How many files have errors.
-    fn broken(&self) -> usize {
+    /// Returns the number of files with errors.
+    fn error_count(&self) -> usize {
         let errors = self.findings.iter().filter(|it| it.severity == Severity::Error);
         let mut files: Vec<&Path> = errors.map(|finding| finding.file.as_path()).collect();
         files.dedup();
         files.len()
     }
 
-    /// Adds what was found, once: instances of one template share its file.
-    fn tell(&mut self, findings: Vec<Finding>) {
+    /// Adds findings, each once: instances of one template share its file.
+    fn add_findings(&mut self, findings: Vec<Finding>) {
         for finding in findings {
             if !self.findings.contains(&finding) {
                 self.findings.push(finding);
@@ -79,22 +79,22 @@ impl Local {
     }
 }
 
-/// Reads and checks the files of all these units, before anything is sent anywhere.
+/// Reads and checks the files of all units.
 ///
-/// For an instance without a file of its own, the file of its template in the same folder counts.
+/// An instance without a file of its own uses the file of its template in the same folder.
 ///
 /// # Errors
 ///
-/// A file is there and cannot be read.
-pub(crate) fn read_units(args: Vec<UnitArg>) -> Result<Local, CliError> {
-    let mut local = Local::default();
+/// A file exists but cannot be read.
+pub(crate) fn read_units(args: Vec<UnitArg>) -> Result<LocalUnits, CliError> {
+    let mut local = LocalUnits::default();
     for UnitArg { name, path } in args {
         let Some((found, source)) = find(&name, &path)? else {
             local.units.push(LocalUnit { name, path, file: None });
             continue;
         };
         let (file, findings) = check(&found, &name, &source);
-        local.tell(findings);
+        local.add_findings(findings);
         if let Some(file) = file {
             let file = Some(LocalFile { path: found, file });
             local.units.push(LocalUnit { name, path, file });
@@ -103,11 +103,11 @@ pub(crate) fn read_units(args: Vec<UnitArg>) -> Result<Local, CliError> {
     Ok(local)
 }
 
-/// Reads one file that must be there.
+/// Reads a file that must exist.
 pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, CliError> {
     read(path)?.ok_or_else(|| {
         CliError::failed(format!("there is no file {}", path.display()))
-            .help("name the path of a unit file")
+            .help("give the path of a unit file")
     })
 }
 
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
     use crate::fleetctl::names::unit_arg;
 
-    fn local(folder: &Path, args: &[&str]) -> Result<Local, CliError> {
+    fn local(folder: &Path, args: &[&str]) -> Result<LocalUnits, CliError> {
         let arg = |arg: &&str| unit_arg(folder.join(arg).to_str().unwrap()).unwrap();
         read_units(args.iter().map(arg).collect())
     }
@@ -161,7 +161,7 @@ mod tests {
             .map(|unit| unit.file.as_ref().and_then(|it| it.file.last("Service", "ExecStart")))
             .collect();
         assert_eq!(starts, [Some("/bin/template"), Some("/bin/own"), None]);
-        assert_eq!(found.broken(), 0);
+        assert_eq!(found.error_count(), 0);
     }
 
     #[test]
@@ -170,7 +170,7 @@ mod tests {
         let text = "[X-Fleet]\nMachineOf=web@%i.service\n";
         std::fs::write(folder.path().join("web@.service"), text).unwrap();
         let found = local(folder.path(), &["web@1"]).unwrap();
-        assert_eq!((found.broken(), found.units.len()), (1, 0));
+        assert_eq!((found.error_count(), found.units.len()), (1, 0));
         assert!(found.findings[0].message.contains("web@1.service"), "{:?}", found.findings);
     }
 

@@ -1,4 +1,4 @@
-//! The command line of `fleetctl machine`, as it is written.
+//! Arguments of `machine`.
 
 use clap::{Args, Subcommand};
 
@@ -12,21 +12,21 @@ pub(crate) struct MachineArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum MachineCommand {
-    /// Tell what is known of a machine, what is on it, and how far a drain has come.
+    /// Show a machine with its units and the progress of a drain.
     Show(NamedArgs),
-    /// Let a machine take no more units; who is there stays, also if it was being drained.
+    /// Stop placing units on a machine; ends a drain of it.
     Cordon(NamedArgs),
-    /// Let a machine take units again.
+    /// Allow placing units on a machine again.
     Uncordon(NamedArgs),
-    /// Let a machine take no more units, and move away those that are there.
-    #[command(after_help = "Exit codes: 0 done, or nothing would move; 5 with --dry-run, units \
-        would move; 1 it could not be done.")]
+    /// Stop placing units on a machine, and move its units away.
+    #[command(after_help = "Exit codes: 0 success, or nothing would move; 5 with --dry-run: \
+        units would move; 1 failure.")]
     Drain(DrainArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct NamedArgs {
-    /// The machine's ID, or the start of it.
+    /// ID of the machine, or a prefix of it.
     #[arg(value_name = "ID")]
     pub(crate) machine: String,
 }
@@ -35,16 +35,16 @@ pub(crate) struct NamedArgs {
 pub(crate) struct DrainArgs {
     #[command(flatten)]
     pub(crate) named: NamedArgs,
-    /// Move instances of a template only while N of them stay up.
+    /// Keep at least N instances of each template up.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = number(0..=u32::MAX))]
     pub(crate) keep_up: u32,
-    /// Tell who would move, be held back or stay, and change nothing.
+    /// Print the units that would move or stay, but change nothing.
     #[arg(long, conflicts_with_all = ["wait", "wait_timeout"])]
     pub(crate) dry_run: bool,
     /// Wait until the machine is empty.
     #[arg(long)]
     pub(crate) wait: bool,
-    /// Wait for so many seconds at most [default: without limit]
+    /// Wait for up to this many seconds [default: without limit]
     #[arg(long, value_name = "SECONDS", requires = "wait", value_parser = number(0..=u32::MAX))]
     pub(crate) wait_timeout: Option<u32>,
 }

@@ -1,72 +1,73 @@
-//! `fleetctl`: the command line by which people work with a cluster.
+//! `fleetctl`: the command-line client of a cluster.
 //!
-//! | step | module |
+//! | step | modules |
 //! |---|---|
-//! | read the command line | `spelling` (old ones, too), `args`, `…_args`, `numbers`, `settings` |
-//! | say what a daemon is shown, and whom to trust | `access` |
-//! | say which units are meant | `names`, `ranges`, `select` |
-//! | read their files | `local`, `findings` |
-//! | ask the cluster, or look into its store | `session`, `target`, `offline` |
-//! | get to it, or to a machine, by ssh | `ssh`, `tunnel` |
-//! | ask for much at a time, and for no more than that | `at_once`, `sights`, `met` |
-//! | decide what to do (pure) | `resolve`, `wanted`, `wait`, `pending`, `ailments`, `stalled` |
-//! | do it | `commands`, `follow` |
-//! | print or write it | `output`, `colour`, `report`, `foreseen`, `columns`, `table`, `words` |
-//! | show what comes from elsewhere | `harmless` |
-//! | write it to a file | `whole_file` |
-//! | tell of the program itself | `reference` |
-//! | tell how it goes, and how far it came | `progress`, `error`, `partly` |
+//! | parse the command line | `spelling` (fleet v1), `args`, `…_args`, `numbers`, `help`, `settings` |
+//! | authenticate to the daemon and verify it | `credentials` |
+//! | resolve unit arguments | `names`, `ranges`, `select` |
+//! | read local unit files | `local`, `findings` |
+//! | query the cluster, or open its store | `session`, `import_target`, `offline` |
+//! | connect through ssh | `ssh`, `tunnel` |
+//! | limit and batch requests | `concurrent`, `poll`, `machine_cache` |
+//! | decide (pure) | `resolve`, `manifest_diff`, `wait`, `wait_state`, `diagnosis`, `rebalance_status` |
+//! | run commands | `commands`, `follow` |
+//! | print results | `output`, `colour`, `report`, `preview`, `columns`, `table`, `format` |
+//! | sanitize foreign text | `sanitize` |
+//! | write files | `atomic_file` |
+//! | document the program | `reference` |
+//! | report progress and errors | `progress`, `error`, `partial_failure` |
 
-mod access;
-mod ailments;
 pub(crate) mod args;
-mod at_once;
-mod balance_args;
+mod atomic_file;
 mod change_args;
 pub(crate) mod colour;
 mod columns;
 mod commands;
+mod concurrent;
 mod context;
+mod credentials;
+mod diagnosis;
 pub(crate) mod error;
 mod follow;
-mod foreseen;
+mod format;
 pub(crate) mod global_args;
-pub(crate) mod harmless;
+mod help;
+mod import_target;
+mod inspect_args;
 mod local;
-mod look_args;
 mod machine_args;
-mod met;
+mod machine_cache;
+mod manifest_diff;
 pub(crate) mod names;
 mod numbers;
 mod offline;
 pub(crate) mod output;
-mod partly;
-mod pending;
+mod partial_failure;
+mod poll;
+mod preview;
 mod progress;
 mod ranges;
+mod rebalance_args;
+mod rebalance_status;
 mod reference;
 mod report;
 mod resolve;
+pub(crate) mod sanitize;
 mod select;
 mod session;
 mod settings;
-mod sights;
 mod spelling;
 mod ssh;
-mod stalled;
 pub(crate) mod table;
-mod target;
 mod tunnel;
 mod wait;
-mod wanted;
-mod whole_file;
-mod words;
+mod wait_state;
 
 use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, FromArgMatches};
+use clap::FromArgMatches;
 use fleet_agent::SystemClock;
 
 use args::{Cli, Command};
@@ -79,41 +80,41 @@ use session::Session;
 use settings::Settings;
 use tunnel::Tunnel;
 
-/// Runs `fleetctl` with these arguments, the name of the program first, and returns its exit code.
+/// Runs `fleetctl` and returns its exit code. `args` starts with the program's name.
 ///
-/// Results go to standard output, everything else to standard error. `environment` looks up a
-/// variable of the environment.
+/// Results go to standard output, everything else to standard error. `environment` looks up an
+/// environment variable.
 pub fn run(args: Vec<OsString>, environment: impl Fn(&str) -> Option<OsString>) -> ExitCode {
     let exit = match read(args) {
-        Ok(cli) => settle(execute(cli, &environment)),
+        Ok(cli) => report_error(execute(cli, &environment)),
         Err(error) => usage(&error),
     };
     ExitCode::from(exit.code())
 }
 
 fn read(args: Vec<OsString>) -> Result<Cli, clap::Error> {
-    let args = spelling::modern(args, &Cli::command());
-    let mut command = Cli::command();
+    let mut command = help::command();
+    let args = spelling::normalize(args, &command);
     let matches = command.try_get_matches_from_mut(&args);
     let matches = matches.map_err(|error| {
-        let error = spelling::with_near(error, &args, &Cli::command());
-        spelling::with_usage(error, &args, Cli::command())
+        let error = spelling::with_suggestion(error, &args, &help::command());
+        spelling::with_usage(error, &args, help::command())
     })?;
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
-/// Prints what clap has to say, which may be the help that was asked for.
+/// Prints a usage error of clap, or the help that was requested.
 fn usage(error: &clap::Error) -> Exit {
     let printed = error.print();
     if error.use_stderr() {
         return Exit::Usage;
     }
-    settle(printed.map(|()| Exit::Success).map_err(CliError::from))
+    report_error(printed.map(|()| Exit::Success).map_err(CliError::from))
 }
 
 fn execute(cli: Cli, environment: settings::Environment<'_>) -> Result<Exit, CliError> {
     let Some(command) = cli.command else {
-        Cli::command().print_help()?;
+        help::command().print_help()?;
         return Ok(Exit::Success);
     };
     let settings = Settings::new(&cli.global, environment)?;
@@ -124,17 +125,17 @@ fn execute(cli: Cli, environment: settings::Environment<'_>) -> Result<Exit, Cli
     let result = runtime.block_on(async {
         match settings.ssh.tunnel() {
             Some(_) if !command.is_local() => {
-                tunnel::closed_when_told(work(command, settings)).await
+                tunnel::until_signal(run_command(command, settings)).await
             }
-            _ => work(command, settings).await,
+            _ => run_command(command, settings).await,
         }
     });
-    // Who still reads standard input cannot be told to end.
+    // A blocking read of standard input cannot be cancelled.
     runtime.shutdown_background();
     result
 }
 
-async fn work(command: Command, settings: Settings) -> Result<Exit, CliError> {
+async fn run_command(command: Command, settings: Settings) -> Result<Exit, CliError> {
     let clock = SystemClock::start();
     let tunnel = match command.is_local() {
         true => None,
@@ -142,7 +143,7 @@ async fn work(command: Command, settings: Settings) -> Result<Exit, CliError> {
     };
     let endpoint = tunnel.as_ref().map_or(settings.endpoint, Tunnel::endpoint);
     let mut context = Context {
-        session: Session::new(&endpoint, &settings.access)?,
+        session: Session::new(&endpoint, &settings.credentials)?,
         output: Output::on_stdout(settings.format),
         progress: Progress::on_stderr(),
         ssh: settings.ssh,
@@ -151,10 +152,10 @@ async fn work(command: Command, settings: Settings) -> Result<Exit, CliError> {
     commands::run(&mut context, command).await
 }
 
-/// Prints an error, and says how the program ends.
-fn settle(result: Result<Exit, CliError>) -> Exit {
+/// Prints an error, if any, and returns the exit status.
+fn report_error(result: Result<Exit, CliError>) -> Exit {
     result.unwrap_or_else(|error| {
-        // Where nobody reads errors, the exit code is all that is left to give.
+        // If standard error is closed, only the exit code is left.
         let _closed = error.print_as("fleetctl", Colour::of(&io::stderr()), &mut io::stderr());
         error.exit()
     })

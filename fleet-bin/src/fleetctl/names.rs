@@ -1,4 +1,4 @@
-//! Pure: what an argument that names a unit means: a name, and a path where its file may be.
+//! Pure: parses unit arguments: names, or paths of unit files.
 
 use std::path::{Path, PathBuf};
 
@@ -6,32 +6,32 @@ use fleet_unitfile::{NameError, UnitName, UnitType};
 
 use super::error::CliError;
 
-/// How far a name may be from another, in edits, to be taken for a slip of the pen.
-const NEAR: usize = 3;
+/// Largest edit distance between an unknown name and a suggestion.
+const MAX_DISTANCE: usize = 3;
 
-/// A unit that was named on the command line.
+/// A unit argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UnitArg {
-    /// The unit's name: the last part of the path.
+    /// Name of the unit: the last part of the path.
     pub(crate) name: UnitName,
-    /// The argument with its type, where a local file may be.
+    /// Path where a local file may be, with the type added.
     pub(crate) path: PathBuf,
 }
 
-/// Reads one argument, a name or a path, with or without a type.
+/// Parses a name or a path, with or without a type.
 ///
 /// # Errors
 ///
-/// The name breaks a rule, which the error tells.
+/// The name is invalid.
 pub(crate) fn unit_arg(arg: &str) -> Result<UnitArg, CliError> {
     let (name, path) = with_type(arg);
     let name = UnitName::parse(&name).map_err(|error| bad_name(arg, error))?;
     Ok(UnitArg { name, path })
 }
 
-/// Reads all arguments, and tells of every one that cannot be read.
+/// Parses all arguments, and returns all errors at once.
 ///
-/// A unit that is named twice counts once, unless it is named by two different paths.
+/// Duplicates are removed. The same name with two different paths is an error.
 pub(crate) fn unit_args(args: &[String]) -> Result<Vec<UnitArg>, CliError> {
     let mut units: Vec<UnitArg> = Vec::new();
     let mut wrong = Vec::new();
@@ -49,17 +49,17 @@ pub(crate) fn unit_args(args: &[String]) -> Result<Vec<UnitArg>, CliError> {
     Ok(units)
 }
 
-/// Of several names the one that was probably meant, if one is near.
+/// Returns the nearest of several names, if one is near enough.
 pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // The type is the same for most, so what stands before it decides.
+    // Most names share their type, so the length of the rest sets the limit.
     let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
-    let limit = NEAR.min(stem.len().div_ceil(3));
+    let limit = MAX_DISTANCE.min(stem.len().div_ceil(3));
     let distances = known.into_iter().map(|known| (strsim::osa_distance(name, known), known));
     let near = distances.filter(|(distance, _)| *distance <= limit);
     near.min().map(|(_, known)| known)
 }
 
-/// The argument's last part and the whole of it, both with `.service` added where no type is.
+/// Returns the last part of the argument and the whole path, both with the default type added.
 fn with_type(arg: &str) -> (String, PathBuf) {
     let path = Path::new(arg);
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
@@ -76,13 +76,13 @@ fn with_type(arg: &str) -> (String, PathBuf) {
 }
 
 fn bad_name(arg: &str, error: NameError) -> CliError {
-    CliError::failed(format!("{arg:?} names no unit")).because(error)
+    CliError::failed(format!("invalid unit {arg:?}")).because(error)
 }
 
 fn two_paths(one: &UnitArg, other: &UnitArg) -> CliError {
     let (name, one, other) = (&one.name, one.path.display(), other.path.display());
     CliError::failed(format!("{one} and {other} are both {name}"))
-        .help("give one of them another name, or leave it out")
+        .help("rename one of them, or omit it")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The store that the configuration of a daemon names, opened by `--config`.
+//! Direct access to the store of a daemon's configuration, for `--config`.
 
 use std::path::Path;
 
@@ -6,18 +6,18 @@ use super::context::Context;
 use super::error::{CliError, Exit};
 use crate::fleetd::offline::{self, Missing, Offline};
 
-/// Opens the store, and tells what is odd about the configuration.
+/// Opens the store, and prints warnings about the configuration.
 pub(crate) async fn open(
     context: &mut Context,
     config: &Path,
     missing: Missing,
 ) -> Result<Offline, CliError> {
-    let opened = offline::open(config, missing).await.map_err(|error| {
+    let store = offline::open(config, missing).await.map_err(|error| {
         let exit = if error.is_usage() { Exit::Usage } else { Exit::Failure };
         CliError::failed(error.to_string()).ends_in(exit)
     })?;
-    for remark in &opened.remarks {
+    for remark in &store.remarks {
         context.progress.note(&format!("{}: {remark}", config.display()));
     }
-    Ok(opened)
+    Ok(store)
 }

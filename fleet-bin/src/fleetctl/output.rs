@@ -1,4 +1,4 @@
-//! Results on standard output, in the format that was asked for.
+//! Prints results on standard output in the selected format.
 
 use std::io::{self, IsTerminal as _, Write};
 
@@ -8,30 +8,30 @@ use serde_json::Value;
 use super::colour::Colour;
 use super::error::CliError;
 use super::global_args::Format;
-use super::harmless::{harmless, harmless_json, harmless_line, harmless_painted};
+use super::sanitize::{sanitize_for_terminal, sanitize_json, sanitize_line, sanitize_painted};
 use super::table::clean;
 
-/// A result that has a name, and can be put into a line for people.
+/// A result with a name.
 pub(crate) trait Record: Serialize {
-    /// What `-o name` prints of it.
+    /// Name for `-o name`.
     fn name(&self) -> &str;
 }
 
-/// Prints results. What people see of them can do nothing to a terminal, whoever wrote it.
+/// Prints results. Text for people is sanitized, so that foreign text cannot control the terminal.
 pub(crate) struct Output<W: Write> {
     to: W,
     format: Format,
     colour: Colour,
-    /// What goes into the one JSON document at the end.
+    /// Records for the JSON document that [`finish`](Self::finish) prints.
     collected: Vec<Value>,
     last_name: String,
     is_terminal: bool,
-    /// Whether more is to come than the part of a command that thinks it is done has printed.
-    is_held: bool,
+    /// Whether [`finish`](Self::finish) is deferred until [`release`](Self::release).
+    is_deferred: bool,
 }
 
 impl Output<io::Stdout> {
-    /// On standard output.
+    /// Creates an output on standard output.
     pub(crate) fn on_stdout(format: Format) -> Self {
         let stdout = io::stdout();
         let colour = Colour::of(&stdout);
@@ -43,48 +43,48 @@ impl Output<io::Stdout> {
 impl<W: Write> Output<W> {
     fn new(to: W, format: Format) -> Self {
         let (collected, last_name) = (Vec::new(), String::new());
-        let (colour, is_terminal, is_held) = (Colour::Off, false, false);
-        Self { to, format, colour, collected, last_name, is_terminal, is_held }
+        let (colour, is_terminal, is_deferred) = (Colour::Off, false, false);
+        Self { to, format, colour, collected, last_name, is_terminal, is_deferred }
     }
 
-    /// The format that was asked for.
+    /// Returns the selected format.
     pub(crate) fn format(&self) -> Format {
         self.format
     }
 
-    /// Whether what people see bears colours.
+    /// Returns whether text for people is coloured.
     pub(crate) fn colour(&self) -> Colour {
         self.colour
     }
 
-    /// Prints a document: byte for byte, except on a terminal, which must obey nothing of it.
+    /// Prints a document: byte for byte, but sanitized on a terminal.
     pub(crate) fn document(&mut self, bytes: &[u8]) -> Result<(), CliError> {
         match self.is_terminal {
-            true => self.raw(harmless(&String::from_utf8_lossy(bytes)).as_bytes()),
+            true => self.raw(sanitize_for_terminal(&String::from_utf8_lossy(bytes)).as_bytes()),
             false => self.raw(bytes),
         }
     }
 
-    /// Prints bytes as they are.
+    /// Prints bytes unchanged.
     pub(crate) fn raw(&mut self, bytes: &[u8]) -> Result<(), CliError> {
         self.to.write_all(bytes)?;
         Ok(self.to.flush()?)
     }
 
-    /// Prints what is for people alone, whole lines or nothing.
+    /// Prints text for people: whole lines, or nothing. Other formats ignore it.
     pub(crate) fn for_people(&mut self, text: &str) -> Result<(), CliError> {
         match self.format {
-            Format::Table => self.shown(text),
+            Format::Table => self.print_text(text),
             Format::Json | Format::Jsonl | Format::Name => Ok(()),
         }
     }
 
-    /// Prints one result at once; `text` is what people see of it, whole lines or nothing.
+    /// Prints one result. `text` is its form for people: whole lines, or nothing.
     ///
-    /// One JSON document is only printed by [`finish`](Self::finish).
+    /// The JSON format only collects it for [`finish`](Self::finish).
     pub(crate) fn record<R: Record>(&mut self, record: &R, text: &str) -> Result<(), CliError> {
         match self.format {
-            Format::Table => self.shown(text),
+            Format::Table => self.print_text(text),
             Format::Json => {
                 self.collected.push(to_json(record)?);
                 Ok(())
@@ -94,8 +94,8 @@ impl<W: Write> Output<W> {
         }
     }
 
-    /// Prints a line that a unit wrote, for people with a label before it, or `raw`: as it is.
-    pub(crate) fn written<R: Record>(
+    /// Prints a journal line: with a label for people, or unchanged if `raw`.
+    pub(crate) fn journal_line<R: Record>(
         &mut self,
         label: &str,
         line: &str,
@@ -104,48 +104,48 @@ impl<W: Write> Output<W> {
     ) -> Result<(), CliError> {
         match raw && self.format == Format::Table {
             true => self.raw(format!("{line}\n").as_bytes()),
-            false => self.record(record, &format!("{label}{}\n", harmless_line(line))),
+            false => self.record(record, &format!("{label}{}\n", sanitize_line(line))),
         }
     }
 
-    /// Prints a list of results; `table` is what people see of it.
+    /// Prints a list of results; `table` is their form for people.
     pub(crate) fn list<R: Record>(&mut self, records: &[R], table: &str) -> Result<(), CliError> {
         if self.format == Format::Table {
-            return self.shown(table);
+            return self.print_text(table);
         }
         records.iter().try_for_each(|record| self.record(record, ""))?;
         self.finish()
     }
 
-    /// Prints what is still owed: the one JSON document.
+    /// Prints the JSON document of all collected records.
     pub(crate) fn finish(&mut self) -> Result<(), CliError> {
-        if self.format != Format::Json || self.is_held {
+        if self.format != Format::Json || self.is_deferred {
             return Ok(());
         }
         let all = Value::Array(std::mem::take(&mut self.collected));
         self.json(format!("{all:#}"))
     }
 
-    /// Prints what there is of a document that an error cuts short, if there is anything.
-    pub(crate) fn rest(&mut self) -> Result<(), CliError> {
+    /// Prints the collected records after an error, if there are any.
+    pub(crate) fn finish_partial(&mut self) -> Result<(), CliError> {
         match self.collected.is_empty() {
             true => Ok(()),
             false => self.release(),
         }
     }
 
-    /// Makes one document of what several parts of a command print, until it is released.
-    pub(crate) fn hold(&mut self) {
-        self.is_held = true;
+    /// Defers the JSON document, so that several parts of a command share one.
+    pub(crate) fn defer(&mut self) {
+        self.is_deferred = true;
     }
 
-    /// Prints what was held.
+    /// Prints the deferred document.
     pub(crate) fn release(&mut self) -> Result<(), CliError> {
-        self.is_held = false;
+        self.is_deferred = false;
         self.finish()
     }
 
-    /// Names that follow each other and are the same are printed once.
+    /// Prints a name, unless it equals the previous one.
     fn name(&mut self, name: &str) -> Result<(), CliError> {
         if name == self.last_name {
             return Ok(());
@@ -155,13 +155,13 @@ impl<W: Write> Output<W> {
     }
 
     fn json(&mut self, text: String) -> Result<(), CliError> {
-        self.raw((harmless_json(text) + "\n").as_bytes())
+        self.raw((sanitize_json(text) + "\n").as_bytes())
     }
 
-    fn shown(&mut self, text: &str) -> Result<(), CliError> {
+    fn print_text(&mut self, text: &str) -> Result<(), CliError> {
         let text = match self.colour {
-            Colour::On => harmless_painted(text),
-            Colour::Off => harmless(text),
+            Colour::On => sanitize_painted(text),
+            Colour::Off => sanitize_for_terminal(text),
         };
         self.raw(text.as_bytes())
     }
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(printed(Format::Table, print), "a pet\na pet\na pet\n");
         assert_eq!(printed(Format::Json, print).matches("legs").count(), 3);
         let twice = |out: &mut Output<&mut Vec<u8>>| {
-            out.hold();
+            out.defer();
             print(out);
             print(out);
             out.release().unwrap();

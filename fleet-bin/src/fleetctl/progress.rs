@@ -1,31 +1,30 @@
-//! What a person sees while `fleetctl` waits: one live line on a terminal, and notices anywhere.
+//! Progress on standard error: one live line on a terminal, and notices everywhere.
 
 use std::io::{self, IsTerminal, Write};
 
-use super::harmless::harmless;
+use super::sanitize::sanitize_for_terminal;
 use super::table::clean;
 
 /// Carriage return, then "erase to the end of the line".
 const ERASE: &str = "\r\x1b[K";
 
-/// How wide a terminal is taken to be when it does not say.
+/// Assumed width of a terminal of unknown size.
 const DEFAULT_COLUMNS: usize = 80;
 
-/// Speaks to the person on standard error.
+/// Prints progress for people.
 ///
-/// On a terminal the live line is drawn over itself, and is gone once this is dropped. Elsewhere
-/// there is no live line, only notices. Errors of writing are passed over: nobody is left to be
-/// told of them.
+/// On a terminal, the live line is redrawn in place and erased on drop. Elsewhere only notices are
+/// printed. Write errors are ignored: there is no other place to report them.
 pub(crate) struct Progress<W: Write> {
     to: W,
     live: bool,
-    /// How wide the terminal is now: people change that while they wait.
+    /// Returns the current width of the terminal, which may change during a wait.
     columns: fn() -> usize,
-    shown: String,
+    current: String,
 }
 
 impl Progress<io::Stderr> {
-    /// On standard error.
+    /// Creates a progress display on standard error.
     pub(crate) fn on_stderr() -> Self {
         let stderr = io::stderr();
         let live = stderr.is_terminal();
@@ -35,33 +34,33 @@ impl Progress<io::Stderr> {
 
 impl<W: Write> Progress<W> {
     fn new(to: W, live: bool, columns: fn() -> usize) -> Self {
-        Self { to, live, columns, shown: String::new() }
+        Self { to, live, columns, current: String::new() }
     }
 
-    /// Draws the live line, if there is one and it changed.
+    /// Draws the live line if its text has changed. Does nothing without a terminal.
     pub(crate) fn show(&mut self, text: &str) {
         if !self.live {
             return;
         }
         let text = fit(text, (self.columns)());
-        if text != self.shown {
+        if text != self.current {
             let _closed = write!(self.to, "{ERASE}{text}").and_then(|()| self.to.flush());
-            self.shown = text;
+            self.current = text;
         }
     }
 
-    /// Takes the live line away, so that something else can be printed.
+    /// Erases the live line, before other output.
     pub(crate) fn clear(&mut self) {
-        if !self.shown.is_empty() {
+        if !self.current.is_empty() {
             let _closed = write!(self.to, "{ERASE}").and_then(|()| self.to.flush());
-            self.shown.clear();
+            self.current.clear();
         }
     }
 
-    /// Prints a line that stays.
+    /// Prints a notice as a line of its own.
     pub(crate) fn note(&mut self, text: &str) {
         self.clear();
-        let _closed = writeln!(self.to, "{}", harmless(text));
+        let _closed = writeln!(self.to, "{}", sanitize_for_terminal(text));
     }
 }
 
@@ -76,7 +75,7 @@ fn columns_of_stderr() -> usize {
     columns.ok().filter(|n| *n > 0).unwrap_or(DEFAULT_COLUMNS)
 }
 
-/// A text on one line of so many columns, the last of which stays free so that it never wraps.
+/// Shortens text to one line of `columns` columns. The last column stays free, so it never wraps.
 fn fit(text: &str, columns: usize) -> String {
     let room = columns.saturating_sub(1);
     let text = clean(text);

@@ -1,22 +1,22 @@
-//! Pure: arguments that stand for several, such as `web@{1..9}`, written out as shells do it.
+//! Pure: expands ranges and lists such as `web@{1..9}` in arguments, as shells do.
 
 use super::error::CliError;
 
-/// How many arguments one may stand for.
-const MOST: usize = 10_000;
+/// Most arguments that one argument may expand to.
+const MAX_EXPANSION: usize = 10_000;
 
-/// What the argument stands for: itself, where it has no braces with a range or a list in them.
+/// Expands the argument. One without a range or a list in braces expands to itself.
 ///
 /// # Errors
 ///
-/// A range goes not from a number to another, there are braces in braces, or it is too much.
+/// A range has an end that is no number, braces are nested, or there are too many results.
 pub(crate) fn expand(arg: &str) -> Result<Vec<String>, CliError> {
     let mut all = vec![String::new()];
     let mut rest = arg;
     while let Some((before, inside, after)) = group(rest) {
         let choices = choices(arg, inside)?;
-        if all.len() * choices.len() > MOST {
-            return Err(wrong(arg, &format!("stands for more than {MOST} units")));
+        if all.len() * choices.len() > MAX_EXPANSION {
+            return Err(wrong(arg, &format!("expands to more than {MAX_EXPANSION} units")));
         }
         let joined = |start: &String| {
             choices.iter().map(|choice| format!("{start}{before}{choice}")).collect::<Vec<_>>()
@@ -27,17 +27,17 @@ pub(crate) fn expand(arg: &str) -> Result<Vec<String>, CliError> {
     Ok(all.into_iter().map(|start| start + rest).collect())
 }
 
-/// Writes all arguments out.
+/// Expands all arguments.
 ///
 /// # Errors
 ///
-/// All that is wrong with any of them.
+/// All errors of all arguments.
 pub(crate) fn expand_all(args: &[String]) -> Result<Vec<String>, CliError> {
     let expanded = args.iter().map(|arg| expand(arg)).collect();
     Ok(CliError::all_or_none(expanded)?.into_iter().flatten().collect())
 }
 
-/// What stands before the first braces, in them and after them.
+/// Splits the text into the parts before, inside and after the first braces.
 fn group(text: &str) -> Option<(&str, &str, &str)> {
     let (before, rest) = text.split_once('{')?;
     let (inside, after) = rest.split_once('}')?;
@@ -46,14 +46,14 @@ fn group(text: &str) -> Option<(&str, &str, &str)> {
 
 fn choices(arg: &str, inside: &str) -> Result<Vec<String>, CliError> {
     if inside.contains('{') {
-        return Err(wrong(arg, "has braces in braces"));
+        return Err(wrong(arg, "has nested braces"));
     }
     if inside.contains(',') {
         return Ok(inside.split(',').map(str::to_owned).collect());
     }
     match inside.split_once("..") {
         Some((from, to)) => range(arg, from, to),
-        // As in a shell, such braces mean themselves.
+        // As in a shell, braces without a range or a list are literal.
         None => Ok(vec![format!("{{{inside}}}")]),
     }
 }
@@ -64,10 +64,10 @@ fn range(arg: &str, from: &str, to: &str) -> Result<Vec<String>, CliError> {
         false => None,
     };
     let (Some(first), Some(last)) = (number(from), number(to)) else {
-        return Err(wrong(arg, "has a range that goes from no number to another"));
+        return Err(wrong(arg, "has an invalid range: both ends must be numbers"));
     };
-    if first.abs_diff(last) as usize >= MOST {
-        return Err(wrong(arg, &format!("stands for more than {MOST} units")));
+    if first.abs_diff(last) as usize >= MAX_EXPANSION {
+        return Err(wrong(arg, &format!("expands to more than {MAX_EXPANSION} units")));
     }
     let is_padded = [from, to].iter().any(|text| text.len() > 1 && text.starts_with('0'));
     let width = if is_padded { from.len().max(to.len()) } else { 0 };
@@ -80,7 +80,7 @@ fn range(arg: &str, from: &str, to: &str) -> Result<Vec<String>, CliError> {
 
 fn wrong(arg: &str, what: &str) -> CliError {
     CliError::usage(format!("{arg:?} {what}"))
-        .help("write a range such as web@{1..9}, or a list such as {web,db}.service")
+        .help("use a range such as web@{1..9}, or a list such as {web,db}.service")
 }
 
 #[cfg(test)]
@@ -102,7 +102,7 @@ mod tests {
         ] {
             assert_eq!(expand(arg).unwrap().join(" "), expected, "{arg}");
         }
-        assert_eq!(expand("{1..10000}").unwrap().len(), MOST);
+        assert_eq!(expand("{1..10000}").unwrap().len(), MAX_EXPANSION);
     }
 
     #[test]
@@ -117,10 +117,10 @@ mod tests {
         let mut text = Vec::new();
         expand_all(&args).unwrap_err().print(&mut text).unwrap();
         insta::assert_snapshot!(String::from_utf8(text).unwrap(), @r#"
-        fleetctl: "{a..z}" has a range that goes from no number to another
-        help: write a range such as web@{1..9}, or a list such as {web,db}.service
-        fleetctl: "{1..200000}" stands for more than 10000 units
-        help: write a range such as web@{1..9}, or a list such as {web,db}.service
+        fleetctl: "{a..z}" has an invalid range: both ends must be numbers
+        help: use a range such as web@{1..9}, or a list such as {web,db}.service
+        fleetctl: "{1..200000}" expands to more than 10000 units
+        help: use a range such as web@{1..9}, or a list such as {web,db}.service
         "#);
     }
 }

@@ -1,5 +1,4 @@
-//! Pure: the reference of the command line as a part of a document, written from the program
-//! itself, so that it cannot say anything else.
+//! Pure: generates the command-line reference of the documentation from the program itself.
 
 use std::fmt::Write as _;
 
@@ -7,23 +6,23 @@ use clap::{Arg, ArgAction, Command};
 
 use super::error::Exit;
 
-/// The whole section: exit codes, then what every command takes, then each command.
+/// Returns the section: exit codes, global options, then each command.
 pub(crate) fn reference(mut command: Command) -> String {
     command.build();
     let mut text = "## Reference\n\n### Exit codes\n\n| code | meaning |\n|---|---|\n".to_owned();
     for (exit, meaning) in Exit::MEANINGS {
         line(&mut text, &format!("| {} | {meaning} |", exit.code()));
     }
-    line(&mut text, "| any | `ssh`: that of the command over there; 255 where ssh gets nowhere |");
-    line(&mut text, "\n### Options of every command\n");
+    line(&mut text, "| any | `ssh`: that of the remote command; 255 if ssh fails |");
+    line(&mut text, "\n### Global options\n");
     arguments(&mut text, command.get_arguments());
     for command in command.get_subcommands().filter(|it| !it.is_hide_set()) {
-        of_command(&mut text, command);
+        command_section(&mut text, command);
     }
     text
 }
 
-fn of_command(text: &mut String, command: &Command) {
+fn command_section(text: &mut String, command: &Command) {
     if command.get_name() == "help" {
         return;
     }
@@ -39,10 +38,10 @@ fn of_command(text: &mut String, command: &Command) {
         text.push('\n');
         arguments(text, own.into_iter());
     }
-    command.get_subcommands().for_each(|command| of_command(text, command));
+    command.get_subcommands().for_each(|command| command_section(text, command));
 }
 
-/// Help is not worth a row in each table.
+/// Whether the argument gets a row in the tables. Hidden arguments and `--help` get none.
 fn is_shown(arg: &Arg) -> bool {
     !arg.is_hide_set() && arg.get_id() != "help"
 }

@@ -1,14 +1,14 @@
-//! What is told of each unit that a command acted on.
+//! Reports of commands, one for each unit.
 
 use fleet_core::TargetState;
 use fleet_http::wire;
 use serde::Serialize;
 
+use super::format::MachineLabels;
 use super::output::Record;
-use super::wait::{Goal, Sight};
-use super::words::Machines;
+use super::wait::{Goal, Observation};
 
-/// What was done to a unit, by its name on the command line.
+/// Command that acts on units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
     Apply,
@@ -22,7 +22,7 @@ pub(crate) enum Action {
 }
 
 impl Action {
-    /// The command's name.
+    /// Returns the name of the command.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Apply => "apply",
@@ -37,41 +37,41 @@ impl Action {
     }
 }
 
-/// How it went.
+/// Outcome of a command for one unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Outcome {
-    /// The unit is where the command wanted it.
+    /// The unit has reached the goal.
     Reached,
-    /// It was asked for, and not waited for.
+    /// The change was requested, but not awaited.
     Triggered,
-    /// Nothing had to be done.
+    /// There was nothing to do.
     Unchanged,
-    /// The unit will not get there.
+    /// The unit will not reach the goal.
     Failed,
-    /// The unit did not get there in time.
+    /// The unit did not reach the goal in time.
     Late,
 }
 
-/// One unit's part of a command's result.
+/// Result of a command for one unit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Report {
-    /// The unit.
+    /// Name of the unit.
     pub(crate) unit: String,
-    /// What was asked for.
+    /// Name of the command.
     pub(crate) action: &'static str,
-    /// How it went.
+    /// Outcome for the unit.
     pub(crate) outcome: Outcome,
-    /// The unit's current state; empty where it is not known, or was not waited for.
+    /// Current state of the unit; empty if unknown or not awaited.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) state: String,
-    /// The machines on which it is.
+    /// Machines that the unit is on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) machines: Vec<String>,
-    /// Why it did not get there, or what else there is to say.
+    /// Reason for a failure, or a remark.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) message: String,
-    /// What people read of a unit that is there, if that is not its current state.
+    /// Word to print for a unit that has reached its goal, if not its current state.
     #[serde(skip)]
     pub(crate) word: Option<&'static str>,
 }
@@ -83,7 +83,7 @@ impl Record for Report {
 }
 
 impl Report {
-    /// Of a unit of which nothing more is known than what was asked for.
+    /// Creates a report without a state or machines.
     pub(crate) fn new(unit: &str, action: Action, outcome: Outcome) -> Self {
         let (unit, action) = (unit.to_owned(), action.as_str());
         let word = (action == Action::Restart.as_str()).then_some("restarted");
@@ -91,24 +91,24 @@ impl Report {
         Self { unit, action, outcome, state, machines, message, word }
     }
 
-    /// The same with where the unit is.
-    pub(crate) fn seen(mut self, sight: &Sight) -> Self {
-        let Some(unit) = &sight.unit else { return self };
-        self.state = current_state(unit, &sight.states);
+    /// Adds the state and the machines of an observation.
+    pub(crate) fn with_observation(mut self, observation: &Observation) -> Self {
+        let Some(unit) = &observation.unit else { return self };
+        self.state = current_state(unit, &observation.states);
         self.machines = match unit.machine_id.as_str() {
-            "" => sight.states.iter().map(|state| state.machine_id.clone()).collect(),
+            "" => observation.states.iter().map(|state| state.machine_id.clone()).collect(),
             machine => vec![machine.to_owned()],
         };
         self
     }
 
-    /// The same with something to say.
+    /// Sets the message.
     pub(crate) fn with_message(mut self, message: impl Into<String>) -> Self {
         self.message = message.into();
         self
     }
 
-    /// The machine that the line for people names, if it names one.
+    /// Returns the machine that the line for people names, if any.
     pub(crate) fn only_machine(&self) -> Option<&str> {
         match self.machines.as_slice() {
             [machine] if self.outcome == Outcome::Reached && self.message.is_empty() => {
@@ -118,45 +118,45 @@ impl Report {
         }
     }
 
-    /// The same of a unit that was waited for until it has come so far.
-    pub(crate) fn reaching(mut self, goal: Goal) -> Self {
-        if let Goal::Begun | Goal::Finished { .. } = goal {
+    /// Sets the word to print if the goal is less or more than active.
+    pub(crate) fn for_goal(mut self, goal: Goal) -> Self {
+        if let Goal::StartRequested | Goal::Finished { .. } = goal {
             self.word = Some(goal.word());
         }
         self
     }
 
-    /// The line for people, in fleet v1's words; nothing where v1 said nothing, and for what went
-    /// wrong, which is an error's to tell.
-    pub(crate) fn text(&self, machines: &Machines) -> String {
+    /// Formats the line for people, in the words of fleet v1. Empty if v1 printed nothing, and for
+    /// failures, which the error reports.
+    pub(crate) fn text(&self, machines: &MachineLabels) -> String {
         let Self { unit, action, .. } = self;
         let word = self.word.unwrap_or(&self.state);
         match self.outcome {
             Outcome::Reached if *action == "destroy" => format!("Destroyed {unit}\n"),
-            Outcome::Reached => format!("Unit {unit} {word}{}\n", self.place(machines)),
+            Outcome::Reached => format!("Unit {unit} {word}{}\n", self.machine_text(machines)),
             Outcome::Triggered => format!("Triggered unit {unit} {action}\n"),
             Outcome::Unchanged | Outcome::Failed | Outcome::Late => String::new(),
         }
     }
 
-    fn place(&self, machines: &Machines) -> String {
+    fn machine_text(&self, machines: &MachineLabels) -> String {
         match (self.message.as_str(), self.machines.as_slice()) {
             ("", []) => String::new(),
-            ("", [machine]) => format!(" on {}", machines.legend(machine, false)),
+            ("", [machine]) => format!(" on {}", machines.label(machine, false)),
             ("", several) => format!(" on {} machines", several.len()),
             (message, _) => format!(" {message}"),
         }
     }
 }
 
-/// A unit's current state. What the server says of a global unit is the least of its machines.
-fn current_state(unit: &wire::Unit, states: &[wire::UnitState]) -> String {
-    let counts = |state: &&wire::UnitState| match unit.machine_id.as_str() {
+/// Returns the current state of a unit. For a global unit this is the lowest state of its machines.
+fn current_state(unit: &wire::UnitEntity, states: &[wire::UnitStateEntity]) -> String {
+    let counts = |state: &&wire::UnitStateEntity| match unit.machine_id.as_str() {
         "" => unit.global || unit.current_state.is_empty(),
         machine => state.machine_id == machine,
     };
     let states = states.iter().filter(counts);
-    let asked = states.filter_map(|state| state.asked.parse::<TargetState>().ok()).min();
+    let asked = states.filter_map(|state| state.requested_state.parse::<TargetState>().ok()).min();
     match asked {
         Some(asked) => asked.to_string(),
         None if unit.current_state.is_empty() => TargetState::Inactive.to_string(),
@@ -169,35 +169,35 @@ mod tests {
     use super::*;
 
     fn report(action: Action, machine: &str, on: &[&str], state: &str) -> Report {
-        let unit = wire::Unit {
+        let unit = wire::UnitEntity {
             machine_id: machine.into(),
             current_state: state.into(),
-            ..wire::Unit::default()
+            ..wire::UnitEntity::default()
         };
-        let told = |id: &&str| wire::UnitState {
+        let told = |id: &&str| wire::UnitStateEntity {
             machine_id: (*id).into(),
-            asked: if state.is_empty() { "loaded".into() } else { state.into() },
-            ..wire::UnitState::default()
+            requested_state: if state.is_empty() { "loaded".into() } else { state.into() },
+            ..wire::UnitStateEntity::default()
         };
         let states = on.iter().map(told).collect();
-        let sight = Sight { unit: Some(unit), states, ..Sight::default() };
-        Report::new("web.service", action, Outcome::Reached).seen(&sight)
+        let observation = Observation { unit: Some(unit), states, ..Observation::default() };
+        Report::new("web.service", action, Outcome::Reached).with_observation(&observation)
     }
 
     /// The unit and its states are asked for side by side, and the answers are of two moments. What
     /// was waited for was seen in the states.
     #[test]
     fn what_is_told_of_a_unit_is_what_was_waited_for() {
-        let state = |machine: &str, asked: &str| wire::UnitState {
+        let state = |machine: &str, asked: &str| wire::UnitStateEntity {
             machine_id: machine.into(),
-            asked: asked.into(),
-            ..wire::UnitState::default()
+            requested_state: asked.into(),
+            ..wire::UnitStateEntity::default()
         };
-        let unit = |machine: &str, global| wire::Unit {
+        let unit = |machine: &str, global| wire::UnitEntity {
             machine_id: machine.into(),
             current_state: "launched".into(),
             global,
-            ..wire::Unit::default()
+            ..wire::UnitEntity::default()
         };
         let (old, new) = (state("m1", "launched"), state("m2", "loaded"));
         let states = [old, new];
@@ -213,12 +213,12 @@ mod tests {
 
     #[test]
     fn the_words_are_those_of_v1() {
-        let machine = wire::Machine {
+        let machine = wire::MachineEntity {
             id: "1a2b3c4d5e6f".into(),
             primary_ip: "10.0.0.1".into(),
-            ..wire::Machine::default()
+            ..wire::MachineEntity::default()
         };
-        let machines = Machines::new(&[machine]);
+        let machines = MachineLabels::new(&[machine]);
         let triggered = Report::new("web.service", Action::Start, Outcome::Triggered);
         let unchanged = Report::new("web.service", Action::Submit, Outcome::Unchanged);
         let lines = [

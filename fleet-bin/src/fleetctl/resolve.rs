@@ -1,105 +1,106 @@
-//! Pure: what submit, load and start do with a unit, given what is here and what the cluster has.
+//! Pure: decides how submit, load and start handle a unit, given the local and the cluster's
+//! file.
 //!
-//! Nothing is overwritten unless it was asked for, and nothing half done: a unit whose file here is
-//! not the one that the cluster has is an error, with both hashes.
+//! Nothing is overwritten without `--replace`. A local file that differs from the cluster's is an
+//! error that names both hashes.
 
 use fleet_core::{TargetState, Verb};
 use fleet_http::wire;
 use fleet_unitfile::{UnitHash, UnitName};
 
 use super::error::CliError;
+use super::format::short_hash;
 use super::local::{LocalFile, LocalUnit};
-use super::words::short_hash;
 
-/// What is to be done about a unit's file before its desired state is changed.
+/// Change to a unit's file that precedes the change of its desired state.
 #[derive(Debug, Clone)]
-pub(crate) enum Content {
-    /// Nothing: the cluster has it.
+pub(crate) enum ContentAction {
+    /// No change: the cluster has the file.
     Keep,
-    /// The cluster does not know the unit: this becomes its file.
-    Create(Source),
-    /// The cluster has another file under this name: this takes its place.
-    Replace(Source),
+    /// Creates the unit, which the cluster does not know.
+    Create(ContentSource),
+    /// Replaces a different file of this unit.
+    Replace(ContentSource),
 }
 
-/// Where the content of a unit that is created comes from.
+/// Origin of a created unit's content.
 #[derive(Debug, Clone)]
-pub(crate) enum Source {
-    /// From a file on this computer.
+pub(crate) enum ContentSource {
+    /// A local file.
     Local(LocalFile),
-    /// From the unit's template, which the cluster has.
+    /// The unit's template, which the cluster has.
     Template,
 }
 
-/// Decides about a unit's file. `known` is what the cluster has under the unit's name;
-/// `has_template` says whether the cluster has the unit's template.
+/// Decides about a unit's file. `known` is the cluster's unit of this name. `has_template` tells
+/// whether the cluster has the unit's template.
 ///
 /// # Errors
 ///
-/// There is no content; or there is another one in the cluster and `replace` was not asked for, or
-/// cannot be done by this command.
+/// There is no content, or the cluster has different content and `replace` is not set or not
+/// allowed for this command.
 pub(crate) fn content(
     verb: Verb,
     unit: &LocalUnit,
-    known: Option<&wire::Unit>,
+    known: Option<&wire::UnitEntity>,
     has_template: bool,
     replace: bool,
-) -> Result<Content, CliError> {
+) -> Result<ContentAction, CliError> {
     match (known, &unit.file) {
-        (None, Some(file)) => Ok(Content::Create(Source::Local(file.clone()))),
-        (None, None) if has_template => Ok(Content::Create(Source::Template)),
+        (None, Some(file)) => Ok(ContentAction::Create(ContentSource::Local(file.clone()))),
+        (None, None) if has_template => Ok(ContentAction::Create(ContentSource::Template)),
         (None, None) => Err(no_content(unit)),
         (Some(_), None) if replace => Err(CliError::failed(format!(
             "cannot replace {}: there is no file {}",
             unit.name,
             unit.path.display()
         ))),
-        (Some(_), None) => Ok(Content::Keep),
+        (Some(_), None) => Ok(ContentAction::Keep),
         (Some(known), Some(file)) if known.hash == file.file.hash().to_string() => {
-            Ok(Content::Keep)
+            Ok(ContentAction::Keep)
         }
         (Some(known), Some(file)) if !replace => Err(differs(known, file)),
         (Some(known), Some(file)) => replacement(verb, known, file),
     }
 }
 
-/// Judges a unit that was not there when it was looked for, and was when it was sent. `now` is what
-/// the cluster has: the same file is what was to be done, whoever did it. It may have been an
-/// earlier command, whose outcome nobody got to know.
+/// Resolves a create that lost a race; `now` is the unit that the cluster has.
+///
+/// The same file counts as success: an earlier, unacknowledged request of ours may have created it.
 ///
 /// # Errors
 ///
-/// The cluster has another file.
-pub(crate) fn came_meanwhile(
+/// The cluster has a different file.
+pub(crate) fn resolve_create_race(
     name: &UnitName,
     sent: UnitHash,
-    now: &wire::Unit,
+    now: &wire::UnitEntity,
 ) -> Result<(), CliError> {
     if now.hash == sent.to_string() {
         return Ok(());
     }
-    Err(CliError::failed(format!("somebody else submitted another {name} at the same moment"))
-        .help("run the command again to compare the two"))
+    Err(CliError::failed(format!("another client has just submitted a different {name}"))
+        .help("run the command again to compare both files"))
 }
 
-/// What is said of a unit that is there whenever it is sent, and not when it is looked for.
-pub(crate) fn comes_and_goes(name: &UnitName) -> CliError {
+/// Returns the error for a unit that blocks each create, but is missing from each lookup.
+pub(crate) fn unstable_unit(name: &UnitName) -> CliError {
     CliError::failed(format!(
-        "{name} is in the way when it is sent, and gone when it is looked for"
+        "cannot create {name}: it exists when it is uploaded, but not when it is looked up"
     ))
     .help(
-        "somebody submits and destroys it, or the daemon is far behind its store: run fleetctl \
-             doctor, and the command again",
+        "another client keeps submitting and destroying it, or the daemon lags behind its store: \
+             run \"fleetctl doctor\", then the command again",
     )
 }
 
-/// The desired state that a command leaves a unit in, and `None` where it changes nothing.
+/// Returns the desired state that a command sets, or `None` if it sets none.
 ///
-/// Submitting a unit again asks for nothing that is not there, whatever its state is.
+/// Submitting a known unit changes nothing, whatever its state is.
 ///
 /// # Errors
 ///
-/// The command makes no sense for a unit in this state.
+/// The command is not valid for a unit in this state.
 pub(crate) fn change(
     verb: Verb,
     name: &UnitName,
@@ -120,27 +121,32 @@ pub(crate) fn change(
     }
 }
 
-/// A new file is taken by a command that leaves the unit no lower than it is: `submit --replace`
-/// must not change what runs.
-fn replacement(verb: Verb, known: &wire::Unit, file: &LocalFile) -> Result<Content, CliError> {
-    let in_reach = known.desired().is_none_or(|desired| Some(desired) <= verb.goal());
-    if in_reach {
-        return Ok(Content::Replace(Source::Local(file.clone())));
+/// Decides about replacing a file. The command must leave the desired state at least as high as it
+/// is: `submit --replace` must not stop a running unit.
+fn replacement(
+    verb: Verb,
+    known: &wire::UnitEntity,
+    file: &LocalFile,
+) -> Result<ContentAction, CliError> {
+    let is_allowed = known.desired().is_none_or(|desired| Some(desired) <= verb.goal());
+    if is_allowed {
+        return Ok(ContentAction::Replace(ContentSource::Local(file.clone())));
     }
     let (name, desired, verb) = (&known.name, &known.desired_state, verb.as_str());
-    let right = if desired == "launched" { "start" } else { "load" };
-    let message = format!("cannot {verb} another {name} while its desired state is {desired}");
-    Err(CliError::failed(message).help(format!("use {right} --replace, which keeps it {desired}")))
+    let command = if desired == "launched" { "start" } else { "load" };
+    let message = format!("cannot {verb} a different {name} while its desired state is {desired}");
+    Err(CliError::failed(message)
+        .help(format!("use {command} --replace, which keeps it {desired}")))
 }
 
-fn differs(known: &wire::Unit, file: &LocalFile) -> CliError {
+fn differs(known: &wire::UnitEntity, file: &LocalFile) -> CliError {
     let (name, theirs, ours) = (&known.name, short_hash(&known.hash), file.file.hash().short());
     let here = file.path.display();
     CliError::failed(format!(
-        "{here} (hash {ours}) is not the {name} of the cluster (hash {theirs})"
+        "{here} (hash {ours}) differs from {name} in the cluster (hash {theirs})"
     ))
-    .help(format!("add --replace to put {here} in its place"))
-    .help(format!("\"fleetctl cat {name}\" shows the other one"))
+    .help(format!("add --replace to use {here}"))
+    .help(format!("\"fleetctl cat {name}\" shows the cluster's file"))
 }
 
 fn is_template(verb: Verb, name: &UnitName) -> CliError {
@@ -159,7 +165,7 @@ fn no_content(unit: &LocalUnit) -> CliError {
     ));
     match unit.name.template() {
         Some(template) => error.help(format!("write that file, or submit its template {template}")),
-        None => error.help("name the path of its unit file"),
+        None => error.help("give the path of its unit file"),
     }
 }
 
@@ -180,23 +186,23 @@ mod tests {
         LocalUnit { name: name.parse().unwrap(), path, file }
     }
 
-    fn known(text: &str, desired: &str) -> wire::Unit {
-        wire::Unit {
+    fn known(text: &str, desired: &str) -> wire::UnitEntity {
+        wire::UnitEntity {
             name: "web.service".into(),
             hash: UnitFile::parse(text).unwrap().hash().to_string(),
             desired_state: desired.into(),
-            ..wire::Unit::default()
+            ..wire::UnitEntity::default()
         }
     }
 
-    fn told(result: Result<Content, CliError>) -> String {
+    fn told(result: Result<ContentAction, CliError>) -> String {
         match result {
-            Ok(Content::Keep) => "keep".into(),
-            Ok(Content::Create(Source::Local(file))) => {
+            Ok(ContentAction::Keep) => "keep".into(),
+            Ok(ContentAction::Create(ContentSource::Local(file))) => {
                 format!("create of {}", file.path.display())
             }
-            Ok(Content::Create(Source::Template)) => "create of its template".into(),
-            Ok(Content::Replace(_)) => "replace".into(),
+            Ok(ContentAction::Create(ContentSource::Template)) => "create of its template".into(),
+            Ok(ContentAction::Replace(_)) => "replace".into(),
             Err(error) => {
                 let mut text = Vec::new();
                 error.print(&mut text).unwrap();
@@ -244,7 +250,7 @@ mod tests {
         insta::assert_snapshot!(differs, @r#"
         fleetctl: web.service (hash 91fedf9) is not the web.service of the cluster (hash ec3b7e6)
         help: add --replace to put web.service in its place
-        help: "fleetctl cat web.service" shows the other one
+        help: "fleetctl cat web.service" shows the cluster's file
         "#);
         let no_file = told(content(Verb::Start, &nothing, Some(&other), false, true));
         assert!(no_file.contains("cannot replace web.service: there is no file web.service"));
@@ -256,13 +262,14 @@ mod tests {
     fn a_unit_that_came_meanwhile_is_as_good_as_one_that_was_sent() {
         let name: UnitName = "web.service".parse().unwrap();
         let sent = UnitFile::parse(HERE).unwrap().hash();
-        let judged =
-            |now: &wire::Unit| told(came_meanwhile(&name, sent, now).map(|()| Content::Keep));
+        let judged = |now: &wire::UnitEntity| {
+            told(resolve_create_race(&name, sent, now).map(|()| ContentAction::Keep))
+        };
         assert_eq!(judged(&known(HERE, "inactive")), "keep");
         let other = judged(&known("[Service]\nExecStart=/bin/other\n", "inactive"));
         insta::assert_snapshot!(other, @r"
         fleetctl: somebody else submitted another web.service at the same moment
-        help: run the command again to compare the two
+        help: run the command again to compare both files
         ");
     }
 

@@ -1,9 +1,9 @@
-//! What commands ask of the cluster, with errors that say what could not be done.
+//! Requests to the cluster, with errors that name the failed action.
 
-mod balance;
 mod machines;
+mod rebalance;
 
-pub(crate) use machines::is_whole;
+pub(crate) use machines::is_complete_id;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,97 +14,98 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use fleet_core::{Epoch, Intent, MachineId, Requirements, Strictness, TargetState};
 use fleet_http::{
-    Client, ClientError, Endpoint, EventOptions, Events, ExportBytes, JournalLine, JournalLines,
+    Client, ClientError, Endpoint, EventOptions, Events, ExportBytes, JournalEntry, JournalLines,
     JournalOptions, PutOutcome, StateFilter, UnitFilter, UnitUpload, wire,
 };
 use fleet_store::MetadataChange;
 use fleet_unitfile::{UnitFile, UnitName};
 use tokio::sync::OnceCell;
 
-use super::access::Access;
+use super::credentials::CredentialFiles;
 use super::error::CliError;
 use super::names::nearest;
-use super::wait::Sight;
+use super::wait::Observation;
 
-/// How the daemon says that a desired state is for a unit that is not there.
+/// Message of the daemon about a desired state for an unknown unit.
 const NO_UNIT: &str = "unit does not exist";
 
-/// The connection to a daemon.
+/// Connection to a daemon.
 #[derive(Debug, Clone)]
 pub(crate) struct Session {
     client: Client,
-    /// The names of all units, listed once at most, for whoever wrote one wrongly.
+    /// Names of all units, for suggestions. Fetched at most once.
     names: Arc<OnceCell<Vec<String>>>,
 }
 
 impl Session {
-    /// Names the daemon; it is connected to when something is first asked of it.
+    /// Prepares the connection; the first request opens it.
     ///
     /// # Errors
     ///
-    /// The text says not where a daemon is, or a file that it takes to be let in is of no use.
-    pub(crate) fn new(endpoint: &str, access: &Access) -> Result<Self, CliError> {
+    /// The endpoint is invalid, or a credential file cannot be used.
+    pub(crate) fn new(endpoint: &str, credentials: &CredentialFiles) -> Result<Self, CliError> {
         let endpoint: Endpoint = endpoint
             .parse()
             .map_err(|error| CliError::usage("--endpoint cannot be used").because(error))?;
-        let credentials = access.credentials(endpoint.is_tls())?;
-        Ok(Self { client: Client::with(&endpoint, credentials), names: Arc::default() })
+        let credentials = credentials.credentials(endpoint.is_tls())?;
+        Ok(Self { client: Client::with_credentials(&endpoint, credentials), names: Arc::default() })
     }
 
-    /// How long ago the daemon lost sight of the cluster, if it has, as of its last answer.
+    /// Returns how long ago the daemon lost its store, as of the last response; `None` if it has
+    /// not.
     pub(crate) fn behind(&self) -> Option<Duration> {
         self.client.behind()
     }
 
-    /// The daemon's version.
+    /// Returns the daemon's version.
     pub(crate) async fn version(&self) -> Result<String, CliError> {
-        self.client.version().await.map_err(|error| cannot("ask for the version", error))
+        self.client.version().await.map_err(|error| cannot("get the version", error))
     }
 
-    /// All units.
-    pub(crate) async fn units(&self) -> Result<Vec<wire::Unit>, CliError> {
+    /// Returns all units.
+    pub(crate) async fn units(&self) -> Result<Vec<wire::UnitEntity>, CliError> {
         self.client.units().await.map_err(|error| cannot("list the units", error))
     }
 
-    /// All states of units on machines.
-    pub(crate) async fn states(&self) -> Result<Vec<wire::UnitState>, CliError> {
+    /// Returns all states of units on machines.
+    pub(crate) async fn states(&self) -> Result<Vec<wire::UnitStateEntity>, CliError> {
         let states = self.client.states(&StateFilter::default()).await;
         states.map_err(|error| cannot("list the unit states", error))
     }
 
-    /// All machines that are present.
-    pub(crate) async fn machines(&self) -> Result<Vec<wire::Machine>, CliError> {
+    /// Returns all machines that are present.
+    pub(crate) async fn machines(&self) -> Result<Vec<wire::MachineEntity>, CliError> {
         self.client.machines().await.map_err(|error| cannot("list the machines", error))
     }
 
-    /// One unit; `None` if the cluster does not know it.
-    pub(crate) async fn unit(&self, name: &UnitName) -> Result<Option<wire::Unit>, CliError> {
-        self.client.unit(name).await.map_err(|error| cannot(format!("look at {name}"), error))
+    /// Returns a unit; `None` if the cluster does not know it.
+    pub(crate) async fn unit(&self, name: &UnitName) -> Result<Option<wire::UnitEntity>, CliError> {
+        self.client.unit(name).await.map_err(|error| cannot(format!("look up {name}"), error))
     }
 
-    /// One unit that must be known.
+    /// Returns a unit that the cluster must know.
     ///
     /// # Errors
     ///
-    /// It is not known; a name that is near is suggested.
-    pub(crate) async fn known_unit(&self, name: &UnitName) -> Result<wire::Unit, CliError> {
+    /// The unit is unknown. The error may suggest a similar name.
+    pub(crate) async fn known_unit(&self, name: &UnitName) -> Result<wire::UnitEntity, CliError> {
         match self.unit(name).await? {
             Some(unit) => Ok(unit),
             None => Err(self.unknown(name).await),
         }
     }
 
-    /// The error for a unit that the cluster does not know.
+    /// Returns the error for an unknown unit.
     pub(crate) async fn unknown(&self, name: &UnitName) -> CliError {
         let error = CliError::failed(format!("{name} is not known to the cluster"));
-        match self.near(name).await {
+        match self.suggestion(name).await {
             Some(near) => error.help(near),
             None => error.help("\"fleetctl list-unit-files\" shows the units that are known"),
         }
     }
 
-    /// A question for the unit that was probably meant, if the name of one is near.
-    pub(crate) async fn near(&self, name: &UnitName) -> Option<String> {
+    /// Returns a question that suggests a unit with a similar name, if there is one.
+    pub(crate) async fn suggestion(&self, name: &UnitName) -> Option<String> {
         let list = async || {
             let units = self.client.units().await.unwrap_or_default();
             units.into_iter().map(|unit| unit.name).collect()
@@ -114,59 +115,65 @@ impl Session {
         Some(format!("did you mean {near}?"))
     }
 
-    /// The states of one unit on machines.
+    /// Returns the states of one unit on machines.
     pub(crate) async fn states_of(
         &self,
         name: &UnitName,
-    ) -> Result<Vec<wire::UnitState>, CliError> {
+    ) -> Result<Vec<wire::UnitStateEntity>, CliError> {
         let filter = StateFilter { unit: Some(name.to_string()), ..StateFilter::default() };
         let states = self.client.states(&filter).await;
-        states.map_err(|error| cannot(format!("look at the state of {name}"), error))
+        states.map_err(|error| cannot(format!("get the state of {name}"), error))
     }
 
-    /// Looks at one unit, wherever it is.
-    pub(crate) async fn sight(&self, name: &UnitName) -> Result<Sight, CliError> {
+    /// Observes one unit on all its machines.
+    pub(crate) async fn observe(&self, name: &UnitName) -> Result<Observation, CliError> {
         let (unit, states) = futures_util::try_join!(self.unit(name), self.states_of(name))?;
-        Ok(Sight { unit, states, ..Sight::default() })
+        Ok(Observation { unit, states, ..Observation::default() })
     }
 
-    /// One unit with the last lines that it wrote; `None` if the cluster does not know it.
+    /// Returns a unit with its last journal lines; `None` if the cluster does not know it.
     pub(crate) async fn status(
         &self,
         name: &UnitName,
         lines: u32,
-    ) -> Result<Option<wire::UnitStatus>, CliError> {
+    ) -> Result<Option<wire::UnitStatusReport>, CliError> {
         let status = self.client.status(name, Some(lines)).await;
-        status.map_err(|error| cannot(format!("look at {name}"), error))
+        status.map_err(|error| cannot(format!("look up {name}"), error))
     }
 
-    /// What every machine says to a unit that must be known.
-    pub(crate) async fn explain(&self, name: &UnitName) -> Result<wire::Explanation, CliError> {
+    /// Returns the verdicts of all machines about a unit that the cluster must know.
+    pub(crate) async fn explain(
+        &self,
+        name: &UnitName,
+    ) -> Result<wire::PlacementExplanation, CliError> {
         match self.client.explain(name).await {
-            Ok(Some(told)) => Ok(told),
+            Ok(Some(explanation)) => Ok(explanation),
             Ok(None) => Err(self.unknown(name).await),
             Err(error) => Err(cannot(format!("explain {name}"), error)),
         }
     }
 
-    /// What the engine would do if these units were put there and those destroyed.
+    /// Returns the engine's plan if these units were uploaded and those destroyed.
     pub(crate) async fn plan(
         &self,
         puts: &[(UnitName, UnitUpload)],
         destroy: &[UnitName],
-    ) -> Result<wire::Plan, CliError> {
+    ) -> Result<wire::PlanReport, CliError> {
         let plan = self.client.plan(puts, destroy).await;
-        plan.map_err(|error| cannot("plan this", error).help("nothing was sent"))
+        plan.map_err(|error| cannot("preview the changes", error).help("nothing was changed"))
     }
 
-    /// The instances of a template.
-    pub(crate) async fn instances(&self, template: &UnitName) -> Result<Vec<wire::Unit>, CliError> {
+    /// Returns the instances of a template.
+    pub(crate) async fn instances(
+        &self,
+        template: &UnitName,
+    ) -> Result<Vec<wire::UnitEntity>, CliError> {
         let filter = UnitFilter { template: Some(template.clone()), ..UnitFilter::default() };
-        let units = self.client.units_that(&filter).await;
+        let units = self.client.units_matching(&filter).await;
         units.map_err(|error| cannot(format!("list the instances of {template}"), error))
     }
 
-    /// Makes a unit known that is not. `false`: somebody else was faster.
+    /// Creates an inactive unit. Returns `false` if it already exists.
     pub(crate) async fn create(&self, name: &UnitName, file: UnitFile) -> Result<bool, CliError> {
         let desired = Some(TargetState::Inactive);
         let upload = UnitUpload { file, desired, create_only: true };
@@ -176,7 +183,7 @@ impl Session {
         }
     }
 
-    /// Puts another file in the place of a unit's file.
+    /// Replaces the file of a unit.
     pub(crate) async fn replace(
         &self,
         name: &UnitName,
@@ -188,7 +195,7 @@ impl Session {
         outcome.map(drop).map_err(|error| cannot(format!("replace {name}"), error))
     }
 
-    /// Changes a unit's desired state.
+    /// Sets the desired state of a unit.
     pub(crate) async fn set_desired(
         &self,
         name: &UnitName,
@@ -196,21 +203,23 @@ impl Session {
     ) -> Result<(), CliError> {
         let set = self.client.set_desired(name, desired).await;
         set.map_err(|error| match &error {
-            // The words of fleet v1, whose clients left the options out for this alone.
+            // This message comes from fleet v1, whose clients ignored the options of such a unit.
             ClientError::Api { status: 409, message, .. } if message.starts_with(NO_UNIT) => {
-                CliError::failed(format!("{name} is known no more: somebody has destroyed it"))
+                CliError::failed(format!(
+                    "{name} is no longer known: another client has destroyed it"
+                ))
             }
             _ => cannot(format!("make {desired} the desired state of {name}"), error),
         })
     }
 
-    /// Forgets a unit.
+    /// Destroys a unit. Returns `false` if it was unknown.
     pub(crate) async fn destroy(&self, name: &UnitName) -> Result<bool, CliError> {
         let gone = self.client.destroy(name).await;
         gone.map_err(|error| cannot(format!("destroy {name}"), error))
     }
 
-    /// Asks for a restart, and returns the generation that the unit will then have.
+    /// Requests a restart, and returns its generation.
     pub(crate) async fn restart(&self, name: &UnitName) -> Result<u64, CliError> {
         let generation = self.client.restart(name).await;
         generation.map(|it| it.0).map_err(|error| cannot(format!("restart {name}"), error))
@@ -221,13 +230,15 @@ impl Session {
         self.client.export().await.map_err(|error| cannot("export the cluster", error))
     }
 
-    /// The next bytes of an export; `None` after the last ones.
-    pub(crate) async fn more(&self, export: &mut ExportBytes) -> Result<Option<Bytes>, CliError> {
-        export.next().await.map_err(|error| cannot("go on exporting the cluster", error))
+    /// Returns the next bytes of an export; `None` at the end.
+    pub(crate) async fn next_export_chunk(
+        &self,
+        export: &mut ExportBytes,
+    ) -> Result<Option<Bytes>, CliError> {
+        export.next().await.map_err(|error| cannot("continue the export", error))
     }
 
-    /// Puts a unit in the place of whatever is there, or where nothing is. `false`: it was to be
-    /// new, and somebody else was faster.
+    /// Creates or replaces a unit. Returns `false` if it was to be created, but already exists.
     pub(crate) async fn put(&self, name: &UnitName, upload: &UnitUpload) -> Result<bool, CliError> {
         match self.client.put_unit(name, upload).await {
             Ok(outcome) => Ok(outcome != PutOutcome::Exists),
@@ -235,49 +246,49 @@ impl Session {
         }
     }
 
-    /// Sets metadata of machines, all of it or nothing.
+    /// Sets metadata of machines atomically.
     pub(crate) async fn set_metadata(&self, changes: &[MetadataChange]) -> Result<(), CliError> {
         let set = self.client.patch_machines(changes).await;
         set.map_err(|error| cannot("set the metadata of machines", error))
     }
 
-    /// Hands over what another cluster leaves behind beside units and metadata.
+    /// Imports the epoch and the intents of another cluster.
     pub(crate) async fn hand_over(
         &self,
         past: Epoch,
         intents: &[(MachineId, Intent)],
     ) -> Result<(), CliError> {
-        let handed = self.client.hand_over(past, intents).await;
-        handed.map_err(|error| cannot("hand the cluster over", error))
+        let handed = self.client.prepare_import(past, intents).await;
+        handed.map_err(|error| cannot("import the epoch and the intents", error))
     }
 
-    /// Opens a unit's journal. One that is followed goes on where the connection breaks.
+    /// Opens a unit's journal. A followed journal resumes after connection losses.
     pub(crate) async fn journal(
         &self,
         name: &UnitName,
         options: &JournalOptions,
     ) -> Result<JournalLines, CliError> {
         let lines = self.client.journal(name, options).await;
-        lines.map(JournalLines::lasting).map_err(|error| unreadable("read", name, error))
+        lines.map(JournalLines::reconnecting).map_err(|error| journal_error("read", name, error))
     }
 
-    /// The same with when each line was written.
+    /// Like [`journal`](Self::journal), with timestamps.
     pub(crate) async fn dated_journal(
         &self,
         name: &UnitName,
         options: &JournalOptions,
     ) -> Result<JournalLines, CliError> {
-        let lines = self.client.dated_journal(name, options).await;
-        lines.map(JournalLines::lasting).map_err(|error| unreadable("read", name, error))
+        let lines = self.client.journal_with_timestamps(name, options).await;
+        lines.map(JournalLines::reconnecting).map_err(|error| journal_error("read", name, error))
     }
 
-    /// Opens what changes in the cluster.
+    /// Opens the stream of changes of the cluster.
     pub(crate) async fn events(&self, options: &EventOptions) -> Result<Events, CliError> {
         let events = self.client.events(options).await;
-        events.map_err(|error| cannot("follow the cluster", error))
+        events.map_err(|error| cannot("follow the events", error))
     }
 
-    /// The last lines of a unit's journal, as far as they can be had.
+    /// Returns the last lines of a unit's journal.
     pub(crate) async fn last_lines(
         &self,
         name: &UnitName,
@@ -294,7 +305,7 @@ impl Session {
     }
 }
 
-/// The next line of a journal; `None` after the last one.
+/// Returns the next line of a journal; `None` at the end.
 pub(crate) async fn next_line(
     journal: &mut JournalLines,
     name: &UnitName,
@@ -302,26 +313,26 @@ pub(crate) async fn next_line(
     Ok(next_dated(journal, name).await?.map(|line| line.text))
 }
 
-/// The same with when it was written, if that was asked for.
+/// Returns the next line with its timestamp, if timestamps were requested.
 pub(crate) async fn next_dated(
     journal: &mut JournalLines,
     name: &UnitName,
-) -> Result<Option<JournalLine>, CliError> {
-    let line = journal.next_dated().await;
-    line.map_err(|error| unreadable("go on reading", name, error))
+) -> Result<Option<JournalEntry>, CliError> {
+    let line = journal.next_entry().await;
+    line.map_err(|error| journal_error("continue reading", name, error))
 }
 
-/// Says that a journal cannot be had, at its beginning or in the middle of it.
-fn unreadable(what: &str, name: &UnitName, error: ClientError) -> CliError {
+/// Returns the error for a journal that cannot be opened or read on.
+fn journal_error(what: &str, name: &UnitName, error: ClientError) -> CliError {
     let help = match &error {
         ClientError::Api { status: 409, .. } => {
-            Some(format!("\"fleetctl status {name}\" shows what is wanted of it"))
+            Some(format!("\"fleetctl status {name}\" shows its desired state"))
         }
         ClientError::Api { status: 400 | 401 | 403, .. } => None,
         ClientError::Api { .. } | ClientError::Broken { .. } | ClientError::TimedOut { .. } => {
             Some(format!(
-                "\"fleetctl status {name}\" shows where it is, and \"fleetctl doctor\" what is \
-                 wrong there; then ask for its journal again"
+                "\"fleetctl status {name}\" shows its machine, and \"fleetctl doctor\" reports \
+                 problems there; then try again"
             ))
         }
         _ => None,
@@ -330,12 +341,12 @@ fn unreadable(what: &str, name: &UnitName, error: ClientError) -> CliError {
     help.into_iter().fold(error, CliError::help)
 }
 
-/// The bytes of a unit's file.
+/// Returns the bytes of a unit's file.
 ///
 /// # Errors
 ///
-/// The server sent none, or none that can be read.
-pub(crate) fn source(unit: &wire::Unit) -> Result<Vec<u8>, CliError> {
+/// The response has no file, or an invalid one.
+pub(crate) fn source(unit: &wire::UnitEntity) -> Result<Vec<u8>, CliError> {
     match (&unit.source, &unit.source_base64) {
         (Some(text), _) => Ok(text.clone().into_bytes()),
         (None, Some(text)) => STANDARD.decode(text).map_err(|error| {
@@ -343,13 +354,16 @@ pub(crate) fn source(unit: &wire::Unit) -> Result<Vec<u8>, CliError> {
         }),
         (None, None) => Err(CliError::failed(match unit.problem.as_str() {
             "" => format!("the server sent no file of {}", unit.name),
-            problem => format!("the file of {} cannot be had: {problem}", unit.name),
+            problem => format!("the file of {} is not available: {problem}", unit.name),
         })),
     }
 }
 
-/// The machines whose metadata a global unit asks for.
-pub(crate) fn eligible(unit: &wire::Unit, machines: &[wire::Machine]) -> BTreeSet<String> {
+/// Returns the machines with the metadata that a global unit requires.
+pub(crate) fn eligible(
+    unit: &wire::UnitEntity,
+    machines: &[wire::MachineEntity],
+) -> BTreeSet<String> {
     let file = source(unit).ok().and_then(|source| UnitFile::parse(source).ok());
     let (Some(file), Ok(name)) = (file, unit.name.parse()) else {
         return BTreeSet::new();
@@ -357,33 +371,33 @@ pub(crate) fn eligible(unit: &wire::Unit, machines: &[wire::Machine]) -> BTreeSe
     let Ok(parsed) = Requirements::parse(&name, &file, Strictness::Warn) else {
         return BTreeSet::new();
     };
-    let fits = |machine: &&wire::Machine| {
+    let fits = |machine: &&wire::MachineEntity| {
         let mut demands = parsed.requirements.metadata.iter();
         demands.all(|(key, wanted)| machine.metadata.get(key).is_some_and(|it| wanted.contains(it)))
     };
     machines.iter().filter(fits).map(|machine| machine.id.clone()).collect()
 }
 
-/// Says what could not be done. What the client advises becomes hints of their own.
+/// Returns the error for a failed request. Advice of the client becomes hints.
 fn cannot(what: impl std::fmt::Display, error: ClientError) -> CliError {
     match error {
         ClientError::Unreachable { endpoint, cause } => {
             CliError::failed(format!("no fleetd answers at {endpoint}"))
                 .because_of(cause)
                 .help("start one there, for example with \"fleetd dev\"")
-                .help("or name where one listens, with --endpoint or FLEETCTL_ENDPOINT")
+                .help("or set the address of one, with --endpoint or FLEETCTL_ENDPOINT")
         }
         ClientError::Untrusted { endpoint, cause } => {
             CliError::failed(format!("{endpoint} answers, but no secure connection can be made"))
                 .because_of(cause)
-                .help("name the authority of its certificate, with --ca-file")
+                .help("set the CA of its certificate with --ca-file")
         }
         error @ ClientError::Api { status: 401, .. } => CliError::failed(format!("cannot {what}"))
             .because(error)
-            .help("name what to show, with --token-file, or --cert-file and --key-file"),
-        error @ ClientError::BadAnswer { .. } => CliError::failed(format!("cannot {what}"))
+            .help("authenticate with --token-file, or with --cert-file and --key-file"),
+        error @ ClientError::BadResponse { .. } => CliError::failed(format!("cannot {what}"))
             .because(error)
-            .help("name where a fleetd listens, with --endpoint or FLEETCTL_ENDPOINT"),
+            .help("set the address of a fleetd, with --endpoint or FLEETCTL_ENDPOINT"),
         error => CliError::failed(format!("cannot {what}")).because(error),
     }
 }

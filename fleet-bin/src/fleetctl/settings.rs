@@ -1,55 +1,56 @@
-//! What the command line and the environment together ask for, checked and with its defaults.
+//! Settings from the command line and the environment, validated and with defaults.
 
 use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::ValueEnum;
 
-use super::access::Access;
 use super::args::WaitArgs;
+use super::credentials::CredentialFiles;
 use super::error::CliError;
-use super::global_args::{Format, GlobalArgs, OldArgs};
+use super::global_args::{Format, GlobalArgs, V1Args};
 use super::ssh::Ssh;
 
-/// Where a daemon listens unless it is told otherwise.
+/// Default endpoint of a daemon.
 const DEFAULT_ENDPOINT: &str = "unix:///run/fleet.sock";
 
-/// Longer than the 90 seconds that systemd gives a start or a stop, so that its verdict is seen.
+/// Default time limit of a wait. It exceeds systemd's 90 seconds for a start or a stop, so that the
+/// final result is seen.
 const DEFAULT_WAIT: Duration = Duration::from_secs(100);
 
-/// How long one of v1's attempts lasts.
+/// Duration of an attempt in `--block-attempts` of fleet v1.
 const ATTEMPT: Duration = Duration::from_secs(2);
 
-/// Looks a variable of the environment up.
+/// Looks up an environment variable.
 pub(crate) type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
-/// What holds for every command.
+/// Settings of all commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// Where the daemon listens, not yet read.
+    /// Endpoint of the daemon, not parsed yet.
     pub(crate) endpoint: String,
-    /// What it takes to be let in.
-    pub(crate) access: Access,
-    /// How results are printed.
+    /// Credentials for the daemon.
+    pub(crate) credentials: CredentialFiles,
+    /// Output format.
     pub(crate) format: Format,
-    /// Whether to tell what is asked of the daemon.
+    /// Whether to log requests to the daemon.
     pub(crate) debug: bool,
-    /// How ssh is called, and where a tunnel leads.
+    /// Settings for `ssh`, and the host of the tunnel.
     pub(crate) ssh: Ssh,
 }
 
 impl Settings {
-    /// Takes each from the command line, else from the environment, else its default.
+    /// Takes each value from the command line, or else from the environment, or else the default.
     ///
-    /// An empty variable counts as none.
+    /// An empty variable counts as unset.
     pub(crate) fn new(args: &GlobalArgs, environment: Environment<'_>) -> Result<Self, CliError> {
         let variable = |name: &str| {
             let value = environment(name)?.to_string_lossy().into_owned();
             (!value.is_empty()).then_some(value)
         };
-        let old = args.old.clone().or_of(&variable);
-        refuse_old(&old)?;
-        let access = Access::new(&args.access, &variable);
+        let old = args.old.clone().or_from_env(&variable);
+        refuse_v1(&old)?;
+        let credentials = CredentialFiles::new(&args.credentials, &variable);
         let endpoint = args.endpoint.clone().or_else(|| variable("FLEETCTL_ENDPOINT"));
         let format = match (args.output, variable("FLEETCTL_OUTPUT")) {
             (Some(format), _) => format,
@@ -60,22 +61,22 @@ impl Settings {
         let tunnel = args.tunnel.clone().or_else(|| variable("FLEETCTL_TUNNEL"));
         let ssh = Ssh::new(&old, tunnel.filter(|host| !host.is_empty()))?;
         let endpoint = endpoint.unwrap_or_else(|| DEFAULT_ENDPOINT.into());
-        Ok(Self { endpoint, access, format, debug, ssh })
+        Ok(Self { endpoint, credentials, format, debug, ssh })
     }
 }
 
-/// How long a command waits for the cluster to follow.
+/// How long a command waits for units to reach their goals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Patience {
-    /// Not at all.
+pub(crate) enum WaitTimeout {
+    /// Does not wait.
     None,
-    /// Up to so long.
+    /// Waits up to this time.
     For(Duration),
-    /// Until it is over, well or badly.
+    /// Waits until all units reach their goals or fail.
     Unlimited,
 }
 
-impl From<WaitArgs> for Patience {
+impl From<WaitArgs> for WaitTimeout {
     fn from(args: WaitArgs) -> Self {
         if args.no_block {
             return Self::None;
@@ -94,8 +95,8 @@ impl From<WaitArgs> for Patience {
 
 fn format_named(word: &str) -> Result<Format, CliError> {
     Format::from_str(word, false).map_err(|_unknown| {
-        CliError::usage(format!("FLEETCTL_OUTPUT={word} is no output format"))
-            .help("write table, json, jsonl or name")
+        CliError::usage(format!("FLEETCTL_OUTPUT={word} is not an output format"))
+            .help("use table, json, jsonl or name")
     })
 }
 
@@ -103,11 +104,11 @@ fn is_yes(text: &str) -> bool {
     fleet_unitfile::parse_bool(text).unwrap_or(false)
 }
 
-/// Refuses what fleet v1 could do and this version does another way.
-fn refuse_old(old: &OldArgs) -> Result<(), CliError> {
+/// Rejects a driver of fleet v1 other than `API`.
+fn refuse_v1(old: &V1Args) -> Result<(), CliError> {
     match old.driver.as_deref().filter(|driver| *driver != "API") {
-        Some(driver) => Err(CliError::usage(format!("there is no driver {driver:?}"))
-            .help("leave --driver out: fleetctl always talks to a fleetd, named by --endpoint")),
+        Some(driver) => Err(CliError::usage(format!("driver {driver:?} is not supported"))
+            .help("omit --driver: fleetctl always connects to a fleetd, set by --endpoint")),
         None => Ok(()),
     }
 }
@@ -169,11 +170,11 @@ mod tests {
         };
         insta::assert_snapshot!(refused("fleetctl --driver etcd list-units"), @r#"
         fleetctl: there is no driver "etcd"
-        help: leave --driver out: fleetctl always talks to a fleetd, named by --endpoint
+        help: omit --driver: fleetctl always connects to a fleetd, set by --endpoint
         "#);
         insta::assert_snapshot!(refused("fleetctl --driver API list-units"), @r"
-        fleetctl: FLEETCTL_OUTPUT=xml is no output format
-        help: write table, json, jsonl or name
+        fleetctl: FLEETCTL_OUTPUT=xml is not an output format
+        help: use table, json, jsonl or name
         ");
     }
 
@@ -198,20 +199,20 @@ mod tests {
     #[test]
     fn patience_follows_the_flags() {
         for (flags, expected) in [
-            ("", Patience::For(DEFAULT_WAIT)),
-            (" --no-block", Patience::None),
-            (" --no-block --block-attempts=4", Patience::None),
-            (" --block-attempts=4", Patience::For(Duration::from_secs(8))),
-            (" --block-attempts=0", Patience::Unlimited),
-            (" --block-attempts -1", Patience::Unlimited),
-            (" --wait-timeout 5", Patience::For(Duration::from_secs(5))),
+            ("", WaitTimeout::For(DEFAULT_WAIT)),
+            (" --no-block", WaitTimeout::None),
+            (" --no-block --block-attempts=4", WaitTimeout::None),
+            (" --block-attempts=4", WaitTimeout::For(Duration::from_secs(8))),
+            (" --block-attempts=0", WaitTimeout::Unlimited),
+            (" --block-attempts -1", WaitTimeout::Unlimited),
+            (" --wait-timeout 5", WaitTimeout::For(Duration::from_secs(5))),
         ] {
             let line = format!("fleetctl stop a.service{flags}");
             let cli = Cli::try_parse_from(line.split(' ')).unwrap();
             let Some(crate::fleetctl::args::Command::Stop(args)) = cli.command else {
                 panic!("{line}: another command");
             };
-            assert_eq!(Patience::from(args.wait), expected, "{flags}");
+            assert_eq!(WaitTimeout::from(args.wait), expected, "{flags}");
         }
     }
 }

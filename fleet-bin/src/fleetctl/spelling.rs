@@ -1,7 +1,7 @@
-//! Pure: command lines in the spelling of fleet v1, rewritten to today's.
+//! Pure: rewrites command lines in the spelling of fleet v1.
 //!
-//! Go's flag package, and scripts of those years, write long options with one dash
-//! (`-endpoint=URL`), and fleet v1 wrote short ones with two (`--l`).
+//! Go's flag package, and scripts of that time, write long options with one dash (`-endpoint=URL`).
+//! fleet v1 also accepted short options with two (`--l`).
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -10,25 +10,24 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::names::nearest;
 
-/// The same arguments as clap expects them; `command` says which long options there are.
+/// Rewrites arguments to the spelling that clap expects; `command` defines the known long options.
 ///
-/// What follows `--` is left alone, so is what `ssh` runs elsewhere, and so is everything that is
-/// no such spelling.
-pub(crate) fn modern(args: Vec<OsString>, command: &clap::Command) -> Vec<OsString> {
+/// Arguments after `--`, the remote command of `ssh`, and everything else stay unchanged.
+pub(crate) fn normalize(args: Vec<OsString>, command: &clap::Command) -> Vec<OsString> {
     let mut known = BTreeSet::from(["help".to_owned(), "version".to_owned()]);
     collect_long_options(command, &mut known);
     let end = args.iter().position(|arg| arg == "--").unwrap_or(args.len());
-    let end = end.min(elsewhere(&args));
-    let rewrite = |(at, arg): (usize, OsString)| match arg.to_str() {
-        Some(text) if at < end => rewritten(text, &known).map_or(arg.clone(), OsString::from),
+    let end = end.min(remote_command(&args));
+    let rewrite_arg = |(at, arg): (usize, OsString)| match arg.to_str() {
+        Some(text) if at < end => rewrite(text, &known).map_or(arg.clone(), OsString::from),
         _ => arg,
     };
-    args.into_iter().enumerate().map(rewrite).collect()
+    args.into_iter().enumerate().map(rewrite_arg).collect()
 }
 
-/// Where the words begin that are for another machine: the first after `ssh` that is no option, and
-/// all behind it.
-fn elsewhere(args: &[OsString]) -> usize {
+/// Returns the index of the first argument of `ssh` that is no option. It and all later arguments
+/// belong to the remote machine.
+fn remote_command(args: &[OsString]) -> usize {
     let ssh = args.iter().position(|arg| arg == "ssh").unwrap_or(args.len());
     let is_word = |arg: &OsString| !arg.to_string_lossy().starts_with('-');
     let first = args.iter().skip(ssh + 1).position(is_word);
@@ -42,14 +41,15 @@ fn collect_long_options(command: &clap::Command, known: &mut BTreeSet<String>) {
     }
 }
 
-/// The same error with the command that was probably meant, for `help`, which has no idea itself.
-pub(crate) fn with_near(
+/// Adds the nearest command as a suggestion to an error of `help`, because clap suggests none
+/// there.
+pub(crate) fn with_suggestion(
     mut error: clap::Error,
     args: &[OsString],
     command: &clap::Command,
 ) -> clap::Error {
-    let is_told = error.get(ContextKind::SuggestedSubcommand).is_some();
-    if error.kind() != ErrorKind::InvalidSubcommand || is_told {
+    let has_suggestion = error.get(ContextKind::SuggestedSubcommand).is_some();
+    if error.kind() != ErrorKind::InvalidSubcommand || has_suggestion {
         return error;
     }
     let mut words = args.iter().skip_while(|arg| *arg != "help").skip(1);
@@ -66,7 +66,7 @@ pub(crate) fn with_near(
     error
 }
 
-/// The same error with how the command is written, where only a word of it is named.
+/// Adds the usage of the command to errors about a value, for which clap prints none.
 pub(crate) fn with_usage(
     mut error: clap::Error,
     args: &[OsString],
@@ -88,7 +88,7 @@ pub(crate) fn with_usage(
     error
 }
 
-fn rewritten(arg: &str, known: &BTreeSet<String>) -> Option<String> {
+fn rewrite(arg: &str, known: &BTreeSet<String>) -> Option<String> {
     if let Some(letter) = arg.strip_prefix("--").filter(|letter| is_one_letter(letter)) {
         return Some(format!("-{letter}"));
     }
@@ -110,8 +110,8 @@ mod tests {
 
     fn modern_line(line: &str) -> String {
         let args = line.split(' ').map(OsString::from).collect();
-        let modern = modern(args, &Cli::command());
-        modern.join(" ".as_ref()).into_string().unwrap()
+        let normalize = normalize(args, &Cli::command());
+        normalize.join(" ".as_ref()).into_string().unwrap()
     }
 
     #[test]
@@ -144,7 +144,7 @@ mod tests {
             let args = ["fleetctl"].into_iter().chain(line.split(' ')).map(OsString::from);
             let args: Vec<_> = args.collect();
             let error = Cli::command().try_get_matches_from(&args).unwrap_err();
-            let told = with_near(error, &args, &Cli::command()).to_string();
+            let told = with_suggestion(error, &args, &Cli::command()).to_string();
             let tip = told.lines().find(|line| line.contains("tip:"));
             assert_eq!(tip.is_some(), near.is_some(), "{line}: {told}");
             assert!(tip.is_none_or(|tip| tip.contains(near.unwrap())), "{line}: {told}");
@@ -155,7 +155,11 @@ mod tests {
     fn a_wrong_value_comes_with_what_to_write_and_how_the_command_goes() {
         for (line, said, usage) in [
             ("scale web@ x", "from 0 to 10000", "scale [OPTIONS] <TEMPLATE@> <N>"),
-            ("-o json machine drain m1 --keep-up=-1", "from 0 to", "machine drain [OPTIONS] <ID>"),
+            (
+                "-o json machine drain m1 --min-available=-1",
+                "from 0 to",
+                "machine drain [OPTIONS] <ID>",
+            ),
             ("start --wait=up web", "loaded, active, finished", "start [OPTIONS] <UNIT>..."),
             ("-o yaml list-units", "table, json", "list-units [OPTIONS]"),
         ] {

@@ -1,25 +1,25 @@
-//! Pure: how the system's own ssh is called, so that its configuration, agents and jump hosts work.
+//! Pure: arguments for the system's `ssh`, so that its configuration, agents and jump hosts work.
 
 use std::path::Path;
 
 use super::error::CliError;
-use super::global_args::OldArgs;
+use super::global_args::V1Args;
 
-/// Where a tunnel leads, and what was said about ssh.
+/// Settings for `ssh`, and the host of the tunnel.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Ssh {
-    /// The host that the tunnel leads to, and its port, as they were written.
+    /// Host of the tunnel with an optional port, as given by the user.
     tunnel: Option<String>,
     options: Vec<String>,
 }
 
 impl Ssh {
-    /// Reads what the command line says. `tunnel` may come from the environment.
+    /// Reads the options. `tunnel` may come from the environment.
     ///
     /// # Errors
     ///
-    /// A value is not what it should be.
-    pub(crate) fn new(args: &OldArgs, tunnel: Option<String>) -> Result<Self, CliError> {
+    /// A value is invalid.
+    pub(crate) fn new(args: &V1Args, tunnel: Option<String>) -> Result<Self, CliError> {
         let mut options = Vec::new();
         let mut option = |key: &str, value: &str| {
             options.extend(["-o".to_owned(), format!("{key}={value}")]);
@@ -33,8 +33,8 @@ impl Ssh {
         if let Some(seconds) = &args.ssh_timeout {
             let number = seconds.trim_end_matches('s').parse::<f64>().ok();
             let number = number.filter(|it| (0.0..1e6).contains(it)).ok_or_else(|| {
-                CliError::usage(format!("--ssh-timeout {seconds} is no number of seconds"))
-                    .help("write one such as 10")
+                CliError::usage(format!("--ssh-timeout {seconds} is not a number of seconds"))
+                    .help("use a number such as 10")
             })?;
             option("ConnectTimeout", &format!("{:.0}", number.ceil()));
         }
@@ -42,25 +42,25 @@ impl Ssh {
             option("StrictHostKeyChecking", strictness(text.as_deref())?);
         }
         if tunnel.as_deref().is_some_and(|host| host.starts_with('-')) {
-            return Err(CliError::usage("--tunnel wants a host").help("write HOST or HOST:PORT"));
+            return Err(CliError::usage("--tunnel requires a host").help("use HOST or HOST:PORT"));
         }
         Ok(Self { tunnel, options })
     }
 
-    /// The host of the tunnel, if there is to be one.
+    /// Returns the host of the tunnel, if any.
     pub(crate) fn tunnel(&self) -> Option<&str> {
         self.tunnel.as_deref()
     }
 
-    /// How a person tries the way to a host.
-    pub(crate) fn by_hand(host: &str) -> String {
+    /// Returns a command to test the connection to a host by hand.
+    pub(crate) fn test_command(host: &str) -> String {
         match with_port(host) {
             (host, Some(port)) => format!("ssh -p {port} {host}"),
             (host, None) => format!("ssh {host}"),
         }
     }
 
-    /// The arguments that bring a remote socket to a local one.
+    /// Returns the arguments that forward a remote socket to a local one.
     pub(crate) fn forward(&self, host: &str, local: &Path, remote: &str) -> Vec<String> {
         let mut args = self.options.clone();
         args.extend(["-o".to_owned(), "ExitOnForwardFailure=yes".to_owned()]);
@@ -72,8 +72,8 @@ impl Ssh {
         args
     }
 
-    /// The arguments that run a command on a machine, or a shell where there is none; through the
-    /// host of the tunnel, if there is one.
+    /// Returns the arguments that run a command, or a shell, on a machine. The host of the tunnel,
+    /// if any, is the jump host.
     pub(crate) fn shell(
         &self,
         address: &str,
@@ -84,7 +84,8 @@ impl Ssh {
         let mut args = self.options.clone();
         args.extend(forward_agent.then(|| "-A".to_owned()));
         let port = port.map(|port| port.to_string());
-        // The machine may be the host of the tunnel itself, and ssh goes through no host to itself.
+        // The machine may itself be the host of the tunnel. ssh cannot jump through a host to
+        // itself.
         let (host, port, jump) = match self.tunnel.as_deref().map(|it| (it, with_port(it))) {
             Some((_, (host, of_tunnel))) if without_user(host) == address => {
                 (host, port.or(of_tunnel.map(str::to_owned)), None)
@@ -104,17 +105,17 @@ fn without_user(host: &str) -> &str {
     host.rsplit_once('@').map_or(host, |(_, host)| host)
 }
 
-/// What ssh calls it; fleet v1 asked a person about a host that it did not know.
+/// Returns the value of `StrictHostKeyChecking`. fleet v1 asked the user about unknown hosts.
 fn strictness(text: Option<&str>) -> Result<&'static str, CliError> {
     match fleet_unitfile::parse_bool(text.unwrap_or("true")) {
         Some(true) => Ok("ask"),
         Some(false) => Ok("no"),
         None => Err(CliError::usage("--strict-host-key-checking is neither true nor false")
-            .help("write --strict-host-key-checking=true, or leave it to the settings of ssh")),
+            .help("use --strict-host-key-checking=true, or omit it to use the settings of ssh")),
     }
 }
 
-/// A host and its port, if one is written behind it.
+/// Splits off the port of a host, if there is one.
 fn with_port(host: &str) -> (&str, Option<&str>) {
     match host.rsplit_once(':') {
         Some((name, port)) if port.parse::<u16>().is_ok() && !name.ends_with(':') => {
@@ -133,9 +134,9 @@ mod tests {
 
     #[test]
     fn a_way_is_tried_as_people_type_it() {
-        assert_eq!(Ssh::by_hand("core@box"), "ssh core@box");
-        assert_eq!(Ssh::by_hand("core@box:2222"), "ssh -p 2222 core@box");
-        assert_eq!(Ssh::by_hand("[::1]:2222"), "ssh -p 2222 ::1");
+        assert_eq!(Ssh::test_command("core@box"), "ssh core@box");
+        assert_eq!(Ssh::test_command("core@box:2222"), "ssh -p 2222 core@box");
+        assert_eq!(Ssh::test_command("[::1]:2222"), "ssh -p 2222 ::1");
     }
 
     fn ssh(line: &str) -> Ssh {

@@ -1,30 +1,28 @@
-//! Pure: columns of text padded with tabs, in the shape that scripts over fleet v1 know.
+//! Pure: tables padded with tabs, in the layout that scripts for fleet v1 expect.
 //!
-//! Every cell but the last of a row is followed by tabs up to the next tab stop, eight columns
-//! apart, that is past the widest cell of its column. So `cut` needs `tr -s '\t'` in front, and
-//! `awk` needs nothing.
+//! Every cell except the last of a row is padded with tabs to a common tab stop past the widest
+//! cell of its column. So `cut` needs `tr -s '\t'` in front; `awk` works as it is.
 
 use super::colour::Colour;
-use super::harmless::harmless;
+use super::sanitize::sanitize_for_terminal;
 
-/// How far tab stops are from each other, in columns.
+/// Distance of tab stops, in columns.
 const TAB: usize = 8;
 
-/// The columns with states in them.
+/// Columns that show states, which are coloured.
 const STATES: [&str; 4] = ["load", "active", "sub", "state"];
 
-/// What stands in a cell of which nothing is known.
+/// Text of an empty cell.
 pub(crate) const NOTHING: &str = "-";
 
-/// Lays rows out, with a header of upper-case column names where there is a `legend`.
+/// Formats rows as a table, with upper-case column names as the header if `legend`.
 ///
-/// Each row has one cell for each column. Ends of line and tabs in cells become blanks, so that a
-/// cell is a cell.
+/// Each row has one cell per column. Newlines and tabs in cells become blanks.
 pub(crate) fn layout(columns: &[&str], legend: bool, rows: &[Vec<String>]) -> String {
     painted(columns, legend, rows, Colour::Off)
 }
 
-/// Lays rows out with the states in them in `colour`.
+/// Like [`layout`], with the states in `colour`.
 pub(crate) fn painted(
     columns: &[&str],
     legend: bool,
@@ -41,13 +39,13 @@ pub(crate) fn painted(
     rows.iter().map(|row| line(row, &widths, &paint)).collect()
 }
 
-/// A cell that holds `text`, or a dash where there is none.
+/// Returns a cell with `text`, or a dash if it is missing or empty.
 pub(crate) fn cell(text: Option<impl Into<String>>) -> String {
     let text = text.map(Into::into).filter(|text: &String| !text.is_empty());
     text.unwrap_or_else(|| NOTHING.to_owned())
 }
 
-/// How wide each column is with its tabs: a whole number of tab stops, past the widest cell.
+/// Returns the width of each column: the next multiple of the tab distance past the widest cell.
 fn widths(columns: usize, rows: &[Vec<String>]) -> Vec<usize> {
     let widest =
         |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| width(cell)).max();
@@ -71,9 +69,9 @@ fn width(cell: &str) -> usize {
     cell.chars().count()
 }
 
-/// The text on one line, harmless for terminals.
+/// Returns the text on one line, sanitized for terminals.
 pub(crate) fn clean(cell: &str) -> String {
-    harmless(cell).replace(['\n', '\t'], " ")
+    sanitize_for_terminal(cell).replace(['\n', '\t'], " ")
 }
 
 #[cfg(test)]

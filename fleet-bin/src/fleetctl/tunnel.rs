@@ -1,4 +1,4 @@
-//! The way to a daemon through ssh: its socket, brought here by the system's own `ssh`.
+//! Tunnel to a daemon: its socket, forwarded by the system's `ssh`.
 
 use std::io;
 use std::process::Stdio;
@@ -12,25 +12,25 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::error::CliError;
 use super::ssh::Ssh;
 
-/// How often it is looked for the socket.
+/// Pause between two checks for the socket.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How long `ssh` may take, a person who types a password included.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Time limit for `ssh` to connect, including a password prompt.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// An open tunnel; dropped, it is closed.
+/// An open tunnel; closed on drop.
 pub(crate) struct Tunnel {
     _ssh: Child,
     folder: TempDir,
 }
 
 impl Tunnel {
-    /// Opens the tunnel that was asked for, if one was. `endpoint` is where the daemon listens
-    /// over there.
+    /// Opens the tunnel if the settings name a host. `endpoint` is the daemon's address on that
+    /// host.
     ///
     /// # Errors
     ///
-    /// There is no `ssh`, or it did not get there; it says itself why.
+    /// `ssh` is missing or could not connect; its own output tells why.
     pub(crate) async fn open(
         ssh: &Ssh,
         endpoint: &str,
@@ -41,37 +41,40 @@ impl Tunnel {
         let folder = tempfile::Builder::new().prefix("fleetctl-").tempdir().map_err(cannot)?;
         let socket = folder.path().join("s");
         let args = ssh.forward(host, &socket, remote(endpoint)?);
-        let mut child = command(&args).stdin(Stdio::null()).spawn().map_err(no_ssh)?;
-        let deadline = clock.now().after(PATIENCE);
+        let mut child = command(&args).stdin(Stdio::null()).spawn().map_err(ssh_error)?;
+        let deadline = clock.now().after(CONNECT_TIMEOUT);
         while !socket.exists() {
             let ended = child.try_wait().map_err(cannot)?;
             if ended.is_some() || clock.now() > deadline {
-                let why = ended.map_or("it takes too long".to_owned(), |it| it.to_string());
-                return Err(CliError::failed(format!("there is no way to {host}: ssh: {why}"))
-                    .help(format!("see whether \"{}\" works", Ssh::by_hand(host)))
-                    .help(format!("it must be allowed there to forward {}", what(endpoint))));
+                let why = ended.map_or("timed out".to_owned(), |it| it.to_string());
+                return Err(CliError::failed(format!("cannot reach {host}: ssh: {why}"))
+                    .help(format!("check that \"{}\" works", Ssh::test_command(host)))
+                    .help(format!(
+                        "the host must allow forwarding of {}",
+                        forwarded_kind(endpoint)
+                    )));
             }
             clock.sleep_until(clock.now().after(PAUSE)).await;
         }
         Ok(Some(Self { _ssh: child, folder }))
     }
 
-    /// Where the daemon is to be found from here.
+    /// Returns the local endpoint of the tunnel.
     pub(crate) fn endpoint(&self) -> String {
         format!("unix://{}", self.folder.path().join("s").display())
     }
 }
 
-/// Does some work through a tunnel, until a signal ends it: a program that just dies leaves its
-/// `ssh` and its folder behind.
+/// Runs `work` until it ends or a signal arrives. Without this, a signal would leave the `ssh`
+/// process and the temporary folder behind.
 ///
 /// # Errors
 ///
-/// That of the work, or that a signal ended it, unless it took notice of that itself.
-pub(crate) async fn closed_when_told<T>(
+/// The error of `work`, or an interruption if a signal arrived first.
+pub(crate) async fn until_signal<T>(
     work: impl Future<Output = Result<T, CliError>>,
 ) -> Result<T, CliError> {
-    let told = async {
+    let signalled = async {
         let [mut int, mut term, mut hangup] = [
             signal(SignalKind::interrupt())?,
             signal(SignalKind::terminate())?,
@@ -86,39 +89,39 @@ pub(crate) async fn closed_when_told<T>(
     };
     tokio::select! {
         biased;
-        done = work => done,
-        told = told => {
-            told.map_err(|error| CliError::failed("cannot listen for signals").because(error))?;
+        result = work => result,
+        received = signalled => {
+            received.map_err(|error| CliError::failed("cannot listen for signals").because(error))?;
             Err(CliError::interrupted("interrupted; the tunnel is closed"))
         }
     }
 }
 
-/// The system's `ssh`, with these arguments; it ends with this program.
+/// Returns a command for the system's `ssh`, which is killed together with this program.
 pub(crate) fn command(args: &[String]) -> Command {
     let mut command = Command::new("ssh");
     command.args(args).kill_on_drop(true);
     command
 }
 
-/// Why `ssh` cannot be run.
-pub(crate) fn no_ssh(error: io::Error) -> CliError {
+/// Returns the error for a failed start of `ssh`.
+pub(crate) fn ssh_error(error: io::Error) -> CliError {
     CliError::failed("cannot run ssh").because(error).help("install OpenSSH's client")
 }
 
-/// What ssh forwards for an endpoint.
-fn what(endpoint: &str) -> &'static str {
+/// Names the forwarding permission that an endpoint needs.
+fn forwarded_kind(endpoint: &str) -> &'static str {
     if endpoint.contains(":///") { "unix sockets" } else { "ports" }
 }
 
-/// What ssh calls the endpoint: the path of a socket, or a host and its port.
+/// Returns an endpoint in the syntax of ssh: the path of a socket, or a host with its port.
 fn remote(endpoint: &str) -> Result<&str, CliError> {
     let (scheme, rest) = endpoint.split_once("://").unwrap_or(("", endpoint));
     match scheme {
         "unix" | "file" if rest.starts_with('/') => Ok(rest),
         "http" | "tcp" if rest.contains(':') => Ok(rest.trim_end_matches('/')),
-        _ => Err(CliError::usage(format!("--endpoint {endpoint} cannot be had through a tunnel"))
-            .help("write unix:///path or http://host:port, as they are over there")),
+        _ => Err(CliError::usage(format!("--endpoint {endpoint} cannot be used through a tunnel"))
+            .help("use unix:///path or http://host:port, as seen from that host")),
     }
 }
 

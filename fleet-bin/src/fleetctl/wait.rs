@@ -1,70 +1,71 @@
-//! Pure: whether a unit has come where a command wanted it, as far as one look at it tells.
+//! Pure: evaluates one observation of a unit against the goal of a command.
 
 use std::collections::BTreeSet;
 
 use fleet_core::TargetState;
 use fleet_http::wire;
 
-use super::args::Until;
-use super::words::{short_machine, without_name};
+use super::args::WaitUntil;
+use super::format::{short_machine, without_name};
 
-/// What a command waits for.
+/// Goal that a command waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Goal {
     /// Loaded on its machine.
     Loaded,
-    /// Started, and found active by its service manager, or finished well; counting starts from
-    /// this generation on.
+    /// Started and active according to its service manager, or finished successfully. Only states
+    /// of this generation or later count.
     Active {
-        /// The restart that is waited for, if one was requested.
+        /// Generation of the requested restart, or 0.
         generation: u64,
     },
-    /// Handed to its machine to be started; how that goes is not waited for.
-    Begun,
-    /// Started, and ended since, or done and still there for what it left behind; counting as for
-    /// `Active`.
+    /// The machine has the unit and the request to start it. The result of the start does not
+    /// matter.
+    StartRequested,
+    /// Started and finished, or active only for the resources it left (`exited`). Generations count
+    /// as for `Active`.
     Finished {
-        /// The restart that is waited for, if one was requested.
+        /// Generation of the requested restart, or 0.
         generation: u64,
     },
-    /// Not running anywhere.
+    /// Not running on any machine.
     Stopped,
     /// On no machine.
     Unplaced,
-    /// Not known, and on no machine.
+    /// Unknown to the cluster, and on no machine.
     Gone,
 }
 
-/// All that one look at a unit showed.
+/// One observation of a unit.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Sight {
-    /// The unit, while the cluster knows it.
-    pub(crate) unit: Option<wire::Unit>,
-    /// Its states on machines.
-    pub(crate) states: Vec<wire::UnitState>,
-    /// For a global unit, the machines whose metadata it asks for.
+pub(crate) struct Observation {
+    /// The unit, if the cluster knows it.
+    pub(crate) unit: Option<wire::UnitEntity>,
+    /// States of the unit on machines.
+    pub(crate) states: Vec<wire::UnitStateEntity>,
+    /// Of a global unit: machines with the metadata that it requires.
     pub(crate) eligible: BTreeSet<String>,
 }
 
-/// What one look at a unit means for whoever waits.
+/// Meaning of an observation for the wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The goal is reached.
     Reached,
-    /// Its process runs. For most services that is all that a start means, and the next moment
-    /// shows whether the process stays.
-    Runs,
-    /// The goal is reached wherever it can be at present; if that stays so, it will do.
-    Enough(String),
-    /// Not yet; it is on its way.
+    /// The main process runs. For most services this is all that a start means, but the process may
+    /// exit right after it.
+    Running,
+    /// The goal is reached on all machines that presently allow it. If this lasts, it is enough.
+    PartlyReached(String),
+    /// Not reached yet, but in progress.
     Pending(String),
-    /// Not yet, and something is in the way that hardly goes away by itself.
+    /// Blocked by an obstacle that rarely disappears by itself.
     Stuck(String),
-    /// It will not be reached.
+    /// The goal will not be reached.
     Failed {
-        /// What happened.
+        /// Description of the failure.
         text: String,
-        /// Where, if it was on a machine.
+        /// Machine of the failure, if any.
         machine: Option<String>,
     },
 }
@@ -76,19 +77,19 @@ impl Verdict {
 }
 
 impl Goal {
-    /// That a start of this generation has come so far.
-    pub(crate) const fn of_start(until: Until, generation: u64) -> Self {
+    /// Returns the goal of a start of this generation.
+    pub(crate) const fn of_start(until: WaitUntil, generation: u64) -> Self {
         match until {
-            Until::Loaded => Self::Begun,
-            Until::Active => Self::Active { generation },
-            Until::Finished => Self::Finished { generation },
+            WaitUntil::Loaded => Self::StartRequested,
+            WaitUntil::Active => Self::Active { generation },
+            WaitUntil::Finished => Self::Finished { generation },
         }
     }
 
-    /// What the goal is called in a count of units.
+    /// Returns the state that a summary prints for this goal.
     pub(crate) const fn word(self) -> &'static str {
         match self {
-            Self::Loaded | Self::Begun => "loaded",
+            Self::Loaded | Self::StartRequested => "loaded",
             Self::Finished { .. } => "finished",
             Self::Active { .. } => "active",
             Self::Stopped => "stopped",
@@ -97,42 +98,44 @@ impl Goal {
         }
     }
 
-    /// Whether it is to be on a machine then, and a global unit on all machines that it fits.
-    pub(crate) const fn is_to_be_there(self) -> bool {
+    /// Whether the unit is to be on a machine, or as a global unit on all eligible machines.
+    pub(crate) const fn expects_placement(self) -> bool {
         !matches!(self, Self::Stopped | Self::Unplaced | Self::Gone)
     }
 
-    /// Judges what was seen of a unit.
-    pub(crate) fn judge(self, sight: &Sight) -> Verdict {
-        let Some(unit) = &sight.unit else {
+    /// Evaluates an observation.
+    pub(crate) fn evaluate(self, observation: &Observation) -> Verdict {
+        let Some(unit) = &observation.unit else {
             return match self {
-                Self::Gone => gone(&sight.states),
+                Self::Gone => gone(&observation.states),
                 _ => Verdict::failed("it was destroyed meanwhile"),
             };
         };
-        if let Some(verdict) = self.judge_desired(unit) {
+        if let Some(verdict) = self.evaluate_desired(unit) {
             return verdict;
         }
         match self {
-            Self::Loaded | Self::Begun | Self::Active { .. } | Self::Finished { .. } => {
+            Self::Loaded | Self::StartRequested | Self::Active { .. } | Self::Finished { .. } => {
                 match unit.global {
-                    true => self.everywhere(unit, sight),
-                    false => self.on_its_machine(unit, &sight.states),
+                    true => self.evaluate_global(unit, observation),
+                    false => self.evaluate_placed(unit, &observation.states),
                 }
             }
-            Self::Stopped => stopped(unit, &sight.states),
-            Self::Unplaced => unplaced(unit, &sight.states),
+            Self::Stopped => stopped(unit, &observation.states),
+            Self::Unplaced => unplaced(unit, &observation.states),
             Self::Gone => Verdict::Pending("the cluster still knows it".into()),
         }
     }
 
-    /// That somebody else wants something else ends the wait; so does a unit that is broken.
-    fn judge_desired(self, unit: &wire::Unit) -> Option<Verdict> {
+    /// Ends the wait for a broken unit, and if another client has changed the desired state.
+    fn evaluate_desired(self, unit: &wire::UnitEntity) -> Option<Verdict> {
         if !unit.problem.is_empty() && self != Self::Gone {
             return Some(Verdict::failed(unit.problem.clone()));
         }
         let wanted = match self {
-            Self::Begun | Self::Active { .. } | Self::Finished { .. } => TargetState::Launched,
+            Self::StartRequested | Self::Active { .. } | Self::Finished { .. } => {
+                TargetState::Launched
+            }
             Self::Loaded | Self::Stopped => TargetState::Loaded,
             Self::Unplaced => TargetState::Inactive,
             Self::Gone => return None,
@@ -141,8 +144,8 @@ impl Goal {
         Some(Verdict::Stuck(format!("its desired state is {desired}, not {wanted}")))
     }
 
-    /// A unit with one place.
-    fn on_its_machine(self, unit: &wire::Unit, states: &[wire::UnitState]) -> Verdict {
+    /// Evaluates a unit with a single machine.
+    fn evaluate_placed(self, unit: &wire::UnitEntity, states: &[wire::UnitStateEntity]) -> Verdict {
         if unit.machine_id.is_empty() {
             return match unit.reason.as_str() {
                 "" => Verdict::Pending("it has no machine yet".into()),
@@ -150,7 +153,7 @@ impl Goal {
             };
         }
         match states.iter().find(|state| state.machine_id == unit.machine_id) {
-            Some(state) => self.on_machine(unit, state),
+            Some(state) => self.evaluate_on_machine(unit, state),
             None => {
                 let machine = short_machine(&unit.machine_id);
                 Verdict::Pending(format!("{machine} has not loaded it yet"))
@@ -158,26 +161,27 @@ impl Goal {
         }
     }
 
-    /// A unit that belongs on every machine that its metadata allows. Which of these a conflict
-    /// keeps it from is known to them alone, so that it stays away from some is no failure.
-    fn everywhere(self, unit: &wire::Unit, sight: &Sight) -> Verdict {
-        let verdicts = sight.states.iter().map(|state| self.on_machine(unit, state));
+    /// Evaluates a global unit. Only the machines know whether a conflict keeps the unit away, so a
+    /// machine without it is no failure.
+    fn evaluate_global(self, unit: &wire::UnitEntity, observation: &Observation) -> Verdict {
+        let verdicts = observation.states.iter().map(|state| self.evaluate_on_machine(unit, state));
         let verdict = worst(verdicts);
-        if !matches!(verdict, Verdict::Reached | Verdict::Runs) {
+        if !matches!(verdict, Verdict::Reached | Verdict::Running) {
             return verdict;
         }
-        let there: BTreeSet<_> = sight.states.iter().map(|state| &state.machine_id).collect();
-        let missing: Vec<_> = sight
+        let present: BTreeSet<_> =
+            observation.states.iter().map(|state| &state.machine_id).collect();
+        let missing: Vec<_> = observation
             .eligible
             .iter()
-            .filter(|id| !there.contains(id))
+            .filter(|id| !present.contains(id))
             .map(|id| short_machine(id))
             .collect();
-        match (there.len(), missing.as_slice()) {
-            (0, []) => Verdict::Stuck("no machine that is present fits it".into()),
+        match (present.len(), missing.as_slice()) {
+            (0, []) => Verdict::Stuck("no present machine fits it".into()),
             (0, _) => Verdict::Pending("no machine has loaded it yet".into()),
             (_, []) => verdict,
-            (count, missing) => Verdict::Enough(format!(
+            (count, missing) => Verdict::PartlyReached(format!(
                 "on {count} of {} machines; not on {}",
                 count + missing.len(),
                 missing.join(", ")
@@ -185,8 +189,12 @@ impl Goal {
         }
     }
 
-    /// What one machine says of it.
-    fn on_machine(self, unit: &wire::Unit, state: &wire::UnitState) -> Verdict {
+    /// Evaluates the state on one machine.
+    fn evaluate_on_machine(
+        self,
+        unit: &wire::UnitEntity,
+        state: &wire::UnitStateEntity,
+    ) -> Verdict {
         let pending = |what: &str| {
             let machine = short_machine(&state.machine_id);
             match state.problem.as_str() {
@@ -204,61 +212,61 @@ impl Goal {
             Self::Active { generation } if is_started(unit, state, generation) => started(state),
             Self::Finished { generation } if is_started(unit, state, generation) => ended(state),
             Self::Active { .. } | Self::Finished { .. } => pending("has not started it yet"),
-            Self::Begun => Verdict::Reached,
-            _ if state.asked == "loaded" => Verdict::Reached,
+            Self::StartRequested => Verdict::Reached,
+            _ if state.requested_state == "loaded" => Verdict::Reached,
             _ => pending("has not stopped it yet"),
         }
     }
 }
 
-/// Whether the machine cannot load the unit's file, which will not change by itself. A problem that
-/// is no more than an error is tried again by the machine's agent.
-fn cannot_load(state: &wire::UnitState) -> bool {
+/// Whether the machine can never load the unit's present file. The agent retries after an `error`
+/// with a problem.
+fn cannot_load(state: &wire::UnitStateEntity) -> bool {
     let load = state.systemd_load_state.as_str();
     matches!(load, "bad-setting" | "masked" | "not-found")
         || (load == "error" && state.problem.is_empty())
 }
 
-/// Whether the state is one of after the start that is waited for.
-fn is_started(unit: &wire::Unit, state: &wire::UnitState, generation: u64) -> bool {
-    state.asked == "launched" && state.generation >= unit.generation.max(generation)
+/// Whether the state belongs to the awaited start.
+fn is_started(unit: &wire::UnitEntity, state: &wire::UnitStateEntity, generation: u64) -> bool {
+    state.requested_state == "launched" && state.generation >= unit.generation.max(generation)
 }
 
-/// What became of a start.
-fn started(state: &wire::UnitState) -> Verdict {
+/// Evaluates the state after a start.
+fn started(state: &wire::UnitStateEntity) -> Verdict {
     let machine = short_machine(&state.machine_id);
     let sub = &state.systemd_sub_state;
     match state.systemd_active_state.as_str() {
-        "active" if sub == "running" => Verdict::Runs,
+        "active" if sub == "running" => Verdict::Running,
         "active" | "reloading" | "refreshing" => Verdict::Reached,
         "failed" => failed("failed", state, &outcome(state)),
-        // One that has ended well has done what it was started for.
+        // A unit that finished successfully has done its work.
         "inactive" if state.result == "success" => Verdict::Reached,
         "inactive" if !state.problem.is_empty() => failed("not started", state, ""),
         "activating" if sub == "auto-restart" => {
-            Verdict::Stuck(format!("{machine} starts it over and over: {}", outcome(state)))
+            Verdict::Stuck(format!("{machine} keeps restarting it: {}", outcome(state)))
         }
         active => Verdict::Pending(format!("it is {active} ({sub}) on {machine}")),
     }
 }
 
-/// Whether a start has come to its end.
-fn ended(state: &wire::UnitState) -> Verdict {
+/// Evaluates whether a start has finished.
+fn ended(state: &wire::UnitStateEntity) -> Verdict {
     match (started(state), state.systemd_active_state.as_str()) {
-        (Verdict::Reached | Verdict::Runs, "active") if state.systemd_sub_state != "exited" => {
+        (Verdict::Reached | Verdict::Running, "active") if state.systemd_sub_state != "exited" => {
             let sub = &state.systemd_sub_state;
             let machine = short_machine(&state.machine_id);
             Verdict::Pending(format!("it is active ({sub}) on {machine}"))
         }
-        (Verdict::Reached | Verdict::Runs, "reloading" | "refreshing") => {
-            Verdict::Pending("it is being reloaded".to_owned())
+        (Verdict::Reached | Verdict::Running, "reloading" | "refreshing") => {
+            Verdict::Pending("it is reloading".to_owned())
         }
         (verdict, _) => verdict,
     }
 }
 
-/// How a unit's last run ended: its result, its exit, or both; empty where neither is known.
-fn outcome(state: &wire::UnitState) -> String {
+/// Describes the end of the unit's last run: its result and exit status, as far as known.
+fn outcome(state: &wire::UnitStateEntity) -> String {
     match (state.result.as_str(), state.exit.as_str()) {
         ("", exit) => exit.into(),
         (result, "") => format!("result {result}"),
@@ -266,10 +274,11 @@ fn outcome(state: &wire::UnitState) -> String {
     }
 }
 
-fn stopped(unit: &wire::Unit, states: &[wire::UnitState]) -> Verdict {
-    let running = states.iter().find(|state| state.asked == "launched" || !is_down(state));
+fn stopped(unit: &wire::UnitEntity, states: &[wire::UnitStateEntity]) -> Verdict {
+    let running =
+        states.iter().find(|state| state.requested_state == "launched" || !is_down(state));
     if let Some(state) = running {
-        return still(state);
+        return still_on_machine(state);
     }
     let machine = &unit.machine_id;
     if !machine.is_empty() && !states.iter().any(|state| state.machine_id == *machine) {
@@ -278,9 +287,9 @@ fn stopped(unit: &wire::Unit, states: &[wire::UnitState]) -> Verdict {
     Verdict::Reached
 }
 
-fn unplaced(unit: &wire::Unit, states: &[wire::UnitState]) -> Verdict {
+fn unplaced(unit: &wire::UnitEntity, states: &[wire::UnitStateEntity]) -> Verdict {
     match states.first() {
-        Some(state) => still(state),
+        Some(state) => still_on_machine(state),
         None if unit.machine_id.is_empty() => Verdict::Reached,
         None => {
             Verdict::Pending(format!("it is still placed on {}", short_machine(&unit.machine_id)))
@@ -288,16 +297,16 @@ fn unplaced(unit: &wire::Unit, states: &[wire::UnitState]) -> Verdict {
     }
 }
 
-fn gone(states: &[wire::UnitState]) -> Verdict {
-    states.first().map_or(Verdict::Reached, still)
+fn gone(states: &[wire::UnitStateEntity]) -> Verdict {
+    states.first().map_or(Verdict::Reached, still_on_machine)
 }
 
-fn is_down(state: &wire::UnitState) -> bool {
+fn is_down(state: &wire::UnitStateEntity) -> bool {
     matches!(state.systemd_active_state.as_str(), "inactive" | "failed" | "")
 }
 
-/// It is still there on a machine.
-fn still(state: &wire::UnitState) -> Verdict {
+/// Returns the verdict for a unit that is still on a machine.
+fn still_on_machine(state: &wire::UnitStateEntity) -> Verdict {
     let machine = short_machine(&state.machine_id);
     if !state.problem.is_empty() {
         return Verdict::Stuck(format!("{machine}: {}", problem_of(state)));
@@ -306,12 +315,13 @@ fn still(state: &wire::UnitState) -> Verdict {
     Verdict::Pending(format!("it is still {active} ({sub}) on {machine}"))
 }
 
-fn problem_of(state: &wire::UnitState) -> &str {
+fn problem_of(state: &wire::UnitStateEntity) -> &str {
     without_name(&state.problem, &state.name)
 }
 
-/// It came to nothing on a machine: what, where, how, and what its agent says.
-fn failed(what: &str, state: &wire::UnitState, how: &str) -> Verdict {
+/// Returns the verdict for a failure on a machine: what, where, the result, and the agent's
+/// problem.
+fn failed(what: &str, state: &wire::UnitStateEntity, how: &str) -> Verdict {
     let mut text = format!("{what} on {}", short_machine(&state.machine_id));
     for part in [how, problem_of(state)].into_iter().filter(|part| !part.is_empty()) {
         text.push_str(": ");
@@ -320,14 +330,14 @@ fn failed(what: &str, state: &wire::UnitState, how: &str) -> Verdict {
     Verdict::Failed { text, machine: Some(state.machine_id.clone()) }
 }
 
-/// The verdict that counts for all machines together.
+/// Returns the verdict that decides for all machines together.
 fn worst(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
     let rank = |verdict: &Verdict| match verdict {
         Verdict::Failed { .. } => 0,
         Verdict::Stuck(_) => 1,
         Verdict::Pending(_) => 2,
-        Verdict::Runs => 3,
-        Verdict::Enough(_) | Verdict::Reached => 4,
+        Verdict::Running => 3,
+        Verdict::PartlyReached(_) | Verdict::Reached => 4,
     };
     verdicts.min_by_key(rank).unwrap_or(Verdict::Reached)
 }

@@ -1,47 +1,48 @@
-//! `apply`, `diff` and `plan`: the cluster as files say that it is to be.
+//! `apply`, `diff` and `plan`: compares unit files with the cluster, and applies them.
 //!
-//! All files are read and checked here, then by the daemon, all of them together and without
-//! writing anything; only then the first is sent.
+//! All files are checked locally, and then together by the daemon, before the first is uploaded.
 
 use fleet_core::TargetState;
 use fleet_http::{UnitUpload, wire};
 use fleet_unitfile::UnitName;
 
-use super::bring_up::has_failed;
-use super::sending::{Refusal, Step, send_contents};
-use crate::fleetctl::args::Until;
-use crate::fleetctl::at_once::{at_once, until_refused};
-use crate::fleetctl::change_args::{ApplyArgs, PlanArgs, WantedArgs};
+use super::start::has_failed;
+use super::upload::{UploadFailure, UploadStep, send_contents};
+use crate::fleetctl::args::WaitUntil;
+use crate::fleetctl::change_args::{ApplyArgs, ManifestArgs, PlanArgs};
+use crate::fleetctl::concurrent::{buffered, try_buffered};
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::{CliError, Exit};
 use crate::fleetctl::follow::follow;
-use crate::fleetctl::foreseen::{Foreseen, told};
+use crate::fleetctl::format::MachineLabels;
 use crate::fleetctl::global_args::Format;
-use crate::fleetctl::met::Met;
-use crate::fleetctl::partly::all_or_partly;
-use crate::fleetctl::pending::Awaited;
+use crate::fleetctl::machine_cache::MachineCache;
+use crate::fleetctl::manifest_diff::{Change, UnitDiff, compare, read};
+use crate::fleetctl::partial_failure::all_or_partial_failure;
+use crate::fleetctl::preview::{PlannedChange, preview_text};
 use crate::fleetctl::report::{Action, Outcome, Report};
-use crate::fleetctl::resolve::{Content, Source};
-use crate::fleetctl::select::{Fits, select};
-use crate::fleetctl::wait::{Goal, Sight};
-use crate::fleetctl::wanted::{Change, Wanted, compare, read};
-use crate::fleetctl::words::Machines;
+use crate::fleetctl::resolve::{ContentAction, ContentSource};
+use crate::fleetctl::select::{DesiredFilter, select};
+use crate::fleetctl::wait::{Goal, Observation};
+use crate::fleetctl::wait_state::WaitTarget;
 
 /// Runs `apply`.
 pub(super) async fn run(context: &mut Context, args: ApplyArgs) -> Result<Exit, CliError> {
     let wanted = gather(context, &args.wanted).await?;
-    let is_there = |wanted: &&Wanted| wanted.change() == Change::None;
-    let (there, changed): (Vec<_>, Vec<_>) = wanted.iter().partition(is_there);
-    let plan = foresee(context, &changed, &[]).await?;
+    let is_unchanged = |wanted: &&UnitDiff| wanted.change() == Change::None;
+    let (unchanged, changed): (Vec<_>, Vec<_>) = wanted.iter().partition(is_unchanged);
+    let plan = preview_plan(context, &changed, &[]).await?;
     let machines = machines_of(context, &plan).await?;
     if args.dry_run {
-        let changes = wanted.iter().map(Foreseen::of_file).chain(plan.iter().cloned());
-        context.output.list(&changes.collect::<Vec<_>>(), &told(&wanted, &plan, &machines))?;
+        let changes = wanted.iter().map(PlannedChange::of_file).chain(plan.iter().cloned());
+        context
+            .output
+            .list(&changes.collect::<Vec<_>>(), &preview_text(&wanted, &plan, &machines))?;
         return Ok(verdict(context, changed.is_empty()));
     }
-    context.output.for_people(&told(&wanted, &plan, &machines))?;
+    context.output.for_people(&preview_text(&wanted, &plan, &machines))?;
     let is_changed = !changed.is_empty();
-    let mut errors = tell_of_those_there(context, &there).await?;
+    let mut errors = report_unchanged(context, &unchanged).await?;
     if is_changed {
         let awaited = send(context, wanted, args.until.state).await?;
         let followed = follow(context, awaited, args.wait.into()).await;
@@ -53,51 +54,53 @@ pub(super) async fn run(context: &mut Context, args: ApplyArgs) -> Result<Exit, 
     Ok(if is_changed { Exit::Success } else { verdict(context, true) })
 }
 
-/// Reports the units for which nothing is to be done. That one of them is not where its file wants
-/// it is an error: to apply the file once more must not pass for success.
-async fn tell_of_those_there(
+/// Reports the units without changes. Returns an error for each that has failed or has no machine,
+/// so that applying it again does not look like a success.
+async fn report_unchanged(
     context: &mut Context,
-    there: &[&Wanted],
+    unchanged: &[&UnitDiff],
 ) -> Result<Vec<CliError>, CliError> {
-    let states = async |wanted: &&Wanted| match wanted.desired {
+    let states = async |wanted: &&UnitDiff| match wanted.desired {
         TargetState::Launched => context.session.states_of(&wanted.name).await,
         _ => Ok(Vec::new()),
     };
-    let states = CliError::all_or_none(at_once(there.iter().map(states)).await)?;
+    let states = CliError::all_or_none(buffered(unchanged.iter().map(states)).await)?;
     let mut errors = Vec::new();
-    for (wanted, states) in there.iter().zip(states) {
+    for (wanted, states) in unchanged.iter().zip(states) {
         let missed = missed(wanted, &states);
         let outcome = if missed.is_some() { Outcome::Failed } else { Outcome::Unchanged };
-        let sight = Sight { unit: wanted.known.clone(), states, ..Sight::default() };
-        let report = Report::new(wanted.name.as_str(), Action::Apply, outcome).seen(&sight);
+        let observation =
+            Observation { unit: wanted.known.clone(), states, ..Observation::default() };
+        let report = Report::new(wanted.name.as_str(), Action::Apply, outcome)
+            .with_observation(&observation);
         context.output.record(&report, "")?;
         errors.extend(missed);
     }
     Ok(errors)
 }
 
-/// Why a unit is not where its file wants it, though nothing is to be changed.
-fn missed(wanted: &Wanted, states: &[wire::UnitState]) -> Option<CliError> {
+/// Returns the error for an unchanged unit that is not in the state that its file wants.
+fn missed(wanted: &UnitDiff, states: &[wire::UnitStateEntity]) -> Option<CliError> {
     let (name, known) = (&wanted.name, wanted.known.as_ref()?);
-    let is = |what: &str| CliError::failed(format!("{name} is as its file says, and {what}"));
+    let is = |what: &str| CliError::failed(format!("{name} matches its file, but {what}"));
     if has_failed(states) {
         let help = format!("see \"fleetctl logs {name}\"; \"fleetctl start {name}\" tries again");
         return Some(is("has failed").help(help));
     }
     let is_unplaced = wanted.desired > TargetState::Inactive && known.machine_id.is_empty();
     (is_unplaced && !known.reason.is_empty()).then(|| {
-        let help = format!("\"fleetctl explain {name}\" tells what every machine says to it");
+        let help = format!("\"fleetctl explain {name}\" shows the verdict of each machine");
         is(&format!("has no machine: {}", known.reason)).help(help)
     })
 }
 
 /// Runs `diff`.
-pub(super) async fn diff(context: &mut Context, args: &WantedArgs) -> Result<Exit, CliError> {
+pub(super) async fn diff(context: &mut Context, args: &ManifestArgs) -> Result<Exit, CliError> {
     let wanted = gather(context, args).await?;
     let changed = wanted.iter().filter(|wanted| wanted.change() != Change::None);
-    let text = changed.clone().map(|wanted| format!("# {}{}", wanted.told(), wanted.diff()));
+    let text = changed.clone().map(|wanted| format!("# {}{}", wanted.summary(), wanted.diff()));
     let text = text.collect::<String>();
-    let records: Vec<Foreseen> = changed.map(Foreseen::of_file).collect();
+    let records: Vec<PlannedChange> = changed.map(PlannedChange::of_file).collect();
     context.output.list(&records, &text)?;
     Ok(verdict(context, records.is_empty()))
 }
@@ -108,17 +111,17 @@ pub(super) async fn plan(context: &mut Context, args: &PlanArgs) -> Result<Exit,
         true => Vec::new(),
         false => {
             let (paths, state) = (args.paths.clone(), args.state);
-            gather(context, &WantedArgs { paths, state }).await?
+            gather(context, &ManifestArgs { paths, state }).await?
         }
     };
-    let changed: Vec<&Wanted> = wanted.iter().filter(|it| it.change() != Change::None).collect();
-    let gone = match args.destroy.is_empty() {
+    let changed: Vec<&UnitDiff> = wanted.iter().filter(|it| it.change() != Change::None).collect();
+    let destroyed = match args.destroy.is_empty() {
         true => Vec::new(),
-        false => select(&context.session, &args.destroy, Fits::All).await?,
+        false => select(&context.session, &args.destroy, DesiredFilter::All).await?,
     };
-    let gone: Vec<UnitName> = gone.into_iter().map(|unit| unit.name).collect();
-    let plan = match foresee(context, &changed, &gone).await {
-        Err(error) => return Err(unknown_of(context, &gone).await.unwrap_or(error)),
+    let destroyed: Vec<UnitName> = destroyed.into_iter().map(|unit| unit.name).collect();
+    let plan = match preview_plan(context, &changed, &destroyed).await {
+        Err(error) => return Err(unknown_of(context, &destroyed).await.unwrap_or(error)),
         Ok(plan) => plan,
     };
     let machines = machines_of(context, &plan).await?;
@@ -129,127 +132,128 @@ pub(super) async fn plan(context: &mut Context, args: &PlanArgs) -> Result<Exit,
     }
     context.progress.note(match changed.is_empty() {
         true => "nothing to do",
-        false => "no unit would get another machine; \"fleetctl diff\" shows how the files differ",
+        false => "no placement would change; \"fleetctl diff\" shows the changed files",
     });
     Ok(Exit::Success)
 }
 
-/// The error for those of these units that the cluster does not know, if there is one.
+/// Returns the error for unknown units among these, if any.
 async fn unknown_of(context: &Context, units: &[UnitName]) -> Option<CliError> {
-    let known = at_once(units.iter().map(|name| context.session.known_unit(name))).await;
+    let known = buffered(units.iter().map(|name| context.session.known_unit(name))).await;
     CliError::all_or_none(known).err()
 }
 
-/// The machines that a plan names, where people see it.
-async fn machines_of(context: &Context, plan: &[Foreseen]) -> Result<Machines, CliError> {
-    let mut met = Met::default();
+/// Returns labels for the machines of a plan, if people see it.
+async fn machines_of(context: &Context, plan: &[PlannedChange]) -> Result<MachineLabels, CliError> {
+    let mut machines = MachineCache::default();
     if context.output.format() == Format::Table {
-        met.meet(&context.session, plan.iter().flat_map(Foreseen::machines)).await?;
+        machines.load(&context.session, plan.iter().flat_map(PlannedChange::machines)).await?;
     }
-    Ok(met.words())
+    Ok(machines.labels())
 }
 
-/// How a command ends that only tells.
-fn verdict(context: &mut Context, is_there: bool) -> Exit {
-    if is_there {
+/// Returns the exit status of a preview.
+fn verdict(context: &mut Context, is_unchanged: bool) -> Exit {
+    if is_unchanged {
         context.progress.note("nothing to do");
         return Exit::Success;
     }
     Exit::Changes
 }
 
-async fn gather(context: &mut Context, args: &WantedArgs) -> Result<Vec<Wanted>, CliError> {
-    let units = read(&args.paths)?.sound(&mut context.progress)?;
+async fn gather(context: &mut Context, args: &ManifestArgs) -> Result<Vec<UnitDiff>, CliError> {
+    let units = read(&args.paths)?.checked(&mut context.progress)?;
     let units = units.into_iter().filter_map(|unit| Some((unit.name, unit.file?)));
     compare(&context.session, units.collect(), args.state.into()).await
 }
 
-/// What the engine would do then. The daemon refuses what it would refuse if it were sent.
-async fn foresee(
+/// Requests the engine's plan. The daemon rejects what it would reject in an upload.
+async fn preview_plan(
     context: &Context,
-    changed: &[&Wanted],
-    gone: &[UnitName],
-) -> Result<Vec<Foreseen>, CliError> {
+    changed: &[&UnitDiff],
+    destroyed: &[UnitName],
+) -> Result<Vec<PlannedChange>, CliError> {
     let uploads: Vec<(UnitName, UnitUpload)> = changed.iter().map(|it| it.upload()).collect();
-    Ok(Foreseen::of_plan(&context.session.plan(&uploads, gone).await?))
+    Ok(PlannedChange::of_plan(&context.session.plan(&uploads, destroyed).await?))
 }
 
-/// Sends all files, then changes desired states, and says what to wait for.
+/// Uploads all files, sets desired states, and returns the goals to wait for.
 async fn send(
     context: &mut Context,
-    wanted: Vec<Wanted>,
-    until: Until,
-) -> Result<Vec<Awaited>, CliError> {
-    let awaited: Vec<Awaited> = changed(&wanted).map(|it| awaited(it, until)).collect();
-    let steps: Vec<Step> =
+    wanted: Vec<UnitDiff>,
+    until: WaitUntil,
+) -> Result<Vec<WaitTarget>, CliError> {
+    let awaited: Vec<WaitTarget> = changed(&wanted).map(|it| awaited(it, until)).collect();
+    let steps: Vec<UploadStep> =
         wanted.into_iter().filter(|it| it.change() != Change::None).map(step).collect();
-    if let Err(Refusal { error, taken }) = send_contents(&context.session, &steps).await {
-        let sent = taken.iter().map(|name| begun(name).with_message("its file was sent"));
+    if let Err(UploadFailure { error, uploaded }) = send_contents(&context.session, &steps).await {
+        let sent =
+            uploaded.iter().map(|name| triggered(name).with_message("its file was uploaded"));
         sent.into_iter().try_for_each(|report| context.output.record(&report, ""))?;
-        return Err(again(error));
+        return Err(retry_hint(error));
     }
     let session = &context.session;
     let goals = steps.iter().filter_map(|step| Some((&step.name, step.goal?)));
-    let asked = goals.clone().map(|(name, goal)| session.set_desired(name, goal));
-    let set = until_refused(asked).await;
+    let requests = goals.clone().map(|(name, goal)| session.set_desired(name, goal));
+    let set = try_buffered(requests).await;
     if set.iter().any(Result::is_err) {
-        let is_set = |step: &Step| {
+        let is_set = |step: &UploadStep| {
             let at = goals.clone().position(|(name, _)| *name == step.name);
             at.and_then(|at| set.get(at))
         };
         for step in &steps {
             let report = match (is_set(step), &step.file) {
-                (Some(Ok(())), _) => begun(&step.name),
+                (Some(Ok(())), _) => triggered(&step.name),
                 (Some(Err(error)), _) => {
                     let report = Report::new(step.name.as_str(), Action::Apply, Outcome::Failed);
                     report.with_message(error.parts().0)
                 }
-                (None, Some(_)) => begun(&step.name).with_message("its file was sent"),
+                (None, Some(_)) => triggered(&step.name).with_message("its file was uploaded"),
                 (None, None) => continue,
             };
             context.output.record(&report, "")?;
         }
     }
     let names = goals.map(|(name, _)| name.as_str());
-    all_or_partly(names.zip(set), "brought to their desired states")
-        .map_err(|error| again(error.help("the files of all units were sent")))?;
+    all_or_partial_failure(names.zip(set), "brought to their desired states")
+        .map_err(|error| retry_hint(error.help("the files of all units were uploaded")))?;
     Ok(awaited)
 }
 
-/// Of a unit for which something was done before another one was refused.
-fn begun(name: &UnitName) -> Report {
+/// Returns the report of a unit that was changed before the failure of another one.
+fn triggered(name: &UnitName) -> Report {
     Report::new(name.as_str(), Action::Apply, Outcome::Triggered)
 }
 
-/// What is there already is found to be so.
-fn again(error: CliError) -> CliError {
-    error.help("when that is mended, the same command does what is left")
+/// Adds the hint that the command can be repeated.
+fn retry_hint(error: CliError) -> CliError {
+    error.help("fix this and run the same command again to complete it")
 }
 
-fn changed(wanted: &[Wanted]) -> impl Iterator<Item = &Wanted> {
+fn changed(wanted: &[UnitDiff]) -> impl Iterator<Item = &UnitDiff> {
     wanted.iter().filter(|it| it.change() != Change::None)
 }
 
-fn step(wanted: Wanted) -> Step {
-    let (change, moves) = (wanted.change(), wanted.moves());
-    // What is new is inactive until its desired state is set.
+fn step(wanted: UnitDiff) -> UploadStep {
+    let (change, moves) = (wanted.change(), wanted.changes_state());
+    // A new unit is inactive until its desired state is set.
     let moves = moves && (wanted.known.is_some() || wanted.desired != TargetState::Inactive);
-    let Wanted { name, file, desired, known } = wanted;
+    let UnitDiff { name, file, desired, known } = wanted;
     let content = match change {
-        Change::None | Change::State => Content::Keep,
-        Change::Create => Content::Create(Source::Local(file.clone())),
-        Change::Replace => Content::Replace(Source::Local(file.clone())),
+        Change::None | Change::State => ContentAction::Keep,
+        Change::Create => ContentAction::Create(ContentSource::Local(file.clone())),
+        Change::Replace => ContentAction::Replace(ContentSource::Local(file.clone())),
     };
-    let file = (!matches!(content, Content::Keep)).then_some(file.file);
-    Step { name, known, content, file, goal: moves.then_some(desired) }
+    let file = (!matches!(content, ContentAction::Keep)).then_some(file.file);
+    UploadStep { name, known, content, file, goal: moves.then_some(desired) }
 }
 
-fn awaited(wanted: &Wanted, until: Until) -> Awaited {
-    let goal = match (wanted.desired, wanted.was()) {
+fn awaited(wanted: &UnitDiff, until: WaitUntil) -> WaitTarget {
+    let goal = match (wanted.desired, wanted.current_desired()) {
         (TargetState::Launched, _) => Goal::of_start(until, 0),
         (TargetState::Loaded, "launched") => Goal::Stopped,
         (TargetState::Loaded, _) => Goal::Loaded,
         (TargetState::Inactive, _) => Goal::Unplaced,
     };
-    Awaited { name: wanted.name.clone(), action: Action::Apply, goal, is_settled: false }
+    WaitTarget { name: wanted.name.clone(), action: Action::Apply, goal, is_settled: false }
 }

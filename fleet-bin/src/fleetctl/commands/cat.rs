@@ -1,16 +1,16 @@
-//! `cat`: units' files, byte for byte as they were submitted where no terminal shows them.
+//! `cat`: prints unit files as submitted; on a terminal, sanitized.
 
 use serde::Serialize;
 
-use crate::fleetctl::at_once::at_once;
+use crate::fleetctl::concurrent::buffered;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::global_args::Format;
 use crate::fleetctl::output::Record;
-use crate::fleetctl::select::{Fits, select};
+use crate::fleetctl::select::{DesiredFilter, select};
 use crate::fleetctl::session::source;
 
-/// A unit and its file. Bytes that are not UTF-8 are replaced here; the plain output has them.
+/// A unit and its file. JSON replaces bytes that are not UTF-8; the plain output keeps them.
 #[derive(Debug, Serialize)]
 struct UnitSource {
     unit: String,
@@ -24,11 +24,11 @@ impl Record for UnitSource {
     }
 }
 
-/// Runs the command. The files are printed one after the other, with nothing between them.
+/// Runs the command. Files are concatenated without separators.
 pub(super) async fn run(context: &mut Context, args: &[String]) -> Result<(), CliError> {
-    let units = select(&context.session, args, Fits::All).await?;
+    let units = select(&context.session, args, DesiredFilter::All).await?;
     let session = &context.session;
-    let known = at_once(units.iter().map(|unit| session.known_unit(&unit.name))).await;
+    let known = buffered(units.iter().map(|unit| session.known_unit(&unit.name))).await;
     for unit in CliError::all_or_none(known)? {
         let bytes = source(&unit)?;
         if context.output.format() == Format::Table {

@@ -1,6 +1,6 @@
-//! `import`: what an export holds, or the keys of a fleet v1, brought into a cluster.
+//! `import`: imports an export, or the keys of a fleet v1.
 
-mod told;
+mod summary;
 
 use std::fs::File;
 use std::io;
@@ -8,7 +8,7 @@ use std::io;
 use fleet_core::Epoch;
 use fleet_http::UnitUpload;
 use fleet_store::{
-    Import, ImportAction, ImportOptions, ImportPlan, ImportReport, PlacementsLeft, PlannedUnit,
+    Import, ImportAction, ImportOptions, ImportPlan, ImportReport, PlannedUnit, RescheduleReason,
 };
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
@@ -16,33 +16,32 @@ use crate::fleetctl::args::ImportArgs;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::session::Session;
-use crate::fleetctl::{offline, target};
+use crate::fleetctl::{import_target, offline};
 use crate::fleetd::offline::Missing;
-use told::Told;
+use summary::ImportSummary;
 
-/// How many units are sent at once. A store that writes durably takes many at hardly more cost
-/// than one.
-const AT_ONCE: usize = 32;
+/// Number of concurrent uploads. Stores commit many writes together at about the cost of one.
+const MAX_IN_FLIGHT: usize = 32;
 
-/// How many pairs of metadata are set in one step.
-const PAIRS: usize = 64;
+/// Number of metadata pairs per request.
+const PAIRS_PER_REQUEST: usize = 64;
 
 /// Runs the command.
 pub(super) async fn run(context: &mut Context, args: &ImportArgs) -> Result<(), CliError> {
     let import = read(args)?;
-    let mut told = Told::new(args, &import);
+    let mut summary = ImportSummary::new(args, &import);
     for remark in &import.remarks {
         context.progress.note(&format!("note: {remark}"));
     }
     let imported = tokio::select! {
-        imported = bring(context, import, args) => imported,
+        imported = import_all(context, import, args) => imported,
         Ok(()) = tokio::signal::ctrl_c() => {
-            Err(again(CliError::interrupted("the import was broken off")))
+            Err(retry_hint(CliError::interrupted("the import was interrupted")))
         }
     };
-    told.take(imported?);
-    context.output.list(std::slice::from_ref(&told), &told.text())?;
-    told.verdict()
+    summary.add_report(imported?);
+    context.output.list(std::slice::from_ref(&summary), &summary.text())?;
+    summary.verdict()
 }
 
 fn read(args: &ImportArgs) -> Result<Import, CliError> {
@@ -52,12 +51,12 @@ fn read(args: &ImportArgs) -> Result<Import, CliError> {
         return Import::read(io::stdin()).map_err(|error| failed("import").because(error));
     }
     let file = File::open(&args.file).map_err(|error| {
-        failed("read").because(error).help("name a file that \"fleetctl export FILE\" wrote")
+        failed("read").because(error).help("give a file that \"fleetctl export FILE\" wrote")
     })?;
     Import::read(file).map_err(|error| failed("import").because(error))
 }
 
-async fn bring(
+async fn import_all(
     context: &mut Context,
     import: Import,
     args: &ImportArgs,
@@ -69,53 +68,54 @@ async fn bring(
         ..ImportOptions::default()
     };
     let Some(config) = &args.config else {
-        return ask(&context.session, import, &mut options).await;
+        return import_through_daemon(&context.session, import, &mut options).await;
     };
     let missing = if args.dry_run { Missing::Pretend } else { Missing::Make };
     let offline = offline::open(context, config, missing).await?;
     options.strictness = offline.strictness;
     let report = fleet_store::import(&offline.registry, import, &options).await;
     let name = args.file.display();
-    let failed = || CliError::failed(format!("cannot import all that {name} holds"));
-    let report = report.map_err(|error| again(failed().because(error)))?;
-    if report.differing.is_some() {
+    let failed = || CliError::failed(format!("cannot import all of {name}"));
+    let report = report.map_err(|error| retry_hint(failed().because(error)))?;
+    if report.mismatches.is_some() {
         offline.keep().map_err(|error| CliError::failed(error.to_string()))?;
     }
     Ok(report)
 }
 
-/// Some of it may be there now.
-fn again(error: CliError) -> CliError {
-    error.help("import it again: what is there already is left as it is")
+/// Adds the hint that the import can be repeated after a partial write.
+fn retry_hint(error: CliError) -> CliError {
+    error.help("run the import again: units that are already imported are skipped")
 }
 
-/// Has a daemon take everything in. Its engine alone chooses machines.
-async fn ask(
+/// Imports through a daemon. Its engine chooses all machines.
+async fn import_through_daemon(
     session: &Session,
     import: Import,
     options: &mut ImportOptions,
 ) -> Result<ImportReport, CliError> {
-    let before = target::read(session).await?;
+    let before = import_target::read(session).await?;
     options.strictness = before.strictness;
-    let epochs = import.epochs_ahead_of(&before.cluster);
+    let epochs = import.epoch_to_exceed(&before.cluster);
     let plan = ImportPlan::new(import, &before.cluster, options);
-    let report = plan.report(Some(PlacementsLeft::ThroughDaemon));
+    let report = plan.report(Some(RescheduleReason::ThroughDaemon));
     if options.dry_run || plan.is_refused(options) {
         return Ok(report);
     }
-    write(session, &plan, epochs).await.map_err(again)?;
-    let after = target::read(session).await?;
-    Ok(ImportReport { differing: Some(plan.differing(&after.cluster)), ..report })
+    write(session, &plan, epochs).await.map_err(retry_hint)?;
+    let after = import_target::read(session).await?;
+    Ok(ImportReport { mismatches: Some(plan.mismatches(&after.cluster)), ..report })
 }
 
-/// First what counts for whatever the engine decides on the units.
+/// Writes epochs, intents and metadata before the units, because they affect the engine's
+/// decisions.
 async fn write(session: &Session, plan: &ImportPlan, epochs: Epoch) -> Result<(), CliError> {
     session.hand_over(epochs, &plan.intents).await?;
-    for changes in plan.metadata.chunks(PAIRS) {
+    for changes in plan.metadata.chunks(PAIRS_PER_REQUEST) {
         session.set_metadata(changes).await?;
     }
     let puts = stream::iter(plan.new_units()).map(|it| put(session, it));
-    puts.buffer_unordered(AT_ONCE).try_collect().await
+    puts.buffer_unordered(MAX_IN_FLIGHT).try_collect().await
 }
 
 async fn put(session: &Session, it: &PlannedUnit) -> Result<(), CliError> {
@@ -128,7 +128,7 @@ async fn put(session: &Session, it: &PlannedUnit) -> Result<(), CliError> {
         true => Ok(()),
         false => {
             let name = &it.unit.name;
-            Err(CliError::failed(format!("somebody else has just created {name}")))
+            Err(CliError::failed(format!("another client has just created {name}")))
         }
     }
 }

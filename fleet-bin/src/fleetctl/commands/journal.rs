@@ -1,13 +1,13 @@
-//! `journal`: what a unit wrote, and writes.
+//! `journal`: prints the journal of one unit.
 
 use fleet_http::JournalOptions;
 use serde::Serialize;
 
-use super::logs::never_whole;
+use super::logs::endless_document;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::global_args::Format;
-use crate::fleetctl::look_args::JournalArgs;
+use crate::fleetctl::inspect_args::JournalArgs;
 use crate::fleetctl::names::unit_arg;
 use crate::fleetctl::output::Record;
 use crate::fleetctl::session::next_line;
@@ -25,12 +25,11 @@ impl Record for Line {
     }
 }
 
-/// Runs the command. Of a unit that is on several machines the daemon tells the lines of all, each
-/// with the ID of its machine before it. Lines are printed as they come; Ctrl-C ends the program as
-/// it ends any.
+/// Runs the command. For a unit on several machines, the daemon merges the journals and prefixes
+/// each line with the machine's ID. Lines are printed as they arrive; Ctrl-C ends the program.
 pub(super) async fn run(context: &mut Context, args: &JournalArgs) -> Result<(), CliError> {
     if args.follow && context.output.format() == Format::Json {
-        return Err(never_whole("journals that are followed"));
+        return Err(endless_document("followed journals"));
     }
     let name = unit_arg(&args.unit)?.name;
     context.session.known_unit(&name).await?;
@@ -38,13 +37,13 @@ pub(super) async fn run(context: &mut Context, args: &JournalArgs) -> Result<(),
         Some(start) => Some(context.session.machine_named(start).await?.id),
         None => None,
     };
-    // Whoever says since when wants all of it; otherwise a few lines will do.
+    // With `--since`, all lines of that time are printed.
     let lines = args.lines.or_else(|| args.since.is_none().then_some(10));
     let options = JournalOptions { lines, since: args.since, follow: args.follow, machine };
     let mut journal = context.session.journal(&name, &options).await?;
     while let Some(line) = next_line(&mut journal, &name).await? {
         let line = Line { unit: name.to_string(), line };
-        context.output.written("", &line.line, args.raw, &line)?;
+        context.output.journal_line("", &line.line, args.raw, &line)?;
     }
     context.output.finish()
 }

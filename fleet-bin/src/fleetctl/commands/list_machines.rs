@@ -1,4 +1,4 @@
-//! `list-machines`: the machines that are present.
+//! `list-machines`: lists the machines that are present.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use serde::Serialize;
 use crate::fleetctl::columns::Columns;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
-use crate::fleetctl::look_args::ListArgs;
+use crate::fleetctl::format::{offers, short_machine};
+use crate::fleetctl::inspect_args::ListArgs;
 use crate::fleetctl::output::Record;
 use crate::fleetctl::table::cell;
-use crate::fleetctl::words::{offers, short_machine};
 
 const COLUMNS: Columns<Row> = Columns {
     all: &[
@@ -40,8 +40,8 @@ struct Row {
     metadata: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "String::is_empty")]
     version: String,
-    #[serde(skip_serializing_if = "wire::Resources::is_nothing")]
-    offers: wire::Resources,
+    #[serde(skip_serializing_if = "wire::ResourceAmounts::is_nothing")]
+    offers: wire::ResourceAmounts,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     cordoned: bool,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -54,9 +54,10 @@ impl Record for Row {
     }
 }
 
-impl From<wire::Machine> for Row {
-    fn from(machine: wire::Machine) -> Self {
-        let wire::Machine { cordoned, id, intent, metadata, offers, primary_ip, version } = machine;
+impl From<wire::MachineEntity> for Row {
+    fn from(machine: wire::MachineEntity) -> Self {
+        let wire::MachineEntity { cordoned, id, intent, metadata, offers, primary_ip, version } =
+            machine;
         Self { machine: id, ip: primary_ip, metadata, version, offers, cordoned, intent }
     }
 }
@@ -81,12 +82,12 @@ mod tests {
 
     #[test]
     fn machines_look_as_in_the_unit_files_document() {
-        let machine = |id: &str, ip: &str, metadata: &[(&str, &str)]| wire::Machine {
+        let machine = |id: &str, ip: &str, metadata: &[(&str, &str)]| wire::MachineEntity {
             id: id.into(),
             primary_ip: ip.into(),
             metadata: metadata.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
             version: "0.1.0".into(),
-            ..wire::Machine::default()
+            ..wire::MachineEntity::default()
         };
         let metadata = [("region", "us-east-1"), ("diskType", "SSD")];
         let rows: Vec<Row> =
@@ -111,12 +112,12 @@ mod tests {
 
     #[test]
     fn what_machines_offer_is_shown_where_it_is_asked_for() {
-        let machine = |id: &str, cpu, cordoned| wire::Machine {
+        let machine = |id: &str, cpu, cordoned| wire::MachineEntity {
             id: id.into(),
-            offers: wire::Resources { cpu, disk: 0, memory: u64::from(cordoned) << 30 },
+            offers: wire::ResourceAmounts { cpu, disk: 0, memory: u64::from(cordoned) << 30 },
             cordoned,
             intent: if cordoned { "drained".into() } else { String::new() },
-            ..wire::Machine::default()
+            ..wire::MachineEntity::default()
         };
         let rows: Vec<Row> =
             [machine("m1", 1500, true), machine("m2", 0, false)].map(Row::from).into();

@@ -1,4 +1,4 @@
-//! `list-unit-files`: the units that the cluster knows, what is wanted of each and how far it is.
+//! `list-unit-files`: lists the units of the cluster with their desired and current states.
 
 use fleet_http::wire;
 use fleet_unitfile::{UnitName, expand_specifiers};
@@ -7,10 +7,10 @@ use serde::Serialize;
 use crate::fleetctl::columns::Columns;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
-use crate::fleetctl::look_args::ListArgs;
+use crate::fleetctl::format::{MachineLabels, machine_label, short_hash};
+use crate::fleetctl::inspect_args::ListArgs;
 use crate::fleetctl::output::Record;
 use crate::fleetctl::table::{NOTHING, cell};
-use crate::fleetctl::words::{Machines, legend, short_hash};
 
 const COLUMNS: Columns<Row> = Columns {
     all: &[
@@ -46,7 +46,7 @@ struct Row {
     global: bool,
     #[serde(skip_serializing_if = "String::is_empty")]
     description: String,
-    /// Why it has no machine, or cannot be understood.
+    /// Reason for having no machine, or problem of a broken unit.
     #[serde(skip_serializing_if = "String::is_empty")]
     reason: String,
 }
@@ -58,7 +58,7 @@ impl Record for Row {
 }
 
 impl Row {
-    fn of_unit(unit: wire::Unit, machines: &Machines) -> Self {
+    fn of_unit(unit: wire::UnitEntity, machines: &MachineLabels) -> Self {
         let description = description(&unit);
         Self {
             unit: unit.name,
@@ -73,7 +73,7 @@ impl Row {
         }
     }
 
-    /// A global unit has a state on each machine, and `list-units` lists those.
+    /// A global unit has one state per machine; `list-units` lists them.
     fn state(&self, _full: bool) -> String {
         if self.global { NOTHING.to_owned() } else { cell(Some(self.current.as_str())) }
     }
@@ -82,7 +82,7 @@ impl Row {
         if self.global {
             return "global".to_owned();
         }
-        legend(&self.machine, &self.ip, full)
+        machine_label(&self.machine, &self.ip, full)
     }
 }
 
@@ -91,16 +91,16 @@ pub(crate) async fn run(context: &mut Context, args: &ListArgs) -> Result<(), Cl
     COLUMNS.check(args)?;
     let session = &context.session;
     let (units, machines) = futures_util::try_join!(session.units(), session.machines())?;
-    let machines = Machines::new(&machines);
+    let machines = MachineLabels::new(&machines);
     let rows: Vec<Row> = units.into_iter().map(|unit| Row::of_unit(unit, &machines)).collect();
     let table = COLUMNS.table(args, &rows, Some("reason"), context.output.colour())?;
     context.output.list(&rows, &table)
 }
 
-/// What a unit's file says that the unit is; the last `Description=` counts.
+/// Returns the last `Description=` of the unit's file.
 ///
-/// Specifiers stand for the unit's name. Text with one that only its machine knows stays as it is.
-pub(super) fn description(unit: &wire::Unit) -> String {
+/// Specifiers of the unit's name are expanded. Text with specifiers of the machine stays unchanged.
+pub(super) fn description(unit: &wire::UnitEntity) -> String {
     let mut options = unit.options.iter().rev();
     let found = options.find(|it| it.section == "Unit" && it.name == "Description");
     let text = found.map_or("", |option| option.value.as_str());
@@ -120,10 +120,10 @@ mod tests {
             [("Worker %i of %p", "Worker 1 of worker"), ("100%% at %H", "100%% at %H"), ("", "")]
         {
             let (section, name) = ("Unit".into(), "Description".into());
-            let unit = wire::Unit {
+            let unit = wire::UnitEntity {
                 name: "worker@1.service".into(),
-                options: vec![wire::UnitOption { section, name, value: text.into() }],
-                ..wire::Unit::default()
+                options: vec![wire::UnitOptionEntity { section, name, value: text.into() }],
+                ..wire::UnitEntity::default()
             };
             assert_eq!(description(&unit), expected);
         }
@@ -131,12 +131,12 @@ mod tests {
 
     #[test]
     fn each_kind_of_unit_has_its_row() {
-        let option = wire::UnitOption {
+        let option = wire::UnitOptionEntity {
             section: "Unit".into(),
             name: "Description".into(),
             value: "The web".into(),
         };
-        let unit = |name: &str, desired: &str, machine: &str, reason: &str| wire::Unit {
+        let unit = |name: &str, desired: &str, machine: &str, reason: &str| wire::UnitEntity {
             name: name.into(),
             desired_state: desired.into(),
             current_state: if machine.is_empty() { "inactive" } else { desired }.into(),
@@ -144,24 +144,24 @@ mod tests {
             reason: reason.into(),
             hash: "0123456789abcdef".into(),
             options: vec![option.clone()],
-            ..wire::Unit::default()
+            ..wire::UnitEntity::default()
         };
         let units = vec![
-            wire::Unit { global: true, ..unit("all.service", "launched", "", "") },
-            wire::Unit {
+            wire::UnitEntity { global: true, ..unit("all.service", "launched", "", "") },
+            wire::UnitEntity {
                 problem: "its text is gone".into(),
                 name: "bad.service".into(),
-                ..wire::Unit::default()
+                ..wire::UnitEntity::default()
             },
             unit("far.service", "launched", "", "no machine is present"),
             unit("web.service", "launched", "282f949fc0de", ""),
         ];
-        let machine = wire::Machine {
+        let machine = wire::MachineEntity {
             id: "282f949fc0de".into(),
             primary_ip: "10.10.20.1".into(),
-            ..wire::Machine::default()
+            ..wire::MachineEntity::default()
         };
-        let machines = Machines::new(&[machine]);
+        let machines = MachineLabels::new(&[machine]);
         let rows: Vec<Row> = units.into_iter().map(|unit| Row::of_unit(unit, &machines)).collect();
         let table = |fields: Option<&str>| {
             let args = ListArgs {

@@ -1,4 +1,4 @@
-//! `list-units`: the states of units on machines, and the units that ought to have one.
+//! `list-units`: lists the states of units on machines, and units that have none but should.
 
 use std::collections::BTreeSet;
 
@@ -9,16 +9,18 @@ use serde::Serialize;
 use crate::fleetctl::columns::Columns;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
-use crate::fleetctl::look_args::ListArgs;
+use crate::fleetctl::format::{
+    MachineLabels, machine_label, short_hash, unknown_for, without_name,
+};
+use crate::fleetctl::inspect_args::ListArgs;
 use crate::fleetctl::output::Record;
 use crate::fleetctl::table::cell;
-use crate::fleetctl::words::{Machines, legend, short_hash, unknown_for, without_name};
 
 const COLUMNS: Columns<Row> = Columns {
     all: &[
         ("unit", |row, _| row.unit.clone()),
         ("load", |row, _| cell(Some(row.load.as_str()))),
-        ("machine", |row, full| legend(&row.machine, &row.ip, full)),
+        ("machine", |row, full| machine_label(&row.machine, &row.ip, full)),
         ("active", |row, _| cell(Some(row.active.as_str()))),
         ("sub", |row, _| cell(Some(row.sub.as_str()))),
         ("hash", |row, full| {
@@ -29,7 +31,7 @@ const COLUMNS: Columns<Row> = Columns {
     default: &["unit", "machine", "active", "sub"],
 };
 
-/// One unit on one machine, or on none.
+/// A unit on a machine, or a unit without a machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Row {
@@ -53,10 +55,10 @@ struct Row {
     #[serde(rename = "mainPID", skip_serializing_if = "Option::is_none")]
     main_pid: Option<u32>,
     restarts: u32,
-    /// For how many seconds, at least, nothing has been known of it.
+    /// Minimum time for which the state has been unknown, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     unknown_for: Option<u64>,
-    /// Why it has no machine, or what its machine could not do.
+    /// Reason for having no machine, or problem on its machine.
     #[serde(skip_serializing_if = "String::is_empty")]
     reason: String,
 }
@@ -68,7 +70,7 @@ impl Record for Row {
 }
 
 impl Row {
-    fn of_state(state: wire::UnitState, machines: &Machines) -> Self {
+    fn of_state(state: wire::UnitStateEntity, machines: &MachineLabels) -> Self {
         Self {
             unit: state.name,
             ip: machines.address(&state.machine_id).to_owned(),
@@ -86,8 +88,8 @@ impl Row {
         }
     }
 
-    /// Of a unit that is wanted and that no machine reports.
-    fn of_unit(unit: wire::Unit, machines: &Machines) -> Self {
+    /// Creates the row of a wanted unit that no machine reports.
+    fn of_unit(unit: wire::UnitEntity, machines: &MachineLabels) -> Self {
         let reason = match (unit.problem.as_str(), unit.machine_id.as_str()) {
             ("", "") => unit.reason,
             ("", _) if unit.unknown_for.is_none() => "its machine has not reported it yet".into(),
@@ -116,13 +118,17 @@ pub(crate) async fn run(context: &mut Context, args: &ListArgs) -> Result<(), Cl
     let session = &context.session;
     let (units, states, machines) =
         futures_util::try_join!(session.units(), session.states(), session.machines())?;
-    let rows = rows(units, states, &Machines::new(&machines));
+    let rows = rows(units, states, &MachineLabels::new(&machines));
     let table = COLUMNS.table(args, &rows, Some("reason"), context.output.colour())?;
     context.output.list(&rows, &table)
 }
 
-/// A row for each state, and one for each wanted unit without any, in the order of names.
-fn rows(units: Vec<wire::Unit>, states: Vec<wire::UnitState>, machines: &Machines) -> Vec<Row> {
+/// Returns a row for each state, and one for each wanted unit without a state, sorted by name.
+fn rows(
+    units: Vec<wire::UnitEntity>,
+    states: Vec<wire::UnitStateEntity>,
+    machines: &MachineLabels,
+) -> Vec<Row> {
     let reported: BTreeSet<String> = states.iter().map(|state| state.name.clone()).collect();
     let missing =
         units.into_iter().filter(|unit| is_wanted(unit) && !reported.contains(&unit.name));
@@ -133,8 +139,8 @@ fn rows(units: Vec<wire::Unit>, states: Vec<wire::UnitState>, machines: &Machine
     rows
 }
 
-/// Whether a unit ought to be somewhere. One that is broken ought to be seen.
-fn is_wanted(unit: &wire::Unit) -> bool {
+/// Whether the unit should have a state. Broken units are always listed.
+fn is_wanted(unit: &wire::UnitEntity) -> bool {
     !unit.problem.is_empty()
         || unit.desired().is_some_and(|desired| desired > TargetState::Inactive)
 }
@@ -144,8 +150,8 @@ mod tests {
     use super::*;
     use crate::fleetctl::colour::Colour;
 
-    fn state(name: &str, machine: &str, active: &str, problem: &str) -> wire::UnitState {
-        wire::UnitState {
+    fn state(name: &str, machine: &str, active: &str, problem: &str) -> wire::UnitStateEntity {
+        wire::UnitStateEntity {
             name: name.into(),
             machine_id: machine.into(),
             systemd_load_state: "loaded".into(),
@@ -153,27 +159,30 @@ mod tests {
             systemd_sub_state: "running".into(),
             hash: "0123456789abcdef".into(),
             problem: problem.into(),
-            ..wire::UnitState::default()
+            ..wire::UnitStateEntity::default()
         }
     }
 
-    fn unit(name: &str, desired: &str, machine: &str, reason: &str) -> wire::Unit {
-        wire::Unit {
+    fn unit(name: &str, desired: &str, machine: &str, reason: &str) -> wire::UnitEntity {
+        wire::UnitEntity {
             name: name.into(),
             desired_state: desired.into(),
             machine_id: machine.into(),
             reason: reason.into(),
-            ..wire::Unit::default()
+            ..wire::UnitEntity::default()
         }
     }
 
-    fn machines() -> Machines {
-        let machine = |id: &str, ip: &str| wire::Machine {
+    fn machines() -> MachineLabels {
+        let machine = |id: &str, ip: &str| wire::MachineEntity {
             id: id.into(),
             primary_ip: ip.into(),
-            ..wire::Machine::default()
+            ..wire::MachineEntity::default()
         };
-        Machines::new(&[machine("282f949fc0de", "10.10.20.1"), machine("fd1d3e94beef", "10.0.0.1")])
+        MachineLabels::new(&[
+            machine("282f949fc0de", "10.10.20.1"),
+            machine("fd1d3e94beef", "10.0.0.1"),
+        ])
     }
 
     fn table(rows: &[Row], fields: Option<&str>) -> String {
@@ -210,10 +219,16 @@ mod tests {
         let units = vec![
             unit("alone.service", "launched", "", "no machine is present"),
             unit("asleep.service", "inactive", "", ""),
-            wire::Unit { problem: "cannot be read".into(), ..unit("broken.service", "", "", "") },
+            wire::UnitEntity {
+                problem: "cannot be read".into(),
+                ..unit("broken.service", "", "", "")
+            },
             unit("late.service", "loaded", "282f949fc0de", ""),
-            wire::Unit { unknown_for: Some(75), ..unit("lost.service", "launched", "m3", "") },
-            wire::Unit {
+            wire::UnitEntity {
+                unknown_for: Some(75),
+                ..unit("lost.service", "launched", "m3", "")
+            },
+            wire::UnitEntity {
                 unknown_for: Some(3),
                 ..unit("stays.service", "launched", "m3", "Reschedule=never keeps it")
             },

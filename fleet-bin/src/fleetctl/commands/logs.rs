@@ -1,39 +1,39 @@
-//! `logs`: what many units wrote on many machines, and write.
+//! `logs`: prints the journals of many units from all their machines.
 
 use std::collections::BTreeSet;
 use std::future::ready;
 use std::time::Duration;
 
-use fleet_http::{CutOff, JournalLine, JournalLines, JournalOptions, merge_journals};
+use fleet_http::{Interrupted, JournalEntry, JournalLines, JournalOptions, merge_journals};
 use fleet_unitfile::UnitName;
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use serde::Serialize;
 
-use crate::fleetctl::at_once::at_once;
+use crate::fleetctl::concurrent::buffered;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
+use crate::fleetctl::format::short_machine;
 use crate::fleetctl::global_args::Format;
-use crate::fleetctl::look_args::LogsArgs;
+use crate::fleetctl::inspect_args::LogsArgs;
 use crate::fleetctl::output::Record;
-use crate::fleetctl::select::{Fits, select};
+use crate::fleetctl::select::{DesiredFilter, select};
 use crate::fleetctl::session::{Session, next_dated};
-use crate::fleetctl::words::short_machine;
 
-/// How many journals are read at a time at most, each over a connection of its own.
-const MOST: usize = 256;
+/// Most journals to read, each over its own connection.
+const MAX_JOURNALS: usize = 256;
 
-/// How long others are kept waiting by one that is open and says nothing: longer than a daemon
-/// waits for another one, so that whoever knows why has said so by then.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time to wait for a silent journal while others have lines. It exceeds the daemon's own timeout
+/// for another daemon, so the daemon's reason arrives first.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A journal: that of one unit on one machine.
+/// Journal of one unit on one machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Place {
+struct JournalKey {
     unit: UnitName,
     machine: String,
 }
 
-/// One line, and where it was written.
+/// A journal line with its origin.
 #[derive(Debug, Serialize)]
 struct Line {
     unit: String,
@@ -47,19 +47,19 @@ impl Record for Line {
     }
 }
 
-/// Runs the command. Lines of the past are printed in the order in which they were written, and
-/// those that are followed as they come; Ctrl-C ends the program as it ends any.
+/// Runs the command. Past lines are printed in the order of their timestamps, followed lines as
+/// they arrive. Ctrl-C ends the program.
 pub(super) async fn run(context: &mut Context, args: &LogsArgs) -> Result<(), CliError> {
     if args.follow && context.output.format() == Format::Json {
-        return Err(never_whole("logs that are followed"));
+        return Err(endless_document("followed logs"));
     }
-    let places = places(context, args).await?;
-    let label = if args.raw { Label::Nothing } else { Label::of(&places) };
+    let keys = journal_keys(context, args).await?;
+    let label = if args.raw { Label::Nothing } else { Label::new(&keys) };
     let lines = args.lines.or_else(|| args.since.is_none().then_some(10));
     let options = JournalOptions { lines, since: args.since, follow: args.follow, machine: None };
-    let mut missing = Missing { is_told: args.follow, errors: Vec::new() };
+    let mut missing = FailedJournals { prints_at_once: args.follow, errors: Vec::new() };
     let mut journals = Vec::new();
-    for opened in open(&context.session, &places, &options).await {
+    for opened in open(&context.session, &keys, &options).await {
         match opened {
             Ok(journal) => journals.push(journal),
             Err(error) => missing.add(context, error),
@@ -69,11 +69,11 @@ pub(super) async fn run(context: &mut Context, args: &LogsArgs) -> Result<(), Cl
         true => as_they_come(journals),
         false => in_order(journals),
     };
-    while let Some((place, next)) = all.next().await {
+    while let Some((key, next)) = all.next().await {
         match next {
-            Ok(JournalLine { text, .. }) => {
-                let (label, line) = (label.text(&place), Line::of(place, text));
-                context.output.written(&label, &line.line, args.raw, &line)?;
+            Ok(JournalEntry { text, .. }) => {
+                let (label, line) = (label.text(&key), Line::new(key, text));
+                context.output.journal_line(&label, &line.line, args.raw, &line)?;
             }
             Err(error) => missing.add(context, error),
         }
@@ -82,109 +82,107 @@ pub(super) async fn run(context: &mut Context, args: &LogsArgs) -> Result<(), Cl
     CliError::of_all(missing.errors)
 }
 
-/// Why some journals cannot be read. Whoever follows the others is told at once: the end, where
-/// errors are told, may never come.
-struct Missing {
-    is_told: bool,
+/// Journals that could not be read. With `--follow`, errors are also printed at once, because the
+/// end may never come.
+struct FailedJournals {
+    prints_at_once: bool,
     errors: Vec<CliError>,
 }
 
-impl Missing {
+impl FailedJournals {
     fn add(&mut self, context: &mut Context, error: CliError) {
-        if self.is_told {
+        if self.prints_at_once {
             context.progress.note(&format!("warning: {}", error.parts().0));
         }
         self.errors.push(error);
     }
 }
 
-/// Opens all journals at a time, so that a machine that does not answer holds no other up.
+/// Opens all journals concurrently, so that a machine without a response delays no other.
 async fn open(
     session: &Session,
-    places: &[Place],
+    keys: &[JournalKey],
     options: &JournalOptions,
-) -> Vec<Result<(Place, Lines), CliError>> {
-    let open = async |place: &Place| {
-        let options = JournalOptions { machine: Some(place.machine.clone()), ..options.clone() };
-        let journal = session.dated_journal(&place.unit, &options).await?;
-        Ok((place.clone(), read(place.unit.clone(), journal)))
+) -> Vec<Result<(JournalKey, Lines), CliError>> {
+    let open = async |key: &JournalKey| {
+        let options = JournalOptions { machine: Some(key.machine.clone()), ..options.clone() };
+        let journal = session.dated_journal(&key.unit, &options).await?;
+        Ok((key.clone(), read(key.unit.clone(), journal)))
     };
-    at_once(places.iter().map(open)).await
+    buffered(keys.iter().map(open)).await
 }
 
-/// The lines of all journals, each when it is there.
-fn as_they_come(journals: Vec<(Place, Lines)>) -> All {
-    let placed = |(place, lines): (Place, Lines)| lines.map(move |line| (place.clone(), line));
-    stream::select_all(journals.into_iter().map(placed)).boxed()
+/// Merges journals in order of arrival.
+fn as_they_come(journals: Vec<(JournalKey, Lines)>) -> MergedLines {
+    let keyed = |(key, lines): (JournalKey, Lines)| lines.map(move |line| (key.clone(), line));
+    stream::select_all(journals.into_iter().map(keyed)).boxed()
 }
 
-/// The lines of all journals in the order in which they were written.
-fn in_order(journals: Vec<(Place, Lines)>) -> All {
-    let opened = journals.into_iter().map(|(place, lines)| (place, ready(Ok(lines))));
-    let why = |place: &Place, missing| match missing {
-        CutOff::Failed(error) => error,
-        CutOff::Late => silent(place),
+/// Merges journals in the order of their timestamps.
+fn in_order(journals: Vec<(JournalKey, Lines)>) -> MergedLines {
+    let opened = journals.into_iter().map(|(key, lines)| (key, ready(Ok(lines))));
+    let why = |key: &JournalKey, missing| match missing {
+        Interrupted::Failed(error) => error,
+        Interrupted::TimedOut => silent(key),
     };
-    let merged = merge_journals(opened.collect(), PATIENCE);
-    merged.map(move |(place, line)| (place.clone(), line.map_err(|it| why(&place, it)))).boxed()
+    let merged = merge_journals(opened.collect(), SILENCE_TIMEOUT);
+    merged.map(move |(key, line)| (key.clone(), line.map_err(|it| why(&key, it)))).boxed()
 }
 
-fn silent(Place { unit, machine }: &Place) -> CliError {
-    let (seconds, machine) = (PATIENCE.as_secs(), short_machine(machine));
-    CliError::failed(format!(
-        "nothing more came of the journal of {unit} on {machine} within {seconds} seconds"
-    ))
-    .help(format!("\"fleetctl journal {unit}\" waits for it alone"))
+fn silent(JournalKey { unit, machine }: &JournalKey) -> CliError {
+    let (seconds, machine) = (SILENCE_TIMEOUT.as_secs(), short_machine(machine));
+    CliError::failed(format!("the journal of {unit} on {machine} was silent for {seconds} seconds"))
+        .help(format!("\"fleetctl journal {unit}\" reads it without a time limit"))
 }
 
-/// The error for a list without an end that is to be one document.
-pub(super) fn never_whole(what: &str) -> CliError {
-    CliError::usage(format!("{what} are never one whole document"))
-        .help("use -o jsonl, which prints one document a line")
+/// Returns the error for requesting an endless list as one JSON document.
+pub(super) fn endless_document(what: &str) -> CliError {
+    CliError::usage(format!("{what} have no end, so they cannot be one JSON document"))
+        .help("use -o jsonl, which prints one document per line")
 }
 
-/// The journals to read.
-async fn places(context: &mut Context, args: &LogsArgs) -> Result<Vec<Place>, CliError> {
+/// Returns the journals to read.
+async fn journal_keys(context: &mut Context, args: &LogsArgs) -> Result<Vec<JournalKey>, CliError> {
     let session = &context.session;
     let only = match &args.machine {
         Some(start) => Some(session.machine_named(start).await?.id),
         None => None,
     };
-    let units = select(session, &args.units, Fits::Placed).await?;
-    let found = at_once(units.iter().map(|unit| of_unit(session, &unit.name))).await;
+    let units = select(session, &args.units, DesiredFilter::Placed).await?;
+    let found = buffered(units.iter().map(|unit| keys_of_unit(session, &unit.name))).await;
     let found = CliError::all_or_none(found)?;
-    for (unit, _) in units.iter().zip(&found).filter(|(_, places)| places.is_empty()) {
+    for (unit, _) in units.iter().zip(&found).filter(|(_, keys)| keys.is_empty()) {
         context.progress.note(&format!("{} is on no machine", unit.name));
     }
-    let mut places = found.concat();
-    places.retain(|place| only.as_ref().is_none_or(|only| *only == place.machine));
-    match places.len() {
-        0 => Err(CliError::failed("none of these units has a journal there")
+    let mut keys = found.concat();
+    keys.retain(|key| only.as_ref().is_none_or(|only| *only == key.machine));
+    match keys.len() {
+        0 => Err(CliError::failed("no journals to read")
             .help("\"fleetctl list-units\" shows which unit is on which machine")),
-        n if n > MOST => Err(CliError::failed(format!(
-            "these are {n} journals, and {MOST} are read at a time at most"
+        n if n > MAX_JOURNALS => Err(CliError::failed(format!(
+            "{n} journals match, but at most {MAX_JOURNALS} can be read at a time"
         ))
-        .help("name fewer units, or one machine with --machine")),
-        _ => Ok(places),
+        .help("give fewer units, or one machine with --machine")),
+        _ => Ok(keys),
     }
 }
 
-/// The journals of one unit: where it is placed, and wherever it is reported.
-async fn of_unit(session: &Session, name: &UnitName) -> Result<Vec<Place>, CliError> {
+/// Returns the journals of one unit: on its machine, and on all machines that report it.
+async fn keys_of_unit(session: &Session, name: &UnitName) -> Result<Vec<JournalKey>, CliError> {
     let unit = session.known_unit(name).await?;
     let states = session.states_of(name).await?;
     let mut machines: BTreeSet<String> = states.into_iter().map(|it| it.machine_id).collect();
     machines.insert(unit.machine_id);
     machines.remove("");
-    let place = |machine| Place { unit: name.clone(), machine };
-    Ok(machines.into_iter().map(place).collect())
+    let key = |machine| JournalKey { unit: name.clone(), machine };
+    Ok(machines.into_iter().map(key).collect())
 }
 
-/// The lines of a journal; an error is the last of them.
-type Lines = BoxStream<'static, Result<JournalLine, CliError>>;
+/// Lines of a journal. An error is the last item.
+type Lines = BoxStream<'static, Result<JournalEntry, CliError>>;
 
-/// The lines of all journals.
-type All = BoxStream<'static, (Place, Result<JournalLine, CliError>)>;
+/// Lines of all journals.
+type MergedLines = BoxStream<'static, (JournalKey, Result<JournalEntry, CliError>)>;
 
 fn read(unit: UnitName, journal: JournalLines) -> Lines {
     let next = async |(unit, journal): (UnitName, Option<JournalLines>)| {
@@ -198,12 +196,12 @@ fn read(unit: UnitName, journal: JournalLines) -> Lines {
 }
 
 impl Line {
-    fn of(place: Place, line: String) -> Self {
-        Self { unit: place.unit.to_string(), machine: place.machine, line }
+    fn new(key: JournalKey, line: String) -> Self {
+        Self { unit: key.unit.to_string(), machine: key.machine, line }
     }
 }
 
-/// What stands before each line, so that it is clear who wrote it, and no more than that.
+/// Prefix of each line: as much as is needed to tell the journals apart.
 #[derive(Debug, PartialEq, Eq)]
 enum Label {
     Nothing,
@@ -212,21 +210,21 @@ enum Label {
 }
 
 impl Label {
-    fn of(places: &[Place]) -> Self {
-        let units: BTreeSet<_> = places.iter().map(|place| &place.unit).collect();
-        match (places.len(), units.len()) {
+    fn new(keys: &[JournalKey]) -> Self {
+        let units: BTreeSet<_> = keys.iter().map(|key| &key.unit).collect();
+        match (keys.len(), units.len()) {
             (0 | 1, _) => Self::Nothing,
             (all, units) if all == units => Self::Unit,
             _ => Self::UnitAndMachine,
         }
     }
 
-    fn text(&self, place: &Place) -> String {
+    fn text(&self, key: &JournalKey) -> String {
         match self {
             Self::Nothing => String::new(),
-            Self::Unit => format!("{}: ", place.unit),
+            Self::Unit => format!("{}: ", key.unit),
             Self::UnitAndMachine => {
-                format!("{} on {}: ", place.unit, short_machine(&place.machine))
+                format!("{} on {}: ", key.unit, short_machine(&key.machine))
             }
         }
     }

@@ -1,4 +1,4 @@
-//! `machine`: what is known of a machine, and what is to become of it.
+//! `machine`: shows, cordons or drains a machine.
 
 use std::fmt::Write as _;
 
@@ -9,35 +9,35 @@ use serde::Serialize;
 use super::machine_drain;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::{CliError, Exit};
+use crate::fleetctl::format::{self, short_machine};
 use crate::fleetctl::machine_args::MachineCommand;
 use crate::fleetctl::output::Record;
-use crate::fleetctl::session::is_whole;
-use crate::fleetctl::words::{self, short_machine};
+use crate::fleetctl::session::is_complete_id;
 
-/// What was said of a machine.
+/// Result of `cordon` and `uncordon`.
 #[derive(Debug, Serialize)]
-struct Said {
+struct IntentRecord {
     machine: String,
     intent: &'static str,
 }
 
-impl Record for Said {
+impl Record for IntentRecord {
     fn name(&self) -> &str {
         &self.machine
     }
 }
 
-/// A machine with what is on it.
+/// A machine with its units and the progress of its drain.
 #[derive(Debug, Serialize)]
-struct Shown {
+struct MachineRecord {
     #[serde(flatten)]
-    machine: wire::Machine,
+    machine: wire::MachineEntity,
     #[serde(skip_serializing_if = "Option::is_none")]
     drain: Option<wire::DrainReport>,
-    units: Vec<wire::UnitState>,
+    units: Vec<wire::UnitStateEntity>,
 }
 
-impl Record for Shown {
+impl Record for MachineRecord {
     fn name(&self) -> &str {
         &self.machine.id
     }
@@ -50,12 +50,12 @@ pub(super) async fn run(context: &mut Context, command: &MachineCommand) -> Resu
         MachineCommand::Cordon(args) => {
             let id = id(context, &args.machine).await?;
             context.session.cordon(&id).await?;
-            said(context, &id, "cordoned", "takes no more units")
+            print_intent(context, &id, "cordoned", "is cordoned")
         }
         MachineCommand::Uncordon(args) => {
-            let id = known_or_typed(context, &args.machine).await?;
+            let id = resolve_or_parse(context, &args.machine).await?;
             context.session.uncordon(&id).await?;
-            said(context, &id, "", "takes units")
+            print_intent(context, &id, "", "is uncordoned")
         }
         MachineCommand::Drain(args) => {
             let id = id(context, &args.named.machine).await?;
@@ -67,27 +67,30 @@ pub(super) async fn run(context: &mut Context, command: &MachineCommand) -> Resu
 
 async fn id(context: &Context, start: &str) -> Result<MachineId, CliError> {
     let id = context.session.machine_named(start).await?.id;
-    id.parse().map_err(|error| CliError::failed("the server names a machine oddly").because(error))
+    id.parse().map_err(|error| {
+        CliError::failed("the server returned an invalid machine ID").because(error)
+    })
 }
 
-/// A machine that is away may be meant, too, if its whole ID is typed: it may never come back.
-async fn known_or_typed(context: &Context, typed: &str) -> Result<MachineId, CliError> {
+/// Resolves the ID of a machine to uncordon. An absent machine can be given by its complete ID,
+/// because it may never return.
+async fn resolve_or_parse(context: &Context, typed: &str) -> Result<MachineId, CliError> {
     let known = id(context, typed).await;
     match (known, typed.parse()) {
-        (Err(_), Ok(typed_id)) if is_whole(typed) => Ok(typed_id),
+        (Err(_), Ok(typed_id)) if is_complete_id(typed) => Ok(typed_id),
         (known, _) => known,
     }
 }
 
-fn said(
+fn print_intent(
     context: &mut Context,
     id: &MachineId,
     intent: &'static str,
     text: &str,
 ) -> Result<(), CliError> {
-    let said = Said { machine: id.to_string(), intent };
+    let record = IntentRecord { machine: id.to_string(), intent };
     let text = format!("Machine {} {text}\n", short_machine(id.as_str()));
-    context.output.record(&said, &text)?;
+    context.output.record(&record, &text)?;
     context.output.finish()
 }
 
@@ -95,27 +98,28 @@ async fn show(context: &mut Context, start: &str) -> Result<(), CliError> {
     let machine = context.session.machine_named(start).await?;
     let units = context.session.states_on(&machine.id).await?;
     let drain = match machine.id.parse() {
-        Ok(id) if machine.intent == "drained" => context.session.draining(&id).await?,
+        Ok(id) if machine.intent == "drained" => context.session.drain_status(&id).await?,
         _ => None,
     };
-    let shown = Shown { machine, drain, units };
-    context.output.record(&shown, &shown.text())?;
+    let record = MachineRecord { machine, drain, units };
+    context.output.record(&record, &record.text())?;
     context.output.finish()
 }
 
-impl Shown {
+impl MachineRecord {
     fn text(&self) -> String {
-        let wire::Machine { id, primary_ip, version, metadata, offers, intent, cordoned } =
+        let wire::MachineEntity { id, primary_ip, version, metadata, offers, intent, cordoned } =
             &self.machine;
         let mut text = format!("{id}\n");
         line(&mut text, "Address", primary_ip);
         line(&mut text, "Version", version);
         let pairs: Vec<_> = metadata.iter().map(|(key, value)| format!("{key}={value}")).collect();
         line(&mut text, "Metadata", &pairs.join(","));
-        line(&mut text, "Offers", &words::offers(offers));
+        line(&mut text, "Offers", &format::offers(offers));
         let intent = if intent.is_empty() && *cordoned { "cordoned" } else { intent };
-        let keep_up = self.drain.as_ref().map(|drain| drain.keep_up).filter(|up| *up > 0);
-        let up = keep_up.map(|up| format!(", with {up} instances of each template up"));
+        let min_available =
+            self.drain.as_ref().map(|drain| drain.min_available).filter(|up| *up > 0);
+        let up = min_available.map(|up| format!(", keeping {up} instances of each template up"));
         line(&mut text, "Intent", &format!("{intent}{}", up.unwrap_or_default()));
         for state in &self.units {
             let (active, sub) = (&state.systemd_active_state, &state.systemd_sub_state);
@@ -126,7 +130,7 @@ impl Shown {
     }
 }
 
-/// A label and what is known; nothing where nothing is.
+/// Writes a line with a label; nothing for an empty value.
 fn line(text: &mut String, label: &str, value: &str) {
     if !value.is_empty() {
         let _infallible = writeln!(text, "{label:>10}: {value}");

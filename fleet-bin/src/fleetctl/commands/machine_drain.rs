@@ -1,4 +1,4 @@
-//! `machine drain`: empties a machine, and tells of every unit what becomes of it.
+//! `machine drain`: moves all units away from a machine.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use fleet_http::wire::DrainReport;
 
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::{CliError, Exit};
+use crate::fleetctl::format::short_machine;
 use crate::fleetctl::machine_args::DrainArgs;
 use crate::fleetctl::output::Record;
-use crate::fleetctl::words::short_machine;
 
-/// How long to wait between two looks at a drain.
+/// Pause between two polls of the drain.
 const PAUSE: Duration = Duration::from_millis(500);
 
 impl Record for DrainReport {
@@ -28,24 +28,24 @@ pub(super) async fn run(
     args: &DrainArgs,
 ) -> Result<Exit, CliError> {
     let first = context.session.drain(id, args.keep_up, args.dry_run).await?;
-    let mut told = text(&first);
+    let mut text = text(&first);
     if args.dry_run && first.is_empty() {
-        told.push_str("nothing would move\n");
+        text.push_str("nothing would move\n");
     }
-    context.output.record(&first, &told)?;
+    context.output.record(&first, &text)?;
     let emptied = if args.wait { wait(context, id, args).await } else { Ok(()) };
     context.output.finish()?;
     emptied?;
     Ok(if args.dry_run && !first.moves.is_empty() { Exit::Changes } else { Exit::Success })
 }
 
-/// Waits until a machine is empty; what holds units back is told whenever it is something else.
+/// Waits until a machine is empty.
 async fn wait(context: &mut Context, id: &MachineId, args: &DrainArgs) -> Result<(), CliError> {
     let limit = args.wait_timeout.map(|seconds| Duration::from_secs(seconds.into()));
     let deadline = limit.map(|limit| context.clock.now().after(limit));
     loop {
-        let Some(report) = context.session.draining(id).await? else {
-            let text = format!("{} is drained no more: somebody took it back", short(id));
+        let Some(report) = context.session.drain_status(id).await? else {
+            let text = format!("{} is no longer drained: the drain was cancelled", short(id));
             return Err(CliError::failed(text));
         };
         if report.is_empty() {
@@ -67,19 +67,19 @@ fn late(id: &MachineId, report: &DrainReport) -> CliError {
     let error = CliError::failed(format!("{} is not empty: {}", short(id), summary(report)));
     let held = report.held.iter().map(|held| format!("{}: {}", held.unit, held.reason));
     let error = held.fold(error, CliError::help);
-    error.help("the drain goes on; \"fleetctl machine cordon\" leaves the others where they are")
+    error.help("the drain continues; \"fleetctl machine cordon\" ends it and keeps the other units")
 }
 
 fn summary(report: &DrainReport) -> String {
     let DrainReport { moves, leaving, held, .. } = report;
-    format!("{} to move, {} to end, {} held back", moves.len(), leaving.len(), held.len())
+    format!("{} to move, {} stopping, {} held back", moves.len(), leaving.len(), held.len())
 }
 
-/// A line for each unit.
+/// Formats a line for each unit.
 pub(super) fn text(report: &DrainReport) -> String {
     let moves = report.moves.iter();
     let moves = moves.map(|it| format!("{} moves to {}", it.unit, short_machine(&it.to)));
-    let leaving = report.leaving.iter().map(|unit| format!("{unit} is about to end there"));
+    let leaving = report.leaving.iter().map(|unit| format!("{unit} is stopping"));
     let held = report.held.iter().map(|it| format!("{} stays for now: {}", it.unit, it.reason));
     let global = report.global.iter().map(|unit| format!("{unit} stays: it is global"));
     moves.chain(leaving).chain(held).chain(global).map(|line| line + "\n").collect()

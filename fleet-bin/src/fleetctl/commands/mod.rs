@@ -1,8 +1,8 @@
-//! The commands, one file each: gather, ask, print.
+//! Implementations of the commands, one file each.
 
 mod apply;
-mod bring_up;
 mod cat;
+mod docs;
 mod doctor;
 mod events;
 mod explain;
@@ -15,35 +15,35 @@ mod list_units;
 mod logs;
 mod machine;
 mod machine_drain;
-mod paper;
 mod rebalance;
 mod restart;
 mod scale;
-mod sending;
 mod ssh;
+mod start;
 mod status;
-mod take_down;
+mod stop;
+mod upload;
 mod verify;
 mod version;
 mod watch;
 
 use fleet_core::Verb;
 
-use super::args::{BringUpArgs, Command, StartArgs, TakeDownArgs, Until};
+use super::args::{Command, LoadArgs, StartArgs, StopArgs, WaitUntil};
 use super::context::Context;
 use super::error::{CliError, Exit};
 
-/// Runs a command; the way in which the program ends is the command's result.
+/// Runs a command and returns the exit status.
 pub(crate) async fn run(context: &mut Context, command: Command) -> Result<Exit, CliError> {
     let result = carry_out(context, command).await;
     if result.is_err() {
-        // What was done is told all the same. The error that came first is the one to be told.
-        let _closed = context.output.rest();
+        // Results before the error are printed, too. The first error wins.
+        let _closed = context.output.finish_partial();
     }
     if let Some(age) = context.session.behind() {
         let seconds = age.as_secs();
         context.progress.note(&format!(
-            "warning: fleetd lost its store {seconds} s ago; what it tells is as old as that"
+            "warning: fleetd lost its store {seconds} s ago; this output is as old as that"
         ));
     }
     result
@@ -51,16 +51,16 @@ pub(crate) async fn run(context: &mut Context, command: Command) -> Result<Exit,
 
 async fn carry_out(context: &mut Context, command: Command) -> Result<Exit, CliError> {
     match command {
-        Command::Submit(args) => bring_up::submit(context, &args.create).await?,
-        Command::Load(BringUpArgs { create, wait }) => {
-            bring_up::run(context, Verb::Load, &create, Until::Loaded, wait.into()).await?;
+        Command::Submit(args) => start::submit(context, &args.create).await?,
+        Command::Load(LoadArgs { create, wait }) => {
+            start::run(context, Verb::Load, &create, WaitUntil::Loaded, wait.into()).await?;
         }
         Command::Start(StartArgs { create, until, wait }) => {
-            bring_up::run(context, Verb::Start, &create, until.state, wait.into()).await?;
+            start::run(context, Verb::Start, &create, until.state, wait.into()).await?;
         }
-        Command::Stop(args) => take_down(context, Verb::Stop, args).await?,
-        Command::Unload(args) => take_down(context, Verb::Unload, args).await?,
-        Command::Destroy(args) => take_down(context, Verb::Destroy, args).await?,
+        Command::Stop(args) => stop_units(context, Verb::Stop, args).await?,
+        Command::Unload(args) => stop_units(context, Verb::Unload, args).await?,
+        Command::Destroy(args) => stop_units(context, Verb::Destroy, args).await?,
         Command::Restart(args) => restart::run(context, &args.units, args.wait.into()).await?,
         Command::Apply(args) => return apply::run(context, args).await,
         Command::Diff(args) => return apply::diff(context, &args.wanted).await,
@@ -90,9 +90,9 @@ async fn carry_out(context: &mut Context, command: Command) -> Result<Exit, CliE
         Command::Import(args) => import::run(context, &args).await?,
         Command::Machine(args) => return machine::run(context, &args.command).await,
         Command::Rebalance(args) => return rebalance::run(context, &args).await,
-        Command::Completions(args) => paper::completions(context, args.shell)?,
-        Command::Man(args) => paper::man(context, &args.folder)?,
-        Command::Reference => paper::print_reference(context)?,
+        Command::Completions(args) => docs::completions(context, args.shell)?,
+        Command::Man(args) => docs::man(context, &args.folder)?,
+        Command::Reference => docs::print_reference(context)?,
         Command::Version(args) => version::run(context, args.server).await?,
         Command::Ssh(args) => return ssh::run(context, &args).await,
         Command::FdForward(args) => ssh::fd_forward(&args.socket).await?,
@@ -100,11 +100,11 @@ async fn carry_out(context: &mut Context, command: Command) -> Result<Exit, CliE
     Ok(Exit::Success)
 }
 
-async fn take_down(context: &mut Context, verb: Verb, args: TakeDownArgs) -> Result<(), CliError> {
-    take_down::run(context, verb, &args.units, args.wait.into()).await
+async fn stop_units(context: &mut Context, verb: Verb, args: StopArgs) -> Result<(), CliError> {
+    stop::run(context, verb, &args.units, args.wait.into()).await
 }
 
-/// Prints a list once, or after every change.
+/// Prints a list once, or again after each change.
 async fn list(
     context: &mut Context,
     again: bool,

@@ -1,24 +1,24 @@
-//! `rebalance`: spreads units more evenly, and tells first which would move.
+//! `rebalance`: moves units to emptier machines, after printing the planned moves.
 
 use std::time::Duration;
 
 use fleet_agent::Clock as _;
-use fleet_core::BalanceTerms;
+use fleet_core::RebalanceLimits;
 use fleet_http::wire::RebalanceReport;
 use serde::Serialize;
 
-use crate::fleetctl::balance_args::RebalanceArgs;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::{CliError, Exit};
+use crate::fleetctl::format::short_machine;
 use crate::fleetctl::output::Record;
-use crate::fleetctl::words::short_machine;
+use crate::fleetctl::rebalance_args::RebalanceArgs;
 
-/// How long to wait between two looks at how far it has come.
+/// Pause between two polls.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// How long nothing may be able to go on by itself until that counts: longer than it takes that
-/// what is seen of units is behind what was just done to them.
-const SETTLED: Duration = Duration::from_secs(2);
+/// Time after which a stuck rebalancing ends the wait. Observed states lag behind changes, but less
+/// than this.
+const STUCK_AFTER: Duration = Duration::from_secs(2);
 
 impl Record for RebalanceReport {
     fn name(&self) -> &'static str {
@@ -26,13 +26,13 @@ impl Record for RebalanceReport {
     }
 }
 
-/// That the order was taken back.
+/// Result of `--stop`.
 #[derive(Debug, Serialize)]
-struct Stopped {
+struct StopRecord {
     stopped: bool,
 }
 
-impl Record for Stopped {
+impl Record for StopRecord {
     fn name(&self) -> &'static str {
         "rebalance"
     }
@@ -42,64 +42,62 @@ impl Record for Stopped {
 pub(super) async fn run(context: &mut Context, args: &RebalanceArgs) -> Result<Exit, CliError> {
     if args.stop {
         context.session.end_rebalancing().await?;
-        let told = "No unit is moved for the sake of balance any more\n";
-        context.output.record(&Stopped { stopped: true }, told)?;
+        let text = "Rebalancing is cancelled\n";
+        context.output.record(&StopRecord { stopped: true }, text)?;
         context.output.finish()?;
         return Ok(Exit::Success);
     }
-    let terms = args.terms();
-    let report = context.session.rebalance(&terms, true).await?;
+    let limits = args.limits();
+    let report = context.session.rebalance(&limits, true).await?;
     context.output.record(&report, &text(&report))?;
-    let done = if args.dry_run { Ok(()) } else { order(context, args).await };
+    let done = if args.dry_run { Ok(()) } else { start(context, args).await };
     context.output.finish()?;
     done?;
     Ok(if args.dry_run && !report.is_over() { Exit::Changes } else { Exit::Success })
 }
 
-/// Gives the order, and waits if that is asked for.
-async fn order(context: &mut Context, args: &RebalanceArgs) -> Result<(), CliError> {
-    let terms = args.terms();
-    let given = context.session.rebalance(&terms, false).await?;
-    if !args.wait || given.is_over() {
+/// Starts the rebalancing, and waits for its end if requested.
+async fn start(context: &mut Context, args: &RebalanceArgs) -> Result<(), CliError> {
+    let limits = args.limits();
+    let started = context.session.rebalance(&limits, false).await?;
+    if !args.wait || started.is_over() {
         return Ok(());
     }
-    let last = wait(context, args, given).await?;
-    let left = still_to_move(context, &last).await?;
+    let last = wait(context, args, started).await?;
+    let left = remaining_moves(context, &last).await?;
     if left > 0 {
-        let text = format!("somebody took the order to rebalance back: {left} units are left");
-        return Err(CliError::failed(text).help("\"fleetctl rebalance\" goes on with them"));
+        let text = format!("rebalancing was cancelled: {left} units are left to move");
+        return Err(CliError::failed(text).help("\"fleetctl rebalance\" moves them"));
     }
-    let terms = BalanceTerms { most: None, ..terms };
-    let more = context.session.rebalance(&terms, true).await?.moves.len();
-    let told = match more {
-        0 => "No unit is left to be moved".to_owned(),
-        _ => format!("The order is carried out, and {more} more could be moved"),
+    let limits = RebalanceLimits { max_moves: None, ..limits };
+    let more = context.session.rebalance(&limits, true).await?.moves.len();
+    let text = match more {
+        0 => "Rebalancing is complete".to_owned(),
+        _ => format!("Rebalancing has reached its limit; {more} more units could move"),
     };
-    context.progress.note(&told);
+    context.progress.note(&text);
     Ok(())
 }
 
-/// How many units an order that is there no more would still have to move, going by how it was last
-/// seen. Where it was carried out, those that it had to move then have moved, and whatever else
-/// could move was not meant by it.
-async fn still_to_move(context: &Context, last: &RebalanceReport) -> Result<usize, CliError> {
+/// Returns the number of moves that a vanished rebalancing left, based on its last report. After a
+/// completed one, all moves of that report are done; other possible moves do not count.
+async fn remaining_moves(context: &Context, last: &RebalanceReport) -> Result<usize, CliError> {
     if last.moves.is_empty() {
         return Ok(0);
     }
     let order = &last.order;
-    let terms = BalanceTerms {
-        at_once: order.at_once,
+    let limits = RebalanceLimits {
+        max_in_flight: order.at_once,
         gain: order.gain,
-        keep_up: order.keep_up,
-        most: order.most.map(|most| most.saturating_sub(order.moved).max(1)),
+        min_available: order.min_available,
+        max_moves: order.most.map(|most| most.saturating_sub(order.moved).max(1)),
     };
-    let now = context.session.rebalance(&terms, true).await?.moves;
+    let now = context.session.rebalance(&limits, true).await?.moves;
     let was_to_move = |unit: &str| last.moves.iter().any(|it| it.unit == unit);
     Ok(if now.iter().any(|it| was_to_move(&it.unit)) { now.len() } else { 0 })
 }
 
-/// Waits until there is no order any more, and returns how it was last seen; what holds it up is
-/// told whenever it is something else.
+/// Waits until the rebalancing has ended, and returns its last report.
 async fn wait(
     context: &mut Context,
     args: &RebalanceArgs,
@@ -114,10 +112,10 @@ async fn wait(
             return Err(late(&report));
         }
         stuck_since = stuck_since.or(Some(now)).filter(|_| report.stuck);
-        if stuck_since.is_some_and(|since| now.since(since) >= SETTLED) {
+        if stuck_since.is_some_and(|since| now.since(since) >= STUCK_AFTER) {
             return Err(stuck(&report));
         }
-        // What it waits for at first was told with the moves.
+        // The first obstacle was printed with the planned moves.
         if !report.waits.is_empty() && report.waits != last.waits {
             context.progress.note(&format!("Waiting: {}", report.waits));
         }
@@ -131,19 +129,17 @@ async fn wait(
 }
 
 fn late(report: &RebalanceReport) -> CliError {
-    let error = CliError::failed(format!("the units are not spread yet: {}", summary(report)));
-    with_reasons(error, report)
-        .help("it goes on; \"fleetctl rebalance --stop\" leaves the others where they are")
+    let error = CliError::failed(format!("rebalancing is not finished: {}", summary(report)));
+    with_reasons(error, report).help("it continues; \"fleetctl rebalance --stop\" cancels it")
 }
 
 fn stuck(report: &RebalanceReport) -> CliError {
-    let text = format!("the order to rebalance does not go on by itself: {}", summary(report));
-    with_reasons(CliError::failed(text), report).help(
-        "mend that and it goes on; \"fleetctl rebalance --stop\" leaves the others where they are",
-    )
+    let text = format!("rebalancing is stuck: {}", summary(report));
+    with_reasons(CliError::failed(text), report)
+        .help("fix this and it continues; \"fleetctl rebalance --stop\" cancels it")
 }
 
-/// The same error, with what is waited for.
+/// Adds the obstacles to an error.
 fn with_reasons(error: CliError, report: &RebalanceReport) -> CliError {
     let awaited = report.under_way.iter();
     let awaited =
@@ -154,10 +150,10 @@ fn with_reasons(error: CliError, report: &RebalanceReport) -> CliError {
 
 fn summary(report: &RebalanceReport) -> String {
     let RebalanceReport { order, moves, under_way, .. } = report;
-    format!("{} moved, {} under way, {} to move", order.moved, under_way.len(), moves.len())
+    format!("{} moved, {} moving, {} to move", order.moved, under_way.len(), moves.len())
 }
 
-/// A line for each unit, and for each machine that has another load then.
+/// Formats a line for each move, and for each machine whose load changes.
 fn text(report: &RebalanceReport) -> String {
     if report.is_over() {
         return format!("nothing to do: {}\n", report.reason);
@@ -165,7 +161,7 @@ fn text(report: &RebalanceReport) -> String {
     let awaited = report
         .under_way
         .iter()
-        .map(|it| format!("{} is under way to {}: {}", it.unit, short_machine(&it.to), it.reason));
+        .map(|it| format!("{} is moving to {}: {}", it.unit, short_machine(&it.to), it.reason));
     let moves = report.moves.iter().map(|it| {
         let (from, to) = (short_machine(&it.from), short_machine(&it.to));
         format!("{} moves from {from} to {to}", it.unit)
@@ -173,7 +169,12 @@ fn text(report: &RebalanceReport) -> String {
     let machines = report.machines.iter().filter(|it| it.units != it.after);
     let loads = machines.map(|it| {
         let s = if it.units == 1 { "" } else { "s" };
-        format!("{} has {} unit{s}, and then {}", short_machine(&it.machine_id), it.units, it.after)
+        format!(
+            "{}: {} unit{s} now, {} afterwards",
+            short_machine(&it.machine_id),
+            it.units,
+            it.after
+        )
     });
     let waits = Some(&report.waits).filter(|waits| !waits.is_empty());
     let waits = waits.map(|waits| format!("nothing moves for now: {waits}"));

@@ -1,37 +1,37 @@
-//! `restart`: units that are stopped and started again where they are.
+//! `restart`: restarts units on their machines.
 
 use fleet_core::TargetState;
 use fleet_unitfile::UnitName;
 
-use crate::fleetctl::at_once::{at_once, until_refused};
+use crate::fleetctl::concurrent::{buffered, try_buffered};
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::follow::follow;
-use crate::fleetctl::partly::all_or_partly;
-use crate::fleetctl::pending::Awaited;
+use crate::fleetctl::partial_failure::all_or_partial_failure;
 use crate::fleetctl::report::Action;
-use crate::fleetctl::select::{Fits, select};
+use crate::fleetctl::select::{DesiredFilter, select};
 use crate::fleetctl::session::Session;
-use crate::fleetctl::settings::Patience;
+use crate::fleetctl::settings::WaitTimeout;
 use crate::fleetctl::wait::Goal;
+use crate::fleetctl::wait_state::WaitTarget;
 
-/// Runs the command. Nothing is restarted unless everything can be.
+/// Runs the command. All units are checked before the first is restarted.
 pub(super) async fn run(
     context: &mut Context,
     units: &[String],
-    patience: Patience,
+    patience: WaitTimeout,
 ) -> Result<(), CliError> {
     let session = &context.session;
-    let units = select(session, units, Fits::Launched).await?;
-    CliError::all_or_none(at_once(units.iter().map(|unit| check(session, &unit.name))).await)?;
+    let units = select(session, units, DesiredFilter::Launched).await?;
+    CliError::all_or_none(buffered(units.iter().map(|unit| check(session, &unit.name))).await)?;
     let restarts = units.iter().map(|unit| session.restart(&unit.name));
-    let generations = until_refused(restarts).await;
+    let generations = try_buffered(restarts).await;
     let names = units.iter().map(|unit| unit.name.as_str());
-    let generations = all_or_partly(names.zip(generations), "restarted")?;
+    let generations = all_or_partial_failure(names.zip(generations), "restarted")?;
     let mut awaited = Vec::new();
     for (unit, generation) in units.into_iter().zip(generations) {
         let (action, goal) = (Action::Restart, Goal::Active { generation });
-        awaited.push(Awaited { name: unit.name, action, goal, is_settled: false });
+        awaited.push(WaitTarget { name: unit.name, action, goal, is_settled: false });
     }
     follow(context, awaited, patience).await
 }

@@ -1,4 +1,4 @@
-//! `scale`: so many instances of a template, numbered from 1 on.
+//! `scale`: sets the number of instances of a template.
 
 use std::collections::BTreeMap;
 
@@ -7,71 +7,73 @@ use fleet_http::wire;
 use fleet_unitfile::UnitName;
 use serde::Serialize;
 
-use super::{bring_up, take_down};
-use crate::fleetctl::args::{CreateArgs, Until, WaitArgs};
+use super::{start, stop};
+use crate::fleetctl::args::{CreateArgs, WaitArgs, WaitUntil};
 use crate::fleetctl::change_args::ScaleArgs;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::{CliError, Exit};
 use crate::fleetctl::names::unit_arg;
 use crate::fleetctl::output::Record;
 
-/// What becomes of an instance.
+/// Change of an instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct Scaled {
+struct InstanceChange {
     unit: String,
     /// `create`, `start`, `destroy` or `none`.
     change: &'static str,
 }
 
-impl Record for Scaled {
+impl Record for InstanceChange {
     fn name(&self) -> &str {
         &self.unit
     }
 }
 
-/// Runs the command: first come those that are missing, then go those that are too many.
+/// Runs the command: missing instances start before surplus ones are destroyed.
 pub(super) async fn run(context: &mut Context, args: ScaleArgs) -> Result<Exit, CliError> {
     let template = template(&args.template)?;
     let known = context.session.instances(&template).await?;
-    let scaled = scaled(&template, args.count, &known)?;
-    let changes = scaled.iter().filter(|it| it.change != "none").count();
+    let changes = changes(&template, args.count, &known)?;
+    let count = changes.iter().filter(|it| it.change != "none").count();
     let names = known.iter().map(|unit| unit.name.as_str());
-    let odd: Vec<&str> = names.filter(|name| number(name).is_none()).collect();
-    if !odd.is_empty() {
-        context.progress.note(&format!("without a number, and left alone: {}", odd.join(", ")));
+    let unnumbered: Vec<&str> = names.filter(|name| number(name).is_none()).collect();
+    if !unnumbered.is_empty() {
+        context
+            .progress
+            .note(&format!("skipped, because they have no number: {}", unnumbered.join(", ")));
     }
-    if args.dry_run || changes == 0 {
-        let lines = scaled.iter().filter(|it| it.change != "none");
+    if args.dry_run || count == 0 {
+        let lines = changes.iter().filter(|it| it.change != "none");
         let text = lines.map(|it| format!("{} {}\n", it.change, it.unit)).collect::<String>();
-        context.output.list(&scaled, &text)?;
-        if changes == 0 {
+        context.output.list(&changes, &text)?;
+        if count == 0 {
             context.progress.note("nothing to do");
             return Ok(Exit::Success);
         }
         return Ok(Exit::Changes);
     }
-    context.output.hold();
-    let done = carry_out(context, &scaled, args.wait).await;
+    context.output.defer();
+    let done = carry_out(context, &changes, args.wait).await;
     context.output.release()?;
     done.map(|()| Exit::Success)
 }
 
 async fn carry_out(
     context: &mut Context,
-    scaled: &[Scaled],
+    changes: &[InstanceChange],
     wait: WaitArgs,
 ) -> Result<(), CliError> {
-    let named = |changes: &[&str]| {
-        let those = scaled.iter().filter(|it| changes.contains(&it.change));
+    let named = |kinds: &[&str]| {
+        let those = changes.iter().filter(|it| kinds.contains(&it.change));
         those.map(|it| it.unit.clone()).collect::<Vec<_>>()
     };
-    let (coming, going) = (named(&["create", "start"]), named(&["destroy"]));
-    if !coming.is_empty() {
-        let args = CreateArgs::of(coming);
-        bring_up::run(context, Verb::Start, &args, Until::Active, wait.into()).await?;
+    let (starting, destroying) = (named(&["create", "start"]), named(&["destroy"]));
+    if !starting.is_empty() {
+        let args = CreateArgs::of(starting);
+        start::run(context, Verb::Start, &args, WaitUntil::Active, wait.into()).await?;
     }
-    if !going.is_empty() {
-        take_down::run(context, Verb::Destroy, &going, wait.into()).await?;
+    if !destroying.is_empty() {
+        stop::run(context, Verb::Destroy, &destroying, wait.into()).await?;
     }
     Ok(())
 }
@@ -81,17 +83,21 @@ fn template(arg: &str) -> Result<UnitName, CliError> {
     if name.is_template() {
         return Ok(name);
     }
-    let error = CliError::usage(format!("{name} is no template"));
+    let error = CliError::usage(format!("{name} is not a template"));
     match name.template() {
-        Some(template) => Err(error.help(format!("write {template}"))),
-        None => Err(error.help("the name of a template has nothing after its \"@\": write web@")),
+        Some(template) => Err(error.help(format!("use {template}"))),
+        None => Err(error.help("the name of a template ends in \"@\", as in web@.service")),
     }
 }
 
-/// What becomes of each instance that has a number or is to have one; those that are too many in
-/// the order in which they go, the last first.
-fn scaled(template: &UnitName, count: u32, known: &[wire::Unit]) -> Result<Vec<Scaled>, CliError> {
-    let numbered: BTreeMap<u32, &wire::Unit> =
+/// Returns the change of each numbered instance. Surplus instances come last, the highest number
+/// first.
+fn changes(
+    template: &UnitName,
+    count: u32,
+    known: &[wire::UnitEntity],
+) -> Result<Vec<InstanceChange>, CliError> {
+    let numbered: BTreeMap<u32, &wire::UnitEntity> =
         known.iter().filter_map(|unit| Some((number(&unit.name)?, unit))).collect();
     let wanted = (1..=count).map(|number| {
         let change = match numbered.get(&number) {
@@ -100,16 +106,17 @@ fn scaled(template: &UnitName, count: u32, known: &[wire::Unit]) -> Result<Vec<S
             Some(_) => "start",
         };
         let name = template.instantiate(&number.to_string());
-        let name = name.map_err(|error| CliError::failed("it cannot be scaled").because(error))?;
-        Ok(Scaled { unit: name.to_string(), change })
+        let name =
+            name.map_err(|error| CliError::failed("cannot scale the template").because(error))?;
+        Ok(InstanceChange { unit: name.to_string(), change })
     });
     let surplus = numbered.iter().rev().filter(|(number, _)| !(1..=count).contains(*number));
     let surplus =
-        surplus.map(|(_, unit)| Ok(Scaled { unit: unit.name.clone(), change: "destroy" }));
+        surplus.map(|(_, unit)| Ok(InstanceChange { unit: unit.name.clone(), change: "destroy" }));
     wanted.chain(surplus).collect()
 }
 
-/// The number of an instance that has one, written without zeros in front.
+/// Returns the number of an instance. Numbers with leading zeros do not count.
 fn number(name: &str) -> Option<u32> {
     let name: UnitName = name.parse().ok()?;
     let text = name.instance()?;
@@ -123,10 +130,10 @@ mod tests {
 
     #[test]
     fn instances_are_numbered_from_1_on() {
-        let unit = |name: &str, desired: &str| wire::Unit {
+        let unit = |name: &str, desired: &str| wire::UnitEntity {
             name: name.into(),
             desired_state: desired.into(),
-            ..wire::Unit::default()
+            ..wire::UnitEntity::default()
         };
         let known = [
             unit("web@1.service", "launched"),
@@ -138,7 +145,7 @@ mod tests {
             unit("web@0.service", "launched"),
         ];
         let told = |count| {
-            let all = scaled(&"web@.service".parse().unwrap(), count, &known).unwrap();
+            let all = changes(&"web@.service".parse().unwrap(), count, &known).unwrap();
             let words = all.iter().filter(|it| it.change != "none");
             words.map(|it| format!("{} {}\n", it.change, it.unit)).collect::<String>()
         };

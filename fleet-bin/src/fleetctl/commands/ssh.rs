@@ -1,4 +1,4 @@
-//! `ssh` and `fd-forward`: shells and sockets of machines, by the system's own `ssh`.
+//! `ssh` and `fd-forward`: connections to machines through the system's `ssh`.
 
 use std::path::Path;
 
@@ -8,12 +8,12 @@ use tokio::net::UnixStream;
 
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::{CliError, Exit};
-use crate::fleetctl::look_args::SshArgs;
+use crate::fleetctl::inspect_args::SshArgs;
 use crate::fleetctl::names::unit_arg;
 use crate::fleetctl::session::Session;
-use crate::fleetctl::tunnel::{command, no_ssh};
+use crate::fleetctl::tunnel::{command, ssh_error};
 
-/// Runs `ssh`: the exit code is that of the command over there.
+/// Runs `ssh`. The exit code is that of the remote command.
 pub(super) async fn run(context: &mut Context, args: &SshArgs) -> Result<Exit, CliError> {
     let (machine, command_line) = target(&context.session, args).await?;
     if machine.primary_ip.is_empty() {
@@ -22,41 +22,39 @@ pub(super) async fn run(context: &mut Context, args: &SshArgs) -> Result<Exit, C
     }
     let (address, port) = (&machine.primary_ip, args.ssh_port);
     let args = context.ssh.shell(address, port, args.forward_agent, command_line);
-    let ended = command(&args).status().await.map_err(no_ssh)?;
+    let ended = command(&args).status().await.map_err(ssh_error)?;
     let code = ended.code().and_then(|code| u8::try_from(code).ok());
     Ok(Exit::Remote(code.unwrap_or(255)))
 }
 
-/// The machine that is meant, and what to run there.
+/// Returns the machine and the command to run on it.
 async fn target<'a>(
     session: &Session,
     args: &'a SshArgs,
-) -> Result<(wire::Machine, &'a [String]), CliError> {
+) -> Result<(wire::MachineEntity, &'a [String]), CliError> {
     match (&args.machine, &args.unit, args.words.split_first()) {
         (Some(machine), _, _) => Ok((session.machine_named(machine).await?, &args.words)),
         (None, Some(unit), _) => Ok((machine_of(session, unit).await?, &args.words)),
-        (None, None, None) => Err(CliError::usage("one machine or unit must be named")
+        (None, None, None) => Err(CliError::usage("no machine or unit given")
             .help("\"fleetctl list-machines\" and \"fleetctl list-units\" show them")),
-        (None, None, Some((word, rest))) => Ok((either(session, word).await?, rest)),
+        (None, None, Some((word, rest))) => Ok((machine_or_unit(session, word).await?, rest)),
     }
 }
 
-/// The machine whose ID begins so, or that of the unit of this name.
-async fn either(session: &Session, word: &str) -> Result<wire::Machine, CliError> {
+/// Returns the machine with this ID prefix, or the machine of the unit of this name.
+async fn machine_or_unit(session: &Session, word: &str) -> Result<wire::MachineEntity, CliError> {
     let machine = session.machine_named(word).await;
     let unit = match unit_arg(word) {
         Ok(arg) => session.unit(&arg.name).await?,
         Err(_) => None,
     };
     match (machine, unit) {
-        (Ok(_), Some(_)) => {
-            Err(CliError::failed(format!("{word} is a machine and a unit as well"))
-                .help("say which, with --machine or --unit"))
-        }
+        (Ok(_), Some(_)) => Err(CliError::failed(format!("{word} is both a machine and a unit"))
+            .help("choose with --machine or --unit")),
         (Ok(machine), None) => Ok(machine),
         (Err(_), Some(_)) => machine_of(session, word).await,
         (Err(error), None) => Err(match unit_arg(word) {
-            Ok(arg) => match session.near(&arg.name).await {
+            Ok(arg) => match session.suggestion(&arg.name).await {
                 Some(near) => error.help(near),
                 None => error.help("there is no unit of that name either"),
             },
@@ -65,46 +63,46 @@ async fn either(session: &Session, word: &str) -> Result<wire::Machine, CliError
     }
 }
 
-async fn machine_of(session: &Session, unit: &str) -> Result<wire::Machine, CliError> {
+async fn machine_of(session: &Session, unit: &str) -> Result<wire::MachineEntity, CliError> {
     let unit = session.known_unit(&unit_arg(unit)?.name).await?;
     let name = &unit.name;
     match unit.machine_id.as_str() {
         "" if unit.global => Err(CliError::failed(format!("{name} is on many machines"))
             .help("choose one with --machine; \"fleetctl list-units\" shows them")),
         "" => Err(CliError::failed(format!("{name} is on no machine"))
-            .help(format!("\"fleetctl status {name}\" tells why"))),
+            .help(format!("\"fleetctl status {name}\" shows why"))),
         id => session.machine(id).await?.ok_or_else(|| {
             CliError::failed(format!("{name} is on machine {id}, which is not present"))
-                .help("\"fleetctl list-machines\" shows those that are")
+                .help("\"fleetctl list-machines\" shows the present machines")
         }),
     }
 }
 
-/// Runs `fd-forward`: what is read is written to the socket, and the other way, until either ends.
+/// Runs `fd-forward`: copies in both directions until either side ends.
 pub(super) async fn fd_forward(socket: &Path) -> Result<(), CliError> {
     let cannot = |error| {
         CliError::failed(format!("cannot connect to {}", socket.display()))
             .because(error)
-            .help("name the unix socket of a fleetd that runs here")
+            .help("give the unix socket of a fleetd on this machine")
     };
     let stream = UnixStream::connect(socket).await.map_err(cannot)?;
     let (mut from, mut to) = stream.into_split();
-    let there = async {
+    let upload = async {
         copy(&mut stdin(), &mut to).await?;
         to.shutdown().await
     };
-    let back = async {
+    let download = async {
         let mut stdout = stdout();
         copy(&mut from, &mut stdout).await?;
         stdout.flush().await
     };
-    tokio::pin!(back);
+    tokio::pin!(download);
     tokio::select! {
-        heard = &mut back => heard.map_err(CliError::from),
-        // Whoever has said all may still want to hear the answer.
-        said = there => {
-            said?;
-            Ok(back.await?)
+        received = &mut download => received.map_err(CliError::from),
+        // After the end of the input, the response is still read.
+        sent = upload => {
+            sent?;
+            Ok(download.await?)
         }
     }
 }

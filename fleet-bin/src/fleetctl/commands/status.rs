@@ -1,4 +1,4 @@
-//! `status`: all that is known of units, with the last lines that they wrote.
+//! `status`: shows the state of units, with their last journal lines.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,25 +10,27 @@ use serde::Serialize;
 
 use super::list_unit_files::description;
 use crate::fleet_init::brief;
-use crate::fleetctl::at_once::at_once;
 use crate::fleetctl::colour::Colour;
+use crate::fleetctl::concurrent::buffered;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::{CliError, Exit};
+use crate::fleetctl::format::{
+    MachineLabels, machine_label, short_hash, unknown_for, without_name,
+};
 use crate::fleetctl::global_args::Format;
-use crate::fleetctl::harmless::harmless_line;
-use crate::fleetctl::look_args::StatusArgs;
-use crate::fleetctl::met::Met;
+use crate::fleetctl::inspect_args::StatusArgs;
+use crate::fleetctl::machine_cache::MachineCache;
 use crate::fleetctl::output::Record;
-use crate::fleetctl::select::{Fits, select};
+use crate::fleetctl::sanitize::sanitize_line;
+use crate::fleetctl::select::{DesiredFilter, select};
 use crate::fleetctl::session::Session;
 use crate::fleetctl::table::clean;
-use crate::fleetctl::wait::Sight;
-use crate::fleetctl::words::{Machines, legend, short_hash, unknown_for, without_name};
+use crate::fleetctl::wait::Observation;
 
-/// How long the lines of one machine may take to come; the rest is shown without them.
-const JOURNAL_TIME: Duration = Duration::from_secs(3);
+/// Time limit for reading the journal on one machine. The status is shown without it.
+const JOURNAL_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A unit, and how it is on each machine.
+/// A unit with its states on machines.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 struct Status {
     unit: String,
@@ -39,13 +41,13 @@ struct Status {
     #[serde(skip_serializing_if = "String::is_empty")]
     current: String,
     global: bool,
-    /// Why it has no machine, or cannot be understood.
+    /// Reason for having no machine, or problem of a broken unit.
     #[serde(skip_serializing_if = "String::is_empty")]
     reason: String,
     machines: Vec<OnMachine>,
 }
 
-/// How a unit is on one machine.
+/// State of a unit on one machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct OnMachine {
@@ -64,15 +66,15 @@ struct OnMachine {
     restarts: u32,
     #[serde(skip_serializing_if = "String::is_empty")]
     problem: String,
-    /// In how long it is started again by itself.
+    /// Time until the service manager restarts the unit.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_in_milliseconds: Option<u64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     degraded_by: Vec<String>,
-    /// How its processes are found.
+    /// Method by which its processes are tracked.
     #[serde(skip_serializing_if = "String::is_empty")]
     tracking: String,
-    /// Why it stays for now, though its machine is drained.
+    /// Reason for staying on a machine that is drained.
     #[serde(skip_serializing_if = "String::is_empty")]
     held: String,
     journal: Vec<String>,
@@ -84,16 +86,16 @@ impl Record for Status {
     }
 }
 
-/// Runs the command. The exit codes are those that `systemctl status` has from the LSB: 0 when all
-/// units are active everywhere they are, 3 when some is not, 4 when some is not known.
+/// Runs the command. Exit codes follow the LSB, like `systemctl status`: 0 if all units are active
+/// on all their machines, 3 if one is not active, 4 if one is unknown.
 pub(super) async fn run(context: &mut Context, args: &StatusArgs) -> Result<Exit, CliError> {
-    let mut drains = Drains::default();
+    let mut drains = DrainCache::default();
     let lines = if context.output.format() == Format::Name { 0 } else { args.lines };
     let (mut exit, colour) = (Exit::Success, context.output.colour());
     let mut gap = "";
-    for unit in select(&context.session, &args.units, Fits::All).await? {
-        let seen = look(&context.session, &unit.name, lines).await?;
-        let Some((sight, told)) = seen else {
+    for unit in select(&context.session, &args.units, DesiredFilter::All).await? {
+        let observed = observe(&context.session, &unit.name, lines).await?;
+        let Some((observation, told)) = observed else {
             context.progress.note(&format!("Unit {} does not exist.", unit.name));
             for hint in context.session.unknown(&unit.name).await.hints() {
                 context.progress.note(&format!("help: {hint}"));
@@ -101,12 +103,12 @@ pub(super) async fn run(context: &mut Context, args: &StatusArgs) -> Result<Exit
             exit = Exit::Unknown;
             continue;
         };
-        let known = sight.unit.clone().unwrap_or_default();
-        let on = sight.states.iter().map(|state| state.machine_id.as_str());
-        drains.met.meet(&context.session, on.chain([known.machine_id.as_str()])).await?;
-        let mut status = Status::new(&known, &sight, &drains.met.words());
-        drains.tell(context, &mut status).await?;
-        status.add_particulars(&told);
+        let known = observation.unit.clone().unwrap_or_default();
+        let on = observation.states.iter().map(|state| state.machine_id.as_str());
+        drains.machines.load(&context.session, on.chain([known.machine_id.as_str()])).await?;
+        let mut status = Status::new(&known, &observation, &drains.machines.labels());
+        drains.set_held_reasons(context, &mut status).await?;
+        status.add_details(&told);
         if lines > 0 {
             add_journals(context, &unit.name, &mut status, told, lines).await;
         }
@@ -120,48 +122,56 @@ pub(super) async fn run(context: &mut Context, args: &StatusArgs) -> Result<Exit
     Ok(exit)
 }
 
-/// A unit with its last lines where it belongs, and its states wherever it is: one that is placed
-/// may still run elsewhere.
-async fn look(
+/// Returns a unit with its last journal lines on its machine, and all its states. A moved unit may
+/// still run elsewhere.
+async fn observe(
     session: &Session,
     name: &UnitName,
     lines: u32,
-) -> Result<Option<(Sight, Vec<wire::MachineStatus>)>, CliError> {
+) -> Result<Option<(Observation, Vec<wire::MachineStatus>)>, CliError> {
     let (told, states) =
         futures_util::try_join!(session.status(name, lines), session.states_of(name))?;
-    Ok(told
-        .map(|told| (Sight { unit: Some(told.unit), states, ..Sight::default() }, told.machines)))
+    Ok(told.map(|told| {
+        (Observation { unit: Some(told.unit), states, ..Observation::default() }, told.machines)
+    }))
 }
 
-/// The drains of the machines that were met, each looked at once.
+/// Reports of drained machines, each fetched once.
 #[derive(Default)]
-struct Drains {
-    met: Met,
+struct DrainCache {
+    machines: MachineCache,
     known: BTreeMap<String, Option<wire::DrainReport>>,
 }
 
-impl Drains {
-    /// Says why a unit is held back on its machine.
-    async fn tell(&mut self, context: &Context, status: &mut Status) -> Result<(), CliError> {
+impl DrainCache {
+    /// Sets why the unit is held back on its machines.
+    async fn set_held_reasons(
+        &mut self,
+        context: &Context,
+        status: &mut Status,
+    ) -> Result<(), CliError> {
         let is_drained = |id: &str| {
-            self.met.present().iter().any(|machine| machine.id == id && machine.intent == "drained")
+            self.machines
+                .present()
+                .iter()
+                .any(|machine| machine.id == id && machine.intent == "drained")
         };
         for on in status.machines.iter_mut().filter(|on| is_drained(&on.machine)) {
             if !self.known.contains_key(&on.machine) {
                 let report = match on.machine.parse() {
-                    Ok(id) => context.session.draining(&id).await?,
+                    Ok(id) => context.session.drain_status(&id).await?,
                     Err(_) => None,
                 };
                 self.known.insert(on.machine.clone(), report);
             }
-            on.say_why_held(&status.unit, self.known.get(&on.machine).and_then(Option::as_ref));
+            on.set_held_reason(&status.unit, self.known.get(&on.machine).and_then(Option::as_ref));
         }
         Ok(())
     }
 }
 
-/// Adds the last lines from each machine: those that were told, and of the others what they tell.
-/// Why some cannot be had is said in their place, and who does not answer holds no other up.
+/// Adds the last journal lines of each machine, fetching those that the status lacks. Errors
+/// replace the lines, and machines are queried concurrently.
 async fn add_journals(
     context: &Context,
     name: &UnitName,
@@ -171,27 +181,27 @@ async fn add_journals(
 ) {
     let read = async |on: &OnMachine| {
         if let Some(told) = told.iter().find(|told| told.machine_id == on.machine) {
-            let missing = Some(&told.missing).filter(|missing| !missing.is_empty());
+            let missing = Some(&told.journal_error).filter(|missing| !missing.is_empty());
             let missing = missing.map(|missing| format!("({missing})"));
             return told.lines.iter().cloned().chain(missing).collect();
         }
         let read = context.session.last_lines(name, Some(on.machine.clone()), lines);
-        match tokio::time::timeout(JOURNAL_TIME, read).await {
+        match tokio::time::timeout(JOURNAL_TIMEOUT, read).await {
             Ok(Ok(lines)) => lines,
             Ok(Err(error)) => vec![format!("({})", error.nearest_cause())],
             Err(_elapsed) => vec!["(the journal could not be read in time)".to_owned()],
         }
     };
-    let journals = at_once(status.machines.iter().map(read)).await;
+    let journals = buffered(status.machines.iter().map(read)).await;
     for (on, journal) in status.machines.iter_mut().zip(journals) {
         on.journal = journal;
     }
 }
 
 impl Status {
-    fn new(unit: &wire::Unit, sight: &Sight, machines: &Machines) -> Self {
+    fn new(unit: &wire::UnitEntity, observation: &Observation, machines: &MachineLabels) -> Self {
         let mut on: Vec<OnMachine> =
-            sight.states.iter().map(|state| OnMachine::new(state, machines)).collect();
+            observation.states.iter().map(|state| OnMachine::new(state, machines)).collect();
         let is_reported = on.iter().any(|on| on.machine == unit.machine_id);
         if !unit.machine_id.is_empty() && !is_reported {
             let ip = machines.address(&unit.machine_id).to_owned();
@@ -215,11 +225,11 @@ impl Status {
         }
     }
 
-    /// Adds what the service managers tell beyond the states.
-    fn add_particulars(&mut self, told: &[wire::MachineStatus]) {
+    /// Adds the service managers' details of the unit.
+    fn add_details(&mut self, told: &[wire::MachineStatus]) {
         for on in &mut self.machines {
             let told = told.iter().find(|told| told.machine_id == on.machine);
-            let Some(told) = told.and_then(|told| told.particulars.clone()) else { continue };
+            let Some(told) = told.and_then(|told| told.details.clone()) else { continue };
             on.retry_in_milliseconds = told.retry_in_milliseconds;
             (on.degraded_by, on.tracking) = (told.degraded_by, told.tracking);
         }
@@ -256,7 +266,7 @@ impl Status {
 }
 
 impl OnMachine {
-    fn new(state: &wire::UnitState, machines: &Machines) -> Self {
+    fn new(state: &wire::UnitStateEntity, machines: &MachineLabels) -> Self {
         let state = state.clone();
         Self {
             ip: machines.address(&state.machine_id).to_owned(),
@@ -273,13 +283,13 @@ impl OnMachine {
         }
     }
 
-    fn say_why_held(&mut self, unit: &str, report: Option<&wire::DrainReport>) {
+    fn set_held_reason(&mut self, unit: &str, report: Option<&wire::DrainReport>) {
         let held = report.and_then(|report| report.held.iter().find(|held| held.unit == unit));
         self.held = held.map(|held| held.reason.clone()).unwrap_or_default();
     }
 
     fn write(&self, text: &mut String, unit: &str, colour: Colour) {
-        line(text, "Machine", &legend(&self.machine, &self.ip, false));
+        line(text, "Machine", &machine_label(&self.machine, &self.ip, false));
         if self.active.is_empty() {
             line(text, "Active", "not reported yet");
         } else {
@@ -302,11 +312,11 @@ impl OnMachine {
         if !self.journal.is_empty() {
             text.push('\n');
         }
-        self.journal.iter().for_each(|line| text.extend([&*harmless_line(line), "\n"]));
+        self.journal.iter().for_each(|line| text.extend([&*sanitize_line(line), "\n"]));
     }
 }
 
-/// A label and what is known; nothing where nothing is.
+/// Writes a line with a label; nothing for an empty value.
 fn line(text: &mut String, label: &str, value: &str) {
     if !value.is_empty() {
         let _infallible = writeln!(text, "{label:>10}: {value}");

@@ -1,4 +1,4 @@
-//! `verify`: unit files of this computer, checked as the cluster and systemd would.
+//! `verify`: checks local unit files with the rules of the cluster and of systemd.
 
 use std::path::{Path, PathBuf};
 
@@ -8,8 +8,8 @@ use crate::findings::{Finding, check, verify};
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::local::read_file;
+use crate::fleetctl::manifest_diff::unit_files_in;
 use crate::fleetctl::output::Record;
-use crate::fleetctl::wanted::unit_files_in;
 
 impl Record for Finding {
     fn name(&self) -> &str {
@@ -17,12 +17,12 @@ impl Record for Finding {
     }
 }
 
-/// Runs the command. Every file is checked, whatever is wrong with others.
+/// Runs the command. All files are checked, even after errors.
 pub(super) fn run(context: &mut Context, files: &[PathBuf]) -> Result<(), CliError> {
     let files = expanded(files)?;
     let mut broken = 0_usize;
     for path in &files {
-        let findings = of_file(path)?;
+        let findings = check_file(path)?;
         for finding in &findings {
             context.output.record(finding, &format!("{finding}\n"))?;
         }
@@ -39,7 +39,7 @@ pub(super) fn run(context: &mut Context, files: &[PathBuf]) -> Result<(), CliErr
     }
 }
 
-/// The files, with those of a folder in its place.
+/// Replaces each folder by the unit files in it.
 fn expanded(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
     let files = paths.iter().map(|path| match path.is_dir() {
         true => unit_files_in(path),
@@ -48,27 +48,27 @@ fn expanded(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
     Ok(CliError::all_or_none(files.collect())?.into_iter().flatten().collect())
 }
 
-fn of_file(path: &Path) -> Result<Vec<Finding>, CliError> {
+fn check_file(path: &Path) -> Result<Vec<Finding>, CliError> {
     let source = read_file(path)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     match UnitName::parse(&name) {
         Ok(name) => Ok(verify(path, &name, &source)),
         Err(error) => {
-            // What systemd would say depends on the name.
-            let mut findings = check(path, &stand_in(), &source).1;
-            findings.insert(0, of_name(path, error.to_string()));
+            // systemd's rules depend on the type in the name.
+            let mut findings = check(path, &placeholder_name(), &source).1;
+            findings.insert(0, name_finding(path, error.to_string()));
             Ok(findings)
         }
     }
 }
 
-/// What a file is checked under whose own name is none, so that all else is still found.
-fn stand_in() -> UnitName {
+/// Returns a name for checking a file whose own name is invalid.
+fn placeholder_name() -> UnitName {
     UnitName::parse("unit.service").expect("a plain name with a type")
 }
 
-fn of_name(path: &Path, message: String) -> Finding {
-    let help = "give the file the name that the unit is to have".to_owned();
+fn name_finding(path: &Path, message: String) -> Finding {
+    let help = "rename the file to the name of the unit".to_owned();
     let (file, severity) = (path.to_owned(), Severity::Error);
     Finding { file, line: 1, column: 1, severity, code: None, message, help }
 }

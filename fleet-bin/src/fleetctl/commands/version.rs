@@ -1,4 +1,4 @@
-//! `version`: of this program and, where it is asked for, of the daemon.
+//! `version`: prints the version of this program and optionally of the daemon.
 
 use serde::Serialize;
 

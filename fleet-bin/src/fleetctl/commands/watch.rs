@@ -1,4 +1,4 @@
-//! `--watch`: a list that is printed again whenever something changes.
+//! `--watch`: prints a list again after each change.
 
 use std::io::{IsTerminal as _, stdout};
 use std::time::Duration;
@@ -7,17 +7,16 @@ use fleet_agent::Clock as _;
 use fleet_http::EventOptions;
 use tokio::time::timeout;
 
-use super::events::again;
+use super::events::reconnect;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::global_args::Format;
 
-/// For how long nothing must change until the list is printed, and how long changes are gathered
-/// at most.
-const QUIET: Duration = Duration::from_millis(100);
-const MOST: Duration = Duration::from_secs(1);
+/// Quiet time that must follow a change before the list is printed, and the longest delay.
+const QUIET_TIME: Duration = Duration::from_millis(100);
+const MAX_DELAY: Duration = Duration::from_secs(1);
 
-/// To the upper left corner, and everything away from there on.
+/// Moves the cursor to the upper left corner, and clears the screen.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
 /// Prints the list now and after each change, until Ctrl-C.
@@ -29,15 +28,17 @@ pub(super) async fn watch(
     let mut events = context.session.events(&EventOptions::default()).await?;
     let mut is_first = true;
     loop {
-        // The first event is there at once.
+        // The first event arrives at once.
         if !matches!(events.next_event().await, Ok(Some(_))) {
-            context.progress.note("the list may be old: fleetd does not answer; going on");
-            events = again(context, &EventOptions::default()).await?;
+            context
+                .progress
+                .note("fleetd does not respond, so the list may be out of date; reconnecting");
+            events = reconnect(context, &EventOptions::default()).await?;
             continue;
         }
-        let deadline = context.clock.now().after(MOST);
+        let deadline = context.clock.now().after(MAX_DELAY);
         while context.clock.now() < deadline
-            && matches!(timeout(QUIET, events.next_event()).await, Ok(Ok(Some(_))))
+            && matches!(timeout(QUIET_TIME, events.next_event()).await, Ok(Ok(Some(_))))
         {}
         match (is_screen, is_first) {
             (true, _) => context.output.raw(CLEAR.as_bytes())?,

@@ -1,4 +1,4 @@
-//! What commands ask of the cluster about machines.
+//! Requests about machines.
 
 use fleet_core::MachineId;
 use fleet_http::{StateFilter, wire};
@@ -6,21 +6,24 @@ use fleet_http::{StateFilter, wire};
 use super::{Session, cannot};
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::names::nearest;
-use crate::fleetctl::partly::some_of;
+use crate::fleetctl::partial_failure::abbreviated_list;
 
 impl Session {
-    /// The machine of which this is the ID, or the start of the ID.
+    /// Returns the present machine with this ID or prefix of an ID.
     ///
     /// # Errors
     ///
-    /// None that is present is called so, or several are.
-    pub(crate) async fn machine_named(&self, start: &str) -> Result<wire::Machine, CliError> {
-        let start = start.trim_end_matches('.');
+    /// No machine, or more than one, matches.
+    pub(crate) async fn machine_named(
+        &self,
+        prefix: &str,
+    ) -> Result<wire::MachineEntity, CliError> {
+        let start = prefix.trim_end_matches('.');
         if start.is_empty() {
-            return Err(CliError::usage("a machine without a name is none")
-                .help("write the start of an ID; \"fleetctl list-machines\" shows them"));
+            return Err(CliError::usage("the machine ID is empty")
+                .help("give a prefix of an ID; \"fleetctl list-machines\" shows the IDs"));
         }
-        if is_whole(start)
+        if is_complete_id(start)
             && let Some(machine) = self.machine(start).await?
         {
             return Ok(machine);
@@ -32,74 +35,73 @@ impl Session {
                 Ok(machines.iter().find(|machine| machine.id == *id).cloned().unwrap_or_default())
             }
             [] => {
-                let error =
-                    CliError::failed(format!("no machine that is present is called {start}"));
+                let error = CliError::failed(format!("no present machine has the ID {start}"));
                 Err(match nearest(start, ids) {
                     Some(near) => error.help(format!("did you mean {near}?")),
-                    None => error.help("\"fleetctl list-machines\" shows those that are"),
+                    None => error.help("\"fleetctl list-machines\" shows the present machines"),
                 })
             }
-            several => Err(CliError::failed(format!("several machines are called {start}"))
-                .help(format!("write more of one of {}", some_of(several)))),
+            several => Err(CliError::failed(format!("several machine IDs start with {start}"))
+                .help(format!("give more of one ID: {}", abbreviated_list(several)))),
         }
     }
 
-    /// One machine; `None` if it is not present.
-    pub(crate) async fn machine(&self, id: &str) -> Result<Option<wire::Machine>, CliError> {
+    /// Returns a machine; `None` if it is not present.
+    pub(crate) async fn machine(&self, id: &str) -> Result<Option<wire::MachineEntity>, CliError> {
         let Ok(parsed) = id.parse() else { return Ok(None) };
         let machine = self.client.machine(&parsed).await;
-        machine.map_err(|error| cannot(format!("look at machine {id}"), error))
+        machine.map_err(|error| cannot(format!("look up machine {id}"), error))
     }
 
-    /// The states of all units on one machine.
-    pub(crate) async fn states_on(&self, id: &str) -> Result<Vec<wire::UnitState>, CliError> {
+    /// Returns the states of all units on one machine.
+    pub(crate) async fn states_on(&self, id: &str) -> Result<Vec<wire::UnitStateEntity>, CliError> {
         let filter = StateFilter { machine: Some(id.to_owned()), ..StateFilter::default() };
         let states = self.client.states(&filter).await;
-        states.map_err(|error| cannot(format!("look at the units on {id}"), error))
+        states.map_err(|error| cannot(format!("list the units on {id}"), error))
     }
 
-    /// Lets a machine take no more units.
+    /// Cordons a machine: no more units are placed on it.
     pub(crate) async fn cordon(&self, id: &MachineId) -> Result<(), CliError> {
         self.client.cordon(id).await.map_err(|error| cannot(format!("cordon {id}"), error))
     }
 
-    /// Lets a machine take units again.
+    /// Ends the cordon or drain of a machine.
     pub(crate) async fn uncordon(&self, id: &MachineId) -> Result<(), CliError> {
         self.client.uncordon(id).await.map_err(|error| cannot(format!("uncordon {id}"), error))
     }
 
-    /// Has a machine emptied, or tells what that would come to.
+    /// Starts draining a machine, or returns the planned moves if `dry_run`.
     pub(crate) async fn drain(
         &self,
         id: &MachineId,
-        keep_up: u32,
+        min_available: u32,
         dry_run: bool,
     ) -> Result<wire::DrainReport, CliError> {
-        let report = self.client.drain(id, keep_up, dry_run).await;
+        let report = self.client.drain(id, min_available, dry_run).await;
         report.map_err(|error| cannot(format!("drain {id}"), error))
     }
 
-    /// What is left to be done on a machine that is drained; `None` if it is not.
-    pub(crate) async fn draining(
+    /// Returns the progress of a drain; `None` if the machine is not drained.
+    pub(crate) async fn drain_status(
         &self,
         id: &MachineId,
     ) -> Result<Option<wire::DrainReport>, CliError> {
-        let report = self.client.draining(id).await;
-        report.map_err(|error| cannot(format!("look at the drain of {id}"), error))
+        let report = self.client.drain_status(id).await;
+        report.map_err(|error| cannot(format!("get the drain of {id}"), error))
     }
 }
 
-/// Whether a text has the form of the ID that a machine has by itself, which needs no list.
-pub(crate) fn is_whole(id: &str) -> bool {
+/// Whether the text has the form of a complete machine ID, which needs no list to resolve.
+pub(crate) fn is_complete_id(id: &str) -> bool {
     id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The ID that is the text, or those that start with it.
-fn pick<'a>(start: &str, ids: &[&'a str]) -> Vec<&'a str> {
-    if let Some(id) = ids.iter().find(|id| **id == start) {
+/// Returns the ID that equals the text, or else all IDs that start with it.
+fn pick<'a>(prefix: &str, ids: &[&'a str]) -> Vec<&'a str> {
+    if let Some(id) = ids.iter().find(|id| **id == prefix) {
         return vec![id];
     }
-    ids.iter().copied().filter(|id| id.starts_with(start)).collect()
+    ids.iter().copied().filter(|id| id.starts_with(prefix)).collect()
 }
 
 #[cfg(test)]

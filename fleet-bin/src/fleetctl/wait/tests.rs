@@ -4,38 +4,38 @@ use super::*;
 
 const ACTIVE: Goal = Goal::Active { generation: 0 };
 
-fn unit(desired: &str, machine: &str) -> wire::Unit {
-    wire::Unit {
+fn unit(desired: &str, machine: &str) -> wire::UnitEntity {
+    wire::UnitEntity {
         name: "web.service".into(),
         desired_state: desired.into(),
         machine_id: machine.into(),
         hash: "new".into(),
-        ..wire::Unit::default()
+        ..wire::UnitEntity::default()
     }
 }
 
-fn state(machine: &str, asked: &str, active: &str, sub: &str) -> wire::UnitState {
-    wire::UnitState {
+fn state(machine: &str, asked: &str, active: &str, sub: &str) -> wire::UnitStateEntity {
+    wire::UnitStateEntity {
         name: "web.service".into(),
         machine_id: machine.into(),
         hash: "new".into(),
-        asked: asked.into(),
+        requested_state: asked.into(),
         systemd_load_state: "loaded".into(),
         systemd_active_state: active.into(),
         systemd_sub_state: sub.into(),
-        ..wire::UnitState::default()
+        ..wire::UnitStateEntity::default()
     }
 }
 
-fn told(goal: Goal, unit: Option<wire::Unit>, states: &[wire::UnitState]) -> String {
-    told_of(goal, &Sight { unit, states: states.to_vec(), ..Sight::default() })
+fn told(goal: Goal, unit: Option<wire::UnitEntity>, states: &[wire::UnitStateEntity]) -> String {
+    told_of(goal, &Observation { unit, states: states.to_vec(), ..Observation::default() })
 }
 
-fn told_of(goal: Goal, sight: &Sight) -> String {
-    match goal.judge(sight) {
+fn told_of(goal: Goal, observation: &Observation) -> String {
+    match goal.evaluate(observation) {
         Verdict::Reached => "reached".into(),
-        Verdict::Runs => "runs".into(),
-        Verdict::Enough(text) => format!("enough: {text}"),
+        Verdict::Running => "runs".into(),
+        Verdict::PartlyReached(text) => format!("enough: {text}"),
         Verdict::Pending(text) => format!("pending: {text}"),
         Verdict::Stuck(text) => format!("stuck: {text}"),
         Verdict::Failed { text, machine: None } => format!("failed: {text}"),
@@ -47,7 +47,7 @@ fn told_of(goal: Goal, sight: &Sight) -> String {
 fn a_start_is_over_when_the_service_manager_says_active() {
     let launched = || Some(unit("launched", "m1"));
     let run = |active, sub| state("m1", "launched", active, sub);
-    let with = |result: &str, exit: &str, state: wire::UnitState| wire::UnitState {
+    let with = |result: &str, exit: &str, state: wire::UnitStateEntity| wire::UnitStateEntity {
         result: result.into(),
         exit: exit.into(),
         ..state
@@ -82,17 +82,19 @@ fn a_start_is_over_when_the_service_manager_says_active() {
 #[test]
 fn what_is_left_of_an_earlier_run_does_not_count() {
     let failed = state("m1", "launched", "failed", "failed");
-    let restarted = wire::Unit { generation: 2, ..unit("launched", "m1") };
-    let before = wire::UnitState { generation: 1, ..failed.clone() };
+    let restarted = wire::UnitEntity { generation: 2, ..unit("launched", "m1") };
+    let before = wire::UnitStateEntity { generation: 1, ..failed.clone() };
     let expected = "pending: m1 has not started it yet";
     assert_eq!(told(ACTIVE, Some(restarted.clone()), std::slice::from_ref(&before)), expected);
     // The answer to the restart may be ahead of what is seen of the unit.
-    let unit_before = wire::Unit { generation: 1, ..restarted };
+    let unit_before = wire::UnitEntity { generation: 1, ..restarted };
     let goal = Goal::Active { generation: 2 };
     assert_eq!(told(goal, Some(unit_before), &[before]), expected);
 
-    let old_file =
-        wire::UnitState { hash: "old".into(), ..state("m1", "launched", "active", "running") };
+    let old_file = wire::UnitStateEntity {
+        hash: "old".into(),
+        ..state("m1", "launched", "active", "running")
+    };
     let expected = "pending: m1 has not loaded its present file yet";
     assert_eq!(told(ACTIVE, Some(unit("launched", "m1")), &[old_file]), expected);
 }
@@ -101,25 +103,25 @@ fn what_is_left_of_an_earlier_run_does_not_count() {
 fn a_unit_without_a_machine_says_why() {
     let waiting = || unit("launched", "");
     assert_eq!(told(ACTIVE, Some(waiting()), &[]), "pending: it has no machine yet");
-    let refused = wire::Unit { reason: "no machine is present".into(), ..waiting() };
+    let refused = wire::UnitEntity { reason: "no machine is present".into(), ..waiting() };
     for goal in [ACTIVE, Goal::Loaded] {
         let desired = if goal == ACTIVE { "launched" } else { "loaded" };
-        let refused = wire::Unit { desired_state: desired.into(), ..refused.clone() };
+        let refused = wire::UnitEntity { desired_state: desired.into(), ..refused.clone() };
         assert_eq!(told(goal, Some(refused), &[]), "stuck: no machine is present");
     }
 }
 
 #[test]
 fn a_problem_on_the_machine_is_told() {
-    let problem = |state: wire::UnitState| wire::UnitState {
+    let problem = |state: wire::UnitStateEntity| wire::UnitStateEntity {
         problem: "PrivateTmp= is not supported".into(),
         ..state
     };
-    let errored = wire::UnitState {
+    let errored = wire::UnitStateEntity {
         systemd_load_state: "error".into(),
         ..state("m1", "inactive", "inactive", "dead")
     };
-    let bad = wire::UnitState {
+    let bad = wire::UnitStateEntity {
         systemd_load_state: "bad-setting".into(),
         ..state("m1", "loaded", "inactive", "dead")
     };
@@ -209,7 +211,7 @@ fn that_others_want_something_else_is_told() {
     for goal in [ACTIVE, Goal::Loaded, Goal::Stopped, Goal::Unplaced] {
         assert_eq!(told(goal, None, &[]), "failed: it was destroyed meanwhile");
     }
-    let broken = wire::Unit { problem: "its text is gone".into(), ..unit("", "") };
+    let broken = wire::UnitEntity { problem: "its text is gone".into(), ..unit("", "") };
     assert_eq!(told(ACTIVE, Some(broken), &[]), "failed: its text is gone");
 }
 
@@ -217,8 +219,8 @@ fn that_others_want_something_else_is_told() {
 fn a_global_unit_is_there_when_it_is_everywhere() {
     let up = |machine| state(machine, "launched", "active", "running");
     let failed = |machine| state(machine, "launched", "failed", "failed");
-    let sight = |eligible: &[&str], states: &[wire::UnitState]| Sight {
-        unit: Some(wire::Unit { global: true, ..unit("launched", "") }),
+    let observation = |eligible: &[&str], states: &[wire::UnitStateEntity]| Observation {
+        unit: Some(wire::UnitEntity { global: true, ..unit("launched", "") }),
         states: states.to_vec(),
         eligible: eligible.iter().map(|id| (*id).to_owned()).collect(),
     };
@@ -234,6 +236,6 @@ fn a_global_unit_is_there_when_it_is_everywhere() {
             "pending: m1 has not started it yet",
         ),
     ] {
-        assert_eq!(told_of(ACTIVE, &sight(eligible, &states)), expected, "{eligible:?}");
+        assert_eq!(told_of(ACTIVE, &observation(eligible, &states)), expected, "{eligible:?}");
     }
 }

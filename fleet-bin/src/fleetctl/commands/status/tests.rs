@@ -2,13 +2,13 @@
 
 use super::*;
 
-fn unit(desired: &str, machine: &str, reason: &str) -> wire::Unit {
-    let option = wire::UnitOption {
+fn unit(desired: &str, machine: &str, reason: &str) -> wire::UnitEntity {
+    let option = wire::UnitOptionEntity {
         section: "Unit".into(),
         name: "Description".into(),
         value: "The web".into(),
     };
-    wire::Unit {
+    wire::UnitEntity {
         name: "web.service".into(),
         hash: "0123456789abcdef".into(),
         desired_state: desired.into(),
@@ -16,33 +16,33 @@ fn unit(desired: &str, machine: &str, reason: &str) -> wire::Unit {
         machine_id: machine.into(),
         reason: reason.into(),
         options: vec![option],
-        ..wire::Unit::default()
+        ..wire::UnitEntity::default()
     }
 }
 
-fn state(machine: &str, active: &str, sub: &str) -> wire::UnitState {
-    wire::UnitState {
+fn state(machine: &str, active: &str, sub: &str) -> wire::UnitStateEntity {
+    wire::UnitStateEntity {
         machine_id: machine.into(),
         systemd_load_state: "loaded".into(),
         systemd_active_state: active.into(),
         systemd_sub_state: sub.into(),
-        ..wire::UnitState::default()
+        ..wire::UnitStateEntity::default()
     }
 }
 
-fn status(unit: &wire::Unit, states: Vec<wire::UnitState>) -> Status {
-    let machine = wire::Machine {
+fn status(unit: &wire::UnitEntity, states: Vec<wire::UnitStateEntity>) -> Status {
+    let machine = wire::MachineEntity {
         id: "282f949fc0de".into(),
         primary_ip: "10.10.20.1".into(),
-        ..wire::Machine::default()
+        ..wire::MachineEntity::default()
     };
-    let sight = Sight { states, ..Sight::default() };
-    Status::new(unit, &sight, &Machines::new(&[machine]))
+    let observation = Observation { states, ..Observation::default() };
+    Status::new(unit, &observation, &MachineLabels::new(&[machine]))
 }
 
 #[test]
 fn a_unit_that_failed_says_how_and_what_it_wrote() {
-    let failed = wire::UnitState {
+    let failed = wire::UnitStateEntity {
         result: "exit-code".into(),
         exit: "exited with status 3".into(),
         restarts: 5,
@@ -98,7 +98,7 @@ fn a_unit_that_is_not_reported_yet_says_so() {
 fn a_global_unit_is_shown_on_every_machine() {
     let mut running = state("282f949fc0de", "active", "running");
     running.main_pid = Some(7);
-    let global = wire::Unit { global: true, ..unit("launched", "", "") };
+    let global = wire::UnitEntity { global: true, ..unit("launched", "", "") };
     let status = status(&global, vec![running, state("m2", "active", "running")]);
     assert!(status.is_active());
     insta::assert_snapshot!(status.text(Colour::Off), @r"
@@ -150,17 +150,17 @@ fn a_global_unit_is_shown_on_every_machine() {
 fn what_the_service_manager_tells_beside_is_shown() {
     let waits = state("282f949fc0de", "activating", "auto-restart");
     let mut status = status(&unit("launched", "282f949fc0de", ""), vec![waits]);
-    let particulars = wire::Particulars {
+    let particulars = wire::StatusDetails {
         degraded_by: vec!["db.service".into(), "cache.service".into()],
         retry_in_milliseconds: Some(2500),
         tracking: "by control groups".into(),
     };
     let told = wire::MachineStatus {
         machine_id: "282f949fc0de".into(),
-        particulars: Some(particulars),
+        details: Some(particulars),
         ..wire::MachineStatus::default()
     };
-    status.add_particulars(&[told]);
+    status.add_details(&[told]);
     insta::assert_snapshot!(status.text(Colour::Off), @r"
     web.service - The web
           Hash: 0123456

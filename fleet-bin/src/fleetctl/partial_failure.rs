@@ -1,19 +1,18 @@
-//! Pure: what had been done for other units when one was refused.
+//! Pure: errors of commands that failed after some units were already changed.
 //!
-//! What several units are asked for is not taken back where one of them is refused. So whoever
-//! reads of the refusal is told how far it came.
+//! Changes are not rolled back, so the error lists the units that were changed before it.
 
 use super::error::CliError;
 
-/// How many units are named at most.
-const MOST_NAMES: usize = 8;
+/// Largest number of units to list.
+const MAX_NAMES: usize = 8;
 
-/// The answers for units; or else the first refusal, with the units that were done beside it.
+/// Returns all values, or the first error together with the names of the successful units.
 ///
 /// # Errors
 ///
-/// The first refusal. `done` is what became of the others, such as "stopped".
-pub(crate) fn all_or_partly<'a, T>(
+/// The first error. `done` describes the change of the successful units, such as "stopped".
+pub(crate) fn all_or_partial_failure<'a, T>(
     answers: impl IntoIterator<Item = (&'a str, Result<T, CliError>)>,
     done: &str,
 ) -> Result<Vec<T>, CliError> {
@@ -29,23 +28,23 @@ pub(crate) fn all_or_partly<'a, T>(
     }
     match refusal {
         None => Ok(all),
-        Some(error) => Err(with_done(error, done, &names)),
+        Some(error) => Err(with_completed(error, done, &names)),
     }
 }
 
-/// The same error, with the units of which something was done, if there are any.
-pub(crate) fn with_done(error: CliError, done: &str, names: &[&str]) -> CliError {
+/// Adds the names of the units that were changed to an error, if there are any.
+pub(crate) fn with_completed(error: CliError, done: &str, names: &[&str]) -> CliError {
     if names.is_empty() {
         return error;
     }
-    error.help(format!("{done} before that: {}", some_of(names)))
+    error.help(format!("{done} before that: {}", abbreviated_list(names)))
 }
 
-/// The first of these, and how many there are beside them.
-pub(crate) fn some_of(names: &[&str]) -> String {
-    match names.len().checked_sub(MOST_NAMES) {
+/// Joins names; from a limit on, only counts the rest.
+pub(crate) fn abbreviated_list(names: &[&str]) -> String {
+    match names.len().checked_sub(MAX_NAMES) {
         None | Some(0) => names.join(", "),
-        Some(more) => format!("{} and {more} more", names[..MOST_NAMES].join(", ")),
+        Some(more) => format!("{} and {more} more", names[..MAX_NAMES].join(", ")),
     }
 }
 
@@ -59,7 +58,7 @@ mod tests {
         let done = names.iter().map(|name| (name.as_str(), Ok(())));
         let answers = done.chain([("bad", refused()), ("worse", refused())]);
         let mut text = Vec::new();
-        all_or_partly(answers, "stopped").unwrap_err().print(&mut text).unwrap();
+        all_or_partial_failure(answers, "stopped").unwrap_err().print(&mut text).unwrap();
         String::from_utf8(text).unwrap()
     }
 
@@ -75,6 +74,6 @@ mod tests {
         help: stopped before that: u1, u2, u3, u4, u5, u6, u7, u8 and 2 more
         ");
         let fine = [("a", Ok(1)), ("b", Ok(2))];
-        assert_eq!(all_or_partly(fine, "stopped").unwrap(), [1, 2]);
+        assert_eq!(all_or_partial_failure(fine, "stopped").unwrap(), [1, 2]);
     }
 }

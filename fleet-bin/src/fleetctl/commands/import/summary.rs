@@ -1,4 +1,4 @@
-//! What came of an import, in words and as JSON.
+//! Summary of an import, as text and as JSON.
 
 use fleet_store::{Import, ImportOrigin, ImportReport};
 use serde::Serialize;
@@ -7,14 +7,14 @@ use crate::fleetctl::args::ImportArgs;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::output::Record;
 
-/// What came of an import, or would come of it.
+/// Result of an import or of a dry run.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Told {
+pub(super) struct ImportSummary {
     file: String,
     /// `export` or `v1`.
     format: &'static str,
-    /// Whether anything was written, or would have been; not if something was refused.
+    /// Whether the changes were written; false after a refusal and for a dry run.
     written: bool,
     dry_run: bool,
     created: u64,
@@ -29,17 +29,17 @@ pub(super) struct Told {
     refused: Vec<Refused>,
     remarks: Vec<String>,
     content: String,
-    /// What was read back and is not as it was written; nothing if it was not read back.
+    /// Units that were not read back as written; `None` if nothing was read back.
     #[serde(skip_serializing_if = "Option::is_none")]
     differing: Option<Vec<String>>,
-    /// What the file says of itself.
+    /// Description of the file's origin.
     #[serde(skip)]
     origin: String,
     #[serde(skip)]
     keep_going: bool,
 }
 
-/// Something that was refused.
+/// A refused item of the file.
 #[derive(Debug, Serialize)]
 struct Refused {
     place: String,
@@ -47,13 +47,13 @@ struct Refused {
     reasons: Vec<String>,
 }
 
-impl Record for Told {
+impl Record for ImportSummary {
     fn name(&self) -> &str {
         &self.file
     }
 }
 
-impl Told {
+impl ImportSummary {
     pub(super) fn new(args: &ImportArgs, import: &Import) -> Self {
         let (format, origin) = match &import.origin {
             ImportOrigin::Export { header, .. } => {
@@ -75,46 +75,48 @@ impl Told {
         }
     }
 
-    pub(super) fn take(&mut self, report: ImportReport) {
-        self.written = report.differing.is_some();
-        (self.created, self.replaced, self.same) = (report.created, report.replaced, report.same);
-        (self.kept, self.left, self.metadata) = (report.kept, report.left, report.metadata);
+    pub(super) fn add_report(&mut self, report: ImportReport) {
+        self.written = report.mismatches.is_some();
+        (self.created, self.replaced, self.same) =
+            (report.created, report.replaced, report.unchanged);
+        (self.kept, self.left, self.metadata) =
+            (report.placements_kept, report.rescheduled, report.metadata);
         self.intents = report.intents;
-        self.why_left = report.why_left.map(|why| why.to_string()).unwrap_or_default();
+        self.why_left = report.reschedule_reason.map(|why| why.to_string()).unwrap_or_default();
         let refused = report.refused.into_iter();
         let refused =
-            refused.map(|it| Refused { place: it.place, name: it.name, reasons: it.reasons });
+            refused.map(|it| Refused { place: it.location, name: it.name, reasons: it.reasons });
         self.refused = refused.collect();
-        (self.content, self.differing) = (report.content, report.differing);
+        (self.content, self.differing) = (report.content, report.mismatches);
     }
 
-    /// What a person sees.
+    /// Formats the summary for people.
     pub(super) fn text(&self) -> String {
         let mut lines = vec![format!("{}: {}", self.file, self.origin)];
         for it in &self.refused {
-            let told = it.reasons.iter().map(|reason| (&it.place, &it.name, reason));
-            lines.extend(told.map(|(place, name, reason)| format!("{place}: {name}: {reason}")));
+            let reasons = it.reasons.iter().map(|reason| (&it.place, &it.name, reason));
+            lines.extend(reasons.map(|(place, name, reason)| format!("{place}: {name}: {reason}")));
         }
         if !self.refused.is_empty() && !self.keep_going {
             return lines.join("\n") + "\n";
         }
         if self.dry_run {
-            lines.push("dry run, nothing was written; this would be done:".to_owned());
+            lines.push("dry run: nothing was written; these changes would be made:".to_owned());
         }
         let counts = [(self.created, "created"), (self.replaced, "replaced")];
         let counts = counts.map(|(count, what)| format!("{count} {what}")).join(", ");
-        lines.push(format!("units: {counts}, {} the same already", self.same));
+        lines.push(format!("units: {counts}, {} unchanged", self.same));
         if self.metadata > 0 {
             lines.push(format!("metadata: {} set", self.metadata));
         }
         if self.intents > 0 {
-            lines.push(format!("machines to take no units: {} noted", self.intents));
+            lines.push(format!("machine intents: {} set", self.intents));
         }
         lines.extend(self.placements());
         let read_back = match &self.differing {
             None => "",
-            Some(none) if none.is_empty() => ": read back, and the same",
-            Some(_) => ": read back, and not the same",
+            Some(none) if none.is_empty() => "; read back and verified",
+            Some(_) => "; read back and different",
         };
         lines.push(format!("content sha256 {}{read_back}", self.content));
         lines.join("\n") + "\n"
@@ -128,7 +130,7 @@ impl Told {
         }
     }
 
-    /// How the program ends.
+    /// Returns the error of an import that was refused, or not read back as written.
     pub(super) fn verdict(&self) -> Result<(), CliError> {
         if !self.refused.is_empty() {
             return Err(self.refusal());
@@ -136,20 +138,20 @@ impl Told {
         match self.differing.as_deref().unwrap_or_default() {
             [] => Ok(()),
             differing => Err(CliError::failed(format!(
-                "what was read back is not as it was written: {}",
+                "units were not read back as written: {}",
                 differing.join(", ")
             ))
-            .help("somebody else changes the cluster: look at these, and import again")),
+            .help("another client changes the cluster: check these units, and import again")),
         }
     }
 
     fn refusal(&self) -> CliError {
         let count = self.refused.len();
         if self.keep_going {
-            return CliError::failed(format!("{count} refused and left out, as told above"));
+            return CliError::failed(format!("{count} refused and skipped, as listed above"));
         }
-        CliError::failed(format!("nothing was written: {count} refused, as told above"))
-            .help("--replace puts what is in the file in the place of what differs in the cluster")
+        CliError::failed(format!("nothing was written: {count} refused, as listed above"))
+            .help("--replace replaces units that differ in the cluster")
             .help("--keep-going imports the rest")
     }
 }

@@ -1,16 +1,16 @@
-//! What it takes to be let in by a daemon, and to know it for the right one.
+//! Credentials for a daemon, and trust in its certificate.
 
 use std::path::{Path, PathBuf};
 
 use fleet_http::{ClientTls, Credentials, PemIdentity, Token};
 
 use super::error::CliError;
-use super::global_args::AccessArgs;
+use super::global_args::CredentialArgs;
 use crate::secret;
 
-/// The files that it takes to be let in, not yet read.
+/// Paths of credential files, which are not read yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Access {
+pub(crate) struct CredentialFiles {
     ca: Option<PathBuf>,
     certificate: Option<PathBuf>,
     key: Option<PathBuf>,
@@ -18,9 +18,9 @@ pub(crate) struct Access {
     unverified: bool,
 }
 
-impl Access {
-    /// Takes each from the command line, else from the environment.
-    pub(super) fn new(args: &AccessArgs, variable: &dyn Fn(&str) -> Option<String>) -> Self {
+impl CredentialFiles {
+    /// Takes each value from the command line, or else from the environment.
+    pub(super) fn new(args: &CredentialArgs, variable: &dyn Fn(&str) -> Option<String>) -> Self {
         let file = |given: &Option<PathBuf>, name: &str| {
             let given = given.clone().filter(|path| !path.as_os_str().is_empty());
             given.or_else(|| variable(name).map(PathBuf::from))
@@ -36,14 +36,14 @@ impl Access {
         }
     }
 
-    /// Reads the files that matter, by TLS or without.
+    /// Reads the files; those for TLS only if `by_tls`.
     ///
     /// # Errors
     ///
-    /// A file cannot be read, or is of no use, or is to be a secret and is none.
+    /// A file cannot be read, is invalid, or is readable by other users.
     pub(super) fn credentials(&self, by_tls: bool) -> Result<Credentials, CliError> {
         let token = self.token.as_deref().map(token).transpose()?;
-        // A script may set them for all endpoints, of which a unix socket is one.
+        // The environment may set TLS files for all endpoints, including unix sockets.
         let tls = if by_tls { self.tls()? } else { None };
         Ok(Credentials { tls, token })
     }
@@ -54,38 +54,38 @@ impl Access {
                 Some((bytes("--cert-file", certificate)?, bytes("--key-file", key)?))
             }
             (None, None) => None,
-            (Some(_), None) => return Err(alone("--cert-file", "--key-file")),
-            (None, Some(_)) => return Err(alone("--key-file", "--cert-file")),
+            (Some(_), None) => return Err(requires("--cert-file", "--key-file")),
+            (None, Some(_)) => return Err(requires("--key-file", "--cert-file")),
         };
         let ca = self.ca.as_deref().map(|path| bytes("--ca-file", path)).transpose()?;
         let identity = files.as_ref().map(|(certificate, key)| PemIdentity { certificate, key });
-        let made = match (self.unverified, ca, identity) {
-            (true, _, identity) => ClientTls::unverified(identity),
+        let tls = match (self.unverified, ca, identity) {
+            (true, _, identity) => ClientTls::without_server_verification(identity),
             (false, None, None) => return Ok(None),
             (false, ca, identity) => ClientTls::new(ca.as_deref(), identity),
         };
-        let told = "--ca-file, --cert-file or --key-file cannot be used";
-        made.map(Some).map_err(|error| CliError::usage(told).because(error))
+        let message = "--ca-file, --cert-file or --key-file cannot be used";
+        tls.map(Some).map_err(|error| CliError::usage(message).because(error))
     }
 }
 
 fn bytes(flag: &str, path: &Path) -> Result<Vec<u8>, CliError> {
     let cannot = || CliError::usage(format!("{flag}: cannot read {}", path.display()));
-    let help = || format!("{flag} wants the path of a PEM file that you may read");
+    let help = || format!("{flag} requires the path of a readable PEM file");
     std::fs::read(path).map_err(|error| cannot().because(error).help(help()))
 }
 
 fn token(path: &Path) -> Result<Token, CliError> {
     let refused =
         |problem: &str| CliError::usage(format!("--token-file: {}: {problem}", path.display()));
-    let bytes = secret::read(path, secret::OWNER_ALONE)
-        .map_err(|problem| refused(&problem).help("name a file of mode 0600 with a token in it"))?;
+    let bytes = secret::read(path, secret::OWNER_ONLY)
+        .map_err(|problem| refused(&problem).help("give a file of mode 0600 with a token in it"))?;
     let first = secret::first_token(&String::from_utf8_lossy(&bytes));
     first.ok_or_else(|| refused("there is no token in it: write one of 16 characters or more"))
 }
 
-fn alone(flag: &str, other: &str) -> CliError {
-    CliError::usage(format!("{flag} is of no use alone")).help(format!("write {other}, too"))
+fn requires(flag: &str, other: &str) -> CliError {
+    CliError::usage(format!("{flag} requires {other}")).help(format!("add {other}"))
 }
 
 #[cfg(test)]
@@ -95,32 +95,35 @@ mod tests {
     use super::*;
     use crate::fleetctl::args::Cli;
 
-    fn access(line: &str, variables: &[(&str, &str)]) -> Access {
+    fn credentials(line: &str, variables: &[(&str, &str)]) -> CredentialFiles {
         let cli = Cli::try_parse_from(line.split(' ')).unwrap();
         let find = |name: &str| {
             variables.iter().find(|(known, _)| *known == name).map(|(_, it)| (*it).to_owned())
         };
-        Access::new(&cli.global.access, &find)
+        CredentialFiles::new(&cli.global.credentials, &find)
     }
 
     #[test]
     fn the_command_line_wins_over_the_environment() {
         let variables = [("FLEETCTL_CA_FILE", "/ca"), ("FLEETCTL_TOKEN_FILE", "/token")];
-        let read = access("fleetctl list-units --ca-file /other", &variables);
-        let expected =
-            Access { ca: Some("/other".into()), token: Some("/token".into()), ..Access::default() };
+        let read = credentials("fleetctl list-units --ca-file /other", &variables);
+        let expected = CredentialFiles {
+            ca: Some("/other".into()),
+            token: Some("/token".into()),
+            ..CredentialFiles::default()
+        };
         assert_eq!(read, expected);
         assert!(!read.unverified);
-        assert!(access("fleetctl --insecure-skip-tls-verify list-units", &[]).unverified);
+        assert!(credentials("fleetctl --insecure-skip-tls-verify list-units", &[]).unverified);
         let variables = [("FLEETCTL_INSECURE_SKIP_TLS_VERIFY", "1")];
-        assert!(access("fleetctl list-units", &variables).unverified);
+        assert!(credentials("fleetctl list-units", &variables).unverified);
     }
 
     #[test]
     fn what_is_of_no_use_is_refused_with_the_flag() {
         let refused = |line: &str| {
             let mut text = Vec::new();
-            let error = access(line, &[]).credentials(true).unwrap_err();
+            let error = credentials(line, &[]).credentials(true).unwrap_err();
             error.print(&mut text).unwrap();
             String::from_utf8(text).unwrap()
         };
@@ -136,7 +139,7 @@ mod tests {
             assert!(said.starts_with(beginning), "{said}");
         }
         // Where nothing goes by TLS, only the token matters.
-        let unused = access("fleetctl --cert-file /a list-units", &[]).credentials(false);
+        let unused = credentials("fleetctl --cert-file /a list-units", &[]).credentials(false);
         assert!(unused.is_ok());
     }
 }

@@ -1,7 +1,7 @@
-//! Asks for many things side by side, and keeps their answers in the order of the questions.
+//! Runs many requests concurrently, and returns the responses in order.
 //!
-//! What a cluster is asked for one by one takes as long as all the ways there and back together,
-//! and reaches the machines in as many small pieces.
+//! Sequential requests would add up all round trips, and would prevent the daemon from batching
+//! them.
 
 use std::cell::Cell;
 use std::future::ready;
@@ -10,21 +10,22 @@ use futures_util::{StreamExt as _, stream};
 
 use super::error::CliError;
 
-/// How many questions may have no answer yet: enough for a daemon to write what they ask together,
-/// and few beside what it answers at a time.
-const AT_ONCE: usize = 64;
+/// Largest number of requests in flight: enough for a daemon to batch their writes, and few
+/// compared with its own limit.
+const MAX_IN_FLIGHT: usize = 64;
 
-/// Asks everything.
-pub(crate) async fn at_once<T, F>(questions: impl IntoIterator<Item = F>) -> Vec<T>
+/// Runs all requests.
+pub(crate) async fn buffered<T, F>(questions: impl IntoIterator<Item = F>) -> Vec<T>
 where
     F: Future<Output = T>,
 {
-    stream::iter(questions).buffered(AT_ONCE).collect().await
+    stream::iter(questions).buffered(MAX_IN_FLIGHT).collect().await
 }
 
-/// Asks on until one is refused. What is under way then is waited for, so that it is known what was
-/// done: there is an answer to each question that was asked, and none to those after them.
-pub(crate) async fn until_refused<T, F>(
+/// Runs requests until one fails, then waits for those in flight.
+///
+/// Returns a result for every request that was sent, and none for the rest.
+pub(crate) async fn try_buffered<T, F>(
     questions: impl IntoIterator<Item = F>,
 ) -> Vec<Result<T, CliError>>
 where
@@ -37,7 +38,7 @@ where
         refused.set(refused.get() || answer.is_err());
         answer
     });
-    answers.buffered(AT_ONCE).collect().await
+    answers.buffered(MAX_IN_FLIGHT).collect().await
 }
 
 #[cfg(test)]
@@ -59,8 +60,8 @@ mod tests {
             now.set(now.get() - 1);
             number
         });
-        assert!(at_once(questions).await.into_iter().eq(0..100));
-        assert_eq!(most.get(), AT_ONCE);
+        assert!(buffered(questions).await.into_iter().eq(0..100));
+        assert_eq!(most.get(), MAX_IN_FLIGHT);
     }
 
     #[tokio::test]
@@ -75,9 +76,9 @@ mod tests {
             yield_now().await;
             Ok(number)
         });
-        let answers = until_refused(questions).await;
+        let answers = try_buffered(questions).await;
         assert_eq!(answers.len(), asked.get(), "each one that was asked is answered");
-        assert!((21..=20 + AT_ONCE).contains(&answers.len()), "{}", answers.len());
+        assert!((21..=20 + MAX_IN_FLIGHT).contains(&answers.len()), "{}", answers.len());
         assert_eq!(answers.iter().filter(|answer| answer.is_err()).count(), 1);
     }
 }

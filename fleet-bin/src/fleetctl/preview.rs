@@ -1,62 +1,62 @@
-//! What would happen, unit by unit, before anything does.
+//! Preview of changes, unit by unit.
 
 use fleet_http::wire;
 use serde::Serialize;
 
+use super::format::MachineLabels;
+use super::manifest_diff::{Change, UnitDiff};
 use super::output::Record;
-use super::wanted::{Change, Wanted};
-use super::words::Machines;
 
-/// What would happen to one unit: what a file changes of it, or what the engine would do.
+/// Planned change of one unit, by a file or by the engine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Foreseen {
+pub(crate) struct PlannedChange {
     unit: String,
-    /// `create`, `replace`, `state` or `none`, where a file says what it is to be.
+    /// Change by the file: `create`, `replace`, `state` or `none`; empty for a step of the engine.
     #[serde(skip_serializing_if = "str::is_empty")]
     change: &'static str,
     #[serde(skip_serializing_if = "String::is_empty")]
     desired: String,
-    /// The desired state that it has.
+    /// The unit's present desired state.
     #[serde(skip_serializing_if = "String::is_empty")]
     was: String,
-    /// How its file differs, as a unified diff.
+    /// Unified diff of its file.
     #[serde(skip_serializing_if = "String::is_empty")]
     diff: String,
-    /// The machine that the engine would take it from.
+    /// Machine that the engine would remove the unit from.
     #[serde(skip_serializing_if = "String::is_empty")]
     from: String,
-    /// The machine that the engine would give it to.
+    /// Machine that the engine would place the unit on.
     #[serde(skip_serializing_if = "String::is_empty")]
     to: String,
-    /// Why the engine would do so.
+    /// Reason of the engine's step.
     #[serde(skip_serializing_if = "String::is_empty")]
     cause: String,
-    /// Why it would have no machine.
+    /// Reason for having no machine.
     #[serde(skip_serializing_if = "String::is_empty")]
     reason: String,
 }
 
-impl Record for Foreseen {
+impl Record for PlannedChange {
     fn name(&self) -> &str {
         &self.unit
     }
 }
 
-impl Foreseen {
-    /// What a file changes.
-    pub(crate) fn of_file(wanted: &Wanted) -> Self {
+impl PlannedChange {
+    /// Creates the change by a file.
+    pub(crate) fn of_file(wanted: &UnitDiff) -> Self {
         Self {
             unit: wanted.name.to_string(),
             change: wanted.change().as_str(),
             desired: wanted.desired.to_string(),
-            was: wanted.was().to_owned(),
+            was: wanted.current_desired().to_owned(),
             diff: wanted.diff(),
             ..Self::default()
         }
     }
 
-    /// What the engine would do, unit by unit.
-    pub(crate) fn of_plan(plan: &wire::Plan) -> Vec<Self> {
+    /// Creates the changes of an engine's plan.
+    pub(crate) fn of_plan(plan: &wire::PlanReport) -> Vec<Self> {
         let steps = plan.steps.iter().map(|step| Self {
             unit: step.unit.clone(),
             from: step.from.clone(),
@@ -72,9 +72,9 @@ impl Foreseen {
         steps.chain(unplaced).collect()
     }
 
-    /// Whether the engine would do something, or leave one of these without a machine: who has none
-    /// already, and gets none, does not change.
-    pub(crate) fn is_change(&self, changed: &[&Wanted]) -> bool {
+    /// Whether the engine would act, or would leave one of the `changed` units without a machine.
+    /// Other units without a machine have none already.
+    pub(crate) fn is_change(&self, changed: &[&UnitDiff]) -> bool {
         self.is_step() || changed.iter().any(|wanted| wanted.name.as_str() == self.unit)
     }
 
@@ -82,38 +82,42 @@ impl Foreseen {
         !self.from.is_empty() || !self.to.is_empty()
     }
 
-    /// The machines that it is about.
+    /// Returns the machines of the step; unused ones are empty.
     pub(crate) fn machines(&self) -> [&str; 2] {
         [&self.from, &self.to]
     }
 
-    /// What the engine would do, in words.
-    pub(crate) fn sentence(&self, machines: &Machines) -> String {
+    /// Describes the engine's step in a line.
+    pub(crate) fn sentence(&self, machines: &MachineLabels) -> String {
         let Self { unit, from, to, cause, reason, .. } = self;
-        let at = |id: &str| machines.legend(id, false);
+        let at = |id: &str| machines.label(id, false);
         match (from.as_str(), to.as_str()) {
             ("", "") => format!("{unit} has no machine: {reason}\n"),
-            ("", to) => format!("{unit} comes to {}: {cause}\n", at(to)),
-            (from, "") => format!("{unit} leaves {}: {cause}\n", at(from)),
+            ("", to) => format!("{unit} is placed on {}: {cause}\n", at(to)),
+            (from, "") => format!("{unit} is removed from {}: {cause}\n", at(from)),
             (from, to) => format!("{unit} moves from {} to {}: {cause}\n", at(from), at(to)),
         }
     }
 }
 
-/// What files change and what the engine would then do, for people. Who has no machine now, and
-/// would still have none, is only told of if a file speaks of it.
-pub(crate) fn told(wanted: &[Wanted], plan: &[Foreseen], machines: &Machines) -> String {
+/// Describes the changes by files, and then the engine's steps. Units without a machine are only
+/// included if a file or a step concerns them.
+pub(crate) fn preview_text(
+    wanted: &[UnitDiff],
+    plan: &[PlannedChange],
+    machines: &MachineLabels,
+) -> String {
     let changes = wanted.iter().map(|wanted| {
-        // The whole of what is new can be read in its file.
+        // New files are not printed in full.
         let diff = if wanted.change() == Change::Replace { wanted.diff() } else { String::new() };
-        wanted.told() + &diff
+        wanted.summary() + &diff
     });
-    let is_meant = |it: &&Foreseen| {
-        let is_of = |unit: &str| unit == it.unit;
+    let is_relevant = |it: &&PlannedChange| {
+        let is_same = |unit: &str| unit == it.unit;
         it.is_step()
-            || wanted.iter().any(|wanted| is_of(wanted.name.as_str()))
-            || plan.iter().any(|step| step.is_step() && is_of(&step.unit))
+            || wanted.iter().any(|wanted| is_same(wanted.name.as_str()))
+            || plan.iter().any(|step| step.is_step() && is_same(&step.unit))
     };
-    let steps = plan.iter().filter(is_meant).map(|it| it.sentence(machines));
+    let steps = plan.iter().filter(is_relevant).map(|it| it.sentence(machines));
     changes.chain(steps).collect()
 }

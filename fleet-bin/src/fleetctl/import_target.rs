@@ -1,4 +1,4 @@
-//! The cluster that something is imported into, as its daemon shows it.
+//! Content of the cluster that an import writes to, read through its daemon.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,22 +10,21 @@ use fleet_unitfile::UnitFile;
 use super::error::CliError;
 use super::session::Session;
 
-/// What a cluster holds, and how strict its daemon is.
-pub(crate) struct Target {
-    /// The units, those that cannot be understood, the metadata that was set, and what is to become
-    /// of machines.
+/// Content of a cluster, and the strictness of its daemon.
+pub(crate) struct ImportTarget {
+    /// Units, broken units, run-time metadata, and intents for machines.
     pub(crate) cluster: Export,
-    /// What the daemon does about what the old program passed over in silence.
+    /// How the daemon treats options that fleet v1 ignored.
     pub(crate) strictness: Strictness,
 }
 
-/// Reads all that the cluster holds.
-pub(crate) async fn read(session: &Session) -> Result<Target, CliError> {
+/// Reads the content of the cluster.
+pub(crate) async fn read(session: &Session) -> Result<ImportTarget, CliError> {
     let mut bytes = session.export().await?;
     let mut reader = ExportReader::new();
     let (mut snapshot, mut intents) = (Snapshot::default(), BTreeMap::new());
     let wrong = |error| CliError::failed("cannot read the cluster").because(error);
-    while let Some(piece) = session.more(&mut bytes).await? {
+    while let Some(piece) = session.next_export_chunk(&mut bytes).await? {
         let take = &mut |item, _| match item {
             ExportItem::Intent(it) => drop(intents.insert(it.machine, it.intent)),
             item => add(&mut snapshot, item),
@@ -34,11 +33,11 @@ pub(crate) async fn read(session: &Session) -> Result<Target, CliError> {
     }
     let (header, _) = reader.finish().map_err(wrong)?;
     snapshot.revision = header.revision;
-    let (snapshot, epochs) = (Arc::new(snapshot), header.epochs);
-    // One of another form is that of no file that this program can compare it with.
+    let (snapshot, max_epoch) = (Arc::new(snapshot), header.max_epoch);
+    // A lineage of an unknown form cannot equal that of any file.
     let lineage = header.lineage.and_then(|it| it.parse().ok());
-    let cluster = Export { snapshot, intents, lineage, epochs };
-    Ok(Target { cluster, strictness: bytes.strictness() })
+    let cluster = Export { snapshot, intents, lineage, max_epoch };
+    Ok(ImportTarget { cluster, strictness: bytes.strictness() })
 }
 
 fn add(snapshot: &mut Snapshot, item: ExportItem) {
@@ -53,7 +52,7 @@ fn add(snapshot: &mut Snapshot, item: ExportItem) {
     }
 }
 
-/// What the daemon takes for a unit, this program may not, if it is an older one.
+/// Parses a unit. A newer daemon may accept units that this program does not.
 fn unit(from: &ExportedUnit) -> Result<Unit, String> {
     let file = UnitFile::parse(&from.source).map_err(|error| error.to_string())?;
     let parsed = Requirements::parse(&from.name, &file, Strictness::Warn);

@@ -1,4 +1,4 @@
-//! A file that is there as a whole or not at all.
+//! Atomic replacement of files.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -6,44 +6,43 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-/// A file in the making. It gets its name when it is complete and on the disk; until then, what was
-/// under that name stays. Only its owner may read it.
-pub(crate) struct WholeFile {
+/// A temporary file that gets its final name when it is complete and synced. Until then, an
+/// existing file of that name stays. Only the owner can read the new file.
+pub(crate) struct AtomicFile {
     path: PathBuf,
     file: NamedTempFile,
 }
 
-impl WholeFile {
-    /// Begins a file for that path.
+impl AtomicFile {
+    /// Creates a temporary file next to `path`.
     ///
     /// # Errors
     ///
-    /// What is there is no file that could be replaced, such as a directory or a device; or the
-    /// folder cannot be written.
+    /// The path names something other than a regular file, or its folder is not writable.
     pub(crate) fn begin(path: &Path) -> io::Result<Self> {
-        // What a link leads to is replaced, and not the link.
+        // A symbolic link stays; its target is replaced.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        if let Ok(there) = path.metadata()
-            && !there.is_file()
+        if let Ok(existing) = path.metadata()
+            && !existing.is_file()
         {
-            let text = match there.is_dir() {
-                true => "it is a directory: name a file in it",
-                false => "it is no ordinary file: redirect standard output to it instead",
+            let text = match existing.is_dir() {
+                true => "it is a directory: give a file in it",
+                false => "not a regular file: redirect standard output to it instead",
             };
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        // A folder that is not there is told without the name of a temporary file in it.
+        // A missing folder is reported without the name of the temporary file.
         folder(&path).metadata()?;
         let file = tempfile::Builder::new().prefix(".fleet-export-").tempfile_in(folder(&path))?;
         Ok(Self { path, file })
     }
 
-    /// Adds bytes.
+    /// Appends bytes.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all(bytes)
     }
 
-    /// Gives the file its name.
+    /// Syncs the file, and moves it to its final name.
     pub(crate) fn finish(self) -> io::Result<()> {
         self.file.as_file().sync_all()?;
         self.file.persist(&self.path)?;
@@ -67,11 +66,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("export");
         std::fs::write(&path, "before").unwrap();
-        let mut file = WholeFile::begin(&path).unwrap();
+        let mut file = AtomicFile::begin(&path).unwrap();
         file.write(b"ha").unwrap();
         drop(file);
         assert_eq!(std::fs::read(&path).unwrap(), b"before");
-        let mut file = WholeFile::begin(&path).unwrap();
+        let mut file = AtomicFile::begin(&path).unwrap();
         file.write(b"whole").unwrap();
         file.finish().unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"whole");
@@ -81,14 +80,14 @@ mod tests {
     #[test]
     fn an_error_does_not_name_the_temporary_file() {
         let folder = tempfile::tempdir().unwrap();
-        let error = WholeFile::begin(&folder.path().join("none/export")).map(drop).unwrap_err();
+        let error = AtomicFile::begin(&folder.path().join("none/export")).map(drop).unwrap_err();
         assert_eq!(error.to_string(), "No such file or directory (os error 2)");
     }
 
     #[test]
     fn what_is_no_file_is_not_replaced() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(WholeFile::begin(folder.path()).is_err());
-        assert!(WholeFile::begin(Path::new("/dev/null")).is_err());
+        assert!(AtomicFile::begin(folder.path()).is_err());
+        assert!(AtomicFile::begin(Path::new("/dev/null")).is_err());
     }
 }

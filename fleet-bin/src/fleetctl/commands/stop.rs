@@ -1,45 +1,45 @@
-//! `stop`, `unload` and `destroy`: units that the cluster has to know.
+//! `stop`, `unload` and `destroy`: stops units that the cluster knows.
 
 use fleet_core::{TargetState, Verb};
 use fleet_unitfile::UnitName;
 
-use crate::fleetctl::at_once::{at_once, until_refused};
+use crate::fleetctl::concurrent::{buffered, try_buffered};
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::follow::follow;
-use crate::fleetctl::partly::all_or_partly;
-use crate::fleetctl::pending::Awaited;
+use crate::fleetctl::partial_failure::all_or_partial_failure;
 use crate::fleetctl::report::Action;
 use crate::fleetctl::resolve::change;
-use crate::fleetctl::select::{Fits, select};
+use crate::fleetctl::select::{DesiredFilter, select};
 use crate::fleetctl::session::Session;
-use crate::fleetctl::settings::Patience;
+use crate::fleetctl::settings::WaitTimeout;
 use crate::fleetctl::wait::Goal;
+use crate::fleetctl::wait_state::WaitTarget;
 
-/// Runs the command. Nothing is changed unless it makes sense for every unit.
+/// Runs the command. All units are checked before the first is changed.
 pub(super) async fn run(
     context: &mut Context,
     verb: Verb,
     units: &[String],
-    patience: Patience,
+    patience: WaitTimeout,
 ) -> Result<(), CliError> {
-    let fits = if verb == Verb::Destroy { Fits::All } else { Fits::Placed };
+    let fits = if verb == Verb::Destroy { DesiredFilter::All } else { DesiredFilter::Placed };
     let session = &context.session;
     let units = select(session, units, fits).await?;
-    let changes = at_once(units.iter().map(|unit| prepare(session, verb, &unit.name))).await;
+    let changes = buffered(units.iter().map(|unit| prepare(session, verb, &unit.name))).await;
     let changes = units.iter().zip(CliError::all_or_none(changes)?);
     let sending = changes.map(|(unit, goal)| send(session, verb, &unit.name, goal));
-    let sent = until_refused(sending).await;
-    all_or_partly(units.iter().map(|unit| unit.name.as_str()).zip(sent), done(verb))?;
+    let sent = try_buffered(sending).await;
+    all_or_partial_failure(units.iter().map(|unit| unit.name.as_str()).zip(sent), done(verb))?;
     let mut awaited = Vec::new();
     for unit in &units {
-        let (action, goal) = waits_for(verb);
-        awaited.push(Awaited { name: unit.name.clone(), action, goal, is_settled: false });
+        let (action, goal) = action_and_goal(verb);
+        awaited.push(WaitTarget { name: unit.name.clone(), action, goal, is_settled: false });
     }
     follow(context, awaited, patience).await
 }
 
-/// The desired state that a unit is to get; `None` where it has it, and for one to be destroyed.
+/// Returns the desired state to set; `None` if it is set already, and for `destroy`.
 async fn prepare(
     session: &Session,
     verb: Verb,
@@ -47,11 +47,11 @@ async fn prepare(
 ) -> Result<Option<TargetState>, CliError> {
     let unit = session.known_unit(name).await?;
     match verb {
-        // What cannot be understood can still be destroyed.
+        // Broken units can be destroyed.
         Verb::Destroy => Ok(None),
         _ if !unit.problem.is_empty() => {
-            Err(CliError::failed(format!("{name} cannot be understood: {}", unit.problem))
-                .help(format!("\"fleetctl destroy {name}\" takes it away")))
+            Err(CliError::failed(format!("{name} is broken: {}", unit.problem))
+                .help(format!("\"fleetctl destroy {name}\" deletes it")))
         }
         _ => change(verb, name, unit.desired()),
     }
@@ -64,14 +64,14 @@ async fn send(
     goal: Option<TargetState>,
 ) -> Result<(), CliError> {
     match (verb, goal) {
-        // Somebody else was faster: it is gone all the same.
+        // Another client may have destroyed it already.
         (Verb::Destroy, _) => session.destroy(name).await.map(drop),
         (_, Some(goal)) => session.set_desired(name, goal).await,
         (_, None) => Ok(()),
     }
 }
 
-/// What becomes of units, as an error tells it.
+/// Describes completed changes, for errors.
 fn done(verb: Verb) -> &'static str {
     match verb {
         Verb::Stop => "stopped",
@@ -80,7 +80,7 @@ fn done(verb: Verb) -> &'static str {
     }
 }
 
-fn waits_for(verb: Verb) -> (Action, Goal) {
+fn action_and_goal(verb: Verb) -> (Action, Goal) {
     match verb {
         Verb::Stop => (Action::Stop, Goal::Stopped),
         Verb::Destroy => (Action::Destroy, Goal::Gone),

@@ -1,56 +1,57 @@
-//! The command line of `fleetctl rebalance`, as it is written.
+//! Arguments of `rebalance`.
 
 use clap::Args;
-use fleet_core::BalanceTerms;
+use fleet_core::RebalanceLimits;
 
 use crate::fleetctl::numbers::number;
 
 #[derive(Debug, Args)]
 pub(crate) struct RebalanceArgs {
     #[command(flatten)]
-    terms: TermsArgs,
-    /// Tell what would move, and change nothing.
+    limits: RebalanceLimitArgs,
+    /// Print the moves, but make none.
     #[arg(long, conflicts_with_all = ["wait", "wait_timeout"])]
     pub(crate) dry_run: bool,
-    /// Take the order back: who was moved stays where it is now.
+    /// Cancel the rebalancing; units that were moved stay where they are.
     #[arg(
         long,
         conflicts_with_all = ["at_once", "max", "gain", "keep_up", "dry_run", "wait"]
     )]
     pub(crate) stop: bool,
-    /// Wait until no move is left.
+    /// Wait until the rebalancing is over.
     #[arg(long)]
     pub(crate) wait: bool,
-    /// Wait for so many seconds at most [default: without limit]
+    /// Wait for up to this many seconds [default: without limit]
     #[arg(long, value_name = "SECONDS", requires = "wait", value_parser = number(0..=u32::MAX))]
     pub(crate) wait_timeout: Option<u32>,
 }
 
 #[derive(Debug, Args)]
-struct TermsArgs {
-    /// Have up to N units under way at the same time, from when they leave until they are up.
+struct RebalanceLimitArgs {
+    /// Move up to N units at a time, until they are up on their new machine.
     #[arg(
         long,
         value_name = "N",
         default_value_t = 1,
-        value_parser = number(1..=BalanceTerms::MOST_AT_ONCE)
+        value_parser = number(1..=RebalanceLimits::MAX_IN_FLIGHT)
     )]
     at_once: u32,
-    /// Move up to N units in all [default: as many as it takes]
+    /// Move up to N units in total [default: without limit]
     #[arg(long, value_name = "N", value_parser = number(1..=u32::MAX))]
     max: Option<u32>,
-    /// Move units only from machines that have more than N units more than another would then.
+    /// Move only from machines with over N more units than the target would have.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = number(0..=u32::MAX))]
     gain: u32,
-    /// Move instances of a template only while N of them stay up.
+    /// Keep at least N instances of each template up.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = number(0..=u32::MAX))]
     keep_up: u32,
 }
 
 impl RebalanceArgs {
-    /// What is asked for.
-    pub(crate) fn terms(&self) -> BalanceTerms {
-        let TermsArgs { at_once, max: most, gain, keep_up } = self.terms;
-        BalanceTerms { at_once, gain, keep_up, most }
+    /// Returns the limits on the command line.
+    pub(crate) fn limits(&self) -> RebalanceLimits {
+        let RebalanceLimitArgs { at_once, max, gain, keep_up } = self.limits;
+        let (max_in_flight, max_moves, min_available) = (at_once, max, keep_up);
+        RebalanceLimits { max_in_flight, gain, min_available, max_moves }
     }
 }

@@ -1,4 +1,4 @@
-//! Pure: what is wrong with a cluster, in sentences, each with a remedy.
+//! Pure: finds problems of a cluster, each with a remedy.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,41 +7,41 @@ use fleet_http::wire;
 use serde::Serialize;
 
 use super::colour::{BAD, Colour, HELP, ODD};
+use super::format::{MachineLabels, short_hash, unknown_for, without_name};
 use super::output::Record;
-use super::words::{Machines, short_hash, unknown_for, without_name};
 
-/// From how many restarts on a unit is said to be restarted again and again.
+/// Number of restarts from which a unit gets a warning.
 const MANY_RESTARTS: u32 = 5;
 
-/// How bad it is.
+/// Severity of a diagnosis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Severity {
     /// Something does not work.
     Problem,
-    /// Something may not be as it is meant.
+    /// Something may not be intended.
     Warning,
 }
 
-/// One thing that is wrong.
+/// One problem or warning.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub(crate) struct Ailment {
+pub(crate) struct Diagnosis {
     pub(crate) severity: Severity,
-    /// The unit or machine, or what else it is about.
+    /// Name of the unit or machine, or another subject.
     pub(crate) subject: String,
-    /// What is wrong, as a sentence.
+    /// Description of the problem, as a sentence.
     pub(crate) message: String,
     /// What to do about it.
     pub(crate) remedy: String,
 }
 
-impl Record for Ailment {
+impl Record for Diagnosis {
     fn name(&self) -> &str {
         &self.subject
     }
 }
 
-impl Ailment {
+impl Diagnosis {
     pub(crate) fn problem(subject: &str, message: String, remedy: impl Into<String>) -> Self {
         let (severity, subject) = (Severity::Problem, subject.to_owned());
         Self { severity, subject, message, remedy: remedy.into() }
@@ -51,7 +51,7 @@ impl Ailment {
         Self { severity: Severity::Warning, ..Self::problem(subject, message, remedy) }
     }
 
-    /// The two lines that people see.
+    /// Formats the two lines for people.
     pub(crate) fn text(&self, colour: Colour) -> String {
         let kind = match self.severity {
             Severity::Problem => colour.paint(BAD, "problem"),
@@ -62,209 +62,210 @@ impl Ailment {
     }
 }
 
-/// What there is of a cluster.
+/// Content of a cluster for the diagnosis.
 #[derive(Debug, Default)]
-pub(crate) struct Patient {
-    pub(crate) units: Vec<wire::Unit>,
-    pub(crate) states: Vec<wire::UnitState>,
-    pub(crate) machines: Vec<wire::Machine>,
+pub(crate) struct ClusterView {
+    pub(crate) units: Vec<wire::UnitEntity>,
+    pub(crate) states: Vec<wire::UnitStateEntity>,
+    pub(crate) machines: Vec<wire::MachineEntity>,
 }
 
-impl Patient {
-    /// All that is wrong, the worst first.
-    pub(crate) fn ailments(&self) -> Vec<Ailment> {
-        let legends = Machines::new(&self.machines);
-        let desired: BTreeMap<&str, &wire::Unit> =
+impl ClusterView {
+    /// Returns all problems and warnings, problems first.
+    pub(crate) fn diagnose(&self) -> Vec<Diagnosis> {
+        let labels = MachineLabels::new(&self.machines);
+        let desired: BTreeMap<&str, &wire::UnitEntity> =
             self.units.iter().map(|unit| (unit.name.as_str(), unit)).collect();
         let of_states = self
             .states
             .iter()
-            .filter_map(|it| of_state(it, desired.get(it.name.as_str()).copied(), &legends));
-        let of_units = self.units.iter().filter_map(|unit| of_unit(unit, &legends));
-        let of_machines = self.machines.iter().filter_map(|it| of_machine(it, &legends));
-        let mut all: Vec<Ailment> = self.as_a_whole().into_iter().collect();
+            .filter_map(|it| of_state(it, desired.get(it.name.as_str()).copied(), &labels));
+        let of_units = self.units.iter().filter_map(|unit| of_unit(unit, &labels));
+        let of_machines = self.machines.iter().filter_map(|it| of_machine(it, &labels));
+        let mut all: Vec<Diagnosis> = self.cluster_wide().into_iter().collect();
         all.extend(of_machines.chain(of_units).chain(of_states));
         all.sort();
         all
     }
 
-    fn as_a_whole(&self) -> Vec<Ailment> {
+    fn cluster_wide(&self) -> Vec<Diagnosis> {
         let mut all = Vec::new();
         if self.machines.is_empty() {
             let message = "no machine is present, so nothing can run".to_owned();
-            let remedy = "start fleetd on a machine, and see its log: it may not reach the store";
-            all.push(Ailment::problem("cluster", message, remedy));
+            let remedy = "start fleetd on a machine, and check its log: it may not reach the store";
+            all.push(Diagnosis::problem("cluster", message, remedy));
         } else if self.machines.iter().all(|machine| machine.cordoned) {
-            let message = "every machine is cordoned, so nothing new finds a place".to_owned();
-            let remedy = "\"fleetctl machine uncordon ID\" lets one take units again";
-            all.push(Ailment::problem("cluster", message, remedy));
+            let message = "every machine is cordoned, so no unit can be placed".to_owned();
+            let remedy = "\"fleetctl machine uncordon ID\" allows placements on one again";
+            all.push(Diagnosis::problem("cluster", message, remedy));
         }
         let versions: BTreeSet<&str> = self.machines.iter().map(|it| it.version.as_str()).collect();
         if versions.len() > 1 {
             let versions = versions.into_iter().collect::<Vec<_>>().join(", ");
             let message = format!("machines run different versions of fleetd: {versions}");
-            let remedy = "bring all to one; \"fleetctl list-machines --fields machine,version\" \
+            let remedy = "upgrade all to one version; \"fleetctl list-machines --fields machine,version\" \
                           shows them";
-            all.push(Ailment::warning("cluster", message, remedy));
+            all.push(Diagnosis::warning("cluster", message, remedy));
         }
         all
     }
 }
 
-fn of_machine(machine: &wire::Machine, legends: &Machines) -> Option<Ailment> {
-    let (id, at) = (&machine.id, legends.legend(&machine.id, false));
-    let uncordon = format!("\"fleetctl machine uncordon {id}\" when the work on it is done");
+fn of_machine(machine: &wire::MachineEntity, labels: &MachineLabels) -> Option<Diagnosis> {
+    let (id, at) = (&machine.id, labels.label(&machine.id, false));
+    let uncordon = format!("run \"fleetctl machine uncordon {id}\" after its maintenance");
     match machine.intent.as_str() {
         "" => None,
-        "drained" => Some(Ailment::warning(id, format!("{at} is drained"), uncordon)),
-        intent => Some(Ailment::warning(id, format!("{at} is {intent}"), uncordon)),
+        "drained" => Some(Diagnosis::warning(id, format!("{at} is drained"), uncordon)),
+        intent => Some(Diagnosis::warning(id, format!("{at} is {intent}"), uncordon)),
     }
 }
 
-fn of_unit(unit: &wire::Unit, legends: &Machines) -> Option<Ailment> {
+fn of_unit(unit: &wire::UnitEntity, labels: &MachineLabels) -> Option<Diagnosis> {
     let name = &unit.name;
     if !unit.problem.is_empty() {
         let remedy = format!("submit it again with --replace, or \"fleetctl destroy {name}\"");
-        let message = format!("{name} cannot be understood: {}", unit.problem);
-        return Some(Ailment::problem(name, message, remedy));
+        let message = format!("{name} is broken: {}", unit.problem);
+        return Some(Diagnosis::problem(name, message, remedy));
     }
     if unit.desired() <= Some(TargetState::Inactive) {
         return None;
     }
     if let Some(seconds) = unit.unknown_for {
-        let at = legends.legend(&unit.machine_id, false);
+        let at = labels.label(&unit.machine_id, false);
         let lasting = unknown_for(seconds);
-        let message = format!("nothing is known of {name} {lasting}: {at} is not present");
-        let remedy = "see whether that machine is up, and the log of its fleetd";
-        return Some(Ailment::problem(name, message, remedy));
+        let message =
+            format!("the state of {name} has been unknown {lasting}: {at} is not present");
+        let remedy = "check that the machine is up, and the log of its fleetd";
+        return Some(Diagnosis::problem(name, message, remedy));
     }
     if unit.machine_id.is_empty() && !unit.reason.is_empty() {
         let message = format!("{name} has no machine: {}", unit.reason);
-        let remedy = format!("\"fleetctl explain {name}\" tells what every machine says to it");
-        return Some(Ailment::problem(name, message, remedy));
+        let remedy = format!("\"fleetctl explain {name}\" shows the verdict of each machine");
+        return Some(Diagnosis::problem(name, message, remedy));
     }
     None
 }
 
 fn of_state(
-    state: &wire::UnitState,
-    unit: Option<&wire::Unit>,
-    legends: &Machines,
-) -> Option<Ailment> {
-    let (name, at) = (&state.name, legends.legend(&state.machine_id, false));
+    state: &wire::UnitStateEntity,
+    unit: Option<&wire::UnitEntity>,
+    labels: &MachineLabels,
+) -> Option<Diagnosis> {
+    let (name, at) = (&state.name, labels.label(&state.machine_id, false));
     let journal = format!("see \"fleetctl logs {name}\"");
     if !state.problem.is_empty() {
         let message = format!("{name} cannot run on {at}: {}", without_name(&state.problem, name));
-        return Some(Ailment::problem(name, message, remedy(state)));
+        return Some(Diagnosis::problem(name, message, remedy(state)));
     }
-    // How what was stopped has ended is nobody's trouble.
+    // A failed unit is only a problem if it is supposed to run.
     let is_wanted = unit.is_none_or(|unit| unit.desired() == Some(TargetState::Launched));
     if is_wanted && state.systemd_active_state == "failed" {
         let how = [state.result.as_str(), state.exit.as_str()].join(", ");
         let how = how.trim_matches([',', ' ']).to_owned();
         let message = format!("{name} failed on {at}: {how}");
         let remedy = format!("{journal}; \"fleetctl start {name}\" tries again");
-        return Some(Ailment::problem(name, message, remedy));
+        return Some(Diagnosis::problem(name, message, remedy));
     }
     if state.restarts >= MANY_RESTARTS {
         let message = format!("{name} was restarted {} times on {at}", state.restarts);
-        return Some(Ailment::warning(name, message, journal));
+        return Some(Diagnosis::warning(name, message, journal));
     }
     match unit {
         Some(unit) if !state.hash.is_empty() && unit.hash != state.hash => {
             let (old, new) = (short_hash(&state.hash), short_hash(&unit.hash));
             let message = format!("{name} on {at} still has the file {old} instead of {new}");
-            let remedy = "if it stays so, see the log of the fleetd on that machine";
-            Some(Ailment::warning(name, message, remedy))
+            let remedy = "if this persists, check the log of fleetd on that machine";
+            Some(Diagnosis::warning(name, message, remedy))
         }
         _ => None,
     }
 }
 
-/// What to do about a unit that its machine has a problem with.
-fn remedy(state: &wire::UnitState) -> &'static str {
+/// Returns the remedy for a unit that its machine cannot run.
+fn remedy(state: &wire::UnitStateEntity) -> &'static str {
     let starts_another = [".timer", ".socket", ".path"].iter().any(|it| state.name.ends_with(it));
     if starts_another && state.systemd_load_state == "loaded" {
-        return "load what it starts on that machine: MachineOf= in [X-Fleet] keeps both \
-                together";
+        return "load the unit that it starts on the same machine: MachineOf= in [X-Fleet] co-locates \
+                both";
     }
-    "change its unit file, then \"fleetctl apply FILE\""
+    "fix its unit file, then \"fleetctl apply FILE\""
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn told(patient: &Patient) -> String {
-        patient.ailments().iter().map(|it| it.text(Colour::Off)).collect()
+    fn told(view: &ClusterView) -> String {
+        view.diagnose().iter().map(|it| it.text(Colour::Off)).collect()
     }
 
-    fn machine(id: &str, version: &str) -> wire::Machine {
+    fn machine(id: &str, version: &str) -> wire::MachineEntity {
         let (id, version) = (id.into(), version.into());
-        wire::Machine { id, version, ..wire::Machine::default() }
+        wire::MachineEntity { id, version, ..wire::MachineEntity::default() }
     }
 
     #[test]
     fn a_healthy_cluster_has_no_ailment() {
-        let unit = wire::Unit {
+        let unit = wire::UnitEntity {
             name: "web.service".into(),
             desired_state: "launched".into(),
             machine_id: "m1".into(),
             hash: "ab".into(),
-            ..wire::Unit::default()
+            ..wire::UnitEntity::default()
         };
-        let state = wire::UnitState {
+        let state = wire::UnitStateEntity {
             name: "web.service".into(),
             machine_id: "m1".into(),
             hash: "ab".into(),
             systemd_active_state: "active".into(),
             restarts: MANY_RESTARTS - 1,
-            ..wire::UnitState::default()
+            ..wire::UnitStateEntity::default()
         };
-        let asleep = wire::Unit {
+        let asleep = wire::UnitEntity {
             name: "asleep.service".into(),
             desired_state: "inactive".into(),
             reason: "nobody wants it".into(),
-            ..wire::Unit::default()
+            ..wire::UnitEntity::default()
         };
         let (units, states) = (vec![unit, asleep], vec![state]);
         let machines = vec![machine("m1", "1"), machine("m2", "1")];
-        assert_eq!(told(&Patient { units, states, machines }), "");
+        assert_eq!(told(&ClusterView { units, states, machines }), "");
     }
 
     #[test]
     fn what_failed_and_was_stopped_is_no_ailment() {
-        let patient = |desired: &str| Patient {
-            units: vec![wire::Unit {
+        let view = |desired: &str| ClusterView {
+            units: vec![wire::UnitEntity {
                 name: "web.service".into(),
                 desired_state: desired.into(),
                 machine_id: "m1".into(),
-                ..wire::Unit::default()
+                ..wire::UnitEntity::default()
             }],
-            states: vec![wire::UnitState {
+            states: vec![wire::UnitStateEntity {
                 name: "web.service".into(),
                 machine_id: "m1".into(),
                 systemd_active_state: "failed".into(),
-                ..wire::UnitState::default()
+                ..wire::UnitStateEntity::default()
             }],
             machines: vec![machine("m1", "1")],
         };
-        assert_eq!(told(&patient("loaded")), "");
-        assert!(told(&patient("launched")).contains("failed on m1"));
+        assert_eq!(told(&view("loaded")), "");
+        assert!(told(&view("launched")).contains("failed on m1"));
     }
 
     #[test]
     fn every_ailment_has_a_sentence_and_a_remedy() {
-        let unit = |name: &str, reason: &str, problem: &str, unknown_for| wire::Unit {
+        let unit = |name: &str, reason: &str, problem: &str, unknown_for| wire::UnitEntity {
             name: name.into(),
             desired_state: "launched".into(),
             hash: "0123456789".into(),
             reason: reason.into(),
             problem: problem.into(),
             unknown_for,
-            ..wire::Unit::default()
+            ..wire::UnitEntity::default()
         };
-        let state = |name: &str, active: &str, restarts, problem: &str| wire::UnitState {
+        let state = |name: &str, active: &str, restarts, problem: &str| wire::UnitStateEntity {
             name: name.into(),
             machine_id: "m1".into(),
             hash: "abcdef0123".into(),
@@ -272,39 +273,39 @@ mod tests {
             result: "exit-code".into(),
             restarts,
             problem: problem.into(),
-            ..wire::UnitState::default()
+            ..wire::UnitStateEntity::default()
         };
         let units = vec![
             unit("lost.service", "no machine fits", "", None),
             unit("broken.service", "", "no section", None),
-            wire::Unit { machine_id: "m9".into(), ..unit("away.service", "", "", Some(7)) },
-            wire::Unit { machine_id: "m1".into(), ..unit("old.service", "", "", None) },
+            wire::UnitEntity { machine_id: "m9".into(), ..unit("away.service", "", "", Some(7)) },
+            wire::UnitEntity { machine_id: "m1".into(), ..unit("old.service", "", "", None) },
         ];
         let states = vec![
             state("bad.service", "failed", 0, ""),
             state("loop.service", "active", MANY_RESTARTS, ""),
             state("unfit.service", "", 0, "PrivateNetwork= needs systemd"),
             state("old.service", "active", 0, ""),
-            wire::UnitState {
+            wire::UnitStateEntity {
                 systemd_load_state: "loaded".into(),
                 ..state("tick.timer", "inactive", 0, "tick.timer: tick.service is not there")
             },
         ];
-        let drained = wire::Machine { intent: "drained".into(), ..machine("m2", "2") };
-        let patient = Patient { units, states, machines: vec![machine("m1", "1"), drained] };
-        insta::assert_snapshot!(told(&patient), @r#"
+        let drained = wire::MachineEntity { intent: "drained".into(), ..machine("m2", "2") };
+        let view = ClusterView { units, states, machines: vec![machine("m1", "1"), drained] };
+        insta::assert_snapshot!(told(&view), @r#"
         problem: nothing is known of away.service for 7s: m9 is not present
-           help: see whether that machine is up, and the log of its fleetd
+           help: check that the machine is up, and the log of its fleetd
         problem: bad.service failed on m1: exit-code
            help: see "fleetctl logs bad.service"; "fleetctl start bad.service" tries again
         problem: broken.service cannot be understood: no section
            help: submit it again with --replace, or "fleetctl destroy broken.service"
         problem: lost.service has no machine: no machine fits
-           help: "fleetctl explain lost.service" tells what every machine says to it
+           help: "fleetctl explain lost.service" shows the verdict of each machine
         problem: tick.timer cannot run on m1: tick.service is not there
            help: load what it starts on that machine: MachineOf= in [X-Fleet] keeps both together
         problem: unfit.service cannot run on m1: PrivateNetwork= needs systemd
-           help: change its unit file, then "fleetctl apply FILE"
+           help: fix its unit file, then "fleetctl apply FILE"
         warning: machines run different versions of fleetd: 1, 2
            help: bring all to one; "fleetctl list-machines --fields machine,version" shows them
         warning: loop.service was restarted 5 times on m1
@@ -312,14 +313,14 @@ mod tests {
         warning: m2 is drained
            help: "fleetctl machine uncordon m2" when the work on it is done
         warning: old.service on m1 still has the file abcdef0 instead of 0123456
-           help: if it stays so, see the log of the fleetd on that machine
+           help: if this persists, check the log of fleetd on that machine
         "#);
-        insta::assert_snapshot!(told(&Patient::default()), @r"
+        insta::assert_snapshot!(told(&ClusterView::default()), @r"
         problem: no machine is present, so nothing can run
-           help: start fleetd on a machine, and see its log: it may not reach the store
+           help: start fleetd on a machine, and check its log: it may not reach the store
         ");
-        let cordoned = wire::Machine { cordoned: true, ..machine("m1", "1") };
-        let patient = Patient { machines: vec![cordoned], ..Patient::default() };
-        assert!(told(&patient).contains("every machine is cordoned"));
+        let cordoned = wire::MachineEntity { cordoned: true, ..machine("m1", "1") };
+        let view = ClusterView { machines: vec![cordoned], ..ClusterView::default() };
+        assert!(told(&view).contains("every machine is cordoned"));
     }
 }

@@ -1,4 +1,4 @@
-//! What files say that the cluster is to be, beside what it is.
+//! Comparison of unit files with the units of the cluster.
 
 use std::path::{Path, PathBuf};
 
@@ -7,32 +7,32 @@ use fleet_http::{UnitUpload, wire};
 use fleet_unitfile::UnitName;
 use similar::TextDiff;
 
-use super::at_once::at_once;
+use super::concurrent::buffered;
 use super::error::CliError;
-use super::local::{Local, LocalFile, read_units};
+use super::local::{LocalFile, LocalUnits, read_units};
 use super::names::unit_args;
 use super::ranges::expand_all;
 use super::session::{Session, source};
 
-/// A unit as a file says that it is to be, and as the cluster has it.
+/// A unit of a file, with the cluster's unit of this name.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct UnitDiff {
     pub(crate) name: UnitName,
     pub(crate) file: LocalFile,
     pub(crate) desired: TargetState,
-    pub(crate) known: Option<wire::Unit>,
+    pub(crate) known: Option<wire::UnitEntity>,
 }
 
-/// What applying a file would do to its unit.
+/// Change that applying a file makes to its unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// Nothing: it is so.
+    /// No change.
     None,
-    /// The cluster does not know it yet.
+    /// The cluster does not know the unit.
     Create,
-    /// The cluster has another file of it.
+    /// The cluster has a different file.
     Replace,
-    /// It is to be in another desired state, with the file that it has.
+    /// The file is the same, but the desired state differs.
     State,
 }
 
@@ -47,12 +47,12 @@ impl Change {
     }
 }
 
-/// Reads the files of all paths; a folder stands for the unit files that are in it.
+/// Reads the files at all paths. A folder stands for the unit files in it.
 ///
 /// # Errors
 ///
-/// A file is not there, or cannot be read.
-pub(crate) fn read(paths: &[String]) -> Result<Local, CliError> {
+/// A file does not exist or cannot be read.
+pub(crate) fn read(paths: &[String]) -> Result<LocalUnits, CliError> {
     let files = expand_all(paths)?.into_iter().map(files_at).collect();
     let files: Vec<String> = CliError::all_or_none(files)?.into_iter().flatten().collect();
     let local = read_units(unit_args(&files)?)?;
@@ -61,7 +61,7 @@ pub(crate) fn read(paths: &[String]) -> Result<Local, CliError> {
         let error = CliError::failed(format!("there is no file {}", unit.path.display()));
         match unit.name.template() {
             Some(template) => error.help(format!("write it, or its template {template}")),
-            None => error.help("name unit files, or folders with unit files in them"),
+            None => error.help("give unit files, or folders with unit files"),
         }
     });
     CliError::of_all(missing.collect())?;
@@ -72,7 +72,7 @@ fn files_at(path: String) -> Result<Vec<String>, CliError> {
     if !Path::new(&path).is_dir() {
         return match path.ends_with('/') {
             true => Err(CliError::failed(format!("there is no folder {path}"))
-                .help("name unit files, or folders with unit files in them")),
+                .help("give unit files, or folders with unit files")),
             false => Ok(vec![path]),
         };
     }
@@ -80,11 +80,11 @@ fn files_at(path: String) -> Result<Vec<String>, CliError> {
     Ok(files.iter().map(|file| file.to_string_lossy().into_owned()).collect())
 }
 
-/// The unit files in a folder, in order of their names.
+/// Returns the unit files in a folder, sorted by name.
 ///
 /// # Errors
 ///
-/// It cannot be read, or there is none in it.
+/// The folder cannot be read or has no unit files.
 pub(crate) fn unit_files_in(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
     let folder_name = folder.display();
     let cannot = |error| CliError::failed(format!("cannot read {folder_name}")).because(error);
@@ -98,33 +98,33 @@ pub(crate) fn unit_files_in(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
     }
     files.sort();
     match files.is_empty() {
-        true => Err(CliError::failed(format!("no unit file is in {folder_name}"))
+        true => Err(CliError::failed(format!("no unit files in {folder_name}"))
             .help("the name of a unit file ends in its type, as in web.service")),
         false => Ok(files),
     }
 }
 
-/// Looks at what the cluster has of each unit. A template can only be inactive.
+/// Looks up each unit in the cluster. The desired state of a template is always inactive.
 pub(crate) async fn compare(
     session: &Session,
     units: Vec<(UnitName, LocalFile)>,
     desired: TargetState,
-) -> Result<Vec<Wanted>, CliError> {
-    let known = at_once(units.iter().map(|(name, _)| session.unit(name))).await;
+) -> Result<Vec<UnitDiff>, CliError> {
+    let known = buffered(units.iter().map(|(name, _)| session.unit(name))).await;
     let known = CliError::all_or_none(known)?;
     let wanted = units.into_iter().zip(known).map(|((name, file), known)| {
         let desired = if name.is_template() { TargetState::Inactive } else { desired };
-        Wanted { name, file, desired, known }
+        UnitDiff { name, file, desired, known }
     });
     Ok(wanted.collect())
 }
 
-impl Wanted {
-    /// What is to be done.
+impl UnitDiff {
+    /// Returns the change to make.
     pub(crate) fn change(&self) -> Change {
         let Some(known) = &self.known else { return Change::Create };
         match source(known) {
-            Ok(source) if source == self.file.file.source() => match self.moves() {
+            Ok(source) if source == self.file.file.source() => match self.changes_state() {
                 true => Change::State,
                 false => Change::None,
             },
@@ -132,23 +132,23 @@ impl Wanted {
         }
     }
 
-    /// Whether its desired state is to be another one.
-    pub(crate) fn moves(&self) -> bool {
+    /// Whether the desired state changes.
+    pub(crate) fn changes_state(&self) -> bool {
         self.known.as_ref().is_none_or(|known| known.desired() != Some(self.desired))
     }
 
-    /// The desired state that it has; empty where it is not known.
-    pub(crate) fn was(&self) -> &str {
+    /// Returns the unit's present desired state; empty for an unknown unit.
+    pub(crate) fn current_desired(&self) -> &str {
         self.known.as_ref().map_or("", |known| known.desired_state.as_str())
     }
 
-    /// As the cluster would get it.
+    /// Returns the upload that applies the file.
     pub(crate) fn upload(&self) -> (UnitName, UnitUpload) {
         let (file, desired) = (self.file.file.clone(), Some(self.desired));
         (self.name.clone(), UnitUpload { file, desired, create_only: false })
     }
 
-    /// How the file differs from what the cluster has, as a unified diff; empty where it does not.
+    /// Returns a unified diff from the cluster's file to the local one; empty if they are equal.
     pub(crate) fn diff(&self) -> String {
         let before = self.known.as_ref().and_then(|known| source(known).ok()).unwrap_or_default();
         let (before, after) = (lossy(&before), lossy(self.file.file.source()));
@@ -163,17 +163,17 @@ impl Wanted {
         diff.unified_diff().header(&theirs, &self.file.path.to_string_lossy()).to_string()
     }
 
-    /// What is to be done, in words; empty where nothing is.
-    pub(crate) fn told(&self) -> String {
-        let (name, was, desired) = (&self.name, self.was(), self.desired);
-        match (self.change(), self.moves()) {
+    /// Describes the change in a line; empty if there is none.
+    pub(crate) fn summary(&self) -> String {
+        let (name, was, desired) = (&self.name, self.current_desired(), self.desired);
+        match (self.change(), self.changes_state()) {
             (Change::None, _) => String::new(),
             (Change::Create, _) => format!("{name}: new, to be {desired}\n"),
-            (Change::Replace, false) => format!("{name}: another file\n"),
+            (Change::Replace, false) => format!("{name}: changed file\n"),
             (Change::Replace, true) if was.is_empty() => {
-                format!("{name}: another file, to be {desired}\n")
+                format!("{name}: changed file, to be {desired}\n")
             }
-            (Change::Replace, true) => format!("{name}: another file, {was} to {desired}\n"),
+            (Change::Replace, true) => format!("{name}: changed file, {was} to {desired}\n"),
             (Change::State, _) => format!("{name}: {was} to {desired}\n"),
         }
     }
@@ -189,16 +189,16 @@ mod tests {
 
     use super::*;
 
-    fn wanted(known: Option<(&str, &str)>, text: &str) -> Wanted {
-        let known = known.map(|(text, desired)| wire::Unit {
+    fn wanted(known: Option<(&str, &str)>, text: &str) -> UnitDiff {
+        let known = known.map(|(text, desired)| wire::UnitEntity {
             name: "web.service".into(),
             source: Some(text.into()),
             desired_state: desired.into(),
-            ..wire::Unit::default()
+            ..wire::UnitEntity::default()
         });
         let file = LocalFile { path: "w/web.service".into(), file: UnitFile::parse(text).unwrap() };
         let name = "web.service".parse().unwrap();
-        Wanted { name, file, desired: TargetState::Launched, known }
+        UnitDiff { name, file, desired: TargetState::Launched, known }
     }
 
     #[test]

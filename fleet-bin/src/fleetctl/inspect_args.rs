@@ -1,56 +1,56 @@
-//! The command lines of what shows something: lists, states, logs, and machines by ssh.
+//! Arguments of commands that show something: lists, status, logs, events and `ssh`.
 
 use clap::Args;
-use fleet_http::JournalQuery;
+use fleet_http::JournalRequest;
 use fleet_unitfile::{Timespan, parse_timespan};
 
 use crate::fleetctl::numbers::number;
 
 #[derive(Debug, Args)]
 pub(crate) struct LogsArgs {
-    /// Names; ".service" is added where no type is given.
+    /// Names of units; the default type is ".service".
     #[arg(value_name = "UNIT", required = true)]
     pub(crate) units: Vec<String>,
-    /// How many lines of each journal to print at most: 10, or all of the time that is asked for.
-    #[arg(short = 'n', long, value_name = "N", value_parser = number(0..=JournalQuery::MOST_LINES))]
+    /// Print up to N lines of each journal [default: 10, or all with --since]
+    #[arg(short = 'n', long, value_name = "N", value_parser = number(0..=JournalRequest::MAX_LINES))]
     pub(crate) lines: Option<u32>,
-    /// Print what was written in that time up to now, such as 10min or "1h 30min".
+    /// Print lines of the last 10min, "1h 30min" or the like.
     #[arg(short = 'S', long, value_name = "SPAN", value_parser = parse_timespan)]
     pub(crate) since: Option<Timespan>,
-    /// Go on with what is written from now on, until Ctrl-C.
+    /// Print new lines as they are written, until Ctrl-C.
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// Print lines as they are, without names before them: also what a terminal would obey.
+    /// Print lines unchanged: without labels, and with control characters.
     #[arg(long)]
     pub(crate) raw: bool,
-    /// Only what was written on one machine; the start of its ID will do.
+    /// Print lines of this machine only; a prefix of its ID is enough.
     #[arg(long, value_name = "ID")]
     pub(crate) machine: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct EventsArgs {
-    /// Begin after what was seen last: the id of an event, as -o jsonl prints it.
+    /// Resume after the event with this id, as printed by -o jsonl.
     #[arg(long, value_name = "ID")]
     pub(crate) since: Option<String>,
-    /// Only what is about this unit.
+    /// Print events of this unit only.
     #[arg(long, value_name = "UNIT")]
     pub(crate) unit: Option<String>,
-    /// Only what is about this machine, and units that come there or leave it; the start of its
-    /// ID will do.
+    /// Print events of this machine, and of units that come to it or leave it; a prefix of its ID
+    /// is enough.
     #[arg(long, value_name = "ID")]
     pub(crate) machine: Option<String>,
-    /// End after so many events.
+    /// Exit after N events.
     #[arg(short = 'n', long, value_name = "N", value_parser = number(0..=u64::MAX))]
     pub(crate) count: Option<u64>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
-    /// Names; ".service" is added where no type is given.
+    /// Names of units; the default type is ".service".
     #[arg(value_name = "UNIT", required = true)]
     pub(crate) units: Vec<String>,
-    /// How many lines of each unit's journal to show.
+    /// Show up to N journal lines per machine.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     #[arg(value_parser = number(0..=1000_u32))]
     pub(crate) lines: u32,
@@ -60,22 +60,22 @@ pub(crate) struct StatusArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct JournalArgs {
-    /// A name; ".service" is added where no type is given.
+    /// Name of a unit; the default type is ".service".
     #[arg(value_name = "UNIT")]
     pub(crate) unit: String,
-    /// How many lines of the past to print at most: 10, or all of the time that is asked for.
-    #[arg(short = 'n', long, value_name = "N", value_parser = number(0..=JournalQuery::MOST_LINES))]
+    /// Print up to N lines [default: 10, or all with --since]
+    #[arg(short = 'n', long, value_name = "N", value_parser = number(0..=JournalRequest::MAX_LINES))]
     pub(crate) lines: Option<u32>,
-    /// Print what the unit wrote in that time up to now, such as 10min or "1h 30min".
+    /// Print lines of the last 10min, "1h 30min" or the like.
     #[arg(short = 'S', long, value_name = "SPAN", value_parser = parse_timespan)]
     pub(crate) since: Option<Timespan>,
-    /// Go on with what the unit writes from now on, until Ctrl-C.
+    /// Print new lines as they are written, until Ctrl-C.
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// Print lines as they are: also what a terminal would obey.
+    /// Print lines unchanged, with control characters.
     #[arg(long)]
     pub(crate) raw: bool,
-    /// Of a unit that is on several machines, the only one to ask; the start of its ID will do.
+    /// Print lines of this machine only; a prefix of its ID is enough.
     #[arg(long, value_name = "ID")]
     pub(crate) machine: Option<String>,
     #[arg(long, hide = true)]
@@ -89,32 +89,32 @@ pub(crate) struct ListArgs {
     /// Print IDs and hashes in full.
     #[arg(short = 'l', long)]
     pub(crate) full: bool,
-    /// Print no line with the names of the columns.
+    /// Do not print the header.
     #[arg(long)]
     pub(crate) no_legend: bool,
-    /// The columns to print, separated by commas.
+    /// Columns to print, separated by commas.
     #[arg(long, value_name = "FIELDS")]
     pub(crate) fields: Option<String>,
-    /// Print the list again whenever something changes, until Ctrl-C.
+    /// Print the list again after each change, until Ctrl-C.
     #[arg(short, long)]
     pub(crate) watch: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SshArgs {
-    /// The machine; the start of its ID will do.
+    /// Connect to this machine; a prefix of its ID is enough.
     #[arg(short, long, value_name = "ID", conflicts_with = "unit")]
     pub(crate) machine: Option<String>,
-    /// The unit whose machine is meant.
+    /// Connect to the machine of this unit.
     #[arg(short, long, value_name = "UNIT")]
     pub(crate) unit: Option<String>,
-    /// Let the machine use the keys of this computer.
+    /// Forward the ssh agent to the machine.
     #[arg(short = 'A', long)]
     pub(crate) forward_agent: bool,
-    /// The port that ssh listens on over there.
+    /// Port of ssh on the machine.
     #[arg(long, value_name = "PORT", value_parser = number(0..=u16::MAX))]
     pub(crate) ssh_port: Option<u16>,
-    /// A machine or a unit, unless an option names it, and what to run there.
+    /// Machine or unit, unless an option names it, and the command to run.
     #[arg(
         value_name = "MACHINE|UNIT|COMMAND",
         trailing_var_arg = true,

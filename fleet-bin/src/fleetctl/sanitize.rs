@@ -1,35 +1,33 @@
-//! Pure: text from elsewhere, made harmless for terminals.
+//! Pure: sanitizes foreign text for terminals.
 //!
-//! What units write, what machines say and what files hold may have characters in it that a
-//! terminal obeys: to clear the screen, to hide what stands before, to type an answer. People see
-//! such characters as escapes, in the way of `journalctl`.
+//! Output of units, reports of machines and contents of files may contain control characters. On a
+//! terminal these can clear the screen, hide text, or type input. People see them as escapes, as in
+//! `journalctl`.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// The colours and weights that this program paints words in, by their numbers.
-const PAINT: [&str; 6] = ["0", "1", "31", "32", "33", "36"];
+/// Parameters of the colour sequences (SGR) that this program itself prints.
+const ALLOWED_SGR: [&str; 6] = ["0", "1", "31", "32", "33", "36"];
 
-/// The text with an escape in the place of each character that a terminal might obey. Ends of line
-/// and tabs stay what they are.
-pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
+/// Replaces characters that could control a terminal by escapes. Newlines and tabs stay.
+pub(crate) fn sanitize_for_terminal(text: &str) -> Cow<'_, str> {
     escaped(text, |_| 0)
 }
 
-/// The same, and what paints words stays: colours are the most that it can do.
-pub(crate) fn harmless_painted(text: &str) -> Cow<'_, str> {
+/// Like [`sanitize_for_terminal`], but keeps this program's own colour sequences.
+pub(crate) fn sanitize_painted(text: &str) -> Cow<'_, str> {
     escaped(text, paint)
 }
 
-/// The same for a line that was written elsewhere, without what may be left of its end.
-pub(crate) fn harmless_line(line: &str) -> Cow<'_, str> {
-    harmless(line.trim_end_matches('\r'))
+/// Like [`sanitize_for_terminal`], for one foreign line; drops trailing carriage returns.
+pub(crate) fn sanitize_line(line: &str) -> Cow<'_, str> {
+    sanitize_for_terminal(line.trim_end_matches('\r'))
 }
 
-/// A JSON text with JSON's own escapes in the place of what terminals might obey, so that it still
-/// means the same.
-pub(crate) fn harmless_json(text: String) -> String {
-    let orders = |c: char| is_order(c) && c != '\r';
+/// Replaces characters that could control a terminal by JSON escapes; the value stays the same.
+pub(crate) fn sanitize_json(text: String) -> String {
+    let orders = |c: char| is_unsafe(c) && c != '\r';
     if !text.contains(orders) {
         return text;
     }
@@ -43,9 +41,9 @@ pub(crate) fn harmless_json(text: String) -> String {
     all
 }
 
-/// Escapes what is an order, except where `kept` says how many of the next bytes are to stay.
+/// Escapes unsafe characters, except sequences whose length in bytes `kept` returns.
 fn escaped(text: &str, kept: impl Fn(&str) -> usize) -> Cow<'_, str> {
-    if !text.contains(is_order) {
+    if !text.contains(is_unsafe) {
         return Cow::Borrowed(text);
     }
     let (mut all, mut rest) = (String::with_capacity(text.len() + 16), text);
@@ -53,7 +51,7 @@ fn escaped(text: &str, kept: impl Fn(&str) -> usize) -> Cow<'_, str> {
         let (this, after) = rest.split_at(kept(rest).max(c.len_utf8()));
         match c {
             '\r' => all.push_str("\\r"),
-            c if is_order(c) && kept(rest) == 0 => match u32::from(c) {
+            c if is_unsafe(c) && kept(rest) == 0 => match u32::from(c) {
                 code @ ..=0xff => _ = write!(all, "\\x{code:02x}"),
                 code => _ = write!(all, "\\u{code:04x}"),
             },
@@ -64,17 +62,17 @@ fn escaped(text: &str, kept: impl Fn(&str) -> usize) -> Cow<'_, str> {
     Cow::Owned(all)
 }
 
-/// Control characters, and those that turn the direction of writing, by which text can be made to
-/// look like another.
-fn is_order(c: char) -> bool {
+/// Whether the character is a control character, or changes the direction of text, which can
+/// disguise it.
+fn is_unsafe(c: char) -> bool {
     let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     turns || (c.is_control() && !matches!(c, '\n' | '\t'))
 }
 
-/// How many bytes at the start of the text are paint.
+/// Returns the length of the colour sequence at the start of the text, in bytes, or 0.
 fn paint(text: &str) -> usize {
     let numbers = text.strip_prefix("\u{1b}[").and_then(|rest| rest.split_once('m'));
-    let number = numbers.map(|(number, _)| number).filter(|number| PAINT.contains(number));
+    let number = numbers.map(|(number, _)| number).filter(|number| ALLOWED_SGR.contains(number));
     number.map_or(0, |number| "\u{1b}[m".len() + number.len())
 }
 
@@ -92,20 +90,20 @@ mod tests {
             ("\u{9b}31m\u{7f}\0", r"\x9b31m\x7f\x00"),
             ("user\u{202e}txt", r"user\u202etxt"),
         ] {
-            assert_eq!(harmless(text), expected);
+            assert_eq!(sanitize_for_terminal(text), expected);
         }
-        assert!(matches!(harmless("plain"), Cow::Borrowed(_)));
-        assert_eq!(harmless_line("by DOS\r"), "by DOS");
+        assert!(matches!(sanitize_for_terminal("plain"), Cow::Borrowed(_)));
+        assert_eq!(sanitize_line("by DOS\r"), "by DOS");
     }
 
     #[test]
     fn nothing_but_paint_gets_through_where_words_are_painted() {
         let words = [BAD, ODD, HELP].map(|style| Colour::On.paint(style, "word"));
         let words = words.into_iter().chain([Colour::On.state("active")]).collect::<String>();
-        assert_eq!(harmless_painted(&words), words);
-        assert_eq!(harmless_painted("\u{1b}[8mhidden\u{1b}[0m"), "\\x1b[8mhidden\u{1b}[0m");
+        assert_eq!(sanitize_painted(&words), words);
+        assert_eq!(sanitize_painted("\u{1b}[8mhidden\u{1b}[0m"), "\\x1b[8mhidden\u{1b}[0m");
         for order in ["\u{1b}[2J", "\u{1b}[31", "\u{1b}[31;5m", "\u{1b}c", "\u{1b}[m"] {
-            assert!(!harmless_painted(order).contains('\u{1b}'), "{order:?}");
+            assert!(!sanitize_painted(order).contains('\u{1b}'), "{order:?}");
         }
     }
 
@@ -113,8 +111,8 @@ mod tests {
     fn json_that_is_made_harmless_means_the_same() {
         let value = serde_json::json!({ "line": "a\u{9b}31m\u{1b}\r\u{202e}b\u{7f}é" });
         for text in [value.to_string(), format!("{value:#}")] {
-            let made = harmless_json(text);
-            assert!(!made.contains(is_order), "{made:?}");
+            let made = sanitize_json(text);
+            assert!(!made.contains(is_unsafe), "{made:?}");
             assert_eq!(serde_json::from_str::<serde_json::Value>(&made).unwrap(), value);
         }
     }

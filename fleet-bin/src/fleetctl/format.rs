@@ -1,4 +1,4 @@
-//! Pure: how machines and hashes are written for people.
+//! Pure: formats machines, hashes and amounts for people.
 
 use std::collections::BTreeMap;
 
@@ -7,35 +7,35 @@ use fleet_http::wire;
 
 use super::table::NOTHING;
 
-/// How much of an ID tables show.
+/// Length of a shortened machine ID.
 const SHORT_ID: usize = 8;
 
-/// How much of a hash tables show.
+/// Length of a shortened hash.
 const SHORT_HASH: usize = 7;
 
-/// The addresses of the machines that are present, by ID.
+/// Addresses of the present machines by ID.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Machines(BTreeMap<String, String>);
+pub(crate) struct MachineLabels(BTreeMap<String, String>);
 
-impl Machines {
-    /// Of these machines.
-    pub(crate) fn new(machines: &[wire::Machine]) -> Self {
+impl MachineLabels {
+    /// Creates the labels of these machines.
+    pub(crate) fn new(machines: &[wire::MachineEntity]) -> Self {
         Self(machines.iter().map(|it| (it.id.clone(), it.primary_ip.clone())).collect())
     }
 
-    /// A machine's address; empty where none is known.
+    /// Returns a machine's address; empty if unknown.
     pub(crate) fn address(&self, id: &str) -> &str {
         self.0.get(id).map_or("", String::as_str)
     }
 
-    /// A machine as tables show it: its ID, short or in full, and its address.
-    pub(crate) fn legend(&self, id: &str, full: bool) -> String {
-        legend(id, self.address(id), full)
+    /// Formats a machine as its ID, short or in full, with its address.
+    pub(crate) fn label(&self, id: &str, full: bool) -> String {
+        machine_label(id, self.address(id), full)
     }
 }
 
-/// A machine as tables show it; a dash where there is none.
-pub(crate) fn legend(id: &str, address: &str, full: bool) -> String {
+/// Formats a machine; a dash for an empty ID.
+pub(crate) fn machine_label(id: &str, address: &str, full: bool) -> String {
     if id.is_empty() {
         return NOTHING.to_owned();
     }
@@ -43,7 +43,7 @@ pub(crate) fn legend(id: &str, address: &str, full: bool) -> String {
     if address.is_empty() { shown } else { format!("{shown}/{address}") }
 }
 
-/// For how long nothing has been known of a unit.
+/// Formats for how long the state of a unit has been unknown.
 pub(crate) fn unknown_for(seconds: u64) -> String {
     let (minutes, hours) = (seconds / 60, seconds / 3600);
     match (hours, minutes) {
@@ -53,33 +53,33 @@ pub(crate) fn unknown_for(seconds: u64) -> String {
     }
 }
 
-/// The start of a machine's ID, with dots for the rest if there is one.
+/// Shortens a machine ID; dots mark the omission.
 pub(crate) fn short_machine(id: &str) -> String {
     let shown = start(id, SHORT_ID);
     if shown.len() < id.len() { format!("{shown}...") } else { id.to_owned() }
 }
 
-/// The start of a hash.
+/// Shortens a hash.
 pub(crate) fn short_hash(hash: &str) -> String {
     start(hash, SHORT_HASH).to_owned()
 }
 
-/// What is wrong with a unit, for where its name stands already.
+/// Removes the unit's name from the start of a problem, where the name is already shown.
 pub(crate) fn without_name<'a>(problem: &'a str, unit: &str) -> &'a str {
     let rest = problem.strip_prefix(unit).unwrap_or("");
     rest.strip_prefix(": ").or_else(|| rest.strip_prefix(", ")).unwrap_or(problem)
 }
 
-/// What a machine offers, to be read at a glance; nothing if it offers nothing.
-pub(crate) fn offers(offers: &wire::Resources) -> String {
-    let wire::Resources { cpu, disk, memory } = *offers;
-    let cpu = (cpu > 0).then(|| format!("cpu {}", Resource::Cpu.show(cpu)));
+/// Formats the resources that a machine offers; empty if there are none.
+pub(crate) fn offers(offers: &wire::ResourceAmounts) -> String {
+    let wire::ResourceAmounts { cpu, disk, memory } = *offers;
+    let cpu = (cpu > 0).then(|| format!("cpu {}", Resource::Cpu.format(cpu)));
     let memory = (memory > 0).then(|| format!("memory {}", about(memory)));
     let disk = (disk > 0).then(|| format!("disk {}", about(disk)));
     cpu.into_iter().chain(memory).chain(disk).collect::<Vec<_>>().join(", ")
 }
 
-/// About so many bytes, not more: in the largest unit that fits, with one decimal at most.
+/// Formats bytes in the largest unit that fits, rounded down to one decimal.
 fn about(bytes: u64) -> String {
     let units = [(1u64 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")];
     let Some((unit, suffix)) = units.into_iter().find(|(unit, _)| bytes >= *unit) else {
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn offers_are_read_at_a_glance() {
-        let told = |cpu, memory, disk| offers(&wire::Resources { cpu, disk, memory });
+        let told = |cpu, memory, disk| offers(&wire::ResourceAmounts { cpu, disk, memory });
         assert_eq!(told(1500, 8_425_503_402, 1 << 40), "cpu 1.5, memory 7.8G, disk 1T");
         assert_eq!(told(0, 1023, 0), "memory 1023");
         assert_eq!(told(0, 512 << 20, u64::MAX), "memory 512M, disk 16777215.9T");
@@ -121,12 +121,13 @@ mod tests {
 
     #[test]
     fn machines_are_shown_with_their_address_if_they_have_one() {
-        let machine = |id: &str, ip: &str| wire::Machine {
+        let machine = |id: &str, ip: &str| wire::MachineEntity {
             id: id.into(),
             primary_ip: ip.into(),
-            ..wire::Machine::default()
+            ..wire::MachineEntity::default()
         };
-        let machines = Machines::new(&[machine("282f949fc0de", "10.0.0.1"), machine("m2", "")]);
+        let machines =
+            MachineLabels::new(&[machine("282f949fc0de", "10.0.0.1"), machine("m2", "")]);
         for (id, full, expected) in [
             ("282f949fc0de", false, "282f949f.../10.0.0.1"),
             ("282f949fc0de", true, "282f949fc0de/10.0.0.1"),
@@ -134,7 +135,7 @@ mod tests {
             ("away", true, "away"),
             ("", false, "-"),
         ] {
-            assert_eq!(machines.legend(id, full), expected);
+            assert_eq!(machines.label(id, full), expected);
         }
         let spans = [0, 59, 60, 3599, 3600, 200_000].map(unknown_for);
         assert_eq!(spans, ["for 0s", "for 59s", "for 1min", "for 59min", "for 1h", "for 55h"]);

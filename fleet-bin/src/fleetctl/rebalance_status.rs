@@ -1,54 +1,56 @@
-//! Pure: what holds an order to rebalance up.
+//! Pure: finds obstacles to the rebalancing.
 //!
-//! A unit that does not come up where it was moved to holds all others back, for as long as it
-//! takes. That it is on its way is no trouble; that nothing brings it up by itself is.
+//! A unit that does not start on its new machine delays all other moves without limit. A unit that
+//! is still starting is no problem; one that cannot start by itself is.
 
-use fleet_http::wire::{Machine, RebalanceReport, UnderWay, UnitState};
+use fleet_http::wire::{MachineEntity, PendingMove, RebalanceReport, UnitStateEntity};
 
-use super::ailments::Ailment;
-use super::words::Machines;
+use super::diagnosis::Diagnosis;
+use super::format::MachineLabels;
 
-/// What is said of the order.
+/// Subject of these diagnoses.
 const SUBJECT: &str = "rebalance";
 
-/// An ailment for each unit that the order waits for in vain, and for what holds it up besides.
-pub(crate) fn stalled(
+/// Returns a problem for each stuck unit under way, and one if the rebalancing itself is stuck.
+pub(crate) fn rebalance_problems(
     report: &RebalanceReport,
-    states: &[UnitState],
-    machines: &[Machine],
-) -> Vec<Ailment> {
-    let legends = Machines::new(machines);
+    states: &[UnitStateEntity],
+    machines: &[MachineEntity],
+) -> Vec<Diagnosis> {
+    let labels = MachineLabels::new(machines);
     let is_present = |id: &str| machines.iter().any(|machine| machine.id == id);
-    let ailment = |awaited: &UnderWay| {
-        let UnderWay { unit, to, .. } = awaited;
+    let diagnosis = |awaited: &PendingMove| {
+        let PendingMove { unit, to, .. } = awaited;
         let state = states.iter().find(|it| it.name == *unit && it.machine_id == *to);
         let why = match state {
             _ if !is_present(to) => "that machine is not present".to_owned(),
             Some(state) if is_stuck(state) => awaited.reason.clone(),
             _ => return None,
         };
-        let at = legends.legend(to, false);
-        let message = format!("the order to rebalance waits for {unit} on {at}: {why}");
-        Some(Ailment::problem(SUBJECT, message, remedy(unit)))
+        let at = labels.label(to, false);
+        let message = format!("rebalancing waits for {unit} on {at}: {why}");
+        Some(Diagnosis::problem(SUBJECT, message, remedy(unit)))
     };
     let waits = Some(&report.waits).filter(|waits| report.stuck && !waits.is_empty());
     let waits = waits.map(|waits| {
-        let message = format!("the order to rebalance does not go on by itself: {waits}");
-        let remedy = "mend that, or end the order: \"fleetctl rebalance --stop\"";
-        Ailment::problem(SUBJECT, message, remedy)
+        let message = format!("rebalancing is stuck: {waits}");
+        let remedy = "fix this, or cancel with \"fleetctl rebalance --stop\"";
+        Diagnosis::problem(SUBJECT, message, remedy)
     });
-    report.under_way.iter().filter_map(ailment).chain(waits).collect()
+    report.under_way.iter().filter_map(diagnosis).chain(waits).collect()
 }
 
-/// Whether a unit does not come up unless somebody sees to it.
-fn is_stuck(state: &UnitState) -> bool {
+/// Whether the unit cannot start without intervention.
+fn is_stuck(state: &UnitStateEntity) -> bool {
     !state.problem.is_empty()
         || state.systemd_active_state == "failed"
         || state.systemd_sub_state == "auto-restart"
 }
 
 fn remedy(unit: &str) -> String {
-    format!("mend it (\"fleetctl logs {unit}\"), or end the order: \"fleetctl rebalance --stop\"")
+    format!(
+        "fix the unit (see \"fleetctl logs {unit}\"), or cancel with \"fleetctl rebalance --stop\""
+    )
 }
 
 #[cfg(test)]
@@ -56,19 +58,19 @@ mod tests {
     use super::*;
     use crate::fleetctl::colour::Colour;
 
-    fn state(unit: &str, active: &str, sub: &str, problem: &str) -> UnitState {
-        UnitState {
+    fn state(unit: &str, active: &str, sub: &str, problem: &str) -> UnitStateEntity {
+        UnitStateEntity {
             name: unit.into(),
             machine_id: "m2".into(),
             systemd_active_state: active.into(),
             systemd_sub_state: sub.into(),
             problem: problem.into(),
-            ..UnitState::default()
+            ..UnitStateEntity::default()
         }
     }
 
-    fn under_way(unit: &str, to: &str, reason: &str) -> UnderWay {
-        UnderWay { unit: unit.into(), to: to.into(), reason: reason.into() }
+    fn under_way(unit: &str, to: &str, reason: &str) -> PendingMove {
+        PendingMove { unit: unit.into(), to: to.into(), reason: reason.into() }
     }
 
     #[test]
@@ -76,7 +78,7 @@ mod tests {
         let told = |stuck| {
             let waits = "m1 is drained first".to_owned();
             let report = RebalanceReport { waits, stuck, ..RebalanceReport::default() };
-            let told = stalled(&report, &[], &[]);
+            let told = rebalance_problems(&report, &[], &[]);
             told.iter().map(|it| it.text(Colour::Off)).collect::<String>()
         };
         assert_eq!(told(false), "");
@@ -101,14 +103,15 @@ mod tests {
             state("l.service", "activating", "auto-restart", ""),
             state("odd.service", "inactive", "dead", "PrivateNetwork= needs systemd"),
             state("slow.service", "activating", "start-pre", ""),
-            UnitState {
+            UnitStateEntity {
                 machine_id: "m1".into(),
                 ..state("new.service", "failed", "failed", "on the machine that it left")
             },
         ];
-        let machines = ["m1", "m2"].map(|id| Machine { id: id.into(), ..Machine::default() });
+        let machines =
+            ["m1", "m2"].map(|id| MachineEntity { id: id.into(), ..MachineEntity::default() });
         let report = RebalanceReport { under_way, ..RebalanceReport::default() };
-        let told: String = stalled(&report, &states, &machines)
+        let told: String = rebalance_problems(&report, &states, &machines)
             .iter()
             .map(|it| it.text(Colour::Off))
             .filter_map(|text| text.lines().next().map(|line| format!("{line}\n")))

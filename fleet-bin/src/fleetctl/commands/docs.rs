@@ -8,6 +8,7 @@ use clap_complete::Shell;
 use crate::fleetctl::args::Cli;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
+use crate::fleetctl::help;
 use crate::fleetctl::reference::reference;
 
 /// Runs `completions`.
@@ -22,14 +23,14 @@ pub(super) fn man(context: &mut Context, folder: &Path) -> Result<(), CliError> 
     let cannot = |error| {
         CliError::failed(format!("cannot write to {}", folder.display()))
             .because(error)
-            .help("name a folder that is there, such as /usr/local/share/man/man1")
+            .help("give an existing folder, such as /usr/local/share/man/man1")
     };
-    clap_mangen::generate_to(Cli::command(), folder).map_err(cannot)?;
+    clap_mangen::generate_to(help::command(), folder).map_err(cannot)?;
     context.progress.note(&format!("see \"man {}/fleetctl.1\"", folder.display()));
     Ok(())
 }
 
 /// Runs `reference`.
 pub(super) fn print_reference(context: &mut Context) -> Result<(), CliError> {
-    context.output.raw(reference(Cli::command()).as_bytes())
+    context.output.raw(reference(help::command()).as_bytes())
 }

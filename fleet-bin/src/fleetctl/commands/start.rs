@@ -1,0 +1,170 @@
+//! `submit`, `load` and `start`: creates units if necessary, and starts them.
+//!
+//! All checks precede the first request that changes something. All files are uploaded before any
+//! desired state is changed.
+
+use fleet_core::{TargetState, Verb};
+use fleet_http::wire;
+use fleet_unitfile::{UnitFile, UnitName};
+
+use super::upload::{UploadStep, send_contents};
+use crate::findings::check;
+use crate::fleetctl::args::{CreateArgs, WaitUntil};
+use crate::fleetctl::concurrent::{buffered, try_buffered};
+use crate::fleetctl::context::Context;
+use crate::fleetctl::error::CliError;
+use crate::fleetctl::follow::follow;
+use crate::fleetctl::format::MachineLabels;
+use crate::fleetctl::local::{LocalUnit, read_units};
+use crate::fleetctl::partial_failure::all_or_partial_failure;
+use crate::fleetctl::report::{Action, Outcome, Report};
+use crate::fleetctl::resolve::{ContentAction, ContentSource, change, content};
+use crate::fleetctl::select::{DesiredFilter, select};
+use crate::fleetctl::session::{Session, source};
+use crate::fleetctl::settings::WaitTimeout;
+use crate::fleetctl::wait::{Goal, Observation};
+use crate::fleetctl::wait_state::WaitTarget;
+
+/// Runs `submit`.
+pub(super) async fn submit(context: &mut Context, args: &CreateArgs) -> Result<(), CliError> {
+    let steps = prepare(context, Verb::Submit, args).await?;
+    send_contents(&context.session, &steps).await?;
+    for step in &steps {
+        let outcome = match step.content {
+            ContentAction::Keep => Outcome::Unchanged,
+            ContentAction::Create(_) | ContentAction::Replace(_) => Outcome::Reached,
+        };
+        let unit = context.session.unit(&step.name).await?;
+        let observation = Observation { unit, ..Observation::default() };
+        let report =
+            Report::new(step.name.as_str(), Action::Submit, outcome).with_observation(&observation);
+        context.output.record(&report, &report.text(&MachineLabels::default()))?;
+    }
+    context.output.finish()
+}
+
+/// Runs `load` or `start`.
+pub(super) async fn run(
+    context: &mut Context,
+    verb: Verb,
+    args: &CreateArgs,
+    until: WaitUntil,
+    patience: WaitTimeout,
+) -> Result<(), CliError> {
+    let steps = prepare(context, verb, args).await?;
+    send_contents(&context.session, &steps).await?;
+    let session = &context.session;
+    let activated = try_buffered(steps.iter().map(|step| activate(session, verb, step))).await;
+    let names: Vec<UnitName> = steps.iter().map(|step| step.name.clone()).collect();
+    let done = if verb == Verb::Load { "loaded" } else { "launched" };
+    let activated =
+        all_or_partial_failure(names.iter().map(UnitName::as_str).zip(activated), done)?;
+    let mut awaited = Vec::new();
+    for (step, restarted) in steps.into_iter().zip(activated) {
+        let is_settled = step.is_up_to_date() && restarted.is_none();
+        let generation = restarted.unwrap_or(0);
+        let (action, goal) = match verb {
+            Verb::Load => (Action::Load, Goal::Loaded),
+            _ => (Action::Start, Goal::of_start(until, generation)),
+        };
+        awaited.push(WaitTarget { name: step.name, action, goal, is_settled });
+    }
+    follow(context, awaited, patience).await
+}
+
+/// Determines the steps for each unit, without changing anything.
+///
+/// # Errors
+///
+/// All errors of all units.
+async fn prepare(
+    context: &mut Context,
+    verb: Verb,
+    args: &CreateArgs,
+) -> Result<Vec<UploadStep>, CliError> {
+    let units = select(&context.session, &args.units, DesiredFilter::All).await?;
+    let units = read_units(units)?.checked(&mut context.progress)?.into_iter();
+    let session = &context.session;
+    let steps = buffered(units.map(|unit| prepare_unit(session, verb, unit, args.replace))).await;
+    CliError::all_or_none(steps)
+}
+
+async fn prepare_unit(
+    session: &Session,
+    verb: Verb,
+    unit: LocalUnit,
+    replace: bool,
+) -> Result<UploadStep, CliError> {
+    let known = session.unit(&unit.name).await?;
+    let template = match unit.name.template() {
+        Some(template) if known.is_none() && unit.file.is_none() => session.unit(&template).await?,
+        _ => None,
+    };
+    let content = match content(verb, &unit, known.as_ref(), template.is_some(), replace) {
+        Err(error) if known.is_none() => match session.suggestion(&unit.name).await {
+            Some(near) => return Err(error.help(near)),
+            None => return Err(error),
+        },
+        content => content?,
+    };
+    let from = match (&known, &content) {
+        (Some(known), _) => known.desired(),
+        // The unit is submitted, and thus inactive, before its state changes.
+        (None, _) if verb == Verb::Submit => None,
+        (None, _) => Some(TargetState::Inactive),
+    };
+    let goal = change(verb, &unit.name, from)?;
+    let file = file_to_send(&unit.name, &content, template.as_ref())?;
+    Ok(UploadStep { name: unit.name, known, content, file, goal })
+}
+
+fn file_to_send(
+    name: &UnitName,
+    content: &ContentAction,
+    template: Option<&wire::UnitEntity>,
+) -> Result<Option<UnitFile>, CliError> {
+    match (content, template) {
+        (ContentAction::Keep, _) => Ok(None),
+        (
+            ContentAction::Create(ContentSource::Local(local))
+            | ContentAction::Replace(ContentSource::Local(local)),
+            _,
+        ) => Ok(Some(local.file.clone())),
+        (_, Some(template)) => instance_of(name, template).map(Some),
+        (_, None) => Err(CliError::failed(format!("the template of {name} no longer exists"))),
+    }
+}
+
+/// Parses the file of a template for its instance. It may be invalid under the instance's name
+/// alone.
+fn instance_of(name: &UnitName, template: &wire::UnitEntity) -> Result<UnitFile, CliError> {
+    let (file, findings) = check(template.name.as_ref(), name, &source(template)?);
+    file.ok_or_else(|| {
+        let error = CliError::failed(format!("cannot create {name} from its template"));
+        findings.iter().fold(error, |error, finding| error.help(finding.to_string()))
+    })
+}
+
+/// Sets the desired state, or requests a restart of a failed unit. Returns the generation of the
+/// restart.
+async fn activate(
+    session: &Session,
+    verb: Verb,
+    step: &UploadStep,
+) -> Result<Option<u64>, CliError> {
+    if let Some(goal) = step.goal {
+        session.set_desired(&step.name, goal).await?;
+    } else if verb == Verb::Start
+        && step.is_up_to_date()
+        && has_failed(&session.states_of(&step.name).await?)
+    {
+        return session.restart(&step.name).await.map(Some);
+    }
+    Ok(None)
+}
+
+/// Whether the unit is launched and has failed on all its machines, so that `start` retries. A
+/// global unit that still runs somewhere is left alone.
+pub(super) fn has_failed(states: &[wire::UnitStateEntity]) -> bool {
+    !states.is_empty() && states.iter().all(|state| state.systemd_active_state == "failed")
+}

@@ -1,0 +1,114 @@
+//! Uploads of unit files, which precede all changes of desired states.
+
+use fleet_core::{Requirements, Strictness, TargetState};
+use fleet_http::wire;
+use fleet_unitfile::{UnitFile, UnitName};
+
+use crate::fleetctl::concurrent::try_buffered;
+use crate::fleetctl::error::CliError;
+use crate::fleetctl::partial_failure::with_completed;
+use crate::fleetctl::resolve::{ContentAction, resolve_create_race, unstable_unit};
+use crate::fleetctl::session::Session;
+
+/// Number of attempts for a unit that blocks its creation, but is missing from lookups. It was
+/// destroyed meanwhile, or the daemon lags behind the store.
+const MAX_TRIES: usize = 5;
+
+/// Changes to make to one unit.
+pub(super) struct UploadStep {
+    pub(super) name: UnitName,
+    /// The cluster's unit of this name.
+    pub(super) known: Option<wire::UnitEntity>,
+    /// Change to its file.
+    pub(super) content: ContentAction,
+    /// File to upload, if any.
+    pub(super) file: Option<UnitFile>,
+    /// Desired state to set, if any.
+    pub(super) goal: Option<TargetState>,
+}
+
+impl UploadStep {
+    /// Whether the unit already has its file and its desired state.
+    pub(super) fn is_up_to_date(&self) -> bool {
+        self.goal.is_none() && matches!(self.content, ContentAction::Keep)
+    }
+}
+
+/// A failed upload, with the units that were uploaded before it.
+pub(super) struct UploadFailure {
+    pub(super) error: CliError,
+    pub(super) uploaded: Vec<UnitName>,
+}
+
+impl From<UploadFailure> for CliError {
+    fn from(refusal: UploadFailure) -> Self {
+        refusal.error
+    }
+}
+
+/// Uploads all files. New units stay inactive for now; replaced units keep their desired state.
+///
+/// After a failure, completed uploads stay; the error lists them.
+pub(super) async fn send_contents(
+    session: &Session,
+    steps: &[UploadStep],
+) -> Result<(), UploadFailure> {
+    let new = steps.iter().filter_map(|step| Some((step, step.file.as_ref()?)));
+    // The cluster detects dependency cycles among units only if they arrive one by one.
+    let (dependent, free): (Vec<_>, Vec<_>) =
+        new.partition(|(step, file)| depends_on_others(&step.name, file));
+    let sending = free.iter().map(|(step, file)| send(session, step, (*file).clone()));
+    let mut sent = try_buffered(sending).await;
+    for (step, file) in &dependent {
+        if sent.iter().any(Result::is_err) {
+            break;
+        }
+        sent.push(send(session, step, (*file).clone()).await);
+    }
+    combine_results(free.iter().chain(&dependent).map(|(step, _)| *step).zip(sent))
+}
+
+/// Returns the first failure with the units that were uploaded. New ones are inactive; replaced
+/// ones have their new file, and were restarted with it if launched.
+fn combine_results<'a>(
+    sent: impl Iterator<Item = (&'a UploadStep, Result<(), CliError>)>,
+) -> Result<(), UploadFailure> {
+    let (uploaded, refused): (Vec<_>, Vec<_>) = sent.partition(|(_, result)| result.is_ok());
+    let Some(error) = refused.into_iter().find_map(|(_, result)| result.err()) else {
+        return Ok(());
+    };
+    let named = |is_known: bool| {
+        let those = uploaded.iter().filter(|(step, _)| step.known.is_some() == is_known);
+        those.map(|(step, _)| step.name.as_str()).collect::<Vec<_>>()
+    };
+    let error = with_completed(error, "submitted, and not started,", &named(false));
+    let error = with_completed(error, "replaced", &named(true));
+    Err(UploadFailure {
+        error,
+        uploaded: uploaded.iter().map(|(step, _)| step.name.clone()).collect(),
+    })
+}
+
+/// Whether the unit has `MachineOf=` or `Replaces=`.
+fn depends_on_others(name: &UnitName, file: &UnitFile) -> bool {
+    Requirements::parse(name, file, Strictness::Warn).is_ok_and(|parsed| {
+        let Requirements { machine_of, replaces, .. } = &parsed.requirements;
+        !machine_of.is_empty() || !replaces.is_empty()
+    })
+}
+
+async fn send(session: &Session, step: &UploadStep, file: UnitFile) -> Result<(), CliError> {
+    let name = &step.name;
+    if let Some(known) = &step.known {
+        return session.replace(name, file, known.desired()).await;
+    }
+    for _ in 0..MAX_TRIES {
+        if session.create(name, file.clone()).await? {
+            return Ok(());
+        }
+        if let Some(now) = session.unit(name).await? {
+            return resolve_create_race(name, file.hash(), &now);
+        }
+    }
+    Err(unstable_unit(name))
+}

@@ -1,0 +1,257 @@
+//! Pure: decides how long to wait for one unit, given its observations.
+
+use std::time::Duration;
+
+use fleet_core::Timestamp;
+use fleet_unitfile::UnitName;
+
+use super::report::{Action, Outcome};
+use super::wait::{Goal, Observation, Verdict};
+
+/// Time after which an obstacle counts as permanent.
+const PERMANENT_AFTER: Duration = Duration::from_secs(2);
+
+/// Time after which an obstacle is reported. Units of one command that depend on each other are
+/// placed within moments of each other.
+const REPORT_AFTER: Duration = Duration::from_millis(300);
+
+/// Time that a new process must run for its unit to count as active. Processes that exit at once,
+/// for want of a file or a port, are caught by this.
+const STAYS_UP: Duration = Duration::from_millis(200);
+
+/// A unit of a command, with the goal to wait for.
+#[derive(Debug, Clone)]
+pub(crate) struct WaitTarget {
+    /// Name of the unit.
+    pub(crate) name: UnitName,
+    /// Requested action.
+    pub(crate) action: Action,
+    /// Goal to wait for.
+    pub(crate) goal: Goal,
+    /// Whether the unit already was in the desired state, so that no change is expected.
+    pub(crate) is_settled: bool,
+}
+
+/// State of the wait for one unit.
+#[derive(Debug)]
+pub(crate) struct WaitState {
+    /// Unit and goal.
+    pub(crate) awaited: WaitTarget,
+    last: Option<LastObservation>,
+    reported: Option<String>,
+}
+
+/// Last verdict, and how long it has lasted.
+#[derive(Debug)]
+struct LastObservation {
+    verdict: Verdict,
+    since: Timestamp,
+    now: Timestamp,
+    observations: u32,
+    is_late: bool,
+}
+
+/// End of the wait for a unit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct WaitResult {
+    /// Whether the goal was reached.
+    pub(crate) outcome: Outcome,
+    /// Reason for a failure, or a remark on success.
+    pub(crate) text: String,
+    /// Machine of the failure, if any.
+    pub(crate) machine: Option<String>,
+}
+
+impl WaitState {
+    /// Starts the wait, without an observation.
+    pub(crate) fn new(awaited: WaitTarget) -> Self {
+        Self { awaited, last: None, reported: None }
+    }
+
+    /// Records an observation. `is_late` marks the last one before the deadline.
+    pub(crate) fn observe(&mut self, observation: &Observation, now: Timestamp, is_late: bool) {
+        let verdict = self.awaited.goal.evaluate(observation);
+        let before = self.last.take().filter(|last| last.verdict == verdict);
+        let (since, observations) =
+            before.map_or((now, 1), |last| (last.since, last.observations + 1));
+        self.last = Some(LastObservation { verdict, since, now, observations, is_late });
+    }
+
+    /// Returns the result if the wait is over.
+    ///
+    /// A failure must be observed twice: between the agent's record of a new start and the start
+    /// itself, the failure of an earlier run is still visible.
+    pub(crate) fn result(&self) -> Option<WaitResult> {
+        let last = self.last.as_ref()?;
+        let end = |outcome, text: &str, machine: Option<&String>| {
+            Some(WaitResult { outcome, text: text.to_owned(), machine: machine.cloned() })
+        };
+        match &last.verdict {
+            Verdict::Reached => end(Outcome::Reached, "", None),
+            Verdict::Running if self.awaited.is_settled || last.lasts(STAYS_UP) => {
+                end(Outcome::Reached, "", None)
+            }
+            Verdict::PartlyReached(text) if last.lasts(PERMANENT_AFTER) => {
+                end(Outcome::Reached, text, None)
+            }
+            Verdict::Stuck(text) if last.lasts(PERMANENT_AFTER) => end(Outcome::Failed, text, None),
+            Verdict::Failed { text, machine } if last.observations > 1 => {
+                end(Outcome::Failed, text, machine.as_ref())
+            }
+            Verdict::Pending(text) if last.is_late => end(Outcome::Late, text, None),
+            _ => None,
+        }
+    }
+
+    /// Returns an obstacle that was not reported before, and marks it as reported.
+    pub(crate) fn new_obstacle(&mut self) -> Option<String> {
+        let last = self.last.as_ref().filter(|last| last.lasts(REPORT_AFTER))?;
+        let Verdict::Stuck(text) = &last.verdict else { return None };
+        if self.reported.as_ref() == Some(text) {
+            return None;
+        }
+        self.reported = Some(text.clone());
+        self.reported.clone()
+    }
+
+    /// Whether this obstacle was the last one reported.
+    pub(crate) fn was_reported(&self, text: &str) -> bool {
+        self.reported.as_deref() == Some(text)
+    }
+
+    /// Describes the present state of the wait.
+    pub(crate) fn description(&self) -> &str {
+        match self.last.as_ref().map(|last| &last.verdict) {
+            Some(Verdict::Pending(text) | Verdict::Stuck(text) | Verdict::PartlyReached(text)) => {
+                text
+            }
+            Some(Verdict::Failed { text, .. }) => text,
+            Some(Verdict::Running | Verdict::Reached) => "it runs",
+            None => "",
+        }
+    }
+}
+
+impl LastObservation {
+    /// Whether the verdict has lasted for this time, or no time is left.
+    fn lasts(&self, duration: Duration) -> bool {
+        self.is_late || self.now.since(self.since) >= duration
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fleet_http::wire;
+
+    use super::*;
+
+    /// What is seen of a unit that was to be started.
+    fn observation(machine: &str, active: &str, sub: &str) -> Observation {
+        let unit = wire::UnitEntity {
+            desired_state: "launched".into(),
+            machine_id: machine.into(),
+            reason: if machine.is_empty() { "no machine is present".into() } else { "".into() },
+            ..wire::UnitEntity::default()
+        };
+        let state = wire::UnitStateEntity {
+            machine_id: "m1".into(),
+            requested_state: "launched".into(),
+            systemd_active_state: active.into(),
+            systemd_sub_state: sub.into(),
+            ..wire::UnitStateEntity::default()
+        };
+        Observation { unit: Some(unit), states: vec![state], ..Observation::default() }
+    }
+
+    fn pending(is_settled: bool) -> WaitState {
+        let (action, goal) = (Action::Start, Goal::Active { generation: 0 });
+        WaitState::new(WaitTarget {
+            name: "web.service".parse().unwrap(),
+            action,
+            goal,
+            is_settled,
+        })
+    }
+
+    /// Looks at these moments, and returns the first moment at which the wait is over, and how.
+    fn ends(
+        mut pending: WaitState,
+        observations: &[(u64, &Observation)],
+        late: u64,
+    ) -> Option<(u64, Outcome)> {
+        observations.iter().find_map(|(at, observation)| {
+            pending.observe(observation, Timestamp::from_millis(*at), *at >= late);
+            Some((*at, pending.result()?.outcome))
+        })
+    }
+
+    #[test]
+    fn a_process_must_stay_up_for_a_moment() {
+        let (runs, failed) =
+            (observation("m1", "active", "running"), observation("m1", "failed", "failed"));
+        let exited = observation("m1", "active", "exited");
+        for (is_settled, observations, late, expected) in [
+            (
+                false,
+                vec![(0, &runs), (100, &runs), (210, &runs)],
+                9000,
+                Some((210, Outcome::Reached)),
+            ),
+            (
+                false,
+                vec![(0, &runs), (100, &failed), (200, &failed)],
+                9000,
+                Some((200, Outcome::Failed)),
+            ),
+            // A new process has to stay up anew.
+            (false, vec![(0, &runs), (100, &failed), (190, &runs), (300, &runs)], 9000, None),
+            (true, vec![(0, &runs)], 9000, Some((0, Outcome::Reached))),
+            (false, vec![(0, &runs)], 0, Some((0, Outcome::Reached))),
+            (false, vec![(0, &exited)], 9000, Some((0, Outcome::Reached))),
+        ] {
+            assert_eq!(
+                ends(pending(is_settled), &observations, late),
+                expected,
+                "{observations:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_in_the_way_ends_the_wait_when_it_stays() {
+        let (nowhere, starting) =
+            (observation("", "", ""), observation("m1", "activating", "start"));
+        for (observations, late, expected) in [
+            (
+                vec![(0, &nowhere), (1999, &nowhere), (2000, &nowhere)],
+                9000,
+                Some((2000, Outcome::Failed)),
+            ),
+            (vec![(0, &nowhere), (1000, &starting), (2500, &nowhere)], 9000, None),
+            (vec![(0, &nowhere), (500, &nowhere)], 500, Some((500, Outcome::Failed))),
+            (
+                vec![(0, &starting), (8999, &starting), (9001, &starting)],
+                9000,
+                Some((9001, Outcome::Late)),
+            ),
+        ] {
+            assert_eq!(ends(pending(false), &observations, late), expected, "{observations:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_in_the_way_is_news_once() {
+        let mut pending = pending(false);
+        let mut tells = |at: u64, observation: &Observation| {
+            pending.observe(observation, Timestamp::from_millis(at), false);
+            pending.new_obstacle()
+        };
+        assert_eq!(tells(0, &observation("m1", "activating", "start")), None);
+        let news = Some("no machine is present".to_owned());
+        assert_eq!(tells(100, &observation("", "", "")), None, "it may have gone by the next look");
+        assert_eq!(tells(399, &observation("", "", "")), None);
+        assert_eq!(tells(400, &observation("", "", "")), news);
+        assert_eq!(tells(500, &observation("", "", "")), None);
+        assert!(pending.was_reported("no machine is present"));
+    }
+}
