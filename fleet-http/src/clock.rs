@@ -1,8 +1,8 @@
-//! The clock by which requests, calls of the store and pauses of a stream are measured.
+//! Measures the duration of requests, store calls and stream interruptions.
 
 use std::time::{Duration, Instant};
 
-/// Measures how long something takes.
+/// Measures elapsed time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stopwatch(Instant);
 

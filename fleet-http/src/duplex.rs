@@ -1,4 +1,4 @@
-//! Bytes that go both ways, over whichever kind of socket.
+//! Bidirectional byte streams over unix and TCP sockets.
 
 use std::io;
 use std::path::Path;
@@ -8,32 +8,32 @@ use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, ToSocketAddrs, UnixStream};
 
-/// A connection, whatever it is made of.
-pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+/// A connection of any kind.
+pub(crate) trait AsyncStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> AsyncStream for T {}
 
-/// A connection, with its kind forgotten.
-pub(crate) type BoxedDuplex = Box<dyn Duplex>;
+/// A connection with its type erased.
+pub(crate) type BoxedStream = Box<dyn AsyncStream>;
 
 /// Connects to a unix socket.
-pub(crate) async fn unix(path: &Path) -> io::Result<BoxedDuplex> {
+pub(crate) async fn unix(path: &Path) -> io::Result<BoxedStream> {
     Ok(Box::new(UnixStream::connect(path).await?))
 }
 
-/// After how long of silence the other end is asked whether it is there, how long it has to answer,
-/// and how often it is asked: one that has gone without a word is noticed within two minutes.
-const QUIET: Duration = Duration::from_secs(60);
-const ANSWER: Duration = Duration::from_secs(15);
-const TRIES: u32 = 4;
+/// TCP keepalive settings: idle time before the first probe, interval between probes, number of
+/// probes. A peer that disappears silently is detected within two minutes.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+const KEEPALIVE_PROBES: u32 = 4;
 
-/// Sends at once what is to be sent, and notices when the other end has gone without a word.
+/// Disables Nagle's algorithm and enables keepalive.
 pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     sockopt::set_socket_keepalive(stream, true)?;
-    sockopt::set_tcp_keepidle(stream, QUIET)?;
-    sockopt::set_tcp_keepintvl(stream, ANSWER)?;
-    sockopt::set_tcp_keepcnt(stream, TRIES)?;
+    sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(stream, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(stream, KEEPALIVE_PROBES)?;
     Ok(())
 }
 
@@ -53,9 +53,9 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let stream = tcp(listener.local_addr().unwrap()).await.unwrap();
         assert!(sockopt::socket_keepalive(&stream).unwrap());
-        assert_eq!(sockopt::tcp_keepidle(&stream).unwrap(), QUIET);
-        assert_eq!(sockopt::tcp_keepintvl(&stream).unwrap(), ANSWER);
-        assert_eq!(sockopt::tcp_keepcnt(&stream).unwrap(), TRIES);
+        assert_eq!(sockopt::tcp_keepidle(&stream).unwrap(), KEEPALIVE_IDLE);
+        assert_eq!(sockopt::tcp_keepintvl(&stream).unwrap(), KEEPALIVE_INTERVAL);
+        assert_eq!(sockopt::tcp_keepcnt(&stream).unwrap(), KEEPALIVE_PROBES);
         assert!(stream.nodelay().unwrap());
     }
 }

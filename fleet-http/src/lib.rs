@@ -2,49 +2,49 @@
 
 mod client;
 mod clock;
+mod cursors;
 mod duplex;
 mod merge;
+mod no_server_verification;
 mod server;
 mod tls;
 mod token;
-mod told;
-mod unverified;
 pub mod wire;
 
-/// The library in whose types [`Metrics`] are.
+/// Re-export of the crate whose types [`Metrics`] uses.
 pub use prometheus_client;
 
 pub use client::{
     Client, ClientError, Credentials, Endpoint, EndpointError, EventOptions, Events, ExportBytes,
-    JournalLines, JournalOptions, PutOutcome, StateFilter, Tagged, UnitFilter, UnitUpload,
+    JournalLines, JournalOptions, PutOutcome, StateFilter, UnitFilter, UnitUpload, WithEtag,
 };
-pub use merge::{CutOff, merge_journals};
+pub use merge::{Interrupted, merge_journals};
 pub use server::{
-    Api, Guard, JournalError, JournalLine, JournalQuery, JournalStream, Journals, Limits, Listen,
-    ListenError, ListenParseError, Listener, Metrics, Peers, SocketFile, Tokens, TokensError,
-    listen_unix, serve, serve_within,
+    Api, AuthPolicy, JournalEntry, JournalError, JournalRequest, JournalStream, Journals,
+    ListenAddress, ListenError, ListenParseError, Listener, Metrics, Peers, ServerLimits,
+    SocketFile, Tokens, TokensError, listen_unix, serve, serve_with_limits,
 };
 pub use tls::{ClientTls, PemIdentity, ServerTls, TlsError};
 pub use token::{Token, TokenError};
 
-/// The header that says how many seconds ago a server lost sight of its store. It is on each answer
-/// for as long as that lasts: what such an answer says may have changed since.
+/// Response header: number of seconds since the server lost contact with its store. Present on each
+/// response during the outage; the response may be outdated.
 const BEHIND: hyper::header::HeaderName = hyper::header::HeaderName::from_static("x-fleet-behind");
 
-/// The header that says that a daemon asks for somebody else: what it asks for is answered with
-/// what is here, and nobody else is asked for it.
+/// Request header: the request comes from another daemon on behalf of a client. The server answers
+/// from its own machine and does not forward the request again.
 const PROXIED: hyper::header::HeaderName =
     hyper::header::HeaderName::from_static("x-fleet-proxied");
 
-/// The header that says, on a journal, that each line begins with when it was written.
-const MOMENTS: hyper::header::HeaderName =
-    hyper::header::HeaderName::from_static("x-fleet-moments");
+/// Response header of a journal: each line begins with its timestamp.
+const TIMESTAMPS: hyper::header::HeaderName =
+    hyper::header::HeaderName::from_static("x-fleet-timestamps");
 
-/// The header that says, on a journal, that each line begins with where it is.
-const POSITIONS: hyper::header::HeaderName =
-    hyper::header::HeaderName::from_static("x-fleet-positions");
+/// Response header of a journal: each line begins with its cursor.
+const CURSORS: hyper::header::HeaderName =
+    hyper::header::HeaderName::from_static("x-fleet-cursors");
 
-/// The header that says, on an export, what the server does about unit files that the old program
-/// would have passed over in silence: `refuse` or `warn`.
+/// Response header of an export: the server's handling of unit files that fleet v1 silently
+/// accepted, `refuse` or `warn`.
 const STRICTNESS: hyper::header::HeaderName =
     hyper::header::HeaderName::from_static("x-fleet-unknown-options");

@@ -1,8 +1,8 @@
-//! Lines of several journals in the order in which they were written.
+//! Merges lines of several journals in timestamp order.
 //!
-//! Of each journal one line is held, and the earliest of these is next: however much there is, no
-//! more than that is kept here. The lines of each stay in its own order, so one of which nobody
-//! knows when it was written goes with the one before it.
+//! The merge holds one line per journal and emits the earliest of them, so its memory use is
+//! bounded. Lines of one journal keep their order. A line without a timestamp follows its
+//! predecessor.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,164 +14,166 @@ use futures_util::future::join_all;
 use futures_util::stream::{self, BoxStream};
 use tokio::time::timeout;
 
-use crate::JournalLine;
+use crate::JournalEntry;
 use crate::clock::Stopwatch;
 
-/// How much longer a journal is waited for after each line that it has told: one that goes on is
-/// not cut off for being far away, and one that tells a line now and then does not hold up others.
-const FOR_A_LINE: Duration = Duration::from_millis(10);
+/// Time added to a journal's wait budget after each line. A distant journal that makes progress is
+/// not cut off, and a journal that only occasionally writes a line does not delay the others.
+const REFILL_PER_LINE: Duration = Duration::from_millis(10);
 
-/// Why there are no more lines of a journal, where that is not their end.
+/// Reason that a journal was cut off before its end.
 #[derive(Debug, PartialEq, Eq)]
-pub enum CutOff<E> {
-    /// It said why.
+pub enum Interrupted<E> {
+    /// The journal failed with this error.
     Failed(E),
-    /// It kept the others waiting.
-    Late,
+    /// The journal kept the others waiting for too long.
+    TimedOut,
 }
 
-/// The lines of several journals in the order in which they were written, each with the name of its
-/// journal; after the last of them, why there are no more of those of which that is so.
+/// Merges the lines of several journals in timestamp order. Each line comes with the name of its
+/// journal. After the last line comes an error for each journal that was interrupted.
 ///
-/// All are opened at once. A journal that is waited for longer than `patience` in all is cut off;
-/// with each line that it tells it is waited for a little longer again. What it has told while
-/// others were waited for is always had.
+/// All journals are opened at once. A journal is cut off once the total time spent waiting for it
+/// exceeds `max_wait`. Each of its lines adds a little to that budget again. Lines that arrive
+/// while the merge waits for another journal are never lost.
 ///
 /// ```
 /// use std::future::ready;
 /// use std::time::Duration;
 ///
 /// use fleet_core::Timestamp;
-/// use fleet_http::{JournalLine, merge_journals};
+/// use fleet_http::{JournalEntry, merge_journals};
 /// use futures_util::{StreamExt as _, stream};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
 /// let line = |at, text: &str| {
-///     let at = Some(Timestamp::from_millis(at));
-///     Ok::<_, String>(JournalLine { at, ..text.to_owned().into() })
+///     let timestamp = Some(Timestamp::from_millis(at));
+///     Ok::<_, String>(JournalEntry { timestamp, ..text.to_owned().into() })
 /// };
-/// let web = stream::iter([line(1, "begun"), line(3, "done")]);
-/// let db = stream::iter([line(2, "asked"), Err("its disk is broken".to_owned())]);
+/// let web = stream::iter([line(1, "started"), line(3, "done")]);
+/// let db = stream::iter([line(2, "query"), Err("disk failure".to_owned())]);
 /// let opening = vec![("web", ready(Ok(web))), ("db", ready(Ok(db)))];
-/// let mut told = Vec::new();
-/// let mut all = merge_journals(opening, Duration::from_secs(3));
-/// while let Some((journal, line)) = all.next().await {
-///     told.push(format!("{journal}: {}", line.map_or("cut off".to_owned(), |line| line.text)));
+/// let mut lines = Vec::new();
+/// let mut merged = merge_journals(opening, Duration::from_secs(3));
+/// while let Some((journal, line)) = merged.next().await {
+///     lines.push(format!("{journal}: {}", line.map_or("interrupted".to_owned(), |line| line.text)));
 /// }
-/// assert_eq!(told, ["web: begun", "db: asked", "web: done", "db: cut off"]);
+/// assert_eq!(lines, ["web: started", "db: query", "web: done", "db: interrupted"]);
 /// # }
 /// ```
 pub fn merge_journals<W, E, O, S>(
     opening: Vec<(W, O)>,
-    patience: Duration,
-) -> BoxStream<'static, (W, Result<JournalLine, CutOff<E>>)>
+    max_wait: Duration,
+) -> BoxStream<'static, (W, Result<JournalEntry, Interrupted<E>>)>
 where
     W: Clone + Send + 'static,
     E: Send + 'static,
     O: Future<Output = Result<S, E>> + Send + 'static,
-    S: Stream<Item = Result<JournalLine, E>> + Unpin + Send + 'static,
+    S: Stream<Item = Result<JournalEntry, E>> + Unpin + Send + 'static,
 {
     let begun = async move {
-        let open = opening.into_iter().map(|(name, open)| Voice::open(name, open, patience));
-        let merge = Merge::of(join_all(open).await);
+        let open = opening.into_iter().map(|(name, open)| Source::open(name, open, max_wait));
+        let merge = Merge::new(join_all(open).await);
         stream::unfold(merge, async |mut merge| Some((merge.next().await?, merge)))
     };
     stream::once(begun).flatten().boxed()
 }
 
-/// Journals that are being merged.
+/// Merge state.
 struct Merge<W, E, S> {
-    voices: Vec<Voice<W, E, S>>,
-    /// The voices that hold a line, by when it was written.
+    sources: Vec<Source<W, E, S>>,
+    /// Sources that hold a line, ordered by its timestamp.
     heads: BTreeSet<(Timestamp, usize)>,
-    /// The voice whose line was taken last, and that holds none.
+    /// Source whose line was emitted last; it holds no line.
     taken: Option<usize>,
 }
 
-impl<W: Clone, E, S: Stream<Item = Result<JournalLine, E>> + Unpin> Merge<W, E, S> {
-    fn of(voices: Vec<Voice<W, E, S>>) -> Self {
-        let heads = voices.iter().enumerate().filter(|(_, voice)| voice.head.is_some());
-        let heads = heads.map(|(number, voice)| (voice.at, number)).collect();
-        Self { voices, heads, taken: None }
+impl<W: Clone, E, S: Stream<Item = Result<JournalEntry, E>> + Unpin> Merge<W, E, S> {
+    fn new(sources: Vec<Source<W, E, S>>) -> Self {
+        let heads = sources.iter().enumerate().filter(|(_, source)| source.head.is_some());
+        let heads = heads.map(|(number, source)| (source.at, number)).collect();
+        Self { sources, heads, taken: None }
     }
 
-    async fn next(&mut self) -> Option<(W, Result<JournalLine, CutOff<E>>)> {
+    async fn next(&mut self) -> Option<(W, Result<JournalEntry, Interrupted<E>>)> {
         if let Some(number) = self.taken.take() {
-            let voice = &mut self.voices[number];
-            voice.pull().await;
-            self.heads.extend(voice.head.is_some().then_some((voice.at, number)));
+            let source = &mut self.sources[number];
+            source.pull().await;
+            self.heads.extend(source.head.is_some().then_some((source.at, number)));
         }
         let Some((_, number)) = self.heads.pop_first() else {
-            return self.voices.iter_mut().find_map(Voice::complain);
+            return self.sources.iter_mut().find_map(Source::take_interruption);
         };
         self.taken = Some(number);
-        let voice = &mut self.voices[number];
-        Some((voice.name.clone(), Ok(voice.head.take()?)))
+        let source = &mut self.sources[number];
+        Some((source.name.clone(), Ok(source.head.take()?)))
     }
 }
 
-/// What comes of one journal.
-struct Voice<W, E, S> {
+/// One journal of a merge.
+struct Source<W, E, S> {
     name: W,
-    /// What is left; nothing after the end.
+    /// Remaining lines; `None` after the end.
     lines: Option<S>,
-    /// The line that is next.
-    head: Option<JournalLine>,
-    /// When it was written, or no earlier than that.
+    /// Next line.
+    head: Option<JournalEntry>,
+    /// Timestamp of the next line, or a lower bound of it.
     at: Timestamp,
-    /// For how long more it is waited for.
-    patience: Duration,
-    /// How long that is at most.
-    most: Duration,
-    /// Why there are no more lines, if that is not their end.
-    missing: Option<CutOff<E>>,
+    /// Remaining wait budget.
+    budget: Duration,
+    /// Upper bound of the wait budget.
+    max_wait: Duration,
+    /// Reason that the journal was cut off, if it was.
+    interrupted: Option<Interrupted<E>>,
 }
 
-impl<W: Clone, E, S: Stream<Item = Result<JournalLine, E>> + Unpin> Voice<W, E, S> {
-    async fn open(name: W, open: impl Future<Output = Result<S, E>>, most: Duration) -> Self {
-        let (at, patience) = (Timestamp::default(), most);
-        let mut voice = Self { name, lines: None, head: None, at, patience, most, missing: None };
-        let Some(opened) = voice.within_patience(open).await else { return voice };
+impl<W: Clone, E, S: Stream<Item = Result<JournalEntry, E>> + Unpin> Source<W, E, S> {
+    async fn open(name: W, open: impl Future<Output = Result<S, E>>, max_wait: Duration) -> Self {
+        let (at, budget) = (Timestamp::default(), max_wait);
+        let mut source =
+            Self { name, lines: None, head: None, at, budget, max_wait, interrupted: None };
+        let Some(opened) = source.within_budget(open).await else { return source };
         match opened {
             Ok(lines) => {
-                voice.lines = Some(lines);
-                voice.pull().await;
+                source.lines = Some(lines);
+                source.pull().await;
             }
-            Err(error) => voice.missing = Some(CutOff::Failed(error)),
+            Err(error) => source.interrupted = Some(Interrupted::Failed(error)),
         }
-        voice
+        source
     }
 
-    /// Waits for the next line, or finds that there is none.
+    /// Waits for the next line or the end of the journal.
     async fn pull(&mut self) {
         let Some(mut lines) = self.lines.take() else { return };
-        match self.within_patience(lines.next()).await {
+        match self.within_budget(lines.next()).await {
             None | Some(None) => {}
-            Some(Some(Err(error))) => self.missing = Some(CutOff::Failed(error)),
+            Some(Some(Err(error))) => self.interrupted = Some(Interrupted::Failed(error)),
             Some(Some(Ok(line))) => {
-                self.at = line.at.map_or(self.at, |at| at.max(self.at));
-                self.patience = self.most.min(self.patience + FOR_A_LINE);
+                self.at = line.timestamp.map_or(self.at, |at| at.max(self.at));
+                self.budget = self.max_wait.min(self.budget + REFILL_PER_LINE);
                 (self.head, self.lines) = (Some(line), Some(lines));
             }
         }
     }
 
-    /// Waits no longer than there is patience. What is there already is always had.
-    async fn within_patience<T>(&mut self, what: impl Future<Output = T>) -> Option<T> {
+    /// Waits for at most the remaining budget. A result that is ready is returned even if the
+    /// budget is used up.
+    async fn within_budget<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
         let watch = Stopwatch::start();
-        let had = timeout(self.patience, what).await.ok();
-        self.patience = self.patience.saturating_sub(watch.elapsed());
-        if had.is_none() {
-            self.missing = Some(CutOff::Late);
+        let result = timeout(self.budget, future).await.ok();
+        self.budget = self.budget.saturating_sub(watch.elapsed());
+        if result.is_none() {
+            self.interrupted = Some(Interrupted::TimedOut);
         }
-        had
+        result
     }
 
-    /// Says, once, why there are no more lines.
-    fn complain(&mut self) -> Option<(W, Result<JournalLine, CutOff<E>>)> {
-        let missing = self.missing.take()?;
-        Some((self.name.clone(), Err(missing)))
+    /// Returns the reason that the journal was cut off, once.
+    fn take_interruption(&mut self) -> Option<(W, Result<JournalEntry, Interrupted<E>>)> {
+        let interrupted = self.interrupted.take()?;
+        Some((self.name.clone(), Err(interrupted)))
     }
 }
 
@@ -186,17 +188,17 @@ mod tests {
 
     type Told = Vec<(Option<u64>, String)>;
 
-    /// What is merged of journals `m0`, `m1`, … of which everything is there.
+    /// Merges completely available journals named `m0`, `m1`, ….
     fn merge(journals: Vec<Told>) -> Vec<String> {
         let opening = journals.into_iter().enumerate().map(|(number, told)| {
             let line = |(at, text): (Option<u64>, String)| {
-                Ok(JournalLine { at: at.map(Timestamp::from_millis), ..text.into() })
+                Ok(JournalEntry { timestamp: at.map(Timestamp::from_millis), ..text.into() })
             };
             let lines = stream::iter(told.into_iter().map(line).collect::<Vec<_>>());
             (format!("m{number}"), ready(Ok::<_, Infallible>(lines)))
         });
         let merged = merge_journals(opening.collect(), Duration::from_secs(60));
-        let text = |(name, line): (String, Result<JournalLine, _>)| {
+        let text = |(name, line): (String, Result<JournalEntry, _>)| {
             format!("{name}: {}", line.unwrap().text)
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
@@ -229,7 +231,7 @@ mod tests {
     }
 
     proptest! {
-        /// The naive twin gives each line the moment that it counts for, and sorts them all.
+        /// The naive implementation assigns each line its effective timestamp and sorts all lines.
         #[test]
         fn it_is_a_sort_that_keeps_the_order_of_each_journal(
             moments in proptest::collection::vec(

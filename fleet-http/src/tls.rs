@@ -1,6 +1,6 @@
-//! What either end of a connection needs for TLS, made of PEM texts that somebody has read.
+//! TLS configuration of servers and clients, built from PEM texts.
 //!
-//! The library that encrypts is chosen here and nowhere else.
+//! Only this module selects the cryptography provider.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,57 +13,57 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
-use crate::unverified::Unverified;
+use crate::no_server_verification::NoServerVerification;
 
-/// What a server shows to those who come by TLS, and whose certificates it knows.
+/// TLS configuration of a server: its identity, and optionally the CA of client certificates.
 #[derive(Clone)]
 pub struct ServerTls {
     config: Arc<ServerConfig>,
-    /// The authority of clients, as PEM.
+    /// CA of client certificates, as PEM.
     client_ca: Option<Arc<[u8]>>,
 }
 
-/// What a client trusts, and what it shows of itself.
+/// TLS configuration of a client: its trusted CAs, and optionally its identity.
 #[derive(Clone)]
 pub struct ClientTls(Arc<ClientConfig>);
 
-/// A certificate, with those that lead from it to its authority, and its private key.
+/// A certificate with its chain and its private key.
 #[derive(Clone, Copy)]
 pub struct PemIdentity<'a> {
-    /// The certificates as PEM, its own first.
+    /// Certificates as PEM, beginning with the leaf.
     pub certificate: &'a [u8],
-    /// The key as PEM: PKCS #8, PKCS #1 or SEC 1.
+    /// Private key as PEM: PKCS #8, PKCS #1 or SEC 1.
     pub key: &'a [u8],
 }
 
-/// Why PEM texts cannot be used for TLS.
+/// Error of PEM texts that cannot be used for TLS.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// A text has no certificate in it.
+    /// A text contains no certificate.
     #[error("there is no certificate in it: it has to be PEM, with BEGIN CERTIFICATE")]
     NoCertificate,
-    /// A text has no private key in it.
+    /// A text contains no private key.
     #[error("there is no private key in it: it has to be PEM, with BEGIN PRIVATE KEY")]
     NoKey,
-    /// A certificate is none, or not fit for what it is to do.
+    /// A certificate is invalid or not suited to its purpose.
     #[error("the certificate cannot be used")]
     Certificate(#[source] rustls::Error),
-    /// The key is none, or of another certificate.
+    /// The private key is invalid or does not match the certificate.
     #[error("the private key does not go with the certificate")]
     Key(#[source] rustls::Error),
-    /// This host knows no authority.
+    /// This host has no trusted CA.
     #[error("this host trusts no authority: name one")]
     NoAuthority,
 }
 
 impl ServerTls {
-    /// A server with that identity. Certificates of clients are known if `client_ca`, a PEM text,
-    /// has the authority that signed them; others are refused.
+    /// Creates the configuration of a server with this identity. If `client_ca` (PEM) is given,
+    /// client certificates are accepted if signed by it and refused otherwise.
     ///
     /// # Errors
     ///
-    /// [`TlsError`] says what is wrong with which text.
+    /// Returns [`TlsError`] if one of the texts cannot be used.
     pub fn new(identity: PemIdentity<'_>, client_ca: Option<&[u8]>) -> Result<Self, TlsError> {
         let builder = ServerConfig::builder_with_provider(provider());
         let builder =
@@ -73,7 +73,8 @@ impl ServerTls {
             Some(pem) => {
                 let roots = Arc::new(roots(pem)?);
                 let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider());
-                // Who shows none is let in as far as to be told what to show.
+                // A client without a certificate completes the handshake, so that it gets an error
+                // response.
                 let verifier = verifier.allow_unauthenticated().build().map_err(|error| {
                     TlsError::Certificate(rustls::Error::General(error.to_string()))
                 })?;
@@ -81,7 +82,7 @@ impl ServerTls {
             }
         };
         let (chain, key) = identity.read()?;
-        let mut config = builder.with_single_cert(chain, key).map_err(unfit)?;
+        let mut config = builder.with_single_cert(chain, key).map_err(identity_error)?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self { config: Arc::new(config), client_ca: client_ca.map(Arc::from) })
     }
@@ -90,27 +91,27 @@ impl ServerTls {
         self.config.clone()
     }
 
-    /// Whether a client can be known by its certificate.
+    /// Whether the server verifies client certificates.
     #[must_use]
-    pub fn knows_clients(&self) -> bool {
+    pub fn verifies_clients(&self) -> bool {
         self.client_ca.is_some()
     }
 
-    /// Whether a client whose certificate `other` has let in is one that this knows.
-    pub(crate) fn knows_those_of(&self, other: &Self) -> bool {
-        self.knows_clients() && self.client_ca == other.client_ca
+    /// Whether this configuration also accepts clients whose certificate was verified by `other`.
+    pub(crate) fn verifies_clients_of(&self, other: &Self) -> bool {
+        self.verifies_clients() && self.client_ca == other.client_ca
     }
 }
 
 impl ClientTls {
-    /// A client that trusts the authorities in `ca`, a PEM text, or else those that this host
-    /// trusts, and shows an identity if it has one.
+    /// Creates the configuration of a client. It trusts the CAs in `ca` (PEM), or by default those
+    /// of this host, and presents `identity` if given.
     ///
     /// # Errors
     ///
-    /// [`TlsError`] says what is wrong with which text.
+    /// Returns [`TlsError`] if one of the texts cannot be used.
     pub fn new(ca: Option<&[u8]>, identity: Option<PemIdentity<'_>>) -> Result<Self, TlsError> {
-        let roots = ca.map_or_else(roots_of_this_host, roots)?;
+        let roots = ca.map_or_else(native_roots, roots)?;
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider());
         let verifier = verifier
             .build()
@@ -118,14 +119,16 @@ impl ClientTls {
         Self::verifying(verifier, identity)
     }
 
-    /// A client that takes any server for the one that it wants: whoever is on the way can be it,
-    /// read everything and answer what it likes.
+    /// Creates the configuration of a client that accepts any server certificate. An attacker on
+    /// the network can impersonate the server, read everything and forge responses.
     ///
     /// # Errors
     ///
-    /// [`TlsError`] says what is wrong with the identity.
-    pub fn unverified(identity: Option<PemIdentity<'_>>) -> Result<Self, TlsError> {
-        Self::verifying(Arc::new(Unverified::new(provider())), identity)
+    /// Returns [`TlsError`] if the identity cannot be used.
+    pub fn without_server_verification(
+        identity: Option<PemIdentity<'_>>,
+    ) -> Result<Self, TlsError> {
+        Self::verifying(Arc::new(NoServerVerification::new(provider())), identity)
     }
 
     fn verifying(
@@ -140,7 +143,7 @@ impl ClientTls {
             None => builder.with_no_client_auth(),
             Some(identity) => {
                 let (chain, key) = identity.read()?;
-                builder.with_client_auth_cert(chain, key).map_err(unfit)?
+                builder.with_client_auth_cert(chain, key).map_err(identity_error)?
             }
         };
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -161,7 +164,7 @@ impl PemIdentity<'_> {
 
 impl fmt::Debug for ServerTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerTls").field("knows_clients", &self.knows_clients()).finish()
+        f.debug_struct("ServerTls").field("verifies_clients", &self.verifies_clients()).finish()
     }
 }
 
@@ -172,14 +175,14 @@ impl fmt::Debug for ClientTls {
 }
 
 impl fmt::Debug for PemIdentity<'_> {
-    /// Without the key.
+    /// Omits the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("PemIdentity")
     }
 }
 
-/// Why a certificate and a key are of no use together.
-fn unfit(error: rustls::Error) -> TlsError {
+/// Maps an error of a certificate and its private key.
+fn identity_error(error: rustls::Error) -> TlsError {
     match error {
         rustls::Error::InvalidCertificate(_) => TlsError::Certificate(error),
         error => TlsError::Key(error),
@@ -203,9 +206,9 @@ fn roots(pem: &[u8]) -> Result<RootCertStore, TlsError> {
     Ok(roots)
 }
 
-fn roots_of_this_host() -> Result<RootCertStore, TlsError> {
+fn native_roots() -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
-    // One that cannot be read is one that is not trusted.
+    // Certificates that cannot be parsed are skipped, and thus not trusted.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() { Err(TlsError::NoAuthority) } else { Ok(roots) }
 }

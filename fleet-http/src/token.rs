@@ -1,9 +1,9 @@
-//! A bearer token, as either end has it.
+//! A bearer token, for client and server.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What a client shows to a server to be let in: a secret that both know.
+/// A bearer token: a secret shared by a client and a server.
 ///
 /// ```
 /// use fleet_http::Token;
@@ -15,28 +15,28 @@ use std::str::FromStr;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
-/// A text that is no token.
+/// Error of a text that is not a valid token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
-    /// Too short to be a secret, or too long to be sent.
+    /// The token is too short to be secure or too long to be sent.
     #[error(
-        "a token has {LEAST} to {MOST} characters, not {0}: \"openssl rand -hex 32\" makes one"
+        "a token has {MIN_LEN} to {MAX_LEN} characters, not {0}: \"openssl rand -hex 32\" makes one"
     )]
     Length(usize),
-    /// It has a character in it that cannot be sent.
+    /// The token contains a character that cannot be sent.
     #[error("a token is of letters, digits and \"-._~+/=\", without {0:?}")]
     Character(char),
 }
 
-/// Fewer can be found by trying.
-const LEAST: usize = 16;
+/// Shorter tokens can be guessed by trying.
+const MIN_LEN: usize = 16;
 
-/// More would not fit into the head of a request everywhere.
-const MOST: usize = 512;
+/// Longer tokens would not fit into every server's limit for request heads.
+const MAX_LEN: usize = 512;
 
 impl Token {
-    /// The token itself.
+    /// Returns the secret.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
@@ -46,11 +46,11 @@ impl FromStr for Token {
     type Err = TokenError;
 
     fn from_str(text: &str) -> Result<Self, TokenError> {
-        let is_odd = |it: &char| !it.is_ascii_alphanumeric() && !"-._~+/=".contains(*it);
-        if let Some(odd) = text.chars().find(is_odd) {
-            return Err(TokenError::Character(odd));
+        let is_forbidden = |it: &char| !it.is_ascii_alphanumeric() && !"-._~+/=".contains(*it);
+        if let Some(forbidden) = text.chars().find(is_forbidden) {
+            return Err(TokenError::Character(forbidden));
         }
-        if !(LEAST..=MOST).contains(&text.len()) {
+        if !(MIN_LEN..=MAX_LEN).contains(&text.len()) {
             return Err(TokenError::Length(text.len()));
         }
         Ok(Self(text.to_owned()))
@@ -58,7 +58,7 @@ impl FromStr for Token {
 }
 
 impl fmt::Debug for Token {
-    /// Without the secret.
+    /// Omits the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token")
     }

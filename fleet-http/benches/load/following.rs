@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fleet_http::wire::Event;
+use fleet_http::wire::ClusterEvent;
 use fleet_http::{EventOptions, Events};
 use fleet_unitfile::UnitName;
 use futures_util::future::join_all;
@@ -69,9 +69,9 @@ async fn hear(company: &str, server: &Server, quick: &mut [Events], turns: usize
 async fn wait_for(events: &mut Events, unit: &UnitName) {
     loop {
         match events.next_event().await.expect("a stream").expect("that goes on") {
-            Event::Unit(told) if told.name == unit.as_str() => return,
+            ClusterEvent::Unit(told) if told.name == unit.as_str() => return,
             // Who lists now sees it.
-            Event::Resync => return,
+            ClusterEvent::Resync => return,
             _ => {}
         }
     }
@@ -79,5 +79,7 @@ async fn wait_for(events: &mut Events, unit: &UnitName) {
 
 /// Who has missed something is told so.
 async fn wait_for_resync(events: &mut Events) {
-    while events.next_event().await.expect("a stream").expect("that goes on") != Event::Resync {}
+    while events.next_event().await.expect("a stream").expect("that goes on")
+        != ClusterEvent::Resync
+    {}
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use fleet_core::MachineId;
-use fleet_http::{JournalError, JournalOptions, JournalQuery, JournalStream, Journals};
+use fleet_http::{JournalError, JournalOptions, JournalRequest, JournalStream, Journals};
 use fleet_store::{Layout, MachineRecord, MemoryStore, Registry, Store};
 use fleet_unitfile::UnitName;
 use tokio::sync::broadcast;
@@ -56,7 +56,7 @@ impl Journals for Said {
         &self,
         _: &MachineId,
         _: &UnitName,
-        _: &JournalQuery,
+        _: &JournalRequest,
     ) -> Result<JournalStream, JournalError> {
         let next = async |mut said: broadcast::Receiver<String>| {
             said.recv().await.ok().map(|line: String| (Ok(line.into()), said))

@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fleet_core::{MachineId, Strictness, TargetState};
 use fleet_http::{
-    Api, Client, Endpoint, JournalError, JournalQuery, JournalStream, Journals, Listen, Listener,
-    Metrics, Peers, UnitUpload, serve,
+    Api, Client, Endpoint, JournalError, JournalRequest, JournalStream, Journals, ListenAddress,
+    Listener, Metrics, Peers, UnitUpload, serve,
 };
 use fleet_store::{Layout, Mirror, Registry, Store};
 use fleet_unitfile::{UnitFile, UnitName};
@@ -58,7 +58,7 @@ impl Server {
         };
         let folder = tempfile::tempdir().expect("a folder");
         let socket = folder.path().join("fleet.sock");
-        let listen = Listen::Unix(socket.clone());
+        let listen = ListenAddress::Unix(socket.clone());
         let listener = Listener::bind(&listen).await.expect("a socket");
         tokio::spawn(serve(listener, api.router(), std::future::pending()));
         let endpoint = listen.to_string().parse().expect("an endpoint");
@@ -90,7 +90,7 @@ impl Server {
     /// Destroys all units.
     pub(crate) async fn clear(&self) {
         let client = &self.client();
-        let destroy = |unit: fleet_http::wire::Unit| async move {
+        let destroy = |unit: fleet_http::wire::UnitEntity| async move {
             let name = UnitName::parse(&unit.name).expect("a name");
             client.destroy(&name).await.expect("a write");
         };
@@ -184,9 +184,9 @@ impl Journals for NoJournals {
         &self,
         machine: &MachineId,
         _: &UnitName,
-        _: &JournalQuery,
+        _: &JournalRequest,
     ) -> Result<JournalStream, JournalError> {
-        Err(JournalError::NotHere { machine: machine.clone() })
+        Err(JournalError::NotLocal { machine: machine.clone() })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Sending one request and understanding its answer.
+//! Sends a request and decodes its response.
 
 use std::error::Error;
 use std::io;
@@ -22,25 +22,25 @@ use super::{ClientError, Credentials, Endpoint, Entity};
 use crate::wire::ErrorBody;
 use crate::{BEHIND, PROXIED, TlsError};
 
-/// How long a whole answer may take, connecting included.
-const ANSWER: Duration = Duration::from_secs(30);
+/// Timeout for a complete response, including connecting.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long an unused connection is kept.
-const IDLE: Duration = Duration::from_secs(30);
+/// Time after which an unused connection is closed.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How large an answer may be, in bytes; a larger one is refused.
-const MOST_ANSWER: usize = 256 << 20;
+/// Maximum size of a response, in bytes. A larger response is an error.
+const MAX_RESPONSE_SIZE: usize = 256 << 20;
 
-/// Sends requests to one endpoint over connections that are used again.
+/// Sends requests to one endpoint over pooled connections.
 #[derive(Debug, Clone)]
 pub(super) struct Caller {
     endpoint: Endpoint,
-    /// What requests show, besides a certificate.
+    /// Value of the `Authorization` header, if a token is configured.
     token: Option<HeaderValue>,
-    /// Whether it is asked for somebody else.
+    /// Whether requests are forwarded on behalf of another client.
     is_proxy: bool,
     pool: Pool<Connector, Full<Bytes>>,
-    /// How many seconds ago the server had lost sight of its store at its last answer; or zero.
+    /// Staleness in seconds reported by the last response; zero if the server saw its store.
     behind: Arc<AtomicU64>,
 }
 
@@ -48,18 +48,18 @@ impl Caller {
     pub(super) fn new(endpoint: Endpoint, credentials: Credentials) -> Self {
         let connector = Connector::new(endpoint.clone(), credentials.tls);
         let token = credentials.token.and_then(|token| {
-            let mut shown = HeaderValue::try_from(format!("Bearer {}", token.as_str())).ok()?;
-            shown.set_sensitive(true);
-            Some(shown)
+            let mut header = HeaderValue::try_from(format!("Bearer {}", token.as_str())).ok()?;
+            header.set_sensitive(true);
+            Some(header)
         });
         let pool = Pool::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
+            .pool_idle_timeout(IDLE_TIMEOUT)
             .build(connector);
         Self { endpoint, token, is_proxy: false, pool, behind: Arc::default() }
     }
 
-    /// The same, asking for somebody else.
+    /// Marks all requests as forwarded on behalf of another client.
     pub(super) fn proxying(self) -> Self {
         Self { is_proxy: true, ..self }
     }
@@ -80,16 +80,16 @@ impl Caller {
         query: &Query,
     ) -> Result<T, ClientError> {
         let path = format!("/fleet/v1/{path}{query}");
-        let (_, body) = self.within(self.get_whole(&path)).await?;
+        let (_, body) = self.with_timeout(self.get_checked(&path)).await?;
         self.decode(&body)
     }
 
-    /// Gets a path beside the API of which only the status matters.
+    /// Gets a path outside the API prefix and checks only the status.
     pub(super) async fn probe(&self, path: &str) -> Result<(), ClientError> {
-        self.within(self.get_whole(&format!("/{path}"))).await.map(drop)
+        self.with_timeout(self.get_checked(&format!("/{path}"))).await.map(drop)
     }
 
-    /// Gets an answer whose body is read as it comes.
+    /// Sends a GET request and returns the response with an unread body.
     pub(super) async fn open(
         &self,
         path: &str,
@@ -97,16 +97,16 @@ impl Caller {
     ) -> Result<Response<Incoming>, ClientError> {
         let path = format!("/fleet/v1/{path}{query}");
         let opened = async {
-            let response = self.get_once_more(&path).await?;
+            let response = self.get_with_retry(&path).await?;
             if response.status().is_success() {
                 return Ok(response);
             }
-            Err(self.refused(response).await)
+            Err(self.error_from(response).await)
         };
-        self.within(opened).await
+        self.with_timeout(opened).await
     }
 
-    /// Sends an entity.
+    /// Sends an entity as JSON.
     pub(super) async fn send(
         &self,
         method: Method,
@@ -120,8 +120,8 @@ impl Caller {
         let json = HeaderValue::from_static("application/json");
         request.headers_mut().insert(CONTENT_TYPE, json);
         request.headers_mut().extend(header);
-        let sent = async { self.whole(self.call(request).await?).await };
-        self.within(sent).await
+        let sent = async { self.checked(self.call(request).await?).await };
+        self.with_timeout(sent).await
     }
 
     /// Sends a request without a body.
@@ -133,7 +133,7 @@ impl Caller {
         self.send_empty_with(method, path, None).await
     }
 
-    /// The same with a header.
+    /// Sends a request without a body, with an optional header.
     pub(super) async fn send_empty_with(
         &self,
         method: Method,
@@ -142,47 +142,50 @@ impl Caller {
     ) -> Result<Bytes, ClientError> {
         let mut request = self.request(method, &format!("/fleet/v1/{path}"), Bytes::new())?;
         request.headers_mut().extend(header);
-        let sent = async { self.whole(self.call(request).await?).await };
-        self.within(sent).await.map(|(_, body)| body)
+        let sent = async { self.checked(self.call(request).await?).await };
+        self.with_timeout(sent).await.map(|(_, body)| body)
     }
 
-    /// Gets an entity with its tag.
-    pub(super) async fn get_tagged<T: DeserializeOwned>(
+    /// Gets an entity with its entity tag.
+    pub(super) async fn get_with_etag<T: DeserializeOwned>(
         &self,
         path: &str,
     ) -> Result<(T, Option<String>), ClientError> {
         let answer = self.open(path, &Query::new()).await?;
         let tag = answer.headers().get(ETAG).and_then(|tag| tag.to_str().ok()).map(str::to_owned);
-        let body = self.within(self.body(answer)).await?;
+        let body = self.with_timeout(self.body(answer)).await?;
         Ok((self.decode(&body)?, tag))
     }
 
     pub(super) fn decode<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, ClientError> {
-        serde_json::from_slice(body).map_err(|error| self.bad_answer(error))
+        serde_json::from_slice(body).map_err(|error| self.bad_response(error))
     }
 
-    pub(super) fn bad_answer(&self, problem: impl ToString) -> ClientError {
+    pub(super) fn bad_response(&self, problem: impl ToString) -> ClientError {
         let (endpoint, problem) = (self.endpoint.clone(), problem.to_string());
-        ClientError::BadAnswer { endpoint, problem }
+        ClientError::BadResponse { endpoint, problem }
     }
 
-    async fn within<T>(
+    async fn with_timeout<T>(
         &self,
         answer: impl Future<Output = Result<T, ClientError>>,
     ) -> Result<T, ClientError> {
-        match timeout(ANSWER, answer).await {
+        match timeout(RESPONSE_TIMEOUT, answer).await {
             Ok(answer) => answer,
-            Err(_) => Err(ClientError::TimedOut { endpoint: self.endpoint.clone(), after: ANSWER }),
+            Err(_) => Err(ClientError::TimedOut {
+                endpoint: self.endpoint.clone(),
+                after: RESPONSE_TIMEOUT,
+            }),
         }
     }
 
-    async fn get_whole(&self, path: &str) -> Result<(StatusCode, Bytes), ClientError> {
-        self.whole(self.get_once_more(path).await?).await
+    async fn get_checked(&self, path: &str) -> Result<(StatusCode, Bytes), ClientError> {
+        self.checked(self.get_with_retry(path).await?).await
     }
 
-    /// A connection that was kept may have been closed by the server just when it is used again.
-    /// Reading twice does no harm, so a request that broke is sent once more.
-    async fn get_once_more(&self, path: &str) -> Result<Response<Incoming>, ClientError> {
+    /// Sends a GET request, and sends it once more if the connection breaks. The server may have
+    /// closed a pooled connection just as it is reused; repeating a read is harmless.
+    async fn get_with_retry(&self, path: &str) -> Result<Response<Incoming>, ClientError> {
         let request = || self.request(Method::GET, path, Bytes::new());
         match self.call(request()?).await {
             Err(ClientError::Broken { .. }) => self.call(request()?).await,
@@ -204,66 +207,68 @@ impl Caller {
             .method(method)
             .uri(format!("http://{authority}{base}{path}"))
             .body(Full::new(body))
-            .map_err(|error| self.bad_answer(error))?;
+            .map_err(|error| self.bad_response(error))?;
         request.headers_mut().extend(self.token.clone().map(|token| (AUTHORIZATION, token)));
-        let asks_for_others = self.is_proxy.then(|| (PROXIED, HeaderValue::from_static("1")));
-        request.headers_mut().extend(asks_for_others);
+        let proxied = self.is_proxy.then(|| (PROXIED, HeaderValue::from_static("1")));
+        request.headers_mut().extend(proxied);
         Ok(request)
     }
 
     async fn call(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, ClientError> {
         let (method, uri) = (request.method().clone(), request.uri().clone());
-        let response = self.pool.request(request).await.map_err(|error| self.failed(error))?;
-        tracing::debug!(%method, %uri, status = response.status().as_u16(), "asked");
+        let response =
+            self.pool.request(request).await.map_err(|error| self.connection_error(error))?;
+        tracing::debug!(%method, %uri, status = response.status().as_u16(), "sent a request");
         let behind = response.headers().get(BEHIND).and_then(|value| value.to_str().ok());
         let seconds = behind.and_then(|text| text.parse().ok()).unwrap_or(0);
         self.behind.store(seconds, Ordering::Relaxed);
         Ok(response)
     }
 
-    fn failed(&self, error: PoolError) -> ClientError {
+    fn connection_error(&self, error: PoolError) -> ClientError {
         let endpoint = self.endpoint.clone();
         if !error.is_connect() {
             return ClientError::Broken { endpoint, cause: error.into() };
         }
-        // What the system said is the innermost cause; the pool's words around it say nothing.
+        // The innermost cause is the system's error; the messages of the pool around it add
+        // nothing.
         let causes = std::iter::successors(error.source(), |cause| (*cause).source());
         let cause = causes.last().map_or_else(|| error.to_string(), ToString::to_string);
         let causes = std::iter::successors(error.source(), |cause| (*cause).source());
-        if causes.filter_map(|cause| cause.downcast_ref::<io::Error>()).any(is_of_tls) {
+        if causes.filter_map(|cause| cause.downcast_ref::<io::Error>()).any(is_tls_error) {
             return ClientError::Untrusted { endpoint, cause: cause.into() };
         }
         ClientError::Unreachable { endpoint, cause: cause.into() }
     }
 
-    /// The whole answer, if it is a good one.
-    async fn whole(
+    /// Returns status and body of a successful response, and an error for any other.
+    async fn checked(
         &self,
         response: Response<Incoming>,
     ) -> Result<(StatusCode, Bytes), ClientError> {
         let status = response.status();
         if !status.is_success() {
-            return Err(self.refused(response).await);
+            return Err(self.error_from(response).await);
         }
         Ok((status, self.body(response).await?))
     }
 
     async fn body(&self, response: Response<Incoming>) -> Result<Bytes, ClientError> {
-        match Limited::new(response.into_body(), MOST_ANSWER).collect().await {
+        match Limited::new(response.into_body(), MAX_RESPONSE_SIZE).collect().await {
             Ok(collected) => Ok(collected.to_bytes()),
             Err(cause) => Err(ClientError::Broken { endpoint: self.endpoint.clone(), cause }),
         }
     }
 
-    /// What an answer says that is not a good one.
-    async fn refused(&self, response: Response<Incoming>) -> ClientError {
+    /// Converts an error response.
+    async fn error_from(&self, response: Response<Incoming>) -> ClientError {
         let status = response.status();
         let body = match self.body(response).await {
             Ok(body) => body,
             Err(error) => return error,
         };
         let Ok(ErrorBody { error, .. }) = serde_json::from_slice(&body) else {
-            return self.bad_answer(format!("status {status} without fleet's explanation"));
+            return self.bad_response(format!("status {status} without fleet's explanation"));
         };
         let message = match error.message.as_str() {
             "" => format!("{} answered {status}", self.endpoint),
@@ -273,7 +278,7 @@ impl Caller {
     }
 }
 
-/// Whether the other end answered, and either end does not trust the other.
-fn is_of_tls(error: &io::Error) -> bool {
+/// Whether the server was reached but one end does not trust the other.
+fn is_tls_error(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|cause| cause.is::<rustls::Error>() || cause.is::<TlsError>())
 }

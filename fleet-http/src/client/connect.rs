@@ -1,4 +1,4 @@
-//! Connections to the endpoint, as the pool of the HTTP library wants them.
+//! Connector from the HTTP library's connection pool to the endpoint.
 
 use std::io;
 use std::pin::Pin;
@@ -14,16 +14,16 @@ use tokio::time::timeout;
 
 use super::Endpoint;
 use crate::ClientTls;
-use crate::duplex::BoxedDuplex;
+use crate::duplex::BoxedStream;
 
-/// How long connecting may take.
-const CONNECT: Duration = Duration::from_secs(5);
+/// Timeout for connecting.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Connects to the endpoint, whatever the URL of a request says.
+/// Connects to the endpoint, whatever the request's URL.
 #[derive(Debug, Clone)]
 pub(super) struct Connector {
     endpoint: Endpoint,
-    /// What is trusted; found out when it is first needed, unless it was said.
+    /// TLS configuration. If none was given, the default is loaded on first use.
     tls: Arc<OnceLock<ClientTls>>,
 }
 
@@ -43,9 +43,9 @@ impl Connector {
 }
 
 impl tower::Service<Uri> for Connector {
-    type Response = Conduit;
+    type Response = PoolStream;
     type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Conduit>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<PoolStream>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
@@ -55,22 +55,22 @@ impl tower::Service<Uri> for Connector {
         let connector = self.clone();
         Box::pin(async move {
             let connected = connector.endpoint.connect(|| connector.tls());
-            let stream = timeout(CONNECT, connected).await.map_err(io::Error::from)??;
-            Ok(Conduit(TokioIo::new(stream)))
+            let stream = timeout(CONNECT_TIMEOUT, connected).await.map_err(io::Error::from)??;
+            Ok(PoolStream(TokioIo::new(stream)))
         })
     }
 }
 
-/// A connection as the pool wants it.
-pub(super) struct Conduit(TokioIo<BoxedDuplex>);
+/// A connection with the traits required by the pool.
+pub(super) struct PoolStream(TokioIo<BoxedStream>);
 
-impl Connection for Conduit {
+impl Connection for PoolStream {
     fn connected(&self) -> Connected {
         Connected::new()
     }
 }
 
-impl Read for Conduit {
+impl Read for PoolStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -80,7 +80,7 @@ impl Read for Conduit {
     }
 }
 
-impl Write for Conduit {
+impl Write for PoolStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

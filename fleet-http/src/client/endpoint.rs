@@ -1,4 +1,4 @@
-//! Where a server is, as people write it.
+//! URL of a server.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -9,9 +9,9 @@ use rustls::pki_types::ServerName;
 use tokio_rustls::TlsConnector;
 
 use crate::ClientTls;
-use crate::duplex::BoxedDuplex;
+use crate::duplex::BoxedStream;
 
-/// Where a server is found.
+/// Address of a server.
 ///
 /// ```
 /// use fleet_http::Endpoint;
@@ -24,22 +24,22 @@ use crate::duplex::BoxedDuplex;
 /// # Ok::<(), fleet_http::EndpointError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Endpoint(Kind);
+pub struct Endpoint(Address);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Kind {
+enum Address {
     Unix(PathBuf),
     Tcp { is_tls: bool, host: String, port: u16, base: String },
 }
 
-/// Why a text does not say where a server is.
+/// Error of a text that is not a valid endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EndpointError {
-    /// It does not say how to connect.
+    /// The URL has no scheme.
     #[error("URL scheme undefined in {0:?}: write unix:///path/to/socket or https://host:port")]
     NoScheme(String),
-    /// It says to connect in a way that is not known.
+    /// The URL scheme is not supported.
     #[error("unknown URL scheme {0:?}: write unix:///path/to/socket or https://host:port")]
     UnknownScheme(String),
     /// A slash is missing before the path of a unix socket.
@@ -48,68 +48,68 @@ pub enum EndpointError {
          write three slashes, as in unix:///{host}{rest}"
     )]
     UnixHost {
-        /// What stands where a host would.
+        /// Text in the position of the host.
         host: String,
-        /// What comes after it.
+        /// Text after the host.
         rest: String,
     },
-    /// It is no URL.
+    /// The text is not a URL.
     #[error("{0:?} is no endpoint: write unix:///path/to/socket or https://host:port")]
     Malformed(String),
 }
 
 impl Endpoint {
-    /// The part of each path before `/fleet/v1` and `/healthz`.
+    /// Returns the path prefix before `/fleet/v1` and `/healthz`.
     pub(super) fn base(&self) -> &str {
         match &self.0 {
-            Kind::Unix(_) => "",
-            Kind::Tcp { base, .. } => base,
+            Address::Unix(_) => "",
+            Address::Tcp { base, .. } => base,
         }
     }
 
-    /// The `Host` of requests.
+    /// Returns the `Host` of requests.
     pub(super) fn authority(&self) -> String {
         match &self.0 {
-            Kind::Unix(_) => "localhost".to_owned(),
-            Kind::Tcp { host, port, .. } => format!("{host}:{port}"),
+            Address::Unix(_) => "localhost".to_owned(),
+            Address::Tcp { host, port, .. } => format!("{host}:{port}"),
         }
     }
 
-    /// Whether it is spoken to by TLS.
+    /// Whether connections use TLS.
     #[must_use]
     pub fn is_tls(&self) -> bool {
-        matches!(self.0, Kind::Tcp { is_tls: true, .. })
+        matches!(self.0, Address::Tcp { is_tls: true, .. })
     }
 
-    /// Whether what is sent there can be read by nobody on the way: it goes by TLS, or stays on
-    /// this host.
+    /// Whether requests cannot be read in transit: connections use TLS or stay on this host.
     #[must_use]
     pub fn is_private(&self) -> bool {
         self.is_tls() || self.is_local()
     }
 
-    /// Whether it is reached from its own host alone.
+    /// Whether the endpoint is on this host: a unix socket or a loopback address.
     #[must_use]
     pub fn is_local(&self) -> bool {
-        let Kind::Tcp { host, .. } = &self.0 else { return true };
-        let address = bare(host).parse::<std::net::IpAddr>();
+        let Address::Tcp { host, .. } = &self.0 else { return true };
+        let address = strip_brackets(host).parse::<std::net::IpAddr>();
         address.map_or(host.eq_ignore_ascii_case("localhost"), |ip| ip.to_canonical().is_loopback())
     }
 
-    /// Connects; `tls` says how, if it is by TLS.
+    /// Connects. Calls `tls` for the TLS configuration if the endpoint uses TLS.
     pub(super) async fn connect(
         &self,
         tls: impl Fn() -> io::Result<ClientTls>,
-    ) -> io::Result<BoxedDuplex> {
+    ) -> io::Result<BoxedStream> {
         match &self.0 {
-            Kind::Unix(path) => crate::duplex::unix(path).await,
-            Kind::Tcp { is_tls: false, host, port, .. } => {
-                Ok(Box::new(crate::duplex::tcp((bare(host), *port)).await?))
+            Address::Unix(path) => crate::duplex::unix(path).await,
+            Address::Tcp { is_tls: false, host, port, .. } => {
+                Ok(Box::new(crate::duplex::tcp((strip_brackets(host), *port)).await?))
             }
-            Kind::Tcp { host, port, .. } => {
+            Address::Tcp { host, port, .. } => {
                 let config = tls()?.config();
-                let name = ServerName::try_from(bare(host).to_owned()).map_err(io::Error::other)?;
-                let stream = crate::duplex::tcp((bare(host), *port)).await?;
+                let name = ServerName::try_from(strip_brackets(host).to_owned())
+                    .map_err(io::Error::other)?;
+                let stream = crate::duplex::tcp((strip_brackets(host), *port)).await?;
                 Ok(Box::new(TlsConnector::from(config).connect(name, stream).await?))
             }
         }
@@ -134,7 +134,7 @@ impl FromStr for Endpoint {
 
 fn unix(path: &str) -> Result<Endpoint, EndpointError> {
     if path.len() > 1 && path.starts_with('/') {
-        return Ok(Endpoint(Kind::Unix(path.into())));
+        return Ok(Endpoint(Address::Unix(path.into())));
     }
     if path.trim_start_matches('/').is_empty() {
         return Err(EndpointError::Malformed(format!("unix://{path}")));
@@ -144,33 +144,33 @@ fn unix(path: &str) -> Result<Endpoint, EndpointError> {
     Err(EndpointError::UnixHost { host: host.to_owned(), rest: rest.to_owned() })
 }
 
-/// The host as the system wants it: an address of IPv6 without its brackets.
-fn bare(host: &str) -> &str {
+/// Returns the host as the resolver expects it: an IPv6 address without its brackets.
+fn strip_brackets(host: &str) -> &str {
     host.trim_start_matches('[').trim_end_matches(']')
 }
 
 fn tcp(text: &str, rest: &str, is_tls: bool) -> Result<Endpoint, EndpointError> {
-    let usual = if is_tls { 443 } else { 80 };
+    let default_port = if is_tls { 443 } else { 80 };
     let malformed = || EndpointError::Malformed(text.to_owned());
     let uri: Uri = format!("http://{rest}").parse().map_err(|_| malformed())?;
     let authority = uri.authority().ok_or_else(malformed)?;
-    // A port that is no number would otherwise be read as none.
+    // An invalid port would otherwise be treated as absent.
     let port = match authority.as_str().strip_prefix(authority.host()) {
-        Some("") => usual,
+        Some("") => default_port,
         _ => authority.port_u16().ok_or_else(malformed)?,
     };
     if authority.host().is_empty() || uri.query().is_some() {
         return Err(malformed());
     }
     let base = uri.path().trim_end_matches('/').to_owned();
-    Ok(Endpoint(Kind::Tcp { is_tls, host: authority.host().to_owned(), port, base }))
+    Ok(Endpoint(Address::Tcp { is_tls, host: authority.host().to_owned(), port, base }))
 }
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Kind::Unix(path) => write!(f, "unix://{}", path.display()),
-            Kind::Tcp { is_tls, host, port, base } => {
+            Address::Unix(path) => write!(f, "unix://{}", path.display()),
+            Address::Tcp { is_tls, host, port, base } => {
                 let scheme = if *is_tls { "https" } else { "http" };
                 write!(f, "{scheme}://{host}:{port}{base}")
             }

@@ -1,4 +1,4 @@
-//! Why a call of the API came to nothing.
+//! Errors of API calls.
 
 use std::error::Error;
 use std::time::Duration;
@@ -6,85 +6,84 @@ use std::time::Duration;
 use super::Endpoint;
 use crate::wire::ErrorDetail;
 
-/// Why a call of the API came to nothing.
+/// Error of an API call.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// Nobody can be connected to; nothing happened.
+    /// The connection cannot be established. Nothing was changed.
     #[error(
         "no fleetd can be reached at {endpoint}: start one there, for example with \"fleetd dev\", \
          or set FLEETCTL_ENDPOINT or --endpoint to where one listens"
     )]
     Unreachable {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
-        /// What the system says.
+        /// The system's error.
         #[source]
         cause: Box<dyn Error + Send + Sync>,
     },
-    /// Somebody answers, but this end does not trust the other, or the other way round; nothing
-    /// happened.
+    /// The server was reached, but one end does not trust the other. Nothing was changed.
     #[error("{endpoint} answers, but no secure connection can be made")]
     Untrusted {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
-        /// Which end does not trust the other, and why.
+        /// The TLS error.
         #[source]
         cause: Box<dyn Error + Send + Sync>,
     },
-    /// A token would be read by others on its way; nothing was sent.
+    /// The token could be read in transit. Nothing was sent.
     #[error("a token is not sent to {endpoint}, where others could read it: write https://")]
     TokenUnprotected {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
     },
-    /// The connection broke: the request may or may not have been carried out.
+    /// The connection broke. The request may or may not have been carried out.
     #[error("the connection to {endpoint} broke before the answer was complete")]
     Broken {
-        /// The other end.
+        /// The endpoint.
         endpoint: Endpoint,
-        /// What is known of it.
+        /// The cause, as far as known.
         #[source]
         cause: Box<dyn Error + Send + Sync>,
     },
-    /// The answer took too long: the request may or may not have been carried out.
+    /// The response took too long. The request may or may not have been carried out.
     #[error("{endpoint} did not answer within {} seconds", after.as_secs())]
     TimedOut {
-        /// The other end.
+        /// The endpoint.
         endpoint: Endpoint,
-        /// How long was waited.
+        /// The timeout.
         after: Duration,
     },
-    /// The server refuses the request, or cannot carry it out.
+    /// The server refused the request or failed to carry it out.
     #[error("{message}")]
     Api {
-        /// The HTTP status.
+        /// HTTP status.
         status: u16,
-        /// The server's explanation.
+        /// The server's error message.
         message: String,
-        /// Each thing that is wrong with a unit file.
+        /// Errors in the unit file, one per location.
         details: Vec<ErrorDetail>,
     },
-    /// What came is no answer of a fleet API.
+    /// The response is not a valid response of fleet's API.
     #[error("{endpoint} gave an answer that is none of fleet's API: {problem}")]
-    BadAnswer {
-        /// The other end.
+    BadResponse {
+        /// The endpoint.
         endpoint: Endpoint,
-        /// What is wrong with the answer.
+        /// Description of the problem.
         problem: String,
     },
 }
 
 impl ClientError {
-    /// Whether the same may come to something later, without anybody's doing: the connection broke,
-    /// nobody answers, or the server says that it cannot now. A request that changes something may
-    /// have been carried out all the same.
+    /// Whether the same request may succeed later without intervention: the connection broke, the
+    /// server did not respond, or it reported a temporary failure. A write may nevertheless have
+    /// been carried out.
     #[must_use]
-    pub fn is_passing(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Broken { .. } | Self::TimedOut { .. } => true,
             Self::Api { status, .. } => matches!(status, 408 | 429 | 502..=504),
-            Self::Untrusted { .. } | Self::TokenUnprotected { .. } | Self::BadAnswer { .. } => {
+            Self::Untrusted { .. } | Self::TokenUnprotected { .. } | Self::BadResponse { .. } => {
                 false
             }
         }

@@ -1,25 +1,27 @@
-//! Following what changes, event by event.
+//! Event stream of the cluster.
 
 use super::ClientError;
-use super::again::Again;
 use super::call::Caller;
 use super::lines::BodyLines;
 use super::query::Query;
-use crate::wire::Event;
+use super::retry::Retry;
+use crate::wire::ClusterEvent;
 
-/// How large an event may be, in bytes: a unit file of the largest size, however it is written.
-const LARGEST: usize = 64 << 20;
+/// Maximum size of an event, in bytes. Large enough for a unit file of the maximum size in any
+/// encoding.
+const MAX_EVENT_SIZE: usize = 64 << 20;
 
-/// Which events are wanted, and from where on.
+/// Selects events and the position to start from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventOptions {
-    /// What was seen last, as [`Events::last_id`] told it; `None` begins with [`Event::Resync`].
+    /// ID of the last received event, from [`Events::last_id`]. With `None` the stream begins with
+    /// [`ClusterEvent::Resync`].
     pub since: Option<String>,
-    /// Only those of this unit.
+    /// Only events of this unit.
     pub unit: Option<String>,
-    /// Only those of this machine, and of units that come there or leave it.
+    /// Only events of this machine, and of units that are placed on it or leave it.
     pub machine: Option<String>,
-    /// Only those of instances of this template.
+    /// Only events of instances of this template.
     pub template: Option<String>,
 }
 
@@ -33,17 +35,17 @@ impl EventOptions {
     }
 }
 
-/// What changes in the cluster, as it is told.
+/// Stream of cluster events.
 ///
-/// On [`Event::Resync`] list what you need, and go on. When the stream ends or breaks, another one
-/// that is opened with [`last_id`](Self::last_id) goes on where this one ended; one that is
-/// [`lasting`](Self::lasting) does so by itself.
+/// On [`ClusterEvent::Resync`], list the state you need and continue. If the stream ends or breaks,
+/// open another with [`last_id`](Self::last_id) to resume. A [`reconnecting`](Self::reconnecting)
+/// stream resumes automatically.
 #[derive(Debug)]
 pub struct Events {
     caller: Caller,
     lines: BodyLines,
     options: EventOptions,
-    is_lasting: bool,
+    reconnects: bool,
     id: Option<String>,
     kind: String,
     data: String,
@@ -53,25 +55,25 @@ impl Events {
     pub(super) async fn open(caller: Caller, options: EventOptions) -> Result<Self, ClientError> {
         let lines = open(&caller, &options).await?;
         let (kind, data) = (String::new(), String::new());
-        Ok(Self { caller, lines, options, is_lasting: false, id: None, kind, data })
+        Ok(Self { caller, lines, options, reconnects: false, id: None, kind, data })
     }
 
-    /// The same, which goes on where it breaks off.
+    /// Makes the stream reconnect and resume when it ends or breaks.
     ///
-    /// It asks again for what came after the last event, at first after a tenth of a second and
-    /// then ever less often, for a minute. Where nobody can say what was missed, the next event is
-    /// [`Event::Resync`]. After a minute, or where trying again is of no use, its error is given
-    /// out; who asks for the next event all the same has it try again.
+    /// It retries with exponential backoff, beginning after a tenth of a second, for up to one
+    /// minute. If the server no longer knows the missed events, the next event is
+    /// [`ClusterEvent::Resync`]. After a minute, or on a permanent error,
+    /// [`next_event`](Self::next_event) returns the error. Calling it again starts another attempt.
     ///
     /// ```
-    /// use fleet_http::wire::Event;
+    /// use fleet_http::wire::ClusterEvent;
     /// use fleet_http::{Client, ClientError, EventOptions};
     ///
     /// async fn follow(client: &Client) -> Result<(), ClientError> {
-    ///     let mut events = client.events(&EventOptions::default()).await?.lasting();
+    ///     let mut events = client.events(&EventOptions::default()).await?.reconnecting();
     ///     while let Some(event) = events.next_event().await? {
     ///         match event {
-    ///             Event::Resync => println!("{} units", client.units().await?.len()),
+    ///             ClusterEvent::Resync => println!("{} units", client.units().await?.len()),
     ///             event => println!("{}", event.kind()),
     ///         }
     ///     }
@@ -79,51 +81,52 @@ impl Events {
     /// }
     /// ```
     #[must_use]
-    pub fn lasting(self) -> Self {
-        Self { is_lasting: true, ..self }
+    pub fn reconnecting(self) -> Self {
+        Self { reconnects: true, ..self }
     }
 
-    /// The next event; `None` when the server ends the stream, and it is not
-    /// [`lasting`](Self::lasting). May be dropped at any time: no event is lost by that.
+    /// Returns the next event. `None` means that the server has ended the stream and that it is not
+    /// [`reconnecting`](Self::reconnecting). Cancel-safe: no event is lost.
     ///
     /// # Errors
     ///
-    /// [`ClientError::Broken`] when the stream was cut off, [`ClientError::BadAnswer`] when
-    /// what came is no event. Those of a lasting one are the ones of its last try.
-    pub async fn next_event(&mut self) -> Result<Option<Event>, ClientError> {
+    /// Returns [`ClientError::Broken`] if the stream was interrupted, and
+    /// [`ClientError::BadResponse`] if the server sent an invalid event. A reconnecting stream
+    /// returns the error of its last attempt.
+    pub async fn next_event(&mut self) -> Result<Option<ClusterEvent>, ClientError> {
         loop {
-            match self.next_of_this().await {
-                Ok(None) if self.is_lasting => self.go_on().await?,
-                Err(error) if self.is_lasting && error.is_passing() => self.go_on().await?,
+            match self.read_event().await {
+                Ok(None) if self.reconnects => self.reconnect().await?,
+                Err(error) if self.reconnects && error.is_transient() => self.reconnect().await?,
                 told => return told,
             }
         }
     }
 
-    /// Opens the stream anew, from what was told last on.
-    async fn go_on(&mut self) -> Result<(), ClientError> {
+    /// Reopens the stream after the last received event.
+    async fn reconnect(&mut self) -> Result<(), ClientError> {
         let since = self.id.clone().or_else(|| self.options.since.clone());
         let options = EventOptions { since, ..self.options.clone() };
-        let mut again = Again::new();
+        let mut retry = Retry::new();
         self.lines = loop {
-            again.pause().await;
+            retry.wait().await;
             match open(&self.caller, &options).await {
-                Err(error) if again.goes_on(&error) => {}
+                Err(error) if retry.should_retry(&error) => {}
                 opened => break opened?,
             }
         };
-        // What was told in part is told again.
+        // A partially received event is sent again in full.
         self.kind.clear();
         self.data.clear();
         Ok(())
     }
 
-    async fn next_of_this(&mut self) -> Result<Option<Event>, ClientError> {
+    async fn read_event(&mut self) -> Result<Option<ClusterEvent>, ClientError> {
         while let Some(line) = self.lines.next_line().await? {
             if line.is_empty() {
                 let (kind, data) = (std::mem::take(&mut self.kind), std::mem::take(&mut self.data));
-                let event = Event::read(&kind, &data);
-                match event.map_err(|error| self.caller.bad_answer(error))? {
+                let event = ClusterEvent::read(&kind, &data);
+                match event.map_err(|error| self.caller.bad_response(error))? {
                     Some(event) => return Ok(Some(event)),
                     None => continue,
                 }
@@ -132,9 +135,9 @@ impl Events {
             match name {
                 "id" => self.id = Some(value.to_owned()),
                 "event" => value.clone_into(&mut self.kind),
-                "data" if self.data.len() + value.len() > LARGEST => {
-                    let problem = format!("an event of more than {LARGEST} bytes");
-                    return Err(self.caller.bad_answer(problem));
+                "data" if self.data.len() + value.len() > MAX_EVENT_SIZE => {
+                    let problem = format!("an event of more than {MAX_EVENT_SIZE} bytes");
+                    return Err(self.caller.bad_response(problem));
                 }
                 "data" => self.data.push_str(value),
                 _ => {}
@@ -143,7 +146,7 @@ impl Events {
         Ok(None)
     }
 
-    /// The place in the stream up to which all events were given out; `None` before the first.
+    /// Returns the ID up to which all events were returned; `None` before the first.
     #[must_use]
     pub fn last_id(&self) -> Option<&str> {
         self.id.as_deref()

@@ -1,4 +1,4 @@
-//! Reading an export as it comes, and handing over what of it is neither a unit nor metadata.
+//! Reads an export, and prepares an import.
 
 use bytes::Bytes;
 use fleet_core::{Epoch, Intent, MachineId, Strictness};
@@ -8,27 +8,30 @@ use hyper::{Method, Response};
 
 use super::{Client, ClientError, Endpoint};
 use crate::STRICTNESS;
-use crate::wire::HandOver;
+use crate::wire::ImportRequest;
 
 impl Client {
-    /// Lets what is placed from now on come after all that machines may remember of a cluster that
-    /// has come to the epoch `past`, and notes what is to become of machines, present or not. To
-    /// be asked before units of that cluster are brought in.
+    /// Prepares the cluster for the import of another cluster's units. Call it before the units are
+    /// created.
+    ///
+    /// Raises the epoch, so that new placements supersede everything that machines remember of a
+    /// cluster whose latest epoch is `past`. Records the intents of machines, whether or not they
+    /// are present.
     ///
     /// # Errors
     ///
-    /// [`ClientError::Api`] with status 409 when the server's store has no lineage.
-    pub async fn hand_over(
+    /// Returns [`ClientError::Api`] with status 409 if the server's store has no lineage.
+    pub async fn prepare_import(
         &self,
         past: Epoch,
         intents: &[(MachineId, Intent)],
     ) -> Result<(), ClientError> {
-        let body = HandOver::new(past, intents);
+        let body = ImportRequest::new(past, intents);
         self.caller.send(Method::POST, "import", None, &body).await.map(drop)
     }
 }
 
-/// The bytes of an export as they come.
+/// Byte stream of an export.
 #[derive(Debug)]
 pub struct ExportBytes {
     endpoint: Endpoint,
@@ -43,18 +46,17 @@ impl ExportBytes {
         Self { endpoint, strictness, body: answer.into_body() }
     }
 
-    /// What the server does about unit files that the old program would have passed over in
-    /// silence.
+    /// Returns the server's handling of unit files that fleet v1 silently accepted.
     #[must_use]
     pub fn strictness(&self) -> Strictness {
         self.strictness
     }
 
-    /// The next bytes; `None` after the last ones.
+    /// Returns the next bytes, or `None` at the end.
     ///
     /// # Errors
     ///
-    /// [`ClientError::Broken`] when the export was cut off.
+    /// Returns [`ClientError::Broken`] if the export was interrupted.
     pub async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
         loop {
             match self.body.frame().await {

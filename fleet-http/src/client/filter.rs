@@ -1,22 +1,22 @@
-//! Which units and states to list.
+//! Filters for lists of units and states.
 
 use fleet_core::{ActiveState, TargetState};
 use fleet_unitfile::UnitName;
 
 use super::query::Query;
 
-/// Which units to list: all that match what is given.
+/// Filter for units. A unit must match all fields that are set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UnitFilter {
-    /// Only those that are placed on this machine.
+    /// Only units placed on this machine.
     pub machine: Option<String>,
-    /// Only those of this desired state.
+    /// Only units with this desired state.
     pub desired: Option<TargetState>,
-    /// Only those of this current state.
+    /// Only units with this current state.
     pub current: Option<TargetState>,
-    /// Only the instances of this template.
+    /// Only instances of this template.
     pub template: Option<UnitName>,
-    /// Only those that are placed on machines with all of this metadata, each `KEY=VALUE` or `KEY`.
+    /// Only units placed on machines with all of this metadata, each `KEY=VALUE` or `KEY`.
     pub metadata: Vec<String>,
 }
 
@@ -32,18 +32,18 @@ impl UnitFilter {
     }
 }
 
-/// Which unit states to list: all that match what is given.
+/// Filter for unit states. A state must match all fields that are set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StateFilter {
-    /// Only those of this machine.
+    /// Only states reported by this machine.
     pub machine: Option<String>,
-    /// Only those of this unit.
+    /// Only states of this unit.
     pub unit: Option<String>,
-    /// Only those of instances of this template.
+    /// Only states of instances of this template.
     pub template: Option<UnitName>,
-    /// Only those of units that are in this state.
+    /// Only states of units in this state.
     pub active: Option<ActiveState>,
-    /// Only those of machines with all of this metadata, each `KEY=VALUE` or `KEY`.
+    /// Only states reported by machines with all of this metadata, each `KEY=VALUE` or `KEY`.
     pub metadata: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Reading a journal line by line.
+//! Reads a journal line by line.
 
 use std::time::Duration;
 
@@ -6,31 +6,31 @@ use fleet_core::TargetState;
 use fleet_unitfile::Timespan;
 
 use super::ClientError;
-use super::again::Again;
 use super::call::Caller;
 use super::lines::BodyLines;
 use super::query::Query;
+use super::retry::Retry;
 use crate::clock::Stopwatch;
-use crate::server::With;
-use crate::told::Told;
-use crate::{JournalLine, MOMENTS, POSITIONS, wire};
+use crate::cursors::Cursors;
+use crate::server::LinePrefix;
+use crate::{CURSORS, JournalEntry, TIMESTAMPS, wire};
 
-/// After how long a journal that was open counts as one that holds, whether or not it told a line.
-const HOLDS: Duration = Duration::from_secs(10);
+/// Time after which an open journal counts as stable, even without a line.
+const STABLE_AFTER: Duration = Duration::from_secs(10);
 
-/// Which lines of a journal are wanted.
+/// Selects lines of a journal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JournalOptions {
-    /// How many of the lines that are already there; `None` leaves it to the server, which sends
-    /// all with `since` and a few without.
+    /// Maximum number of existing lines. With `None` the server decides: all lines if `since` is
+    /// set, otherwise a few.
     pub lines: Option<u32>,
-    /// How long ago the first of these lines was written at most, by the clock of the unit's
-    /// machine; `None` leaves none out.
+    /// Maximum age of existing lines, by the clock of the unit's machine. `None` sets no limit.
     pub since: Option<Timespan>,
-    /// Whether lines to come are wanted too.
+    /// Whether to wait for new lines.
     pub follow: bool,
-    /// The machine whose lines are wanted; `None` is the one that the unit is placed on, or all on
-    /// which a global unit is, each line then with the ID of its machine and a colon before it.
+    /// The machine whose lines to read. With `None` it is the machine that the unit is placed on.
+    /// For a global unit it is all its machines, and each line is prefixed with the machine ID and
+    /// a colon.
     pub machine: Option<String>,
 }
 
@@ -46,52 +46,52 @@ impl JournalOptions {
     }
 }
 
-/// The lines of a journal as they come.
+/// Line stream of a journal.
 #[derive(Debug)]
 pub struct JournalLines {
     caller: Caller,
-    /// The path of the unit.
+    /// Path of the unit.
     unit: String,
     options: JournalOptions,
-    opened: Opened,
-    told: Told,
-    /// The tries since the last line.
-    again: Again,
-    is_lasting: bool,
+    opened: OpenJournal,
+    cursors: Cursors,
+    /// Retries since the last line.
+    retry: Retry,
+    reconnects: bool,
 }
 
 impl JournalLines {
-    /// Opens the journal of the unit at that path. Of one that is followed it asks where each line
-    /// is, so that it can be [`lasting`](Self::lasting).
+    /// Opens the journal of the unit at that path. For a followed journal it requests cursors, so
+    /// that the stream can be made [`reconnecting`](Self::reconnecting).
     pub(super) async fn open(
         caller: Caller,
         unit: String,
         options: JournalOptions,
     ) -> Result<Self, ClientError> {
-        let positions = options.follow.then_some("1");
-        let query = options.query().with("positions", positions);
+        let cursors = options.follow.then_some("1");
+        let query = options.query().with("cursors", cursors);
         Self::open_by(caller, unit, options, query).await
     }
 
-    /// The same, asking when each line was written, too.
-    pub(super) async fn open_dated(
+    /// Opens the journal with a timestamp for each line.
+    pub(super) async fn open_with_timestamps(
         caller: Caller,
         unit: String,
         options: JournalOptions,
     ) -> Result<Self, ClientError> {
-        let positions = options.follow.then_some("1");
-        let query = options.query().with("moments", Some("1")).with("positions", positions);
+        let cursors = options.follow.then_some("1");
+        let query = options.query().with("timestamps", Some("1")).with("cursors", cursors);
         Self::open_by(caller, unit, options, query).await
     }
 
-    /// The same with all that is known of each line, after the one with that position.
-    pub(super) async fn open_whole(
+    /// Opens the journal after the line with that cursor, with timestamps and cursors.
+    pub(super) async fn open_full(
         caller: Caller,
         unit: String,
         options: JournalOptions,
         after: Option<&str>,
     ) -> Result<Self, ClientError> {
-        let query = options.query().with("moments", Some("1")).with("positions", Some("1"));
+        let query = options.query().with("timestamps", Some("1")).with("cursors", Some("1"));
         let query = query.with("after", after);
         Self::open_by(caller, unit, options, query).await
     }
@@ -102,21 +102,22 @@ impl JournalLines {
         options: JournalOptions,
         query: Query,
     ) -> Result<Self, ClientError> {
-        let told = Told::new();
-        let opened = Opened::new(&caller, &unit, &query).await?;
-        let again = Again::new();
-        Ok(Self { caller, unit, options, opened, told, again, is_lasting: false })
+        let cursors = Cursors::new();
+        let opened = OpenJournal::new(&caller, &unit, &query).await?;
+        let retry = Retry::new();
+        Ok(Self { caller, unit, options, opened, cursors, retry, reconnects: false })
     }
 
-    /// The same, which goes on where it breaks off, if it is one that is followed.
+    /// Makes a followed journal reconnect and resume when it breaks. Has no effect on other
+    /// journals.
     ///
-    /// It is opened again as [`Events::lasting`](crate::Events::lasting) is, and goes on after the
-    /// last line: none is told twice, and none is left out but those that are not kept any more,
-    /// in place of which a line says so. Where it was not even told where its lines are, those of
-    /// the time since it was opened are told.
+    /// It reconnects like [`Events::reconnecting`](crate::Events::reconnecting) and resumes after
+    /// the last line, so no line is repeated. Lines that are no longer stored are skipped, and a
+    /// line reports the gap. If no line with a cursor has been received, it reads the lines written
+    /// since the journal was opened.
     ///
-    /// It goes on where the unit is replaced or moved, too, and waits for one that is on no machine
-    /// for as long as it is to be on one. It ends once the unit is destroyed or unloaded.
+    /// It also continues when the unit is replaced or moved. If the unit is on no machine, it waits
+    /// for as long as the unit is meant to run. It ends when the unit is destroyed or unloaded.
     ///
     /// ```
     /// use fleet_http::{Client, ClientError, JournalOptions};
@@ -124,7 +125,7 @@ impl JournalLines {
     ///
     /// async fn follow(client: &Client, unit: &UnitName) -> Result<(), ClientError> {
     ///     let options = JournalOptions { follow: true, ..JournalOptions::default() };
-    ///     let mut lines = client.journal(unit, &options).await?.lasting();
+    ///     let mut lines = client.journal(unit, &options).await?.reconnecting();
     ///     while let Some(line) = lines.next_line().await? {
     ///         println!("{line}");
     ///     }
@@ -132,122 +133,122 @@ impl JournalLines {
     /// }
     /// ```
     #[must_use]
-    pub fn lasting(self) -> Self {
-        Self { is_lasting: self.options.follow, ..self }
+    pub fn reconnecting(self) -> Self {
+        Self { reconnects: self.options.follow, ..self }
     }
 
-    /// The next line without its end; `None` after the last one. Bytes that are not UTF-8 are
-    /// replaced, and what goes on for more than a mebibyte comes in pieces of that size. May be
-    /// dropped at any time: no line is lost by that.
+    /// Returns the next line without its newline, or `None` at the end. Invalid UTF-8 is replaced.
+    /// A line of more than one mebibyte is split into parts of that size. Cancel-safe: no line is
+    /// lost.
     ///
     /// # Errors
     ///
-    /// [`ClientError::Broken`] when the journal was cut off. Those of a lasting one are the ones of
-    /// its last try.
+    /// Returns [`ClientError::Broken`] if the journal was interrupted. A reconnecting journal
+    /// returns the error of its last attempt.
     pub async fn next_line(&mut self) -> Result<Option<String>, ClientError> {
-        Ok(self.next_dated().await?.map(|line| line.text))
+        Ok(self.next_entry().await?.map(|line| line.text))
     }
 
-    /// The next line with when it was written and where it is, as far as the server told so.
+    /// Returns the next line with its timestamp and cursor, as far as the server sent them.
     ///
     /// # Errors
     ///
-    /// As [`next_line`](Self::next_line).
-    pub async fn next_dated(&mut self) -> Result<Option<JournalLine>, ClientError> {
+    /// As for [`next_line`](Self::next_line).
+    pub async fn next_entry(&mut self) -> Result<Option<JournalEntry>, ClientError> {
         loop {
-            let broke = match self.opened.next().await {
+            let error = match self.opened.next().await {
                 Ok(Some(line)) => {
-                    self.told.on_line(&line);
-                    self.again = Again::new();
+                    self.cursors.record(&line);
+                    self.retry = Retry::new();
                     return Ok(Some(line));
                 }
-                ended if !self.is_lasting => return ended,
+                ended if !self.reconnects => return ended,
                 Ok(None) => None,
                 Err(error) => Some(error),
             };
-            if !self.go_on(broke).await? {
+            if !self.reconnect(error).await? {
                 return Ok(None);
             }
         }
     }
 
-    /// Opens it anew, after the last line, where it broke or ended. Returns whether its unit is
-    /// still wanted: one that is replaced or moved is wanted, and its journal ends all the same.
-    async fn go_on(&mut self, broke: Option<ClientError>) -> Result<bool, ClientError> {
-        if self.opened.since.take().is_some_and(|since| since.elapsed() > HOLDS) {
-            self.again = Again::new();
+    /// Reopens the journal after the last line. Returns `false` if the unit is no longer wanted.
+    /// The journal of a unit that is replaced or moved also ends, but the unit is still wanted.
+    async fn reconnect(&mut self, error: Option<ClientError>) -> Result<bool, ClientError> {
+        if self.opened.since.take().is_some_and(|since| since.elapsed() > STABLE_AFTER) {
+            self.retry = Retry::new();
         }
-        let mut has_ended = broke.is_none();
-        if let Some(error) = broke.filter(|error| !self.again.goes_on(error)) {
+        let mut has_ended = error.is_none();
+        if let Some(error) = error.filter(|error| !self.retry.should_retry(error)) {
             return Err(error);
         }
         loop {
-            self.again.pause().await;
-            match self.opened_again(has_ended).await {
+            self.retry.wait().await;
+            match self.try_reopen(has_ended).await {
                 Ok(Some(opened)) => {
                     self.opened = opened;
                     return Ok(true);
                 }
                 Ok(None) => return Ok(false),
-                // It is on no machine now, or not loaded there.
+                // The unit is currently on no machine, or not loaded there.
                 Err(ClientError::Api { status: 404 | 409, .. }) => has_ended = true,
-                Err(error) if self.again.goes_on(&error) => {}
+                Err(error) if self.retry.should_retry(&error) => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// One try; `None` where there is nothing to wait for.
-    async fn opened_again(&mut self, has_ended: bool) -> Result<Option<Opened>, ClientError> {
+    /// Tries to reopen the journal once. Returns `None` if the unit is no longer wanted.
+    async fn try_reopen(&mut self, has_ended: bool) -> Result<Option<OpenJournal>, ClientError> {
         if has_ended {
             if !self.is_wanted().await? {
                 return Ok(None);
             }
-            // Who is there to answer is waited for, for as long as the unit is wanted.
-            self.again.on_answer();
+            // Waits without a time limit for a machine while the unit is wanted.
+            self.retry.on_response();
         }
-        Opened::new(&self.caller, &self.unit, &self.what_follows()).await.map(Some)
+        OpenJournal::new(&self.caller, &self.unit, &self.resume_query()).await.map(Some)
     }
 
-    /// Whether the unit is known, and to be on a machine.
+    /// Whether the unit exists and is meant to be on a machine.
     async fn is_wanted(&self) -> Result<bool, ClientError> {
-        match self.caller.get::<wire::Unit>(&self.unit, &Query::new()).await {
+        match self.caller.get::<wire::UnitEntity>(&self.unit, &Query::new()).await {
             Err(ClientError::Api { status: 404, .. }) => Ok(false),
             unit => Ok(unit?.desired_state != TargetState::Inactive.to_string()),
         }
     }
 
-    /// What to ask for to miss nothing.
-    fn what_follows(&self) -> Query {
-        let since = Some(Timespan::Finite(self.told.since_opened()));
+    /// Returns the query that resumes without a gap.
+    fn resume_query(&self) -> Query {
+        let since = Some(Timespan::Finite(self.cursors.time_since_opened()));
         let options = JournalOptions { lines: None, since, ..self.options.clone() };
-        let moments = self.opened.with.moments.then_some("1");
-        let query = options.query().with("moments", moments).with("positions", Some("1"));
-        self.told.positions().fold(query, |query, position| query.with("after", Some(&position)))
+        let timestamps = self.opened.prefix.timestamps.then_some("1");
+        let query = options.query().with("timestamps", timestamps).with("cursors", Some("1"));
+        self.cursors.cursors().fold(query, |query, cursor| query.with("after", Some(&cursor)))
     }
 }
 
-/// A journal as one answer tells it.
+/// A journal from one response.
 #[derive(Debug)]
-struct Opened {
+struct OpenJournal {
     lines: BodyLines,
-    /// What each line begins with.
-    with: With,
-    /// Since when; nothing once it is over.
+    /// Fields at the beginning of each line.
+    prefix: LinePrefix,
+    /// Time since the journal was opened; `None` once it has ended.
     since: Option<Stopwatch>,
 }
 
-impl Opened {
+impl OpenJournal {
     async fn new(caller: &Caller, unit: &str, query: &Query) -> Result<Self, ClientError> {
-        let answer = caller.open(&format!("{unit}/journal"), query).await?;
-        let has = |name| answer.headers().contains_key(name);
-        let with = With { positions: has(POSITIONS), moments: has(MOMENTS) };
-        let lines = BodyLines::new(caller.endpoint().clone(), answer);
-        Ok(Self { lines, with, since: Some(Stopwatch::start()) })
+        let response = caller.open(&format!("{unit}/journal"), query).await?;
+        let has = |name| response.headers().contains_key(name);
+        let prefix = LinePrefix { cursors: has(CURSORS), timestamps: has(TIMESTAMPS) };
+        let lines = BodyLines::new(caller.endpoint().clone(), response);
+        Ok(Self { lines, prefix, since: Some(Stopwatch::start()) })
     }
 
-    async fn next(&mut self) -> Result<Option<JournalLine>, ClientError> {
+    async fn next(&mut self) -> Result<Option<JournalEntry>, ClientError> {
         let line = self.lines.next_line().await?;
-        Ok(line.map(|line| JournalLine::read(&line, self.with)))
+        Ok(line.map(|line| JournalEntry::read(&line, self.prefix)))
     }
 }

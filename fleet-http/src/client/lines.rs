@@ -1,4 +1,4 @@
-//! An answer that is read line by line as it comes.
+//! Reads a response line by line as it arrives.
 
 use http_body_util::BodyExt as _;
 use hyper::Response;
@@ -6,22 +6,22 @@ use hyper::body::Incoming;
 
 use super::{ClientError, Endpoint};
 
-/// The lines of an answer.
+/// Line stream of a response.
 #[derive(Debug)]
 pub(super) struct BodyLines {
     endpoint: Endpoint,
     body: Incoming,
-    buffer: Lines,
+    buffer: LineBuffer,
     ended: bool,
 }
 
 impl BodyLines {
     pub(super) fn new(endpoint: Endpoint, answer: Response<Incoming>) -> Self {
-        Self { endpoint, body: answer.into_body(), buffer: Lines::default(), ended: false }
+        Self { endpoint, body: answer.into_body(), buffer: LineBuffer::default(), ended: false }
     }
 
-    /// The next line without its end; `None` after the last one. Bytes that are not UTF-8 are
-    /// replaced, and what goes on for more than a mebibyte comes in pieces of that size.
+    /// Returns the next line without its newline, or `None` at the end. Invalid UTF-8 is replaced.
+    /// A line of more than one mebibyte is split into parts of that size.
     pub(super) async fn next_line(&mut self) -> Result<Option<String>, ClientError> {
         loop {
             if let Some(line) = self.buffer.next(self.ended) {
@@ -46,38 +46,38 @@ impl BodyLines {
     }
 }
 
-/// Bytes that are waiting to become lines.
+/// Received bytes that were not yet returned as lines.
 #[derive(Debug, Default)]
-struct Lines {
+struct LineBuffer {
     bytes: Vec<u8>,
-    /// How many of the bytes were given out.
-    given: usize,
-    /// How many are known to hold no end of a line.
+    /// Number of bytes already returned.
+    consumed: usize,
+    /// Number of bytes known to contain no newline.
     searched: usize,
 }
 
-impl Lines {
-    const MOST: usize = 1 << 20;
+impl LineBuffer {
+    const MAX_LINE: usize = 1 << 20;
 
     fn next(&mut self, ended: bool) -> Option<String> {
         let end = self.bytes[self.searched..].iter().position(|&b| b == b'\n');
         if let Some(end) = end.map(|end| self.searched + end) {
-            return Some(self.give(end, end + 1));
+            return Some(self.take(end, end + 1));
         }
         self.searched = self.bytes.len();
-        let waiting = self.bytes.len() - self.given;
-        if waiting > Self::MOST || (ended && waiting > 0) {
-            let end = self.given + waiting.min(Self::MOST);
-            return Some(self.give(end, end));
+        let waiting = self.bytes.len() - self.consumed;
+        if waiting > Self::MAX_LINE || (ended && waiting > 0) {
+            let end = self.consumed + waiting.min(Self::MAX_LINE);
+            return Some(self.take(end, end));
         }
-        self.bytes.drain(..self.given);
-        (self.given, self.searched) = (0, self.bytes.len());
+        self.bytes.drain(..self.consumed);
+        (self.consumed, self.searched) = (0, self.bytes.len());
         None
     }
 
-    fn give(&mut self, end: usize, next: usize) -> String {
-        let line = String::from_utf8_lossy(&self.bytes[self.given..end]).into_owned();
-        self.given = next;
+    fn take(&mut self, end: usize, next: usize) -> String {
+        let line = String::from_utf8_lossy(&self.bytes[self.consumed..end]).into_owned();
+        self.consumed = next;
         self.searched = self.searched.max(next);
         line
     }
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     fn read(pieces: &[&[u8]]) -> Vec<String> {
-        let (mut lines, mut read) = (Lines::default(), Vec::new());
+        let (mut lines, mut read) = (LineBuffer::default(), Vec::new());
         for piece in pieces {
             lines.bytes.extend_from_slice(piece);
             read.extend(std::iter::from_fn(|| lines.next(false)));
@@ -112,8 +112,8 @@ mod tests {
 
     #[test]
     fn an_endless_line_comes_in_pieces() {
-        let endless = vec![b'x'; 2 * Lines::MOST + 7];
+        let endless = vec![b'x'; 2 * LineBuffer::MAX_LINE + 7];
         let lengths: Vec<usize> = read(&[&endless, b"y\nz"]).iter().map(String::len).collect();
-        assert_eq!(lengths, [Lines::MOST, Lines::MOST, 8, 1]);
+        assert_eq!(lengths, [LineBuffer::MAX_LINE, LineBuffer::MAX_LINE, 8, 1]);
     }
 }

@@ -1,68 +1,68 @@
-//! What a client can do with machines.
+//! Client methods for machines.
 
 use fleet_core::MachineId;
 use hyper::Method;
 
 use super::query::{self, Query};
-use super::{Client, ClientError, found};
-use crate::wire::{DrainReport, Machine};
+use super::{Client, ClientError, none_if_not_found};
+use crate::wire::{DrainReport, MachineEntity};
 
 impl Client {
-    /// The machine of that ID; `None` if it is not present.
+    /// Returns the machine with that ID, or `None` if it is not present.
     ///
     /// # Errors
     ///
-    /// [`ClientError`].
-    pub async fn machine(&self, id: &MachineId) -> Result<Option<Machine>, ClientError> {
-        found(self.caller.get(&path(id), &Query::new()).await)
+    /// Returns [`ClientError`] if the request fails.
+    pub async fn machine(&self, id: &MachineId) -> Result<Option<MachineEntity>, ClientError> {
+        none_if_not_found(self.caller.get(&path(id), &Query::new()).await)
     }
 
-    /// Lets a machine take no more units; a drain of it ends.
+    /// Cordons a machine, so that it takes no more units. Ends a drain of it.
     ///
     /// # Errors
     ///
-    /// [`ClientError::Api`] with status 404 when it is not present.
+    /// Returns [`ClientError::Api`] with status 404 if the machine is not present.
     pub async fn cordon(&self, id: &MachineId) -> Result<(), ClientError> {
         let path = format!("{}/cordon", path(id));
         self.caller.send_empty(Method::POST, &path).await.map(drop)
     }
 
-    /// Lets a machine take units again, present or not; a drain of it ends.
+    /// Uncordons a machine, present or not. Ends a drain of it.
     ///
     /// # Errors
     ///
-    /// [`ClientError`].
+    /// Returns [`ClientError`] if the request fails.
     pub async fn uncordon(&self, id: &MachineId) -> Result<(), ClientError> {
         let path = format!("{}/uncordon", path(id));
         self.caller.send_empty(Method::POST, &path).await.map(drop)
     }
 
-    /// Has a machine emptied, with so many instances of each template up at any time, and returns
-    /// what will be done first; where it is a dry run that is all.
+    /// Drains a machine while keeping `min_available` instances of each template up, and returns
+    /// the first steps. A dry run only returns them.
     ///
     /// # Errors
     ///
-    /// [`ClientError::Api`] with status 404 when it is not present.
+    /// Returns [`ClientError::Api`] with status 404 if the machine is not present.
     pub async fn drain(
         &self,
         id: &MachineId,
-        keep_up: u32,
+        min_available: u32,
         dry_run: bool,
     ) -> Result<DrainReport, ClientError> {
-        let query = Query::new().with("keepUp", Some(&keep_up.to_string()));
+        let query = Query::new().with("minAvailable", Some(&min_available.to_string()));
         let query = query.with("dryRun", dry_run.then_some("1"));
         let path = format!("{}/drain{query}", path(id));
         let body = self.caller.send_empty(Method::POST, &path).await?;
         self.caller.decode(&body)
     }
 
-    /// What is left to be done on a machine that is drained; `None` if it is not drained.
+    /// Returns the remaining work of a drain, or `None` if the machine is not being drained.
     ///
     /// # Errors
     ///
-    /// [`ClientError`].
-    pub async fn draining(&self, id: &MachineId) -> Result<Option<DrainReport>, ClientError> {
-        found(self.caller.get(&format!("{}/drain", path(id)), &Query::new()).await)
+    /// Returns [`ClientError`] if the request fails.
+    pub async fn drain_status(&self, id: &MachineId) -> Result<Option<DrainReport>, ClientError> {
+        none_if_not_found(self.caller.get(&format!("{}/drain", path(id)), &Query::new()).await)
     }
 }
 

@@ -1,8 +1,7 @@
-//! The client: one method for each thing that the API can do.
+//! The client, with one method for each operation of the API.
 
-mod again;
 mod call;
-mod conditions;
+mod conditional;
 mod connect;
 mod endpoint;
 mod error;
@@ -16,6 +15,7 @@ mod pages;
 mod plans;
 mod query;
 mod rebalance;
+mod retry;
 mod upload;
 
 use std::time::Duration;
@@ -27,146 +27,148 @@ use hyper::{Method, StatusCode};
 use serde::Serialize;
 
 use crate::wire::{
-    Machine, MachinePage, MachineStatus, MetadataOp, Particulars, PutUnit, Restarted, Unit,
-    UnitPage, UnitState, UnitStatePage, UnitStatus, Version,
+    MachineEntity, MachinePage, MachineStatus, MetadataOp, PutUnit, RestartResponse, StatusDetails,
+    UnitEntity, UnitPage, UnitStateEntity, UnitStatePage, UnitStatusReport, VersionResponse,
 };
 use crate::{ClientTls, Token};
 use call::Caller;
 use query::Query;
 
-pub(crate) use again::Again;
-pub use conditions::Tagged;
+pub use conditional::WithEtag;
 pub use endpoint::{Endpoint, EndpointError};
 pub use error::ClientError;
 pub use events::{EventOptions, Events};
 pub use export::ExportBytes;
 pub use filter::{StateFilter, UnitFilter};
 pub use journal::{JournalLines, JournalOptions};
+pub(crate) use retry::Retry;
 pub use upload::UnitUpload;
 
 /// A client of the API. Cloning is cheap, and clones share connections.
 ///
-/// Connecting may take five seconds, and a whole answer thirty; only a journal may take its time. A
-/// `GET` whose connection turns out to have been closed is repeated once; nothing else is ever
-/// repeated.
+/// Connecting may take five seconds and a complete response thirty; streams have no time limit. A
+/// `GET` whose connection breaks is repeated once. Other requests are never repeated.
 #[derive(Debug, Clone)]
 pub struct Client {
     caller: Caller,
 }
 
-/// What a client trusts, and what it shows to be let in.
+/// TLS configuration and token of a client.
 #[derive(Debug, Clone, Default)]
 pub struct Credentials {
-    /// How to speak by TLS. `None` trusts the authorities that this host trusts, and shows nothing.
+    /// TLS configuration. `None` trusts the CAs of this host and presents no certificate.
     pub tls: Option<ClientTls>,
-    /// The token to show. It is not sent where others could read it on its way.
+    /// Bearer token. It is not sent where it could be read in transit.
     pub token: Option<Token>,
 }
 
-/// What came of sending a unit.
+/// Result of sending a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PutOutcome {
-    /// It was created, or its content replaced.
+    /// The unit was created or its content replaced.
     Created,
-    /// It had this content already; its desired state was set.
+    /// The unit already had this content; its desired state was set.
     Changed,
-    /// It exists, and was only to be created.
+    /// The unit exists and `create_only` was set.
     Exists,
 }
 
 impl Client {
-    /// A client of the server at that endpoint. It connects when it is first used.
+    /// Creates a client of the server at that endpoint. It connects on the first request.
     #[must_use]
     pub fn new(endpoint: &Endpoint) -> Self {
-        Self::with(endpoint, Credentials::default())
+        Self::with_credentials(endpoint, Credentials::default())
     }
 
-    /// The same with what it takes to be let in.
+    /// Creates a client with credentials.
     #[must_use]
-    pub fn with(endpoint: &Endpoint, credentials: Credentials) -> Self {
+    pub fn with_credentials(endpoint: &Endpoint, credentials: Credentials) -> Self {
         Self { caller: Caller::new(endpoint.clone(), credentials) }
     }
 
-    /// A client by which a daemon asks another for somebody else.
+    /// Creates a client that forwards requests on behalf of another client.
     pub(crate) fn proxying(endpoint: &Endpoint, credentials: Credentials) -> Self {
         Self { caller: Caller::new(endpoint.clone(), credentials).proxying() }
     }
 
-    /// Where it connects to.
+    /// Returns the endpoint.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         self.caller.endpoint()
     }
 
-    /// For how long the server had not seen its store when it last answered: what it said may have
-    /// changed since. `None` if it saw its store.
+    /// Returns the time since the server lost contact with its store, as of the last response. That
+    /// response may be outdated. `None` if the server was up to date.
     #[must_use]
     pub fn behind(&self) -> Option<Duration> {
         self.caller.behind()
     }
 
-    /// The version of the daemon that answers.
+    /// Returns the version of the daemon.
     ///
     /// # Errors
     ///
-    /// As for all methods: [`ClientError`] says whether nobody answered, or what was answered.
+    /// As for all methods, returns [`ClientError`] if the request fails.
     pub async fn version(&self) -> Result<String, ClientError> {
-        let version: Version = self.caller.get("version", &Query::new()).await?;
+        let version: VersionResponse = self.caller.get("version", &Query::new()).await?;
         Ok(version.version)
     }
 
-    /// Whether the daemon lives.
+    /// Checks that the daemon is alive.
     ///
     /// # Errors
     ///
-    /// [`ClientError`] when it does not.
+    /// Returns [`ClientError`] if it is not.
     pub async fn health(&self) -> Result<(), ClientError> {
         self.caller.probe("healthz").await
     }
 
-    /// Whether what the daemon answers is the present state of the cluster.
+    /// Checks that the daemon's responses show the current state of the cluster.
     ///
     /// # Errors
     ///
-    /// [`ClientError::Api`] with status 503 and what is missing when it is not.
+    /// Returns [`ClientError::Api`] with status 503 and the reason if they do not.
     pub async fn ready(&self) -> Result<(), ClientError> {
         self.caller.probe("readyz").await
     }
 
-    /// All units, in order of their names, of one revision.
+    /// Returns all units at one revision, ordered by name.
     ///
     /// # Errors
     ///
-    /// [`ClientError`].
-    pub async fn units(&self) -> Result<Vec<Unit>, ClientError> {
+    /// Returns [`ClientError`] if the request fails.
+    pub async fn units(&self) -> Result<Vec<UnitEntity>, ClientError> {
         let split = |page: UnitPage| (page.units, page.next_page_token);
         self.list("units", &Query::new(), split).await
     }
 
-    /// The units that match the filter, in order of their names, of one revision.
+    /// Returns the units that match the filter at one revision, ordered by name.
     ///
     /// # Errors
     ///
-    /// [`ClientError`].
-    pub async fn units_that(&self, filter: &UnitFilter) -> Result<Vec<Unit>, ClientError> {
+    /// Returns [`ClientError`] if the request fails.
+    pub async fn units_matching(
+        &self,
+        filter: &UnitFilter,
+    ) -> Result<Vec<UnitEntity>, ClientError> {
         let split = |page: UnitPage| (page.units, page.next_page_token);
         self.list("units", &filter.query(), split).await
     }
 
-    /// The unit of that name with its source; `None` if there is none.
+    /// Returns the unit of that name with its source, or `None` if it does not exist.
     ///
     /// # Errors
     ///
-    /// [`ClientError`].
-    pub async fn unit(&self, name: &UnitName) -> Result<Option<Unit>, ClientError> {
-        found(self.caller.get(&unit_path(name), &Query::new()).await)
+    /// Returns [`ClientError`] if the request fails.
+    pub async fn unit(&self, name: &UnitName) -> Result<Option<UnitEntity>, ClientError> {
+        none_if_not_found(self.caller.get(&unit_path(name), &Query::new()).await)
     }
 
     /// Creates a unit or replaces its content, byte for byte.
     ///
     /// # Errors
     ///
-    /// [`ClientError::Api`] with status 400 and details when the unit file is not acceptable.
+    /// Returns [`ClientError::Api`] with status 400 and details if the unit file is invalid.
     pub async fn put_unit(
         &self,
         name: &UnitName,
@@ -181,11 +183,11 @@ impl Client {
         }
     }
 
-    /// Changes the desired state of a unit that is there.
+    /// Sets the desired state of an existing unit.
     ///
     /// # Errors
     ///
-    /// [`ClientError::Api`] with status 409 when there is no such unit.
+    /// Returns [`ClientError::Api`] with status 409 if the unit does not exist.
     pub async fn set_desired(
         &self,
         name: &UnitName,
@@ -196,55 +198,55 @@ impl Client {
         self.caller.send(Method::PUT, &unit_path(name), None, &entity).await.map(drop)
     }
 
-    /// Forgets a unit, and says whether there was one.
+    /// Destroys a unit. Returns whether it existed.
     ///
     /// # Errors
     ///
-    /// [`ClientError`].
+    /// Returns [`ClientError`] if the request fails.
     pub async fn destroy(&self, name: &UnitName) -> Result<bool, ClientError> {
         let gone = self.caller.send_empty(Method::DELETE, &unit_path(name)).await;
-        Ok(found(gone.map(drop))?.is_some())
+        Ok(none_if_not_found(gone.map(drop))?.is_some())
     }
 
-    /// Asks for a restart, and returns the generation that the unit will then have.
+    /// Requests a restart and returns the unit's new generation.
     ///
     /// # Errors
     ///
-    /// [`ClientError::Api`] with status 404 when there is no such unit, 409 when its desired state
-    /// is not launched.
+    /// Returns [`ClientError::Api`] with status 404 if the unit does not exist, and 409 if its
+    /// desired state is not launched.
     pub async fn restart(&self, name: &UnitName) -> Result<Generation, ClientError> {
         let path = format!("{}/restart", unit_path(name));
         let body = self.caller.send_empty(Method::POST, &path).await?;
-        let restarted: Restarted = self.caller.decode(&body)?;
+        let restarted: RestartResponse = self.caller.decode(&body)?;
         Ok(Generation(restarted.generation))
     }
 
-    /// The states that match the filter, in order of units' names, then of machine IDs.
+    /// Returns the states that match the filter, ordered by unit name, then machine ID.
     ///
     /// # Errors
     ///
-    /// [`ClientError`].
-    pub async fn states(&self, filter: &StateFilter) -> Result<Vec<UnitState>, ClientError> {
+    /// Returns [`ClientError`] if the request fails.
+    pub async fn states(&self, filter: &StateFilter) -> Result<Vec<UnitStateEntity>, ClientError> {
         let query = filter.query();
         let split = |page: UnitStatePage| (page.states, page.next_page_token);
         self.list("state", &query, split).await
     }
 
-    /// The machines that are present, in order of their IDs.
+    /// Returns the machines that are present, ordered by ID.
     ///
     /// # Errors
     ///
-    /// [`ClientError`].
-    pub async fn machines(&self) -> Result<Vec<Machine>, ClientError> {
+    /// Returns [`ClientError`] if the request fails.
+    pub async fn machines(&self) -> Result<Vec<MachineEntity>, ClientError> {
         let split = |page: MachinePage| (page.machines, page.next_page_token);
         self.list("machines", &Query::new(), split).await
     }
 
-    /// Changes metadata of machines, all of it or nothing.
+    /// Changes metadata of machines, atomically.
     ///
     /// # Errors
     ///
-    /// [`ClientError::Api`] with status 400 when a change cannot be carried out.
+    /// Returns [`ClientError::Api`] with status 400 if a change is invalid.
     pub async fn patch_machines(&self, changes: &[MetadataChange]) -> Result<(), ClientError> {
         let ops: Vec<MetadataOp> = changes.iter().map(MetadataOp::from).collect();
         self.caller.send(Method::PATCH, "machines", None, &ops).await.map(drop)
@@ -254,8 +256,11 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`ClientError::Api`] with status 404 when there is no such unit, 409 when it is on no
-    /// machine, 501 when nobody says how its machine is reached, 502 when that does not answer.
+    /// Returns [`ClientError::Api`] with one of these statuses:
+    /// - 404: the unit does not exist.
+    /// - 409: the unit is on no machine.
+    /// - 501: the machine's API URL is unknown.
+    /// - 502: the machine does not respond.
     pub async fn journal(
         &self,
         name: &UnitName,
@@ -264,83 +269,86 @@ impl Client {
         JournalLines::open(self.caller.clone(), unit_path(name), options.clone()).await
     }
 
-    /// The same with when each line was written, where the server tells that: for those who ask by
-    /// [`JournalLines::next_dated`].
+    /// Opens the journal of a unit with a timestamp for each line, if the server supports it. Read
+    /// it with [`JournalLines::next_entry`].
     ///
     /// # Errors
     ///
-    /// As [`journal`](Self::journal).
-    pub async fn dated_journal(
+    /// As for [`journal`](Self::journal).
+    pub async fn journal_with_timestamps(
         &self,
         name: &UnitName,
         options: &JournalOptions,
     ) -> Result<JournalLines, ClientError> {
-        JournalLines::open_dated(self.caller.clone(), unit_path(name), options.clone()).await
+        JournalLines::open_with_timestamps(self.caller.clone(), unit_path(name), options.clone())
+            .await
     }
 
-    /// The same with all that is known of each line, after the one with that position.
-    pub(crate) async fn whole_journal(
+    /// Opens the journal of a unit after the line with that cursor, with timestamps and cursors.
+    pub(crate) async fn full_journal(
         &self,
         name: &UnitName,
         options: &JournalOptions,
         after: Option<&str>,
     ) -> Result<JournalLines, ClientError> {
-        JournalLines::open_whole(self.caller.clone(), unit_path(name), options.clone(), after).await
+        JournalLines::open_full(self.caller.clone(), unit_path(name), options.clone(), after).await
     }
 
-    /// How a unit is on each of its machines, with the last lines that it wrote there; `None` if
-    /// there is no such unit. `lines` is how many of them, ten if it is not said.
+    /// Returns a unit's status on each of its machines with the last lines of its journal, or
+    /// `None` if the unit does not exist. `lines` is the number of lines, ten by default.
     ///
     /// # Errors
     ///
-    /// [`ClientError`]. That a machine does not answer is none: what is missing is told in its
-    /// place.
+    /// Returns [`ClientError`] if the request fails. A machine that does not respond is not an
+    /// error: the status contains the reason instead of the lines.
     pub async fn status(
         &self,
         name: &UnitName,
         lines: Option<u32>,
-    ) -> Result<Option<UnitStatus>, ClientError> {
+    ) -> Result<Option<UnitStatusReport>, ClientError> {
         let path = format!("{}/status", unit_path(name));
         let lines = lines.map(|lines| lines.to_string());
-        found(self.caller.get(&path, &Query::new().with("lines", lines.as_deref())).await)
+        none_if_not_found(
+            self.caller.get(&path, &Query::new().with("lines", lines.as_deref())).await,
+        )
     }
 
-    /// What the daemon of a machine tells of a unit there beyond its state.
-    pub(crate) async fn particulars(
+    /// Returns the details that the machine's daemon reports of a unit beyond its state.
+    pub(crate) async fn details(
         &self,
         name: &UnitName,
         machine: &MachineId,
-    ) -> Result<Option<Particulars>, ClientError> {
+    ) -> Result<Option<StatusDetails>, ClientError> {
         let path = format!("{}/status", unit_path(name));
         let query = Query::new().with("lines", Some("0")).with("machine", Some(machine.as_str()));
-        let status: UnitStatus = self.caller.get(&path, &query).await?;
+        let status: UnitStatusReport = self.caller.get(&path, &query).await?;
         let own = |on: &MachineStatus| on.machine_id == machine.as_str();
-        Ok(status.machines.into_iter().find(own).and_then(|on| on.particulars))
+        Ok(status.machines.into_iter().find(own).and_then(|on| on.details))
     }
 
-    /// Follows what changes in the cluster, from now on or from an event on that was seen.
+    /// Follows the cluster's events, from now on or after a given event.
     ///
     /// # Errors
     ///
-    /// [`ClientError::Api`] with status 400 when `since` is not the id of an event.
+    /// Returns [`ClientError::Api`] with status 400 if `since` is not an event ID.
     pub async fn events(&self, options: &EventOptions) -> Result<Events, ClientError> {
         Events::open(self.caller.clone(), options.clone()).await
     }
 
-    /// Opens an export of the whole cluster at one revision. Its bytes are those of a portable
-    /// file, to be read by a [`fleet_store::ExportReader`].
+    /// Opens an export of the whole cluster at one revision. Its bytes form a portable file,
+    /// readable with [`fleet_store::ExportReader`].
     ///
     /// # Errors
     ///
-    /// [`ClientError::Api`] with status 503 when the server does not see its store.
+    /// Returns [`ClientError::Api`] with status 503 if the server cannot reach its store.
     pub async fn export(&self) -> Result<ExportBytes, ClientError> {
         let answer = self.caller.open("export", &Query::new()).await?;
         Ok(ExportBytes::new(self.endpoint().clone(), answer))
     }
 }
 
-/// `None` for an answer that says that there is no such thing.
-fn found<T>(answer: Result<T, ClientError>) -> Result<Option<T>, ClientError> {
+/// Maps a 404 response to `None`.
+fn none_if_not_found<T>(answer: Result<T, ClientError>) -> Result<Option<T>, ClientError> {
     match answer {
         Err(ClientError::Api { status: 404, .. }) => Ok(None),
         answer => answer.map(Some),
@@ -351,7 +359,7 @@ fn unit_path(name: &UnitName) -> String {
     format!("units/{}", query::escape(name.as_str()))
 }
 
-/// What the body of a request can be made of.
+/// Serializable request body.
 trait Entity: Serialize + Sync {}
 
 impl<T: Serialize + Sync> Entity for T {}

@@ -1,15 +1,15 @@
-//! Lists that the server answers in pages.
+//! Paginated lists.
 
 use serde::de::DeserializeOwned;
 
 use super::query::Query;
 use super::{Client, ClientError};
 
-/// How often a listing is begun anew that the server did not keep to its end.
-const RELISTS: usize = 3;
+/// Maximum number of times that a list is restarted because the server has dropped its snapshot.
+const MAX_RELISTS: usize = 3;
 
 impl Client {
-    /// All pages of a list. When the server no longer keeps the listing it is begun anew.
+    /// Returns all pages of a list. Starts over if the server has dropped the list's snapshot.
     pub(super) async fn list<P: DeserializeOwned, T>(
         &self,
         path: &str,
@@ -19,7 +19,7 @@ impl Client {
         let mut tries = 0;
         loop {
             match self.list_once(path, query, &split).await {
-                Err(ClientError::Api { status: 400, .. }) if tries < RELISTS => tries += 1,
+                Err(ClientError::Api { status: 400, .. }) if tries < MAX_RELISTS => tries += 1,
                 answer => return answer,
             }
         }
@@ -42,7 +42,7 @@ impl Client {
                 return Ok(items);
             }
             if next == token {
-                return Err(self.caller.bad_answer("the list does not go on after a page"));
+                return Err(self.caller.bad_response("the list does not go on after a page"));
             }
             token = next;
         }

@@ -1,4 +1,4 @@
-//! Asking what every machine says to a unit, and what a write would lead to.
+//! Explanations of placements, and dry runs of writes.
 
 use fleet_core::MachineId;
 use fleet_store::MetadataChange;
@@ -7,49 +7,53 @@ use hyper::Method;
 
 use super::machines::path as machine_path;
 use super::query::Query;
-use super::{Client, ClientError, UnitUpload, found, unit_path};
-use crate::wire::{Explanation, MetadataOp, Plan, PlanRequest, PutUnit};
+use super::{Client, ClientError, UnitUpload, none_if_not_found, unit_path};
+use crate::wire::{MetadataOp, PlacementExplanation, PlanReport, PlanRequest, PutUnit};
 
 impl Client {
-    /// What every machine says to a unit; `None` if there is no such unit.
+    /// Returns each machine's verdict on a unit, or `None` if the unit does not exist.
     ///
     /// # Errors
     ///
-    /// [`ClientError::Api`] with status 409 when the stored unit cannot be understood.
-    pub async fn explain(&self, name: &UnitName) -> Result<Option<Explanation>, ClientError> {
+    /// Returns [`ClientError::Api`] with status 409 if the stored unit is invalid.
+    pub async fn explain(
+        &self,
+        name: &UnitName,
+    ) -> Result<Option<PlacementExplanation>, ClientError> {
         let path = format!("{}/explain", unit_path(name));
-        found(self.caller.get(&path, &Query::new()).await)
+        none_if_not_found(self.caller.get(&path, &Query::new()).await)
     }
 
-    /// What [`put_unit`](Self::put_unit) would lead to. Nothing is changed.
+    /// Returns the plan that would result from [`put_unit`](Self::put_unit). Changes nothing.
     ///
     /// # Errors
     ///
-    /// [`ClientError::Api`] with status 400 and details when the unit file is not acceptable, 412
-    /// when the unit exists and was only to be created.
-    pub async fn try_put_unit(
+    /// Returns [`ClientError::Api`] with status 400 and details if the unit file is invalid, and
+    /// 412 if the unit exists and `create_only` is set.
+    pub async fn dry_run_put_unit(
         &self,
         name: &UnitName,
         upload: &UnitUpload,
-    ) -> Result<Plan, ClientError> {
+    ) -> Result<PlanReport, ClientError> {
         let path = format!("{}?dryRun=1", unit_path(name));
         let (entity, header) = (upload.entity(), upload.header());
         let (_, body) = self.caller.send(Method::PUT, &path, header, &entity).await?;
         self.caller.decode(&body)
     }
 
-    /// What all these writes together would lead to: units put there, the others destroyed. With
-    /// none of either it is what an engine would do as things are. Nothing is changed.
+    /// Returns the plan that would result from all these writes together: `puts` created or
+    /// replaced, then `destroy` destroyed. Without writes it is the plan for the current state.
+    /// Changes nothing.
     ///
     /// # Errors
     ///
-    /// [`ClientError::Api`] with status 400 and details when a unit file is not acceptable beside
-    /// the others, 404 when one to be destroyed is not known.
+    /// Returns [`ClientError::Api`] with status 400 and details if a unit file is invalid together
+    /// with the others, and 404 if a unit to destroy does not exist.
     pub async fn plan(
         &self,
         puts: &[(UnitName, UnitUpload)],
         destroy: &[UnitName],
-    ) -> Result<Plan, ClientError> {
+    ) -> Result<PlanReport, ClientError> {
         let named = |(name, upload): &(UnitName, UnitUpload)| PutUnit {
             name: Some(name.to_string()),
             ..upload.entity()
@@ -61,51 +65,55 @@ impl Client {
         self.caller.decode(&body)
     }
 
-    /// What [`destroy`](Self::destroy) would lead to; `None` if there is no such unit. Nothing is
-    /// changed.
+    /// Returns the plan that would result from [`destroy`](Self::destroy), or `None` if the unit
+    /// does not exist. Changes nothing.
     ///
     /// # Errors
     ///
-    /// [`ClientError`].
-    pub async fn try_destroy(&self, name: &UnitName) -> Result<Option<Plan>, ClientError> {
+    /// Returns [`ClientError`] if the request fails.
+    pub async fn dry_run_destroy(
+        &self,
+        name: &UnitName,
+    ) -> Result<Option<PlanReport>, ClientError> {
         let path = format!("{}?dryRun=1", unit_path(name));
-        let body = found(self.caller.send_empty(Method::DELETE, &path).await)?;
+        let body = none_if_not_found(self.caller.send_empty(Method::DELETE, &path).await)?;
         body.map(|body| self.caller.decode(&body)).transpose()
     }
 
-    /// What [`cordon`](Self::cordon) would lead to. Nothing is changed.
+    /// Returns the plan that would result from [`cordon`](Self::cordon). Changes nothing.
     ///
     /// # Errors
     ///
-    /// [`ClientError::Api`] with status 404 when it is not present.
-    pub async fn try_cordon(&self, id: &MachineId) -> Result<Plan, ClientError> {
-        self.try_post(&format!("{}/cordon", machine_path(id))).await
+    /// Returns [`ClientError::Api`] with status 404 if the machine is not present.
+    pub async fn dry_run_cordon(&self, id: &MachineId) -> Result<PlanReport, ClientError> {
+        self.dry_run_post(&format!("{}/cordon", machine_path(id))).await
     }
 
-    /// What [`uncordon`](Self::uncordon) would lead to. Nothing is changed.
+    /// Returns the plan that would result from [`uncordon`](Self::uncordon). Changes nothing.
     ///
     /// # Errors
     ///
-    /// [`ClientError`].
-    pub async fn try_uncordon(&self, id: &MachineId) -> Result<Plan, ClientError> {
-        self.try_post(&format!("{}/uncordon", machine_path(id))).await
+    /// Returns [`ClientError`] if the request fails.
+    pub async fn dry_run_uncordon(&self, id: &MachineId) -> Result<PlanReport, ClientError> {
+        self.dry_run_post(&format!("{}/uncordon", machine_path(id))).await
     }
 
-    /// What [`patch_machines`](Self::patch_machines) would lead to. Nothing is changed.
+    /// Returns the plan that would result from [`patch_machines`](Self::patch_machines). Changes
+    /// nothing.
     ///
     /// # Errors
     ///
-    /// [`ClientError::Api`] with status 400 when a change cannot be understood.
-    pub async fn try_patch_machines(
+    /// Returns [`ClientError::Api`] with status 400 if a change is invalid.
+    pub async fn dry_run_patch_machines(
         &self,
         changes: &[MetadataChange],
-    ) -> Result<Plan, ClientError> {
+    ) -> Result<PlanReport, ClientError> {
         let ops: Vec<MetadataOp> = changes.iter().map(MetadataOp::from).collect();
         let (_, body) = self.caller.send(Method::PATCH, "machines?dryRun=1", None, &ops).await?;
         self.caller.decode(&body)
     }
 
-    async fn try_post(&self, path: &str) -> Result<Plan, ClientError> {
+    async fn dry_run_post(&self, path: &str) -> Result<PlanReport, ClientError> {
         let body = self.caller.send_empty(Method::POST, &format!("{path}?dryRun=1")).await?;
         self.caller.decode(&body)
     }

@@ -1,8 +1,8 @@
-//! The variable part of a request's URL.
+//! Query string of a request URL.
 
 use std::fmt::{self, Write as _};
 
-/// The query of a request; it prints with the `?` before it, if it is not empty.
+/// The query string of a request. Displays with a leading `?` unless it is empty.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Query(String);
 
@@ -11,7 +11,7 @@ impl Query {
         Self::default()
     }
 
-    /// The same query with a parameter, if it is given.
+    /// Adds a parameter, if it has a value.
     pub(super) fn with(mut self, name: &str, value: Option<&str>) -> Self {
         if let Some(value) = value {
             self.0.push(if self.0.is_empty() { '?' } else { '&' });
@@ -20,7 +20,7 @@ impl Query {
         self
     }
 
-    /// The same query with a parameter for each value.
+    /// Adds a parameter once for each value.
     pub(super) fn with_all(self, name: &str, values: &[String]) -> Self {
         values.iter().fold(self, |query, value| query.with(name, Some(value)))
     }
@@ -32,7 +32,7 @@ impl fmt::Display for Query {
     }
 }
 
-/// Percent-encodes all that has a meaning in a URL.
+/// Percent-encodes all bytes with a special meaning in URLs.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {

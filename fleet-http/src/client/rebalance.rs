@@ -1,26 +1,26 @@
-//! What a client can do to spread the units of a cluster.
+//! Client methods for rebalancing.
 
-use fleet_core::BalanceTerms;
+use fleet_core::RebalanceLimits;
 use hyper::Method;
 
 use super::query::Query;
-use super::{Client, ClientError, found};
+use super::{Client, ClientError, none_if_not_found};
 use crate::wire::RebalanceReport;
 
 impl Client {
-    /// Has units moved from full machines to emptier ones, and returns which, as things stand;
-    /// where it is a dry run that is all. Where nothing is to be moved the report tells why.
+    /// Orders the cluster to move units from loaded machines to less loaded ones, and returns the
+    /// planned moves. A dry run only returns them. If there are none, the report gives the reason.
     ///
     /// # Errors
     ///
-    /// [`ClientError::Api`] with status 400 where the terms cannot be meant.
+    /// Returns [`ClientError::Api`] with status 400 if the limits are invalid.
     ///
     /// ```no_run
-    /// use fleet_core::BalanceTerms;
+    /// use fleet_core::RebalanceLimits;
     /// use fleet_http::Client;
     ///
     /// # async fn example(client: Client) -> Result<(), Box<dyn std::error::Error>> {
-    /// let terms = BalanceTerms { at_once: 2, ..BalanceTerms::default() };
+    /// let terms = RebalanceLimits { max_in_flight: 2, ..RebalanceLimits::default() };
     /// for it in client.rebalance(&terms, true).await?.moves {
     ///     println!("{} would go from {} to {}", it.unit, it.from, it.to);
     /// }
@@ -29,35 +29,36 @@ impl Client {
     /// ```
     pub async fn rebalance(
         &self,
-        terms: &BalanceTerms,
+        terms: &RebalanceLimits,
         dry_run: bool,
     ) -> Result<RebalanceReport, ClientError> {
-        let BalanceTerms { at_once, gain, keep_up, most } = terms;
+        let RebalanceLimits { max_in_flight: at_once, gain, min_available, max_moves: most } =
+            terms;
         let query = Query::new()
             .with("atOnce", Some(&at_once.to_string()))
             .with("gain", Some(&gain.to_string()))
-            .with("keepUp", Some(&keep_up.to_string()))
+            .with("minAvailable", Some(&min_available.to_string()))
             .with("most", most.map(|most| most.to_string()).as_deref())
             .with("dryRun", dry_run.then_some("1"));
         let body = self.caller.send_empty(Method::POST, &format!("rebalance{query}")).await?;
         self.caller.decode(&body)
     }
 
-    /// What is left to be done for the order to rebalance; `None` if there is none.
+    /// Returns the remaining work of a rebalancing, or `None` if none is in progress.
     ///
     /// # Errors
     ///
-    /// [`ClientError`].
-    pub async fn rebalancing(&self) -> Result<Option<RebalanceReport>, ClientError> {
-        found(self.caller.get("rebalance", &Query::new()).await)
+    /// Returns [`ClientError`] if the request fails.
+    pub async fn rebalance_status(&self) -> Result<Option<RebalanceReport>, ClientError> {
+        none_if_not_found(self.caller.get("rebalance", &Query::new()).await)
     }
 
-    /// Takes the order to rebalance back, if there is one: nobody is moved for it any more.
+    /// Cancels the rebalancing, if one is in progress. No more units are moved for it.
     ///
     /// # Errors
     ///
-    /// [`ClientError`].
-    pub async fn end_rebalancing(&self) -> Result<(), ClientError> {
+    /// Returns [`ClientError`] if the request fails.
+    pub async fn cancel_rebalance(&self) -> Result<(), ClientError> {
         self.caller.send_empty(Method::DELETE, "rebalance").await.map(drop)
     }
 }

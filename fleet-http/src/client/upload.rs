@@ -1,4 +1,4 @@
-//! What is sent of a unit.
+//! Unit upload.
 
 use fleet_core::TargetState;
 use fleet_unitfile::UnitFile;
@@ -6,14 +6,15 @@ use hyper::header::{HeaderName, HeaderValue, IF_NONE_MATCH};
 
 use crate::wire::PutUnit;
 
-/// A unit to create, or new content of one.
+/// A unit to create, or new content for an existing unit.
 #[derive(Debug, Clone)]
 pub struct UnitUpload {
     /// The unit file.
     pub file: UnitFile,
-    /// The desired state; `None` is inactive for a unit that is new.
+    /// The desired state. `None` leaves an existing unit's unchanged and means inactive for a new
+    /// unit.
     pub desired: Option<TargetState>,
-    /// Whether a unit that is there has to stay as it is.
+    /// Whether an existing unit must stay unchanged.
     pub create_only: bool,
 }
 

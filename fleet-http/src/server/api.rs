@@ -1,4 +1,4 @@
-//! What the API is made of, and what all handlers share.
+//! The API's dependencies, and the state shared by all handlers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,41 +13,41 @@ use super::hub::Hub;
 use super::journals::Journals;
 use super::listings::Listings;
 use super::metrics::Metrics;
-use super::page::Token;
+use super::page::PageToken;
 use super::peers::Peers;
 
-/// How long a write waits until reads on this server see it.
-const SEEN: Duration = Duration::from_secs(5);
+/// Maximum time that a write waits until reads on this server show it.
+const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a request waits for the store to be read for the first time: whoever makes systemd
-/// start the daemon, by asking its socket, is not to be told that there is no store.
-const BEGINNING: Duration = Duration::from_secs(2);
+/// Maximum time that a request waits for the first read of the store. A request that activates the
+/// daemon's socket must not fail because the store was not read yet.
+const FIRST_READ_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// All that the API needs to answer.
+/// Dependencies of the API.
 pub struct Api {
-    /// Where writes go.
+    /// Registry for writes.
     pub registry: Registry,
-    /// What reads are answered from.
+    /// Mirror for reads.
     pub mirror: Mirror,
-    /// Where log lines come from.
+    /// Source of journals on this daemon's machines.
     pub journals: Arc<dyn Journals>,
-    /// How other daemons are asked for what is on their machines.
+    /// Clients of the daemons of other machines.
     pub peers: Peers,
-    /// What is counted, for `GET /metrics`.
+    /// Metrics for `GET /metrics`.
     pub metrics: Metrics,
-    /// How many items a page of a list has; zero is read as one.
+    /// Number of items on a list page; zero means one.
     pub page_size: u16,
-    /// What to do about unit files that the old program would have passed over in silence.
+    /// Handling of unit files that fleet v1 silently accepted.
     pub strictness: Strictness,
     /// The daemon's version.
     pub version: String,
 }
 
 impl Api {
-    /// The page size of version 1.
+    /// Page size of version 1.
     pub const PAGE_SIZE: u16 = 100;
 
-    /// The routes of the API, ready to be [served](crate::serve).
+    /// Builds the router of the API, to be [served](crate::serve).
     pub fn router(mut self) -> Router {
         self.page_size = self.page_size.max(1);
         let hub = Hub::new(&self.mirror);
@@ -55,7 +55,7 @@ impl Api {
     }
 }
 
-/// The API as handlers have it.
+/// The API as shared by handlers.
 #[derive(Clone)]
 pub(super) struct Shared(Arc<Api>, Listings, Hub);
 
@@ -68,16 +68,16 @@ impl std::ops::Deref for Shared {
 }
 
 impl Shared {
-    /// Waits a while for the first look at the store; after that, for nothing.
-    pub(super) async fn begin(&self) {
+    /// Waits for the first read of the store, for a limited time. Returns at once afterwards.
+    pub(super) async fn wait_for_first_read(&self) {
         if self.mirror.snapshot().revision == Revision::ZERO && !self.mirror.is_current() {
-            // Who needs what is known is told soon enough that it is not.
-            drop(tokio::time::timeout(BEGINNING, self.mirror.wait_current()).await);
+            // Handlers that need the snapshot return an error if the time has run out.
+            drop(tokio::time::timeout(FIRST_READ_TIMEOUT, self.mirror.wait_current()).await);
         }
     }
 
-    /// What is known. Before the store was read once nothing is, and that is not the same as that
-    /// there is nothing.
+    /// Returns the current snapshot. Fails until the store has been read once, since an unread
+    /// store is not an empty one.
     pub(super) fn view(&self) -> Result<Arc<Snapshot>, Failure> {
         let snapshot = self.mirror.snapshot();
         if snapshot.revision == Revision::ZERO && !self.mirror.is_current() {
@@ -86,46 +86,48 @@ impl Shared {
         Ok(snapshot)
     }
 
-    /// Where those who follow events hear of them.
+    /// Returns the hub that publishes events.
     pub(super) fn hub(&self) -> &Hub {
         &self.2
     }
 
-    /// Waits until reads on this server see the revision. The write is done in any case, so waiting
-    /// too long is no failure of it.
-    pub(super) async fn settle(&self, revision: Revision) {
-        let seen = tokio::time::timeout(SEEN, self.mirror.wait_for(revision)).await;
+    /// Waits until reads on this server show the revision. The write is already committed, so a
+    /// timeout is not an error.
+    pub(super) async fn wait_until_visible(&self, revision: Revision) {
+        let seen = tokio::time::timeout(VISIBILITY_TIMEOUT, self.mirror.wait_for(revision)).await;
         if !matches!(seen, Ok(Ok(_))) {
             tracing::warn!(%revision, "a write is done, but reads do not see it yet");
         }
     }
 
-    /// Finds what a list request shows: the next page of a listing, or the first page of a new one.
+    /// Returns the page that a list request asks for: the next page of a listing, or the first page
+    /// of a new one.
     pub(super) fn listing(&self, params: &Params) -> Result<Listing, Failure> {
         let mut tokens = params.all("nextPageToken");
         let Some(token) = tokens.next() else {
             return Ok(Listing { snapshot: self.view()?, begins: true, page: 1, first: None });
         };
         if tokens.next().is_some() {
-            return Err(Failure::bad("too many values for page token"));
+            return Err(Failure::bad_request("too many values for page token"));
         }
-        let token = Token::decode(token, self.page_size).map_err(Failure::bad)?;
+        let token = PageToken::decode(token, self.page_size).map_err(Failure::bad_request)?;
         let Some(revision) = token.revision else {
             let (snapshot, page) = (self.view()?, token.page);
             return Ok(Listing { snapshot, begins: true, page, first: None });
         };
         let snapshot = self.1.find(revision).ok_or_else(|| {
-            Failure::bad(
+            Failure::bad_request(
                 "nextPageToken is of a list that is no longer kept: list again from the start",
             )
         })?;
         Ok(Listing { snapshot, begins: false, page: token.page, first: token.first })
     }
 
-    /// Cuts the page out of the items, and says how to ask for the next one, if there is one.
+    /// Cuts the page out of the items. Returns it with the token of the next page, which is empty
+    /// on the last one.
     ///
-    /// `begun` says whether the items begin with the first one of the page, and not with the first
-    /// of all; `first` how a page is named that begins with an item.
+    /// `begun` means that `items` begin with the page's first item rather than with the listing's.
+    /// `first` returns the token's reference to an item.
     pub(super) fn page<T>(
         &self,
         listing: &Listing,
@@ -133,7 +135,7 @@ impl Shared {
         items: impl Iterator<Item = T>,
         first: impl FnOnce(T) -> String,
     ) -> (Vec<T>, String) {
-        let before = if begun { 0 } else { listing.before(self.page_size) };
+        let before = if begun { 0 } else { listing.items_before(self.page_size) };
         let mut items = items.skip(before);
         let page: Vec<T> = items.by_ref().take(self.page_size.into()).collect();
         let Some(next) = items.next().filter(|_| !page.is_empty()) else {
@@ -145,24 +147,24 @@ impl Shared {
         self.1.keep(&listing.snapshot, listing.begins);
         let (limit, number) = (self.page_size, listing.page.saturating_add(1));
         let (revision, first) = (Some(listing.snapshot.revision), Some(first(next)));
-        (page, Token { limit, page: number, revision, first }.encode())
+        (page, PageToken { limit, page: number, revision, first }.encode())
     }
 }
 
 /// A page of a listing.
 pub(super) struct Listing {
-    /// What the whole listing shows.
+    /// Snapshot that the whole listing shows.
     pub(super) snapshot: Arc<Snapshot>,
-    /// Whether nobody was given a page of it before.
+    /// Whether this is the listing's first page.
     begins: bool,
     page: u64,
-    /// What the page begins with, if that is known, as the listing named it.
+    /// Reference to the page's first item, if the token contains one.
     pub(super) first: Option<String>,
 }
 
 impl Listing {
-    /// How many items are on the pages before.
-    fn before(&self, page_size: u16) -> usize {
+    /// Returns the number of items on the preceding pages.
+    fn items_before(&self, page_size: u16) -> usize {
         usize::try_from(self.page - 1).unwrap_or(usize::MAX).saturating_mul(page_size.into())
     }
 }

@@ -1,4 +1,4 @@
-//! Which answers are sent compressed to those who accept it.
+//! Compression of responses.
 
 use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
@@ -6,18 +6,19 @@ use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{And, Predicate, SizeAbove};
 
-/// From how many bytes on it is worth the work.
-const WORTH_IT: u16 = 1024;
+/// Minimum size of a compressed response, in bytes.
+const MIN_SIZE: u16 = 1024;
 
-/// Compresses what is JSON and large, as gzip.
+/// Compresses large JSON responses with gzip.
 pub(super) fn layer() -> CompressionLayer<And<SizeAbove, IsJson>> {
     CompressionLayer::new()
         .gzip(true)
         .quality(CompressionLevel::Fastest)
-        .compress_when(SizeAbove::new(WORTH_IT.into()).and(IsJson))
+        .compress_when(SizeAbove::new(MIN_SIZE.into()).and(IsJson))
 }
 
-/// What is followed, as journals and events are, is not JSON: its lines would be held back.
+/// Matches JSON responses. Streams such as journals and events are not JSON; compression would
+/// delay their lines.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct IsJson;
 

@@ -1,4 +1,4 @@
-//! Accepting connections and answering on them, until the end.
+//! Accepts connections and serves requests until shutdown.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -17,96 +17,98 @@ use hyper_util::service::TowerToHyperService;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
-use super::closing::Closing;
-use super::handshake::{self, Arrival, Opened};
-use super::idle::{Arriving, Held, Idle, Seat};
-use super::limits::{Door, Limits};
+use super::connection_slots::{ConnectionSlot, IdleQueue, RequestBody, SlotBody};
+use super::handshake::{self, AcceptedStream, Handshake};
+use super::limits::{ConnectionOrigin, ServerLimits};
 use super::listener::Listener;
-use super::patient::Patient;
-use super::pause::pause;
+use super::shutdown::Shutdown;
+use super::sleep::sleep;
+use super::write_timeout::WriteTimeout;
 
-/// How long connections may take to finish after the end was asked for. Then they are cut off:
-/// an answer that nobody reads would not finish for long.
-const GRACE: Duration = Duration::from_secs(3);
+/// Time that connections have to finish after shutdown begins. Then they are closed, because a
+/// response that the client does not read would never finish.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
 
-/// How long to wait when the system has no more files for connections.
-const EXHAUSTED: Duration = Duration::from_millis(200);
+/// Delay before accepting again after an error, such as exhausted file descriptors.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(200);
 
-/// The least room that hyper accepts for the head of a request.
-const LEAST_HEAD: usize = 8192;
+/// Minimum buffer size that hyper accepts for request heads.
+const MIN_HEAD_SIZE: usize = 8192;
 
-/// Answers on a listener until `shutdown` is ready. Streams of events end then, and requests that
-/// have begun have three seconds more to finish. No client takes more than the default [`Limits`].
+/// Serves requests on a listener until `shutdown` completes. Event streams end then, and requests
+/// in progress have three more seconds. The default [`ServerLimits`] apply.
 ///
-/// Returning is not a failure: whatever happens to one connection ends that one alone.
+/// Errors of one connection end only that connection.
 pub async fn serve(listener: Listener, router: Router, shutdown: impl Future<Output = ()>) {
-    serve_within(listener, router, Limits::default(), shutdown).await;
+    serve_with_limits(listener, router, ServerLimits::default(), shutdown).await;
 }
 
-/// [`serve`] with other limits.
-pub async fn serve_within(
+/// Serves like [`serve`] with other limits.
+pub async fn serve_with_limits(
     listener: Listener,
     router: Router,
-    limits: Limits,
+    limits: ServerLimits,
     shutdown: impl Future<Output = ()>,
 ) {
     let graceful = GracefulShutdown::new();
-    let (open, closing) = Closing::new();
-    let front = Front::new(router, listener.door(limits), closing);
+    let (running, ended) = Shutdown::new();
+    let service = ConnectionService::new(router, listener.origin(limits), ended);
     let mut connections = JoinSet::new();
-    accept(&listener, &front, &graceful, &mut connections, shutdown).await;
-    drop((listener, open));
+    accept(&listener, &service, &graceful, &mut connections, shutdown).await;
+    drop((listener, running));
     tokio::select! {
         () = graceful.shutdown() => {}
-        () = pause(GRACE) => tracing::debug!("connections are cut off"),
+        () = sleep(SHUTDOWN_GRACE) => tracing::debug!("closing the remaining connections"),
     }
     connections.shutdown().await;
 }
 
-/// Accepts connections until `shutdown` is ready.
+/// Accepts connections until `shutdown` completes.
 async fn accept(
     listener: &Listener,
-    front: &Front,
+    service: &ConnectionService,
     graceful: &GracefulShutdown,
     connections: &mut JoinSet<()>,
     shutdown: impl Future<Output = ()>,
 ) {
-    let hall = Hall::new(front.door.limits.connections.max(1));
-    // It may have accepted one that there is no room for yet, so it is never begun anew in between.
-    let (mut next, mut shutdown) = (pin!(hall.next(listener)), pin!(shutdown));
+    let limit = ConnectionLimit::new(service.origin.limits.connections.max(1));
+    // The future may hold an accepted connection that waits for a free slot, so it is never
+    // dropped.
+    let (mut next, mut shutdown) = (pin!(limit.next(listener)), pin!(shutdown));
     loop {
-        let (arrival, permit) = tokio::select! {
+        let (accepted, permit) = tokio::select! {
             accepted = &mut next => accepted,
             Some(_ended) = connections.join_next() => continue,
             () = &mut shutdown => return,
         };
-        next.set(hall.next(listener));
-        let seat = Seat::new(&hall.idle);
-        connections.spawn(answer(arrival, permit, seat, front.clone(), graceful.watcher()));
+        next.set(limit.next(listener));
+        let slot = ConnectionSlot::new(&limit.idle);
+        let serving = serve_connection(accepted, permit, slot, service.clone(), graceful.watcher());
+        connections.spawn(serving);
     }
 }
 
-/// The room that there is for connections.
-struct Hall {
+/// Limits the number of open connections.
+struct ConnectionLimit {
     room: Arc<Semaphore>,
-    idle: Arc<Idle>,
+    idle: Arc<IdleQueue>,
 }
 
-impl Hall {
-    fn new(most: usize) -> Self {
-        let room = Semaphore::new(most.min(Semaphore::MAX_PERMITS));
+impl ConnectionLimit {
+    fn new(max: usize) -> Self {
+        let room = Semaphore::new(max.min(Semaphore::MAX_PERMITS));
         Self { room: Arc::new(room), idle: Arc::default() }
     }
 
-    /// The next connection, once there is room for it.
-    async fn next(&self, listener: &Listener) -> (Arrival, OwnedSemaphorePermit) {
+    /// Returns the next connection, once there is a free slot for it.
+    async fn next(&self, listener: &Listener) -> (AcceptedStream, OwnedSemaphorePermit) {
         loop {
             match listener.accept().await {
-                Ok(arrival) => return (arrival, self.permit().await),
+                Ok(accepted) => return (accepted, self.permit().await),
                 Err(error) => {
                     tracing::warn!(error = %error, "cannot accept a connection");
-                    self.idle.end_longest();
-                    pause(EXHAUSTED).await;
+                    self.idle.reclaim_longest();
+                    sleep(ACCEPT_RETRY_DELAY).await;
                 }
             }
         }
@@ -116,91 +118,92 @@ impl Hall {
         if let Ok(permit) = self.room.clone().try_acquire_owned() {
             return permit;
         }
-        let made_room = async {
-            self.idle.end_one().await;
+        let reclaim = async {
+            self.idle.reclaim_one().await;
             std::future::pending().await
         };
         let permit = tokio::select! {
             permit = self.room.clone().acquire_owned() => permit,
-            never = made_room => never,
+            never = reclaim => never,
         };
         permit.expect("the semaphore is never closed")
     }
 }
 
-/// Answers the requests of one connection.
-async fn answer(
-    arrival: Arrival,
+/// Serves the requests of one connection.
+async fn serve_connection(
+    accepted: AcceptedStream,
     permit: OwnedSemaphorePermit,
-    seat: Arc<Seat>,
-    mut front: Front,
+    slot: Arc<ConnectionSlot>,
+    mut service: ConnectionService,
     watcher: Watcher,
 ) {
-    let limits = front.door.limits;
-    let opened = tokio::select! {
-        opened = handshake::open(arrival, limits.handshake_time) => opened,
-        () = seat.ended() => return,
-        () = front.closing.clone().closed() => return,
+    let limits = service.origin.limits;
+    let handshake = tokio::select! {
+        handshake = handshake::open(accepted, limits.handshake_time) => handshake,
+        () = slot.reclaimed() => return,
+        () = service.shutdown.clone().closed() => return,
     };
-    let Some(Opened { stream, shown_to }) = opened else { return };
-    front.door.shown_to = shown_to;
-    let stream = TokioIo::new(Patient::new(stream, limits.write_time, seat.clone()));
+    let Some(Handshake { stream, verified_by }) = handshake else { return };
+    service.origin.verified_by = verified_by;
+    let stream = TokioIo::new(WriteTimeout::new(stream, limits.write_time, slot.clone()));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head_time)
-        .max_buf_size(limits.head_size.max(LEAST_HEAD))
-        .serve_connection(stream, Seated { seat: seat.clone(), front });
+        .max_buf_size(limits.head_size.max(MIN_HEAD_SIZE))
+        .serve_connection(stream, SlotService { slot: slot.clone(), service });
     tokio::select! {
         biased;
         ended = watcher.watch(connection) => if let Err(error) = ended {
-            tracing::debug!(error = %error, "a connection broke");
+            tracing::debug!(error = %error, "a connection failed");
         },
-        () = seat.ended() => tracing::debug!("a connection that waited makes room for another"),
+        () = slot.reclaimed() => tracing::debug!("closing an idle connection to make room"),
     }
     drop(permit);
 }
 
-/// The router as connections use it.
+/// The router with the state shared by all connections.
 #[derive(Clone)]
-struct Front {
+struct ConnectionService {
     router: TowerToHyperService<Router>,
-    door: Door,
-    closing: Closing,
+    origin: ConnectionOrigin,
+    shutdown: Shutdown,
 }
 
-impl Front {
-    fn new(router: Router, door: Door, closing: Closing) -> Self {
-        Self { router: TowerToHyperService::new(router), door, closing }
+impl ConnectionService {
+    fn new(router: Router, origin: ConnectionOrigin, shutdown: Shutdown) -> Self {
+        Self { router: TowerToHyperService::new(router), origin, shutdown }
     }
 }
 
-/// The router for the requests of one connection.
-struct Seated {
-    seat: Arc<Seat>,
-    front: Front,
+/// The router with the slot of one connection.
+struct SlotService {
+    slot: Arc<ConnectionSlot>,
+    service: ConnectionService,
 }
 
-/// A request came on a connection that had to make room at that moment; it is not carried out.
+/// Error of a request that arrived just as its connection's slot was reclaimed. It is not carried
+/// out.
 #[derive(Debug, thiserror::Error)]
-#[error("the connection had to make room for another")]
-struct TooLate;
+#[error("the connection was closed to make room for another")]
+struct SlotReclaimed;
 
-impl Service<Request<Incoming>> for Seated {
+impl Service<Request<Incoming>> for SlotService {
     type Response = Response;
-    type Error = TooLate;
-    type Future = Pin<Box<dyn Future<Output = Result<Response, TooLate>> + Send>>;
+    type Error = SlotReclaimed;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, SlotReclaimed>> + Send>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        let Some(busy) = self.seat.begin() else {
-            return Box::pin(async { Err(TooLate) });
+        let Some(busy) = self.slot.begin_request() else {
+            return Box::pin(async { Err(SlotReclaimed) });
         };
-        request.extensions_mut().insert(self.front.door.clone());
-        request.extensions_mut().insert(self.front.closing.clone());
-        let request = request.map(|body| Arriving::new(body, self.seat.clone()));
-        let answer = self.front.router.call(request);
+        request.extensions_mut().insert(self.service.origin.clone());
+        request.extensions_mut().insert(self.service.shutdown.clone());
+        let request = request.map(|body| RequestBody::new(body, self.slot.clone()));
+        let response = self.service.router.call(request);
         Box::pin(async move {
-            let Ok(answer) = answer.await;
-            Ok(answer.map(|body| Body::new(Held::new(body, busy))))
+            let Ok(response) = response.await;
+            Ok(response.map(|body| Body::new(SlotBody::new(body, busy))))
         })
     }
 }

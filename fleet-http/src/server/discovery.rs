@@ -1,14 +1,14 @@
-//! The discovery document: the API described for programs that generate clients.
+//! The discovery document, a description of the API for client generators.
 
 use super::openapi::Failures;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 
-/// In the format of Google's discovery service. Its `rootUrl` is unusable on purpose: a client has
-/// to set it to where it found the API.
+/// Document in the format of Google's discovery service. Its `rootUrl` is a placeholder that
+/// clients replace with the API's URL.
 const DOCUMENT: &str = include_str!("../discovery.json");
 
-/// The discovery document.
+/// Discovery document.
 #[utoipa::path(
     get,
     path = "/discovery",

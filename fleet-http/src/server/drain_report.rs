@@ -1,34 +1,35 @@
-//! Pure: what is left to be done on a machine that is drained.
+//! Reports the remaining work of a drain. Pure.
 
 use fleet_core::{ActiveState, MachineId, Snapshot};
-use fleet_scheduler::{Action, Drain, DrainPlan, Index, Policy, Step, share};
+use fleet_scheduler::{Drain, DrainPlan, Index, Policy, Step, StepAction, share};
 
 use crate::wire::{DrainReport, HeldUnit, UnitMove};
 
-/// What is on a machine, and what becomes of it, by the plan of all drains that people want.
-pub(super) fn drain_report(snapshot: &Snapshot, id: &MachineId, keep_up: u32) -> DrainReport {
-    let drain = Drain::wanted(snapshot, snapshot.machines().map(AsRef::as_ref));
+/// Reports the units on a machine and their next steps, according to the plan of all requested
+/// drains.
+pub(super) fn drain_report(snapshot: &Snapshot, id: &MachineId, min_available: u32) -> DrainReport {
+    let drain = Drain::from_intents(snapshot, snapshot.machines().map(AsRef::as_ref));
     let plan = drain.map(|drain| Index::load(Policy::default(), snapshot).drain(&drain));
     let (moves, held) = plan.map(|plan| of_machine(&plan, snapshot, id)).unwrap_or_default();
     let global = share(snapshot, id).units.into_values().filter(|(unit, _)| unit.is_global());
     DrainReport {
         global: global.map(|(unit, _)| unit.name.to_string()).collect(),
         held,
-        keep_up,
+        min_available,
         leaving: leaving(snapshot, id),
         machine_id: id.to_string(),
         moves,
     }
 }
 
-/// Who of a plan moves away from a machine, and who is held back there.
+/// Returns the units that move away from a machine, and those that cannot move yet.
 fn of_machine(
     plan: &DrainPlan,
     snapshot: &Snapshot,
     id: &MachineId,
 ) -> (Vec<UnitMove>, Vec<HeldUnit>) {
     let away = |step: &Step| match &step.action {
-        Action::Move { from, to } if from == id => {
+        StepAction::Move { from, to } if from == id => {
             Some(UnitMove { to: to.to_string(), unit: step.unit.to_string() })
         }
         _ => None,
@@ -41,7 +42,7 @@ fn of_machine(
     (plan.plan.steps.iter().filter_map(away).collect(), held.collect())
 }
 
-/// The units that are not meant to be on a machine and have not ended there.
+/// Returns the units that are still active on a machine although they do not belong there.
 fn leaving(snapshot: &Snapshot, id: &MachineId) -> Vec<String> {
     let belongs = share(snapshot, id).units;
     let runs = |active| !matches!(active, ActiveState::Inactive | ActiveState::Failed);

@@ -1,4 +1,4 @@
-//! `GET /events`: what changes in the cluster, as server-sent events.
+//! `GET /events`: cluster events as server-sent events.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -18,23 +18,23 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::timeout;
 
 use super::api::Shared;
-use super::closing::{Closing, closed};
-use super::event_stream::{Batch, Filter, batch, place};
+use super::event_stream::{Batch, Filter, batch, id_lines};
 use super::extract::Params;
 use super::failure::Failure;
 use super::filters::template;
 use super::openapi::Failures;
+use super::shutdown::{Shutdown, closed};
 
-/// After how long without an event the place is told, so that nobody takes the connection for dead
-/// and who hears little need not begin again far back.
-const QUIET: Duration = Duration::from_secs(15);
+/// Interval of position updates without an event. They keep the connection alive, and a client with
+/// few matching events can resume from a recent position.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
-/// How a client that lost its connection says what it has seen.
+/// Header with the ID of the last received event, sent by clients that reconnect.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// What changes in the cluster, as server-sent events.
+/// Follow cluster events.
 ///
-/// They go on from `since` or the header `Last-Event-ID`.
+/// Server-sent events, beginning after `since` or the header `Last-Event-ID`.
 #[utoipa::path(
     get,
     path = "/events",
@@ -57,108 +57,111 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 )]
 pub(super) async fn events(
     State(api): State<Shared>,
-    closing: Option<Extension<Closing>>,
+    shutdown: Option<Extension<Shutdown>>,
     headers: HeaderMap,
     params: Params,
 ) -> Result<Response, Failure> {
-    // Who has seen nothing yet may send an empty one.
+    // A client that has received no event may send an empty ID.
     let last = headers.get(LAST_EVENT_ID).filter(|id| !id.is_empty());
     let last = last.map(|id| id.to_str().unwrap_or("?"));
-    let seen = last.or_else(|| params.given("since")).map(Seen::read).transpose()?;
+    let seen = last.or_else(|| params.non_empty("since")).map(StreamPosition::read).transpose()?;
     let filter = filter(&params)?;
-    // What happens between hearing of it and looking is told twice; the other way it might not be.
+    // Subscribing before reading may repeat a change; the other order could lose one.
     let batches = api.hub().subscribe();
     api.view()?;
     let first = since(&api.mirror, seen);
-    let follower = Follower {
+    let subscriber = Subscriber {
         at: first.revision,
-        waiting: first.lines_for(&filter),
+        pending: first.lines_for(&filter),
         batches,
         filter,
         mirror: api.mirror.clone(),
     };
-    let lines = stream::unfold(follower, async |mut follower| {
-        Some((Ok::<_, Infallible>(follower.next().await?), follower))
+    let lines = stream::unfold(subscriber, async |mut subscriber| {
+        Some((Ok::<_, Infallible>(subscriber.next().await?), subscriber))
     });
-    let lines = lines.take_until(Box::pin(closed(closing)));
+    let lines = lines.take_until(Box::pin(closed(shutdown)));
     let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-cache")];
     Ok((headers, Body::from_stream(lines)).into_response())
 }
 
-/// What somebody wants to hear of. Who asks for what can never be would wait for ever.
+/// Reads the filter. Refuses values that can never match, since the client would wait forever.
 fn filter(params: &Params) -> Result<Filter, Failure> {
-    let unit = params.given("unit").map(UnitName::parse).transpose().map_err(Failure::bad)?;
-    let machine = params.given("machine").map(str::parse).transpose().map_err(Failure::bad)?;
+    let unit =
+        params.non_empty("unit").map(UnitName::parse).transpose().map_err(Failure::bad_request)?;
+    let machine =
+        params.non_empty("machine").map(str::parse).transpose().map_err(Failure::bad_request)?;
     Ok(Filter { unit, machine, template: template(params)? })
 }
 
-/// Where in which history a client says that it is.
-struct Seen {
+/// Position of a client: a revision and its lineage.
+struct StreamPosition {
     revision: Revision,
     lineage: Option<String>,
 }
 
-impl Seen {
+impl StreamPosition {
     fn read(text: &str) -> Result<Self, Failure> {
         let (number, lineage) = match text.split_once('-') {
             Some((number, lineage)) => (number, Some(lineage.to_owned())),
             None => (text, None),
         };
-        let bad =
-            |_| Failure::bad(format!("no event has the id {text:?}: write one that was told"));
+        let bad = |_| {
+            Failure::bad_request(format!("no event has the id {text:?}: write one that was told"))
+        };
         Ok(Self { revision: Revision(number.parse().map_err(bad)?), lineage })
     }
 }
 
-/// What a client hears first: all that changed since what it has seen, or that nobody can say.
-fn since(mirror: &Mirror, seen: Option<Seen>) -> Batch {
+/// Returns a client's first batch: all changes since its position, or a resync if they are unknown.
+fn since(mirror: &Mirror, seen: Option<StreamPosition>) -> Batch {
     let lineage = mirror.lineage().map(|lineage| lineage.to_string());
     match seen {
         Some(seen) if seen.lineage == lineage || seen.lineage.is_none() => {
-            batch(&mirror.tidings_since(seen.revision), None, lineage.as_deref())
+            batch(&mirror.full_delta_since(seen.revision), None, lineage.as_deref())
         }
         _ => Batch::resync(mirror.snapshot().revision, lineage.as_deref()),
     }
 }
 
-/// A client that hears of events as fast as it reads.
-struct Follower {
-    /// How far it has come.
+/// A client's subscription.
+struct Subscriber {
+    /// Revision that the client has reached.
     at: Revision,
-    waiting: Option<Bytes>,
+    pending: Option<Bytes>,
     batches: Receiver<Arc<Batch>>,
     filter: Filter,
     mirror: Mirror,
 }
 
-impl Follower {
-    /// What it hears next; nothing when there will be nothing more.
+impl Subscriber {
+    /// Returns the next lines to send; `None` at the end of the stream.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            if let Some(lines) = self.waiting.take() {
+            if let Some(lines) = self.pending.take() {
                 return Some(lines);
             }
-            match timeout(QUIET, self.batches.recv()).await {
-                Err(_quiet) => return Some(place(self.at, self.lineage().as_deref()).into()),
-                Ok(Ok(batch)) => self.hear(&batch),
-                Ok(Err(RecvError::Lagged(_))) => self.fall_behind(),
+            match timeout(KEEPALIVE_INTERVAL, self.batches.recv()).await {
+                Err(_quiet) => return Some(id_lines(self.at, self.lineage().as_deref()).into()),
+                Ok(Ok(batch)) => self.accept(&batch),
+                Ok(Err(RecvError::Lagged(_))) => self.resync(),
                 Ok(Err(RecvError::Closed)) => return None,
             }
         }
     }
 
-    fn hear(&mut self, batch: &Batch) {
+    fn accept(&mut self, batch: &Batch) {
         if batch.revision > self.at {
             self.at = batch.revision;
-            self.waiting = batch.lines_for(&self.filter);
+            self.pending = batch.lines_for(&self.filter);
         }
     }
 
-    /// What it has missed is told to nobody again: it looks at everything.
-    fn fall_behind(&mut self) {
+    /// Skips the missed batches and sends a resync.
+    fn resync(&mut self) {
         self.batches = self.batches.resubscribe();
         self.at = self.mirror.snapshot().revision;
-        self.waiting = Batch::resync(self.at, self.lineage().as_deref()).lines_for(&self.filter);
+        self.pending = Batch::resync(self.at, self.lineage().as_deref()).lines_for(&self.filter);
     }
 
     fn lineage(&self) -> Option<String> {

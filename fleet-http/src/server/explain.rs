@@ -1,4 +1,4 @@
-//! `GET /units/<name>/explain`: what every machine says to a unit.
+//! `GET /units/<name>/explain`: each machine's verdict on a unit.
 
 use axum::Json;
 use axum::extract::State;
@@ -8,12 +8,12 @@ use super::api::Shared;
 use super::extract::Name;
 use super::failure::Failure;
 use super::openapi::{self as path, Failures};
-use super::planning::planned;
-use crate::wire::{self, Explanation};
+use super::planning::run_planner;
+use crate::wire::{self, PlacementExplanation};
 
-/// What every machine says to a unit.
+/// Explain a unit's placement.
 ///
-/// It is judged as the cluster is now, and not as the engine last saw it.
+/// Returns each machine's verdict on the unit for the current state of the cluster.
 #[utoipa::path(
     get,
     path = "/units/{name}/explain",
@@ -21,19 +21,19 @@ use crate::wire::{self, Explanation};
     tag = "units",
     params(path::UnitName),
     responses(
-        (status = 200, body = Explanation, description = "What every machine says to it"),
+        (status = 200, body = PlacementExplanation, description = "What every machine says to it"),
         Failures,
     ),
 )]
 pub(super) async fn explain(
     State(api): State<Shared>,
     Name(name): Name,
-) -> Result<Json<Explanation>, Failure> {
+) -> Result<Json<PlacementExplanation>, Failure> {
     let snapshot = api.view()?;
     let name = UnitName::parse(&name).map_err(|_| Failure::no_unit())?;
     if let Some(fault) = snapshot.fault(name.as_str()) {
         return Err(Failure::conflict(format!("{name} cannot be explained: {}", fault.message)));
     }
-    let explained = planned(move || fleet_scheduler::explain(&snapshot, &name)).await?;
+    let explained = run_planner(move || fleet_scheduler::explain(&snapshot, &name)).await?;
     explained.map(|told| Json(wire::explanation(&told))).ok_or_else(Failure::no_unit)
 }

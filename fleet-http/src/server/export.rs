@@ -1,4 +1,4 @@
-//! `GET /export`: the whole cluster at one revision, as the lines of a portable file.
+//! `GET /export`: the whole cluster at one revision, as a portable file.
 
 use std::convert::Infallible;
 
@@ -15,13 +15,13 @@ use super::failure::Failure;
 use super::openapi::Failures;
 use crate::STRICTNESS;
 
-/// How much is sent at once, in bytes; a line may be longer.
-const PIECE: usize = 64 << 10;
+/// Size of the chunks sent, in bytes. A chunk with a long line may be larger.
+const CHUNK_SIZE: usize = 64 << 10;
 
-/// The whole cluster as the lines of a portable file.
+/// Export the cluster.
 ///
-/// It is made as it is sent, from one snapshot. What is not known to be the present state of the
-/// cluster is not exported: nobody sees later how old it was.
+/// Returns the lines of a portable file, generated from one snapshot. Fails if the snapshot may be
+/// outdated, because the file would not show its age.
 #[utoipa::path(
     get,
     path = "/export",
@@ -40,21 +40,21 @@ pub(super) async fn export(State(api): State<Shared>) -> Result<Response, Failur
         Failure::unavailable("the daemon does not see its store just now: export again later")
     })?;
     let mut lines = export.lines();
-    let pieces = std::iter::from_fn(move || piece(&mut lines).map(Ok::<_, Infallible>));
+    let chunks = std::iter::from_fn(move || chunk(&mut lines).map(Ok::<_, Infallible>));
     let strictness = match api.strictness {
         Strictness::Refuse => "refuse",
         Strictness::Warn => "warn",
     };
     let headers = [(CONTENT_TYPE, "application/x-ndjson"), (STRICTNESS, strictness)];
-    Ok((headers, Body::from_stream(stream::iter(pieces))).into_response())
+    Ok((headers, Body::from_stream(stream::iter(chunks))).into_response())
 }
 
-/// The next lines, as many as are sent at once.
-fn piece(lines: &mut ExportLines) -> Option<Bytes> {
-    let mut piece = lines.next()?;
-    while piece.len() < PIECE {
+/// Returns the next chunk of lines.
+fn chunk(lines: &mut ExportLines) -> Option<Bytes> {
+    let mut chunk = lines.next()?;
+    while chunk.len() < CHUNK_SIZE {
         let Some(line) = lines.next() else { break };
-        piece.extend(line);
+        chunk.extend(line);
     }
-    Some(piece.into())
+    Some(chunk.into())
 }

@@ -1,4 +1,4 @@
-//! What handlers take out of a request: a name, query parameters, a body.
+//! Extractors for names, query parameters and bodies.
 
 use std::convert::Infallible;
 
@@ -10,9 +10,9 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tokio::time::timeout;
 
 use super::failure::Failure;
-use super::limits::Door;
+use super::limits::ConnectionOrigin;
 
-/// The unit's name in the path, percent-decoded.
+/// A percent-decoded name in the path.
 pub(super) struct Name(pub(super) String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Name {
@@ -21,8 +21,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Name {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
         let Path(name) = Path::<String>::from_request_parts(parts, state)
             .await
-            .map_err(|rejection| Failure::bad(rejection.body_text()))?;
-        // An escaped slash makes two segments, and there is nothing below a unit.
+            .map_err(|rejection| Failure::bad_request(rejection.body_text()))?;
+        // An escaped slash makes two segments, and no resource matches those.
         if name.contains('/') {
             return Err(super::router::no_resource());
         }
@@ -30,40 +30,45 @@ impl<S: Send + Sync> FromRequestParts<S> for Name {
     }
 }
 
-/// The query parameters, in order.
+/// Query parameters, in order.
 pub(super) struct Params(Vec<(String, String)>);
 
 impl Params {
-    /// The first value of that parameter.
+    /// Returns the first value of a parameter.
     pub(super) fn first(&self, name: &str) -> Option<&str> {
         self.all(name).next()
     }
 
-    /// The first value of that parameter, unless it is empty.
-    pub(super) fn given(&self, name: &str) -> Option<&str> {
+    /// Returns the first value of a parameter unless it is empty.
+    pub(super) fn non_empty(&self, name: &str) -> Option<&str> {
         self.first(name).filter(|value| !value.is_empty())
     }
 
-    /// A flag that is off unless it is given.
+    /// Returns the value of a boolean parameter; false if absent.
     pub(super) fn flag(&self, name: &str) -> Result<bool, Failure> {
         match self.first(name) {
             None | Some("0" | "false") => Ok(false),
             Some("" | "1" | "true") => Ok(true),
-            Some(other) => Err(Failure::bad(format!("{name} cannot be {other:?}: write 1 or 0"))),
+            Some(other) => {
+                Err(Failure::bad_request(format!("{name} cannot be {other:?}: write 1 or 0")))
+            }
         }
     }
 
-    /// Whether a write is only to be tried out. Another spelling must not have it carried out.
+    /// Whether the request is a dry run. Refuses misspelled parameters, because the write would
+    /// otherwise be carried out.
     pub(super) fn dry_run(&self) -> Result<bool, Failure> {
         let is_meant = |key: &str| key.to_lowercase().replace(['_', '-'], "") == "dryrun";
         let mut others = self.0.iter().map(|(key, _)| key).filter(|key| *key != "dryRun");
         match others.find(|key| is_meant(key)) {
-            Some(other) => Err(Failure::bad(format!("{other:?} is unknown: write dryRun=1"))),
+            Some(other) => {
+                Err(Failure::bad_request(format!("{other:?} is unknown: write dryRun=1")))
+            }
             None => self.flag("dryRun"),
         }
     }
 
-    /// The values of that parameter.
+    /// Returns all values of a parameter.
     pub(super) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
         self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
@@ -72,21 +77,22 @@ impl Params {
 impl<S: Send + Sync> FromRequestParts<S> for Params {
     type Rejection = Infallible;
 
-    /// A query that cannot be read has no parameters, as it always was.
+    /// Treats a malformed query as empty, like fleet v1.
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
         let pairs = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
         Ok(Self(pairs.map(|Query(pairs)| pairs).unwrap_or_default()))
     }
 }
 
-/// The whole body, if it is not too large and does not take too long.
+/// Reads the whole body within the limits for size and time.
 pub(super) async fn read_body(head: &Parts, body: Body) -> Result<Bytes, Failure> {
-    let limits = head.extensions.get::<Door>().map(|door| door.limits).unwrap_or_default();
+    let limits =
+        head.extensions.get::<ConnectionOrigin>().map(|origin| origin.limits).unwrap_or_default();
     let large = || {
         let message = format!("the body is larger than {} bytes", limits.body_size);
         Failure::new(StatusCode::PAYLOAD_TOO_LARGE, message)
     };
-    // What is announced to be too large is not waited for.
+    // A body whose announced length is too large is refused without reading it.
     if body.size_hint().lower() > limits.body_size as u64 {
         return Err(large());
     }
@@ -95,6 +101,6 @@ pub(super) async fn read_body(head: &Parts, body: Body) -> Result<Bytes, Failure
     match timeout(limits.body_time, whole).await.map_err(|_| slow())? {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(large()),
-        Err(error) => Err(Failure::bad(format!("unable to read body: {error}"))),
+        Err(error) => Err(Failure::bad_request(format!("unable to read body: {error}"))),
     }
 }

@@ -1,4 +1,4 @@
-//! Pure: which items of a listing are wanted.
+//! Filters for lists. Pure.
 
 use fleet_core::{ActiveState, Machine, Snapshot, TargetState, Unit, UnitState};
 use fleet_unitfile::UnitName;
@@ -6,22 +6,23 @@ use fleet_unitfile::UnitName;
 use super::extract::Params;
 use super::failure::Failure;
 
-/// Which units are wanted: all that match what is given.
+/// Filter for units. A unit must match all fields that are set.
 #[derive(Debug, Clone, Default)]
 pub(super) struct UnitFilter {
     machine: Option<String>,
     desired: Option<TargetState>,
     current: Option<TargetState>,
     template: Option<UnitName>,
-    /// Those of the machine that it is placed on.
+    /// Filter for the machine that the unit is placed on.
     metadata: MachineFilter,
 }
 
 impl UnitFilter {
     pub(super) fn read(params: &Params) -> Result<Self, Failure> {
-        let state = |name| params.given(name).map(str::parse).transpose().map_err(Failure::bad);
+        let state =
+            |name| params.non_empty(name).map(str::parse).transpose().map_err(Failure::bad_request);
         Ok(Self {
-            machine: params.given("machineID").map(str::to_owned),
+            machine: params.non_empty("machineID").map(str::to_owned),
             desired: state("desiredState")?,
             current: state("currentState")?,
             template: template(params)?,
@@ -29,68 +30,70 @@ impl UnitFilter {
         })
     }
 
-    pub(super) fn wants(&self, snapshot: &Snapshot, unit: &Unit) -> bool {
+    pub(super) fn matches(&self, snapshot: &Snapshot, unit: &Unit) -> bool {
         let placed = snapshot.placement(unit.name.as_str());
         let is_on = |id: &String| placed.is_some_and(|there| there.machine.as_str() == id);
         let there = || snapshot.machine(placed?.machine.as_str());
-        self.wants_name(&unit.name)
-            && (self.metadata.wants_any() || there().is_some_and(|at| self.metadata.wants(at)))
+        self.matches_template(&unit.name)
+            && (self.metadata.is_empty() || there().is_some_and(|at| self.metadata.matches(at)))
             && self.machine.as_ref().is_none_or(is_on)
             && self.desired.is_none_or(|desired| unit.desired == desired)
             && self.current.is_none_or(|current| snapshot.current(unit) == current)
     }
 
-    /// The same for a unit that cannot be understood: of that nothing but its name is known.
-    pub(super) fn wants_broken(&self, name: &UnitName) -> bool {
+    /// Whether a unit that cannot be decoded matches. Only its name is known.
+    pub(super) fn matches_faulty(&self, name: &UnitName) -> bool {
         let asks_more = self.desired.is_some() || self.current.is_some() || self.machine.is_some();
-        !asks_more && self.metadata.wants_any() && self.wants_name(name)
+        !asks_more && self.metadata.is_empty() && self.matches_template(name)
     }
 
-    fn wants_name(&self, name: &UnitName) -> bool {
+    fn matches_template(&self, name: &UnitName) -> bool {
         self.template.is_none() || name.template() == self.template
     }
 }
 
-/// Which states are wanted: all that match what is given, besides what a listing begins with.
+/// Filter for unit states, in addition to the unit name. A state must match all fields that are
+/// set.
 #[derive(Debug, Clone)]
 pub(super) struct StateFilter {
     machine: Option<String>,
     active: Option<ActiveState>,
     template: Option<UnitName>,
-    /// Those of the machine that reports it.
+    /// Filter for the reporting machine.
     metadata: MachineFilter,
 }
 
 impl StateFilter {
     pub(super) fn read(params: &Params) -> Result<Self, Failure> {
-        let active = params.given("systemdActiveState").map(str::parse).transpose();
+        let active = params.non_empty("systemdActiveState").map(str::parse).transpose();
         Ok(Self {
-            machine: params.given("machineID").map(str::to_owned),
+            machine: params.non_empty("machineID").map(str::to_owned),
             active: active.map_err(|error| {
-                Failure::bad(format!("{error}: write one such as active or failed"))
+                Failure::bad_request(format!("{error}: write one such as active or failed"))
             })?,
             template: template(params)?,
             metadata: MachineFilter::read(params),
         })
     }
 
-    pub(super) fn wants(&self, snapshot: &Snapshot, state: &UnitState) -> bool {
+    pub(super) fn matches(&self, snapshot: &Snapshot, state: &UnitState) -> bool {
         let there = || snapshot.machine(state.machine.as_str());
         self.machine.as_ref().is_none_or(|machine| state.machine.as_str() == machine)
             && self.active.is_none_or(|active| state.systemd.active == active)
             && (self.template.is_none() || state.unit.template() == self.template)
-            && (self.metadata.wants_any() || there().is_some_and(|at| self.metadata.wants(at)))
+            && (self.metadata.is_empty() || there().is_some_and(|at| self.metadata.matches(at)))
     }
 }
 
-/// The template whose instances are wanted.
+/// Returns the template whose instances are requested.
 pub(super) fn template(params: &Params) -> Result<Option<UnitName>, Failure> {
-    let Some(text) = params.given("template") else { return Ok(None) };
-    let bad = || Failure::bad(format!("{text:?} is no template: write one such as web@.service"));
+    let Some(text) = params.non_empty("template") else { return Ok(None) };
+    let bad =
+        || Failure::bad_request(format!("{text:?} is no template: write one such as web@.service"));
     UnitName::parse(text).ok().filter(UnitName::is_template).map(Some).ok_or_else(bad)
 }
 
-/// Which machines are wanted: those that have all the metadata that is given.
+/// Filter for machines. A machine must have all given metadata.
 #[derive(Debug, Clone, Default)]
 pub(super) struct MachineFilter(Vec<(String, Option<String>)>);
 
@@ -103,12 +106,12 @@ impl MachineFilter {
         Self(pairs.filter(|(key, _)| !key.is_empty()).collect())
     }
 
-    /// Whether nothing is given.
-    pub(super) fn wants_any(&self) -> bool {
+    /// Whether the filter matches all machines.
+    pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(super) fn wants(&self, machine: &Machine) -> bool {
+    pub(super) fn matches(&self, machine: &Machine) -> bool {
         self.0.iter().all(|(key, wanted)| {
             let found = machine.metadata.get(key);
             found.is_some_and(|found| wanted.as_ref().is_none_or(|wanted| wanted == found))

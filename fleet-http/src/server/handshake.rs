@@ -1,4 +1,4 @@
-//! From an accepted socket to a connection that requests can come by.
+//! TLS handshake of accepted connections.
 
 use std::time::Duration;
 
@@ -8,35 +8,35 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::ServerTls;
-use crate::duplex::BoxedDuplex;
+use crate::duplex::BoxedStream;
 use crate::wire::{ErrorBody, ErrorEntity};
 
-/// A connection that was accepted.
-pub(super) enum Arrival {
-    /// One that requests come by as they are.
-    Plain(BoxedDuplex),
-    /// One that begins with a handshake.
+/// An accepted connection.
+pub(super) enum AcceptedStream {
+    /// A connection without TLS.
+    Plain(BoxedStream),
+    /// A connection that begins with a TLS handshake.
     Tls(TcpStream, ServerTls),
 }
 
-/// A connection that requests can come by.
-pub(super) struct Opened {
-    pub(super) stream: BoxedDuplex,
-    /// By what the client's certificate is known, if it has shown one.
-    pub(super) shown_to: Option<ServerTls>,
+/// A connection that is ready for requests.
+pub(super) struct Handshake {
+    pub(super) stream: BoxedStream,
+    /// TLS configuration that verified the client's certificate, if it presented one.
+    pub(super) verified_by: Option<ServerTls>,
 }
 
-/// What every handshake of TLS begins with.
-const HANDSHAKE: u8 = 0x16;
+/// First byte of a TLS handshake.
+const TLS_HANDSHAKE: u8 = 0x16;
 
-/// How much of a request that came without TLS is read before it is answered.
-const ENOUGH: usize = 8192;
+/// Number of bytes read from a plaintext request before the error response.
+const PLAINTEXT_READ_SIZE: usize = 8192;
 
-/// Makes a connection usable, unless that takes longer than `limit` or cannot be.
-pub(super) async fn open(arrival: Arrival, limit: Duration) -> Option<Opened> {
-    let (stream, tls) = match arrival {
-        Arrival::Plain(stream) => return Some(Opened { stream, shown_to: None }),
-        Arrival::Tls(stream, tls) => (stream, tls),
+/// Completes the handshake. Returns `None` if it fails or takes longer than `limit`.
+pub(super) async fn open(accepted: AcceptedStream, limit: Duration) -> Option<Handshake> {
+    let (stream, tls) = match accepted {
+        AcceptedStream::Plain(stream) => return Some(Handshake { stream, verified_by: None }),
+        AcceptedStream::Tls(stream, tls) => (stream, tls),
     };
     match timeout(limit, shake_hands(stream, tls)).await {
         Ok(Ok(opened)) => opened,
@@ -51,23 +51,24 @@ pub(super) async fn open(arrival: Arrival, limit: Duration) -> Option<Opened> {
     }
 }
 
-async fn shake_hands(stream: TcpStream, tls: ServerTls) -> std::io::Result<Option<Opened>> {
+async fn shake_hands(stream: TcpStream, tls: ServerTls) -> std::io::Result<Option<Handshake>> {
     let mut first = [0];
     if stream.peek(&mut first).await? == 0 {
         return Ok(None);
     }
-    if first[0] != HANDSHAKE {
-        return refuse(stream).await.map(|()| None);
+    if first[0] != TLS_HANDSHAKE {
+        return refuse_plaintext(stream).await.map(|()| None);
     }
     let stream = TlsAcceptor::from(tls.config()).accept(stream).await?;
     let has_certificate = stream.get_ref().1.peer_certificates().is_some();
-    Ok(Some(Opened { stream: Box::new(stream), shown_to: has_certificate.then_some(tls) }))
+    Ok(Some(Handshake { stream: Box::new(stream), verified_by: has_certificate.then_some(tls) }))
 }
 
-/// Tells who speaks without TLS to speak with it.
-async fn refuse(mut stream: TcpStream) -> std::io::Result<()> {
-    // What is not read would have the system cut the answer off.
-    let _request = stream.read(&mut [0; ENOUGH]).await?;
+/// Responds to plaintext HTTP on a TLS port with an error.
+async fn refuse_plaintext(mut stream: TcpStream) -> std::io::Result<()> {
+    // Closing the socket with unread input would reset the connection before the client reads the
+    // response.
+    let _request = stream.read(&mut [0; PLAINTEXT_READ_SIZE]).await?;
     let message = "this port is for TLS: write https:// instead of http://".to_owned();
     let error = ErrorEntity { code: 400, message, ..ErrorEntity::default() };
     let body = serde_json::to_string(&ErrorBody { error, unit: None })?;

@@ -1,4 +1,4 @@
-//! Whether the daemon lives, whether it can be relied on, and which version it is.
+//! Liveness, readiness and version of the daemon.
 
 use axum::Json;
 use axum::extract::State;
@@ -6,9 +6,9 @@ use axum::extract::State;
 use super::api::Shared;
 use super::failure::Failure;
 use super::openapi::Failures;
-use crate::wire::Version;
+use crate::wire::VersionResponse;
 
-/// Whether the process answers.
+/// Check that the daemon is alive.
 #[utoipa::path(
     get,
     path = "/healthz",
@@ -26,7 +26,7 @@ pub(super) async fn alive() -> &'static str {
     "ok"
 }
 
-/// Whether what it answers is the present state of the cluster.
+/// Check that responses show the current state of the cluster.
 #[utoipa::path(
     get,
     path = "/readyz",
@@ -47,17 +47,17 @@ pub(super) async fn ready(State(api): State<Shared>) -> Result<&'static str, Fai
     Err(Failure::unavailable("the mirror of the store is not current"))
 }
 
-/// The version of the daemon.
+/// Version of the daemon.
 #[utoipa::path(
     get,
     path = "/version",
     operation_id = "getVersion",
     tag = "daemon",
     responses(
-        (status = 200, body = Version, description = "The version of the daemon"),
+        (status = 200, body = VersionResponse, description = "The version of the daemon"),
         Failures,
     ),
 )]
-pub(super) async fn version(State(api): State<Shared>) -> Json<Version> {
-    Json(Version { version: api.version.clone() })
+pub(super) async fn version(State(api): State<Shared>) -> Json<VersionResponse> {
+    Json(VersionResponse { version: api.version.clone() })
 }

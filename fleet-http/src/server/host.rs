@@ -1,16 +1,16 @@
-//! Pure: whether a request was meant for this server.
+//! Checks the `Host` of requests, against DNS rebinding. Pure.
 //!
-//! A port of this machine can be reached by a page in a browser whose own name was made to lead
-//! here. The browser then sends that name, so only names that always mean this machine are
-//! answered.
+//! A web page can make its own host name resolve to this machine and so reach a local port. The
+//! browser then sends that name as `Host`. Only names that always refer to this machine are
+//! accepted.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use axum::extract::Request;
 use axum::http::header::HOST;
 
-/// Why a request is not answered, if the name that it was sent to is not one of this machine.
-pub(super) fn stray(request: &Request) -> Option<String> {
+/// Returns an error message if the request's host does not refer to this machine.
+pub(super) fn misdirected(request: &Request) -> Option<String> {
     let header = request.headers().get(HOST).map(|value| value.to_str().unwrap_or_default());
     let named = request.uri().authority().map(axum::http::uri::Authority::as_str).or(header)?;
     (!means_this_machine(named)).then(|| {

@@ -1,4 +1,4 @@
-//! Where what changes becomes events, once for all who follow them.
+//! Publishes changes as events, encoded once for all subscribers.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -9,45 +9,45 @@ use tokio::sync::broadcast;
 use tokio::task::AbortHandle;
 
 use super::event_stream::{Batch, batch};
-use super::pause::pause;
+use super::sleep::sleep;
 
-/// How many batches of events wait for who does not read. Who falls further behind is told to look
-/// at everything, and holds nobody else up.
-const MOST_WAITING: usize = 64;
+/// Number of batches queued for a slow subscriber. A subscriber that falls further behind gets a
+/// resync and delays no other.
+const QUEUE_SIZE: usize = 64;
 
-/// How long changes are gathered after a batch was told. So a busy cluster wakes those who follow
-/// it twenty times a second, and what happens in a quiet one is told at once.
-const BREATH: Duration = Duration::from_millis(50);
+/// Minimum interval between batches. A busy cluster wakes subscribers at most twenty times a
+/// second, while a change in a quiet cluster is published at once.
+const BATCH_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Tells events to those who follow them. Its task begins with the first of them.
+/// Publishes events to subscribers. Its task starts with the first subscriber.
 #[derive(Clone)]
 pub(super) struct Hub(Arc<Inner>);
 
 struct Inner {
     mirror: Mirror,
-    tell: broadcast::Sender<Arc<Batch>>,
+    sender: broadcast::Sender<Arc<Batch>>,
     task: OnceLock<AbortHandle>,
 }
 
 impl Hub {
     pub(super) fn new(mirror: &Mirror) -> Self {
-        let (tell, _) = broadcast::channel(MOST_WAITING);
-        Self(Arc::new(Inner { mirror: mirror.clone(), tell, task: OnceLock::new() }))
+        let (sender, _) = broadcast::channel(QUEUE_SIZE);
+        Self(Arc::new(Inner { mirror: mirror.clone(), sender, task: OnceLock::new() }))
     }
 
-    /// How many follow.
-    pub(super) fn followers(&self) -> usize {
-        self.0.tell.receiver_count()
+    /// Returns the number of subscribers.
+    pub(super) fn subscribers(&self) -> usize {
+        self.0.sender.receiver_count()
     }
 
-    /// All batches from now on.
+    /// Subscribes to all further batches.
     pub(super) fn subscribe(&self) -> broadcast::Receiver<Arc<Batch>> {
-        let follower = self.0.tell.subscribe();
+        let subscriber = self.0.sender.subscribe();
         self.0.task.get_or_init(|| {
-            let telling = run(self.0.mirror.clone(), self.0.tell.clone());
-            tokio::spawn(telling).abort_handle()
+            let publishing = run(self.0.mirror.clone(), self.0.sender.clone());
+            tokio::spawn(publishing).abort_handle()
         });
-        follower
+        subscriber
     }
 }
 
@@ -59,28 +59,28 @@ impl Drop for Inner {
     }
 }
 
-async fn run(mirror: Mirror, tell: broadcast::Sender<Arc<Batch>>) {
+async fn run(mirror: Mirror, sender: broadcast::Sender<Arc<Batch>>) {
     let mut progress = mirror.subscribe();
     let mut seen = mirror.snapshot();
     while progress.changed().await.is_ok() {
         let is_new = progress.borrow_and_update().revision > seen.revision;
-        if is_new && let Some(batch) = turn(&mirror, &mut seen, tell.receiver_count() > 0) {
-            // Nobody may be there any more.
-            let _told = tell.send(Arc::new(batch));
-            pause(BREATH).await;
+        if is_new && let Some(batch) = next_batch(&mirror, &mut seen, sender.receiver_count() > 0) {
+            // All subscribers may be gone by now.
+            let _told = sender.send(Arc::new(batch));
+            sleep(BATCH_INTERVAL).await;
         }
     }
 }
 
-/// What has changed since `seen`, if anybody is there to hear it and it is worth telling.
-fn turn(mirror: &Mirror, seen: &mut Arc<Snapshot>, is_heard: bool) -> Option<Batch> {
-    if !is_heard {
+/// Returns the changes since `seen`, if there are subscribers and there is something to send.
+fn next_batch(mirror: &Mirror, seen: &mut Arc<Snapshot>, has_subscribers: bool) -> Option<Batch> {
+    if !has_subscribers {
         *seen = mirror.snapshot();
         return None;
     }
-    let tidings = mirror.tidings_since(seen.revision);
+    let delta = mirror.full_delta_since(seen.revision);
     let lineage = mirror.lineage().map(|lineage| lineage.to_string());
-    let batch = batch(&tidings, Some(seen), lineage.as_deref());
-    *seen = tidings.news.snapshot;
-    batch.is_worth_telling().then_some(batch)
+    let batch = batch(&delta, Some(seen), lineage.as_deref());
+    *seen = delta.inputs.snapshot;
+    batch.should_send().then_some(batch)
 }

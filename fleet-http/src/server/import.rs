@@ -1,4 +1,4 @@
-//! `POST /import`: what a cluster that comes in hands over beside its units and metadata.
+//! `POST /import`: prepares the import of another cluster.
 
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -7,19 +7,19 @@ use super::api::Shared;
 use super::extract::{Params, read_body};
 use super::failure::Failure;
 use super::openapi::Failures;
-use crate::wire::{HandOver, decode_hand_over};
+use crate::wire::{ImportRequest, decode_import};
 
-/// Takes over what another cluster hands over beside units and metadata.
+/// Prepare an import.
 ///
-/// What is placed from now on comes after all that machines may remember of the other cluster, and
-/// the machines that were to take no units there take none here. It is asked before units come in,
-/// and can be repeated.
+/// Call it before the units are created. New placements then supersede everything that machines
+/// remember of the imported cluster, and machines that were cordoned or drained there are so here.
+/// It can be repeated.
 #[utoipa::path(
     post,
     path = "/import",
     operation_id = "importCluster",
     tag = "cluster",
-    request_body = HandOver,
+    request_body = ImportRequest,
     responses(
         (status = 204, description = "Epochs and intents are taken over"),
         Failures,
@@ -31,17 +31,17 @@ pub(super) async fn import(
     request: Request,
 ) -> Result<StatusCode, Failure> {
     if params.dry_run()? {
-        return Err(Failure::bad(
+        return Err(Failure::bad_request(
             "what an import hands over cannot be tried out: leave dryRun out",
         ));
     }
     let (head, body) = request.into_parts();
     let body = read_body(&head, body).await?;
-    let (epochs, intents) = decode_hand_over(&body).map_err(Failure::bad)?;
+    let (epochs, intents) = decode_import(&body).map_err(Failure::bad_request)?;
     api.registry.raise_epochs(epochs).await?;
     for (machine, intent) in intents {
         let revision = api.registry.set_intent(&machine, Some(intent)).await?;
-        api.settle(revision).await;
+        api.wait_until_visible(revision).await;
     }
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,4 +1,4 @@
-//! What is to become of machines: to cordon, uncordon and drain them, and how far a drain has come.
+//! Cordon, uncordon and drain machines, and report the progress of a drain.
 
 use axum::Json;
 use axum::extract::State;
@@ -8,17 +8,17 @@ use fleet_core::{Intent, Machine, MachineId, Snapshot};
 
 use super::api::Shared;
 use super::drain_report::drain_report;
+use super::dry_run::dry_run;
 use super::extract::{Name, Params};
 use super::failure::Failure;
-use super::openapi::{self as path, DryRun, Failures, Tried};
-use super::planning::planned;
-use super::trial::trial;
+use super::openapi::{self as path, DryRun, DryRunResult, Failures};
+use super::planning::run_planner;
 use crate::wire::DrainReport;
 
-/// Has a machine take no more units.
+/// Cordon a machine, so that it takes no more units.
 ///
-/// It also ends a drain, so that who is left there stays. With `dryRun=1` nothing is done, and 200
-/// tells the plan.
+/// Ends a drain, so that the remaining units stay. With `dryRun=1` nothing is changed, and the
+/// response is the plan with status 200.
 #[utoipa::path(
     post,
     path = "/machines/{id}/cordon",
@@ -26,7 +26,7 @@ use crate::wire::DrainReport;
     tag = "machines",
     params(path::Machine, DryRun),
     responses(
-        Tried,
+        DryRunResult,
         (status = 204, description = "It takes no more units"),
         Failures,
     ),
@@ -37,17 +37,17 @@ pub(super) async fn cordon(
     params: Params,
 ) -> Result<Response, Failure> {
     let (is_dry, known) = (params.dry_run()?, api.view()?);
-    let machine = present(&known, &id)?.clone().with_intent(Intent::Cordoned);
+    let machine = present_machine(&known, &id)?.clone().with_intent(Intent::Cordoned);
     if is_dry {
-        return trial(&known, |after| after.put_machine(machine)).await;
+        return dry_run(&known, |after| after.put_machine(machine)).await;
     }
-    Ok(intend(&api, &machine.id, machine.intent).await?.into_response())
+    Ok(set_intent(&api, &machine.id, machine.intent).await?.into_response())
 }
 
-/// Has a machine take units again.
+/// Uncordon a machine, so that it takes units again.
 ///
-/// One that is away can be uncordoned as well, so that nothing is left behind of one that never
-/// comes back. With `dryRun=1` nothing is done, and 200 tells the plan.
+/// A machine that is not present can also be uncordoned, so that no intent is left behind if it
+/// never returns. With `dryRun=1` nothing is changed, and the response is the plan with status 200.
 #[utoipa::path(
     post,
     path = "/machines/{id}/uncordon",
@@ -55,7 +55,7 @@ pub(super) async fn cordon(
     tag = "machines",
     params(path::Machine, DryRun),
     responses(
-        Tried,
+        DryRunResult,
         (status = 204, description = "It takes units again"),
         Failures,
     ),
@@ -65,9 +65,9 @@ pub(super) async fn uncordon(
     Name(id): Name,
     params: Params,
 ) -> Result<Response, Failure> {
-    let id: MachineId = id.parse().map_err(Failure::bad)?;
+    let id: MachineId = id.parse().map_err(Failure::bad_request)?;
     if !params.dry_run()? {
-        return Ok(intend(&api, &id, None).await?.into_response());
+        return Ok(set_intent(&api, &id, None).await?.into_response());
     }
     let known = api.view()?;
     let freed = known.machine(id.as_str()).map(|machine| Machine {
@@ -75,12 +75,12 @@ pub(super) async fn uncordon(
         intent: None,
         ..Machine::clone(machine)
     });
-    trial(&known, |after| freed.into_iter().for_each(|machine| after.put_machine(machine))).await
+    dry_run(&known, |after| freed.into_iter().for_each(|machine| after.put_machine(machine))).await
 }
 
-/// Has a machine emptied, and tells what will be done first.
+/// Drain a machine, and return the first steps.
 ///
-/// With `dryRun=1` nothing is done.
+/// With `dryRun=1` nothing is changed.
 #[utoipa::path(
     post,
     path = "/machines/{id}/drain",
@@ -90,7 +90,7 @@ pub(super) async fn uncordon(
         path::Machine,
         DryRun,
         (
-            "keepUp" = Option<u32>, Query,
+            "minAvailable" = Option<u32>, Query,
             description = "How many instances of a template must be up at any time",
         ),
     ),
@@ -104,20 +104,20 @@ pub(super) async fn drain(
     Name(id): Name,
     params: Params,
 ) -> Result<Json<DrainReport>, Failure> {
-    let (keep_up, is_dry) = (number(&params, "keepUp")?, params.dry_run()?);
+    let (min_available, is_dry) = (number(&params, "minAvailable")?, params.dry_run()?);
     let snapshot = api.view()?;
-    let intent = Intent::Drained { keep_up };
-    let machine = present(&snapshot, &id)?.clone().with_intent(intent);
+    let intent = Intent::Drained { min_available };
+    let machine = present_machine(&snapshot, &id)?.clone().with_intent(intent);
     let id = machine.id.clone();
     if !is_dry {
-        intend(&api, &id, Some(intent)).await?;
+        set_intent(&api, &id, Some(intent)).await?;
     }
     let mut planned = Snapshot::clone(&snapshot);
     planned.put_machine(machine);
-    report(planned, id, keep_up).await
+    report(planned, id, min_available).await
 }
 
-/// What is left to be done to empty a machine.
+/// Remaining work of a drain.
 #[utoipa::path(
     get,
     path = "/machines/{id}/drain",
@@ -134,41 +134,45 @@ pub(super) async fn progress(
     Name(id): Name,
 ) -> Result<Json<DrainReport>, Failure> {
     let snapshot = api.view()?;
-    let machine = present(&snapshot, &id)?;
-    let Some(keep_up) = machine.intent.and_then(Intent::keep_up) else {
+    let machine = present_machine(&snapshot, &id)?;
+    let Some(min_available) = machine.intent.and_then(Intent::min_available) else {
         return Err(Failure::not_found(format!("machine {id} is not drained")));
     };
     let id = machine.id.clone();
-    report(Snapshot::clone(&snapshot), id, keep_up).await
+    report(Snapshot::clone(&snapshot), id, min_available).await
 }
 
-/// The machine of that ID, if it is present.
-pub(super) fn present<'a>(snapshot: &'a Snapshot, id: &str) -> Result<&'a Machine, Failure> {
+/// Returns the machine with that ID if it is present.
+pub(super) fn present_machine<'a>(
+    snapshot: &'a Snapshot,
+    id: &str,
+) -> Result<&'a Machine, Failure> {
     let machine = snapshot.machine(id).map(AsRef::as_ref);
     machine.ok_or_else(|| Failure::not_found(format!("no machine {id:?} is present")))
 }
 
-async fn intend(
+async fn set_intent(
     api: &Shared,
     id: &MachineId,
     intent: Option<Intent>,
 ) -> Result<StatusCode, Failure> {
     let revision = api.registry.set_intent(id, intent).await?;
-    api.settle(revision).await;
+    api.wait_until_visible(revision).await;
     Ok(StatusCode::NO_CONTENT)
 }
 
 async fn report(
     snapshot: Snapshot,
     id: MachineId,
-    keep_up: u32,
+    min_available: u32,
 ) -> Result<Json<DrainReport>, Failure> {
-    planned(move || drain_report(&snapshot, &id, keep_up)).await.map(Json)
+    run_planner(move || drain_report(&snapshot, &id, min_available)).await.map(Json)
 }
 
-/// A number that is zero unless it is given.
+/// Returns the value of a numeric parameter; zero if absent.
 fn number(params: &Params, name: &str) -> Result<u32, Failure> {
-    let Some(text) = params.given(name) else { return Ok(0) };
-    let bad = |_| Failure::bad(format!("{name} cannot be {text:?}: write a number such as 2"));
+    let Some(text) = params.non_empty(name) else { return Ok(0) };
+    let bad =
+        |_| Failure::bad_request(format!("{name} cannot be {text:?}: write a number such as 2"));
     text.parse().map_err(bad)
 }

@@ -1,4 +1,4 @@
-//! `GET /units/<name>/journal`: the log lines of a unit, from the machines that it is on.
+//! `GET /units/<name>/journal`: the journal of a unit on its machines.
 
 use axum::body::Body;
 use axum::extract::{Extension, State};
@@ -11,33 +11,32 @@ use fleet_unitfile::{parse_bool, parse_timespan};
 use futures_util::{StreamExt as _, stream};
 
 use super::api::Shared;
-use super::closing::{Closing, closed};
 use super::extract::{Name, Params};
-use super::failure::{Failure, chain};
+use super::failure::{Failure, error_chain};
 use super::filters::MachineFilter;
-use super::intents::present;
-use super::journals::{JournalError, JournalLine, JournalQuery, JournalStream, With};
-use super::lines::Source;
+use super::intents::present_machine;
+use super::journal_source::JournalSource;
+use super::journals::{JournalEntry, JournalError, JournalRequest, JournalStream, LinePrefix};
 use super::openapi::{self as path, Failures};
-use crate::{MOMENTS, POSITIONS, wire};
+use super::shutdown::{Shutdown, closed};
+use crate::{CURSORS, TIMESTAMPS, wire};
 
-/// Of how many machines lines are told at once.
-pub(super) const MOST_MACHINES: usize = 256;
+/// Maximum number of machines whose journals are read at once.
+pub(super) const MAX_MACHINES: usize = 256;
 
-/// The log lines of a unit.
+/// Read a unit's journal.
 ///
-/// With `since` and without `lines` it is all lines of that time, otherwise ten.
+/// Without `lines`, returns all lines since `since`, or the last ten if that is absent too.
 ///
-/// Of a unit that is on several machines it is the lines of all of them, each with the ID of its
-/// machine and a colon before it: as they come where they are followed, otherwise in the order of
-/// their moments.
+/// If the unit is on several machines, returns the lines of all of them, each prefixed with the
+/// machine ID and a colon. Followed lines are returned as they arrive, others in timestamp order.
 ///
-/// With `after` it goes on after a line that was told with its position: for each machine whose
-/// position is given, with all that came since, and for any other as without. Where the line is not
-/// kept any more, a line says so.
+/// With `after`, resumes after a line that was returned with its cursor. Each machine with a given
+/// cursor sends all later lines; other machines are not affected. If that line is no longer stored,
+/// a line reports the gap.
 ///
-/// An error after the first line cannot be told any more, so it cuts the answer off. Where several
-/// machines are followed it is told in a line, and that machine is asked again until it is back.
+/// An error after the first line cuts off the response. If several machines are followed, a line
+/// reports the error, and the server reconnects to that machine.
 #[utoipa::path(
     get,
     path = "/units/{name}/journal",
@@ -58,12 +57,12 @@ pub(super) const MOST_MACHINES: usize = 256;
                 or KEY",
         ),
         (
-            "moments" = Option<bool>, Query,
+            "timestamps" = Option<bool>, Query,
             description = "Whether each line is to begin with when it was written, in milliseconds \
                 since 1970 by its machine's clock, or - where nobody knows, and a space",
         ),
         (
-            "positions" = Option<bool>, Query,
+            "cursors" = Option<bool>, Query,
             description = "Whether each line is to begin with where it is, before its moment: a \
                 word to go on after, or - where nobody can tell, and a space",
         ),
@@ -81,32 +80,34 @@ pub(super) async fn journal(
     State(api): State<Shared>,
     Name(name): Name,
     params: Params,
-    closing: Option<Extension<Closing>>,
+    shutdown: Option<Extension<Shutdown>>,
     request: Parts,
 ) -> Result<Response, Failure> {
     let snapshot = api.view()?;
     let unit = snapshot.unit(&name).ok_or_else(Failure::no_unit)?;
-    let mut source = Source::new(&api, &unit.name, query(&params)?, &request);
-    source.go_on_after(params.all("after"))?;
-    let with = With { positions: params.flag("positions")?, moments: params.flag("moments")? };
-    let mut machines = asked_for(&snapshot, unit, &params)?;
+    let mut source = JournalSource::new(&api, &unit.name, query(&params)?, &request);
+    source.resume_after(params.all("after"))?;
+    let with =
+        LinePrefix { cursors: params.flag("cursors")?, timestamps: params.flag("timestamps")? };
+    let mut machines = requested_machines(&snapshot, unit, &params)?;
     let lines = match machines.len() {
-        1 => {
-            source.open(&machines.remove(0)).await.map_err(|error| cannot_open(&snapshot, error))?
-        }
+        1 => source
+            .open(&machines.remove(0))
+            .await
+            .map_err(|error| open_failure(&snapshot, error))?,
         _ => source.open_all(machines),
     };
-    let lines = until_the_end(lines, closing);
+    let lines = until_shutdown(lines, shutdown);
     let body = Body::from_stream(lines.then(move |told| line(told, with)));
-    let dated = with.moments.then_some([(MOMENTS, "1")]);
-    let placed = with.positions.then_some([(POSITIONS, "1")]);
+    let dated = with.timestamps.then_some([(TIMESTAMPS, "1")]);
+    let placed = with.cursors.then_some([(CURSORS, "1")]);
     Ok((dated, placed, [(CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response())
 }
 
-/// The lines, for as long as there is a server: it does not wait for who follows. They are cut off
-/// then, so that nobody takes that for their end.
-fn until_the_end(lines: JournalStream, closing: Option<Extension<Closing>>) -> JournalStream {
-    let closed = Box::pin(closed(closing));
+/// Cuts the lines off at shutdown, since the server does not wait for followers. The stream ends
+/// with an error, so that clients do not mistake the shutdown for the end of the journal.
+fn until_shutdown(lines: JournalStream, shutdown: Option<Extension<Shutdown>>) -> JournalStream {
+    let closed = Box::pin(closed(shutdown));
     let next = async |open: Option<(JournalStream, _)>| {
         let (mut lines, mut closed) = open?;
         tokio::select! {
@@ -118,50 +119,61 @@ fn until_the_end(lines: JournalStream, closing: Option<Extension<Closing>>) -> J
     stream::unfold(Some((lines, closed)), next).boxed()
 }
 
-/// A line as it is sent. Before an error the connection gets the chance to send what came before:
-/// the error ends it.
-async fn line(line: Result<JournalLine, JournalError>, with: With) -> Result<String, JournalError> {
+/// Encodes a line. An error ends the connection, so it first yields to let the connection send the
+/// preceding lines.
+async fn line(
+    line: Result<JournalEntry, JournalError>,
+    with: LinePrefix,
+) -> Result<String, JournalError> {
     if let Err(error) = &line {
-        tracing::warn!(error = chain(error), "a journal is cut off");
+        tracing::warn!(error = error_chain(error), "a journal is cut off");
         tokio::task::yield_now().await;
     }
-    line.map(|line| line.told(with) + "\n")
+    line.map(|line| line.encode(with) + "\n")
 }
 
-pub(super) fn query(params: &Params) -> Result<JournalQuery, Failure> {
-    let mut query = JournalQuery::default();
+pub(super) fn query(params: &Params) -> Result<JournalRequest, Failure> {
+    let mut query = JournalRequest::default();
     if let Some(text) = params.first("since") {
-        let span = parse_timespan(text)
-            .map_err(|error| Failure::bad(format!("invalid value of since: {text:?}: {error}")))?;
+        let span = parse_timespan(text).map_err(|error| {
+            Failure::bad_request(format!("invalid value of since: {text:?}: {error}"))
+        })?;
         (query.since, query.lines) = (span.as_duration(), None);
     }
     if let Some(text) = params.first("lines") {
-        let lines = text.parse().ok().filter(|lines| *lines <= JournalQuery::MOST_LINES);
+        let lines = text.parse().ok().filter(|lines| *lines <= JournalRequest::MAX_LINES);
         query.lines = Some(lines.ok_or_else(|| {
-            let most = JournalQuery::MOST_LINES;
-            Failure::bad(format!("invalid value of lines: {text:?} is no number from 0 to {most}"))
+            let most = JournalRequest::MAX_LINES;
+            Failure::bad_request(format!(
+                "invalid value of lines: {text:?} is no number from 0 to {most}"
+            ))
         })?);
     }
     if let Some(text) = params.first("follow") {
         query.follow = parse_bool(text).ok_or_else(|| {
-            Failure::bad(format!("invalid value of follow: {text:?} is neither 1 nor 0"))
+            Failure::bad_request(format!("invalid value of follow: {text:?} is neither 1 nor 0"))
         })?;
     }
     Ok(query)
 }
 
-/// The machine that is asked for, or else those that the unit is on: at least one.
-fn asked_for(snapshot: &Snapshot, unit: &Unit, params: &Params) -> Result<Vec<MachineId>, Failure> {
+/// Returns the requested machine, or the unit's machines. The result is never empty.
+fn requested_machines(
+    snapshot: &Snapshot,
+    unit: &Unit,
+    params: &Params,
+) -> Result<Vec<MachineId>, Failure> {
     if let Some(id) = params.first("machine") {
         let id = id.parse();
-        let bad = |error| Failure::bad(format!("invalid value of machine: {error}"));
+        let bad = |error| Failure::bad_request(format!("invalid value of machine: {error}"));
         return id.map(|id| vec![id]).map_err(bad);
     }
     let name = unit.name.as_str();
     let mut machines = machines_of(snapshot, unit);
     let filter = MachineFilter::read(params);
-    let is_wanted = |id: &MachineId| snapshot.machine(id.as_str()).is_some_and(|m| filter.wants(m));
-    if !filter.wants_any() && !machines.is_empty() {
+    let is_wanted =
+        |id: &MachineId| snapshot.machine(id.as_str()).is_some_and(|m| filter.matches(m));
+    if !filter.is_empty() && !machines.is_empty() {
         machines.retain(is_wanted);
         if machines.is_empty() {
             let message = format!("{name} is on no machine that has this metadata");
@@ -173,8 +185,8 @@ fn asked_for(snapshot: &Snapshot, unit: &Unit, params: &Params) -> Result<Vec<Ma
             "{name} is on no machine: {}",
             wire::reason_text(snapshot, unit)
         ))),
-        [ref first, ..] if machines.len() > MOST_MACHINES => Err(Failure::bad(format!(
-            "{name} is on {} machines, and more than {MOST_MACHINES} are not asked at once: \
+        [ref first, ..] if machines.len() > MAX_MACHINES => Err(Failure::bad_request(format!(
+            "{name} is on {} machines, and more than {MAX_MACHINES} are not asked at once: \
              choose one, for example with machine={first}",
             machines.len()
         ))),
@@ -182,7 +194,7 @@ fn asked_for(snapshot: &Snapshot, unit: &Unit, params: &Params) -> Result<Vec<Ma
     }
 }
 
-/// The machine that a unit is placed on, or else those that report a state of it.
+/// Returns the machine that a unit is placed on, or otherwise those that report a state of it.
 pub(super) fn machines_of(snapshot: &Snapshot, unit: &Unit) -> Vec<MachineId> {
     let name = unit.name.as_str();
     match snapshot.placement(name) {
@@ -191,17 +203,17 @@ pub(super) fn machines_of(snapshot: &Snapshot, unit: &Unit) -> Vec<MachineId> {
     }
 }
 
-fn cannot_open(snapshot: &Snapshot, error: JournalError) -> Failure {
-    if let JournalError::NotHere { machine } = &error
-        && let Err(absent) = present(snapshot, machine.as_str())
+fn open_failure(snapshot: &Snapshot, error: JournalError) -> Failure {
+    if let JournalError::NotLocal { machine } = &error
+        && let Err(absent) = present_machine(snapshot, machine.as_str())
     {
         return absent;
     }
     let status = match &error {
-        JournalError::NotHere { .. } => StatusCode::NOT_IMPLEMENTED,
+        JournalError::NotLocal { .. } => StatusCode::NOT_IMPLEMENTED,
         JournalError::NotLoaded { .. } => StatusCode::NOT_FOUND,
         JournalError::Unreachable { .. } => StatusCode::BAD_GATEWAY,
         JournalError::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
     };
-    Failure::new(status, chain(&error))
+    Failure::new(status, error_chain(&error))
 }

@@ -1,4 +1,4 @@
-//! Where the server gets from what machines alone can tell of units, such as their log lines.
+//! Access to information that only machines have, such as journals.
 
 use std::error::Error;
 use std::pin::Pin;
@@ -9,147 +9,146 @@ use fleet_core::{MachineId, Timestamp};
 use fleet_unitfile::UnitName;
 use futures_core::Stream;
 
-use crate::wire::Particulars;
+use crate::wire::StatusDetails;
 
-/// Opens the journals of units.
+/// Opens the journals of units on local machines.
 ///
-/// The server knows where a unit is; an implementation knows how to get at the lines of the
-/// machines that are its own. For those of others the server asks their daemons.
+/// The server finds the machine of a unit. An implementation reads the journals of its own
+/// machines. For other machines the server contacts their daemons.
 #[async_trait]
 pub trait Journals: Send + Sync {
     /// Opens the journal of `unit` on `machine`.
     ///
     /// # Errors
     ///
-    /// [`JournalError::NotHere`] when the machine is another one and its lines cannot be had from
-    /// here.
+    /// Returns [`JournalError::NotLocal`] if the machine is not local.
     async fn open(
         &self,
         machine: &MachineId,
         unit: &UnitName,
-        query: &JournalQuery,
+        query: &JournalRequest,
     ) -> Result<JournalStream, JournalError>;
 
-    /// What there is to tell of `unit` on `machine` beyond its state; nothing is provided.
+    /// Returns details of `unit` on `machine` beyond its state. The default implementation returns
+    /// `None`.
     ///
     /// # Errors
     ///
-    /// Those of [`open`](Self::open).
-    async fn particulars(
+    /// As for [`open`](Self::open).
+    async fn details(
         &self,
         machine: &MachineId,
         unit: &UnitName,
-    ) -> Result<Option<Particulars>, JournalError> {
+    ) -> Result<Option<StatusDetails>, JournalError> {
         let _ = (machine, unit);
         Ok(None)
     }
 }
 
-/// Lines of a journal, oldest first. Dropping it closes the journal; an error ends it.
-pub type JournalStream = Pin<Box<dyn Stream<Item = Result<JournalLine, JournalError>> + Send>>;
+/// Lines of a journal, oldest first. Dropping the stream closes the journal. An error is the last
+/// item.
+pub type JournalStream = Pin<Box<dyn Stream<Item = Result<JournalEntry, JournalError>> + Send>>;
 
 /// A line of a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JournalLine {
-    /// When it was written, since 1970 by the clock of the machine that the unit is on; `None`
-    /// where nobody knows.
-    pub at: Option<Timestamp>,
-    /// The line, without the newline that ends it.
+pub struct JournalEntry {
+    /// Timestamp by the clock of the unit's machine, if known.
+    pub timestamp: Option<Timestamp>,
+    /// The line without its newline.
     pub text: String,
-    /// Where it is in what its unit wrote on its machine, for [`JournalQuery::after`]; `None` where
-    /// nobody can tell. It is a word of visible ASCII, of at most
-    /// [`LONGEST_POSITION`](Self::LONGEST_POSITION) bytes.
-    pub position: Option<String>,
+    /// Position of the line in the unit's journal on its machine, for [`JournalRequest::after`];
+    /// `None` if unknown. It consists of visible ASCII characters, at most
+    /// [`MAX_CURSOR_LEN`](Self::MAX_CURSOR_LEN).
+    pub cursor: Option<String>,
 }
 
-impl JournalLine {
-    /// How long a position is at most, in bytes.
-    pub const LONGEST_POSITION: usize = 512;
+impl JournalEntry {
+    /// Maximum length of a cursor, in bytes.
+    pub const MAX_CURSOR_LEN: usize = 512;
 
-    /// The line as it is told to those who ask for more than its text.
-    pub(crate) fn told(self, with: With) -> String {
-        let Self { at, text, position } = self;
+    /// Encodes the line with the given prefix fields.
+    pub(crate) fn encode(self, with: LinePrefix) -> String {
+        let Self { timestamp, text, cursor } = self;
         let unknown = || "-".to_owned();
-        let position = with.positions.then(|| position.unwrap_or_else(unknown) + " ");
-        let at = at.map_or_else(unknown, |at| at.as_millis().to_string());
-        let at = with.moments.then(|| at + " ");
-        [position, at, Some(text)].into_iter().flatten().collect()
+        let cursor = with.cursors.then(|| cursor.unwrap_or_else(unknown) + " ");
+        let millis = timestamp.map_or_else(unknown, |at| at.as_millis().to_string());
+        let timestamp = with.timestamps.then(|| millis + " ");
+        [cursor, timestamp, Some(text)].into_iter().flatten().collect()
     }
 
-    /// Reads what [`told`](Self::told) wrote. Of what it never writes it makes what it can.
-    pub(crate) fn read(mut line: &str, with: With) -> Self {
+    /// Decodes a line that was written by [`encode`](Self::encode). Accepts any input.
+    pub(crate) fn read(mut line: &str, with: LinePrefix) -> Self {
         let mut word = |is_there: bool| {
             let (word, rest) = line.split_once(' ').filter(|_| is_there)?;
             line = rest;
             Some(word)
         };
-        let position = word(with.positions).filter(|word| is_position(word)).map(str::to_owned);
-        let at = word(with.moments).and_then(|word| word.parse().ok());
-        Self { at: at.map(Timestamp::from_millis), text: line.to_owned(), position }
+        let cursor = word(with.cursors).filter(|word| is_cursor(word)).map(str::to_owned);
+        let millis = word(with.timestamps).and_then(|word| word.parse().ok());
+        Self { timestamp: millis.map(Timestamp::from_millis), text: line.to_owned(), cursor }
     }
 }
 
-/// What lines begin with.
+/// Fields at the beginning of each line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct With {
-    /// Where they are.
-    pub(crate) positions: bool,
-    /// When they were written.
-    pub(crate) moments: bool,
+pub(crate) struct LinePrefix {
+    /// The cursor.
+    pub(crate) cursors: bool,
+    /// The timestamp.
+    pub(crate) timestamps: bool,
 }
 
-/// Whether it may be the position of a line.
-pub(crate) fn is_position(word: &str) -> bool {
-    let lengths = 1..=JournalLine::LONGEST_POSITION;
+/// Whether a word is a valid cursor.
+pub(crate) fn is_cursor(word: &str) -> bool {
+    let lengths = 1..=JournalEntry::MAX_CURSOR_LEN;
     lengths.contains(&word.len()) && word.bytes().all(|b| b.is_ascii_graphic()) && word != "-"
 }
 
-impl From<String> for JournalLine {
-    /// A line of which nobody knows when it was written, nor where it is.
+impl From<String> for JournalEntry {
+    /// Creates a line without timestamp and cursor.
     fn from(text: String) -> Self {
-        Self { at: None, text, position: None }
+        Self { timestamp: None, text, cursor: None }
     }
 }
 
-/// Which lines of a journal are wanted.
+/// Selects lines of a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JournalQuery {
-    /// The [position](JournalLine::position) of the line after which those come that are wanted,
-    /// however many and however old they are. Where that line is not known any more, all that are
-    /// there come, after one that says so.
+pub struct JournalRequest {
+    /// The [cursor](JournalEntry::cursor) of a line to resume after. All later lines are returned,
+    /// regardless of number and age. If that line is unknown, all lines are returned, after one
+    /// that reports the gap.
     pub after: Option<String>,
-    /// How many of the lines that are already there, counted from the end; `None` is all.
+    /// Maximum number of existing lines, counted from the end; `None` means all.
     pub lines: Option<u32>,
-    /// How long ago the first of these lines was written at most, by the clock of the machine that
-    /// the unit is on; `None` leaves none out.
+    /// Maximum age of existing lines, by the clock of the unit's machine; `None` sets no limit.
     pub since: Option<Duration>,
-    /// Whether lines to come are wanted too.
+    /// Whether to wait for new lines.
     pub follow: bool,
 }
 
-impl JournalQuery {
-    /// The most lines that may be asked for; the API refuses more.
-    pub const MOST_LINES: u32 = 100_000;
+impl JournalRequest {
+    /// Maximum number of lines in a request; the API refuses more.
+    pub const MAX_LINES: u32 = 100_000;
 }
 
-impl Default for JournalQuery {
-    /// The last ten lines.
+impl Default for JournalRequest {
+    /// Selects the last ten lines.
     fn default() -> Self {
         Self { after: None, lines: Some(10), since: None, follow: false }
     }
 }
 
-/// Why a journal cannot be read.
+/// Error of opening or reading a journal.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// The lines are on another machine.
+    /// The machine is not local.
     #[error("the journal is on machine {machine}, which does not say where its API is reached")]
-    NotHere {
-        /// That machine.
+    NotLocal {
+        /// The machine.
         machine: MachineId,
     },
-    /// The machine has no lines of the unit, which is not loaded there.
+    /// The unit is not loaded on the machine, so it has no journal there.
     #[error("{unit} has no journal on machine {machine}: it is not loaded there")]
     NotLoaded {
         /// The unit.
@@ -157,16 +156,16 @@ pub enum JournalError {
         /// The machine.
         machine: MachineId,
     },
-    /// The daemon of that machine does not answer, or not well.
+    /// The machine's daemon did not respond, or failed.
     #[error("machine {machine} does not answer")]
     Unreachable {
-        /// That machine.
+        /// The machine.
         machine: MachineId,
-        /// What is known of it.
+        /// The cause, as far as known.
         #[source]
         cause: Box<dyn Error + Send + Sync>,
     },
-    /// The service manager of the machine failed to give the lines.
+    /// The machine's service manager failed to read the journal.
     #[error("the journal cannot be read")]
     Failed(#[source] Box<dyn Error + Send + Sync>),
 }
@@ -177,20 +176,21 @@ mod tests {
 
     use super::*;
 
-    const ALL: [With; 4] = [
-        With { positions: false, moments: false },
-        With { positions: false, moments: true },
-        With { positions: true, moments: false },
-        With { positions: true, moments: true },
+    const ALL: [LinePrefix; 4] = [
+        LinePrefix { cursors: false, timestamps: false },
+        LinePrefix { cursors: false, timestamps: true },
+        LinePrefix { cursors: true, timestamps: false },
+        LinePrefix { cursors: true, timestamps: true },
     ];
 
     #[test]
     fn what_was_not_asked_for_is_not_told() {
-        let at = Some(Timestamp::from_millis(7));
-        let line = JournalLine { at, text: "a b".to_owned(), position: Some("m1/3".to_owned()) };
-        let told = ALL.map(|with| line.clone().told(with));
+        let timestamp = Some(Timestamp::from_millis(7));
+        let line =
+            JournalEntry { timestamp, text: "a b".to_owned(), cursor: Some("m1/3".to_owned()) };
+        let told = ALL.map(|with| line.clone().encode(with));
         assert_eq!(told, ["a b", "7 a b", "m1/3 a b", "m1/3 7 a b"]);
-        let told = ALL.map(|with| JournalLine::from(String::new()).told(with));
+        let told = ALL.map(|with| JournalEntry::from(String::new()).encode(with));
         assert_eq!(told, ["", "- ", "- ", "- - "]);
     }
 
@@ -199,29 +199,29 @@ mod tests {
         fn a_line_is_read_as_it_was_told(
             at in proptest::option::of(any::<u64>()),
             text in "[^\\n]{0,40}",
-            position in proptest::option::of("[!-~]{2,40}"),
+            cursor in proptest::option::of("[!-~]{2,40}"),
         ) {
-            let at = at.map(Timestamp::from_millis);
-            let line = JournalLine { at, text, position };
+            let timestamp = at.map(Timestamp::from_millis);
+            let line = JournalEntry { timestamp, text, cursor };
             for with in ALL {
-                let read = JournalLine::read(&line.clone().told(with), with);
-                let expected = JournalLine {
-                    at: line.at.filter(|_| with.moments),
+                let read = JournalEntry::read(&line.clone().encode(with), with);
+                let expected = JournalEntry {
+                    timestamp: line.timestamp.filter(|_| with.timestamps),
                     text: line.text.clone(),
-                    position: line.position.clone().filter(|_| with.positions),
+                    cursor: line.cursor.clone().filter(|_| with.cursors),
                 };
                 prop_assert_eq!(read, expected);
             }
         }
 
-        /// Whoever sends it: it is read, and nothing of it is more than what came.
+        /// Arbitrary input becomes a line, without content that was not in the input.
         #[test]
         fn any_bytes_make_a_line(bytes in any::<Vec<u8>>()) {
             let text = String::from_utf8_lossy(&bytes);
             for with in ALL {
-                let line = JournalLine::read(&text, with);
+                let line = JournalEntry::read(&text, with);
                 prop_assert!(text.ends_with(&line.text));
-                prop_assert!(line.position.is_none_or(|position| is_position(&position)));
+                prop_assert!(line.cursor.is_none_or(|cursor| is_cursor(&cursor)));
             }
         }
     }

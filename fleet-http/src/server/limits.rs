@@ -1,45 +1,43 @@
-//! What one client may take of a server.
+//! Resource limits for clients.
 
 use std::time::Duration;
 
 use axum::http::HeaderMap;
 
-use super::guard::Guard;
+use super::auth_policy::AuthPolicy;
 use super::tokens::Rights;
 use crate::ServerTls;
 
-/// What clients may take of a server: whatever a client does, it takes no more than this.
+/// Resource limits for each client or listener.
 ///
 /// ```
-/// let limits = fleet_http::Limits { connections: 100, ..fleet_http::Limits::default() };
+/// let limits = fleet_http::ServerLimits { connections: 100, ..fleet_http::ServerLimits::default() };
 /// assert_eq!(limits.body_size, 8 << 20);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// How many connections of one listener are open at once; zero is read as one. Past the bound a
-    /// new one takes the place of the one that has waited longest for a request, or for the rest of
-    /// one. While all of them are being answered, journals and events that are followed among them,
-    /// new ones wait.
+pub struct ServerLimits {
+    /// Maximum number of open connections of one listener; zero means one. Beyond it, a new
+    /// connection replaces the one that has waited longest for a request, or for the rest of one.
+    /// While all connections are being served, including followed journals and events, new ones
+    /// wait.
     pub connections: usize,
-    /// How long a client may take until a connection by TLS is made. Then it is closed.
+    /// Time limit for a TLS handshake. Then the connection is closed.
     pub handshake_time: Duration,
-    /// How long a client may take over the head of a request, the time between two requests
-    /// included. Then its connection is closed.
+    /// Time limit for receiving the head of a request, including the idle time before it. Then the
+    /// connection is closed.
     pub head_time: Duration,
-    /// How large the head of a request may be, in bytes; at least 8192. What is larger is refused
-    /// with 431.
+    /// Maximum size of a request head, in bytes; at least 8192. A larger one is refused with 431.
     pub head_size: usize,
-    /// How long a body may take to arrive; a slower one is refused with 408.
+    /// Time limit for receiving a request body. A slower one is refused with 408.
     pub body_time: Duration,
-    /// How large a body may be, in bytes; a larger one is refused with 413, and is not even read if
-    /// its length is announced.
+    /// Maximum size of a request body, in bytes. A larger one is refused with 413, without reading
+    /// it if its length is announced.
     pub body_size: usize,
-    /// How long a client may read nothing of an answer that is waiting for it. Then its connection
-    /// is closed.
+    /// Maximum time without progress in sending a response. Then the connection is closed.
     pub write_time: Duration,
 }
 
-impl Default for Limits {
+impl Default for ServerLimits {
     fn default() -> Self {
         Self {
             connections: 4096,
@@ -53,34 +51,35 @@ impl Default for Limits {
     }
 }
 
-/// What is known of the way on which a request came.
+/// Properties of the connection that a request arrived on.
 #[derive(Debug, Clone)]
-pub(super) struct Door {
-    pub(super) limits: Limits,
-    pub(super) guard: Guard,
-    /// Whether programs that are not meant to could have been led here by a name: not through the
-    /// file of a socket, but through a port.
+pub(super) struct ConnectionOrigin {
+    pub(super) limits: ServerLimits,
+    pub(super) auth: AuthPolicy,
+    /// Whether the connection is to a TCP port, not a unix socket. A browser can be made to connect
+    /// to a port.
     pub(super) is_port: bool,
-    /// Whether nobody on the way can read or change anything.
+    /// Whether the connection uses TLS.
     pub(super) is_tls: bool,
-    /// By what the client's certificate was known when it was shown, if one was.
-    pub(super) shown_to: Option<ServerTls>,
+    /// TLS configuration that verified the client's certificate, if it presented one.
+    pub(super) verified_by: Option<ServerTls>,
 }
 
-impl Door {
-    /// What who sends these headers may do, or what would have to be shown to be let in.
+impl ConnectionOrigin {
+    /// Returns the rights of a request with these headers, or an error message that names the
+    /// accepted credentials.
     pub(super) fn rights(&self, headers: &HeaderMap) -> Result<Rights, String> {
         if !self.is_port {
-            // Who may use the file of a socket is said by its mode.
+            // File permissions control access to a unix socket.
             return Ok(Rights::Write);
         }
-        let orders = self.guard.orders();
-        orders.rights(self.is_tls, self.shown_to.as_ref(), headers)
+        let config = self.auth.config();
+        config.rights(self.is_tls, self.verified_by.as_ref(), headers)
     }
 
-    /// Whether programs could have been led here by a name that somebody else chose. By TLS they
-    /// would have noticed.
-    pub(super) fn may_be_mistaken(&self) -> bool {
+    /// Whether the `Host` of requests must be checked, because a browser may have been directed
+    /// here by DNS rebinding. With TLS the certificate would not match.
+    pub(super) fn needs_host_check(&self) -> bool {
         self.is_port && !self.is_tls
     }
 }

@@ -1,4 +1,4 @@
-//! Where a server listens, as people write it.
+//! Addresses to listen on.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -8,24 +8,24 @@ use std::str::FromStr;
 /// An address to listen on.
 ///
 /// ```
-/// use fleet_http::Listen;
+/// use fleet_http::ListenAddress;
 ///
-/// let listen: Listen = "unix:///run/fleet.sock".parse()?;
-/// assert_eq!(listen, Listen::Unix("/run/fleet.sock".into()));
-/// assert_eq!("tcp://localhost:4285".parse::<Listen>()?.to_string(), "tcp://127.0.0.1:4285");
+/// let listen: ListenAddress = "unix:///run/fleet.sock".parse()?;
+/// assert_eq!(listen, ListenAddress::Unix("/run/fleet.sock".into()));
+/// assert_eq!("tcp://localhost:4285".parse::<ListenAddress>()?.to_string(), "tcp://127.0.0.1:4285");
 /// # Ok::<(), fleet_http::ListenParseError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Listen {
+pub enum ListenAddress {
     /// A unix socket: `unix:///path`.
     Unix(PathBuf),
-    /// A TCP port: `tcp://address:port` or `http://address:port`. Port 0 lets the system choose.
+    /// A TCP port: `tcp://address:port` or `http://address:port`. Port 0 selects a free port.
     Tcp(SocketAddr),
-    /// A TCP port that is spoken to by TLS alone: `https://address:port`.
+    /// A TCP port with TLS: `https://address:port`.
     Tls(SocketAddr),
 }
 
-/// A text that names no address to listen on.
+/// Error of a text that is not a valid listen address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "cannot listen on {0:?}: write unix:///path/to/socket, tcp://address:port or \
@@ -33,7 +33,7 @@ pub enum Listen {
 )]
 pub struct ListenParseError(String);
 
-impl FromStr for Listen {
+impl FromStr for ListenAddress {
     type Err = ListenParseError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -57,7 +57,7 @@ impl FromStr for Listen {
     }
 }
 
-impl fmt::Display for Listen {
+impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unix(path) => write!(f, "unix://{}", path.display()),
@@ -89,7 +89,7 @@ mod tests {
             ("", None),
         ];
         for (text, expected) in cases {
-            let listen = text.parse::<Listen>().ok().map(|listen| listen.to_string());
+            let listen = text.parse::<ListenAddress>().ok().map(|listen| listen.to_string());
             assert_eq!(listen.as_deref(), expected, "{text}");
         }
     }

@@ -1,4 +1,4 @@
-//! Sockets that a server accepts connections on.
+//! Listening sockets of a server.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,20 +6,20 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::{TcpListener, UnixListener};
 
-use super::guard::Guard;
-use super::handshake::Arrival;
-use super::limits::{Door, Limits};
-use super::listen::Listen;
+use super::auth_policy::AuthPolicy;
+use super::handshake::AcceptedStream;
+use super::limits::{ConnectionOrigin, ServerLimits};
+use super::listen::ListenAddress;
 use super::unix::{SocketFile, listen_unix};
 
-/// A socket that listens. Dropping it closes it, and removes the file of a unix socket that
-/// [`bind`](Self::bind) made.
+/// A listening socket. Dropping it closes the socket, and removes the file of a unix socket created
+/// by [`bind`](Self::bind).
 #[derive(Debug)]
 pub struct Listener {
     socket: Socket,
-    at: Listen,
-    guard: Guard,
-    /// Removes the file in the end, by being dropped.
+    at: ListenAddress,
+    auth: AuthPolicy,
+    /// Removes the socket file when dropped.
     _file: Option<SocketFile>,
 }
 
@@ -29,166 +29,178 @@ enum Socket {
     Tcp(TcpListener),
 }
 
-/// Why a server cannot listen.
+/// Error of listening on an address.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListenError {
-    /// Somebody else listens there.
+    /// The address is in use.
     #[error("{0} is in use: end the process that listens there, or choose another address")]
-    InUse(Listen),
-    /// The file of the unix socket is there, and is no socket.
+    InUse(ListenAddress),
+    /// The path exists and is not a socket.
     #[error("{} is there and is no socket: remove it, or choose another path", .0.display())]
     NotASocket(PathBuf),
     /// The path of the unix socket is longer than the system allows.
     #[error("the path of {0} is too long: a socket's path has at most 107 bytes, choose another")]
-    PathTooLong(Listen),
-    /// Other hosts could reach it, and read all that is said.
+    PathTooLong(ListenAddress),
+    /// Other hosts can reach the address, but it does not use TLS.
     #[error(
         "{0} can be reached from other hosts, and is without TLS: write https:// and name a \
          certificate and its key, or use a loopback address such as tcp://127.0.0.1:4285 or a unix \
          socket"
     )]
-    NotLoopback(Listen),
-    /// It is for TLS, and there is no certificate.
+    NotLoopback(ListenAddress),
+    /// The address uses TLS, but no certificate is configured.
     #[error("{0} is for TLS, which takes a certificate and its key: name both")]
-    NoCertificate(Listen),
-    /// Other hosts could reach it, and everybody on them would be let in.
+    NoCertificate(ListenAddress),
+    /// Other hosts can reach the address, but no client authentication is configured.
     #[error(
         "{0} can be reached from other hosts, and anybody would be let in: name the authority of \
          the clients' certificates, or a file of tokens"
     )]
-    OpenToAll(Listen),
-    /// The system refuses.
+    OpenToAll(ListenAddress),
+    /// A system call failed.
     #[error("cannot listen on {at}")]
     Io {
-        /// Where.
-        at: Listen,
-        /// What the system says.
+        /// The address.
+        at: ListenAddress,
+        /// The system's error.
         #[source]
         cause: io::Error,
     },
 }
 
-/// Owner and group may use a unix socket, others may not.
+/// Permissions of a unix socket: only owner and group may connect.
 const MODE: u32 = 0o660;
 
 impl Listener {
-    /// Starts to listen. It has to be called inside a tokio runtime, as the others.
+    /// Listens on an address. Must be called within a tokio runtime, like the other constructors.
     ///
-    /// The file of a unix socket that nobody listens on any more is removed. The new one is for its
-    /// owner and group only (mode 0660).
+    /// Removes the file of a unix socket whose server is gone. Creates the socket with mode 0660,
+    /// for its owner and group.
     ///
     /// # Errors
     ///
-    /// [`ListenError`] says what is in the way. A TCP address other than a loopback one is refused.
-    pub async fn bind(listen: &Listen) -> Result<Self, ListenError> {
-        Self::bind_guarded(listen, &Guard::default()).await
+    /// Returns [`ListenError`] if the address cannot be used, in particular if it is a TCP address
+    /// other than loopback.
+    pub async fn bind(listen: &ListenAddress) -> Result<Self, ListenError> {
+        Self::bind_with_auth(listen, &AuthPolicy::default()).await
     }
 
-    /// The same where a guard says who is let in at ports.
+    /// Listens on an address with authentication at TCP ports.
     ///
     /// # Errors
     ///
-    /// [`ListenError`] says what is in the way. A TCP address other than a loopback one takes TLS,
-    /// and a guard that knows tokens or certificates.
-    pub async fn bind_guarded(listen: &Listen, guard: &Guard) -> Result<Self, ListenError> {
-        check(listen, guard)?;
+    /// Returns [`ListenError`] if the address cannot be used. A TCP address other than loopback
+    /// requires TLS and a policy with tokens or client certificates.
+    pub async fn bind_with_auth(
+        listen: &ListenAddress,
+        auth: &AuthPolicy,
+    ) -> Result<Self, ListenError> {
+        check(listen, auth)?;
         match listen {
-            Listen::Unix(path) => bind_unix(path).await,
-            Listen::Tcp(address) => bind_tcp(*address, Listen::Tcp, guard).await,
-            Listen::Tls(address) => bind_tcp(*address, Listen::Tls, guard).await,
+            ListenAddress::Unix(path) => bind_unix(path).await,
+            ListenAddress::Tcp(address) => bind_tcp(*address, ListenAddress::Tcp, auth).await,
+            ListenAddress::Tls(address) => bind_tcp(*address, ListenAddress::Tls, auth).await,
         }
     }
 
-    /// Listens on a unix socket that somebody else opened, for example systemd.
+    /// Adopts a listening unix socket, for example from systemd.
     ///
     /// # Errors
     ///
-    /// [`ListenError::Io`] when the system refuses.
+    /// Returns [`ListenError::Io`] if a system call fails.
     pub fn from_std_unix(socket: std::os::unix::net::UnixListener) -> Result<Self, ListenError> {
         let path =
             socket.local_addr().ok().and_then(|address| address.as_pathname().map(Into::into));
-        let at = Listen::Unix(path.unwrap_or_else(|| "(unnamed)".into()));
+        let at = ListenAddress::Unix(path.unwrap_or_else(|| "(unnamed)".into()));
         let adopted = socket.set_nonblocking(true).and_then(|()| UnixListener::from_std(socket));
         let socket = adopted.map(Socket::Unix).map_err(|cause| io_error(&at, cause))?;
-        Ok(Self { socket, at, guard: Guard::default(), _file: None })
+        Ok(Self { socket, at, auth: AuthPolicy::default(), _file: None })
     }
 
-    /// Listens on a TCP socket that somebody else opened, for example systemd. One that other hosts
-    /// can reach is spoken to by TLS.
+    /// Adopts a listening TCP socket, for example from systemd. It uses TLS if the policy has a
+    /// certificate and other hosts can reach the socket.
     ///
     /// # Errors
     ///
-    /// [`ListenError::NotLoopback`] or [`ListenError::OpenToAll`] when other hosts could reach it
-    /// and the guard cannot keep them out, [`ListenError::Io`] when the system refuses.
-    pub fn from_std_tcp(socket: std::net::TcpListener, guard: &Guard) -> Result<Self, ListenError> {
-        let unspecified = Listen::Tcp(SocketAddr::from(([0, 0, 0, 0], 0)));
+    /// Returns [`ListenError::NotLoopback`] or [`ListenError::OpenToAll`] if other hosts can reach
+    /// the socket and the policy does not protect it. Returns [`ListenError::Io`] if a system call
+    /// fails.
+    pub fn from_std_tcp(
+        socket: std::net::TcpListener,
+        auth: &AuthPolicy,
+    ) -> Result<Self, ListenError> {
+        let unspecified = ListenAddress::Tcp(SocketAddr::from(([0, 0, 0, 0], 0)));
         let address = socket.local_addr().map_err(|cause| io_error(&unspecified, cause))?;
-        let has_tls = guard.orders().tls.is_some();
+        let has_tls = auth.config().tls.is_some();
         let by_tls = has_tls && !is_loopback(address);
-        let at = if by_tls { Listen::Tls(address) } else { Listen::Tcp(address) };
-        check(&at, guard)?;
+        let at = if by_tls { ListenAddress::Tls(address) } else { ListenAddress::Tcp(address) };
+        check(&at, auth)?;
         let adopted = socket.set_nonblocking(true).and_then(|()| TcpListener::from_std(socket));
         let socket = adopted.map(Socket::Tcp).map_err(|cause| io_error(&at, cause))?;
-        Ok(Self { socket, at, guard: guard.clone(), _file: None })
+        Ok(Self { socket, at, auth: auth.clone(), _file: None })
     }
 
-    /// Where it listens, with the port that the system chose.
+    /// Returns the address, with the port that the system selected.
     #[must_use]
-    pub fn local_listen(&self) -> &Listen {
+    pub fn local_address(&self) -> &ListenAddress {
         &self.at
     }
 
-    /// What is known of the way by which requests come here.
-    pub(super) fn door(&self, limits: Limits) -> Door {
-        Door {
+    /// Returns the properties of connections to this listener.
+    pub(super) fn origin(&self, limits: ServerLimits) -> ConnectionOrigin {
+        ConnectionOrigin {
             limits,
-            guard: self.guard.clone(),
+            auth: self.auth.clone(),
             is_port: matches!(self.socket, Socket::Tcp(_)),
-            is_tls: matches!(self.at, Listen::Tls(_)),
-            shown_to: None,
+            is_tls: matches!(self.at, ListenAddress::Tls(_)),
+            verified_by: None,
         }
     }
 
-    /// The next connection.
-    pub(super) async fn accept(&self) -> io::Result<Arrival> {
+    /// Accepts the next connection.
+    pub(super) async fn accept(&self) -> io::Result<AcceptedStream> {
         let stream = match &self.socket {
-            Socket::Unix(socket) => return Ok(Arrival::Plain(Box::new(socket.accept().await?.0))),
+            Socket::Unix(socket) => {
+                return Ok(AcceptedStream::Plain(Box::new(socket.accept().await?.0)));
+            }
             Socket::Tcp(socket) => socket.accept().await?.0,
         };
         crate::duplex::prepare(&stream)?;
-        let tls = self.guard.orders().tls.clone();
-        match tls.filter(|_| matches!(self.at, Listen::Tls(_))) {
-            Some(tls) => Ok(Arrival::Tls(stream, tls)),
-            // A guard that has lost its certificate must not let anybody in without.
-            None if matches!(self.at, Listen::Tls(_)) => {
+        let tls = self.auth.config().tls.clone();
+        match tls.filter(|_| matches!(self.at, ListenAddress::Tls(_))) {
+            Some(tls) => Ok(AcceptedStream::Tls(stream, tls)),
+            // Without a certificate, a TLS port accepts no connections.
+            None if matches!(self.at, ListenAddress::Tls(_)) => {
                 Err(io::ErrorKind::PermissionDenied.into())
             }
-            None => Ok(Arrival::Plain(Box::new(stream))),
+            None => Ok(AcceptedStream::Plain(Box::new(stream))),
         }
     }
 }
 
 async fn bind_tcp(
     address: SocketAddr,
-    by: impl Fn(SocketAddr) -> Listen,
-    guard: &Guard,
+    by: impl Fn(SocketAddr) -> ListenAddress,
+    auth: &AuthPolicy,
 ) -> Result<Listener, ListenError> {
     let asked = by(address);
     let bound = TcpListener::bind(address).await.map_err(|cause| io_error(&asked, cause))?;
     let at = bound.local_addr().map(by).map_err(|cause| io_error(&asked, cause))?;
-    Ok(Listener { socket: Socket::Tcp(bound), at, guard: guard.clone(), _file: None })
+    Ok(Listener { socket: Socket::Tcp(bound), at, auth: auth.clone(), _file: None })
 }
 
-/// Whether others than those who are meant to could come in there, or listen.
-fn check(listen: &Listen, guard: &Guard) -> Result<(), ListenError> {
-    let orders = guard.orders();
+/// Checks that other hosts cannot connect without TLS and authentication.
+fn check(listen: &ListenAddress, auth: &AuthPolicy) -> Result<(), ListenError> {
+    let config = auth.config();
     match listen {
-        Listen::Tcp(address) if !is_loopback(*address) => {
+        ListenAddress::Tcp(address) if !is_loopback(*address) => {
             Err(ListenError::NotLoopback(listen.clone()))
         }
-        Listen::Tls(_) if orders.tls.is_none() => Err(ListenError::NoCertificate(listen.clone())),
-        Listen::Tls(address) if !is_loopback(*address) && !orders.knows_anybody() => {
+        ListenAddress::Tls(_) if config.tls.is_none() => {
+            Err(ListenError::NoCertificate(listen.clone()))
+        }
+        ListenAddress::Tls(address) if !is_loopback(*address) && !config.has_credentials() => {
             Err(ListenError::OpenToAll(listen.clone()))
         }
         _ => Ok(()),
@@ -200,12 +212,17 @@ fn is_loopback(address: SocketAddr) -> bool {
 }
 
 async fn bind_unix(path: &Path) -> Result<Listener, ListenError> {
-    let at = Listen::Unix(path.to_owned());
+    let at = ListenAddress::Unix(path.to_owned());
     let (socket, file) = listen_unix(path, MODE).await?;
-    Ok(Listener { socket: Socket::Unix(socket), at, guard: Guard::default(), _file: Some(file) })
+    Ok(Listener {
+        socket: Socket::Unix(socket),
+        at,
+        auth: AuthPolicy::default(),
+        _file: Some(file),
+    })
 }
 
-pub(super) fn io_error(at: &Listen, cause: io::Error) -> ListenError {
+pub(super) fn io_error(at: &ListenAddress, cause: io::Error) -> ListenError {
     if cause.kind() == io::ErrorKind::AddrInUse {
         return ListenError::InUse(at.clone());
     }

@@ -1,4 +1,4 @@
-//! The machines that are present, and their metadata.
+//! Machines and their metadata.
 
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ use fleet_core::{MachineId, Snapshot};
 use fleet_store::MetadataChange;
 
 use super::api::Shared;
+use super::dry_run::dry_run;
 use super::extract::{Name, Params, read_body};
 use super::failure::Failure;
 use super::filters::MachineFilter;
-use super::intents::present;
-use super::openapi::{self as path, DryRun, Failures, Page, Tried};
-use super::trial::trial;
-use crate::wire::{self, Machine, MachinePage, MetadataOp, decode_patch};
+use super::intents::present_machine;
+use super::openapi::{self as path, DryRun, DryRunResult, Failures, Page};
+use crate::wire::{self, MachineEntity, MachinePage, MetadataOp, decode_patch};
 
-/// The machines that are present.
+/// List machines.
 ///
 /// The filter `metadata=KEY=VALUE` or `metadata=KEY` may be repeated.
 #[utoipa::path(
@@ -45,14 +45,14 @@ pub(super) async fn list(
     let listing = api.listing(&params)?;
     let filter = MachineFilter::read(&params);
     let first = listing.first.as_deref().and_then(|id| id.parse().ok());
-    let wanted = from(&listing.snapshot, first.as_ref()).filter(|machine| filter.wants(machine));
+    let wanted = from(&listing.snapshot, first.as_ref()).filter(|machine| filter.matches(machine));
     let id = |machine: &Arc<fleet_core::Machine>| machine.id.to_string();
     let (page, next_page_token) = api.page(&listing, first.is_some(), wanted, id);
     let machines = page.into_iter().map(|machine| wire::machine(machine)).collect();
     Ok(Json(MachinePage { machines, next_page_token }))
 }
 
-/// All machines from the first on.
+/// Returns all machines from the first one on.
 fn from<'a>(
     snapshot: &'a Snapshot,
     first: Option<&MachineId>,
@@ -63,7 +63,7 @@ fn from<'a>(
     }
 }
 
-/// One machine that is present.
+/// Get a machine that is present.
 #[utoipa::path(
     get,
     path = "/machines/{id}",
@@ -71,20 +71,21 @@ fn from<'a>(
     tag = "machines",
     params(path::Machine),
     responses(
-        (status = 200, body = Machine, description = "The machine"),
+        (status = 200, body = MachineEntity, description = "The machine"),
         Failures,
     ),
 )]
 pub(super) async fn get(
     State(api): State<Shared>,
     Name(id): Name,
-) -> Result<Json<Machine>, Failure> {
-    Ok(Json(wire::machine(present(&*api.view()?, &id)?)))
+) -> Result<Json<MachineEntity>, Failure> {
+    Ok(Json(wire::machine(present_machine(&*api.view()?, &id)?)))
 }
 
-/// Changes the metadata of machines.
+/// Change the metadata of machines.
 ///
-/// All operations are one transaction, or none. With `dryRun=1` it is none, and 200 tells the plan.
+/// All operations are applied in one transaction, or none. With `dryRun=1` nothing is changed, and
+/// the response is the plan with status 200.
 #[utoipa::path(
     patch,
     path = "/machines",
@@ -93,7 +94,7 @@ pub(super) async fn get(
     params(DryRun),
     request_body = Vec<MetadataOp>,
     responses(
-        Tried,
+        DryRunResult,
         (status = 204, description = "All of it is done"),
         Failures,
     ),
@@ -106,19 +107,19 @@ pub(super) async fn patch(
     let is_dry = params.dry_run()?;
     let (head, body) = request.into_parts();
     let body = read_body(&head, body).await?;
-    let changes = decode_patch(&body).map_err(Failure::bad)?;
+    let changes = decode_patch(&body).map_err(Failure::bad_request)?;
     if is_dry {
         let change = |after: &mut Snapshot| changes.iter().for_each(|one| apply(after, one));
-        return trial(&*api.view()?, change).await;
+        return dry_run(&*api.view()?, change).await;
     }
     if !changes.is_empty() {
         let revision = api.registry.patch_metadata(&changes).await?;
-        api.settle(revision).await;
+        api.wait_until_visible(revision).await;
     }
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Changes the metadata of a machine; one that is not present takes no units, whatever it has.
+/// Applies a metadata change. Ignores machines that are not present, since they take no units.
 fn apply(after: &mut Snapshot, change: &MetadataChange) {
     let (machine, key, value) = match change {
         MetadataChange::Set { machine, key, value } => (machine, key, value.as_str()),

@@ -1,31 +1,36 @@
-//! Lines of several machines in the order in which they were written.
+//! Merges the journals of several machines in timestamp order.
 
 use fleet_core::MachineId;
 use futures_util::StreamExt as _;
 
-use super::failure::chain;
-use super::journals::{JournalError, JournalLine, JournalStream};
-use super::lines::{PATIENCE, late};
-use crate::merge::{CutOff, merge_journals};
+use super::failure::error_chain;
+use super::journal_source::{MACHINE_TIMEOUT, timed_out};
+use super::journals::{JournalEntry, JournalError, JournalStream};
+use crate::merge::{Interrupted, merge_journals};
 
-/// The lines that machines have, each with the machine's ID before it, and at the end why there are
-/// no more of those of which that is so.
+/// Merges the journals, with the machine ID before each line. At the end comes a line for each
+/// machine whose journal was interrupted.
 ///
-/// All are opened at once, and none is waited for longer than [`PATIENCE`].
+/// All journals are opened at once, and none is waited for longer than [`MACHINE_TIMEOUT`].
 pub(super) fn merged<O>(opening: Vec<(MachineId, O)>) -> JournalStream
 where
     O: Future<Output = Result<JournalStream, JournalError>> + Send + 'static,
 {
-    merge_journals(opening, PATIENCE).map(|(machine, told)| Ok(told_by(&machine, told))).boxed()
+    merge_journals(opening, MACHINE_TIMEOUT)
+        .map(|(machine, told)| Ok(told_by(&machine, told)))
+        .boxed()
 }
 
-fn told_by(machine: &MachineId, told: Result<JournalLine, CutOff<JournalError>>) -> JournalLine {
+fn told_by(
+    machine: &MachineId,
+    told: Result<JournalEntry, Interrupted<JournalError>>,
+) -> JournalEntry {
     let missing = match told {
-        Ok(line) => return JournalLine { text: format!("{machine}: {}", line.text), ..line },
-        Err(CutOff::Failed(error)) => error,
-        Err(CutOff::Late) => late(machine),
+        Ok(line) => return JournalEntry { text: format!("{machine}: {}", line.text), ..line },
+        Err(Interrupted::Failed(error)) => error,
+        Err(Interrupted::TimedOut) => timed_out(machine),
     };
-    format!("{machine}: [{}]", chain(&missing)).into()
+    format!("{machine}: [{}]", error_chain(&missing)).into()
 }
 
 #[cfg(test)]
@@ -38,11 +43,11 @@ mod tests {
 
     use super::*;
 
-    fn line(at: u64, text: &str) -> Result<JournalLine, JournalError> {
-        Ok(JournalLine { at: Some(Timestamp::from_millis(at)), ..text.to_owned().into() })
+    fn line(at: u64, text: &str) -> Result<JournalEntry, JournalError> {
+        Ok(JournalEntry { timestamp: Some(Timestamp::from_millis(at)), ..text.to_owned().into() })
     }
 
-    /// One that tells a line now and then is cut off, and one that does not open is named.
+    /// A journal with occasional lines is cut off, and one that cannot be opened is reported.
     #[tokio::test]
     async fn who_is_slow_or_away_is_named_and_not_waited_for() {
         let quick = stream::iter([line(1, "one"), line(2, "two")]).boxed();

@@ -1,4 +1,4 @@
-//! What is counted and measured, for Prometheus to read.
+//! Metrics for Prometheus.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,17 +11,17 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-use super::measured::Measured;
+use super::metered_store::MeteredStore;
 
-/// Labels, all of which come from short lists that this program knows.
+/// Metric labels. Their values come from small fixed sets.
 type Labels = Vec<(&'static str, String)>;
 
 type Durations = Family<Labels, Histogram, fn() -> Histogram>;
 
-/// What a daemon counts and measures, as `GET /metrics` shows it in the text format of OpenMetrics.
-/// Cloning gives another handle to the same.
+/// Metrics of a daemon, as `GET /metrics` returns them in the OpenMetrics text format. Clones share
+/// the same metrics.
 ///
-/// The names are those of fleet v1 where it had one.
+/// Metrics that fleet v1 had keep their names.
 #[derive(Clone)]
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
@@ -33,7 +33,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Nothing was counted yet.
+    /// Creates metrics with all counters at zero.
     #[must_use]
     pub fn new() -> Self {
         let mut registry = Registry::with_prefix("fleet");
@@ -43,7 +43,7 @@ impl Metrics {
         let operation_durations = durations();
         let name = "api_requests";
         registry.register(name, "Requests by route, method and status", requests.clone());
-        let (name, help) = ("api_request_duration_second", "Until an answer began, in seconds");
+        let (name, help) = ("api_request_duration_seconds", "Until an answer began, in seconds");
         registry.register(name, help, request_durations.clone());
         let (name, help) = ("registry_operation_count", "Calls of the store");
         registry.register(name, help, operations.clone());
@@ -55,16 +55,16 @@ impl Metrics {
         Self { registry, requests, request_durations, operations, failures, operation_durations }
     }
 
-    /// Lets other parts of the daemon add what they count. Labels have to come from short lists: a
-    /// name of a unit is none.
+    /// Registers further metrics. Label values must come from small fixed sets, not from unit
+    /// names.
     pub fn register(&self, add: impl FnOnce(&mut Registry)) {
         add(&mut self.registry.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// The same store, with its calls counted and measured.
+    /// Wraps a store so that its calls are counted and timed.
     #[must_use]
-    pub fn measured(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
-        Arc::new(Measured::new(store, self.clone()))
+    pub fn metered_store(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
+        Arc::new(MeteredStore::new(store, self.clone()))
     }
 
     pub(super) fn request(&self, route: &str, method: &'static str, status: u16, took: Duration) {
@@ -79,11 +79,11 @@ impl Metrics {
         let labels = vec![("type", name.to_owned())];
         self.operations.get_or_create_owned(&labels).inc();
         self.operation_durations.get_or_create_owned(&labels).observe(took.as_secs_f64());
-        // Also where there was none, so that each has a number that can grow.
+        // Adds zero on success, so that the counter exists from the beginning.
         self.failures.get_or_create_owned(&labels).inc_by(u64::from(!succeeded));
     }
 
-    /// All of it, and what is known at this moment.
+    /// Encodes all metrics, followed by those of the current snapshot.
     pub(super) fn text(&self, now: &Registry) -> Result<String, fmt::Error> {
         let mut text = String::new();
         {
@@ -108,7 +108,7 @@ impl fmt::Debug for Metrics {
     }
 }
 
-/// From a quarter of a millisecond to four seconds.
+/// Creates a histogram with buckets from a quarter of a millisecond to four seconds.
 fn buckets() -> Histogram {
     Histogram::new(exponential_buckets(0.000_25, 4.0, 8))
 }

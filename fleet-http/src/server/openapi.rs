@@ -1,5 +1,4 @@
-//! The API described for programs, in OpenAPI: what the routes themselves say of what they take
-//! and answer.
+//! OpenAPI description of the API, generated from the routes.
 
 use std::collections::BTreeMap;
 
@@ -10,9 +9,9 @@ use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
 use utoipa::{IntoParams, IntoResponses, Modify, OpenApi};
 
 use super::router::described;
-use crate::wire::{ErrorBody, Plan};
+use crate::wire::{ErrorBody, PlanReport};
 
-/// What the description says beside what the routes do.
+/// General part of the description.
 #[derive(OpenApi)]
 #[openapi(
     info(
@@ -23,16 +22,16 @@ use crate::wire::{ErrorBody, Plan};
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
     ),
     components(schemas(ErrorBody)),
-    modifiers(&Doors),
+    modifiers(&SecuritySchemes),
     security((), ("token" = []), ("certificate" = [])),
 )]
-pub(super) struct Frame;
+pub(super) struct ApiDoc;
 
-/// Says what a client may be asked for. A unix socket asks for nothing, and a port for what its
-/// guard says: one of the two is enough.
-struct Doors;
+/// Describes the authentication schemes. A unix socket requires none. A TCP port requires one of
+/// these, depending on its policy.
+struct SecuritySchemes;
 
-impl Modify for Doors {
+impl Modify for SecuritySchemes {
     fn modify(&self, api: &mut utoipa::openapi::OpenApi) {
         let token = HttpBuilder::new()
             .scheme(HttpAuthScheme::Bearer)
@@ -49,7 +48,7 @@ impl Modify for Doors {
     }
 }
 
-/// The API described in OpenAPI 3.1.
+/// OpenAPI 3.1 description of the API.
 #[utoipa::path(
     get,
     path = "/openapi.json",
@@ -61,12 +60,12 @@ pub(super) async fn document() -> impl IntoResponse {
     ([(CONTENT_TYPE, "application/json")], described())
 }
 
-/// The unit that a path is about.
+/// Path parameter: unit name.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
 #[expect(dead_code, reason = "it is described, and read by an extractor that refuses in words")]
 pub(super) struct UnitName {
-    /// The name of the unit.
+    /// Name of the unit.
     #[param(
         max_length = 255,
         example = "hello.service",
@@ -76,43 +75,43 @@ pub(super) struct UnitName {
     name: String,
 }
 
-/// The machine that a path is about.
+/// Path parameter: machine ID.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
 #[expect(dead_code, reason = "it is described, and read by an extractor that refuses in words")]
 pub(super) struct Machine {
-    /// The ID of the machine.
+    /// ID of the machine.
     #[param(pattern = "^[a-zA-Z0-9_.-]+$")]
     id: String,
 }
 
-/// The page that is asked for.
+/// Query parameter: page token.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query, rename_all = "camelCase")]
 #[expect(dead_code, reason = "it is described, and read by an extractor that refuses in words")]
 pub(super) struct Page {
-    /// What the page before told, for the next one. All pages of a listing show one revision.
+    /// Token of the next page, from the previous page. All pages of a list show one revision.
     #[param(nullable = false)]
     next_page_token: Option<String>,
 }
 
-/// Whether a write is only tried out.
+/// Query parameter: dry run.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query, rename_all = "camelCase")]
 #[expect(dead_code, reason = "it is described, and read by an extractor that refuses in words")]
 pub(super) struct DryRun {
-    /// With 1 nothing is changed, and 200 tells what an engine would do.
+    /// With 1 nothing is changed, and the response is the resulting plan with status 200.
     #[param(nullable = false)]
     dry_run: Option<bool>,
 }
 
-/// What is answered to a write that is only tried out.
+/// Response to a dry run.
 #[derive(IntoResponses)]
 #[response(status = 200, description = "What would be done; nothing is")]
 #[expect(dead_code, reason = "it is described, and made by who tries the write out")]
-pub(super) struct Tried(Plan);
+pub(super) struct DryRunResult(PlanReport);
 
-/// What is answered where a request cannot be carried out.
+/// Error responses of all operations.
 pub(super) struct Failures;
 
 impl IntoResponses for Failures {

@@ -1,32 +1,36 @@
-//! Page tokens: which page of which listing comes next. Pure.
+//! Tokens of list pages. Pure.
 //!
-//! A token is the URL-safe base64 of version 1's four bytes (page size and page number, 16 bits
-//! each, little endian) and of sixteen more that version 1 passes over: the true page number and
-//! the revision that the listing shows, 64 bits each. So old clients and servers understand the
-//! front of it, no collection is too large, and all pages of a listing can show one revision. What
-//! the next page begins with comes last: who knows it need not walk over all pages before.
+//! A token is URL-safe base64 of these fields, all little endian:
+//! - the four bytes of version 1: page size and page number, 16 bits each
+//! - sixteen bytes that version 1 ignores: the full page number and the list's revision, 64 bits
+//!   each
+//! - a reference to the page's first item, so that the preceding pages need not be skipped one item
+//!   at a time
+//!
+//! Old clients and servers thus understand the first four bytes, the number of pages is not limited
+//! to 16 bits, and all pages of a list can show one revision.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE;
 use fleet_core::Revision;
 
-/// A place in a listing.
+/// Position in a paginated list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Token {
-    /// How many items a page has.
+pub(crate) struct PageToken {
+    /// Page size.
     pub(crate) limit: u16,
-    /// Which page, counted from one.
+    /// Page number, counted from one.
     pub(crate) page: u64,
-    /// What the listing shows; `None` in a token without the additional bytes.
+    /// Revision of the list; `None` in a token of version 1.
     pub(crate) revision: Option<Revision>,
-    /// What the page begins with, in the words of that listing, where it is known. Without a
-    /// revision it is not told.
+    /// Reference to the page's first item, in a format defined by the list. It is encoded only with
+    /// a revision.
     pub(crate) first: Option<String>,
 }
 
-/// Why a text is not a token of this server.
+/// Error of an invalid page token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum TokenError {
+pub(crate) enum PageTokenError {
     #[error("invalid value of nextPageToken query parameter")]
     Encoding,
     #[error("invalid value of nextPageToken query parameter: it is cut off")]
@@ -39,8 +43,8 @@ pub(crate) enum TokenError {
 
 const OLD_BYTES: usize = 4;
 
-impl Token {
-    /// The token as clients see it.
+impl PageToken {
+    /// Encodes the token.
     pub(crate) fn encode(self) -> String {
         let shown = u16::try_from(self.page).unwrap_or(u16::MAX);
         let mut bytes = Vec::with_capacity(OLD_BYTES + 16);
@@ -54,21 +58,21 @@ impl Token {
         URL_SAFE.encode(bytes)
     }
 
-    /// Reads what [`encode`](Self::encode) wrote on a server whose pages have `limit` items.
-    pub(crate) fn decode(text: &str, limit: u16) -> Result<Self, TokenError> {
-        let bytes = URL_SAFE.decode(text).map_err(|_| TokenError::Encoding)?;
+    /// Decodes a token for a server with page size `limit`.
+    pub(crate) fn decode(text: &str, limit: u16) -> Result<Self, PageTokenError> {
+        let bytes = URL_SAFE.decode(text).map_err(|_| PageTokenError::Encoding)?;
         let Some((&[l0, l1, p0, p1], added)) = bytes.split_first_chunk() else {
-            return Err(TokenError::Short);
+            return Err(PageTokenError::Short);
         };
         if u16::from_le_bytes([l0, l1]) != limit {
-            return Err(TokenError::Limit { expected: limit });
+            return Err(PageTokenError::Limit { expected: limit });
         }
         let (page, rest) = match added.split_first_chunk() {
             Some((&page, rest)) => (u64::from_le_bytes(page), rest.split_first_chunk()),
             None => (u64::from(u16::from_le_bytes([p0, p1])), None),
         };
         if page == 0 {
-            return Err(TokenError::Page);
+            return Err(PageTokenError::Page);
         }
         let revision = rest.map(|(bytes, _)| Revision(u64::from_le_bytes(*bytes)));
         let first = rest.and_then(|(_, first)| str::from_utf8(first).ok());
@@ -88,27 +92,27 @@ mod tests {
         for (text, limit, page) in
             [("ZAACAA==", 100, 2), ("AgACAA==", 2, 2), ("ZAD__w==", 100, 65535)]
         {
-            let token = Token { limit, page, revision: None, first: None };
-            assert_eq!(Token::decode(text, limit), Ok(token.clone()));
+            let token = PageToken { limit, page, revision: None, first: None };
+            assert_eq!(PageToken::decode(text, limit), Ok(token.clone()));
             assert_eq!(token.encode(), text);
         }
-        // Bytes that were appended by someone else are passed over, as they always were.
-        let token = Token { limit: 100, page: 2, revision: None, first: None };
-        assert_eq!(Token::decode("ZAACAAcH", 100), Ok(token));
+        // Unknown trailing bytes are ignored, like in version 1.
+        let token = PageToken { limit: 100, page: 2, revision: None, first: None };
+        assert_eq!(PageToken::decode("ZAACAAcH", 100), Ok(token));
     }
 
     #[test]
     fn what_is_no_token_is_refused() {
         let cases = [
-            ("", TokenError::Short),
-            ("ZAAC", TokenError::Short),
-            ("!", TokenError::Encoding),
-            ("ZAACAA", TokenError::Encoding),
-            ("AgACAA==", TokenError::Limit { expected: 100 }),
-            ("ZAAAAA==", TokenError::Page),
+            ("", PageTokenError::Short),
+            ("ZAAC", PageTokenError::Short),
+            ("!", PageTokenError::Encoding),
+            ("ZAACAA", PageTokenError::Encoding),
+            ("AgACAA==", PageTokenError::Limit { expected: 100 }),
+            ("ZAAAAA==", PageTokenError::Page),
         ];
         for (text, expected) in cases {
-            assert_eq!(Token::decode(text, 100), Err(expected), "{text:?}");
+            assert_eq!(PageToken::decode(text, 100), Err(expected), "{text:?}");
         }
     }
 
@@ -120,17 +124,17 @@ mod tests {
             revision: u64,
             first in proptest::option::of("[a-z]{1,20}\\.service"),
         ) {
-            let token = Token { limit, page, revision: Some(Revision(revision)), first };
+            let token = PageToken { limit, page, revision: Some(Revision(revision)), first };
             let text = token.clone().encode();
-            prop_assert_eq!(Token::decode(&text, limit), Ok(token));
-            // What an old client would make of it is a page, never page zero.
+            prop_assert_eq!(PageToken::decode(&text, limit), Ok(token));
+            // Version 1 must never read the token as page zero.
             let old = URL_SAFE.decode(text).unwrap();
             prop_assert!(old[2] > 0 || old[3] > 0);
         }
 
         #[test]
         fn reading_never_panics(text in "\\PC*", limit: u16) {
-            let _token = Token::decode(&text, limit);
+            let _token = PageToken::decode(&text, limit);
         }
     }
 }

@@ -1,52 +1,52 @@
-//! The daemons of other machines, which are asked for what is on them.
+//! Clients of the daemons of other machines.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::{Client, Credentials, EndpointError};
 
-/// How the daemons of other machines are asked for what is on those. Clones are one and the same.
+/// Clients of the daemons of other machines. Clones share their state.
 #[derive(Debug, Clone, Default)]
-pub struct Peers(Arc<Mutex<Known>>);
+pub struct Peers(Arc<Mutex<PeerClients>>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct PeerClients {
     credentials: Credentials,
-    /// Those that were asked already, by their URLs.
+    /// Clients by URL.
     clients: BTreeMap<String, Client>,
 }
 
-/// How many daemons are kept in mind; past that all are forgotten, with the connections to them.
-const MOST: usize = 1024;
+/// Maximum number of cached clients. Beyond it all are dropped, with their connections.
+const MAX_CLIENTS: usize = 1024;
 
 impl Peers {
-    /// Daemons that are shown this.
+    /// Creates clients with these credentials.
     #[must_use]
     pub fn new(credentials: Credentials) -> Self {
-        Self(Arc::new(Mutex::new(Known { credentials, clients: BTreeMap::new() })))
+        Self(Arc::new(Mutex::new(PeerClients { credentials, clients: BTreeMap::new() })))
     }
 
-    /// Shows them something else from now on.
-    pub fn change(&self, credentials: Credentials) {
-        *self.known() = Known { credentials, clients: BTreeMap::new() };
+    /// Replaces the credentials.
+    pub fn set_credentials(&self, credentials: Credentials) {
+        *self.peers() = PeerClients { credentials, clients: BTreeMap::new() };
     }
 
-    /// The daemon at that URL.
+    /// Returns the client of the daemon at that URL.
     pub(super) fn client(&self, url: &str) -> Result<Client, EndpointError> {
-        let mut known = self.known();
-        if let Some(client) = known.clients.get(url) {
+        let mut peers = self.peers();
+        if let Some(client) = peers.clients.get(url) {
             return Ok(client.clone());
         }
-        let client = Client::proxying(&url.parse()?, known.credentials.clone());
-        if known.clients.len() >= MOST {
-            known.clients.clear();
+        let client = Client::proxying(&url.parse()?, peers.credentials.clone());
+        if peers.clients.len() >= MAX_CLIENTS {
+            peers.clients.clear();
         }
-        known.clients.insert(url.to_owned(), client.clone());
+        peers.clients.insert(url.to_owned(), client.clone());
         Ok(client)
     }
 
-    /// Panics while it is locked cannot leave a map half changed.
-    fn known(&self) -> MutexGuard<'_, Known> {
+    /// Ignores poisoning: no panic can leave the map partially modified.
+    fn peers(&self) -> MutexGuard<'_, PeerClients> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! `PUT /units/<name>`: creating a unit, replacing its content, changing its desired state.
+//! `PUT /units/<name>`: creates a unit, replaces its content or sets its desired state.
 
 use axum::extract::{Request, State};
 use axum::http::header::{CONTENT_TYPE, ETAG, IF_NONE_MATCH};
@@ -9,19 +9,19 @@ use fleet_store::{ExpectUnit, NewUnit, RegistryError};
 use fleet_unitfile::UnitName;
 
 use super::api::Shared;
+use super::dry_run::dry_run;
+use super::etag::{self, Condition};
 use super::extract::{Name, Params, read_body};
 use super::failure::Failure;
-use super::openapi::{self as path, DryRun, Failures, Tried};
-use super::tag::{self, Condition};
-use super::trial::trial;
+use super::openapi::{self as path, DryRun, DryRunResult, Failures};
 use super::units;
-use super::validate::{self, Sent};
+use super::validate::{self, SubmittedFile};
 use crate::wire::{PutUnit, decode_put};
 
-/// Creates a unit, replaces its unit file, or sets its desired state.
+/// Create a unit, replace its unit file, or set its desired state.
 ///
-/// 201 when the unit was created or its content replaced, 204 when its desired state was set. With
-/// `dryRun=1` nothing is, and 200 tells what would be done.
+/// Returns 201 if the unit was created or its content replaced, and 204 if only its desired state
+/// was set. With `dryRun=1` nothing is changed, and the response is the plan with status 200.
 #[utoipa::path(
     put,
     path = "/units/{name}",
@@ -38,7 +38,7 @@ use crate::wire::{PutUnit, decode_put};
     ),
     request_body = PutUnit,
     responses(
-        Tried,
+        DryRunResult,
         (status = 201, description = "The unit was created or has another file"),
         (status = 204, description = "Its desired state is set"),
         Failures,
@@ -56,42 +56,44 @@ pub(super) async fn put(
     let create_only = create_only(&head.headers)?;
     let condition = Condition::read(&head.headers, &api.mirror);
     if create_only && condition != Condition::None {
-        return Err(Failure::bad("If-Match and If-None-Match go not together: leave one out"));
+        return Err(Failure::bad_request(
+            "If-Match and If-None-Match go not together: leave one out",
+        ));
     }
-    let entity = decode_put(&read_body(&head, body).await?).map_err(Failure::bad)?;
-    let name = agreed_name(&name, &entity)?;
+    let entity = decode_put(&read_body(&head, body).await?).map_err(Failure::bad_request)?;
+    let name = unit_name(&name, &entity)?;
     let desired = desired_state(&name, &entity)?;
     let known = api.view()?;
     if !condition.holds(&api.mirror, &known, &name) {
-        return Err(units::changed_in(&api, &known, &name));
+        return Err(units::precondition_failed_at(&api, &known, &name));
     }
-    let wish = match validate::unit_file(&entity)? {
+    let write = match validate::unit_file(&entity)? {
         None => change_state(&api, name, desired, create_only)?,
         Some(sent) => put_file(&api, name, sent, desired, create_only)?,
     };
-    if is_dry { wish.try_out(&*api.view()?).await } else { wish.carry_out(&api, condition).await }
+    if is_dry { write.preview(&*api.view()?).await } else { write.apply(&api, condition).await }
 }
 
-/// What is to be written, all checks passed.
-enum Wish {
-    /// The desired state of a unit that is there.
+/// A validated write.
+enum Write {
+    /// Sets the desired state of an existing unit.
     State(UnitName, TargetState),
-    /// A unit with its file, which is the one that it has already where `same`.
-    File { unit: Box<Unit>, expect: ExpectUnit, same: bool },
+    /// Stores a unit with its file; `unchanged` if the unit already has this file.
+    File { unit: Box<Unit>, expect: ExpectUnit, unchanged: bool },
 }
 
-impl Wish {
-    async fn carry_out(self, api: &Shared, condition: Condition) -> Result<Response, Failure> {
+impl Write {
+    async fn apply(self, api: &Shared, condition: Condition) -> Result<Response, Failure> {
         let written = match self {
             Self::State(name, desired) => {
                 let set = set_desired(api, &name, desired, condition).await;
                 set.map(|revision| (revision, StatusCode::NO_CONTENT))
                     .map_err(|error| (error, name))
             }
-            Self::File { unit, expect, same } => {
+            Self::File { unit, expect, unchanged } => {
                 let Unit { name, file, desired, .. } = *unit;
                 let new = NewUnit { name: name.clone(), file, desired };
-                let status = if same { StatusCode::NO_CONTENT } else { StatusCode::CREATED };
+                let status = if unchanged { StatusCode::NO_CONTENT } else { StatusCode::CREATED };
                 let put = api.registry.put_unit(new, condition.expect(expect)).await;
                 put.map(|revision| (revision, status)).map_err(|error| (error, name))
             }
@@ -99,24 +101,24 @@ impl Wish {
         let (revision, status) = match written {
             Ok(written) => written,
             Err((RegistryError::Changed { modified, .. }, name)) => {
-                return Err(units::changed(api, &name, modified).await);
+                return Err(units::precondition_failed(api, &name, modified).await);
             }
             Err((RegistryError::NotFound { .. }, name)) if condition != Condition::None => {
-                return Err(units::changed_in(api, &*api.view()?, &name));
+                return Err(units::precondition_failed_at(api, &*api.view()?, &name));
             }
             Err((RegistryError::NotFound { .. }, _)) => return Err(nothing_to_create()),
             Err((RegistryError::AlreadyExists { modified, .. }, _)) => {
-                // Whoever is told that there is one looks at it next.
-                api.settle(modified).await;
-                return Err(Failure::taken());
+                // The client is likely to read the existing unit next.
+                api.wait_until_visible(modified).await;
+                return Err(Failure::already_exists());
             }
             Err((error, _)) => return Err(error.into()),
         };
-        api.settle(revision).await;
-        Ok((status, [(ETAG, tag::of(&api.mirror, revision))]).into_response())
+        api.wait_until_visible(revision).await;
+        Ok((status, [(ETAG, etag::of(&api.mirror, revision))]).into_response())
     }
 
-    async fn try_out(self, known: &Snapshot) -> Result<Response, Failure> {
+    async fn preview(self, known: &Snapshot) -> Result<Response, Failure> {
         let unit = match self {
             Self::State(name, desired) => {
                 let known = known.unit(name.as_str()).ok_or_else(|| {
@@ -126,7 +128,7 @@ impl Wish {
             }
             Self::File { unit, .. } => *unit,
         };
-        trial(known, |after| after.put_unit(unit)).await
+        dry_run(known, |after| after.put_unit(unit)).await
     }
 }
 
@@ -137,57 +139,57 @@ async fn set_desired(
     condition: Condition,
 ) -> Result<Revision, RegistryError> {
     if let Condition::UnchangedSince(seen) = condition {
-        return api.registry.set_desired_unchanged(name, desired, seen).await;
+        return api.registry.set_desired_if_unchanged(name, desired, seen).await;
     }
     match api.mirror.snapshot().unit(name.as_str()) {
-        Some(unit) => api.registry.set_desired_of(unit, desired).await,
+        Some(unit) => api.registry.set_desired_optimistic(unit, desired).await,
         None => api.registry.set_desired(name, desired).await,
     }
 }
 
-/// A request without a unit file changes the state of a unit that is there.
+/// Prepares a request without a unit file, which sets the desired state of an existing unit.
 fn change_state(
     api: &Shared,
     name: UnitName,
     desired: Option<TargetState>,
     create_only: bool,
-) -> Result<Wish, Failure> {
+) -> Result<Write, Failure> {
     let snapshot = api.view()?;
     let known = snapshot.unit(name.as_str()).is_some() || snapshot.fault(name.as_str()).is_some();
     if create_only {
-        return Err(if known { Failure::taken() } else { nothing_to_create() });
+        return Err(if known { Failure::already_exists() } else { nothing_to_create() });
     }
     match desired {
-        Some(desired) => Ok(Wish::State(name, desired)),
+        Some(desired) => Ok(Write::State(name, desired)),
         None if known => Err(no_state()),
         None => Err(nothing_to_create()),
     }
 }
 
-/// A request with a unit file creates or replaces, unless the unit has this content already.
+/// Prepares a request with a unit file, which creates a unit or replaces its content.
 fn put_file(
     api: &Shared,
     name: UnitName,
-    sent: Sent,
+    sent: SubmittedFile,
     desired: Option<TargetState>,
     create_only: bool,
-) -> Result<Wish, Failure> {
+) -> Result<Write, Failure> {
     let snapshot = api.view()?;
     let mut unit = validate::unit(&name, &sent.file, desired, api.strictness, &snapshot)?;
     let known = snapshot.unit(name.as_str());
     if create_only && (known.is_some() || snapshot.fault(name.as_str()).is_some()) {
-        return Err(Failure::taken());
+        return Err(Failure::already_exists());
     }
-    let same = known.filter(|known| sent.is(&known.file));
-    if same.is_some() && desired.is_none() {
+    let unchanged = known.filter(|known| sent.matches(&known.file));
+    if unchanged.is_some() && desired.is_none() {
         return Err(no_state());
     }
-    // What is known here may be older than the store, so even the same content is stored again.
-    if let Some(known) = same {
+    // The snapshot may be older than the store, so unchanged content is stored again.
+    if let Some(known) = unchanged {
         unit.file = known.file.clone();
     }
     let expect = if create_only { ExpectUnit::Absent } else { ExpectUnit::Any };
-    Ok(Wish::File { unit: unit.into(), expect, same: same.is_some() })
+    Ok(Write::File { unit: unit.into(), expect, unchanged: unchanged.is_some() })
 }
 
 fn nothing_to_create() -> Failure {
@@ -211,28 +213,28 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether the request must not touch a unit that is there.
+/// Whether the request must not modify an existing unit.
 fn create_only(headers: &HeaderMap) -> Result<bool, Failure> {
     match headers.get(IF_NONE_MATCH) {
         None => Ok(false),
         Some(value) if value == "*" => Ok(true),
-        Some(_) => Err(Failure::bad(
+        Some(_) => Err(Failure::bad_request(
             "If-None-Match must be * here: to replace what was looked at, send its tag as If-Match",
         )),
     }
 }
 
-fn agreed_name(in_url: &str, entity: &PutUnit) -> Result<UnitName, Failure> {
+fn unit_name(in_url: &str, entity: &PutUnit) -> Result<UnitName, Failure> {
     let in_body = entity.name.as_deref().unwrap_or_default();
     if !in_body.is_empty() && in_body != in_url {
-        return Err(Failure::bad(format!(
+        return Err(Failure::bad_request(format!(
             "name in URL {in_url:?} differs from unit name in request body {in_body:?}"
         )));
     }
-    UnitName::parse(in_url).map_err(Failure::bad)
+    UnitName::parse(in_url).map_err(Failure::bad_request)
 }
 
-/// The desired state that is asked for. A template runs nowhere, so it can only be inactive.
+/// Returns the requested desired state. A template never runs, so it can only be inactive.
 pub(super) fn desired_state(
     name: &UnitName,
     entity: &PutUnit,
@@ -240,9 +242,9 @@ pub(super) fn desired_state(
     let Some(text) = entity.desired_state.as_deref().filter(|text| !text.is_empty()) else {
         return Ok(None);
     };
-    let desired: TargetState = text.parse().map_err(Failure::bad)?;
+    let desired: TargetState = text.parse().map_err(Failure::bad_request)?;
     if name.is_template() && desired != TargetState::Inactive {
-        return Err(Failure::bad(format!(
+        return Err(Failure::bad_request(format!(
             "cannot activate template {:?}: activate an instance of it",
             name.as_str()
         )));

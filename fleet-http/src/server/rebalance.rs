@@ -1,4 +1,4 @@
-//! To spread the units of a cluster more evenly: the order to do so, and how far it has come.
+//! Orders, reports and cancels a rebalancing.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -7,24 +7,23 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use fleet_core::{BalanceTerms, Rebalancing, Snapshot};
+use fleet_core::{RebalanceLimits, Rebalancing, Snapshot};
 
 use super::api::Shared;
+use super::dry_run::dry_run;
 use super::extract::Params;
 use super::failure::Failure;
-use super::openapi::{DryRun, Failures, Tried};
-use super::planning::planned;
+use super::openapi::{DryRun, DryRunResult, Failures};
+use super::planning::run_planner;
 use super::rebalance_report::rebalance_report;
-use super::trial::trial;
 use crate::wire::RebalanceReport;
 
-/// Has units moved from full machines to emptier ones, and tells which.
+/// Rebalance the cluster: move units from loaded machines to less loaded ones.
 ///
-/// The engine moves them step by step, and waits until those under way are up before it moves more.
-/// Global units, and those that no other machine takes, stay. The order stays until no move is
-/// worth it; to give it again changes nothing, and other terms take the place of those before.
-/// Where no move is worth it, no order is given, and `reason` tells why. With `dryRun=1` nothing
-/// is done.
+/// The engine moves units step by step and waits until those under way are up. Global units, and
+/// units that no other machine accepts, stay. The order remains until no further move is
+/// worthwhile. Repeating it changes nothing; new limits replace the old ones. If no move is
+/// worthwhile, nothing is ordered, and `reason` explains it. With `dryRun=1` nothing is changed.
 #[utoipa::path(
     post,
     path = "/rebalance",
@@ -45,7 +44,7 @@ use crate::wire::RebalanceReport;
             description = "By how many units more than one the machine that is left must be fuller",
         ),
         (
-            "keepUp" = Option<u32>, Query,
+            "minAvailable" = Option<u32>, Query,
             description = "How many instances of a template must be up at any time",
         ),
     ),
@@ -62,20 +61,20 @@ pub(super) async fn rebalance(
     let snapshot = api.view()?;
     let before = snapshot.rebalancing.clone();
     let order = match &before {
-        Some(before) if before.terms == terms => Rebalancing::clone(before),
-        Some(before) => Rebalancing { moving: before.moving.clone(), ..Rebalancing::new(terms) },
+        Some(before) if before.limits == terms => Rebalancing::clone(before),
+        Some(before) => Rebalancing { moves: before.moves.clone(), ..Rebalancing::new(terms) },
         None => Rebalancing::new(terms),
     };
     let report = report(Snapshot::clone(&snapshot), Arc::new(order)).await?;
-    // What was ordered before ends where by these terms nothing is to be done.
+    // An earlier order ends if nothing is left to do within the new limits.
     if !is_dry && (!report.is_over() || before.is_some()) {
-        let revision = api.registry.order_rebalancing(terms).await?;
-        api.settle(revision).await;
+        let revision = api.registry.request_rebalancing(terms).await?;
+        api.wait_until_visible(revision).await;
     }
     Ok(Json(report))
 }
 
-/// What is left to be done for the order to rebalance.
+/// Remaining work of the rebalancing.
 #[utoipa::path(
     get,
     path = "/rebalance",
@@ -94,9 +93,10 @@ pub(super) async fn progress(State(api): State<Shared>) -> Result<Json<Rebalance
     report(Snapshot::clone(&snapshot), order).await.map(Json)
 }
 
-/// Takes the order to rebalance back, if there is one.
+/// Cancel the rebalancing.
 ///
-/// Who was moved stays where it is now. With `dryRun=1` nothing is done, and 200 tells the plan.
+/// Units that were moved stay where they are. With `dryRun=1` nothing is changed, and the response
+/// is the plan with status 200.
 #[utoipa::path(
     delete,
     path = "/rebalance",
@@ -104,17 +104,17 @@ pub(super) async fn progress(State(api): State<Shared>) -> Result<Json<Rebalance
     tag = "cluster",
     params(DryRun),
     responses(
-        Tried,
+        DryRunResult,
         (status = 204, description = "Nobody is moved for it any more"),
         Failures,
     ),
 )]
 pub(super) async fn end(State(api): State<Shared>, params: Params) -> Result<Response, Failure> {
     if params.dry_run()? {
-        return trial(&*api.view()?, |after| after.rebalancing = None).await;
+        return dry_run(&*api.view()?, |after| after.rebalancing = None).await;
     }
     let revision = api.registry.end_rebalancing().await?;
-    api.settle(revision).await;
+    api.wait_until_visible(revision).await;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -123,17 +123,17 @@ async fn report(
     order: Arc<Rebalancing>,
 ) -> Result<RebalanceReport, Failure> {
     snapshot.rebalancing = Some(order.clone());
-    planned(move || rebalance_report(&snapshot, &order)).await
+    run_planner(move || rebalance_report(&snapshot, &order)).await
 }
 
-fn terms(params: &Params) -> Result<BalanceTerms, Failure> {
-    let usual = BalanceTerms::default();
-    let at_once = number(params, "atOnce", 1..=BalanceTerms::MOST_AT_ONCE)?;
-    Ok(BalanceTerms {
-        at_once: at_once.unwrap_or(usual.at_once),
+fn terms(params: &Params) -> Result<RebalanceLimits, Failure> {
+    let usual = RebalanceLimits::default();
+    let at_once = number(params, "atOnce", 1..=RebalanceLimits::MAX_IN_FLIGHT)?;
+    Ok(RebalanceLimits {
+        max_in_flight: at_once.unwrap_or(usual.max_in_flight),
         gain: number(params, "gain", 0..=u32::MAX)?.unwrap_or(usual.gain),
-        keep_up: number(params, "keepUp", 0..=u32::MAX)?.unwrap_or(usual.keep_up),
-        most: number(params, "most", 1..=u32::MAX)?,
+        min_available: number(params, "minAvailable", 0..=u32::MAX)?.unwrap_or(usual.min_available),
+        max_moves: number(params, "most", 1..=u32::MAX)?,
     })
 }
 
@@ -142,10 +142,12 @@ fn number(
     name: &str,
     allowed: RangeInclusive<u32>,
 ) -> Result<Option<u32>, Failure> {
-    let Some(text) = params.given(name) else { return Ok(None) };
+    let Some(text) = params.non_empty(name) else { return Ok(None) };
     let number = text.parse().ok().filter(|number| allowed.contains(number));
     let (least, most) = allowed.into_inner();
     number.map(Some).ok_or_else(|| {
-        Failure::bad(format!("{name} cannot be {text:?}: write a number from {least} to {most}"))
+        Failure::bad_request(format!(
+            "{name} cannot be {text:?}: write a number from {least} to {most}"
+        ))
     })
 }

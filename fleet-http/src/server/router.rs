@@ -1,4 +1,4 @@
-//! Which method on which path is answered by whom.
+//! Routes of the API.
 
 use std::sync::LazyLock;
 
@@ -17,58 +17,58 @@ use utoipa_axum::routes;
 use super::api::Shared;
 
 use super::failure::Failure;
-use super::limits::Door;
+use super::limits::ConnectionOrigin;
 use super::tokens::Rights;
 use super::{
-    discovery, events, explain, export, gauges, health, host, import, intents, journal, machines,
-    openapi, put, rebalance, states, status, units, whatif,
+    discovery, events, explain, export, health, host, import, intents, journal, machines, openapi,
+    plan, put, rebalance, snapshot_metrics, states, status, units,
 };
 use crate::BEHIND;
 use crate::clock::Stopwatch;
 
-/// Where version 1 lives, and its other name.
+/// Path prefix of version 1, and its old alias.
 const PREFIXES: [&str; 2] = ["/fleet/v1", "/v1-alpha"];
 
-/// The whole API.
+/// Builds the router of the whole API.
 pub(super) fn router(api: Shared) -> Router {
     let server = HeaderValue::try_from(format!("fleetd/{}", api.version))
         .unwrap_or_else(|_| HeaderValue::from_static("fleetd"));
-    let root = Router::from(daemon()).route("/", nothing());
+    let root = Router::from(daemon()).route("/", no_methods());
     PREFIXES
         .into_iter()
         .fold(root, |router, prefix| router.merge(version_1(prefix, &api)))
-        .fallback(elsewhere)
-        .layer(from_fn_with_state((server, api.clone()), frame))
+        .fallback(not_found_or_redirect)
+        .layer(from_fn_with_state((server, api.clone()), middleware))
         .layer(super::compression::layer())
         .with_state(api)
 }
 
-/// What the routes say of themselves, as OpenAPI in JSON.
+/// Returns the OpenAPI description as JSON.
 pub(super) fn described() -> &'static str {
     static TEXT: LazyLock<String> = LazyLock::new(|| {
         let version_1 = cluster().merge(about());
-        let all = OpenApiRouter::with_openapi(openapi::Frame::openapi()).merge(daemon());
+        let all = OpenApiRouter::with_openapi(openapi::ApiDoc::openapi()).merge(daemon());
         let api = all.nest(PREFIXES[0], version_1).into_openapi();
         api.to_json().expect("a description holds nothing but text and numbers")
     });
     &TEXT
 }
 
-/// How the daemon itself is.
+/// Routes about the daemon itself, without a prefix.
 fn daemon() -> OpenApiRouter<Shared> {
     OpenApiRouter::new()
         .routes(routes!(health::alive).map(only_get))
-        .routes(routes!(gauges::metrics).map(only_get))
+        .routes(routes!(snapshot_metrics::metrics).map(only_get))
         .routes(routes!(health::ready).map(only_get))
 }
 
 fn version_1(prefix: &str, api: &Shared) -> Router<Shared> {
-    let waiting = from_fn_with_state(api.clone(), begin);
+    let waiting = from_fn_with_state(api.clone(), wait_for_first_read);
     let all = Router::from(cluster()).route_layer(waiting).merge(Router::from(about()));
-    Router::new().route(prefix, nothing()).nest(prefix, all)
+    Router::new().route(prefix, no_methods()).nest(prefix, all)
 }
 
-/// What needs no look at the store.
+/// Routes that do not need the store.
 fn about() -> OpenApiRouter<Shared> {
     OpenApiRouter::new()
         .routes(routes!(health::version).map(only_get))
@@ -76,7 +76,7 @@ fn about() -> OpenApiRouter<Shared> {
         .routes(routes!(discovery::document).map(discovery_only))
 }
 
-/// Units, states, machines, and what happens to them.
+/// Routes of the cluster: units, states, machines and operations.
 fn cluster() -> OpenApiRouter<Shared> {
     OpenApiRouter::new()
         .merge(units())
@@ -87,7 +87,7 @@ fn cluster() -> OpenApiRouter<Shared> {
         .routes(routes!(export::export).map(only_get))
         .routes(routes!(import::import).map(only_post))
         .routes(routes!(rebalance::rebalance, rebalance::progress, rebalance::end).map(rebalancing))
-        .routes(routes!(whatif::plan).map(only_post))
+        .routes(routes!(plan::plan).map(only_post))
 }
 
 fn rebalancing(methods: MethodRouter<Shared>) -> MethodRouter<Shared> {
@@ -128,22 +128,22 @@ fn machines() -> OpenApiRouter<Shared> {
 
 const GET: &str = "GET, HEAD, OPTIONS";
 
-/// A resource that can only be looked at.
+/// Restricts a resource to reads.
 fn only_get(methods: MethodRouter<Shared>) -> MethodRouter<Shared> {
     only(methods, GET, "only GET supported against this resource")
 }
 
-/// A resource that can only be asked to do something.
+/// Restricts a resource to `POST`.
 fn only_post(methods: MethodRouter<Shared>) -> MethodRouter<Shared> {
     only(methods, "POST, OPTIONS", "only POST supported against this resource")
 }
 
-/// A place above resources.
-fn nothing() -> MethodRouter<Shared> {
+/// A path that is only a prefix of resources.
+fn no_methods() -> MethodRouter<Shared> {
     only(MethodRouter::new(), "", "nothing is here: see /fleet/v1/discovery")
 }
 
-/// A resource that answers `OPTIONS`, and refuses other methods with `message`.
+/// Adds `OPTIONS` to a resource, and refuses other methods with `message`.
 fn only(
     methods: MethodRouter<Shared>,
     allowed: &'static str,
@@ -152,7 +152,7 @@ fn only(
     refusing(methods, allowed, StatusCode::METHOD_NOT_ALLOWED, message)
 }
 
-/// The discovery document refuses other methods as it always did.
+/// The discovery document refuses other methods with 400, like in version 1.
 fn discovery_only(methods: MethodRouter<Shared>) -> MethodRouter<Shared> {
     let message = "only HTTP GET supported against this resource";
     refusing(methods, GET, StatusCode::BAD_REQUEST, message)
@@ -174,8 +174,9 @@ fn refusing(
     })
 }
 
-/// A path that is spelled with empty or dotted segments is sent to its clean spelling.
-async fn elsewhere(uri: Uri) -> Response {
+/// Redirects a path with empty or dotted segments to its normalized form; other paths are not
+/// found.
+async fn not_found_or_redirect(uri: Uri) -> Response {
     let Some(path) = cleaned(uri.path()) else {
         return no_resource().into_response();
     };
@@ -186,12 +187,12 @@ async fn elsewhere(uri: Uri) -> Response {
     }
 }
 
-/// The failure of a path that leads nowhere.
+/// Returns the error of an unknown path.
 pub(super) fn no_resource() -> Failure {
     Failure::not_found("no such resource: see /fleet/v1/discovery")
 }
 
-/// The path without empty, `.` and `..` segments, if that changes it.
+/// Returns the path without empty, `.` and `..` segments, if it has any.
 fn cleaned(path: &str) -> Option<String> {
     let mut segments: Vec<&str> = Vec::new();
     for segment in path.split('/') {
@@ -208,14 +209,14 @@ fn cleaned(path: &str) -> Option<String> {
     (clean != path).then_some(clean)
 }
 
-/// Lets a request wait that comes before anything is known.
-async fn begin(State(api): State<Shared>, request: Request, next: Next) -> Response {
-    api.begin().await;
+/// Delays a request until the store was read for the first time.
+async fn wait_for_first_read(State(api): State<Shared>, request: Request, next: Next) -> Response {
+    api.wait_for_first_read().await;
     next.run(request).await
 }
 
-/// What holds for every request and answer, whichever resource it is about.
-async fn frame(
+/// Handles every request: authentication, metrics, logging and common response headers.
+async fn middleware(
     State((server, api)): State<(HeaderValue, Shared)>,
     request: Request,
     next: Next,
@@ -223,23 +224,24 @@ async fn frame(
     let watch = Stopwatch::start();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let route = route(&request);
-    let mut response = match unwelcome(&request) {
+    let mut response = match reject(&request) {
         Some(failure) => failure.into_response(),
         None => next.run(request).await,
     };
     tracing::debug!(%method, path, status = response.status().as_u16(), "answered");
     let status = response.status().as_u16();
-    api.metrics.request(&route, known(&method), status, watch.elapsed());
+    api.metrics.request(&route, method_label(&method), status, watch.elapsed());
     response.headers_mut().insert(SERVER, server);
-    if let MirrorStatus::Behind { lasting } = api.mirror.status()
-        && lasting.as_secs() > 0
+    if let MirrorStatus::Behind { duration } = api.mirror.status()
+        && duration.as_secs() > 0
     {
-        response.headers_mut().insert(BEHIND, lasting.as_secs().into());
+        response.headers_mut().insert(BEHIND, duration.as_secs().into());
     }
     response
 }
 
-/// The pattern of the path, of which there are few, by the name that it has today.
+/// Returns the route pattern of a request, with the current prefix. The number of patterns is
+/// small.
 fn route(request: &Request) -> String {
     let pattern = request.extensions().get::<MatchedPath>().map_or("other", MatchedPath::as_str);
     let [today, before] = PREFIXES;
@@ -249,19 +251,21 @@ fn route(request: &Request) -> String {
     }
 }
 
-/// The method, if it is one that anything here answers.
-fn known(method: &Method) -> &'static str {
+/// Returns the method as a label, or `other` if no resource supports it.
+fn method_label(method: &Method) -> &'static str {
     let methods = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"];
     methods.into_iter().find(|known| *known == method.as_str()).unwrap_or("other")
 }
 
-/// Why a request is not even looked at, if it is not.
-fn unwelcome(request: &Request) -> Option<Failure> {
-    if let Some(door) = request.extensions().get::<Door>() {
-        if let Some(message) = door.may_be_mistaken().then(|| host::stray(request)).flatten() {
+/// Returns the error of a request that is refused before routing.
+fn reject(request: &Request) -> Option<Failure> {
+    if let Some(origin) = request.extensions().get::<ConnectionOrigin>() {
+        if let Some(message) =
+            origin.needs_host_check().then(|| host::misdirected(request)).flatten()
+        {
             return Some(Failure::new(StatusCode::MISDIRECTED_REQUEST, message));
         }
-        match door.rights(request.headers()) {
+        match origin.rights(request.headers()) {
             Err(message) => return Some(Failure::new(StatusCode::UNAUTHORIZED, message)),
             Ok(Rights::Read) if !request.method().is_safe() => {
                 let message = "the token may only read: show one that stands without read:";
@@ -270,22 +274,23 @@ fn unwelcome(request: &Request) -> Option<Failure> {
             Ok(_) => {}
         }
     }
-    if writes_for_a_web_page(request) {
+    if is_cross_origin_write(request) {
         let message = "web pages may not change anything: leave out the header Origin";
         return Some(Failure::new(StatusCode::FORBIDDEN, message));
     }
-    writes_on_a_condition(request)
-        .then(|| Failure::bad("If-Match cannot be kept: only units have entity tags, leave it out"))
+    has_unsupported_condition(request).then(|| {
+        Failure::bad_request("If-Match cannot be kept: only units have entity tags, leave it out")
+    })
 }
 
-/// Whether a browser sends the request for a page of someone else, or says that it might. Any page
-/// that a person on this host looks at could write to a loopback address otherwise.
-fn writes_for_a_web_page(request: &Request) -> bool {
+/// Whether a browser may have sent the write on behalf of a web page. Otherwise any page open on
+/// this host could write to a loopback port.
+fn is_cross_origin_write(request: &Request) -> bool {
     !request.method().is_safe() && request.headers().contains_key(ORIGIN)
 }
 
-/// Whether the request must not be carried out on a condition that nobody here looks at.
-fn writes_on_a_condition(request: &Request) -> bool {
+/// Whether the request has an `If-Match` condition that its resource does not support.
+fn has_unsupported_condition(request: &Request) -> bool {
     let is_kept = route(request) == format!("{}/units/{{name}}", PREFIXES[0]);
     !request.method().is_safe() && !is_kept && request.headers().contains_key(IF_MATCH)
 }

@@ -1,4 +1,4 @@
-//! What the machines report of their units.
+//! Unit states reported by machines.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use super::extract::{Name, Params};
 use super::failure::Failure;
 use super::filters::StateFilter;
 use super::openapi::{self as path, Failures, Page};
-use crate::wire::{self, UnitState, UnitStatePage};
+use crate::wire::{self, UnitStateEntity, UnitStatePage};
 
-/// A state as a listing has it.
-type Shown<'a> = &'a Arc<fleet_core::UnitState>;
+/// A state in a list.
+type StateRef<'a> = &'a Arc<fleet_core::UnitState>;
 
-/// What the machines report of their units.
+/// List unit states.
 ///
-/// The filters are no part of a page token: who lists on repeats them.
+/// Filters are not part of a page token: repeat them for each page.
 #[utoipa::path(
     get,
     path = "/state",
@@ -49,17 +49,17 @@ pub(super) async fn list(
     params: Params,
 ) -> Result<Json<UnitStatePage>, Failure> {
     let listing = api.listing(&params)?;
-    let (filter, unit) = (StateFilter::read(&params)?, params.given("unitName"));
+    let (filter, unit) = (StateFilter::read(&params)?, params.non_empty("unitName"));
     let first = listing.first.as_deref().and_then(First::read);
     let snapshot = &listing.snapshot;
-    let is_wanted = |state: &Shown<'_>| filter.wants(snapshot, state);
+    let is_wanted = |state: &StateRef<'_>| filter.matches(snapshot, state);
     let wanted = from(snapshot, unit, first.as_ref()).filter(is_wanted);
     let (page, next_page_token) = api.page(&listing, first.is_some(), wanted, First::write);
     let states = page.into_iter().map(|state| wire::state(state)).collect();
     Ok(Json(UnitStatePage { next_page_token, states }))
 }
 
-/// What a page begins with.
+/// Reference to a page's first state.
 struct First {
     unit: UnitName,
     machine: MachineId,
@@ -76,18 +76,18 @@ impl First {
     }
 }
 
-/// All states from the first on, or those of one unit.
+/// Returns all states from the first one on, or those of one unit.
 fn from<'a>(
     snapshot: &'a Snapshot,
     unit: Option<&'a str>,
     first: Option<&'a First>,
-) -> Box<dyn Iterator<Item = Shown<'a>> + 'a> {
+) -> Box<dyn Iterator<Item = StateRef<'a>> + 'a> {
     match (unit, first) {
         (None, None) => Box::new(snapshot.states()),
         (None, Some(First { unit, machine })) => {
             Box::new(snapshot.states_from(unit.clone(), machine))
         }
-        // Who waits for a unit asks again and again.
+        // Clients that wait for a unit poll this, so it must be fast.
         (Some(unit), None) => Box::new(snapshot.states_of(unit)),
         (Some(unit), Some(First { machine, .. })) => {
             Box::new(snapshot.states_of(unit).filter(move |state| state.machine >= *machine))
@@ -95,10 +95,10 @@ fn from<'a>(
     }
 }
 
-/// The state of one unit.
+/// Get the state of a unit.
 ///
-/// It is the one on the machine that the unit is placed on, or else on the first machine that
-/// reports one.
+/// Returns the state on the machine that the unit is placed on, or otherwise on the first machine
+/// that reports one.
 #[utoipa::path(
     get,
     path = "/state/{name}",
@@ -106,14 +106,14 @@ fn from<'a>(
     tag = "state",
     params(path::UnitName),
     responses(
-        (status = 200, body = UnitState, description = "The state where the unit is placed"),
+        (status = 200, body = UnitStateEntity, description = "The state where the unit is placed"),
         Failures,
     ),
 )]
 pub(super) async fn get(
     State(api): State<Shared>,
     Name(name): Name,
-) -> Result<Json<UnitState>, Failure> {
+) -> Result<Json<UnitStateEntity>, Failure> {
     let snapshot = api.view()?;
     let placed = snapshot.placement(&name).map(|placement| placement.machine.as_str());
     let state = placed

@@ -1,4 +1,4 @@
-//! `GET /units/<name>/status`: all that is known of a unit, with the last lines that it wrote.
+//! `GET /units/<name>/status`: state and last journal lines of a unit.
 
 use axum::Json;
 use axum::extract::State;
@@ -9,24 +9,24 @@ use futures_util::stream;
 
 use super::api::Shared;
 use super::extract::{Name, Params};
-use super::failure::{Failure, chain};
-use super::journal::{MOST_MACHINES, machines_of, query};
+use super::failure::{Failure, error_chain};
+use super::journal::{MAX_MACHINES, machines_of, query};
+use super::journal_source::JournalSource;
 use super::journals::JournalError;
-use super::lines::Source;
 use super::openapi::{self as path, Failures};
 use super::units;
-use crate::wire::{self, MachineStatus, UnitStatus};
+use crate::wire::{self, MachineStatus, UnitStatusReport};
 
-/// How many machines are asked at a time.
+/// Number of machines queried concurrently.
 const AT_ONCE: usize = 64;
 
-/// How many lines there may be of one machine: each is kept until the last one is there.
+/// Maximum number of lines of one machine. All of them are buffered.
 const MOST_LINES: u32 = 1000;
 
-/// All that is known of a unit, with the last lines that it wrote.
+/// Get a unit's status with its last journal lines.
 ///
-/// It is there within a few seconds, whatever a machine does that has lines: why they are missing
-/// is told in their place.
+/// Responds within a few seconds, regardless of the machines. If lines are missing, the response
+/// contains the reason.
 #[utoipa::path(
     get,
     path = "/units/{name}/status",
@@ -42,7 +42,7 @@ const MOST_LINES: u32 = 1000;
         ("machine" = Option<String>, Query, description = "The machine that alone is wanted"),
     ),
     responses(
-        (status = 200, body = UnitStatus, description = "The unit on each of its machines"),
+        (status = 200, body = UnitStatusReport, description = "The unit on each of its machines"),
         Failures,
     ),
 )]
@@ -51,54 +51,55 @@ pub(super) async fn status(
     Name(name): Name,
     params: Params,
     request: Parts,
-) -> Result<Json<UnitStatus>, Failure> {
+) -> Result<Json<UnitStatusReport>, Failure> {
     let snapshot = api.view()?;
-    let unit = units::shown(&api, &snapshot, &name)?;
+    let unit = units::show_unit(&api, &snapshot, &name)?;
     let mut query = query(&params)?;
     let lines = query.lines.unwrap_or(MOST_LINES);
     if lines > MOST_LINES || query.follow {
-        return Err(Failure::bad(format!(
+        return Err(Failure::bad_request(format!(
             "a status has at most {MOST_LINES} lines, and is not followed: ask for the journal"
         )));
     }
     query.lines = Some(lines);
     let Some(known) = snapshot.unit(&name) else {
-        return Ok(Json(UnitStatus { machines: Vec::new(), unit }));
+        return Ok(Json(UnitStatusReport { machines: Vec::new(), unit }));
     };
-    let source = Source::new(&api, &known.name, query, &request);
+    let source = JournalSource::new(&api, &known.name, query, &request);
     let mut on = machines_of(&snapshot, known);
-    if let Some(only) = params.given("machine") {
+    if let Some(only) = params.non_empty("machine") {
         on.retain(|machine| machine.as_str() == only);
     }
     let on = on.into_iter().enumerate().map(|(at, machine)| {
         let (source, snapshot) = (source.clone(), snapshot.clone());
         async move {
-            let is_asked = at < MOST_MACHINES;
-            let told = async { if is_asked { source.particulars(&machine).await } else { None } };
+            let is_asked = at < MAX_MACHINES;
+            let told = async { if is_asked { source.details(&machine).await } else { None } };
             let last = async {
                 match lines {
                     0 => (Vec::new(), None),
-                    _ if is_asked => source.last(&machine).await,
+                    _ if is_asked => source.last_lines(&machine).await,
                     _ => (Vec::new(), Some(too_many(&machine))),
                 }
             };
-            let (particulars, (lines, missing)) = tokio::join!(told, last);
+            let (details, (lines, missing)) = tokio::join!(told, last);
             let state = snapshot.state(source.unit().as_str(), machine.as_str());
             MachineStatus {
                 lines,
                 machine_id: machine.to_string(),
-                missing: missing.map_or_else(String::new, |error| chain(&error)),
-                particulars,
+                journal_error: missing.map_or_else(String::new, |error| error_chain(&error)),
+                details,
                 state: state.map(|state| wire::state(state)),
             }
         }
     });
     let machines = stream::iter(on).buffered(AT_ONCE).collect().await;
-    Ok(Json(UnitStatus { machines, unit }))
+    Ok(Json(UnitStatusReport { machines, unit }))
 }
 
-/// Each machine that does not answer takes its time, so not all of very many are asked.
+/// Reason for machines beyond the maximum, which are not queried because each could take its full
+/// timeout.
 fn too_many(machine: &MachineId) -> JournalError {
-    let others = format!("{MOST_MACHINES} machines were asked already");
+    let others = format!("{MAX_MACHINES} machines were asked already");
     JournalError::Failed(format!("{others}: ask for the journal with machine={machine}").into())
 }

@@ -1,4 +1,4 @@
-//! Bearer tokens that a server lets in.
+//! Bearer tokens accepted by a server.
 
 use std::fmt;
 
@@ -7,57 +7,57 @@ use subtle::{Choice, ConstantTimeEq as _};
 
 use crate::token::{self, Token};
 
-/// The bearer tokens that a server lets in, of which it keeps the hashes alone.
+/// Bearer tokens accepted by a server. Only their hashes are kept.
 #[derive(Clone)]
-pub struct Tokens(Vec<Known>);
+pub struct Tokens(Vec<KnownToken>);
 
-/// A token that is known.
+/// An accepted token.
 #[derive(Clone)]
-struct Known {
+struct KnownToken {
     hash: [u8; 32],
     may_write: bool,
 }
 
-/// What somebody may do who was let in.
+/// Rights of an authenticated client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rights {
     Read,
     Write,
 }
 
-/// Before a token that may only read.
+/// Prefix of a read-only token.
 const READ: &str = "read:";
 
-/// A line of a file of tokens that is none.
+/// Error of an invalid token file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokensError {
-    /// It is not a token.
+    /// The line is not a valid token.
     #[error("line {line} is no token")]
     Token {
-        /// The line, counted from one.
+        /// Line number, counted from one.
         line: usize,
-        /// What is wrong with it.
+        /// The error.
         source: token::TokenError,
     },
-    /// It is to be the hash of a token, and is none.
+    /// The line is not a valid token hash.
     #[error(
         "line {line}: a hash is sha256: and 64 hexadecimal digits, as sha256sum prints them of a \
          token without the end of its line"
     )]
     Hash {
-        /// The line, counted from one.
+        /// Line number, counted from one.
         line: usize,
     },
-    /// There is no token at all.
+    /// The file contains no token.
     #[error("there is no token in it: write one on a line")]
     Empty,
 }
 
 impl Tokens {
-    /// Reads a file of tokens, one on a line: as it is, or as `sha256:` with the hash of it in
-    /// hexadecimal digits. Who shows one that has `read:` before it may look at everything and
-    /// change nothing. Empty lines, and those that begin with `#`, say nothing.
+    /// Parses a token file with one token per line, either plain or as `sha256:` and its hash in
+    /// hexadecimal digits. The prefix `read:` makes a token read-only. Empty lines and lines that
+    /// begin with `#` are ignored.
     ///
     /// ```
     /// use fleet_http::Tokens;
@@ -69,7 +69,7 @@ impl Tokens {
     ///
     /// # Errors
     ///
-    /// [`TokensError`] names the first line that is none, or says that there is no token at all.
+    /// Returns [`TokensError`] for the first invalid line, or if there is no token.
     pub fn parse(text: &str) -> Result<Self, TokensError> {
         let lines = text.lines().map(str::trim).enumerate().map(|(at, line)| (at + 1, line));
         let said = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
@@ -77,8 +77,8 @@ impl Tokens {
         if known.is_empty() { Err(TokensError::Empty) } else { Ok(Self(known)) }
     }
 
-    /// What who shows it may do, if it is one of them. How long that takes tells nothing of them
-    /// but their number.
+    /// Returns the rights of a token if it is accepted. The time taken depends only on the number
+    /// of tokens.
     pub(super) fn admit(&self, token: &[u8]) -> Option<Rights> {
         let hash: [u8; 32] = Sha256::digest(token).into();
         let (mut found, mut writes) = (Choice::from(0), Choice::from(0));
@@ -92,9 +92,9 @@ impl Tokens {
     }
 }
 
-fn known(line: usize, text: &str) -> Result<Known, TokensError> {
+fn known(line: usize, text: &str) -> Result<KnownToken, TokensError> {
     let read = text.strip_prefix(READ).map(str::trim_start);
-    Ok(Known { hash: hash_of(line, read.unwrap_or(text))?, may_write: read.is_none() })
+    Ok(KnownToken { hash: hash_of(line, read.unwrap_or(text))?, may_write: read.is_none() })
 }
 
 fn hash_of(line: usize, text: &str) -> Result<[u8; 32], TokensError> {
@@ -111,7 +111,7 @@ fn hash_of(line: usize, text: &str) -> Result<[u8; 32], TokensError> {
 }
 
 impl fmt::Debug for Tokens {
-    /// How many there are.
+    /// Shows the number of tokens.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Tokens({})", self.0.len())
     }
@@ -119,7 +119,7 @@ impl fmt::Debug for Tokens {
 
 #[cfg(test)]
 mod tests {
-    use super::super::failure::chain;
+    use super::super::failure::error_chain;
     use super::*;
 
     #[test]
@@ -178,8 +178,8 @@ mod tests {
             ("sha256:12\n", "line 1: a hash is sha256: and 64 hexadecimal digits"),
         ];
         for (text, beginning) in cases {
-            // As it is told to people, with its causes: nothing is said twice.
-            let error = chain(&Tokens::parse(text).unwrap_err());
+            // The causes are included, and must not repeat a message.
+            let error = error_chain(&Tokens::parse(text).unwrap_err());
             assert!(error.starts_with(beginning), "{text:?}: {error}");
             assert!(error.matches("16 to 512").count() < 2, "{error}");
         }

@@ -1,4 +1,4 @@
-//! Units: listing, reading, destroying and restarting them.
+//! Lists, reads, destroys and restarts units.
 
 use std::cmp::Ordering;
 use std::iter::Peekable;
@@ -14,17 +14,17 @@ use fleet_store::RegistryError;
 use fleet_unitfile::UnitName;
 
 use super::api::Shared;
+use super::dry_run::dry_run;
+use super::etag::{self, Condition};
 use super::extract::{Name, Params};
 use super::failure::Failure;
 use super::filters::UnitFilter;
-use super::openapi::{self as path, DryRun, Failures, Page, Tried};
-use super::tag::{self, Condition};
-use super::trial::trial;
-use crate::wire::{self, Restarted, Unit, UnitPage};
+use super::openapi::{self as path, DryRun, DryRunResult, Failures, Page};
+use crate::wire::{self, RestartResponse, UnitEntity, UnitPage};
 
-/// Units, what is wanted of them, and what became of that.
+/// List units with their desired and current states.
 ///
-/// The filters are no part of a page token: who lists on repeats them.
+/// Filters are not part of a page token: repeat them for each page.
 #[utoipa::path(
     get,
     path = "/units",
@@ -65,13 +65,14 @@ pub(super) async fn list(
     let wanted = from.filter(|entry| entry.is_wanted(&filter, snapshot));
     let name = |entry: Entry<'_>| entry.name().to_string();
     let (entries, next_page_token) = api.page(&listing, first.is_some(), wanted, name);
-    let units = entries.into_iter().map(|entry| dated(&api, entry.show(snapshot))).collect();
+    let units =
+        entries.into_iter().map(|entry| with_unknown_for(&api, entry.show(snapshot))).collect();
     Ok(Json(UnitPage { next_page_token, units }))
 }
 
-/// One unit with its source.
+/// Get a unit with its source.
 ///
-/// 304 where `If-None-Match` has the tag of an answer after which nothing of it has changed.
+/// Returns 304 if `If-None-Match` has a tag of the unit in its current state.
 #[utoipa::path(
     get,
     path = "/units/{name}",
@@ -82,7 +83,7 @@ pub(super) async fn list(
         ("If-None-Match" = Option<String>, Header, description = "Tags of earlier answers"),
     ),
     responses(
-        (status = 200, body = Unit, description = "The unit with its source"),
+        (status = 200, body = UnitEntity, description = "The unit with its source"),
         (status = 304, description = "Nothing of it has changed"),
         Failures,
     ),
@@ -93,43 +94,51 @@ pub(super) async fn get(
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
     let snapshot = api.view()?;
-    let unit = shown(&api, &snapshot, &name)?;
-    let tagged = [(ETAG, tag::of(&api.mirror, snapshot.revision))];
-    // Of a unit that nobody hears of, the time goes on.
-    if unit.unknown_for.is_none() && tag::is_known(&headers, &api.mirror, &snapshot, &name) {
+    let unit = show_unit(&api, &snapshot, &name)?;
+    let tagged = [(ETAG, etag::of(&api.mirror, snapshot.revision))];
+    // The time since an absent machine was last seen changes continuously.
+    if unit.unknown_for.is_none() && etag::is_known(&headers, &api.mirror, &snapshot, &name) {
         return Ok((StatusCode::NOT_MODIFIED, tagged).into_response());
     }
     Ok((tagged, Json(unit)).into_response())
 }
 
-/// The failure of a write with `If-Match` on a unit that is another by now, or is none.
-pub(super) async fn changed(api: &Shared, name: &UnitName, modified: Revision) -> Failure {
-    api.settle(modified).await;
+/// Returns the error of a conditional write to a unit that was modified or does not exist.
+pub(super) async fn precondition_failed(
+    api: &Shared,
+    name: &UnitName,
+    modified: Revision,
+) -> Failure {
+    api.wait_until_visible(modified).await;
     match api.view() {
-        Ok(now) => changed_in(api, &now, name),
+        Ok(now) => precondition_failed_at(api, &now, name),
         Err(failure) => failure,
     }
 }
 
-/// The same where that can be seen already.
-pub(super) fn changed_in(api: &Shared, now: &Snapshot, name: &UnitName) -> Failure {
-    let unit = shown(api, now, name.as_str()).ok();
-    Failure::changed(unit.map(|unit| (unit, tag::of(&api.mirror, now.revision))))
+/// Returns the same error for a known snapshot.
+pub(super) fn precondition_failed_at(api: &Shared, now: &Snapshot, name: &UnitName) -> Failure {
+    let unit = show_unit(api, now, name.as_str()).ok();
+    Failure::precondition_failed(unit.map(|unit| (unit, etag::of(&api.mirror, now.revision))))
 }
 
-/// A unit with its source, or with what is wrong with it.
-pub(super) fn shown(api: &Shared, snapshot: &Snapshot, name: &str) -> Result<Unit, Failure> {
+/// Returns a unit with its source, or with its decoding error.
+pub(super) fn show_unit(
+    api: &Shared,
+    snapshot: &Snapshot,
+    name: &str,
+) -> Result<UnitEntity, Failure> {
     if let Some(unit) = snapshot.unit(name) {
-        return Ok(dated(api, wire::unit_with_source(snapshot, unit)));
+        return Ok(with_unknown_for(api, wire::unit_with_source(snapshot, unit)));
     }
     let name = UnitName::parse(name).map_err(|_| Failure::no_unit())?;
     let fault = snapshot.fault(name.as_str()).ok_or_else(Failure::no_unit)?;
-    Ok(wire::broken_unit(&name, fault))
+    Ok(wire::faulty_unit(&name, fault))
 }
 
-/// Destroys a unit.
+/// Destroy a unit.
 ///
-/// With `dryRun=1` nothing is destroyed, and 200 tells what would be done.
+/// With `dryRun=1` nothing is changed, and the response is the plan with status 200.
 #[utoipa::path(
     delete,
     path = "/units/{name}",
@@ -141,7 +150,7 @@ pub(super) fn shown(api: &Shared, snapshot: &Snapshot, name: &str) -> Result<Uni
         ("If-Match" = Option<String>, Header, description = "With a tag only the unit that had it"),
     ),
     responses(
-        Tried,
+        DryRunResult,
         (status = 204, description = "The unit is destroyed"),
         Failures,
     ),
@@ -161,34 +170,34 @@ pub(super) async fn delete(
             return Err(Failure::no_unit());
         }
         if !condition.holds(&api.mirror, &known, &name) {
-            return Err(changed_in(&api, &known, &name));
+            return Err(precondition_failed_at(&api, &known, &name));
         }
-        return trial(&known, |after| after.remove_unit(name.as_str())).await;
+        return dry_run(&known, |after| after.remove_unit(name.as_str())).await;
     }
     let destroyed = match condition {
         Condition::None | Condition::Exists => api.registry.destroy(&name, &api.mirror).await,
         Condition::UnchangedSince(seen) => {
-            api.registry.destroy_unchanged(&name, &api.mirror, seen).await
+            api.registry.destroy_if_unchanged(&name, &api.mirror, seen).await
         }
-        Condition::Never => return Err(changed_in(&api, &*api.view()?, &name)),
+        Condition::Never => return Err(precondition_failed_at(&api, &*api.view()?, &name)),
     };
     let revision = match destroyed {
         Err(RegistryError::Changed { modified, .. }) => {
-            return Err(changed(&api, &name, modified).await);
+            return Err(precondition_failed(&api, &name, modified).await);
         }
-        // Who asks for one that was there is told so in the words of the condition.
+        // A conditional request gets the error of its condition.
         Err(RegistryError::NotFound { .. }) if condition != Condition::None => {
-            return Err(changed_in(&api, &*api.view()?, &name));
+            return Err(precondition_failed_at(&api, &*api.view()?, &name));
         }
         destroyed => destroyed?,
     };
-    api.settle(revision).await;
+    api.wait_until_visible(revision).await;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Has a unit restarted.
+/// Restart a unit.
 ///
-/// With `dryRun=1` nothing is restarted, and 200 tells the plan.
+/// With `dryRun=1` nothing is changed, and the response is the plan with status 200.
 #[utoipa::path(
     post,
     path = "/units/{name}/restart",
@@ -196,8 +205,8 @@ pub(super) async fn delete(
     tag = "units",
     params(path::UnitName, DryRun),
     responses(
-        Tried,
-        (status = 202, body = Restarted, description = "It will be restarted"),
+        DryRunResult,
+        (status = 202, body = RestartResponse, description = "It will be restarted"),
         Failures,
     ),
 )]
@@ -221,18 +230,18 @@ pub(super) async fn restart(
     if is_dry {
         let fault = snapshot.fault(name.as_str()).map(|fault| fault.message.clone());
         return match (snapshot.unit(name.as_str()), fault) {
-            (Some(_), _) => trial(&snapshot, |_| {}).await,
+            (Some(_), _) => dry_run(&snapshot, |_| {}).await,
             (None, Some(fault)) => Err(Failure::conflict(fault)),
             (None, None) => Err(Failure::no_unit()),
         };
     }
     let (revision, generation) = api.registry.request_restart(&name).await?;
-    api.settle(revision).await;
-    Ok((StatusCode::ACCEPTED, Json(Restarted { generation: generation.0 })).into_response())
+    api.wait_until_visible(revision).await;
+    Ok((StatusCode::ACCEPTED, Json(RestartResponse { generation: generation.0 })).into_response())
 }
 
-/// Says of a unit whose machine is not present that nothing is known of it, and for how long.
-fn dated(api: &Shared, mut unit: Unit) -> Unit {
+/// Sets the time since a unit's state was last known, if its machine is not present.
+fn with_unknown_for(api: &Shared, mut unit: UnitEntity) -> UnitEntity {
     if !unit.machine_id.is_empty() {
         let absent = api.mirror.absent_for(&unit.machine_id);
         unit.unknown_for = absent.map(|absent| absent.as_secs());
@@ -240,53 +249,53 @@ fn dated(api: &Shared, mut unit: Unit) -> Unit {
     unit
 }
 
-/// A unit, understood or not.
+/// A unit, decodable or not.
 enum Entry<'a> {
     Unit(&'a fleet_core::Unit),
-    Broken(&'a UnitName, &'a fleet_core::Fault),
+    Faulty(&'a UnitName, &'a fleet_core::Fault),
 }
 
 impl Entry<'_> {
     fn name(&self) -> &UnitName {
         match self {
             Self::Unit(unit) => &unit.name,
-            Self::Broken(name, _) => name,
+            Self::Faulty(name, _) => name,
         }
     }
 
     fn is_wanted(&self, filter: &UnitFilter, snapshot: &Snapshot) -> bool {
         match self {
-            Self::Unit(unit) => filter.wants(snapshot, unit),
-            Self::Broken(name, _) => filter.wants_broken(name),
+            Self::Unit(unit) => filter.matches(snapshot, unit),
+            Self::Faulty(name, _) => filter.matches_faulty(name),
         }
     }
 
-    fn show(&self, snapshot: &Snapshot) -> Unit {
+    fn show(&self, snapshot: &Snapshot) -> UnitEntity {
         match self {
             Self::Unit(unit) => wire::unit(snapshot, unit),
-            Self::Broken(name, fault) => wire::broken_unit(name, fault),
+            Self::Faulty(name, fault) => wire::faulty_unit(name, fault),
         }
     }
 }
 
-/// All units from the first on, those that cannot be understood among them, in order of their
-/// names.
+/// Returns all units from the first one on, including those that cannot be decoded, ordered by
+/// name.
 fn entries<'a>(
     snapshot: &'a Snapshot,
     first: Option<&UnitName>,
 ) -> Box<dyn Iterator<Item = Entry<'a>> + 'a> {
     let unit = |unit: &'a Arc<fleet_core::Unit>| (&unit.name, Entry::Unit(unit));
-    let broken = |(name, fault): (&'a UnitName, &'a Arc<fleet_core::Fault>)| {
-        (name, Entry::Broken(name, fault))
+    let faulty = |(name, fault): (&'a UnitName, &'a Arc<fleet_core::Fault>)| {
+        (name, Entry::Faulty(name, fault))
     };
     match first {
         None => {
-            let (units, faults) = (snapshot.units().map(unit), snapshot.faults().map(broken));
+            let (units, faults) = (snapshot.units().map(unit), snapshot.faults().map(faulty));
             Box::new(merge(units.peekable(), faults.peekable()))
         }
         Some(first) => {
             let units = snapshot.units_from(first.clone()).map(unit);
-            let faults = snapshot.faults_from(first.clone()).map(broken);
+            let faults = snapshot.faults_from(first.clone()).map(faulty);
             Box::new(merge(units.peekable(), faults.peekable()))
         }
     }

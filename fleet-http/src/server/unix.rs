@@ -1,4 +1,4 @@
-//! A unix socket of one's own, and its file.
+//! Unix sockets and their files.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -7,37 +7,40 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::{UnixListener, UnixSocket, UnixStream};
 
-use super::listen::Listen;
+use super::listen::ListenAddress;
 use super::listener::{ListenError, io_error};
 
-/// How many connections may wait to be accepted.
+/// Maximum number of pending connections.
 const BACKLOG: u32 = 1024;
 
-/// How many bytes of a path an address of Linux has room for, besides the zero at its end.
-const LONGEST_PATH: usize = 107;
+/// Maximum length of a socket path on Linux, in bytes, without the terminating zero.
+const MAX_PATH_LEN: usize = 107;
 
-/// Listens on a unix socket, in the place of one that nobody listens on any more. Those may connect
-/// who may write to its file, which gets that mode, and is removed when the [`SocketFile`] is
-/// dropped. It has to be called inside a tokio runtime.
+/// Listens on a unix socket. Replaces the file of a socket whose server is gone. The file gets the
+/// given mode, and clients that may write to it may connect. Dropping the [`SocketFile`] removes
+/// the file. Must be called within a tokio runtime.
 ///
 /// # Errors
 ///
-/// [`ListenError`] says what is in the way. A file that is no socket is left as it is.
+/// Returns [`ListenError`] if the path cannot be used. A file that is not a socket is left
+/// untouched.
 pub async fn listen_unix(
     path: &Path,
     mode: u32,
 ) -> Result<(UnixListener, SocketFile), ListenError> {
-    let at = Listen::Unix(path.to_owned());
-    if path.as_os_str().len() > LONGEST_PATH {
+    let at = ListenAddress::Unix(path.to_owned());
+    if path.as_os_str().len() > MAX_PATH_LEN {
         return Err(ListenError::PathTooLong(at));
     }
     remove_stale(path, &at).await?;
     let (socket, file) = open(path, mode).map_err(|cause| io_error(&at, cause))?;
-    // Before it listened, somebody else who starts now may have taken it for one that was left.
+    // Before it listened, another starting process may have taken the socket for a stale one and
+    // removed it.
     if file.is_there() { Ok((socket, file)) } else { Err(ListenError::InUse(at)) }
 }
 
-/// Permissions are set before anyone can connect: a socket that does not listen refuses all.
+/// Binds the socket and sets its mode before listening, since a socket that does not listen refuses
+/// connections.
 fn open(path: &Path, mode: u32) -> io::Result<(UnixListener, SocketFile)> {
     let socket = UnixSocket::new_stream()?;
     socket.bind(path)?;
@@ -46,8 +49,8 @@ fn open(path: &Path, mode: u32) -> io::Result<(UnixListener, SocketFile)> {
     Ok((socket.listen(BACKLOG)?, file))
 }
 
-/// Removes a socket file that its server left behind. Only a refused connection proves that.
-async fn remove_stale(path: &Path, at: &Listen) -> Result<(), ListenError> {
+/// Removes the socket file of a server that is gone. Only a refused connection proves that.
+async fn remove_stale(path: &Path, at: &ListenAddress) -> Result<(), ListenError> {
     let Ok(found) = fs::symlink_metadata(path) else {
         return Ok(());
     };
@@ -60,9 +63,9 @@ async fn remove_stale(path: &Path, at: &Listen) -> Result<(), ListenError> {
             io::ErrorKind::ConnectionRefused => {
                 fs::remove_file(path).map_err(|cause| io_error(at, cause))
             }
-            // Whoever removed it meanwhile has made room.
+            // Another process has removed it in the meantime.
             io::ErrorKind::NotFound => Ok(()),
-            // Its server went away between hearing of us and answering: the next to look finds it
+            // Its server ended between accepting and responding; the next attempt finds the file
             // gone.
             io::ErrorKind::ConnectionReset => Err(ListenError::InUse(at.clone())),
             _ => Err(io_error(at, error)),
@@ -70,8 +73,8 @@ async fn remove_stale(path: &Path, at: &Listen) -> Result<(), ListenError> {
     }
 }
 
-/// The file of a socket, which is removed when this is dropped. It is known again by its inode, so
-/// that never another's is removed.
+/// A socket file, removed on drop. It is identified by its inode, so that the file of another
+/// socket is never removed.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
@@ -79,7 +82,7 @@ pub struct SocketFile {
 }
 
 impl SocketFile {
-    /// Where it is.
+    /// Returns the path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -97,7 +100,7 @@ fn inode(path: &Path) -> Option<(u64, u64)> {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if self.is_there() {
-            // It may be gone already; then there is nothing to do.
+            // The file may already be gone.
             let _gone = fs::remove_file(&self.path);
         }
     }

@@ -1,4 +1,4 @@
-//! Whether what was sent may become a unit: all checks, for creating and replacing alike.
+//! Validates submitted units, for creation and replacement alike.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,35 +9,35 @@ use fleet_unitfile::{Diagnostic, Severity, UnitFile, UnitName, UnitOption};
 use super::failure::Failure;
 use crate::wire::{ErrorDetail, PutUnit};
 
-/// A unit file as it was sent.
-pub(super) struct Sent {
+/// A submitted unit file.
+pub(super) struct SubmittedFile {
     /// The unit file.
     pub(super) file: UnitFile,
-    /// Whether its bytes were sent; if not, only its options were.
+    /// Whether its bytes were submitted, rather than only its options.
     by_source: bool,
 }
 
-impl Sent {
-    /// Whether a unit with this file would not change: the bytes are the same, or the options are
-    /// and nothing is known of the bytes.
-    pub(super) fn is(&self, file: &UnitFile) -> bool {
+impl SubmittedFile {
+    /// Whether the unit would not change: the bytes are equal, or only options were submitted and
+    /// they are equal.
+    pub(super) fn matches(&self, file: &UnitFile) -> bool {
         let same = self.file.hash() == file.hash();
         same && (!self.by_source || self.file.source() == file.source())
     }
 }
 
-/// The unit file that a request carries: as text, as options, or as both if they agree.
-pub(super) fn unit_file(entity: &PutUnit) -> Result<Option<Sent>, Failure> {
+/// Returns the submitted unit file: from text, from options, or from both if they agree.
+pub(super) fn unit_file(entity: &PutUnit) -> Result<Option<SubmittedFile>, Failure> {
     let options = entity.options.as_deref().filter(|options| !options.is_empty());
-    let from_options = options.map(file_of_options).transpose()?;
-    let from_source = source(entity)?.map(|source| file_of_source(&source)).transpose()?;
+    let from_options = options.map(file_from_options).transpose()?;
+    let from_source = source(entity)?.map(|source| file_from_source(&source)).transpose()?;
     if let (Some(one), Some(other)) = (&from_source, &from_options)
         && one.hash() != other.hash()
     {
-        return Err(Failure::bad("source and options differ: send one of them"));
+        return Err(Failure::bad_request("source and options differ: send one of them"));
     }
     let by_source = from_source.is_some();
-    Ok(from_source.or(from_options).map(|file| Sent { file, by_source }))
+    Ok(from_source.or(from_options).map(|file| SubmittedFile { file, by_source }))
 }
 
 fn source(entity: &PutUnit) -> Result<Option<Vec<u8>>, Failure> {
@@ -46,13 +46,15 @@ fn source(entity: &PutUnit) -> Result<Option<Vec<u8>>, Failure> {
         (Some(text), None) => Ok(Some(text.clone().into_bytes())),
         (None, Some(text)) => match STANDARD.decode(text) {
             Ok(bytes) => Ok(Some(bytes)),
-            Err(error) => Err(Failure::bad(format!("sourceBase64 cannot be read: {error}"))),
+            Err(error) => {
+                Err(Failure::bad_request(format!("sourceBase64 cannot be read: {error}")))
+            }
         },
-        (Some(_), Some(_)) => Err(Failure::bad("send one of source and sourceBase64")),
+        (Some(_), Some(_)) => Err(Failure::bad_request("send one of source and sourceBase64")),
     }
 }
 
-fn file_of_source(source: &[u8]) -> Result<UnitFile, Failure> {
+fn file_from_source(source: &[u8]) -> Result<UnitFile, Failure> {
     let (file, diagnostics) = UnitFile::parse_collecting(source);
     let errors: Vec<&Diagnostic> =
         diagnostics.iter().filter(|diagnostic| diagnostic.severity() == Severity::Error).collect();
@@ -61,17 +63,17 @@ fn file_of_source(source: &[u8]) -> Result<UnitFile, Failure> {
         return Err(Failure::invalid(message, errors.into_iter().map(syntax_detail).collect()));
     }
     if file.options().is_empty() {
-        return Err(Failure::bad("the unit file has no options: write at least one"));
+        return Err(Failure::bad_request("the unit file has no options: write at least one"));
     }
     Ok(file)
 }
 
-fn file_of_options(options: &[crate::wire::UnitOption]) -> Result<UnitFile, Failure> {
+fn file_from_options(options: &[crate::wire::UnitOptionEntity]) -> Result<UnitFile, Failure> {
     let options = options.iter().map(|o| UnitOption::new(&o.section, &o.name, &o.value));
-    UnitFile::from_options(options).map_err(Failure::bad)
+    UnitFile::from_options(options).map_err(Failure::bad_request)
 }
 
-/// The unit that the request asks for, if it can be one beside those that are known.
+/// Builds the requested unit and validates it together with the existing units.
 pub(super) fn unit(
     name: &UnitName,
     file: &UnitFile,
@@ -87,7 +89,7 @@ pub(super) fn unit(
     let unit = Unit::new(name.clone(), file.clone(), parsed.requirements, desired);
     let cycle = machine_of_cycle(known, &unit).or_else(|| replaces_cycle(known, &unit));
     match cycle {
-        Some(cycle) => Err(Failure::bad(cycle)),
+        Some(cycle) => Err(Failure::bad_request(cycle)),
         None => Ok(unit),
     }
 }

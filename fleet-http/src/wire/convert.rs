@@ -1,4 +1,4 @@
-//! From the domain's values to the wire.
+//! Conversion of domain values to wire types.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -6,22 +6,24 @@ use fleet_core::{Fault, Intent, Placement, Reason, Snapshot, Tally};
 use fleet_unitfile::UnitName;
 
 use super::{
-    Machine, Nearest, Peer, ReasonDetail, RefusalCount, Resources, Unit, UnitOption, UnitState,
+    MachineEntity, NearestRefusal, ReasonDetail, ReasonPeer, RefusalCount, ResourceAmounts,
+    UnitEntity, UnitOptionEntity, UnitStateEntity,
 };
 
-/// A unit as lists show it: all but its source.
-pub(crate) fn unit(snapshot: &Snapshot, unit: &fleet_core::Unit) -> Unit {
+/// Converts a unit for lists, with its options but without its source.
+pub(crate) fn unit(snapshot: &Snapshot, unit: &fleet_core::Unit) -> UnitEntity {
     let options = unit.file.options().map(option).collect();
-    Unit { options, ..unit_summary(snapshot, unit) }
+    UnitEntity { options, ..unit_summary(snapshot, unit) }
 }
 
-/// A unit as events show it: without what its unit file says.
-pub(crate) fn unit_summary(snapshot: &Snapshot, unit: &fleet_core::Unit) -> Unit {
+/// Converts a unit for events, without options and source.
+pub(crate) fn unit_summary(snapshot: &Snapshot, unit: &fleet_core::Unit) -> UnitEntity {
     let name = unit.name.as_str();
     let placement = snapshot.placement(name);
-    // A reason that outlived its cause by one revision must not contradict the placement.
-    let reason = snapshot.reason(name).filter(|reason| goes_with(reason, placement));
-    Unit {
+    // A reason may be one revision older than the placement; an outdated one must not contradict
+    // it.
+    let reason = snapshot.reason(name).filter(|reason| is_consistent(reason, placement));
+    UnitEntity {
         current_state: snapshot.current(unit).to_string(),
         desired_state: unit.desired.to_string(),
         generation: unit.generation.0,
@@ -31,12 +33,12 @@ pub(crate) fn unit_summary(snapshot: &Snapshot, unit: &fleet_core::Unit) -> Unit
         name: unit.name.to_string(),
         reason: reason.map_or_else(String::new, ToString::to_string),
         reason_detail: reason.map(|reason| reason_detail(reason)),
-        ..Unit::default()
+        ..UnitEntity::default()
     }
 }
 
-/// Whether a reason can be true of a unit with that placement.
-fn goes_with(reason: &Reason, placement: Option<&Placement>) -> bool {
+/// Whether a reason is consistent with the unit's placement.
+fn is_consistent(reason: &Reason, placement: Option<&Placement>) -> bool {
     match reason {
         Reason::NotRescheduled { machine }
         | Reason::MachineAwaited { machine }
@@ -47,8 +49,8 @@ fn goes_with(reason: &Reason, placement: Option<&Placement>) -> bool {
     }
 }
 
-/// A unit with its source, byte for byte.
-pub(crate) fn unit_with_source(snapshot: &Snapshot, domain: &fleet_core::Unit) -> Unit {
+/// Converts a unit with its source, byte for byte.
+pub(crate) fn unit_with_source(snapshot: &Snapshot, domain: &fleet_core::Unit) -> UnitEntity {
     let mut entity = unit(snapshot, domain);
     match domain.file.source_str() {
         Some(text) => entity.source = Some(text.to_owned()),
@@ -57,12 +59,12 @@ pub(crate) fn unit_with_source(snapshot: &Snapshot, domain: &fleet_core::Unit) -
     entity
 }
 
-/// A stored unit that cannot be understood.
-pub(crate) fn broken_unit(name: &UnitName, fault: &Fault) -> Unit {
-    Unit { name: name.to_string(), problem: fault.message.clone(), ..Unit::default() }
+/// Converts a stored unit that cannot be decoded.
+pub(crate) fn faulty_unit(name: &UnitName, fault: &Fault) -> UnitEntity {
+    UnitEntity { name: name.to_string(), problem: fault.message.clone(), ..UnitEntity::default() }
 }
 
-/// Why the unit of that name is on no machine, in words.
+/// Returns the reason that the unit is on no machine, as text.
 pub(crate) fn reason_text(snapshot: &Snapshot, unit: &fleet_core::Unit) -> String {
     if let Some(reason) = snapshot.reason(unit.name.as_str()) {
         return reason.to_string();
@@ -76,11 +78,11 @@ pub(crate) fn reason_text(snapshot: &Snapshot, unit: &fleet_core::Unit) -> Strin
     "the engine has not looked at it yet".to_owned()
 }
 
-/// A unit's state on one machine.
-pub(crate) fn state(state: &fleet_core::UnitState) -> UnitState {
+/// Converts a unit's state on one machine.
+pub(crate) fn state(state: &fleet_core::UnitState) -> UnitStateEntity {
     let systemd = &state.systemd;
-    UnitState {
-        asked: state.asked.to_string(),
+    UnitStateEntity {
+        requested_state: state.requested.to_string(),
         exit: systemd.exit.map_or_else(String::new, |exit| exit.to_string()),
         generation: state.generation.0,
         hash: state.hash.to_string(),
@@ -96,14 +98,14 @@ pub(crate) fn state(state: &fleet_core::UnitState) -> UnitState {
     }
 }
 
-/// A machine.
-pub(crate) fn machine(machine: &fleet_core::Machine) -> Machine {
-    Machine {
+/// Converts a machine.
+pub(crate) fn machine(machine: &fleet_core::Machine) -> MachineEntity {
+    MachineEntity {
         cordoned: machine.cordoned,
         id: machine.id.to_string(),
         intent: machine.intent.map_or("", intent).to_owned(),
         metadata: machine.metadata.clone(),
-        offers: Resources {
+        offers: ResourceAmounts {
             cpu: machine.offers.cpu,
             disk: machine.offers.disk,
             memory: machine.offers.memory,
@@ -120,15 +122,15 @@ pub(super) fn intent(intent: Intent) -> &'static str {
     }
 }
 
-fn option(option: fleet_unitfile::OptionView<'_>) -> UnitOption {
-    UnitOption {
+fn option(option: fleet_unitfile::OptionView<'_>) -> UnitOptionEntity {
+    UnitOptionEntity {
         name: option.name().to_owned(),
         section: option.section().to_owned(),
         value: option.verbatim().into_owned(),
     }
 }
 
-/// Why a unit has no machine, for programs.
+/// Converts the reason that a unit is on no machine.
 pub(crate) fn reason_detail(reason: &Reason) -> ReasonDetail {
     let of_kind = |kind: &str| ReasonDetail { kind: kind.to_owned(), ..ReasonDetail::default() };
     match reason {
@@ -147,13 +149,13 @@ pub(crate) fn reason_detail(reason: &Reason) -> ReasonDetail {
             ..of_kind("noMachineFitsGroup")
         },
         Reason::PeerUnknown { peer } => {
-            ReasonDetail { peers: vec![lone(peer)], ..of_kind("peerUnknown") }
+            ReasonDetail { peers: vec![peer_named(peer)], ..of_kind("peerUnknown") }
         }
         Reason::PeerInactive { peer } => {
-            ReasonDetail { peers: vec![lone(peer)], ..of_kind("peerInactive") }
+            ReasonDetail { peers: vec![peer_named(peer)], ..of_kind("peerInactive") }
         }
         Reason::PeersApart { one, other } => {
-            let peers = [one, other].map(|(name, machine)| Peer {
+            let peers = [one, other].map(|(name, machine)| ReasonPeer {
                 machine_id: machine.to_string(),
                 name: name.to_string(),
             });
@@ -175,8 +177,8 @@ pub(crate) fn reason_detail(reason: &Reason) -> ReasonDetail {
     }
 }
 
-fn lone(peer: &fleet_core::Peer) -> Peer {
-    Peer { machine_id: String::new(), name: peer.to_string() }
+fn peer_named(peer: &fleet_core::Peer) -> ReasonPeer {
+    ReasonPeer { machine_id: String::new(), name: peer.to_string() }
 }
 
 fn names(units: &[UnitName]) -> Vec<String> {
@@ -194,8 +196,8 @@ fn refusals(tallies: &[Tally]) -> Vec<RefusalCount> {
     counts.collect()
 }
 
-fn nearest(nearest: &fleet_core::Nearest) -> Nearest {
-    Nearest {
+fn nearest(nearest: &fleet_core::NearestMachine) -> NearestRefusal {
+    NearestRefusal {
         machine_id: nearest.machine.to_string(),
         rule: nearest.refusal.rule_name().to_owned(),
         text: nearest.refusal.to_string(),

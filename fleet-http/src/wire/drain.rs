@@ -1,56 +1,55 @@
-//! What is left to be done to empty a machine.
+//! Remaining work of a drain.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A machine that is drained, or might be, with all that is on it. It is empty when nobody moves,
-/// is held back or leaves.
+/// A drain or its dry run, with the units on the machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct DrainReport {
-    /// The global units that run there: a drain leaves them alone.
+    /// Global units on the machine. A drain does not stop them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub global: Vec<String>,
-    /// The units that stay for now, and why.
+    /// Units that cannot move yet, with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<HeldUnit>,
-    /// How many instances of a template must be up at any time.
-    pub keep_up: u32,
-    /// The units that belong there no more and still run.
+    /// Minimum number of instances of each template that must stay up.
+    pub min_available: u32,
+    /// Units that are still running although they are no longer placed there.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub leaving: Vec<String>,
-    /// The machine.
+    /// The machine's ID.
     #[serde(rename = "machineID")]
     pub machine_id: String,
-    /// The units that move away next.
+    /// Units that move next.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub moves: Vec<UnitMove>,
 }
 
 impl DrainReport {
-    /// Whether nothing is left on the machine that a drain takes away.
+    /// Whether no unit is left that the drain must remove.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.held.is_empty() && self.leaving.is_empty() && self.moves.is_empty()
     }
 }
 
-/// A unit that stays on a machine that is drained.
+/// A unit that cannot leave the drained machine yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct HeldUnit {
-    /// Why, for people.
+    /// Reason, as text.
     pub reason: String,
-    /// Its name.
+    /// The unit's name.
     pub unit: String,
 }
 
-/// A unit that goes to another machine.
+/// A unit that moves to another machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct UnitMove {
-    /// The ID of the machine that it goes to.
+    /// ID of the destination machine.
     pub to: String,
-    /// Its name.
+    /// The unit's name.
     pub unit: String,
 }

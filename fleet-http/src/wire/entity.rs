@@ -1,4 +1,4 @@
-//! What the API shows: units, their states, machines, and pages of them.
+//! Units, unit states, machines, and pages of them.
 
 use std::collections::BTreeMap;
 
@@ -8,128 +8,131 @@ use utoipa::ToSchema;
 
 use super::ReasonDetail;
 
-/// A unit: what is wanted of it, and what became of that.
+/// A unit with its desired and current state.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Unit {
-    /// What has been done of what is desired: `inactive`, `loaded` or `launched`.
+#[schema(as = Unit)]
+pub struct UnitEntity {
+    /// The current state: `inactive`, `loaded` or `launched`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub current_state: String,
-    /// What is desired: `inactive`, `loaded` or `launched`.
+    /// The desired state: `inactive`, `loaded` or `launched`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub desired_state: String,
-    /// How often a restart of it was requested.
+    /// Number of restarts requested so far.
     #[serde(skip_serializing_if = "is_zero")]
     pub generation: u64,
-    /// Whether it runs on every eligible machine.
+    /// Whether it is a global unit, which runs on every eligible machine.
     #[serde(skip_serializing_if = "is_false")]
     pub global: bool,
     /// The unit hash, 40 hexadecimal digits.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub hash: String,
-    /// The machine that it is placed on.
+    /// ID of the machine that it is placed on.
     #[serde(rename = "machineID", skip_serializing_if = "String::is_empty")]
     pub machine_id: String,
-    /// Its name.
+    /// The unit's name.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// The options of its unit file.
+    /// Options of the unit file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub options: Vec<UnitOption>,
-    /// What is wrong with the stored unit, if it cannot be understood.
+    pub options: Vec<UnitOptionEntity>,
+    /// Error of a stored unit that cannot be decoded.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub problem: String,
-    /// Why it has no machine, for people.
+    /// Reason that it is on no machine, as text.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// Why it has no machine, for programs.
+    /// Reason that it is on no machine, as data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason_detail: Option<ReasonDetail>,
-    /// Its unit file, byte for byte. Lists leave it out.
+    /// The unit file, byte for byte. Omitted in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Its unit file in base64, instead of [`source`](Self::source) when it is not UTF-8.
+    /// The unit file in base64, in place of [`source`](Self::source) if it is not UTF-8.
     #[serde(rename = "sourceBase64", skip_serializing_if = "Option::is_none")]
     pub source_base64: Option<String>,
-    /// For how many seconds, at least, nothing has been known of it, where its machine is not
-    /// present: what it does there nobody can say.
+    /// Minimum time since the unit's state was last known, in seconds. Set if its machine is not
+    /// present.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unknown_for: Option<u64>,
 }
 
-impl Unit {
-    /// The desired state, if it is one that this version knows.
+impl UnitEntity {
+    /// Returns the desired state, or `None` if this version does not know it.
     #[must_use]
     pub fn desired(&self) -> Option<TargetState> {
         self.desired_state.parse().ok()
     }
 
-    /// The current state, if it is one that this version knows.
+    /// Returns the current state, or `None` if this version does not know it.
     #[must_use]
     pub fn current(&self) -> Option<TargetState> {
         self.current_state.parse().ok()
     }
 }
 
-/// One option of a unit file.
+/// An option of a unit file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
-pub struct UnitOption {
+#[schema(as = UnitOption)]
+pub struct UnitOptionEntity {
     /// The option's name.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// The section that it stands in.
+    /// The option's section.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub section: String,
-    /// Its value, continued lines and all.
+    /// The option's value, including continuation lines.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub value: String,
 }
 
-/// One page of units.
+/// A page of units.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct UnitPage {
-    /// Asks for the next page; empty on the last one.
+    /// Token that requests the next page; empty on the last page.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub next_page_token: String,
-    /// The units, in order of their names.
+    /// Units, ordered by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub units: Vec<Unit>,
+    pub units: Vec<UnitEntity>,
 }
 
-/// The state of a unit on one machine.
+/// State of a unit on one machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
-pub struct UnitState {
-    /// What the machine's agent last asked of its service manager: `loaded` or `launched`.
+#[schema(as = UnitState)]
+pub struct UnitStateEntity {
+    /// State that the agent last requested from its service manager: `loaded` or `launched`.
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub asked: String,
-    /// How its last main process ended.
+    pub requested_state: String,
+    /// Exit status of the last main process.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub exit: String,
-    /// The generation that the agent last started.
+    /// Generation that the agent last started.
     #[serde(skip_serializing_if = "is_zero")]
     pub generation: u64,
-    /// The hash of the unit file that the machine has loaded.
+    /// Hash of the unit file loaded on the machine.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub hash: String,
-    /// The machine that reports it.
+    /// ID of the reporting machine.
     #[serde(rename = "machineID", skip_serializing_if = "String::is_empty")]
     pub machine_id: String,
-    /// The process that is the unit.
+    /// PID of the main process.
     #[serde(rename = "mainPID", skip_serializing_if = "Option::is_none")]
     pub main_pid: Option<u32>,
     /// The unit's name.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Why the agent could not do what it was told.
+    /// Error of the agent's last attempt to reach the desired state.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub problem: String,
-    /// How often the service manager itself restarted it.
+    /// Number of automatic restarts by the service manager.
     #[serde(skip_serializing_if = "is_zero_u32")]
     pub restarts: u32,
-    /// Why its last run ended, in systemd's words.
+    /// Result of the last run, as in systemd's `Result`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub result: String,
     /// systemd's `ActiveState`.
@@ -143,87 +146,88 @@ pub struct UnitState {
     pub systemd_sub_state: String,
 }
 
-/// One page of unit states.
+/// A page of unit states.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct UnitStatePage {
-    /// Asks for the next page; empty on the last one.
+    /// Token that requests the next page; empty on the last page.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub next_page_token: String,
-    /// The states, in order of units' names, then of machine IDs.
+    /// Unit states, ordered by unit name, then machine ID.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub states: Vec<UnitState>,
+    pub states: Vec<UnitStateEntity>,
 }
 
 /// A machine that is present in the cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Machine {
-    /// Whether it takes no units but those that are placed there already.
+#[schema(as = Machine)]
+pub struct MachineEntity {
+    /// Whether the machine accepts no new units.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cordoned: bool,
-    /// Its identity.
+    /// The machine's ID.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub id: String,
-    /// What people said is to become of it: `cordoned`, `drained`, or nothing.
+    /// Requested maintenance of the machine: `cordoned`, `drained` or empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub intent: String,
-    /// Its effective metadata.
+    /// Effective metadata.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
-    /// What units may reserve of it in all.
-    #[serde(skip_serializing_if = "Resources::is_nothing")]
-    pub offers: Resources,
-    /// The address at which other hosts reach it.
+    /// Capacity that units can reserve.
+    #[serde(skip_serializing_if = "ResourceAmounts::is_nothing")]
+    pub offers: ResourceAmounts,
+    /// IP address at which other hosts reach the machine.
     #[serde(rename = "primaryIP", skip_serializing_if = "String::is_empty")]
     pub primary_ip: String,
-    /// The version of the daemon that runs on it.
+    /// Version of the machine's daemon.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub version: String,
 }
 
-/// Amounts of what machines offer and units reserve.
+/// Amounts of resources that machines offer and units reserve.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
-pub struct Resources {
-    /// Processor time, in thousandths of a core.
+pub struct ResourceAmounts {
+    /// CPU time, in thousandths of a core.
     pub cpu: u64,
-    /// Disk, in bytes.
+    /// Disk space, in bytes.
     pub disk: u64,
     /// Memory, in bytes.
     pub memory: u64,
 }
 
-impl Resources {
-    /// Whether it is nothing of anything.
+impl ResourceAmounts {
+    /// Whether all amounts are zero.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// One page of machines.
+/// A page of machines.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MachinePage {
-    /// The machines, in order of their IDs.
+    /// Machines, ordered by ID.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub machines: Vec<Machine>,
-    /// Asks for the next page; empty on the last one.
+    pub machines: Vec<MachineEntity>,
+    /// Token that requests the next page; empty on the last page.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub next_page_token: String,
 }
 
-/// The answer to a requested restart.
+/// Response to a restart request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Restarted {
-    /// The generation that agents will bring the unit to.
+pub struct RestartResponse {
+    /// Generation that agents will start.
     pub generation: u64,
 }
 
-/// The version of the daemon that answers.
+/// Version of the responding daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Version {
+pub struct VersionResponse {
     /// The version, for example `0.1.0`.
     pub version: String,
 }

@@ -1,47 +1,47 @@
-//! How a failure is told.
+//! Error responses.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::Unit;
+use super::UnitEntity;
 
-/// The body of every answer of the 400s and 500s.
+/// Body of every response with status 4xx or 5xx.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorBody {
-    /// What went wrong.
+    /// The error.
     pub error: ErrorEntity,
-    /// With status 412: the unit as it is now.
+    /// The unit's current state, with status 412.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unit: Option<Box<Unit>>,
+    pub unit: Option<Box<UnitEntity>>,
 }
 
-/// What went wrong.
+/// An error.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct ErrorEntity {
-    /// The answer's status.
+    /// HTTP status of the response.
     pub code: u16,
-    /// Each thing that is wrong with the unit file that was sent.
+    /// Errors in the submitted unit file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub details: Vec<ErrorDetail>,
-    /// An explanation for people.
+    /// Explanation of the error.
     pub message: String,
 }
 
-/// One thing that is wrong with a unit file.
+/// An error in a unit file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct ErrorDetail {
-    /// The column, in characters, counted from one; zero if there is no place.
+    /// Column in characters, counted from one; zero if the error has no position.
     #[serde(skip_serializing_if = "is_zero")]
     pub column: usize,
-    /// What to write instead.
+    /// Correction to make.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub help: String,
-    /// The line, counted from one; zero if there is no place.
+    /// Line, counted from one; zero if the error has no position.
     #[serde(skip_serializing_if = "is_zero")]
     pub line: usize,
-    /// What is wrong.
+    /// Description of the error.
     pub message: String,
 }
 

@@ -1,40 +1,39 @@
-//! What happens in a cluster, as those hear it who follow it.
+//! Cluster events.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Machine, RebalanceOrder, Unit, UnitState};
+use super::{MachineEntity, RebalanceOrder, UnitEntity, UnitStateEntity};
 
-/// Something that changed, as it is now. There may be more kinds in the future; a client passes
-/// over those that it does not know.
+/// A change in the cluster, with the current state. More kinds may be added; clients ignore those
+/// that they do not know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Event {
-    /// Nobody can say what changed since what was seen: look at everything. What comes afterwards
-    /// is newer. A stream that does not go on from an earlier one begins with this.
+pub enum ClusterEvent {
+    /// The missed changes are unknown: list everything. Later events are newer than that list. A
+    /// stream that does not resume an earlier one begins with this event.
     Resync,
-    /// A unit came or changed, or its placement, its current state or its reason did. Its options
-    /// and source are not told.
-    Unit(Box<Unit>),
-    /// A unit is gone; only its name is told.
-    UnitGone(Box<Unit>),
-    /// What a machine reports of a unit came or changed.
-    State(Box<UnitState>),
-    /// A machine no longer reports of a unit; only name and machine are told.
-    StateGone(Box<UnitState>),
-    /// A machine came or changed.
-    Machine(Box<Machine>),
-    /// A machine is gone; only its ID is told.
-    MachineGone(Box<Machine>),
-    /// An order to rebalance came, or units were moved for it: those that it tells.
+    /// A unit was added, or its unit file, desired state, placement, current state or reason
+    /// changed. Options and source are omitted.
+    Unit(Box<UnitEntity>),
+    /// A unit was removed. Contains only its name.
+    UnitGone(Box<UnitEntity>),
+    /// A machine's report of a unit's state was added or changed.
+    State(Box<UnitStateEntity>),
+    /// A machine no longer reports a unit's state. Contains only unit name and machine ID.
+    StateGone(Box<UnitStateEntity>),
+    /// A machine appeared or changed.
+    Machine(Box<MachineEntity>),
+    /// A machine is gone. Contains only its ID.
+    MachineGone(Box<MachineEntity>),
+    /// A rebalancing was ordered, or it moved units. Contains the latest moves.
     Rebalance(Box<RebalanceOrder>),
-    /// There is no order to rebalance any more: it was carried out or taken back. Nothing of it is
-    /// told.
+    /// The rebalancing was completed or cancelled. Contains nothing.
     RebalanceGone,
 }
 
-impl Event {
-    /// The name of its kind, as it is on the wire.
+impl ClusterEvent {
+    /// Returns the name of the event's kind on the wire.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -50,7 +49,7 @@ impl Event {
         }
     }
 
-    /// The event as lines of a stream.
+    /// Encodes the event as lines of a server-sent event stream.
     pub(crate) fn lines(&self) -> String {
         let data = match self {
             Self::Resync | Self::RebalanceGone => "{}".to_owned(),
@@ -62,7 +61,7 @@ impl Event {
         format!("event: {}\ndata: {data}\n\n", self.kind())
     }
 
-    /// Reads an event of a stream; nothing if its kind is not known.
+    /// Decodes an event; `None` if its kind is not known.
     pub(crate) fn read(kind: &str, data: &str) -> Result<Option<Self>, serde_json::Error> {
         let event = match kind {
             "resync" => Self::Resync,
@@ -80,7 +79,7 @@ impl Event {
     }
 }
 
-/// JSON has no ends of lines outside of strings, and escapes them there.
+/// Encodes as JSON, which contains no newlines: those within strings are escaped.
 fn json(entity: &impl Serialize) -> String {
     serde_json::to_string(entity).expect("wire types hold nothing but text and numbers")
 }
@@ -96,13 +95,13 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whoever sends it: it is read or refused.
+        /// Arbitrary input is decoded or refused, without a panic.
         #[test]
         fn whatever_comes_is_read_or_refused(
             kind in "(unit|state|machine|rebalance)(Gone)?|resync|.{0,8}",
             data in "[{]?[\\[\\]{}\":,a-zA-Z0-9 ]{0,60}[}]?|.*",
         ) {
-            let _read_or_refused = Event::read(&kind, &data);
+            let _read_or_refused = ClusterEvent::read(&kind, &data);
         }
     }
 }

@@ -1,20 +1,20 @@
-//! Reading JSON as leniently as version 1 of the API always did.
+//! JSON decoding with the leniency of version 1 of the API.
 
 use serde_json::Value;
 
-/// The first JSON value of a body. What comes after it is ignored.
+/// Decodes the first JSON value of a body and ignores the rest.
 pub(super) fn first_value(body: &[u8]) -> Result<Value, serde_json::Error> {
     let mut values = serde_json::Deserializer::from_slice(body).into_iter();
     match values.next() {
         Some(value) => value,
-        // An empty body: let the parser itself say so.
+        // The parser returns the error for an empty body.
         None => serde_json::from_slice(body),
     }
 }
 
-/// Gives the fields of an object the spelling in `known`, whatever their letters' case is. A field
-/// that is spelled exactly right wins over one that is not.
-pub(super) fn settle_names(value: &mut Value, known: &[&str]) {
+/// Renames the fields of an object to the spelling in `known`, ignoring case. An exactly spelled
+/// field takes precedence.
+pub(super) fn normalize_names(value: &mut Value, known: &[&str]) {
     let Value::Object(fields) = value else { return };
     let names: Vec<String> = fields.keys().cloned().collect();
     for name in names {
@@ -53,7 +53,7 @@ mod tests {
         ];
         for (text, expected) in cases {
             let mut value = first_value(text.as_bytes()).unwrap();
-            settle_names(&mut value, &["name"]);
+            normalize_names(&mut value, &["name"]);
             assert_eq!(value.to_string(), expected);
         }
     }

@@ -1,9 +1,8 @@
-//! The JSON of the API, version 1, as plain data.
+//! JSON types of version 1 of the API.
 //!
-//! These types are mirrors: the domain's values are converted into them and read out of them, and
-//! do not know them. Fields are declared in the order of their names on the wire, which is the
-//! order in which they are written; empty fields are left out. Fields that are not known are
-//! ignored, so that a client can talk to a server that is newer or older than itself.
+//! These types are independent of the domain types and are converted from and to them. Fields are
+//! declared in alphabetical order of their JSON names, in which they are also written. Empty fields
+//! are omitted. Unknown fields are ignored, so that clients work with newer and older servers.
 
 mod convert;
 mod drain;
@@ -19,20 +18,20 @@ mod status;
 
 pub use drain::{DrainReport, HeldUnit, UnitMove};
 pub use entity::{
-    Machine, MachinePage, Resources, Restarted, Unit, UnitOption, UnitPage, UnitState,
-    UnitStatePage, Version,
+    MachineEntity, MachinePage, ResourceAmounts, RestartResponse, UnitEntity, UnitOptionEntity,
+    UnitPage, UnitStateEntity, UnitStatePage, VersionResponse,
 };
 pub use error::{ErrorBody, ErrorDetail, ErrorEntity};
-pub use event::Event;
-pub use plan::{Explanation, Plan, PlanStep, Unplaced, Verdict};
-pub use reason::{Nearest, Peer, ReasonDetail, RefusalCount};
-pub use rebalance::{BalanceMove, MachineLoad, RebalanceOrder, RebalanceReport, UnderWay};
-pub use request::{HandOver, MachineIntent, MetadataOp, PlanRequest, PutUnit};
-pub use status::{MachineStatus, Particulars, UnitStatus};
+pub use event::ClusterEvent;
+pub use plan::{MachineVerdict, PlacementExplanation, PlanReport, PlanStep, UnplacedUnit};
+pub use reason::{NearestRefusal, ReasonDetail, ReasonPeer, RefusalCount};
+pub use rebalance::{MachineLoad, PendingMove, RebalanceMove, RebalanceOrder, RebalanceReport};
+pub use request::{ImportRequest, MachineIntent, MetadataOp, PlanRequest, PutUnit};
+pub use status::{MachineStatus, StatusDetails, UnitStatusReport};
 
 pub(crate) use convert::{
-    broken_unit, machine, reason_detail, reason_text, state, unit, unit_summary, unit_with_source,
+    faulty_unit, machine, reason_detail, reason_text, state, unit, unit_summary, unit_with_source,
 };
 pub(crate) use plan::{explanation, plan};
 pub(crate) use rebalance::rebalance_order;
-pub(crate) use request::{decode_hand_over, decode_patch, decode_plan, decode_put};
+pub(crate) use request::{decode_import, decode_patch, decode_plan, decode_put};

@@ -1,113 +1,117 @@
-//! What a planner says: what every machine answers, and what would be done.
+//! Explanations of placements, and plans.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::ReasonDetail;
 
-/// What every machine says to one unit.
+/// Verdicts of all machines on a unit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Explanation {
-    /// The units that `MachineOf=` ties together with it, itself included, if there are others.
+pub struct PlacementExplanation {
+    /// Units that `MachineOf=` ties to this one, including it; empty if there are no others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub group: Vec<String>,
-    /// Every machine that is present, in order of their IDs.
+    /// Verdicts of all machines that are present, ordered by ID.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub machines: Vec<Verdict>,
-    /// The unit.
+    pub machines: Vec<MachineVerdict>,
+    /// The unit's name.
     pub name: String,
-    /// Why no machine takes it, for people.
+    /// Reason that no machine accepts the unit, as text.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// Why no machine takes it, for programs.
+    /// Reason that no machine accepts the unit, as data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason_detail: Option<ReasonDetail>,
 }
 
-/// What a machine says to a unit.
+/// Verdict of a machine on a unit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
-pub struct Verdict {
-    /// How many wanted units are there, if it would take it.
+pub struct MachineVerdict {
+    /// Number of wanted units on the machine, if it is eligible.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load: Option<u32>,
-    /// Its ID.
+    /// The machine's ID.
     #[serde(rename = "machineID")]
     pub machine_id: String,
-    /// The name of the rule that refuses.
+    /// Name of the rule that refuses the unit.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub rule: String,
-    /// What the rule saw.
+    /// Explanation of the refusal.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub text: String,
-    /// `here`: the unit is there and may stay; `eligible`: it would take it; or `refused`.
+    /// `here`: the unit is placed there and may stay; `eligible`: the machine would accept it; or
+    /// `refused`.
     pub verdict: String,
 }
 
-/// What an engine would do.
+/// Actions that the engine would take.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
-pub struct Plan {
-    /// What would happen to units, in this order.
+pub struct PlanReport {
+    /// Steps in their order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<PlanStep>,
-    /// The units that would have no machine.
+    /// Units that would be on no machine.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub unplaced: Vec<Unplaced>,
+    pub unplaced: Vec<UnplacedUnit>,
 }
 
-/// What would happen to one unit.
+/// A step of a plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct PlanStep {
-    /// Why, for people.
+    /// Cause of the step, as text.
     pub cause: String,
-    /// The ID of the machine that it leaves.
+    /// ID of the machine that the unit leaves.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub from: String,
-    /// The ID of the machine that it comes to.
+    /// ID of the machine that the unit is placed on.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub to: String,
-    /// The unit.
+    /// The unit's name.
     pub unit: String,
 }
 
-/// A unit that would have no machine.
+/// A unit that would be on no machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Unplaced {
-    /// Why, for people.
+pub struct UnplacedUnit {
+    /// Reason, as text.
     pub reason: String,
-    /// Why, for programs.
+    /// Reason, as data.
     pub reason_detail: ReasonDetail,
-    /// The unit.
+    /// The unit's name.
     pub unit: String,
 }
 
-/// What every machine says to one unit.
-pub(crate) fn explanation(told: &fleet_scheduler::Explanation) -> Explanation {
-    let group = Some(&told.group).filter(|group| group.len() > 1);
-    let verdicts = told.machines.iter().map(|(machine, verdict)| Verdict {
+/// Converts an explanation.
+pub(crate) fn explanation(explanation: &fleet_scheduler::Explanation) -> PlacementExplanation {
+    let group = Some(&explanation.group).filter(|group| group.len() > 1);
+    let verdicts = explanation.machines.iter().map(|(machine, verdict)| MachineVerdict {
         machine_id: machine.to_string(),
         ..self::verdict(verdict)
     });
-    Explanation {
+    PlacementExplanation {
         group: group.into_iter().flatten().map(ToString::to_string).collect(),
         machines: verdicts.collect(),
-        name: told.unit.to_string(),
-        reason: told.reason.as_ref().map_or_else(String::new, ToString::to_string),
-        reason_detail: told.reason.as_ref().map(super::reason_detail),
+        name: explanation.unit.to_string(),
+        reason: explanation.reason.as_ref().map_or_else(String::new, ToString::to_string),
+        reason_detail: explanation.reason.as_ref().map(super::reason_detail),
     }
 }
 
-fn verdict(verdict: &fleet_scheduler::Verdict) -> Verdict {
-    use fleet_scheduler::Verdict as Told;
-    let named = |verdict: &str| Verdict { verdict: verdict.to_owned(), ..Verdict::default() };
+fn verdict(verdict: &fleet_scheduler::PlacementVerdict) -> MachineVerdict {
+    use fleet_scheduler::PlacementVerdict;
+    let named =
+        |verdict: &str| MachineVerdict { verdict: verdict.to_owned(), ..MachineVerdict::default() };
     match verdict {
-        Told::Here => named("here"),
-        Told::Eligible { load } => Verdict { load: Some(*load), ..named("eligible") },
-        Told::Refused(refusal) => Verdict {
+        PlacementVerdict::Here => named("here"),
+        PlacementVerdict::Eligible { load } => {
+            MachineVerdict { load: Some(*load), ..named("eligible") }
+        }
+        PlacementVerdict::Refused(refusal) => MachineVerdict {
             rule: refusal.rule_name().to_owned(),
             text: refusal.to_string(),
             ..named("refused")
@@ -115,22 +119,22 @@ fn verdict(verdict: &fleet_scheduler::Verdict) -> Verdict {
     }
 }
 
-/// What an engine would do.
-pub(crate) fn plan(plan: &fleet_scheduler::Plan) -> Plan {
-    let unplaced = plan.unplaced.iter().map(|(unit, reason)| Unplaced {
+/// Converts a plan.
+pub(crate) fn plan(plan: &fleet_scheduler::Plan) -> PlanReport {
+    let unplaced = plan.unplaced.iter().map(|(unit, reason)| UnplacedUnit {
         reason: reason.to_string(),
         reason_detail: super::reason_detail(reason),
         unit: unit.to_string(),
     });
-    Plan { steps: plan.steps.iter().map(step).collect(), unplaced: unplaced.collect() }
+    PlanReport { steps: plan.steps.iter().map(step).collect(), unplaced: unplaced.collect() }
 }
 
 fn step(step: &fleet_scheduler::Step) -> PlanStep {
-    use fleet_scheduler::Action;
+    use fleet_scheduler::StepAction;
     let (from, to) = match &step.action {
-        Action::Place { machine } => (None, Some(machine)),
-        Action::Move { from, to } => (Some(from), Some(to)),
-        Action::Remove { from } => (Some(from), None),
+        StepAction::Place { machine } => (None, Some(machine)),
+        StepAction::Move { from, to } => (Some(from), Some(to)),
+        StepAction::Remove { from } => (Some(from), None),
     };
     let id = |id: Option<&fleet_core::MachineId>| id.map_or_else(String::new, ToString::to_string);
     let (unit, cause) = (step.unit.to_string(), step.cause.to_string());

@@ -1,84 +1,84 @@
-//! Why a unit has no machine, for programs.
+//! Reasons for unplaced units, as data.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Why a unit has no machine. Which fields are there depends on the kind.
+/// Reason that a unit is on no machine. The set of fields depends on the kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct ReasonDetail {
-    /// The units of a circle of `MachineOf=`; the last one leads to the first.
+    /// Units of a `MachineOf=` cycle; the last one refers to the first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cycle: Vec<String>,
-    /// The units that must be placed together.
+    /// Units that must be placed together.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub group: Vec<String>,
-    /// `noMachines`, `noMachineFits`, `noMachineFitsGroup`, `peerUnknown`, `peerInactive`,
-    /// `peersApart`, `cycle`, `notRescheduled`, `machineAwaited`, `mayStillRun`, or `other`.
-    /// There may be more in the future.
+    /// Kind of the reason: `noMachines`, `noMachineFits`, `noMachineFitsGroup`, `peerUnknown`,
+    /// `peerInactive`, `peersApart`, `cycle`, `notRescheduled`, `machineAwaited`, `mayStillRun`, or
+    /// `other`. More kinds may be added.
     pub kind: String,
-    /// After how many seconds it no longer waits for the machine that it has.
+    /// Time until the unit stops waiting for its machine, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// The ID of the machine that the unit has and waits for.
+    /// ID of the machine that the unit is placed on and waits for.
     #[serde(rename = "machineID", skip_serializing_if = "String::is_empty")]
     pub machine_id: String,
-    /// How many machines were asked.
+    /// Number of machines considered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machines: Option<u32>,
-    /// The machine that comes nearest to taking it.
+    /// Machine that passed the most rules.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub nearest: Option<Nearest>,
-    /// The units that it must be beside and cannot, or patterns over such units, with their
-    /// machines if they have any.
+    pub nearest: Option<NearestRefusal>,
+    /// Units, or patterns of units, that this one must be placed with, with their machines if they
+    /// have one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub peers: Vec<Peer>,
-    /// The refusals, counted by the first rule that refused.
+    pub peers: Vec<ReasonPeer>,
+    /// Number of refusals by each rule that was the first to refuse.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refusals: Vec<RefusalCount>,
 }
 
-/// A unit that another one must be beside.
+/// A unit that another unit must be placed with.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
-pub struct Peer {
-    /// The machine that it is on; empty if it is on none.
+pub struct ReasonPeer {
+    /// ID of its machine; empty if it has none.
     #[serde(rename = "machineID", skip_serializing_if = "String::is_empty")]
     pub machine_id: String,
-    /// Its name.
+    /// The unit's name.
     pub name: String,
 }
 
-/// How many machines one rule refused, with one of them as an example.
+/// Number of machines refused by one rule, with an example.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct RefusalCount {
-    /// The ID of one of these machines.
+    /// ID of one of these machines.
     pub example: String,
-    /// How many machines this rule was the first to refuse.
+    /// Number of machines that this rule was the first to refuse.
     pub machines: u32,
-    /// The name of the rule, for example `MachineMetadata`: that of the option that states it,
-    /// where it is one option.
+    /// Name of the rule, for example `MachineMetadata`. A rule that belongs to one option has the
+    /// option's name.
     pub rule: String,
-    /// What the rule saw on the example.
+    /// Explanation of the refusal by the example.
     pub text: String,
-    /// Which unit of the group was refused on the example; empty where the unit is alone.
+    /// Unit of the group that the example refused; empty if the unit has no group.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub unit: String,
 }
 
-/// The machine that comes nearest to taking a unit: its refusal is by the latest rule.
+/// The refusing machine that passed the most rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
-pub struct Nearest {
-    /// Its ID.
+pub struct NearestRefusal {
+    /// The machine's ID.
     #[serde(rename = "machineID")]
     pub machine_id: String,
-    /// The name of the rule that refuses there.
+    /// Name of the rule that refuses the unit.
     pub rule: String,
-    /// What the rule saw there.
+    /// Explanation of the refusal.
     pub text: String,
-    /// Which unit of the group is refused there; empty where the unit is alone.
+    /// Unit of the group that the machine refused; empty if the unit has no group.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub unit: String,
 }

@@ -1,111 +1,112 @@
-//! How far a rebalancing has come, and what is left of it.
+//! Progress of a rebalancing.
 
-use fleet_core::{BalanceTerms, Rebalancing};
+use fleet_core::{RebalanceLimits, Rebalancing};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// An order to rebalance, as it is or as it would be, with what it comes to.
+/// A rebalancing or its dry run, with the remaining work.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RebalanceReport {
     /// The order.
     pub order: RebalanceOrder,
-    /// The machines that are present, by their IDs.
+    /// Machines that are present, ordered by ID.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub machines: Vec<MachineLoad>,
-    /// The units that are still to move, as things stand, in this order. Where some are only held
-    /// back until others are up, these are listed.
+    /// Remaining moves in order, including those that must wait until other units are up.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub moves: Vec<BalanceMove>,
-    /// Why no unit is to move, if none is.
+    pub moves: Vec<RebalanceMove>,
+    /// Reason that no unit is to move.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// The units that have left a machine and are not up on the other.
+    /// Units that have left their machine and are not up on the destination yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub under_way: Vec<UnderWay>,
-    /// Why none of the units that are still to move does so now, for people, if it is not because
-    /// of those under way.
+    pub under_way: Vec<PendingMove>,
+    /// Reason that no remaining move can start now, as text. Empty if only the pending moves are in
+    /// the way.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub waits: String,
-    /// Whether nothing goes on before somebody sees to it, as far as is known: all that is waited
-    /// for has failed, or can never be.
+    /// Whether the rebalancing waits only for what has failed or cannot happen without
+    /// intervention, as far as known.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub stuck: bool,
 }
 
 impl RebalanceReport {
-    /// Whether nothing is left to be done.
+    /// Whether no work is left.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.moves.is_empty() && self.under_way.is_empty()
     }
 }
 
-/// What a cluster was asked for when it was to be rebalanced, and what was last done for it.
+/// The limits of a rebalancing, and its progress.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RebalanceOrder {
-    /// How many units may be under way at the same time.
+    /// Maximum number of units that move at the same time.
     pub at_once: u32,
-    /// By how many units more than one a machine that is left must be fuller than the other.
+    /// Required gain: before the move, the source must have at least `gain + 1` more units than the
+    /// destination has after it.
     pub gain: u32,
-    /// How many instances of a template must be up at any time.
-    pub keep_up: u32,
-    /// How many units may be moved in all; as many as it takes where nothing is told.
+    /// Minimum number of instances of each template that must stay up.
+    pub min_available: u32,
+    /// Maximum number of moves in total; unlimited if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub most: Option<u32>,
-    /// How many were moved.
+    /// Number of units moved so far.
     pub moved: u32,
-    /// The units that were moved last.
+    /// The latest moves.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub moving: Vec<BalanceMove>,
+    pub moving: Vec<RebalanceMove>,
 }
 
-/// A unit that moves for the sake of balance.
+/// A move of a unit for balance.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
-pub struct BalanceMove {
-    /// The ID of the machine that it leaves.
+pub struct RebalanceMove {
+    /// ID of the source machine.
     pub from: String,
-    /// The ID of the machine that it goes to.
+    /// ID of the destination machine.
     pub to: String,
-    /// Its name.
+    /// The unit's name.
     pub unit: String,
 }
 
 /// A unit that was moved and is not up yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
-pub struct UnderWay {
-    /// What is known of it, for people.
+pub struct PendingMove {
+    /// Its current status, as text.
     pub reason: String,
-    /// The ID of the machine that it went to.
+    /// ID of the destination machine.
     pub to: String,
-    /// Its name.
+    /// The unit's name.
     pub unit: String,
 }
 
-/// How much a machine has to do.
+/// Load of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct MachineLoad {
-    /// How many units are to be there once all have moved.
+    /// Number of units after all moves.
     pub after: u32,
-    /// The machine.
+    /// The machine's ID.
     #[serde(rename = "machineID")]
     pub machine_id: String,
-    /// How many units are to be there now, global ones counted.
+    /// Current number of units, including global units.
     pub units: u32,
 }
 
-/// The order of a cluster.
+/// Converts a rebalancing order.
 pub(crate) fn rebalance_order(order: &Rebalancing) -> RebalanceOrder {
-    let BalanceTerms { at_once, gain, keep_up, most } = order.terms;
-    let moving = order.moving.iter().map(|(unit, moving)| BalanceMove {
+    let RebalanceLimits { max_in_flight: at_once, gain, min_available, max_moves: most } =
+        order.limits;
+    let moving = order.moves.iter().map(|(unit, moving)| RebalanceMove {
         from: moving.from.to_string(),
         to: moving.to.to_string(),
         unit: unit.to_string(),
     });
     let (moved, moving) = (order.moved, moving.collect());
-    RebalanceOrder { at_once, gain, keep_up, most, moved, moving }
+    RebalanceOrder { at_once, gain, min_available, most, moved, moving }
 }

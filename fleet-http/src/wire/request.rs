@@ -1,5 +1,4 @@
-//! What the API is asked: the body of a `PUT` of a unit, of a `PATCH` of machines, and of a `POST`
-//! of what another cluster hands over.
+//! Request bodies: unit uploads, metadata changes, imports and plans.
 
 use fleet_core::{Epoch, Intent, MachineId, MachineIdError};
 use fleet_store::MetadataChange;
@@ -7,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::UnitOption;
-use super::json::{first_value, settle_names};
+use super::UnitOptionEntity;
+use super::json::{first_value, normalize_names};
 
-/// The body of `PUT /units/<name>`: a unit to create or replace, or a state to change.
+/// Body of `PUT /units/<name>`: a unit to create or replace, or a new desired state.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schema(example = json!({
@@ -22,21 +21,21 @@ pub struct PutUnit {
     #[schema(pattern = "^(inactive|loaded|launched)$")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub desired_state: Option<String>,
-    /// The unit's name; if given, the one in the URL.
+    /// The unit's name. If given, it must match the name in the URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The unit file as options.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub options: Option<Vec<UnitOption>>,
+    pub options: Option<Vec<UnitOptionEntity>>,
     /// The unit file as text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// The unit file in base64, for one that is not UTF-8.
+    /// The unit file in base64, if it is not UTF-8.
     #[serde(rename = "sourceBase64", skip_serializing_if = "Option::is_none")]
     pub source_base64: Option<String>,
 }
 
-/// One operation of `PATCH /machines`, a JSON patch.
+/// A JSON patch operation of `PATCH /machines`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct MetadataOp {
     /// `add`, `replace` or `remove`.
@@ -54,52 +53,51 @@ pub struct MetadataOp {
     pub value: Option<String>,
 }
 
-/// The body of `POST /import`: what a cluster that comes in hands over beside units and metadata.
+/// Body of `POST /import`: state of the imported cluster besides its units and metadata.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
-pub struct HandOver {
-    /// To which epoch the other cluster has come.
-    pub epochs: u64,
-    /// What is to become of machines.
+pub struct ImportRequest {
+    /// Latest epoch of the imported cluster.
+    pub epoch: u64,
+    /// Intents of machines.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub intents: Vec<MachineIntent>,
 }
 
-/// The body of `POST /plan`: what a plan is asked for of.
+/// Body of `POST /plan`: the writes to plan for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PlanRequest {
-    /// The names of units that would be destroyed, after the others are there.
+    /// Names of units to destroy after the others were created.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub destroy: Vec<String>,
-    /// Units that would be created, replaced or brought to another desired state, each with its
-    /// name.
+    /// Units to create, replace or bring to another desired state, each with its name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub units: Vec<PutUnit>,
 }
 
-/// What is to become of a machine.
+/// Requested maintenance of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MachineIntent {
     /// `cordoned` or `drained`.
     pub intent: String,
-    /// How many instances of a template must be up while it is drained.
-    #[serde(default, rename = "keepUp", skip_serializing_if = "Option::is_none")]
-    pub keep_up: Option<u32>,
+    /// Minimum number of instances of each template that must stay up during a drain.
+    #[serde(default, rename = "minAvailable", skip_serializing_if = "Option::is_none")]
+    pub min_available: Option<u32>,
     /// The machine's ID.
     #[serde(rename = "machineID")]
     pub machine_id: String,
 }
 
-impl HandOver {
-    pub(crate) fn new(epochs: Epoch, intents: &[(MachineId, Intent)]) -> Self {
+impl ImportRequest {
+    pub(crate) fn new(epoch: Epoch, intents: &[(MachineId, Intent)]) -> Self {
         let intents = intents.iter().map(|(machine, intent)| MachineIntent {
             intent: super::convert::intent(*intent).to_owned(),
-            keep_up: intent.keep_up(),
+            min_available: intent.min_available(),
             machine_id: machine.to_string(),
         });
-        Self { epochs: epochs.0, intents: intents.collect() }
+        Self { epoch: epoch.0, intents: intents.collect() }
     }
 }
 
@@ -120,7 +118,7 @@ fn path(machine: &MachineId, key: &str) -> String {
     format!("/{machine}/metadata/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
-/// Why a body is not what it should be.
+/// Error of an invalid request body.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DecodeError {
     #[error("unable to decode body: {0}")]
@@ -133,11 +131,11 @@ pub(crate) enum DecodeError {
     Change { index: usize, cause: MetadataChangeError },
     #[error("intents[{index}]: {cause}")]
     Machine { index: usize, cause: MachineIdError },
-    #[error("intents[{index}]: write \"cordoned\", or \"drained\" with keepUp")]
+    #[error("intents[{index}]: write \"cordoned\", or \"drained\" with minAvailable")]
     Intent { index: usize },
 }
 
-/// Why an operation of a patch cannot be carried out.
+/// Error of an invalid patch operation.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MetadataChangeError {
     #[error("invalid op: expect add, remove, or replace")]
@@ -155,7 +153,7 @@ pub(crate) enum MetadataChangeError {
     NotText,
 }
 
-/// Reads the body of a `PUT` of a unit. A body of `null` has no fields.
+/// Decodes the body of a unit `PUT`. A `null` body has no fields.
 pub(crate) fn decode_put(body: &[u8]) -> Result<PutUnit, DecodeError> {
     let mut value = first_value(body).map_err(DecodeError::Json)?;
     if value.is_null() {
@@ -164,31 +162,28 @@ pub(crate) fn decode_put(body: &[u8]) -> Result<PutUnit, DecodeError> {
     if !value.is_object() {
         return Err(DecodeError::Shape { expected: "an object" });
     }
-    settle_names(&mut value, &["desiredState", "name", "options", "source", "sourceBase64"]);
-    settle_options(&mut value)?;
+    normalize_names(&mut value, &["desiredState", "name", "options", "source", "sourceBase64"]);
+    normalize_options(&mut value)?;
     serde_json::from_value(value).map_err(DecodeError::Json)
 }
 
-/// Reads the body of a `POST` of what another cluster hands over, all of it or nothing.
-pub(crate) fn decode_hand_over(
-    body: &[u8],
-) -> Result<(Epoch, Vec<(MachineId, Intent)>), DecodeError> {
-    let all: HandOver = serde_json::from_slice(body).map_err(DecodeError::Json)?;
+/// Decodes the body of an import, all of it or nothing.
+pub(crate) fn decode_import(body: &[u8]) -> Result<(Epoch, Vec<(MachineId, Intent)>), DecodeError> {
+    let all: ImportRequest = serde_json::from_slice(body).map_err(DecodeError::Json)?;
     let intent = |(index, it): (usize, MachineIntent)| {
         let machine = it.machine_id.parse();
         let machine = machine.map_err(|cause| DecodeError::Machine { index, cause })?;
-        match (it.intent.as_str(), it.keep_up) {
+        match (it.intent.as_str(), it.min_available) {
             ("cordoned", None) => Ok((machine, Intent::Cordoned)),
-            ("drained", Some(keep_up)) => Ok((machine, Intent::Drained { keep_up })),
+            ("drained", Some(min_available)) => Ok((machine, Intent::Drained { min_available })),
             _ => Err(DecodeError::Intent { index }),
         }
     };
     let intents = all.intents.into_iter().enumerate().map(intent).collect::<Result<_, _>>()?;
-    Ok((Epoch(all.epochs), intents))
+    Ok((Epoch(all.epoch), intents))
 }
 
-/// Reads the body of a `POST` that asks for a plan. An empty one asks for that of things as they
-/// are.
+/// Decodes the body of a plan request. An empty body requests a plan for the current state.
 pub(crate) fn decode_plan(body: &[u8]) -> Result<PlanRequest, DecodeError> {
     if body.is_empty() {
         return Ok(PlanRequest::default());
@@ -196,9 +191,9 @@ pub(crate) fn decode_plan(body: &[u8]) -> Result<PlanRequest, DecodeError> {
     serde_json::from_slice(body).map_err(DecodeError::Json)
 }
 
-/// Settles the names of each option's fields. An option that is null means nothing that a unit file
-/// could say, so it is refused, and so is a list that is null.
-fn settle_options(entity: &mut Value) -> Result<(), DecodeError> {
+/// Normalizes the field names of each option. Refuses a null option or a null list, which no unit
+/// file can express.
+fn normalize_options(entity: &mut Value) -> Result<(), DecodeError> {
     let Some(options) = entity.get_mut("options") else {
         return Ok(());
     };
@@ -209,12 +204,12 @@ fn settle_options(entity: &mut Value) -> Result<(), DecodeError> {
         if option.is_null() {
             return Err(DecodeError::Null(format!("options[{index}]")));
         }
-        settle_names(option, &["name", "section", "value"]);
+        normalize_names(option, &["name", "section", "value"]);
     }
     Ok(())
 }
 
-/// Reads the body of a `PATCH` of machines, all of it or nothing.
+/// Decodes the body of a machine `PATCH`, all of it or nothing.
 pub(crate) fn decode_patch(body: &[u8]) -> Result<Vec<MetadataChange>, DecodeError> {
     let value = first_value(body).map_err(DecodeError::Json)?;
     let ops = match value {
@@ -225,7 +220,7 @@ pub(crate) fn decode_patch(body: &[u8]) -> Result<Vec<MetadataChange>, DecodeErr
         }
     };
     let change = |(index, mut op): (usize, Value)| {
-        settle_names(&mut op, &["op", "path", "value"]);
+        normalize_names(&mut op, &["op", "path", "value"]);
         decode_op(&op).map_err(|cause| DecodeError::Change { index, cause })
     };
     ops.into_iter().enumerate().map(change).collect()
@@ -260,16 +255,16 @@ fn decode_path(path: &str) -> Result<(MachineId, String), MetadataChangeError> {
     Ok((machine, key))
 }
 
-/// Undoes the escapes of a JSON pointer; the order matters, for `~01` is `~1`.
+/// Decodes the escapes of a JSON pointer. The order matters, because `~01` stands for `~1`.
 fn unescape(part: &str) -> String {
     part.replace("~1", "/").replace("~0", "~")
 }
 
-/// The documented plain string, or the object that the old program wanted in its place.
+/// Decodes a value: a plain string as documented, or the object that fleet v1 required.
 fn decode_value(value: Option<&Value>) -> Result<String, MetadataChangeError> {
     let mut value = value.cloned().unwrap_or_default();
     if value.is_object() {
-        settle_names(&mut value, &["value"]);
+        normalize_names(&mut value, &["value"]);
         value = value.get("value").cloned().unwrap_or_default();
     }
     match value {
@@ -285,7 +280,7 @@ mod tests {
 
     use super::*;
 
-    /// Texts that are often JSON, and often of the fields that count.
+    /// Texts that are often JSON and often contain known fields.
     fn body() -> impl Strategy<Value = String> {
         let leaf = prop_oneof![
             Just("null".to_owned()),
@@ -319,7 +314,7 @@ mod tests {
         fn whatever_comes_is_read_or_refused_in_words(body in body()) {
             let body = body.as_bytes();
             let refusals = [decode_put(body).err(), decode_patch(body).err()];
-            for refusal in refusals.into_iter().chain([decode_hand_over(body).err()]) {
+            for refusal in refusals.into_iter().chain([decode_import(body).err()]) {
                 prop_assert!(refusal.is_none_or(|error| !error.to_string().is_empty()));
             }
         }

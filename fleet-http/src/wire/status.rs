@@ -1,53 +1,54 @@
-//! How a unit is on its machines.
+//! Status of a unit on its machines.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Unit, UnitState};
+use super::{UnitEntity, UnitStateEntity};
 
-/// A unit, and how it is on each of its machines.
+/// Status of a unit on each of its machines.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
-pub struct UnitStatus {
-    /// The machine that it is placed on, or else those that report of it, in order of their IDs.
+pub struct UnitStatusReport {
+    /// The machine that the unit is placed on, or otherwise those that report a state of it,
+    /// ordered by ID.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub machines: Vec<MachineStatus>,
     /// The unit.
-    pub unit: Unit,
+    pub unit: UnitEntity,
 }
 
-/// How a unit is on one machine.
+/// Status of a unit on one machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MachineStatus {
-    /// The last lines that it wrote there, oldest first.
+    /// Last lines of the journal, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<String>,
-    /// The machine.
+    /// The machine's ID.
     #[serde(rename = "machineID", skip_serializing_if = "String::is_empty")]
     pub machine_id: String,
-    /// Why lines are missing, if some are: for example that the machine does not answer.
+    /// Reason that journal lines are missing, for example that the machine does not respond.
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub missing: String,
-    /// What its service manager tells beyond the state, where it tells more and answers.
+    pub journal_error: String,
+    /// Details from the service manager beyond the state, if available.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub particulars: Option<Particulars>,
-    /// What the machine reports of it, if it does.
+    pub details: Option<StatusDetails>,
+    /// State that the machine reports.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub state: Option<UnitState>,
+    pub state: Option<UnitStateEntity>,
 }
 
-/// What a service manager tells of a unit beyond its state, when it is asked.
+/// Details of a unit that its service manager provides beyond the state.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Particulars {
-    /// What keeps it degraded, though it is up.
+pub struct StatusDetails {
+    /// Units and conditions that keep the unit degraded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub degraded_by: Vec<String>,
-    /// In how long it is started again by itself, if it is.
+    /// Time until the next automatic start, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_in_milliseconds: Option<u64>,
-    /// How its processes are found, and why not better.
+    /// Process tracking method, and the reason for a fallback.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub tracking: String,
 }

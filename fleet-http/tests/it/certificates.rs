@@ -55,8 +55,8 @@ impl Authority {
     }
 
     /// A server of this authority, which knows the clients of this authority if it is to.
-    pub(crate) fn server(&self, knows_clients: bool) -> ServerTls {
-        let ca = knows_clients.then_some(self.pem.as_bytes());
+    pub(crate) fn server(&self, verifies_clients: bool) -> ServerTls {
+        let ca = verifies_clients.then_some(self.pem.as_bytes());
         ServerTls::new(self.sign().identity(), ca).unwrap()
     }
 

@@ -175,7 +175,7 @@ async fn what_is_no_answer_of_the_api_is_called_so() {
     ] {
         let (client, server) = scripted(vec![answer]).await;
         let error = client.version().await.unwrap_err();
-        assert!(matches!(error, ClientError::BadAnswer { .. }), "{error}");
+        assert!(matches!(error, ClientError::BadResponse { .. }), "{error}");
         assert_eq!(server.await.unwrap().len(), 1);
     }
 }
@@ -186,7 +186,7 @@ async fn a_list_that_does_not_go_on_is_given_up() {
                 {\"nextPageToken\":\"x\"}";
     let (client, server) = scripted(vec![page, page]).await;
     let error = client.units().await.unwrap_err();
-    assert!(matches!(error, ClientError::BadAnswer { .. }), "{error}");
+    assert!(matches!(error, ClientError::BadResponse { .. }), "{error}");
     assert_eq!(server.await.unwrap().len(), 2);
 }
 

@@ -151,14 +151,14 @@ async fn who_has_seen_a_unit_is_not_told_it_again() {
 async fn a_client_writes_what_nobody_has_changed() {
     let server = start().await;
     let (client, unit) = (server.client(), name("a.service"));
-    let seen = client.tagged_unit(&unit).await.unwrap().unwrap();
+    let seen = client.unit_with_etag(&unit).await.unwrap().unwrap();
     assert_eq!(seen.unit.source.as_deref(), Some("[Service]\nType=exec\n"));
     let file = UnitFile::parse("[Service]\nType=simple\n").unwrap();
     let upload = UnitUpload { file, desired: None, create_only: false };
-    assert!(client.put_unit_if(&unit, &upload, &seen.tag).await.unwrap());
-    assert!(!client.put_unit_if(&unit, &upload, &seen.tag).await.unwrap());
-    assert!(!client.destroy_if(&unit, &seen.tag).await.unwrap());
-    let now = client.tagged_unit(&unit).await.unwrap().unwrap();
-    assert!(client.destroy_if(&unit, &now.tag).await.unwrap());
-    assert_eq!(client.tagged_unit(&unit).await.unwrap(), None);
+    assert!(client.put_unit_if(&unit, &upload, &seen.etag).await.unwrap());
+    assert!(!client.put_unit_if(&unit, &upload, &seen.etag).await.unwrap());
+    assert!(!client.destroy_if(&unit, &seen.etag).await.unwrap());
+    let now = client.unit_with_etag(&unit).await.unwrap().unwrap();
+    assert!(client.destroy_if(&unit, &now.etag).await.unwrap());
+    assert_eq!(client.unit_with_etag(&unit).await.unwrap(), None);
 }

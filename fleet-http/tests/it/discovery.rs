@@ -66,7 +66,7 @@ async fn each_reference_in_it_leads_somewhere() {
 
 #[tokio::test]
 async fn each_field_that_is_served_is_in_it() {
-    use fleet_http::wire::{Machine, Unit, UnitState};
+    use fleet_http::wire::{MachineEntity, UnitEntity, UnitStateEntity};
 
     let server = Server::start().await;
     let document = document(&server).await;
@@ -77,7 +77,7 @@ async fn each_field_that_is_served_is_in_it() {
             assert!(!reads(serde_json::json!({ property: [7] })), "{schema}.{property}");
         }
     };
-    known("Unit", &|value| serde_json::from_value::<Unit>(value).is_ok());
-    known("UnitState", &|value| serde_json::from_value::<UnitState>(value).is_ok());
-    known("Machine", &|value| serde_json::from_value::<Machine>(value).is_ok());
+    known("Unit", &|value| serde_json::from_value::<UnitEntity>(value).is_ok());
+    known("UnitState", &|value| serde_json::from_value::<UnitStateEntity>(value).is_ok());
+    known("Machine", &|value| serde_json::from_value::<MachineEntity>(value).is_ok());
 }

@@ -1,8 +1,8 @@
 //! Following what changes: nothing is missed in silence, and nobody waits for who does not read.
 
 use fleet_core::{Reason, TargetState};
-use fleet_http::wire::Event;
-use fleet_http::{Client, EventOptions, Events, Limits, Listen};
+use fleet_http::wire::ClusterEvent;
+use fleet_http::{Client, EventOptions, Events, ListenAddress, ServerLimits};
 use fleet_store::{ExpectUnit, Layout, NewUnit, Registry};
 use fleet_unitfile::UnitFile;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -25,17 +25,17 @@ fn since(id: &str) -> EventOptions {
 async fn next(events: &mut Events) -> String {
     let event = timeout(DEADLINE, events.next_event()).await.expect("an event comes");
     match event.unwrap().expect("the stream goes on") {
-        Event::Unit(unit) => {
+        ClusterEvent::Unit(unit) => {
             let machine = if unit.machine_id.is_empty() { "-" } else { &unit.machine_id };
             format!("unit {} {} {machine} {}", unit.name, unit.desired_state, unit.reason)
         }
-        Event::UnitGone(unit) => format!("unitGone {}", unit.name),
-        Event::State(state) => {
+        ClusterEvent::UnitGone(unit) => format!("unitGone {}", unit.name),
+        ClusterEvent::State(state) => {
             format!("state {} {} {}", state.name, state.machine_id, state.systemd_active_state)
         }
-        Event::StateGone(state) => format!("stateGone {} {}", state.name, state.machine_id),
-        Event::Machine(machine) => format!("machine {} {:?}", machine.id, machine.metadata),
-        Event::MachineGone(machine) => format!("machineGone {}", machine.id),
+        ClusterEvent::StateGone(state) => format!("stateGone {} {}", state.name, state.machine_id),
+        ClusterEvent::Machine(machine) => format!("machine {} {:?}", machine.id, machine.metadata),
+        ClusterEvent::MachineGone(machine) => format!("machineGone {}", machine.id),
         other => other.kind().to_owned(),
     }
 }
@@ -144,16 +144,16 @@ async fn a_gap_in_the_watch_is_told_to_all() {
     let server = Server::start().await;
     let mut events = follow(&server, EventOptions::default()).await;
     assert_eq!(next(&mut events).await, "resync");
-    let gaps = server.mirror.gaps();
-    server.store.set_away(true);
+    let gaps = server.mirror.resyncs();
+    server.store.set_unreachable(true);
     server.store.cut_watches();
-    let elsewhere = Registry::new(server.store.beneath(), Layout::DEFAULT_PREFIX);
+    let elsewhere = Registry::new(server.store.inner(), Layout::DEFAULT_PREFIX);
     let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
     let new = NewUnit { name: name("a.service"), file, desired: TargetState::Inactive };
     elsewhere.put_unit(new, ExpectUnit::Absent).await.unwrap();
-    server.store.set_away(false);
+    server.store.set_unreachable(false);
     let mut progress = server.mirror.subscribe();
-    let again = progress.wait_for(|_| server.mirror.gaps() > gaps);
+    let again = progress.wait_for(|_| server.mirror.resyncs() > gaps);
     drop(timeout(DEADLINE, again).await.unwrap().unwrap());
     assert_eq!(next(&mut events).await, "resync");
     place(&mut events, &server).await;
@@ -195,7 +195,7 @@ async fn filters_leave_out_what_is_not_wanted() {
 #[tokio::test]
 async fn what_is_told_is_a_stream_of_server_sent_events() {
     let server = Server::start().await;
-    let Listen::Unix(path) = &server.at else { panic!("a unix socket") };
+    let ListenAddress::Unix(path) = &server.at else { panic!("a unix socket") };
     // A browser that has heard nothing yet has an empty one.
     for last in ["99-x", ""] {
         let mut stream = UnixStream::connect(path).await.unwrap();
@@ -235,9 +235,9 @@ async fn who_does_not_read_holds_nobody_up_and_is_told_to_look_again() {
 }
 
 /// A server at a path, on a store that others have had before.
-async fn serve_at(listen: &Listen, store: fleet_store::testing::FaultyStore) -> Server {
+async fn serve_at(listen: &ListenAddress, store: fleet_store::testing::FaultyStore) -> Server {
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::start_on(store, folder, listen, Limits::default(), |_| {}).await;
+    let server = Server::start_on(store, folder, listen, ServerLimits::default(), |_| {}).await;
     server.mirror.wait_current().await.unwrap();
     server
 }
@@ -248,7 +248,7 @@ async fn a_lasting_stream_misses_nothing_where_its_connection_breaks() {
     let path = server.folder().join("relay.sock");
     let passing = relay(&path, &server.at);
     let client = Client::new(&format!("unix://{}", path.display()).parse().unwrap());
-    let mut events = client.events(&EventOptions::default()).await.unwrap().lasting();
+    let mut events = client.events(&EventOptions::default()).await.unwrap().reconnecting();
     place(&mut events, &server).await;
     passing.abort();
     assert!(passing.await.unwrap_err().is_cancelled());
@@ -268,9 +268,9 @@ async fn a_lasting_stream_misses_nothing_where_its_connection_breaks() {
 #[tokio::test]
 async fn a_lasting_stream_says_when_nobody_knows_what_was_missed() {
     let folder = tempfile::tempdir().unwrap();
-    let listen = Listen::Unix(folder.path().join("fleet.sock"));
+    let listen = ListenAddress::Unix(folder.path().join("fleet.sock"));
     let server = serve_at(&listen, whole_store()).await;
-    let mut events = follow(&server, EventOptions::default()).await.lasting();
+    let mut events = follow(&server, EventOptions::default()).await.reconnecting();
     place(&mut events, &server).await;
     server.stop().await;
     let _other = serve_at(&listen, whole_store()).await;
@@ -281,8 +281,8 @@ async fn a_lasting_stream_says_when_nobody_knows_what_was_missed() {
 async fn a_lasting_stream_ends_where_trying_again_is_of_no_use() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("fleet.sock");
-    let server = serve_at(&Listen::Unix(path.clone()), whole_store()).await;
-    let mut events = follow(&server, EventOptions::default()).await.lasting();
+    let server = serve_at(&ListenAddress::Unix(path.clone()), whole_store()).await;
+    let mut events = follow(&server, EventOptions::default()).await.reconnecting();
     place(&mut events, &server).await;
     server.stop().await;
     let stranger = UnixListener::bind(&path).unwrap();

@@ -61,14 +61,14 @@ async fn a_large_export_comes_whole() {
 async fn what_another_cluster_hands_over_is_taken_before_its_units() {
     let server = Server::start().await;
     let past = Epoch(7_000_000);
-    let drained = ("m9".parse::<MachineId>().unwrap(), Intent::Drained { keep_up: 2 });
-    let early = server.client().hand_over(past, std::slice::from_ref(&drained)).await;
+    let drained = ("m9".parse::<MachineId>().unwrap(), Intent::Drained { min_available: 2 });
+    let early = server.client().prepare_import(past, std::slice::from_ref(&drained)).await;
     assert!(early.unwrap_err().to_string().contains("lineage"));
     assert!(server.registry.export().await.unwrap().intents.is_empty(), "something was done");
 
     server.registry.lineage(&"first".parse().unwrap()).await.unwrap();
     for _ in 0..2 {
-        server.client().hand_over(past, std::slice::from_ref(&drained)).await.unwrap();
+        server.client().prepare_import(past, std::slice::from_ref(&drained)).await.unwrap();
     }
     server.sleepers(&["a.service"], "launched").await;
     server.decide(&[("a.service", "m1")], &[]).await;
@@ -79,9 +79,9 @@ async fn what_another_cluster_hands_over_is_taken_before_its_units() {
     for (body, said) in [
         ("{", "unable to decode body"),
         (r#"{"epoch":1}"#, "unknown field `epoch`"),
-        (r#"{"epochs":18446744073709551615}"#, "higher than any cluster gets"),
+        (r#"{"epoch":18446744073709551615}"#, "higher than any cluster gets"),
         (r#"{"intents":[{"machineID":"a b","intent":"cordoned"}]}"#, "intents[0]"),
-        (r#"{"intents":[{"machineID":"m1","intent":"drained"}]}"#, "with keepUp"),
+        (r#"{"intents":[{"machineID":"m1","intent":"drained"}]}"#, "with minAvailable"),
     ] {
         let answer = server.call("POST", "/fleet/v1/import", body).await;
         assert_eq!(answer.status, 400, "{body}");
@@ -92,7 +92,7 @@ async fn what_another_cluster_hands_over_is_taken_before_its_units() {
 #[tokio::test]
 async fn nothing_old_is_exported() {
     let server = Server::start().await;
-    server.store.set_away(true);
+    server.store.set_unreachable(true);
     let mut progress = server.mirror.subscribe();
     progress.wait_for(|progress| !progress.is_current).await.unwrap();
     let answer = server.get("/fleet/v1/export").await;

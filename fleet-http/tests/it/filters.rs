@@ -102,6 +102,6 @@ async fn a_client_asks_for_the_same() {
         template,
         metadata: vec!["zone=b".to_owned(), "disk".to_owned()],
     };
-    let units = server.client().units_that(&filter).await.unwrap();
+    let units = server.client().units_matching(&filter).await.unwrap();
     assert_eq!(units.iter().map(|unit| unit.name.as_str()).collect::<Vec<_>>(), ["b@2.service"]);
 }

@@ -10,13 +10,13 @@ use fleet_core::{
     Strictness, SystemdState, TargetState, UnitState,
 };
 use fleet_http::{
-    Api, Client, Guard, JournalError, JournalQuery, JournalStream, Journals, Limits, Listen,
-    Listener, Metrics, Peers, serve_within,
+    Api, AuthPolicy, Client, JournalError, JournalRequest, JournalStream, Journals, ListenAddress,
+    Listener, Metrics, Peers, ServerLimits, serve_with_limits,
 };
 use fleet_store::testing::FaultyStore;
 use fleet_store::{
-    Commit, Key, Layout, MachineRecord, MemoryStore, Mirror, Place, PlacementWrites, Presence,
-    Registry, Store, Transaction, Unplace,
+    Commit, Key, Layout, MachineRecord, MemoryStore, Mirror, PlacementWrites, Presence, Registry,
+    RemovePlacement, SetPlacement, Store, Transaction,
 };
 use fleet_unitfile::UnitName;
 use futures_util::{StreamExt as _, stream};
@@ -34,7 +34,7 @@ pub(crate) struct Server {
     pub(crate) registry: Registry,
     pub(crate) mirror: Mirror,
     pub(crate) store: FaultyStore,
-    pub(crate) at: Listen,
+    pub(crate) at: ListenAddress,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<()>,
     folder: TempDir,
@@ -56,17 +56,17 @@ impl Server {
     /// A server that may not have read its store yet.
     pub(crate) async fn start_unread(store: FaultyStore, set: impl FnOnce(&mut Api)) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let listen = Listen::Unix(folder.path().join("fleet.sock"));
-        Self::start_on(store, folder, &listen, Limits::default(), set).await
+        let listen = ListenAddress::Unix(folder.path().join("fleet.sock"));
+        Self::start_on(store, folder, &listen, ServerLimits::default(), set).await
     }
 
     /// A server on a TCP port that the system chooses.
     pub(crate) async fn start_on_tcp() -> Self {
-        Self::start_on_tcp_within(Limits::default()).await
+        Self::start_on_tcp_within(ServerLimits::default()).await
     }
 
     /// The same with limits of its own.
-    pub(crate) async fn start_on_tcp_within(limits: Limits) -> Self {
+    pub(crate) async fn start_on_tcp_within(limits: ServerLimits) -> Self {
         let listen = "tcp://127.0.0.1:0".parse().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let server = Self::start_on(whole_store(), folder, &listen, limits, |_| {}).await;
@@ -75,8 +75,8 @@ impl Server {
     }
 
     /// A server on a port that is kept.
-    pub(crate) async fn start_kept(listen: &str, guard: &Guard, limits: Limits) -> Self {
-        let listener = Listener::bind_guarded(&listen.parse().unwrap(), guard).await.unwrap();
+    pub(crate) async fn start_kept(listen: &str, guard: &AuthPolicy, limits: ServerLimits) -> Self {
+        let listener = Listener::bind_with_auth(&listen.parse().unwrap(), guard).await.unwrap();
         let folder = tempfile::tempdir().unwrap();
         let server = Self::serve(whole_store(), folder, listener, limits, |_| {});
         server.mirror.wait_current().await.unwrap();
@@ -93,13 +93,13 @@ impl Server {
     /// Another server of the same cluster, on a port that is kept.
     pub(crate) async fn kept_beside(
         other: &Self,
-        guard: &Guard,
+        guard: &AuthPolicy,
         set: impl FnOnce(&mut Api),
     ) -> Self {
         let at = "https://127.0.0.1:0".parse().unwrap();
-        let listener = Listener::bind_guarded(&at, guard).await.unwrap();
+        let listener = Listener::bind_with_auth(&at, guard).await.unwrap();
         let (store, folder) = (other.store.clone(), tempfile::tempdir().unwrap());
-        let server = Self::serve(store, folder, listener, Limits::default(), set);
+        let server = Self::serve(store, folder, listener, ServerLimits::default(), set);
         server.mirror.wait_current().await.unwrap();
         server
     }
@@ -110,9 +110,9 @@ impl Server {
     }
 
     /// A server on a unix socket with limits of its own.
-    pub(crate) async fn start_within(limits: Limits) -> Self {
+    pub(crate) async fn start_within(limits: ServerLimits) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let listen = Listen::Unix(folder.path().join("fleet.sock"));
+        let listen = ListenAddress::Unix(folder.path().join("fleet.sock"));
         let server = Self::start_on(whole_store(), folder, &listen, limits, |_| {}).await;
         server.mirror.wait_current().await.unwrap();
         server
@@ -121,8 +121,8 @@ impl Server {
     pub(crate) async fn start_on(
         store: FaultyStore,
         folder: TempDir,
-        listen: &Listen,
-        limits: Limits,
+        listen: &ListenAddress,
+        limits: ServerLimits,
         set: impl FnOnce(&mut Api),
     ) -> Self {
         let listener = Listener::bind(listen).await.unwrap();
@@ -133,7 +133,7 @@ impl Server {
         store: FaultyStore,
         folder: TempDir,
         listener: Listener,
-        limits: Limits,
+        limits: ServerLimits,
         set: impl FnOnce(&mut Api),
     ) -> Self {
         let registry = Registry::new(Arc::new(store.clone()), Layout::DEFAULT_PREFIX);
@@ -149,12 +149,12 @@ impl Server {
             version: "1.2.3".to_owned(),
         };
         set(&mut api);
-        let at = listener.local_listen().clone();
+        let at = listener.local_address().clone();
         let (stop, stopped) = oneshot::channel();
         let shutdown = async move {
             let _dropped = stopped.await;
         };
-        let serving = tokio::spawn(serve_within(listener, api.router(), limits, shutdown));
+        let serving = tokio::spawn(serve_with_limits(listener, api.router(), limits, shutdown));
         Self { registry, mirror, store, at, stop, serving, folder }
     }
 
@@ -211,14 +211,14 @@ impl Server {
     pub(crate) async fn decide(&self, placements: &[(&str, &str)], reasons: &[(&str, Reason)]) {
         let engine: MachineId = "engine".parse().unwrap();
         let leader = self.registry.campaign(&engine, TTL).await.unwrap().unwrap();
-        let place = |(unit, machine): &(&str, &str)| Place {
+        let place = |(unit, machine): &(&str, &str)| SetPlacement {
             unit: name(unit),
             machine: machine.parse().unwrap(),
             epoch: Epoch(1),
-            was: None,
+            previous: None,
         };
         let writes = PlacementWrites {
-            place: placements.iter().map(place).collect(),
+            set: placements.iter().map(place).collect(),
             reasons: reasons.iter().map(|(unit, why)| (name(unit), Some(why.clone()))).collect(),
             ..PlacementWrites::default()
         };
@@ -231,9 +231,9 @@ impl Server {
     pub(crate) async fn unplace(&self, unit: &str, machine: &str) {
         let engine: MachineId = "engine".parse().unwrap();
         let leader = self.registry.campaign(&engine, TTL).await.unwrap().unwrap();
-        let was = Placement { machine: machine.parse().unwrap(), epoch: Epoch(1) };
-        let unplace = vec![Unplace { unit: name(unit), was }];
-        let writes = PlacementWrites { unplace, ..PlacementWrites::default() };
+        let previous = Placement { machine: machine.parse().unwrap(), epoch: Epoch(1) };
+        let unplace = vec![RemovePlacement { unit: name(unit), previous }];
+        let writes = PlacementWrites { remove: unplace, ..PlacementWrites::default() };
         let revision = leader.commit(&writes).await.unwrap();
         leader.resign().await.unwrap();
         self.settle(revision).await;
@@ -283,7 +283,7 @@ pub(crate) fn running(unit: &str, machine: &str) -> UnitState {
         unit: name(unit),
         machine: machine.parse().unwrap(),
         hash: "5b4e7d2f0a1c3e5d7f90112233445566778899aa".parse().unwrap(),
-        asked: TargetState::Launched,
+        requested: TargetState::Launched,
         epoch: Epoch(1),
         generation: Generation::ZERO,
         systemd,
@@ -303,7 +303,7 @@ impl Journals for Shelf {
         &self,
         machine: &MachineId,
         unit: &UnitName,
-        query: &JournalQuery,
+        query: &JournalRequest,
     ) -> Result<JournalStream, JournalError> {
         match machine.as_str() {
             "m1" if unit.as_str() == "unloaded.service" => {
@@ -316,7 +316,7 @@ impl Journals for Shelf {
                 return Err(JournalError::NotLoaded { unit, machine });
             }
             "m2" => return Err(JournalError::Failed("the disk is on fire".into())),
-            _ => return Err(JournalError::NotHere { machine: machine.clone() }),
+            _ => return Err(JournalError::NotLocal { machine: machine.clone() }),
         }
         let (unit, lines) = (unit.clone(), query.lines.unwrap_or(12));
         let age = query.since.map_or_else(String::new, |age| format!(", at most {age:?} old"));

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use fleet_http::Listen;
+use fleet_http::ListenAddress;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
@@ -75,11 +75,13 @@ fn unchunked(mut rest: &str) -> String {
 }
 
 /// Sends bytes as they are, and returns all that comes back until the server closes.
-pub(crate) async fn exchange(at: &Listen, bytes: &[u8]) -> Vec<u8> {
+pub(crate) async fn exchange(at: &ListenAddress, bytes: &[u8]) -> Vec<u8> {
     let talk = async {
         match at {
-            Listen::Unix(path) => talk(UnixStream::connect(path).await.unwrap(), bytes).await,
-            Listen::Tcp(address) | Listen::Tls(address) => {
+            ListenAddress::Unix(path) => {
+                talk(UnixStream::connect(path).await.unwrap(), bytes).await
+            }
+            ListenAddress::Tcp(address) | ListenAddress::Tls(address) => {
                 talk(TcpStream::connect(address).await.unwrap(), bytes).await
             }
         }
@@ -100,7 +102,7 @@ async fn talk(
 
 /// Sends one request, and returns its answer.
 pub(crate) async fn request(
-    at: &Listen,
+    at: &ListenAddress,
     method: &str,
     target: &str,
     headers: &[(&str, &str)],

@@ -39,16 +39,16 @@ async fn a_drain_tells_who_moves_who_is_held_back_and_who_stays() {
         server.publish(&presence, running(unit, "m1")).await;
     }
     let expected = concat!(
-        r#"{"global":["all.service"],"held":[{"reason":"1 instances of web@.service are up, "#,
-        r#"1 must be","unit":"web@2.service"}],"keepUp":1,"leaving":["gone.service"],"#,
-        r#""machineID":"m1","moves":[{"to":"m2","unit":"web@1.service"}]}"#,
+        r#"{"global":["all.service"],"held":[{"reason":"1 instance of web@.service is up and "#,
+        r#"1 must stay up","unit":"web@2.service"}],"leaving":["gone.service"],"#,
+        r#""machineID":"m1","minAvailable":1,"moves":[{"to":"m2","unit":"web@1.service"}]}"#,
     );
-    let preview = post(&server, "m1/drain?keepUp=1&dryRun=1").await;
+    let preview = post(&server, "m1/drain?minAvailable=1&dryRun=1").await;
     assert_eq!(preview.json().to_string(), expected);
     let machine = server.get("/fleet/v1/machines/m1").await.json();
     assert_eq!(machine.get("cordoned"), None, "nothing was changed");
     assert_eq!(server.get("/fleet/v1/machines/m1/drain").await.status, 404);
-    let drained = post(&server, "m1/drain?keepUp=1").await;
+    let drained = post(&server, "m1/drain?minAvailable=1").await;
     assert_eq!(drained.json().to_string(), expected);
     assert_eq!(server.get("/fleet/v1/machines/m1/drain").await.json().to_string(), expected);
 }
@@ -61,7 +61,11 @@ async fn what_cannot_be_meant_is_refused_in_words() {
     for (path, status, message) in [
         ("m2/cordon", 404, absent),
         ("m2/drain", 404, absent),
-        ("m1/drain?keepUp=two", 400, "keepUp cannot be \"two\": write a number such as 2"),
+        (
+            "m1/drain?minAvailable=two",
+            400,
+            "minAvailable cannot be \"two\": write a number such as 2",
+        ),
         ("m1/drain?dryRun=perhaps", 400, "dryRun cannot be \"perhaps\": write 1 or 0"),
         ("m1", 405, "only GET supported against this resource"),
     ] {
@@ -79,10 +83,10 @@ async fn the_client_does_the_same() {
     let (client, id): (_, MachineId) = (server.client(), "m1".parse().unwrap());
     client.cordon(&id).await.unwrap();
     assert_eq!(client.machine(&id).await.unwrap().unwrap().intent, "cordoned");
-    assert_eq!(client.draining(&id).await.unwrap(), None);
+    assert_eq!(client.drain_status(&id).await.unwrap(), None);
     let (preview, done) = (client.drain(&id, 2, true).await, client.drain(&id, 2, false).await);
-    assert_eq!((preview.unwrap().keep_up, done.unwrap().is_empty()), (2, true));
-    assert_eq!(client.draining(&id).await.unwrap().unwrap().keep_up, 2);
+    assert_eq!((preview.unwrap().min_available, done.unwrap().is_empty()), (2, true));
+    assert_eq!(client.drain_status(&id).await.unwrap().unwrap().min_available, 2);
     client.uncordon(&id).await.unwrap();
     assert!(!client.machine(&id).await.unwrap().unwrap().cordoned);
     assert_eq!(client.machine(&"m2".parse().unwrap()).await.unwrap(), None);

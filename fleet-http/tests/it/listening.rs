@@ -3,13 +3,13 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use fleet_http::{Guard, Listen, ListenError, Listener};
+use fleet_http::{AuthPolicy, ListenAddress, ListenError, Listener};
 
 use crate::harness::Server;
 use crate::http::request;
 
-fn unix(path: &Path) -> Listen {
-    Listen::Unix(path.to_owned())
+fn unix(path: &Path) -> ListenAddress {
+    ListenAddress::Unix(path.to_owned())
 }
 
 #[tokio::test]
@@ -19,7 +19,7 @@ async fn a_unix_socket_is_for_owner_and_group_and_goes_with_its_server() {
     let listener = Listener::bind(&unix(&path)).await.unwrap();
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o660);
-    assert_eq!(listener.local_listen(), &unix(&path));
+    assert_eq!(listener.local_address(), &unix(&path));
     drop(listener);
     assert!(!path.exists());
 }
@@ -83,15 +83,15 @@ async fn only_loopback_addresses_are_listened_on() {
         assert!(error.to_string().contains("write https://"), "{error}");
     }
     let everywhere = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
-    let error = Listener::from_std_tcp(everywhere, &Guard::default()).unwrap_err();
+    let error = Listener::from_std_tcp(everywhere, &AuthPolicy::default()).unwrap_err();
     assert!(matches!(error, ListenError::NotLoopback(_)), "{error}");
 }
 
 #[tokio::test]
 async fn a_port_that_is_in_use_is_told() {
     let taken = Listener::bind(&"tcp://127.0.0.1:0".parse().unwrap()).await.unwrap();
-    assert_ne!(taken.local_listen().to_string(), "tcp://127.0.0.1:0");
-    let error = Listener::bind(taken.local_listen()).await.unwrap_err();
+    assert_ne!(taken.local_address().to_string(), "tcp://127.0.0.1:0");
+    let error = Listener::bind(taken.local_address()).await.unwrap_err();
     assert!(matches!(error, ListenError::InUse(_)), "{error}");
 }
 
@@ -108,7 +108,7 @@ async fn sockets_can_be_adopted() {
     let path = folder.path().join("s");
     let opened = std::os::unix::net::UnixListener::bind(&path).unwrap();
     let adopted = Listener::from_std_unix(opened).unwrap();
-    assert_eq!(adopted.local_listen(), &unix(&path));
+    assert_eq!(adopted.local_address(), &unix(&path));
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let router = axum::Router::new().route("/", axum::routing::get(async || "adopted"));
     let serving = tokio::spawn(fleet_http::serve(adopted, router, async {
@@ -120,14 +120,14 @@ async fn sockets_can_be_adopted() {
     assert!(path.exists(), "whoever opened it closes it");
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = port.local_addr().unwrap();
-    let adopted = Listener::from_std_tcp(port, &Guard::default()).unwrap();
-    assert_eq!(adopted.local_listen(), &Listen::Tcp(address));
+    let adopted = Listener::from_std_tcp(port, &AuthPolicy::default()).unwrap();
+    assert_eq!(adopted.local_address(), &ListenAddress::Tcp(address));
 }
 
 #[tokio::test]
 async fn a_server_ends_when_asked_even_with_idle_connections() {
     let server = Server::start().await;
-    let Listen::Unix(path) = server.at.clone() else { panic!("a unix socket") };
+    let ListenAddress::Unix(path) = server.at.clone() else { panic!("a unix socket") };
     let _idle = tokio::net::UnixStream::connect(&path).await.unwrap();
     server.client().health().await.unwrap();
     server.stop().await;

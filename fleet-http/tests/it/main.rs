@@ -1,20 +1,22 @@
 //! The API over real sockets: a router over a registry and a mirror, as a daemon has them.
 
+mod authentication;
 mod certificates;
 mod client;
 mod conditions;
 mod defects;
 mod discovery;
 mod document;
-mod doors;
 mod events;
 mod export;
 mod filters;
 mod harness;
 mod http;
+mod idempotence;
 mod intents;
 mod journal;
-mod lasting;
+mod journal_reconnect;
+mod limits;
 mod listening;
 mod machines;
 mod metrics;
@@ -27,8 +29,6 @@ mod proxied;
 mod put;
 mod rebalance;
 mod relay;
-mod repeated;
-mod robust;
 mod states;
 mod status;
 mod units;

@@ -39,12 +39,12 @@ async fn the_cluster_is_counted() {
     for (series, value) in [
         (r#"fleet_units{desired="launched"}"#, "3"),
         (r#"fleet_units{desired="inactive"}"#, "0"),
-        ("fleet_faulty_units", "1"),
+        ("fleet_invalid_units", "1"),
         ("fleet_machines", "1"),
         ("fleet_placements", "1"),
         (r#"fleet_unplaced_units{reason="noMachines"}"#, "1"),
         ("fleet_mirror_behind_seconds", "0"),
-        ("fleet_mirror_resynchronisations", "1"),
+        ("fleet_mirror_resyncs", "1"),
     ] {
         assert_eq!(values(&server, series).await, [format!("{series} {value}")]);
     }
@@ -87,12 +87,12 @@ async fn requests_are_counted_by_route_and_not_by_path() {
 #[tokio::test]
 async fn calls_of_the_store_are_measured() {
     let server = Server::start_with(|api| {
-        let store = api.metrics.measured(api.registry.store().clone());
+        let store = api.metrics.metered_store(api.registry.store().clone());
         api.registry = Registry::new(store, api.registry.layout().prefix());
     })
     .await;
     server.sleepers(&["a.service"], "inactive").await;
-    server.store.set_away(true);
+    server.store.set_unreachable(true);
     let body = r#"{"desiredState":"loaded"}"#;
     assert_eq!(server.put("/fleet/v1/units/a.service", body).await.status, 503);
     let count = r#"fleet_registry_operation_count_total{type="commit"}"#;
@@ -110,10 +110,10 @@ async fn calls_of_the_store_are_measured() {
 #[tokio::test]
 async fn it_is_answered_before_anything_is_known() {
     let store = whole_store();
-    store.set_away(true);
+    store.set_unreachable(true);
     let server = Server::start_unread(store, |_| {}).await;
     assert_eq!(values(&server, "fleet_machines").await, ["fleet_machines 0"]);
-    assert_eq!(values(&server, "fleet_mirror_resync").await, ["fleet_mirror_resynchronisations 0"]);
+    assert_eq!(values(&server, "fleet_mirror_resync").await, ["fleet_mirror_resyncs 0"]);
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use crate::http::request;
 #[tokio::test]
 async fn before_anything_is_known_nothing_is_claimed() {
     let store = whole_store();
-    store.set_away(true);
+    store.set_unreachable(true);
     let server = Server::start_unread(store, |_| {}).await;
     let paths = ["units", "units/a.service", "state", "state/a.service", "machines"];
     let answers = paths.map(async |path| server.get(&format!("/fleet/v1/{path}")).await);
@@ -33,13 +33,13 @@ async fn before_anything_is_known_nothing_is_claimed() {
 #[tokio::test]
 async fn who_asks_before_the_store_was_read_waits_for_that() {
     let store = whole_store();
-    store.set_away(true);
+    store.set_unreachable(true);
     let server = Server::start_unread(store.clone(), |_| {}).await;
     let asking = server.get("/fleet/v1/units");
     let (answer, ()) = tokio::join!(asking, async {
         // What needs no store is answered meanwhile.
         assert_eq!(server.get("/fleet/v1/version").await.status, 200);
-        store.set_away(false);
+        store.set_unreachable(false);
     });
     assert_eq!(answer.status, 200);
 }
@@ -56,7 +56,7 @@ async fn a_server_that_follows_its_store_is_ready() {
 async fn reads_go_on_and_say_that_they_are_old() {
     let server = Server::start().await;
     server.sleepers(&["a.service"], "inactive").await;
-    server.store.set_away(true);
+    server.store.set_unreachable(true);
     let deadline = tokio::time::timeout(crate::http::DEADLINE, wait_for_age(&server));
     let age = deadline.await.expect("the age is told");
     assert!(age >= 1);
@@ -82,7 +82,7 @@ async fn wait_for_age(server: &Server) -> u64 {
 async fn writes_are_refused_with_the_cause() {
     let server = Server::start().await;
     server.sleepers(&["a.service"], "launched").await;
-    server.store.set_away(true);
+    server.store.set_unreachable(true);
     let patch = r#"[{"op":"add","path":"/m1/metadata/a","value":"1"}]"#;
     let source = r#"{"source":"[Service]\nType=exec\n"}"#;
     let answers = [
@@ -98,7 +98,7 @@ async fn writes_are_refused_with_the_cause() {
         let message = answer.message();
         assert!(message.starts_with("the store failed: the store is unavailable: "), "{message}");
     }
-    server.store.set_away(false);
+    server.store.set_unreachable(false);
     let shown = server.get("/fleet/v1/units/a.service").await.json();
     assert_eq!(shown["desiredState"], "launched");
 }
@@ -106,7 +106,7 @@ async fn writes_are_refused_with_the_cause() {
 #[tokio::test]
 async fn a_write_that_may_have_happened_is_no_success() {
     let server = Server::start().await;
-    server.store.lose_answers(1);
+    server.store.lose_responses(1);
     let source = r#"{"source":"[Service]\nType=exec\n"}"#;
     let answer = server.put("/fleet/v1/units/a.service", source).await;
     assert_eq!(answer.status, 503);
@@ -130,14 +130,14 @@ async fn a_write_is_seen_by_the_next_read_however_late_its_watch_is() {
 async fn a_unit_that_is_in_the_way_is_seen_by_the_next_read_however_late_its_watch_is() {
     let server = Server::start().await;
     server.sleepers(&["b.service"], "inactive").await;
-    let unseen = Registry::new(server.store.beneath(), Layout::DEFAULT_PREFIX);
-    server.store.set_away(true);
+    let unseen = Registry::new(server.store.inner(), Layout::DEFAULT_PREFIX);
+    server.store.set_unreachable(true);
     // After some failures the mirror looks again later and later.
     tokio::time::timeout(crate::http::DEADLINE, wait_for_reads(&server, 4)).await.unwrap();
     let file = UnitFile::parse("[Service]\nType=exec\n").unwrap();
     let unit = NewUnit { name: name("a.service"), file, desired: TargetState::Inactive };
     unseen.put_unit(unit, ExpectUnit::Absent).await.unwrap();
-    server.store.set_away(false);
+    server.store.set_unreachable(false);
     let headers = [("Content-Type", "application/json"), ("If-None-Match", "*")];
     let source = r#"{"desiredState":"inactive","source":"[Service]\nType=exec\n"}"#;
     let path = "/fleet/v1/units/a.service";

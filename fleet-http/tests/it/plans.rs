@@ -1,7 +1,7 @@
 //! What every machine says to a unit, and what a write would lead to.
 
 use fleet_http::UnitUpload;
-use fleet_http::wire::{PlanStep, Verdict};
+use fleet_http::wire::{MachineVerdict, PlanStep};
 use fleet_unitfile::UnitFile;
 
 use crate::harness::{Server, name};
@@ -30,7 +30,7 @@ async fn every_machine_says_what_it_thinks_of_a_unit() {
     assert_eq!(answer["machines"][0], expected);
     let told = server.client().explain(&name("a.service")).await.unwrap().unwrap();
     let lines = told.machines.iter().map(|machine| {
-        let Verdict { machine_id, verdict, rule, text, .. } = machine;
+        let MachineVerdict { machine_id, verdict, rule, text, .. } = machine;
         format!("{machine_id} {verdict} {rule} {text}\n")
     });
     insta::assert_snapshot!(lines.collect::<String>(), @r"
@@ -152,7 +152,7 @@ async fn the_client_tries_out_the_same() {
     let desired = Some(fleet_core::TargetState::Launched);
     let upload = UnitUpload { file, desired, create_only: true };
     let client = server.client();
-    let plan = client.try_put_unit(&name("a.service"), &upload).await.unwrap();
+    let plan = client.dry_run_put_unit(&name("a.service"), &upload).await.unwrap();
     let expected = PlanStep {
         cause: "it is wanted".to_owned(),
         from: String::new(),
@@ -162,18 +162,18 @@ async fn the_client_tries_out_the_same() {
     assert_eq!(plan.steps, [expected]);
     assert_eq!(client.unit(&name("a.service")).await.unwrap(), None);
     client.put_unit(&name("a.service"), &upload).await.unwrap();
-    assert!(client.try_destroy(&name("a.service")).await.unwrap().is_some());
+    assert!(client.dry_run_destroy(&name("a.service")).await.unwrap().is_some());
     assert!(client.unit(&name("a.service")).await.unwrap().is_some());
-    assert!(client.try_destroy(&name("b.service")).await.unwrap().is_none());
+    assert!(client.dry_run_destroy(&name("b.service")).await.unwrap().is_none());
     let machine: fleet_core::MachineId = "m1".parse().unwrap();
     let (cordoned, freed) =
-        (client.try_cordon(&machine).await, client.try_uncordon(&machine).await);
+        (client.dry_run_cordon(&machine).await, client.dry_run_uncordon(&machine).await);
     // The unit was placed by nobody yet, and what takes no units is not given it.
-    let to = |plan: fleet_http::wire::Plan| plan.steps[0].to.clone();
+    let to = |plan: fleet_http::wire::PlanReport| plan.steps[0].to.clone();
     assert_eq!((to(cordoned.unwrap()), to(freed.unwrap())), ("m2".to_owned(), "m1".to_owned()));
     let key = "disk".to_owned();
     let change = fleet_store::MetadataChange::Remove { machine, key };
-    assert_eq!(to(client.try_patch_machines(&[change]).await.unwrap()), "m1");
+    assert_eq!(to(client.dry_run_patch_machines(&[change]).await.unwrap()), "m1");
     let known = server.mirror.snapshot().machine("m1").cloned().unwrap();
     assert_eq!((known.cordoned, known.metadata["disk"].as_str()), (false, "ssd"));
 }

@@ -1,6 +1,6 @@
 //! Methods, paths and headers; and HTTP that is none.
 
-use fleet_http::Listen;
+use fleet_http::ListenAddress;
 
 use crate::harness::Server;
 use crate::http::{exchange, request};
@@ -191,5 +191,5 @@ async fn a_connection_is_used_for_one_request_after_the_other() {
     let answer = exchange(&server.at, format!("{one}{one}{last}").as_bytes()).await;
     let answer = String::from_utf8(answer).unwrap();
     assert_eq!(answer.matches("HTTP/1.1 200 OK").count(), 3, "{answer}");
-    assert!(matches!(server.at, Listen::Tcp(_)));
+    assert!(matches!(server.at, ListenAddress::Tcp(_)));
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fleet_core::{MachineId, Timestamp};
-use fleet_http::wire::Particulars;
+use fleet_http::wire::StatusDetails;
 use fleet_http::{
-    Client, ClientError, Credentials, Guard, JournalError, JournalLine, JournalOptions,
-    JournalQuery, JournalStream, Journals, Peers, Tokens,
+    AuthPolicy, Client, ClientError, Credentials, JournalEntry, JournalError, JournalOptions,
+    JournalRequest, JournalStream, Journals, Peers, Tokens,
 };
 use fleet_store::{MachineRecord, Presence};
 use fleet_unitfile::UnitName;
@@ -41,17 +41,17 @@ impl Journals for Desk {
         &self,
         machine: &MachineId,
         _: &UnitName,
-        query: &JournalQuery,
+        query: &JournalRequest,
     ) -> Result<JournalStream, JournalError> {
         if machine.as_str() != self.machine {
-            return Err(JournalError::NotHere { machine: machine.clone() });
+            return Err(JournalError::NotLocal { machine: machine.clone() });
         }
         let at = self.machine;
         let there = stream::iter(1..=query.lines.unwrap_or(3));
         let there = there.map(move |number| {
             let own = u64::from(at.as_bytes()[1] - b'0');
             let written = Timestamp::from_millis(u64::from(number) * 10 + own);
-            Ok(JournalLine { at: Some(written), ..format!("{number} of {at}").into() })
+            Ok(JournalEntry { timestamp: Some(written), ..format!("{number} of {at}").into() })
         });
         if !query.follow {
             return Ok(there.boxed());
@@ -62,16 +62,20 @@ impl Journals for Desk {
         Ok(there.chain(to_come).boxed())
     }
 
-    async fn particulars(
+    async fn details(
         &self,
         machine: &MachineId,
         _: &UnitName,
-    ) -> Result<Option<Particulars>, JournalError> {
+    ) -> Result<Option<StatusDetails>, JournalError> {
         if machine.as_str() != self.machine {
-            return Err(JournalError::NotHere { machine: machine.clone() });
+            return Err(JournalError::NotLocal { machine: machine.clone() });
         }
         let tracking = format!("by {machine}");
-        Ok(Some(Particulars { tracking, retry_in_milliseconds: Some(7), ..Particulars::default() }))
+        Ok(Some(StatusDetails {
+            tracking,
+            retry_in_milliseconds: Some(7),
+            ..StatusDetails::default()
+        }))
     }
 }
 
@@ -119,8 +123,8 @@ async fn lines_of_another_machine_are_had_from_its_daemon() {
     assert_eq!(status.unit.name, "a.service");
     let [on] = &status.machines[..] else { panic!("it is on one machine: {status:?}") };
     assert_eq!((on.machine_id.as_str(), &on.lines[..]), ("m2", &["1 of m2".to_owned()][..]));
-    assert_eq!(on.missing, "");
-    let told = on.particulars.clone().expect("its daemon was asked");
+    assert_eq!(on.journal_error, "");
+    let told = on.details.clone().expect("its daemon was asked");
     assert_eq!((told.tracking.as_str(), told.retry_in_milliseconds), ("by m2", Some(7)));
     assert_eq!(first.get("/fleet/v1/units/x.service/status").await.status, 404);
     assert_eq!(first.get("/fleet/v1/units/a.service/status?lines=1001").await.status, 400);
@@ -131,15 +135,15 @@ async fn lines_of_another_machine_are_had_from_its_daemon() {
 async fn who_asks_hears_when_a_line_was_written() {
     let (first, second, _) = two().await;
     place_on_second(&first, &second, &second.at.to_string()).await;
-    let answer = first.get(&format!("{PATH}?lines=2&moments=1")).await;
+    let answer = first.get(&format!("{PATH}?lines=2&timestamps=1")).await;
     assert_eq!(answer.to_string(), "200 12 1 of m2\n22 2 of m2\n");
-    assert_eq!(answer.header("x-fleet-moments"), Some("1"));
-    let answer = first.get(&format!("{PATH}?lines=1&moments=0")).await;
+    assert_eq!(answer.header("x-fleet-timestamps"), Some("1"));
+    let answer = first.get(&format!("{PATH}?lines=1&timestamps=0")).await;
     assert_eq!(
-        (answer.to_string().as_str(), answer.header("x-fleet-moments")),
+        (answer.to_string().as_str(), answer.header("x-fleet-timestamps")),
         ("200 1 of m2\n", None)
     );
-    assert_eq!(first.get(&format!("{PATH}?moments=maybe")).await.status, 400);
+    assert_eq!(first.get(&format!("{PATH}?timestamps=maybe")).await.status, 400);
 }
 
 // Holds: D-27
@@ -147,7 +151,7 @@ async fn who_asks_hears_when_a_line_was_written() {
 async fn daemons_come_to_each_other_by_the_same_doors() {
     let ours = Authority::new();
     let token = "the-token-of-the-tests";
-    let guard = Guard::new(Some(ours.server(false)), Some(Tokens::parse(token).unwrap()));
+    let guard = AuthPolicy::new(Some(ours.server(false)), Some(Tokens::parse(token).unwrap()));
     let (first, second, _) = two().await;
     let kept = Server::kept_beside(&second, &guard, |api| api.journals = Desk::of("m2")).await;
     place_on_second(&first, &kept, &kept.at.to_string()).await;
@@ -160,7 +164,7 @@ async fn daemons_come_to_each_other_by_the_same_doors() {
     })
     .await;
     assert_eq!(asking.get(&format!("{PATH}?lines=1")).await.to_string(), "200 1 of m2\n");
-    peers.change(ours.client(None, Some("the-token-of-somebody")));
+    peers.set_credentials(ours.client(None, Some("the-token-of-somebody")));
     let refused = asking.get(PATH).await;
     assert_eq!(refused.status, 502, "{refused}");
     let said = "machine m2 does not answer: its daemon does not let this one in: the token is none";
@@ -233,7 +237,8 @@ async fn a_global_unit_is_told_of_by_all_that_answer_and_the_others_are_named() 
         assert!(line.starts_with(beginning), "{line}");
     }
     let status = first.client().status(&name("a.service"), None).await.unwrap().unwrap();
-    let missing: Vec<bool> = status.machines.iter().map(|on| !on.missing.is_empty()).collect();
+    let missing: Vec<bool> =
+        status.machines.iter().map(|on| !on.journal_error.is_empty()).collect();
     assert_eq!(missing, [false, false, true, true, true]);
     assert!(status.machines.iter().all(|on| on.state.is_some()));
     drop(silent);
@@ -280,7 +285,7 @@ async fn lines_come_by_tls_over_two_daemons_in_their_order() {
     let ours = Authority::new();
     let (first, second, desk) = two().await;
     let own = ours.sign();
-    let guard = Guard::new(Some(ours.server(true)), None);
+    let guard = AuthPolicy::new(Some(ours.server(true)), None);
     let said = desk.clone();
     let kept = Server::kept_beside(&second, &guard, |api| api.journals = said).await;
     place_on_second(&first, &kept, &kept.at.to_string()).await;
@@ -307,10 +312,10 @@ async fn a_status_is_told_of_one_machine_alone_where_that_is_asked_for() {
     let api = second.at.to_string();
     global(&first, &[("m1", ""), ("m2", &api)]).await;
     let status = first.client().status(&name("a.service"), Some(0)).await.unwrap().unwrap();
-    let told = status.machines.iter().map(|on| on.particulars.clone().unwrap().tracking);
+    let told = status.machines.iter().map(|on| on.details.clone().unwrap().tracking);
     assert_eq!(told.collect::<Vec<_>>(), ["by m1", "by m2"]);
     let answer = first.get("/fleet/v1/units/a.service/status?lines=0&machine=m2").await;
-    let status: fleet_http::wire::UnitStatus = serde_json::from_str(&answer.body).unwrap();
+    let status: fleet_http::wire::UnitStatusReport = serde_json::from_str(&answer.body).unwrap();
     let on: Vec<_> = status.machines.iter().map(|on| on.machine_id.as_str()).collect();
     assert_eq!(on, ["m2"]);
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fleet_core::{
-    ActiveState, BalanceTerms, Epoch, Intent, MachineId, Moving, Rebalancing, UnitState,
+    ActiveState, Epoch, InFlightMove, Intent, MachineId, RebalanceLimits, Rebalancing, UnitState,
 };
 use fleet_http::EventOptions;
-use fleet_http::wire::Event;
-use fleet_store::{Place, PlacementWrites, Presence};
+use fleet_http::wire::ClusterEvent;
+use fleet_store::{PlacementWrites, Presence, SetPlacement};
 use tokio::time::timeout;
 
 use crate::harness::{Server, name, running};
@@ -37,19 +37,19 @@ async fn lopsided() -> (Server, [Presence; 2]) {
 
 /// Moves the first unit, as an engine would.
 async fn begin(server: &Server) {
-    let revision = server.registry.order_rebalancing(BalanceTerms::default()).await.unwrap();
+    let revision = server.registry.request_rebalancing(RebalanceLimits::default()).await.unwrap();
     server.settle(revision).await;
     let [engine, from, to]: [MachineId; 3] = ["engine", "m1", "m2"].map(|id| id.parse().unwrap());
     let leader = server.registry.campaign(&engine, TTL).await.unwrap().unwrap();
     let seen = server.mirror.snapshot();
     let (unit, order) = (name("a.service"), seen.rebalancing.clone().unwrap());
-    let moving = Moving { from, to: to.clone(), was_up: true };
-    let moving = BTreeMap::from([(unit.clone(), moving)]);
-    let noted = Rebalancing { moved: 1, moving, ..Rebalancing::clone(&order) };
-    leader.note_rebalancing(&order, Some(&noted)).await.unwrap();
-    let was = seen.placement("a.service").cloned();
-    let place = vec![Place { unit, machine: to, epoch: Epoch(2), was }];
-    let writes = PlacementWrites { place, ..PlacementWrites::default() };
+    let moving = InFlightMove { from, to: to.clone(), was_active: true };
+    let moves = BTreeMap::from([(unit.clone(), moving)]);
+    let noted = Rebalancing { moved: 1, moves, ..Rebalancing::clone(&order) };
+    leader.update_rebalancing(&order, Some(&noted)).await.unwrap();
+    let previous = seen.placement("a.service").cloned();
+    let place = vec![SetPlacement { unit, machine: to, epoch: Epoch(2), previous }];
+    let writes = PlacementWrites { set: place, ..PlacementWrites::default() };
     let revision = leader.commit(&writes).await.unwrap();
     server.settle(revision).await;
 }
@@ -58,7 +58,7 @@ const PREVIEW: &str = concat!(
     r#"{"machines":[{"after":3,"machineID":"m1","units":5},"#,
     r#"{"after":3,"machineID":"m2","units":1}],"moves":["#,
     r#"{"from":"m1","to":"m2","unit":"a.service"},{"from":"m1","to":"m2","unit":"b.service"}],"#,
-    r#""order":{"atOnce":2,"gain":0,"keepUp":0,"moved":0}}"#,
+    r#""order":{"atOnce":2,"gain":0,"minAvailable":0,"moved":0}}"#,
 );
 
 #[tokio::test]
@@ -139,25 +139,25 @@ async fn what_an_order_waits_for_is_told_and_whether_that_can_come_by_itself() {
     for (active, stuck) in [(ActiveState::Activating, None), (ActiveState::Failed, Some(true))] {
         last.systemd.active = active;
         server.publish(&two, last.clone()).await;
-        let told = post(&server, "?keepUp=3&dryRun=1").await.json();
+        let told = post(&server, "?minAvailable=3&dryRun=1").await.json();
         let waits = format!(
             "too few instances are up; w@4.service is not up on m2: it is {active} (running)"
         );
         assert_eq!((told["moves"].as_array().unwrap().len(), &told["waits"]), (1, &waits.into()));
         assert_eq!(told.get("stuck").and_then(serde_json::Value::as_bool), stuck);
 
-        let intent = Some(Intent::Drained { keep_up: 3 });
+        let intent = Some(Intent::Drained { min_available: 3 });
         server.settle(server.registry.set_intent(&drained, intent).await.unwrap()).await;
         let told = post(&server, "?dryRun=1").await.json();
         let waits = "m1 is drained first, and w@1.service stays for now: 3 instances of \
-                     w@.service are up, 3 must be";
+                     w@.service are up and 3 must stay up";
         assert_eq!(told["waits"], waits);
         assert_eq!(told.get("stuck").and_then(serde_json::Value::as_bool), stuck);
         server.settle(server.registry.set_intent(&drained, None).await.unwrap()).await;
     }
     last.systemd.active = ActiveState::Active;
     server.publish(&two, last).await;
-    let told = post(&server, "?keepUp=3&dryRun=1").await.json();
+    let told = post(&server, "?minAvailable=3&dryRun=1").await.json();
     assert_eq!((told["moves"].as_array().unwrap().len(), told.get("waits")), (1, None));
 }
 
@@ -169,7 +169,10 @@ async fn what_cannot_be_meant_of_a_rebalancing_is_refused_in_words() {
         ("?atOnce=101", "atOnce cannot be \"101\": write a number from 1 to 100"),
         ("?most=0", "most cannot be \"0\": write a number from 1 to 4294967295"),
         ("?gain=-1", "gain cannot be \"-1\": write a number from 0 to 4294967295"),
-        ("?keepUp=two", "keepUp cannot be \"two\": write a number from 0 to 4294967295"),
+        (
+            "?minAvailable=two",
+            "minAvailable cannot be \"two\": write a number from 0 to 4294967295",
+        ),
         ("?dryRun=perhaps", "dryRun cannot be \"perhaps\": write 1 or 0"),
     ] {
         let answer = post(&server, query).await;
@@ -184,15 +187,20 @@ async fn what_cannot_be_meant_of_a_rebalancing_is_refused_in_words() {
 async fn the_client_orders_looks_and_takes_back() {
     let (server, _machines) = lopsided().await;
     let client = server.client();
-    let terms = BalanceTerms { at_once: 2, most: Some(1), keep_up: 1, ..BalanceTerms::default() };
+    let terms = RebalanceLimits {
+        max_in_flight: 2,
+        max_moves: Some(1),
+        min_available: 1,
+        ..RebalanceLimits::default()
+    };
     let preview = client.rebalance(&terms, true).await.unwrap();
     assert_eq!((preview.moves.len(), preview.is_over()), (1, false));
-    assert_eq!(client.rebalancing().await.unwrap(), None);
+    assert_eq!(client.rebalance_status().await.unwrap(), None);
     assert_eq!(client.rebalance(&terms, false).await.unwrap(), preview);
-    let order = client.rebalancing().await.unwrap().unwrap().order;
-    assert_eq!((order.at_once, order.most, order.keep_up), (2, Some(1), 1));
-    client.end_rebalancing().await.unwrap();
-    assert_eq!(client.rebalancing().await.unwrap(), None);
+    let order = client.rebalance_status().await.unwrap().unwrap().order;
+    assert_eq!((order.at_once, order.most, order.min_available), (2, Some(1), 1));
+    client.cancel_rebalance().await.unwrap();
+    assert_eq!(client.rebalance_status().await.unwrap(), None);
 }
 
 #[tokio::test]
@@ -202,8 +210,8 @@ async fn events_tell_what_is_moved_and_when_it_is_over() {
     let mut told = async || loop {
         let event = timeout(DEADLINE, events.next_event()).await.expect("an event comes");
         match event.unwrap().expect("the stream goes on") {
-            Event::Rebalance(order) => return Some(order.moving),
-            Event::RebalanceGone => return None,
+            ClusterEvent::Rebalance(order) => return Some(order.moving),
+            ClusterEvent::RebalanceGone => return None,
             _ => {}
         }
     };

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use fleet_http::Listen;
+use fleet_http::ListenAddress;
 use tokio::io::copy_bidirectional;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::{JoinHandle, JoinSet};
 
 /// Passes on what comes at a socket to another one, until it is aborted.
-pub(crate) fn relay(at: &Path, to: &Listen) -> JoinHandle<()> {
-    let Listen::Unix(to) = to.clone() else { panic!("{to} is no unix socket") };
+pub(crate) fn relay(at: &Path, to: &ListenAddress) -> JoinHandle<()> {
+    let ListenAddress::Unix(to) = to.clone() else { panic!("{to} is no unix socket") };
     let listener = UnixListener::bind(at).unwrap();
     tokio::spawn(async move {
         let mut passing = JoinSet::new();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fleet_core::MachineId;
-use fleet_http::{JournalError, JournalQuery, JournalStream, Journals};
+use fleet_http::{JournalError, JournalRequest, JournalStream, Journals};
 use fleet_unitfile::UnitName;
 use futures_util::{StreamExt as _, stream};
 use tokio::time::interval;
@@ -28,7 +28,7 @@ impl Journals for Endless {
         &self,
         _: &MachineId,
         _: &UnitName,
-        _: &JournalQuery,
+        _: &JournalRequest,
     ) -> Result<JournalStream, JournalError> {
         Ok(match self {
             Self::Fast => stream::repeat_with(|| Ok("x".repeat(2048).into())).boxed(),
@@ -51,9 +51,9 @@ async fn told(journals: Endless, lines: usize) -> (usize, String) {
     let path = format!("/fleet/v1/units/a.service/status?lines={lines}");
     let answer: Answer = server.get(&path).await;
     assert_eq!(answer.status, 200, "{answer}");
-    let status: fleet_http::wire::UnitStatus = serde_json::from_str(&answer.body).unwrap();
+    let status: fleet_http::wire::UnitStatusReport = serde_json::from_str(&answer.body).unwrap();
     let [on] = &status.machines[..] else { panic!("it is on one machine: {status:?}") };
-    (on.lines.len(), on.missing.clone())
+    (on.lines.len(), on.journal_error.clone())
 }
 
 #[tokio::test]

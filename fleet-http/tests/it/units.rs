@@ -1,6 +1,6 @@
 //! What a unit shows beside the documented fields: why it has no machine, its source, its restarts.
 
-use fleet_core::{MachineId, Nearest, Reason, Refusal, tally};
+use fleet_core::{MachineId, NearestMachine, Reason, Refusal, tally};
 
 use crate::harness::{Server, name, running};
 
@@ -74,7 +74,7 @@ async fn every_kind_of_reason_has_a_form_of_its_own() {
             group: group.clone(),
             machines: 2,
             tallies: Vec::new(),
-            nearest: Some(Nearest {
+            nearest: Some(NearestMachine {
                 machine: "m2".parse().unwrap(),
                 unit: Some(name("b.service")),
                 refusal: Refusal::Cordon {},

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use fleet_http::{
-    Client, ClientError, ClientTls, Credentials, Guard, Limits, ListenError, Listener, ServerTls,
-    TlsError, Tokens,
+    AuthPolicy, Client, ClientError, ClientTls, Credentials, ListenError, Listener, ServerLimits,
+    ServerTls, TlsError, Tokens,
 };
 
 use crate::certificates::Authority;
@@ -18,13 +18,13 @@ fn tokens(text: &str) -> Option<Tokens> {
     Some(Tokens::parse(text).unwrap())
 }
 
-async fn start(guard: &Guard) -> Server {
-    Server::start_kept(TLS, guard, Limits::default()).await
+async fn start(guard: &AuthPolicy) -> Server {
+    Server::start_kept(TLS, guard, ServerLimits::default()).await
 }
 
 /// What becomes of a client that shows this.
 async fn outcome(server: &Server, credentials: Credentials) -> String {
-    let client = Client::with(&server.at.to_string().parse().unwrap(), credentials);
+    let client = Client::with_credentials(&server.at.to_string().parse().unwrap(), credentials);
     match client.version().await {
         Ok(version) => version,
         Err(ClientError::Api { status, message, .. }) => format!("{status} {message}"),
@@ -42,7 +42,7 @@ async fn outcome(server: &Server, credentials: Credentials) -> String {
 #[tokio::test]
 async fn who_shows_a_certificate_or_a_token_is_let_in_and_nobody_else() {
     let (ours, theirs) = (Authority::new(), Authority::named("theirs"));
-    let server = start(&Guard::new(Some(ours.server(true)), tokens(TOKEN))).await;
+    let server = start(&AuthPolicy::new(Some(ours.server(true)), tokens(TOKEN))).await;
     let own = ours.sign();
     assert_eq!(outcome(&server, ours.client(Some(&own), None)).await, "1.2.3");
     assert_eq!(outcome(&server, ours.client(None, Some(TOKEN))).await, "1.2.3");
@@ -63,16 +63,16 @@ async fn who_shows_a_certificate_or_a_token_is_let_in_and_nobody_else() {
 async fn a_token_that_may_read_changes_nothing() {
     let ours = Authority::new();
     let text = format!("{TOKEN}\nread:the-token-of-the-display\n");
-    let server = start(&Guard::new(Some(ours.server(true)), tokens(&text))).await;
+    let server = start(&AuthPolicy::new(Some(ours.server(true)), tokens(&text))).await;
     let own = ours.sign();
     let at = server.at.to_string().parse().unwrap();
-    let writer = Client::with(&at, ours.client(None, Some(TOKEN)));
+    let writer = Client::with_credentials(&at, ours.client(None, Some(TOKEN)));
     let unit = crate::harness::name("a.service");
     let file = fleet_unitfile::UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
     let upload = fleet_http::UnitUpload { file, desired: None, create_only: true };
     writer.put_unit(&unit, &upload).await.unwrap();
     let reader = ours.client(None, Some("the-token-of-the-display"));
-    let reader = Client::with(&at, reader);
+    let reader = Client::with_credentials(&at, reader);
     assert_eq!(reader.units().await.unwrap().len(), 1);
     for refused in [
         reader.destroy(&unit).await.map(drop),
@@ -87,7 +87,10 @@ async fn a_token_that_may_read_changes_nothing() {
     }
     // Who shows a certificate as well, or another token, may write.
     let certified = ours.client(Some(&own), Some("the-token-of-the-display"));
-    Client::with(&at, certified).set_desired(&unit, fleet_core::TargetState::Loaded).await.unwrap();
+    Client::with_credentials(&at, certified)
+        .set_desired(&unit, fleet_core::TargetState::Loaded)
+        .await
+        .unwrap();
     writer.destroy(&unit).await.unwrap();
 }
 
@@ -96,11 +99,11 @@ async fn a_token_that_may_read_changes_nothing() {
 async fn certificates_alone_and_tokens_alone_are_asked_for() {
     let ours = Authority::new();
     let own = ours.sign();
-    let server = start(&Guard::new(Some(ours.server(true)), None)).await;
+    let server = start(&AuthPolicy::new(Some(ours.server(true)), None)).await;
     assert_eq!(outcome(&server, ours.client(Some(&own), None)).await, "1.2.3");
     let refused = outcome(&server, ours.client(None, Some(TOKEN))).await;
     assert!(refused.ends_with("known: show a client certificate"), "{refused}");
-    let server = start(&Guard::new(Some(ours.server(false)), tokens(TOKEN))).await;
+    let server = start(&AuthPolicy::new(Some(ours.server(false)), tokens(TOKEN))).await;
     assert_eq!(outcome(&server, ours.client(None, Some(TOKEN))).await, "1.2.3");
     let refused = outcome(&server, ours.client(Some(&own), None)).await;
     assert!(refused.ends_with("show a token as Authorization: Bearer TOKEN"), "{refused}");
@@ -116,11 +119,11 @@ async fn a_server_that_is_not_the_one_that_is_meant_hears_no_token() {
     ];
     for (identity, reason) in cases {
         let tls = ServerTls::new(identity.identity(), None).unwrap();
-        let server = start(&Guard::new(Some(tls), tokens(TOKEN))).await;
+        let server = start(&AuthPolicy::new(Some(tls), tokens(TOKEN))).await;
         let refused = outcome(&server, ours.client(None, Some(TOKEN))).await;
         assert!(refused.starts_with("untrusted") && refused.contains(reason), "{refused}");
         // Only who says so by name takes it for the right one all the same.
-        let tls = Some(ClientTls::unverified(None).unwrap());
+        let tls = Some(ClientTls::without_server_verification(None).unwrap());
         let careless = Credentials { tls, token: Some(TOKEN.parse().unwrap()) };
         assert_eq!(outcome(&server, careless).await, "1.2.3");
     }
@@ -130,15 +133,15 @@ async fn a_server_that_is_not_the_one_that_is_meant_hears_no_token() {
 #[tokio::test]
 async fn a_token_is_not_sent_where_others_can_read_it() {
     let credentials = Credentials { tls: None, token: Some(TOKEN.parse().unwrap()) };
-    let client = Client::with(&"http://192.0.2.1:1".parse().unwrap(), credentials);
+    let client = Client::with_credentials(&"http://192.0.2.1:1".parse().unwrap(), credentials);
     let error = client.version().await.unwrap_err();
     assert!(matches!(error, ClientError::TokenUnprotected { .. }), "{error}");
 }
 
 #[tokio::test]
 async fn tokens_are_asked_for_on_every_port_and_on_no_socket_file() {
-    let guard = Guard::new(None, tokens(TOKEN));
-    let server = Server::start_kept("tcp://127.0.0.1:0", &guard, Limits::default()).await;
+    let guard = AuthPolicy::new(None, tokens(TOKEN));
+    let server = Server::start_kept("tcp://127.0.0.1:0", &guard, ServerLimits::default()).await;
     let answer = server.get("/fleet/v1/version").await;
     assert_eq!(answer.status, 401);
     assert_eq!(answer.header("www-authenticate"), Some("Bearer realm=\"fleet\""));
@@ -152,19 +155,19 @@ async fn tokens_are_asked_for_on_every_port_and_on_no_socket_file() {
     }
     let folder = tempfile::tempdir().unwrap();
     let at = format!("unix://{}", folder.path().join("s").display());
-    let server = Server::start_kept(&at, &guard, Limits::default()).await;
+    let server = Server::start_kept(&at, &guard, ServerLimits::default()).await;
     assert_eq!(server.get("/fleet/v1/version").await.status, 200);
 }
 
 #[tokio::test]
 async fn what_a_guard_is_told_later_counts_at_once() {
     let ours = Authority::new();
-    let guard = Guard::new(Some(ours.server(false)), tokens(TOKEN));
+    let guard = AuthPolicy::new(Some(ours.server(false)), tokens(TOKEN));
     let server = start(&guard).await;
     let at = server.at.to_string().parse().unwrap();
-    let client = Client::with(&at, ours.client(None, Some(TOKEN)));
+    let client = Client::with_credentials(&at, ours.client(None, Some(TOKEN)));
     assert_eq!(client.version().await.unwrap(), "1.2.3");
-    guard.change(Some(ours.server(false)), tokens("another-token-of-the-tests"));
+    guard.replace(Some(ours.server(false)), tokens("another-token-of-the-tests"));
     let error = client.version().await.unwrap_err();
     assert!(matches!(error, ClientError::Api { status: 401, .. }), "{error}");
     let other = ours.client(None, Some("another-token-of-the-tests"));
@@ -174,14 +177,14 @@ async fn what_a_guard_is_told_later_counts_at_once() {
 #[tokio::test]
 async fn an_authority_that_counts_no_more_lets_nobody_in_on_connections_that_are_there() {
     let (ours, theirs) = (Authority::new(), Authority::named("theirs"));
-    let guard = Guard::new(Some(ours.server(true)), None);
+    let guard = AuthPolicy::new(Some(ours.server(true)), None);
     let server = start(&guard).await;
     let at = server.at.to_string().parse().unwrap();
-    let client = Client::with(&at, ours.client(Some(&ours.sign()), None));
+    let client = Client::with_credentials(&at, ours.client(Some(&ours.sign()), None));
     assert_eq!(client.version().await.unwrap(), "1.2.3");
-    guard.change(Some(ours.server(true)), None);
+    guard.replace(Some(ours.server(true)), None);
     assert_eq!(client.version().await.unwrap(), "1.2.3", "its authority is the same");
-    guard.change(Some(theirs.server(true)), None);
+    guard.replace(Some(theirs.server(true)), None);
     let error = client.version().await.unwrap_err();
     assert!(matches!(error, ClientError::Api { status: 401, .. }), "{error}");
     server.stop().await;
@@ -190,7 +193,7 @@ async fn an_authority_that_counts_no_more_lets_nobody_in_on_connections_that_are
 #[tokio::test]
 async fn who_speaks_without_tls_is_told_to_speak_with_it() {
     let ours = Authority::new();
-    let server = start(&Guard::new(Some(ours.server(true)), None)).await;
+    let server = start(&AuthPolicy::new(Some(ours.server(true)), None)).await;
     let answer = server.get("/fleet/v1/version").await;
     assert_eq!(answer.status, 400);
     assert_eq!(answer.message(), "this port is for TLS: write https:// instead of http://");
@@ -199,15 +202,17 @@ async fn who_speaks_without_tls_is_told_to_speak_with_it() {
 #[tokio::test]
 async fn a_handshake_that_does_not_come_ends_and_holds_nobody_up() {
     let ours = Authority::new();
-    let guard = Guard::new(Some(ours.server(true)), None);
-    let soon = Limits { handshake_time: Duration::from_millis(50), ..Limits::default() };
+    let guard = AuthPolicy::new(Some(ours.server(true)), None);
+    let soon =
+        ServerLimits { handshake_time: Duration::from_millis(50), ..ServerLimits::default() };
     let server = Server::start_kept(TLS, &guard, soon).await;
     for bytes in [&b""[..], b"\x16", b"\x16\x03\x01\x00\x05hello"] {
         // The server closes, or this would not return.
         http::exchange(&server.at, bytes).await;
     }
     // One that waits for its handshake makes room, as one does that waits for a request.
-    let patient = Limits { handshake_time: http::DEADLINE, connections: 1, ..Limits::default() };
+    let patient =
+        ServerLimits { handshake_time: http::DEADLINE, connections: 1, ..ServerLimits::default() };
     let server = Server::start_kept(TLS, &guard, patient).await;
     let Some(address) = server.at.to_string().strip_prefix("https://").map(str::to_owned) else {
         panic!("it is a port");
@@ -224,19 +229,19 @@ async fn a_handshake_that_does_not_come_ends_and_holds_nobody_up() {
 async fn a_port_for_other_hosts_takes_tls_and_something_to_know_them_by() {
     let ours = Authority::new();
     let everywhere = "https://0.0.0.0:0".parse().unwrap();
-    let refused = async |guard: Guard| Listener::bind_guarded(&everywhere, &guard).await;
-    let error = refused(Guard::new(None, tokens(TOKEN))).await.unwrap_err();
+    let refused = async |guard: AuthPolicy| Listener::bind_with_auth(&everywhere, &guard).await;
+    let error = refused(AuthPolicy::new(None, tokens(TOKEN))).await.unwrap_err();
     assert!(matches!(error, ListenError::NoCertificate(_)), "{error}");
-    let error = refused(Guard::new(Some(ours.server(false)), None)).await.unwrap_err();
+    let error = refused(AuthPolicy::new(Some(ours.server(false)), None)).await.unwrap_err();
     assert!(matches!(error, ListenError::OpenToAll(_)), "{error}");
-    assert!(refused(Guard::new(Some(ours.server(true)), None)).await.is_ok());
-    assert!(refused(Guard::new(Some(ours.server(false)), tokens(TOKEN))).await.is_ok());
-    let guard = Guard::new(Some(ours.server(true)), tokens(TOKEN));
-    let plain = Listener::bind_guarded(&"tcp://0.0.0.0:0".parse().unwrap(), &guard).await;
+    assert!(refused(AuthPolicy::new(Some(ours.server(true)), None)).await.is_ok());
+    assert!(refused(AuthPolicy::new(Some(ours.server(false)), tokens(TOKEN))).await.is_ok());
+    let guard = AuthPolicy::new(Some(ours.server(true)), tokens(TOKEN));
+    let plain = Listener::bind_with_auth(&"tcp://0.0.0.0:0".parse().unwrap(), &guard).await;
     assert!(matches!(plain.unwrap_err(), ListenError::NotLoopback(_)));
     let handed_over = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
     let adopted = Listener::from_std_tcp(handed_over, &guard).unwrap();
-    assert!(adopted.local_listen().to_string().starts_with("https://0.0.0.0:"));
+    assert!(adopted.local_address().to_string().starts_with("https://0.0.0.0:"));
 }
 
 #[test]

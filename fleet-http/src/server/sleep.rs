@@ -1,9 +1,9 @@
-//! Waiting for time to pass, for the few places of the server that have nothing better to wait for.
+//! Sleeping, for the few places of the server that need it.
 
 use std::time::Duration;
 
 /// Waits for `duration`.
-pub(super) async fn pause(duration: Duration) {
+pub(super) async fn sleep(duration: Duration) {
     let never = std::future::pending::<()>();
     let _elapsed = tokio::time::timeout(duration, never).await;
 }

@@ -1,4 +1,4 @@
-//! A store whose calls are counted and measured.
+//! A store wrapper that counts and times calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use fleet_store::{Commit, LeaseId, Listing, Store, StoreError, Transaction, Watc
 use super::metrics::Metrics;
 use crate::clock::Stopwatch;
 
-/// A store whose calls are counted and measured. A call that is given up is not.
-pub(super) struct Measured {
+/// A store that counts and times its calls. Cancelled calls are not counted.
+pub(super) struct MeteredStore {
     store: Arc<dyn Store>,
     metrics: Metrics,
 }
 
-impl Measured {
+impl MeteredStore {
     pub(super) fn new(store: Arc<dyn Store>, metrics: Metrics) -> Self {
         Self { store, metrics }
     }
 
-    async fn measure<T>(
+    async fn meter<T>(
         &self,
         name: &'static str,
         call: impl Future<Output = Result<T, StoreError>>,
@@ -34,28 +34,28 @@ impl Measured {
 }
 
 #[async_trait]
-impl Store for Measured {
+impl Store for MeteredStore {
     async fn read(&self, prefix: &str) -> Result<Listing, StoreError> {
-        self.measure("read", self.store.read(prefix)).await
+        self.meter("read", self.store.read(prefix)).await
     }
 
     async fn commit(&self, transaction: Transaction) -> Result<Commit, StoreError> {
-        self.measure("commit", self.store.commit(transaction)).await
+        self.meter("commit", self.store.commit(transaction)).await
     }
 
     async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, StoreError> {
-        self.measure("watch", self.store.watch(prefix, after)).await
+        self.meter("watch", self.store.watch(prefix, after)).await
     }
 
     async fn grant(&self, ttl: Duration) -> Result<LeaseId, StoreError> {
-        self.measure("grant", self.store.grant(ttl)).await
+        self.meter("grant", self.store.grant(ttl)).await
     }
 
     async fn renew(&self, lease: LeaseId) -> Result<(), StoreError> {
-        self.measure("renew", self.store.renew(lease)).await
+        self.meter("renew", self.store.renew(lease)).await
     }
 
     async fn revoke(&self, lease: LeaseId) -> Result<(), StoreError> {
-        self.measure("revoke", self.store.revoke(lease)).await
+        self.meter("revoke", self.store.revoke(lease)).await
     }
 }

@@ -1,4 +1,4 @@
-//! A connection that is patient with its client, but not for ever.
+//! Timeout for stalled writes.
 
 use std::io;
 use std::pin::Pin;
@@ -8,26 +8,26 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::idle::Seat;
-use super::pause::pause;
-use crate::duplex::BoxedDuplex;
+use super::connection_slots::ConnectionSlot;
+use super::sleep::sleep;
+use crate::duplex::BoxedStream;
 
 type Pause = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A connection whose writes fail when nothing is read at the other end for too long.
-pub(super) struct Patient {
-    stream: BoxedDuplex,
+/// A connection whose writes fail if the client does not read for too long.
+pub(super) struct WriteTimeout {
+    stream: BoxedStream,
     limit: Duration,
-    /// Hears when all is sent.
-    seat: Arc<Seat>,
-    /// Runs while something waits to be read at the other end.
+    /// Slot to notify of flushes.
+    slot: Arc<ConnectionSlot>,
+    /// Runs while the output is stalled.
     stalled: Option<Pause>,
 }
 
-impl Patient {
-    /// A connection that waits as long as `limit` until something more is read.
-    pub(super) fn new(stream: BoxedDuplex, limit: Duration, seat: Arc<Seat>) -> Self {
-        Self { stream, limit, seat, stalled: None }
+impl WriteTimeout {
+    /// Wraps a connection with a limit on the time without progress.
+    pub(super) fn new(stream: BoxedStream, limit: Duration, slot: Arc<ConnectionSlot>) -> Self {
+        Self { stream, limit, slot, stalled: None }
     }
 
     fn judge<T>(
@@ -40,12 +40,12 @@ impl Patient {
             return attempt;
         }
         let limit = self.limit;
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(pause(limit)));
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(limit)));
         stalled.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
-impl AsyncRead for Patient {
+impl AsyncRead for WriteTimeout {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -55,7 +55,7 @@ impl AsyncRead for Patient {
     }
 }
 
-impl AsyncWrite for Patient {
+impl AsyncWrite for WriteTimeout {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -81,7 +81,7 @@ impl AsyncWrite for Patient {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let attempt = Pin::new(&mut self.stream).poll_flush(cx);
         if attempt.is_ready() {
-            self.seat.flushed();
+            self.slot.on_flush();
         }
         self.judge(cx, attempt)
     }

@@ -1,4 +1,4 @@
-//! `GET /metrics`: what was counted, and what is known at this moment.
+//! `GET /metrics`: accumulated metrics, and those of the current snapshot.
 
 use std::collections::BTreeMap;
 
@@ -20,9 +20,9 @@ use crate::wire;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// What was counted, and what is known at this moment.
+/// Metrics in the OpenMetrics text format.
 ///
-/// It is answered while the store is away, too: that is when somebody looks.
+/// Also available during an outage of the store.
 #[utoipa::path(
     get,
     path = "/metrics",
@@ -37,7 +37,7 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
     ),
 )]
 pub(super) async fn metrics(State(api): State<Shared>) -> Result<Response, Failure> {
-    let now = now(&api.mirror, api.hub().followers());
+    let now = now(&api.mirror, api.hub().subscribers());
     let text = api.metrics.text(&now).map_err(|error| {
         Failure::new(StatusCode::INTERNAL_SERVER_ERROR, format!("cannot write metrics: {error}"))
     })?;
@@ -46,11 +46,11 @@ pub(super) async fn metrics(State(api): State<Shared>) -> Result<Response, Failu
 
 type Counts = BTreeMap<Vec<(&'static str, String)>, i64>;
 
-fn now(mirror: &Mirror, followers: usize) -> Registry {
+fn now(mirror: &Mirror, subscribers: usize) -> Registry {
     let snapshot = mirror.snapshot();
     let behind = match mirror.status() {
         MirrorStatus::Synced => 0,
-        MirrorStatus::Behind { lasting } => lasting.as_secs(),
+        MirrorStatus::Behind { duration } => duration.as_secs(),
     };
     let mut registry = Registry::with_prefix("fleet");
     let mut number = |name: &str, help: &str, value: u64| {
@@ -61,12 +61,12 @@ fn now(mirror: &Mirror, followers: usize) -> Registry {
     let help = "For how many seconds the daemon has not seen its store";
     number("mirror_behind_seconds", help, behind);
     number("mirror_revision", "The revision that the daemon knows", snapshot.revision.0);
-    number("mirror_resynchronisations", "How often all was read anew", mirror.gaps());
-    number("event_followers", "Clients that follow events here", followers as u64);
+    number("mirror_resyncs", "How often all was read anew", mirror.resyncs());
+    number("event_subscribers", "Clients that follow events here", subscribers as u64);
     number("machines", "Machines that are present", snapshot.machines().len() as u64);
     number("placements", "Units that have a machine", snapshot.placements().len() as u64);
     let help = "Units that cannot be understood";
-    number("faulty_units", help, snapshot.faults().len() as u64);
+    number("invalid_units", help, snapshot.faults().len() as u64);
     table(&mut registry, "units", "Units by desired state", units(&snapshot));
     let help = "Units without a machine by the kind of reason";
     table(&mut registry, "unplaced_units", help, unplaced(&snapshot));
@@ -98,7 +98,7 @@ fn units(snapshot: &Snapshot) -> Counts {
 
 fn unplaced(snapshot: &Snapshot) -> Counts {
     let mut counts = Counts::new();
-    // Some reasons are of units that keep a machine which is away.
+    // Some reasons belong to units that are still placed on an absent machine.
     let has_none = |name: &UnitName| snapshot.placement(name.as_str()).is_none();
     for (_, reason) in snapshot.reasons().filter(|(name, _)| has_none(name)) {
         *counts.entry(vec![("reason", wire::reason_detail(reason).kind)]).or_default() += 1;

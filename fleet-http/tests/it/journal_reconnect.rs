@@ -8,8 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fleet_core::{MachineId, TargetState};
 use fleet_http::{
-    Api, Client, JournalError, JournalLine, JournalLines, JournalOptions, JournalQuery,
-    JournalStream, Journals, Limits, Listen,
+    Api, Client, JournalEntry, JournalError, JournalLines, JournalOptions, JournalRequest,
+    JournalStream, Journals, ListenAddress, ServerLimits,
 };
 use fleet_store::testing::FaultyStore;
 use fleet_store::{MachineRecord, Presence};
@@ -30,7 +30,7 @@ struct Diary {
     machine: &'static str,
     lines: watch::Sender<Vec<String>>,
     /// How it was read.
-    read: watch::Sender<Vec<JournalQuery>>,
+    read: watch::Sender<Vec<JournalRequest>>,
     is_loaded: watch::Sender<bool>,
 }
 
@@ -44,7 +44,7 @@ impl Diary {
         self.lines.send_modify(|lines| lines.push(text.to_owned()));
     }
 
-    fn read(&self) -> Vec<JournalQuery> {
+    fn read(&self) -> Vec<JournalRequest> {
         self.read.borrow().clone()
     }
 
@@ -63,10 +63,10 @@ impl Journals for Diary {
         &self,
         machine: &MachineId,
         unit: &UnitName,
-        query: &JournalQuery,
+        query: &JournalRequest,
     ) -> Result<JournalStream, JournalError> {
         if machine.as_str() != self.machine {
-            return Err(JournalError::NotHere { machine: machine.clone() });
+            return Err(JournalError::NotLocal { machine: machine.clone() });
         }
         self.read.send_modify(|read| read.push(query.clone()));
         if !*self.is_loaded.borrow() {
@@ -75,17 +75,17 @@ impl Journals for Diary {
         }
         let there = self.lines.borrow().len();
         let last = there - query.lines.map_or(there, |lines| there.min(lines as usize));
-        let first = query.after.as_ref().map_or(last, |position| position.parse().unwrap());
+        let first = query.after.as_ref().map_or(last, |cursor| cursor.parse().unwrap());
         let is_end = |at: usize| self.lines.borrow().get(at).is_some_and(|line| line == "the end");
         let first = first + usize::from(query.after.is_some() && is_end(first));
         let next = async |(at, mut written): (usize, watch::Receiver<Vec<String>>)| {
             let lines = written.wait_for(|lines| lines.len() > at).await.ok()?;
             let text = lines[at].clone();
             drop(lines);
-            let position = Some((at + 1).to_string());
+            let cursor = Some((at + 1).to_string());
             // What ends it; nobody who goes on reads that again.
             (text != "the end")
-                .then_some((Ok(JournalLine { at: None, text, position }), (at + 1, written)))
+                .then_some((Ok(JournalEntry { timestamp: None, text, cursor }), (at + 1, written)))
         };
         Ok(stream::unfold((first, self.lines.subscribe()), next).boxed())
     }
@@ -100,20 +100,25 @@ async fn start(diary: &Diary) -> Server {
 }
 
 async fn start_in(diary: &Diary, store: FaultyStore, folder: TempDir) -> Server {
-    let listen = Listen::Unix(folder.path().join("fleet.sock"));
+    let listen = ListenAddress::Unix(folder.path().join("fleet.sock"));
     start_on(diary, store, folder, &listen).await
 }
 
-async fn start_on(diary: &Diary, store: FaultyStore, folder: TempDir, listen: &Listen) -> Server {
+async fn start_on(
+    diary: &Diary,
+    store: FaultyStore,
+    folder: TempDir,
+    listen: &ListenAddress,
+) -> Server {
     let set = |api: &mut Api| api.journals = Arc::new(diary.clone());
-    let server = Server::start_on(store, folder, listen, Limits::default(), set).await;
+    let server = Server::start_on(store, folder, listen, ServerLimits::default(), set).await;
     server.mirror.wait_current().await.unwrap();
     server
 }
 
 async fn follow(client: &Client, lines: u32) -> JournalLines {
     let options = JournalOptions { lines: Some(lines), follow: true, ..JournalOptions::default() };
-    client.journal(&name("a.service"), &options).await.unwrap().lasting()
+    client.journal(&name("a.service"), &options).await.unwrap().reconnecting()
 }
 
 async fn next(journal: &mut JournalLines) -> Option<String> {
@@ -252,11 +257,11 @@ async fn a_line_says_where_it_is() {
     let diary = Diary::of("m1");
     let server = start(&diary).await;
     ["one", "two", "the end"].into_iter().for_each(|line| diary.write(line));
-    let path = "/fleet/v1/units/a.service/journal?positions=1";
+    let path = "/fleet/v1/units/a.service/journal?cursors=1";
     let answer = server.get(path).await;
     assert_eq!(answer.to_string(), "200 m1/1 one\nm1/2 two\n");
-    assert_eq!(answer.header("x-fleet-positions"), Some("1"));
-    let answer = server.get(&format!("{path}&moments=1&after=m1/1&after=m2/7")).await;
+    assert_eq!(answer.header("x-fleet-cursors"), Some("1"));
+    let answer = server.get(&format!("{path}&timestamps=1&after=m1/1&after=m2/7")).await;
     assert_eq!(answer.to_string(), "200 m1/2 - two\n");
 }
 
@@ -302,7 +307,7 @@ impl Three {
 
     /// Starts the daemon of a machine.
     async fn begin(&mut self, at: usize) {
-        let listen = Listen::Unix(self.sockets[at].clone());
+        let listen = ListenAddress::Unix(self.sockets[at].clone());
         let (store, folder) = (self.asked.store.clone(), tempfile::tempdir().unwrap());
         let server = start_on(&self.diaries[at], store, folder, &listen).await;
         self.others[at] = Some(server);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fleet_http::{Limits, Listen};
+use fleet_http::{ListenAddress, ServerLimits};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
@@ -13,7 +13,7 @@ use crate::http::{DEADLINE, exchange};
 const SOON: Duration = Duration::from_millis(50);
 
 async fn unix(server: &Server) -> UnixStream {
-    let Listen::Unix(path) = &server.at else { panic!("a unix socket") };
+    let ListenAddress::Unix(path) = &server.at else { panic!("a unix socket") };
     UnixStream::connect(path).await.unwrap()
 }
 
@@ -56,7 +56,8 @@ async fn who_sends_too_much_without_looking_still_gets_the_answer() {
 
 #[tokio::test]
 async fn a_head_that_comes_byte_by_byte_is_given_up() {
-    let server = Server::start_within(Limits { head_time: SOON, ..Limits::default() }).await;
+    let server =
+        Server::start_within(ServerLimits { head_time: SOON, ..ServerLimits::default() }).await;
     let mut stream = unix(&server).await;
     stream.write_all(b"GET /healthz HTTP/1.1\r\nX: ").await.unwrap();
     wait_until_cut(&mut stream, b'x').await;
@@ -65,7 +66,8 @@ async fn a_head_that_comes_byte_by_byte_is_given_up() {
 
 #[tokio::test]
 async fn a_body_that_comes_byte_by_byte_is_given_up() {
-    let server = Server::start_within(Limits { body_time: SOON, ..Limits::default() }).await;
+    let server =
+        Server::start_within(ServerLimits { body_time: SOON, ..ServerLimits::default() }).await;
     let (mut read, mut write) = unix(&server).await.into_split();
     let head = ANNOUNCED.replace("1073741824", "100000");
     write.write_all(head.as_bytes()).await.unwrap();
@@ -78,7 +80,8 @@ async fn a_body_that_comes_byte_by_byte_is_given_up() {
 
 #[tokio::test]
 async fn a_client_that_reads_nothing_is_given_up() {
-    let server = Server::start_within(Limits { write_time: SOON, ..Limits::default() }).await;
+    let server =
+        Server::start_within(ServerLimits { write_time: SOON, ..ServerLimits::default() }).await;
     let value = "x".repeat(400 << 10);
     let body = format!(r#"{{"source":"[Service]\nExecStart=/bin/{value}\n"}}"#);
     for n in 0..10 {
@@ -97,7 +100,8 @@ async fn a_client_that_reads_nothing_is_given_up() {
 
 #[tokio::test]
 async fn a_thousand_connections_that_ask_nothing_keep_nobody_out() {
-    let server = Server::start_within(Limits { connections: 100, ..Limits::default() }).await;
+    let server =
+        Server::start_within(ServerLimits { connections: 100, ..ServerLimits::default() }).await;
     let mut idle = Vec::new();
     for _ in 0..1000 {
         let mut stream = unix(&server).await;
@@ -121,7 +125,8 @@ async fn a_thousand_connections_that_ask_nothing_keep_nobody_out() {
 
 #[tokio::test]
 async fn who_is_slow_in_the_middle_of_a_body_makes_room() {
-    let server = Server::start_within(Limits { connections: 10, ..Limits::default() }).await;
+    let server =
+        Server::start_within(ServerLimits { connections: 10, ..ServerLimits::default() }).await;
     let head = ANNOUNCED.replace("1073741824", "100000");
     let mut slow = Vec::new();
     for _ in 0..100 {
@@ -141,7 +146,8 @@ async fn who_is_slow_in_the_middle_of_a_body_makes_room() {
 
 #[tokio::test]
 async fn who_is_being_answered_makes_no_room() {
-    let server = Server::start_within(Limits { connections: 1, ..Limits::default() }).await;
+    let server =
+        Server::start_within(ServerLimits { connections: 1, ..ServerLimits::default() }).await;
     let _presence = server.machine("m1", &[]).await;
     server.sleepers(&["a.service"], "launched").await;
     server.decide(&[("a.service", "m1")], &[]).await;
@@ -161,7 +167,8 @@ async fn who_is_being_answered_makes_no_room() {
 
 #[tokio::test]
 async fn who_has_not_read_all_of_its_answer_makes_no_room() {
-    let server = Server::start_within(Limits { connections: 1, ..Limits::default() }).await;
+    let server =
+        Server::start_within(ServerLimits { connections: 1, ..ServerLimits::default() }).await;
     let comments = format!("# {}\\n", "x".repeat(1000)).repeat(900);
     let body = format!(r#"{{"source":"[Service]\nExecStart=/bin/true\n{comments}"}}"#);
     assert_eq!(server.put("/fleet/v1/units/a.service", &body).await.status, 201);

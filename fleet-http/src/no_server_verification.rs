@@ -1,4 +1,4 @@
-//! Taking any server for the one that is wanted, for those who ask for it by name.
+//! Certificate verifier that accepts every server, for clients that explicitly request it.
 
 use std::sync::Arc;
 
@@ -7,17 +7,17 @@ use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signat
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, Error, SignatureScheme};
 
-/// Believes every certificate. That its owner holds the key is still seen to.
+/// Accepts every server certificate. Still verifies that the server holds the private key.
 #[derive(Debug)]
-pub(crate) struct Unverified(Arc<CryptoProvider>);
+pub(crate) struct NoServerVerification(Arc<CryptoProvider>);
 
-impl Unverified {
+impl NoServerVerification {
     pub(crate) fn new(provider: Arc<CryptoProvider>) -> Self {
         Self(provider)
     }
 }
 
-impl ServerCertVerifier for Unverified {
+impl ServerCertVerifier for NoServerVerification {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

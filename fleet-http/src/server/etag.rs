@@ -1,15 +1,15 @@
-//! Entity tags of units, and the conditions that are made with them.
+//! Entity tags of units, and conditional requests.
 //!
-//! A tag is the revision at which a unit was looked at, and the lineage that it is of. It says
-//! nothing of what the unit was, but everything that changed later can be told by it.
+//! A tag consists of the revision at which a unit was read, and the lineage. It does not identify
+//! the unit's content, but detects every later change.
 
 use axum::http::HeaderMap;
 use axum::http::header::{HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
 use fleet_core::{Revision, Snapshot};
-use fleet_store::{ExpectUnit, Mirror, Report};
+use fleet_store::{ExpectUnit, Mirror, ResultChange};
 use fleet_unitfile::UnitName;
 
-/// The tag of whatever is seen, or was written, at that revision.
+/// Returns the tag of the state at that revision.
 pub(super) fn of(mirror: &Mirror, revision: Revision) -> HeaderValue {
     let tag = match mirror.lineage() {
         Some(lineage) => format!("\"{revision}-{lineage}\""),
@@ -18,16 +18,16 @@ pub(super) fn of(mirror: &Mirror, revision: Revision) -> HeaderValue {
     HeaderValue::try_from(tag).unwrap_or_else(|_| HeaderValue::from_static("\"0\""))
 }
 
-/// What must be true of a unit for a write to be carried out: the header `If-Match`.
+/// Condition of a write, from the `If-Match` header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Condition {
-    /// Nothing was said.
+    /// No condition.
     None,
-    /// There is one.
+    /// The unit exists.
     Exists,
-    /// There is one, and it is as it was then.
+    /// The unit exists and is unchanged since this revision.
     UnchangedSince(Revision),
-    /// Something that cannot be: a tag that nobody gave, or one of another lineage.
+    /// Never holds: the tag is invalid or of another lineage.
     Never,
 }
 
@@ -39,12 +39,12 @@ impl Condition {
         if tags(headers, &IF_MATCH).any(|tag| tag == "*") {
             return Self::Exists;
         }
-        // Of several it is enough that one holds, and the latest holds if any does.
+        // One matching tag suffices, and if any matches, the latest does.
         let revisions = tags(headers, &IF_MATCH).filter_map(|tag| revision(tag, mirror));
         revisions.max().map_or(Self::Never, Self::UnchangedSince)
     }
 
-    /// Whether it holds as far as is known here. The store has the last word.
+    /// Whether the condition holds in this snapshot. The store checks it again.
     pub(super) fn holds(self, mirror: &Mirror, known: &Snapshot, name: &UnitName) -> bool {
         let is_there = known.unit(name.as_str()).is_some() || known.fault(name.as_str()).is_some();
         match self {
@@ -52,13 +52,13 @@ impl Condition {
             Self::Exists => is_there,
             Self::Never => false,
             Self::UnchangedSince(seen) => {
-                let difference = mirror.news_since(seen).difference;
-                is_there && difference.is_none_or(|it| !it.units.contains(name))
+                let changes = mirror.delta_since(seen).changes;
+                is_there && changes.is_none_or(|it| !it.units.contains(name))
             }
         }
     }
 
-    /// The same for the store.
+    /// Returns the condition for the store.
     pub(super) fn expect(self, otherwise: ExpectUnit) -> ExpectUnit {
         match self {
             Self::None | Self::Never => otherwise,
@@ -68,7 +68,7 @@ impl Condition {
     }
 }
 
-/// Whether who asks has seen the unit, by its tag, as it is shown.
+/// Whether the client's tags show that it has already seen the unit in this state.
 pub(super) fn is_known(headers: &HeaderMap, mirror: &Mirror, shown: &Snapshot, name: &str) -> bool {
     let seen = tags(headers, &IF_NONE_MATCH);
     let seen: Vec<&str> = seen.map(|tag| tag.strip_prefix("W/").unwrap_or(tag)).collect();
@@ -79,30 +79,30 @@ pub(super) fn is_known(headers: &HeaderMap, mirror: &Mirror, shown: &Snapshot, n
         })
 }
 
-/// Whether nothing that is shown of a unit has changed since.
+/// Whether nothing shown of a unit has changed since that revision.
 fn is_unchanged(mirror: &Mirror, seen: Revision, name: &str) -> bool {
-    let tidings = mirror.tidings_since(seen);
-    let (Some(difference), Some(reports)) = (tidings.news.difference, tidings.reports) else {
-        return false; // nobody can say
+    let delta = mirror.full_delta_since(seen);
+    let (Some(changes), Some(results)) = (delta.inputs.changes, delta.results) else {
+        return false; // // the changes are unknown
     };
     let is_it = |unit: &UnitName| unit.as_str() == name;
-    // Of a machine that comes or goes, its units are not told of.
-    difference.machines.is_empty()
-        && !difference.units.iter().any(is_it)
-        && !difference.placements.iter().any(is_it)
-        && !reports.iter().any(|report| match report {
-            Report::State(unit, _) | Report::Reason(unit) => is_it(unit),
+    // Machine changes do not list the affected units.
+    changes.machines.is_empty()
+        && !changes.units.iter().any(is_it)
+        && !changes.placements.iter().any(is_it)
+        && !results.iter().any(|change| match change {
+            ResultChange::State(unit, _) | ResultChange::Reason(unit) => is_it(unit),
         })
 }
 
-/// The tags of a header, with their quotation marks.
+/// Returns the tags of a header, with their quotes.
 fn tags<'a>(headers: &'a HeaderMap, header: &HeaderName) -> impl Iterator<Item = &'a str> {
     let values = headers.get_all(header).into_iter();
     let values = values.filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).map(str::trim)
 }
 
-/// The revision of a tag, if it is one of this lineage.
+/// Returns the revision of a tag of this lineage.
 fn revision(tag: &str, mirror: &Mirror) -> Option<Revision> {
     let text = tag.strip_prefix('"')?.strip_suffix('"')?;
     let (number, lineage) = match text.split_once('-') {

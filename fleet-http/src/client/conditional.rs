@@ -1,0 +1,78 @@
+//! Conditional writes: change a unit only if it was not modified in the meantime.
+
+use fleet_unitfile::UnitName;
+use hyper::Method;
+use hyper::header::{HeaderName, HeaderValue, IF_MATCH};
+
+use super::{Client, ClientError, UnitUpload, none_if_not_found, unit_path};
+use crate::wire::UnitEntity;
+
+/// A unit with its entity tag.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WithEtag {
+    /// The unit with its source.
+    pub unit: UnitEntity,
+    /// The entity tag, for conditional writes.
+    pub etag: String,
+}
+
+impl Client {
+    /// Returns the unit of that name with its entity tag, or `None` if it does not exist.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ClientError`] if the request fails.
+    pub async fn unit_with_etag(&self, name: &UnitName) -> Result<Option<WithEtag>, ClientError> {
+        let Some((unit, etag)) =
+            none_if_not_found(self.caller.get_with_etag(&unit_path(name)).await)?
+        else {
+            return Ok(None);
+        };
+        let etag = etag.ok_or_else(|| self.caller.bad_response("the unit has no entity tag"))?;
+        Ok(Some(WithEtag { unit, etag }))
+    }
+
+    /// Replaces the content of a unit unless it was modified since `etag`. Returns `false` if it was
+    /// modified or destroyed; read it again before retrying.
+    ///
+    /// # Errors
+    ///
+    /// As for [`put_unit`](Self::put_unit).
+    pub async fn put_unit_if(
+        &self,
+        name: &UnitName,
+        upload: &UnitUpload,
+        etag: &str,
+    ) -> Result<bool, ClientError> {
+        let (header, entity) = (self.if_match(etag)?, upload.entity());
+        let put = self.caller.send(Method::PUT, &unit_path(name), Some(header), &entity).await;
+        unchanged(put.map(drop))
+    }
+
+    /// Destroys a unit unless it was modified since `etag`. Returns `false` if it was modified; read
+    /// it again before retrying.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ClientError::Api`] with status 404 if the unit does not exist.
+    pub async fn destroy_if(&self, name: &UnitName, etag: &str) -> Result<bool, ClientError> {
+        let header = Some(self.if_match(etag)?);
+        let gone = self.caller.send_empty_with(Method::DELETE, &unit_path(name), header).await;
+        unchanged(gone.map(drop))
+    }
+
+    fn if_match(&self, etag: &str) -> Result<(HeaderName, HeaderValue), ClientError> {
+        let value = HeaderValue::try_from(etag);
+        let value =
+            value.map_err(|_| self.caller.bad_response(format!("invalid entity tag {etag:?}")))?;
+        Ok((IF_MATCH, value))
+    }
+}
+
+fn unchanged(written: Result<(), ClientError>) -> Result<bool, ClientError> {
+    match written {
+        Ok(()) => Ok(true),
+        Err(ClientError::Api { status: 412, .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,132 @@
+//! Tracks the last line received from each followed journal, so that a reader can resume there.
+//!
+//! Pure except for the clock.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::clock::Stopwatch;
+use crate::server::JournalEntry;
+
+/// Time before the opening from which a journal is read that has not yet returned a line. Covers
+/// the time that a request may take to reach the machine.
+const REQUEST_MARGIN: Duration = Duration::from_secs(1);
+
+/// Maximum size of all cursors in a request, in bytes.
+///
+/// Leaves room for the rest of the request head, and is enough for the 256 machines of one journal.
+/// Over weeks a unit may have run on any number of machines. Beyond this size the machines whose
+/// last line is oldest are forgotten.
+const MAX_BYTES: usize = 56 * 1024;
+
+/// The last line received from each machine.
+#[derive(Debug)]
+pub(crate) struct Cursors {
+    /// Last line of each machine, by machine ID.
+    last: BTreeMap<String, LastEntry>,
+    /// Number of lines received.
+    lines: u64,
+    /// Size of all cursors in a request, in bytes.
+    bytes: usize,
+    opened: Stopwatch,
+}
+
+#[derive(Debug)]
+struct LastEntry {
+    cursor: String,
+    /// Number of this line among all received lines.
+    line: u64,
+}
+
+impl Cursors {
+    /// Creates an empty set of cursors for journals that are opened now.
+    pub(crate) fn new() -> Self {
+        Self { last: BTreeMap::new(), lines: 0, bytes: 0, opened: Stopwatch::start() }
+    }
+
+    /// Records a received line. A line without a cursor is ignored.
+    pub(crate) fn record(&mut self, line: &JournalEntry) {
+        let Some((machine, cursor)) = line.cursor.as_ref().and_then(|at| at.split_once('/')) else {
+            return;
+        };
+        self.lines += 1;
+        let last = LastEntry { cursor: cursor.to_owned(), line: self.lines };
+        self.bytes += size(machine, cursor);
+        if let Some(before) = self.last.insert(machine.to_owned(), last) {
+            self.bytes -= size(machine, &before.cursor);
+        }
+        while self.bytes > MAX_BYTES && self.last.len() > 1 {
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        let oldest = self.last.iter().min_by_key(|(_, last)| last.line);
+        let Some(machine) = oldest.map(|(machine, _)| machine.clone()) else { return };
+        if let Some(last) = self.last.remove(&machine) {
+            self.bytes -= size(&machine, &last.cursor);
+        }
+    }
+
+    /// Returns the cursor of the machine's last line.
+    pub(crate) fn cursor(&self, machine: &str) -> Option<&str> {
+        self.last.get(machine).map(|last| &*last.cursor)
+    }
+
+    /// Returns the cursor of each machine's last line, prefixed with the machine ID.
+    pub(crate) fn cursors(&self) -> impl Iterator<Item = String> {
+        self.last.iter().map(|(machine, last)| format!("{machine}/{}", last.cursor))
+    }
+
+    /// Returns the age from which lines are read if no line was received, so that none is missed.
+    pub(crate) fn time_since_opened(&self) -> Duration {
+        self.opened.elapsed() + REQUEST_MARGIN
+    }
+}
+
+/// Returns the size of a cursor in a request, in bytes. Every byte except ASCII letters and digits
+/// is percent-encoded and takes three.
+fn size(machine: &str, cursor: &str) -> usize {
+    let escaped = |byte: u8| if byte.is_ascii_alphanumeric() { 1 } else { 3 };
+    let cursor = machine.bytes().chain([b'/']).chain(cursor.bytes());
+    "&after=".len() + cursor.map(escaped).sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_of_each_machine_counts() {
+        let mut told = Cursors::new();
+        for cursor in [Some("m1/1"), Some("m2/s=1;i=2/3"), None, Some("m1/2"), Some("odd")] {
+            let cursor = cursor.map(str::to_owned);
+            told.record(&JournalEntry { cursor, ..String::new().into() });
+        }
+        assert_eq!(told.cursors().collect::<Vec<_>>(), ["m1/2", "m2/s=1;i=2/3"]);
+        assert_eq!((told.cursor("m1"), told.cursor("m3")), (Some("2"), None));
+        assert!(told.time_since_opened() >= REQUEST_MARGIN);
+    }
+
+    #[test]
+    fn what_was_told_longest_ago_is_forgotten_before_a_request_gets_too_long() {
+        let mut told = Cursors::new();
+        let cursor = "s=0123456789abcdef0123456789abcdef;i=1f;b=0123456789abcdef0123456789abcdef;\
+                      m=123456789;t=123456789abcd;x=0123456789abcdef";
+        let tell = |told: &mut Cursors, machine: u32| {
+            let cursor = Some(format!("{machine:032x}/{cursor}"));
+            told.record(&JournalEntry { cursor, ..String::new().into() });
+        };
+        for machine in 0..1_000 {
+            tell(&mut told, machine);
+            tell(&mut told, 0);
+        }
+        let kept = told.cursors().count();
+        assert!((256..1_000).contains(&kept), "{kept}");
+        let sizes = told.last.iter().map(|(machine, last)| size(machine, &last.cursor));
+        assert_eq!(sizes.sum::<usize>(), told.bytes);
+        assert!(told.bytes <= MAX_BYTES);
+        let there = |machine: u32| told.cursor(&format!("{machine:032x}")).is_some();
+        assert_eq!([0, 1, 999].map(there), [true, false, true]);
+    }
+}

@@ -1,0 +1,95 @@
+//! Authentication of requests on TCP ports.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use axum::http::HeaderMap;
+use axum::http::header::AUTHORIZATION;
+
+use super::tokens::{Rights, Tokens};
+use crate::ServerTls;
+
+/// Authentication required at the TCP ports of a server: TLS, client certificates and tokens.
+///
+/// Clones share their configuration, so it can be replaced while the server runs. Unix sockets need
+/// no policy, since file permissions control access.
+#[derive(Debug, Clone, Default)]
+pub struct AuthPolicy(Arc<RwLock<Arc<AuthConfig>>>);
+
+#[derive(Debug, Default)]
+pub(super) struct AuthConfig {
+    pub(super) tls: Option<ServerTls>,
+    pub(super) tokens: Option<Tokens>,
+}
+
+impl AuthPolicy {
+    /// Creates a policy that accepts requests with one of the tokens or a certificate that `tls`
+    /// verifies. Without either it accepts all requests.
+    #[must_use]
+    pub fn new(tls: Option<ServerTls>, tokens: Option<Tokens>) -> Self {
+        Self(Arc::new(RwLock::new(Arc::new(AuthConfig { tls, tokens }))))
+    }
+
+    /// Replaces the configuration. Requests in progress continue. Each further request on an open
+    /// connection must present a valid token, or the connection's certificate must be signed by a
+    /// CA that is still accepted.
+    pub fn replace(&self, tls: Option<ServerTls>, tokens: Option<Tokens>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) =
+            Arc::new(AuthConfig { tls, tokens });
+    }
+
+    pub(super) fn config(&self) -> Arc<AuthConfig> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl AuthConfig {
+    /// Whether clients can authenticate at all.
+    pub(super) fn has_credentials(&self) -> bool {
+        self.tokens.is_some() || self.verifies_certificates()
+    }
+
+    fn verifies_certificates(&self) -> bool {
+        self.tls.as_ref().is_some_and(ServerTls::verifies_clients)
+    }
+
+    /// Returns the rights of a request with these headers, or an error message that names the
+    /// accepted credentials.
+    pub(super) fn rights(
+        &self,
+        is_tls: bool,
+        verified_by: Option<&ServerTls>,
+        headers: &HeaderMap,
+    ) -> Result<Rights, String> {
+        let by_certificate = is_tls && self.verifies_certificates();
+        // The accepted CA may have changed since the certificate was verified.
+        let is_known =
+            |tls: &ServerTls| verified_by.is_some_and(|other| tls.verifies_clients_of(other));
+        let is_in = match by_certificate {
+            true => self.tls.as_ref().is_some_and(is_known),
+            false => self.tokens.is_none(),
+        };
+        if is_in {
+            return Ok(Rights::Write);
+        }
+        let shown = bearer(headers);
+        if let (Some(tokens), Some(token)) = (&self.tokens, shown)
+            && let Some(rights) = tokens.admit(token)
+        {
+            return Ok(rights);
+        }
+        let what = match (by_certificate, self.tokens.is_some()) {
+            (true, true) => "a client certificate, or a token as Authorization: Bearer TOKEN",
+            (true, false) => "a client certificate",
+            (false, _) => "a token as Authorization: Bearer TOKEN",
+        };
+        let why = if shown.is_some() { "the token is none that is known" } else { "who are you" };
+        Err(format!("{why}: show {what}"))
+    }
+}
+
+/// Returns the bearer token of a request.
+fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let value = headers.get(AUTHORIZATION)?.as_bytes();
+    let (scheme, token) = value.split_at_checked("Bearer ".len())?;
+    scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
+}

@@ -1,0 +1,293 @@
+//! Slots of connections. If all are taken, the connection that has waited longest for a request, or
+//! for the rest of one, is closed to make room for a new one.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes, HttpBody};
+use hyper::body::{Frame, SizeHint};
+use tokio::sync::Notify;
+
+/// Connections of one listener that wait for their clients.
+#[derive(Debug, Default)]
+pub(super) struct IdleQueue {
+    queue: Mutex<Waiters>,
+    /// Notified when a connection begins to wait.
+    parked: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Waiters {
+    next: u64,
+    /// Waiting connections, longest first, with the signal that closes each.
+    waiting: BTreeMap<u64, Arc<Notify>>,
+}
+
+impl IdleQueue {
+    /// Closes the connection that has waited longest, as soon as one waits.
+    pub(super) async fn reclaim_one(&self) {
+        while !self.reclaim_longest() {
+            self.parked.notified().await;
+        }
+    }
+
+    /// Closes the connection that has waited longest. Returns whether one was waiting.
+    pub(super) fn reclaim_longest(&self) -> bool {
+        let longest = self.queue().waiting.pop_first();
+        longest.map(|(_, reclaim)| reclaim.notify_one()).is_some()
+    }
+
+    /// Ignores poisoning: no panic can leave the map partially modified.
+    fn queue(&self) -> MutexGuard<'_, Waiters> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Slot of a connection.
+#[derive(Debug)]
+pub(super) struct ConnectionSlot {
+    idle: Arc<IdleQueue>,
+    reclaim: Arc<Notify>,
+    state: Mutex<SlotState>,
+}
+
+/// State of a connection.
+#[derive(Debug)]
+enum SlotState {
+    /// Waits for a request or the rest of one, with this ticket in the queue.
+    Waiting(u64),
+    /// Serves a request.
+    Busy,
+    /// The response is complete but not yet flushed.
+    Sending,
+}
+
+impl ConnectionSlot {
+    /// Creates the slot of a new connection, which waits for its first request.
+    pub(super) fn new(idle: &Arc<IdleQueue>) -> Arc<Self> {
+        let slot = Self {
+            idle: idle.clone(),
+            reclaim: Arc::default(),
+            state: Mutex::new(SlotState::Busy),
+        };
+        slot.park();
+        Arc::new(slot)
+    }
+
+    /// Begins to serve a request. Returns `None` if the slot was already reclaimed; the connection
+    /// must then end.
+    pub(super) fn begin_request(self: &Arc<Self>) -> Option<BusyGuard> {
+        self.set_state(SlotState::Busy).then(|| BusyGuard(self.clone()))
+    }
+
+    /// Waits until the slot is reclaimed; the connection must then end.
+    pub(super) async fn reclaimed(&self) {
+        self.reclaim.notified().await;
+    }
+
+    /// Handles a flush of all pending output.
+    pub(super) fn on_flush(&self) {
+        if matches!(*self.state(), SlotState::Sending) {
+            self.park();
+        }
+    }
+
+    fn park(&self) {
+        self.enqueue(None);
+    }
+
+    /// Enters the queue with an earlier ticket, or at the end without one. Returns the ticket.
+    fn enqueue(&self, ticket: Option<u64>) -> u64 {
+        let mut queue = self.idle.queue();
+        let number = ticket.unwrap_or(queue.next);
+        queue.next = queue.next.max(number + 1);
+        queue.waiting.insert(number, self.reclaim.clone());
+        drop(queue);
+        *self.state() = SlotState::Waiting(number);
+        self.idle.parked.notify_one();
+        number
+    }
+
+    /// Sets a state other than waiting. Returns `false` if the slot was reclaimed while it waited.
+    fn set_state(&self, to: SlotState) -> bool {
+        match std::mem::replace(&mut *self.state(), to) {
+            SlotState::Waiting(number) => self.idle.queue().waiting.remove(&number).is_some(),
+            SlotState::Busy | SlotState::Sending => true,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, SlotState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for ConnectionSlot {
+    fn drop(&mut self) {
+        self.set_state(SlotState::Busy);
+    }
+}
+
+/// Keeps the connection busy until dropped.
+#[derive(Debug)]
+pub(super) struct BusyGuard(Arc<ConnectionSlot>);
+
+impl Drop for BusyGuard {
+    fn drop(&mut self) {
+        // A response that the client has not read yet must not be cut off.
+        self.0.set_state(SlotState::Sending);
+    }
+}
+
+/// Body of a response. The connection waits again once the body is sent.
+pub(super) struct SlotBody {
+    body: Body,
+    _busy: BusyGuard,
+}
+
+impl SlotBody {
+    pub(super) fn new(body: Body, busy: BusyGuard) -> Self {
+        Self { body, _busy: busy }
+    }
+}
+
+impl HttpBody for SlotBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Body of a request. While more of it is awaited, the slot can be reclaimed; otherwise clients
+/// that send byte by byte could exhaust all slots.
+pub(super) struct RequestBody<B> {
+    body: B,
+    slot: Arc<ConnectionSlot>,
+    /// Ticket in the queue, kept so that an occasional byte does not improve the position.
+    ticket: Option<u64>,
+    is_waiting: bool,
+}
+
+impl<B> RequestBody<B> {
+    pub(super) fn new(body: B, slot: Arc<ConnectionSlot>) -> Self {
+        Self { body, slot, ticket: None, is_waiting: false }
+    }
+
+    /// Stops waiting. Returns `false` if the slot was reclaimed.
+    fn resume(&mut self) -> bool {
+        !std::mem::take(&mut self.is_waiting) || self.slot.set_state(SlotState::Busy)
+    }
+}
+
+impl<B: HttpBody<Data = Bytes, Error: Into<axum::BoxError>> + Unpin> HttpBody for RequestBody<B> {
+    type Data = Bytes;
+    type Error = axum::BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::BoxError>>> {
+        if !self.resume() {
+            return Poll::Ready(Some(Err(
+                "the connection was closed to make room for another".into()
+            )));
+        }
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        if frame.is_pending() {
+            self.ticket = Some(self.slot.enqueue(self.ticket));
+            self.is_waiting = true;
+        }
+        frame.map_err(Into::into)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl<B> Drop for RequestBody<B> {
+    fn drop(&mut self) {
+        self.resume();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    #[test]
+    fn the_one_that_waits_longest_ends_and_who_is_answered_stays() {
+        let idle = Arc::<IdleQueue>::default();
+        let slots: Vec<Arc<ConnectionSlot>> = (0..4).map(|_| ConnectionSlot::new(&idle)).collect();
+        let busy = slots[0].begin_request().unwrap();
+        let again = slots[1].begin_request().unwrap();
+        drop(again);
+        slots[1].on_flush();
+        // The order is the third, the fourth, then the second, which was served in between.
+        for next in [2, 3, 1] {
+            assert!(idle.reclaim_longest());
+            assert!(slots[next].begin_request().is_none(), "{next}");
+        }
+        assert!(!idle.reclaim_longest());
+        slots[0].on_flush();
+        assert!(!idle.reclaim_longest(), "it is still being answered");
+        drop(busy);
+        assert!(!idle.reclaim_longest(), "its answer is not sent yet");
+        slots[0].on_flush();
+        assert!(idle.reclaim_longest());
+    }
+
+    #[test]
+    fn who_is_gone_is_forgotten() {
+        let idle = Arc::<IdleQueue>::default();
+        drop(ConnectionSlot::new(&idle));
+        assert!(!idle.reclaim_longest());
+    }
+
+    #[test]
+    fn who_sends_byte_by_byte_waits_where_it_began_to() {
+        let idle = Arc::<IdleQueue>::default();
+        let slots: Vec<Arc<ConnectionSlot>> = (0..3).map(|_| ConnectionSlot::new(&idle)).collect();
+        let _busy = slots[0].begin_request().unwrap();
+        let (bytes, body) = tokio::sync::mpsc::unbounded_channel::<Bytes>();
+        let body = futures_util::stream::unfold(body, async |mut body| {
+            Some((Ok::<_, axum::Error>(body.recv().await?), body))
+        });
+        let mut body = Box::pin(RequestBody::new(Body::from_stream(body), slots[0].clone()));
+        let mut poll = || body.as_mut().poll_frame(&mut Context::from_waker(Waker::noop()));
+        assert!(poll().is_pending());
+        ConnectionSlot::new(&idle);
+        bytes.send(Bytes::from_static(b"x")).unwrap();
+        assert!(matches!(poll(), Poll::Ready(Some(Ok(_)))));
+        assert_eq!(idle.queue().waiting.len(), 2, "what has come is looked at");
+        assert!(poll().is_pending());
+        slots[1].begin_request().map(drop).unwrap();
+        slots[1].on_flush();
+        // The third is first. The first follows, since it has waited since before the second was
+        // served.
+        assert!(idle.reclaim_longest() && slots[2].begin_request().is_none());
+        assert!(idle.reclaim_longest());
+        assert!(matches!(poll(), Poll::Ready(Some(Err(_)))), "it had to make room");
+        assert!(slots[1].begin_request().is_some());
+    }
+}

@@ -1,0 +1,22 @@
+//! Dry runs of writes.
+
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use fleet_core::Snapshot;
+
+use super::failure::Failure;
+use super::planning::run_planner;
+use crate::wire;
+
+/// Responds to a write with `dryRun=1`: returns the plan for the cluster after the write.
+///
+/// The plan also contains pending steps that are unrelated to the write.
+pub(super) async fn dry_run(
+    known: &Snapshot,
+    write: impl FnOnce(&mut Snapshot),
+) -> Result<Response, Failure> {
+    let mut after = known.clone();
+    write(&mut after);
+    let plan = run_planner(move || fleet_scheduler::plan(&after)).await?;
+    Ok(Json(wire::plan(&plan)).into_response())
+}
