@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::circle::{shortest, tangles};
-use super::net::{Edge, Net, number};
+use super::adjacency::{Adjacency, Edge, number};
+use super::cycle::{components, shortest_cycle};
 use super::{EdgeKind, Graph, GraphError, InitUnit, Name, Settings, Target, validity};
 
-/// For how many flaws of a set a target is looked for that is spelt almost alike: each search goes
+/// For how many errors of a set a target is looked for that is spelt almost alike: each search goes
 /// over all targets.
-const MOST_SEARCHES: usize = 20;
+const MAX_SEARCHES: usize = 20;
 
 /// A graph in the making.
 pub(super) struct Assembly {
@@ -17,8 +17,8 @@ pub(super) struct Assembly {
     /// By name, each name once.
     units: Vec<Arc<InitUnit>>,
     /// Which of them are left out.
-    out: BTreeSet<u32>,
-    flaws: Vec<GraphError>,
+    excluded: BTreeSet<u32>,
+    errors: Vec<GraphError>,
 }
 
 impl Assembly {
@@ -26,7 +26,7 @@ impl Assembly {
         units: impl IntoIterator<Item: Into<Arc<InitUnit>>>,
         settings: &Settings,
     ) -> (Graph, Vec<GraphError>) {
-        Self { lenient: false, units: Vec::new(), out: BTreeSet::new(), flaws: Vec::new() }
+        Self { lenient: false, units: Vec::new(), excluded: BTreeSet::new(), errors: Vec::new() }
             .run(units, settings)
     }
 
@@ -34,7 +34,7 @@ impl Assembly {
         units: impl IntoIterator<Item: Into<Arc<InitUnit>>>,
         settings: &Settings,
     ) -> (Graph, Vec<GraphError>) {
-        Self { lenient: true, units: Vec::new(), out: BTreeSet::new(), flaws: Vec::new() }
+        Self { lenient: true, units: Vec::new(), excluded: BTreeSet::new(), errors: Vec::new() }
             .run(units, settings)
     }
 
@@ -43,28 +43,28 @@ impl Assembly {
         units: impl IntoIterator<Item: Into<Arc<InitUnit>>>,
         settings: &Settings,
     ) -> (Graph, Vec<GraphError>) {
-        self.take_up(units.into_iter().map(Into::into).collect());
+        self.collect_units(units.into_iter().map(Into::into).collect());
         self.check_each();
-        self.drop_those_left_out();
+        self.drop_excluded();
         let providers = self.providers(settings);
-        let mut graph = self.join(providers);
-        self.check_circles(&mut graph);
+        let mut graph = self.build(providers);
+        self.check_cycles(&mut graph);
         self.check_missing(&graph);
         self.check_settings(&graph, settings);
-        self.flaws.sort();
-        (graph, self.flaws)
+        self.errors.sort();
+        (graph, self.errors)
     }
 
-    /// Of several units of one name, none is more right than the others; to find the other flaws of
+    /// Of several units of one name, none is more right than the others; to find the other errors of
     /// a set that is refused, one will do.
-    fn take_up(&mut self, mut units: Vec<Arc<InitUnit>>) {
+    fn collect_units(&mut self, mut units: Vec<Arc<InitUnit>>) {
         self.bound("units", units.len(), Graph::MAX_UNITS);
         units.truncate(Graph::MAX_UNITS);
         units.sort_by(|a, b| a.name.cmp(&b.name));
         for same in units.chunk_by(|a, b| a.name == b.name) {
             if let [unit, _, ..] = same {
                 let name = unit.name.clone();
-                self.flaws.push(GraphError::DuplicateUnit { name, count: same.len() });
+                self.errors.push(GraphError::DuplicateUnit { name, count: same.len() });
             }
             if same.len() == 1 || !self.lenient {
                 self.units.push(Arc::clone(&same[0]));
@@ -74,31 +74,31 @@ impl Assembly {
 
     fn check_each(&mut self) {
         for (at, unit) in (0..).zip(&self.units) {
-            let flaws = validity::flaws(unit);
-            if self.lenient && !flaws.is_empty() {
-                self.out.insert(at);
+            let errors = validity::errors(unit);
+            if self.lenient && !errors.is_empty() {
+                self.excluded.insert(at);
             }
-            self.flaws.extend(flaws);
+            self.errors.extend(errors);
         }
         let edges = self.units.iter().map(|unit| unit.edges.len()).sum();
         self.bound("dependencies", edges, Graph::MAX_EDGES);
         if edges > Graph::MAX_EDGES {
-            self.out.extend(0..number(self.units.len()));
+            self.excluded.extend(0..number(self.units.len()));
         }
     }
 
     fn bound(&mut self, what: &'static str, found: usize, most: usize) {
         if found > most {
-            self.flaws.push(GraphError::TooMany { what, found, most });
+            self.errors.push(GraphError::TooMany { what, found, most });
         }
     }
 
-    fn drop_those_left_out(&mut self) {
-        let out = std::mem::take(&mut self.out);
+    fn drop_excluded(&mut self) {
+        let excluded = std::mem::take(&mut self.excluded);
         let mut at = 0;
         self.units.retain(|_| {
             at += 1;
-            !out.contains(&(at - 1))
+            !excluded.contains(&(at - 1))
         });
     }
 
@@ -116,26 +116,26 @@ impl Assembly {
                 claimed.retain(is_chosen);
             } else {
                 let (target, unit) = (target.clone(), chosen.clone());
-                self.flaws.push(GraphError::NoAlternative { target, unit });
+                self.errors.push(GraphError::NoAlternative { target, unit });
             }
         }
         let claims = claims.into_iter().map(|(target, units)| (target.clone(), units)).collect();
-        self.award(claims)
+        self.choose_providers(claims)
     }
 
-    fn award(&mut self, claims: BTreeMap<Target, Vec<u32>>) -> BTreeMap<Target, u32> {
+    fn choose_providers(&mut self, claims: BTreeMap<Target, Vec<u32>>) -> BTreeMap<Target, u32> {
         let mut providers = BTreeMap::new();
         for (target, mut claimed) in claims {
-            claimed.retain(|at| !self.out.contains(at));
+            claimed.retain(|at| !self.excluded.contains(at));
             let name = |at: u32| &self.units[at as usize].name;
             let own = |at: &&u32| name(**at).as_str() == target.as_str();
             let Some(&winner) = claimed.iter().find(own).or(claimed.first()) else { continue };
             if claimed.len() > 1 {
                 let units: Vec<Name> = claimed.iter().map(|&at| name(at).clone()).collect();
-                self.flaws.push(GraphError::DuplicateProvider { target: target.clone(), units });
+                self.errors.push(GraphError::DuplicateProvider { target: target.clone(), units });
             }
             if self.lenient {
-                self.out.extend(claimed.into_iter().filter(|&at| at != winner));
+                self.excluded.extend(claimed.into_iter().filter(|&at| at != winner));
             }
             providers.insert(target, winner);
         }
@@ -143,40 +143,44 @@ impl Assembly {
     }
 
     /// The graph of the units that are not left out.
-    fn join(&mut self, mut providers: BTreeMap<Target, u32>) -> Graph {
-        providers.retain(|_, at| !self.out.contains(at));
-        if !self.out.is_empty() {
+    fn build(&mut self, mut providers: BTreeMap<Target, u32>) -> Graph {
+        providers.retain(|_, at| !self.excluded.contains(at));
+        if !self.excluded.is_empty() {
             let left: Vec<u32> =
-                (0..number(self.units.len())).filter(|at| !self.out.contains(at)).collect();
+                (0..number(self.units.len())).filter(|at| !self.excluded.contains(at)).collect();
             // Each provider is left, so it is found.
             let moved = |at: &u32| left.binary_search(at).map_or(0, number);
             providers.values_mut().for_each(|at| *at = moved(at));
-            self.drop_those_left_out();
+            self.drop_excluded();
         }
         let (edges, missing) = edges(&self.units, &providers);
-        let net = Arc::new(Net::new(self.units.len(), edges));
-        Graph { units: self.units.clone(), providers, net, missing }
+        let adjacency = Arc::new(Adjacency::new(self.units.len(), edges));
+        Graph { units: self.units.clone(), providers, adjacency, missing }
     }
 
-    fn check_circles(&mut self, graph: &mut Graph) {
-        for tangle in tangles(&graph.net) {
-            self.flaws.push(GraphError::Cycle(shortest(&graph.net, &tangle, &graph.units)));
-            self.out.extend(tangle);
+    fn check_cycles(&mut self, graph: &mut Graph) {
+        for component in components(&graph.adjacency) {
+            self.errors.push(GraphError::Cycle(shortest_cycle(
+                &graph.adjacency,
+                &component,
+                &graph.units,
+            )));
+            self.excluded.extend(component);
         }
-        if self.lenient && !self.out.is_empty() {
-            *graph = self.join(std::mem::take(&mut graph.providers));
+        if self.lenient && !self.excluded.is_empty() {
+            *graph = self.build(std::mem::take(&mut graph.providers));
         }
     }
 
     fn check_missing(&mut self, graph: &Graph) {
-        let mut searches = MOST_SEARCHES;
+        let mut searches = MAX_SEARCHES;
         for (&at, missing) in &graph.missing {
             let unit = &graph.units[at as usize].name;
             // To come after what is not there is to come whenever one likes.
             for (kind, target) in missing.iter().filter(|(kind, _)| kind.requires()) {
                 let (unit, kind) = (unit.clone(), *kind);
                 let near = nearest(target, graph, &mut searches);
-                self.flaws.push(GraphError::NotProvided {
+                self.errors.push(GraphError::NotProvided {
                     unit,
                     kind,
                     target: target.clone(),
@@ -188,19 +192,19 @@ impl Assembly {
 
     fn check_settings(&mut self, graph: &Graph, settings: &Settings) {
         if let Some(goal) = &settings.goal {
-            self.flaws.extend(graph.goal_flaw(goal, &settings.mask));
+            self.errors.extend(graph.goal_error(goal, &settings.mask));
         }
-        let mut searches = MOST_SEARCHES;
+        let mut searches = MAX_SEARCHES;
         for target in settings.mask.iter().filter(|it| !graph.providers.contains_key(*it)) {
             let near = nearest(target, graph, &mut searches);
-            self.flaws.push(GraphError::NothingMasked { target: target.clone(), near });
+            self.errors.push(GraphError::NothingMasked { target: target.clone(), near });
         }
     }
 }
 
 impl Graph {
     /// What is wrong with a goal.
-    pub(super) fn goal_flaw(&self, goal: &Target, mask: &BTreeSet<Target>) -> Option<GraphError> {
+    pub(super) fn goal_error(&self, goal: &Target, mask: &BTreeSet<Target>) -> Option<GraphError> {
         let goal = goal.clone();
         let Some(&provider) = self.providers.get(&goal) else {
             let near = nearest(&goal, self, &mut 1);
@@ -211,11 +215,14 @@ impl Graph {
     }
 }
 
-type Missing = BTreeMap<u32, Vec<(EdgeKind, Target)>>;
+type MissingTargets = BTreeMap<u32, Vec<(EdgeKind, Target)>>;
 
-fn edges(units: &[Arc<InitUnit>], providers: &BTreeMap<Target, u32>) -> (Vec<Edge>, Missing) {
+fn edges(
+    units: &[Arc<InitUnit>],
+    providers: &BTreeMap<Target, u32>,
+) -> (Vec<Edge>, MissingTargets) {
     let mut edges = Vec::with_capacity(units.iter().map(|unit| unit.edges.len()).sum());
-    let mut missing = Missing::new();
+    let mut missing = MissingTargets::new();
     for (at, unit) in (0..).zip(units) {
         for (kind, target) in &unit.edges {
             match providers.get(target) {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::adjacency::{Adjacency, Link};
 use super::assembly::Assembly;
-use super::net::{Link, Net};
 use super::{EdgeKind, GraphError, InitUnit, Name, Settings, Target};
 
 /// Valid units: each target has one provider, and none waits for itself by way of others.
@@ -15,7 +15,7 @@ pub struct Graph {
     /// By name, so that the numbers of units are in the order of their names.
     pub(super) units: Vec<Arc<InitUnit>>,
     pub(super) providers: BTreeMap<Target, u32>,
-    pub(super) net: Arc<Net>,
+    pub(super) adjacency: Arc<Adjacency>,
     /// What each unit depends on that is not there.
     pub(super) missing: BTreeMap<u32, Vec<(EdgeKind, Target)>>,
 }
@@ -35,13 +35,13 @@ impl Graph {
         units: impl IntoIterator<Item: Into<Arc<InitUnit>>>,
         settings: &Settings,
     ) -> Result<Self, Vec<GraphError>> {
-        let (graph, flaws) = Assembly::strict(units, settings);
-        if flaws.is_empty() { Ok(graph) } else { Err(flaws) }
+        let (graph, errors) = Assembly::strict(units, settings);
+        if errors.is_empty() { Ok(graph) } else { Err(errors) }
     }
 
     /// A graph of those of these units that are fit for one, and what is wrong with the others.
     ///
-    /// Units with flaws of their own are left out, and so are all of a circle. Of several units
+    /// Units with errors of their own are left out, and so are all of a circle. Of several units
     /// that provide a target, the one whose name it is stays, or else the first by name. Units that
     /// depend on what is not there stay, and never start if they cannot do without it.
     pub fn lenient(
@@ -89,13 +89,13 @@ impl Graph {
     /// The units that a unit depends on, by name, each by the strongest kind.
     #[must_use]
     pub fn dependencies(&self, name: &Name) -> Vec<(EdgeKind, &Arc<InitUnit>)> {
-        self.find(name).map(|at| self.named(self.net.on(at))).unwrap_or_default()
+        self.find(name).map(|at| self.named(self.adjacency.dependencies(at))).unwrap_or_default()
     }
 
     /// The units that depend on a unit, by name, each by the strongest kind.
     #[must_use]
     pub fn dependents(&self, name: &Name) -> Vec<(EdgeKind, &Arc<InitUnit>)> {
-        self.find(name).map(|at| self.named(self.net.by(at))).unwrap_or_default()
+        self.find(name).map(|at| self.named(self.adjacency.dependents(at))).unwrap_or_default()
     }
 
     fn named(&self, links: &[Link]) -> Vec<(EdgeKind, &Arc<InitUnit>)> {

@@ -4,29 +4,29 @@
 //! target is the *goal*; which units have to be up follows from it alone, and nobody starts or
 //! stops a unit by a command.
 
+mod adjacency;
 mod assembly;
 mod build;
-mod circle;
 mod command;
 mod condition;
 pub mod convert;
+mod cycle;
+mod derived_state;
 mod edge;
+mod error;
 mod event;
-mod flaw;
+mod exec_environment;
 mod name;
-mod net;
 mod observation;
 mod phase;
 mod restart;
 mod run;
 mod settings;
-mod shown;
 mod signal;
-mod status;
+mod state;
+mod status_set;
 #[cfg(feature = "proptest")]
 pub mod strategies;
-mod surroundings;
-mod system;
 pub mod systemd;
 pub mod text;
 mod unit;
@@ -35,21 +35,21 @@ mod validity;
 pub use build::Graph;
 pub use command::Command;
 pub use condition::{Condition, ConditionResult, ConditionTest};
+pub use derived_state::{BlockedBy, DerivedState, Retry, StatusReport, WaitReason};
 pub use edge::EdgeKind;
+pub use error::{DependencyCycle, GraphError, SettingConflict};
 pub use event::{ActionKind, EventKind, Incarnation, UnitAction, UnitEvent};
-pub use flaw::{DependencyCycle, GraphError, SettingConflict};
+pub use exec_environment::{
+    DirectoryPath, EnvironmentFile, ExecEnvironment, ExecOutput, ResourceLimits, Rlimits,
+    WorkingDirectory,
+};
 pub use name::{InvalidName, Name, Target};
 pub use observation::{Observation, ObservedUnit, StartRateLimit};
 pub use phase::{Activity, Exit, FailureCause, Phase, StopOutcome, StopReason};
 pub use restart::{DelayGrowth, Restart, RestartLimit, RestartWhen};
 pub use run::{Kill, KillMode, NotifyAccess, OnCleanExit, Run, WatchdogAction};
 pub use settings::Settings;
-pub use shown::{BlockedBy, DerivedState, Retry, StatusReport, WaitReason};
 pub use signal::Signal;
-pub use status::StatusSet;
-pub use surroundings::{
-    DirectoryPath, EnvironmentFile, ExecEnvironment, ExecOutput, ResourceLimits, Rlimits,
-    WorkingDirectory,
-};
-pub use system::{InitState, NotReloadable, PlannedAction, Preview, UnitPreview};
+pub use state::{InitState, NotReloadable, PlannedAction, Preview, UnitPreview};
+pub use status_set::StatusSet;
 pub use unit::{InitUnit, LinePattern, LinePatternError, Readiness, ServiceType, Timeouts};

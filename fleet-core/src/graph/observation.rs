@@ -112,7 +112,7 @@ impl ObservedUnit {
     }
 
     /// That it has ended by itself is forgiven.
-    pub(super) fn forgive(&mut self) {
+    pub(super) fn clear_attempts(&mut self) {
         (self.attempts, self.failures) = (0, 0);
     }
 

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use super::{DelayGrowth, GraphError, InitUnit, RestartWhen, Run, ServiceType, SettingConflict};
 
 /// All that is wrong with a unit.
-pub(super) fn flaws(unit: &InitUnit) -> Vec<GraphError> {
-    let contradictions = contradictions(unit).into_iter();
-    let flaws = contradictions
+pub(super) fn errors(unit: &InitUnit) -> Vec<GraphError> {
+    let conflicts = conflicts(unit).into_iter();
+    let errors = conflicts
         .map(|problem| GraphError::Conflict { unit: unit.name.clone(), problem })
         .chain(provided_twice(unit));
-    flaws.chain(nothing_provided(unit)).collect()
+    errors.chain(nothing_provided(unit)).collect()
 }
 
 fn nothing_provided(unit: &InitUnit) -> Option<GraphError> {
@@ -25,7 +25,7 @@ fn provided_twice(unit: &InitUnit) -> impl Iterator<Item = GraphError> {
     twice.into_iter().map(move |target| GraphError::ProvidedTwice { unit: unit.clone(), target })
 }
 
-fn contradictions(unit: &InitUnit) -> Vec<SettingConflict> {
+fn conflicts(unit: &InitUnit) -> Vec<SettingConflict> {
     let run = &unit.run;
     let is_oneshot = matches!(unit.kind, ServiceType::Oneshot { .. });
     let may_start_nothing = unit.is_virtual() || (is_oneshot && !run.stop.is_empty());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::loss::Report;
+use super::note::Report;
 use crate::graph::text::{OmittedKey, print, read_stanzas};
 use crate::graph::{Command, EdgeKind, InitUnit, Name, Restart, ServiceType, Target, Timeouts};
 

@@ -11,19 +11,19 @@
 //! printed reads back as the same units, and makes a graph.
 
 mod draft;
-mod loss;
+mod graph_fit;
+mod note;
 mod openrc;
 mod systemd;
 mod sysv;
-mod whole;
 
 use fleet_unitfile::SpecifierContext;
 
 use super::text::{MAX_FILE_SIZE, MAX_UNITS};
 use super::{InitUnit, Timeouts, text};
 use draft::Draft;
-use loss::Report;
-pub use loss::{ConversionNote, NoteSeverity};
+use note::Report;
+pub use note::{ConversionNote, NoteSeverity};
 
 /// Which init files are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +100,7 @@ pub fn convert_with(
         InitSystem::Openrc => openrc::drafts(&readable, &mut report),
         InitSystem::Sysv => sysv::drafts(&readable, &mut report),
     };
-    let drafts = whole::fit(drafts, &mut report);
+    let drafts = graph_fit::fit(drafts, &mut report);
     let mut stanzas: Vec<ConvertedUnit> = drafts.into_iter().map(stanza).collect();
     stanzas.sort_by(|one, other| one.unit.name.cmp(&other.unit.name));
     Conversion { units: stanzas, notes: report.into_losses() }

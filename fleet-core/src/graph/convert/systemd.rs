@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fleet_unitfile::{SpecifierContext, UnitFile, UnitName};
 
 use super::draft::{Draft, as_stanza};
-use super::loss::Report;
+use super::note::Report;
 use crate::graph;
 use crate::graph::systemd::{
     CompileOptions, CompiledUnit, ExternalUnits, OptionPosition, RelationKind, Support,

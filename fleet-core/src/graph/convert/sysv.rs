@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::draft::{Draft, Wish, as_stanza, call_script, name_of};
-use super::loss::Report;
+use super::note::Report;
 use super::openrc::script_path;
 use crate::graph::{Command, EdgeKind, InitUnit, Name, Restart, Target};
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use fleet_unitfile::{OptionView, UnitFile, UnitName, UnitType, directives};
 
+use super::compile_options::CompileOptions;
 use super::draft::Draft;
 use super::refusal::{OptionPosition, RefusalCause, Remark, UnitRefusal, UnitRefusals};
 use super::relation::{Relation, relations};
-use super::site::CompileOptions;
 use super::support::{Support, support};
 use super::timer::Timer;
 use super::value::{In, shown};

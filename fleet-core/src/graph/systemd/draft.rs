@@ -7,7 +7,7 @@ use super::timer::TimerDraft;
 use super::value::{
     In, Span, choice, delay, flag, longest, number, signal, span, timeout, unless_empty,
 };
-use super::{command, condition, resource, statuses, surroundings};
+use super::{command, condition, exec_environment, resource, statuses};
 use crate::graph::{KillMode, NotifyAccess, Run, Signal};
 
 /// The values of `Type=` that can be honoured.
@@ -183,7 +183,7 @@ impl Draft {
             "CPUQuota" | "CPUWeight" | "IOWeight" | "MemoryHigh" | "MemoryMax" | "TasksMax" => {
                 resource::apply(&mut run.resources, name, value)?;
             }
-            _ => surroundings::apply(&mut run.exec_environment, name, value, unit)?,
+            _ => exec_environment::apply(&mut run.exec_environment, name, value, unit)?,
         }
         Ok(())
     }

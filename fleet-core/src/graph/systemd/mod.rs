@@ -13,29 +13,29 @@
 
 mod command;
 mod compile;
+mod compile_options;
 mod condition;
 mod draft;
+mod exec_environment;
 mod limit;
 mod link;
+mod option_tables;
 mod refusal;
 mod relation;
 mod resource;
 mod restart;
 mod service;
-mod site;
+mod service_options;
 mod statuses;
 mod support;
-mod surroundings;
-mod table;
-mod table_of_services;
 mod timer;
 mod value;
 
 pub use compile::{CompiledUnit, compile};
+pub use compile_options::CompileOptions;
 pub use link::{ExternalUnits, LinkedUnits, link};
 pub use refusal::{OptionPosition, RefusalCause, Remark, UnitRefusal, UnitRefusals};
 pub use relation::{Relation, RelationKind};
-pub use site::CompileOptions;
 pub use support::{Support, support};
 pub use timer::{
     DualTimestamp, LastTriggers, NextElapse, RandomizedDelay, TimeZones, Timer, TimerBase,

@@ -6,8 +6,8 @@
 
 use fleet_unitfile::parse_bool;
 
-use super::table::{INSTALL, TIMER, UNIT};
-use super::table_of_services::SERVICE;
+use super::option_tables::{INSTALL, TIMER, UNIT};
+use super::service_options::SERVICE;
 
 /// What becomes of an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! What `depend` says of other services.
 
 use super::script::{Command, Script, Value};
-use super::words::plain;
+use super::tokens::plain;
 use crate::graph::convert::draft::Wish;
-use crate::graph::convert::loss::Report;
+use crate::graph::convert::note::Report;
 use crate::graph::{EdgeKind, Target};
 
 /// What to do about what nobody can tell without running the script.

@@ -3,7 +3,7 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
-use super::words::{DEEPEST, Piece, Token};
+use super::tokens::{DEEPEST, Piece, Token};
 
 /// Takes one token of a text after the other.
 pub(super) struct Lexer<'a> {

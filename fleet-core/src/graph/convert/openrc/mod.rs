@@ -4,17 +4,17 @@
 //! only be run by OpenRC, so its unit calls it. In both cases, what `depend` says becomes edges.
 
 mod depend;
-mod ends;
+mod exit;
 mod function;
 mod lexer;
 mod required;
 mod script;
 mod service;
+mod tokens;
 mod values;
-mod words;
 
 use super::draft::{Draft, as_stanza, name_of};
-use super::loss::Report;
+use super::note::Report;
 use crate::graph::text::OmittedKey;
 use script::Script;
 pub(super) use service::script_path;

@@ -1,7 +1,7 @@
 //! What has to be there before a service of OpenRC starts.
 
 use super::service::{Own, Why};
-use super::words::{Piece, plain};
+use super::tokens::{Piece, plain};
 use crate::graph::{Condition, ConditionTest};
 
 impl Own<'_, '_> {

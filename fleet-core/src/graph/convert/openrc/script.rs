@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::function::{Function, beginning, groups};
-use super::words::{DEEPEST, Piece, Token, plain, tokens, tokens_until_lost};
+use super::tokens::{DEEPEST, Piece, Token, plain, tokens, tokens_until_lost};
 use crate::graph::text::MAX_FILE_SIZE;
 
 /// How many bytes may be put in for variables of a script, which could double with each line.

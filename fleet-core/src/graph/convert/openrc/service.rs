@@ -3,7 +3,7 @@
 use super::script::{Script, Value};
 use super::values::not_read;
 use crate::graph::convert::draft::call_script;
-use crate::graph::convert::loss::Report;
+use crate::graph::convert::note::Report;
 use crate::graph::{
     Command, DirectoryPath, ExecOutput, InitUnit, Name, Readiness, Restart, ServiceType, Target,
     WorkingDirectory,

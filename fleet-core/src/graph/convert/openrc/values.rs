@@ -2,7 +2,7 @@
 
 use super::script::Value;
 use super::service::{Own, Why};
-use super::words::{Piece, Token, tokens};
+use super::tokens::{Piece, Token, tokens};
 use crate::graph::EnvironmentFile;
 
 /// Words, each with its pieces.

@@ -10,7 +10,7 @@
 //! the machine less often, as `AccuracySec=` would allow.
 
 mod draft;
-mod life;
+mod machine;
 mod next;
 
 use std::time::Duration;
@@ -19,7 +19,7 @@ use fleet_unitfile::{Calendar, UnitName, Zone};
 
 use crate::Timestamp;
 pub(super) use draft::TimerDraft;
-pub use life::{TimerMachine, TimerPhase, TimerState, TriggeredUnitState};
+pub use machine::{TimerMachine, TimerPhase, TimerState, TriggeredUnitState};
 pub use next::{LastTriggers, NextElapse};
 
 /// What a `.timer` unit starts, and when.

@@ -2,12 +2,12 @@
 
 mod conditions;
 mod exec;
+mod exec_environment;
 mod graph;
 mod read;
 mod resources;
 mod restart;
 mod stop;
-mod surroundings;
 mod write;
 
 use super::diagnostic::Problems;
@@ -81,7 +81,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Key> {
         exec::KEYS,
         stop::KEYS,
         restart::KEYS,
-        surroundings::KEYS,
+        exec_environment::KEYS,
         resources::KEYS,
     ];
     groups.into_iter().flatten()

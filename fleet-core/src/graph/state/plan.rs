@@ -1,14 +1,14 @@
-//! The planner: what is owed, step by step until nothing is.
+//! The planner: what is pending_actions, step by step until nothing is.
 
 use super::InitState;
 use crate::Timestamp;
 use crate::graph::{ActionKind, FailureCause, Phase, UnitAction};
 
 impl InitState {
-    /// What is owed now. It is taken for done: whoever asks carries it out, and tells what came of
+    /// What is pending_actions now. It is taken for done: whoever asks carries it out, and tells what came of
     /// it by events. Ends come before starts, and starts in the order of their urgency.
     pub fn next_actions(&mut self, now: Timestamp) -> Vec<UnitAction> {
-        let mut actions = std::mem::take(&mut self.owed);
+        let mut actions = std::mem::take(&mut self.pending_actions);
         loop {
             let retries = self.expire(now, &mut actions);
             self.settle(now, &mut actions);
@@ -23,16 +23,16 @@ impl InitState {
         actions
     }
 
-    /// Whether nothing is owed, whatever the time is, and nothing is under way.
+    /// Whether nothing is pending_actions, whatever the time is, and nothing is under way.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         let queues = &self.queues;
         let in_flux = |phase| matches!(phase, Phase::Starting | Phase::Stopping);
-        self.owed.is_empty()
+        self.pending_actions.is_empty()
             && queues.stops.is_empty()
-            && queues.free_starts.is_empty()
+            && queues.unlimited_starts.is_empty()
             && queues.starts.is_empty()
-            && !self.nodes.iter().any(|node| in_flux(node.seen.phase))
+            && !self.nodes.iter().any(|node| in_flux(node.observed.phase))
     }
 
     /// Takes what needs no room, until there is no more of it, and then starts units while there is
@@ -55,12 +55,12 @@ impl InitState {
 
     fn step(&mut self, now: Timestamp, actions: &mut Vec<UnitAction>) -> bool {
         if let Some(&at) = self.queues.resets.first() {
-            self.forget(at, now);
+            self.forget_result(at, now);
         } else if let Some(&at) = self.queues.stops.first() {
             actions.extend(self.stop(at, now));
         } else if let Some(&at) = self.queues.reloads.first() {
-            actions.push(self.reread(at, now));
-        } else if let Some(&at) = self.queues.free_starts.first() {
+            actions.push(self.begin_reload(at, now));
+        } else if let Some(&at) = self.queues.unlimited_starts.first() {
             actions.extend(self.start(at, now));
         } else {
             return false;
@@ -73,46 +73,46 @@ impl InitState {
         self.propagate();
         let due = |&&(timer, _): &&(Timestamp, u32)| timer <= now;
         let due: Vec<u32> = self.queues.timers.iter().take_while(due).map(|&(_, at)| at).collect();
-        let (retries, late): (Vec<u32>, Vec<u32>) = due
-            .into_iter()
-            .partition(|&at| matches!(self.node(at).seen.phase, Phase::Failed | Phase::Completed));
+        let (retries, late): (Vec<u32>, Vec<u32>) = due.into_iter().partition(|&at| {
+            matches!(self.node(at).observed.phase, Phase::Failed | Phase::Completed)
+        });
         for at in late {
             self.escalate(at, now, actions);
         }
-        actions.append(&mut self.owed);
+        actions.append(&mut self.pending_actions);
         retries
     }
 
     fn escalate(&mut self, at: u32, now: Timestamp, actions: &mut Vec<UnitAction>) {
-        let seen = &self.node(at).seen;
-        match seen.phase {
+        let observed = &self.node(at).observed;
+        match observed.phase {
             Phase::Starting => self.fail(at, FailureCause::StartTimeout, now),
-            Phase::Active(_) if self.ran_too_long(at, now) => {
+            Phase::Active(_) if self.exceeds_runtime(at, now) => {
                 self.fail(at, FailureCause::RuntimeMax, now)
             }
-            Phase::Active(_) => self.be_as_before(at, false, now),
-            Phase::Stopping if seen.killed => {
-                self.have_failed(at, FailureCause::Unkillable, now);
+            Phase::Active(_) => self.end_reload(at, false, now),
+            Phase::Stopping if observed.killed => {
+                self.enter_failed(at, FailureCause::Unkillable, now);
             }
             Phase::Stopping => actions.push(self.kill(at, now)),
             Phase::Inactive | Phase::Failed | Phase::Completed => {}
         }
     }
 
-    fn ran_too_long(&self, at: u32, now: Timestamp) -> bool {
-        let seen = &self.node(at).seen;
-        let most = seen.definition.as_ref().and_then(|definition| definition.run.runtime_max);
-        let most = most.filter(|_| !seen.exited);
-        seen.up_since.zip(most).is_some_and(|(since, most)| since.after(most) <= now)
+    fn exceeds_runtime(&self, at: u32, now: Timestamp) -> bool {
+        let observed = &self.node(at).observed;
+        let most = observed.definition.as_ref().and_then(|definition| definition.run.runtime_max);
+        let most = most.filter(|_| !observed.exited);
+        observed.up_since.zip(most).is_some_and(|(since, most)| since.after(most) <= now)
     }
 
     fn retry(&mut self, at: u32, now: Timestamp) {
-        if self.node(at).is_tried_too_often(now) {
-            let seen = &mut self.node_mut(at).seen;
-            (seen.retry_at, seen.gave_up) = (None, true);
+        if self.node(at).exceeds_start_limit(now) {
+            let observed = &mut self.node_mut(at).observed;
+            (observed.retry_at, observed.gave_up) = (None, true);
             self.touch(at);
         } else {
-            self.be_off(at, now);
+            self.enter_inactive(at, now);
         }
     }
 }

@@ -25,34 +25,34 @@ impl Node {
         now: Timestamp,
     ) {
         let restart = &self.unit.restart;
-        let seen = &mut self.seen;
-        seen.attempts = seen.attempts.saturating_add(1);
-        seen.failures = if cause.is_some() { seen.failures.saturating_add(1) } else { 0 };
-        seen.retry_at = None;
-        seen.gave_up = false;
+        let observed = &mut self.observed;
+        observed.attempts = observed.attempts.saturating_add(1);
+        observed.failures = if cause.is_some() { observed.failures.saturating_add(1) } else { 0 };
+        observed.retry_at = None;
+        observed.gave_up = false;
         if !restart.applies(cause, exit) {
             return;
         }
-        seen.gave_up =
-            matches!(restart.limit, RestartLimit::Failures(most) if seen.failures > most);
-        if !seen.gave_up {
-            seen.retry_at = Some(now.after(restart.delay_of(seen.attempts)));
+        observed.gave_up =
+            matches!(restart.limit, RestartLimit::Failures(most) if observed.failures > most);
+        if !observed.gave_up {
+            observed.retry_at = Some(now.after(restart.delay_of(observed.attempts)));
         }
     }
 
     /// Whether a retry that is due would be one too many.
-    pub(super) fn is_tried_too_often(&self, now: Timestamp) -> bool {
+    pub(super) fn exceeds_start_limit(&self, now: Timestamp) -> bool {
         let RestartLimit::Starts { burst, interval } = self.unit.restart.limit else {
             return false;
         };
-        let starts = self.seen.starts;
+        let starts = self.observed.starts;
         burst > 0 && starts.count >= burst && now.since(starts.since) < interval
     }
 
     /// Counts a start.
     pub(super) fn count_start(&mut self, now: Timestamp) {
         let RestartLimit::Starts { interval, .. } = self.unit.restart.limit else { return };
-        let starts = &mut self.seen.starts;
+        let starts = &mut self.observed.starts;
         if starts.count == 0 || now.since(starts.since) >= interval {
             *starts = StartRateLimit { since: now, count: 0 };
         }
@@ -60,10 +60,14 @@ impl Node {
     }
 
     /// What it was up for ends now; if that was for long, its failures of before are forgotten.
-    pub(super) fn forgive(&mut self, now: Timestamp) {
+    pub(super) fn clear_attempts_if_stable(&mut self, now: Timestamp) {
         let restart = &self.unit.restart;
-        if self.seen.up_since.is_some_and(|since| restart.forgives(&self.seen, now.since(since))) {
-            self.seen.forgive();
+        if self
+            .observed
+            .up_since
+            .is_some_and(|since| restart.is_stable(&self.observed, now.since(since)))
+        {
+            self.observed.clear_attempts();
         }
     }
 }
@@ -121,8 +125,8 @@ impl Restart {
         delay.clamp(self.delay, self.max_delay.max(self.delay))
     }
 
-    fn forgives(&self, seen: &ObservedUnit, up: Duration) -> bool {
-        let twice = self.delay_of(seen.attempts).saturating_mul(2);
+    fn is_stable(&self, observed: &ObservedUnit, up: Duration) -> bool {
+        let twice = self.delay_of(observed.attempts).saturating_mul(2);
         up >= self.reset.unwrap_or_else(|| LEAST_RESET.max(twice))
     }
 }

@@ -1,30 +1,30 @@
-//! Circles of dependencies: who is in one, and the shortest of each tangle.
+//! Circles of dependencies: who is in one, and the shortest_cycle of each component.
 
 use std::collections::VecDeque;
 
-use super::net::{Link, Net, number};
+use super::adjacency::{Adjacency, Link, number};
 use super::{DependencyCycle, EdgeKind, InitUnit};
 use std::sync::Arc;
 
-/// How many dependencies are looked at in search of the shortest circle of a tangle. Beyond, the
-/// shortest that was found is told; one always is.
-const MOST_LOOKS: usize = 10_000_000;
+/// How many dependencies are looked at in search of the shortest_cycle circle of a component. Beyond, the
+/// shortest_cycle that was found is told; one always is.
+const MAX_VISITS: usize = 10_000_000;
 
 /// The nodes of a circle, each with how it depends on the next.
 type Steps = Vec<(u32, EdgeKind)>;
 
-/// The tangles of a net: the nodes of each all lead to one another, or one to itself.
-pub(super) fn tangles(net: &Net) -> Vec<Vec<u32>> {
-    if net.is_acyclic() {
+/// The components of a adjacency: the nodes of each all lead to one another, or one to itself.
+pub(super) fn components(adjacency: &Adjacency) -> Vec<Vec<u32>> {
+    if adjacency.is_acyclic() {
         return Vec::new();
     }
-    tangles_by(net, EdgeKind::orders)
+    components_by(adjacency, EdgeKind::orders)
 }
 
-/// The tangles of a net by dependencies of these kinds alone.
-pub(super) fn tangles_by(net: &Net, counts: fn(EdgeKind) -> bool) -> Vec<Vec<u32>> {
-    let mut search = Search::new(net, counts);
-    for root in 0..number(net.len()) {
+/// The components of a adjacency by dependencies of these kinds alone.
+pub(super) fn components_by(adjacency: &Adjacency, counts: fn(EdgeKind) -> bool) -> Vec<Vec<u32>> {
+    let mut search = TarjanSearch::new(adjacency, counts);
+    for root in 0..number(adjacency.len()) {
         search.visit(root);
     }
     let mut found = search.found;
@@ -32,16 +32,20 @@ pub(super) fn tangles_by(net: &Net, counts: fn(EdgeKind) -> bool) -> Vec<Vec<u32
     found
 }
 
-/// The shortest circle of a tangle, from its smallest name on.
-pub(super) fn shortest(net: &Net, tangle: &[u32], units: &[Arc<InitUnit>]) -> DependencyCycle {
-    let mut looks = MOST_LOOKS;
+/// The shortest_cycle circle of a component, from its smallest name on.
+pub(super) fn shortest_cycle(
+    adjacency: &Adjacency,
+    component: &[u32],
+    units: &[Arc<InitUnit>],
+) -> DependencyCycle {
+    let mut visits = MAX_VISITS;
     let mut best: Option<Steps> = None;
-    for &start in tangle {
+    for &start in component {
         let most = best.as_ref().map_or(usize::MAX, |best| best.len() - 1);
-        if let Some(found) = circle_from(net, tangle, start, most, &mut looks) {
+        if let Some(found) = cycle_from(adjacency, component, start, most, &mut visits) {
             best = Some(found);
         }
-        if looks == 0 || best.as_ref().is_some_and(|best| best.len() == 1) {
+        if visits == 0 || best.as_ref().is_some_and(|best| best.len() == 1) {
             break;
         }
     }
@@ -52,24 +56,24 @@ pub(super) fn shortest(net: &Net, tangle: &[u32], units: &[Arc<InitUnit>]) -> De
     DependencyCycle { steps: named.collect() }
 }
 
-/// The shortest circle through `start` of at most so many steps, unless it takes too long.
-fn circle_from(
-    net: &Net,
-    tangle: &[u32],
+/// The shortest_cycle circle through `start` of at most so many steps, unless it takes too long.
+fn cycle_from(
+    adjacency: &Adjacency,
+    component: &[u32],
     start: u32,
     most: usize,
-    looks: &mut usize,
+    visits: &mut usize,
 ) -> Option<Steps> {
-    // For each node of the tangle: from which one it was reached, how, and in how many steps.
-    let mut reached: Vec<Option<(u32, EdgeKind, usize)>> = vec![None; tangle.len()];
-    let place = |node: u32| tangle.binary_search(&node).ok();
+    // For each node of the component: from which one it was reached, how, and in how many steps.
+    let mut reached: Vec<Option<(u32, EdgeKind, usize)>> = vec![None; component.len()];
+    let place = |node: u32| component.binary_search(&node).ok();
     let mut next = VecDeque::from([(start, 0)]);
     while let Some((node, steps)) = next.pop_front() {
         if steps >= most {
             return None;
         }
-        for link in net.on(node).iter().filter(|link| link.kind.orders()) {
-            *looks = looks.saturating_sub(1);
+        for link in adjacency.dependencies(node).iter().filter(|link| link.kind.orders()) {
+            *visits = visits.saturating_sub(1);
             let Some(at) = place(link.node) else { continue };
             if reached[at].is_some() {
                 continue;
@@ -100,8 +104,8 @@ fn walk_back(start: u32, reached: impl Fn(u32) -> Option<(u32, EdgeKind, usize)>
 
 /// Tarjan's search for strongly connected components, with a stack of its own: chains of units are
 /// longer than the stack of a thread is deep.
-struct Search<'a> {
-    net: &'a Net,
+struct TarjanSearch<'a> {
+    adjacency: &'a Adjacency,
     counts: fn(EdgeKind) -> bool,
     /// When each node was seen first, from 1 on; 0 if it was not.
     seen: Vec<u32>,
@@ -113,11 +117,11 @@ struct Search<'a> {
     found: Vec<Vec<u32>>,
 }
 
-impl<'a> Search<'a> {
-    fn new(net: &'a Net, counts: fn(EdgeKind) -> bool) -> Self {
-        let nodes = net.len();
+impl<'a> TarjanSearch<'a> {
+    fn new(adjacency: &'a Adjacency, counts: fn(EdgeKind) -> bool) -> Self {
+        let nodes = adjacency.len();
         Self {
-            net,
+            adjacency,
             counts,
             seen: vec![0; nodes],
             low: vec![0; nodes],
@@ -132,8 +136,8 @@ impl<'a> Search<'a> {
         if self.seen[root as usize] != 0 {
             return;
         }
-        let net = self.net;
-        let mut calls: Vec<(u32, &[Link])> = vec![(root, net.on(root))];
+        let adjacency = self.adjacency;
+        let mut calls: Vec<(u32, &[Link])> = vec![(root, adjacency.dependencies(root))];
         self.enter(root);
         while let Some((node, links)) = calls.last_mut() {
             let node = *node;
@@ -152,7 +156,7 @@ impl<'a> Search<'a> {
             }
             if self.seen[to] == 0 {
                 self.enter(link.node);
-                calls.push((link.node, net.on(link.node)));
+                calls.push((link.node, adjacency.dependencies(link.node)));
             } else if self.open[to] {
                 self.lower(node, self.seen[to]);
             }
@@ -177,14 +181,14 @@ impl<'a> Search<'a> {
             return;
         }
         let at = self.path.iter().rposition(|&open| open == node).unwrap_or_default();
-        let mut tangle = self.path.split_off(at);
-        for &member in &tangle {
+        let mut component = self.path.split_off(at);
+        for &member in &component {
             self.open[member as usize] = false;
         }
         let itself = |link: &Link| link.node == node && (self.counts)(link.kind);
-        if tangle.len() > 1 || self.net.on(node).iter().any(itself) {
-            tangle.sort_unstable();
-            self.found.push(tangle);
+        if component.len() > 1 || self.adjacency.dependencies(node).iter().any(itself) {
+            component.sort_unstable();
+            self.found.push(component);
         }
     }
 }

@@ -13,12 +13,12 @@ impl InitState {
     /// over is counted, too.
     pub fn on_event(&mut self, event: &UnitEvent, now: Timestamp) -> bool {
         let at = self.find(&event.unit);
-        let is_current = |&at: &u32| self.node(at).seen.incarnation == Some(event.incarnation);
+        let is_current = |&at: &u32| self.node(at).observed.incarnation == Some(event.incarnation);
         let Some(at) = at.filter(is_current) else {
-            self.stale = self.stale.saturating_add(1);
+            self.stale_events = self.stale_events.saturating_add(1);
             return false;
         };
-        let heeded = match self.node(at).seen.phase {
+        let heeded = match self.node(at).observed.phase {
             Phase::Inactive | Phase::Completed => false,
             Phase::Starting => self.on_starting(at, event.kind, now),
             Phase::Active(activity) => self.on_up(at, activity, event.kind, now),
@@ -26,7 +26,7 @@ impl InitState {
             Phase::Failed => self.on_failed(at, event.kind),
         };
         if let (true, EventKind::MainExited(exit)) = (heeded, event.kind) {
-            self.node_mut(at).seen.exit = Some(exit);
+            self.node_mut(at).observed.exit = Some(exit);
         }
         self.propagate();
         heeded
@@ -34,15 +34,15 @@ impl InitState {
 
     fn on_starting(&mut self, at: u32, kind: EventKind, now: Timestamp) -> bool {
         match kind {
-            EventKind::Ready if self.says_when_ready(at) => {
-                self.come_up(at, Activity::Running, now);
+            EventKind::Ready if self.signals_readiness(at) => {
+                self.activate(at, Activity::Running, now);
             }
             EventKind::Failed(cause) => self.fail(at, cause, now),
             EventKind::Skipped => self.finish(at, StopOutcome::Skipped, now),
-            EventKind::Stopping => self.stop_by_itself(at, now),
+            EventKind::Stopping => self.begin_self_stop(at, now),
             EventKind::MainExited(exit) => self.on_exit_before_ready(at, exit, now),
             EventKind::Extend(more) => return self.extend(at, now.after(more)),
-            EventKind::AllGone => self.on_lost(at, now),
+            EventKind::AllGone => self.on_main_lost(at, now),
             EventKind::Ready | EventKind::Reloading | EventKind::ReloadEnded { .. } => {
                 return false;
             }
@@ -53,20 +53,22 @@ impl InitState {
     fn on_up(&mut self, at: u32, activity: Activity, kind: EventKind, now: Timestamp) -> bool {
         match (activity, kind) {
             (Activity::Running, EventKind::Reloading) => {
-                self.come_up(at, Activity::Reloading, now);
+                self.activate(at, Activity::Reloading, now);
             }
-            (Activity::Reloading, EventKind::Ready) => self.be_as_before(at, true, now),
+            (Activity::Reloading, EventKind::Ready) => self.end_reload(at, true, now),
             (Activity::Reloading, EventKind::ReloadEnded { well }) => {
-                self.be_as_before(at, well, now);
+                self.end_reload(at, well, now);
             }
-            (_, EventKind::AllGone) if self.node(at).seen.exited => self.forget_processes(at),
+            (_, EventKind::AllGone) if self.node(at).observed.exited => self.forget_processes(at),
             (Activity::Exited, _) => return false,
-            (_, EventKind::MainExited(_)) if self.node(at).seen.exited => return false,
+            (_, EventKind::MainExited(_)) if self.node(at).observed.exited => return false,
             (_, EventKind::Failed(cause)) => self.fail(at, cause, now),
-            (_, EventKind::Stopping) => self.stop_by_itself(at, now),
+            (_, EventKind::Stopping) => self.begin_self_stop(at, now),
             (_, EventKind::MainExited(exit)) => self.on_exit(at, exit, now),
             (_, EventKind::Extend(more)) => return self.extend(at, now.after(more)),
-            (_, EventKind::AllGone) if self.runs(at).has_main() => self.on_lost(at, now),
+            (_, EventKind::AllGone) if self.running_definition(at).has_main() => {
+                self.on_main_lost(at, now)
+            }
             (_, EventKind::AllGone) => self.forget_processes(at),
             (
                 _,
@@ -81,8 +83,8 @@ impl InitState {
 
     fn on_stopping(&mut self, at: u32, kind: EventKind, now: Timestamp) -> bool {
         match kind {
-            EventKind::AllGone => self.be_gone(at, now),
-            EventKind::MainExited(exit) if self.stops_by_itself(at) => self.on_exit(at, exit, now),
+            EventKind::AllGone => self.on_processes_gone(at, now),
+            EventKind::MainExited(exit) if self.is_self_stop(at) => self.on_exit(at, exit, now),
             // It decides no more what becomes of it, but whether it is started again.
             EventKind::MainExited(_) => {}
             EventKind::Failed(cause) => return self.on_failing_end(at, cause, now),
@@ -97,24 +99,26 @@ impl InitState {
     /// unless it had to be killed. What is run after a kill may have to be killed as well.
     fn on_failing_end(&mut self, at: u32, cause: FailureCause, now: Timestamp) -> bool {
         if cause == FailureCause::StopTimeout {
-            self.be_killed(at, now);
+            self.mark_killed(at, now);
             return true;
         }
-        let seen = &mut self.node_mut(at).seen;
-        let heeded =
-            matches!(seen.outcome, Some(StopOutcome::Completed(_) | StopOutcome::SelfInitiated));
+        let observed = &mut self.node_mut(at).observed;
+        let heeded = matches!(
+            observed.outcome,
+            Some(StopOutcome::Completed(_) | StopOutcome::SelfInitiated)
+        );
         if heeded {
-            seen.outcome = Some(StopOutcome::Failed(cause));
+            observed.outcome = Some(StopOutcome::Failed(cause));
             self.touch(at);
         }
         heeded
     }
 
     fn on_failed(&mut self, at: u32, kind: EventKind) -> bool {
-        let heeded = kind == EventKind::AllGone && self.node(at).seen.processes;
+        let heeded = kind == EventKind::AllGone && self.node(at).observed.processes;
         if heeded {
             self.forget_processes(at);
-            self.node_mut(at).seen.definition = None;
+            self.node_mut(at).observed.definition = None;
         }
         heeded
     }
@@ -122,7 +126,7 @@ impl InitState {
     /// The main process ended before the unit was up.
     fn on_exit_before_ready(&mut self, at: u32, exit: Exit, now: Timestamp) {
         let may_end = matches!(
-            self.runs(at).kind,
+            self.running_definition(at).kind,
             ServiceType::Oneshot { .. } | ServiceType::ForegroundSupervised(_)
         );
         if may_end {
@@ -134,47 +138,47 @@ impl InitState {
 
     /// The main process ended, and nobody asked it to.
     fn on_exit(&mut self, at: u32, exit: Exit, now: Timestamp) {
-        let unit = self.runs(at);
+        let unit = self.running_definition(at);
         if !unit.is_success(exit) {
             self.fail(at, FailureCause::Exit(exit), now);
         } else if unit.stays_up() && !self.node(at).unit.restart.follows_success(exit) {
-            self.come_up(at, Activity::Exited, now);
+            self.activate(at, Activity::Exited, now);
         } else {
             self.finish(at, StopOutcome::Completed(Some(exit)), now);
         }
     }
 
     /// All processes are gone, and nobody saw the main one end.
-    fn on_lost(&mut self, at: u32, now: Timestamp) {
-        self.node_mut(at).seen.processes = false;
-        self.have_failed(at, FailureCause::Exit(Exit::Unknown), now);
+    fn on_main_lost(&mut self, at: u32, now: Timestamp) {
+        self.node_mut(at).observed.processes = false;
+        self.enter_failed(at, FailureCause::Exit(Exit::Unknown), now);
     }
 
     fn extend(&mut self, at: u32, until: Timestamp) -> bool {
-        let Some(deadline) = &mut self.node_mut(at).seen.deadline else { return false };
+        let Some(deadline) = &mut self.node_mut(at).observed.deadline else { return false };
         *deadline = until.max(*deadline);
         self.touch(at);
         true
     }
 
     fn forget_processes(&mut self, at: u32) {
-        self.node_mut(at).seen.processes = false;
+        self.node_mut(at).observed.processes = false;
         self.touch(at);
     }
 
-    fn stops_by_itself(&self, at: u32) -> bool {
-        self.node(at).seen.outcome == Some(StopOutcome::SelfInitiated)
+    fn is_self_stop(&self, at: u32) -> bool {
+        self.node(at).observed.outcome == Some(StopOutcome::SelfInitiated)
     }
 
     /// A oneshot is up when it has ended, whatever it says before.
-    fn says_when_ready(&self, at: u32) -> bool {
-        !matches!(self.runs(at).kind, ServiceType::Oneshot { .. })
+    fn signals_readiness(&self, at: u32) -> bool {
+        !matches!(self.running_definition(at).kind, ServiceType::Oneshot { .. })
     }
 
     /// What the present incarnation was started from.
-    pub(super) fn runs(&self, at: u32) -> &InitUnit {
+    pub(super) fn running_definition(&self, at: u32) -> &InitUnit {
         let node = self.node(at);
-        node.seen.definition.as_ref().unwrap_or(&node.unit)
+        node.observed.definition.as_ref().unwrap_or(&node.unit)
     }
 }
 

@@ -15,36 +15,38 @@ pub(super) type Edge = (u32, EdgeKind, u32);
 /// Dependencies in both directions, and an order in which all that order come before those that
 /// depend on them.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Net {
-    on: Rows,
-    by: Rows,
+pub(super) struct Adjacency {
+    dependencies: SparseRows,
+    dependents: SparseRows,
     order: Vec<u32>,
     rank: Vec<u32>,
 }
 
 /// Links of all nodes, in one piece: those of a node are between its start and that of the next.
 #[derive(Debug, Clone, Default)]
-struct Rows {
+struct SparseRows {
     starts: Vec<u32>,
     links: Vec<Link>,
 }
 
-impl Net {
+impl Adjacency {
     /// Takes up the dependencies between so many nodes. Of several between the same two, the
     /// strongest counts.
     ///
     /// If some are in a circle, or depend on those that are, `order` lacks them.
     pub(super) fn new(nodes: usize, mut edges: Vec<Edge>) -> Self {
-        settle_on_one_each(&mut edges);
-        let on = Rows::new(nodes, edges.iter().map(|&(from, kind, to)| (from, kind, to)));
-        let by = Rows::new(nodes, edges.iter().map(|&(from, kind, to)| (to, kind, from)));
-        let mut net = Self { on, by, order: Vec::new(), rank: Vec::new() };
-        net.order = net.sorted(nodes);
-        net.rank = vec![0; nodes];
-        for (rank, &node) in (0..).zip(&net.order) {
-            net.rank[node as usize] = rank;
+        keep_strongest(&mut edges);
+        let dependencies =
+            SparseRows::new(nodes, edges.iter().map(|&(from, kind, to)| (from, kind, to)));
+        let dependents =
+            SparseRows::new(nodes, edges.iter().map(|&(from, kind, to)| (to, kind, from)));
+        let mut adjacency = Self { dependencies, dependents, order: Vec::new(), rank: Vec::new() };
+        adjacency.order = adjacency.sorted(nodes);
+        adjacency.rank = vec![0; nodes];
+        for (rank, &node) in (0..).zip(&adjacency.order) {
+            adjacency.rank[node as usize] = rank;
         }
-        net
+        adjacency
     }
 
     pub(super) fn len(&self) -> usize {
@@ -57,13 +59,13 @@ impl Net {
     }
 
     /// What a node depends on.
-    pub(super) fn on(&self, node: u32) -> &[Link] {
-        self.on.of(node)
+    pub(super) fn dependencies(&self, node: u32) -> &[Link] {
+        self.dependencies.of(node)
     }
 
     /// What depends on a node.
-    pub(super) fn by(&self, node: u32) -> &[Link] {
-        self.by.of(node)
+    pub(super) fn dependents(&self, node: u32) -> &[Link] {
+        self.dependents.of(node)
     }
 
     /// All nodes, each after those that it depends on in an order.
@@ -79,13 +81,14 @@ impl Net {
     fn sorted(&self, nodes: usize) -> Vec<u32> {
         let orders = |links: &[Link]| links.iter().filter(|link| link.kind.orders()).count();
         let all = 0..number(nodes);
-        let mut left: Vec<usize> = all.clone().map(|node| orders(self.on(node))).collect();
+        let mut left: Vec<usize> =
+            all.clone().map(|node| orders(self.dependencies(node))).collect();
         let mut order: Vec<u32> = all.filter(|&node| left[node as usize] == 0).collect();
         order.reserve(nodes - order.len());
         let mut next = 0;
         while let Some(&node) = order.get(next) {
             next += 1;
-            for link in self.by(node).iter().filter(|link| link.kind.orders()) {
+            for link in self.dependents(node).iter().filter(|link| link.kind.orders()) {
                 let left = &mut left[link.node as usize];
                 *left -= 1;
                 if *left == 0 {
@@ -97,7 +100,7 @@ impl Net {
     }
 }
 
-impl Rows {
+impl SparseRows {
     fn new(nodes: usize, edges: impl Iterator<Item = Edge> + Clone) -> Self {
         let mut starts = vec![0; nodes + 1];
         for (from, ..) in edges.clone() {
@@ -125,7 +128,7 @@ impl Rows {
 
 /// Leaves one edge between each two nodes. One that only requires and one that only orders are
 /// together what `waits-for` is.
-fn settle_on_one_each(edges: &mut Vec<Edge>) {
+fn keep_strongest(edges: &mut Vec<Edge>) {
     edges.sort_unstable_by_key(|&(from, kind, to)| (from, to, kind));
     edges.dedup_by(|later, kept| {
         let same = (later.0, later.2) == (kept.0, kept.2);

@@ -1,10 +1,10 @@
-//! What would follow if all went well: the planner itself, run ahead on a copy.
+//! What would follow if all went well: the planner itself, run simulation on a copy.
 
 use std::sync::Arc;
 
 use super::InitState;
 use crate::Timestamp;
-use crate::graph::net::Net;
+use crate::graph::adjacency::Adjacency;
 use crate::graph::{
     ActionKind, Activity, EdgeKind, EventKind, Exit, InitUnit, Name, Phase, ServiceType,
     StopOutcome, StopReason, UnitAction, UnitEvent,
@@ -25,9 +25,9 @@ pub struct UnitPreview {
     /// Its name.
     pub unit: Name,
     /// What would be done to it.
-    pub fate: PlannedAction,
+    pub action: PlannedAction,
     /// What it runs now, from its last start; nothing if it does not run.
-    pub runs: Option<Arc<InitUnit>>,
+    pub running: Option<Arc<InitUnit>>,
 }
 
 /// What would be done to a unit. Steps are counted from 1, and each comes after those that it has
@@ -52,39 +52,41 @@ impl InitState {
     #[must_use]
     pub fn preview(self, now: Timestamp) -> Preview {
         let names: Vec<Name> = self.units().cloned().collect();
-        let mut ahead = Simulation::of(self, now);
-        ahead.run();
-        let foreseen = |unit: Name| {
-            let course = ahead.system.find(&unit).map(|at| &ahead.courses[at as usize]);
-            let (fate, runs) =
-                course.map_or((PlannedAction::Unchanged, None), |it| (it.fate(), it.runs.clone()));
-            UnitPreview { unit, fate, runs }
+        let mut simulation = Simulation::of(self, now);
+        simulation.run();
+        let unit_preview = |unit: Name| {
+            let unit_progress =
+                simulation.system.find(&unit).map(|at| &simulation.units[at as usize]);
+            let (action, running) = unit_progress.map_or((PlannedAction::Unchanged, None), |it| {
+                (it.planned_action(), it.running.clone())
+            });
+            UnitPreview { unit, action, running }
         };
-        let units = names.into_iter().map(foreseen).collect();
-        Preview { units, after: ahead.system }
+        let units = names.into_iter().map(unit_preview).collect();
+        Preview { units, after: simulation.system }
     }
 }
 
 /// A system whose units do at once what they are told to.
 struct Simulation {
     system: InitState,
-    net: Arc<Net>,
+    adjacency: Arc<Adjacency>,
     now: Timestamp,
     /// By the numbers of the nodes, which stay as long as the graph does.
-    courses: Vec<Course>,
+    units: Vec<SimulatedUnit>,
 }
 
 /// What was done to a unit so far.
 #[derive(Clone)]
-struct Course {
+struct SimulatedUnit {
     phase: Phase,
-    runs: Option<Arc<InitUnit>>,
+    running: Option<Arc<InitUnit>>,
     stop: Option<(usize, StopReason)>,
     start: Option<usize>,
 }
 
-impl Course {
-    fn fate(&self) -> PlannedAction {
+impl SimulatedUnit {
+    fn planned_action(&self) -> PlannedAction {
         match (&self.stop, self.start) {
             (None, None) => PlannedAction::Unchanged,
             (None, Some(step)) => PlannedAction::Start(step),
@@ -97,43 +99,44 @@ impl Course {
 impl Simulation {
     fn of(mut system: InitState, now: Timestamp) -> Self {
         system.max_starting = None;
-        let courses = system.nodes.iter().map(|node| {
-            let runs = node.seen.definition.clone().filter(|_| node.seen.phase.is_busy());
-            Course { phase: node.seen.phase, runs, stop: None, start: None }
+        let units = system.nodes.iter().map(|node| {
+            let running =
+                node.observed.definition.clone().filter(|_| node.observed.phase.is_busy());
+            SimulatedUnit { phase: node.observed.phase, running, stop: None, start: None }
         });
-        let courses = courses.collect();
+        let units = units.collect();
         drop(system.take_changed());
-        Self { net: Arc::clone(&system.net), system, now, courses }
+        Self { adjacency: Arc::clone(&system.adjacency), system, now, units }
     }
 
-    /// Goes on until nothing is owed. A unit that ends well and is always tried again without a
+    /// Goes on until nothing is pending_actions. A unit that ends well and is always tried again without a
     /// delay would never let it end, so there are no more rounds than any other system takes.
     fn run(&mut self) {
         let mut is_first = true;
-        for _ in 0..6 * self.courses.len() + 6 {
+        for _ in 0..6 * self.units.len() + 6 {
             let actions = self.system.next_actions(self.now);
-            self.note(&actions);
+            self.record(&actions);
             let is_end =
                 |it: &UnitAction| matches!(it.kind, ActionKind::Stop { .. } | ActionKind::Kill);
             let mut ends = actions.iter().any(is_end);
             // Later on all that stops has been told to in the same round.
             if std::mem::take(&mut is_first) || actions.is_empty() {
-                ends |= self.end_what_stops();
+                ends |= self.finish_stops();
             }
-            if actions.is_empty() && !ends && !self.finish_what_is_under_way() {
+            if actions.is_empty() && !ends && !self.finish_operations() {
                 break;
             }
-            self.succeed(&actions, ends);
+            self.carry_out(&actions, ends);
         }
     }
 
     /// What is stopping since before. It ends before anything comes up: otherwise it would be a
     /// matter of chance whether a unit still stops that waits for this end, or is good again.
-    fn end_what_stops(&mut self) -> bool {
+    fn finish_stops(&mut self) -> bool {
         let mut ended = false;
         for at in self.system.all() {
-            if self.system.node(at).seen.phase == Phase::Stopping {
-                self.tell(at, EventKind::AllGone);
+            if self.system.node(at).observed.phase == Phase::Stopping {
+                self.send(at, EventKind::AllGone);
                 ended = true;
             }
         }
@@ -141,85 +144,86 @@ impl Simulation {
     }
 
     /// What else is under way. A unit that has to stop does not come up before it does.
-    fn finish_what_is_under_way(&mut self) -> bool {
-        let mut told = false;
+    fn finish_operations(&mut self) -> bool {
+        let mut progressed = false;
         for at in self.system.all() {
             let node = self.system.node(at);
-            let (phase, must_stop) = (node.seen.phase, node.face.must_stop);
+            let (phase, must_stop) = (node.observed.phase, node.view.must_stop);
             match phase {
-                Phase::Starting if !must_stop => self.come_up(at),
-                Phase::Active(Activity::Reloading) => self.tell(at, EventKind::Ready),
+                Phase::Starting if !must_stop => self.activate(at),
+                Phase::Active(Activity::Reloading) => self.send(at, EventKind::Ready),
                 _ => continue,
             }
-            told = true;
+            progressed = true;
         }
-        told
+        progressed
     }
 
     /// Has all that is told done; starts only where nothing ends, as above.
-    fn succeed(&mut self, actions: &[UnitAction], ends: bool) {
+    fn carry_out(&mut self, actions: &[UnitAction], ends: bool) {
         for action in actions {
             let Some(at) = self.system.find(&action.unit) else { continue };
             match action.kind {
                 ActionKind::Start if ends => {}
-                ActionKind::Start => self.come_up(at),
-                ActionKind::Stop { .. } | ActionKind::Kill => self.tell(at, EventKind::AllGone),
-                ActionKind::Reload => self.tell(at, EventKind::Ready),
+                ActionKind::Start => self.activate(at),
+                ActionKind::Stop { .. } | ActionKind::Kill => self.send(at, EventKind::AllGone),
+                ActionKind::Reload => self.send(at, EventKind::Ready),
             }
         }
     }
 
-    fn come_up(&mut self, at: u32) {
-        if !matches!(self.system.runs(at).kind, ServiceType::Oneshot { .. }) {
-            return self.tell(at, EventKind::Ready);
+    fn activate(&mut self, at: u32) {
+        if !matches!(self.system.running_definition(at).kind, ServiceType::Oneshot { .. }) {
+            return self.send(at, EventKind::Ready);
         }
-        self.tell(at, EventKind::MainExited(Exit::Status(0)));
-        if self.system.node(at).seen.phase.is_active() {
-            self.tell(at, EventKind::AllGone);
+        self.send(at, EventKind::MainExited(Exit::Status(0)));
+        if self.system.node(at).observed.phase.is_active() {
+            self.send(at, EventKind::AllGone);
         }
     }
 
-    fn tell(&mut self, at: u32, kind: EventKind) {
+    fn send(&mut self, at: u32, kind: EventKind) {
         let node = self.system.node(at);
-        let (unit, incarnation) = (node.unit.name.clone(), node.seen.incarnation);
+        let (unit, incarnation) = (node.unit.name.clone(), node.observed.incarnation);
         let event = UnitEvent { unit, incarnation: incarnation.unwrap_or_default(), kind };
         self.system.on_event(&event, self.now);
     }
 
     /// Notes what a plan has done: by its actions, and to units for which nothing has to be done.
-    fn note(&mut self, actions: &[UnitAction]) {
-        let told = actions.iter().map(|action| &action.unit);
+    fn record(&mut self, actions: &[UnitAction]) {
+        let acted_on = actions.iter().map(|action| &action.unit);
         let changed = self.system.take_changed();
-        let both = told.chain(&changed).filter_map(|unit| self.system.find(unit));
+        let both = acted_on.chain(&changed).filter_map(|unit| self.system.find(unit));
         let mut touched: Vec<u32> = both.collect();
-        touched.sort_unstable_by_key(|&at| (self.net.rank(at), at));
+        touched.sort_unstable_by_key(|&at| (self.adjacency.rank(at), at));
         touched.dedup();
         for &at in touched.iter().rev() {
             if let Some(why) = self.was_stopped(at) {
-                let before = self.last(self.net.by(at), |it| it.stop.as_ref().map(|it| it.0));
-                let course = &mut self.courses[at as usize];
-                course.stop.get_or_insert((before + 1, why));
+                let before =
+                    self.last(self.adjacency.dependents(at), |it| it.stop.as_ref().map(|it| it.0));
+                let unit_progress = &mut self.units[at as usize];
+                unit_progress.stop.get_or_insert((before + 1, why));
             }
         }
         for &at in &touched {
             if self.was_started(at) {
-                let before = self.last(self.net.on(at), |it| it.start);
-                let course = &mut self.courses[at as usize];
-                let stopped = course.stop.as_ref().map_or(0, |it| it.0);
-                course.start.get_or_insert(before.max(stopped) + 1);
+                let before = self.last(self.adjacency.dependencies(at), |it| it.start);
+                let unit_progress = &mut self.units[at as usize];
+                let stopped = unit_progress.stop.as_ref().map_or(0, |it| it.0);
+                unit_progress.start.get_or_insert(before.max(stopped) + 1);
             }
         }
         for at in touched {
-            self.courses[at as usize].phase = self.system.node(at).seen.phase;
+            self.units[at as usize].phase = self.system.node(at).observed.phase;
         }
     }
 
     /// Why a unit that was starting or up was ended by the last plan, if it was.
     fn was_stopped(&self, at: u32) -> Option<StopReason> {
-        let seen = &self.system.node(at).seen;
-        let before = self.courses[at as usize].phase;
+        let observed = &self.system.node(at).observed;
+        let before = self.units[at as usize].phase;
         let (was_up, was_starting) = (before.is_active(), before == Phase::Starting);
-        match (seen.phase, &seen.outcome) {
+        match (observed.phase, &observed.outcome) {
             (Phase::Stopping, Some(StopOutcome::Inactive(why))) if was_up || was_starting => {
                 Some(why.clone())
             }
@@ -232,18 +236,18 @@ impl Simulation {
 
     fn was_started(&self, at: u32) -> bool {
         let began = |phase: Phase| phase.is_active() || phase == Phase::Starting;
-        let (before, after) = (self.courses[at as usize].phase, self.system.node(at).seen.phase);
-        let anew = before.is_active() && after == Phase::Starting;
-        began(after) && (anew || !began(before))
+        let (before, after) = (self.units[at as usize].phase, self.system.node(at).observed.phase);
+        let restarted = before.is_active() && after == Phase::Starting;
+        began(after) && (restarted || !began(before))
     }
 
     /// The last of the steps that were noted of these units, as far as they keep an order.
     fn last(
         &self,
-        links: &[crate::graph::net::Link],
-        step: impl Fn(&Course) -> Option<usize>,
+        links: &[crate::graph::adjacency::Link],
+        step: impl Fn(&SimulatedUnit) -> Option<usize>,
     ) -> usize {
         let links = links.iter().filter(|link| EdgeKind::orders(link.kind));
-        links.filter_map(|link| step(&self.courses[link.node as usize])).max().unwrap_or(0)
+        links.filter_map(|link| step(&self.units[link.node as usize])).max().unwrap_or(0)
     }
 }

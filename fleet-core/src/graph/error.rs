@@ -57,7 +57,7 @@ pub enum GraphError {
         /// A target that is spelt almost like it.
         near: Option<Target>,
     },
-    /// Units wait for one another in a circle, or one for itself.
+    /// Units wait for one another in a cycle, or one for itself.
     #[error("{0}; take one of these dependencies out")]
     Cycle(DependencyCycle),
     /// A unit contradicts itself.
@@ -128,7 +128,7 @@ pub enum SettingConflict {
     DelaysCrossed,
 }
 
-/// Units that wait for one another: the shortest such circle, from its smallest name on.
+/// Units that wait for one another: the shortest such cycle, from its smallest name on.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DependencyCycle {
     /// Each unit, with the kind of its dependency on the next; the last depends on the first.
@@ -146,7 +146,7 @@ impl GraphError {
             | Self::NotProvided { unit, .. }
             | Self::Conflict { unit, .. } => vec![unit],
             Self::DuplicateProvider { units, .. } => units.iter().collect(),
-            Self::Cycle(circle) => circle.steps.iter().map(|(unit, _)| unit).collect(),
+            Self::Cycle(cycle) => cycle.steps.iter().map(|(unit, _)| unit).collect(),
             Self::NoAlternative { .. }
             | Self::NoGoal { .. }
             | Self::GoalMasked { .. }

@@ -1,37 +1,37 @@
 //! The state machine of an init: what is wanted, what is known, and what follows.
 //!
 //! Everything that follows is kept up to date along the dependencies of what changed: each unit
-//! shows its neighbours a [`Face`], counts what it sees of theirs, and is looked at again when a
+//! shows its neighbours a [`NeighbourView`], counts what it sees of theirs, and is looked at again when a
 //! count changes that something follows from. So an event costs what it concerns, however many
 //! units there are.
 
-mod change;
 mod degraded;
-mod face;
-mod foresee;
+mod demand;
+mod events;
 mod layout;
 mod need;
+mod neighbour;
 mod node;
-mod observe;
+mod plan;
+mod preview;
 mod propagate;
+mod queries;
 mod queues;
+mod requests;
 mod retry;
-mod settle;
-mod show;
-mod verbs;
-mod weight;
+mod transitions;
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use self::degraded::Degraded;
-pub use self::foresee::{PlannedAction, Preview, UnitPreview};
+use self::degraded::DegradedFlags;
+use self::demand::Components;
 use self::node::Node;
-use self::queues::{Marked, Queues, Ranked};
-pub use self::verbs::NotReloadable;
-use self::weight::Tangles;
-use super::net::{Net, number};
+pub use self::preview::{PlannedAction, Preview, UnitPreview};
+use self::queues::{MarkedUnits, Queues, RankSet};
+pub use self::requests::NotReloadable;
+use super::adjacency::{Adjacency, number};
 use super::{Graph, GraphError, Incarnation, Name, Observation, Settings, Target, UnitAction};
 use crate::Timestamp;
 
@@ -67,26 +67,26 @@ use crate::Timestamp;
 pub struct InitState {
     graph: Arc<Graph>,
     goal: Option<Target>,
-    with: BTreeSet<Target>,
+    extra_targets: BTreeSet<Target>,
     mask: BTreeSet<Target>,
     max_starting: Option<NonZeroU32>,
     unlimited_starts: BTreeSet<Name>,
     /// The units of the graph and those that are not in it any more and still run, by name.
     nodes: Vec<Node>,
-    net: Arc<Net>,
-    tangles: Arc<Tangles>,
+    adjacency: Arc<Adjacency>,
+    components: Arc<Components>,
     /// The units to be looked at again, by their ranks.
-    dirty: Ranked,
-    degraded: Degraded,
+    dirty: RankSet,
+    degraded: DegradedFlags,
     queues: Queues,
     /// How many units are starting, but for those that take no room.
     starting: u32,
-    last: Incarnation,
-    stale: u64,
-    /// What is owed because of events, to be said with the next plan.
-    owed: Vec<UnitAction>,
+    last_incarnation: Incarnation,
+    stale_events: u64,
+    /// What is pending_actions because of events, to be said with the next plan.
+    pending_actions: Vec<UnitAction>,
     /// Which nodes may be shown otherwise than before.
-    changed: Marked,
+    changed: MarkedUnits,
 }
 
 impl InitState {
@@ -108,44 +108,48 @@ impl InitState {
     pub fn restore(
         graph: Graph,
         settings: &Settings,
-        seen: Observation,
+        observed: Observation,
     ) -> Result<Self, GraphError> {
-        let flaw = settings.goal.as_ref().and_then(|goal| graph.goal_flaw(goal, &settings.mask));
-        if let Some(flaw) = flaw {
-            return Err(flaw);
+        let error = settings.goal.as_ref().and_then(|goal| graph.goal_error(goal, &settings.mask));
+        if let Some(error) = error {
+            return Err(error);
         }
         let mut system = Self {
             graph: Arc::new(graph),
             goal: settings.goal.clone(),
-            with: seen.extra_targets,
+            extra_targets: observed.extra_targets,
             mask: settings.mask.clone(),
             max_starting: settings.max_starting,
             unlimited_starts: settings.unlimited_starts.clone(),
             nodes: Vec::new(),
-            net: Arc::default(),
-            tangles: Arc::default(),
-            dirty: Ranked::default(),
-            degraded: Degraded::default(),
+            adjacency: Arc::default(),
+            components: Arc::default(),
+            dirty: RankSet::default(),
+            degraded: DegradedFlags::default(),
             queues: Queues::default(),
             starting: 0,
-            last: seen.last,
-            stale: 0,
-            owed: Vec::new(),
-            changed: Marked::default(),
+            last_incarnation: observed.last,
+            stale_events: 0,
+            pending_actions: Vec::new(),
+            changed: MarkedUnits::default(),
         };
-        system.lay_out(seen.units);
+        system.rebuild(observed.units);
         Ok(system)
     }
 
     /// All that is known of the units, to go on from with [`restore`](Self::restore).
     #[must_use]
     pub fn observation(&self) -> Observation {
-        let known = self.nodes.iter().filter(|node| !node.seen.is_default());
-        let units = known.map(|node| (node.unit.name.clone(), node.seen.clone())).collect();
-        Observation { units, extra_targets: self.with.clone(), last: self.last }
+        let known = self.nodes.iter().filter(|node| !node.observed.is_default());
+        let units = known.map(|node| (node.unit.name.clone(), node.observed.clone())).collect();
+        Observation {
+            units,
+            extra_targets: self.extra_targets.clone(),
+            last: self.last_incarnation,
+        }
     }
 
-    /// When to ask for what is owed again, if nothing happens before; never if there is nothing to
+    /// When to ask for what is pending_actions again, if nothing happens before; never if there is nothing to
     /// wait for.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Timestamp> {
@@ -155,13 +159,13 @@ impl InitState {
     /// The incarnation that was begun last.
     #[must_use]
     pub fn last_incarnation(&self) -> Incarnation {
-        self.last
+        self.last_incarnation
     }
 
     /// How many events were told of incarnations that are over, or of units that there are none of.
     #[must_use]
     pub fn stale_events(&self) -> u64 {
-        self.stale
+        self.stale_events
     }
 
     fn find(&self, name: &Name) -> Option<u32> {

@@ -4,45 +4,45 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::InitState;
-use super::degraded::Degraded;
-use super::node::{Counts, Missing, Node};
-use super::queues::{Marked, Queues, Ranked};
-use super::weight::Tangles;
-use crate::graph::net::{Edge, Net, number};
+use super::degraded::DegradedFlags;
+use super::demand::Components;
+use super::node::{Counts, MissingTargets, Node};
+use super::queues::{MarkedUnits, Queues, RankSet};
+use crate::graph::adjacency::{Adjacency, Edge, number};
 use crate::graph::{EdgeKind, Graph, InitUnit, Name, ObservedUnit, Phase, Target};
 
 impl InitState {
     /// Lays out the graph anew around what is known of the units. Units that run and are not in the
     /// graph any more are kept until they are gone.
-    pub(super) fn lay_out(&mut self, mut seen: BTreeMap<Name, ObservedUnit>) {
+    pub(super) fn rebuild(&mut self, mut observed: BTreeMap<Name, ObservedUnit>) {
         let units = self.graph.units.iter();
-        let known = |unit: &Arc<InitUnit>, seen: &mut BTreeMap<Name, ObservedUnit>| {
-            let of_unit = seen.remove(&unit.name).unwrap_or_default();
+        let known = |unit: &Arc<InitUnit>, observed: &mut BTreeMap<Name, ObservedUnit>| {
+            let of_unit = observed.remove(&unit.name).unwrap_or_default();
             Node::new(Arc::clone(unit), false, of_unit)
         };
-        self.nodes = units.map(|unit| known(unit, &mut seen)).collect();
-        self.nodes.extend(seen.into_values().filter_map(orphan));
+        self.nodes = units.map(|unit| known(unit, &mut observed)).collect();
+        self.nodes.extend(observed.into_values().filter_map(orphan));
         self.nodes.sort_by(|a, b| a.unit.name.cmp(&b.unit.name));
         for node in &mut self.nodes {
             node.unlimited_start = self.unlimited_starts.contains(&node.unit.name);
         }
         self.starting = number(self.nodes.iter().filter(|node| is_starting(node)).count());
-        self.note_missing();
-        self.net = self.joined();
-        self.tangles = Arc::new(Tangles::of(&self.net));
-        self.count_anew();
-        self.weigh();
+        self.mark_missing();
+        self.adjacency = self.merged_adjacency();
+        self.components = Arc::new(Components::of(&self.adjacency));
+        self.reset_counts();
+        self.recompute_demand();
         self.all().for_each(|at| self.touch(at));
         self.propagate();
     }
 
-    fn note_missing(&mut self) {
+    fn mark_missing(&mut self) {
         let graph = Arc::clone(&self.graph);
         for (&at, missing) in &graph.missing {
             let kinds = || missing.iter().map(|&(kind, _)| kind);
-            let place = self.place_of(at);
-            self.node_mut(place).missing = Missing {
-                on: kinds().any(|kind| kind == EdgeKind::DependsOn),
+            let place = self.node_of(at);
+            self.node_mut(place).missing = MissingTargets {
+                depends_on: kinds().any(|kind| kind == EdgeKind::DependsOn),
                 hard: kinds().any(|kind| kind <= EdgeKind::DependsMs),
                 any: kinds().any(EdgeKind::requires),
             };
@@ -51,37 +51,38 @@ impl InitState {
 
     /// The dependencies of the graph; where units are left over from before, they keep the order
     /// in which things stop.
-    fn joined(&self) -> Arc<Net> {
+    fn merged_adjacency(&self) -> Arc<Adjacency> {
         if self.nodes.len() == self.graph.units.len() {
-            return Arc::clone(&self.graph.net);
+            return Arc::clone(&self.graph.adjacency);
         }
         let places: Vec<u32> = self.all().filter(|&at| !self.node(at).orphan).collect();
         let place = |at: u32| places[at as usize];
-        let net = &self.graph.net;
-        let links = |at| net.on(at).iter().map(move |link| (at, link));
+        let adjacency = &self.graph.adjacency;
+        let links = |at| adjacency.dependencies(at).iter().map(move |link| (at, link));
         let edges = (0..number(places.len())).flat_map(links);
         let edges: Vec<Edge> =
             edges.map(|(at, link)| (place(at), link.kind, place(link.node))).collect();
         // What was once without a circle may close one with what is there now.
-        for left in [self.left_over(true), self.left_over(false)] {
-            let net = Net::new(self.nodes.len(), edges.iter().copied().chain(left).collect());
-            if net.is_acyclic() {
-                return Arc::new(net);
+        for left in [self.orphan_edges(true), self.orphan_edges(false)] {
+            let adjacency =
+                Adjacency::new(self.nodes.len(), edges.iter().copied().chain(left).collect());
+            if adjacency.is_acyclic() {
+                return Arc::new(adjacency);
             }
         }
-        Arc::new(Net::new(self.nodes.len(), edges))
+        Arc::new(Adjacency::new(self.nodes.len(), edges))
     }
 
     /// Dependencies of and, if they are asked for, on units that are left over, as far as both
     /// sides run: nothing but the order in which they stop follows from these.
-    fn left_over(&self, on_them: bool) -> Vec<Edge> {
+    fn orphan_edges(&self, on_them: bool) -> Vec<Edge> {
         let orphans = || self.all().filter(|&at| self.node(at).orphan);
         let provided = |at| self.node(at).unit.provides.iter().map(move |target| (target, at));
         let by_target: BTreeMap<&Target, u32> = orphans().flat_map(provided).collect();
         let mut edges = Vec::new();
         for at in self.all().filter(|&at| on_them || self.node(at).orphan) {
             let node = self.node(at);
-            let Some(definition) = node.seen.definition.as_ref() else { continue };
+            let Some(definition) = node.observed.definition.as_ref() else { continue };
             for (_, target) in definition.edges.iter().filter(|(kind, _)| kind.orders()) {
                 let provider = self.provider(target).filter(|_| node.orphan);
                 let to = by_target.get(target).copied().into_iter().chain(provider);
@@ -91,19 +92,20 @@ impl InitState {
         edges
     }
 
-    /// Counts what each node sees of the others before any has shown its face.
-    fn count_anew(&mut self) {
-        let net = Arc::clone(&self.net);
-        self.dirty = Ranked::new(net.len());
+    /// Counts what each node sees of the others before any has shown its view.
+    fn reset_counts(&mut self) {
+        let adjacency = Arc::clone(&self.adjacency);
+        self.dirty = RankSet::new(adjacency.len());
         self.queues = Queues::default();
-        self.changed = Marked::new(net.len());
-        self.degraded = Degraded::new(&net, self.nodes.iter().map(|node| node.missing.any));
+        self.changed = MarkedUnits::new(adjacency.len());
+        self.degraded =
+            DegradedFlags::new(&adjacency, self.nodes.iter().map(|node| node.missing.any));
         let (nothing, blank) = Default::default();
         for at in self.all() {
             let mut counts = Counts::default();
-            for link in net.on(at) {
-                let face: super::face::Face = blank;
-                counts.replace(nothing, face.effect(link.kind));
+            for link in adjacency.dependencies(at) {
+                let view: super::neighbour::NeighbourView = blank;
+                counts.replace(nothing, view.effect(link.kind));
             }
             self.node_mut(at).counts = counts;
         }
@@ -111,11 +113,11 @@ impl InitState {
 
     /// The node of the unit that provides a target.
     pub(super) fn provider(&self, target: &Target) -> Option<u32> {
-        self.graph.providers.get(target).map(|&at| self.place_of(at))
+        self.graph.providers.get(target).map(|&at| self.node_of(at))
     }
 
     /// The node of a unit of the graph.
-    fn place_of(&self, at: u32) -> u32 {
+    fn node_of(&self, at: u32) -> u32 {
         if self.nodes.len() == self.graph.units.len() {
             return at;
         }
@@ -126,17 +128,17 @@ impl InitState {
     pub(super) fn take_graph(&mut self, graph: Graph) {
         self.graph = Arc::new(graph);
         let nodes = std::mem::take(&mut self.nodes).into_iter();
-        self.lay_out(nodes.map(|node| (node.unit.name.clone(), node.seen)).collect());
+        self.rebuild(nodes.map(|node| (node.unit.name.clone(), node.observed)).collect());
     }
 }
 
 /// A unit that is not in the graph, if something of it may be left.
-fn orphan(seen: ObservedUnit) -> Option<Node> {
-    let definition = seen.definition.clone()?;
-    let left = seen.phase.is_busy() || seen.processes;
-    left.then(|| Node::new(definition, true, seen))
+fn orphan(observed: ObservedUnit) -> Option<Node> {
+    let definition = observed.definition.clone()?;
+    let left = observed.phase.is_busy() || observed.processes;
+    left.then(|| Node::new(definition, true, observed))
 }
 
 fn is_starting(node: &Node) -> bool {
-    node.seen.phase == Phase::Starting && !node.unlimited_start
+    node.observed.phase == Phase::Starting && !node.unlimited_start
 }

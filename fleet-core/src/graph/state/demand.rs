@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 
 use crate::graph::EdgeKind;
-use crate::graph::circle::tangles_by;
-use crate::graph::net::Net;
+use crate::graph::adjacency::Adjacency;
+use crate::graph::cycle::components_by;
 
 /// What counts for a unit, and above it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Weight {
+pub(super) struct Demand {
     /// How many of the goal and what is beside it are its targets.
     pub(super) wanted: u32,
     /// How many of its targets are masked.
     pub(super) masks: u32,
-    /// How many needed units require it, those of its own tangle aside.
+    /// How many needed units require it, those of its own component aside.
     pub(super) support: u32,
     /// The heights of the needed units that come after it.
     pub(super) above: Heights,
@@ -23,17 +23,17 @@ pub(super) struct Weight {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Heights(Vec<(u32, u32)>);
 
-/// Units that all require one another, by way of others or not. That a unit of such a tangle
+/// Units that all require one another, by way of others or not. That a unit of such a component
 /// requires another one of it keeps neither, so they are looked at together.
 #[derive(Debug, Default)]
-pub(super) struct Tangles {
+pub(super) struct Components {
     all: Vec<Vec<u32>>,
     of: BTreeMap<u32, usize>,
 }
 
-impl Weight {
-    /// Whether it is needed for what is known outside of its tangle.
-    pub(super) fn is_called_for(&self) -> bool {
+impl Demand {
+    /// Whether it is needed for what is known outside of its component.
+    pub(super) fn is_required(&self) -> bool {
         self.masks == 0 && (self.wanted > 0 || self.support > 0)
     }
 }
@@ -70,29 +70,29 @@ impl Heights {
     }
 }
 
-impl Tangles {
-    /// Those of a net. What orders leads in no circle, so there are none without `pulls`.
-    pub(super) fn of(net: &Net) -> Self {
-        let mut pulls = net.order().iter().flat_map(|&at| net.on(at));
+impl Components {
+    /// Those of a adjacency. What orders leads in no circle, so there are none without `pulls`.
+    pub(super) fn of(adjacency: &Adjacency) -> Self {
+        let mut pulls = adjacency.order().iter().flat_map(|&at| adjacency.dependencies(at));
         if !pulls.any(|link| link.kind == EdgeKind::Pulls) {
             return Self::default();
         }
-        let all = tangles_by(net, EdgeKind::requires);
-        let members = |(number, tangle): (usize, &Vec<u32>)| {
-            tangle.iter().map(move |&at| (at, number)).collect::<Vec<_>>()
+        let all = components_by(adjacency, EdgeKind::requires);
+        let members = |(number, component): (usize, &Vec<u32>)| {
+            component.iter().map(move |&at| (at, number)).collect::<Vec<_>>()
         };
         let of = all.iter().enumerate().flat_map(members).collect();
         Self { all, of }
     }
 
-    /// The tangle of a unit, if it is in one.
-    pub(super) fn around(&self, at: u32) -> Option<&[u32]> {
+    /// The component of a unit, if it is in one.
+    pub(super) fn of_unit(&self, at: u32) -> Option<&[u32]> {
         self.of.get(&at).map(|&number| &*self.all[number])
     }
 
-    /// Whether two units are in one tangle.
-    pub(super) fn has_both(&self, one: u32, other: u32) -> bool {
-        let tangle = self.of.get(&one);
-        tangle.is_some() && tangle == self.of.get(&other)
+    /// Whether two units are in one component.
+    pub(super) fn same_component(&self, one: u32, other: u32) -> bool {
+        let component = self.of.get(&one);
+        component.is_some() && component == self.of.get(&other)
     }
 }

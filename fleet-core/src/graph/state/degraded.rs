@@ -4,16 +4,16 @@
 //! No decision hangs on it, and one event may make it so of most units of a system. Hence it is
 //! kept beside the nodes, in a few bytes for each, and spreads on its own after all else has.
 
-use super::queues::Ranked;
+use super::queues::RankSet;
 use crate::graph::EdgeKind;
-use crate::graph::net::{Net, number};
+use crate::graph::adjacency::{Adjacency, number};
 
 /// How well each unit does.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Degraded {
+pub(super) struct DegradedFlags {
     units: Vec<Health>,
     /// Those that are degraded by now and were not, or the other way round, by their ranks.
-    open: Ranked,
+    pending: RankSet,
 }
 
 /// How well a unit does, as its dependents know it.
@@ -28,20 +28,24 @@ struct Health {
     degraded: bool,
 }
 
-impl Degraded {
+impl DegradedFlags {
     /// That of units none of which works yet. In their order it is given who depends on what nobody
     /// provides.
-    pub(super) fn new(net: &Net, lacking: impl Iterator<Item = bool>) -> Self {
+    pub(super) fn new(adjacency: &Adjacency, lacking: impl Iterator<Item = bool>) -> Self {
         let health = |(at, lacks)| {
-            let idle = net.on(at).iter().filter(|link| link.kind.requires()).count();
+            let idle =
+                adjacency.dependencies(at).iter().filter(|link| link.kind.requires()).count();
             let reasons = number(idle) + u32::from(lacks);
             Health { reasons, active: false, works: false, degraded: false }
         };
-        Self { units: (0..).zip(lacking).map(health).collect(), open: Ranked::new(net.len()) }
+        Self {
+            units: (0..).zip(lacking).map(health).collect(),
+            pending: RankSet::new(adjacency.len()),
+        }
     }
 
     /// Whether a unit is degraded.
-    pub(super) fn is(&self, at: u32) -> bool {
+    pub(super) fn is_degraded(&self, at: u32) -> bool {
         self.units[at as usize].degraded
     }
 
@@ -52,47 +56,53 @@ impl Degraded {
     }
 
     /// Takes note of whether a unit is up, and whether it works.
-    pub(super) fn note(&mut self, net: &Net, at: u32, active: bool, works: bool) {
+    pub(super) fn update(&mut self, adjacency: &Adjacency, at: u32, active: bool, works: bool) {
         let health = &mut self.units[at as usize];
         let worked = std::mem::replace(&mut health.works, works);
         if std::mem::replace(&mut health.active, active) != active {
-            self.look_at(net, at);
+            self.enqueue_if_due(adjacency, at);
         }
         if worked != works {
-            self.tell(net, at, !works, EdgeKind::requires);
+            self.adjust_reasons(adjacency, at, !works, EdgeKind::requires);
         }
     }
 
     /// Works out who is degraded by now, and notes for whom that is new. Each unit is looked at
     /// once, after all that it depends on.
-    pub(super) fn spread(&mut self, net: &Net, mut note: impl FnMut(u32)) {
-        while let Some(rank) = self.open.pop() {
-            let at = net.order()[rank as usize];
+    pub(super) fn propagate(&mut self, adjacency: &Adjacency, mut note: impl FnMut(u32)) {
+        while let Some(rank) = self.pending.pop() {
+            let at = adjacency.order()[rank as usize];
             let health = &mut self.units[at as usize];
             if health.is_due() {
                 health.degraded = !health.degraded;
                 let degraded = health.degraded;
-                self.tell(net, at, degraded, spreads);
+                self.adjust_reasons(adjacency, at, degraded, spreads);
                 note(at);
             }
         }
     }
 
     /// Gives those that depend on a unit in some ways one more reason, or one less.
-    fn tell(&mut self, net: &Net, at: u32, more: bool, ways: impl Fn(EdgeKind) -> bool) {
-        for link in net.by(at).iter().filter(|link| ways(link.kind)) {
+    fn adjust_reasons(
+        &mut self,
+        adjacency: &Adjacency,
+        at: u32,
+        more: bool,
+        ways: impl Fn(EdgeKind) -> bool,
+    ) {
+        for link in adjacency.dependents(at).iter().filter(|link| ways(link.kind)) {
             let reasons = &mut self.units[link.node as usize].reasons;
             let before = *reasons;
             *reasons = if more { before + 1 } else { before - 1 };
             if (before > 0) != (*reasons > 0) {
-                self.look_at(net, link.node);
+                self.enqueue_if_due(adjacency, link.node);
             }
         }
     }
 
-    fn look_at(&mut self, net: &Net, at: u32) {
+    fn enqueue_if_due(&mut self, adjacency: &Adjacency, at: u32) {
         if self.units[at as usize].is_due() {
-            self.open.insert(net.rank(at));
+            self.pending.insert(adjacency.rank(at));
         }
     }
 }

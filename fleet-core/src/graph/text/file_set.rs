@@ -4,7 +4,7 @@ use fleet_unitfile::{Severity, Span};
 
 use super::candidates::Candidates;
 use super::diagnostic::{InitDiagnostic, Problems, short};
-use super::whole::Whole;
+use super::system_check::Whole;
 use super::{CentralConfig, Code, Stanza, read_central, read_stanzas};
 use crate::graph::{Graph, InitUnit, Settings};
 

@@ -1,17 +1,17 @@
-//! Who is to be looked at again, and for whom something is owed.
+//! Who is to be looked at again, and for whom something is pending_actions.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use super::node::Place;
+use super::node::QueueMembership;
 use crate::Timestamp;
-use crate::graph::net::number;
+use crate::graph::adjacency::number;
 
 /// Some numbers below a bound, of which the least is taken first: with the ranks of units, each
 /// unit comes after those that it depends on. There is a bit for each number, and one for each
 /// word of these that is not empty.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Ranked {
+pub(super) struct RankSet {
     words: Vec<u64>,
     filled: Vec<u64>,
     /// Of `filled`, all before this one are empty.
@@ -19,7 +19,7 @@ pub(super) struct Ranked {
     count: u32,
 }
 
-impl Ranked {
+impl RankSet {
     /// None yet, of so many that there can be.
     pub(super) fn new(bound: usize) -> Self {
         let words = bound.div_ceil(64);
@@ -54,12 +54,12 @@ impl Ranked {
 
 /// Some units, each once.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Marked {
+pub(super) struct MarkedUnits {
     marks: Vec<bool>,
     units: Vec<u32>,
 }
 
-impl Marked {
+impl MarkedUnits {
     /// None yet, of so many that there can be.
     pub(super) fn new(bound: usize) -> Self {
         Self { marks: vec![false; bound], units: Vec::new() }
@@ -80,15 +80,15 @@ impl Marked {
     }
 }
 
-/// Units for which something is owed, in the order in which it is.
+/// Units for which something is pending_actions, in the order in which it is.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Queues {
     pub(super) resets: BTreeSet<u32>,
-    /// Those whose end is forgotten as soon as anything else is wanted.
-    pub(super) lapsed: BTreeSet<u32>,
+    /// Those whose end is forgotten as deadline_after as anything else is wanted.
+    pub(super) expiring_results: BTreeSet<u32>,
     pub(super) stops: BTreeSet<u32>,
     /// The starts that need no room.
-    pub(super) free_starts: BTreeSet<u32>,
+    pub(super) unlimited_starts: BTreeSet<u32>,
     /// The most urgent first: who has the most units above it, then who has the smaller name.
     pub(super) starts: BTreeSet<(Reverse<u32>, u32)>,
     pub(super) reloads: BTreeSet<u32>,
@@ -97,12 +97,12 @@ pub(super) struct Queues {
 
 impl Queues {
     /// Moves a unit from where it stood to where it should stand.
-    pub(super) fn move_to(&mut self, at: u32, before: Place, after: Place) {
-        keep(&mut self.resets, at, before.reset, after.reset);
-        keep(&mut self.lapsed, at, before.lapsed, after.lapsed);
-        keep(&mut self.stops, at, before.stop, after.stop);
-        keep(&mut self.free_starts, at, before.free_start, after.free_start);
-        keep(&mut self.reloads, at, before.reload, after.reload);
+    pub(super) fn update(&mut self, at: u32, before: QueueMembership, after: QueueMembership) {
+        sync(&mut self.resets, at, before.reset, after.reset);
+        sync(&mut self.expiring_results, at, before.expiring_results, after.expiring_results);
+        sync(&mut self.stops, at, before.stop, after.stop);
+        sync(&mut self.unlimited_starts, at, before.unlimited_start, after.unlimited_start);
+        sync(&mut self.reloads, at, before.reload, after.reload);
         if before.start != after.start {
             before.start.map(|height| self.starts.remove(&(height, at)));
             after.start.map(|height| self.starts.insert((height, at)));
@@ -118,7 +118,7 @@ impl Queues {
     }
 }
 
-fn keep(queue: &mut BTreeSet<u32>, at: u32, before: bool, after: bool) {
+fn sync(queue: &mut BTreeSet<u32>, at: u32, before: bool, after: bool) {
     if after && !before {
         queue.insert(at);
     } else if before && !after {
@@ -132,7 +132,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::Ranked;
+    use super::RankSet;
 
     const BOUND: u32 = 3 * 64 * 64 + 5;
 
@@ -145,7 +145,7 @@ mod tests {
                 0..400,
             )
         ) {
-            let (mut ranked, mut naive) = (Ranked::new(BOUND as usize), BTreeSet::new());
+            let (mut ranked, mut naive) = (RankSet::new(BOUND as usize), BTreeSet::new());
             for step in steps {
                 match step {
                     Some(rank) => {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::draft::{Draft, Wish};
-use super::loss::Report;
+use super::note::Report;
 use crate::graph::{
     DependencyCycle, EdgeKind, Graph, GraphError, InitUnit, Name, Settings, Target,
 };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
 use super::InitState;
-use super::weight::Weight;
+use super::demand::Demand;
 use crate::Timestamp;
 use crate::graph::{Graph, GraphError, Phase, Settings, StartRateLimit, Target};
 
@@ -36,17 +36,18 @@ impl InitState {
     pub fn set_goal(
         &mut self,
         goal: Option<Target>,
-        with: BTreeSet<Target>,
+        extra_targets: BTreeSet<Target>,
         now: Timestamp,
     ) -> Result<(), GraphError> {
-        let of_goal = goal.as_ref().and_then(|goal| self.graph.goal_flaw(goal, &self.mask));
-        let beside = || with.iter().find_map(|one| self.graph.goal_flaw(one, &BTreeSet::new()));
-        if let Some(flaw) = of_goal.or_else(beside) {
-            return Err(flaw);
+        let of_goal = goal.as_ref().and_then(|goal| self.graph.goal_error(goal, &self.mask));
+        let beside =
+            || extra_targets.iter().find_map(|one| self.graph.goal_error(one, &BTreeSet::new()));
+        if let Some(error) = of_goal.or_else(beside) {
+            return Err(error);
         }
-        if (&self.goal, &self.with) != (&goal, &with) {
-            (self.goal, self.with) = (goal, with);
-            self.want_otherwise(now);
+        if (&self.goal, &self.extra_targets) != (&goal, &extra_targets) {
+            (self.goal, self.extra_targets) = (goal, extra_targets);
+            self.requests_changed(now);
         }
         Ok(())
     }
@@ -57,12 +58,13 @@ impl InitState {
     ///
     /// If the goal is; then nothing has changed.
     pub fn set_mask(&mut self, mask: BTreeSet<Target>, now: Timestamp) -> Result<(), GraphError> {
-        if let Some(flaw) = self.goal.as_ref().and_then(|goal| self.graph.goal_flaw(goal, &mask)) {
-            return Err(flaw);
+        if let Some(error) = self.goal.as_ref().and_then(|goal| self.graph.goal_error(goal, &mask))
+        {
+            return Err(error);
         }
         if self.mask != mask {
             self.mask = mask;
-            self.want_otherwise(now);
+            self.requests_changed(now);
         }
         Ok(())
     }
@@ -74,20 +76,20 @@ impl InitState {
     ///
     /// If nobody provides it; then nothing has changed.
     pub fn add_extra_target(&mut self, target: Target, now: Timestamp) -> Result<(), GraphError> {
-        if let Some(flaw) = self.graph.goal_flaw(&target, &BTreeSet::new()) {
-            return Err(flaw);
+        if let Some(error) = self.graph.goal_error(&target, &BTreeSet::new()) {
+            return Err(error);
         }
         let at = self.provider(&target);
-        if self.with.insert(target) {
-            self.weigh_one(at, now, |weight| weight.wanted += 1);
+        if self.extra_targets.insert(target) {
+            self.demand_changed(at, now, |demand| demand.wanted += 1);
         }
         Ok(())
     }
 
     /// Wants one target less beside the goal, in the same way.
     pub fn remove_extra_target(&mut self, target: &Target, now: Timestamp) {
-        if self.with.remove(target) {
-            self.weigh_one(self.provider(target), now, |weight| weight.wanted -= 1);
+        if self.extra_targets.remove(target) {
+            self.demand_changed(self.provider(target), now, |demand| demand.wanted -= 1);
         }
     }
 
@@ -103,7 +105,7 @@ impl InitState {
             return Err(GraphError::GoalMasked { goal });
         }
         if self.mask.insert(target) {
-            self.weigh_one(at, now, |weight| weight.masks += 1);
+            self.demand_changed(at, now, |demand| demand.masks += 1);
         }
         Ok(())
     }
@@ -111,7 +113,7 @@ impl InitState {
     /// Masks one target less, in the same way.
     pub fn unmask(&mut self, target: &Target, now: Timestamp) {
         if self.mask.remove(target) {
-            self.weigh_one(self.provider(target), now, |weight| weight.masks -= 1);
+            self.demand_changed(self.provider(target), now, |demand| demand.masks -= 1);
         }
     }
 
@@ -148,8 +150,8 @@ impl InitState {
         now: Timestamp,
     ) -> Result<(), GraphError> {
         let (goal, mask) = (&settings.goal, &settings.mask);
-        if let Some(flaw) = goal.as_ref().and_then(|goal| graph.goal_flaw(goal, mask)) {
-            return Err(flaw);
+        if let Some(error) = goal.as_ref().and_then(|goal| graph.goal_error(goal, mask)) {
+            return Err(error);
         }
         graph.share_unchanged(&self.graph);
         let same = (&self.goal, &self.mask) == (goal, mask) && graph.is_same_as(&self.graph);
@@ -160,43 +162,43 @@ impl InitState {
             self.take_graph(graph);
             return Ok(());
         }
-        for at in self.queues.lapsed.clone() {
-            self.lapse(at, now);
+        for at in self.queues.expiring_results.clone() {
+            self.expire_result(at, now);
         }
-        self.define(&graph, now);
+        self.apply_definitions(&graph, now);
         self.take_graph(graph);
-        self.want_otherwise(now);
+        self.requests_changed(now);
         Ok(())
     }
 
     /// Takes note of which units run otherwise in another graph, or are only described otherwise.
-    fn define(&mut self, graph: &Graph, now: Timestamp) {
+    fn apply_definitions(&mut self, graph: &Graph, now: Timestamp) {
         for at in self.all() {
             let old = &self.node(at).unit;
             let Some(new) = graph.unit(&old.name).filter(|new| *new != old) else { continue };
             if old.needs_restart_for(new) {
-                self.define_otherwise(at, now);
+                self.apply_definition_change(at, now);
             } else {
-                self.node_mut(at).seen.forgive();
+                self.node_mut(at).observed.clear_attempts();
             }
         }
     }
 
     /// Forgets that the unit of a target failed, or ended, so that it is started at once if it is
-    /// needed. Tells whether there was something to forget.
+    /// needed. Tells whether there was something to forget_result.
     pub fn reset_failed(&mut self, target: &Target, now: Timestamp) -> bool {
         let Some(at) = self.provider(target) else { return false };
-        let phase = self.node(at).seen.phase;
-        let is_over = self.is_over(at) || phase == Phase::Inactive;
-        let seen = &mut self.node_mut(at).seen;
-        let something = seen.attempts > 0 || matches!(phase, Phase::Failed | Phase::Completed);
-        if phase == Phase::Failed && seen.processes {
-            self.try_at_once(at, now);
-        } else if is_over {
-            self.forget(at, now);
+        let phase = self.node(at).observed.phase;
+        let is_at_rest = self.is_at_rest(at) || phase == Phase::Inactive;
+        let observed = &mut self.node_mut(at).observed;
+        let something = observed.attempts > 0 || matches!(phase, Phase::Failed | Phase::Completed);
+        if phase == Phase::Failed && observed.processes {
+            self.retry_immediately(at, now);
+        } else if is_at_rest {
+            self.forget_result(at, now);
         } else {
-            seen.forgive();
-            seen.starts = StartRateLimit::default();
+            observed.clear_attempts();
+            observed.starts = StartRateLimit::default();
             self.touch(at);
         }
         self.propagate();
@@ -207,12 +209,12 @@ impl InitState {
     /// starts. One that waits for its next attempt waits on. Tells whether it is tried.
     pub fn retry_now(&mut self, target: &Target, now: Timestamp) -> bool {
         let Some(at) = self.provider(target) else { return false };
-        if !self.is_over(at) || self.node(at).seen.retry_at.is_some() {
+        if !self.is_at_rest(at) || self.node(at).observed.retry_at.is_some() {
             return false;
         }
-        let seen = &mut self.node_mut(at).seen;
-        seen.forgive();
-        (seen.gave_up, seen.retry_at) = (false, Some(now));
+        let observed = &mut self.node_mut(at).observed;
+        observed.clear_attempts();
+        (observed.gave_up, observed.retry_at) = (false, Some(now));
         self.touch(at);
         self.propagate();
         true
@@ -221,17 +223,17 @@ impl InitState {
     /// Has the unit of a target started anew, if it is starting or up. Tells whether it is.
     pub fn restart(&mut self, target: &Target) -> bool {
         let Some(at) = self.provider(target) else { return false };
-        let seen = &mut self.node_mut(at).seen;
-        let runs = seen.phase == Phase::Starting || seen.phase.is_active();
+        let observed = &mut self.node_mut(at).observed;
+        let runs = observed.phase == Phase::Starting || observed.phase.is_active();
         if runs {
-            seen.restart_requested = true;
+            observed.restart_requested = true;
             self.touch(at);
             self.propagate();
         }
         runs
     }
 
-    /// Has the unit of a target read its own configuration again, as soon as it does not any more.
+    /// Has the unit of a target read its own configuration again, as deadline_after as it does not any more.
     /// One whose main process has ended well has its commands for that run, too.
     ///
     /// # Errors
@@ -240,16 +242,16 @@ impl InitState {
     pub fn request_reload(&mut self, target: &Target) -> Result<(), NotReloadable> {
         let at = self.provider(target).ok_or(NotReloadable::NotProvided)?;
         let node = self.node_mut(at);
-        if !node.seen.phase.is_active() {
+        if !node.observed.phase.is_active() {
             return Err(NotReloadable::NotActive);
         }
-        let run = node.seen.definition.as_ref().map(|definition| &definition.run);
-        let exited = node.seen.exited;
+        let run = node.observed.definition.as_ref().map(|definition| &definition.run);
+        let exited = node.observed.exited;
         let tells = |signal: Option<_>| signal.is_some() && !exited;
         if !run.is_some_and(|run| !run.reload.is_empty() || tells(run.reload_signal)) {
             return Err(NotReloadable::NoCommand);
         }
-        node.seen.reload_wanted = true;
+        node.observed.reload_wanted = true;
         self.touch(at);
         self.propagate();
         Ok(())
@@ -257,41 +259,46 @@ impl InitState {
 
     /// Takes note that much is wanted otherwise. What lapses by that was not needed before, or is
     /// not any more; that it is needed again keeps nothing.
-    fn want_otherwise(&mut self, now: Timestamp) {
-        let mut lapsed: Vec<u32> = self.queues.lapsed.iter().copied().collect();
-        self.weigh();
-        lapsed.extend(self.all().filter(|&at| self.node(at).is_lapsed()));
-        lapsed.into_iter().for_each(|at| self.lapse(at, now));
+    fn requests_changed(&mut self, now: Timestamp) {
+        let mut expiring_results: Vec<u32> = self.queues.expiring_results.iter().copied().collect();
+        self.recompute_demand();
+        expiring_results.extend(self.all().filter(|&at| self.node(at).result_expires()));
+        expiring_results.into_iter().for_each(|at| self.expire_result(at, now));
         self.propagate();
     }
 
     /// Takes note that one unit is wanted or masked otherwise; nothing follows if nobody provides
     /// what was chosen.
-    fn weigh_one(&mut self, at: Option<u32>, now: Timestamp, change: impl FnOnce(&mut Weight)) {
-        let mut lapsed: Vec<u32> = self.queues.lapsed.iter().copied().collect();
+    fn demand_changed(
+        &mut self,
+        at: Option<u32>,
+        now: Timestamp,
+        change: impl FnOnce(&mut Demand),
+    ) {
+        let mut expiring_results: Vec<u32> = self.queues.expiring_results.iter().copied().collect();
         if let Some(at) = at {
-            change(&mut self.node_mut(at).weight);
-            let changed = self.weigh_from(at).into_iter();
-            lapsed.extend(changed.filter(|&at| self.node(at).is_lapsed()));
+            change(&mut self.node_mut(at).demand);
+            let changed = self.propagate_demand_from(at).into_iter();
+            expiring_results.extend(changed.filter(|&at| self.node(at).result_expires()));
         }
-        lapsed.into_iter().for_each(|at| self.lapse(at, now));
+        expiring_results.into_iter().for_each(|at| self.expire_result(at, now));
         self.propagate();
     }
 
     /// A unit runs something else from now on. One that does now is found to when it is laid out.
-    fn define_otherwise(&mut self, at: u32, now: Timestamp) {
-        if self.is_over(at) {
-            self.forget(at, now);
-        } else if self.node(at).seen.phase == Phase::Failed {
-            self.try_at_once(at, now);
+    fn apply_definition_change(&mut self, at: u32, now: Timestamp) {
+        if self.is_at_rest(at) {
+            self.forget_result(at, now);
+        } else if self.node(at).observed.phase == Phase::Failed {
+            self.retry_immediately(at, now);
         } else {
-            self.node_mut(at).seen.forgive();
+            self.node_mut(at).observed.clear_attempts();
             self.touch(at);
         }
     }
 
-    fn is_over(&self, at: u32) -> bool {
-        let seen = &self.node(at).seen;
-        matches!(seen.phase, Phase::Failed | Phase::Completed) && !seen.processes
+    fn is_at_rest(&self, at: u32) -> bool {
+        let observed = &self.node(at).observed;
+        matches!(observed.phase, Phase::Failed | Phase::Completed) && !observed.processes
     }
 }

@@ -1,7 +1,7 @@
 //! The questions to a system: how units are shown, and why they are as they are.
 
 use super::InitState;
-use super::face::Face;
+use super::neighbour::NeighbourView;
 use super::node::Node;
 use crate::graph::{
     ActionKind, BlockedBy, DerivedState, EdgeKind, FailureCause, Graph, Name, Phase, Retry,
@@ -23,23 +23,23 @@ impl InitState {
 
     /// What the system is there for, and what beside it for the time being.
     pub fn requested_targets(&self) -> impl Iterator<Item = &Target> {
-        self.goal.iter().chain(&self.with)
+        self.goal.iter().chain(&self.extra_targets)
     }
 
     /// The state of a unit. There is none if it is not in the graph and nothing of it is left.
     #[must_use]
     pub fn status(&self, unit: &Name) -> Option<StatusReport> {
-        let at = self.find(unit).filter(|&at| is_there(self.node(at)))?;
+        let at = self.find(unit).filter(|&at| is_visible(self.node(at)))?;
         let node = self.node(at);
         Some(StatusReport {
-            state: self.shown(node),
+            state: self.derive_state(node),
             needed: node.needed,
-            degraded: self.degraded.is(at),
-            since: node.seen.since,
-            incarnation: node.seen.incarnation,
-            attempts: node.seen.attempts,
-            failures: node.seen.failures,
-            reload_failed: node.seen.reload_failed,
+            degraded: self.degraded.is_degraded(at),
+            since: node.observed.since,
+            incarnation: node.observed.incarnation,
+            attempts: node.observed.attempts,
+            failures: node.observed.failures,
+            reload_failed: node.observed.reload_failed,
         })
     }
 
@@ -48,29 +48,29 @@ impl InitState {
     /// looked for.
     #[must_use]
     pub fn stays_inactive(&self, unit: &Name) -> Option<bool> {
-        let node = self.find(unit).map(|at| self.node(at)).filter(|node| is_there(node))?;
-        Some(node.seen.phase == Phase::Inactive && (node.masked || !node.needed))
+        let node = self.find(unit).map(|at| self.node(at)).filter(|node| is_visible(node))?;
+        Some(node.observed.phase == Phase::Inactive && (node.masked || !node.needed))
     }
 
     /// Whether a unit is neither up nor on its way there, as if it had never run.
     #[must_use]
     pub fn is_inactive(&self, unit: &Name) -> bool {
-        self.find(unit).is_some_and(|at| self.node(at).seen.phase == Phase::Inactive)
+        self.find(unit).is_some_and(|at| self.node(at).observed.phase == Phase::Inactive)
     }
 
     /// Whether a unit is to read its configuration again, and could not begin yet.
     #[must_use]
     pub fn has_pending_reload(&self, unit: &Name) -> bool {
-        self.find(unit).is_some_and(|at| self.node(at).seen.reload_wanted)
+        self.find(unit).is_some_and(|at| self.node(at).observed.reload_wanted)
     }
 
     /// The names of all units, also of those that are not in the graph any more and still run.
     pub fn units(&self) -> impl Iterator<Item = &Name> {
-        self.nodes.iter().filter(|node| is_there(node)).map(|node| &node.unit.name)
+        self.nodes.iter().filter(|node| is_visible(node)).map(|node| &node.unit.name)
     }
 
     /// The units that may be shown otherwise than when this was last asked, by name; those that are
-    /// not there any more among them. Of one that is still degraded, or still waits, it is not told
+    /// not there any more among them. Of one that is still degraded, or still waits, it is not selected
     /// that others keep it so by now: these are among the units themselves.
     pub fn take_changed(&mut self) -> Vec<Name> {
         self.changed.take().into_iter().map(|at| self.node(at).unit.name.clone()).collect()
@@ -85,7 +85,7 @@ impl InitState {
         let names = |node: &Node| {
             node.unit.edges.iter().any(|(kind, name)| kind.requires() && name == target)
         };
-        let mut dependents = self.net.by(at).iter().map(|link| self.node(link.node));
+        let mut dependents = self.adjacency.dependents(at).iter().map(|link| self.node(link.node));
         !self.requested_targets().any(|goal| goal == target)
             && !dependents.any(|node| node.needed && names(node))
     }
@@ -93,10 +93,10 @@ impl InitState {
     /// The targets that keep a unit degraded, by name; none if it is not.
     #[must_use]
     pub fn degraded_by(&self, unit: &Name) -> Vec<Target> {
-        let Some(at) = self.find(unit).filter(|&at| self.degraded.is(at)) else {
+        let Some(at) = self.find(unit).filter(|&at| self.degraded.is_degraded(at)) else {
             return Vec::new();
         };
-        self.targets(self.node(at), |kind, provider| {
+        self.collect_targets(self.node(at), |kind, provider| {
             let keeps = provider
                 .map_or(kind.requires(), |provider| self.degraded.is_reason(provider, kind));
             keeps.then_some(())
@@ -106,51 +106,53 @@ impl InitState {
         .collect()
     }
 
-    fn shown(&self, node: &Node) -> DerivedState {
-        let seen = &node.seen;
-        match seen.phase {
+    fn derive_state(&self, node: &Node) -> DerivedState {
+        let observed = &node.observed;
+        match observed.phase {
             Phase::Inactive if node.masked => DerivedState::Masked,
             Phase::Inactive if !node.needed => DerivedState::Disabled,
-            Phase::Inactive => DerivedState::Waiting(self.waiting(node)),
+            Phase::Inactive => DerivedState::Waiting(self.wait_reason(node)),
             Phase::Starting => DerivedState::Starting,
             Phase::Active(activity) => DerivedState::Active(activity),
-            Phase::Stopping => DerivedState::Stopping(seen.outcome.as_ref().and_then(reason)),
+            Phase::Stopping => {
+                DerivedState::Stopping(observed.outcome.as_ref().and_then(stop_reason))
+            }
             Phase::Failed => DerivedState::Failed {
-                cause: seen.cause.unwrap_or(FailureCause::Exit(crate::graph::Exit::Unknown)),
+                cause: observed.cause.unwrap_or(FailureCause::Exit(crate::graph::Exit::Unknown)),
                 retry: retry(node),
-                stuck: seen.processes,
+                stuck: observed.processes,
             },
             Phase::Completed => DerivedState::Completed(retry(node)),
         }
     }
 
-    fn waiting(&self, node: &Node) -> WaitReason {
-        if node.face.doomed {
-            return WaitReason::Blocked(self.targets(node, |kind, provider| {
-                obstacle(kind, provider.map(|at| self.node(at).face))
+    fn wait_reason(&self, node: &Node) -> WaitReason {
+        if node.view.blocked {
+            return WaitReason::Blocked(self.collect_targets(node, |kind, provider| {
+                blocked_by(kind, provider.map(|at| self.node(at).view))
             }));
         }
-        let for_it = self.targets(node, |kind, provider| {
-            provider.is_some_and(|at| self.node(at).face.effect(kind).unready).then_some(())
+        let for_it = self.collect_targets(node, |kind, provider| {
+            provider.is_some_and(|at| self.node(at).view.effect(kind).unready).then_some(())
         });
         if !for_it.is_empty() {
             return WaitReason::Dependencies(
                 for_it.into_iter().map(|(target, ())| target).collect(),
             );
         }
-        if node.seen.processes {
+        if node.observed.processes {
             return WaitReason::LeftoverProcesses;
         }
         let full = self.max_starting.is_some_and(|most| self.starting >= most.get());
         if full { WaitReason::Slot } else { WaitReason::NextPlan }
     }
 
-    /// The targets that a unit depends on, by name, with what is told of each by its kind and the
+    /// The targets that a unit depends on, by name, with what is selected of each by its kind and the
     /// node of its provider.
-    fn targets<T>(
+    fn collect_targets<T>(
         &self,
         node: &Node,
-        tell: impl Fn(EdgeKind, Option<u32>) -> Option<T>,
+        select: impl Fn(EdgeKind, Option<u32>) -> Option<T>,
     ) -> Vec<(Target, T)> {
         let mut found: Vec<(Target, T)> = Vec::new();
         let mut edges: Vec<&(EdgeKind, Target)> = node.unit.edges.iter().collect();
@@ -158,8 +160,8 @@ impl InitState {
         for (kind, target) in edges {
             let provider = self.provider(target);
             let known = found.last().is_some_and(|(last, _)| last == target);
-            if let Some(told) = tell(*kind, provider).filter(|_| !known) {
-                found.push((target.clone(), told));
+            if let Some(selected) = select(*kind, provider).filter(|_| !known) {
+                found.push((target.clone(), selected));
             }
         }
         found
@@ -167,27 +169,27 @@ impl InitState {
 }
 
 /// Whether there is anything to show of it.
-fn is_there(node: &Node) -> bool {
-    !node.orphan || node.seen.phase.is_busy() || node.seen.processes
+fn is_visible(node: &Node) -> bool {
+    !node.orphan || node.observed.phase.is_busy() || node.observed.processes
 }
 
-fn obstacle(kind: EdgeKind, provider: Option<Face>) -> Option<BlockedBy> {
-    let Some(face) = provider else {
+fn blocked_by(kind: EdgeKind, provider: Option<NeighbourView>) -> Option<BlockedBy> {
+    let Some(view) = provider else {
         return (kind <= EdgeKind::DependsMs).then_some(BlockedBy::Missing);
     };
-    if !face.effect(kind).dooms {
+    if !view.effect(kind).blocks_start {
         return None;
     }
     let table = [
-        (face.masked, BlockedBy::Masked),
-        (face.failed, BlockedBy::Failed),
-        (face.ended, BlockedBy::Completed),
+        (view.masked, BlockedBy::Masked),
+        (view.failed, BlockedBy::Failed),
+        (view.ended, BlockedBy::Completed),
     ];
     let found = table.into_iter().find(|(found, _)| *found);
-    Some(found.map_or(BlockedBy::Blocked, |(_, obstacle)| obstacle))
+    Some(found.map_or(BlockedBy::Blocked, |(_, blocked_by)| blocked_by))
 }
 
-fn reason(ending: &StopOutcome) -> Option<StopReason> {
+fn stop_reason(ending: &StopOutcome) -> Option<StopReason> {
     match ending {
         StopOutcome::Inactive(reason) => Some(reason.clone()),
         StopOutcome::Failed(cause) => Some(StopReason::Failed(*cause)),
@@ -199,7 +201,7 @@ fn reason(ending: &StopOutcome) -> Option<StopReason> {
 
 /// Whether it is tried again. What is kept of one that nobody needs any more promises nothing.
 fn retry(node: &Node) -> Retry {
-    match (node.seen.retry_at.filter(|_| node.needed), node.seen.gave_up) {
+    match (node.observed.retry_at.filter(|_| node.needed), node.observed.gave_up) {
         (Some(at), _) => Retry::At(at),
         (None, true) => Retry::GaveUp,
         (None, false) => Retry::Never,

@@ -1,0 +1,83 @@
+//! How a change of one unit reaches those that it concerns.
+
+use std::sync::Arc;
+
+use super::InitState;
+use super::neighbour::{DependencyEffect, NeighbourView};
+use crate::graph::Phase;
+use crate::graph::adjacency::Adjacency;
+
+impl InitState {
+    /// A unit is to be looked at again.
+    pub(super) fn touch(&mut self, at: u32) {
+        self.dirty.insert(self.adjacency.rank(at));
+    }
+
+    /// Brings up to date whatever follows from the units that were touched. Dependencies come
+    /// before those that depend on them, so each unit is looked at once, except along `pulls`.
+    pub(super) fn propagate(&mut self) {
+        let adjacency = Arc::clone(&self.adjacency);
+        while let Some(rank) = self.dirty.pop() {
+            self.refresh(&adjacency, adjacency.order()[rank as usize]);
+        }
+        self.degraded.propagate(&adjacency, |at| self.changed.insert(at));
+    }
+
+    fn refresh(&mut self, adjacency: &Adjacency, at: u32) {
+        let node = self.node_mut(at);
+        let (before, after) = (node.view, node.next_view());
+        node.view = after;
+        self.changed.insert(at);
+        if before != after {
+            for link in adjacency.dependents(at) {
+                let effects = (before.effect(link.kind), after.effect(link.kind));
+                if effects.0 != effects.1 {
+                    self.count(link.node, effects);
+                }
+            }
+            if before.stop_state() != after.stop_state() {
+                self.unblock(adjacency, at, before, after);
+            }
+            self.degraded.update(adjacency, at, after.active, after.works());
+        }
+        self.update_queues(at);
+    }
+
+    /// Counts that a dependency has another effect on a unit. While it is not off, nothing follows
+    /// but whether it has lost one.
+    fn count(&mut self, at: u32, (before, after): (DependencyEffect, DependencyEffect)) {
+        let node = self.node_mut(at);
+        let was_lost = node.has_lost_dependency();
+        node.counts.replace(before, after);
+        if node.observed.phase == Phase::Inactive || node.has_lost_dependency() != was_lost {
+            self.touch(at);
+        }
+    }
+
+    /// Tells those that a unit depends on whether it still has to be gone before they stop.
+    fn unblock(
+        &mut self,
+        adjacency: &Adjacency,
+        at: u32,
+        before: NeighbourView,
+        after: NeighbourView,
+    ) {
+        for link in adjacency.dependencies(at) {
+            let blocks = (before.delays_stop_of(link.kind), after.delays_stop_of(link.kind));
+            if blocks.0 != blocks.1 {
+                self.node_mut(link.node).counts.replace_dependent_to_stop(blocks.0, blocks.1);
+                self.update_queues(link.node);
+            }
+        }
+    }
+
+    /// Puts a unit into the queues that it belongs in.
+    fn update_queues(&mut self, at: u32) {
+        let node = &mut self.nodes[at as usize];
+        let (before, after) = (node.queues, node.next_membership());
+        if before != after {
+            node.queues = after;
+            self.queues.update(at, before, after);
+        }
+    }
+}
