@@ -1,15 +1,15 @@
-//! The clock by which stores in this process measure leases, and by which a mirror paces itself.
+//! The clock for leases of in-process stores and for the mirror's pauses.
 //!
-//! A store without a server is the one to say when a lease has ended, so it has to read a clock. It
-//! is tokio's, which a test can stop and move. The limits of calls to a server are measured by it,
-//! too. Nothing else in this crate reads the time or waits for it.
+//! A store without a server decides itself when a lease ends, so it must read a clock. This is
+//! tokio's clock, which a test can pause and advance. It also limits the calls to a server. Nothing
+//! else in this crate reads the time or sleeps.
 
 use std::time::Duration;
 
 use fleet_core::Timestamp;
 use tokio::time::Instant;
 
-/// A clock that counts from its own making.
+/// Clock that counts from its creation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clock {
     origin: Instant,
@@ -24,7 +24,7 @@ impl Clock {
         Timestamp::from_millis(0).after(self.origin.elapsed())
     }
 
-    /// Waits until `moment`; for ever if there is none.
+    /// Waits until `moment`, or forever if it is `None`.
     pub(crate) async fn wait_until(self, moment: Option<Timestamp>) {
         match moment {
             Some(moment) => {
@@ -44,7 +44,7 @@ pub(crate) async fn sleep(duration: Duration) {
     tokio::time::sleep(duration).await;
 }
 
-/// What `work` results in, if that is known within `limit`.
+/// Returns the output of `work`, or `None` if it takes longer than `limit`.
 pub(crate) async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
     tokio::time::timeout(limit, work).await.ok()
 }

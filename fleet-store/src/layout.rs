@@ -1,26 +1,26 @@
-//! Pure: which key holds what.
+//! Pure: the keys of a cluster.
 //!
 //! | key, after the prefix | value |
 //! |---|---|
-//! | `units/<unit>` | what is wanted of the unit, and which content it has |
-//! | `contents/<id>` | a format, then the bytes of a unit file, once for all units that have it |
-//! | `placements/<machine>/<unit>` | that the unit runs there, and since which epoch |
-//! | `reasons/<unit>` | why it has no machine |
-//! | `states/<machine>/<unit>` | its state there; bound to the presence of the machine |
-//! | `machines/<machine>` | the claim of a machine that is present; is its presence |
-//! | `metadata/<machine>/<key>` | metadata that was set at run time |
-//! | `intents/<machine>` | what people said is to become of the machine; stays when it goes |
-//! | `orders/rebalancing` | that units are to be spread more evenly, and how far that has come |
-//! | `engine/leader` | who leads, in which term; goes when the leader does |
-//! | `engine/term` | the last term; stays |
-//! | `engine/placed` | the term that last wrote placements; its revision is what matters |
-//! | `cluster/lineage` | which unbroken history of revisions this is |
+//! | `units/<unit>` | the unit's desired state, generation and content ID |
+//! | `contents/<id>` | a format line, then the bytes of a unit file; shared by all units that have it |
+//! | `placements/<machine>/<unit>` | the unit is placed there; the epoch of the placement |
+//! | `reasons/<unit>` | why the unit has no machine |
+//! | `states/<machine>/<unit>` | the unit's state there; bound to the machine's presence |
+//! | `machines/<machine>` | the claim of a present machine; its lease is the machine's presence |
+//! | `metadata/<machine>/<key>` | metadata set at run time |
+//! | `intents/<machine>` | the operator's intent for the machine; outlives its presence |
+//! | `orders/rebalancing` | the request to rebalance units, and its progress |
+//! | `engine/leader` | the leader and its term; bound to the leader's lease |
+//! | `engine/term` | the last term; permanent |
+//! | `engine/placed` | the term that last wrote placements; only its revision is used |
+//! | `cluster/lineage` | the identity of this unbroken history of revisions |
 //!
-//! Placements are kept by machine, so that whoever is told which key changed knows whom it
-//! concerns. That a unit has no more than one is seen to by all who write them; see
+//! Placement keys begin with the machine, so a change's key shows which machine it affects. All
+//! writers of placements make sure that a unit has at most one; see
 //! [`Leadership`](crate::Leadership).
 //!
-//! The format of `cluster/lineage` is that of the whole table.
+//! The format of `cluster/lineage` is the format of the whole layout.
 
 use std::fmt;
 use std::str::FromStr;
@@ -29,14 +29,14 @@ use fleet_core::MachineId;
 use fleet_unitfile::UnitName;
 use sha1::{Digest as _, Sha1};
 
-/// The identity of a unit file's bytes: their SHA-1.
+/// Identity of a unit file's bytes: their SHA-1.
 ///
-/// Unlike a [`UnitHash`](fleet_unitfile::UnitHash) it tells comments and line ends apart.
+/// Unlike [`UnitHash`](fleet_unitfile::UnitHash), it also depends on comments and line endings.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContentId([u8; 20]);
 
 impl ContentId {
-    /// The identity of these bytes.
+    /// Computes the identity of these bytes.
     #[must_use]
     pub fn of(source: &[u8]) -> Self {
         Self(Sha1::digest(source).into())
@@ -61,7 +61,7 @@ impl fmt::Debug for ContentId {
     }
 }
 
-/// A text that is no content's identity.
+/// Error for text that is not a content ID.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} does not identify a content: 40 lower-case hexadecimal digits do")]
 pub struct ContentIdError(String);
@@ -84,7 +84,7 @@ impl FromStr for ContentId {
     }
 }
 
-/// The value of a hexadecimal digit in lower case.
+/// Returns the value of a lower-case hexadecimal digit.
 fn digit(byte: u8) -> Option<u8> {
     match byte {
         b'0'..=b'9' => Some(byte - b'0'),
@@ -93,39 +93,39 @@ fn digit(byte: u8) -> Option<u8> {
     }
 }
 
-/// What a key of a cluster holds.
+/// Meaning of a cluster key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Key {
-    /// A unit's record.
+    /// Record of a unit.
     Unit(UnitName),
-    /// The bytes of a unit file.
+    /// Bytes of a unit file.
     Content(ContentId),
-    /// The placement of a unit on a machine.
+    /// Placement of a unit on a machine.
     Placement(MachineId, UnitName),
-    /// Why a unit has no machine.
+    /// Reason for a unit to have no machine.
     Reason(UnitName),
-    /// The state of a unit on a machine.
+    /// State of a unit on a machine.
     State(MachineId, UnitName),
-    /// The claim of a machine that is present.
+    /// Claim of a present machine.
     Machine(MachineId),
-    /// One pair of a machine's run-time metadata.
+    /// One entry of a machine's run-time metadata.
     Metadata(MachineId, String),
-    /// What people said is to become of a machine.
+    /// Operator's intent for a machine.
     Intent(MachineId),
-    /// The order to spread units more evenly.
+    /// Request to rebalance units.
     Rebalancing,
-    /// Who leads.
+    /// Current leader.
     Leader,
-    /// The last term.
+    /// Last term.
     Term,
-    /// When a leader last wrote placements.
+    /// Version of the placements: every leader updates it with each write of placements.
     PlacementVersion,
-    /// Which unbroken history of revisions this is.
+    /// Identity of this unbroken history of revisions.
     Lineage,
 }
 
-/// The keys of one cluster: those under one prefix.
+/// Keys of one cluster, all under one prefix.
 ///
 /// ```
 /// use fleet_store::{Key, Layout};
@@ -142,23 +142,23 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The prefix unless told otherwise.
+    /// Default prefix.
     pub const DEFAULT_PREFIX: &str = "/fleet/";
 
-    /// The keys under `prefix`; a `/` at its end is added where it lacks.
+    /// Uses the keys under `prefix`; a missing trailing `/` is added.
     #[must_use]
     pub fn new(prefix: &str) -> Self {
         let slash = if prefix.ends_with('/') { "" } else { "/" };
         Self { prefix: format!("{prefix}{slash}") }
     }
 
-    /// What every key starts with.
+    /// Returns the prefix of every key.
     #[must_use]
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// The text of a key.
+    /// Returns the text of a key.
     #[must_use]
     pub fn key(&self, key: &Key) -> String {
         let prefix = &self.prefix;
@@ -179,17 +179,17 @@ impl Layout {
         }
     }
 
-    /// What the keys start with that engines agree by, and no other.
+    /// Returns the common prefix of the election keys.
     pub(crate) fn engine(&self) -> String {
         format!("{}engine/", self.prefix)
     }
 
-    /// What the keys of all placements start with, and no other.
+    /// Returns the common prefix of all placement keys.
     pub(crate) fn placements(&self) -> String {
         format!("{}placements/", self.prefix)
     }
 
-    /// What the key holds; nothing if it is none of this cluster's, or of a kind that only another
+    /// Parses a key. Returns `None` for keys of another cluster and for kinds that only another
     /// version knows.
     #[must_use]
     pub fn parse(&self, key: &str) -> Option<Key> {

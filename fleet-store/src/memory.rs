@@ -11,9 +11,9 @@ use crate::clock::Clock;
 use crate::watch::Watchers;
 use crate::{Changes, Commit, Keyspace, LeaseId, Listing, Store, StoreError, Transaction, Watch};
 
-/// A [`Store`] without a file: for tests, and for a cluster in one process that may be forgotten.
+/// A [`Store`] without a file: for tests, and for single-process clusters that need not persist.
 ///
-/// Leases are measured by tokio's clock, so a test with paused time decides when they end.
+/// Leases are measured with tokio's clock, so a test with paused time controls when they end.
 #[derive(Debug)]
 pub struct MemoryStore {
     shared: Arc<Shared>,
@@ -23,7 +23,7 @@ pub struct MemoryStore {
 struct Shared {
     clock: Clock,
     inner: Mutex<Inner>,
-    /// When the next lease ends, for the task that ends it.
+    /// End of the next lease, for the task that ends leases.
     next_expiry: signal::Sender<Option<Timestamp>>,
 }
 
@@ -34,11 +34,11 @@ struct Inner {
 }
 
 impl MemoryStore {
-    /// An empty store.
+    /// Creates an empty store.
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime: a task ends the leases, until the store is dropped.
+    /// Panics outside a tokio runtime: a task ends the leases until the store is dropped.
     #[must_use]
     pub fn new() -> Self {
         let (next_expiry, expiry) = signal::channel(None);
@@ -61,8 +61,8 @@ impl Shared {
         self.inner.lock().expect("nothing panics while it holds the keyspace")
     }
 
-    /// Changes the keyspace, then tells the watches and the task that ends leases. Leases whose
-    /// time is over end first, so that no write can still rest on one of them.
+    /// Changes the keyspace, then notifies the watches and the task that ends leases. Expired
+    /// leases are ended first, so no write can be bound to one.
     fn change<T>(&self, work: impl FnOnce(&mut Keyspace, Timestamp, &mut Vec<Changes>) -> T) -> T {
         let now = self.clock.now();
         let mut inner = self.lock();
@@ -80,7 +80,7 @@ impl Shared {
     }
 }
 
-/// Ends leases when their time is over, until the store is gone.
+/// Ends leases when they expire, until the store is dropped.
 async fn end_leases(
     store: Weak<Shared>,
     clock: Clock,

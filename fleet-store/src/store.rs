@@ -1,4 +1,4 @@
-//! Pure: the contract between fleet and whatever keeps its memory, as a trait and its words.
+//! Pure: the `Store` trait, the contract between fleet and its storage backends, and its types.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,43 +11,43 @@ use crate::Watch;
 
 /// A small revisioned key-value store.
 ///
-/// Keys are texts, ordered by their bytes; values are bytes. Every transaction that writes
-/// something makes the next [`Revision`], whole or not at all, and all clients see the revisions in
-/// the same order. Whoever implements this trait promises, and whoever uses it may rely on, this:
+/// Keys are text, ordered by their bytes; values are bytes. Each transaction that writes something
+/// creates the next [`Revision`]. It is applied whole or not at all, and all clients see the
+/// revisions in the same order. Every implementation guarantees the following to its callers:
 ///
-/// * **Reads** return one consistent state and say which. A read begun after a commit was
+/// * **Reads** return one consistent state and its revision. A read that begins after a commit was
 ///   acknowledged sees that commit.
 /// * **Commits** check all conditions and apply all writes in one step. An acknowledged commit is
-///   as durable as the backend promises (memory: while the process lives; embedded: through loss
-///   of power; etcd: as long as most of its members have their disks).
-/// * **Watches** deliver every change under their prefix after the revision they start from, in
-///   order, exactly once, and never half of a revision. A watch that cannot go on ends with an
-///   error; it never falls silent. It holds a bounded number of revisions for a slow reader and is
-///   cut off beyond that; it never holds a writer up.
-/// * **Leases** end when they were not renewed for their time to live, as measured by the store.
-///   All keys bound to a lease are deleted in one revision when it ends, and no name of a lease is
-///   given twice. After a restart of the store, or a time in which it could not serve anybody,
-///   every lease has its whole time to live again.
-/// * **Bounds**: a transaction within those of [`Transaction::check`] is never too large.
-/// * **Errors** never mean *absent*. [`StoreError::Unknown`] says that a commit may or may not have
-///   happened; everything else says that it did not. A store that cannot be reached, or not
-///   in time, answers [`StoreError::Unavailable`], never with an empty listing or an ended lease.
-/// * **Repeating**: reads, renewals, revocations and watches may be repeated after any error, and
-///   so may a grant: a lease that nobody was told of ends in its time. A commit may be repeated
-///   after [`StoreError::Unavailable`]; after [`StoreError::Unknown`] look first.
+///   as durable as the backend promises: in memory, while the process lives; embedded, through loss
+///   of power; in etcd, as long as a majority of its members keep their disks.
+/// * **Watches** deliver every change under their prefix after their start revision, in order,
+///   exactly once, and never part of a revision. A watch that cannot continue ends with an error;
+///   it never just stops delivering. A watch buffers a bounded number of revisions for a slow
+///   reader and is cut off beyond that. It never blocks a writer.
+/// * **Leases** end if they are not renewed within their time to live, as measured by the store.
+///   When a lease ends, one revision deletes all keys bound to it. A lease ID is never used twice.
+///   After a restart of the store, or a time in which it could not serve requests, every lease has
+///   its full time to live again.
+/// * **Bounds**: a transaction within the limits of [`Transaction::check`] is never too large.
+/// * **Errors** never mean *absent*. [`StoreError::Unknown`] means that a commit may or may not
+///   have been applied; every other error means that it was not. A store that cannot be reached in
+///   time returns [`StoreError::Unavailable`], never an empty listing or an ended lease.
+/// * **Retries**: reads, renewals, revocations and watches may be retried after any error. So may a
+///   grant: a lease whose ID never reached the caller expires. A commit may be retried after
+///   [`StoreError::Unavailable`]; after [`StoreError::Unknown`], read first.
 ///
 /// The suite in `fleet_store::testing` (feature `testing`) has a function for each of these.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// All entries whose key starts with `prefix`, in order of their keys, at the present revision.
+    /// Returns all entries whose key starts with `prefix`, in key order, at the current revision.
     async fn read(&self, prefix: &str) -> Result<Listing, StoreError>;
 
     /// Checks the conditions and applies the writes, all or nothing.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Invalid`] when [`Transaction::check`] refuses it; [`StoreError::LeaseLost`]
-    /// when all conditions hold and a key is to be bound to a lease that has ended.
+    /// [`StoreError::Invalid`] when [`Transaction::check`] fails; [`StoreError::LeaseLost`] when
+    /// all conditions hold and a write binds a key to a lease that has ended.
     async fn commit(&self, transaction: Transaction) -> Result<Commit, StoreError>;
 
     /// Watches the keys that start with `prefix`, from the first change after revision `after`.
@@ -55,47 +55,47 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     ///
     /// [`StoreError::Compacted`] when changes since then are no longer kept;
-    /// [`StoreError::Invalid`] when `after` is a revision that was not made yet.
+    /// [`StoreError::Invalid`] when `after` does not exist yet.
     async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, StoreError>;
 
-    /// Makes a lease that ends unless renewed within `ttl`. The store may lengthen a very short
-    /// one.
+    /// Grants a lease that ends unless it is renewed within `ttl`. The store may round up a very
+    /// short `ttl`.
     async fn grant(&self, ttl: Duration) -> Result<LeaseId, StoreError>;
 
-    /// Gives a lease its whole time to live again.
+    /// Renews a lease for its full time to live.
     ///
     /// # Errors
     ///
     /// [`StoreError::LeaseLost`] when it has ended.
     async fn renew(&self, lease: LeaseId) -> Result<(), StoreError>;
 
-    /// Ends a lease now, and deletes the keys bound to it. Ending an ended lease is no error.
+    /// Ends a lease now and deletes the keys bound to it. Revoking an ended lease is not an error.
     async fn revoke(&self, lease: LeaseId) -> Result<(), StoreError>;
 }
 
-/// The state of a prefix at one revision.
+/// State of a prefix at one revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
-    /// The revision of the store that was read; a watch from here misses nothing.
+    /// Revision of the store that was read. A watch from here misses nothing.
     pub revision: Revision,
-    /// The entries, in order of their keys.
+    /// Entries in key order.
     pub entries: Vec<Entry>,
 }
 
-/// One key with its value.
+/// A key and its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// The key.
     pub key: String,
     /// The value.
     pub value: Vec<u8>,
-    /// The revision that wrote this value.
+    /// Revision that wrote this value.
     pub modified: Revision,
-    /// The lease that the key is bound to, if any.
+    /// Lease that the key is bound to, if any.
     pub lease: Option<LeaseId>,
 }
 
-/// The name of a lease.
+/// ID of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseId(pub u64);
 
@@ -105,7 +105,7 @@ impl fmt::Display for LeaseId {
     }
 }
 
-/// Writes that happen only if all conditions hold.
+/// Writes that are applied only if all conditions hold.
 ///
 /// ```
 /// use fleet_store::{Condition, Transaction};
@@ -117,19 +117,19 @@ impl fmt::Display for LeaseId {
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Transaction {
-    /// What must hold.
+    /// Conditions that must all hold.
     pub conditions: Vec<Condition>,
-    /// What is then written, in this order. Two writes of one key in a transaction are refused.
+    /// Writes to apply, in this order. At most one write per key is allowed.
     pub writes: Vec<Write>,
 }
 
 impl Transaction {
-    /// How many conditions, and how many writes, a transaction may have.
+    /// Maximum number of conditions, and of writes, in a transaction.
     pub const MAX_OPERATIONS: usize = 128;
-    /// How many bytes the keys and values of a transaction may have together.
+    /// Maximum total size of a transaction's keys and values, in bytes.
     pub const MAX_BYTES: usize = 1 << 20;
 
-    /// A transaction that does nothing.
+    /// Creates an empty transaction.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -142,13 +142,13 @@ impl Transaction {
         self
     }
 
-    /// Adds a write of `value` under `key`, bound to no lease.
+    /// Adds a write of `value` under `key` without a lease.
     #[must_use]
     pub fn put(self, key: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
         self.write(Write::Put { key: key.into(), value: value.into(), lease: None })
     }
 
-    /// Adds a write of `value` under `key` that goes when `lease` ends.
+    /// Adds a write of `value` under `key` that is deleted when `lease` ends.
     #[must_use]
     pub fn put_leased(
         self,
@@ -159,7 +159,7 @@ impl Transaction {
         self.write(Write::Put { key: key.into(), value: value.into(), lease: Some(lease) })
     }
 
-    /// Adds a deletion of `key`. Deleting an absent key does nothing.
+    /// Adds a deletion of `key`. Deleting an absent key has no effect.
     #[must_use]
     pub fn delete(self, key: impl Into<String>) -> Self {
         self.write(Write::Delete { key: key.into() })
@@ -172,7 +172,7 @@ impl Transaction {
         self
     }
 
-    /// The bytes of all keys and values.
+    /// Returns the total size of all keys and values, in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         let conditions = self.conditions.iter().map(Condition::size);
@@ -180,12 +180,12 @@ impl Transaction {
         conditions.chain(writes).sum()
     }
 
-    /// Whether a store has to take it: every backend calls this first.
+    /// Checks that the transaction is valid. Every backend calls this first.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Invalid`] when it is over the bounds, writes a key twice or names an empty
-    /// one.
+    /// [`StoreError::Invalid`] when the transaction exceeds the limits, writes a key twice or has
+    /// an empty key.
     pub fn check(&self) -> Result<(), StoreError> {
         let most = Self::MAX_OPERATIONS;
         if self.conditions.len() > most || self.writes.len() > most {
@@ -212,16 +212,16 @@ impl Transaction {
     }
 }
 
-/// What must hold of one key for a transaction to be applied.
+/// A condition on one key for a transaction to be applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Condition {
     /// The key.
     pub key: String,
-    /// What must hold of it.
+    /// Expected state of the key.
     pub expect: Expect,
 }
 
-/// What a condition expects of its key.
+/// Expected state of a condition's key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Expect {
     /// The key does not exist.
@@ -230,27 +230,27 @@ pub enum Expect {
     Present,
     /// The key has exactly this value.
     Value(Vec<u8>),
-    /// The key exists and was last written by exactly this revision.
+    /// This revision was the last to write the key.
     ModifiedAt(Revision),
 }
 
 impl Condition {
-    /// `key` does not exist.
+    /// Expects that `key` does not exist.
     pub fn absent(key: impl Into<String>) -> Self {
         Self { key: key.into(), expect: Expect::Absent }
     }
 
-    /// `key` exists.
+    /// Expects that `key` exists.
     pub fn present(key: impl Into<String>) -> Self {
         Self { key: key.into(), expect: Expect::Present }
     }
 
-    /// `key` has exactly this value.
+    /// Expects that `key` has exactly this value.
     pub fn value(key: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
         Self { key: key.into(), expect: Expect::Value(value.into()) }
     }
 
-    /// `key` was last written by exactly this revision.
+    /// Expects that `revision` was the last to write `key`.
     pub fn modified_at(key: impl Into<String>, revision: Revision) -> Self {
         Self { key: key.into(), expect: Expect::ModifiedAt(revision) }
     }
@@ -264,16 +264,16 @@ impl Condition {
 /// One write of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write {
-    /// Sets a key, and binds it to a lease or to none.
+    /// Sets a key and its lease.
     Put {
         /// The key.
         key: String,
         /// Its new value.
         value: Vec<u8>,
-        /// The lease that it goes with.
+        /// Lease to bind the key to; `None` unbinds it.
         lease: Option<LeaseId>,
     },
-    /// Deletes a key; an absent one stays absent.
+    /// Deletes a key; has no effect if the key is absent.
     Delete {
         /// The key.
         key: String,
@@ -281,7 +281,7 @@ pub enum Write {
 }
 
 impl Write {
-    /// The key that is written.
+    /// Returns the key to write.
     #[must_use]
     pub fn key(&self) -> &str {
         match self {
@@ -297,55 +297,55 @@ impl Write {
     }
 }
 
-/// What became of a transaction.
+/// Result of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Commit {
-    /// It was applied. The revision is the new one, or the present one if nothing was written.
+    /// Applied. Carries the new revision, or the current one if nothing was written.
     Applied(Revision),
-    /// A condition did not hold, so nothing was written.
+    /// Not applied, because a condition did not hold.
     Refused {
-        /// The first condition that did not hold, counted from zero.
+        /// Index of the first condition that did not hold.
         condition: usize,
-        /// The entry under that condition's key, if there is one.
+        /// Entry under that condition's key, if it exists.
         found: Option<Entry>,
     },
 }
 
-/// Why a store could not do what it was asked.
+/// Errors of a store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The store cannot be reached or used just now; nothing happened.
+    /// The store cannot be reached or used at present; nothing was changed.
     #[error("the store is unavailable")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The store's answer did not come: the commit may or may not have happened.
+    /// No response arrived; the commit may or may not have been applied.
     #[error("the store did not say whether the commit happened")]
     Unknown(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The lease has ended.
     #[error("lease {0} has ended")]
     LeaseLost(LeaseId),
-    /// Changes as old as that are no longer kept; read again and watch from there.
+    /// Older changes are no longer kept; read again and watch from there.
     #[error("changes up to revision {oldest} are no longer kept")]
     Compacted {
-        /// The oldest revision after which all changes are kept.
+        /// Oldest revision after which all changes are kept.
         oldest: Revision,
     },
-    /// The watch fell too far behind, or lost its connection; read again and watch from there.
+    /// The watch fell too far behind or lost its connection; read again and watch from there.
     #[error("the watch was cut off")]
     WatchLost,
-    /// The request itself is wrong, for example it writes one key twice; nothing happened.
+    /// The request is invalid, for example it writes one key twice; nothing was changed.
     #[error("the store refuses the request: {0}")]
     Invalid(String),
-    /// The store's file is damaged, or of a format that this version cannot read.
+    /// The store's file is damaged or has a format that this version cannot read.
     #[error("the store cannot be opened: {0}")]
     Format(String),
-    /// There is a file already where a new one was to be made.
+    /// The file to create exists already.
     #[error("{path} exists already: move it away, or choose another name")]
     Exists {
         /// The file.
         path: String,
     },
-    /// Another process uses the store.
+    /// Another process has the store open.
     #[error("{path} is in use by another process: end it, or choose another data directory")]
     InUse {
         /// The store's file.

@@ -1,4 +1,4 @@
-//! Watches: the changes of a store, revision by revision, to one reader each.
+//! Watches: streams of a store's changes, revision by revision, each for one reader.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,30 +8,30 @@ use tokio::sync::mpsc;
 
 use crate::{LeaseId, StoreError};
 
-/// All changes that one revision made under the prefix of a watch.
+/// All changes of one revision under the prefix of a watch.
 ///
-/// A backend may send one without changes to tell how far the store has come.
+/// A backend may send one without changes to report its progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Changes {
     /// The revision.
     pub revision: Revision,
-    /// What it changed, in order of the keys.
+    /// Changes in key order.
     pub changes: Vec<KeyChange>,
 }
 
-/// What a revision made of one key. Cloning is cheap.
+/// Change of one key in a revision. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyChange {
     /// The key.
     pub key: Arc<str>,
-    /// Its value, or nothing if it was deleted.
+    /// New value, or `None` if the key was deleted.
     pub value: Option<Arc<[u8]>>,
-    /// The lease that it is now bound to, if any.
+    /// Lease that the key is now bound to, if any.
     pub lease: Option<LeaseId>,
 }
 
 impl Changes {
-    /// Those of the changes whose keys start with `prefix`; nothing if there are none.
+    /// Returns the changes whose keys start with `prefix`, or `None` if there are none.
     #[must_use]
     pub fn under(&self, prefix: &str) -> Option<Self> {
         let under = self.changes.iter().filter(|change| change.key.starts_with(prefix));
@@ -40,24 +40,24 @@ impl Changes {
     }
 }
 
-/// A stream of changes that never falls silent: it ends with an error.
+/// Stream of changes that never falls silent: it ends with an error.
 #[derive(Debug)]
 pub struct Watch {
-    /// What had happened before the watch began, still to be delivered.
+    /// Past changes that are still to be delivered.
     backlog: VecDeque<Changes>,
     receiver: mpsc::Receiver<Changes>,
 }
 
-/// The backend's end of a [`Watch`].
+/// Sending half of a [`Watch`], held by the backend.
 #[derive(Debug)]
 pub struct WatchSender {
-    /// Nothing once the watch was cut off, so that nothing can follow a gap.
+    /// `None` once the watch is cut off, so nothing can be sent after a gap.
     sender: Option<mpsc::Sender<Changes>>,
 }
 
 impl Watch {
-    /// A watch, and the end to feed it from, that holds at most `capacity` revisions (at least one)
-    /// which its reader has not taken.
+    /// Creates a watch and its sender. The watch buffers at most `capacity` revisions, at least
+    /// one.
     ///
     /// ```
     /// use fleet_core::Revision;
@@ -80,21 +80,21 @@ impl Watch {
     }
 
     /// Like [`channel`](Self::channel), for a watch that first delivers `backlog`: the changes
-    /// between the revision that it starts from and now. They do not count towards the capacity.
+    /// between its start revision and now. The backlog does not count towards the capacity.
     #[must_use]
     pub fn with_backlog(backlog: Vec<Changes>, capacity: usize) -> (WatchSender, Self) {
         let (sender, receiver) = mpsc::channel(capacity.max(1));
         (WatchSender { sender: Some(sender) }, Self { backlog: backlog.into(), receiver })
     }
 
-    /// Waits for the next revision that changed something under the watch's prefix.
+    /// Waits for the next revision with changes under the watch's prefix.
     ///
-    /// May be dropped before it is done without losing anything.
+    /// Cancel-safe: dropping the future loses nothing.
     ///
     /// # Errors
     ///
-    /// [`StoreError::WatchLost`] when the watch cannot go on; all that came before the gap has been
-    /// delivered then. It stays so.
+    /// [`StoreError::WatchLost`] when the watch cannot continue. Everything before the gap has been
+    /// delivered then. All later calls return the same error.
     pub async fn next(&mut self) -> Result<Changes, StoreError> {
         if let Some(changes) = self.backlog.pop_front() {
             return Ok(changes);
@@ -104,8 +104,8 @@ impl Watch {
 }
 
 impl WatchSender {
-    /// Hands changes over without waiting. False when the reader is gone, or is too slow and has
-    /// been cut off: then the sender is of no more use. Dropping a sender cuts its watch off, too.
+    /// Sends changes without waiting. Returns `false` if the reader is gone, or too slow and now
+    /// cut off; the sender is unusable then. Dropping a sender also cuts off its watch.
     #[must_use = "a watch that was cut off is to be dropped"]
     pub fn try_send(&mut self, changes: Changes) -> bool {
         let Some(sender) = &self.sender else {
@@ -118,8 +118,8 @@ impl WatchSender {
         sent
     }
 
-    /// Hands changes over, and waits where there is no room: for a backend whose server keeps what
-    /// a slow reader has not taken yet. False when the reader is gone or was cut off.
+    /// Sends changes, waiting for free capacity. For backends whose server retains changes for a
+    /// slow reader. Returns `false` if the reader is gone or cut off.
     #[must_use = "a watch that was cut off is to be dropped"]
     pub async fn send(&mut self, changes: Changes) -> bool {
         match &self.sender {
@@ -128,13 +128,13 @@ impl WatchSender {
         }
     }
 
-    /// Whether the reader is gone or was cut off.
+    /// Returns whether the reader is gone or cut off.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.sender.as_ref().is_none_or(mpsc::Sender::is_closed)
     }
 
-    /// Waits until the reader is gone; at once if it was cut off.
+    /// Waits until the reader is gone. Returns immediately if it was cut off.
     pub async fn closed(&self) {
         if let Some(sender) = &self.sender {
             sender.closed().await;
@@ -142,17 +142,17 @@ impl WatchSender {
     }
 }
 
-/// The watches of a store within one process.
+/// Watches of an in-process store.
 #[derive(Debug, Default)]
 pub(crate) struct Watchers {
     watchers: Vec<(String, WatchSender)>,
 }
 
 impl Watchers {
-    /// How many revisions a reader may be behind before it is cut off.
+    /// Maximum number of revisions that a reader may lag behind before it is cut off.
     const CAPACITY: usize = 1024;
 
-    /// Adds a watch that delivers `backlog` and then what is published from now on.
+    /// Adds a watch that delivers `backlog`, then everything published from now on.
     pub(crate) fn add(&mut self, prefix: &str, backlog: Vec<Changes>) -> Watch {
         self.watchers.retain(|(_, sender)| !sender.is_closed());
         let (sender, watch) = Watch::with_backlog(backlog, Self::CAPACITY);
@@ -160,7 +160,7 @@ impl Watchers {
         watch
     }
 
-    /// Hands the changes of one revision to every watch that they concern.
+    /// Sends the changes of one revision to every watch whose prefix they match.
     pub(crate) fn publish(&mut self, changes: &Changes) {
         self.watchers.retain_mut(|(prefix, sender)| match changes.under(prefix) {
             Some(under) => sender.try_send(under),

@@ -19,7 +19,7 @@ pub(crate) fn decode_content(id: ContentId, value: &[u8]) -> Result<&[u8], Codec
     })
 }
 
-/// The number in the first line, if it has one.
+/// Returns the format in the first line, if it has one.
 fn format(value: &[u8]) -> Option<u32> {
     #[derive(serde::Deserialize)]
     struct Probe {

@@ -1,10 +1,10 @@
 //! Pure: the values of the store, as versioned JSON.
 //!
-//! The wire types here mirror the nouns of `fleet_core` and are free to change without them. Each
-//! value says its format in the field `v`. A value of a newer format is an error, and so is a
-//! damaged one: it is never guessed at, and it never keeps another value from being read. The
-//! encoding of one format never changes: some values are compared byte for byte in conditions. The
-//! content of a unit is its bytes as they are, after a first line that says the format.
+//! The wire types mirror the types of `fleet_core` but can change independently. Each value has its
+//! format in the field `v`. A value of another format, or a damaged one, is an error. It is never
+//! guessed at, and it never prevents other values from being read. The encoding of a format never
+//! changes, because some conditions compare values byte for byte. Unit file contents are stored
+//! unchanged after a first line with the format.
 
 mod content;
 mod reason;
@@ -19,43 +19,43 @@ use serde::{Deserialize, Serialize};
 use crate::ContentId;
 use crate::registry::{Lineage, MachineRecord};
 
-/// The format of all values but those that say another one: the first.
+/// Format of all values without a format of their own.
 const FORMAT: u32 = 1;
 
-/// The format of the [layout](crate::Layout): that of the lineage, which every daemon reads before
-/// all else. In format one, placements were kept by unit alone.
+/// Format of the [layout](crate::Layout). It is the format of the lineage, which every daemon reads
+/// first. In format 1, placement keys had no machine.
 const LAYOUT_FORMAT: u32 = 2;
 
-/// The format of placements: the machine is in the key. In format one it was in the value.
+/// Format of placements. In format 1 the machine was in the value; now it is in the key.
 const PLACEMENT_FORMAT: u32 = 2;
 
-/// Why a value cannot be read or written.
+/// Error of encoding or decoding a value.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
-    /// It was written by a newer version of fleet.
+    /// A newer version of fleet wrote the value.
     #[error("format {found} is newer than format {known}: upgrade fleet on this machine")]
     Newer {
-        /// The value's format.
+        /// Format of the value.
         found: u32,
-        /// The one that this version writes.
+        /// Format that this version reads and writes.
         known: u32,
     },
-    /// It was written by a version of fleet before this one, and is not read any more.
+    /// An older version of fleet wrote the value, in a format that is no longer supported.
     #[error(
         "format {found} is older than format {known}: export the cluster with the fleet that wrote \
          it, and import the file into a new store"
     )]
     Older {
-        /// The value's format.
+        /// Format of the value.
         found: u32,
-        /// The one that this version writes.
+        /// Format that this version reads and writes.
         known: u32,
     },
-    /// It is not what is kept under such a key.
+    /// The value does not match its key.
     #[error("the value is damaged")]
     Damaged(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// No format knows how to write it.
+    /// The format has no encoding for this.
     #[error("the format cannot hold {0}")]
     Unsupported(&'static str),
 }
@@ -66,7 +66,7 @@ impl CodecError {
     }
 }
 
-/// What is kept of a unit beside its content.
+/// Stored state of a unit, except for its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UnitRecord {
     pub(crate) content: ContentId,
@@ -74,17 +74,17 @@ pub(crate) struct UnitRecord {
     pub(crate) generation: Generation,
 }
 
-/// A machine's word that it is there.
+/// A machine's claim to its identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Claim {
     pub(crate) machine: MachineRecord,
-    /// Tells one life of the machine from a copy of the machine.
+    /// Distinguishes the machine from a copy with the same identity.
     pub(crate) token: String,
-    /// Tells one joining from the next.
+    /// Distinguishes one join of the machine from the next.
     pub(crate) joined: u64,
 }
 
-/// A leader's word that it leads.
+/// A leader's claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LeaderClaim {
     pub(crate) machine: MachineId,
@@ -101,8 +101,8 @@ pub(crate) use record::{
 };
 pub(crate) use state::{decode_state, encode_state};
 
-/// A wire type with a field `v`. What is read a hundred thousand times borrows its texts from the
-/// bytes.
+/// A wire type with a field `v`. Types that are read 100,000 times borrow their strings from the
+/// input.
 trait Wire {
     /// The only format that is read and written.
     const FORMAT: u32;
@@ -138,7 +138,7 @@ fn decode<'a, T: Wire + Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, CodecErro
     }
 }
 
-/// Another format may look different altogether, so its number is looked for alone.
+/// Explains a decoding error. Another format may have other fields, so only its number is decoded.
 fn decode_error(bytes: &[u8], known: u32, error: serde_json::Error) -> CodecError {
     #[derive(serde::Deserialize)]
     struct Probe {
@@ -158,7 +158,7 @@ fn format_error(found: u32, known: u32) -> CodecError {
     }
 }
 
-/// Reads a noun out of its text.
+/// Parses a field from its text.
 fn parse<T: std::str::FromStr>(text: &str, what: &'static str) -> Result<T, CodecError> {
     text.parse().map_err(|_| CodecError::damaged(format!("{text:?} is not {what}")))
 }

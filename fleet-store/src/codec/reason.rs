@@ -55,7 +55,7 @@ enum WireReasonKind {
     },
     MayStillRun {
         machine: String,
-        /// In seconds.
+        /// Limit in seconds.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit: Option<u64>,
     },

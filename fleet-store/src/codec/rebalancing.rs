@@ -1,4 +1,4 @@
-//! Pure: the wire form of the order to rebalance.
+//! Pure: the wire form of the rebalancing request.
 
 use std::borrow::Cow;
 
@@ -33,7 +33,7 @@ struct WireMoving<'a> {
 
 wire!(WireRebalancing<'_>);
 
-/// The same order is always written in the same way: it is compared in conditions.
+/// Encodes the request. The encoding is deterministic, because conditions compare it.
 pub(crate) fn encode_rebalancing(order: &Rebalancing) -> Vec<u8> {
     let RebalanceLimits { max_in_flight: at_once, gain, min_available, max_moves: most } =
         order.limits;

@@ -1,4 +1,4 @@
-//! Pure: the wire forms of records: units, placements, claims, terms and metadata.
+//! Pure: the wire forms of units, placements, claims, intents, terms, lineages and metadata.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -46,12 +46,12 @@ struct WireClaim {
     cordoned: bool,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     host: String,
-    /// Milliseconds since the beginning of 1970 in UTC.
+    /// Milliseconds since 1970 (UTC).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     started: Option<u64>,
 }
 
-/// Amounts of resources; what is not there is nothing.
+/// Amounts of resources; absent ones are zero.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 struct WireResources {
@@ -96,7 +96,7 @@ struct WireTerm {
 struct WireLineage {
     v: u32,
     id: String,
-    /// What epochs and generations are counted from.
+    /// Base from which epochs and generations are counted.
     #[serde(default, skip_serializing_if = "is_zero")]
     beginning: u64,
 }
@@ -132,7 +132,7 @@ pub(crate) fn decode_unit(bytes: &[u8]) -> Result<UnitRecord, CodecError> {
     })
 }
 
-/// What is stored of a placement; its unit and machine are in the key.
+/// Encodes a placement's value. The unit and the machine are in the key.
 pub(crate) fn encode_placement(epoch: Epoch) -> Vec<u8> {
     encode(&WirePlacement { v: PLACEMENT_FORMAT, epoch: epoch.0 })
 }

@@ -44,7 +44,8 @@ enum WireExit {
 
 wire!(WireState<'_>);
 
-/// How many bytes of a problem are kept: enough to say it, not enough to crowd others out.
+/// Maximum length of a stored problem text, in bytes: enough to explain it, without crowding out
+/// others.
 const MAX_PROBLEM_BYTES: usize = 4096;
 
 pub(crate) fn encode_state(state: &UnitState) -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! Backups of a store in use, and how a store begins again from one.
+//! Backups of a running store, and restoring a store from one.
 
 use std::path::{Path, PathBuf};
 
@@ -11,17 +11,17 @@ use crate::registry::{RESTORE_JUMP, restored_entries};
 use crate::{CodecError, Layout, LeaseId, Lineage, StoreError};
 
 impl EmbeddedStore {
-    /// Writes a backup of the store at its present revision to a new file, while the store is in
-    /// use; returns that revision. What is bound to a lease is left out: presences, states and
-    /// leadership speak of their moment alone.
+    /// Backs up the store at its current revision to a new file while it is in use. Returns that
+    /// revision. Keys bound to leases are left out: presences, states and the leadership are only
+    /// valid while their leases last.
     ///
-    /// The file gets its name when it is complete and on the disk. It can be
-    /// [restored](Self::restore), and is not opened as a store.
+    /// The file gets its final name once it is complete and on disk. It can be
+    /// [restored](Self::restore) but not opened as a store.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Exists`] when there is such a file; [`StoreError::Unavailable`] when it cannot
-    /// be written.
+    /// [`StoreError::Exists`] when the file exists; [`StoreError::Unavailable`] when it cannot be
+    /// written.
     pub async fn backup(&self, to: impl AsRef<Path>) -> Result<Revision, StoreError> {
         let (readers, to) = (self.readers.clone(), to.as_ref().to_owned());
         blocking(to.clone(), move || {
@@ -40,16 +40,17 @@ impl EmbeddedStore {
         .await
     }
 
-    /// Makes a new store at `to` out of a backup: the cluster under `layout` begins a new life, of
-    /// the lineage `lineage`, which must be a new one. Returns its revision.
+    /// Creates a new store at `to` from a backup and returns its revision. `lineage` must be a new
+    /// one; the cluster under `layout` continues in it.
     ///
-    /// The revision leaps ahead, and so do the epochs of placements and the term: agents that come
-    /// back with what they remember of the lost life take nothing that was restored for overtaken.
+    /// The revision jumps ahead, and so do the epochs of placements and the term. Agents may
+    /// remember later epochs of the lost store; after the jump they do not reject the restored
+    /// placements as stale.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Format`] when `backup` is damaged or no backup, or its lineage cannot be read;
-    /// [`StoreError::Exists`] when there is a file at `to`; [`StoreError::Unavailable`] when one
+    /// [`StoreError::Format`] when `backup` is damaged, is not a backup, or has an unreadable
+    /// lineage; [`StoreError::Exists`] when `to` exists; [`StoreError::Unavailable`] when a file
     /// cannot be read or written.
     pub async fn restore(
         backup: impl AsRef<Path>,
@@ -73,13 +74,13 @@ impl EmbeddedStore {
     }
 }
 
-/// Where the lost life began is needed to begin after it.
+/// The new lineage must start after the old one, so a backup with an unreadable lineage is refused.
 fn unreadable_lineage(backup: &Path, error: &CodecError) -> StoreError {
     StoreError::Format(format!("{}: the lineage cannot be read: {error}", backup.display()))
 }
 
-/// Runs what waits for the disk. What the file's library takes for impossible, it answers with a
-/// panic: then `path` is damaged.
+/// Runs blocking file access. redb panics on some damaged files; a panic is reported as damage of
+/// `path`.
 async fn blocking<T: Send + 'static>(
     path: PathBuf,
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,

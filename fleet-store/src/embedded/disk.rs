@@ -1,10 +1,10 @@
-//! The file: which tables it has, and how it is revisions, read and written.
+//! The file: its tables, and how it is created, read and written.
 //!
-//! Each key and each row of the log carries a checksum, all numbers and leases together have one,
-//! and how many keys there are is image, because the whole file is read when it is opened: a damaged
-//! one is found there, before anybody acts on it.
+//! The whole file is read when it is opened, so damage is found before any data is used. Each key
+//! and each log row has a checksum, and the numbers and leases share one. The number of keys is
+//! stored as well.
 //!
-//! What was written of late is in the log alone, until that has grown or the file is opened anew.
+//! Recent writes are only in the log, until the log is full or the file is opened again.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -24,13 +24,13 @@ use super::log::{self, PendingWrites};
 use super::writer::Batch;
 use crate::{Entry, StoreError};
 
-/// Numbers about the whole.
+/// Numbers about the whole store; their names are in [`meta`].
 pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
-/// For each key the revision that wrote it, its lease or zero, the row's checksum and the value.
+/// For each key: the revision that wrote it, its lease or zero, the row's checksum, the value.
 pub(super) const KEYS: TableDefinition<'_, &str, Row<'_>> = TableDefinition::new("keys");
-/// For each lease its time to live in milliseconds.
+/// For each lease: its time to live in milliseconds.
 pub(super) const LEASES: TableDefinition<'_, u64, u64> = TableDefinition::new("leases");
-/// What is not in the other tables yet, a row for each write since, counted from zero.
+/// Writes that are not yet in the other tables: one row for each, numbered from zero.
 pub(super) const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
 
 pub(super) type Row<'a> = (u64, u64, u64, &'a [u8]);
@@ -38,38 +38,38 @@ pub(super) type Row<'a> = (u64, u64, u64, &'a [u8]);
 /// Format of the tables; files of any other format are refused.
 pub(super) const FORMAT: u64 = 2;
 
-/// Rows in [`META`].
+/// Names of the rows in [`META`].
 pub(super) mod meta {
     pub(in crate::embedded) const FORMAT: &str = "format";
     pub(in crate::embedded) const REVISION: &str = "revision";
     pub(in crate::embedded) const LAST_LEASE: &str = "last lease";
     pub(in crate::embedded) const KEYS: &str = "keys";
-    /// There only in a backup, which is not opened as a store.
+    /// Present only in a backup, which cannot be opened as a store.
     pub(in crate::embedded) const BACKUP: &str = "backup";
-    /// A checksum of all other numbers here and of the leases.
+    /// Checksum of all other numbers here and of the leases.
     pub(in crate::embedded) const SUM: &str = "sum";
 }
 
-/// How much of the file is held in memory: little, since what it says is held anyway.
+/// redb's page cache. It is small, since the store keeps its content in memory anyway.
 pub(super) const CACHE_BYTES: usize = 32 << 20;
 
-/// How many bytes the log may have. What takes more goes to the tables with all that is in the log:
-/// the more there is, the more of it shares a page; but everybody waits meanwhile.
+/// Maximum size of the log in bytes. A write beyond it flushes the log and itself to the tables. A
+/// larger log shares more pages in a flush, but all writers wait for the flush.
 const MAX_LOG_BYTES: usize = 4 << 20;
 
 /// The open file.
 #[derive(Debug)]
 pub(super) struct Disk {
     database: Database,
-    /// What the log comes to.
+    /// Merged content of the log.
     pending: PendingWrites,
-    /// How many rows the log has, and their bytes.
+    /// Number of rows in the log, and their total size.
     rows: u64,
     bytes: usize,
     max_log_bytes: usize,
 }
 
-/// What a file is for.
+/// Purpose of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Store,
@@ -77,7 +77,7 @@ pub(super) enum Kind {
 }
 
 impl Disk {
-    /// Opens the file, or makes it, and reads all of it.
+    /// Opens or creates the file, and reads all of it.
     pub(super) fn open(path: &Path) -> Result<(Self, StoreImage), StoreError> {
         Self::try_open(path).map_err(|error| error.at(path))
     }
@@ -89,7 +89,7 @@ impl Disk {
         Self::from_database(Builder::new().set_cache_size(CACHE_BYTES).open(path)?)
     }
 
-    /// A store in a database that is open and has its tables.
+    /// Uses an open database whose tables exist.
     fn from_database(database: Database) -> Result<(Self, StoreImage), FileError> {
         let (image, pending) = read(&database, Kind::Store)?;
         if let Some(pending) = pending {
@@ -101,8 +101,7 @@ impl Disk {
         Ok((Self { database, pending, rows: 0, bytes: 0, max_log_bytes }, image))
     }
 
-    /// A store on anything that behaves like a file, with its tables revisions first if it is new;
-    /// nothing if that fails.
+    /// Opens a store on any redb backend, creating its tables if `make`. Returns `None` on failure.
     #[cfg(test)]
     pub(super) fn open_on(
         backend: impl redb::StorageBackend,
@@ -115,7 +114,7 @@ impl Disk {
         Self::from_database(database).ok()
     }
 
-    /// The same with a log of at most so many bytes.
+    /// Limits the log to this many bytes.
     #[cfg(test)]
     pub(super) fn with_log(mut self, max_log_bytes: usize) -> Self {
         self.max_log_bytes = max_log_bytes;
@@ -127,7 +126,7 @@ impl Disk {
         self.bytes
     }
 
-    /// Makes a batch durable, whole or not at all. After an error the file must not be written.
+    /// Makes a batch durable, all or nothing. After an error the file must not be written again.
     pub(super) fn write(&mut self, batch: &Batch) -> Result<(), Box<dyn Error + Send + Sync>> {
         let row = log::encode(self.rows, batch);
         self.pending.add(batch);
@@ -145,11 +144,11 @@ impl Disk {
     }
 }
 
-/// Writes what the log comes to, the whole of it, to the other tables, and begins a new log.
+/// Moves the whole log to the other tables and starts an empty one.
 fn flush_log(transaction: &WriteTransaction, pending: &PendingWrites) -> Result<(), TableError> {
     write_tables(transaction, pending)?;
-    // No table may be open by now. In a damaged file the library can take what it finds for
-    // impossible; to close a table after that panic would be another one, and end the process.
+    // No table may be open here. redb can panic on a damaged file, and closing a table during the
+    // unwinding would panic again, which aborts the process.
     transaction.delete_table(LOG)?;
     transaction.open_table(LOG).map(drop)
 }
@@ -183,7 +182,7 @@ fn write_tables(transaction: &WriteTransaction, pending: &PendingWrites) -> Resu
     Ok(())
 }
 
-/// Makes a file that holds this, where there is none.
+/// Creates a file with this content; fails if the file exists.
 pub(super) fn write_new(path: &Path, kind: Kind, image: &StoreImage) -> Result<(), StoreError> {
     let write = || match path.try_exists()? {
         true => Err(FileError::Exists),
@@ -192,13 +191,13 @@ pub(super) fn write_new(path: &Path, kind: Kind, image: &StoreImage) -> Result<(
     write().map_err(|error| error.at(path))
 }
 
-/// Makes a file. It gets its name when it is complete, so a file of that name which is not
-/// complete is a damaged one, never a new one.
+/// Creates a file. It gets its final name once it is complete, so an incomplete file of that name
+/// is damaged, never new.
 fn create_file(path: &Path, kind: Kind, image: &StoreImage) -> Result<(), FileError> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
     let new = PathBuf::from(new);
-    // What is left of an attempt that was cut short is of no use.
+    // A leftover of an interrupted attempt is useless.
     match fs::remove_file(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
         _ => {}
@@ -206,7 +205,7 @@ fn create_file(path: &Path, kind: Kind, image: &StoreImage) -> Result<(), FileEr
     let database = Builder::new().set_cache_size(CACHE_BYTES).create(&new)?;
     write_image(&database, kind, image)?;
     drop(database);
-    // Closing writes once more. All of it is on the disk before the name is, and then the name.
+    // Closing the database writes once more. Sync the file, rename it, then sync the directory.
     File::open(&new)?.sync_all()?;
     fs::rename(&new, path)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -256,7 +255,7 @@ pub(super) fn millis(ttl: Duration) -> u64 {
     u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What [`meta::SUM`] has to be.
+/// Computes the value of [`meta::SUM`].
 pub(super) fn sum(
     meta: &impl ReadableTable<&'static str, u64>,
     leases: &impl ReadableTable<u64, u64>,
@@ -276,7 +275,7 @@ pub(super) fn sum(
     Ok(digest(&[&bytes]))
 }
 
-/// Eight bytes that tell a damaged row.
+/// Computes a row's checksum of eight bytes.
 pub(super) fn checksum(key: &str, modified: u64, lease: u64, value: &[u8]) -> u64 {
     let length = (key.len() as u64).to_le_bytes();
     digest(&[&length, key.as_bytes(), &modified.to_le_bytes(), &lease.to_le_bytes(), value])

@@ -1,4 +1,4 @@
-//! Why a file cannot be used, out of what its library says.
+//! Errors of opening a file, mapped from redb's.
 
 use std::error::Error;
 use std::io;
@@ -10,10 +10,10 @@ use super::damaged;
 use super::disk::{FORMAT, Kind};
 use crate::StoreError;
 
-/// Why the file cannot be opened, before it is said of which file.
+/// Error of opening a file, without the file's name.
 pub(super) enum FileError {
     InUse,
-    /// A store where a backup should be, or the other way round.
+    /// A store in place of a backup, or a backup in place of a store.
     WrongKind(Kind),
     Exists,
     Damaged,
@@ -23,7 +23,7 @@ pub(super) enum FileError {
 }
 
 impl FileError {
-    /// The same, with the file that it is about and what to do.
+    /// Adds the file's name and the remedy.
     pub(super) fn at(self, path: &Path) -> StoreError {
         let name = path.display();
         match self {

@@ -1,4 +1,4 @@
-//! What a file holds, read as a whole and checked.
+//! Reading and checking a whole file.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::error::FileError;
 use super::log::{self, PendingWrites};
 use crate::{Entry, LeaseId, StoreError};
 
-/// What the file holds.
+/// Content of a store file.
 #[derive(Debug)]
 pub(super) struct StoreImage {
     pub(super) revision: Revision,
@@ -21,7 +21,7 @@ pub(super) struct StoreImage {
     pub(super) leases: Vec<(LeaseId, Duration)>,
 }
 
-/// Reads all of a backup.
+/// Reads a whole backup.
 pub(super) fn read_backup(path: &Path) -> Result<StoreImage, StoreError> {
     let read = || {
         let mut builder = Builder::new();
@@ -31,8 +31,8 @@ pub(super) fn read_backup(path: &Path) -> Result<StoreImage, StoreError> {
     read().map_err(|error| error.at(path))
 }
 
-/// Reads and checks the whole file. Also returns the log's content, which is already part of the
-/// image, or `None` if the log is empty.
+/// Reads and checks the whole file. Also returns the log's merged content, which the image includes
+/// already; `None` if the log is empty.
 pub(super) fn read(
     database: &impl ReadableDatabase,
     kind: Kind,
@@ -98,13 +98,13 @@ fn read_log(
 }
 
 impl StoreImage {
-    /// What a new file holds.
+    /// Content of a new file.
     pub(super) fn empty() -> Self {
         let (entries, leases) = (Vec::new(), Vec::new());
         Self { revision: Revision::ZERO, last_lease: LeaseId(0), entries, leases }
     }
 
-    /// The same when what a log comes to has happened.
+    /// Applies the content of the log.
     fn add(&mut self, pending: &PendingWrites) {
         pending.apply_to(&mut self.entries);
         let mut leases: BTreeMap<LeaseId, Duration> = self.leases.drain(..).collect();
@@ -119,7 +119,8 @@ impl StoreImage {
         self.revision = pending.revision.unwrap_or(self.revision);
     }
 
-    /// Whether every key is bound to a lease that there is, and nothing is from the future.
+    /// Returns whether every key's lease exists, and no revision or lease is later than the last
+    /// one.
     fn is_consistent(&self) -> bool {
         let known = |lease: LeaseId| self.leases.binary_search_by_key(&lease, |l| l.0).is_ok();
         let keys = self

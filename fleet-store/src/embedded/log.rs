@@ -1,8 +1,8 @@
-//! Pure: the log, to which one write of the file adds one row, and what its rows come to.
+//! Pure: the log. Each write of the file adds one row to it.
 //!
-//! Keys lie all over their table, so to write each at its place is many small writes all over the
-//! file. A row of the log is one write, however many keys it has. When the log has grown, what it
-//! comes to is written to the tables at once, in their order, and each key once.
+//! A write's keys are spread over the table, so writing them in place needs many small writes. A
+//! log row is a single write for any number of keys. When the log is full, its merged content goes
+//! to the tables in key order, each key once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use super::disk::{digest, millis};
 use super::writer::Batch;
 use crate::{Changes, Entry, KeyChange, LeaseId};
 
-/// What the rows of a log come to.
+/// Merged content of log rows.
 #[derive(Debug, Default)]
 pub(super) struct PendingWrites {
-    /// All changes in their order, of which the last of each key counts.
+    /// All changes in order. The last one of each key counts.
     changes: Vec<(Revision, KeyChange)>,
-    /// The time to live of each lease, nothing where it has ended.
+    /// Time to live of each lease, or `None` if it has ended.
     pub(super) leases: BTreeMap<LeaseId, Option<Duration>>,
-    /// The last revision, if any was revisions.
+    /// Last revision, if there was any.
     pub(super) revision: Option<Revision>,
 }
 
@@ -34,13 +34,13 @@ impl PendingWrites {
         self.leases.extend(batch.ended.iter().map(|lease| (*lease, None)));
     }
 
-    /// The last change of each key, with the revision that revisions it.
+    /// Returns the last change of each key with its revision.
     pub(super) fn keys(&self) -> BTreeMap<&str, (Revision, &KeyChange)> {
         let changes = self.changes.iter();
         changes.map(|(revision, change)| (&*change.key, (*revision, change))).collect()
     }
 
-    /// What becomes of `entries`, which are in order of their keys.
+    /// Applies the changes to `entries`, which are in key order.
     pub(super) fn apply_to(&self, entries: &mut Vec<Entry>) {
         let keys = self.keys();
         entries.retain(|entry| !keys.contains_key(entry.key.as_str()));
@@ -52,12 +52,12 @@ impl PendingWrites {
     }
 }
 
-/// In place of the length of a value: the key is gone.
+/// Marks a deleted key, in place of the length of its value.
 const DELETED: u64 = u64::MAX;
 
-/// A batch as row `number`. All numbers have eight bytes, the lowest first: a checksum, the
-/// revisions with their changes, the leases granted with their milliseconds, and those that have
-/// ended. Before sequence of a kind stands how many there are, and before a text how long it is.
+/// Encodes a batch as row `number`. All numbers are little-endian with eight bytes. The row has a
+/// checksum, the revisions with their changes, the granted leases with their milliseconds, and the
+/// ended leases. Lists are prefixed with their count, and texts with their length.
 pub(super) fn encode(number: u64, batch: &Batch) -> Vec<u8> {
     let mut row = vec![0; 8];
     put(&mut row, batch.revisions.len() as u64);
@@ -84,7 +84,7 @@ pub(super) fn encode(number: u64, batch: &Batch) -> Vec<u8> {
     row
 }
 
-/// The batch in row `number`; nothing if the row is damaged.
+/// Decodes the batch in row `number`; `None` if the row is damaged.
 pub(super) fn decode(number: u64, row: &[u8]) -> Option<Batch> {
     let mut rest = row;
     if take_number(&mut rest)? != checksum(number, rest) {
@@ -131,7 +131,7 @@ fn put(row: &mut Vec<u8>, number: u64) {
     row.extend_from_slice(&number.to_le_bytes());
 }
 
-/// Eight bytes that tell a damaged row, or one in another's place.
+/// Computes a row's checksum. It includes the number, so a misplaced row is detected.
 fn checksum(number: u64, rest: &[u8]) -> u64 {
     digest(&[&number.to_le_bytes(), rest])
 }

@@ -27,24 +27,25 @@ use queue::{Queue, Request};
 use readers::ReaderState;
 use writer::{WriteFailure, Writer, wake_for_leases};
 
-/// A [`Store`] in one file, without a server: what was acknowledged survives the loss of power.
+/// A [`Store`] in one file, without a server. Acknowledged writes survive loss of power.
 ///
-/// One process may have the file open. All of the store is held in memory, too, and reads are
-/// served from there. Writes go to one thread, which works while there are any: it takes all that
-/// wait, applies them in order, makes them durable by one write of the file, and only then shows
-/// and acknowledges them. So many writers at once cost little more than one.
+/// Only one process can have the file open. The whole store is also kept in memory, and reads are
+/// served from there. One thread performs the writes and runs only while there are any. It takes
+/// all waiting requests, applies them in order, makes them durable with one write of the file, and
+/// then publishes and acknowledges them. So many concurrent writers cost little more than one.
 ///
-/// Leases are durable, and each has its whole time to live again when the store is opened. The
-/// changes of the past are not: a watch from before the opening is refused as
+/// Leases are durable, and each has its full time to live again when the store is opened. The
+/// history of changes is not durable: a watch from before the opening fails with
 /// [`StoreError::Compacted`].
 ///
-/// A store that is held up itself, by a slow disk or because the process was stopped, ends no lease
-/// for that: whoever could not renew one in that time has its whole time again.
+/// If the store itself is delayed, by a slow disk or because the process was stopped, it ends no
+/// leases for that. All leases get their full time to live again, because renewals were impossible
+/// meanwhile.
 ///
-/// When the file cannot be written, the writes under way end as [`StoreError::Unknown`], and all
-/// later ones as [`StoreError::Unavailable`] until the store is opened anew; leases do not end
-/// meanwhile. Reads go on, and show what was in the file before; a write that ended as unknown may
-/// be there when it is opened anew.
+/// If the file cannot be written, the current writes fail with [`StoreError::Unknown`]. All later
+/// ones fail with [`StoreError::Unavailable`] until the store is opened again, and no lease ends
+/// meanwhile. Reads continue and return the last durable state. A write that failed as unknown may
+/// be present after the store is opened again.
 #[derive(Debug)]
 pub struct EmbeddedStore {
     readers: Arc<ReaderState>,
@@ -52,25 +53,25 @@ pub struct EmbeddedStore {
 }
 
 impl EmbeddedStore {
-    /// Opens the store in the file at `path`, or makes an empty one if there is no such file. The
-    /// directory must exist. While making it, a file of that name with `.new` appended is used.
+    /// Opens the store in the file at `path`, or creates an empty one if the file does not exist.
+    /// The directory must exist. During creation a file with the suffix `.new` is used.
     ///
     /// # Errors
     ///
     /// [`StoreError::InUse`] when another process has it open; [`StoreError::Format`] when the file
-    /// is damaged, or no store of a format that this version reads; [`StoreError::Unavailable`]
-    /// when the file cannot be read or revisions.
+    /// is damaged, or not a store in a supported format; [`StoreError::Unavailable`] when the file
+    /// cannot be read or created.
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime.
+    /// Panics outside a tokio runtime.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         let path = path.as_ref().to_owned();
         let opened = tokio::task::spawn_blocking({
             let path = path.clone();
             move || Disk::open(&path)
         });
-        // What the file's library takes for impossible, it answers with a panic.
+        // redb panics on some damaged files.
         let (disk, image) = opened.await.map_err(|_| damaged(&path))??;
         Ok(Self::from_disk(disk, image))
     }
@@ -84,16 +85,16 @@ impl EmbeddedStore {
         Self { readers, queue }
     }
 
-    /// Finishes what was asked, and gives the file free for the next to open it. Dropping the store
-    /// does the same, a little later if it is being written.
+    /// Completes all submitted requests, and closes the file, so that it can be opened again.
+    /// Dropping the store does the same, but possibly later, if a write is running.
     pub async fn close(self) {
         let (closed, wait) = oneshot::channel();
         let asked = self.queue.submit(Request::Close(closed)).await;
-        // If nobody answers, the writer is gone, and the file is free already.
+        // Without a response the writer is gone, and the file is closed already.
         drop((asked, wait.await));
     }
 
-    /// Has the writer do something, and waits for its answer.
+    /// Submits a request to the writer and waits for the response.
     async fn request<T: Send>(
         &self,
         request: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Request + Send,

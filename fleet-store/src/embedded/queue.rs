@@ -1,4 +1,4 @@
-//! Where requests wait for the writer, and where the writer is while nothing waits.
+//! Queue of requests to the writer. It also holds the writer while that is idle.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,27 +9,27 @@ use tokio::sync::{Semaphore, oneshot};
 use super::writer::{WriteFailure, Writer, refuse};
 use crate::{Commit, LeaseId, StoreError, Transaction};
 
-/// Where an answer goes.
+/// Channel for the response to a request.
 pub(super) type Responder<T> = oneshot::Sender<Result<T, StoreError>>;
 
-/// What the writer is asked for.
+/// Requests to the writer.
 #[derive(Debug)]
 pub(super) enum Request {
     Commit(Transaction, Responder<Commit>),
     Grant(Duration, Responder<LeaseId>),
     Renew(LeaseId, Responder<()>),
     Revoke(LeaseId, Responder<()>),
-    /// A lease may be over, which the writer finds out whatever it is asked for.
+    /// A lease may have expired. The writer checks this with every request.
     Expire,
-    /// The file is to be given free. Answered when it is.
+    /// Closes the file. The response is sent once it is closed.
     Close(Responder<()>),
 }
 
-/// The requests that wait, at most [`MAX_WAITING`], and the writer.
+/// The waiting requests, at most [`MAX_WAITING`], and the writer.
 ///
-/// The writer works on a thread for what waits for a disk, and only while there is something to do.
-/// So a request takes one way to another thread and one back, whatever the runtime is busy with,
-/// and a clock that a test has stopped does not run ahead of the disk.
+/// The writer runs on a blocking thread, and only while there are requests. So a request needs one
+/// hop to another thread and one back, however busy the runtime is. A paused test clock does not
+/// advance while the writer runs.
 #[derive(Debug)]
 pub(super) struct Queue {
     runtime: Handle,
@@ -46,13 +46,13 @@ struct Inner {
 #[derive(Debug)]
 enum WriterState {
     Idle(Box<Writer>),
-    /// It will look at what waits before it rests.
+    /// Checks the queue again before it becomes idle.
     Working,
-    /// It is not there any more, for example because its runtime was shut down.
+    /// Dropped, for example because its runtime was shut down.
     Gone,
 }
 
-/// How many requests may wait for the writer; a caller beyond that waits for its run.
+/// Maximum number of waiting requests. Further callers wait for a free slot.
 const MAX_WAITING: usize = 1024;
 
 impl Queue {
@@ -68,16 +68,16 @@ impl Queue {
         })
     }
 
-    /// Has a request done as soon as there is slots for it; once it has its slot, it is done
-    /// whether or not somebody waits for the answer. Fails when the writer is gone.
+    /// Submits a request as soon as a slot is free. From then on it is executed even if the caller
+    /// stops waiting for the response. Fails when the writer is gone.
     pub(super) async fn submit(self: &Arc<Self>, request: Request) -> Result<(), WriteFailure> {
         let slot = self.slots.acquire().await.map_err(|_| WriteFailure::closed())?;
-        slot.forget(); // until it is taken
+        slot.forget(); // until the writer takes the request
         self.submit_now(request);
         Ok(())
     }
 
-    /// Has a request done, whether there is slots for it or not.
+    /// Submits a request even if no slot is free.
     pub(super) fn submit_now(self: &Arc<Self>, request: Request) {
         let mut inner = self.locked();
         if matches!(inner.writer, WriterState::Gone) {
@@ -93,7 +93,7 @@ impl Queue {
         }
     }
 
-    /// All that waits; if that is nothing, the writer is put to rest.
+    /// Takes all waiting requests. If there are none, the writer becomes idle.
     fn take(&self, requests: &mut Vec<Request>, writer: &mut Option<Box<Writer>>) {
         let mut inner = self.locked();
         std::mem::swap(&mut inner.waiting, requests);
@@ -113,7 +113,7 @@ impl Queue {
 }
 
 impl WriterState {
-    /// The writer, if it is at rest.
+    /// Returns the writer if it is idle.
     fn start_working(&mut self) -> Option<Box<Writer>> {
         match std::mem::replace(self, Self::Working) {
             Self::Idle(writer) => Some(writer),
@@ -126,13 +126,13 @@ impl WriterState {
 }
 
 impl Request {
-    /// Whether it had to wait for slots.
+    /// Returns whether the request occupies a slot.
     fn holds_slot(&self) -> bool {
         !matches!(self, Self::Expire)
     }
 }
 
-/// The writer at work, from a rest to the next.
+/// One run of the writer, until it is idle again.
 struct WriterRun {
     queue: Arc<Queue>,
     writer: Option<Box<Writer>>,
@@ -150,8 +150,8 @@ impl WriterRun {
 }
 
 impl Drop for WriterRun {
-    /// Without rest it ends when the runtime is shut down, or by a panic. What was taken is
-    /// answered as far as it can be, and nothing is taken any more.
+    /// Handles a run that ended without becoming idle, by a runtime shutdown or a panic. The
+    /// waiting requests get an error, and no more are accepted.
     fn drop(&mut self) {
         let Some(writer) = self.writer.take() else { return };
         self.queue.slots.close();

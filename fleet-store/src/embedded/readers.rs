@@ -1,4 +1,4 @@
-//! What readers see, which is never more than the file has.
+//! State visible to readers. It is never ahead of the file.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -7,7 +7,7 @@ use fleet_core::Revision;
 use crate::watch::Watchers;
 use crate::{Changes, Keyspace, Listing, StoreError, Watch};
 
-/// The state that the file has, and the watches of it.
+/// The durable state and its watches.
 #[derive(Debug)]
 pub(super) struct ReaderState {
     inner: Mutex<(Keyspace, Watchers)>,
@@ -29,7 +29,7 @@ impl ReaderState {
         })
     }
 
-    /// Shows what the file has by now.
+    /// Publishes revisions that are now durable.
     pub(super) fn publish(&self, revisions: Vec<Changes>) {
         self.locked(|(keyspace, watchers)| {
             for changes in revisions {

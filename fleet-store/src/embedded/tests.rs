@@ -1,4 +1,4 @@
-//! What happens when the file fails, which no test from outside can bring about.
+//! Failures of the file that integration tests cannot cause.
 
 mod log;
 mod power_loss;
@@ -12,13 +12,13 @@ use redb::backends::InMemoryBackend;
 
 use super::*;
 
-/// A file that can be revisions to fail all writes.
+/// A backend whose writes can be made to fail.
 #[derive(Debug, Clone)]
 struct FailingDisk {
     bytes: Arc<InMemoryBackend>,
     broken: Arc<AtomicBool>,
     panics: Arc<AtomicBool>,
-    /// How many more calls that change it do not fail.
+    /// Number of mutating calls before they fail.
     left: Arc<AtomicU64>,
 }
 
@@ -80,7 +80,7 @@ fn put(key: &str) -> Transaction {
     Transaction::new().put(key, "1")
 }
 
-/// Fails loudly where a store hangs.
+/// Fails instead of hanging.
 async fn soon<T>(work: impl Future<Output = T>) -> T {
     let limit = Duration::from_secs(60);
     tokio::time::timeout(limit, work).await.expect("it happens within a minute")
@@ -104,7 +104,7 @@ async fn a_file_that_fails_ends_writing_and_nothing_unwritten_is_shown() {
     file.set_broken(true);
     let (one, other) = tokio::join!(store.commit(put("a")), store.commit(put("b")));
     for result in [one, other] {
-        // The two may have been taken together or one after the other.
+        // The writer may take the two together or one after the other.
         assert!(
             matches!(result, Err(StoreError::Unknown(_))) || is_unavailable(&result),
             "{result:?}"
@@ -116,7 +116,7 @@ async fn a_file_that_fails_ends_writing_and_nothing_unwritten_is_shown() {
     assert!(is_unavailable(&store.grant(ttl).await.map(drop)));
     assert!(is_unavailable(&store.revoke(lease).await));
 
-    // Reads go on, no lease ends although nobody can renew it, and no watch tells of anything.
+    // Reads continue, no lease ends although renewals fail, and watches deliver nothing.
     tokio::time::advance(ttl * 3).await;
     assert_eq!(store.read("").await.unwrap(), before);
     assert!(tokio::time::timeout(ttl, watch.next()).await.is_err());
@@ -133,12 +133,12 @@ async fn a_store_that_was_held_up_ends_no_lease_for_that() {
     let before = store.read("").await.unwrap();
     let mut watch = store.watch("", before.revision).await.unwrap();
 
-    // The clock goes on, and nothing else does, as when the process is stopped.
+    // Only the clock advances, as if the process was stopped.
     tokio::time::advance(ttl * 3).await;
     store.renew(lease).await.unwrap();
     assert_eq!(store.read("").await.unwrap(), before);
 
-    // From now on it is served, so it ends in its time.
+    // From now on the store is served, so the lease ends on time.
     let ended = soon(watch.next()).await.unwrap();
     assert_eq!(ended.changes.iter().map(|change| &*change.key).collect::<Vec<_>>(), ["bound"]);
     assert!(ended.changes[0].value.is_none());
@@ -179,7 +179,7 @@ fn a_store_whose_runtime_is_gone_says_so() {
     second.block_on(async { soon(store.close()).await });
 }
 
-/// A file whose library takes what it finds there for impossible.
+/// redb panics on a damaged file.
 #[tokio::test]
 async fn a_write_that_panics_ends_writing() {
     let file = FailingDisk::new();
@@ -192,7 +192,7 @@ async fn a_write_that_panics_ends_writing() {
     assert!(store.read("").await.unwrap().entries.is_empty());
 }
 
-/// Whoever stops waiting for an answer has asked nevertheless, and nobody behind it waits longer.
+/// A request whose caller stopped waiting is still executed, and does not delay later ones.
 #[tokio::test]
 async fn what_nobody_waits_for_any_more_is_done_as_a_whole() {
     let store = store_on(&FailingDisk::new(), true);
@@ -225,7 +225,7 @@ async fn a_store_that_is_closed_or_dropped_gives_its_file_free() {
     }
 }
 
-/// A store that was dropped may still have its file for as long as a write takes.
+/// A dropped store may keep its file until a running write ends.
 async fn wait_to_open(path: &Path) -> EmbeddedStore {
     let begin = std::time::Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! The one that writes: it takes all that waits, and answers when the file has it.
+//! The writer: executes all waiting requests and responds once they are durable.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
@@ -14,7 +14,7 @@ use super::readers::ReaderState;
 use crate::clock::Clock;
 use crate::{Changes, EndedLease, Keyspace, LeaseId, StoreError};
 
-/// What one write of the file makes durable.
+/// Changes that one write of the file makes durable.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Batch {
     pub(super) revisions: Vec<Changes>,
@@ -22,27 +22,27 @@ pub(super) struct Batch {
     pub(super) ended: Vec<LeaseId>,
 }
 
-/// Gives an responder once it is known whether the file has what it speaks of.
+/// Sends a response once the file was written, or has failed.
 pub(super) type DeferredResponse = Box<dyn FnOnce(Option<&WriteFailure>) + Send>;
 
 #[derive(Debug)]
 pub(super) struct Writer {
-    /// The state with all that was asked, a little ahead of what is readers. Values are shared with
-    /// what is readers, so it costs little.
+    /// State with all executed requests, slightly ahead of the readers' state. Both share their
+    /// values, so this costs little.
     keyspace: Keyspace,
     readers: Arc<ReaderState>,
     clock: Clock,
-    /// When the next lease ends, which somebody else waits for.
+    /// End of the next lease, for [`wake_for_leases`].
     next_end: watch::Sender<Option<Timestamp>>,
-    /// The file, or why it is of no more use.
+    /// The file, or the error that made it unusable.
     disk: Result<Disk, WriteFailure>,
 }
 
-/// How much later than due the writer may come to end a lease. If it comes later, the disk or the
-/// whole process was held up, so renewals could not be taken in time either: none ends then.
+/// Maximum delay after a lease's end at which the writer still ends it. After a longer delay, the
+/// disk or the process was stalled and renewals were impossible, so no lease ends.
 const MAX_EXPIRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Sets the writer to work whenever a lease may be over, for as long as there is a writer.
+/// Wakes the writer whenever a lease may have expired, while the writer exists.
 pub(super) async fn wake_for_leases(
     clock: Clock,
     mut next_end: watch::Receiver<Option<Timestamp>>,
@@ -56,7 +56,8 @@ pub(super) async fn wake_for_leases(
                 let Some(queue) = queue.upgrade() else { return };
                 queue.submit_now(Request::Expire);
                 drop(queue);
-                // The writer ends it, or has just renewed it: another one is the next then.
+                // The writer ends the lease, or has just renewed it. Either way the next end
+                // changes.
                 if next_end.changed().await.is_err() {
                     return;
                 }
@@ -72,17 +73,17 @@ impl Writer {
         for (lease, ttl) in image.leases {
             ahead.restore_lease(clock.now(), lease, ttl);
         }
-        let keyspace = ahead.with_history(0); // nobody watches this one
+        let keyspace = ahead.with_history(0); // this keyspace has no watches
         let next_end = watch::Sender::new(keyspace.next_expiry());
         (Self { keyspace, readers: readers.clone(), clock, next_end, disk: Ok(disk) }, readers)
     }
 
-    /// Tells when the next lease ends.
+    /// Subscribes to the end of the next lease.
     pub(super) fn next_end(&self) -> watch::Receiver<Option<Timestamp>> {
         self.next_end.subscribe()
     }
 
-    /// Does what is asked, by one write of the file.
+    /// Executes requests with one write of the file.
     pub(super) fn serve(&mut self, requests: impl Iterator<Item = Request>) {
         let now = self.clock.now();
         let mut batch = Batch::default();
@@ -96,7 +97,7 @@ impl Writer {
             responses.push(self.apply(now, request, &mut batch));
         }
         self.make_durable(batch);
-        // A store that cannot write must not end a lease either: nobody could be told.
+        // A store that cannot write must not end leases: it could not publish that.
         let next_end = self.disk.as_ref().ok().and_then(|_| self.keyspace.next_expiry());
         self.next_end.send_if_modified(|end| std::mem::replace(end, next_end) != next_end);
         let failure = self.disk.as_ref().err().cloned();
@@ -106,16 +107,16 @@ impl Writer {
         responses.into_iter().for_each(|responder| responder(failure.as_ref()));
     }
 
-    /// Ends the leases that nobody has renewed, although they could have.
+    /// Ends the leases that were not renewed, unless renewals were impossible.
     fn end_leases(&mut self, now: Timestamp, batch: &mut Batch) {
         if self.keyspace.next_expiry().is_some_and(|due| now.since(due) > MAX_EXPIRY_DELAY) {
-            tracing::warn!("the store was held up: every lease has its whole time again");
+            tracing::warn!("the store was stalled: all leases are renewed for their full time to live");
             self.keyspace.renew_all(now);
         }
         self.keyspace.expire(now).into_iter().for_each(|ended| batch.end(ended));
     }
 
-    /// Applies a request to the state ahead; its effect is noted in the batch.
+    /// Executes a request on the state ahead, and records its effect in the batch.
     fn apply(&mut self, now: Timestamp, request: Request, batch: &mut Batch) -> DeferredResponse {
         if let Err(failure) = &self.disk {
             return refuse(request, failure.clone());
@@ -147,13 +148,13 @@ impl Writer {
         }
     }
 
-    /// Writes the batch to the file, then shows it. If that fails, the file is given up.
+    /// Writes the batch to the file and publishes it. On failure the file is not used any more.
     fn make_durable(&mut self, batch: Batch) {
         let Ok(disk) = &mut self.disk else { return };
         if batch.is_empty() {
             return;
         }
-        // What the file's library takes for impossible, it answers with a panic.
+        // redb panics on some damaged files.
         let failure = match catch_unwind(AssertUnwindSafe(|| disk.write(&batch))) {
             Ok(Ok(())) => return self.readers.publish(batch.revisions),
             Ok(Err(error)) => WriteFailure::new(error),
@@ -176,7 +177,7 @@ impl Batch {
     }
 }
 
-/// The responder that is responses, unless the file fails first.
+/// Creates a response that is replaced by an error if the file fails first.
 fn defer<T: Send + 'static>(
     responder: Responder<T>,
     result: Result<T, StoreError>,
@@ -187,12 +188,12 @@ fn defer<T: Send + 'static>(
             Some(failure) => Err(failed(failure.clone())),
             None => result,
         };
-        // Whoever asked may have stopped waiting.
+        // The caller may have stopped waiting.
         drop(responder.send(result));
     })
 }
 
-/// The responder to whatever is asked of a store that has failed before.
+/// Creates the response to a request to a failed store.
 pub(super) fn refuse(request: Request, failure: WriteFailure) -> DeferredResponse {
     let unavailable = failure.unavailable();
     match request {
@@ -210,12 +211,12 @@ pub(super) fn refuse(request: Request, failure: WriteFailure) -> DeferredRespons
     }
 }
 
-/// Why the file is of no more use.
+/// Error that made the file unusable.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("the store's file cannot be written: mend that, then restart the daemon")]
 pub(super) struct WriteFailure(#[source] Arc<dyn std::error::Error + Send + Sync>);
 
-/// The writer is not there any more, for example because its runtime was shut down.
+/// The writer is gone, for example because its runtime was shut down.
 #[derive(Debug, thiserror::Error)]
 #[error("the store was closed")]
 struct StoreClosed;

@@ -1,4 +1,4 @@
-//! Pure: the changes of late, for watches that start in the past.
+//! Pure: recent changes, for watches that start in the past.
 
 use std::collections::VecDeque;
 
@@ -6,19 +6,19 @@ use fleet_core::Revision;
 
 use crate::{Changes, StoreError};
 
-/// Whole revisions, the oldest first. Beyond the bound the oldest are forgotten.
+/// Whole revisions, oldest first. Beyond the limit the oldest are dropped.
 #[derive(Debug, Clone)]
 pub(super) struct History {
-    /// The revision after which all changes are here.
+    /// Revision after which all changes are kept.
     oldest: Revision,
     revisions: VecDeque<Changes>,
-    /// How many changes the revisions have together.
+    /// Total number of changes in all kept revisions.
     changes: usize,
     max_changes: usize,
 }
 
 impl History {
-    /// A history that begins at `revision` and keeps at max_changes `max_changes` changes.
+    /// Creates a history that begins at `revision` and keeps at most `max_changes` changes.
     pub(super) fn new(revision: Revision, max_changes: usize) -> Self {
         Self { oldest: revision, revisions: VecDeque::new(), changes: 0, max_changes }
     }
@@ -31,7 +31,7 @@ impl History {
         }
     }
 
-    /// The revisions after `after`, which is not in the future.
+    /// Returns the revisions after `after`, which must not be in the future.
     pub(super) fn after(
         &self,
         after: Revision,

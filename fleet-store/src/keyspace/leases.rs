@@ -1,4 +1,4 @@
-//! Pure: leases, when they end, and the keys bound to them.
+//! Pure: leases, their end times, and the keys bound to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,12 +8,13 @@ use fleet_core::Timestamp;
 
 use crate::{LeaseId, StoreError};
 
-/// The leases that have not ended, and those that should have but were not yet told so.
+/// Leases that have not been ended. Some may be past their end time.
 #[derive(Debug, Clone)]
 pub(super) struct Leases {
     last: LeaseId,
     leases: BTreeMap<LeaseId, Lease>,
-    /// The keys of each lease, of those too that this keyspace only hears of.
+    /// Keys of each lease, including leases that only another keyspace grants; see
+    /// `Keyspace::apply_changes`.
     keys: BTreeMap<LeaseId, BTreeSet<Arc<str>>>,
     ends: BTreeSet<(Timestamp, LeaseId)>,
 }
@@ -25,7 +26,7 @@ struct Lease {
 }
 
 impl Leases {
-    /// No lease; the next one granted comes after `last`.
+    /// Creates an empty set; the next lease gets the ID after `last`.
     pub(super) fn after(last: LeaseId) -> Self {
         Self { last, leases: BTreeMap::new(), keys: BTreeMap::new(), ends: BTreeSet::new() }
     }
@@ -37,7 +38,7 @@ impl Leases {
     }
 
     pub(super) fn insert(&mut self, now: Timestamp, id: LeaseId, ttl: Duration) {
-        let ttl = ttl.max(Duration::from_millis(1)); // the unit of time here
+        let ttl = ttl.max(Duration::from_millis(1)); // the resolution of timestamps
         let end = now.after(ttl);
         if let Some(before) = self.leases.insert(id, Lease { ttl, end }) {
             self.ends.remove(&(before.end, id));
@@ -45,7 +46,8 @@ impl Leases {
         self.ends.insert((end, id));
     }
 
-    /// Whether the lease still lasts: one whose time is over does not, even if nobody ended it yet.
+    /// Returns the time to live of a lease that still lasts. A lease past its end time does not,
+    /// even before it is ended.
     pub(super) fn check(&self, now: Timestamp, id: LeaseId) -> Result<Duration, StoreError> {
         let lease = self.leases.get(&id).filter(|lease| now < lease.end);
         lease.map(|lease| lease.ttl).ok_or(StoreError::LeaseLost(id))
@@ -57,20 +59,20 @@ impl Leases {
         Ok(())
     }
 
-    /// Renews every lease that nobody ended, be its time over or not.
+    /// Renews all leases, including those past their end time.
     pub(super) fn renew_all(&mut self, now: Timestamp) {
         let all: Vec<_> = self.leases.iter().map(|(id, lease)| (*id, lease.ttl)).collect();
         all.into_iter().for_each(|(id, ttl)| self.insert(now, id, ttl));
     }
 
-    /// Ends a lease and returns its keys; nothing if there is no such lease.
+    /// Ends a lease and returns its keys; `None` if the lease does not exist.
     pub(super) fn end(&mut self, id: LeaseId) -> Option<BTreeSet<Arc<str>>> {
         let lease = self.leases.remove(&id)?;
         self.ends.remove(&(lease.end, id));
         Some(self.keys.remove(&id).unwrap_or_default())
     }
 
-    /// The leases whose time is over, the earliest first.
+    /// Returns the leases past their end time, earliest first.
     pub(super) fn due(&self, now: Timestamp) -> Vec<LeaseId> {
         let over = self.ends.iter().take_while(|(end, _)| *end <= now);
         over.map(|(_, id)| *id).collect()
@@ -80,7 +82,7 @@ impl Leases {
         self.ends.first().map(|(end, _)| *end)
     }
 
-    /// Notes that a key went from one lease, or none, to another, or none.
+    /// Moves a key from one lease, or none, to another, or none.
     pub(super) fn rebind(&mut self, key: &Arc<str>, from: Option<LeaseId>, to: Option<LeaseId>) {
         if from == to {
             return;

@@ -1,6 +1,6 @@
-//! Pure: the state machine below the backends that keep everything in this process.
+//! Pure: the state machine of the in-process backends.
 //!
-//! It holds what the [`Store`](crate::Store) contract speaks of, and is handed the time.
+//! It implements the rules of the [`Store`](crate::Store) contract. The caller passes the time.
 
 mod history;
 mod leases;
@@ -18,11 +18,11 @@ use crate::{StoreError, Transaction, Write};
 use history::History;
 use leases::Leases;
 
-/// Keys with values and revisions, the leases that some of them are bound to, and the changes of
-/// late: a whole store but for durability, clients and a clock.
+/// Keys with values and revisions, their leases, and recent changes: a store without durability,
+/// clients and a clock.
 ///
-/// Operations that change something return the [`Changes`], so that the owner can make them durable
-/// and hand them to watchers. Every moment that it is given must come from the same clock.
+/// Mutating operations return the [`Changes`], so that the owner can make them durable and publish
+/// them to watchers. All timestamps passed in must come from the same clock.
 ///
 /// ```
 /// use fleet_core::{Revision, Timestamp};
@@ -50,12 +50,12 @@ struct StoredValue {
     lease: Option<LeaseId>,
 }
 
-/// What applying a transaction did.
+/// Effect of an applied transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApplyOutcome {
-    /// The answer to whoever committed it.
+    /// Result for the committer.
     pub commit: Commit,
-    /// The revision that it made, unless it wrote nothing.
+    /// Changes of the new revision; `None` if nothing was written.
     pub changes: Option<Changes>,
 }
 
@@ -64,22 +64,22 @@ pub struct ApplyOutcome {
 pub struct EndedLease {
     /// The lease.
     pub lease: LeaseId,
-    /// The revision that deleted the keys bound to it, if there were any.
+    /// Revision that deleted the keys bound to the lease, if there were any.
     pub changes: Option<Changes>,
 }
 
 impl Keyspace {
-    /// How many changes are kept for watches that start in the past, unless told otherwise.
+    /// Default number of changes kept for watches that start in the past.
     pub const DEFAULT_HISTORY: usize = 10_000;
 
-    /// An empty keyspace, at revision zero.
+    /// Creates an empty keyspace at revision zero.
     #[must_use]
     pub fn new() -> Self {
         Self::restore(Revision::ZERO, LeaseId(0), Vec::new())
     }
 
-    /// The keyspace as it was at `revision`, with nothing known of how it came to be: no lease, and
-    /// no change that a watch could start before. `last_lease` is the last lease ever granted.
+    /// Restores the keyspace at `revision`, without leases and without history: no watch can start
+    /// before `revision`. `last_lease` is the last lease ID ever granted.
     #[must_use]
     pub fn restore(revision: Revision, last_lease: LeaseId, entries: Vec<Entry>) -> Self {
         let mut leases = Leases::after(last_lease);
@@ -93,21 +93,21 @@ impl Keyspace {
         Self { revision, keys, leases, history: History::new(revision, Self::DEFAULT_HISTORY) }
     }
 
-    /// Keeps at most `changes` changes for watches that start in the past. More than that are kept
-    /// only while a single revision made them.
+    /// Keeps at most `changes` changes for watches that start in the past. A single larger revision
+    /// is still kept whole.
     #[must_use]
     pub fn with_history(mut self, changes: usize) -> Self {
         self.history = History::new(self.revision, changes);
         self
     }
 
-    /// The number of the present state.
+    /// Returns the current revision.
     #[must_use]
     pub fn revision(&self) -> Revision {
         self.revision
     }
 
-    /// All entries whose key starts with `prefix`.
+    /// Returns all entries whose key starts with `prefix`.
     #[must_use]
     pub fn read(&self, prefix: &str) -> Listing {
         let from = (Bound::Included(prefix), Bound::Unbounded);
@@ -116,12 +116,12 @@ impl Keyspace {
         Listing { revision: self.revision, entries }
     }
 
-    /// The changes under `prefix` that were made after the revision `after`.
+    /// Returns the changes under `prefix` after the revision `after`.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Compacted`] when they are no longer kept, [`StoreError::Invalid`] when that
-    /// revision was not made yet.
+    /// [`StoreError::Compacted`] when they are no longer kept; [`StoreError::Invalid`] when `after`
+    /// does not exist yet.
     pub fn changes_after(&self, after: Revision, prefix: &str) -> Result<Vec<Changes>, StoreError> {
         if after > self.revision {
             let text = format!("revision {after} was not made yet: {} is the last", self.revision);
@@ -135,9 +135,8 @@ impl Keyspace {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Invalid`] when [`Transaction::check`] refuses it; [`StoreError::LeaseLost`]
-    /// when all conditions hold and a key is to be bound to a lease that has ended. Nothing
-    /// happened.
+    /// [`StoreError::Invalid`] when [`Transaction::check`] fails; [`StoreError::LeaseLost`] when
+    /// all conditions hold and a write binds a key to an ended lease. Nothing is changed then.
     pub fn apply(
         &mut self,
         now: Timestamp,
@@ -156,39 +155,39 @@ impl Keyspace {
         Ok(ApplyOutcome { commit: Commit::Applied(self.revision), changes })
     }
 
-    /// Takes over a revision that another keyspace made from the same state as this one has. No
-    /// lease is needed: when the leases of that other keyspace end, it tells by further changes.
+    /// Applies a revision that another keyspace created from the same state. Its leases need not
+    /// exist here: the other keyspace ends them by further changes.
     pub fn apply_changes(&mut self, changes: Changes) {
         self.revision = changes.revision;
         self.write(&changes);
         self.history.push(changes);
     }
 
-    /// Makes a lease that ends unless renewed within `ttl`, which is lengthened to a millisecond.
+    /// Grants a lease that ends unless renewed within `ttl`, which is at least a millisecond.
     pub fn grant(&mut self, now: Timestamp, ttl: Duration) -> LeaseId {
         self.leases.grant(now, ttl)
     }
 
-    /// Makes the lease `lease` once more, with the whole of `ttl`, as it was before a restart.
+    /// Restores a lease after a restart, with its full `ttl`.
     pub fn restore_lease(&mut self, now: Timestamp, lease: LeaseId, ttl: Duration) {
         self.leases.insert(now, lease, ttl);
     }
 
-    /// Gives a lease its whole time to live again.
+    /// Renews a lease for its full time to live.
     ///
     /// # Errors
     ///
-    /// [`StoreError::LeaseLost`] when it has ended, or should have by now.
+    /// [`StoreError::LeaseLost`] when it has ended or is past its end time.
     pub fn renew(&mut self, now: Timestamp, lease: LeaseId) -> Result<(), StoreError> {
         self.leases.renew(now, lease)
     }
 
-    /// Gives every lease its whole time to live again, for when nobody could have renewed one.
+    /// Renews all leases. For use after a time in which no renewal was possible.
     pub fn renew_all(&mut self, now: Timestamp) {
         self.leases.renew_all(now);
     }
 
-    /// Ends a lease and deletes the keys bound to it; nothing if it has ended before.
+    /// Ends a lease and deletes the keys bound to it; `None` if it has ended before.
     pub fn revoke(&mut self, lease: LeaseId) -> Option<EndedLease> {
         let keys = self.leases.end(lease)?;
         let deleted = keys.into_iter().map(|key| KeyChange { key, value: None, lease: None });
@@ -196,19 +195,19 @@ impl Keyspace {
         Some(EndedLease { lease, changes })
     }
 
-    /// Ends the leases whose time is over, the earliest first: one revision for each that had keys.
+    /// Ends the expired leases, earliest first. Each lease with keys creates one revision.
     pub fn expire(&mut self, now: Timestamp) -> Vec<EndedLease> {
         let due = self.leases.due(now);
         due.into_iter().filter_map(|lease| self.revoke(lease)).collect()
     }
 
-    /// When the next lease will end if none is renewed.
+    /// Returns the end time of the next lease to end.
     #[must_use]
     pub fn next_expiry(&self) -> Option<Timestamp> {
         self.leases.next_end()
     }
 
-    /// The refusal by the first condition that does not hold, if there is one.
+    /// Returns the refusal for the first condition that does not hold, if any.
     fn refusal(&self, conditions: &[Condition]) -> Option<Commit> {
         let condition = conditions.iter().position(|condition| !self.holds(condition))?;
         let key = conditions[condition].key.as_str();
@@ -226,7 +225,7 @@ impl Keyspace {
         }
     }
 
-    /// Whether every lease that a key is to be bound to still lasts.
+    /// Checks that every lease in the writes still lasts.
     fn check_leases(&self, now: Timestamp, writes: &[Write]) -> Result<(), StoreError> {
         writes.iter().try_for_each(|write| match write {
             Write::Put { lease: Some(lease), .. } => self.leases.check(now, *lease).map(drop),
@@ -234,15 +233,15 @@ impl Keyspace {
         })
     }
 
-    /// Makes a write, and tells what it changes: nothing if it deletes an absent key. The key is
-    /// looked for only once: there may be many.
+    /// Applies a write and returns the change; `None` if it deletes an absent key. Searches for the
+    /// key only once, because there may be many keys.
     fn change(&mut self, modified: Revision, write: &Write) -> Option<KeyChange> {
         match write {
             Write::Put { key, value, lease } => {
                 let (value, lease): (Arc<[u8]>, _) = (value.as_slice().into(), *lease);
                 let stored = StoredValue { value: value.clone(), modified, lease };
                 let (key, before) = match self.keys.entry(key.as_str().into()) {
-                    // The key is shared as it is kept already.
+                    // Reuse the text of the stored key.
                     MapEntry::Occupied(mut found) => {
                         let before = found.insert(stored);
                         (found.key().clone(), before.lease)
@@ -264,15 +263,14 @@ impl Keyspace {
         }
     }
 
-    /// Makes the next revision out of deletions, unless there are none.
+    /// Creates the next revision from deletions, unless there are none.
     fn delete_all(&mut self, changes: Vec<KeyChange>) -> Option<Changes> {
         let changes = self.record_revision(changes)?;
         self.write(&changes);
         Some(changes)
     }
 
-    /// Notes that the next revision has these changes, in order of their keys, unless there are
-    /// none.
+    /// Records the next revision with these changes, which are in key order, unless there are none.
     fn record_revision(&mut self, changes: Vec<KeyChange>) -> Option<Changes> {
         if changes.is_empty() {
             return None;

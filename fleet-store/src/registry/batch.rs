@@ -1,9 +1,9 @@
-//! Pure: many small writes as few transactions, none of them too large.
+//! Pure: packing many small writes into few transactions within the limits.
 
 use crate::Transaction;
 
-/// Packs groups of conditions and writes into transactions, in their order. A group is never split,
-/// so it happens as a whole. `fence` is the start of every transaction.
+/// Packs groups of conditions and writes into transactions, in order. A group is never split, so it
+/// is applied whole. Every transaction begins with `fence`.
 pub(super) fn pack(
     fence: &Transaction,
     groups: impl IntoIterator<Item = Transaction>,

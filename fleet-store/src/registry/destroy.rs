@@ -1,4 +1,4 @@
-//! Destroying units, with their placements, which are kept by machine.
+//! Destroying units together with their placements, whose keys begin with the machine.
 
 use std::time::Duration;
 
@@ -11,23 +11,23 @@ use crate::clock::within;
 use crate::mirror::UnitPlacements;
 use crate::{Commit, Condition, Key, Mirror, Transaction};
 
-/// How often it is looked again where the unit is, when that has changed meanwhile.
+/// Maximum number of attempts when the placement changes concurrently.
 const MAX_ATTEMPTS: usize = 10;
 
-/// How long to wait each time for the mirror to see what has changed.
+/// Time to wait in each attempt for the mirror to see the change.
 const MIRROR_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The condition that there is a unit to destroy.
+/// Index of the condition that the unit exists.
 const UNIT_CONDITION: usize = 0;
 
 impl Registry {
-    /// Forgets a unit, with its placement and the reason why it had none. Its content stays until
-    /// it is [collected](Self::collect_contents).
+    /// Deletes a unit, its placement and its reason. Its content stays until it is
+    /// [collected](Self::collect_contents).
     ///
-    /// The mirror tells where the unit is placed, and that this is still so is a condition. If it
-    /// is not, the mirror is waited for and asked again, ten times for a second at most. After that
-    /// the unit is destroyed nevertheless; what is left of its placement is taken away by the
-    /// engine, as any placement of a unit that is not there.
+    /// The mirror provides the unit's placement, which becomes a condition of the transaction. If
+    /// it has changed, the call waits for the mirror and tries again, ten times, at most a second
+    /// each. After that it deletes the unit without that condition. The engine then removes a
+    /// remaining placement, like every placement of a missing unit.
     ///
     /// # Errors
     ///
@@ -40,12 +40,12 @@ impl Registry {
         self.destroy_if(name, mirror, None).await
     }
 
-    /// The same of a unit that was last written by the revision `seen` or an earlier one.
+    /// Like [`destroy`](Self::destroy), if the unit was not written after revision `seen`.
     ///
     /// # Errors
     ///
     /// [`RegistryError::NotFound`]; [`RegistryError::Changed`]; [`RegistryError::Conflict`] when
-    /// others keep writing the unit.
+    /// other writers keep changing the unit.
     pub async fn destroy_if_unchanged(
         &self,
         name: &UnitName,
@@ -80,7 +80,7 @@ impl Registry {
         destroyed.ok_or(RegistryError::Conflict)
     }
 
-    /// The condition that there is a unit to destroy.
+    /// Returns the condition that the unit exists, and is unchanged if required.
     async fn existence_condition(
         &self,
         name: &UnitName,
@@ -94,7 +94,7 @@ impl Registry {
         Ok(Condition::modified_at(self.key(&key), entry.modified))
     }
 
-    /// Destroys a unit, unless it is no longer where the transaction takes it to be.
+    /// Destroys a unit; `None` if a condition of the transaction does not hold.
     async fn try_destroy(
         &self,
         name: &UnitName,
@@ -103,7 +103,7 @@ impl Registry {
     ) -> Result<Option<Revision>, RegistryError> {
         match self.commit_grouped(transaction).await? {
             Commit::Applied(revision) => Ok(Some(revision)),
-            // Of one that was to be unchanged it has to be seen whether it is gone.
+            // If the unit had to be unchanged, it may still exist. The caller checks that.
             Commit::Refused { condition: UNIT_CONDITION, .. } if !is_unchanged => {
                 Err(RegistryError::NotFound { name: name.clone() })
             }
@@ -111,7 +111,7 @@ impl Registry {
         }
     }
 
-    /// Nothing of the record is read: a damaged one can be destroyed, too.
+    /// Does not decode the record, so a damaged unit can be destroyed as well.
     fn destroy_transaction(
         &self,
         name: &UnitName,
@@ -124,7 +124,7 @@ impl Registry {
         for machine in &seen.machines {
             let placement = self.key(&Key::Placement(machine.clone(), name.clone()));
             if exactly {
-                // As long as it is existence, there is no other.
+                // While this placement exists, there is no other one.
                 transaction = transaction.when(Condition::present(&placement));
             }
             transaction = transaction.delete(placement);
@@ -135,8 +135,8 @@ impl Registry {
         transaction.delete(self.key(&Key::Reason(name.clone())))
     }
 
-    /// Waits until the mirror has seen what became of the unit, and of placements; `false` when
-    /// that takes too long.
+    /// Waits until the mirror has seen the last changes of the unit and of placements. Returns
+    /// `false` if that takes too long.
     async fn wait_for_mirror(
         &self,
         name: &UnitName,
@@ -146,8 +146,8 @@ impl Registry {
         let Some(unit) = unit else {
             return Err(RegistryError::NotFound { name: name.clone() });
         };
-        // No leader wrote placements before the one that did last, and a unit of this name that was
-        // destroyed had its end before this one came.
+        // The last write of placements includes all earlier ones. An earlier unit of this name was
+        // destroyed before this one was created.
         let (placed, _) = self.get(&Key::PlacementVersion).await?;
         let changed = placed.map_or(unit.modified, |placed| placed.modified.max(unit.modified));
         Ok(matches!(within(MIRROR_TIMEOUT, mirror.wait_for(changed)).await, Some(Ok(_))))

@@ -1,4 +1,4 @@
-//! Why the registry refuses.
+//! Errors of the registry.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,36 +7,36 @@ use fleet_unitfile::UnitName;
 
 use crate::{CodecError, MachineRecord, StoreError};
 
-/// Why a write to the registry did not happen.
+/// Error of a write to the registry.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegistryError {
-    /// There is no such unit.
+    /// The unit does not exist.
     #[error("unit {name} does not exist")]
     NotFound {
         /// The unit.
         name: UnitName,
     },
-    /// There is such a unit already, and it was to be new.
+    /// A unit of this name exists already.
     #[error("unit {name} exists already")]
     AlreadyExists {
         /// The unit.
         name: UnitName,
-        /// The revision that last wrote it.
+        /// Revision that last wrote the unit.
         modified: Revision,
     },
-    /// The unit was written after it was looked at; look again and decide again.
+    /// The unit was written after the expected revision; read it and decide again.
     #[error("unit {name} has changed since it was looked at")]
     Changed {
         /// The unit.
         name: UnitName,
-        /// The revision that last wrote it.
+        /// Revision that last wrote the unit.
         modified: Revision,
     },
-    /// Something that the write was based on has changed; look again and decide again.
+    /// State that the write depends on has changed; read it and decide again.
     #[error("the write is based on a state that has changed")]
     Conflict,
-    /// Another living machine has this identity.
+    /// Another living machine uses this identity.
     #[error(
         "machine ID {id} is in use by another machine{}: give one of them an identity of its own \
          (machine_id in the configuration, or /etc/machine-id), or wait until the other one has \
@@ -46,7 +46,7 @@ pub enum RegistryError {
     MachineTaken {
         /// The identity.
         id: MachineId,
-        /// What the other machine says of itself; nothing if this version cannot read it.
+        /// Record of the other machine; `None` if this version cannot read it.
         holder: Option<Box<MachineRecord>>,
     },
     /// The machine's presence has ended; join again.
@@ -58,33 +58,32 @@ pub enum RegistryError {
     /// Another engine leads, or may lead; stop leading.
     #[error("the leadership of term {term} has ended")]
     Deposed {
-        /// The term that has ended.
+        /// Term that has ended.
         term: Term,
     },
     /// A stored value that the operation needs cannot be read.
     #[error("{key} cannot be understood")]
     Value {
-        /// The value's key.
+        /// Key of the value.
         key: String,
-        /// What is wrong with it.
+        /// Decoding error.
         #[source]
         source: CodecError,
     },
-    /// The store has no lineage, so nothing tells where its epochs begin.
+    /// The store has no lineage, so the base of its epochs is unknown.
     #[error(
         "the store has no lineage yet: a fleetd that uses it, or Registry::lineage, gives it one"
     )]
     NoLineage,
-    /// A value cannot be written down.
+    /// A value has no encoding.
     #[error("the value cannot be stored")]
     Encode(#[source] CodecError),
-    /// The store failed. Of a [`StoreError::Unknown`] write it is not known whether it happened.
+    /// The store failed. After [`StoreError::Unknown`] the write may or may not have been applied.
     #[error("the store failed")]
     Store(#[from] StoreError),
 }
 
-/// What tells a person which machine it is: its host, address and version, and since when it is
-/// there, as far as it says so.
+/// Describes a machine to operators: its host, address, version and start time, as far as known.
 fn described(holder: Option<&MachineRecord>) -> String {
     let Some(MachineRecord { address, version, host, started, .. }) = holder else {
         return ", of which this version of fleet cannot read more".to_owned();
@@ -106,6 +105,6 @@ fn described(holder: Option<&MachineRecord>) -> String {
     text
 }
 
-/// The first moment that cannot be shown as a date, in milliseconds since 1970: no clock is right
-/// that says so, and nobody may fail for it.
+/// First timestamp that cannot be formatted as a date, in milliseconds since 1970. No correct clock
+/// shows it, but it must not cause a panic.
 const YEAR_10000: u64 = 253_402_300_800_000;

@@ -1,13 +1,13 @@
-//! Commits that come group, as one.
+//! Group commit: merging concurrent transactions into one.
 //!
-//! Whoever commits while nobody does commits at once and by himself: there is no task and no
-//! channel in between. What comes until that is done waits, and is then committed as a whole. So
-//! one write loses no time, and a hundred are two revisions, which the store keeps and every mirror
-//! takes over, instead of a hundred.
+//! A commit that finds no other in progress runs immediately in its own task, without a channel.
+//! Transactions that arrive meanwhile wait, and are then committed as one. So a single write has no
+//! delay, and a hundred need two revisions instead of a hundred, which the store has to keep and
+//! every mirror to apply.
 //!
-//! Each is told what it would have been told alone: one whose condition does not hold is refused
-//! by itself, and the others are committed without it. What waits is bounded by who waits for it:
-//! what nobody waits for any more is forgotten.
+//! Each caller gets the same result as alone: if its condition does not hold, only its transaction
+//! is refused, and the others are committed without it. The queue is bounded by the number of
+//! waiting callers: transactions of callers that stopped waiting are dropped.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::error::Error;
@@ -20,7 +20,7 @@ use crate::{Commit, Entry, Store, StoreError, Transaction, Write};
 
 type CommitResult = Result<Commit, StoreError>;
 
-/// The commits of one process that wait to be made group.
+/// Commits of one process that wait to be merged.
 #[derive(Debug, Default)]
 pub(super) struct GroupCommit {
     queue: Mutex<Queue>,
@@ -30,14 +30,14 @@ pub(super) struct GroupCommit {
 struct Queue {
     waiting: VecDeque<PendingCommit>,
     has_committer: bool,
-    /// How many may wait before it is looked who of them has gone.
+    /// Queue length at which transactions without a waiting caller are dropped.
     prune_at: usize,
 }
 
-/// So few are not looked at.
+/// Queue length below which nothing is dropped.
 const MIN_PRUNE_LEN: usize = 256;
 
-/// A transaction, and who waits for what becomes of it.
+/// A transaction and the channel for its result.
 #[derive(Debug)]
 struct PendingCommit {
     transaction: Transaction,
@@ -49,7 +49,7 @@ impl GroupCommit {
     ///
     /// # Errors
     ///
-    /// Those of [`Store::commit`].
+    /// The errors of [`Store::commit`].
     pub(super) async fn commit(
         self: &Arc<Self>,
         store: &Arc<dyn Store>,
@@ -66,9 +66,9 @@ impl GroupCommit {
         }
     }
 
-    /// Who has been told writes on, mostly at once: lets them come, so that the next batch is as
-    /// large as the last. Where nobody comes at once, none is waited for; where some do, until all
-    /// others have had their turn twice and nobody more has come.
+    /// Waits briefly for the next batch. Callers that got a result often write again immediately.
+    /// Waits until as many transactions are queued as had `responded`. Gives up after one round of
+    /// the scheduler in which none arrives, or after two such rounds in a row if some have arrived.
     async fn gather(&self, responded: usize) {
         let (mut came, mut idle_rounds) = (0, 1);
         while came < responded && idle_rounds < 2 {
@@ -84,8 +84,8 @@ impl GroupCommit {
     }
 }
 
-/// Hands on what came while somebody committed for himself, however that ended: whoever commits may
-/// be dropped while others wait, so those get a task of their own.
+/// Starts a task for the transactions that arrived during a commit. As a guard it also runs if the
+/// commit's future is dropped or panics.
 struct Handoff<'a> {
     group: &'a Arc<GroupCommit>,
     store: &'a Arc<dyn Store>,
@@ -101,13 +101,13 @@ impl Drop for Handoff<'_> {
         }
         match Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn(serve(group.clone(), store.clone()))),
-            // The runtime has ended, and with it all that wait.
+            // The runtime has ended, and with it all waiting callers.
             Err(_) => *queue = Queue::default(),
         }
     }
 }
 
-/// Commits until nothing waits any more.
+/// Commits until the queue is empty.
 async fn serve(group: Arc<GroupCommit>, store: Arc<dyn Store>) {
     let mut guard = ServeGuard { group: &group, is_over: false };
     loop {
@@ -122,7 +122,7 @@ async fn serve(group: Arc<GroupCommit>, store: Arc<dyn Store>) {
     }
 }
 
-/// However the guard ends, be it by a panic: nobody may wait for ever after that.
+/// Clears the queue if `serve` ends early, for example by a panic, so no caller waits forever.
 struct ServeGuard<'a> {
     group: &'a GroupCommit,
     is_over: bool,
@@ -137,8 +137,8 @@ impl Drop for ServeGuard<'_> {
 }
 
 impl Queue {
-    /// Lets a transaction wait for whoever commits. While nobody does it is given back: whoever has
-    /// it commits it, and is the one whom others wait for.
+    /// Queues a transaction behind the current committer. If there is none, returns the
+    /// transaction: the caller commits it and becomes the committer.
     fn join(
         &mut self,
         transaction: Transaction,
@@ -155,14 +155,14 @@ impl Queue {
         Ok(responded)
     }
 
-    /// Forgets what nobody waits for any more: else who asks and goes, again and again, would fill
-    /// the memory while the store does not answer.
+    /// Drops transactions without a waiting caller. Otherwise callers that time out and retry would
+    /// fill the memory while the store does not respond.
     fn prune(&mut self) {
         self.waiting.retain(|waiting| !waiting.answer.is_closed());
     }
 
-    /// Takes those that have waited longest, as far as they fit into one transaction. When there
-    /// are none, nobody serves any more.
+    /// Takes the longest-waiting transactions that fit into one. If there are none, the committer
+    /// role ends.
     fn next(&mut self) -> Vec<PendingCommit> {
         self.prune();
         let mut builder = BatchBuilder::default();
@@ -181,14 +181,14 @@ impl Queue {
     }
 }
 
-/// What a transaction holds that others are to join. It lives no longer than a look at the queue.
+/// State for building a batch from the queue.
 #[derive(Debug, Default)]
 struct BatchBuilder<'a> {
     conditions: usize,
     size: usize,
     expected: BTreeSet<&'a str>,
     written: BTreeMap<&'a str, &'a Write>,
-    /// What those have to do with that wait on: no later one goes before them.
+    /// Keys of transactions that stay queued. A later transaction must not overtake them.
     deferred: DeferredKeys<'a>,
 }
 
@@ -199,8 +199,8 @@ struct DeferredKeys<'a> {
 }
 
 impl<'a> BatchBuilder<'a> {
-    /// Lets a transaction join, unless it would be too large then, or mean something else: then it
-    /// waits on.
+    /// Adds a transaction to the batch, unless the batch would become too large or change its
+    /// meaning. Returns whether it was added.
     fn take(&mut self, transaction: &'a Transaction) -> bool {
         let is_first = self.conditions == 0 && self.written.is_empty();
         let joins = is_first || (self.is_independent(transaction) && self.fits(transaction));
@@ -218,8 +218,9 @@ impl<'a> BatchBuilder<'a> {
         joins
     }
 
-    /// Whether it comes to the same if this one is committed with the others or after them: what
-    /// one writes, no other one writes in another way, or sets a condition on.
+    /// Returns whether committing the transaction with the batch is equivalent to committing it
+    /// afterwards. This holds if no key is written differently by both, or written by one and a
+    /// condition of the other.
     fn is_independent(&self, Transaction { conditions, writes }: &Transaction) -> bool {
         let Self { expected, written, deferred, .. } = self;
         let conflicts = |write: &Write| {
@@ -241,7 +242,7 @@ impl<'a> BatchBuilder<'a> {
     }
 }
 
-/// Commits a batch, without those that are refused, and tells each what became of it.
+/// Commits a batch without the transactions that are refused, and responds to each.
 async fn commit_all(store: &dyn Store, batch: Vec<PendingCommit>) {
     let mut batches = vec![batch];
     while let Some(mut batch) = batches.pop() {
@@ -254,8 +255,8 @@ async fn commit_all(store: &dyn Store, batch: Vec<PendingCommit>) {
                 batches.push(batch);
             }
             Ok(applied) => respond_all(batch, || Ok(applied.clone())),
-            // Nothing happened. A server may be set to take less at once than is usual, and each of
-            // them alone may be little enough.
+            // Nothing was applied. A server may have lower limits than usual; smaller batches may
+            // fit.
             Err(StoreError::Invalid(_)) if batch.len() > 1 => {
                 let half = batch.split_off(batch.len() / 2);
                 batches.extend([half, batch]);
@@ -265,7 +266,7 @@ async fn commit_all(store: &dyn Store, batch: Vec<PendingCommit>) {
     }
 }
 
-/// All of a batch as one transaction. What several of them write alike is written once.
+/// Merges a batch into one transaction. Equal writes of several transactions are kept once.
 fn merge(batch: &[PendingCommit]) -> Transaction {
     let (mut all, mut written) = (Transaction::new(), BTreeSet::new());
     for PendingCommit { transaction, .. } in batch {
@@ -276,7 +277,7 @@ fn merge(batch: &[PendingCommit]) -> Transaction {
     all
 }
 
-/// Tells the one whose condition it is that it is refused, and takes it out.
+/// Responds to the transaction whose condition failed, and removes it from the batch.
 fn respond_refused(batch: &mut Vec<PendingCommit>, mut condition: usize, found: Option<Entry>) {
     let counts = batch.iter().map(|waiting| waiting.transaction.conditions.len());
     let at = counts.take_while(|count| {
@@ -286,13 +287,13 @@ fn respond_refused(batch: &mut Vec<PendingCommit>, mut condition: usize, found: 
     });
     let at = at.count().min(batch.len() - 1);
     let refused = batch.remove(at);
-    // Who waited may have gone.
+    // The caller may have stopped waiting.
     drop(refused.answer.send(Ok(Commit::Refused { condition, found })));
 }
 
 fn respond_all(batch: Vec<PendingCommit>, mut answer: impl FnMut() -> CommitResult) {
     for waiting in batch {
-        // Who waited may have gone.
+        // The caller may have stopped waiting.
         drop(waiting.answer.send(answer()));
     }
 }
@@ -306,12 +307,12 @@ fn respond_error(mut batch: Vec<PendingCommit>, error: StoreError) {
     }
 }
 
-/// What one failure means for each of several.
+/// Returns a function that creates copies of an error for several callers.
 fn error_copies(error: StoreError) -> impl Fn() -> StoreError {
     let (is_unknown, cause): (_, Arc<dyn Error + Send + Sync>) = match error {
         StoreError::Unknown(cause) => (true, cause.into()),
         StoreError::Unavailable(cause) => (false, cause.into()),
-        // What is wrong with one of them is told to that one alone, so nothing else is left.
+        // An error of a single transaction never reaches this point; treat others as unavailable.
         error => (false, Arc::new(error)),
     };
     move || match is_unknown {
@@ -320,7 +321,7 @@ fn error_copies(error: StoreError) -> impl Fn() -> StoreError {
     }
 }
 
-/// The one cause of what befell several.
+/// A cause shared by several errors.
 #[derive(Debug)]
 struct SharedError(Arc<dyn Error + Send + Sync>);
 

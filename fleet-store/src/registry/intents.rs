@@ -1,4 +1,4 @@
-//! What people said is to become of machines; it outlives their presence.
+//! Operators' intents for machines. They outlive the machines' presence.
 
 use fleet_core::{Intent, MachineId, Revision};
 
@@ -7,8 +7,8 @@ use crate::codec::encode_intent;
 use crate::{Commit, Key, Transaction};
 
 impl Registry {
-    /// Notes what is to become of a machine, present or not, in the place of what was said before.
-    /// Nothing takes that back: the machine takes units again.
+    /// Sets or replaces the intent for a machine, present or not. `None` removes it, so the machine
+    /// accepts units again.
     ///
     /// # Errors
     ///

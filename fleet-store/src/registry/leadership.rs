@@ -1,4 +1,4 @@
-//! Leadership: one engine at a time, and writes that only the present leader can make.
+//! Leadership: one engine at a time, and writes that only the current leader can make.
 
 mod adopt;
 mod rebalancing;
@@ -24,83 +24,83 @@ pub use adopt::AdoptedUnit;
 pub(crate) use adopt::RESTORE_JUMP;
 pub(super) use adopt::raised_epoch_base;
 
-/// The right to decide on placements, in one term.
+/// The right to decide on placements, for one term.
 ///
-/// Every write through it has as a condition that this very leadership still lasts, so a leader
-/// that was overtaken without noticing cannot write. Dropping it does not end it.
+/// Every write has the condition that this leadership still lasts. So a leader that was replaced
+/// unnoticed cannot write. Dropping the value does not end the leadership.
 ///
-/// Placements are kept by machine, and yet a unit never gets two: nobody but a leader adds one,
-/// each of its writes has as a condition that none was added since this leadership knows of them,
-/// and a unit that moves leaves its machine, on condition that it still is there, in the same step
-/// or an earlier one.
+/// Placement keys begin with the machine, yet a unit never gets two placements. Only leaders add
+/// placements. Each of their writes has the condition that no placement was written since the last
+/// one known to this leadership. A unit that moves leaves its old machine in the same step or an
+/// earlier one, on condition that its placement is unchanged.
 #[derive(Debug)]
 pub struct Leadership {
     registry: Registry,
     term: Term,
     lease: LeaseId,
     elected: Revision,
-    /// What the epochs of this lineage are counted from. Who else changes it deposes the leader.
+    /// Base of this lineage's epochs. Any other writer that changes it deposes the leader.
     epoch_base: u64,
-    /// The stored claim, which no other leadership ever has: the term is in it.
+    /// Stored claim. It includes the term, so it is unique to this leadership.
     claim: Vec<u8>,
-    /// When placements were last written by a leader, locked while they are.
+    /// Revision of the last placement write by a leader. Locked during writes.
     placed: Mutex<Option<Revision>>,
 }
 
-/// Where the conditions that every transaction has are among its conditions: this leadership lasts,
-/// and no leader wrote placements since this one knows of them.
+/// Indexes of the conditions of every transaction: this leadership lasts, and no leader has written
+/// placements since the last known write.
 const LEADER_CONDITION: usize = 0;
 const PLACEMENTS_CONDITION: usize = 1;
 
-/// What an engine has decided, to be written by [`Leadership::commit`].
+/// Decisions of an engine, to be written by [`Leadership::commit`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PlacementWrites {
-    /// Placements that go.
+    /// Placements to remove.
     pub remove: Vec<RemovePlacement>,
-    /// Units that get a machine, or another one.
+    /// Placements to add or move.
     pub set: Vec<SetPlacement>,
-    /// What each unit without a machine gets as its reason; nothing takes the old one away. A unit
-    /// that is placed and has a reason is listed with nothing: the reason goes as it is placed.
+    /// New reasons of units without a machine; `None` deletes the old reason. A unit in `set` that
+    /// has a reason is listed with `None`: the reason is deleted in the same step.
     pub reasons: Vec<(UnitName, Option<Reason>)>,
-    /// What becomes of the order to rebalance by these placements, if they are made for it.
+    /// Update of the rebalancing request, if these placements are made for it.
     pub rebalance: Option<RebalanceUpdate>,
 }
 
-/// That units are moved for the order to rebalance.
+/// Update of the rebalancing request by moves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RebalanceUpdate {
-    /// The order that the decision saw.
+    /// Request that the decision was based on.
     pub seen: Arc<Rebalancing>,
-    /// The order with these moves made.
+    /// Request after these moves.
     pub now: Rebalancing,
 }
 
-/// A placement to be made.
+/// A placement to add, or to move to another machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetPlacement {
-    /// The unit.
+    /// Unit to place.
     pub unit: UnitName,
-    /// The machine that is to run it.
+    /// Machine to run it.
     pub machine: MachineId,
-    /// The revision that this was decided on. The epoch that is stored is so much later than where
-    /// the store's [lineage](crate::Lineage) begins.
+    /// Revision that the decision was based on. The stored epoch is the sum of it and the epoch
+    /// base of the store's [lineage](crate::Lineage).
     pub epoch: Epoch,
-    /// The placement that the decision saw, and that this one takes the place of. Nothing says
-    /// that at that revision there was none.
+    /// Placement that the decision saw and this one replaces. `None` means that the unit had none
+    /// at that revision.
     pub previous: Option<Placement>,
 }
 
-/// A placement to be taken away.
+/// A placement to remove.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemovePlacement {
-    /// The unit.
+    /// Unit of the placement.
     pub unit: UnitName,
-    /// The placement that the decision saw.
+    /// Placement that the decision saw.
     pub previous: Placement,
 }
 
 impl PlacementWrites {
-    /// Whether there is nothing to write.
+    /// Returns whether there is nothing to write.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let Self { remove, set, reasons, rebalance } = self;
@@ -109,16 +109,16 @@ impl PlacementWrites {
 }
 
 impl Registry {
-    /// Tries to become the leader for `ttl`, and as long as that is renewed. The result is nothing
-    /// while someone else leads.
+    /// Tries to become the leader for `ttl`, and for as long as the leadership is renewed. Returns
+    /// `None` while another candidate leads.
     ///
-    /// A leadership of the same candidate is that of an earlier life of its daemon, and is taken
-    /// over at once, in a new term.
+    /// An existing leadership of the same candidate belongs to an earlier process of its daemon. It
+    /// is replaced immediately, in a new term.
     ///
     /// # Errors
     ///
-    /// [`RegistryError::Value`] when the stored term or lineage cannot be read: then nobody may
-    /// lead, since nobody knows which term or epoch would be a new one.
+    /// [`RegistryError::Value`] when the stored term or lineage cannot be read. Then no candidate
+    /// may lead, because a new term or epoch cannot be determined.
     pub async fn campaign(
         &self,
         candidate: &MachineId,
@@ -160,7 +160,7 @@ impl Registry {
     }
 }
 
-/// The units that are placed. Each can be only once: two machines would be two keys.
+/// Returns the units to place. Each may occur only once, because two machines would mean two keys.
 fn distinct_units(places: &[SetPlacement]) -> Result<BTreeSet<&UnitName>, StoreError> {
     let mut units = BTreeSet::new();
     match places.iter().find(|place| !units.insert(&place.unit)) {
@@ -171,30 +171,30 @@ fn distinct_units(places: &[SetPlacement]) -> Result<BTreeSet<&UnitName>, StoreE
     }
 }
 
-/// Whether the stored leadership is the candidate's own. One that cannot be read is not.
+/// Returns whether the stored leadership is the candidate's. An unreadable one is not.
 fn is_claim_of(leader: &Entry, candidate: &MachineId) -> bool {
     decode_leader(&leader.value).is_ok_and(|claim| claim.machine == *candidate)
 }
 
 impl Leadership {
-    /// The term of this leadership; a later one is higher.
+    /// Returns the term of this leadership. Later terms are higher.
     #[must_use]
     pub fn term(&self) -> Term {
         self.term
     }
 
-    /// The revision that it began with: a leader waits for its mirror to come that far before it
-    /// decides on anything.
+    /// Returns the revision of the election. A leader waits for its mirror to reach it before it
+    /// decides.
     #[must_use]
     pub fn elected(&self) -> Revision {
         self.elected
     }
 
-    /// Gives the leadership its whole time to live again.
+    /// Renews the leadership for its full time to live.
     ///
     /// # Errors
     ///
-    /// [`RegistryError::Deposed`] when it has ended; [`RegistryError::Store`] says nothing of it.
+    /// [`RegistryError::Deposed`] when it has ended. [`RegistryError::Store`] leaves that open.
     pub async fn renew(&self) -> Result<(), RegistryError> {
         match self.registry.store.renew(self.lease).await {
             Err(StoreError::LeaseLost(_)) => Err(RegistryError::Deposed { term: self.term }),
@@ -202,31 +202,32 @@ impl Leadership {
         }
     }
 
-    /// Ends the leadership, so that another engine need not wait for its time to be over.
+    /// Ends the leadership, so that another engine need not wait for its expiry.
     ///
     /// # Errors
     ///
-    /// [`RegistryError::Store`]; the leadership ends in its time then.
+    /// [`RegistryError::Store`]; the leadership expires then.
     pub async fn resign(self) -> Result<(), RegistryError> {
         Ok(self.registry.store.revoke(self.lease).await?)
     }
 
-    /// Writes what was decided: first what goes, then the placements, then the reasons, each in the
-    /// order given. Much is written in several steps. Each step is whole, and the result is the
-    /// revision of the last step. Where placements take more than one step, every unit that moves
-    /// leaves, the last one first, before any comes: between two steps no two units are placed on
-    /// one machine of which one is yet to leave it for the other. What becomes of the order to
-    /// rebalance is written with the first step.
+    /// Writes decisions: first the removals, then the placements, then the reasons, each in the
+    /// given order. Large ones are written in several steps. Each step is atomic, and the result is
+    /// the revision of the last one. If the placements need more than one step, all moving units
+    /// leave, the last one first, before any is placed again. So between two steps no two units
+    /// share a machine that one of them has yet to leave for the other. The first step includes the
+    /// update of the rebalancing request.
     ///
-    /// That a unit had no placement when this was decided is not looked up unit by unit: placements
-    /// are written by leaders alone, so it is enough that none was since.
+    /// The absence of a previous placement is not checked unit by unit. Only leaders write
+    /// placements, so it suffices that none has since.
     ///
     /// # Errors
     ///
-    /// [`RegistryError::Deposed`] when the leadership has ended; [`RegistryError::Conflict`] when a
-    /// placement or the order to rebalance is no longer what the decision saw, or a unit is gone:
-    /// decide again. Earlier steps are done then. [`RegistryError::Encode`] when a reason cannot be
-    /// stored, and [`StoreError::Invalid`] when a unit is placed twice: nothing is done.
+    /// [`RegistryError::Deposed`] when the leadership has ended. [`RegistryError::Conflict`] when a
+    /// placement or the rebalancing request has changed since the decision, or a unit is gone:
+    /// decide again. Earlier steps are applied then. [`RegistryError::Encode`] when a reason cannot
+    /// be encoded, and [`StoreError::Invalid`] when a unit is placed twice: nothing is applied
+    /// then.
     pub async fn commit(&self, writes: &PlacementWrites) -> Result<Revision, RegistryError> {
         let placed_units = distinct_units(&writes.set)?;
         let reasons = writes.reasons.iter().filter(|(unit, _)| !placed_units.contains(unit));
@@ -244,7 +245,8 @@ impl Leadership {
         Ok(revision)
     }
 
-    /// Commits a transaction that begins with the [fence](Self::fence), right after the one before.
+    /// Commits a transaction that begins with the [fence](Self::fence), directly after the previous
+    /// write.
     async fn step(
         &self,
         placed: &mut Option<Revision>,
@@ -264,7 +266,7 @@ impl Leadership {
         }
     }
 
-    /// How every transaction begins.
+    /// Returns the beginning of every transaction.
     fn fence(&self) -> Transaction {
         let (leader, placed) =
             (self.registry.key(&Key::Leader), self.registry.key(&Key::PlacementVersion));
@@ -274,7 +276,8 @@ impl Leadership {
             .put(placed, encode_term(self.term.0))
     }
 
-    /// The transactions of a commit. A move is one write if all placements fit into one of them.
+    /// Returns the transactions of a commit. A move is one write if all placements fit into one
+    /// transaction.
     fn steps(&self, writes: &PlacementWrites, reasons: Vec<Transaction>) -> Vec<Transaction> {
         let fence = &self.fence();
         let over = writes.reasons.iter().filter(|(_, reason)| reason.is_none());
@@ -315,13 +318,13 @@ impl Leadership {
         let Some(previous) = previous else {
             return placing.when(self.exists(&place.unit));
         };
-        // A unit that has a placement is there: the placement goes with the unit.
+        // A unit with a placement exists, because a unit and its placement are deleted together.
         let (old, as_seen) = self.expected(&place.unit, previous);
         let placing = placing.when(as_seen);
         if old == key { placing } else { placing.delete(old) }
     }
 
-    /// The key of a placement that a decision saw, and the condition that it is still so.
+    /// Returns the key of a placement that a decision saw, and the condition that it is unchanged.
     fn expected(&self, unit: &UnitName, previous: &Placement) -> (String, Condition) {
         let key = self.placement(&previous.machine, unit);
         let as_seen = Condition::value(&key, encode_placement(previous.epoch));
@@ -345,7 +348,7 @@ impl Leadership {
         Ok(Transaction::new().when(self.exists(unit)).put(key, value))
     }
 
-    /// The condition that keeps what belongs to a unit from outliving it.
+    /// Condition that the unit exists, so that its data cannot outlive it.
     fn exists(&self, unit: &UnitName) -> Condition {
         Condition::present(self.registry.key(&Key::Unit(unit.clone())))
     }

@@ -1,4 +1,4 @@
-//! Which unbroken history of revisions a store has.
+//! Lineages: the identity of a store's history.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,18 +10,18 @@ use super::{Registry, RegistryError, unchanged};
 use crate::codec::{decode_lineage, encode_lineage};
 use crate::{Commit, Condition, Entry, Key, Transaction};
 
-/// The identity of an unbroken history of revisions. A store has one from its first daemon on; when
-/// a backup is restored, a new one begins. Two revisions can be compared only within one lineage.
+/// Identity of an unbroken history of revisions. The first daemon of a store creates it, and
+/// restoring a backup starts a new one. Revisions can be compared only within one lineage.
 ///
-/// Epochs and generations can be compared across lineages, because agents remember them: those of
-/// a lineage are counted from where it [begins](Self::with_epoch_base), and its revisions are added.
+/// Epochs and generations can be compared across lineages, because agents remember them. They are
+/// the sum of a revision and the lineage's [epoch base](Self::epoch_base).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lineage {
     id: Box<str>,
     epoch_base: u64,
 }
 
-/// A text that is no lineage.
+/// Error for text that is not a lineage.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no lineage: 1 to 64 letters, digits or \"-\" are")]
 pub struct LineageError(String);
@@ -39,23 +39,23 @@ impl FromStr for Lineage {
 }
 
 impl Lineage {
-    /// The same lineage, with its epochs and generations counted from `epoch_base` instead of zero.
+    /// Returns the same lineage with another epoch base; the default is zero.
     ///
-    /// Let it be more than any earlier lineage has come to whose orders the machines may remember,
-    /// and no agent takes the first orders of this one for overtaken. The microseconds since 1970
-    /// are: no store makes a million revisions in a second.
+    /// The base should exceed every epoch of earlier lineages that machines may remember. Then no
+    /// agent rejects this lineage's first placements as stale. The microseconds since 1970 satisfy
+    /// that, because no store creates a million revisions a second.
     #[must_use]
     pub fn with_epoch_base(self, epoch_base: u64) -> Self {
         Self { epoch_base, ..self }
     }
 
-    /// Whether both are one history, be it said to begin elsewhere now.
+    /// Returns whether both are the same history, even with different epoch bases.
     #[must_use]
     pub fn same_history(&self, other: &Self) -> bool {
         self.id == other.id
     }
 
-    /// What its epochs and generations are counted from.
+    /// Returns the base from which epochs and generations are counted.
     #[must_use]
     pub fn epoch_base(&self) -> u64 {
         self.epoch_base
@@ -69,12 +69,12 @@ impl fmt::Display for Lineage {
 }
 
 impl Registry {
-    /// The lineage of the store: the one that it has, or `fresh`, which it gets if it has none.
+    /// Returns the lineage of the store. If it has none, stores `fresh` first.
     ///
     /// # Errors
     ///
-    /// [`RegistryError::Value`] when the stored one cannot be read, and is left as it is;
-    /// [`RegistryError::Conflict`] when someone else gave it one at this very moment.
+    /// [`RegistryError::Value`] when the stored lineage cannot be read; it is left unchanged.
+    /// [`RegistryError::Conflict`] when another process stored one concurrently.
     pub async fn lineage(&self, fresh: &Lineage) -> Result<Lineage, RegistryError> {
         if let Some(found) = self.stored_lineage().await? {
             return Ok(found);
@@ -87,20 +87,20 @@ impl Registry {
         }
     }
 
-    /// Lets all epochs from now on come after `past`, to which another cluster has come, and after
-    /// those that were made there meanwhile; see [`Leadership::raise_epochs`].
+    /// Raises the epoch base so that all later epochs exceed `past`, an epoch of another cluster,
+    /// and also those that it may have created since; see [`Leadership::raise_epochs`].
     ///
-    /// A leader counts from where the lineage began at its election. So it is deposed in the same
-    /// step, learns of it when it writes or renews, and whoever is elected next counts anew.
+    /// A leader uses the epoch base of its election. So the same step deposes the leader, which
+    /// notices with its next write or renewal. The next leader uses the new base.
     ///
     /// # Errors
     ///
     /// [`RegistryError::NoLineage`] when the store has none; [`RegistryError::Conflict`] when
-    /// somebody else changed it at this very moment; [`StoreError::Invalid`] when no cluster gets
-    /// as far as `past`.
+    /// another process changed it concurrently; [`StoreError::Invalid`] when `past` is beyond the
+    /// limit for epochs.
     ///
-    /// [`StoreError::Invalid`]: crate::StoreError::Invalid
-    /// [`Leadership::raise_epochs`]: crate::Leadership::raise_epochs
+    /// [`StoreError::Invalid`]: crate::StoreError::Invalid [`Leadership::raise_epochs`]:
+    /// crate::Leadership::raise_epochs
     pub async fn raise_epochs(&self, past: Epoch) -> Result<(), RegistryError> {
         if past == Epoch::ZERO {
             return Ok(());
@@ -125,12 +125,12 @@ impl Registry {
         Ok(())
     }
 
-    /// What the epochs and generations of this store are counted from: zero if it has no lineage.
+    /// Returns the base of the store's epochs and generations; zero if it has no lineage.
     pub(super) async fn epoch_base(&self) -> Result<u64, RegistryError> {
         Ok(self.epoch_base_condition().await?.0)
     }
 
-    /// The [epoch_base](Self::epoch_base), and the condition that it is still the same.
+    /// Returns the [epoch base](Self::epoch_base), and the condition that it is unchanged.
     pub(super) async fn epoch_base_condition(&self) -> Result<(u64, Condition), RegistryError> {
         let (found, _) = self.get(&Key::Lineage).await?;
         let lineage = found.as_ref().map(read).transpose()?;

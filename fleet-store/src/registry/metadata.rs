@@ -1,4 +1,4 @@
-//! Metadata that is set at run time, over that of a machine's configuration.
+//! Run-time metadata, which overrides a machine's configuration.
 
 use std::collections::BTreeMap;
 
@@ -8,21 +8,21 @@ use super::{Registry, RegistryError};
 use crate::codec::encode_text;
 use crate::{Commit, Key, StoreError, Transaction};
 
-/// One change of a machine's metadata.
+/// Change of a machine's metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MetadataChange {
-    /// The key gets a value. An empty one hides the key, like [`Remove`](Self::Remove).
+    /// Sets a key. An empty value hides the key, like [`Remove`](Self::Remove).
     Set {
-        /// The machine, present or not.
+        /// Machine, present or not.
         machine: MachineId,
         /// The key.
         key: String,
         /// Its value.
         value: String,
     },
-    /// The machine no longer has the key, even if its configuration says so.
+    /// Hides a key, even if it is in the machine's configuration.
     Remove {
-        /// The machine, present or not.
+        /// Machine, present or not.
         machine: MachineId,
         /// The key.
         key: String,
@@ -30,12 +30,12 @@ pub enum MetadataChange {
 }
 
 impl Registry {
-    /// Makes all the changes in one step. Where several are of the same key, the last one counts.
+    /// Applies all changes in one step. For several changes of one key the last one counts.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Invalid`] as a [`RegistryError::Store`] when a key is empty, when nothing is
-    /// to change, or when more is than one [transaction](Transaction::MAX_OPERATIONS) takes.
+    /// [`StoreError::Invalid`] as a [`RegistryError::Store`] when a key is empty, there are no
+    /// changes, or there are more than fit into one [transaction](Transaction::MAX_OPERATIONS).
     pub async fn patch_metadata(
         &self,
         changes: &[MetadataChange],

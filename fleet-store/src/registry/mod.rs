@@ -1,9 +1,9 @@
-//! The registry: fleet's nouns over any store, written by typed operations.
+//! The registry: typed writes of fleet's objects to any store.
 //!
-//! Every operation is one transaction with the conditions that make it safe beside all others, so
-//! any number of daemons may use one store. What an operation needs to know beforehand it reads,
-//! and what it has read is then a condition. Operations about units that come group_commit share a
-//! transaction, and are each refused by themselves.
+//! Each operation is one transaction with all conditions that it needs under concurrency, so any
+//! number of daemons can share a store. An operation reads the state that it depends on, and makes
+//! it a condition. Concurrent operations on units share a transaction, but are refused
+//! individually.
 
 mod batch;
 mod destroy;
@@ -40,33 +40,33 @@ pub use presence::{MachineRecord, Presence};
 pub(crate) use restore::restored_entries;
 pub use units::{ExpectUnit, NewUnit, UnusedContent};
 
-/// The typed writes of one cluster. Cloning is cheap.
+/// Typed writes to one cluster. Cheap to clone.
 ///
-/// Reads are served by the [`Mirror`](crate::Mirror); every write returns the revision for which a
-/// mirror can be waited, so that whoever wrote can read it.
+/// The [`Mirror`](crate::Mirror) serves the reads. Every write returns its revision, and a caller
+/// can wait for a mirror to reach it.
 #[derive(Clone)]
 pub struct Registry {
     store: Arc<dyn Store>,
     layout: Arc<Layout>,
-    /// The writes of units that are made group_commit.
+    /// Merges concurrent writes of units.
     group_commit: Arc<GroupCommit>,
 }
 
 impl Registry {
-    /// The cluster whose keys are under `prefix`; see [`Layout::DEFAULT_PREFIX`].
+    /// Uses the cluster whose keys are under `prefix`; see [`Layout::DEFAULT_PREFIX`].
     #[must_use]
     pub fn new(store: Arc<dyn Store>, prefix: &str) -> Self {
         let layout = Arc::new(Layout::new(prefix));
         Self { store, layout, group_commit: Arc::default() }
     }
 
-    /// The store below.
+    /// Returns the underlying store.
     #[must_use]
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 
-    /// The keys of the cluster.
+    /// Returns the keys of the cluster.
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.layout
@@ -76,7 +76,7 @@ impl Registry {
         self.layout.key(key)
     }
 
-    /// The condition that no leader wrote placements since `last`.
+    /// Condition that no leader has written placements since `last`.
     fn placements_unchanged_since(&self, last: Option<Revision>) -> Condition {
         let key = self.key(&Key::PlacementVersion);
         match last {
@@ -85,22 +85,21 @@ impl Registry {
         }
     }
 
-    /// Commits a transaction about units, group_commit with others that come at the same time.
+    /// Commits a transaction on units, merged with concurrent ones.
     async fn commit_grouped(&self, transaction: Transaction) -> Result<Commit, StoreError> {
         self.group_commit.commit(&self.store, transaction).await
     }
 
-    /// The entry of one key, and the revision at which it was looked for.
+    /// Returns the entry of a key, and the revision of the read.
     async fn get(&self, key: &Key) -> Result<(Option<Entry>, Revision), RegistryError> {
         let key = self.key(key);
         let listing = self.store.read(&key).await?;
-        // Entries are in order, so the key itself comes before those that only start with it.
+        // Entries are in order, so the key itself precedes longer ones with the same prefix.
         let entry = listing.entries.into_iter().next().filter(|entry| entry.key == key);
         Ok((entry, listing.revision))
     }
 
-    /// Grants a lease, and runs with it a transaction that says whether it was applied. If it was
-    /// not, the lease is given back.
+    /// Grants a lease and commits a transaction with it. If that is not applied, revokes the lease.
     async fn with_lease(
         &self,
         ttl: Duration,
@@ -114,7 +113,7 @@ impl Registry {
         Ok((lease, result?))
     }
 
-    /// Ends a lease of which nobody else knows. If that fails, time will end it.
+    /// Revokes a lease that no other process knows. If that fails, the lease expires.
     async fn release_lease(&self, lease: LeaseId) {
         if let Err(error) = self.store.revoke(lease).await {
             tracing::debug!(%lease, %error, "a lease is left to its time");
@@ -128,7 +127,7 @@ impl std::fmt::Debug for Registry {
     }
 }
 
-/// The condition that nothing happened to a key since it was read.
+/// Condition that a key has not changed since it was read.
 fn unchanged(key: &str, found: Option<&Entry>) -> Condition {
     match found {
         Some(entry) => Condition::modified_at(key, entry.modified),

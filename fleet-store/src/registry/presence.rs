@@ -1,4 +1,4 @@
-//! Presence: a machine's claim on its identity, and what it publishes while it has it.
+//! Presence: a machine's claim to its identity, and its published states.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -12,31 +12,31 @@ use super::{Registry, RegistryError, unchanged};
 use crate::codec::{Claim, decode_claim, encode_claim, encode_state};
 use crate::{Commit, Condition, Entry, Key, LeaseId, StoreError, Transaction};
 
-/// What a machine says of itself.
+/// A machine's description of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineRecord {
-    /// Its identity.
+    /// Identity of the machine.
     pub id: MachineId,
-    /// The address at which other hosts reach it, if it has one.
+    /// Address at which other hosts reach it, if it has one.
     pub address: Option<IpAddr>,
-    /// The URL at which other daemons reach the API of its own; empty if they cannot.
+    /// URL of its API for other daemons; empty if there is none.
     pub api: String,
-    /// The metadata of its configuration.
+    /// Metadata from its configuration.
     pub metadata: Metadata,
-    /// The version of the daemon that runs on it.
+    /// Version of its daemon.
     pub version: String,
-    /// What units may reserve of it in all.
+    /// Total resources that units can reserve.
     pub offers: Resources,
-    /// Whether its own configuration keeps units away that are not placed there already.
+    /// Whether its configuration keeps new units away.
     pub cordoned: bool,
-    /// The name of its host; empty if it has none.
+    /// Host name; empty if it has none.
     pub host: String,
-    /// When its daemon was started, since the beginning of 1970 in UTC; nothing if it does not say.
+    /// Start time of its daemon (Unix time), if known.
     pub started: Option<Timestamp>,
 }
 
 impl MachineRecord {
-    /// A machine that says nothing of itself but its identity.
+    /// Creates a record with only the identity.
     #[must_use]
     pub fn new(id: MachineId) -> Self {
         Self {
@@ -53,17 +53,17 @@ impl MachineRecord {
     }
 }
 
-/// A machine's presence in the cluster: it lasts while it is renewed within its time to live.
+/// A machine's presence in the cluster. It lasts while it is renewed within its time to live.
 ///
-/// Dropping it does not end it. So a daemon that dies does not look like a machine that left until
-/// the time to live is over.
+/// Dropping it does not end it. So a daemon that dies is not mistaken for a machine that has left
+/// until the time to live is over.
 #[derive(Debug)]
 pub struct Presence {
     registry: Registry,
     lease: LeaseId,
     joined: Revision,
     token: String,
-    /// The claim as it is stored: the condition of what is published, locked while it changes.
+    /// Claim as stored. Publishing has it as a condition, and it is locked while it changes.
     claim: RwLock<StoredClaim>,
 }
 
@@ -74,18 +74,18 @@ struct StoredClaim {
 }
 
 impl Registry {
-    /// Makes a machine present, for `ttl` and as long as it is renewed.
+    /// Makes a machine present for `ttl`, and for as long as the presence is renewed.
     ///
-    /// `token` tells the machine from a copy of it: something that survives a restart of the daemon
-    /// but is never copied with the disk, for example kept below `/run`. A claim under the same
-    /// token is that of an earlier life of the daemon. It is taken over at once, and the states
-    /// published by that life vanish with its lease: publish them again.
+    /// `token` distinguishes the machine from a copy with the same identity. It must survive a
+    /// restart of the daemon but must not be copied with the disk; a file below `/run` is suitable.
+    /// A claim with the same token belongs to an earlier process of the daemon and is replaced
+    /// immediately. The states that it published vanish with its lease, so publish them again.
     ///
     /// # Errors
     ///
-    /// [`RegistryError::MachineTaken`] when a machine with another token has this identity, or a
-    /// version of fleet whose claim cannot be read; [`RegistryError::Conflict`] when the claim
-    /// changed at this very moment.
+    /// [`RegistryError::MachineTaken`] when a machine with another token uses this identity, or the
+    /// claim cannot be read by this version; [`RegistryError::Conflict`] when the claim changed
+    /// concurrently.
     pub async fn join(
         &self,
         machine: MachineRecord,
@@ -118,25 +118,25 @@ impl Registry {
 }
 
 impl Presence {
-    /// The lease that the machine's claim and states are bound to.
+    /// Returns the lease of the machine's claim and states.
     #[must_use]
     pub fn lease(&self) -> LeaseId {
         self.lease
     }
 
-    /// The revision that it began with: what an earlier one shows of this machine was said in an
-    /// earlier life.
+    /// Returns the revision of the join. Earlier revisions show states of an earlier presence of
+    /// this machine.
     #[must_use]
     pub fn joined(&self) -> Revision {
         self.joined
     }
 
-    /// Gives the presence its whole time to live again.
+    /// Renews the presence for its full time to live.
     ///
     /// # Errors
     ///
-    /// [`RegistryError::PresenceLost`] when it has ended; [`RegistryError::Store`] says nothing of
-    /// it, so try again.
+    /// [`RegistryError::PresenceLost`] when it has ended. [`RegistryError::Store`] leaves that
+    /// open, so try again.
     pub async fn renew(&self) -> Result<(), RegistryError> {
         match self.registry.store.renew(self.lease).await {
             Err(StoreError::LeaseLost(_)) => Err(self.lost().await),
@@ -144,16 +144,16 @@ impl Presence {
         }
     }
 
-    /// Ends the presence: the machine is no longer there, and neither are the states it published.
+    /// Ends the presence and deletes the published states.
     ///
     /// # Errors
     ///
-    /// [`RegistryError::Store`]; the presence ends in its time then.
+    /// [`RegistryError::Store`]; the presence expires then.
     pub async fn leave(self) -> Result<(), RegistryError> {
         Ok(self.registry.store.revoke(self.lease).await?)
     }
 
-    /// Publishes what the machine says of itself from now on. Its identity stays what it was.
+    /// Publishes a new description of the machine. The identity cannot change.
     ///
     /// # Errors
     ///
@@ -171,14 +171,14 @@ impl Presence {
         Ok(revision)
     }
 
-    /// Publishes states of units on this machine, and takes others back. Many are written in
-    /// several steps; each is whole. The result is the revision of the last step.
+    /// Publishes states of units on this machine, and deletes others. Many states are written in
+    /// several steps, each of them atomic. Returns the revision of the last step.
     ///
-    /// The unit's own machine field is not looked at: a machine speaks for itself alone.
+    /// The states' machine field is ignored: a machine publishes only its own states.
     ///
     /// # Errors
     ///
-    /// [`RegistryError::PresenceLost`] when the presence has ended; some steps may be done then.
+    /// [`RegistryError::PresenceLost`] when the presence has ended; some steps may be applied then.
     pub async fn publish_states(
         &self,
         put: &[UnitState],
@@ -200,7 +200,7 @@ impl Presence {
         Ok(revision)
     }
 
-    /// Commits what has the claim as its only condition.
+    /// Commits a transaction whose only condition is the claim.
     async fn commit(
         &self,
         transaction: Transaction,
@@ -220,7 +220,7 @@ impl Presence {
     }
 }
 
-/// Lets pass only a claim of an earlier life of the same machine.
+/// Accepts only a claim with the same token: that of an earlier process on the same machine.
 fn check_same_machine(id: &MachineId, token: &str, entry: &Entry) -> Result<(), RegistryError> {
     let claim = decode_claim(&entry.value).ok();
     if claim.as_ref().is_some_and(|claim| claim.token == token) {

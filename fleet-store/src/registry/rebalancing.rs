@@ -1,4 +1,4 @@
-//! The order to rebalance, as people give it and take it back.
+//! Requesting and cancelling a rebalancing.
 
 use fleet_core::{RebalanceLimits, Rebalancing, Revision};
 
@@ -6,18 +6,18 @@ use super::{Registry, RegistryError, unchanged};
 use crate::codec::{decode_rebalancing, encode_rebalancing};
 use crate::{Commit, Key, Transaction};
 
-/// How often an order is tried that others change at the same time, which the engine does with
-/// every step.
+/// Maximum number of attempts. The engine changes the request with every step, so conflicts are
+/// common.
 const MAX_ATTEMPTS: usize = 8;
 
 impl Registry {
-    /// Orders the cluster to be rebalanced. Who is under way for an order that is there already
-    /// stays so, by the new terms; asking for the same terms again changes nothing.
+    /// Requests a rebalancing of the cluster. Moves of an existing request continue under the new
+    /// limits. Repeating the same limits changes nothing.
     ///
     /// # Errors
     ///
-    /// [`RegistryError::Store`], and [`RegistryError::Conflict`] when the order was changed by
-    /// somebody else each time that it was tried.
+    /// [`RegistryError::Store`]; [`RegistryError::Conflict`] when other writers changed the request
+    /// during every attempt.
     pub async fn request_rebalancing(
         &self,
         terms: RebalanceLimits,
@@ -25,7 +25,7 @@ impl Registry {
         let key = self.key(&Key::Rebalancing);
         for _ in 0..MAX_ATTEMPTS {
             let (entry, revision) = self.get(&Key::Rebalancing).await?;
-            // What nobody here can read is not carried out by anybody here, and is replaced.
+            // An unreadable request is not executed, and is replaced.
             let before = entry.as_ref().and_then(|entry| decode_rebalancing(&entry.value).ok());
             if before.as_ref().is_some_and(|before| before.limits == terms) {
                 return Ok(revision);
@@ -42,7 +42,7 @@ impl Registry {
         Err(RegistryError::Conflict)
     }
 
-    /// Takes the order to rebalance back, if there is one: who was moved stays where it is now.
+    /// Deletes the rebalancing request, if there is one. Units stay on their current machines.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Pure: how a cluster begins again from a backup.
+//! Pure: the conversion of a backup's entries for a restored store.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,15 +11,15 @@ use crate::codec::{
 };
 use crate::{CodecError, Entry, Key, Layout};
 
-/// The entries of a backup as the beginning of a new life at `revision`, which is higher than any
-/// that the lost life can have come to.
+/// Converts the entries of a backup for a restored store at `revision`. This revision must exceed
+/// all revisions that the lost store can have reached.
 ///
-/// Whatever is compared with what agents and engines remember of the lost life is made to come
-/// after it: every placement gets an epoch as if it were made at `revision`, so that no agent takes
-/// it for overtaken, and the last term becomes `revision`, which is at least as high as any term.
-/// No generation is higher than the revision that it was made at, so restarts to come are higher by
-/// themselves. The new lineage begins no earlier than the one before it. Since all epochs become
-/// the same, what was a stray among the placements does not come along.
+/// Values that agents and engines compare with remembered ones are raised above those of the lost
+/// store. Every placement gets the epoch of `revision`, so no agent rejects it as stale. The last
+/// term becomes `revision`, which is at least as high as any earlier term. Generations need no
+/// change: none exceeds the revision that created it, so later restarts are higher. The new
+/// lineage's epoch base is at least that of the old one. Superseded placements are dropped, because
+/// all epochs become equal.
 pub(crate) fn restored_entries(
     entries: Vec<Entry>,
     layout: &Layout,
@@ -47,7 +47,7 @@ pub(crate) fn restored_entries(
     Ok(entries)
 }
 
-/// The value that an entry gets in its new life, if it gets another.
+/// Returns the new value of an entry; `None` if it is unchanged.
 fn restored_value(
     layout: &Layout,
     entry: &Entry,
@@ -56,7 +56,7 @@ fn restored_value(
 ) -> Option<Vec<u8>> {
     match layout.parse(&entry.key)? {
         Key::Placement(..) => {
-            // One that cannot be understood stays what it is: a fault of its unit.
+            // An unreadable placement stays unchanged; it is a fault of its unit.
             decode_placement(&entry.value).ok()?;
             Some(encode_placement(epoch))
         }
@@ -65,7 +65,7 @@ fn restored_value(
     }
 }
 
-/// The keys of the placements beside those that count, by the rule by which a mirror shows one.
+/// Returns the keys of superseded placements, by the same rule as the mirror.
 fn superseded(entries: &[Entry], layout: &Layout) -> BTreeSet<String> {
     let mut counting = BTreeMap::new();
     let mut superseded = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! Units: submitting, wanting, restarting and destroying them.
+//! Creating, changing, restarting and destroying units.
 
 use fleet_core::{Generation, Revision, TargetState, Unit};
 use fleet_unitfile::{UnitFile, UnitName};
@@ -7,61 +7,61 @@ use super::{Registry, RegistryError, unchanged};
 use crate::codec::{UnitRecord, decode_unit, encode_content, encode_unit};
 use crate::{CodecError, Commit, Condition, ContentId, Entry, Key, Transaction};
 
-/// A unit as it is to be stored. Whether its requirements make sense is the caller's to check.
+/// A unit to store. The caller must check its requirements.
 #[derive(Debug, Clone)]
 pub struct NewUnit {
     /// Its name.
     pub name: UnitName,
     /// Its unit file.
     pub file: UnitFile,
-    /// The state that it is to be in.
+    /// Desired state.
     pub desired: TargetState,
 }
 
-/// What must be true of the unit's name for a unit to be stored under it.
+/// Condition on the unit's name for storing a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExpectUnit {
-    /// No unit has it.
+    /// No unit has the name.
     Absent,
-    /// A unit has it, which is replaced.
+    /// A unit has the name; it is replaced.
     Present,
-    /// A unit has it that was last written by this revision or an earlier one, and is replaced.
-    /// Whatever a snapshot of that revision shows of it still holds.
+    /// A unit has the name and was not written after this revision; it is replaced. So a snapshot
+    /// of that revision still shows its current state.
     UnchangedSince(Revision),
-    /// Anything.
+    /// No condition.
     Any,
 }
 
-/// A stored content that no unit has, as a mirror saw it.
+/// A stored content that no unit uses, as seen by a mirror.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnusedContent {
     /// The content.
     pub id: ContentId,
-    /// The revision that last wrote it.
+    /// Revision that last wrote it.
     pub modified: Revision,
 }
 
-/// How often an operation looks again when others write the same unit meanwhile.
+/// Maximum number of attempts when other writers change the unit concurrently.
 const MAX_ATTEMPTS: usize = 10;
 
-/// A unit's record as it was found.
+/// A unit's record as read.
 struct LoadedUnit {
     record: UnitRecord,
     entry: Entry,
-    /// The revision at which it was looked for.
+    /// Revision of the read.
     revision: Revision,
 }
 
 impl Registry {
-    /// Stores a unit, new or in place of the one of that name, with its content and desired state
-    /// in one step. The generation of a replaced unit is kept.
+    /// Stores a unit with its content and desired state in one step, and replaces an existing one
+    /// as `expect` allows. A replaced unit's generation is kept.
     ///
     /// # Errors
     ///
     /// [`RegistryError::AlreadyExists`], [`RegistryError::NotFound`] or [`RegistryError::Changed`]
-    /// when `expect` is not so;
-    /// [`RegistryError::Value`] when a newer version of fleet wrote the one that is there, of which
-    /// something would be lost; [`RegistryError::Conflict`] when others keep writing the same unit.
+    /// when `expect` does not hold. [`RegistryError::Value`] when a newer version of fleet wrote
+    /// the existing unit, because replacing it could lose data. [`RegistryError::Conflict`] when
+    /// other writers keep changing the unit.
     pub async fn put_unit(
         &self,
         unit: NewUnit,
@@ -89,20 +89,21 @@ impl Registry {
         Err(RegistryError::Conflict)
     }
 
-    /// Nothing has to be read for it: the refusal tells that there is one.
+    /// Creates a unit without reading first: a refusal shows that it exists.
     async fn create_unit(&self, unit: NewUnit) -> Result<Revision, RegistryError> {
         match self.commit_grouped(self.put_transaction(&unit, None)?).await? {
             Commit::Applied(revision) => Ok(revision),
             Commit::Refused { found: Some(Entry { modified, .. }), .. } => {
                 Err(RegistryError::AlreadyExists { name: unit.name, modified })
             }
-            // No condition but that one can be refused, and whatever is there has been written.
+            // Only the absence condition can fail, and an existing entry has a revision.
             Commit::Refused { found: None, .. } => Err(RegistryError::Conflict),
         }
     }
 
-    /// Sets the state that a unit is to be in, which a mirror has shown: it is read only where it
-    /// is not as it was seen. If it is in that state already, nothing is written.
+    /// Like [`set_desired`](Self::set_desired), for a unit that the caller knows from a mirror. The
+    /// unit is read only if it has changed since. If it is in that state already, nothing is
+    /// written.
     ///
     /// # Errors
     ///
@@ -126,11 +127,12 @@ impl Registry {
         self.set_desired(&seen.name, desired).await
     }
 
-    /// Sets the state that a unit is to be in. If it is that already, nothing is written.
+    /// Sets the desired state of a unit. If it is set already, nothing is written.
     ///
     /// # Errors
     ///
-    /// [`RegistryError::NotFound`]; [`RegistryError::Conflict`] when others keep writing the unit.
+    /// [`RegistryError::NotFound`]; [`RegistryError::Conflict`] when other writers keep changing
+    /// the unit.
     pub async fn set_desired(
         &self,
         name: &UnitName,
@@ -140,7 +142,7 @@ impl Registry {
         self.change_unit(name, set).await.map(|(revision, _)| revision)
     }
 
-    /// The same of a unit that was last written by the revision `seen` or an earlier one.
+    /// Like [`set_desired`](Self::set_desired), if the unit was not written after revision `seen`.
     ///
     /// # Errors
     ///
@@ -158,20 +160,21 @@ impl Registry {
         self.change_unit(name, set).await.map(|(revision, _)| revision)
     }
 
-    /// Asks for a restart of a unit: its generation rises.
+    /// Requests a restart of a unit by raising its generation.
     ///
     /// # Errors
     ///
-    /// [`RegistryError::NotFound`]; [`RegistryError::Conflict`] when others keep writing the unit.
+    /// [`RegistryError::NotFound`]; [`RegistryError::Conflict`] when other writers keep changing
+    /// the unit.
     pub async fn request_restart(
         &self,
         name: &UnitName,
     ) -> Result<(Revision, Generation), RegistryError> {
         let epoch_base = self.epoch_base().await?;
         let raise = |found: &LoadedUnit| {
-            // No generation is higher than the revision it was made at. So this one is higher than
-            // those of a destroyed unit of the same name, which a machine may still remember, be
-            // it from an earlier lineage.
+            // No generation exceeds the revision that created it. So this one is higher than those
+            // of a destroyed unit of the same name, even of an earlier lineage, that machines may
+            // remember.
             let next = found.record.generation.next().0.max(epoch_base + found.revision.0);
             Ok(UnitRecord { generation: Generation(next), ..found.record })
         };
@@ -179,8 +182,8 @@ impl Registry {
         Ok((revision, record.generation))
     }
 
-    /// Deletes contents that no unit has, as [`Mirror::unused_contents`] lists them, and returns
-    /// how many. One that was stored again meanwhile is left alone.
+    /// Deletes contents that no unit uses, as listed by [`Mirror::unused_contents`]. Returns their
+    /// number. Contents that were stored again since are skipped.
     ///
     /// # Errors
     ///
@@ -198,7 +201,7 @@ impl Registry {
         Ok(collected)
     }
 
-    /// Changes a unit's record, on the condition that it is still the one that was read.
+    /// Changes a unit's record, on condition that it has not changed since it was read.
     async fn change_unit(
         &self,
         name: &UnitName,
@@ -228,7 +231,7 @@ impl Registry {
         Ok(LoadedUnit { record, entry, revision })
     }
 
-    /// The transaction that stores a unit in place of what was found under its name.
+    /// Returns the transaction that stores a unit in place of the entry found under its name.
     fn put_transaction(
         &self,
         unit: &NewUnit,
@@ -241,11 +244,11 @@ impl Registry {
             Some(Err(source @ CodecError::Newer { .. })) => {
                 return Err(RegistryError::Value { key, source });
             }
-            // A damaged record has no generation to keep; replacing it is how it is mended.
+            // A damaged record has no generation to keep. Replacing it repairs the unit.
             Some(Err(_)) | None => Generation::ZERO,
         };
         let record = UnitRecord { content, desired: unit.desired, generation };
-        // The content is written even if it is there, so that nobody collects it as unused.
+        // Write the content even if it exists, so that it is not collected as unused.
         Ok(Transaction::new()
             .when(unchanged(&key, found))
             .put(self.key(&Key::Content(content)), encode_content(unit.file.source()))
@@ -253,7 +256,7 @@ impl Registry {
     }
 }
 
-/// Whether a unit is still what a snapshot of that revision shows.
+/// Checks that a unit has not changed since a snapshot of that revision.
 pub(super) fn check_unchanged(
     seen: Revision,
     name: &UnitName,

@@ -1,4 +1,4 @@
-//! Whatever is written, and whenever the file is opened anew: it holds what a keyspace holds.
+//! After any writes and reopenings the file has the same content as a keyspace.
 
 use fleet_core::Timestamp;
 use proptest::prelude::*;
@@ -16,9 +16,9 @@ pub(super) enum Step {
     },
     Delete(u8),
     Grant,
-    /// The lease that was granted before so many others.
+    /// Revokes the lease that was granted this many leases before the last one.
     Revoke(u64),
-    /// What came since the last of these is one write of the file.
+    /// Writes all changes since the last write or reopening at once.
     Write,
     Reopen,
 }
@@ -39,7 +39,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 const NOW: Timestamp = Timestamp::from_millis(0);
 const TTL: Duration = Duration::from_secs(9);
 
-/// A keyspace, and what of it is not written yet.
+/// A keyspace with its changes that are not written yet.
 pub(super) struct Model {
     keyspace: Keyspace,
     last: LeaseId,
@@ -133,7 +133,7 @@ fn the_log_begins_again_when_it_would_have_too_many_bytes() {
     assert_eq!(bytes, [row, 2 * row, 0, row, 0, row]);
 }
 
-/// The file is cut off after each of its writes in turn, also while the log becomes the tables.
+/// Writing fails after each write in turn, also while the log is flushed to the tables.
 // Holds: I-6
 #[test]
 fn nothing_acknowledged_is_lost_wherever_writing_ends() {
@@ -154,7 +154,7 @@ fn nothing_acknowledged_is_lost_wherever_writing_ends() {
         drop(disk);
         file.left.store(u64::MAX, Ordering::SeqCst);
         let (_, image) = Disk::open_on(file, false).unwrap();
-        // What failed may be there as a whole.
+        // The failed write may be present as a whole.
         let unknown = u64::from(failed);
         let revision = image.revision.0;
         assert!((acknowledged..=acknowledged + unknown).contains(&revision), "after {writes}");

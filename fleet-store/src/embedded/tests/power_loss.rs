@@ -1,11 +1,11 @@
-//! Power that is lost at any moment: what was not yet revisions durable is there in part, or not at all.
+//! Loss of power at any time: data that is not yet synced may be present in part or not at all.
 
 use std::sync::{Mutex, MutexGuard};
 
 use super::log::{Model, Step};
 use super::*;
 
-/// A disk with the cache before it.
+/// A disk with a write cache.
 #[derive(Debug, Clone)]
 struct CachedDisk {
     inner: Arc<Mutex<Inner>>,
@@ -13,13 +13,13 @@ struct CachedDisk {
 
 #[derive(Debug)]
 struct Inner {
-    /// What whoever reads is shown.
+    /// Content as read back, including the cache.
     shown: Vec<u8>,
-    /// What is on the disk for certain.
+    /// Content that is certainly on the disk.
     durable: Vec<u8>,
-    /// What the cache has for it, in order.
+    /// Cached changes, in order.
     cached: Vec<CachedWrite>,
-    /// How many more calls that change something there are before the power is lost.
+    /// Number of mutating calls before the loss of power.
     left: u64,
 }
 
@@ -29,7 +29,7 @@ enum CachedWrite {
     Bytes(usize, Vec<u8>),
 }
 
-/// What a disk writes as a whole.
+/// Bytes that a disk writes atomically.
 const SECTOR: usize = 512;
 
 impl CachedDisk {
@@ -46,7 +46,7 @@ impl CachedDisk {
         self.locked().left = calls;
     }
 
-    /// What the disk has after the loss: of what was in the cache, what chance decides.
+    /// Returns the disk after the loss: a random subset of the cached sectors is present.
     fn after_power_loss(&self, seed: u64) -> Self {
         let (inner, mut chance) = (self.locked(), seed);
         let mut happens = || {
@@ -61,7 +61,7 @@ impl CachedDisk {
                 CachedWrite::Bytes(at, written) => {
                     for (number, sector) in written.chunks(SECTOR).enumerate() {
                         let from = at + number * SECTOR;
-                        // A disk has no bytes beyond the length that it knows of.
+                        // Bytes beyond the known length of the file are lost.
                         if happens() && from + sector.len() <= bytes.len() {
                             bytes[from..from + sector.len()].copy_from_slice(sector);
                         }
@@ -123,7 +123,7 @@ fn put(model: &mut Model, number: u8) -> writer::Batch {
     std::mem::take(&mut model.batch)
 }
 
-/// Twelve writes, among them such as take the log to the tables, and the power lost in the midst.
+/// Twelve writes with log flushes among them, and a loss of power at each call.
 // Holds: I-6
 #[test]
 fn nothing_acknowledged_is_lost_with_the_power() {
@@ -150,7 +150,7 @@ fn nothing_acknowledged_is_lost_with_the_power() {
     }
 }
 
-/// A file with a log, which goes to the tables when it is opened, and one of the first format.
+/// The log of the file is flushed to the tables when it is opened.
 // Holds: I-6
 #[test]
 fn an_opening_that_is_cut_off_loses_nothing_and_can_be_repeated() {

@@ -1,4 +1,4 @@
-//! Transactions that come group are told what they would be told one after the other.
+//! Merged transactions get the same results as consecutive ones.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{Condition, LeaseId, Listing, MemoryStore, Watch};
 
-/// What becomes of each, as far as it is the same however many revisions are made.
+/// Reduces a result to the part that does not depend on the number of revisions.
 fn told(answer: CommitResult) -> Result<(), usize> {
     match answer.expect("a store in memory does not fail") {
         Commit::Applied(_) => Ok(()),
@@ -36,7 +36,7 @@ async fn one_after_the_other(all: &[Transaction]) -> (Vec<Result<(), usize>>, Co
 
 type Contents = Vec<(String, Vec<u8>)>;
 
-/// All at once, and how many revisions that made.
+/// Commits all concurrently; also returns the number of revisions.
 async fn at_once(all: &[Transaction]) -> (Vec<Result<(), usize>>, Contents, u64) {
     at_once_on(Arc::new(LimitedStore { inner: MemoryStore::new(), most: usize::MAX }), all).await
 }
@@ -128,7 +128,7 @@ async fn who_comes_a_little_later_than_others_is_waited_for_while_somebody_comes
     for task in tasks.collect::<Vec<_>>() {
         task.await.expect("it does not panic");
     }
-    // The first alone, the others, and all once more.
+    // The first alone, then the others, then all second writes.
     assert_eq!(store.read("").await.expect("it can be read").revision, Revision(3));
 }
 
@@ -143,8 +143,8 @@ async fn what_is_too_much_for_one_transaction_is_made_in_several() {
     assert_eq!(at_once(&all).await.2, 4);
 }
 
-/// A store that lets others run before it commits, as any does that waits for a disk. It may take
-/// less at once than is usual; none at all where that is nothing: it hangs.
+/// A store that yields before it commits, like one that waits for a disk. `most` limits the writes
+/// of a transaction; with zero, commits hang.
 struct LimitedStore {
     inner: MemoryStore,
     most: usize,

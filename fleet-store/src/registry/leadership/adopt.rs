@@ -1,4 +1,4 @@
-//! How a cluster goes on in another store: its units come in, each with the machine that it is on.
+//! Moving a cluster to another store: its units are added together with their machines.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,23 +12,23 @@ use crate::codec::{
 use crate::registry::{NewUnit, RegistryError};
 use crate::{Condition, ContentId, Key, StoreError, Transaction};
 
-/// How far a cluster that begins anew is ahead of what it continues: further than any store gets
-/// between a copy and its loss, at a thousand revisions a second for eleven days. So no daemon of
-/// the life before has ever seen one of its epochs.
+/// Distance by which a restored or continued cluster jumps ahead. At 1,000 revisions a second it
+/// covers eleven days between a copy and the loss of its store. So no daemon has ever seen one of
+/// the new epochs.
 pub(crate) const RESTORE_JUMP: u64 = 1_000_000_000;
 
-/// After how many steps the leadership is renewed.
+/// Number of steps between renewals of the leadership.
 const RENEW_EVERY: usize = 16;
 
-/// The keys of placements that are there of units that are not.
+/// Keys of existing placements whose units are missing.
 type OrphanedPlacements = BTreeMap<UnitName, Vec<String>>;
 
-/// No cluster comes to a higher epoch, though they are counted from a time in microseconds. What is
-/// counted on from there still fits into an export.
+/// Upper limit for epochs, although they count from a time in microseconds. Epochs counted from it
+/// still fit into an export.
 const MAX_EPOCH: u64 = 1 << 52;
 
-/// Where a lineage has to begin so that its epochs come after `past`; nothing if those to come are
-/// later than `present`, and that is enough.
+/// Returns the epoch base for epochs later than `past`, or `None` if epochs from `present` on are
+/// later already.
 pub(crate) fn raised_epoch_base(past: Epoch, present: u64) -> Result<Option<u64>, StoreError> {
     if past.0 > MAX_EPOCH {
         return Err(StoreError::Invalid(format!("epoch {past} is higher than any cluster gets")));
@@ -37,27 +37,27 @@ pub(crate) fn raised_epoch_base(past: Epoch, present: u64) -> Result<Option<u64>
     Ok((past > Epoch::ZERO && present < next).then_some(next))
 }
 
-/// A unit as it was in another store.
+/// A unit from another store.
 #[derive(Debug, Clone)]
 pub struct AdoptedUnit {
-    /// The unit.
+    /// Unit to store.
     pub unit: NewUnit,
-    /// How often a restart of it was requested.
+    /// Number of requested restarts.
     pub generation: Generation,
-    /// The machine that it was placed on, if it was.
+    /// Machine that it was placed on, if any.
     pub machine: Option<MachineId>,
 }
 
 impl Leadership {
-    /// Lets all epochs from now on come after `past`, and after those that were made meanwhile
-    /// where `past` is from: machines that remember them take what is placed now for newer. They do
-    /// already where the lineage began later than the other one; where clocks differed, it is said
-    /// to begin later.
+    /// Raises the epoch base so that all later epochs exceed `past`, and also those that the other
+    /// cluster may have created since. Then machines that remember those epochs accept the new
+    /// placements. Nothing is written if the epochs are late enough already, because this lineage
+    /// began later. They may not be if the two hosts' clocks differed.
     ///
     /// # Errors
     ///
     /// [`RegistryError::NoLineage`] when the store has none; [`RegistryError::Deposed`] when the
-    /// leadership has ended; [`StoreError::Invalid`] when no cluster gets as far as `past`.
+    /// leadership has ended; [`StoreError::Invalid`] when `past` is beyond the limit for epochs.
     pub async fn raise_epochs(&mut self, past: Epoch) -> Result<(), RegistryError> {
         let Some(next) = raised_epoch_base(past, self.epoch_base + self.elected.0)? else {
             return Ok(());
@@ -75,22 +75,22 @@ impl Leadership {
         Ok(())
     }
 
-    /// Stores units that are new here, each at once with its placement. So no engine ever sees one
-    /// of them without the machine that it is on, and places it on another.
+    /// Stores new units, each in one step with its placement. So no engine ever sees such a unit
+    /// without its machine, and places it elsewhere.
     ///
-    /// Nothing is decided here, and no rule is asked: the placements are those of an engine that
-    /// had asked them. The next engine to lead looks at all of them and takes back what it must.
+    /// No rules are checked here, because another engine has already checked these placements. The
+    /// next leader examines all of them and removes invalid ones.
     ///
-    /// All placements are read once before. From then on nobody else adds one, so what is left
-    /// there of a unit that was destroyed goes as a unit of its name comes.
+    /// All placements are read once beforehand. Afterwards no other writer adds any, so the
+    /// remaining placements of destroyed units are deleted when units of their names are added.
     ///
     /// # Errors
     ///
     /// [`RegistryError::Deposed`] when the leadership has ended; [`RegistryError::Conflict`] when a
-    /// unit is there already. What came before in the list may be stored.
+    /// unit exists already. Units earlier in the list may be stored then.
     pub async fn adopt(&self, units: &[AdoptedUnit]) -> Result<(), RegistryError> {
         let mut placed = self.placed.lock().await;
-        // A unit of one of these names may have been placed in this very term, and destroyed.
+        // In this term a unit of one of these names may have been placed and destroyed.
         let latest = placed.map_or(self.elected, |placed| placed.max(self.elected));
         let epoch = Epoch(self.epoch_base + latest.0);
         let orphans = self.orphaned_placements(units).await?;
@@ -107,7 +107,8 @@ impl Leadership {
         Ok(())
     }
 
-    /// As many of the units as one transaction takes, but one at least, and how many these are.
+    /// Returns the number of units that fit into one transaction, at least one, and that
+    /// transaction.
     fn adopt_batch(
         &self,
         units: &[AdoptedUnit],
@@ -161,7 +162,7 @@ impl Leadership {
         }
     }
 
-    /// The placements that there are of units of these names.
+    /// Returns the existing placements of units with these names.
     async fn orphaned_placements(
         &self,
         units: &[AdoptedUnit],

@@ -1,4 +1,4 @@
-//! What a leader notes of the order to rebalance.
+//! The leader's updates of the rebalancing request.
 
 use fleet_core::{Rebalancing, Revision};
 
@@ -8,13 +8,13 @@ use crate::registry::RegistryError;
 use crate::{Commit, Condition, Key, Transaction};
 
 impl Leadership {
-    /// Puts the order to rebalance as it is from now on in the place of the one that was seen;
-    /// nothing ends it. Moves are noted by [`commit`](Self::commit), with the placements.
+    /// Replaces the rebalancing request, if it is still `seen`; `None` deletes it. Moves are
+    /// recorded by [`commit`](Self::commit), together with the placements.
     ///
     /// # Errors
     ///
     /// [`RegistryError::Deposed`] when the leadership has ended; [`RegistryError::Conflict`] when
-    /// the order is no longer the one that was seen. Nothing is done then.
+    /// the request has changed. Nothing is written then.
     pub async fn update_rebalancing(
         &self,
         seen: &Rebalancing,
@@ -34,7 +34,7 @@ impl Leadership {
         }
     }
 
-    /// What is written of an order, on condition that it is the one that was seen.
+    /// Returns the update of a request, on condition that it is unchanged.
     pub(super) fn rebalancing_write(
         &self,
         seen: &Rebalancing,
