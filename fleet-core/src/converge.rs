@@ -1,4 +1,4 @@
-//! Desired × known → tasks: the table by which a machine reaches its desired state.
+//! Reconciliation of a machine: desired and known units in, tasks out.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,53 +7,53 @@ use fleet_unitfile::{UnitHash, UnitName};
 
 use crate::{Epoch, Generation, TargetState, Task, TaskReason, Unit};
 
-/// A unit that was given to this machine. It should have it as the unit's desired state says:
-/// loaded, launched, or, if that is inactive, not at all.
+/// A unit assigned to this machine. Its desired state is loaded or launched; an inactive unit is to
+/// be unloaded.
 #[derive(Debug, Clone)]
 pub struct DesiredUnit {
     /// The unit with its desired state.
     pub unit: Arc<Unit>,
-    /// The epoch of its placement; zero for a global unit.
+    /// Epoch of the placement; zero for a global unit.
     pub epoch: Epoch,
 }
 
-/// A unit that this machine's service manager has, with what was last asked of it.
+/// A unit in this machine's service manager, with the last request made for it.
 ///
-/// What was asked decides, not what runs: a unit that ran and ended is not started again, and one
-/// that a person stopped is not either.
+/// The last request decides, not the actual state. A unit that ran and exited is not started again,
+/// nor is a unit that an operator stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownUnit {
-    /// The hash of the loaded unit file.
+    /// Hash of the loaded unit file.
     pub hash: UnitHash,
-    /// What was last asked: loaded or launched; inactive if its file is there and nothing was asked
-    /// yet, for example after a load that was cut short.
+    /// The last requested state: loaded or launched. Inactive if the unit file is present but
+    /// nothing was requested yet, for example after an interrupted load.
     pub requested: TargetState,
-    /// The epoch of the placement that it was loaded for.
+    /// Epoch of the placement for which the unit was loaded.
     pub epoch: Epoch,
     /// The generation that was last started.
     pub generation: Generation,
 }
 
-/// The tasks that take a machine from what it knows to what is desired of it.
+/// Returns the tasks that take a machine from its known units to its desired units.
 ///
 /// | desired here | known | tasks |
 /// |---|---|---|
 /// | no, inactive, or a template | no | none |
 /// | no, inactive, or a template | yes | unload |
 /// | yes | no | load; start if launched |
-/// | yes | for a newer placement | none: the order has been overtaken |
-/// | yes | with another hash | unload; the next pass, which sees it gone, loads it |
-/// | yes | for an older placement | load again, which records the placement and disturbs nothing |
-/// | yes | inactive: its file is there, and nothing was asked yet | load; start if launched |
+/// | yes | for a newer placement | none: the request is outdated |
+/// | yes | with another hash | unload; the next pass loads it |
+/// | yes | for an older placement | load again, which records the placement and does not affect the running unit |
+/// | yes | inactive: the file is present, nothing was requested yet | load; start if launched |
 /// | launched | loaded | start |
 /// | launched | launched, of a lower generation | restart |
 /// | loaded | launched | stop |
 /// | as known | | none |
 ///
 /// The order is the same for every input: all unloads, all loads, one reload if anything was loaded
-/// or unloaded, all stops, all restarts, all starts; by name within each. So all files are in place
-/// and read before anything starts. Whoever calls this answers for `desired` being complete at one
-/// revision: what is missing from it is unloaded.
+/// or unloaded, all stops, all restarts, all starts. Within each group, tasks are ordered by name.
+/// So the service manager has read all files before anything starts. The caller must pass a
+/// `desired` that is complete at one revision: any unit missing from it is unloaded.
 #[must_use]
 pub fn converge(
     desired: &BTreeMap<UnitName, DesiredUnit>,
@@ -66,8 +66,8 @@ pub fn converge(
     let mut tasks: Vec<Task> = gone.map(unload).collect();
     for (name, wanted) in desired.iter().filter(|(_, wanted)| wanted.unit.is_wanted()) {
         match known.get(name) {
-            None => bring(wanted, &mut tasks),
-            Some(known) => adjust(wanted, *known, &mut tasks),
+            None => load_and_start(wanted, &mut tasks),
+            Some(known) => reconcile(wanted, *known, &mut tasks),
         }
     }
     if tasks.iter().any(|task| matches!(task, Task::Load { .. } | Task::Unload { .. })) {
@@ -77,8 +77,8 @@ pub fn converge(
     tasks
 }
 
-/// Loads a unit that is not known here, and starts it if that is wanted.
-fn bring(wanted: &DesiredUnit, tasks: &mut Vec<Task>) {
+/// Loads a unit that is not known here, and starts it if it should be launched.
+fn load_and_start(wanted: &DesiredUnit, tasks: &mut Vec<Task>) {
     let (unit, reason) = (wanted.unit.clone(), TaskReason::NotLoaded);
     tasks.push(Task::Load { unit: unit.clone(), epoch: wanted.epoch, reason });
     if unit.desired == TargetState::Launched {
@@ -86,8 +86,8 @@ fn bring(wanted: &DesiredUnit, tasks: &mut Vec<Task>) {
     }
 }
 
-/// Takes a unit that is known here to what is wanted of it.
-fn adjust(wanted: &DesiredUnit, known: KnownUnit, tasks: &mut Vec<Task>) {
+/// Reconciles a known unit with its desired state.
+fn reconcile(wanted: &DesiredUnit, known: KnownUnit, tasks: &mut Vec<Task>) {
     let unit = wanted.unit.clone();
     let name = unit.name.clone();
     if wanted.epoch < known.epoch && !unit.is_global() {
@@ -98,11 +98,11 @@ fn adjust(wanted: &DesiredUnit, known: KnownUnit, tasks: &mut Vec<Task>) {
         return;
     }
     if known.requested == TargetState::Inactive {
-        return bring(wanted, tasks);
+        return load_and_start(wanted, tasks);
     }
     if wanted.epoch > known.epoch {
-        // The same file under a newer order: handing it over again records the new epoch and
-        // disturbs nothing that runs.
+        // Loading the same file for a newer placement records the new epoch and does not affect the
+        // running unit.
         let reason = TaskReason::NewerPlacement;
         tasks.push(Task::Load { unit: unit.clone(), epoch: wanted.epoch, reason });
     }

@@ -1,22 +1,23 @@
-//! What people mean to do with a machine.
+//! Operator intents for machines: cordon and drain.
 
-/// What people said is to become of a machine.
+/// An operator's intent for a machine.
 ///
-/// Unlike all that a machine says of itself it stays when the machine goes, until somebody takes it
-/// back. A machine of which nothing was said takes units.
+/// Unlike the data that a machine publishes, the intent stays when the machine goes, until an
+/// operator withdraws it. A machine without an intent accepts units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Intent {
-    /// It is to take no units but those that are placed there already.
+    /// Accepts no units other than those placed there already.
     Cordoned,
-    /// It is to be emptied, and to take none.
+    /// Moves its units to other machines, and accepts none.
     Drained {
-        /// How many instances of a template must be up at any time, if units move for this.
+        /// Minimum number of running instances of a template while its instances are moved.
         min_available: u32,
     },
 }
 
 impl Intent {
-    /// How many instances of a template must be up while the machine is emptied, if it is to be.
+    /// Returns the minimum number of running instances of a template during a drain; `None` without
+    /// a drain.
     #[must_use]
     pub fn min_available(self) -> Option<u32> {
         match self {

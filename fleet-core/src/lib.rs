@@ -1,4 +1,4 @@
-//! The nouns of a fleet cluster and the rules by which they change.
+//! Types of a fleet cluster and the rules by which its state changes.
 //!
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]

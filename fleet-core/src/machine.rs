@@ -1,4 +1,4 @@
-//! Machines: their identity and what they say of themselves.
+//! Machines: their identity and the data that they publish.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use crate::{Intent, Resources};
 
-/// The key-value pairs that a machine publishes, for example `region=us-east-1`.
+/// Key-value pairs that a machine publishes, for example `region=us-east-1`.
 pub type Metadata = BTreeMap<String, String>;
 
-/// The identity of a machine: on Linux the content of `/etc/machine-id`.
+/// The identity of a machine; on Linux the content of `/etc/machine-id`.
 ///
-/// At most 64 characters out of letters, digits, `.`, `_` and `-`. Cloning is cheap.
+/// One to 64 characters out of letters, digits, `.`, `_` and `-`. Cloning is cheap.
 ///
 /// ```
 /// use fleet_core::MachineId;
@@ -32,26 +32,26 @@ impl MachineId {
     const MAX_LEN: usize = 64;
     const SHORT_LEN: usize = 8;
 
-    /// The whole identity.
+    /// Returns the full identity.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The first eight characters, as people see it in tables. Not an identity.
+    /// Returns the first eight characters, for display in tables. They do not identify the machine.
     #[must_use]
     pub fn short(&self) -> &str {
         &self.0[..self.0.len().min(Self::SHORT_LEN)]
     }
 
-    /// Whether `text` looks like what [`short`](Self::short) prints of a machine-id.
+    /// Whether `text` looks like the [`short`](Self::short) form of a machine ID.
     pub(crate) fn looks_short(text: &str) -> bool {
         let digits = text.strip_suffix("...").unwrap_or(text);
         digits.len() == Self::SHORT_LEN && digits.bytes().all(|b| b.is_ascii_hexdigit())
     }
 }
 
-/// Why a text is not a machine's identity.
+/// Error for a text that is not a machine ID.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{input:?} is not a machine ID: write 1 to 64 letters, digits, \".\", \"_\" or \"-\", \
@@ -89,26 +89,27 @@ impl Borrow<str> for MachineId {
 /// A machine that is present in the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Machine {
-    /// Its identity.
+    /// The machine ID.
     pub id: MachineId,
-    /// The address at which other hosts reach it, if it has one.
+    /// The address at which other hosts reach the machine, if it has one.
     pub address: Option<IpAddr>,
-    /// The URL at which other daemons reach the API of its own; empty if they cannot.
+    /// The URL at which other daemons reach the machine's API; empty if it is not reachable.
     pub api: String,
-    /// Its effective metadata: what its configuration says, overridden by what was set at run time.
+    /// The effective metadata: that of the configuration, overridden by that set at run time.
     pub metadata: Metadata,
-    /// The version of the daemon that runs on it.
+    /// Version of the daemon on the machine.
     pub version: String,
-    /// What units may reserve of it in all.
+    /// Total resources that units may reserve on the machine.
     pub offers: Resources,
-    /// Whether it takes no units but those that are placed there already.
+    /// Whether the machine accepts no units other than those placed there already.
     pub cordoned: bool,
-    /// What people said is to become of it, if they did; it is cordoned then.
+    /// The operator's intent, if there is one. A machine with an intent is also cordoned.
     pub intent: Option<Intent>,
 }
 
 impl Machine {
-    /// A machine without address, metadata or version, that offers nothing and is not cordoned.
+    /// Makes a machine without address, metadata or version, which offers no resources and is not
+    /// cordoned.
     #[must_use]
     pub fn new(id: MachineId) -> Self {
         Self {
@@ -123,13 +124,13 @@ impl Machine {
         }
     }
 
-    /// The same machine, of which people said that.
+    /// Sets an operator's intent.
     #[must_use]
     pub fn with_intent(self, intent: Intent) -> Self {
         Self { cordoned: true, intent: Some(intent), ..self }
     }
 
-    /// The same machine with one more metadata pair.
+    /// Adds one metadata pair.
     #[must_use]
     pub fn with_metadata(mut self, key: &str, value: &str) -> Self {
         self.metadata.insert(key.to_owned(), value.to_owned());

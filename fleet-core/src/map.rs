@@ -1,4 +1,4 @@
-//! An ordered map whose copies share all that is equal in them.
+//! A persistent ordered map: clones share all unchanged entries.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -6,17 +6,17 @@ use std::ops::RangeFrom;
 
 use immutable_chunkmap::map::Map as Chunks;
 
-/// How many entries lie beside each other. So many are copied at a change while a copy of the map
-/// is held: few make changes cheap, many make looking up and walking cheap.
-const CHUNK: usize = 64;
+/// Number of entries per chunk. A change copies one chunk while a clone is held: small chunks make
+/// changes cheap, large ones lookups and iteration.
+const CHUNK_SIZE: usize = 64;
 
-/// How many entries are inserted in one go. The library moves what is left of them for each chunk,
-/// so it must not be given many at once.
-const PIECE: usize = 16 * CHUNK;
+/// Number of entries inserted at once. The library moves the remaining entries for each chunk, so
+/// large batches are slow.
+const BATCH_SIZE: usize = 16 * CHUNK_SIZE;
 
-/// A map from `K` to `V` in the order of `K`. A copy costs nothing; a change of one of two copies
-/// costs time that grows with the logarithm of their size.
-pub(crate) struct Map<K: Ord + Clone, V: Clone>(Chunks<K, V, CHUNK>);
+/// An ordered map from `K` to `V`. Cloning is free; a change of one of two clones takes logarithmic
+/// time.
+pub(crate) struct Map<K: Ord + Clone, V: Clone>(Chunks<K, V, CHUNK_SIZE>);
 
 impl<K: Ord + Clone, V: Clone> Map<K, V> {
     pub(crate) fn len(&self) -> usize {
@@ -41,25 +41,25 @@ impl<K: Ord + Clone, V: Clone> Map<K, V> {
         self.0.insert_cow(key, value)
     }
 
-    /// Inserts entries one after the other. Those that come in order are put into chunks of their
-    /// own, so that to fill a map this way costs a fraction of filling it one by one.
+    /// Inserts entries in order. A sorted batch fills chunks of its own, which costs a fraction of
+    /// inserting one by one.
     pub(crate) fn extend(&mut self, entries: impl IntoIterator<Item = (K, V)>) {
         let mut entries = entries.into_iter();
         loop {
-            let piece: Vec<_> = entries.by_ref().take(PIECE).collect();
-            match piece.is_empty() {
+            let batch: Vec<_> = entries.by_ref().take(BATCH_SIZE).collect();
+            match batch.is_empty() {
                 true => return,
-                false if piece.is_sorted_by(|one, other| one.0 < other.0) => {
-                    self.0 = self.0.insert_many(piece);
+                false if batch.is_sorted_by(|one, other| one.0 < other.0) => {
+                    self.0 = self.0.insert_many(batch);
                 }
-                false => piece.into_iter().for_each(|(key, value)| {
+                false => batch.into_iter().for_each(|(key, value)| {
                     self.insert(key, value);
                 }),
             }
         }
     }
 
-    /// Takes an entry out, key and all.
+    /// Removes an entry and returns its key and value.
     pub(crate) fn remove<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<(K, V)>
     where
         K: Borrow<Q>,
@@ -70,20 +70,20 @@ impl<K: Ord + Clone, V: Clone> Map<K, V> {
     }
 
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (&K, &V)> {
-        Counted { left: self.len(), entries: self.0.into_iter() }
+        ExactIter { remaining: self.len(), entries: self.0.into_iter() }
     }
 
     pub(crate) fn values(&self) -> impl ExactSizeIterator<Item = &V> {
         self.iter().map(|(_, value)| value)
     }
 
-    /// The entries from `first` on.
+    /// Returns the entries from `first` on.
     pub(crate) fn range(&self, first: RangeFrom<K>) -> impl Iterator<Item = (&K, &V)> {
         self.0.range(first)
     }
 }
 
-// Derived, these would ask the same of `K` and `V` again.
+// A derive would add bounds on `K` and `V`.
 impl<K: Ord + Clone, V: Clone> Clone for Map<K, V> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
@@ -102,27 +102,27 @@ impl<K: Ord + Clone + fmt::Debug, V: Clone + fmt::Debug> fmt::Debug for Map<K, V
     }
 }
 
-/// An iterator that knows how many entries are left.
-struct Counted<I> {
-    left: usize,
+/// An iterator with a known number of remaining entries.
+struct ExactIter<I> {
+    remaining: usize,
     entries: I,
 }
 
-impl<I: Iterator> Iterator for Counted<I> {
+impl<I: Iterator> Iterator for ExactIter<I> {
     type Item = I::Item;
 
     fn next(&mut self) -> Option<I::Item> {
         let next = self.entries.next()?;
-        self.left -= 1;
+        self.remaining -= 1;
         Some(next)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.left, Some(self.left))
+        (self.remaining, Some(self.remaining))
     }
 }
 
-impl<I: Iterator> ExactSizeIterator for Counted<I> {}
+impl<I: Iterator> ExactSizeIterator for ExactIter<I> {}
 
 #[cfg(test)]
 mod tests {

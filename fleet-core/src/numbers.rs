@@ -1,4 +1,4 @@
-//! Counters that order events: revisions, terms, epochs and generations.
+//! Monotonic counters: revisions, terms, epochs and generations.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ macro_rules! counter {
             /// The value before any event.
             pub const ZERO: Self = Self(0);
 
-            /// The next value.
+            /// Returns the next value.
             #[must_use]
             pub fn next(self) -> Self {
                 Self(self.0 + 1)
@@ -28,23 +28,22 @@ macro_rules! counter {
 }
 
 counter! {
-    /// The number of a state of the store: each committed transaction makes the next one.
+    /// Revision of the store. Each committed transaction increments it.
     Revision
 }
 counter! {
-    /// The number of a leader's reign. Each election raises it; a write under an older term is
-    /// refused.
+    /// Term of a leader. Each election increments it; writes of an older term are refused.
     Term
 }
 counter! {
-    /// When a placement was made: the revision that its plan was drawn from.
+    /// Epoch of a placement: the revision from which its plan was made.
     ///
-    /// A later placement of the same unit always has a higher epoch, so an agent can tell an old
-    /// order from a new one. A global unit is not placed and has epoch zero.
+    /// A later placement of the same unit always has a higher epoch, so an agent can recognize an
+    /// outdated placement. A global unit is not placed and has epoch zero.
     Epoch
 }
 counter! {
-    /// How often a restart of a unit was requested. An agent restarts a unit whose generation is
-    /// higher than the one that it last started.
+    /// Number of requested restarts of a unit. An agent restarts a unit whose generation is higher
+    /// than the one it last started.
     Generation
 }

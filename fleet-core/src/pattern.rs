@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use fleet_unitfile::UnitName;
 
-/// A glob pattern: `*` stands for any text, `?` for one character, `[a-z]` for one out of a class,
-/// `[!a-z]` for one that is not in it.
+/// A glob pattern: `*` matches any text, `?` one character, `[a-z]` one character of a class,
+/// `[!a-z]` one character outside it.
 ///
-/// The pattern must cover the whole name. Two spellings of the old program are read as it meant
-/// them: `[^a]` is `[!a]`, and a run of `*` is one `*`. A backslash stands for itself, since unit
-/// names may hold backslashes. Cloning is cheap.
+/// The pattern must match the whole name. Two spellings of fleet v1 are accepted: `[^a]` is `[!a]`,
+/// and a run of `*` is one `*`. A backslash is an ordinary character, since unit names may contain
+/// it. Cloning is cheap.
 ///
 /// ```
 /// use fleet_core::Pattern;
@@ -30,19 +30,19 @@ struct Inner {
 }
 
 impl Pattern {
-    /// The pattern as it was written.
+    /// Returns the pattern as written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0.text
     }
 
-    /// Whether it covers the whole of `name`.
+    /// Whether the pattern matches the whole of `name`.
     #[must_use]
     pub fn matches(&self, name: &UnitName) -> bool {
         self.0.glob.matches(name.as_str())
     }
 
-    /// Whether it has no wildcard, so that it covers one text only: itself.
+    /// Whether the pattern has no wildcard, so that it matches only its own text.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         !self.0.text.contains(['*', '?', '['])
@@ -55,15 +55,15 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// A text that is no glob pattern over unit names.
+/// Error for a text that is not a pattern over unit names.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{pattern:?} is not a pattern: character {column} {message}")]
 pub struct PatternError {
     /// The text.
     pub pattern: String,
-    /// What is wrong with that character.
+    /// The error at that character.
     pub message: &'static str,
-    /// The character that is wrong, counted from one.
+    /// Position of the invalid character, counted from one.
     pub column: usize,
 }
 
@@ -72,16 +72,16 @@ impl std::str::FromStr for Pattern {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let refusal = |message, column| PatternError { pattern: text.to_owned(), message, column };
-        let modern = modernise(text).map_err(|(message, at)| refusal(message, at + 1))?;
+        let modern = translate(text).map_err(|(message, at)| refusal(message, at + 1))?;
         let glob = glob::Pattern::new(&modern)
             .map_err(|error| refusal("is not understood", error.pos + 1))?;
         Ok(Self(Arc::new(Inner { text: text.to_owned(), glob })))
     }
 }
 
-/// Rewrites the old program's spellings into those of the `glob` crate. Refuses what can cover no
-/// unit's name, with the place in characters from zero.
-fn modernise(text: &str) -> Result<String, (&'static str, usize)> {
+/// Translates spellings of fleet v1 to those of the `glob` crate. Refuses a pattern that can match
+/// no unit name, with the position in characters from zero.
+fn translate(text: &str) -> Result<String, (&'static str, usize)> {
     let chars: Vec<char> = text.chars().collect();
     let mut out = String::with_capacity(text.len());
     let mut at = 0;
@@ -91,7 +91,7 @@ fn modernise(text: &str) -> Result<String, (&'static str, usize)> {
             '[' => push_class(&chars[at..end], &mut out),
             '*' if out.ends_with('*') => {}
             '*' | '?' => out.push(c),
-            _ if may_be_in_a_name(c) => out.push(c),
+            _ if is_name_character(c) => out.push(c),
             _ => return Err(("is in no unit's name", at)),
         }
         at = end;
@@ -99,7 +99,7 @@ fn modernise(text: &str) -> Result<String, (&'static str, usize)> {
     if out.is_empty() { Err(("is missing", 0)) } else { Ok(out) }
 }
 
-/// Where the class that opens at `open` ends. A bracket at its very beginning is one of its
+/// Returns the end of the class that opens at `open`. A bracket at its beginning is one of its
 /// characters.
 fn class_end(chars: &[char], open: usize) -> Result<usize, (&'static str, usize)> {
     let negated = matches!(chars.get(open + 1), Some('!' | '^'));
@@ -114,7 +114,7 @@ fn push_class(class: &[char], out: &mut String) {
     out.extend(class.iter().enumerate().map(|(i, c)| if i == 1 && negated { '!' } else { *c }));
 }
 
-fn may_be_in_a_name(c: char) -> bool {
+fn is_name_character(c: char) -> bool {
     c.is_ascii_alphanumeric() || ":-_.\\@".contains(c)
 }
 

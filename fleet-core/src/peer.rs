@@ -1,4 +1,4 @@
-//! What `MachineOf=` names: a unit, or any of the units that a pattern matches.
+//! Peers in `MachineOf=`: a unit, or a pattern over unit names.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use fleet_unitfile::{NameError, UnitName};
 
 use crate::{Pattern, PatternError};
 
-/// Who must be on the same machine.
+/// A peer that must be on the same machine.
 ///
 /// ```
 /// use fleet_core::Peer;
@@ -22,22 +22,22 @@ use crate::{Pattern, PatternError};
 pub enum Peer {
     /// This unit.
     Named(UnitName),
-    /// At least one unit that the pattern matches, other than the unit that asks.
+    /// At least one other unit that the pattern matches.
     Matching(Pattern),
 }
 
-/// A text that names no unit and is no pattern over their names.
+/// Error for a text that is neither a unit name nor a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(transparent)]
 pub enum PeerError {
-    /// It has no wildcard and is no unit's name.
+    /// The text has no wildcard and is not a unit name.
     Name(NameError),
-    /// It has a wildcard and is no pattern.
+    /// The text has a wildcard and is not a pattern.
     Pattern(PatternError),
 }
 
 impl Peer {
-    /// The unit, if it is one and no pattern.
+    /// Returns the unit name, unless the peer is a pattern.
     #[must_use]
     pub fn name(&self) -> Option<&UnitName> {
         match self {
@@ -46,7 +46,7 @@ impl Peer {
         }
     }
 
-    /// Whether the unit of that name is the one, or one of those, that is meant.
+    /// Whether the peer is this unit or a pattern that matches it.
     #[must_use]
     pub fn covers(&self, unit: &UnitName) -> bool {
         match self {
@@ -55,7 +55,7 @@ impl Peer {
         }
     }
 
-    /// The name or the pattern, as it is written.
+    /// Returns the name or the pattern as written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {

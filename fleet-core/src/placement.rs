@@ -1,12 +1,12 @@
-//! Placements: which machine runs a unit.
+//! Placements: the assignment of units to machines.
 
 use crate::{Epoch, MachineId};
 
-/// The engine's decision that a machine runs a unit.
+/// The engine's decision to run a unit on a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement {
-    /// The machine that runs the unit.
+    /// The machine.
     pub machine: MachineId,
-    /// When the decision was made; see [`Epoch`].
+    /// Epoch of the decision; see [`Epoch`].
     pub epoch: Epoch,
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fleet_unitfile::UnitName;
 
-use crate::cycle::spell_out;
+use crate::cycle::format_cycle;
 use crate::{MachineId, Peer, Refusal, Rule};
 
 /// How many machines one rule refused, with one of them as an example.
@@ -153,7 +153,9 @@ impl fmt::Display for Reason {
                 f.write_str("MachineOf names units that are on different machines: ")?;
                 write!(f, "{} is on {}, {} on {}", one.0, one.1.short(), other.0, other.1.short())
             }
-            Self::Cycle { units } => write!(f, "MachineOf leads in a circle: {}", spell_out(units)),
+            Self::Cycle { units } => {
+                write!(f, "MachineOf leads in a circle: {}", format_cycle(units))
+            }
             Self::NotRescheduled { machine } => {
                 write!(f, "its machine {} is not present, and Reschedule=never ", machine.short())?;
                 f.write_str("keeps it from another: bring the machine back, or change the unit")
@@ -194,7 +196,7 @@ fn write_tallies(f: &mut fmt::Formatter<'_>, tallies: &[Tally]) -> fmt::Result {
         let separator = if i == 0 { ": " } else { "; " };
         let such_as = if *machines == 1 { "" } else { "such as " };
         write!(f, "{separator}{} refuses {machines} ", refusal.rule_name())?;
-        write!(f, "({such_as}{}: {}{refusal})", example.short(), of_member(unit.as_ref()))?;
+        write!(f, "({such_as}{}: {}{refusal})", example.short(), member_prefix(unit.as_ref()))?;
     }
     Ok(())
 }
@@ -208,10 +210,10 @@ fn write_nearest(
     let Some(NearestMachine { machine, unit, refusal }) = nearest.filter(|_| machines > 1) else {
         return Ok(());
     };
-    write!(f, "; nearest is {}: {}{refusal}", machine.short(), of_member(unit.as_ref()))
+    write!(f, "; nearest is {}: {}{refusal}", machine.short(), member_prefix(unit.as_ref()))
 }
 
 /// Whose refusal it is, in a group.
-fn of_member(unit: Option<&UnitName>) -> String {
+fn member_prefix(unit: Option<&UnitName>) -> String {
     unit.map_or_else(String::new, |unit| format!("{unit}: "))
 }

@@ -1,4 +1,4 @@
-//! The order to spread the units of a cluster more evenly, and how far it has come.
+//! Rebalancing: a request to spread the units of a cluster more evenly, and its progress.
 
 use std::collections::BTreeMap;
 
@@ -6,92 +6,94 @@ use fleet_unitfile::UnitName;
 
 use crate::{ActiveState, MachineId, Snapshot, TargetState, UnitState};
 
-/// An order to move units from full machines to emptier ones, until no move is worth it.
+/// A request to move units from loaded machines to emptier ones until no move is worthwhile.
 ///
-/// It stays in the cluster until it is carried out or somebody takes it back, so another engine
-/// goes on with it where the one before had to leave it.
+/// The request stays in the cluster until it is completed or withdrawn. A new leader continues it
+/// where the last one stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rebalancing {
-    /// How much may be moved, and for what.
+    /// Limits on the moves.
     pub limits: RebalanceLimits,
-    /// How many units were moved for it.
+    /// Number of units moved so far.
     pub moved: u32,
-    /// The units that were moved last, those under way among them.
+    /// The most recent moves, including those in flight.
     pub moves: BTreeMap<UnitName, InFlightMove>,
 }
 
-/// What is asked for when a cluster is to be rebalanced.
+/// Limits of a rebalancing request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RebalanceLimits {
-    /// How many units may be under way at the same time: from when they leave a machine until they
-    /// are up on the other.
+    /// Maximum number of moves in flight at the same time. A move is in flight from the time the
+    /// unit leaves its machine until it is active on the other.
     pub max_in_flight: u32,
-    /// By how many units more than one a machine that is left must be fuller than the other.
+    /// A move needs a difference of more than `gain + 1` units between the machine it leaves and
+    /// the machine it goes to.
     pub gain: u32,
-    /// How many instances of a template must be up at any time.
+    /// Minimum number of active instances of a template.
     pub min_available: u32,
-    /// How many units may be moved in all; nothing for as many as it takes.
+    /// Maximum total number of moves; `None` for no limit.
     pub max_moves: Option<u32>,
 }
 
-/// A unit that was moved for the sake of balance.
+/// A unit that was moved by a rebalancing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InFlightMove {
-    /// The machine that it left.
+    /// The machine that the unit left.
     pub from: MachineId,
-    /// The machine that it went to.
+    /// The machine that the unit moved to.
     pub to: MachineId,
-    /// Whether it was up when it left. Who was not is disturbed by no move.
+    /// Whether the unit was active when it left. A move does not disturb an inactive unit.
     pub was_active: bool,
 }
 
 impl Default for RebalanceLimits {
-    /// One unit after the other, for every gain that there is, as many as it takes.
+    /// One move at a time, for any gain, without a total limit.
     fn default() -> Self {
         Self { max_in_flight: 1, gain: 0, min_available: 0, max_moves: None }
     }
 }
 
 impl RebalanceLimits {
-    /// The highest number of units that may be under way at the same time.
+    /// Upper bound of `max_in_flight`.
     pub const MAX_IN_FLIGHT: u32 = 100;
 }
 
 impl Rebalancing {
-    /// An order of which nothing was done yet.
+    /// Makes a request without any moves so far.
     #[must_use]
     pub fn new(limits: RebalanceLimits) -> Self {
         Self { limits, moved: 0, moves: BTreeMap::new() }
     }
 
-    /// The units that were up before they were moved and are not up again, as far as is known, in
-    /// order of their names. Who ran and ended well there has arrived, too; who failed has not.
+    /// Returns the moved units that were active before and are not known to be active again, in
+    /// order of their names. A unit that ran to completion on the new machine has arrived; one that
+    /// failed has not.
     pub fn in_flight<'a>(
         &'a self,
         cluster: &'a Snapshot,
     ) -> impl Iterator<Item = (&'a UnitName, &'a InFlightMove)> {
         self.moves
             .iter()
-            .filter(|(unit, moving)| moving.was_active && is_awaited(cluster, unit, moving))
+            .filter(|(unit, moving)| moving.was_active && is_in_flight(cluster, unit, moving))
     }
 
-    /// How many units may be moved now.
+    /// Returns the number of moves that may start now.
     #[must_use]
     pub fn moves_allowed(&self, cluster: &Snapshot) -> u32 {
         let in_flight = u32::try_from(self.in_flight(cluster).count()).unwrap_or(u32::MAX);
         self.limits.max_in_flight.saturating_sub(in_flight).min(self.moves_left())
     }
 
-    /// How many units may be moved in all from now on.
+    /// Returns the number of moves that remain under the total limit.
     #[must_use]
     pub fn moves_left(&self) -> u32 {
         self.limits.max_moves.map_or(u32::MAX, |most| most.saturating_sub(self.moved))
     }
 }
 
-/// Whether a unit belongs where it was moved to and has yet to come up there. One that has been
-/// given another machine since, or is wanted no more, is no business of the order.
-fn is_awaited(cluster: &Snapshot, unit: &UnitName, moving: &InFlightMove) -> bool {
+/// Whether a moved unit still has to become active on its new machine. A unit that was placed
+/// elsewhere since, or is no longer wanted, is not waited for.
+fn is_in_flight(cluster: &Snapshot, unit: &UnitName, moving: &InFlightMove) -> bool {
     let placement = cluster.placement(unit.as_str());
     let Some(placement) = placement.filter(|placement| placement.machine == moving.to) else {
         return false;

@@ -1,4 +1,4 @@
-//! The hard rules, and why a machine refuses a unit: data first, words second.
+//! Hard placement rules, and refusals as data with a text form.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,34 +7,35 @@ use fleet_unitfile::UnitName;
 
 use crate::{MachineId, Pattern, Peer, Resource};
 
-/// A hard rule that a machine must pass to run a unit, in the order in which rules are tried.
+/// A hard rule that a machine must pass to run a unit. Rules are evaluated in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Rule {
-    /// The machine is cordoned, and takes only what is there already.
+    /// The machine is cordoned and only keeps the units that it has.
     Cordon,
     /// `MachineID=` names another machine.
     MachineId,
-    /// `MachineMetadata=` asks for metadata that the machine lacks.
+    /// `MachineMetadata=` requires metadata that the machine lacks.
     MachineMetadata,
-    /// `MachineMetadataExpr=` is false of the machine.
+    /// `MachineMetadataExpr=` is false for the machine.
     MachineMetadataExpr,
     /// `MachineOf=` names a unit that is not on the machine.
     MachineOf,
-    /// `Conflicts=`, of the unit or of one that is on the machine, keeps the two apart.
+    /// A `Conflicts=`, of the unit or of one on the machine, excludes the other.
     Conflicts,
-    /// `MaxPerMachine=`, of the unit or of one that is on the machine, allows no more instances.
+    /// A `MaxPerMachine=`, of the unit or of one on the machine, is reached.
     MaxPerMachine,
-    /// `ReserveCPU=`, `ReserveMemory=` or `ReserveDisk=` asks for more than the machine has left.
+    /// `ReserveCPU=`, `ReserveMemory=` or `ReserveDisk=` exceeds the machine's free resources.
     Reserve,
-    /// `Replaces=` asks a unit on the machine to move, or the unit to stay away, and it cannot.
+    /// By `Replaces=`, a unit on the machine would have to move and cannot, or it has replaced this
+    /// one.
     Replaces,
-    /// A rule of the program that embeds the scheduler.
+    /// A custom rule of the program that embeds the scheduler.
     Custom,
 }
 
 impl Rule {
-    /// All rules, in the order in which they are tried.
+    /// All rules, in the order of evaluation.
     pub const ALL: [Self; 10] = [
         Self::Cordon,
         Self::MachineId,
@@ -48,7 +49,7 @@ impl Rule {
         Self::Custom,
     ];
 
-    /// Its name: that of the option that states it, where it is one option.
+    /// Returns the rule's name. For a rule of one option, that is the option's name.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -65,14 +66,13 @@ impl Rule {
         }
     }
 
-    /// The rule of that name, if there is one.
+    /// Returns the rule with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|rule| rule.as_str() == name)
     }
 
-    /// Whether it looks at the unit and the machine alone, so that it refuses whoever else is
-    /// there.
+    /// Whether the rule depends only on the unit and the machine, not on other units there.
     #[must_use]
     pub const fn is_lasting(self) -> bool {
         matches!(
@@ -88,85 +88,85 @@ impl fmt::Display for Rule {
     }
 }
 
-/// Why one machine refuses one unit: the first rule that failed, with what it saw.
+/// The reason why a machine refuses a unit: the first failed rule, with its findings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
     /// The machine is cordoned, and the unit is not placed there.
     Cordon {},
-    /// The unit must be on another machine.
+    /// The unit requires another machine.
     MachineId {
-        /// The machine that the unit asks for.
+        /// The machine that the unit requires.
         wanted: MachineId,
     },
     /// The machine's metadata does not match.
     MachineMetadata {
         /// The key that does not match.
         key: String,
-        /// The values that would do, in order.
+        /// The accepted values, in order.
         wanted: Vec<String>,
-        /// The value that the machine has.
+        /// The machine's value.
         found: Option<String>,
     },
     /// The expression over the machine's metadata is false.
     MachineMetadataExpr {
         /// The part of the expression that is false.
         failed: Arc<str>,
-        /// What the machine has of the keys in that part, as `disk=hdd, no cores`.
+        /// The machine's values of the keys in that part, such as `disk=hdd, no cores`.
         found: Arc<str>,
     },
-    /// A unit that must be there is not.
+    /// A required unit is not on the machine.
     MachineOf {
-        /// The missing unit, or the pattern that no unit there matches.
+        /// The missing unit, or the pattern that no unit on the machine matches.
         peer: Peer,
     },
-    /// A unit that is there must not be beside this one.
+    /// A conflicting unit is on the machine.
     Conflicts {
-        /// The unit that is there.
+        /// The conflicting unit.
         with: UnitName,
-        /// The pattern that keeps the two apart.
+        /// The pattern by which the two units conflict.
         pattern: Pattern,
-        /// Whether the pattern is the other unit's.
+        /// Whether the pattern belongs to the other unit.
         by_other: bool,
     },
-    /// There are as many instances of the unit's template as may be.
+    /// The maximum number of instances of the template is reached.
     MaxPerMachine {
         /// The template.
         template: UnitName,
-        /// The smallest number that the unit, or one that is there, allows.
+        /// The smallest limit set by the unit or by an instance on the machine.
         limit: u32,
-        /// How many instances are there.
+        /// Number of instances on the machine.
         count: u32,
     },
-    /// The machine has not enough left of what the unit reserves.
+    /// The machine has too few free resources for the unit's reservation.
     Reserve {
-        /// The first resource that is short. It says what the amounts are counted in.
+        /// The first resource that is insufficient; it determines the unit of the amounts.
         resource: Resource,
-        /// How much the unit reserves.
+        /// Amount that the unit reserves.
         wanted: u64,
-        /// How much is not reserved by units that are there.
+        /// Amount that is not reserved by units on the machine.
         free: u64,
-        /// How much the machine offers in all.
+        /// Total amount that the machine offers.
         offered: u64,
     },
-    /// A unit that is there would have to move and cannot, or has replaced this one.
+    /// A unit on the machine would have to move and cannot, or has replaced this one.
     Replaces {
-        /// The unit that is there.
+        /// The unit on the machine.
         with: UnitName,
         /// Whether the other unit replaces this one.
         by_other: bool,
     },
-    /// A rule of the program that embeds the scheduler.
+    /// A custom rule of the program that embeds the scheduler refused the machine.
     Custom {
-        /// The name of the rule.
+        /// Name of the rule.
         rule: Arc<str>,
-        /// What it saw.
+        /// Description of the rule's findings.
         detail: Arc<str>,
     },
 }
 
 impl Refusal {
-    /// The rule that refused.
+    /// Returns the rule that refused.
     #[must_use]
     pub const fn rule(&self) -> Rule {
         match self {
@@ -183,7 +183,7 @@ impl Refusal {
         }
     }
 
-    /// The name of the rule that refused; of an embedding program's rule its own.
+    /// Returns the name of the rule that refused; for a custom rule its own name.
     #[must_use]
     pub fn rule_name(&self) -> &str {
         match self {

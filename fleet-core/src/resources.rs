@@ -1,11 +1,11 @@
-//! What machines offer and units reserve: processor time, memory and disk.
+//! Resources that machines offer and units reserve: processor time, memory and disk.
 
 use std::fmt;
 use std::ops::{Index, IndexMut};
 
 use fleet_unitfile::{Size, parse_permyriad, parse_size};
 
-/// A kind of thing that a machine offers and a unit reserves.
+/// A kind of resource that machines offer and units reserve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Resource {
     /// Processor time, in thousandths of a core.
@@ -18,8 +18,8 @@ pub enum Resource {
 
 /// Amounts of every resource.
 ///
-/// A machine offers them, a unit reserves them. They are only compared with each other; nothing
-/// measures what a process really uses.
+/// Machines offer them and units reserve them. They are only compared with each other; the actual
+/// use is not measured.
 ///
 /// ```
 /// use fleet_core::{Resource, Resources};
@@ -43,34 +43,35 @@ pub struct Resources {
 }
 
 impl Resources {
-    /// Nothing of anything.
+    /// Zero of every resource.
     pub const ZERO: Self = Self { cpu: 0, memory: 0, disk: 0 };
 
-    /// Whether it is nothing of anything.
+    /// Whether every amount is zero.
     #[must_use]
     pub fn is_zero(self) -> bool {
         self == Self::ZERO
     }
 
-    /// Both together, each amount at most as large as a number can be.
+    /// Adds the amounts, saturating at the numeric bounds.
     #[must_use]
     pub fn saturating_add(self, other: Self) -> Self {
         self.with(other, u64::saturating_add)
     }
 
-    /// What is left without the other, each amount at least nothing.
+    /// Subtracts the amounts, saturating at zero.
     #[must_use]
     pub fn saturating_sub(self, other: Self) -> Self {
         self.with(other, u64::saturating_sub)
     }
 
-    /// Whether no amount is larger than the other's.
+    /// Whether no amount exceeds the other's.
     #[must_use]
     pub fn fits_in(self, other: Self) -> bool {
         self.first_over(other).is_none()
     }
 
-    /// The first resource, in the order of [`Resource::ALL`], of which this is more than the other.
+    /// Returns the first resource, in the order of [`Resource::ALL`], whose amount exceeds the
+    /// other's.
     #[must_use]
     pub fn first_over(self, other: Self) -> Option<Resource> {
         Resource::ALL.into_iter().find(|resource| self[*resource] > other[*resource])
@@ -107,7 +108,7 @@ impl IndexMut<Resource> for Resources {
     }
 }
 
-/// Each amount that is not nothing, or `nothing`.
+/// Writes each nonzero amount, or `nothing`.
 impl fmt::Display for Resources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let some = Resource::ALL.into_iter().filter(|resource| self[*resource] > 0);
@@ -119,10 +120,10 @@ impl fmt::Display for Resources {
 }
 
 impl Resource {
-    /// All resources, in the order in which they are compared and shown.
+    /// All resources, in the order of comparison and display.
     pub const ALL: [Self; 3] = [Self::Cpu, Self::Memory, Self::Disk];
 
-    /// Its name: `cpu`, `memory` or `disk`.
+    /// Returns the name: `cpu`, `memory` or `disk`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -132,23 +133,23 @@ impl Resource {
         }
     }
 
-    /// The resource of that name.
+    /// Returns the resource of that name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|resource| resource.as_str() == name)
     }
 
-    /// Writes an amount as people do, so that [`parse`](Self::parse) reads it back: `1.5` cores,
+    /// Formats an amount in a readable form that [`parse`](Self::parse) accepts: `1.5` cores,
     /// `512M`.
     #[must_use]
     pub fn format(self, amount: u64) -> String {
         match self {
-            Self::Cpu => show_thousandths(amount),
+            Self::Cpu => format_thousandths(amount),
             Self::Memory | Self::Disk => Size::Bytes(amount).to_string(),
         }
     }
 
-    /// Reads an amount: of processor time `1.5` cores or `150%` of one, of the others bytes with
+    /// Parses an amount: for processor time `1.5` cores or `150%` of one, for the others bytes with
     /// the suffixes of systemd, as in `512M`.
     ///
     /// ```
@@ -162,7 +163,7 @@ impl Resource {
     ///
     /// # Errors
     ///
-    /// A text that is no amount of the resource.
+    /// Returns an error for a text that is not an amount of the resource.
     pub fn parse(self, text: &str) -> Result<u64, AmountError> {
         let amount = match self {
             Self::Cpu => parse_cores(text),
@@ -181,7 +182,7 @@ impl fmt::Display for Resource {
     }
 }
 
-/// A text that is no amount of a resource.
+/// Error for a text that is not an amount of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AmountError {
     /// The resource.
@@ -191,10 +192,10 @@ pub struct AmountError {
 }
 
 impl AmountError {
-    /// What to write instead.
+    /// Returns how to correct the text.
     #[must_use]
     pub fn help(&self) -> String {
-        if let Some(meant) = self.meant() {
+        if let Some(meant) = self.suggestion() {
             return format!("write {meant}");
         }
         match self.resource {
@@ -203,11 +204,11 @@ impl AmountError {
         }
     }
 
-    /// The amount that was probably meant: other programs write `500m` for half a core, and `1Gi`
-    /// or `1GB` for what systemd writes as `1G`.
-    fn meant(&self) -> Option<String> {
+    /// Returns the probable amount: other programs write `500m` for half a core, and `1Gi` or `1GB`
+    /// for systemd's `1G`.
+    fn suggestion(&self) -> Option<String> {
         if self.resource == Resource::Cpu {
-            return self.text.strip_suffix('m')?.parse().ok().map(show_thousandths);
+            return self.text.strip_suffix('m')?.parse().ok().map(format_thousandths);
         }
         let short = self.text.trim_end_matches(['b', 'B']).trim_end_matches('i');
         let short = short.to_ascii_uppercase();
@@ -227,7 +228,7 @@ impl fmt::Display for AmountError {
     }
 }
 
-/// Cores with at most three decimals, or a share of one core in whole thousandths.
+/// Parses cores with at most three decimals, or a percentage of a core in whole thousandths.
 fn parse_cores(text: &str) -> Option<u64> {
     if text.ends_with(['%', '‰', '‱']) {
         let permyriad = parse_permyriad(text).ok()?;
@@ -242,7 +243,7 @@ fn parse_cores(text: &str) -> Option<u64> {
     whole.parse::<u64>().ok()?.checked_mul(1000)?.checked_add(thousandths)
 }
 
-fn show_thousandths(amount: u64) -> String {
+fn format_thousandths(amount: u64) -> String {
     let (whole, rest) = (amount / 1000, amount % 1000);
     let decimals = format!("{rest:03}");
     match decimals.trim_end_matches('0') {

@@ -29,7 +29,7 @@ pub struct Snapshot {
     machines: Map<MachineId, Arc<Machine>>,
     placements: Map<UnitName, Placement>,
     /// The placements once more, by machine.
-    seats: Map<Seat, Epoch>,
+    placements_by_machine: Map<PlacementKey, Epoch>,
     states: Map<UnitName, States>,
     reasons: Map<UnitName, Arc<Reason>>,
     faults: Map<UnitName, Arc<Fault>>,
@@ -38,12 +38,12 @@ pub struct Snapshot {
 
 /// A unit on its machine; no unit comes before all others.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Seat {
+struct PlacementKey {
     machine: MachineId,
     unit: Option<UnitName>,
 }
 
-impl Seat {
+impl PlacementKey {
     fn new(machine: &MachineId, unit: &UnitName) -> Self {
         Self { machine: machine.clone(), unit: Some(unit.clone()) }
     }
@@ -126,9 +126,11 @@ impl Snapshot {
     /// The units that were placed on a machine, in order of their names. What this costs does not
     /// depend on what is placed elsewhere.
     pub fn placements_on(&self, machine: &MachineId) -> impl Iterator<Item = (&UnitName, Epoch)> {
-        let seats = self.seats.range(Seat::first_on(machine));
-        let seats = seats.take_while(move |(seat, _)| seat.machine == *machine);
-        seats.filter_map(|(seat, epoch)| Some((seat.unit.as_ref()?, *epoch)))
+        let placements_by_machine =
+            self.placements_by_machine.range(PlacementKey::first_on(machine));
+        let placements_by_machine =
+            placements_by_machine.take_while(move |(key, _)| key.machine == *machine);
+        placements_by_machine.filter_map(|(key, epoch)| Some((key.unit.as_ref()?, *epoch)))
     }
 
     /// The published states of all units, in order of names, then of machine IDs.
@@ -253,11 +255,11 @@ impl Snapshot {
 
     /// Places a unit.
     pub fn place(&mut self, unit: UnitName, machine: MachineId, epoch: Epoch) {
-        self.seats.insert(Seat::new(&machine, &unit), epoch);
+        self.placements_by_machine.insert(PlacementKey::new(&machine, &unit), epoch);
         let placement = Placement { machine, epoch };
         let before = self.placements.insert(unit.clone(), placement.clone());
         if let Some(before) = before.filter(|before| before.machine != placement.machine) {
-            self.seats.remove(&Seat::new(&before.machine, &unit));
+            self.placements_by_machine.remove(&PlacementKey::new(&before.machine, &unit));
         }
     }
 
@@ -266,7 +268,7 @@ impl Snapshot {
         let Some((unit, placement)) = self.placements.remove(unit) else {
             return;
         };
-        self.seats.remove(&Seat::new(&placement.machine, &unit));
+        self.placements_by_machine.remove(&PlacementKey::new(&placement.machine, &unit));
     }
 
     /// Adds or replaces the state of a unit on a machine.

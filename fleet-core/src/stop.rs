@@ -6,96 +6,118 @@ use fleet_unitfile::{UnitFile, UnitType, parse_bool, parse_timespan};
 
 use crate::Unit;
 
-/// The limit of a unit that sets none, as systemd has it.
-const DEFAULT: Duration = Duration::from_secs(90);
+/// The timeout of a unit that sets none, as systemd has it.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Where the limit of a type of units stands, and what each has time for.
-struct Form {
+/// Where the timeout of a type of units stands, and what each has time for.
+struct StopOptions {
     section: &'static str,
-    /// The options that set the limit; of all of them the last one counts.
-    limits: &'static [&'static str],
+    /// The options that set the timeout; of all of them the last one counts.
+    timeouts: &'static [&'static str],
     /// The commands that run when a unit is asked to stop.
-    before: &'static str,
+    stop_commands: &'static str,
     /// The commands that run when its processes have ended.
-    after: &'static str,
+    post_stop_commands: &'static str,
 }
 
 impl Unit {
     /// How long it can take from when this unit is asked to stop until nothing of it runs any more;
-    /// nothing if that has no limit.
+    /// nothing if that has no timeout.
     ///
     /// A service manager gives each command of the stop the time-out of the unit, and then its
-    /// processes once more before it kills them; what comes after that likewise. A unit without
+    /// processes once more stop_commands it kills them; what comes post_stop_commands that likewise. A unit without
     /// processes of its own stops at once. Where no time-out is written, or one that cannot be
     /// read, 90 seconds are taken, as systemd does unless its own configuration says otherwise.
-    /// There is no limit where the time-out is infinite, and where `SendSIGKILL=no` lets processes
+    /// There is no timeout where the time-out is infinite, and where `SendSIGKILL=no` lets processes
     /// stay.
     #[must_use]
     pub fn max_stop_duration(&self) -> Option<Duration> {
-        let form = form(self.name.unit_type());
-        form.map_or(Some(Duration::ZERO), |form| {
-            form.max_stop_duration(&self.file, form.limit(&self.file))
+        let stop_options = stop_options(self.name.unit_type());
+        stop_options.map_or(Some(Duration::ZERO), |stop_options| {
+            stop_options.max_stop_duration(&self.file, stop_options.timeout(&self.file))
         })
     }
 
     /// The same, where a service manager says what the time-out is: by its own configuration, too,
     /// and by what a machine adds to the unit. Nothing stands for one without end.
     #[must_use]
-    pub fn max_stop_duration_with(&self, time_out: Option<Duration>) -> Option<Duration> {
-        let form = form(self.name.unit_type());
-        form.map_or(Some(Duration::ZERO), |form| form.max_stop_duration(&self.file, time_out))
+    pub fn max_stop_duration_with(&self, timeout: Option<Duration>) -> Option<Duration> {
+        let stop_options = stop_options(self.name.unit_type());
+        stop_options.map_or(Some(Duration::ZERO), |stop_options| {
+            stop_options.max_stop_duration(&self.file, timeout)
+        })
     }
 }
 
-fn form(unit_type: UnitType) -> Option<Form> {
-    let (before, after) = ("ExecStop", "ExecStopPost");
+fn stop_options(unit_type: UnitType) -> Option<StopOptions> {
+    let (stop_commands, post_stop_commands) = ("ExecStop", "ExecStopPost");
     Some(match unit_type {
         UnitType::Service => {
-            let limits = &["TimeoutStopSec", "TimeoutSec"];
-            Form { section: "Service", limits, before, after }
+            let timeouts = &["TimeoutStopSec", "TimeoutSec"];
+            StopOptions { section: "Service", timeouts, stop_commands, post_stop_commands }
         }
-        UnitType::Scope => Form { section: "Scope", limits: &["TimeoutStopSec"], before, after },
-        UnitType::Socket => {
-            Form { section: "Socket", limits: &["TimeoutSec"], before: "ExecStopPre", after }
-        }
-        UnitType::Mount => Form { section: "Mount", limits: &["TimeoutSec"], before, after },
-        UnitType::Swap => Form { section: "Swap", limits: &["TimeoutSec"], before, after },
+        UnitType::Scope => StopOptions {
+            section: "Scope",
+            timeouts: &["TimeoutStopSec"],
+            stop_commands,
+            post_stop_commands,
+        },
+        UnitType::Socket => StopOptions {
+            section: "Socket",
+            timeouts: &["TimeoutSec"],
+            stop_commands: "ExecStopPre",
+            post_stop_commands,
+        },
+        UnitType::Mount => StopOptions {
+            section: "Mount",
+            timeouts: &["TimeoutSec"],
+            stop_commands,
+            post_stop_commands,
+        },
+        UnitType::Swap => StopOptions {
+            section: "Swap",
+            timeouts: &["TimeoutSec"],
+            stop_commands,
+            post_stop_commands,
+        },
         _ => return None,
     })
 }
 
-impl Form {
-    fn max_stop_duration(&self, file: &UnitFile, limit: Option<Duration>) -> Option<Duration> {
+impl StopOptions {
+    fn max_stop_duration(&self, file: &UnitFile, timeout: Option<Duration>) -> Option<Duration> {
         let kills = file.values(self.section, "SendSIGKILL").next_back();
         if kills.is_some_and(|option| parse_bool(option.value()) == Some(false)) {
             return None;
         }
-        limit?.checked_mul(self.rounds(file))
+        timeout?.checked_mul(self.rounds(file))
     }
 
     /// How long each round may take; nothing for ever.
-    fn limit(&self, file: &UnitFile) -> Option<Duration> {
-        let mut limit = Some(DEFAULT);
+    fn timeout(&self, file: &UnitFile) -> Option<Duration> {
+        let mut timeout = Some(DEFAULT_TIMEOUT);
         for option in file.options().filter(|option| option.section() == self.section) {
-            if !self.limits.contains(&option.name()) {
+            if !self.timeouts.contains(&option.name()) {
                 continue;
             }
             match parse_timespan(option.value()) {
                 // Zero is another word for infinity here.
-                Ok(span) => limit = span.as_duration().filter(|span| !span.is_zero()),
-                Err(_) if option.value().is_empty() => limit = Some(DEFAULT),
+                Ok(span) => timeout = span.as_duration().filter(|span| !span.is_zero()),
+                Err(_) if option.value().is_empty() => timeout = Some(DEFAULT_TIMEOUT),
                 Err(_) => {}
             }
         }
-        limit
+        timeout
     }
 
-    /// How often the limit can pass, one after the other.
+    /// How often the timeout can pass, one post_stop_commands the other.
     fn rounds(&self, file: &UnitFile) -> u32 {
         let count = |name| file.effective(self.section, name).count();
-        let (before, after) = (count(self.before), count(self.after));
-        // The processes get a round, those of the commands that come after them another.
-        let rounds = before + 1 + if after > 0 { after + 1 } else { 0 };
+        let (stop_commands, post_stop_commands) =
+            (count(self.stop_commands), count(self.post_stop_commands));
+        // The processes get a round, those of the commands that come post_stop_commands them another.
+        let rounds =
+            stop_commands + 1 + if post_stop_commands > 0 { post_stop_commands + 1 } else { 0 };
         // A mount point is taken away by a command that the service manager brings along.
         let own = usize::from(["Mount", "Swap"].contains(&self.section));
         u32::try_from(rounds + own).unwrap_or(u32::MAX)
@@ -165,9 +187,9 @@ mod tests {
             ("TimeoutStopSec=10", None, None),
             ("SendSIGKILL=no", seconds(40), None),
         ];
-        for (lines, time_out, expected) in rows {
+        for (lines, timeout, expected) in rows {
             let unit = unit("a.service", &format!("[Service]\n{lines}\n"));
-            assert_eq!(unit.max_stop_duration_with(time_out), expected, "{lines}");
+            assert_eq!(unit.max_stop_duration_with(timeout), expected, "{lines}");
         }
         assert_eq!(unit("a.target", "").max_stop_duration_with(None), Some(Duration::ZERO));
     }

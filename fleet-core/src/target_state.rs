@@ -1,26 +1,26 @@
-//! The cluster-level states of a unit and the commands that change them.
+//! Cluster-level states of a unit, and the commands that change them.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// One of the three cluster-level states of a unit, desired or current.
+/// A cluster-level state of a unit, desired or current.
 ///
-/// The states are ordered: a unit that goes from one to another passes through those between.
+/// The states are ordered: a unit passes through the states between two of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TargetState {
-    /// Known by fleet, but not assigned to a machine.
+    /// Known to fleet, but not assigned to a machine.
     Inactive,
     /// Assigned to a machine and loaded into its service manager, but not started.
     Loaded,
-    /// Loaded, and its service manager was asked to start it.
+    /// Loaded, and requested to start.
     Launched,
 }
 
 impl TargetState {
-    /// All states, from the least to the most.
+    /// All states, in ascending order.
     pub const ALL: [Self; 3] = [Self::Inactive, Self::Loaded, Self::Launched];
 
-    /// The documented word.
+    /// Returns the state's name in the API.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -30,7 +30,7 @@ impl TargetState {
         }
     }
 
-    /// The states that a unit in this state passes on its way to `goal`, the goal included.
+    /// Returns the states on the way from this state to `goal`, including `goal`.
     pub fn steps_to(self, goal: Self) -> impl Iterator<Item = Self> {
         let (from, to) = (self as usize, goal as usize);
         let rising = Self::ALL.into_iter().filter(move |s| from < *s as usize && *s as usize <= to);
@@ -46,7 +46,7 @@ impl fmt::Display for TargetState {
     }
 }
 
-/// A text that names none of the three states.
+/// Error for a text that is none of the three states.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown state {0:?}: write \"inactive\", \"loaded\" or \"launched\"")]
 pub struct UnknownTargetState(pub String);
@@ -63,22 +63,22 @@ impl FromStr for TargetState {
 /// A command that changes the desired state of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
-    /// Make the unit known.
+    /// Makes the unit known.
     Submit,
-    /// Have it assigned and loaded.
+    /// Assigns the unit to a machine and loads it.
     Load,
-    /// Have it started.
+    /// Starts the unit.
     Start,
-    /// Have it stopped, but stay loaded.
+    /// Stops the unit, but keeps it loaded.
     Stop,
-    /// Have it stopped and taken off its machine.
+    /// Stops the unit and removes it from its machine.
     Unload,
-    /// Forget it.
+    /// Removes the unit from the cluster.
     Destroy,
 }
 
 impl Verb {
-    /// The command's name.
+    /// Returns the command's name.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -91,7 +91,7 @@ impl Verb {
         }
     }
 
-    /// The desired state that the command leaves behind; `None` is a unit that fleet does not know.
+    /// Returns the desired state after the command; `None` for a unit that fleet does not know.
     #[must_use]
     pub const fn goal(self) -> Option<TargetState> {
         match self {
@@ -102,15 +102,15 @@ impl Verb {
         }
     }
 
-    /// What the command does to a unit whose desired state is `from` (`None`: not known).
+    /// Applies the command to a unit with the desired state `from` (`None` for an unknown unit).
     ///
-    /// The rule is the table of the states document: a command that brings a unit up works from
-    /// below, one that takes it down works from above, and repeating a command changes nothing.
+    /// Submit, load and start only raise the desired state; the other commands only lower it.
+    /// Repeating a command changes nothing.
     ///
     /// # Errors
     ///
-    /// [`InvalidTransition`] when the unit is on the wrong side of the command, for example a stop
-    /// of a unit that was never loaded.
+    /// Returns [`InvalidTransition`] if the command would change the state in the wrong direction,
+    /// for example a stop of a unit that was never loaded.
     pub fn apply(self, from: Option<TargetState>) -> Result<Transition, InvalidTransition> {
         let goal = self.goal();
         if from == goal {
@@ -124,21 +124,21 @@ impl Verb {
     }
 }
 
-/// What a command does to a desired state.
+/// The effect of a command on a desired state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transition {
-    /// Nothing: the unit is already there.
+    /// The unit is already in that state.
     Unchanged,
-    /// The desired state becomes this one; `None` means that the unit is forgotten.
+    /// The desired state becomes this one; `None` removes the unit.
     Change(Option<TargetState>),
 }
 
-/// A command that makes no sense for a unit in its state.
+/// Error for a command that does not apply to a unit in its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidTransition {
     /// The command.
     pub verb: Verb,
-    /// The desired state that the unit has; `None`: it is not known.
+    /// The unit's desired state; `None` if it is unknown.
     pub from: Option<TargetState>,
 }
 

@@ -1,4 +1,4 @@
-//! What a machine has to do: tasks, in the order in which they must be done.
+//! Tasks of an agent, in the order of their execution.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,56 +7,56 @@ use fleet_unitfile::UnitName;
 
 use crate::{Epoch, Unit};
 
-/// One thing that an agent asks of its service manager.
+/// An operation that an agent requests of its service manager.
 ///
-/// A task holds everything that is needed to carry it out; whoever does so chooses nothing.
-/// Every task may be repeated without harm. See [`converge`](crate::converge) for the order.
+/// A task holds all data needed to execute it, so that no decision is left. Every task is
+/// idempotent. See [`converge`](crate::converge) for the order.
 #[derive(Debug, Clone)]
 pub enum Task {
-    /// Stop the unit, wait for its end, and take its file away.
+    /// Stops the unit, waits until it has stopped, and removes its file.
     Unload {
         /// The unit.
         unit: UnitName,
-        /// Why.
+        /// The reason for the task.
         reason: TaskReason,
     },
-    /// Hand the unit's file to the service manager.
+    /// Passes the unit file to the service manager.
     Load {
         /// The unit with its file.
         unit: Arc<Unit>,
-        /// The epoch of the placement that asks for it.
+        /// Epoch of the placement.
         epoch: Epoch,
-        /// Why.
+        /// The reason for the task.
         reason: TaskReason,
     },
-    /// Make the service manager read all files that were handed over. Comes once, after all loads
-    /// and before all starts.
+    /// Makes the service manager read all files that were passed to it. Occurs once, after all
+    /// loads and before all starts.
     Reload,
-    /// Stop the unit and keep it loaded.
+    /// Stops the unit and keeps it loaded.
     Stop {
         /// The unit.
         unit: UnitName,
-        /// Why.
+        /// The reason for the task.
         reason: TaskReason,
     },
-    /// Start the unit, and remember its generation as the one that was started.
+    /// Starts the unit and records its generation as started.
     Start {
         /// The unit.
         unit: Arc<Unit>,
-        /// Why.
+        /// The reason for the task.
         reason: TaskReason,
     },
-    /// Stop the unit if it runs and start it again, and remember its generation.
+    /// Stops the unit if it runs, starts it again, and records its generation as started.
     Restart {
         /// The unit.
         unit: Arc<Unit>,
-        /// Why.
+        /// The reason for the task.
         reason: TaskReason,
     },
 }
 
 impl Task {
-    /// The unit that the task is about; a reload is about none.
+    /// Returns the unit of the task; `None` for a reload.
     #[must_use]
     pub fn unit(&self) -> Option<&UnitName> {
         match self {
@@ -68,7 +68,7 @@ impl Task {
         }
     }
 
-    /// Where the task stands in the order of all tasks; a lower rank comes first.
+    /// Returns the position in the order of tasks; a lower rank comes first.
     #[must_use]
     pub const fn rank(&self) -> u8 {
         match self {
@@ -95,22 +95,22 @@ impl fmt::Display for Task {
     }
 }
 
-/// Why a task is owed.
+/// The reason for a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TaskReason {
-    /// The unit is loaded here but is not wanted here.
+    /// The unit is loaded here, but should not be.
     NotWantedHere,
-    /// The unit is wanted here and not loaded.
+    /// The unit should be here and is not loaded.
     NotLoaded,
-    /// Another unit file is loaded under its name.
+    /// A different unit file is loaded under the unit's name.
     ContentDiffers,
-    /// A newer placement asks for the unit; what is loaded belongs to an older one.
+    /// There is a newer placement of the unit; the loaded unit belongs to an older one.
     NewerPlacement,
-    /// It is loaded, and wanted to be started.
+    /// The unit is loaded and should be started.
     NotStarted,
-    /// It was started, and is only wanted to be loaded.
+    /// The unit was started and should only be loaded.
     NotWantedStarted,
-    /// A restart was requested since it was last started.
+    /// A restart was requested since the last start.
     RestartRequested,
 }
 

@@ -1,34 +1,34 @@
-//! Time as a value that is handed in.
+//! Timestamps, passed in by the caller instead of read from a clock.
 
 use std::time::Duration;
 
-/// A moment, in milliseconds since an origin that the owner of the clock chose.
+/// A timestamp, in milliseconds since an origin that the owner of the clock chose.
 ///
-/// Two timestamps may only be compared when they come from the same clock.
+/// Timestamps are comparable only if they come from the same clock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// The moment `millis` milliseconds after the clock's origin.
+    /// Makes the timestamp `millis` milliseconds after the clock's origin.
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis)
     }
 
-    /// Milliseconds since the clock's origin.
+    /// Returns the milliseconds since the clock's origin.
     #[must_use]
     pub const fn as_millis(self) -> u64 {
         self.0
     }
 
-    /// The moment `duration` later; the end of time if that cannot be written down.
+    /// Returns the timestamp `duration` later, saturating at the numeric bound.
     #[must_use]
     pub fn after(self, duration: Duration) -> Self {
         let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         Self(self.0.saturating_add(millis))
     }
 
-    /// How long it is from `earlier` to this moment; zero if `earlier` is later.
+    /// Returns the time elapsed since `earlier`; zero if `earlier` is later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))

@@ -1,4 +1,4 @@
-//! Units: a unit file under a name, and what is wanted of it.
+//! Units: a named unit file with its desired state.
 
 use std::sync::Arc;
 
@@ -6,23 +6,23 @@ use fleet_unitfile::{UnitFile, UnitHash, UnitName};
 
 use crate::{Generation, Requirements, TargetState};
 
-/// A unit that the cluster knows.
+/// A unit of the cluster.
 #[derive(Debug, Clone)]
 pub struct Unit {
-    /// Its name, unique in the cluster.
+    /// The name, unique in the cluster.
     pub name: UnitName,
-    /// Its unit file.
+    /// The unit file.
     pub file: UnitFile,
-    /// What it demands of a machine, read from its `[X-Fleet]` section.
+    /// Requirements for a machine, parsed from the `[X-Fleet]` section.
     pub requirements: Arc<Requirements>,
-    /// The state that a person wants it to be in.
+    /// The state requested by the user.
     pub desired: TargetState,
-    /// How often a restart of it was requested.
+    /// Number of requested restarts.
     pub generation: Generation,
 }
 
 impl Unit {
-    /// A unit that nobody asked to restart yet.
+    /// Makes a unit without any requested restart.
     #[must_use]
     pub fn new(
         name: UnitName,
@@ -34,19 +34,19 @@ impl Unit {
         Self { name, file, requirements, desired, generation: Generation::ZERO }
     }
 
-    /// The hash that tells two unit files apart.
+    /// Returns the hash of the unit file.
     #[must_use]
     pub fn hash(&self) -> UnitHash {
         self.file.hash()
     }
 
-    /// Whether it runs on every eligible machine instead of being placed on one.
+    /// Whether the unit runs on every eligible machine instead of being placed on one.
     #[must_use]
     pub fn is_global(&self) -> bool {
         self.requirements.global
     }
 
-    /// Whether a machine should have it: it is wanted, and it is not a template.
+    /// Whether a machine should have the unit: it is not inactive and not a template.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         self.desired != TargetState::Inactive && !self.name.is_template()

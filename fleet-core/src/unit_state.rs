@@ -1,4 +1,4 @@
-//! What a machine's service manager says of a unit.
+//! States of a unit as reported by a machine's service manager.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,7 +17,7 @@ macro_rules! states {
             /// All states.
             pub const ALL: &[Self] = &[$(Self::$variant,)+];
 
-            /// The word that systemd prints.
+            /// Returns systemd's word for the state.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text,)+ }
@@ -27,7 +27,7 @@ macro_rules! states {
         impl FromStr for $name {
             type Err = UnknownSystemdState;
 
-            /// Reads systemd's word; any other text is refused.
+            /// Parses systemd's word.
             fn from_str(text: &str) -> Result<Self, UnknownSystemdState> {
                 let known = Self::ALL.iter().find(|state| state.as_str() == text);
                 known.copied().ok_or_else(|| UnknownSystemdState {
@@ -46,19 +46,19 @@ macro_rules! states {
 }
 
 states! {
-    /// Whether the unit's definition could be read; systemd's `LoadState`.
+    /// Whether the unit's definition was loaded; systemd's `LoadState`.
     LoadState {
-        /// The definition was not read yet.
+        /// The definition was not loaded yet.
         Stub = "stub",
-        /// The definition was read.
+        /// The definition was loaded.
         Loaded = "loaded",
-        /// There is no definition.
+        /// No definition exists.
         NotFound = "not-found",
-        /// The definition holds a setting that cannot be obeyed.
+        /// The definition contains an invalid setting.
         BadSetting = "bad-setting",
-        /// The definition could not be read.
+        /// The definition could not be loaded.
         Error = "error",
-        /// The definition was merged into another unit's.
+        /// The definition was merged into that of another unit.
         Merged = "merged",
         /// The unit is masked.
         Masked = "masked",
@@ -68,43 +68,43 @@ states! {
 states! {
     /// Whether the unit is active; systemd's `ActiveState`.
     ActiveState {
-        /// It is active.
+        /// The unit is active.
         Active = "active",
-        /// It is active and reloads its configuration.
+        /// The unit is active and reloads its configuration.
         Reloading = "reloading",
-        /// It is not active, and its last run was no failure.
+        /// The unit is not active, and its last run did not fail.
         Inactive = "inactive",
-        /// It is not active, and its last run failed.
+        /// The unit is not active, and its last run failed.
         Failed = "failed",
-        /// It is becoming active.
+        /// The unit is being activated.
         Activating = "activating",
-        /// It is becoming inactive.
+        /// The unit is being deactivated.
         Deactivating = "deactivating",
-        /// It is inactive while maintenance is under way.
+        /// The unit is inactive during maintenance.
         Maintenance = "maintenance",
-        /// It is active and its mounts are being refreshed.
+        /// The unit is active, and its mounts are being refreshed.
         Refreshing = "refreshing",
     }
 }
 
-/// A word that systemd has for no state.
+/// Error for a word that is not a state of systemd.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{word:?} is no {property} that systemd has")]
 pub struct UnknownSystemdState {
     /// systemd's property: `LoadState` or `ActiveState`.
     pub property: &'static str,
-    /// The word.
+    /// The unknown word.
     pub word: String,
 }
 
-/// How a process ended.
+/// Exit status of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ExitStatus {
-    /// It exited with this code.
+    /// The process exited with this code.
     Code(i32),
-    /// This signal ended it.
+    /// The process was killed by this signal.
     Signal(i32),
-    /// It ended while nobody watched, so how is not known.
+    /// The exit status was not observed.
     Unknown,
 }
 
@@ -118,34 +118,34 @@ impl fmt::Display for ExitStatus {
     }
 }
 
-/// The state of a unit as its service manager reports it, in systemd's words.
+/// State of a unit as reported by its service manager, in systemd's terms.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SystemdState {
-    /// Whether its definition was read.
+    /// The load state.
     pub load: LoadState,
-    /// Whether it is active.
+    /// The active state.
     pub active: ActiveState,
-    /// The low-level state, whose words depend on the unit's type, for example `running`.
+    /// The low-level state, which depends on the unit type, for example `running`.
     pub sub: String,
-    /// Why its last run ended, in systemd's words (`success`, `exit-code`, `signal`, `timeout`,
-    /// `start-limit-hit`, `resources`...); `None` before its first run.
+    /// The result of the last run, in systemd's terms (`success`, `exit-code`, `signal`, `timeout`,
+    /// `start-limit-hit`, `resources`...); `None` before the first run.
     pub result: Option<String>,
-    /// The process that is the unit, while there is one.
+    /// The main process, while there is one.
     pub main_pid: Option<u32>,
-    /// How its last main process ended.
+    /// Exit status of the last main process.
     pub exit: Option<ExitStatus>,
-    /// How often the service manager itself restarted it since it was last asked to start it.
+    /// Number of automatic restarts by the service manager since the last requested start.
     pub restarts: u32,
 }
 
 impl SystemdState {
-    /// The state of a unit that was loaded and never started.
+    /// Makes the state of a unit that was loaded and never started.
     #[must_use]
     pub fn loaded() -> Self {
         Self::new(LoadState::Loaded, ActiveState::Inactive, "dead")
     }
 
-    /// A state of which only the three documented components are known.
+    /// Makes a state of which only the three main components are known.
     #[must_use]
     pub fn new(load: LoadState, active: ActiveState, sub: &str) -> Self {
         Self {
@@ -160,24 +160,24 @@ impl SystemdState {
     }
 }
 
-/// The state of a unit on one machine, as that machine's agent published it.
+/// State of a unit on one machine, as published by its agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnitState {
     /// The unit.
     pub unit: UnitName,
-    /// The machine that reports it.
+    /// The machine that reports the state.
     pub machine: MachineId,
-    /// The hash of the unit file that the machine has loaded.
+    /// Hash of the unit file loaded on the machine.
     pub hash: UnitHash,
-    /// What the agent last asked of its service manager: [`TargetState::Loaded`] or
+    /// The state that the agent last requested of its service manager: [`TargetState::Loaded`] or
     /// [`TargetState::Launched`].
     pub requested: TargetState,
-    /// The epoch of the placement that the agent acted on.
+    /// Epoch of the placement that the agent acted on.
     pub epoch: Epoch,
     /// The generation that the agent last started.
     pub generation: Generation,
-    /// What the service manager says.
+    /// State reported by the service manager.
     pub systemd: SystemdState,
-    /// Why the agent could not do what it was told, if it could not.
+    /// The error for which the agent could not apply the desired state, if there was one.
     pub problem: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What can be wrong with an expression.
+//! Errors in an expression.
 
 use std::fmt;
 
@@ -6,45 +6,46 @@ use fleet_unitfile::{Span, SpecifierError};
 
 use super::token::Keyword;
 
-/// Why a text is no expression: the first thing that is wrong with it.
+/// The first error in an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExpressionError {
-    /// Where in the text, in bytes.
+    /// The affected bytes of the text.
     pub span: Span,
     problem: ExpressionProblem,
 }
 
-/// What is wrong, as data.
+/// The kind of an error, with its data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExpressionProblem {
-    /// Something else should stand there.
+    /// An unexpected token.
     Unexpected {
-        /// What should.
+        /// The expected token.
         expected: ExpectedToken,
-        /// What does; empty at the end of the text.
+        /// The token found; empty at the end of the text.
         found: String,
     },
-    /// A word of the language stands where a key or a value should.
+    /// A keyword in place of a key or a value.
     Keyword {
-        /// The word.
+        /// The keyword.
         word: &'static str,
     },
-    /// A sign of another language.
+    /// A symbol of another language.
     ForeignSign {
-        /// The sign.
+        /// The symbol.
         sign: &'static str,
-        /// What is written here.
+        /// The equivalent in this language.
         instead: &'static str,
     },
-    /// What a key is compared with by `<`, `>`, `<=` or `>=` is no decimal number.
+    /// The right side of `<`, `>`, `<=` or `>=` is not a decimal number.
     NotANumber {
-        /// What is written.
+        /// The text found.
         found: String,
     },
-    /// A quotation mark that is never closed.
+    /// A quotation mark is not closed.
     OpenQuote,
-    /// A backslash in quotation marks before anything but a quotation mark or a backslash.
+    /// In quotation marks, a backslash precedes a character other than a quotation mark or a
+    /// backslash.
     Escape,
     /// A key or a value is empty.
     Empty,
@@ -54,25 +55,25 @@ pub enum ExpressionProblem {
     Specifier(SpecifierError),
     /// Parentheses and `not` are nested too deeply.
     TooDeep {
-        /// How deeply they may be.
+        /// The maximum depth.
         limit: usize,
     },
-    /// The text, or what it is written as in its shortest form, is too long.
+    /// The text, or its canonical form, is too long.
     TooLong {
-        /// How many bytes it may have.
+        /// The maximum length in bytes.
         limit: usize,
     },
 }
 
-/// What should stand at some place of an expression.
+/// The expected token at a position of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExpectedToken {
-    /// A condition: something that is true or false.
+    /// A condition.
     Condition,
     /// A key, after `exists`.
     Key,
-    /// What is asked of the key before it.
+    /// An operator after a key.
     Operator,
     /// A value to compare with.
     Value,
@@ -91,13 +92,13 @@ impl ExpressionError {
         Self { span, problem }
     }
 
-    /// What is wrong, as data.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn problem(&self) -> &ExpressionProblem {
         &self.problem
     }
 
-    /// What to write instead.
+    /// Returns how to correct the text.
     #[must_use]
     pub fn help(&self) -> String {
         use ExpressionProblem as Problem;

@@ -19,34 +19,34 @@ use node::Node;
 
 pub use error::{ExpectedToken, ExpressionError, ExpressionProblem};
 
-/// How deeply parentheses and `not` may be nested.
+/// Maximum nesting depth of parentheses and `not`.
 const MAX_DEPTH: usize = 64;
 
-/// How many bytes an expression may have, as it is given and as it prints. Every machine is asked
-/// every part of it, so that must not be the sender's choice.
+/// Maximum length of an expression in bytes, both as written and in canonical form. Every part is
+/// evaluated for every machine, so the length must be bounded.
 const MAX_BYTES: usize = 4096;
 
-/// A question to a machine's metadata that is true or false.
+/// A boolean expression over a machine's metadata.
 ///
 /// | written | true if |
 /// |---|---|
-/// | `disk = ssd` | the machine has this value of the key |
-/// | `disk != hdd` | it has another value, or the key not at all |
-/// | `disk in (ssd, nvme)` | it has one of these values |
-/// | `cores < 16`, `>`, `<=`, `>=` | it has a decimal number of that size |
-/// | `exists gpu` | it has the key |
-/// | `a and b`, `a or b`, `not a`, `(a)` | as one reads them |
+/// | `disk = ssd` | the key has this value |
+/// | `disk != hdd` | the key has another value, or is missing |
+/// | `disk in (ssd, nvme)` | the key has one of these values |
+/// | `cores < 16`, `>`, `<=`, `>=` | the value is a decimal number that compares so |
+/// | `exists gpu` | the key exists |
+/// | `a and b`, `a or b`, `not a`, `(a)` | as in logic |
 ///
-/// `not` binds before `and`, and `and` before `or`. A key that the machine lacks makes every
-/// comparison false but `!=`, and so does, for `<` and its like, a value that is no number.
-/// Numbers are compared exactly; `=` compares texts, so `1.0` is not `1`.
+/// `not` binds tighter than `and`, and `and` tighter than `or`. If the machine lacks the key, every
+/// comparison except `!=` is false. `<`, `>`, `<=` and `>=` are also false for a value that is not
+/// a number. Numbers are compared exactly; `=` compares texts, so `1.0` does not equal `1`.
 ///
-/// Keys and values stand as they are, or in quotation marks if they hold blanks, one of
-/// `( ) = ! < > , " ' & |`, or are one of the words `and`, `or`, `not`, `in` and `exists`. In
-/// quotation marks `\"` and `\\` stand for the mark and the backslash.
+/// Keys and values need quotation marks if they contain blanks or one of `( ) = ! < > , " ' & |`,
+/// or are one of the words `and`, `or`, `not`, `in` and `exists`. In quotation marks, `\"` and `\\`
+/// escape the mark and the backslash.
 ///
-/// It prints as canonical text, which reads as the same expression. Two expressions are equal if
-/// they print alike. At most 64 levels deep and 4096 bytes long; cloning is cheap.
+/// `Display` writes canonical text, which parses to the same expression. Two expressions are equal
+/// if their canonical texts are. Limited to 64 levels and 4096 bytes. Cloning is cheap.
 ///
 /// ```
 /// use fleet_core::{Expression, Metadata};
@@ -72,24 +72,24 @@ struct Inner {
     node: Node,
 }
 
-/// The part of an expression by which a machine fails.
+/// The part of an expression that is false for a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FalsePart {
     /// The part, as canonical text.
     pub part: String,
-    /// What the machine has of the keys that the part names: `disk=hdd, no cores`.
+    /// The machine's values of the keys in the part: `disk=hdd, no cores`.
     pub found: String,
 }
 
 impl Expression {
-    /// Whether it is true of a machine.
+    /// Evaluates the expression for a machine's metadata.
     #[must_use]
     pub fn eval(&self, metadata: &Metadata) -> bool {
         self.0.node.eval(metadata)
     }
 
-    /// The smallest part whose falseness alone makes the whole false, the first of several, with
-    /// what the machine has; `None` if the expression is true of it.
+    /// Returns the first of the smallest parts that alone make the whole expression false, with the
+    /// machine's values; `None` if the expression is true.
     #[must_use]
     pub fn first_false(&self, metadata: &Metadata) -> Option<FalsePart> {
         let part = self.0.node.first_false(metadata)?;
@@ -102,7 +102,7 @@ impl Expression {
         Some(FalsePart { part: part.to_string(), found: found.collect::<Vec<_>>().join(", ") })
     }
 
-    /// The keys that it asks for, in the order in which they first occur.
+    /// Returns the keys in the expression, in order of first occurrence.
     #[must_use]
     pub fn keys(&self) -> Vec<&str> {
         let mut keys = Vec::new();
@@ -110,19 +110,19 @@ impl Expression {
         keys
     }
 
-    /// The canonical text.
+    /// Returns the canonical text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0.text
     }
 
-    /// Both.
+    /// Returns the conjunction of two expressions.
     pub(crate) fn and(&self, other: &Self) -> Result<Self, ExpressionError> {
         read(&format!("({self}) and ({other})"), &|word| Ok(word.to_owned()))
     }
 
-    /// Reads an expression of the unit of that name. Specifiers are expanded in each key and value
-    /// by itself, so that no unit's name can add a condition of its own.
+    /// Parses an expression of the unit of that name. Specifiers are expanded in each key and value
+    /// separately, so that a unit's name cannot add a condition.
     pub(crate) fn parse_of(text: &str, name: &UnitName) -> Result<Self, ExpressionError> {
         read(text, &|word| expand_specifiers(word, name))
     }
@@ -140,15 +140,15 @@ fn read(
     text: &str,
     expand: &dyn Fn(&str) -> Result<String, SpecifierError>,
 ) -> Result<Expression, ExpressionError> {
-    bound(text, text)?;
+    check_length(text, text)?;
     let node = parser::parse(text, token::tokens(text, expand)?)?;
     let canonical = node.to_string();
-    bound(&canonical, text)?;
+    check_length(&canonical, text)?;
     Ok(Expression(Arc::new(Inner { text: canonical, node })))
 }
 
-/// Refuses what is too long.
-fn bound(text: &str, given: &str) -> Result<(), ExpressionError> {
+/// Refuses a text that is too long.
+fn check_length(text: &str, given: &str) -> Result<(), ExpressionError> {
     if text.len() <= MAX_BYTES {
         return Ok(());
     }

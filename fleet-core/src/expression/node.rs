@@ -1,4 +1,4 @@
-//! The tree of an expression: what it says of metadata, and how it is written.
+//! The syntax tree of an expression, its evaluation and its canonical text.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -7,29 +7,29 @@ use super::number::Decimal;
 use super::token::{Keyword, is_bare};
 use crate::Metadata;
 
-/// An expression, or a part of one. Its depth is bounded by the parser.
+/// A node of the tree. The parser bounds the depth.
 #[derive(Debug)]
 pub(super) enum Node {
-    /// All are true; at least two, none of them such a list itself.
+    /// Conjunction of at least two nodes, none of them a conjunction itself.
     All(Vec<Self>),
-    /// At least one is true; at least two, none of them such a list itself.
+    /// Disjunction of at least two nodes, none of them a disjunction itself.
     Any(Vec<Self>),
     Not(Box<Self>),
-    /// The machine has the key.
+    /// The key exists.
     Exists(String),
-    /// The machine has one of the values of the key; at least one.
+    /// The key has one of the values; there is at least one.
     In(String, Vec<String>),
-    /// The machine does not have that value of the key.
+    /// The key does not have the value.
     Differs(String, String),
-    /// The machine's value of the key is a number on that side of this one.
-    Compare(String, Side, String),
+    /// The value of the key compares with the number in this way.
+    Compare(String, Comparison, String),
 }
 
-/// A side of a number.
+/// A comparison of numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
-    Below,
-    Above,
+pub(super) enum Comparison {
+    Less,
+    Greater,
     AtMost,
     AtLeast,
 }
@@ -55,16 +55,16 @@ impl Node {
             Self::Exists(key) => metadata.contains_key(key),
             Self::In(key, values) => metadata.get(key).is_some_and(|found| values.contains(found)),
             Self::Differs(key, value) => metadata.get(key) != Some(value),
-            Self::Compare(key, side, number) => {
+            Self::Compare(key, comparison, number) => {
                 let found = metadata.get(key).and_then(|found| Decimal::parse(found));
                 let order = found.zip(Decimal::parse(number)).map(|(a, b)| a.compare(b));
-                order.is_some_and(|order| side.holds(order))
+                order.is_some_and(|order| comparison.holds(order))
             }
         }
     }
 
-    /// The smallest part whose falseness alone makes the whole false, the first of several; `None`
-    /// if the whole is true.
+    /// Returns the first of the smallest parts that alone make the whole false; `None` if the whole
+    /// is true.
     pub(super) fn first_false(&self, metadata: &Metadata) -> Option<&Self> {
         match self {
             Self::All(parts) => parts.iter().find_map(|part| part.first_false(metadata)),
@@ -72,7 +72,7 @@ impl Node {
         }
     }
 
-    /// Adds the keys that are asked for and not in the list yet.
+    /// Adds the keys of this node that are not in the list yet.
     pub(super) fn collect_keys<'a>(&'a self, keys: &mut Vec<&'a str>) {
         match self {
             Self::All(parts) | Self::Any(parts) => {
@@ -91,11 +91,11 @@ impl Node {
     }
 }
 
-impl Side {
+impl Comparison {
     pub(super) const fn as_str(self) -> &'static str {
         match self {
-            Self::Below => "<",
-            Self::Above => ">",
+            Self::Less => "<",
+            Self::Greater => ">",
             Self::AtMost => "<=",
             Self::AtLeast => ">=",
         }
@@ -103,15 +103,15 @@ impl Side {
 
     fn holds(self, order: Ordering) -> bool {
         match self {
-            Self::Below => order.is_lt(),
-            Self::Above => order.is_gt(),
+            Self::Less => order.is_lt(),
+            Self::Greater => order.is_gt(),
             Self::AtMost => order.is_le(),
             Self::AtLeast => order.is_ge(),
         }
     }
 }
 
-/// Canonical text: as few parentheses and quotation marks as there can be.
+/// Writes canonical text, with as few parentheses and quotation marks as possible.
 impl fmt::Display for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -124,8 +124,8 @@ impl fmt::Display for Node {
             Self::Exists(key) => write!(f, "exists {}", Quoted(key)),
             Self::In(key, values) => write_in(f, key, values),
             Self::Differs(key, value) => write!(f, "{} != {}", Quoted(key), Quoted(value)),
-            Self::Compare(key, side, number) => {
-                write!(f, "{} {} {number}", Quoted(key), side.as_str())
+            Self::Compare(key, comparison, number) => {
+                write!(f, "{} {} {number}", Quoted(key), comparison.as_str())
             }
         }
     }
@@ -154,7 +154,7 @@ fn write_in(f: &mut fmt::Formatter<'_>, key: &str, values: &[String]) -> fmt::Re
     write!(f, "{} in ({})", Quoted(key), values.join(", "))
 }
 
-/// A key or a value, with quotation marks if it needs them.
+/// A key or a value, quoted if necessary.
 struct Quoted<'a>(&'a str);
 
 impl fmt::Display for Quoted<'_> {

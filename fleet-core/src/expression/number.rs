@@ -1,19 +1,19 @@
-//! Decimal numbers that are compared exactly, however many digits they have.
+//! Decimal numbers of any length with exact comparison.
 
 use std::cmp::Ordering;
 
-/// A decimal number such as `-12.5`, as a view of its text.
+/// A decimal number such as `-12.5`, borrowed from its text.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Decimal<'a> {
     negative: bool,
-    /// Without leading zeros; empty for zero.
+    /// The integer part without leading zeros; empty for zero.
     whole: &'a str,
-    /// Without trailing zeros; empty if there is none.
+    /// The decimals without trailing zeros; may be empty.
     decimals: &'a str,
 }
 
 impl<'a> Decimal<'a> {
-    /// Reads digits, perhaps with a minus before them and with decimals after them.
+    /// Parses digits with an optional minus and optional decimals.
     pub(super) fn parse(text: &'a str) -> Option<Self> {
         let unsigned = text.strip_prefix('-').unwrap_or(text);
         let (whole, decimals) = unsigned.split_once('.').unwrap_or((unsigned, "0"));

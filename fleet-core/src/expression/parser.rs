@@ -1,12 +1,12 @@
-//! From tokens to the tree of an expression, by recursive descent of a bounded depth.
+//! Recursive descent parser of bounded depth, from tokens to the syntax tree.
 
 use super::MAX_DEPTH;
 use super::error::{ExpectedToken, ExpressionError, ExpressionProblem as Problem};
-use super::node::{Node, Side};
+use super::node::{Comparison, Node};
 use super::number::Decimal;
 use super::token::{Keyword, Kind, Token};
 
-/// Reads an expression from its tokens, of which the last one is the end.
+/// Parses an expression. The last token must be the end.
 pub(super) fn parse(text: &str, tokens: Vec<Token>) -> Result<Node, ExpressionError> {
     let mut parser = Parser { text, tokens, at: 0 };
     let node = parser.any(0)?;
@@ -32,23 +32,23 @@ impl Parser<'_> {
         Ok(Node::any(parts))
     }
 
-    /// `one and one and …`
+    /// `term and term and …`
     fn all(&mut self, depth: usize) -> Result<Node, ExpressionError> {
-        let mut parts = vec![self.one(depth)?];
+        let mut parts = vec![self.term(depth)?];
         while self.take(&Kind::Keyword(Keyword::And)) {
-            parts.push(self.one(depth)?);
+            parts.push(self.term(depth)?);
         }
         Ok(Node::all(parts))
     }
 
-    /// `not one`, `(any)`, `exists key`, or a comparison.
-    fn one(&mut self, depth: usize) -> Result<Node, ExpressionError> {
+    /// `not term`, `(any)`, `exists key`, or a comparison.
+    fn term(&mut self, depth: usize) -> Result<Node, ExpressionError> {
         if depth > MAX_DEPTH {
             let limit = MAX_DEPTH;
             return Err(ExpressionError::new(self.peek().span, Problem::TooDeep { limit }));
         }
         if self.take(&Kind::Keyword(Keyword::Not)) {
-            return Ok(Node::Not(Box::new(self.one(depth + 1)?)));
+            return Ok(Node::Not(Box::new(self.term(depth + 1)?)));
         }
         if self.take(&Kind::Open) {
             let inner = self.any(depth + 1)?;
@@ -65,30 +65,30 @@ impl Parser<'_> {
         self.comparison(key)
     }
 
-    /// What is asked of a key.
+    /// Parses the operator and the right side of a comparison.
     fn comparison(&mut self, key: String) -> Result<Node, ExpressionError> {
         let operator = self.peek().kind.clone();
         match operator {
-            Kind::Equal | Kind::Differs | Kind::Side(_) | Kind::Keyword(Keyword::In) => {
+            Kind::Equal | Kind::Differs | Kind::Comparison(_) | Kind::Keyword(Keyword::In) => {
                 self.at += 1;
             }
-            _ => return Err(self.no_operator(&key)),
+            _ => return Err(self.missing_operator(&key)),
         }
         match operator {
             Kind::Equal => Ok(Node::In(key, vec![self.word(ExpectedToken::Value)?])),
             Kind::Differs => Ok(Node::Differs(key, self.word(ExpectedToken::Value)?)),
-            Kind::Side(side) => self.number(key, side),
+            Kind::Comparison(comparison) => self.number(key, comparison),
             _ => Ok(Node::In(key, self.list()?)),
         }
     }
 
-    fn number(&mut self, key: String, side: Side) -> Result<Node, ExpressionError> {
+    fn number(&mut self, key: String, comparison: Comparison) -> Result<Node, ExpressionError> {
         let span = self.peek().span;
         let found = self.word(ExpectedToken::Value)?;
         if Decimal::parse(&found).is_none() {
             return Err(ExpressionError::new(span, Problem::NotANumber { found }));
         }
-        Ok(Node::Compare(key, side, found))
+        Ok(Node::Compare(key, comparison, found))
     }
 
     /// `(a, b)`
@@ -123,20 +123,20 @@ impl Parser<'_> {
         }
     }
 
-    /// The token that comes next. The end is never taken, so there always is one.
+    /// Returns the next token. The end token is never consumed, so there always is one.
     fn peek(&self) -> &Token {
         &self.tokens[self.at]
     }
 
-    /// Goes past a token if it comes next.
+    /// Consumes the next token if it is of this kind.
     fn take(&mut self, kind: &Kind) -> bool {
         let comes = self.peek().kind == *kind;
         self.at += usize::from(comes);
         comes
     }
 
-    /// A key alone, or a word of the language in capitals, which looks like one.
-    fn no_operator(&mut self, key: &str) -> ExpressionError {
+    /// Reports a missing operator after a key. A keyword in capitals is reported as such.
+    fn missing_operator(&mut self, key: &str) -> ExpressionError {
         if Keyword::nearest(key).is_none() {
             return self.expected(ExpectedToken::Operator);
         }

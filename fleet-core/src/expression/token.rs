@@ -1,11 +1,11 @@
-//! The words and signs of an expression.
+//! The lexer of expressions.
 
 use fleet_unitfile::{Span, SpecifierError};
 
 use super::error::{ExpressionError, ExpressionProblem as Problem};
-use super::node::Side;
+use super::node::Comparison;
 
-/// A word or a sign, and where it stands.
+/// A token with its span.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Token {
     pub(super) kind: Kind,
@@ -22,8 +22,8 @@ pub(super) enum Kind {
     Comma,
     Equal,
     Differs,
-    Side(Side),
-    /// Nothing comes any more.
+    Comparison(Comparison),
+    /// The end of the text.
     End,
 }
 
@@ -36,21 +36,21 @@ pub(super) enum Keyword {
     Exists,
 }
 
-/// Signs, the longer ones before those that they begin with.
+/// Symbols; a longer one precedes its prefixes.
 const SIGNS: [(&str, Kind); 9] = [
     ("!=", Kind::Differs),
-    ("<=", Kind::Side(Side::AtMost)),
-    (">=", Kind::Side(Side::AtLeast)),
-    ("<", Kind::Side(Side::Below)),
-    (">", Kind::Side(Side::Above)),
+    ("<=", Kind::Comparison(Comparison::AtMost)),
+    (">=", Kind::Comparison(Comparison::AtLeast)),
+    ("<", Kind::Comparison(Comparison::Less)),
+    (">", Kind::Comparison(Comparison::Greater)),
     ("=", Kind::Equal),
     ("(", Kind::Open),
     (")", Kind::Close),
     (",", Kind::Comma),
 ];
 
-/// Signs of other languages, the longer ones first, and what is written here.
-const FOREIGN: [(&str, &str); 8] = [
+/// Symbols of other languages, longer ones first, with the equivalent in this language.
+const FOREIGN_SIGNS: [(&str, &str); 8] = [
     ("&&", "and"),
     ("||", "or"),
     ("==", "="),
@@ -78,7 +78,7 @@ impl Keyword {
         Self::ALL.into_iter().find(|keyword| keyword.as_str() == name)
     }
 
-    /// The keyword that was probably meant by a word in capitals.
+    /// Returns the keyword that a word in capitals stands for.
     pub(super) fn nearest(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|keyword| keyword.as_str().eq_ignore_ascii_case(word))
     }
@@ -93,10 +93,10 @@ fn is_bare_character(c: char) -> bool {
     !(c.is_whitespace() || c.is_control() || "()=!<>,\"'&|".contains(c))
 }
 
-/// What becomes of a key or a value that has specifiers.
+/// Expands the specifiers of a key or a value.
 pub(super) type Expand<'a> = &'a dyn Fn(&str) -> Result<String, SpecifierError>;
 
-/// Takes a text apart; the last token is the end.
+/// Splits a text into tokens; the last one is the end.
 pub(super) fn tokens(text: &str, expand: Expand<'_>) -> Result<Vec<Token>, ExpressionError> {
     let mut tokens = Vec::new();
     let mut at = 0;
@@ -113,7 +113,7 @@ pub(super) fn tokens(text: &str, expand: Expand<'_>) -> Result<Vec<Token>, Expre
     }
 }
 
-/// The token at the beginning of the rest of a text, and how many bytes it has.
+/// Returns the token at the start of a text, with its length in bytes.
 fn next(rest: &str, at: usize, expand: Expand<'_>) -> Result<(Kind, usize), ExpressionError> {
     let refuse =
         |length, problem| Err(ExpressionError::new(Span { start: at, end: at + length }, problem));
@@ -123,10 +123,10 @@ fn next(rest: &str, at: usize, expand: Expand<'_>) -> Result<(Kind, usize), Expr
     if first == '"' {
         return quoted(rest, at, expand);
     }
-    // "!=" is a sign of ours that begins with a foreign one, "==" a foreign one that begins with
-    // one of ours: the longer one is meant.
+    // "!=" is a symbol here that begins with a foreign one, and "==" is a foreign one that begins
+    // with a symbol here. The longer one takes precedence.
     let ours = SIGNS.into_iter().find(|(sign, _)| rest.starts_with(sign));
-    let foreign = FOREIGN.into_iter().find(|(sign, _)| rest.starts_with(sign));
+    let foreign = FOREIGN_SIGNS.into_iter().find(|(sign, _)| rest.starts_with(sign));
     match (ours, foreign) {
         (Some((sign, kind)), other) if other.is_none_or(|(o, _)| o.len() < sign.len()) => {
             return Ok((kind, sign.len()));
@@ -148,7 +148,7 @@ fn next(rest: &str, at: usize, expand: Expand<'_>) -> Result<(Kind, usize), Expr
     Ok((Kind::Word(expanded(word, span, expand)?), length))
 }
 
-/// A text in quotation marks; `\"` and `\\` stand for the mark and the backslash themselves.
+/// Reads a text in quotation marks; `\"` and `\\` stand for the mark and the backslash.
 fn quoted(rest: &str, at: usize, expand: Expand<'_>) -> Result<(Kind, usize), ExpressionError> {
     let mut inside = String::new();
     let mut characters = rest.char_indices().skip(1);
@@ -174,7 +174,7 @@ fn quoted(rest: &str, at: usize, expand: Expand<'_>) -> Result<(Kind, usize), Ex
     Err(ExpressionError::new(span, Problem::OpenQuote))
 }
 
-/// Words are expanded one by one, so that no unit's name can add a condition of its own.
+/// Expands each word separately, so that a unit's name cannot add a condition.
 fn expanded(word: &str, span: Span, expand: Expand<'_>) -> Result<String, ExpressionError> {
     let refuse = |problem| Err(ExpressionError::new(span, problem));
     match expand(word) {

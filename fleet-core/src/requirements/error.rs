@@ -1,4 +1,4 @@
-//! What can be wrong with an `[X-Fleet]` section.
+//! Errors in an `[X-Fleet]` section.
 
 use std::fmt;
 
@@ -9,74 +9,74 @@ use crate::{
     AmountError, ExpressionError, ExpressionProblem, MachineId, Pattern, PatternError, Peer,
 };
 
-/// One thing that is wrong with an `[X-Fleet]` section.
+/// One error in an `[X-Fleet]` section.
 ///
-/// It prints as place, [message](Self::message) and [help](Self::help), in one line.
+/// `Display` writes location, [message](Self::message) and [help](Self::help) on one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequirementError {
-    /// Where in the unit file's source, in bytes.
+    /// The affected bytes of the unit file's source.
     pub span: Span,
-    /// Where in the unit file, for people.
+    /// Line and column in the unit file.
     pub location: Location,
     kind: RequirementErrorKind,
 }
 
-/// What is wrong, as data.
+/// The kind of an error, with its data.
 ///
-/// Where a second option is part of it, `line` is the line of that one, counted from one.
+/// If a second option is involved, `line` is the line of that option, counted from one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RequirementErrorKind {
-    /// There is no option of that name.
+    /// The option does not exist.
     UnknownOption {
-        /// What is written.
+        /// The option name as written.
         name: String,
-        /// The option that was probably meant.
+        /// The option that was probably intended.
         suggestion: Option<FleetOption>,
     },
-    /// A `%` in a value is followed by nothing that it could stand for.
+    /// A specifier in a value cannot be expanded.
     Specifier {
         /// The option.
         option: FleetOption,
-        /// The value, before anything was expanded.
+        /// The value before expansion.
         value: String,
-        /// What is wrong with it.
+        /// The error of the specifier.
         cause: SpecifierError,
     },
-    /// A `MachineID=` is the shortened form of an ID.
+    /// A `MachineID=` is the short form of an ID.
     ShortMachineId {
-        /// What is written.
+        /// The value as written.
         value: String,
     },
-    /// A `MachineID=` is no ID.
+    /// A `MachineID=` is not a machine ID.
     MachineId {
-        /// What is written.
+        /// The value as written.
         value: String,
     },
     /// `MachineID=` names two machines.
     SeveralMachineIds {
-        /// The one that was named first.
+        /// The machine named first.
         first: MachineId,
-        /// Its line.
+        /// The line of the first machine.
         line: usize,
-        /// The other.
+        /// The machine named second.
         second: MachineId,
     },
-    /// A `MachineMetadata=` is no condition of the form `key=value`.
+    /// A `MachineMetadata=` is not a condition of the form `key=value`.
     Metadata {
-        /// What is written.
+        /// The value as written.
         value: String,
-        /// What is wrong with it.
+        /// The problem with the condition.
         problem: MetadataProblem,
     },
-    /// A `MachineOf=` is no unit's name.
+    /// A `MachineOf=` is not a unit name.
     UnitName {
-        /// What is written.
+        /// The value as written.
         value: String,
-        /// What is wrong with it.
+        /// The error of the name.
         cause: NameError,
     },
-    /// A `MachineOf=` names a template, which is never on any machine.
+    /// A `MachineOf=` names a template, which is never on a machine.
     PeerIsTemplate {
         /// The template.
         peer: UnitName,
@@ -86,90 +86,90 @@ pub enum RequirementErrorKind {
         /// The unit.
         peer: UnitName,
     },
-    /// A `Conflicts=` or `Replaces=` is no pattern.
+    /// A `Conflicts=` or `Replaces=` is not a pattern.
     Pattern {
         /// The option.
         option: FleetOption,
-        /// What is wrong with it.
+        /// The error of the pattern.
         cause: PatternError,
     },
-    /// An expression over metadata cannot be read.
+    /// An expression over metadata is invalid.
     Expression {
         /// The option.
         option: FleetOption,
-        /// What is wrong with it.
+        /// The error of the expression.
         cause: ExpressionError,
     },
-    /// What is to be reserved is no amount.
+    /// A reservation is not an amount.
     Amount {
         /// The option.
         option: FleetOption,
-        /// What is wrong with it.
+        /// The error of the amount.
         cause: AmountError,
     },
-    /// A `MaxPerMachine=` is no whole number from 1 on.
+    /// A `MaxPerMachine=` is not a whole number of at least 1.
     MaxPerMachine {
-        /// What is written.
+        /// The value as written.
         value: String,
     },
-    /// What stands before the colon of a `Prefer=` or `Spread=` is no weight that it may have.
+    /// The weight of a `Prefer=` or `Spread=` is not in the allowed range.
     Weight {
         /// The option.
         option: FleetOption,
-        /// What is written there.
+        /// The weight as written.
         value: String,
     },
-    /// Between the weight of a `Prefer=` or `Spread=` and what it weighs is no colon.
-    NoColon {
+    /// A `Prefer=` or `Spread=` has no colon after its weight.
+    MissingColon {
         /// The option.
         option: FleetOption,
         /// The weight.
         weight: String,
-        /// What follows it.
+        /// The text after the weight.
         rest: String,
     },
-    /// A `Spread=` is no metadata key.
+    /// A `Spread=` is not a metadata key.
     SpreadKey {
-        /// What is written.
+        /// The value as written.
         value: String,
     },
-    /// A value is not one of those that the option has.
+    /// The value is not one of those that the option accepts.
     Choice {
         /// `Reschedule` or `OnPartition`.
         option: FleetOption,
-        /// What is written.
+        /// The value as written.
         value: String,
     },
-    /// A `Global=` is neither yes nor no.
+    /// A `Global=` is not a boolean.
     NotABoolean {
-        /// What is written.
+        /// The value as written.
         value: String,
     },
-    /// Two options cannot be used together.
+    /// Two options are mutually exclusive.
     MutuallyExclusive {
-        /// The one that comes first in the file, where the error is.
+        /// The option that comes first in the file, at which the error is reported.
         one: FleetOption,
-        /// The other.
+        /// The other option.
         other: FleetOption,
-        /// The other's line.
+        /// The line of the other option.
         line: usize,
     },
-    /// An option is given more values than it may have.
+    /// An option has too many values.
     TooMany {
         /// The option.
         option: FleetOption,
-        /// How many it may have.
+        /// The maximum number of values.
         limit: usize,
     },
-    /// The unit must be beside a unit that it keeps away itself.
-    PeerKeptAway {
-        /// The unit or the pattern that `MachineOf=` names.
+    /// `MachineOf=` requires a unit that the unit itself excludes.
+    PeerExcluded {
+        /// The unit or the pattern in `MachineOf=`.
         peer: Peer,
         /// `Conflicts` or `Replaces`.
         option: FleetOption,
-        /// The pattern that covers the peer.
+        /// The pattern that excludes the peer.
         pattern: Pattern,
-        /// The pattern's line.
+        /// The line of the pattern.
         line: usize,
     },
 }
@@ -179,19 +179,19 @@ impl RequirementError {
         Self { span, location, kind }
     }
 
-    /// What is wrong, as data.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> &RequirementErrorKind {
         &self.kind
     }
 
-    /// What is wrong, in words.
+    /// Returns the description of the error.
     #[must_use]
     pub fn message(&self) -> String {
         self.kind.to_string()
     }
 
-    /// What to write instead.
+    /// Returns how to correct the error.
     #[must_use]
     pub fn help(&self) -> String {
         self.kind.help()
@@ -236,7 +236,7 @@ impl fmt::Display for RequirementErrorKind {
                 write!(f, "MaxPerMachine={value} is no whole number from 1 on")
             }
             Self::Weight { option, value } => write!(f, "{option}: {value} is no weight"),
-            Self::NoColon { option, weight, .. } => {
+            Self::MissingColon { option, weight, .. } => {
                 write!(f, "{option}: no colon after the weight {weight}")
             }
             Self::SpreadKey { value } => write!(f, "Spread={value} is no metadata key"),
@@ -250,7 +250,7 @@ impl fmt::Display for RequirementErrorKind {
             Self::TooMany { option, limit } => {
                 write!(f, "{option} is given more than {limit} values")
             }
-            Self::PeerKeptAway { peer, option, pattern, line } => {
+            Self::PeerExcluded { peer, option, pattern, line } => {
                 write!(f, "MachineOf={peer} cannot be met: {option}={pattern} (line {line}) ")?;
                 f.write_str("keeps that unit away")
             }
@@ -259,7 +259,7 @@ impl fmt::Display for RequirementErrorKind {
 }
 
 impl RequirementErrorKind {
-    /// What to write instead.
+    /// Returns how to correct the error.
     pub(super) fn help(&self) -> String {
         match self {
             Self::UnknownOption { suggestion: Some(option), .. } => {
@@ -296,14 +296,16 @@ impl RequirementErrorKind {
                  the key"
                     .into()
             }
-            Self::NoColon { option, weight, rest } => format!("write {option}={weight}: {rest}"),
+            Self::MissingColon { option, weight, rest } => {
+                format!("write {option}={weight}: {rest}")
+            }
             Self::SpreadKey { .. } => "write one key for each Spread, as in Spread=zone".into(),
             Self::Choice { option: FleetOption::Reschedule, .. } => "write always or never".into(),
             Self::Choice { .. } => "write keep or stop".into(),
             Self::NotABoolean { .. } => "write true or false".into(),
             Self::MutuallyExclusive { one, other, .. } => together_help(*one, *other),
             Self::TooMany { .. } => "use patterns, or leave some out".into(),
-            Self::PeerKeptAway { option, .. } => {
+            Self::PeerExcluded { option, .. } => {
                 format!("take the unit out of MachineOf, or narrow the pattern of {option}")
             }
         }

@@ -1,30 +1,30 @@
-//! All that is wrong with an `[X-Fleet]` section.
+//! The collected errors of an `[X-Fleet]` section.
 
 use std::fmt;
 
 use super::RequirementError;
 
-/// All that is wrong with an `[X-Fleet]` section, in the order of the file; never empty.
+/// All errors in an `[X-Fleet]` section, in source order; never empty.
 ///
-/// Of more than a hundred errors, the first hundred that were found.
+/// At most a hundred errors are kept, those found first.
 ///
-/// It prints one line for each error.
+/// `Display` writes one error per line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequirementErrors(Vec<RequirementError>);
 
 impl RequirementErrors {
-    /// The errors in the order of the file; `None` if there are none.
+    /// Sorts the errors by position; `None` if there are none.
     pub(super) fn new(mut errors: Vec<RequirementError>) -> Option<Self> {
-        errors.sort_by_key(|error| error.span.start); // stable, so of one place as they were found
+        errors.sort_by_key(|error| error.span.start); // The sort is stable: errors at one position keep their order.
         (!errors.is_empty()).then_some(Self(errors))
     }
 
-    /// The errors, in the order of the file.
+    /// Returns the errors, in source order.
     pub fn iter(&self) -> std::slice::Iter<'_, RequirementError> {
         self.0.iter()
     }
 
-    /// The error that comes first in the file.
+    /// Returns the first error in source order.
     #[must_use]
     pub fn first(&self) -> &RequirementError {
         self.0.first().expect("never made without an error")

@@ -1,24 +1,24 @@
-//! Reading a `MachineMetadata=` condition: one key, one value.
+//! Parsing of a `MachineMetadata=` condition: one key and one value.
 
 use std::fmt;
 
-/// What is wrong with a `MachineMetadata=` condition.
+/// The problem with a `MachineMetadata=` condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MetadataProblem {
-    /// It has no `=`.
+    /// The condition has no `=`.
     NoEquals,
-    /// It has more than one `=`.
+    /// The condition has more than one `=`.
     SeveralEquals,
-    /// Nothing stands before the `=`.
+    /// The key is empty.
     NoKey,
-    /// Nothing stands after the `=`.
+    /// The value is empty.
     NoValue,
-    /// A blank stands in the key or beside the `=`.
+    /// The key contains a blank, or the `=` has one beside it.
     Blank,
-    /// A control character, for example a tab, stands in it.
+    /// The condition contains a control character, such as a tab.
     Control,
-    /// It starts with a quotation mark, and the line does not end with one.
+    /// The condition starts with a quotation mark, but its line does not end with one.
     OpenQuote,
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for MetadataProblem {
     }
 }
 
-/// Takes a condition apart into its key and its value.
+/// Splits a condition into key and value.
 pub(super) fn split_pair(text: &str) -> Result<(&str, &str), MetadataProblem> {
     let (key, value) = text.split_once('=').ok_or(MetadataProblem::NoEquals)?;
     let blank = |c: char| c == ' ';
@@ -53,7 +53,7 @@ pub(super) fn split_pair(text: &str) -> Result<(&str, &str), MetadataProblem> {
     }
 }
 
-/// The text that was probably meant by one that is no condition.
+/// Returns the condition that was probably intended by an invalid one.
 pub(super) fn suggestion(text: &str, problem: MetadataProblem) -> Option<String> {
     let bare = text.replace('"', " ");
     if matches!(problem, MetadataProblem::Blank | MetadataProblem::OpenQuote) {

@@ -1,4 +1,4 @@
-//! What a unit demands of a machine: its `[X-Fleet]` section, typed.
+//! Requirements of a unit: its `[X-Fleet]` section, parsed and checked.
 
 mod error;
 mod errors;
@@ -25,77 +25,78 @@ pub use option::FleetOption;
 pub use preferences::{OnPartition, Preference, Reschedule, Spread};
 pub use warning::{RequirementWarning, RequirementWarningKind};
 
-/// The section of a unit file that speaks to fleet.
+/// The section of a unit file that fleet reads.
 const SECTION: &str = "X-Fleet";
 
-/// What a unit demands of the machine that runs it.
+/// The requirements of a unit for the machine that runs it.
 ///
-/// Specifiers are expanded with the unit's own name, so two instances of one template have
-/// requirements of their own.
+/// Specifiers are expanded with the unit's own name, so each instance of a template has its own
+/// requirements.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Requirements {
     /// `Global=`: run on every eligible machine.
     pub global: bool,
-    /// `MachineID=`: the only machine that will do.
+    /// `MachineID=`: the only acceptable machine.
     pub machine_id: Option<MachineId>,
-    /// `MachineOf=`: who must be on the same machine, in the order written.
+    /// `MachineOf=`: peers that must be on the same machine, in the order written.
     pub machine_of: Vec<Peer>,
-    /// `MachineMetadata=`: for each key the values of which the machine must have one.
+    /// `MachineMetadata=`: the accepted values of each key.
     pub metadata: BTreeMap<String, BTreeSet<String>>,
-    /// `MachineMetadataExpr=`: what must be true of the machine's metadata.
+    /// `MachineMetadataExpr=`: a condition on the machine's metadata.
     pub metadata_expr: Option<Expression>,
     /// `Conflicts=`: units that must not be on the same machine, in the order written.
     pub conflicts: Vec<Pattern>,
     /// `Replaces=`: units that must leave the machine on which this one is placed, in the order
     /// written.
     pub replaces: Vec<Pattern>,
-    /// `MaxPerMachine=`: how many instances of the unit's template may be on one machine, itself
-    /// included; at least 1.
+    /// `MaxPerMachine=`: maximum number of instances of the unit's template on one machine,
+    /// including this one; at least 1.
     pub max_per_machine: Option<u32>,
-    /// `ReserveCPU=`, `ReserveMemory=` and `ReserveDisk=`: what the machine must have left.
+    /// `ReserveCPU=`, `ReserveMemory=` and `ReserveDisk=`: resources reserved on the machine.
     pub reserve: Resources,
-    /// `Prefer=`: which machines are better, in the order written.
+    /// `Prefer=`: preferred machines, in the order written.
     pub prefer: Vec<Preference>,
-    /// `Spread=`: by which metadata keys instances keep apart, each key once, in the order written.
+    /// `Spread=`: metadata keys by which instances are spread, each key once, in the order written.
     pub spread: Vec<Spread>,
-    /// `Reschedule=`: whether it gets another machine when its own is lost.
+    /// `Reschedule=`: the policy after the loss of the machine.
     pub reschedule: Reschedule,
-    /// `OnPartition=`: what becomes of it on a machine that is cut off.
+    /// `OnPartition=`: the policy on a partitioned machine.
     pub on_partition: OnPartition,
 }
 
-/// What to do about what the old program passed over in silence.
+/// The handling of text that fleet v1 silently ignored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Strictness {
-    /// Refuse it, so that no demand is lost by a slip of the pen.
+    /// Refuses it, so that no requirement is lost by a typo.
     #[default]
     Refuse,
-    /// Ignore it as the old program did, and warn: an unknown option, a `MachineMetadata=`
-    /// condition that is none, a pattern that is none.
+    /// Ignores it with a warning: unknown options, invalid `MachineMetadata=` conditions, and
+    /// invalid patterns.
     Warn,
 }
 
-/// Requirements that were read, with what a person should know of them.
+/// Parsed requirements with their warnings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParsedRequirements {
-    /// What the unit demands.
+    /// The requirements.
     pub requirements: Requirements,
-    /// What is odd in the file, in the order of the file.
+    /// The warnings, in source order.
     pub warnings: Vec<RequirementWarning>,
 }
 
 impl Requirements {
-    /// Reads what the file of the unit called `name` demands.
+    /// Parses the requirements of the unit called `name`.
     ///
     /// A line that starts and ends with `"` holds several values, split at blanks outside quotes;
-    /// there are no escapes. Any other line is one value, except that unit names and patterns are
-    /// split at blanks always, since none holds a blank. Options may repeat and add up; of
-    /// `Global=` the last one counts. As in systemd, an assignment of nothing (`Conflicts=`) takes
-    /// back all that the option was given before it, under its old spelling too.
+    /// there are no escapes. Any other line is one value. Unit names and patterns contain no blanks
+    /// and are always split at blanks.
     ///
-    /// A template runs nowhere, and what its values become is known of its instances only. So a
-    /// value of a template in which `%i`, `%n` or `%N` stands is left out here, and read and
-    /// checked for each instance.
+    /// Options may repeat and add up; for `Global=` the last one counts. As in systemd, an empty
+    /// assignment (`Conflicts=`) resets the option, including values under its deprecated name.
+    ///
+    /// A template is never placed, and the expansion of its values is known for its instances only.
+    /// So values of a template that contain `%i`, `%n` or `%N` are skipped here. They are parsed
+    /// and checked for each instance.
     ///
     /// ```
     /// use fleet_core::{Requirements, Strictness};
@@ -111,14 +112,14 @@ impl Requirements {
     ///
     /// # Errors
     ///
-    /// Everything that is wrong with the section, in the order of the file: unknown options, values
-    /// that cannot be read, options that cannot be used together.
+    /// Returns all errors in the section, in source order: unknown options, invalid values, and
+    /// mutually exclusive options.
     pub fn parse(
         name: &UnitName,
         file: &UnitFile,
         strictness: Strictness,
     ) -> Result<ParsedRequirements, RequirementErrors> {
-        let mut reader = parse::Reader::new(name, file, strictness);
+        let mut reader = parse::SectionReader::new(name, file, strictness);
         reader.read();
         reader.finish()
     }

@@ -1,4 +1,4 @@
-//! The options of the `[X-Fleet]` section and their spellings.
+//! The options of the `[X-Fleet]` section and their names.
 
 use std::fmt;
 
@@ -12,9 +12,9 @@ pub enum FleetOption {
     MachineId,
     /// `MachineOf=`: units that must be on the same machine.
     MachineOf,
-    /// `MachineMetadata=`: what the machine must say of itself.
+    /// `MachineMetadata=`: metadata that the machine must have.
     MachineMetadata,
-    /// `MachineMetadataExpr=`: what must be true of what the machine says of itself.
+    /// `MachineMetadataExpr=`: a condition on the machine's metadata.
     MachineMetadataExpr,
     /// `Conflicts=`: units that must not be on the same machine.
     Conflicts,
@@ -22,26 +22,26 @@ pub enum FleetOption {
     Global,
     /// `Replaces=`: units that must leave the machine.
     Replaces,
-    /// `MaxPerMachine=`: how many instances of a template may be on one machine.
+    /// `MaxPerMachine=`: maximum number of instances of a template on one machine.
     MaxPerMachine,
-    /// `ReserveCPU=`: how much processor time the machine must have left.
+    /// `ReserveCPU=`: processor time to reserve on the machine.
     ReserveCpu,
-    /// `ReserveMemory=`: how much memory the machine must have left.
+    /// `ReserveMemory=`: memory to reserve on the machine.
     ReserveMemory,
-    /// `ReserveDisk=`: how much disk the machine must have left.
+    /// `ReserveDisk=`: disk to reserve on the machine.
     ReserveDisk,
-    /// `Prefer=`: which machines are better.
+    /// `Prefer=`: preferred machines.
     Prefer,
-    /// `Spread=`: by which metadata key instances of a template keep apart.
+    /// `Spread=`: the metadata key by which instances of a template are spread.
     Spread,
-    /// `Reschedule=`: whether the unit gets another machine when its own is lost.
+    /// `Reschedule=`: the policy after the loss of the unit's machine.
     Reschedule,
-    /// `OnPartition=`: what becomes of the unit on a machine that is cut off.
+    /// `OnPartition=`: the policy on a partitioned machine.
     OnPartition,
 }
 
-/// Spellings that the old program deprecated, and what they are called now.
-const OLD_SPELLINGS: [(&str, FleetOption); 5] = [
+/// Names that fleet v1 deprecated, with the current options.
+const DEPRECATED_NAMES: [(&str, FleetOption); 5] = [
     ("X-ConditionMachineID", FleetOption::MachineId),
     ("X-ConditionMachineBootID", FleetOption::MachineId),
     ("X-ConditionMachineOf", FleetOption::MachineOf),
@@ -49,11 +49,11 @@ const OLD_SPELLINGS: [(&str, FleetOption); 5] = [
     ("X-Conflicts", FleetOption::Conflicts),
 ];
 
-/// How alike two names must be, from 0 to 1, for one to be suggested in place of the other.
-const ALIKE: f64 = 0.6;
+/// Minimum similarity of two names, from 0 to 1, for a suggestion.
+const MIN_SIMILARITY: f64 = 0.6;
 
 impl FleetOption {
-    /// All options, in the order in which the documents explain them.
+    /// All options, in the order of the documentation.
     pub const ALL: [Self; 15] = [
         Self::MachineId,
         Self::MachineOf,
@@ -72,7 +72,7 @@ impl FleetOption {
         Self::OnPartition,
     ];
 
-    /// The option as it is written in a unit file.
+    /// Returns the option's name in a unit file.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -94,46 +94,46 @@ impl FleetOption {
         }
     }
 
-    /// The option that is written so now. Spellings are exact, upper and lower case included.
+    /// Returns the option with this name. Names are case-sensitive.
     pub(super) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|option| option.as_str() == name)
     }
 
-    /// The option that was written so in old versions of fleet.
-    pub(super) fn from_old_spelling(name: &str) -> Option<Self> {
-        OLD_SPELLINGS.into_iter().find(|(old, _)| *old == name).map(|(_, option)| option)
+    /// Returns the option with this name in old versions of fleet.
+    pub(super) fn from_deprecated_name(name: &str) -> Option<Self> {
+        DEPRECATED_NAMES.into_iter().find(|(old, _)| *old == name).map(|(_, option)| option)
     }
 
-    /// The option that was probably meant by a name that is none.
+    /// Returns the option whose name is most similar to an unknown name.
     pub(super) fn nearest(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();
         let bare = name.strip_prefix("x-condition").or_else(|| name.strip_prefix("x-"));
         let bare = bare.unwrap_or(&name);
-        let likeness = |option: Self| {
+        let similarity = |option: Self| {
             let known = option.as_str().to_ascii_lowercase();
             strsim::normalized_damerau_levenshtein(bare, &known)
         };
-        let scored = Self::ALL.into_iter().map(|option| (likeness(option), option));
+        let scored = Self::ALL.into_iter().map(|option| (similarity(option), option));
         let best = scored.max_by(|one, other| one.0.total_cmp(&other.0));
-        best.filter(|(likeness, _)| *likeness >= ALIKE).map(|(_, option)| option)
+        best.filter(|(similarity, _)| *similarity >= MIN_SIMILARITY).map(|(_, option)| option)
     }
 
-    /// Whether its values are unit names or patterns over them, which blanks separate.
+    /// Whether the values are unit names or patterns, separated by blanks.
     pub(super) const fn takes_units(self) -> bool {
         matches!(self, Self::MachineOf | Self::Conflicts | Self::Replaces)
     }
 
-    /// Whether its values are expressions, in which quotation marks have a meaning of their own.
+    /// Whether the values are expressions, in which quotation marks have their own meaning.
     pub(super) const fn takes_expressions(self) -> bool {
         matches!(self, Self::MachineMetadataExpr | Self::Prefer)
     }
 
-    /// Whether only instances of a template have a use for it.
+    /// Whether the option applies to instances of a template only.
     pub(super) const fn counts_instances(self) -> bool {
         matches!(self, Self::MaxPerMachine | Self::Spread)
     }
 
-    /// What it reserves, if it reserves something.
+    /// Returns the resource that the option reserves.
     pub(super) const fn reserves(self) -> Option<Resource> {
         match self {
             Self::ReserveCpu => Some(Resource::Cpu),

@@ -1,4 +1,4 @@
-//! The walk over a unit file that collects requirements, errors and warnings.
+//! Parsing of the `[X-Fleet]` section of a unit file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,55 +12,55 @@ use super::{
 };
 use crate::{MachineId, Pattern, Peer, PeerError};
 
-/// How many values an option may have. They are compared with each other, and with each other
-/// unit's, so their number must not be the sender's choice.
+/// Maximum number of values of an option. Values are compared with each other and with those of
+/// other units, so their number must be bounded.
 const MAX_VALUES: usize = 256;
 
-/// A value and where it stands.
-pub(super) struct Placed<T> {
+/// A value with its span.
+pub(super) struct Spanned<T> {
     pub(super) value: T,
     pub(super) span: Span,
 }
 
-/// What was read so far.
-pub(super) struct Reader<'a> {
+/// State of parsing a section.
+pub(super) struct SectionReader<'a> {
     pub(super) name: &'a UnitName,
     file: &'a UnitFile,
     pub(super) reports: Reports<'a>,
-    /// Where each option but `Global=` was first given, unless it was taken back since.
-    given: BTreeMap<FleetOption, Span>,
-    /// How many values each option was given, unless they were taken back since.
-    counts: BTreeMap<FleetOption, usize>,
-    /// Where `Global=` was said to be true, unless it was taken back since.
+    /// The first span of each option other than `Global=`, unless it was reset since.
+    first_spans: BTreeMap<FleetOption, Span>,
+    /// Number of values of each option, unless they were reset since.
+    value_counts: BTreeMap<FleetOption, usize>,
+    /// The span of a true `Global=`, unless it was reset since.
     global: Option<Span>,
-    machine_id: Option<Placed<MachineId>>,
-    pub(super) machine_of: Vec<Placed<Peer>>,
+    machine_id: Option<Spanned<MachineId>>,
+    pub(super) machine_of: Vec<Spanned<Peer>>,
     metadata: BTreeMap<String, BTreeSet<String>>,
-    /// What needs no place once it was read.
-    pub(super) plain: Requirements,
-    pub(super) conflicts: Vec<Placed<Pattern>>,
-    pub(super) replaces: Vec<Placed<Pattern>>,
+    /// Requirements whose spans are not needed after parsing.
+    pub(super) scalars: Requirements,
+    pub(super) conflicts: Vec<Spanned<Pattern>>,
+    pub(super) replaces: Vec<Spanned<Pattern>>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> SectionReader<'a> {
     pub(super) fn new(name: &'a UnitName, file: &'a UnitFile, strictness: Strictness) -> Self {
         Self {
             name,
             file,
             reports: Reports::new(file, strictness),
-            given: BTreeMap::new(),
-            counts: BTreeMap::new(),
+            first_spans: BTreeMap::new(),
+            value_counts: BTreeMap::new(),
             global: None,
             machine_id: None,
             machine_of: Vec::new(),
             metadata: BTreeMap::new(),
-            plain: Requirements::default(),
+            scalars: Requirements::default(),
             conflicts: Vec::new(),
             replaces: Vec::new(),
         }
     }
 
-    /// Reads all options of the file, then tests them against each other.
+    /// Parses all options of the section, then checks them against each other.
     pub(super) fn read(&mut self) {
         let file = self.file;
         for option in file.options() {
@@ -68,11 +68,11 @@ impl<'a> Reader<'a> {
                 self.read_option(option);
             }
         }
-        self.look_for_misnamed_sections();
+        self.warn_about_misnamed_sections();
         rules::check(self);
     }
 
-    /// What was read, if nothing is wrong with it.
+    /// Returns the requirements and warnings, or the errors if there are any.
     pub(super) fn finish(self) -> Result<ParsedRequirements, RequirementErrors> {
         let warnings = self.reports.finish()?;
         let requirements = Requirements {
@@ -82,20 +82,20 @@ impl<'a> Reader<'a> {
             metadata: self.metadata,
             conflicts: distinct(self.conflicts),
             replaces: distinct(self.replaces),
-            ..self.plain
+            ..self.scalars
         };
         Ok(ParsedRequirements { requirements, warnings })
     }
 
-    /// Where an option stands that the unit uses.
+    /// Returns the span of an option that the unit uses.
     pub(super) fn used(&self, option: FleetOption) -> Option<Span> {
         match option {
             FleetOption::Global => self.global,
-            _ => self.given.get(&option).copied(),
+            _ => self.first_spans.get(&option).copied(),
         }
     }
 
-    fn look_for_misnamed_sections(&mut self) {
+    fn warn_about_misnamed_sections(&mut self) {
         let file = self.file;
         let mut seen = BTreeSet::new();
         for option in file.options() {
@@ -114,14 +114,14 @@ impl<'a> Reader<'a> {
         };
         let values = values::split(key, option.value());
         if values.is_empty() {
-            return self.take_back(key);
+            return self.reset(key);
         }
         if key != FleetOption::Global {
-            self.given.entry(key).or_insert(span);
+            self.first_spans.entry(key).or_insert(span);
         }
         let Span { start: mut from, end } = option.value_span();
         for value in values {
-            if self.may_have_one_more(key, span) {
+            if self.count_value(key, span) {
                 let span = self.find(&value, Span { start: from, end }).unwrap_or(span);
                 from = from.max(span.end);
                 self.read_value(key, &value, span);
@@ -129,17 +129,17 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Where a value stands in a part of the source, if it can be found there as it is.
+    /// Returns the span of a value in a part of the source, if it appears there literally.
     fn find(&self, value: &str, part: Span) -> Option<Span> {
         let text = str::from_utf8(self.file.source().get(part.start..part.end)?).ok()?;
         let start = part.start + text.find(value)?;
         Some(Span { start, end: start + value.len() })
     }
 
-    /// Counts one more value of an option, and says whether it may have it. The first that it may
-    /// not have is recorded.
-    fn may_have_one_more(&mut self, option: FleetOption, span: Span) -> bool {
-        let count = self.counts.entry(option).or_default();
+    /// Counts one more value of an option and returns whether it is allowed. Records an error for
+    /// the first excess value.
+    fn count_value(&mut self, option: FleetOption, span: Span) -> bool {
+        let count = self.value_counts.entry(option).or_default();
         *count += 1;
         let count = *count;
         if count == MAX_VALUES + 1 {
@@ -149,25 +149,25 @@ impl<'a> Reader<'a> {
         count <= MAX_VALUES
     }
 
-    /// The option of that name, new or old.
+    /// Returns the option with this current or deprecated name.
     fn key(&mut self, name: &str, span: Span) -> Option<FleetOption> {
         if let Some(key) = FleetOption::from_name(name) {
             return Some(key);
         }
         let name = name.to_owned();
-        let Some(option) = FleetOption::from_old_spelling(&name) else {
+        let Some(option) = FleetOption::from_deprecated_name(&name) else {
             let suggestion = FleetOption::nearest(&name);
-            self.reports.object(span, Kind::UnknownOption { name, suggestion });
+            self.reports.report_lenient(span, Kind::UnknownOption { name, suggestion });
             return None;
         };
-        self.reports.warn(span, WarningKind::OldSpelling { name, option });
+        self.reports.warn(span, WarningKind::DeprecatedName { name, option });
         Some(option)
     }
 
-    /// Forgets all that an option was given.
-    fn take_back(&mut self, key: FleetOption) {
-        self.given.remove(&key);
-        self.counts.remove(&key);
+    /// Resets an option.
+    fn reset(&mut self, key: FleetOption) {
+        self.first_spans.remove(&key);
+        self.value_counts.remove(&key);
         match key {
             FleetOption::MachineId => self.machine_id = None,
             FleetOption::MachineOf => self.machine_of.clear(),
@@ -175,14 +175,14 @@ impl<'a> Reader<'a> {
             FleetOption::Conflicts => self.conflicts.clear(),
             FleetOption::Replaces => self.replaces.clear(),
             FleetOption::Global => self.global = None,
-            _ => self.take_back_plain(key),
+            _ => self.reset_scalar(key),
         }
     }
 
     fn read_value(&mut self, key: FleetOption, value: &str, span: Span) {
         match key {
             FleetOption::MachineMetadata => return self.read_metadata(value, span),
-            FleetOption::MachineMetadataExpr => return self.read_demand(value, span),
+            FleetOption::MachineMetadataExpr => return self.read_metadata_expr(value, span),
             FleetOption::Prefer => return self.read_preference(value, span),
             _ => {}
         }
@@ -197,12 +197,12 @@ impl<'a> Reader<'a> {
             FleetOption::MachineOf => self.read_peer(&value, span),
             FleetOption::Conflicts | FleetOption::Replaces => self.read_pattern(key, &value, span),
             FleetOption::Global => self.read_global(value, span),
-            _ => self.read_plain(key, value, span),
+            _ => self.read_scalar(key, value, span),
         }
     }
 
-    /// The value with its specifiers expanded. `None` if that cannot be, which is recorded, or if
-    /// the value depends on the instance and there is none yet.
+    /// Expands the specifiers of a value. Returns `None` if expansion fails, after recording the
+    /// error, and for a template if the value depends on the instance.
     pub(super) fn expand(
         &mut self,
         option: FleetOption,
@@ -230,7 +230,7 @@ impl<'a> Reader<'a> {
         match &self.machine_id {
             None => {
                 let value = second;
-                self.machine_id = Some(Placed { value, span });
+                self.machine_id = Some(Spanned { value, span });
             }
             Some(first) if first.value == second => {}
             Some(first) => {
@@ -257,16 +257,16 @@ impl<'a> Reader<'a> {
             Ok(Peer::Named(peer)) if peer.is_template() => {
                 self.reports.refuse(span, Kind::PeerIsTemplate { peer });
             }
-            Ok(value) => self.machine_of.push(Placed { value, span }),
+            Ok(value) => self.machine_of.push(Spanned { value, span }),
         }
     }
 
-    /// Reads a condition. It is taken apart before anything is expanded, so that no unit's name can
-    /// add a condition of its own.
+    /// Parses a condition. It is split before expansion, so that a unit's name cannot add a
+    /// condition.
     fn read_metadata(&mut self, text: &str, span: Span) {
         let (key, value) = match metadata::split_pair(text) {
             Ok(pair) => pair,
-            Err(problem) => return self.object_to_metadata(text, problem, span),
+            Err(problem) => return self.report_metadata_problem(text, problem, span),
         };
         let option = FleetOption::MachineMetadata;
         if self.expand(option, text, span).is_none() {
@@ -276,20 +276,20 @@ impl<'a> Reader<'a> {
         let (key, value) = (expand(key), expand(value));
         match metadata::split_pair(&format!("{key}={value}")) {
             Ok(_) => _ = self.metadata.entry(key).or_default().insert(value),
-            Err(problem) => self.object_to_metadata(&format!("{key}={value}"), problem, span),
+            Err(problem) => self.report_metadata_problem(&format!("{key}={value}"), problem, span),
         }
     }
 
-    fn object_to_metadata(&mut self, text: &str, problem: MetadataProblem, span: Span) {
+    fn report_metadata_problem(&mut self, text: &str, problem: MetadataProblem, span: Span) {
         let value = text.to_owned();
-        self.reports.object(span, Kind::Metadata { value, problem });
+        self.reports.report_lenient(span, Kind::Metadata { value, problem });
     }
 
     fn read_pattern(&mut self, option: FleetOption, value: &str, span: Span) {
         let pattern: Pattern = match value.parse() {
             Ok(pattern) => pattern,
             Err(cause) => {
-                return self.reports.object(span, Kind::Pattern { option, cause });
+                return self.reports.report_lenient(span, Kind::Pattern { option, cause });
             }
         };
         if pattern.is_exact() && UnitName::parse(value).is_err() {
@@ -300,7 +300,7 @@ impl<'a> Reader<'a> {
             FleetOption::Replaces => &mut self.replaces,
             _ => &mut self.conflicts,
         };
-        list.push(Placed { value: pattern, span });
+        list.push(Spanned { value: pattern, span });
     }
 
     fn read_global(&mut self, value: String, span: Span) {
@@ -312,23 +312,23 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Whether the value is another one for each instance of a template.
+/// Whether the value differs between instances of a template.
 pub(super) fn depends_on_instance(value: &str) -> bool {
     let without_percent_signs = value.replace("%%", "");
     ["%i", "%n", "%N"].iter().any(|specifier| without_percent_signs.contains(specifier))
 }
 
-/// Whether the section's name was probably meant to be `X-Fleet`.
+/// Whether a section name is probably a misspelled `X-Fleet`.
 fn is_misnamed(section: &str) -> bool {
     let letters: String = section.chars().filter(char::is_ascii_alphanumeric).collect();
     let fleet = ["xfleet", "fleet"].iter().any(|name| letters.eq_ignore_ascii_case(name));
     fleet && section != SECTION
 }
 
-/// The values in the order given, each once.
-fn distinct<T: PartialEq>(placed: Vec<Placed<T>>) -> Vec<T> {
+/// Returns the distinct values, in order.
+fn distinct<T: PartialEq>(placed: Vec<Spanned<T>>) -> Vec<T> {
     let mut values = Vec::with_capacity(placed.len());
-    for Placed { value, .. } in placed {
+    for Spanned { value, .. } in placed {
         if !values.contains(&value) {
             values.push(value);
         }

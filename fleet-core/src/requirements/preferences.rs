@@ -1,65 +1,65 @@
-//! What a unit would rather have, and what becomes of it when its machine is lost.
+//! Soft preferences of a unit, and its policies for a lost machine.
 
 use std::fmt;
 
 use crate::Expression;
 
-/// One `Prefer=`: machines for which the expression is true are better, or worse.
+/// One `Prefer=`: machines for which the expression is true are preferred, or avoided if the weight
+/// is negative.
 ///
-/// It prints as it is written in a unit file, `10: disk = ssd`.
+/// `Display` writes it as in a unit file: `10: disk = ssd`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Preference {
-    /// How much better: -1000 to 1000, and not 0. It is 1 where the unit file does not say.
+    /// Weight from -1000 to 1000, except 0. The default is 1.
     pub weight: i32,
-    /// What is asked of the machine's metadata.
+    /// The condition on the machine's metadata.
     pub expression: Expression,
 }
 
-/// One `Spread=`: instances of the unit's template keep away from machines that have the same
-/// value of a metadata key as those on which others are.
+/// One `Spread=`: the value of a metadata key by which instances of the unit's template are spread
+/// over machines.
 ///
-/// It prints as it is written in a unit file, `5: zone`.
+/// `Display` writes it as in a unit file: `5: zone`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Spread {
-    /// How much worse each instance makes a machine: 1 to 1000. It is 1 where the unit file does
-    /// not say.
+    /// Penalty for each instance with the same value: 1 to 1000. The default is 1.
     pub weight: i32,
-    /// The key.
+    /// The metadata key.
     pub key: String,
 }
 
-/// `Reschedule=`: whether a unit gets another machine when its own is lost.
+/// `Reschedule=`: the policy after the loss of a unit's machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reschedule {
-    /// It does.
+    /// The unit is placed on another machine.
     #[default]
     Always,
-    /// It does not, and waits for the machine to come back.
+    /// The unit waits for its machine to return.
     Never,
 }
 
-/// `OnPartition=`: what an agent that has lost the cluster does with the unit.
+/// `OnPartition=`: the policy of an agent that has lost contact with the cluster.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OnPartition {
-    /// It lets the unit run, which may run twice then.
+    /// The unit keeps running, and may run twice.
     #[default]
     Keep,
-    /// It stops the unit before the engine may place it again, so that it never runs twice.
+    /// The agent stops the unit before the engine may place it again, so it never runs twice.
     Stop,
 }
 
 impl Preference {
-    /// The weights that a preference may have, 0 excepted.
+    /// The allowed weights of a preference; 0 is excluded.
     pub const WEIGHTS: std::ops::RangeInclusive<i32> = -1000..=1000;
 }
 
 impl Spread {
-    /// The weights that a spread may have.
+    /// The allowed weights of a spread.
     pub const WEIGHTS: std::ops::RangeInclusive<i32> = 1..=1000;
 }
 
 impl Reschedule {
-    /// The value as it is written in a unit file.
+    /// Returns the value as written in a unit file.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -74,7 +74,7 @@ impl Reschedule {
 }
 
 impl OnPartition {
-    /// The value as it is written in a unit file.
+    /// Returns the value as written in a unit file.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

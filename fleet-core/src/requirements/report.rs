@@ -1,4 +1,4 @@
-//! The errors and warnings of one file, as they are found.
+//! Collection of errors and warnings of one file.
 
 use fleet_unitfile::{Span, UnitFile};
 
@@ -7,11 +7,11 @@ use super::{
     RequirementWarningKind, Strictness,
 };
 
-/// How many errors and how many warnings are kept of one file; what is found after that is not
-/// recorded, and the file stays refused. Each costs a walk over the file to find its line.
+/// Maximum number of errors, and of warnings, that are kept for one file. The rest is dropped; the
+/// file stays refused. Each report costs a pass over the file to find its line.
 const MAX_REPORTS: usize = 100;
 
-/// What is wrong or odd in a file.
+/// The errors and warnings of a file.
 pub(super) struct Reports<'a> {
     file: &'a UnitFile,
     strictness: Strictness,
@@ -24,7 +24,7 @@ impl<'a> Reports<'a> {
         Self { file, strictness, errors: Vec::new(), warnings: Vec::new() }
     }
 
-    /// Records something that is wrong under either strictness.
+    /// Records an error under either strictness.
     pub(super) fn refuse(&mut self, span: Span, kind: RequirementErrorKind) {
         if self.errors.len() < MAX_REPORTS {
             let location = self.file.location(span.start);
@@ -32,15 +32,15 @@ impl<'a> Reports<'a> {
         }
     }
 
-    /// Records something that the old program ignored.
-    pub(super) fn object(&mut self, span: Span, kind: RequirementErrorKind) {
+    /// Records an error that becomes a warning under [`Strictness::Warn`].
+    pub(super) fn report_lenient(&mut self, span: Span, kind: RequirementErrorKind) {
         match self.strictness {
             Strictness::Refuse => self.refuse(span, kind),
             Strictness::Warn => self.warn(span, RequirementWarningKind::Ignored(kind)),
         }
     }
 
-    /// Records something odd.
+    /// Records a warning.
     pub(super) fn warn(&mut self, span: Span, kind: RequirementWarningKind) {
         if self.warnings.len() < MAX_REPORTS {
             let location = self.file.location(span.start);
@@ -48,12 +48,12 @@ impl<'a> Reports<'a> {
         }
     }
 
-    /// The line of a place, counted from one.
+    /// Returns the line of a span, counted from one.
     pub(super) fn line(&self, span: Span) -> usize {
         self.file.location(span.start).line
     }
 
-    /// The warnings in the order of the file, or the errors if there are any.
+    /// Returns the warnings in source order, or the errors if there are any.
     pub(super) fn finish(mut self) -> Result<Vec<RequirementWarning>, RequirementErrors> {
         self.warnings.sort_by_key(|warning| warning.span.start);
         RequirementErrors::new(self.errors).map_or(Ok(self.warnings), Err)

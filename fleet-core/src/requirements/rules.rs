@@ -1,4 +1,4 @@
-//! Which options cannot be used together.
+//! Checks across options: exclusive pairs, peers and options without effect.
 
 use fleet_unitfile::Span;
 
@@ -6,18 +6,19 @@ use super::FleetOption::{
     self, Conflicts, Global, MachineId, MachineOf, MaxPerMachine, Prefer, Replaces, Reschedule,
     ReserveCpu, ReserveDisk, ReserveMemory, Spread,
 };
-use super::parse::{Placed, Reader};
+use super::parse::{SectionReader, Spanned};
 use super::{RequirementErrorKind, RequirementWarningKind};
 use crate::{Pattern, Peer};
 
-/// Pairs of options of which a unit may have only one.
+/// Pairs of mutually exclusive options.
 ///
-/// A unit that names its machine has no say in its neighbours and replaces nobody; a global unit is
-/// on every machine that fits, whether there is room or a better one; a unit that replaces another
-/// is meant to be where the other was.
-/// `MachineID` with `Conflicts` is allowed, unlike in the old program: together they only leave
-/// fewer machines to choose from, and the documents do not forbid it.
-const NOT_TOGETHER: [(FleetOption, FleetOption); 13] = [
+/// A unit with `MachineID=` cannot depend on its peers and replaces no unit. A global unit runs on
+/// every eligible machine, so reservations, limits and preferences do not apply. A unit that
+/// replaces another must be able to run where the other one was.
+///
+/// `MachineID` with `Conflicts` is allowed, unlike in fleet v1: it only narrows the choice of
+/// machines, and the documentation does not forbid it.
+const EXCLUSIVE_PAIRS: [(FleetOption, FleetOption); 13] = [
     (MachineId, MachineOf),
     (MachineId, Global),
     (MachineId, Replaces),
@@ -33,15 +34,15 @@ const NOT_TOGETHER: [(FleetOption, FleetOption); 13] = [
     (Global, Reschedule),
 ];
 
-/// Tests the options of a unit against each other.
-pub(super) fn check(reader: &mut Reader<'_>) {
+/// Checks the options of a unit against each other.
+pub(super) fn check(reader: &mut SectionReader<'_>) {
     check_pairs(reader);
     check_peers(reader);
-    check_effects(reader);
+    check_instance_options(reader);
 }
 
-fn check_pairs(reader: &mut Reader<'_>) {
-    for (a, b) in NOT_TOGETHER {
+fn check_pairs(reader: &mut SectionReader<'_>) {
+    for (a, b) in EXCLUSIVE_PAIRS {
         let (Some(at_a), Some(at_b)) = (reader.used(a), reader.used(b)) else {
             continue;
         };
@@ -53,8 +54,8 @@ fn check_pairs(reader: &mut Reader<'_>) {
     }
 }
 
-/// A unit that is no instance shares no template with anybody.
-fn check_effects(reader: &mut Reader<'_>) {
+/// Warns about options for instances, if the unit is not an instance.
+fn check_instance_options(reader: &mut SectionReader<'_>) {
     if reader.name.is_instance() || reader.name.is_template() {
         return;
     }
@@ -65,23 +66,23 @@ fn check_effects(reader: &mut Reader<'_>) {
     }
 }
 
-/// No unit may be wanted beside this one and kept away at once.
-fn check_peers(reader: &mut Reader<'_>) {
-    for (span, kind) in peers_kept_away(reader) {
+/// Refuses a peer that the unit also excludes.
+fn check_peers(reader: &mut SectionReader<'_>) {
+    for (span, kind) in excluded_peers(reader) {
         reader.reports.refuse(span, kind);
     }
 }
 
-fn peers_kept_away(reader: &Reader<'_>) -> Vec<(Span, RequirementErrorKind)> {
+fn excluded_peers(reader: &SectionReader<'_>) -> Vec<(Span, RequirementErrorKind)> {
     let lists = [(Conflicts, &reader.conflicts), (Replaces, &reader.replaces)];
     let mut found = Vec::new();
     for peer in &reader.machine_of {
         for (option, patterns) in lists {
-            let covering = patterns.iter().find(|pattern| keeps_away(&pattern.value, &peer.value));
-            let Some(Placed { value: pattern, span }) = covering else {
+            let covering = patterns.iter().find(|pattern| excludes(&pattern.value, &peer.value));
+            let Some(Spanned { value: pattern, span }) = covering else {
                 continue;
             };
-            let kind = RequirementErrorKind::PeerKeptAway {
+            let kind = RequirementErrorKind::PeerExcluded {
                 peer: peer.value.clone(),
                 option,
                 pattern: pattern.clone(),
@@ -93,8 +94,8 @@ fn peers_kept_away(reader: &Reader<'_>) -> Vec<(Span, RequirementErrorKind)> {
     found
 }
 
-/// Whether the pattern covers the unit, or all that another pattern covers as far as one can see.
-fn keeps_away(pattern: &Pattern, peer: &Peer) -> bool {
+/// Whether the pattern excludes the peer. Two different patterns are never considered to overlap.
+fn excludes(pattern: &Pattern, peer: &Peer) -> bool {
     match peer {
         Peer::Named(name) => pattern.matches(name),
         Peer::Matching(other) => pattern == other,

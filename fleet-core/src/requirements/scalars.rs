@@ -1,53 +1,53 @@
-//! Reading the options whose values stand alone: amounts, numbers, choices, wishes, expressions.
+//! Parsing of options with independent values: amounts, numbers, choices, preferences, expressions.
 
 use fleet_unitfile::Span;
 
-use super::parse::{Reader, depends_on_instance};
+use super::parse::{SectionReader, depends_on_instance};
 use super::{
     FleetOption, OnPartition, Preference, RequirementErrorKind as Kind, Reschedule, Spread,
 };
 use crate::{Expression, Resource};
 
-/// What a wish weighs where the unit file does not say.
-const USUAL_WEIGHT: i32 = 1;
+/// Weight of a preference or spread without an explicit weight.
+const DEFAULT_WEIGHT: i32 = 1;
 
-impl Reader<'_> {
-    /// Forgets all that such an option was given.
-    pub(super) fn take_back_plain(&mut self, option: FleetOption) {
-        let plain = &mut self.plain;
+impl SectionReader<'_> {
+    /// Resets an option to its default.
+    pub(super) fn reset_scalar(&mut self, option: FleetOption) {
+        let scalars = &mut self.scalars;
         match option {
-            FleetOption::MachineMetadataExpr => plain.metadata_expr = None,
-            FleetOption::MaxPerMachine => plain.max_per_machine = None,
-            FleetOption::Prefer => plain.prefer.clear(),
-            FleetOption::Spread => plain.spread.clear(),
-            FleetOption::Reschedule => plain.reschedule = Reschedule::default(),
-            FleetOption::OnPartition => plain.on_partition = OnPartition::default(),
+            FleetOption::MachineMetadataExpr => scalars.metadata_expr = None,
+            FleetOption::MaxPerMachine => scalars.max_per_machine = None,
+            FleetOption::Prefer => scalars.prefer.clear(),
+            FleetOption::Spread => scalars.spread.clear(),
+            FleetOption::Reschedule => scalars.reschedule = Reschedule::default(),
+            FleetOption::OnPartition => scalars.on_partition = OnPartition::default(),
             _ => {
                 if let Some(resource) = option.reserves() {
-                    plain.reserve[resource] = 0;
+                    scalars.reserve[resource] = 0;
                 }
             }
         }
     }
 
-    /// Reads a value whose specifiers are expanded already.
-    pub(super) fn read_plain(&mut self, option: FleetOption, value: String, span: Span) {
+    /// Parses a value whose specifiers are expanded.
+    pub(super) fn read_scalar(&mut self, option: FleetOption, value: String, span: Span) {
         match option {
             FleetOption::MaxPerMachine => self.read_max_per_machine(value, span),
             FleetOption::Spread => self.read_spread(&value, span),
             FleetOption::Reschedule => match Reschedule::from_name(&value) {
-                Some(choice) => self.plain.reschedule = choice,
+                Some(choice) => self.scalars.reschedule = choice,
                 None => self.refuse_choice(option, value, span),
             },
             FleetOption::OnPartition => match OnPartition::from_name(&value) {
-                Some(choice) => self.plain.on_partition = choice,
+                Some(choice) => self.scalars.on_partition = choice,
                 None => self.refuse_choice(option, value, span),
             },
             _ => {}
         }
     }
 
-    /// Reads an amount. A percent sign at its very end is one, and need not be doubled.
+    /// Parses an amount. A percent sign at its very end is literal and need not be doubled.
     pub(super) fn read_amount(
         &mut self,
         resource: Resource,
@@ -63,28 +63,28 @@ impl Reader<'_> {
             return;
         };
         match resource.parse(&format!("{number}{sign}")) {
-            Ok(amount) => self.plain.reserve[resource] = amount,
+            Ok(amount) => self.scalars.reserve[resource] = amount,
             Err(cause) => self.reports.refuse(span, Kind::Amount { option, cause }),
         }
     }
 
-    /// Demands add up: all of them must be true.
-    pub(super) fn read_demand(&mut self, text: &str, span: Span) {
+    /// Parses an expression and adds it to the others by `and`.
+    pub(super) fn read_metadata_expr(&mut self, text: &str, span: Span) {
         let option = FleetOption::MachineMetadataExpr;
         let Some(demand) = self.read_expression(option, text, span) else {
             return;
         };
-        let before = self.plain.metadata_expr.take();
+        let before = self.scalars.metadata_expr.take();
         match before.map_or(Ok(demand.clone()), |before| before.and(&demand)) {
-            Ok(all) => self.plain.metadata_expr = Some(all),
+            Ok(all) => self.scalars.metadata_expr = Some(all),
             Err(cause) => self.reports.refuse(span, Kind::Expression { option, cause }),
         }
     }
 
-    /// Reads `weight: expression`, or an expression alone.
+    /// Parses `weight: expression`, or an expression alone.
     pub(super) fn read_preference(&mut self, value: &str, span: Span) {
         let option = FleetOption::Prefer;
-        if let Some(kind) = self.no_colon(option, value) {
+        if let Some(kind) = self.missing_colon(option, value) {
             return self.reports.refuse(span, kind);
         }
         let (weight, text) = split_weight(value);
@@ -97,16 +97,16 @@ impl Reader<'_> {
         let expression = self.read_expression(option, text, of_text);
         if let (Some(weight), Some(expression)) = (weight, expression) {
             let preference = Preference { weight, expression };
-            if !self.plain.prefer.contains(&preference) {
-                self.plain.prefer.push(preference);
+            if !self.scalars.prefer.contains(&preference) {
+                self.scalars.prefer.push(preference);
             }
         }
     }
 
-    /// Reads `weight: key`, or a key alone. Of a key that is named again, the last weight counts.
+    /// Parses `weight: key`, or a key alone. If a key is repeated, the last weight counts.
     fn read_spread(&mut self, value: &str, span: Span) {
         let option = FleetOption::Spread;
-        if let Some(kind) = self.no_colon(option, value) {
+        if let Some(kind) = self.missing_colon(option, value) {
             return self.reports.refuse(span, kind);
         }
         let (weight, key) = split_weight(value);
@@ -118,15 +118,15 @@ impl Reader<'_> {
         let Some(weight) = self.read_weight(option, weight, span) else {
             return;
         };
-        match self.plain.spread.iter_mut().find(|spread| spread.key == key) {
+        match self.scalars.spread.iter_mut().find(|spread| spread.key == key) {
             Some(spread) => spread.weight = weight,
-            None => self.plain.spread.push(Spread { weight, key: key.to_owned() }),
+            None => self.scalars.spread.push(Spread { weight, key: key.to_owned() }),
         }
     }
 
-    /// What is wrong if a weight stands before what can be weighed, with nothing in between, and
-    /// the whole has no meaning.
-    fn no_colon(&self, option: FleetOption, value: &str) -> Option<Kind> {
+    /// Checks for a missing colon: a weight, followed by something that could be weighed, where the
+    /// whole is invalid.
+    fn missing_colon(&self, option: FleetOption, value: &str) -> Option<Kind> {
         let (weight, rest) = value.split_once(char::is_whitespace)?;
         let rest = rest.trim_start();
         weight.parse::<i32>().ok()?;
@@ -136,13 +136,13 @@ impl Reader<'_> {
             _ => !rest.starts_with(':') && !is_expression(value) && is_expression(rest),
         };
         let (weight, rest) = (weight.to_owned(), rest.to_owned());
-        missing.then_some(Kind::NoColon { option, weight, rest })
+        missing.then_some(Kind::MissingColon { option, weight, rest })
     }
 
-    /// The weight that stands before a colon; the usual one if there is none.
+    /// Parses the weight before a colon; without one, returns the default.
     fn read_weight(&mut self, option: FleetOption, text: Option<&str>, span: Span) -> Option<i32> {
         let Some(text) = text else {
-            return Some(USUAL_WEIGHT);
+            return Some(DEFAULT_WEIGHT);
         };
         let text = self.expand(option, text, span)?;
         let (allowed, zero) = match option {
@@ -179,7 +179,7 @@ impl Reader<'_> {
     fn read_max_per_machine(&mut self, value: String, span: Span) {
         let digits = value.bytes().all(|b| b.is_ascii_digit());
         match value.parse() {
-            Ok(limit @ 1..) if digits => self.plain.max_per_machine = Some(limit),
+            Ok(limit @ 1..) if digits => self.scalars.max_per_machine = Some(limit),
             _ => self.reports.refuse(span, Kind::MaxPerMachine { value }),
         }
     }
@@ -189,8 +189,8 @@ impl Reader<'_> {
     }
 }
 
-/// Takes a value apart at its first colon, if a number stands before it, perhaps one that a
-/// specifier stands for.
+/// Splits a value at its first colon if the text before it is a number, which may contain
+/// specifiers.
 fn split_weight(value: &str) -> (Option<&str>, &str) {
     let Some((weight, rest)) = value.split_once(':') else {
         return (None, value);
@@ -205,8 +205,8 @@ fn split_weight(value: &str) -> (Option<&str>, &str) {
     if is_number { (Some(weight), rest.trim_start()) } else { (None, value) }
 }
 
-/// Where a part of a text stands in the file, if the text stands there as it is; otherwise where
-/// the text stands, and so for a part that is empty.
+/// Returns the span of a part of a text in the file. If the text does not appear literally, or the
+/// part is empty, returns the span of the whole text.
 fn within(span: Span, text: &str, part: Span) -> Span {
     if span.end - span.start != text.len() || part.start == part.end {
         return span;

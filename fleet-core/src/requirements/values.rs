@@ -1,8 +1,8 @@
-//! How one line of an option becomes values.
+//! Splitting of an option's line into values.
 
 use super::FleetOption;
 
-/// The values of a line; none if nothing is assigned.
+/// Returns the values of a line; none for an empty assignment.
 pub(super) fn split(option: FleetOption, line: &str) -> Vec<String> {
     if option.takes_expressions() {
         let lines = (!line.is_empty()).then(|| line.to_owned());
@@ -20,8 +20,8 @@ fn is_quoted(line: &str) -> bool {
     line.starts_with('"') && line.ends_with('"')
 }
 
-/// Splits at blanks outside quotes and drops the quotes. A backslash is a character like any other,
-/// and so is a tab; the old program split at spaces alone.
+/// Splits at blanks outside quotes and removes the quotes. Backslashes and tabs are ordinary
+/// characters, since fleet v1 splits at spaces only.
 fn unquote(line: &str) -> Vec<String> {
     let mut values = vec![String::new()];
     let mut inside = false;

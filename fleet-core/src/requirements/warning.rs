@@ -1,4 +1,4 @@
-//! What is odd about an `[X-Fleet]` section without being wrong.
+//! Warnings about an `[X-Fleet]` section.
 
 use std::fmt;
 
@@ -7,47 +7,47 @@ use fleet_unitfile::{Location, Span};
 use super::{FleetOption, RequirementErrorKind};
 use crate::Pattern;
 
-/// One thing that is odd about an `[X-Fleet]` section.
+/// One warning about an `[X-Fleet]` section.
 ///
-/// It prints as place, [message](Self::message) and [help](Self::help), in one line.
+/// `Display` writes location, [message](Self::message) and [help](Self::help) on one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequirementWarning {
-    /// Where in the unit file's source, in bytes.
+    /// The affected bytes of the unit file's source.
     pub span: Span,
-    /// Where in the unit file, for people.
+    /// Line and column in the unit file.
     pub location: Location,
     kind: RequirementWarningKind,
 }
 
-/// What is odd, as data.
+/// The kind of a warning, with its data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RequirementWarningKind {
-    /// An option has a spelling that old versions of fleet used. It is obeyed.
-    OldSpelling {
-        /// What is written.
+    /// An option has a deprecated name of older fleet versions. It takes effect.
+    DeprecatedName {
+        /// The name as written.
         name: String,
-        /// The option that it means.
+        /// The current option.
         option: FleetOption,
     },
-    /// A section's name looks like `[X-Fleet]` and is not. Nothing in it is read.
+    /// The name of a section resembles `[X-Fleet]`. The section is ignored.
     SectionName {
-        /// What is written.
+        /// The name as written.
         name: String,
     },
-    /// A pattern without wildcards is no unit's whole name, so it never matches.
+    /// A pattern without wildcards is not a full unit name, so it matches no unit.
     MatchesNothing {
         /// The option.
         option: FleetOption,
         /// The pattern.
         pattern: Pattern,
     },
-    /// The option is about the instances of a template, and the unit is none.
+    /// The option applies to instances of a template, and the unit is not an instance.
     NoEffect {
         /// The option.
         option: FleetOption,
     },
-    /// Something is wrong and was ignored, as [`Strictness::Warn`](crate::Strictness) asks for.
+    /// An error that was ignored because of [`Strictness::Warn`](crate::Strictness).
     Ignored(RequirementErrorKind),
 }
 
@@ -56,23 +56,23 @@ impl RequirementWarning {
         Self { span, location, kind }
     }
 
-    /// What is odd, as data.
+    /// Returns the kind of the warning.
     #[must_use]
     pub fn kind(&self) -> &RequirementWarningKind {
         &self.kind
     }
 
-    /// What is odd, in words.
+    /// Returns the description of the warning.
     #[must_use]
     pub fn message(&self) -> String {
         self.kind.to_string()
     }
 
-    /// What to write instead.
+    /// Returns how to correct the file.
     #[must_use]
     pub fn help(&self) -> String {
         match &self.kind {
-            RequirementWarningKind::OldSpelling { option, .. } => format!("write {option}"),
+            RequirementWarningKind::DeprecatedName { option, .. } => format!("write {option}"),
             RequirementWarningKind::SectionName { .. } => "did you mean [X-Fleet]?".into(),
             RequirementWarningKind::MatchesNothing { pattern, .. } => {
                 format!("write the whole name, as in {pattern}.service, or {pattern}*")
@@ -94,7 +94,9 @@ impl fmt::Display for RequirementWarning {
 impl fmt::Display for RequirementWarningKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::OldSpelling { name, option } => write!(f, "{name} is the old name of {option}"),
+            Self::DeprecatedName { name, option } => {
+                write!(f, "{name} is the old name of {option}")
+            }
             Self::SectionName { name } => write!(f, "section [{name}] is not read by fleet"),
             Self::MatchesNothing { option, pattern } => {
                 write!(f, "{option}={pattern} matches no unit, for a pattern covers whole names")

@@ -1,5 +1,5 @@
-//! Filling a snapshot with a whole cluster: each does what its sibling for one does for each in
-//! turn, and costs less where the snapshot has nothing of the kind and all come in order.
+//! Bulk insertion into a snapshot. Each method is equivalent to repeated single insertions. It is
+//! faster if the snapshot has no such entries and the input is sorted.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{Snapshot, States};
 use crate::{Unit, UnitState};
 
 impl Snapshot {
-    /// Adds or replaces units, best in order of names.
+    /// Adds or replaces units, preferably in order of names.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -45,7 +45,7 @@ impl Snapshot {
         self.units.extend(units.into_iter().map(|unit| (unit.name.clone(), unit)));
     }
 
-    /// Adds or replaces states, best in order of the units' names.
+    /// Adds or replaces states, preferably in order of the unit names.
     pub fn put_states(&mut self, states: impl IntoIterator<Item = UnitState>) {
         let states: Vec<_> = states.into_iter().collect();
         if !states.is_sorted_by(|one, other| one.unit <= other.unit) {
@@ -65,7 +65,7 @@ impl Snapshot {
         self.states.extend(all);
     }
 
-    /// The states of a unit, of which one is this.
+    /// Returns the states of a unit, with one state added or replaced.
     fn states_with(&self, unit: &UnitName, state: Arc<UnitState>) -> States {
         let Some(there) = self.states.get(unit) else { return States::One(state) };
         let mut states = there.clone();

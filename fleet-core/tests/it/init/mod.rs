@@ -1,22 +1,22 @@
 //! The model of an init, as whoever runs the units sees it.
 
-mod again;
+mod change_feed;
 pub(crate) mod config;
+mod determinism;
 mod events;
-mod foresight;
 mod graphs;
 mod liveness;
 mod naive;
 mod need;
-mod one_by_one;
+mod pending_requests;
 mod policy;
+mod previews;
 mod reloads;
+mod restarts;
 mod safety;
-mod same;
+mod scenarios;
 mod script;
-mod shown;
+mod single_changes;
 mod table;
-mod told;
 mod twin;
-mod wishes;
 mod world;

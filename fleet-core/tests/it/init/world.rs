@@ -14,10 +14,10 @@ use fleet_core::graph::{
 };
 use proptest::sample::Index;
 
+use super::change_feed::Told;
 use super::events::is_as_the_table_says;
 use super::naive::{Naive, Said};
 use super::script::{Edit, Move};
-use super::told::Told;
 use super::twin::{Edge, Twin};
 
 /// A system, and what is really there of its units.

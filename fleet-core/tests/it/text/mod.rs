@@ -2,12 +2,12 @@
 
 mod broken;
 mod codes;
+mod file_sets;
 mod golden;
 mod hostile;
 mod laws;
-mod together;
+mod system_check;
 mod values;
-mod whole;
 
 use fleet_core::graph::text::{InitDiagnostic, read_stanzas};
 use fleet_core::graph::{InitUnit, Timeouts};

@@ -40,7 +40,7 @@ fn again(system: &InitState, change: impl Fn(&mut Vec<InitUnit>)) -> Preview {
 }
 
 fn told(foresight: &Preview) -> String {
-    let one = |it: &fleet_core::graph::UnitPreview| match &it.fate {
+    let one = |it: &fleet_core::graph::UnitPreview| match &it.action {
         PlannedAction::Unchanged => format!("{} stays\n", it.unit),
         PlannedAction::Start(step) => format!("{} starts in {step}\n", it.unit),
         PlannedAction::Stop(step, why) => format!("{} stops in {step}: {why}\n", it.unit),
@@ -258,7 +258,7 @@ proptest! {
 fn otherwise_than_foreseen(foresight: &Preview, real: &Slowly) -> Option<String> {
     let what = |system: &InitState, name| system.status(name).map(|report| report.state);
     foresight.units.iter().find_map(|it| {
-        let foreseen = match &it.fate {
+        let foreseen = match &it.action {
             PlannedAction::Unchanged => (false, false),
             PlannedAction::Start(_) => (false, true),
             PlannedAction::Stop(..) => (true, false),
@@ -276,7 +276,7 @@ fn otherwise_than_foreseen(foresight: &Preview, real: &Slowly) -> Option<String>
         let (foreseen, done) = (seen(foreseen), seen(done));
         let (before, after) = (what(&foresight.after, &it.unit), what(&real.system, &it.unit));
         let same = foreseen == done && before == after;
-        (!same).then(|| format!("{}: {:?}, {before:?}; {done:?}, {after:?}", it.unit, it.fate))
+        (!same).then(|| format!("{}: {:?}, {before:?}; {done:?}, {after:?}", it.unit, it.action))
     })
 }
 
@@ -323,5 +323,5 @@ fn a_long_chain_is_foreseen() {
     system.set_goal(None, BTreeSet::new(), NOW).unwrap();
     let foresight = system.preview(NOW);
     let first = foresight.units.iter().find(|it| it.unit.as_str() == "u0").unwrap();
-    assert_eq!(first.fate, PlannedAction::Stop(10_000, StopReason::Unneeded));
+    assert_eq!(first.action, PlannedAction::Stop(10_000, StopReason::Unneeded));
 }
