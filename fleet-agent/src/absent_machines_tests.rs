@@ -132,8 +132,8 @@ fn a_unit_that_is_stopped_where_it_is_cut_off_moves_when_it_must_have_ended() {
     assert_eq!(leader.told(100), "");
     leader.lose("near");
     // Ten seconds for its stop, a hundredth of the forty that are measured, and five to spare.
-    let waits = "once.service: its machine near is not present: OnPartition=stop keeps it from \
-                 another for 16s, until it must have ended there";
+    let waits = "once.service: its machine near is not present: OnPartition=stop forbids \
+                 another for 16s, until it must have stopped there";
     assert_eq!(leader.told(200), waits);
     assert_eq!(leader.again(), Some(216));
     leader.put("other", "", TargetState::Inactive);
@@ -197,7 +197,7 @@ fn where_a_unit_may_run_still_is_remembered_though_it_is_no_longer_wanted() {
     leader.put("once", "OnPartition=stop\n", TargetState::Inactive);
     assert_eq!(leader.told(205), "");
     leader.put("once", "OnPartition=stop\n", TargetState::Launched);
-    assert!(leader.told(206).contains("OnPartition=stop keeps it from another"));
+    assert!(leader.told(206).contains("OnPartition=stop forbids another"));
     leader.put("once", "OnPartition=stop\n", TargetState::Inactive);
     assert_eq!(leader.told(216), "remove once.service from near: it is inactive");
 }
@@ -220,10 +220,10 @@ fn after_a_gap_units_of_missing_machines_wait_and_say_so_and_others_do_not() {
         lost.service is not on it)
     lost.service:
         its machine near is not present,
-        and is waited for because the store was out of reach until just now
+        and the unit waits for it because the store was unreachable until recently
     stuck.service:
         its machine near is not present,
-        and Reschedule=never keeps it from another:
+        and Reschedule=never forbids another:
         bring the machine back,
         or change the unit
     ");
@@ -235,7 +235,7 @@ fn after_a_gap_units_of_missing_machines_wait_and_say_so_and_others_do_not() {
         it is wanted
     stuck.service:
         its machine near is not present,
-        and Reschedule=never keeps it from another:
+        and Reschedule=never forbids another:
         bring the machine back,
         or change the unit
     ");

@@ -1,15 +1,15 @@
-//! Takes back what an earlier daemon left running.
+//! Adopts the processes of an earlier daemon.
 //!
-//! | the record says | the process | then |
+//! | stored state | process | result |
 //! |---|---|---|
-//! | a process with its time of start | runs, and started then | it is watched, though no child |
-//! | a process with its time of start | does not | it ended unseen, or its file names the next |
-//! | a process was about to be started | one carries the identity of the run | that one is it |
-//! | a process was about to be started | none does | it ended unseen |
+//! | process with its start time | runs, same start time | watched, although not a child |
+//! | process with its start time | gone | ended unobserved, or the pid file names its successor |
+//! | a process was being spawned | one with the invocation ID of the run | adopted as that process |
+//! | a process was being spawned | none | ended unobserved |
 //!
-//! How a process ended that nobody watched is not known. It counts as a failure, so the unit's own
-//! restart policy decides what follows. After the machine was booted nothing of this happens:
-//! nothing runs, and no unit is known.
+//! The exit status of a process that ended unobserved is unknown. It counts as a failure, so the
+//! restart policy of the unit applies. After a reboot there is nothing to adopt: no process runs,
+//! and no unit is known.
 
 use std::io;
 use std::sync::Arc;
@@ -31,8 +31,8 @@ use super::run_machine::ServiceRun;
 use super::run_state::ProcessId;
 use super::unit_directory::{RunRecord, UnitDirectory};
 
-/// For a unit whose file cannot be obeyed any more, but which may still run: it can be stopped, and
-/// nothing else.
+/// Returns a definition for a unit whose file cannot be run any more. A run of the unit can be
+/// stopped by it, and nothing else.
 pub(crate) fn stop_only_definition(name: Name) -> InitUnit {
     InitUnit {
         provides: vec![Target::from(&name)],
@@ -42,12 +42,12 @@ pub(crate) fn stop_only_definition(name: Name) -> InitUnit {
         description: String::new(),
         timeouts: Timeouts::default(),
         restart: Restart::never(),
-        // A graph takes no service that starts nothing.
+        // The graph refuses a service without a start command.
         run: Run { start: vec![Command::new("/bin/false", [])], ..Run::default() },
     }
 }
 
-/// Goes on with a run that was begun by another daemon.
+/// Resumes a run that another daemon began.
 pub(crate) fn resume(
     context: &Arc<ManagerContext>,
     unit: &str,
@@ -88,7 +88,7 @@ fn adopt_processes(
     if run.run_state.spawning.is_some() {
         let inside = run.group.as_ref().map(Group::members).transpose()?.unwrap_or_default();
         let found = find_spawning(run, &inside, &read_all()?);
-        // What it starts stays in its group, whatever becomes of it.
+        // Its children stay in its process group even if it ends.
         run.leaders.extend(found);
         match found
             .map(|process| Ok::<_, io::Error>((process, ProcessHandle::open(process)?)))
@@ -104,7 +104,7 @@ fn adopt_processes(
     Ok((service, running))
 }
 
-/// The process that the file of a unit names now that its main one has ended.
+/// Finds the process that the pid file names after the main process has ended.
 fn successor(spec: &InitUnit, run: &RunRecord) -> io::Result<Option<(ProcessId, ProcessHandle)>> {
     let is_own =
         |process| belongs_to_run(process, run.group.as_ref(), &run.invocation, &run.leaders);
@@ -113,14 +113,15 @@ fn successor(spec: &InitUnit, run: &RunRecord) -> io::Result<Option<(ProcessId, 
     Ok(named.zip(watched))
 }
 
-/// The process that was about to be started: it is in the control group of the run or carries its
-/// identity, leads a process group, and is none that is known already. It says that it was begun by
-/// a service manager itself; where processes are not told, or hide it, it is the first of those
-/// that say nothing, for the others are its children. What says that another was begun comes from
-/// one that may have ended since, and is never taken for it.
+/// Finds the process that was being spawned: a process group leader in the control group of the
+/// run, or with its invocation ID, that is not known yet.
+///
+/// `SYSTEMD_EXEC_PID` marks the process that the service manager has spawned itself. If no process
+/// carries it, the first one without it is chosen; the others are its children. A process that
+/// carries the ID of another one is never chosen: that other one may have ended.
 fn find_spawning(run: &RunRecord, inside: &[u32], all: &[ProcessInfo]) -> Option<ProcessId> {
     let known = [run.run_state.main, run.run_state.control];
-    // Of one that runs units itself, what it has begun has another run.
+    // A nested service manager gives its units other invocation IDs.
     let belongs = |process: &&ProcessInfo| match &process.invocation {
         Some(invocation) => *invocation == run.invocation,
         None => inside.contains(&process.id.pid),
@@ -161,7 +162,7 @@ mod tests {
         ];
         assert_eq!(find_spawning(&run, &[], &all), Some(ProcessId { pid: 9, start: 3 }));
         assert_eq!(find_spawning(&run, &[], &all[..4]), None);
-        // One that has not executed its program yet carries no identity.
+        // Between fork and exec a process does not carry the invocation ID yet.
         all[3].exec_pid = Some(7);
         assert_eq!(find_spawning(&run, &[4, 5, 6, 7], &all[..4]), None);
         (all[3].invocation, all[3].exec_pid) = (None, None);
@@ -169,7 +170,8 @@ mod tests {
             find_spawning(&run, &[4, 5, 6, 7], &all[..4]),
             Some(ProcessId { pid: 7, start: 2 })
         );
-        // What it began may be there before it, as numbers of clocks are coarse, or without it.
+        // A child may have the same start time as its parent, since clock ticks are coarse, or
+        // outlive it.
         all[5].exec_pid = Some(8);
         assert_eq!(find_spawning(&run, &[], &all), Some(ProcessId { pid: 8, start: 4 }));
         all[4].exec_pid = Some(8);

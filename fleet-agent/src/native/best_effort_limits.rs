@@ -1,30 +1,30 @@
-//! What a process may not have in full, and then has as much of as it may, as systemd gives it.
+//! Limits and nice levels as close to the requested value as permitted, like systemd.
 //!
-//! All of it runs in the child, so it makes system calls alone.
+//! All of this runs in the child, so it only makes system calls.
 
 use rustix::io::{Errno, Result};
 use rustix::process::{
     Resource, Rlimit, getpriority_process, getrlimit, setpriority_process, setrlimit,
 };
 
-/// The nice level that nobody is kept from.
+/// Nice level that needs no permission.
 const LEAST_URGENT: i32 = 19;
 
-/// Sets a limit of this process, as high as it may be if that is not so high.
+/// Sets a limit of this process, or the highest permitted value.
 pub(super) fn set_limit(resource: Resource, wanted: Rlimit) -> Result<()> {
     match setrlimit(resource, wanted) {
         Err(Errno::PERM) => {}
         done => return done,
     }
     let present = getrlimit(resource);
-    // Without a bound it is not the bound that is in the way.
+    // Without a hard limit, the refusal has another cause.
     let most = present.maximum.ok_or(Errno::PERM)?;
     let closest = |limit: Option<u64>| Some(limit.map_or(most, |limit| limit.min(most)));
     let limit = Rlimit { current: closest(wanted.current), maximum: closest(wanted.maximum) };
     if limit == present { Ok(()) } else { setrlimit(resource, limit) }
 }
 
-/// Sets the nice level of this process, as urgent as it may be if that is not so urgent.
+/// Sets the nice level of this process, or the most urgent permitted one.
 pub(super) fn set_nice(wanted: i32) -> Result<()> {
     let refused = match setpriority_process(None, wanted) {
         Err(refused @ (Errno::PERM | Errno::ACCESS)) => refused,
@@ -32,14 +32,14 @@ pub(super) fn set_nice(wanted: i32) -> Result<()> {
     };
     let present = getpriority_process(None)?;
     if wanted > present {
-        // Anybody may be less urgent, so it is not the level that is in the way.
+        // A less urgent level needs no permission, so the refusal has another cause.
         return Err(refused);
     }
     let most_urgent = most_urgent(getrlimit(Resource::Nice).current);
     if present > most_urgent { setpriority_process(None, most_urgent) } else { Ok(()) }
 }
 
-/// The most urgent nice level that a limit allows.
+/// Returns the most urgent nice level that a limit permits.
 fn most_urgent(limit: Option<u64>) -> i32 {
     let steps = limit.and_then(|limit| i32::try_from(limit).ok()).unwrap_or(i32::MAX);
     LEAST_URGENT + 1 - steps.clamp(1, 40)
@@ -52,11 +52,11 @@ mod tests {
 
     use super::*;
 
-    /// The levels are those of this thread, which gives its rights up alone.
+    /// Nice levels belong to the thread, which drops its privileges alone.
     #[test]
     fn who_may_not_be_so_urgent_is_as_urgent_as_it_may_be() {
         let before = getrlimit(Resource::Nice);
-        // Where that cannot be had, the limit as it is counts.
+        // If it cannot be raised, the present limit counts.
         let maximum = before.maximum.map(|most| most.max(22));
         let raised = setrlimit(Resource::Nice, Rlimit { current: Some(22), maximum });
         let levels = std::thread::spawn(|| {

@@ -1,10 +1,10 @@
-//! Patience with file systems that do not answer, as a mount whose server is gone.
+//! Handles file systems that do not respond, for example a mount whose server is gone.
 //!
-//! Whoever names a file there waits in the kernel, and nothing can be done about that but to have
-//! others go on. A thread of the runtime that waits so would keep all units waiting whose tasks it
-//! has, so it hands those on first. That costs a change of threads, which is nothing beside a look
-//! at a far file system, and much beside the start of a process. So it is done only for a unit that
-//! names something outside of the system's own directories: where these do not answer nothing does.
+//! A process that uses a file there blocks in the kernel, which cannot be avoided, but others must
+//! not wait for it. A blocked runtime thread would delay all unit tasks that it has, so it hands
+//! these to another thread first. That switch costs nothing compared with a remote file access, but
+//! much compared with a process start. So it is only done for units that use files outside of the
+//! system's own directories: if these do not respond, nothing works.
 
 use std::path::Path;
 
@@ -12,14 +12,14 @@ use fleet_core::graph::{Command, DirectoryPath, ExecEnvironment, ExecOutput, Run
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::block_in_place;
 
-/// The system's own directories.
+/// Directories of the system itself.
 const LOCAL_DIRECTORIES: [&str; 12] = [
     "/bin", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/run", "/sbin",
     "/sys", "/usr",
 ];
 
-/// Does something that may take as long as a file system pleases if it `may_block`; then nobody but
-/// who asks for it waits.
+/// Runs `work`, which may block for a long time if `may_block`. In that case other tasks of the
+/// thread are moved first.
 pub(crate) fn block_in_place_if<T>(may_block: bool, work: impl FnOnce() -> T) -> T {
     let has_others = || {
         let flavor = Handle::try_current().map(|runtime| runtime.runtime_flavor());
@@ -28,12 +28,12 @@ pub(crate) fn block_in_place_if<T>(may_block: bool, work: impl FnOnce() -> T) ->
     if may_block && has_others() { block_in_place(work) } else { work() }
 }
 
-/// Whether the beginning of a run may ask a file system that does not answer.
+/// Whether the start of a run may access a remote file system.
 pub(crate) fn run_may_block(run: &Run) -> bool {
     !run.conditions.is_empty() || looks_up_account(&run.exec_environment)
 }
 
-/// Whether the start of a process may ask such a file system.
+/// Whether the start of a process may access a remote file system.
 pub(crate) fn spawn_may_block(command: &Command, surroundings: &ExecEnvironment) -> bool {
     let files = surroundings.environment_files.iter().map(|file| file.path.as_str());
     let outputs = [Some(&surroundings.output), surroundings.error.as_ref()];
@@ -47,7 +47,7 @@ pub(crate) fn spawn_may_block(command: &Command, surroundings: &ExecEnvironment)
     directory || looks_up_account(surroundings) || named.any(may_block)
 }
 
-/// Accounts may be kept by a server.
+/// Accounts may be looked up on a server.
 fn looks_up_account(surroundings: &ExecEnvironment) -> bool {
     let groups = &surroundings.supplementary_groups;
     surroundings.user.is_some() || surroundings.group.is_some() || !groups.is_empty()
@@ -62,7 +62,7 @@ fn file_of(output: &ExecOutput) -> Option<&str> {
     }
 }
 
-/// A name without a path is looked for in the system's own directories.
+/// A name without a path is searched in the system's own directories.
 fn may_block(path: &str) -> bool {
     path.starts_with('/') && !LOCAL_DIRECTORIES.iter().any(|own| Path::new(path).starts_with(own))
 }

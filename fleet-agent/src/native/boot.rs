@@ -1,9 +1,8 @@
-//! The boot that a directory was last used in.
+//! The boot in which a directory was last used.
 //!
-//! A container that is started again is as good as a machine that was booted: what ran in it is
-//! gone, though the kernel is the one of before. It is known by its namespace of process ids, and
-//! by when its first process started: the kernel gives the number of a namespace that is gone to
-//! another one.
+//! A restarted container counts as a reboot: its processes are gone, although the kernel is the
+//! same. It is identified by its pid namespace and by the start time of its first process. The
+//! namespace alone is not enough, since the kernel reuses the number of one that is gone.
 
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -14,23 +13,23 @@ use super::proc::{boot_id, child};
 /// A boot of a machine, or of a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Boot {
-    /// What the kernel calls it.
+    /// The kernel's boot ID.
     id: String,
-    /// The namespace of process ids, where that can be seen.
+    /// Inode of the pid namespace, if it can be read.
     namespace: Option<u64>,
-    /// When its first process started, where that can be seen.
+    /// Start time of the first process in it, if it can be read.
     first: Option<u64>,
 }
 
 impl Boot {
-    /// The one that this process is in.
+    /// Returns the current boot.
     pub(crate) fn current() -> io::Result<Self> {
         let namespace = std::fs::metadata("/proc/self/ns/pid").ok().map(|it| it.ino());
         let first = child(1).ok().flatten().map(|process| process.start);
         Ok(Self { id: boot_id()?, namespace, first })
     }
 
-    /// The one that was written down; nothing if none was.
+    /// Reads the stored boot; `None` if there is none.
     pub(crate) fn read(file: &Path) -> io::Result<Option<Self>> {
         match std::fs::read_to_string(file) {
             Ok(text) => Ok(Some(Self::parse(&text))),
@@ -39,8 +38,8 @@ impl Boot {
         }
     }
 
-    /// Whether nothing that ran in one can run in the other. What is known of one of them alone, as
-    /// where an earlier version wrote it, tells nothing.
+    /// Whether no process of one boot can exist in the other. A value that only one of them has is
+    /// not compared.
     pub(crate) fn differs_from(&self, other: &Self) -> bool {
         let differ = |one: Option<u64>, other: Option<u64>| {
             one.zip(other).is_some_and(|(one, other)| one != other)
@@ -63,7 +62,7 @@ impl Boot {
         boot
     }
 
-    /// As it is written down.
+    /// Formats it for storage.
     pub(crate) fn text(&self) -> String {
         let line =
             |key, value: Option<u64>| value.map(|it| format!("\n{key} {it}")).unwrap_or_default();
@@ -82,12 +81,12 @@ mod tests {
             ("a\nnamespace 5\nfirst 7", false),
             ("b\nnamespace 5\nfirst 7", true),
             ("a\nnamespace 6\nfirst 7", true),
-            // The number of the namespace has been given to the next one.
+            // The number of the namespace was reused.
             ("a\nnamespace 5\nfirst 8", true),
-            // What an earlier version wrote.
+            // Only the boot ID is known.
             ("a", false),
             ("b", true),
-            // Where the first process is hidden.
+            // The first process or the namespace is hidden.
             ("a\nnamespace 5", false),
             ("a\nfirst 8", true),
         ];

@@ -1,14 +1,14 @@
-//! Control groups of the kernel's second version, one for each run of a unit.
+//! Control groups (cgroup v2), one per run of a unit.
 //!
-//! Whatever a process does, it and all that it starts stay in its control group, and the kernel
-//! ends them all at once. The groups are made below the one that the daemon is in, which root may
-//! do, and others where it was delegated to them:
+//! A process and all its descendants stay in their control group, and the kernel kills all of them
+//! at once. The groups are created below that of the daemon. Root may do that, and other users may
+//! if the group was delegated to them:
 //!
 //! ```text
 //! the daemon's own group / fleet-DEVICE-INODE of its directory / UNIT.INVOCATION
 //! ```
 //!
-//! The path of a run's group is written down with the run, for the next daemon may be elsewhere.
+//! The path of a run's group is stored with the run, since the next daemon may be in another group.
 
 mod inside;
 
@@ -25,28 +25,28 @@ pub(crate) use self::inside::leave_units;
 use super::resources::CgroupSetting;
 use crate::async_fd::register;
 
-/// What limits the groups, where it may.
+/// Controllers that limit the groups, as far as they are available.
 const CONTROLLERS: [&str; 4] = ["cpu", "io", "memory", "pids"];
 
-/// How deep groups of a unit's own are looked into. The kernel has no limit, a stack has.
+/// Depth to which a unit's own groups are traversed. The kernel has no limit, but a stack has.
 const DEEPEST: usize = 16;
 
-/// How often a group is made again that somebody removes at the same time.
+/// Attempts to create a group that is removed concurrently.
 const ATTEMPTS: usize = 3;
 
-/// The place where the control groups of one service manager are made.
+/// The parent of all control groups of one service manager.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Groups {
     base: PathBuf,
     controllers: BTreeSet<String>,
 }
 
-/// Removes the control groups that a [`InitSupervisor`](crate::InitSupervisor) or a
-/// [`NativeManager`](crate::NativeManager) of that directory has made below the one that this
-/// process is in, as far as they are empty. Both do so themselves, but for groups with processes
-/// that units may leave behind: this is for whoever ends those.
+/// Removes the empty control groups that an [`InitSupervisor`](crate::InitSupervisor) or a
+/// [`NativeManager`](crate::NativeManager) of that directory has created below that of this
+/// process. Both do so themselves, except for groups with processes that units left behind. This
+/// function is for programs that kill those.
 pub fn remove_empty_cgroups(directory: &Path) {
-    // Where there are no groups, or no directory, there is nothing to be removed.
+    // Without groups, or without the directory, there is nothing to remove.
     if let Ok(own) = own_group()
         && let Ok(groups) = Groups::below(&own, directory)
     {
@@ -60,7 +60,7 @@ pub fn remove_empty_cgroups(directory: &Path) {
 pub(crate) struct Group(PathBuf);
 
 impl Groups {
-    /// Where the groups of the manager of a directory can be made; why they cannot, for a person.
+    /// Finds the place for a manager's groups; the error is a reason for people.
     pub(crate) fn find(directory: &Path) -> Result<Self, String> {
         let own = own_group()?;
         let unusable = |what: &str| format!("the control group {} {what}", own.display());
@@ -78,20 +78,20 @@ impl Groups {
         Ok(groups)
     }
 
-    /// Where the groups of a directory's manager are, if they are below that group.
+    /// Returns the manager's groups below this group.
     fn below(own: &Path, directory: &Path) -> io::Result<Self> {
         let identity = fs::metadata(directory)?;
         let base = own.join(format!("fleet-{:x}-{:x}", identity.dev(), identity.ino()));
         Ok(Self { base, controllers: BTreeSet::new() })
     }
 
-    /// The controllers that limit what the groups take.
+    /// Returns the controllers that limit the groups.
     pub(crate) fn controllers(&self) -> &BTreeSet<String> {
         &self.controllers
     }
 
-    /// Has the controllers that there are limit the groups made here, as far as that is allowed: it
-    /// is not where other processes are in the same group as this daemon.
+    /// Enables the available controllers for the groups, as far as that is allowed. The kernel
+    /// refuses it if other processes are in the daemon's own group.
     fn delegate_from(&self, own: &Path) -> BTreeSet<String> {
         let there = fs::read_to_string(own.join("cgroup.controllers")).unwrap_or_default();
         let there = there.split_whitespace().filter(|name| CONTROLLERS.contains(name));
@@ -103,17 +103,17 @@ impl Groups {
         there.filter(hand_down).map(str::to_owned).collect()
     }
 
-    /// The group for a run of a unit. It is made when the first process enters it.
+    /// Returns the group for a run of a unit. It is created when the first process enters it.
     pub(crate) fn for_run(&self, unit: &str, invocation: &str) -> Group {
-        // With the invocation it may be no longer than a file's name.
+        // With the invocation ID it must not exceed the length of a file name.
         let unit: String = unit.chars().take(200).collect();
         Group(self.base.join(format!("{unit}.{invocation}")))
     }
 
-    /// Removes what has no processes any more.
+    /// Removes groups without processes.
     pub(crate) fn remove_empty(&self) {
         self.remove_empty_children();
-        // Where units go on running it stays, and that is as it should be.
+        // The parent stays if units keep running, as intended.
         drop(fs::remove_dir(&self.base));
     }
 
@@ -130,14 +130,14 @@ impl Groups {
 
     fn remove_empty_children(&self) {
         for group in inner(&self.base).unwrap_or_default() {
-            // What cannot be removed is in nobody's way.
+            // A group that cannot be removed does no harm.
             drop(Group(group).remove());
         }
     }
 }
 
 impl Group {
-    /// Makes the group if it is missing, and opens it.
+    /// Creates the group if it is missing, and opens it.
     pub(crate) fn open(&self) -> io::Result<File> {
         let mut left = ATTEMPTS;
         loop {
@@ -150,35 +150,35 @@ impl Group {
         }
     }
 
-    /// Opens the list of its processes. Who writes `0` to that moves into it.
+    /// Opens the list of its processes. A process that writes `0` to it enters the group.
     pub(crate) fn list(&self) -> io::Result<File> {
         OpenOptions::new().write(true).open(self.0.join("cgroup.procs"))
     }
 
-    /// Sets the limits of what its processes take together. It has to be there.
+    /// Sets the limits of the group, which has to exist.
     pub(crate) fn limit(&self, settings: &[CgroupSetting]) -> io::Result<()> {
         settings.iter().try_for_each(|it| fs::write(self.0.join(it.file), &it.value))
     }
 
-    /// The processes in it, and in those below that they made themselves.
+    /// Returns the processes in it, and in groups that they created below it.
     pub(crate) fn members(&self) -> io::Result<Vec<u32>> {
         let mut members = Vec::new();
         for group in self.all()? {
             let text = match fs::read_to_string(group.join("cgroup.procs")) {
                 Err(error) if is_gone(&error) => continue,
-                // The one that it is inside lists its processes.
+                // The enclosing group lists its processes.
                 Err(error) if group != self.0 && is_threaded(&error) => continue,
                 text => text?,
             };
-            // The kernel writes 0 for those that are hidden from us.
+            // The kernel writes 0 for processes in other pid namespaces.
             let pids = text.lines().filter_map(|line| line.parse().ok());
             members.extend(pids.filter(|&pid: &u32| pid != 0));
         }
         Ok(members)
     }
 
-    /// Whether a process is in it, or in one below, or was until it ended: the list of processes
-    /// leaves out those that have ended and were not waited for.
+    /// Whether a process is in it or below it, or was until it ended. The list of processes leaves
+    /// out zombies.
     pub(crate) fn contained(&self, pid: u32) -> io::Result<bool> {
         let group = match fs::read_to_string(format!("/proc/{pid}/cgroup")) {
             Err(error) if is_no_process(&error) => return Ok(false),
@@ -188,13 +188,13 @@ impl Group {
         Ok(directory_of(&group, &mounts).is_some_and(|group| group.starts_with(&self.0)))
     }
 
-    /// Ends every process in it at once, also those that are being started.
+    /// Kills every process in it at once, including those being created.
     pub(crate) fn kill(&self) -> io::Result<()> {
         fs::write(self.0.join("cgroup.kill"), "1")
             .or_else(|error| if is_gone(&error) { Ok(()) } else { Err(error) })
     }
 
-    /// Whether no process is in it now.
+    /// Whether it has no processes.
     pub(crate) fn is_empty(&self) -> io::Result<bool> {
         match fs::read(self.0.join("cgroup.events")) {
             Err(error) if is_gone(&error) => Ok(true),
@@ -202,7 +202,7 @@ impl Group {
         }
     }
 
-    /// Returns when no process is left in it.
+    /// Returns once it has no processes.
     pub(crate) async fn wait_empty(&self) -> io::Result<()> {
         let events = match File::open(self.0.join("cgroup.events")) {
             Err(error) if is_gone(&error) => return Ok(()),
@@ -221,9 +221,9 @@ impl Group {
         }
     }
 
-    /// Removes it, if no process is left in it.
+    /// Removes it, if it has no processes.
     pub(crate) fn remove(&self) -> io::Result<()> {
-        // Hardly any unit makes groups of its own, which would have to go first.
+        // Hardly any unit creates groups of its own, which would have to be removed first.
         if fs::remove_dir(&self.0).is_ok() {
             return Ok(());
         }
@@ -237,7 +237,7 @@ impl Group {
         Ok(())
     }
 
-    /// It, and all below it, each after the one that it is in.
+    /// Returns it and all groups below it, parents first.
     fn all(&self) -> io::Result<Vec<PathBuf>> {
         let mut all = vec![self.0.clone()];
         let mut level = all.clone();
@@ -253,7 +253,7 @@ impl Group {
     }
 }
 
-/// The groups right below one.
+/// Returns the groups directly below a group.
 fn inner(group: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(group) {
         Err(error) if is_gone(&error) => return Ok(Vec::new()),
@@ -269,7 +269,7 @@ fn inner(group: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(inner)
 }
 
-/// The directory of the control group that this process is in.
+/// Returns the directory of this process's control group.
 fn own_group() -> Result<PathBuf, String> {
     let read = |path: &str| {
         fs::read_to_string(path).map_err(|error| format!("cannot read {path}: {error}"))
@@ -280,7 +280,7 @@ fn own_group() -> Result<PathBuf, String> {
         .ok_or_else(|| "no control groups of the second version are mounted".to_owned())
 }
 
-/// Where the control group is seen, as `/proc/self/cgroup` and `/proc/self/mountinfo` tell.
+/// Locates a control group by the content of `/proc/self/cgroup` and `/proc/self/mountinfo`.
 fn directory_of(own: &str, mounts: &str) -> Option<PathBuf> {
     let own = own.lines().find_map(|line| line.strip_prefix("0::"))?;
     mounts.lines().find_map(|line| {
@@ -299,18 +299,18 @@ fn is_populated(events: &[u8]) -> bool {
     events.split(|&byte| byte == b'\n').any(|line| line == b"populated 1")
 }
 
-/// A group that is removed while it is read answers in either way.
+/// Both are errors for a group that is removed while it is read.
 fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
         || error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error())
 }
 
-/// A group of threads has no list of its processes.
+/// A threaded group has no list of processes.
 fn is_threaded(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::OPNOTSUPP.raw_os_error())
 }
 
-/// A process that is gone while it is read answers in either way.
+/// Both are errors for a process that ends while it is read.
 fn is_no_process(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
         || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
@@ -353,7 +353,7 @@ mod tests {
     #[test]
     fn the_members_of_a_group_that_has_one_of_threads_inside_are_found() {
         let directory = tempfile::tempdir().expect("a directory can be made");
-        // Where none can be made, there is none of threads.
+        // If no groups can be created, there is nothing to test.
         let Ok(groups) = Groups::find(directory.path()) else { return };
         let group = groups.for_run("a.service", "1");
         group.open().expect("it can be made");

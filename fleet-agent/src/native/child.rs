@@ -1,9 +1,9 @@
-//! What a process of a unit does between its beginning and its program.
+//! Setup of a child process before it executes its program.
 //!
-//! This is one of the places of the service manager with unsafe code: the standard library
-//! cannot know what runs in a process that is a copy of one thread of ours. Nothing there may take
-//! a lock or allocate, for another thread may have held the lock when the copy was made. So all
-//! that needs either is prepared before, and the child makes system calls alone.
+//! This is one of the modules of the service manager with unsafe code: the compiler cannot check
+//! the code that runs in a copy of a single thread. That code must not take locks or allocate,
+//! since another thread may have held a lock at the time of the copy. Everything that needs either
+//! is prepared in the parent, and the child only makes system calls.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -19,55 +19,55 @@ use super::best_effort_limits::{set_limit, set_nice};
 use super::exec_step::{ExecStep, StepError};
 use super::program::Program;
 
-/// The last signal that the kernel has.
+/// Highest signal number of the kernel.
 const LAST_SIGNAL: libc::c_int = 64;
 
-/// What the child does for itself, in this order: what needs rights comes before they are given up.
+/// Setup in the child, in this order: steps that need privileges come before these are dropped.
 #[derive(Debug, Default)]
 pub(crate) struct ChildSetup {
-    /// The list of processes of the control group that it enters.
+    /// Process list of the control group to enter.
     pub(crate) group: Option<File>,
-    /// Whether `SIGPIPE` does nothing to it.
+    /// Whether `SIGPIPE` is ignored.
     pub(crate) ignore_sigpipe: bool,
-    /// How readily it is ended when memory is short, as the kernel reads it.
+    /// OOM score adjustment, in the kernel's format.
     pub(crate) oom_score_adjust: Option<String>,
     pub(crate) nice: Option<i32>,
     pub(crate) limits: Vec<(Resource, Rlimit)>,
-    /// Which rights to its new files nobody gets.
+    /// File mode creation mask.
     pub(crate) umask: Option<u32>,
-    /// Who it is to be; `None` is who we are.
+    /// User and groups to change to; `None` keeps ours.
     pub(crate) identity: Option<Credentials>,
-    /// Where it begins, entered last, by the rights that it then has; `None` is where we are.
+    /// Working directory, entered last and with the final privileges; `None` keeps ours.
     pub(crate) start: Option<WorkingDirectory>,
 }
 
-/// The directory that a process begins in.
+/// The working directory of a process.
 #[derive(Debug)]
 pub(crate) struct WorkingDirectory {
     pub(crate) path: CString,
-    /// Whether it begins in the root directory where it cannot enter that.
+    /// Whether to fall back to the root directory.
     pub(crate) optional: bool,
 }
 
-/// Who a process is to be.
+/// User and groups of a process.
 #[derive(Debug)]
 pub(crate) struct Credentials {
     pub(crate) uid: Option<Uid>,
     pub(crate) gid: Option<Gid>,
-    /// All groups beside; `None` leaves them as they are, which is all that who is not root can do.
+    /// All supplementary groups; `None` keeps them, the only choice without root.
     pub(crate) groups: Option<Vec<Gid>>,
 }
 
 impl ChildSetup {
-    /// Has the process prepare itself so, and become that program.
+    /// Configures the command to run this setup and to execute the program.
     pub(crate) fn apply(self, process: &mut Process, program: Program) {
         let become_program = move || {
             let failed = self.enter().err().unwrap_or_else(|| program.execute());
             Err(failed.1.into())
         };
-        // SAFETY: `enter` and `execute` only make system calls, with memory and descriptors that
-        // were there before: they allocate nothing, take no lock, and cannot panic. Paths that they
-        // hand to the kernel end with a zero byte already, so they are not copied.
+        // SAFETY: `enter` and `execute` only make system calls, with existing memory and
+        // descriptors: they allocate nothing, take no lock, and cannot panic. Paths passed to the
+        // kernel are NUL-terminated already, so they are not copied.
         #[expect(unsafe_code, reason = "there is no safe way to enter a control group at birth")]
         unsafe {
             process.pre_exec(become_program);
@@ -77,10 +77,10 @@ impl ChildSetup {
     /// Runs in the child.
     pub(crate) fn enter(&self) -> Result<(), StepError> {
         reset_signals(self.ignore_sigpipe);
-        // With a process group of its own, and without a terminal that it could be stopped by.
+        // With its own process group, and without a controlling terminal that could stop it.
         rustix::process::setsid().map_err(StepError::at(ExecStep::Session))?;
         if let Some(group) = &self.group {
-            // The process that writes is the one that is meant by 0.
+            // The kernel reads 0 as the writing process.
             rustix::io::write(group, b"0").map_err(StepError::at(ExecStep::Group))?;
         }
         if let Some(score) = &self.oom_score_adjust {
@@ -103,19 +103,18 @@ impl ChildSetup {
     }
 }
 
-/// Has each signal do what it does to a program that says nothing of it. What is ignored would stay
-/// so in the program: `nohup` and shells ignore some for what they start, and we do one ourselves,
-/// which the program may want ignored as well.
+/// Resets the disposition of each signal to the default. Ignored signals would stay ignored in the
+/// program: `nohup` and shells ignore some, and so do we. `SIGPIPE` may be left ignored for the
+/// program.
 fn reset_signals(but_sigpipe: bool) {
     let none = std::ptr::null_mut::<u64>();
     for signal in 1..=LAST_SIGNAL {
         let is_ignored = but_sigpipe && signal == libc::SIGPIPE;
-        // The kernel's `struct sigaction`, which is all zeros for what is usual, and begins with a
-        // one where nothing is done.
+        // The kernel's `struct sigaction`: all zeros for the default, and a leading one to ignore.
         let done = [u64::from(is_ignored), 0, 0, 0];
-        // SAFETY: nothing of ours is to be run by the signal from then on, and the structure says
-        // so. Those that nobody can change are refused, which changes nothing. The C library would
-        // leave out the two that it has for itself.
+        // SAFETY: the structure has no handler, so no code of ours runs on a signal. The kernel
+        // refuses signals whose disposition is fixed, which changes nothing. The C library would
+        // skip the two signals that it reserves.
         #[expect(unsafe_code, reason = "no library that we use says what a signal does")]
         unsafe {
             libc::syscall(libc::SYS_rt_sigaction, signal, done.as_ptr(), none, size_of::<u64>());
@@ -123,7 +122,8 @@ fn reset_signals(but_sigpipe: bool) {
     }
 }
 
-/// Who may not set it goes without, as systemd has it: in a container nobody may.
+/// Without permission the score stays as it is, as in systemd: in a container it is never
+/// permitted.
 fn write_score(score: &str) -> rustix::io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
     let file = rustix::fs::open(c"/proc/self/oom_score_adj", flags, Mode::empty());
@@ -150,7 +150,7 @@ impl Credentials {
     }
 
     fn change_groups(&self) -> rustix::io::Result<()> {
-        // The child has this one thread, so what is said of a thread holds for the process.
+        // The child has a single thread, so thread credentials apply to the process.
         if let Some(groups) = &self.groups {
             rustix::thread::set_thread_groups(groups)?;
         }
@@ -158,8 +158,8 @@ impl Credentials {
     }
 }
 
-/// The limits of a unit in the kernel's terms. A soft limit without a hard one is both. Where it
-/// says nothing of files, that is its limit of them.
+/// Converts a unit's limits to the kernel's. A soft limit without a hard one sets both. `files`
+/// applies unless the unit sets a limit of its own.
 pub(crate) fn limits(limits: &Rlimits, files: Option<Rlimit>) -> Vec<(Resource, Rlimit)> {
     let limit = |&(current, maximum): &(Option<u64>, Option<u64>)| Rlimit { current, maximum };
     let known = |name: &str| RESOURCES.iter().find(|it| it.0 == name).map(|it| it.1);

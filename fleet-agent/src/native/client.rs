@@ -1,8 +1,8 @@
-//! The calls to a native service manager: each unit's in their order, and written down before they
-//! take effect.
+//! Calls to a native service manager. The calls for one unit run in order, and are stored before
+//! they take effect.
 //!
-//! Who calls may go away at any time. What was begun by then is done to its end, so that the
-//! records say what has taken effect.
+//! A caller may go away at any time. A call that has started is completed nevertheless, so that the
+//! stored state matches what took effect.
 
 use std::collections::BTreeMap;
 use std::future::{Future, ready};
@@ -24,46 +24,46 @@ use super::supervisor::managed_units::{
 use super::unit_directory::{RequestedState, UnitDirectory};
 use crate::{ManagedUnit, ServiceError, UnitDetails};
 
-/// How many calls about services write at a time. Each takes a thread to do so, and all write to
+/// Maximum number of concurrent writes by calls for services. Each takes a thread, and all share
 /// one disk.
 const MAX_WRITERS: usize = 8;
 
-/// What may be asked of a unit that is loaded.
+/// Request for a loaded unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UnitRequest {
     Start(Generation),
     Restart(Generation),
     Stop,
-    /// A start because a timer has elapsed, by the number of that elapse. It leaves it open whether
-    /// fleet wants the unit to run.
+    /// Start because a timer has elapsed, with the ID of the elapse. It does not change whether
+    /// fleet has launched the unit.
     Trigger(u64),
 }
 
-/// What a call about a unit waits for, so that it has its turn.
+/// A lock per unit that serializes its calls.
 type UnitLocks = Mutex<BTreeMap<UnitName, Arc<tokio::sync::Mutex<()>>>>;
 
-/// The way to what leads the units.
+/// Client of the supervisor of managed units.
 pub(super) struct SupervisorClient {
     context: Arc<ManagerContext>,
     requests: mpsc::Sender<Request>,
     statuses: StatusMap,
-    /// Of units that are called about at the moment.
+    /// Locks of the units with a call in progress.
     locks: UnitLocks,
     writers: Semaphore,
 }
 
 impl UnitRequest {
-    /// What is asked of a unit from then on.
+    /// Returns the requested state after this request.
     fn apply_to(self, before: RequestedState) -> RequestedState {
         match self {
             Self::Start(generation) => {
                 RequestedState { generation: generation.0, launched: true, ..before }
             }
             Self::Restart(Generation(generation)) => {
-                RequestedState { generation, launched: true, renewed: generation, ..before }
+                RequestedState { generation, launched: true, restart_generation: generation, ..before }
             }
             Self::Stop => before.stopped(),
-            // One that was told of before may have come to its end, or to a stop.
+            // Known already: its run may be over by now, or the unit stopped.
             Self::Trigger(trigger) if trigger == before.trigger => before,
             Self::Trigger(trigger) => RequestedState { triggered: true, trigger, ..before },
         }
@@ -99,33 +99,33 @@ impl SupervisorClient {
         Self { context: Arc::clone(context), requests, statuses, locks, writers }
     }
 
-    /// What is seen of a unit; nothing if it is not loaded.
+    /// Returns the published status of a unit; `None` if it is not loaded.
     pub(super) fn status(&self, unit: &UnitName) -> Option<Arc<PublishedStatus>> {
         lock(&self.statuses).get(unit).cloned()
     }
 
-    /// All units that are loaded, as they are.
+    /// Returns the status of all loaded units.
     pub(super) fn list(&self) -> Vec<ManagedUnit> {
         lock(&self.statuses).values().map(|status| status.unit.clone()).collect()
     }
 
-    /// Whether somebody leads the units.
+    /// Returns an error once the supervisor task is gone.
     pub(super) fn check_alive(&self) -> CallResult {
         if self.requests.is_closed() { Err(crashed()) } else { Ok(()) }
     }
 
-    /// How all units of the graph are.
+    /// Returns the status of all units of the graph.
     pub(super) async fn snapshot(&self) -> Result<InitSnapshot, ServiceError> {
         self.call(|supervisor| supervisor.snapshot()).await
     }
 
-    /// What there is to tell of a unit beyond its state.
+    /// Returns details of a loaded unit.
     pub(super) async fn details(&self, unit: &UnitName) -> Result<UnitDetails, ServiceError> {
         let unit = unit.clone();
         self.call(move |supervisor| supervisor.details(&unit)).await?
     }
 
-    /// Hands in what a unit is run by.
+    /// Loads a unit, or another file for it.
     pub(super) async fn load(
         self: &Arc<Self>,
         unit: &UnitName,
@@ -141,7 +141,7 @@ impl SupervisorClient {
                 before.as_ref().map_or_else(RequestedState::default, |status| status.requested);
             let requested = RequestedState { epoch: epoch.0, ..requested };
             if before.as_ref().is_some_and(|status| status.unit.known.hash == hash) {
-                let record = move |at: &UnitDirectory| at.write_asked(requested);
+                let record = move |at: &UnitDirectory| at.write_requested(requested);
                 client.write(&directory, "record a unit", record).await?;
                 return client
                     .call(move |supervisor| supervisor.set_requested(&name, requested))
@@ -161,7 +161,7 @@ impl SupervisorClient {
         .await
     }
 
-    /// Asks something of a unit that is loaded, and waits for what comes of it.
+    /// Applies a request to a loaded unit, and waits for the result.
     pub(super) async fn request(
         self: &Arc<Self>,
         unit: &UnitName,
@@ -171,8 +171,8 @@ impl SupervisorClient {
         self.request_after(ready(Ok(())), unit, request, directory).await
     }
 
-    /// The same once something else is done, if that is. It has the turn of the call as well, so
-    /// that what is called later does not overtake it.
+    /// As [`request`](Self::request), once `first` has succeeded. `first` runs under the lock of
+    /// the unit too, so that no later call overtakes this one.
     pub(super) async fn request_after(
         self: &Arc<Self>,
         first: impl Future<Output = CallResult> + Send + 'static,
@@ -190,9 +190,9 @@ impl SupervisorClient {
             let requested = request.apply_to(status.requested);
             if requested != status.requested {
                 let action = "record what is asked of a unit";
-                let record = move |at: &UnitDirectory| at.write_asked(requested);
+                let record = move |at: &UnitDirectory| at.write_requested(requested);
                 match client.write(&directory, action, record).await {
-                    // A disk that fails must not keep anything running.
+                    // A failing disk must not keep units running.
                     Err(error) if request == UnitRequest::Stop => {
                         tracing::error!(unit = %name, %error, "stopping all the same");
                     }
@@ -211,8 +211,8 @@ impl SupervisorClient {
         }
     }
 
-    /// Stops all units at once, and waits for their end. They stay loaded, and none is started any
-    /// more. Tells whether each unit's own record says so by then.
+    /// Stops all units at once, and waits for them. They stay loaded, and none starts again.
+    /// Returns whether the stored state of every unit says so.
     pub(super) async fn stop_all(
         self: &Arc<Self>,
     ) -> Result<(Vec<CallResult>, bool), ServiceError> {
@@ -227,8 +227,8 @@ impl SupervisorClient {
         Ok((crashed, written.into_iter().all(|is_written| is_written)))
     }
 
-    /// Writes down that a unit is not to run any more, once what was called about it before is
-    /// written: also that of a start which came too late.
+    /// Stores that a unit should not run, after all earlier calls for it have stored theirs, such
+    /// as a start that came too late.
     async fn write_stopped(self: &Arc<Self>, unit: &UnitName) -> bool {
         let directory = self.context.directory(unit.as_str());
         let action = "record that a unit is not to run any more";
@@ -244,24 +244,24 @@ impl SupervisorClient {
         }
     }
 
-    /// Has all processes of all units killed, whatever their files say of how they are to end.
+    /// Kills all processes of all units, regardless of their stop settings.
     pub(super) async fn kill_all(&self) -> CallResult {
         self.call(Supervisor::kill_all).await
     }
 
-    /// A timer is loaded, with all that its file says of other units.
+    /// Adds a loaded timer, with the relations that its file declares.
     pub(super) async fn add_timer(&self, timer: &UnitName, relations: Vec<Relation>) -> CallResult {
         let timer = timer.clone();
         self.call(move |supervisor| supervisor.add_timer(&timer, &relations)).await
     }
 
-    /// A timer is not loaded any more.
+    /// Removes a timer that is unloaded.
     pub(super) async fn remove_timer(&self, timer: &UnitName) -> CallResult {
         let timer = timer.clone();
         self.call(move |supervisor| supervisor.remove_timer(&timer)).await
     }
 
-    /// The timers that are to be started with a unit.
+    /// Returns the timers to start with a unit.
     pub(super) async fn timers_of(
         &self,
         unit: &UnitName,
@@ -270,7 +270,7 @@ impl SupervisorClient {
         self.call(move |supervisor| supervisor.timers_of(&unit)).await
     }
 
-    /// Has a unit read its configuration again.
+    /// Reloads the configuration of a unit.
     pub(super) async fn reload_unit(self: &Arc<Self>, unit: &UnitName) -> CallResult {
         let name = unit.clone();
         let begun = self.with_unit_lock(unit, async move |client| {
@@ -281,7 +281,7 @@ impl SupervisorClient {
         begun.await?.await.unwrap_or_else(|_| Err(crashed()))
     }
 
-    /// Has a unit end, and forgets it. What is asked next waits for that.
+    /// Stops and unloads a unit. Later calls for it wait.
     pub(super) async fn unload(
         self: &Arc<Self>,
         unit: &UnitName,
@@ -303,7 +303,8 @@ impl SupervisorClient {
         .await
     }
 
-    /// Does something about a unit when all that was called about it before has taken effect.
+    /// Runs `work` once all earlier calls for the unit have taken effect. Runs to completion even
+    /// if the caller goes away.
     async fn with_unit_lock<T, F>(
         self: &Arc<Self>,
         unit: &UnitName,
@@ -326,7 +327,7 @@ impl SupervisorClient {
         done.await.unwrap_or_else(|_| Err(crashed()))
     }
 
-    /// Works on the directory of a unit when it is its turn among all that write.
+    /// Works on the directory of a unit, as one of at most [`MAX_WRITERS`].
     async fn write(
         &self,
         directory: &UnitDirectory,
@@ -337,20 +338,20 @@ impl SupervisorClient {
         write(directory, action, work).await
     }
 
-    /// Has the lead do something, and waits until it has.
+    /// Calls a function on the supervisor task, and returns its result.
     pub(super) async fn call<T: Send + 'static>(
         &self,
         what: impl FnOnce(&mut Supervisor) -> T + Send + 'static,
     ) -> Result<T, ServiceError> {
         let (reply, answer) = oneshot::channel();
-        // Whoever asked may have gone away, which changes nothing.
+        // The caller may be gone.
         let request: Request = Box::new(move |supervisor| drop(reply.send(what(supervisor))));
         self.requests.send(request).await.map_err(|_| crashed())?;
         answer.await.map_err(|_| crashed())
     }
 }
 
-/// The turn of one call. Its end is that of the gate, too, if nobody else waits.
+/// Lock of one call. Dropping it removes the lock of the unit if no other call waits for it.
 struct UnitLock {
     client: Arc<SupervisorClient>,
     unit: UnitName,
@@ -367,7 +368,7 @@ impl Drop for UnitLock {
     }
 }
 
-/// Works on the directory of a unit, away from the runtime: the disk may take its time.
+/// Works on the directory of a unit outside the async runtime, since the disk may be slow.
 pub(super) async fn write(
     directory: &UnitDirectory,
     action: &str,

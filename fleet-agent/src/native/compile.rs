@@ -1,4 +1,4 @@
-//! From a unit file to what the supervisor runs, or to the line that keeps it from being run.
+//! Compiles a unit file into what the supervisor runs, or reports the lines that prevent it.
 
 use fleet_core::graph::systemd::{self, UnitRefusals};
 use fleet_unitfile::{UnitFile, UnitName};
@@ -6,27 +6,27 @@ use fleet_unitfile::{UnitFile, UnitName};
 use super::identity::HostCapabilities;
 use super::support::unsupported_options;
 
-/// How many refusals of one unit are told at once.
+/// Maximum number of refusals reported per unit.
 const MAX_REFUSALS: usize = 8;
 
-/// A line that cannot be obeyed, and those after it.
+/// Reasons for refusing a unit file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BadSetting {
-    /// The first line, from one; zero when it is about the whole file.
+    /// First line concerned, counted from one; zero if the whole file is concerned.
     pub(crate) line: usize,
-    /// What is wrong, and what would do instead.
+    /// Description of the problems, each with a remedy.
     pub(crate) problem: String,
 }
 
-/// A unit that can be run.
+/// A unit that can run here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Compiled {
     pub(crate) unit: systemd::CompiledUnit,
-    /// What a person should know of it.
+    /// Remarks for the operator.
     pub(crate) remarks: Vec<String>,
 }
 
-/// Turns a unit file into what the supervisor runs. Nothing of a unit that is refused ever runs.
+/// Compiles a unit file. Nothing of a refused unit ever runs.
 pub(crate) fn compile(
     unit: &UnitName,
     file: &UnitFile,
@@ -45,7 +45,7 @@ fn bad_setting(refusals: &UnitRefusals) -> BadSetting {
     let line = refusals.all.first().and_then(|it| it.position.as_ref()).map_or(0, |it| it.line);
     let messages = refusals.all.iter().take(MAX_REFUSALS).enumerate().map(|(index, refusal)| {
         let place = refusal.position.as_ref();
-        // The line of the first is told beside it.
+        // The caller reports the first line separately.
         let place = place.map(|place| match index {
             0 => format!("{}= ", place.name()),
             _ => format!("line {}: {}= ", place.line, place.name()),

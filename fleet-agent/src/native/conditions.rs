@@ -1,4 +1,4 @@
-//! What has to be true of the machine for a unit to start, asked of the machine as it is.
+//! Evaluates the `Condition…=` and `Assert…=` settings of a unit on this machine.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,10 +7,10 @@ use fleet_core::graph::{Condition, ConditionResult, ConditionTest};
 use glob::{MatchOptions, Pattern};
 use nix::unistd::{Uid, User};
 
-/// The first number of a user who is no part of the system.
+/// First user ID that does not belong to the system.
 const FIRST_REGULAR_UID: u32 = 1000;
 
-/// Whether a unit may start. If not, why, for a person; and whether that is a failure.
+/// Checks whether a unit may start. The error holds the reason, and whether it is a failure.
 pub(crate) fn check_conditions(conditions: &[Condition]) -> Result<(), (String, bool)> {
     match Condition::judge(conditions, holds) {
         ConditionResult::Start => Ok(()),
@@ -56,7 +56,7 @@ fn is_host(pattern: &str) -> bool {
         return true;
     }
     let name = read("/proc/sys/kernel/hostname");
-    // Names of hosts are the same in capital letters.
+    // Host names are case-insensitive.
     let how = MatchOptions { case_sensitive: false, ..MatchOptions::new() };
     Pattern::new(pattern).is_ok_and(|pattern| pattern.matches_with(name.trim(), how))
 }
@@ -75,7 +75,7 @@ fn is_user(user: &str) -> bool {
     }
 }
 
-/// What cannot be read says nothing.
+/// Reads a file; an unreadable one counts as empty.
 fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }

@@ -1,38 +1,38 @@
-//! Pure: where in a log a line ends, so that it is found again after the log was cut or rotated,
-//! and by a daemon that counts from another beginning.
+//! Pure: cursors of log lines. They stay valid after a cut or rotation, and across daemons that
+//! count offsets from another base.
 //!
-//! The place alone is exact for as long as places are counted from one beginning. What stands right
-//! before it tells whether it still is that place. It is looked for only where the place is beyond
-//! the end, so that places must be counted anew.
+//! The offset alone is exact while the base stays the same. A hash of the preceding bytes verifies
+//! it. The bytes are searched for only if the offset is beyond the end, so that the base must have
+//! changed.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// How many bytes before a place are looked at.
+/// Number of bytes before an offset that are hashed.
 pub(crate) const MOST: usize = 64;
 
-/// Where a line ends.
+/// The end of a line in a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LogCursor {
     place: u64,
-    /// How many of the bytes before it are known.
+    /// Number of hashed bytes.
     length: usize,
-    /// The hash of these.
+    /// Their hash.
     hash: u64,
 }
 
 impl LogCursor {
-    /// The place that `before` leads to.
+    /// Creates a cursor for an offset, with the text before it.
     pub(crate) fn new(place: u64, before: &[u8]) -> Self {
         let known = &before[before.len().saturating_sub(MOST)..];
         Self { place, length: known.len(), hash: hash(known) }
     }
 
-    /// How much of a text that begins at the place `begin` comes before this; nothing where it is
-    /// not in there, or where it could be several: a gap that is told is better than lines that are
-    /// passed over in silence.
+    /// Returns the length of the part of a text, which begins at offset `begin`, that precedes the
+    /// cursor. `None` if it is not found or ambiguous: a reported gap is better than silently
+    /// skipped lines.
     pub(crate) fn find(&self, text: &[u8], begin: u64) -> Option<usize> {
-        // What comes before the beginning was dropped, whatever looks like it.
+        // Anything before the beginning was dropped, even if it looks the same.
         let at = usize::try_from(self.place.checked_sub(begin)?).unwrap_or(usize::MAX);
         if at <= text.len() {
             return self.is_at(text, at).then_some(at);
@@ -53,7 +53,7 @@ impl fmt::Display for LogCursor {
     }
 }
 
-/// It is no position of a log.
+/// The text is not a valid cursor.
 #[derive(Debug)]
 pub(crate) struct InvalidLogCursor;
 
@@ -75,7 +75,8 @@ impl FromStr for LogCursor {
     }
 }
 
-/// FNV-1a: what reads it may be another version of this program, so it must be the same in all.
+/// FNV-1a: the reader may be another version of this program, so all versions must use the same
+/// hash.
 fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -125,7 +126,7 @@ mod tests {
             }
         }
 
-        /// Nothing is passed over in silence, however often the same lines come.
+        /// No line is skipped silently, however often lines repeat.
         #[test]
         fn it_is_where_it_was_or_is_told_to_be_lost(
             lines in proptest::collection::vec(prop_oneof!["tick\n", "tock\n"], 1..60),
@@ -138,7 +139,7 @@ mod tests {
             let left = lines[cut..].concat();
             let found = position.find(left.as_bytes(), begin as u64);
             let place = before.len().checked_sub(begin);
-            // Where that much comes before it, it is known for certain.
+            // With that much text before it, the cursor is unambiguous.
             if place.is_some_and(|at| at >= MOST.min(before.len())) {
                 prop_assert_eq!(found, place);
             } else {
@@ -146,8 +147,8 @@ mod tests {
             }
         }
 
-        /// Lines that differ are found by what stands before them, wherever they have come to,
-        /// where places are counted anew and the old one is beyond the end.
+        /// Distinct lines are found by the preceding text, wherever they have moved, if the base
+        /// has changed and the old offset is beyond the end.
         #[test]
         fn a_cut_does_not_move_it(
             numbers in proptest::collection::btree_set(0..10_000_u32, 1..60),

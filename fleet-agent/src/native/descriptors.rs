@@ -1,4 +1,4 @@
-//! How many files this process may have open: each unit takes some of them.
+//! The limit of open files of this process, of which each unit takes some.
 
 use std::io;
 use std::os::fd::AsRawFd as _;
@@ -7,56 +7,55 @@ use std::sync::OnceLock;
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The soft limit of before, once it was raised.
+/// Soft limit before it was raised.
 static INITIAL_SOFT_LIMIT: OnceLock<Option<u64>> = OnceLock::new();
 
-/// What share of the files that may be open no unit may be started with, and how many these are at
-/// least and at most.
+/// Share of the open files that is reserved, and its bounds. Units are not started with fewer left.
 const SHARE: u64 = 8;
 const LEAST: u64 = 16;
 const MOST: u64 = 128;
 
-/// Lets this process have as many files open as its hard limit allows. Units are given the soft
-/// limit that was found: some programs do worse with a higher one, and those that want it can raise
-/// it themselves. It is for programs, and not for those who use them as a library.
+/// Raises this process's soft limit of open files to the hard limit. Units are started with the
+/// original soft limit: some programs do worse with a higher one, and others can raise it
+/// themselves. This is for programs, not for libraries.
 ///
 /// # Errors
 ///
-/// The kernel allows no process that many files any more.
+/// The kernel no longer permits that many files.
 pub fn raise_file_limit() -> io::Result<()> {
     let found = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: found.maximum, ..found })?;
-    // A second time it is found raised.
+    // On a second call the limit is already raised.
     INITIAL_SOFT_LIMIT.get_or_init(|| found.current);
     Ok(())
 }
 
-/// The limit for units that say nothing of it; nothing where they inherit what is right.
+/// Returns the limit for units without one of their own; `None` if they should inherit it.
 pub(crate) fn unit_nofile_limit() -> Option<Rlimit> {
     let found = *INITIAL_SOFT_LIMIT.get()?;
     let maximum = getrlimit(Resource::Nofile).maximum;
     Some(Rlimit { current: found.into_iter().chain(maximum).min(), maximum })
 }
 
-/// Why no unit may be started with so few files left: to end units takes some, and so does whoever
-/// asks how they are.
+/// Returns why no unit may be started with so few descriptors left: stopping units needs some, and
+/// so do status requests.
 pub(crate) fn descriptor_shortage() -> Option<String> {
     shortage(1)
 }
 
-/// Refuses to take more units back than so many, where too few files are left: nobody could be
-/// answered, and no unit be stopped. Half of those that are kept back will do, as the other half
-/// may have been in use when the units were left.
+/// Refuses to recover more units if too few descriptors are left. No request could be answered, and
+/// no unit could be stopped. Half of the reserve is enough, since the other half may have been in
+/// use when the units were left.
 pub(crate) fn check_descriptors_left(units: usize) -> io::Result<()> {
     let words = |why| format!("more units run than the {units} that could be taken back: {why}");
     shortage(2).map_or(Ok(()), |why| Err(io::Error::other(words(why))))
 }
 
-/// Why too few files are left, where that part of those that are kept back is not free.
+/// Returns why descriptors are short, if this part of the reserve is not free.
 fn shortage(part: u64) -> Option<String> {
     let most = getrlimit(Resource::Nofile).current?;
     let free = most.saturating_sub((most / SHARE).clamp(LEAST, MOST) / part);
-    // The kernel gives the least number that is free.
+    // The kernel returns the lowest free number.
     let is_scarce = match fcntl_dupfd_cloexec(io::stdin(), 0) {
         Ok(next) => u64::try_from(next.as_raw_fd()).is_ok_and(|next| next >= free),
         Err(error) => is_out_of_descriptors(error),
@@ -66,7 +65,7 @@ fn shortage(part: u64) -> Option<String> {
     is_scarce.then(words)
 }
 
-/// Whether this process, or the machine, may open no more files.
+/// Whether this process, or the machine, cannot open more files.
 pub(crate) fn is_out_of_descriptors(error: Errno) -> bool {
     matches!(error, Errno::MFILE | Errno::NFILE)
 }

@@ -1,4 +1,4 @@
-//! The variables that a process of a unit is started with, and nothing else that fleet itself has.
+//! The environment of a unit's process, which inherits nothing else from fleet.
 
 mod file;
 
@@ -15,25 +15,25 @@ use super::identity::User;
 use super::nonblocking_open::read_text;
 use super::process_info::{INVOCATION_ID, SYSTEMD_EXEC_PID};
 
-/// How many bytes a file of variables may have.
+/// Limit on the size of an environment file in bytes.
 const LONGEST: u64 = 1024 * 1024;
 
-/// Where programs are looked for that are not named by their path, as systemd does.
+/// Search path for programs without a path, as in systemd.
 pub(crate) const SEARCH_PATH: [&str; 6] =
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
-/// Collects the variables for one process; each source overrides those before it.
+/// Collects the environment of one process; each source overrides the ones before it.
 ///
 /// | order | source |
 /// |---|---|
-/// | 1 | `PATH`, and what the service manager was told to pass to all units |
-/// | 2 | those that tell a command of its service: `extra` |
-/// | 3 | `HOME`, `USER`, `LOGNAME`, `SHELL` where `User=` is set |
+/// | 1 | `PATH`, and variables that the service manager passes to all units |
+/// | 2 | `extra`: variables about the service |
+/// | 3 | `HOME`, `USER`, `LOGNAME`, `SHELL` if `User=` is set |
 /// | 4 | `PassEnvironment=` from fleet's own environment |
 /// | 5 | `Environment=` |
 /// | 6 | `EnvironmentFile=` |
-/// | 7 | what `UnsetEnvironment=` names is taken away |
-/// | 8 | those of `extra` by which processes are found: `INVOCATION_ID`, `SYSTEMD_EXEC_PID` |
+/// | 7 | removals by `UnsetEnvironment=` |
+/// | 8 | variables of `extra` that identify processes: `INVOCATION_ID`, `SYSTEMD_EXEC_PID` |
 pub(crate) fn collect(
     surroundings: &ExecEnvironment,
     passed: &[(String, String)],
@@ -56,7 +56,7 @@ pub(crate) fn collect(
     for file in &surroundings.environment_files {
         match read_text(Path::new(&file.path), LONGEST).and_then(without_zero) {
             Ok(text) => all.extend(parse_file(&text)),
-            // What is wanting for the moment says nothing of the file.
+            // A temporary shortage of descriptors is no property of the file.
             Err(error)
                 if file.optional
                     && !Errno::from_io_error(&error).is_some_and(is_out_of_descriptors) => {}
@@ -81,7 +81,7 @@ pub(crate) fn collect(
     Ok(all)
 }
 
-/// No variable can have a zero byte.
+/// Variables cannot contain NUL.
 fn without_zero(text: String) -> io::Result<String> {
     if text.contains('\0') { Err(io::Error::other("it has a zero byte")) } else { Ok(text) }
 }

@@ -1,4 +1,4 @@
-//! A process that is to be started, and the two ways to start it.
+//! A process to start, and the two ways to start it.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -18,24 +18,24 @@ use super::process_info::SYSTEMD_EXEC_PID;
 use super::program::Program;
 use super::spawn::{Child, SpawnRequest};
 
-/// A process that is to be started.
+/// A process to start.
 #[derive(Debug)]
 pub(crate) struct ExecContext {
-    /// Its file.
+    /// Path of its program.
     pub(crate) program: PathBuf,
-    /// What it is told that it is called.
+    /// Its `argv[0]`.
     pub(crate) name: String,
     pub(crate) arguments: Vec<String>,
-    /// Its own number is not known yet, so only that it is to be told that.
+    /// Its own pid is not known yet, so the variable is only a placeholder.
     pub(crate) environment: BTreeMap<String, String>,
-    /// Where its output and its errors go; nothing is where ours do.
+    /// Files for stdout and stderr; `None` inherits ours.
     pub(crate) outputs: [Option<File>; 2],
     pub(crate) setup: ChildSetup,
 }
 
 impl ExecContext {
-    /// Starts it inside the control group of a directory. Where it cannot begin there it is moved
-    /// there, by the list of the group's processes.
+    /// Starts it inside the control group of this directory. If the system does not support that,
+    /// it is moved there with the group's process list.
     pub(crate) fn start_in_cgroup(
         mut self,
         group: &File,
@@ -58,7 +58,7 @@ impl ExecContext {
         }
     }
 
-    /// Has the standard library start it, as far as to where it becomes its program.
+    /// Spawns it with the standard library, up to the exec.
     pub(super) fn spawn(self, program: Program) -> io::Result<Child> {
         let mut process = Process::new(self.program);
         process.kill_on_drop(false).stdin(Stdio::null());
@@ -68,7 +68,7 @@ impl ExecContext {
         process.spawn().map(|child| Child::Tokio(Box::new(child)))
     }
 
-    /// What is executed in the end.
+    /// Returns the program to execute.
     pub(super) fn program(&self) -> io::Result<Program> {
         let texts = |texts: &mut dyn Iterator<Item = String>| {
             texts.map(CString::new).collect::<Result<Vec<_>, _>>()
@@ -93,7 +93,7 @@ fn text(path: &Path) -> io::Result<CString> {
     Ok(CString::new(path.as_os_str().as_bytes())?)
 }
 
-/// What is empty to read. One is enough for all.
+/// Returns an empty input, which is shared by all processes.
 fn nothing() -> io::Result<&'static File> {
     static NOTHING: OnceLock<File> = OnceLock::new();
     match NOTHING.get() {

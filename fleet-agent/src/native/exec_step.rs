@@ -1,10 +1,10 @@
-//! How far a process comes between its beginning and its program, and what keeps it from that.
+//! The steps between the spawn and the exec of a process, and their errors.
 
 use std::io;
 
 use rustix::io::Errno;
 
-/// What is done for a process until its program begins, in this order.
+/// The steps before a program runs, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ExecStep {
     Begin,
@@ -34,33 +34,33 @@ const ALL: [ExecStep; 11] = [
     ExecStep::Program,
 ];
 
-/// A process did not come to its program.
+/// A process that did not reach its exec.
 #[derive(Debug)]
 pub(crate) struct SpawnError {
-    /// What could not be done.
+    /// The failed step.
     pub(crate) step: ExecStep,
-    /// Why.
+    /// The cause.
     pub(crate) error: io::Error,
 }
 
-/// That in the child, which can neither allocate nor tell more than a number.
+/// The same in the child, which can neither allocate nor return more than a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StepError(pub(crate) ExecStep, pub(crate) Errno);
 
 impl StepError {
-    /// Both in one number, which is never 0.
+    /// Encodes both in one number, which is never 0.
     pub(crate) fn code(self) -> i32 {
         (self.0 as i32) << 16 | self.1.raw_os_error()
     }
 
-    /// Something failed in that step.
+    /// Creates the error of this step.
     pub(crate) fn at(step: ExecStep) -> impl Fn(Errno) -> Self {
         move |errno| Self(step, errno)
     }
 }
 
 impl SpawnError {
-    /// What the number tells that a child has left.
+    /// Decodes the number of a failed child.
     pub(crate) fn from_code(number: i32) -> Self {
         let step = usize::try_from(number >> 16).ok().and_then(|at| ALL.get(at));
         let error = io::Error::from_raw_os_error(number & 0xffff);
@@ -68,7 +68,7 @@ impl SpawnError {
     }
 }
 
-/// It did not even begin.
+/// The process was not even created.
 impl From<io::Error> for SpawnError {
     fn from(error: io::Error) -> Self {
         Self { step: ExecStep::Begin, error }

@@ -1,9 +1,8 @@
-//! How a process ended that is no child of ours.
+//! Exit status of a process that is not our child.
 //!
-//! A child's end is waited for. Of others the kernel tells nothing but that they have ended, unless
-//! it is 6.15 or later: then who holds a descriptor of the process learns its status from that,
-//! once its parent has waited for it. A process that became our child later, because this daemon
-//! takes in orphans, is waited for like any other.
+//! A child is waited for. For other processes the kernel only reports that they have ended. Since
+//! version 6.15 a pidfd also has the exit status, once the parent has reaped the process. A process
+//! that became our child later, because this daemon is a subreaper, is waited for like any other.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,23 +15,23 @@ use rustix::process::{WaitId, WaitIdOptions, WaitIdStatus, waitid};
 use super::outcome::ProcessExit;
 use super::process::exit_from_status;
 
-/// What is known of the end of a process.
+/// Knowledge about the exit of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PidfdExit {
     Exited(ProcessExit),
-    /// Its parent has yet to wait for it.
+    /// It runs, or its parent has not reaped it yet.
     Pending,
-    /// This kernel does not tell.
+    /// This kernel does not report it.
     Unsupported,
 }
 
-/// Asks how a process ended.
+/// Queries the exit of a process.
 pub(crate) fn exit_of(process: impl AsFd) -> PidfdExit {
     let process = process.as_fd();
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
     match waitid(WaitId::PidFd(process), options) {
         Ok(Some(status)) => return PidfdExit::Exited(exit_from_wait(&status)),
-        // A child of ours: it runs, or whoever traces it has not let go of it.
+        // Our child: it runs, or its tracer has not released it.
         Ok(None) => return PidfdExit::Pending,
         Err(_) => {}
     }
@@ -45,12 +44,12 @@ pub(crate) fn exit_of(process: impl AsFd) -> PidfdExit {
     }
 }
 
-/// Takes the end of a process, or tells by `WouldBlock` that it runs, or that its parent has yet to
-/// wait for it.
+/// Reads the exit of a process. `WouldBlock` means that it runs, or that its parent has not reaped
+/// it yet.
 pub(crate) fn read_exit(process: &OwnedFd) -> io::Result<ProcessExit> {
     match exit_of(process) {
         PidfdExit::Exited(end) => Ok(end),
-        // Or whoever reaps orphans has reaped it.
+        // Or another reaper of orphans has reaped it.
         PidfdExit::Unsupported => Ok(ProcessExit::Unobserved),
         PidfdExit::Pending => Err(io::ErrorKind::WouldBlock.into()),
     }
@@ -65,11 +64,11 @@ fn exit_from_wait(status: &WaitIdStatus) -> ProcessExit {
     }
 }
 
-/// The kernel's `struct pidfd_info`, as it was first.
+/// The kernel's `struct pidfd_info`, in its first version.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 struct PidfdInfo {
-    /// What is asked for, and then what there is.
+    /// Requested fields, and then the available ones.
     mask: u64,
     control_group: u64,
     numbers: [u32; 11],
@@ -81,9 +80,9 @@ const GET_INFO: Opcode = opcode::read_write::<PidfdInfo>(0xff, 11);
 
 fn pidfd_info(process: BorrowedFd<'_>) -> rustix::io::Result<PidfdInfo> {
     let mut pidfd_info = PidfdInfo { mask: EXIT, ..PidfdInfo::default() };
-    // SAFETY: the request reads and writes a structure of the size that its number carries, which
-    // is that of `PidfdInfo`, and which has no invalid values. Kernels that do not know the
-    // request, or no descriptors of processes, refuse it.
+    // SAFETY: the request reads and writes a structure of the size in its number, which is that of
+    // `PidfdInfo` and has no invalid values. Kernels without this request, and descriptors of other
+    // kinds, refuse it.
     #[expect(unsafe_code, reason = "no library that we use knows this request")]
     unsafe {
         ioctl(process, Updater::<GET_INFO, PidfdInfo>::new(&mut pidfd_info))?;

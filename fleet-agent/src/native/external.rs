@@ -1,4 +1,4 @@
-//! Units that somebody else runs on the machine, and how it is seen that they are up.
+//! External units, which are not run by this service manager, and the probes for them.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -11,16 +11,16 @@ use tokio::net::TcpStream;
 
 use crate::Clock;
 
-/// How long passes from one look to the next while a unit is waited for.
+/// Interval between two probes.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a connection may take that is to show that a unit is up.
+/// Timeout for a connection to a TCP address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A unit that somebody else runs on this machine: when those who depend on it may go on.
+/// An external unit, which is not run by this service manager, and the condition for its being up.
 ///
-/// It is written `up`, `path:FILE` or `tcp:HOST:PORT`. What is looked for is looked for once a
-/// second while somebody waits for it, and from then on taken to be up for as long as it is needed.
+/// It is written `up`, `path:FILE` or `tcp:HOST:PORT`. While a unit waits for it, a path or address
+/// is probed once a second. Once up, it counts as up for as long as it is needed.
 ///
 /// ```
 /// use fleet_agent::External;
@@ -32,15 +32,15 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum External {
-    /// It is taken to be up.
+    /// Always counts as up.
     Up,
-    /// It is up once there is something at this absolute path.
+    /// Up once this absolute path exists.
     Path(PathBuf),
-    /// It is up once connections are taken at this host and port.
+    /// Up once this host and port accept connections.
     Tcp(String),
 }
 
-/// What is no way to see that a unit is up.
+/// Error for a text that is not an [`External`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} does not say when a unit is up: write up, path:/absolute/file or tcp:host:port")]
 pub struct BadExternal(String);
@@ -64,7 +64,7 @@ impl FromStr for External {
 }
 
 impl External {
-    /// Looks whether it is up.
+    /// Probes the unit once.
     pub(crate) async fn is_up(&self, clock: &dyn Clock) -> bool {
         match self {
             Self::Up => true,
@@ -79,7 +79,7 @@ impl External {
         }
     }
 
-    /// Waits until it is up.
+    /// Waits until the unit is up.
     pub(crate) async fn wait_until_up(&self, clock: &dyn Clock) {
         while !self.is_up(clock).await {
             clock.sleep_until(clock.now().after(POLL_INTERVAL)).await;
@@ -87,7 +87,7 @@ impl External {
     }
 }
 
-/// What stands in the graph for a unit that is waited for. Its commands are never run.
+/// Compiles a stand-in for an external unit in the graph. Its commands are never run.
 pub(crate) fn stand_in(unit: &UnitName) -> CompiledUnit {
     let text = "[Unit]\nDefaultDependencies=no\n[Service]\nType=notify\nTimeoutSec=infinity\n\
                 ExecStart=/bin/false\n";

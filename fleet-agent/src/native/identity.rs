@@ -1,4 +1,4 @@
-//! Users and groups: who the supervisor is, and who a unit's processes are to be.
+//! Users and groups of the supervisor and of a unit's processes.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -10,22 +10,22 @@ use nix::unistd::{Gid, Group, Uid, User as Account};
 
 use super::specifier_values::specifiers;
 
-/// Who the supervisor is, which decides what it can do for a unit.
+/// Identity of the supervisor, which determines its capabilities.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HostCapabilities {
-    /// Whether it may become another user.
+    /// Whether it may change to another user.
     pub(crate) root: bool,
     /// Its own user, by name and by number.
     pub(crate) users: Vec<String>,
     /// Its own group, by name and by number.
     pub(crate) groups: Vec<String>,
-    /// Which controllers limit the control groups of units; why none does, otherwise.
+    /// Controllers that limit the control groups of units, or why there are none.
     pub(crate) controllers: Result<BTreeSet<String>, String>,
-    /// What specifiers stand for, and what the operator accepts.
+    /// Values of specifiers, and options that the operator accepts.
     pub(crate) site: CompileOptions,
 }
 
-/// The user that a process is to be.
+/// The user of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct User {
     pub(crate) name: String,
@@ -33,17 +33,17 @@ pub(crate) struct User {
     pub(crate) shell: String,
 }
 
-/// The numbers that a process is to run under; `None` keeps fleet's own.
+/// Numeric user and groups of a process; `None` keeps fleet's own.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) uid: Option<u32>,
     pub(crate) gid: Option<u32>,
-    /// All groups beside.
+    /// All supplementary groups.
     pub(crate) groups: Option<Vec<u32>>,
     pub(crate) user: Option<User>,
 }
 
-/// Shells that let nobody in, so that they are none.
+/// Shells that refuse logins, which count as no shell.
 const NO_SHELLS: [&str; 8] = [
     "/bin/nologin",
     "/sbin/nologin",
@@ -55,19 +55,19 @@ const NO_SHELLS: [&str; 8] = [
     "/usr/bin/true",
 ];
 
-/// The user of whom systemd knows that nobody logs in as it.
+/// The user that systemd treats as having no home and no shell.
 const NOBODY: &str = "nobody";
 
 impl User {
-    /// The variables by which programs know who they run as: without a home or a shell where
-    /// systemd takes what the account has for none.
+    /// Returns the variables about the user. Home and shell are left out if systemd treats the
+    /// account's values as missing.
     pub(crate) fn variables(&self) -> impl Iterator<Item = (String, String)> + use<> {
         let is_somebody = self.name != NOBODY;
         let (home, shell) = (Path::new(&self.home), Path::new(&self.shell));
         let has_home = is_somebody && home.is_absolute() && home != Path::new("/");
         let lets_in = !NO_SHELLS.iter().any(|none| Path::new(none) == shell);
         let has_shell = is_somebody && shell.is_absolute() && lets_in;
-        // Without what a path can do without.
+        // Without redundant components.
         let home: PathBuf = home.components().collect();
         let variables = [
             ("HOME", has_home.then(|| home.display().to_string())),
@@ -79,7 +79,7 @@ impl User {
     }
 }
 
-/// Who the supervisor itself is, with the options that its operator accepts.
+/// Returns the supervisor's own identity, with the options that its operator accepts.
 pub(crate) fn host_capabilities(
     accept: BTreeSet<String>,
     controllers: Result<BTreeSet<String>, String>,
@@ -96,14 +96,14 @@ pub(crate) fn host_capabilities(
     }
 }
 
-/// Why nobody is known whom a process could be, for a person.
+/// Reason why a user or group is unknown, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum UnknownAccount {
     User(String),
     Group(String),
 }
 
-/// Looks up the user and the group of a unit, in this machine's accounts as they are now.
+/// Looks up the user and groups of a unit in the machine's current accounts.
 pub(crate) fn look_up(surroundings: &ExecEnvironment) -> Result<Identity, UnknownAccount> {
     let mut identity = Identity::default();
     if let Some(name) = &surroundings.user {
@@ -121,14 +121,14 @@ pub(crate) fn look_up(surroundings: &ExecEnvironment) -> Result<Identity, Unknow
         identity.gid = Some(group(name)?);
     }
     identity.groups = groups(surroundings, &identity)?;
-    // Becoming who one is already would need rights that only root has.
+    // Setting the identity that one already has would need root.
     identity.uid = identity.uid.filter(|&uid| uid != Uid::effective().as_raw());
     identity.gid = identity.gid.filter(|&gid| gid != Gid::effective().as_raw());
     Ok(identity)
 }
 
-/// The groups that a process is in beside its own: those of its user, and those that the unit adds.
-/// Only root can choose, so others keep what they have.
+/// Returns the supplementary groups of a process: those of its user, and those of the unit. Only
+/// root can set them, so other users keep theirs.
 fn groups(
     surroundings: &ExecEnvironment,
     identity: &Identity,
@@ -152,7 +152,7 @@ fn groups(
     Ok(Some(all.into_iter().collect()))
 }
 
-/// The home directory of the user that fleet itself runs as.
+/// Returns the home directory of fleet's own user.
 pub(crate) fn own_home() -> Option<String> {
     let account = Account::from_uid(Uid::effective()).ok().flatten()?;
     Some(account.dir.to_string_lossy().into_owned())
@@ -163,7 +163,7 @@ fn account(name: &str) -> Option<Account> {
     by_name.or_else(|| Account::from_uid(Uid::from_raw(name.parse().ok()?)).ok().flatten())
 }
 
-/// As with users, one that is told by its number has to be there.
+/// Like a user, a group given by number has to exist.
 fn group(name: &str) -> Result<u32, UnknownAccount> {
     let by_name = Group::from_name(name).ok().flatten();
     let found =
@@ -176,7 +176,7 @@ fn group(name: &str) -> Result<u32, UnknownAccount> {
 mod tests {
     use super::*;
 
-    /// As systemd 252 was seen to do it.
+    /// Verified with systemd 252.
     #[test]
     fn what_lets_nobody_in_is_no_shell_and_the_root_directory_no_home() {
         for (account, expected) in [

@@ -1,4 +1,4 @@
-//! What the kernel tells of changes to files.
+//! File change notifications (inotify).
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,43 +10,44 @@ use tokio::io::unix::AsyncFd;
 
 use crate::async_fd::{poll_next, read_next, register_readable};
 
-/// Tells when something happens to files or directories.
+/// Watches files and directories.
 #[derive(Debug)]
 pub(crate) struct FileWatch {
     descriptor: AsyncFd<OwnedFd>,
 }
 
 impl FileWatch {
-    /// Tells of nothing yet.
+    /// Creates a watch without any paths.
     pub(crate) fn new() -> io::Result<Self> {
         let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
         Ok(Self { descriptor: register_readable(inotify::init(flags)?)? })
     }
 
-    /// Tells when that file is written.
+    /// Creates a watch for writes to this file.
     pub(crate) fn of_file(path: &Path) -> io::Result<Self> {
         let changes = Self::new()?;
         changes.watch(path, WatchFlags::MODIFY)?;
         Ok(changes)
     }
 
-    /// From now on tells of these events at that path, too.
+    /// Adds these events at this path.
     pub(crate) fn watch(&self, path: &Path, events: WatchFlags) -> rustix::io::Result<()> {
         inotify::add_watch(self.descriptor.get_ref(), path, events).map(drop)
     }
 
-    /// Returns when something has happened. May be dropped at any time.
+    /// Returns once an event has arrived. Cancel-safe.
     pub(crate) async fn next(&self) -> io::Result<()> {
         read_next(&self.descriptor, take).await
     }
 
-    /// As [`next`](Self::next).
+    /// Like [`next`](Self::next).
     pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         poll_next(&self.descriptor, take, cx)
     }
 }
 
-/// Takes what there is, which room is made for only then: each unit that runs waits.
+/// Drains the pending events. The buffer only exists during the call, since one watch exists per
+/// running unit.
 fn take(descriptor: &OwnedFd) -> io::Result<()> {
     let mut events = [0; 4096];
     Ok(rustix::io::read(descriptor, &mut events).map(drop)?)

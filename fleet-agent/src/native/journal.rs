@@ -1,4 +1,4 @@
-//! Hands the lines of a unit's log to a reader, and goes on as new ones are written.
+//! Reads the lines of a unit's log, and follows it as it grows.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -12,10 +12,10 @@ use super::log::Log;
 use super::time_index::TimeIndex;
 use crate::{Journal, JournalLine, JournalQuery, ServiceError, wall_time};
 
-/// A longer line is handed over in pieces of this many bytes.
+/// Longer lines are split into pieces of this many bytes.
 const MAX_LINE: usize = 64 * 1024;
 
-/// Starts to hand over the lines of a log. It ends with the reader or with the log.
+/// Starts to send the lines of a log. Ends with the reader or with the log.
 pub(crate) fn read(log: &Arc<Log>, query: JournalQuery) -> io::Result<Journal> {
     begin(log, query.follow, move |log| {
         let (text, end) = log.tail(query.lines, query.since)?;
@@ -23,7 +23,7 @@ pub(crate) fn read(log: &Arc<Log>, query: JournalQuery) -> io::Result<Journal> {
     })
 }
 
-/// The same, from after the line with that cursor on.
+/// As [`read`], but starts after the line with this cursor.
 pub(crate) fn read_after(log: &Arc<Log>, cursor: &str, follow: bool) -> io::Result<Journal> {
     let cursor: Option<LogCursor> = cursor.parse().ok();
     begin(log, follow, move |log| {
@@ -35,10 +35,10 @@ pub(crate) fn read_after(log: &Arc<Log>, cursor: &str, follow: bool) -> io::Resu
     })
 }
 
-/// What is there already.
+/// Lines that exist when reading starts.
 struct InitialRead {
     text: Vec<u8>,
-    /// The place that it ends at.
+    /// Offset of the end.
     end: u64,
     time_index: TimeIndex,
     has_gap: bool,
@@ -49,7 +49,7 @@ fn begin(
     follow: bool,
     look: impl FnOnce(&Log) -> io::Result<InitialRead> + Send + 'static,
 ) -> io::Result<Journal> {
-    // The watch begins before the first look, so that nothing falls between the two.
+    // The watch starts before the first read, so that no change is missed.
     let changes = if follow { Some(FileWatch::of_file(log.path())?) } else { None };
     let (sender, broken, journal) = Journal::fallible();
     let (lines, last_read) = (Lines::default(), Vec::new());
@@ -59,7 +59,7 @@ fn begin(
         if let Err(source) = feed.run(look, changes, alive).await {
             tracing::warn!(error = %source, "a journal ends early: its log cannot be read");
             let action = "read the log of a unit".to_owned();
-            // Where the reader has gone, nobody asks why.
+            // The reader may be gone.
             drop(broken.send(ServiceError::Io { action, source }));
         }
     });
@@ -70,7 +70,7 @@ struct LogFollower {
     log: Weak<Log>,
     sender: mpsc::Sender<JournalLine>,
     lines: Lines,
-    /// The last of what was read.
+    /// The last bytes read.
     last_read: Vec<u8>,
 }
 
@@ -92,9 +92,9 @@ impl LogFollower {
             return Ok(());
         }
         let Some(changes) = changes else {
-            if let Some(take_partial) = self.lines.take_partial() {
-                // The reader may have gone, which is no failure.
-                let line = JournalLine { at: time_index.written_by(end), ..take_partial.into() };
+            if let Some(partial) = self.lines.take_partial() {
+                // The reader may be gone.
+                let line = JournalLine { at: time_index.written_by(end), ..partial.into() };
                 drop(self.sender.send(line).await);
             }
             return Ok(());
@@ -111,7 +111,7 @@ impl LogFollower {
         loop {
             tokio::select! {
                 () = self.sender.closed() => return Ok(()),
-                // An error is the only thing that this channel ever says: the log is no more.
+                // The channel closes when the log is removed; it carries no values.
                 _ = alive.changed() => return Ok(()),
                 changed = changes.next() => changed?,
             }
@@ -134,7 +134,8 @@ impl LogFollower {
         }
     }
 
-    /// Says that something was cut off before it was read. Returns whether the reader is there.
+    /// Sends a gap after lines were discarded before they were read. Returns whether the reader is
+    /// there.
     async fn skip(&mut self) -> bool {
         self.last_read.clear();
         let half = self.lines.take_partial();
@@ -147,7 +148,7 @@ impl LogFollower {
         true
     }
 
-    /// Reads the log away from the runtime; `None` when it is no more.
+    /// Reads the log outside the async runtime; `None` if it was removed.
     async fn look<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Log) -> io::Result<T> + Send + 'static,
@@ -159,8 +160,8 @@ impl LogFollower {
         read.map_err(io::Error::other)?.map(Some)
     }
 
-    /// Sends the lines of a text that ends at a place. `written_by` says when one was written that
-    /// ends at a place. Returns whether the reader is still there.
+    /// Sends the lines of a text that ends at an offset. `written_by` gives the time of a line by
+    /// the offset of its end. Returns whether the reader is there.
     async fn send(
         &mut self,
         text: &[u8],
@@ -185,14 +186,14 @@ impl LogFollower {
     }
 }
 
-/// Puts lines together that are read in pieces.
+/// Assembles lines from pieces.
 #[derive(Debug, Default)]
 struct Lines {
     partial: Vec<u8>,
 }
 
 impl Lines {
-    /// The lines that are whole now, each with where it ends in the text.
+    /// Returns the completed lines, each with the offset of its end in the text.
     fn take(&mut self, text: &[u8]) -> Vec<(u64, String)> {
         let (mut lines, mut end) = (Vec::new(), 0);
         for piece in text.split_inclusive(|&byte| byte == b'\n') {
@@ -205,7 +206,7 @@ impl Lines {
         lines
     }
 
-    /// What has no line end yet.
+    /// Takes the line that has no end yet.
     fn take_partial(&mut self) -> Option<String> {
         let line = std::mem::take(&mut self.partial);
         let text = line.strip_suffix(b"\n").unwrap_or(&line);

@@ -1,4 +1,4 @@
-//! Sends a signal to all processes of a run and waits until none is left.
+//! Signals all processes of a run, and waits until none is left.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -14,28 +14,28 @@ use super::process_table::members;
 use super::run_state::ProcessId;
 use super::signals::{CONT, Sig};
 
-/// How long to wait before looking again, where a process could not be handles.
+/// Wait before a retry, if a process could not be opened.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How often the processes of a control group are listed at once, where each time others are on the
-/// list that have ended already.
+/// Limit on immediate repetitions of the list of a control group, if processes on it have ended
+/// already.
 const MAX_LISTS: usize = 100;
 
-/// Whom a signal is for.
+/// The processes to signal.
 #[derive(Debug, Clone)]
 pub(crate) enum SignalTargets {
     /// These processes.
     Leaders(Vec<ProcessId>),
-    /// Everything in a control group.
+    /// All processes of a control group.
     Group(Group),
-    /// Everything that belongs to the run, as far as it can be seen.
+    /// All processes of the run, as far as they can be seen.
     Run { invocation: String, leaders: Vec<ProcessId> },
 }
 
-/// Sends the signals to each target once, to those that appear later too, and returns when none is
-/// left. Without a signal it only waits for that.
+/// Sends the signals once to each process, including ones that appear later, and returns when none
+/// is left. Without a signal it only waits.
 ///
-/// It waits on the kernel, without polling. It has no time limit: whoever waits for it does.
+/// It waits without polling, and without a timeout: the caller has one.
 pub(crate) async fn kill_all(
     context: Arc<ManagerContext>,
     targets: SignalTargets,
@@ -57,7 +57,7 @@ pub(crate) async fn kill_all(
 }
 
 impl SignalTargets {
-    /// Signals those that are left now and waits for their end; whether none is left.
+    /// Signals the current processes and waits for their end; `true` if there are none.
     async fn round(
         &self,
         context: &ManagerContext,
@@ -78,7 +78,7 @@ impl SignalTargets {
             return signal_and_wait(&left, signals, signalled).await.map(|()| false);
         }
         if let Self::Group(group) = self {
-            // The kernel says it, whoever could not be seen.
+            // The kernel knows of processes that are hidden from us.
             group.wait_empty().await?;
         }
         Ok(true)
@@ -102,9 +102,9 @@ impl SignalTargets {
     }
 }
 
-/// The processes on a list that run. One that ends before it is looked at may have begun another,
-/// which is on the next list: there is one as long as somebody new cannot be seen. Who cannot be
-/// seen twice is hidden.
+/// Returns the running processes of a list. A process that ended before it was read may have
+/// started another, which is on the next list. So lists are read until no new pid fails to be read.
+/// A pid that fails twice is hidden.
 fn running_processes(
     mut list: impl FnMut() -> io::Result<Vec<u32>>,
     mut look: impl FnMut(u32) -> io::Result<Option<ProcessId>>,
@@ -130,8 +130,8 @@ fn running_processes(
     }
 }
 
-/// Does that to each of them, so that one that cannot be reached, as who may not signal it has it,
-/// keeps it from none; the first error, if there is one.
+/// Calls `one` for each process, also after an error, so that a process without permission does not
+/// protect others. Returns the first error, if there is one.
 fn for_each_process<T>(
     all: &[ProcessId],
     mut one: impl FnMut(ProcessId) -> io::Result<Option<T>>,
@@ -156,7 +156,7 @@ async fn signal_and_wait(
         let Some(held) = ProcessHandle::open(process)? else { return Ok(None) };
         if signalled.insert(process) {
             signals.iter().try_for_each(|&signal| held.signal(signal))?;
-            // One that is stopped could not act on them.
+            // A stopped process could not handle them.
             if !signals.is_empty() && signals != [Sig::KILL] && signals != [CONT] {
                 held.signal(CONT)?;
             }
@@ -171,7 +171,7 @@ async fn signal_and_wait(
 mod tests {
     use super::*;
 
-    /// Who runs, where each list is another one, and these are those on it that can be seen.
+    /// Runs the function with scripted lists, and with the pids that can be read.
     fn running(lists: &[&[u32]], seen: &[u32]) -> Vec<u32> {
         let mut lists = lists.iter();
         let list = || Ok(lists.next().expect("there is one").to_vec());
@@ -202,7 +202,7 @@ mod tests {
     fn one_that_was_begun_by_a_process_that_ended_when_its_turn_came_is_found() {
         assert_eq!(running(&[&[8], &[9]], &[9]), [9]);
         assert_eq!(running(&[&[7, 8], &[7, 9]], &[7, 9]), [7, 9]);
-        // Its parent hands over to the next one just so.
+        // Its parent hands over to the next one in the same way.
         assert_eq!(running(&[&[8], &[9], &[10]], &[10]), [10]);
         assert_eq!(running(&[&[8], &[]], &[]), [0; 0]);
     }

@@ -1,19 +1,20 @@
-//! The log of one unit: a file that its processes append to themselves, kept within a limit.
+//! The log of one unit: a file to which its processes append, kept within a limit.
 //!
 //! ```text
-//! place  0              floor                 end
-//!        |    a hole      | lines that are kept |
+//! offset  0              floor                 end
+//!         |    a hole      | stored lines      |
 //! ```
 //!
-//! A log that has grown past its limit rotates within its file: all but the newer half is given
-//! back to the file system, up to the start of a line. Nothing moves, so that nothing is lost of
-//! what the unit writes meanwhile, and a *place* means the same for as long as there is the log,
-//! to the next daemon, too. Where the file system knows no holes, and where the file would become
-//! longer than it may, the log is cut instead: the newer half is read, written over the beginning,
-//! and the file is shortened to it. What the unit writes in the instant between is lost.
+//! A log past its limit rotates within its file: all but the newer half becomes a hole, up to the
+//! start of a line. Nothing moves, so no concurrent write is lost. A log *offset* keeps its meaning
+//! for the lifetime of the log, across daemons too.
 //!
-//! Somebody else may empty the file, or move it so that there is a new one. What is in it then
-//! comes after all that was seen before, so that no place means anything else than it did.
+//! If the file system does not support holes, or the file would exceed its maximum length, the log
+//! is cut instead. The newer half is read and written over the beginning, and the file is truncated
+//! to it. A write during the cut is lost.
+//!
+//! Other programs may truncate the file, or move it so that a new one is created. The new content
+//! is appended to the log's offsets, so no offset changes its meaning.
 
 mod base_offset;
 mod hole;
@@ -41,7 +42,7 @@ use super::process::append;
 use super::time_index::TimeIndex;
 use crate::clock::{as_wall_time, wall_time};
 
-/// How long a file may become, holes and all. File systems have a limit.
+/// Limit on the length of a file, including holes. File systems have such a limit.
 const LONGEST: u64 = 1 << 40;
 
 /// The log of one unit.
@@ -49,49 +50,49 @@ const LONGEST: u64 = 1 << 40;
 pub(crate) struct Log {
     path: PathBuf,
     limit: u64,
-    /// Held while the file is cut or read.
+    /// Locked while the file is cut or read.
     kept: Mutex<LogState>,
-    /// Ends with the log, so that those who follow it end too.
+    /// Closed with the log, which ends followed journals.
     alive: watch::Sender<()>,
 }
 
 #[derive(Debug)]
 struct LogState {
     origin: BaseOffset,
-    /// The first place that is kept.
+    /// First stored offset.
     floor: u64,
-    /// How long the file may become.
+    /// Limit on the length of the file.
     longest: u64,
     time_index: TimeIndex,
-    /// Tells the file from one that comes after it.
+    /// Identifies the file.
     inode: u64,
-    /// How much room the file took.
+    /// Allocated size of the file.
     taken: u64,
-    /// Whether somebody else has emptied it before.
+    /// Whether another program has truncated it before.
     was_emptied: bool,
-    /// What somebody has to read before it is given up.
+    /// Offset of a reader whose unread lines must be kept.
     read_offset: Weak<ReadOffset>,
 }
 
 impl LogState {
-    /// How much may be kept: a short file has no room for as much as the limit says.
+    /// Returns how much may be stored: less than the limit if the file has to stay shorter.
     fn room(&self, limit: u64) -> u64 {
         limit.min(self.longest)
     }
 
-    /// Whether more is kept than that.
+    /// Whether more than that is stored.
     fn has_grown(&self, limit: u64) -> bool {
         let end = self.time_index.end();
         end.saturating_sub(self.floor) > limit || end - self.origin.base.min(end) > self.longest
     }
 
-    /// Whether the file takes more room than what is kept: who does not append can write to what
-    /// was given up. A block that the hole ends in is kept as a whole.
+    /// Whether the file takes more space than its stored part: a process that does not append can
+    /// write into the hole. A block at the end of the hole is kept completely.
     fn is_filled(&self, limit: u64) -> bool {
         self.floor > self.origin.base && self.taken > limit.saturating_add(LARGEST_BLOCK)
     }
 
-    /// Remembers what a look at the file tells, and returns the place at which it ends.
+    /// Records the file's metadata. Returns the end offset.
     fn on_look(&mut self, path: &Path, file: &Metadata) -> io::Result<u64> {
         let written = as_wall_time(file.modified()?);
         let is_the_same = std::mem::replace(&mut self.inode, file.ino()) == file.ino();
@@ -110,16 +111,16 @@ impl LogState {
         Ok(end)
     }
 
-    /// Tells of it in the log of this program, and once: a unit may do it again and again. It may
-    /// not append either, so that what is added to its file would be in the way of what it writes.
+    /// Logs a warning, once per log, since a unit may do it repeatedly. The warning does not go to
+    /// the unit's own log: if the unit does not append, the line would interfere with its writes.
     fn warn_emptied(&mut self, path: &Path) {
         if !std::mem::replace(&mut self.was_emptied, true) {
             tracing::warn!(log = %path.display(), "a log was emptied by others, and goes on");
         }
     }
 
-    /// Where in the file begins what has to be kept, where that should be at `from`: not after the
-    /// line that somebody has yet to read.
+    /// Limits the start of the stored part of the file, proposed as `from`, to the line at which
+    /// the reader continues.
     fn keep_unread(&self, file: &mut File, from: u64) -> io::Result<u64> {
         let read_offset = self.read_offset.upgrade().map(|read_offset| read_offset.place());
         match read_offset.map(|place| place.saturating_sub(self.origin.base)) {
@@ -128,14 +129,14 @@ impl LogState {
         }
     }
 
-    /// The file is not there: what comes to be in its place is another one, whatever its number.
+    /// The file is missing: the next one there is a different one, even with the same inode number.
     fn on_unit_missing(&mut self) {
         self.inode = 0;
     }
 }
 
 impl Log {
-    /// The log in that file, which is made if it is missing, with its directory.
+    /// Opens the log in this file, and creates the file and its directory if missing.
     pub(crate) fn open(path: PathBuf, limit: u64) -> io::Result<Self> {
         let written = match append(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -158,7 +159,7 @@ impl Log {
         Ok(Self { path, limit, kept: Mutex::new(kept), alive: watch::channel(()).0 })
     }
 
-    /// Removes the log in that file, if there is one.
+    /// Removes the log in this file, if there is one.
     pub(crate) fn remove(path: &Path) -> io::Result<()> {
         for file in [&offset_file(path), path] {
             std::fs::remove_file(file)
@@ -167,76 +168,76 @@ impl Log {
         Ok(())
     }
 
-    /// Where the file is.
+    /// Returns the path of the file.
     pub(crate) fn path(&self) -> &PathBuf {
         &self.path
     }
 
-    /// Closes when the log is no more.
+    /// Returns a receiver that is closed with the log.
     pub(crate) fn alive(&self) -> watch::Receiver<()> {
         self.alive.subscribe()
     }
 
-    /// Adds a line of the supervisor's own.
+    /// Appends a line of the supervisor.
     pub(crate) fn note(&self, words: &str) -> io::Result<()> {
         note(&self.path, words)
     }
 
-    /// From now on its file is kept to half of that, as the kernel kills a process that makes a
-    /// file longer than it may: the other half is for what is written until somebody looks. One
-    /// that is longer already is cut at once. Nothing is whatever the file system allows.
+    /// Keeps the file below half of `longest` from now on: the kernel kills a process whose write
+    /// would exceed its file size limit. The other half allows for writes until the next look. A
+    /// longer file is cut at once. `None` means the limit of the file system.
     pub(crate) fn keep_below(&self, longest: Option<u64>) -> io::Result<()> {
         self.lock().longest = longest.map_or(LONGEST, |longest| (longest / 2).min(LONGEST));
         if longest.is_some() { self.trim() } else { Ok(()) }
     }
 
-    /// How much of it may be there before half of that is given up.
+    /// Returns how much may be stored before half of it is dropped.
     fn room(&self) -> u64 {
         self.lock().room(self.limit)
     }
 
-    /// The place at which it ends now; a later one of what is written from now on.
+    /// Returns the current end offset; later writes have higher ones.
     pub(crate) fn end(&self) -> io::Result<u64> {
         let kept = self.lock();
         Ok(kept.origin.base + std::fs::metadata(&self.path)?.len())
     }
 
-    /// The first place of what is kept.
+    /// Returns the first stored offset.
     #[cfg(test)]
     pub(crate) fn floor(&self) -> u64 {
         self.lock().floor
     }
 
-    /// Notes by when what there is was written, and returns the place at which it ends. What is
-    /// written later can be told from it.
+    /// Records the current end with its time, and returns it. Later writes can be distinguished
+    /// from it.
     pub(crate) fn look(&self) -> io::Result<u64> {
         let mut kept = self.lock();
         let file = std::fs::metadata(&self.path).inspect_err(|_| kept.on_unit_missing())?;
         kept.on_look(&self.path, &file)
     }
 
-    /// Whether it has grown past its limit, as the last look tells.
+    /// Whether it has grown past its limit, as of the last look.
     pub(crate) fn is_over(&self) -> bool {
         let kept = self.lock();
         kept.has_grown(self.limit) || kept.is_filled(self.limit)
     }
 
-    /// Begins to read all that is written from a place on: until this is dropped, nothing of it is
-    /// given up that was not read. One reader at a time may ask for that.
+    /// Protects everything written from this offset on until it is read or the returned lock is
+    /// dropped. There may be one such reader at a time.
     pub(crate) fn reading(&self, place: u64) -> ReadLock {
         let reading = ReadLock::from(place);
         self.lock().read_offset = reading.read_offset();
         reading
     }
 
-    /// Whether it has grown past its limit, and somebody has yet to read what is to be given up.
+    /// Whether it has grown past its limit, and the part to drop has not been read completely.
     pub(crate) fn is_held(&self) -> bool {
         let kept = self.lock();
         kept.has_grown(self.limit) && kept.read_offset.strong_count() > 0
     }
 
-    /// Looks at the log, and keeps its newer half alone if it has grown past its limit; with what
-    /// somebody has yet to read of the older one.
+    /// Checks the log. If it has grown past its limit, drops all but the newer half and the unread
+    /// part.
     pub(crate) fn trim(&self) -> io::Result<()> {
         let mut kept = self.lock();
         let metadata = std::fs::metadata(&self.path)?;
@@ -258,15 +259,15 @@ impl Log {
         let file = append(&self.path)?;
         if is_too_long || !punch_hole(&file, from)? {
             if length - from > room {
-                // There is more to be read than can be moved. Who reads it comes back for the rest.
+                // More has to be kept than can be moved. The reader of the rest calls again.
                 return Ok(());
             }
             reader.seek(SeekFrom::Start(from))?;
-            // Bounded, for a unit may write faster than this reads.
+            // Bounded, since a unit may write faster than this reads.
             let mut half = Vec::new();
             reader.take(room).read_to_end(&mut half)?;
             kept.origin = kept.origin.renew(&self.path, from)?;
-            // What is appended meanwhile comes behind all this, and never before what is older.
+            // Concurrent appends go behind all this, so the order of lines is kept.
             File::options().write(true).open(&self.path)?.write_all_at(&half, 0)?;
             file.set_len(half.len() as u64)?;
         }
@@ -274,8 +275,8 @@ impl Log {
         Ok(())
     }
 
-    /// The last lines, and the place that they end at; all that is kept where `lines` is `None`.
-    /// What was certainly written before `since` is not among them.
+    /// Returns the last lines, and their end offset; all stored lines if `lines` is `None`. Lines
+    /// that were certainly written before `since` are left out.
     pub(crate) fn tail(
         &self,
         lines: Option<usize>,
@@ -288,7 +289,7 @@ impl Log {
         let (base, end) = (kept.origin.base, metadata.len());
         let (mut floor, bound) = (kept.floor - base, self.limit.saturating_mul(2));
         if end - floor > bound {
-            // It has grown much since somebody last looked.
+            // It has grown much since the last look.
             floor = next_line(&mut file, end - bound)?;
         }
         if let Some(since) = since {
@@ -310,12 +311,12 @@ impl Log {
         Ok((text.split_off(first), base + end))
     }
 
-    /// What was written from a place on, at most one block of it, and the place that it ends at.
+    /// Returns up to one block of what was written from an offset on, and its end offset.
     pub(crate) fn read_from(&self, place: u64) -> io::Result<(Vec<u8>, u64)> {
         let mut kept = self.lock();
         let mut file = File::open(&self.path)?;
         let end = kept.on_look(&self.path, &file.metadata()?)?;
-        // What was given back before it was read is skipped: see [`Self::reading`].
+        // Skips what was dropped before it was read: see [`Self::reading`].
         let start = place.max(kept.floor);
         file.seek(SeekFrom::Start(start - kept.origin.base))?;
         let mut text = Vec::new();
@@ -324,7 +325,7 @@ impl Log {
         Ok((text, end))
     }
 
-    /// By when which part of it was written.
+    /// Returns the index of write times.
     pub(crate) fn time_index(&self) -> TimeIndex {
         self.lock().time_index.clone()
     }
@@ -334,18 +335,18 @@ impl Log {
     }
 }
 
-/// Adds a line of the supervisor's own to the log in that file.
+/// Appends a line of the supervisor to the log in this file.
 fn note(path: &Path, words: &str) -> io::Result<()> {
     append(path)?.write_all(format!("fleet: {words}\n").as_bytes())
 }
 
-/// How many lines certainly start in a text that may begin in the middle of one.
+/// Counts the lines that certainly start in a text, which may begin within a line.
 fn starts_of_lines(text: &[u8]) -> usize {
     let body = text.strip_suffix(b"\n").unwrap_or(text);
     body.iter().filter(|&&byte| byte == b'\n').count()
 }
 
-/// Where the last lines of a text begin.
+/// Returns the start of the last lines of a text.
 fn start_of_last(text: &[u8], lines: usize) -> usize {
     if lines == 0 {
         return text.len();

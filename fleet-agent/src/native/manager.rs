@@ -22,60 +22,60 @@ use super::timer_targets::SupervisedTargets;
 use super::tracking::Tracking;
 use crate::ServiceError;
 
-/// Runs `.service` units as processes of its own, `.target` units and `.timer` units, without
-/// systemd.
+/// Service manager that runs `.service` units as its own processes, and `.target` and `.timer`
+/// units, without systemd.
 ///
-/// Dropping it leaves the units running, as the sudden end of a daemon does. The next manager of
-/// the same directory finds them, watches them, and knows what was asked. What ended meanwhile
-/// ended unseen, which counts as a failure, so the unit's own restart policy decides. A machine
-/// that was booted since knows no unit, and the logs are gone with them.
+/// Dropping it leaves the units running, as a crash of the daemon does. The next manager of the
+/// same directory adopts their processes and knows the requested states. The exit status of a
+/// process that ended meanwhile is unknown and counts as a failure, so the unit's restart policy
+/// applies. After a reboot no unit is known, and the logs are removed.
 ///
 /// # Options
 ///
-/// Unit files are read by [`fleet_core::graph::systemd`]: each option has systemd's meaning, or is
-/// refused with its line, the reason and what to write instead. Nothing runs with more rights than
-/// it asks for, and of a unit that is refused nothing runs at all. Of what is understood there,
-/// this manager does not do all by itself, and refuses the rest likewise:
+/// Unit files are read by [`fleet_core::graph::systemd`]. Each option either has systemd's meaning,
+/// or is refused with its line, the reason and an alternative. A process never gets more rights
+/// than the file requests, and a refused unit does not run at all. Some options depend on this
+/// host, and are refused likewise where they do not work:
 ///
-/// - `MemoryMax=`, `TasksMax=` and the other limits of what all processes of a unit take together
-///   need control groups, and the controller delegated to this daemon alone.
-/// - `User=` and `Group=` can be any for root, otherwise only one's own. What raises the rights of
-///   a process needs root. The prefixes `+`, `!`, `!!` are taken where they change nothing.
+/// - `MemoryMax=`, `TasksMax=` and the other limits for all processes of a unit need control
+///   groups, with the controller delegated to this daemon alone.
+/// - `User=` and `Group=` can name any account for root, otherwise only the daemon's own. Options
+///   that raise the rights of a process need root. The prefixes `+`, `!` and `!!` are accepted if
+///   they change nothing.
 ///
-/// Fleet's own variables are not handed down. A start that a person asks for begins a new count for
-/// `StartLimitBurst=`.
+/// The daemon's own environment variables are not inherited. A start by a request, other than one
+/// by a timer, resets the counter for `StartLimitBurst=`.
 ///
-/// # Units that need each other
+/// # Units that depend on each other
 ///
-/// The units that are loaded are one graph. A start starts what the unit requires, in the order
-/// that is asked for, and a stop stops what requires or is bound to the unit. A unit that requires
-/// one which is not loaded is taken, since units come in any order, and cannot be started before
-/// the other one is there. What others run on the machine is there, too, as far as
-/// [`external`](NativeConfig::external) says so.
+/// The loaded units form one graph. A start also starts the required units, in the order that the
+/// files prescribe. A stop also stops the units that require or are bound to the unit. A unit may
+/// require one that is not loaded, since units are loaded in any order, but cannot start before the
+/// other is loaded. [External](NativeConfig::external) units of the machine count as well.
 ///
 /// # Processes
 ///
-/// Each run of a unit has a control group of its own where there can be any, which no process that
-/// it starts can leave, and a stop reaches them all. [`tracking`](Self::tracking) says whether it
-/// is so. Where it is not, each command still runs in a process group of its own and carries the
-/// random `INVOCATION_ID` of its run. A stop reaches the whole group, and every process elsewhere
-/// that carries this identity or descends from one that does; a process that leaves its group, its
-/// parent and its environment behind is not found. The state is only `inactive` once none is left,
-/// or `TimeoutStopSec=`, at least ten seconds, has passed since SIGKILL.
+/// Each run of a unit has its own control group if the host allows it. No process of the run can
+/// leave the group, and a stop reaches them all. [`tracking`](Self::tracking) reports the method.
+/// Without control groups, each command runs in its own process group and carries the random
+/// `INVOCATION_ID` of its run. A stop then reaches the process group, every process with this ID,
+/// and the descendants of either. A process that leaves its group, its parent and its environment
+/// is not found. A unit only becomes `inactive` once no process is left, or `TimeoutStopSec=`, at
+/// least ten seconds, has passed since SIGKILL.
 ///
 /// # Output
 ///
-/// Units write straight into a file of their own, so their output survives the daemon. Of a log
-/// past its limit all but the newer half is given back to the file system, and nothing else of it
-/// is lost. A file system that knows no holes in files has it cut, and what a unit writes in that
-/// instant may be lost. A log is looked at when it is first written, and within a tenth of a second
-/// while more comes. Unloading a unit removes its log.
+/// Units write directly to their own log file, so their output survives the daemon. Once a log
+/// exceeds its limit, the older half is released to the file system by punching a hole, and nothing
+/// else is lost. On file systems without holes the file is truncated, and output written at that
+/// instant may be lost. A log is checked on its first write, and within a tenth of a second while
+/// more is written. Unloading a unit removes its log.
 ///
-/// Nobody sees the moment of each line, so a journal [`since`](crate::JournalQuery::since) a moment
-/// begins where the file had ended at the last look that was certainly before: at most a tenth of a
-/// second early for a unit that writes without a pause, more the longer ago the moment is, and not
-/// at all for one that paused. What was written before this manager was opened counts as if it had
-/// been written at once, with its last line.
+/// The time of each line is not recorded. A journal [`since`](crate::JournalQuery::since) a
+/// timestamp begins at the size that the file had at the last check certainly before it. For a unit
+/// that writes continuously this is at most a tenth of a second early, and more for older
+/// timestamps. For a unit that paused it is exact. Output from before this manager was opened
+/// counts as written at the time of its last line.
 pub struct NativeManager {
     context: Arc<ManagerContext>,
     client: Arc<SupervisorClient>,
@@ -86,7 +86,8 @@ pub struct NativeManager {
 }
 
 impl NativeManager {
-    /// Opens the service manager of a directory, and takes back what an earlier one left running.
+    /// Opens the service manager of a directory, and adopts the units that an earlier one left
+    /// running.
     ///
     /// # Errors
     ///
@@ -108,7 +109,7 @@ impl NativeManager {
             event_loop.abort();
             ServiceError::Io { action: "read the records of timers".to_owned(), source }
         })?;
-        // Else what is asked from now on would count for nothing in the next daemon.
+        // Otherwise the next daemon would ignore requests from now on.
         context.shutdown.remove().map_err(|source| {
             event_loop.abort();
             ServiceError::Io { action: "finish the end of all units".to_owned(), source }
@@ -123,45 +124,44 @@ impl NativeManager {
         }))
     }
 
-    /// How all units are now, as those of a graph: what they depend on, why they are as they are,
-    /// and when they are tried again. What fleet wants to run is what is wanted beside a goal;
-    /// timers are not among them.
+    /// Returns the status of all units in the graph: their dependencies, the reasons for their
+    /// states, and the times of their retries. The units that fleet has launched are the extra
+    /// targets; there is no goal. Timers are not included.
     ///
     /// # Errors
     ///
-    /// [`ServiceError::Unavailable`] alone.
+    /// Only [`ServiceError::Unavailable`].
     pub async fn snapshot(&self) -> Result<InitSnapshot, ServiceError> {
         self.client.snapshot().await
     }
 
-    /// How the processes of units are found here.
+    /// Returns the method by which processes are tracked.
     #[must_use]
     pub fn tracking(&self) -> Tracking {
         self.context.tracking()
     }
 
-    /// What a known unit last said of itself in this run, in its own words (`STATUS=` of
-    /// `sd_notify`); nothing if it said nothing.
+    /// Returns the latest `STATUS=` message of `sd_notify` in the current run of a unit, if any.
     #[must_use]
     pub fn status_text(&self, unit: &UnitName) -> Option<String> {
         self.client.status(unit).and_then(|status| status.status.clone())
     }
 
-    /// Stops all units, dependents before what they depend on, and waits for their end. They stay
-    /// loaded. From then on this manager starts nothing: whoever asks for it is refused, and the
-    /// next manager does not make up for it.
+    /// Stops all units, dependents before their dependencies, and waits for them. They stay loaded.
+    /// From then on this manager refuses every start, and the next manager does not catch up on
+    /// them.
     ///
-    /// That all are to end is written down by one word before the first is told, and a manager that
-    /// is killed meanwhile leaves the rest to the next.
+    /// A marker for the whole shutdown is stored before the first unit is stopped. If the manager
+    /// is killed meanwhile, the next one completes the stored state of the units.
     ///
     /// # Errors
     ///
-    /// The first of those that stopping the units gave; the others are stopped all the same.
+    /// The first error of a unit; the others are stopped nevertheless.
     pub async fn shutdown(&self) -> Result<(), ServiceError> {
         self.context.shutdown.begin();
         let context = Arc::clone(&self.context);
         let noted = tokio::task::spawn_blocking(move || context.shutdown.write()).await;
-        // A disk that fails must not keep anything running.
+        // A failing disk must not keep units running.
         if let Err(error) = noted.map_err(io::Error::other).flatten() {
             tracing::error!(%error, "cannot record that all units are to end");
         }
@@ -184,12 +184,12 @@ impl NativeManager {
         stopped
     }
 
-    /// Kills all processes of all units as far as they can be found, whatever the files of the
-    /// units say of how they are to end. Their ends are seen as any others; nothing is waited for.
+    /// Kills all processes of all units that can be found, regardless of their stop settings. Does
+    /// not wait; the exits are handled like any others.
     ///
     /// # Errors
     ///
-    /// [`ServiceError::Unavailable`] alone.
+    /// Only [`ServiceError::Unavailable`].
     pub async fn kill_all(&self) -> Result<(), ServiceError> {
         self.client.kill_all().await
     }
@@ -228,7 +228,8 @@ mod tests {
         assert!(matches!(unknown, Err(ServiceError::Unavailable(_))), "unknown is not absent");
     }
 
-    /// It has passed where it would have been refused, and comes to who decides after the end.
+    /// The start has passed the check for a shutdown, and reaches the supervisor after the
+    /// shutdown.
     #[tokio::test]
     async fn a_start_that_all_units_end_before_has_no_effect_in_the_next_daemon() {
         for is_killed in [true, false] {

@@ -1,4 +1,4 @@
-//! What all units of one native service manager share.
+//! State that all units of one native service manager share.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -20,41 +20,41 @@ use super::unit_directory::{SharedStorage, UnitDirectory};
 use crate::atomic_file::write_atomic;
 use crate::{ChangeSender, Clock};
 
-/// The file in which a supervisor keeps what runs, and the directory of the logs, beside that of the
-/// units that have directories.
+/// Beside the directory of the units: the file for the runs of an `InitSupervisor`, and the
+/// directory for their logs.
 const RUNS: &str = "runs";
 const LOGS: &str = "logs";
 
-/// The file that tells what is wanted, and the one that tells when the first daemon of the boot
-/// began.
-pub(super) const TARGETS: &str = "wanted.json";
+/// The file with the desired targets, and the one with the start time of the first daemon of the
+/// boot.
+pub(super) const TARGETS: &str = "targets.json";
 pub(super) const STARTUP: &str = "timers.json";
 
-/// The file that says that all units are to end.
-const SHUTDOWN: &str = "end";
+/// The file that marks a shutdown of all units.
+const SHUTDOWN: &str = "shutdown";
 
-/// The file that tells which boot all of these are of.
+/// The file that identifies the boot that all others belong to.
 const BOOT: &str = "boot";
 
-/// What all units of one native service manager share.
+/// State that all units of one native service manager share.
 pub(crate) struct ManagerContext {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) environment: Vec<(String, String)>,
     pub(crate) feed: ChangeSender,
     pub(crate) process_table: ProcessTable,
-    /// The end of all units.
+    /// Shutdown of all units.
     pub(crate) shutdown: ShutdownMarker,
-    /// That what runs cannot be written down, or a log not be written.
+    /// Log messages about runs and logs that cannot be written.
     pub(crate) write_failures: RateLimitedLog,
-    /// That a process cannot be ended.
+    /// Log messages about processes that cannot be killed.
     pub(crate) kill_failures: RateLimitedLog,
-    /// Why there are none, otherwise.
+    /// The error is the reason why there are none.
     groups: Result<Groups, String>,
     units: PathBuf,
     journal: Arc<RunJournal>,
     log_limit: u64,
     logs: RotationTask,
-    /// Held as long as anything may still write to the directory.
+    /// Held as long as anything may write to the directory.
     _lock: File,
 }
 
@@ -84,12 +84,12 @@ impl ManagerContext {
         }
     }
 
-    /// The present moment.
+    /// Returns the current time.
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// How processes are found.
+    /// Returns the method by which processes are tracked.
     pub(crate) fn tracking(&self) -> Tracking {
         match &self.groups {
             Ok(_) => Tracking::ControlGroups,
@@ -97,22 +97,22 @@ impl ManagerContext {
         }
     }
 
-    /// Which controllers limit the control groups of units; why none does, otherwise.
+    /// Returns the available cgroup controllers, or the reason why there are no control groups.
     pub(crate) fn controllers(&self) -> Result<BTreeSet<String>, String> {
         self.groups.as_ref().map(|groups| groups.controllers().clone()).map_err(Clone::clone)
     }
 
-    /// The control group for a run of a unit, where there are any.
+    /// Returns the control group for a run, if control groups are used.
     pub(crate) fn group(&self, unit: &str, invocation: &str) -> Option<Group> {
         self.groups.as_ref().ok().map(|groups| groups.for_run(unit, invocation))
     }
 
-    /// The directory of a unit.
+    /// Returns the directory of a unit.
     pub(crate) fn directory(&self, unit: &str) -> UnitDirectory {
         UnitDirectory::new(self.units.join(file_name(unit)))
     }
 
-    /// Where a supervisor keeps what is known of a unit: its directory, if it has one.
+    /// Returns the storage of a unit: its directory if it exists, or the shared journal.
     pub(crate) fn storage(&self, unit: &str) -> UnitDirectory {
         let file = file_name(unit);
         let log = self.units.with_file_name(LOGS).join(&file);
@@ -121,13 +121,13 @@ impl ManagerContext {
         UnitDirectory::with_journal(self.units.join(file), shared)
     }
 
-    /// The directories of all units that have one.
+    /// Returns the directories of all units that have one.
     pub(crate) fn directories(&self) -> io::Result<Vec<UnitDirectory>> {
         let entries = std::fs::read_dir(&self.units)?;
         entries.map(|entry| Ok(UnitDirectory::new(entry?.path()))).collect()
     }
 
-    /// All units that something may be known of.
+    /// Returns the names of all units with stored state.
     pub(crate) fn known_units(&self) -> io::Result<BTreeSet<String>> {
         let mut known: BTreeSet<String> = self.journal.units()?.into_iter().collect();
         for entry in std::fs::read_dir(&self.units)? {
@@ -136,14 +136,14 @@ impl ManagerContext {
         Ok(known)
     }
 
-    /// Opens the log of a unit, and sees to its limit from now on.
+    /// Opens the log of a unit, and limits its size from now on.
     pub(crate) fn open_log(&self, path: PathBuf) -> io::Result<Arc<Log>> {
         let log = Arc::new(Log::open(path, self.log_limit)?);
         self.logs.keep(&log, self.now());
         Ok(log)
     }
 
-    /// Keeps all logs within their limit.
+    /// Limits the size of all logs.
     pub(crate) async fn limit_logs(self: Arc<Self>) {
         if let Err(error) = self.logs.run(&*self.clock).await {
             tracing::error!(%error, "logs are not kept small any more");
@@ -151,8 +151,8 @@ impl ManagerContext {
     }
 }
 
-/// After the machine was booted, or its container started again, nothing runs, so every unit is
-/// forgotten, to be loaded anew, and so is what was wanted.
+/// Removes the state of an earlier boot. After a reboot, or a restart of the container, nothing
+/// runs, so all units and the desired targets are forgotten.
 pub(crate) fn forget_old_boot(directory: &Path, units: &Path) -> io::Result<()> {
     let (file, boot) = (directory.join(BOOT), Boot::current()?);
     std::fs::create_dir_all(units)?;
@@ -165,16 +165,16 @@ pub(crate) fn forget_old_boot(directory: &Path, units: &Path) -> io::Result<()> 
             ignore_missing(std::fs::remove_file(directory.join(file)))?;
         }
     }
-    // Last of all: whoever is killed before has left nothing that would be taken for this boot's.
-    // It alone is synced: it tells that the machine ended, after which nothing else is of use.
+    // Written last: if the daemon is killed before, no old state is left that could pass for
+    // current. Only this file is synced; the others are useless after a crash of the machine.
     if memory.as_ref() != Some(&boot) {
         write_atomic(&file, boot.text().as_bytes(), true)?;
     }
     Ok(())
 }
 
-/// Whether somebody has run units from a directory since the boot. As it may be in use, it is left
-/// as it is.
+/// Returns whether a supervisor has used a directory since boot. The directory may be in use, so it
+/// is not changed.
 pub(crate) fn was_used_this_boot(directory: &Path) -> io::Result<bool> {
     let memory = Boot::read(&directory.join(BOOT))?;
     let present = Boot::current()?;
@@ -188,12 +188,12 @@ fn ignore_missing(removed: io::Result<()>) -> io::Result<()> {
     })
 }
 
-/// A name of a file for each name of a unit: `.` and `..` are none.
+/// Returns the file name for a unit name; `.` and `..` are escaped.
 pub(crate) fn file_name(unit: &str) -> String {
     if unit.starts_with(['.', '\\']) { format!("\\{unit}") } else { unit.to_owned() }
 }
 
-/// The name of the unit whose file is called so.
+/// Returns the unit name for a file name.
 pub(crate) fn unit_name_of(file: &str) -> &str {
     file.strip_prefix('\\').unwrap_or(file)
 }
@@ -210,7 +210,7 @@ impl Drop for ManagerContext {
 mod tests {
     use super::*;
 
-    /// A directory as a daemon of an earlier boot has left it.
+    /// Creates a directory as a daemon of an earlier boot leaves it.
     fn used_before_boot() -> tempfile::TempDir {
         let home = tempfile::tempdir().expect("a directory can be made");
         for directory in ["units/a.service", LOGS] {
@@ -231,7 +231,7 @@ mod tests {
     fn what_was_wanted_before_a_boot_is_forgotten_wherever_a_daemon_is_killed() {
         let home = used_before_boot();
         let forget = || forget_old_boot(home.path(), &home.path().join("units"));
-        // Nothing can be written aside, as if it were killed right before.
+        // Makes the write of the boot file fail, as if the daemon were killed before it.
         let aside = home.path().join("boot.new");
         std::fs::create_dir(&aside).expect("it can be made");
         forget().expect_err("the boot cannot be written down");

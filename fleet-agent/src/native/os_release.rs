@@ -1,4 +1,4 @@
-//! What this machine's operating system is: its os-release, its name for people, its architecture.
+//! Properties of the operating system: os-release, pretty hostname, architecture.
 
 use std::fs;
 
@@ -6,10 +6,10 @@ use fleet_unitfile::Specifier;
 
 use super::environment::parse_file;
 
-/// Where os-release may be; the first that is there counts.
+/// Paths of os-release; the first existing one counts.
 pub(super) const RELEASES: [&str; 2] = ["/etc/os-release", "/usr/lib/os-release"];
 
-/// What of os-release a specifier stands for.
+/// Specifiers and their fields in os-release.
 const FIELDS: [(Specifier, &str); 6] = [
     (Specifier::BuildId, "BUILD_ID"),
     (Specifier::ImageId, "IMAGE_ID"),
@@ -19,7 +19,7 @@ const FIELDS: [(Specifier, &str); 6] = [
     (Specifier::VersionId, "VERSION_ID"),
 ];
 
-/// systemd's names of architectures that are called otherwise here.
+/// systemd's names of architectures, by those of Rust.
 const ARCHITECTURES: [(&str, &str); 8] = [
     ("aarch64", "arm64"),
     ("arm", "arm"),
@@ -31,10 +31,10 @@ const ARCHITECTURES: [(&str, &str); 8] = [
     ("x86_64", "x86-64"),
 ];
 
-/// What is known of the operating system.
+/// Returns the specifiers about the operating system.
 pub(super) fn os_specifiers() -> impl Iterator<Item = (Specifier, String)> {
     let release = RELEASES.iter().find_map(|path| fs::read_to_string(path).ok());
-    // A field that is left out is an empty text to systemd, too.
+    // systemd also treats a missing field as empty.
     let told = release
         .into_iter()
         .flat_map(|text| FIELDS.map(|(fact, name)| (fact, field(&text, name).unwrap_or_default())));
@@ -48,7 +48,7 @@ pub(super) fn os_specifiers() -> impl Iterator<Item = (Specifier, String)> {
         .chain(architecture.map(|(_, it)| (Specifier::Architecture, (*it).to_owned())))
 }
 
-/// What a file of variables gives one last.
+/// Returns the last value of a variable in an environment file.
 fn field(text: &str, name: &str) -> Option<String> {
     let given = parse_file(text).into_iter().rfind(|(given, _)| given == name);
     given.map(|(_, value)| value)

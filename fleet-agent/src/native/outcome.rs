@@ -1,4 +1,4 @@
-//! Pure: no I/O, no clock. How processes end, and what that makes of a service.
+//! Pure: no I/O, no clock. Exits of processes, and the outcome of a run.
 
 use fleet_core::ExitStatus;
 use fleet_core::graph::{Exit, InitUnit, ServiceType};
@@ -6,23 +6,23 @@ use serde::{Deserialize, Serialize};
 
 use super::signals::Sig;
 
-/// How a process ended.
+/// Exit of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ProcessExit {
-    /// It exited with this code.
+    /// Exited with this code.
     Code(i32),
-    /// This signal ended it.
+    /// Terminated by this signal.
     Signal(i32),
-    /// This signal ended it, and its memory was written to a file.
+    /// Terminated by this signal, with a core dump.
     Dumped(i32),
-    /// It ended while nobody watched.
+    /// Ended unobserved, with unknown status.
     Unobserved,
-    /// It never was: the machine had no room for another process.
+    /// Not spawned: the machine had no capacity for another process.
     NotSpawned,
 }
 
-/// What became of a run; systemd's `Result`.
+/// Outcome of a run; systemd's `Result`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum RunOutcome {
@@ -33,19 +33,20 @@ pub(crate) enum RunOutcome {
     Timeout,
     StartLimitHit,
     Resources,
-    /// It did not do what its type promises.
+    /// Did not behave as its type requires.
     Protocol,
     Watchdog,
-    /// A condition of it did not hold, which is no failure.
+    /// A condition did not hold, which is no failure.
     Condition,
-    /// An assertion of it did not hold.
+    /// An assertion did not hold.
     Assert,
-    /// How it ended is not known, which counts as a failure of any kind that would restart it.
+    /// Unknown; counts as any kind of failure that would cause a restart.
     Unobserved,
 }
 
 impl RunOutcome {
-    /// systemd's word for it. It has none for an unseen end; `exit-code` is the least misleading.
+    /// Returns systemd's name. For an unobserved exit systemd has none; `exit-code` is the least
+    /// misleading.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Success => "success",
@@ -64,7 +65,7 @@ impl RunOutcome {
 }
 
 impl ProcessExit {
-    /// The same in the words that all service managers share.
+    /// Returns the exit status in the terms common to all service managers.
     pub(crate) const fn status(self) -> Option<ExitStatus> {
         match self {
             Self::Code(code) => Some(ExitStatus::Code(code)),
@@ -74,7 +75,7 @@ impl ProcessExit {
         }
     }
 
-    /// What this end means by itself: nothing but exit code zero is success.
+    /// Returns the outcome for a plain command: only exit code zero is success.
     const fn as_command(self) -> RunOutcome {
         match self {
             Self::Code(0) => RunOutcome::Success,
@@ -86,7 +87,7 @@ impl ProcessExit {
         }
     }
 
-    /// The same in the graph's words.
+    /// Returns the exit in the graph's terms.
     pub(crate) fn exit(self) -> Exit {
         match self {
             Self::Code(code) => u8::try_from(code).map_or(Exit::Unknown, Exit::Status),
@@ -98,21 +99,21 @@ impl ProcessExit {
     }
 }
 
-/// Whether starting it is running it to its end.
+/// Returns whether the service is a oneshot.
 pub(crate) fn is_oneshot(spec: &InitUnit) -> bool {
     matches!(spec.kind, ServiceType::Oneshot { .. })
 }
 
-/// What the end of a helper means. What the service may exit with, its helpers may as well.
+/// Returns the outcome of a control process. `SuccessExitStatus=` applies to it as well.
 pub(crate) fn command_outcome(spec: &InitUnit, end: ProcessExit) -> RunOutcome {
     if spec.run.success.contains(end.exit()) { RunOutcome::Success } else { end.as_command() }
 }
 
-/// What the end of the main process means.
+/// Returns the outcome of the main process.
 pub(crate) fn main_outcome(spec: &InitUnit, end: ProcessExit) -> RunOutcome {
     match end.as_command() {
         _ if spec.is_success(end.exit()) => RunOutcome::Success,
-        // It ended well, and should not have ended.
+        // It succeeded, but should not have exited.
         RunOutcome::Success => RunOutcome::ExitCode,
         outcome => outcome,
     }

@@ -1,4 +1,4 @@
-//! The file in which a process that went into the background leaves its number.
+//! The pid file, in which a forking service stores the process ID of its main process.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read};
@@ -13,11 +13,11 @@ use super::inotify::FileWatch;
 use super::proc::started;
 use super::run_state::ProcessId;
 
-/// The longest file that is read.
+/// Maximum number of bytes read.
 const MAX_LENGTH: u64 = 64;
 
-/// Tells when something may have become of a file. The file need not exist, nor the directory that
-/// it is in: then the nearest one that does is watched.
+/// Watch for changes of a file. If the file or its directories do not exist, the nearest existing
+/// directory is watched.
 #[derive(Debug)]
 pub(crate) struct PidFileWatch {
     path: PathBuf,
@@ -25,14 +25,14 @@ pub(crate) struct PidFileWatch {
 }
 
 impl PidFileWatch {
-    /// Watches from now on.
+    /// Starts to watch.
     pub(crate) fn of(path: &Path) -> io::Result<Self> {
         let watch = Self { path: path.to_owned(), changes: FileWatch::new()? };
         watch.watch()?;
         Ok(watch)
     }
 
-    /// Ready when there is a reason to look again.
+    /// Polls for a reason to read the file again.
     pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.changes.poll_next(cx)?.map(|()| self.watch())
     }
@@ -46,10 +46,10 @@ impl PidFileWatch {
     }
 }
 
-/// Watches the nearest directory of a path that there is by now.
+/// Watches the nearest existing directory of a path.
 ///
-/// One that is nearer may have come before that was watched, and is told of by nobody then: so it
-/// is looked for until none has.
+/// A nearer directory may be created before the watch exists, unnoticed. Therefore nearer ones are
+/// tried again until none exists.
 fn watch_nearest(
     path: &Path,
     mut watch: impl FnMut(&Path) -> rustix::io::Result<()>,
@@ -62,7 +62,7 @@ fn watch_nearest(
     Ok(())
 }
 
-/// Watches the first of these directories that there is, and tells which one that is.
+/// Watches the first of these directories that exists, and returns its index.
 fn watch_first(
     directories: &[&Path],
     watch: &mut impl FnMut(&Path) -> rustix::io::Result<()>,
@@ -77,24 +77,23 @@ fn watch_first(
     Ok(None)
 }
 
-/// Why nobody knows a process by the name that a file gives it. For a person: it begins with the
-/// path of the file.
+/// Reason why a pid file gives no process. The message starts with the path.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PidFileError {
-    /// The file names no process of the unit. It may be right a moment later.
+    /// The file names no process of the unit. This may change shortly.
     #[error("{0}")]
     Wrong(String),
-    /// It cannot be told whom it names.
+    /// The file, or the process, cannot be examined.
     #[error("{0}")]
     Unknown(io::Error),
 }
 
-/// The process that the file of a unit names by now; `None` if it has no file, or that names none
-/// of its processes.
+/// Returns the process that the pid file of a unit names; `None` if the unit has no pid file, or if
+/// that names none of its processes.
 ///
 /// # Errors
 ///
-/// If it cannot be told whom the file names. It may be one of the unit's.
+/// If the file or the process cannot be examined. The process may belong to the unit.
 pub(crate) fn named(
     unit: &InitUnit,
     owner: Option<u32>,
@@ -108,12 +107,12 @@ pub(crate) fn named(
     }
 }
 
-/// The process that the file names, if it runs and `is_own` says that it belongs to the unit. The
-/// owner is the user of the unit, as far as that is known.
+/// Returns the process that the file names, if it runs and `is_own` confirms that it belongs to the
+/// unit. `owner` is the user of the unit, if known.
 ///
 /// # Errors
 ///
-/// Why it names none, or why nobody knows.
+/// [`PidFileError`].
 pub(crate) fn read(
     path: &Path,
     owner: Option<u32>,
@@ -148,18 +147,18 @@ fn unknown(path: &Path, what: &str, why: &io::Error) -> PidFileError {
     PidFileError::Unknown(io::Error::new(why.kind(), format!("{} {what}: {why}", path.display())))
 }
 
-/// What the file says. One that a stranger can write is not believed.
+/// Reads the file. A file that belongs to a foreign user is rejected.
 fn text(path: &Path, owner: Option<u32>) -> Result<String, PidFileError> {
     use io::ErrorKind::{InvalidData, NotADirectory, NotFound};
     let unread = |error: io::Error| match error.kind() {
         NotFound => wrong(path, "was not written"),
-        // It is no file with a number, and could be read to know that.
+        // These errors mean that the file holds no process ID, not that it is unreadable.
         InvalidData | NotADirectory => wrong(path, &format!("cannot be read: {error}")),
         _ => unknown(path, "cannot be read", &error),
     };
     let nonblocking = rustix::fs::OFlags::NONBLOCK.bits();
     let flags = i32::try_from(nonblocking).unwrap_or(0);
-    // A pipe would be waited for otherwise.
+    // Opening a FIFO would block otherwise.
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(unread)?;
     let metadata = file.metadata().map_err(unread)?;
     if !metadata.is_file() {
@@ -224,7 +223,8 @@ mod tests {
         }
     }
 
-    /// It counted as one that names nobody, and what it may name was killed.
+    /// Regression: such a file counted as naming no process, and the process it may name was
+    /// killed.
     #[test]
     fn a_file_that_cannot_be_read_is_not_one_that_names_nobody() {
         let unread = read(Path::new("/proc/self/mem"), Some(0), |_| Ok(true));
@@ -262,7 +262,7 @@ mod tests {
         let mut watched = Vec::new();
         let watch = |place: &Path| {
             if !place.exists() {
-                // All come in the moment after it was asked for the farthest that was not there.
+                // All directories are created right after the check of the topmost missing one.
                 if place == run {
                     std::fs::create_dir_all(run.join("unit")).expect("they can be made");
                 }

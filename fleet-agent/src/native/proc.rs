@@ -1,4 +1,4 @@
-//! What the kernel tells of processes under `/proc`, and the wait for the end of any of them.
+//! Reads processes from `/proc`, and waits for the end of arbitrary processes.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -17,28 +17,28 @@ use super::signals::Sig;
 use crate::Clock;
 use crate::async_fd::{read_next, register_readable, wait_readable};
 
-/// How long a parent is given to wait for its child, before it is given up to learn its status.
+/// How long to wait for a parent to reap its child, before the exit status is given up.
 const PARENT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How many generations of parents are looked at.
+/// Limit on the number of ancestors that are checked.
 const GENERATIONS: usize = 64;
 
-/// The process of that number; `None` when none runs.
+/// Returns the running process with this pid; `None` if there is none.
 pub(crate) fn started(pid: u32) -> io::Result<Option<ProcessId>> {
     Ok(stat(pid)?.ok().filter(|it| it.runs).map(|it| it.process.id))
 }
 
-/// The process of that number, also when it has ended and was not waited for.
+/// Returns the process with this pid, even if it is a zombie.
 pub(crate) fn child(pid: u32) -> io::Result<Option<ProcessId>> {
     Ok(stat(pid)?.ok().map(|it| it.process.id))
 }
 
-/// The boot that this machine is in.
+/// Returns the boot ID of this machine.
 pub(crate) fn boot_id() -> io::Result<String> {
     Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }
 
-/// Whether one process belongs to a run: it is in its control group, where there is one.
+/// Whether a process belongs to a run, by its control group if the run has one.
 pub(crate) fn belongs_to_run(
     process: ProcessId,
     group: Option<&Group>,
@@ -51,8 +51,9 @@ pub(crate) fn belongs_to_run(
     }
 }
 
-/// Whether one process belongs to a run, as [`members`](super::process_table::members) has it, without a
-/// look at all others: this process belongs to none, and what it has begun to none by that.
+/// Whether a process belongs to a run, with the same rules as
+/// [`members`](super::process_table::members), but without reading all processes. This process
+/// belongs to none, and its children do not belong to a run just because of their parent.
 fn descends_from_run(process: ProcessId, run: &str, leaders: &[ProcessId]) -> io::Result<bool> {
     let (own, mut pid) = (std::process::id(), process.pid);
     for _ in 0..GENERATIONS {
@@ -81,25 +82,27 @@ fn descends_from_run(process: ProcessId, run: &str, leaders: &[ProcessId]) -> io
     Ok(false)
 }
 
-/// A process that can be waited for and signalled, and cannot be mistaken for another.
+/// A process that can be awaited and signalled, without confusing it with a later one of the same
+/// pid.
 #[derive(Debug)]
 pub(crate) struct ProcessHandle {
     descriptor: AsyncFd<OwnedFd>,
 }
 
 impl ProcessHandle {
-    /// Takes hold of a process; `None` when it does not run any more.
+    /// Opens a process; `None` if it no longer runs.
     pub(crate) fn open(process: ProcessId) -> io::Result<Option<Self>> {
         let Some(pid) = i32::try_from(process.pid).ok().and_then(Pid::from_raw) else {
             return Ok(None);
         };
         let descriptor = match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(descriptor) => descriptor,
-            // The number of none, or by now that of a thread, for which kernels have two words.
+            // No process has this pid, or it is that of a thread, for which kernels have two
+            // errors.
             Err(Errno::SRCH | Errno::NOENT | Errno::INVAL) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        // The number may have been given to another process before the descriptor was made.
+        // The pid may have been reused before the descriptor was created.
         if started(process.pid)? != Some(process) {
             return Ok(None);
         }
@@ -107,7 +110,7 @@ impl ProcessHandle {
         Ok(Some(Self { descriptor }))
     }
 
-    /// Sends a signal; a process that has ended does not mind.
+    /// Sends a signal; a process that has ended is no error.
     pub(crate) fn signal(&self, signal: Sig) -> io::Result<()> {
         match pidfd_send_signal(&self.descriptor, signal.0) {
             Ok(()) | Err(Errno::SRCH) => Ok(()),
@@ -115,12 +118,12 @@ impl ProcessHandle {
         }
     }
 
-    /// Returns when the process has ended.
+    /// Returns once the process has ended.
     pub(crate) async fn ended(&self) -> io::Result<()> {
         wait_readable(&self.descriptor).await
     }
 
-    /// Returns when the process has ended, with what there is to learn of its end.
+    /// Returns once the process has ended, with its exit status if it can be read.
     pub(crate) async fn end(&self, clock: &dyn Clock) -> io::Result<ProcessExit> {
         self.ended().await?;
         tokio::select! {
@@ -143,7 +146,7 @@ mod tests {
         assert_eq!(started(u32::MAX).expect("nothing is in the way"), None);
     }
 
-    /// As one that a unit has begun does, as by a shell of an `sshd` that is one.
+    /// The parent is started by a unit, for example by a shell of an `sshd` unit.
     #[test]
     fn what_who_looks_has_begun_is_of_no_run_for_that() {
         let group = rustix::process::getpgrp().as_raw_nonzero().get().unsigned_abs();

@@ -1,4 +1,4 @@
-//! Starting one process of a unit.
+//! Starts one process of a unit.
 
 use std::ffi::{CString, OsStr};
 use std::fs::{File, OpenOptions};
@@ -24,14 +24,14 @@ use super::outcome::ProcessExit;
 use super::resources::CgroupSetting;
 use super::spawn::Child;
 
-/// Why a process could not be started: for a person, and for the state machine.
+/// Reason why a process could not be started, for people and for the state machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SpawnFailure {
     pub(crate) words: String,
     pub(crate) end: ProcessExit,
 }
 
-/// systemd's exit codes for what fails before the program runs.
+/// systemd's exit codes for failures before the exec.
 const CHDIR: i32 = 200;
 const NICE: i32 = 201;
 const EXEC: i32 = 203;
@@ -43,14 +43,14 @@ const USER: i32 = 217;
 const CGROUP: i32 = 219;
 const SETSID: i32 = 220;
 
-/// Which rights to its new files nobody gets, where a unit says nothing of it.
+/// File mode creation mask of units without `UMask=`.
 const USUAL_MASK: u32 = 0o022;
 
 /// Starts a command of a unit.
 ///
-/// It runs in a session of its own, with an empty standard input. Its output goes straight
-/// into the log file, not through fleet, so that it outlives the daemon. Files that fleet has
-/// open are not handed down: all are opened so that they close on execution.
+/// It runs in a session of its own, with an empty stdin. Its output goes directly to the log file
+/// and not through fleet, so that it survives the daemon. It inherits no descriptors of fleet,
+/// which are all close-on-exec.
 pub(crate) fn spawn(
     command: &Command,
     surroundings: &ExecEnvironment,
@@ -61,7 +61,7 @@ pub(crate) fn spawn(
 ) -> Result<Child, SpawnFailure> {
     let (group, settings) = group.unzip();
     let identity = look_up(surroundings).map_err(SpawnFailure::unknown)?;
-    // systemd looks for the variables before there is a process that could have an exit code.
+    // As in systemd, a failure here has no exit code, since there is no process yet.
     let environment = collect(surroundings, passed, identity.user.as_ref(), extra)
         .map_err(|words| SpawnFailure { words, end: ProcessExit::NotSpawned })?;
     let start = Some(start(surroundings, &identity)?);
@@ -87,14 +87,14 @@ pub(crate) fn spawn(
     started.map_err(|why| SpawnFailure::spawn(command, surroundings, &why))
 }
 
-/// Makes a control group, with its limits.
+/// Creates a control group with its limits.
 fn open(group: &Group, settings: &[CgroupSetting]) -> io::Result<File> {
     let opened = group.open()?;
     group.limit(settings)?;
     Ok(opened)
 }
 
-/// How a child ended.
+/// Converts the exit status of a child.
 pub(crate) fn exit_from_status(status: ExitStatus) -> ProcessExit {
     match (status.code(), status.signal()) {
         (Some(code), _) => ProcessExit::Code(code),
@@ -104,7 +104,7 @@ pub(crate) fn exit_from_status(status: ExitStatus) -> ProcessExit {
     }
 }
 
-/// What the child sees to itself.
+/// Returns the setup in the child.
 fn setup(surroundings: &ExecEnvironment) -> ChildSetup {
     ChildSetup {
         group: None,
@@ -122,7 +122,7 @@ fn mask(surroundings: &ExecEnvironment) -> u32 {
     surroundings.umask.unwrap_or(USUAL_MASK)
 }
 
-/// Who the child is to become, if that is somebody else.
+/// Returns the credentials to change to, if they differ from ours.
 fn rights(identity: &Identity) -> Option<Credentials> {
     let groups = identity.groups.as_ref();
     let is_other = identity.uid.is_some() || identity.gid.is_some() || groups.is_some();
@@ -133,7 +133,7 @@ fn rights(identity: &Identity) -> Option<Credentials> {
     })
 }
 
-/// Finds a program; one without a path in the places that systemd searches.
+/// Finds a program; one without a path in systemd's search path.
 fn find(program: &str) -> io::Result<PathBuf> {
     if program.starts_with('/') {
         return runnable(Path::new(program)).map(|()| PathBuf::from(program));
@@ -150,7 +150,7 @@ fn runnable(path: &Path) -> io::Result<()> {
     Ok(rustix::fs::access(path, rustix::fs::Access::EXEC_OK)?)
 }
 
-/// Where the child begins.
+/// Returns the working directory of the child.
 fn start(
     surroundings: &ExecEnvironment,
     identity: &Identity,
@@ -187,14 +187,14 @@ fn working_directory(
     }
 }
 
-/// Where the output and the errors go; nothing is where those of this process do.
+/// Opens stdout and stderr; `None` inherits ours.
 fn outputs(surroundings: &ExecEnvironment, log: &Path) -> Result<[Option<File>; 2], SpawnFailure> {
     let (output, error) = (&surroundings.output, surroundings.error.as_ref());
     let open = |output| open_output(output, log, 0o666 & !mask(surroundings));
     let opened = open(output)?;
     let second = match error {
         Some(error) if error != output => open(error)?,
-        // One file has one end, wherever both of its writers are.
+        // Both writers share one file offset.
         _ => opened
             .as_ref()
             .map(File::try_clone)
@@ -204,7 +204,7 @@ fn outputs(surroundings: &ExecEnvironment, log: &Path) -> Result<[Option<File>; 
     Ok([opened, second])
 }
 
-/// The file that output goes to, if it goes to one; made with those permissions.
+/// Opens the file for an output; `None` if it is inherited. A new file gets this mode.
 fn open_output(output: &ExecOutput, log: &Path, mode: u32) -> Result<Option<File>, SpawnFailure> {
     let mut how = OpenOptions::new();
     how.write(true);
@@ -229,7 +229,7 @@ fn unwritable(path: &Path, error: &io::Error) -> SpawnFailure {
     SpawnFailure::of(STDOUT, words, error)
 }
 
-/// Opens a log so that every write goes to its end, wherever that is.
+/// Opens a log in append mode, so every write goes to its current end.
 pub(crate) fn append(log: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).open(log)
 }
@@ -251,7 +251,7 @@ impl SpawnFailure {
         Self::of(EXEC, format!("cannot run {program}: {error}"), error)
     }
 
-    /// What the kernel refuses for want of room is not the program's fault.
+    /// A lack of kernel resources is not the program's fault.
     fn spawn(command: &Command, surroundings: &ExecEnvironment, why: &SpawnError) -> Self {
         let error = &why.error;
         let problem = match before_the_program(why.step, surroundings) {
@@ -265,7 +265,7 @@ impl SpawnFailure {
         if scarce { Self { end: ProcessExit::NotSpawned, ..problem } } else { problem }
     }
 
-    /// Such a problem, unless it is only that no more files may be open.
+    /// Creates a failure with this exit code, unless the cause is a lack of descriptors.
     fn of(code: i32, words: String, error: &io::Error) -> Self {
         let is_out_of_descriptors = Errno::from_io_error(error).is_some_and(is_out_of_descriptors);
         Self {
@@ -279,7 +279,7 @@ impl SpawnFailure {
     }
 }
 
-/// The exit code and the words for a step that comes before the program.
+/// Returns the exit code and a description for a step before the exec.
 fn before_the_program(step: ExecStep, surroundings: &ExecEnvironment) -> Option<(i32, String)> {
     let (code, what) = match step {
         ExecStep::Begin | ExecStep::Program => return None,
@@ -303,7 +303,7 @@ fn before_the_program(step: ExecStep, surroundings: &ExecEnvironment) -> Option<
 mod tests {
     use super::*;
 
-    /// Whatever our own is.
+    /// Regardless of our own mask.
     #[test]
     fn who_names_no_mask_has_the_usual_one() {
         let usual = setup(&ExecEnvironment::default());

@@ -1,4 +1,4 @@
-//! What there is to see of one process.
+//! Reads the properties of one process.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -10,64 +10,62 @@ use rustix::io::Errno;
 use super::run_state::ProcessId;
 use crate::clock::pause;
 
-/// The variable by which a process is known to belong to a run of a unit.
+/// Environment variable that assigns a process to a run of a unit.
 pub(crate) const INVOCATION_ID: &str = "INVOCATION_ID";
 
-/// The variable that tells a process its own number if the service manager has exec_pid it, and all
-/// that it begins in turn the number of that one.
+/// Environment variable with the pid of the process that the service manager started. Its
+/// descendants inherit that value.
 pub(crate) const SYSTEMD_EXEC_PID: &str = "SYSTEMD_EXEC_PID";
 
-/// How often one process is looked at, a millisecond apart, that is about to execute a program, or
-/// to end.
+/// Limit on probes of a process that is about to exec or exit, a millisecond apart.
 const MAX_PROBES: usize = 20;
 
-/// A process that runs; one that has ended and waits for its parent does not.
+/// A running process; a zombie is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProcessInfo {
     pub(crate) id: ProcessId,
     pub(crate) parent: u32,
     pub(crate) group: u32,
-    /// The run of a unit that it was started in, as far as it can be seen.
+    /// Invocation ID of its run, if it can be read.
     pub(crate) invocation: Option<String>,
-    /// The process that a service manager began, of which this one is or wait_readable, as far as it can
-    /// be seen.
+    /// The process started by a service manager that it is or descends from, if that can be read.
     pub(crate) exec_pid: Option<u32>,
 }
 
-/// What the kernel tells of a process in one line.
+/// Content of `/proc/PID/stat`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Stat {
     pub(crate) process: ProcessInfo,
-    /// Of one that has ended nothing is left but this.
+    /// A zombie has no other properties.
     pub(crate) runs: bool,
-    /// Its first thread has ended, while others go on.
+    /// The main thread has ended, while others run.
     has_lost_first_thread: bool,
-    /// It is a part of the kernel.
+    /// It is a kernel thread.
     is_kernel: bool,
-    /// How long its environment is, in bytes; nothing while it begins to execute a program, and
-    /// where the kernel does not tell.
+    /// Length of its environment in bytes; `None` at the beginning of an exec, and if the kernel
+    /// does not report it.
     environment: Option<usize>,
 }
 
-/// What the kernel tells of the process of that number.
+/// Reads `/proc/PID/stat`.
 pub(crate) fn stat(pid: u32) -> io::Result<Result<Stat, Unreadable>> {
-    // Longer than any, and read at once: this is done at the start of each process.
+    // Longer than any content, so one read is enough: this happens at the start of each process.
     let mut text = [0; 4096];
     let read = File::open(format!("/proc/{pid}/stat")).and_then(|mut it| it.read(&mut text));
     let parsed = |length| parse_stat(pid, &String::from_utf8_lossy(text.get(..length)?));
     Ok(read_result(read)?.and_then(|length| parsed(length).ok_or(Unreadable::Hidden)))
 }
 
-/// Why nothing is told of a process.
+/// Reason why a process cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unreadable {
-    /// There is none of that number.
+    /// There is no process with this pid.
     Gone,
-    /// It is not ours to see.
+    /// Permission is denied.
     Hidden,
 }
 
-/// What was read of a process. That this daemon has no more files or memory says nothing of it.
+/// Separates properties of the process from a lack of descriptors or memory in this daemon.
 fn read_result<T>(read: io::Result<T>) -> io::Result<Result<T, Unreadable>> {
     let error = match read {
         Ok(read) => return Ok(Ok(read)),
@@ -83,8 +81,8 @@ fn read_result<T>(read: io::Result<T>) -> io::Result<Result<T, Unreadable>> {
 /// The kernel's `PF_KTHREAD`.
 const KERNEL_THREAD: u32 = 0x20_0000;
 
-/// Reads a line of `/proc/PID/stat`. The name of the program stands in brackets and may hold
-/// anything, so what follows is counted from the last bracket.
+/// Parses `/proc/PID/stat`. The program name is in brackets and may contain anything, so fields are
+/// counted from the last bracket.
 fn parse_stat(pid: u32, text: &str) -> Option<Stat> {
     let (_, after) = text.rsplit_once(')')?;
     let fields: Vec<&str> = after.split_ascii_whitespace().collect();
@@ -102,33 +100,33 @@ fn parse_stat(pid: u32, text: &str) -> Option<Stat> {
     })
 }
 
-/// From its beginning to its end. The kernel sets both to the beginning at first, and tells where
-/// the program's code ends after that.
+/// Computes the length from the start and end addresses. At first the kernel sets both to the
+/// start; it sets the end of the code after that.
 fn environment_length(fields: &[&str]) -> Option<usize> {
     let place = |field: usize| fields.get(field)?.parse::<usize>().ok().filter(|&place| place > 0);
     place(24).and_then(|_end_of_code| place(48)?.checked_sub(place(47)?))
 }
 
-/// What there is to see of a process.
+/// Result of a probe of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ProbeResult {
     Running(ProcessInfo),
-    /// It runs, and its environment could not be seen: it begins to execute a program, or is about
-    /// to end.
+    /// It runs, but its environment could not be read: it is at the beginning of an exec, or about
+    /// to exit.
     Transient(ProcessInfo),
-    /// It is none that could be a unit's.
+    /// It cannot belong to a unit.
     Irrelevant,
-    /// It has ended, and nobody has waited for it yet.
+    /// It has ended, and has not been reaped yet.
     Zombie,
-    /// There is none of that number any more.
+    /// There is no process with this pid any more.
     Gone,
 }
 
-/// How often an environment is read that does not come out as long as the kernel says: it is being
-/// replaced, or there is a place in it that cannot be read at all.
+/// Limit on reads of an environment whose length does not match. An exec is replacing it, or part
+/// of it cannot be read at all.
 const MAX_READS: usize = 4;
 
-/// Looks at the process of that number.
+/// Probes a process.
 pub(crate) fn probe(pid: u32) -> io::Result<ProbeResult> {
     let mut seen = probe_once(pid)?;
     for _ in 1..MAX_READS {
@@ -140,7 +138,7 @@ pub(crate) fn probe(pid: u32) -> io::Result<ProbeResult> {
     Ok(seen.unwrap_or_else(|as_far_as_it_goes| as_far_as_it_goes))
 }
 
-/// What there is to see, or as much as could be seen of it.
+/// Returns the result, or as an error the part that could be read.
 fn probe_once(pid: u32) -> io::Result<Result<ProbeResult, ProbeResult>> {
     let variables = environment(format_args!("{pid}"))?;
     let stat = match stat(pid)? {
@@ -163,9 +161,9 @@ fn probe_once(pid: u32) -> io::Result<Result<ProbeResult, ProbeResult>> {
     })
 }
 
-/// Looks at a process whose first thread has ended: the others show the same environment. Where
-/// none does they are about to end, which takes its time. Whoever was born of them is on the next
-/// list.
+/// Probes a process whose main thread has ended, by its other threads, which share the environment.
+/// If none of them has one, they are about to end, which takes some time. Their children are on the
+/// next list.
 fn probe_threads(process: ProcessInfo) -> io::Result<ProbeResult> {
     let pid = process.id.pid;
     let Ok(threads) = read_result(std::fs::read_dir(format!("/proc/{pid}/task")))? else {
@@ -175,7 +173,7 @@ fn probe_threads(process: ProcessInfo) -> io::Result<ProbeResult> {
         let Ok(thread) = read_result(thread)? else { return Ok(ProbeResult::Gone) };
         let thread = thread.file_name();
         match environment(format_args!("{pid}/task/{}", thread.display()))? {
-            // Some kernels show none where others say that there is none.
+            // Some kernels return an empty environment instead of an error.
             Ok(variables) if variables.is_empty() => {}
             Ok(variables) => return Ok(ProbeResult::Running(process.with_environment(&variables))),
             Err(Unreadable::Hidden) => return Ok(ProbeResult::Running(process)),
@@ -185,8 +183,8 @@ fn probe_threads(process: ProcessInfo) -> io::Result<ProbeResult> {
     Ok(ProbeResult::Transient(process))
 }
 
-/// Whether that is all of an environment that is so long. What is read breaks off, and may do so
-/// before its beginning, where the process has executed a program meanwhile.
+/// Whether the environment is complete, by its expected length. A read may stop early, even at the
+/// start, if the process has executed a program meanwhile.
 fn is_whole(variables: &[u8], length: Option<usize>) -> io::Result<bool> {
     static IS_TOLD: OnceLock<bool> = OnceLock::new();
     if length == Some(variables.len()) {
@@ -202,7 +200,7 @@ fn is_whole(variables: &[u8], length: Option<usize>) -> io::Result<bool> {
     Ok(!is_told)
 }
 
-/// Looks at the process of that number until it has become what it becomes, if that is soon.
+/// Probes a process until it is no longer transient, or the limit is reached.
 pub(crate) fn probe_until_settled(pid: u32) -> io::Result<ProbeResult> {
     for _ in 0..MAX_PROBES {
         let result = probe(pid)?;
@@ -221,13 +219,12 @@ impl ProcessInfo {
     }
 }
 
-/// What a process was given as its environment, or one of its threads, which is named so below
-/// `/proc`.
+/// Reads the environment of a process, or of a thread given as `PID/task/TID`.
 fn environment(of: std::fmt::Arguments<'_>) -> io::Result<Result<Vec<u8>, Unreadable>> {
     read_result(std::fs::read(format!("/proc/{of}/environ")))
 }
 
-/// The value of a variable in an environment as the kernel tells it.
+/// Returns the value of a variable in an environment in the kernel's format.
 fn value(environment: &[u8], name: &str) -> Option<String> {
     let mut variables = environment.split(|&byte| byte == 0);
     let value = variables.find_map(|it| it.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
@@ -263,7 +260,7 @@ mod tests {
                 parse_stat(7, &long.replacen(text, before, 1)).expect("it is well formed");
             assert_eq!(becomes.environment, None, "{before}");
         }
-        // Its first thread has ended, and another has not.
+        // Its main thread has ended, and another one has not.
         let others = line.replace(" S ", " Z ").replace(" 20 0 1 ", " 20 0 2 ");
         let others = parse_stat(7, &others).expect("it is well formed");
         assert!(others.runs && others.has_lost_first_thread);
@@ -281,7 +278,7 @@ mod tests {
         assert_eq!(probe(u32::MAX).expect("nothing is in the way"), ProbeResult::Gone);
     }
 
-    /// A process with a second thread, if it is told to be one. By itself it does nothing.
+    /// Becomes a process with a second thread, if the variable is set. Otherwise it does nothing.
     #[test]
     fn one_to_be_looked_at() {
         if std::env::var_os("LOOKED_AT").is_some() {
@@ -291,7 +288,7 @@ mod tests {
         }
     }
 
-    /// A process that is killed whatever becomes of the test.
+    /// Kills its process when dropped, also after a failed assertion.
     struct Killed(std::process::Child);
 
     impl Drop for Killed {
@@ -313,7 +310,7 @@ mod tests {
         }
     }
 
-    /// The list of all processes never came to its end as long as such a one was on it.
+    /// Listing all processes did not terminate while such a process existed.
     #[test]
     fn one_whose_threads_have_all_ended_is_about_to_end() {
         use nix::sys::wait::{WaitPidFlag, waitpid};
@@ -325,7 +322,7 @@ mod tests {
         let (pid, mut child) = (child.id(), Killed(child));
         let second = i32::try_from(second_thread(&mut child.0)).expect("it is small");
         let second = nix::unistd::Pid::from_raw(second);
-        // Who traces a thread has it stay when it has ended.
+        // A traced thread stays after its end.
         nix::sys::ptrace::seize(second, nix::sys::ptrace::Options::empty()).expect("it is ours");
         child.0.kill().expect("it is a child");
         let thread = format!("/proc/{pid}/task/{second}/stat");

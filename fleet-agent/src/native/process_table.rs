@@ -1,4 +1,4 @@
-//! All processes of the machine, and which of them belong to a run.
+//! All processes of the machine, and the ones that belong to a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -12,17 +12,17 @@ use super::process_info::{ProbeResult, ProcessInfo, probe};
 use super::run_state::ProcessId;
 use crate::clock::pause;
 
-/// How often all are listed before it is given up: again wherever one has ended before it was
-/// looked at. Each list after the first has few of these, as only those that are new count.
+/// Limit on the lists of a read. The list is read again if a process has ended before it was
+/// probed; later lists only have to probe new processes.
 const MAX_LISTS: usize = 1000;
 
-/// How often it is looked at once for those that are about to execute a program or to end, and how
-/// often then a millisecond later. One that is kept from it, as by a file system that does not
-/// answer, is not waited for for ever.
+/// Numbers of repeated probes of processes that are about to exec or to exit: first without a
+/// pause, then each after a millisecond. The limit covers processes that are blocked, for example
+/// by a file system that does not respond.
 const YIELD_ATTEMPTS: usize = 10;
 const SLEEP_ATTEMPTS: usize = 250;
 
-/// Reads all processes of the machine, once for everybody who asks at the same time.
+/// Reads all processes of the machine, once for all concurrent callers.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessTable {
     exec_pid: AtomicU64,
@@ -30,7 +30,7 @@ pub(crate) struct ProcessTable {
 }
 
 impl ProcessTable {
-    /// All processes, read after this was called.
+    /// Returns all processes, read after this call began.
     pub(crate) async fn read(&self) -> io::Result<Arc<Vec<ProcessInfo>>> {
         let requested = self.exec_pid.load(Ordering::SeqCst);
         let mut last = self.last.lock().await;
@@ -43,8 +43,8 @@ impl ProcessTable {
     }
 }
 
-/// Reads all processes of the machine. A list that is not read_until_complete is an error: whoever is missing
-/// from it would be taken for ended.
+/// Reads all processes of the machine. An incomplete list is an error: a missing process would
+/// count as ended.
 pub(crate) fn read_all() -> io::Result<Vec<ProcessInfo>> {
     read_until_complete(list, probe)
 }
@@ -56,12 +56,12 @@ fn list() -> io::Result<Vec<u32>> {
     std::fs::read_dir("/proc")?.filter_map(number).collect()
 }
 
-/// Reads all processes by list after list, until there is nobody on the last that was not read.
-/// Whoever is born later is a child of one that was.
+/// Reads lists of processes until the last one has no unread process. Any later process is a child
+/// of one that was read.
 ///
-/// With one list alone a process would be missed that was born after it, of a parent that had ended
-/// when its turn came; and one whose environment, by which it is known, is being replaced by an
-/// equal one.
+/// A single list would miss two kinds of processes: children created after it whose parent had
+/// ended before it was probed, and processes whose environment, which identifies them, is just
+/// being replaced by an exec.
 fn read_until_complete(
     mut list: impl FnMut() -> io::Result<Vec<u32>>,
     mut probe: impl FnMut(u32) -> io::Result<ProbeResult>,
@@ -106,10 +106,10 @@ fn wait_for_transient(awaited: usize) {
     }
 }
 
-/// All processes that belong to a run: those that carry its identity, those in the groups of the
-/// leaders that it began with unless they carry another, and everything that these have started.
-/// This one belongs to none, though a unit may have exec_pid it, as one that is logged in to does.
-/// What it begins shows the identity of that unit until its program runs, whichever it is for.
+/// Returns all processes of a run. These carry its invocation ID, are in the process groups of its
+/// leaders without carrying another ID, or descend from one of them. This process belongs to none,
+/// though a unit may have started it, for example through a login. Its own children carry the ID of
+/// that unit until they exec, whichever unit they are for.
 pub(crate) fn members<'a>(
     all: &'a [ProcessInfo],
     invocation: &str,
@@ -118,8 +118,8 @@ pub(crate) fn members<'a>(
     let groups = own_groups(all, leaders);
     let own = std::process::id();
     let shown = all.iter().find(|it| it.id.pid == own).and_then(|it| it.invocation.as_deref());
-    // Who is in a group of the leaders is one all the same, as what a shell began before it became
-    // this process.
+    // A process in a group of the leaders is a member all the same, for example a child of a shell
+    // that became this process.
     let may_be_before_exec = |process: &ProcessInfo| {
         process.parent == own && shown == Some(invocation) && !groups.contains(&process.group)
     };
@@ -144,8 +144,9 @@ pub(crate) fn members<'a>(
     all.iter().filter(|process| inside.contains(&process.id.pid)).collect()
 }
 
-/// The groups that are still those of the leaders. The kernel gives a number to a new process only
-/// when its group is empty, so a later process of that number shows that the group is a stranger's.
+/// Returns the process groups that still belong to the leaders. The kernel reuses a pid only once
+/// its process group is empty, so a later process with that pid shows that the group is not the
+/// leader's.
 fn own_groups(all: &[ProcessInfo], leaders: &[ProcessId]) -> BTreeSet<u32> {
     let is_reused = |leader: &ProcessId| {
         all.iter().any(|process| process.id.pid == leader.pid && process.id != *leader)
@@ -209,7 +210,7 @@ mod tests {
         assert_eq!(members(&all, "a", &leaders), Vec::<&ProcessInfo>::new());
     }
 
-    /// What is read where each list is another one, and so is each look at a process.
+    /// Reads scripted lists and scripted probes; returns the pids.
     fn read(lists: &[&[u32]], looks: &[(u32, ProbeResult)]) -> Vec<u32> {
         let (mut lists, mut looks) = (lists.iter(), looks.iter());
         let all = read_until_complete(
@@ -233,10 +234,10 @@ mod tests {
     fn one_that_was_born_after_the_list_of_a_parent_that_has_ended_is_found() {
         let looks = [runs(1), (8, ProbeResult::Gone), (9, ProbeResult::Irrelevant), runs(10)];
         assert_eq!(read(&[&[1, 8, 9], &[1, 9, 10]], &looks), [1, 10]);
-        // Nobody has waited for it yet.
+        // It is a zombie.
         let looks = [runs(1), (8, ProbeResult::Zombie), runs(10)];
         assert_eq!(read(&[&[1, 8], &[1, 8, 10]], &looks), [1, 10]);
-        // It is gone itself, before anybody has looked at it.
+        // It is gone itself, before it was probed.
         let looks = [runs(1), (8, ProbeResult::Gone), (10, ProbeResult::Gone), runs(11)];
         assert_eq!(read(&[&[1, 8], &[1, 10], &[1, 11]], &looks), [1, 11]);
     }
@@ -246,16 +247,16 @@ mod tests {
         let becomes = || ProbeResult::Transient(process(8, 1, 8, None));
         let looks = [(8, becomes()), runs(9), (8, becomes()), runs(8)];
         assert_eq!(read(&[&[8, 9], &[8, 9], &[8, 9]], &looks), [8, 9]);
-        // It is kept from it for ever, and counted as what can be seen of it.
+        // It stays blocked, and counts as far as it can be read.
         let for_ever =
             read_until_complete(|| Ok(vec![8]), |_| Ok(becomes())).expect("nothing is in the way");
         assert_eq!(for_ever, [process(8, 1, 8, None)]);
-        // Whoever is missed could be one of a unit's.
+        // A missed process could belong to a unit.
         read_until_complete(|| Ok(vec![8]), |_| Ok(ProbeResult::Gone))
             .expect_err("it never is on a list to its end");
     }
 
-    /// Each process of it begins the next, executes twice, and ends.
+    /// Each process of the run starts the next, execs twice, and exits.
     #[test]
     fn a_run_that_changes_hands_all_the_time_is_never_seen_empty() {
         let home = tempfile::tempdir().expect("a directory can be made");

@@ -1,4 +1,4 @@
-//! A program as the kernel reads it, and the last that a process does before it becomes it.
+//! A program in the format of `execve`, and its execution.
 
 use std::ffi::CString;
 use std::io::{self, Write as _};
@@ -12,25 +12,26 @@ use rustix::process::getpid;
 use super::exec_step::{ExecStep, StepError};
 use super::process_info::SYSTEMD_EXEC_PID;
 
-/// What the variable that tells a number takes at most: the name, `=`, ten digits and a zero byte.
+/// Size of the variable with the pid: its name, `=`, ten digits and NUL.
 const NUMBER: usize = SYSTEMD_EXEC_PID.len() + 12;
 
-/// A program with all that it is told.
+/// A program with its arguments and environment.
 #[derive(Debug)]
 pub(crate) struct Program {
     path: CString,
-    /// What the lists point to.
+    /// The strings to which the lists point.
     _texts: [Vec<CString>; 2],
-    /// A list that ends with nothing.
+    /// NULL-terminated.
     arguments: Vec<AtomicPtr<libc::c_char>>,
-    /// The first is for its own number, which it alone knows, if it is to be told that.
+    /// The first entry is reserved for the process's own pid, which only the child knows, if that
+    /// is passed.
     environment: Vec<AtomicPtr<libc::c_char>>,
     passes_own_pid: bool,
 }
 
 impl Program {
-    /// The program in that file, with its arguments and its variables, each `NAME=value`; whether
-    /// one more is to tell it its own number, as systemd's programs are told.
+    /// Creates a program from its path, its arguments and its environment (`NAME=value`).
+    /// `passes_own_pid` adds a variable with its own pid, as systemd does.
     pub(crate) fn new(
         path: CString,
         arguments: Vec<CString>,
@@ -47,18 +48,17 @@ impl Program {
         }
     }
 
-    /// Runs in the child, for which it makes system calls alone: it asks for no memory, takes no
-    /// lock, and cannot panic. Returns only with what keeps the program from being run.
+    /// Runs in the child, so it only makes system calls: it does not allocate, takes no lock, and
+    /// cannot panic. Returns only on failure.
     #[expect(unsafe_code, reason = "there is no safe way to execute a program")]
     pub(crate) fn execute(&self) -> StepError {
         let mut number = [0; NUMBER];
         if let Some(place) = self.environment.first().filter(|_| self.passes_own_pid) {
             place.store(own_pid_variable(&mut number), Ordering::Relaxed);
         }
-        // SAFETY: what is called here makes system calls alone, which is what a copy of one thread
-        // may do, and what has the memory of another. The lists end with nothing, and all that they
-        // point to is kept with them, or is `number`; an atomic pointer is a pointer to who reads
-        // it.
+        // SAFETY: this only makes system calls, which a copy of one thread may do, even one that
+        // shares memory. The lists are NULL-terminated, and all their strings are kept in `self`,
+        // or are `number`. An atomic pointer has the layout of a pointer.
         unsafe {
             let mut none: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&raw mut none);
@@ -76,10 +76,10 @@ fn pointers(texts: &[CString]) -> impl Iterator<Item = AtomicPtr<libc::c_char>> 
     pointers.chain([AtomicPtr::default()])
 }
 
-/// The variable that tells this process its number, written without asking for memory.
+/// Formats the variable with the pid of this process without allocating.
 fn own_pid_variable(text: &mut [u8; NUMBER]) -> *mut libc::c_char {
     let (mut before_the_zero, _) = text.split_at_mut(NUMBER - 1);
-    // It is long enough, as is told above.
+    // The buffer is large enough, see `NUMBER`.
     drop(write!(before_the_zero, "{SYSTEMD_EXEC_PID}={}", getpid().as_raw_nonzero()));
     text.as_mut_ptr().cast()
 }

@@ -1,15 +1,15 @@
-//! What is told once in a while, however often it happens: a disk that is full keeps every unit
-//! from being written down, at each of its steps.
+//! Rate limit for log messages about errors that recur, such as a full disk, which affects every
+//! unit at each step.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use fleet_core::Timestamp;
 
-/// How long nothing more of the kind is told.
+/// Minimum interval between two messages of a kind.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// One kind of trouble.
+/// Rate limit for one kind of message.
 #[derive(Debug, Default)]
 pub(crate) struct RateLimitedLog {
     state: Mutex<LogState>,
@@ -22,7 +22,8 @@ struct LogState {
 }
 
 impl RateLimitedLog {
-    /// It has happened: whether it is to be told, and how often it happened since it last was.
+    /// Returns `Some` if the event is to be logged, with the number of suppressed ones since the
+    /// last time.
     pub(crate) fn should_log(&self, now: Timestamp) -> Option<u64> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.last.is_some_and(|last| now.since(last) < INTERVAL) {

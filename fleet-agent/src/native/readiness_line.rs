@@ -1,8 +1,8 @@
-//! Waits for a line of a unit's output that says that the unit is ready.
+//! Waits for an output line that signals the readiness of a unit.
 //!
-//! A unit writes to its log itself, so the log is read as it grows, and only until the line has
-//! come: nobody looks at what a unit writes once it is up. However fast it writes, nothing of its
-//! log is given up before it was looked at; what was looked at is given up in the same pass.
+//! A unit writes directly to its log, so the log is read as it grows, until the line is found.
+//! However fast the unit writes, the log discards no output before it is searched. Searched output
+//! may be discarded in the same pass.
 
 use std::io;
 use std::sync::Arc;
@@ -16,24 +16,24 @@ use super::inotify::FileWatch;
 use super::log::{Log, ReadLock};
 use crate::Clock;
 
-/// The shortest and the longest pause between two looks where the kernel does not tell.
+/// Bounds of the interval between two reads if inotify is not available.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A longer line is looked at in pieces of this many bytes.
+/// Longer lines are searched in pieces of this many bytes.
 const MAX_LINE: usize = 64 * 1024;
 
-/// How often the log is read, a block each time, before it is seen whether it has grown too large.
+/// Number of blocks to search before the log is trimmed.
 const MAX_BLOCKS: usize = 16;
 
-/// Returns when a line of what is yet to be read matches. May be dropped at any time.
+/// Completes when a line that has not been searched yet matches. Cancel-safe.
 pub(crate) async fn wait_for_line(
     log: Arc<Log>,
     reading: ReadLock,
     pattern: LinePattern,
     clock: Arc<dyn Clock>,
 ) -> io::Result<()> {
-    // The watch begins before the first look, so that nothing falls between the two.
+    // The watch starts before the first read, so that no change is missed.
     let mut growth = Growth::of(FileWatch::of_file(log.path()), clock)?;
     let mut search = Search::new(compiled(&pattern)?);
     let reading = Arc::new(reading);
@@ -51,19 +51,19 @@ pub(crate) async fn wait_for_line(
     }
 }
 
-/// How far a search has come.
+/// Progress of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Progress {
     Found,
     Further,
-    /// It has seen all that there is.
+    /// Everything in the log has been searched.
     End,
 }
 
-/// Says when to look again.
+/// Source of wake-ups for the next read.
 enum Growth {
     Inotify(FileWatch),
-    /// The kernel has no more to give that could tell.
+    /// The limits of inotify are exhausted.
     Polling {
         pause: Duration,
         clock: Arc<dyn Clock>,
@@ -92,7 +92,7 @@ impl Growth {
     }
 }
 
-/// Whether a user has as many instances or watches of the kernel's, or files, as they may have.
+/// Returns whether a limit of inotify instances, watches or open files is exhausted.
 fn is_exhausted(error: &io::Error) -> bool {
     let Some(error) = Errno::from_io_error(error) else { return false };
     matches!(error, Errno::MFILE | Errno::NFILE | Errno::NOSPC)
@@ -102,7 +102,7 @@ fn compiled(pattern: &LinePattern) -> io::Result<Regex> {
     RegexBuilder::new(pattern.as_str()).build().map_err(io::Error::other)
 }
 
-/// Puts lines together that are read in pieces, and looks at each once.
+/// Assembles lines from pieces, and searches each once.
 struct Search {
     regex: Regex,
     partial: Vec<u8>,
@@ -113,7 +113,7 @@ impl Search {
         Self { regex, partial: Vec::new() }
     }
 
-    /// Looks at some of what is yet to be read, and lets the log give it up.
+    /// Searches some blocks, and releases them to the log.
     fn search_more(&mut self, log: &Log, reading: &ReadLock) -> io::Result<Progress> {
         for _ in 0..MAX_BLOCKS {
             let (text, end) = log.read_from(reading.place())?;
@@ -159,7 +159,7 @@ mod tests {
 
     use super::*;
 
-    /// The kernel gives each user 128 instances, and each unit that is waited for takes one.
+    /// The default limit is 128 inotify instances per user, and each waiting unit takes one.
     #[tokio::test]
     async fn where_the_kernel_tells_nobody_the_log_is_looked_at_all_the_same() {
         let clock: Arc<dyn Clock> = Arc::new(crate::SystemClock::start());
@@ -207,7 +207,7 @@ mod tests {
     }
 
     proptest! {
-        /// The naive twin has all of it at once.
+        /// The reference implementation searches the whole text at once.
         #[test]
         fn however_it_is_cut(
             text in "[abr\\n]{0,60}",

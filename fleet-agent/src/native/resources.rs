@@ -1,27 +1,26 @@
-//! Pure: no I/O, no clock. What the processes of a unit may take together, as the kernel reads it.
+//! Pure: no I/O, no clock. Resource limits of a unit in the kernel's format.
 
 use fleet_core::graph::ResourceLimits;
 
 /// One limit of a control group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CgroupSetting {
-    /// The option that asks for it.
+    /// The option that sets it.
     pub(crate) option: &'static str,
-    /// The controller that has to be there.
+    /// The controller that it needs.
     pub(crate) controller: &'static str,
-    /// The file that it is written to.
+    /// The file to which it is written.
     pub(crate) file: &'static str,
     pub(crate) value: String,
 }
 
-/// How long the processors are shared out for at a time, in microseconds, which is the kernel's own
-/// choice.
+/// Period of the CPU quota in microseconds, which is the kernel's default.
 const PERIOD: u64 = 100_000;
 
-/// All limits that are asked for.
+/// Returns all limits that are set.
 pub(crate) fn settings(resources: &ResourceLimits) -> Vec<CgroupSetting> {
     let plain = |value: u64| value.to_string();
-    // Hundredths of a percent of one processor.
+    // The quota is in hundredths of a percent of one processor.
     let quota = |value: u64| format!("{} {PERIOD}", value.saturating_mul(PERIOD / 10_000));
     let share = |value: u64| format!("default {value}");
     let it = resources;

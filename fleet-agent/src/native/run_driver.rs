@@ -1,4 +1,4 @@
-//! Drives the state machine of one unit: does what it says, and tells it what happens.
+//! Drives the state machine of one run: carries out its actions, and passes events to it.
 
 mod exit_watch;
 #[cfg(test)]
@@ -34,7 +34,7 @@ use super::sd_notify_socket::{NotifySocket, ReceivedMessage};
 use super::unit_directory::{RequestedState, RunRecord, UnitDirectory};
 use crate::clock::Sleep;
 
-/// One unit with its processes.
+/// Driver of the runs of one unit, with their processes.
 pub(crate) struct RunDriver {
     pub(crate) service: ServiceRun,
     spec: Arc<InitUnit>,
@@ -43,57 +43,57 @@ pub(crate) struct RunDriver {
     directory: UnitDirectory,
     log: Arc<Log>,
     invocation: String,
-    /// The control group of the run, if there is one.
+    /// Control group of the run.
     group: Option<Group>,
-    /// The leaders of process groups that the run began and that may have members.
+    /// Leaders of the process groups that the run has created and that may have members.
     leaders: Vec<ProcessId>,
-    /// What was asked last, and told to `service`.
+    /// Latest requested state that `service` knows.
     requested: RequestedState,
-    /// Whether it has begun a run.
+    /// Whether a run has begun.
     has_run: bool,
     written: Option<RunRecord>,
-    /// Where processes of the run say how they are, if they may.
+    /// Socket for the messages of the run's processes, if they may send any.
     notify: Option<NotifySocket>,
-    /// Tells when the file that names the main process may have come.
+    /// Watch for changes of the pid file.
     pid_file_watch: Option<PidFileWatch>,
-    /// Comes when a line of the output says that the unit is ready.
+    /// Completes when an output line signals readiness.
     readiness: Option<BoxFuture<'static, io::Result<()>>>,
-    /// What was written and nobody looks at yet, if that is to be looked for a line.
+    /// Keeps the log from discarding output that has not been searched for the readiness line.
     held_output: Option<ReadLock>,
-    /// The place at which the log ended when the run began.
+    /// Size of the log when the run began.
     log_from: u64,
-    /// The user that the unit runs as, if a file of it names its main process and that is known.
+    /// User that the pid file must belong to, if the unit has one and the user is known.
     owner: Option<u32>,
-    /// How often in a row it could not be told whom that file names.
+    /// Number of consecutive failures to read the pid file.
     pid_file_failures: u8,
     processes: FuturesUnordered<PendingExit>,
     sweep: Option<BoxFuture<'static, ()>>,
-    /// Until the state machine wants to be woken.
+    /// Sleeps until the deadline of the state machine.
     sleep: Sleep,
-    /// What kills all processes of the run, if anybody asked for that.
+    /// Task that kills all processes of the run, if requested.
     killing: Option<AbortHandle>,
     problem: Option<String>,
     active: bool,
 }
 
-/// What a run waits for.
+/// Event of a run.
 enum RunEvent {
-    /// A process ended.
+    /// A process exited.
     Exited((ProcessId, ProcessExit)),
-    /// None is left of those that a signal was for.
+    /// No process is left of those that were signalled.
     AllGone,
-    /// The moment has come that the state machine named.
+    /// The deadline of the state machine has passed.
     Deadline,
-    /// Something has become of the file that names the main process.
+    /// The pid file may have changed.
     PidFile(io::Result<()>),
-    /// The output was searched for the line that says that the unit is ready.
+    /// The search for the readiness line is over.
     OutputLine(io::Result<()>),
-    /// A process said how it is.
+    /// A process has sent a message.
     Message(io::Result<ReceivedMessage>),
 }
 
 impl RunDriver {
-    /// A unit that never ran.
+    /// Creates the driver of a unit that has not run yet.
     pub(crate) fn new(
         context: &Arc<ManagerContext>,
         unit: &str,
@@ -130,8 +130,8 @@ impl RunDriver {
         }
     }
 
-    /// Goes on with what another daemon left: `service` as it was, its run, and those of its
-    /// processes that still run.
+    /// Continues a run of another daemon, with its restored state machine and its running
+    /// processes.
     pub(crate) fn adopt(
         &mut self,
         service: ServiceRun,
@@ -144,7 +144,7 @@ impl RunDriver {
         self.group.clone_from(&run.group);
         self.owner = pid_file_owner(&self.spec);
         self.limit_log(self.file_size_limit());
-        // A log that was cut since holds nothing but what is newer.
+        // A log that was truncated since only holds newer output.
         self.log_from = run.log_from.min(self.log.end().unwrap_or(0));
         self.leaders.clone_from(&run.leaders);
         self.written = Some(run);
@@ -159,44 +159,43 @@ impl RunDriver {
         }
     }
 
-    /// Remembers that `service` has been told what is asked; it is written down with the effect.
+    /// Sets the requested state that `service` knows. It is stored together with its effect.
     pub(crate) fn set_requested(&mut self, requested: RequestedState) {
         self.requested = requested;
     }
 
-    /// From now on the unit is run by another unit file.
+    /// Sets the definition by which the unit is run from now on.
     pub(crate) fn set_definition(&mut self, spec: Arc<InitUnit>) {
         self.service.set_definition(Arc::clone(&spec));
         let before = self.file_size_limit();
         self.spec = spec;
-        // What runs was started with the limit from before, what is yet to run with it gets the new
-        // one.
+        // Running processes have the previous limit, later ones the new limit.
         self.limit_log(before.into_iter().chain(self.file_size_limit()).min());
         self.update_listener();
     }
 
-    /// The present moment.
+    /// Returns the current time.
     pub(crate) fn now(&self) -> Timestamp {
         self.context.now()
     }
 
-    /// What the unit writes.
+    /// Returns the log of the unit.
     #[cfg(test)]
     pub(crate) fn log(&self) -> &Log {
         &self.log
     }
 
-    /// What last kept a process of this run from being started.
+    /// Returns the latest reason why a process of this run could not be started.
     pub(crate) fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
 
-    /// Waits for the next thing to happen, and tells the state machine. May be dropped at any time.
+    /// Waits for the next event, and passes it to the state machine. Cancel-safe.
     pub(crate) async fn wait(&mut self) {
         match poll_fn(|cx| self.poll(cx)).await {
             RunEvent::Exited(ended) => self.on_ended(ended),
             RunEvent::AllGone => {
-                // What was said before the end counts.
+                // Messages sent before the last exit count.
                 self.drain_messages();
                 self.sweep = None;
                 self.service.on_all_gone(self.context.now());
@@ -217,8 +216,8 @@ impl RunDriver {
         }
     }
 
-    /// What has happened. What ends comes first, and what is said comes last: who says much keeps
-    /// nobody waiting.
+    /// Polls for the next event. Exits come first and messages last, so that a unit that sends many
+    /// messages delays nothing.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<RunEvent> {
         if let Poll::Ready(Some(ended)) = self.processes.poll_next_unpin(cx) {
             return Poll::Ready(RunEvent::Exited(ended));
@@ -244,11 +243,11 @@ impl RunDriver {
     }
 
     fn on_time(&mut self) {
-        // An end in the same moment wins, also where this task has had its share of the thread.
+        // An exit at the same time wins, even if this task has used up its cooperative budget.
         if let Some(Some(ended)) = unconstrained(self.processes.next()).now_or_never() {
             return self.on_ended(ended);
         }
-        // What was said by then counts.
+        // Messages sent before the deadline count.
         self.drain_messages();
         self.service.on_time(self.context.now());
     }
@@ -262,7 +261,7 @@ impl RunDriver {
         self.service.on_exited(process, end, self.context.now());
     }
 
-    /// Does all that the state machine wants done.
+    /// Carries out all actions of the state machine.
     pub(crate) fn act(&mut self) {
         while let Some(action) = self.service.next_action() {
             match action {
@@ -303,8 +302,7 @@ impl RunDriver {
         self.update_active();
     }
 
-    /// Tells that something cannot be written, as full disks have it: of all units, and once in a
-    /// while.
+    /// Logs a write error, for example of a full disk. The rate is limited across all units.
     fn warn(&self, error: &io::Error, what: &str) {
         if let Some(suppressed) = self.context.write_failures.should_log(self.context.now()) {
             tracing::warn!(%error, unit = %self.unit, suppressed, "{what}");

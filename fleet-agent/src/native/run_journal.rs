@@ -1,14 +1,13 @@
-//! What is kept of the runs of all units in one file, for a supervisor.
+//! One file with the runs of all units of an `InitSupervisor`.
 //!
-//! A file for each unit would cost more than the unit's processes do: to make one has a file system
-//! look for room. Here a line is added, which costs a fraction of that. A line tells of a unit what
-//! runs of it, or what it was started from; the last one of each kind counts, and one that tells
-//! neither says that the unit is gone. The rules of a line are those of [`record`](super::unit_directory):
-//! a daemon that is killed while it writes leaves a part of a line, which is as if nothing had been
-//! written, and each line begins on a new one.
+//! A file per unit would cost more than the processes of the unit, since file systems allocate
+//! space for each. Appending a line is much cheaper. A line holds the run of a unit, or the
+//! definition that it was started from. The last one of each kind counts, and a line with neither
+//! removes the unit. As in [`unit_directory`](super::unit_directory), a partial line is ignored,
+//! and each record starts with a line break.
 //!
-//! The file is replaced by what counts once that is a small part of it. Where what counts is in the
-//! file is remembered, and not what it says.
+//! The file is compacted once live lines are a small part of it. The journal keeps the positions of
+//! the live lines in memory, not their content.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,17 +21,17 @@ use serde::{Deserialize, Serialize};
 
 use super::unit_directory::{RunRecord, invalid_record};
 
-/// How many bytes there are at least before the file is replaced.
+/// Minimum size in bytes for a compaction.
 const MIN_COMPACTION_SIZE: u64 = 1024 * 1024;
 
-/// How many times as much as counts there is then.
+/// Ratio of the file size to the live bytes that triggers a compaction.
 const COMPACTION_FACTOR: u64 = 4;
 
-/// One file for all units.
+/// One file for the runs of all units.
 #[derive(Debug)]
 pub(crate) struct RunJournal {
     path: PathBuf,
-    /// Read when it is first asked for.
+    /// Opened on first use.
     state: Mutex<Option<JournalFile>>,
 }
 
@@ -40,14 +39,14 @@ pub(crate) struct RunJournal {
 struct JournalFile {
     file: File,
     length: u64,
-    /// How much of it counts.
+    /// Total size of the live lines.
     live_bytes: u64,
-    /// How long it is at least before it is replaced.
+    /// Size above which the file may be compacted.
     compact_above: u64,
     units: BTreeMap<String, LinePositions>,
 }
 
-/// Where the lines of a unit are.
+/// Positions of the live lines of a unit.
 #[derive(Debug, Clone, Copy, Default)]
 struct LinePositions {
     run: Option<LineSpan>,
@@ -60,7 +59,7 @@ struct LineSpan {
     length: usize,
 }
 
-/// A line as it is written.
+/// A line, for writing.
 #[derive(Debug, Serialize)]
 struct JournalEntry<'a> {
     unit: &'a str,
@@ -70,7 +69,7 @@ struct JournalEntry<'a> {
     stanza: Option<&'a str>,
 }
 
-/// What has to be known of a line to find it again.
+/// Parts of a line that are needed to index it.
 #[derive(Debug, Deserialize)]
 struct EntryHeader {
     unit: String,
@@ -89,41 +88,41 @@ struct DefinitionLine {
 }
 
 impl RunJournal {
-    /// The records in that file, which need not exist.
+    /// Creates the journal for this file, which need not exist.
     pub(crate) fn new(path: PathBuf) -> Self {
         Self { path, state: Mutex::default() }
     }
 
-    /// Writes what runs of a unit.
+    /// Writes the run of a unit.
     pub(crate) fn write_run(&self, unit: &str, run: &RunRecord) -> io::Result<()> {
         self.add(&JournalEntry { unit, run: Some(run), stanza: None })
     }
 
-    /// Reads what runs of a unit; `None` when nothing ever ran.
+    /// Reads the run of a unit; `None` if there is none.
     pub(crate) fn read_run(&self, unit: &str) -> io::Result<Option<RunRecord>> {
         let line = self.line(unit, |positions| positions.run)?;
         let run = line.map(|line| serde_json::from_slice::<RunLine>(&line)).transpose();
         Ok(run.map_err(|why| self.invalid_record(why))?.map(|it| it.run))
     }
 
-    /// Writes what a unit was started from.
+    /// Writes the definition that a unit is started from.
     pub(crate) fn write_stanza(&self, unit: &str, stanza: &str) -> io::Result<()> {
         self.add(&JournalEntry { unit, run: None, stanza: Some(stanza) })
     }
 
-    /// Reads what a unit was started from; `None` when it never was.
+    /// Reads the definition that a unit was started from; `None` if there is none.
     pub(crate) fn read_stanza(&self, unit: &str) -> io::Result<Option<String>> {
         let line = self.line(unit, |positions| positions.stanza)?;
         let read = line.map(|line| serde_json::from_slice::<DefinitionLine>(&line)).transpose();
         Ok(read.map_err(|why| self.invalid_record(why))?.map(|it| it.stanza))
     }
 
-    /// What is written of a unit makes no sense.
+    /// Returns the error for an invalid line.
     pub(crate) fn invalid_record(&self, why: impl Into<io::Error>) -> io::Error {
         invalid_record(&self.path, why, "")
     }
 
-    /// Forgets a unit.
+    /// Removes a unit.
     pub(crate) fn forget(&self, unit: &str) -> io::Result<()> {
         if self.with(|file| Ok(file.units.contains_key(unit)))? {
             self.add(&JournalEntry { unit, run: None, stanza: None })?;
@@ -131,7 +130,7 @@ impl RunJournal {
         Ok(())
     }
 
-    /// The units that something is known of, by name.
+    /// Returns the names of all stored units.
     pub(crate) fn units(&self) -> io::Result<Vec<String>> {
         self.with(|file| Ok(file.units.keys().cloned().collect()))
     }
@@ -160,7 +159,7 @@ impl RunJournal {
     }
 
     fn with<T>(&self, what: impl FnOnce(&mut JournalFile) -> io::Result<T>) -> io::Result<T> {
-        // What it guards is whole even if a holder panicked.
+        // A poisoned lock is used as it is: no holder leaves the state half changed.
         let mut file = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(file) = &mut *file {
             return what(file);
@@ -174,7 +173,7 @@ impl JournalFile {
         let file = File::options().read(true).append(true).create(true).open(path)?;
         let text = std::fs::read(path)?;
         let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
-        // What is broken off was not written, and must not come to be by what follows it.
+        // Removes a partial line, so that the next write cannot complete it.
         file.set_len(whole as u64)?;
         let (compact_above, units) = (MIN_COMPACTION_SIZE, BTreeMap::new());
         let mut file = Self { file, length: 0, live_bytes: 0, compact_above, units };
@@ -184,17 +183,17 @@ impl JournalFile {
         Ok(file)
     }
 
-    /// Takes note of what the next bytes of the file are.
+    /// Indexes the next line of the file.
     fn take(&mut self, line: &[u8]) {
         let span = LineSpan { from: self.length, length: line.len() };
         self.length += line.len() as u64;
-        // Empty lines part the others, and what is broken off can be within the file, too.
+        // Skips empty lines, and partial ones, which can occur anywhere.
         if let Ok(EntryHeader { unit, run, stanza }) = serde_json::from_slice(line) {
             self.count(&unit, run.map(|_| span), stanza.map(|_| span));
         }
     }
 
-    /// A line of a unit counts from now on.
+    /// Makes a line the live one of its unit.
     fn count(&mut self, unit: &str, run: Option<LineSpan>, stanza: Option<LineSpan>) {
         let size = |span: Option<LineSpan>| span.map_or(0, |span| span.length as u64);
         if run.is_none() && stanza.is_none() {
@@ -219,7 +218,7 @@ impl JournalFile {
         serde_json::to_writer(&mut text, line)?;
         text.push(b'\n');
         if let Err(error) = self.file.write_all(&text) {
-            // Some of it may have been.
+            // A part of it may have been written.
             self.length = self.file.metadata()?.len();
             return Err(error);
         }
@@ -236,8 +235,9 @@ impl JournalFile {
         Ok(line)
     }
 
-    /// Goes on without what does not count. All that counts is written, so that it harms nothing
-    /// where that cannot be, as on a full disk: it is tried again once there is as much more.
+    /// Rewrites the file with the live lines alone. A failure, for example on a full disk, does no
+    /// harm: the file stays, and compaction is tried again once it has grown by
+    /// [`MIN_COMPACTION_SIZE`].
     fn compact(&mut self, path: &Path) {
         let temporary = path.with_extension("new");
         match self.compacted(path, &temporary) {
@@ -245,13 +245,13 @@ impl JournalFile {
             Err(error) => {
                 tracing::warn!(%error, "cannot make the records of units shorter");
                 self.compact_above = self.length.saturating_add(MIN_COMPACTION_SIZE);
-                // It takes room that others need.
+                // A partial copy would waste space.
                 drop(std::fs::remove_file(temporary));
             }
         }
     }
 
-    /// The same without what does not count. Whatever happens meanwhile, the file is one of both.
+    /// Writes the live lines to `temporary`, and renames it to `path` as the last step.
     fn compacted(&self, path: &Path, temporary: &Path) -> io::Result<Self> {
         let mut writer = BufWriter::new(File::create(temporary)?);
         for positions in self.units.values() {
@@ -260,7 +260,7 @@ impl JournalFile {
             }
         }
         drop(writer.into_inner().map_err(io::IntoInnerError::into_error)?);
-        // After this nothing is left that could fail.
+        // No step after the rename can fail.
         let compacted = Self::open(temporary)?;
         std::fs::rename(temporary, path)?;
         Ok(compacted)
@@ -290,7 +290,7 @@ mod tests {
         (run, records.read_stanza(unit).expect("it can be read"))
     }
 
-    /// One thing that is written of one of three units: a run, a stanza, or that it is gone.
+    /// Writes one record for one of three units: a removal, a definition, or a run.
     fn write(records: &RunJournal, (unit, what): (usize, u32)) {
         let unit = ["a", "b", "c"][unit];
         let written = match what {
@@ -348,7 +348,7 @@ mod tests {
         }
     }
 
-    /// Writes of two units until there is more than is kept before the file is replaced.
+    /// Alternates between two units until the file is large enough for a compaction.
     fn write_much(records: &RunJournal) {
         for pid in 0..10_000 {
             records.write_run(["a", "b"][pid as usize % 2], &run(pid)).expect("it is written");

@@ -1,18 +1,17 @@
-//! Pure: no I/O, no clock. One run of a service, as systemd runs it.
+//! Pure: no I/O, no clock. One run of a service, with systemd's phases.
 //!
 //! ```text
-//!        begin_after                                    main process ends well
+//!        begin                                          main process ends well
 //!   dead ──> start-pre ──> start ──> start-post ──> running ─────────────┐
 //!    ^           │ fails      │ fails      │ fails    │ ends badly       v
-//!    │           └────────────┴────────────┴──────────┤   stop asked ─> stop
+//!    │           └────────────┴────────────┴──────────┤   on request ─> stop
 //!    │                                                v                  │
 //!    └──  failed  <── final-… <── stop-post <── stop-sigkill <── stop-sigterm
 //! ```
 //!
-//! It lives one run. Whether another follows is decided by whoever has it run. Whoever drives it
-//! tells it what happened (`on_…`, `end`, `kill`), does what
-//! [`next_action`](Service::next_action) says until there is nothing left, and wakes it at
-//! [`due`](Service::due).
+//! A value covers one run; its owner decides whether another one follows. The driver passes events
+//! (`on_…`, `stop`, `kill`), carries out each [`next_action`](ServiceRun::next_action) until there
+//! is none, and calls [`on_time`](ServiceRun::on_time) when [`due`](ServiceRun::due).
 
 mod notifications;
 mod process_exits;
@@ -31,35 +30,35 @@ use fleet_core::graph::{Command, EventKind, FailureCause, InitUnit, ServiceType}
 use super::outcome::{ProcessExit, RunOutcome};
 use super::run_state::{ProcessId, Role, RunAction, RunState, ServicePhase};
 
-/// The state machine of one service.
+/// State machine of one run of a service.
 #[derive(Debug, Clone)]
 pub(crate) struct ServiceRun {
     spec: Arc<InitUnit>,
     state: RunState,
-    /// Whether the last signal has reached everybody and none of them is left.
+    /// Whether no process is left of those that the last signal was for.
     all_gone: bool,
     deadline: Option<Timestamp>,
-    /// When it must have ended; set as long as it is up.
+    /// Deadline of `RuntimeMaxSec=`; set while the service is active.
     runtime_deadline: Option<Timestamp>,
-    /// By when it has to say that it works; set as long as it is up.
+    /// Deadline for the next watchdog message; set while the service is active.
     watchdog_deadline: Option<Timestamp>,
-    /// When it counts as ready, if it lives until then.
+    /// Time from which the service counts as ready, if it still runs.
     ready_at: Option<Timestamp>,
-    /// How often that is, where it has asked for another span than its file.
+    /// Watchdog interval that the service has set, instead of that of its file.
     watchdog: Option<Duration>,
-    /// Whether it has said that it reloads, and not yet that it is ready.
+    /// Whether the service has sent `RELOADING=1`, but not `READY=1` since.
     reloading: bool,
-    /// Whether it has said that it ends, so that nobody has told it to.
+    /// Whether the service has sent `STOPPING=1`, without a stop request.
     stopping_itself: bool,
     actions: VecDeque<RunAction>,
-    /// What has happened and was not asked for yet.
+    /// Events that the planner has not taken yet.
     events: Vec<EventKind>,
-    /// The first thing that went wrong in this run.
+    /// First failure of this run.
     failure: Option<EventKind>,
 }
 
 impl ServiceRun {
-    /// A service that never ran.
+    /// Creates the state machine of a run that has not begun.
     pub(crate) fn new(spec: Arc<InitUnit>) -> Self {
         Self {
             spec,
@@ -78,9 +77,10 @@ impl ServiceRun {
         }
     }
 
-    /// A service as it was when another daemon last wrote it down. Time limits begin anew.
+    /// Restores a run from its stored state. Timeouts start again.
     ///
-    /// Which of its processes are gone is told by `on_exited` and `on_spawned` afterwards.
+    /// Afterwards the caller reports the processes that are gone by `on_exited`, and spawned ones
+    /// by `on_spawned`.
     pub(crate) fn restore(spec: Arc<InitUnit>, run_state: RunState, now: Timestamp) -> Self {
         let mut service = Self::new(spec);
         service.state = run_state;
@@ -104,33 +104,33 @@ impl ServiceRun {
         service
     }
 
-    /// What to write down so that [`restore`](Self::restore) can go on from here.
+    /// Returns the state to store, from which [`restore`](Self::restore) can continue.
     pub(crate) fn run_state(&self) -> &RunState {
         &self.state
     }
 
-    /// From now on the service is run by another unit file.
+    /// Sets the definition by which the service is run from now on.
     pub(crate) fn set_definition(&mut self, spec: Arc<InitUnit>) {
         self.spec = spec;
     }
 
-    /// What to do next; `None` when it is up to processes, time or a person.
+    /// Returns the next action; `None` until the next event.
     pub(crate) fn next_action(&mut self) -> Option<RunAction> {
         let next = self.actions.pop_front();
         if next.is_none() {
-            // Most services run for long with nothing to do.
+            // Most services run for long without any action, so the buffer is released.
             self.actions = VecDeque::new();
         }
         next
     }
 
-    /// When [`on_time`](Self::on_time) is to be called, unless something else happens before.
+    /// Returns the time to call [`on_time`](Self::on_time), unless another event comes first.
     pub(crate) fn due(&self) -> Option<Timestamp> {
         let watchdog_deadline = self.watchdog_deadline.filter(|_| self.is_up());
         self.deadline.into_iter().chain(watchdog_deadline).chain(self.ready_at()).min()
     }
 
-    /// The command that was to be run is a process now.
+    /// Reports that the command has been spawned.
     pub(crate) fn on_spawned(&mut self, process: ProcessId, now: Timestamp) {
         match self.state.spawning.take() {
             Some(Role::Main) => {
@@ -144,7 +144,7 @@ impl ServiceRun {
         }
     }
 
-    /// The command that was to be run could not be, which counts as an end of that kind.
+    /// Reports that the command could not be spawned.
     pub(crate) fn on_spawn_failed(&mut self, end: ProcessExit, now: Timestamp) {
         let never_was = EventKind::Failed(FailureCause::Resources);
         match (self.state.spawning.take(), end) {
@@ -157,7 +157,7 @@ impl ServiceRun {
         }
     }
 
-    /// A process ended. One that the service no longer counts as its own changes nothing.
+    /// Reports the exit of a process. An unknown process is ignored.
     pub(crate) fn on_exited(&mut self, process: ProcessId, end: ProcessExit, now: Timestamp) {
         if self.state.main == Some(process) {
             self.state.main = None;
@@ -168,7 +168,7 @@ impl ServiceRun {
         }
     }
 
-    /// None is left of those that the last signal was for.
+    /// Reports that no process is left of those that the last signal was for.
     pub(crate) fn on_all_gone(&mut self, now: Timestamp) {
         if self.awaits_others() {
             return self.fail_readiness(now);
@@ -177,7 +177,7 @@ impl ServiceRun {
         self.end_if_gone(now);
     }
 
-    /// The time that [`due`](Self::due) named has come.
+    /// Reports that the time returned by [`due`](Self::due) has passed.
     pub(crate) fn on_time(&mut self, now: Timestamp) {
         if self.is_up() && self.watchdog_deadline.is_some_and(|limit| now >= limit) {
             return self.watchdog_expired(now);
@@ -214,7 +214,7 @@ impl ServiceRun {
         }
     }
 
-    /// Begins the one run that this is for. `before` is how the run ended that it follows from.
+    /// Begins the run. `before` is the state of the run that this one automatically restarts.
     pub(crate) fn begin(&mut self, before: Option<&RunState>, now: Timestamp) {
         if let Some(before) = before {
             self.state.restarts = before.restarts.saturating_add(1);
@@ -225,7 +225,7 @@ impl ServiceRun {
         self.enter_list(ServicePhase::Condition, now);
     }
 
-    /// Remembers how often in a row it had ended before the run that is to begin, and failed.
+    /// Sets the numbers of consecutive ends and failures before this run.
     pub(crate) fn set_counters(&mut self, attempts: u32, failures: u32) {
         (self.state.attempts, self.state.failures) = (attempts, failures);
     }
@@ -243,7 +243,7 @@ impl ServiceRun {
         self.run_next(now);
     }
 
-    /// Runs the next command of the phase, or goes on to what follows its last.
+    /// Runs the next command of the phase, or enters the next phase.
     fn run_next(&mut self, now: Timestamp) {
         if let Some(command) = self.commands().get(self.state.step) {
             let by_itself = !self.is_forking() && !self.is_scripted();
@@ -294,7 +294,7 @@ impl ServiceRun {
         }
     }
 
-    /// The command that the main process is: of a oneshot the one whose turn it is.
+    /// Returns the command of the main process. For a oneshot this is the current one.
     fn main_command(&self) -> Option<&Command> {
         let step = if self.state.phase == ServicePhase::Start { self.state.step } else { 0 };
         self.spec.run.start.get(step)
@@ -306,7 +306,7 @@ impl ServiceRun {
             ServicePhase::Running => return self.runtime_deadline,
             phase if phase.is_reloading() => self.spec.timeouts.reload,
             ServicePhase::StopWatchdog => self.spec.run.watchdog_action.timeout,
-            // What was killed is never taken for gone: whoever decides goes on without it.
+            // Killed processes never count as gone; the planner has its own deadline for them.
             ServicePhase::StopSigkill | ServicePhase::FinalSigkill => None,
             phase if phase.is_stopping() => self.spec.timeouts.stop,
             _ => None,
@@ -314,22 +314,22 @@ impl ServiceRun {
         limit.map(|limit| now.after(limit))
     }
 
-    /// Whether its command ends, and leaves the main process behind.
+    /// Returns whether the service forks: its command exits and leaves the main process behind.
     fn is_forking(&self) -> bool {
         matches!(self.spec.kind, ServiceType::BackgroundPidfile { .. })
     }
 
-    /// Whether it is up with nothing running, once its main process has ended well.
+    /// Returns whether the service stays active after its main process has exited successfully.
     fn remains_after_exit(&self) -> bool {
         self.spec.stays_up()
     }
 
-    /// Whether it does nothing, and will not by itself.
+    /// Returns whether the run has not begun or is over.
     pub(crate) fn is_idle(&self) -> bool {
         matches!(self.state.phase, ServicePhase::Dead | ServicePhase::Failed)
     }
 
-    /// Whether it works, as far as is known.
+    /// Returns whether the service is running, including during a reload.
     fn is_up(&self) -> bool {
         self.state.phase == ServicePhase::Running || self.state.phase.is_reloading()
     }

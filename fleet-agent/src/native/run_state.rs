@@ -1,5 +1,4 @@
-//! Pure: no I/O, no clock. The phases of a service's life, what is remembered of it, and what it
-//! may want done.
+//! Pure: no I/O, no clock. The phases of a run, its persistent state, and its actions.
 
 use fleet_core::graph::Command;
 use serde::{Deserialize, Serialize};
@@ -7,27 +6,27 @@ use serde::{Deserialize, Serialize};
 use super::outcome::{ProcessExit, RunOutcome};
 use super::signals::Sig;
 
-/// Where a service is in its life; the names are systemd's.
+/// Phase of a service; the names are systemd's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ServicePhase {
     #[default]
     Dead,
-    /// The commands that decide whether it starts run.
+    /// Runs `ExecCondition=`.
     Condition,
     StartPre,
     Start,
     StartPost,
     Running,
     Exited,
-    /// The commands of a reload run.
+    /// Runs `ExecReload=`.
     Reload,
-    /// The main process was told to reload, and has not said that it does.
+    /// The reload signal is sent; the main process has not sent `RELOADING=1` yet.
     ReloadSignal,
-    /// The main process has said that it reloads.
+    /// The main process has sent `RELOADING=1`.
     ReloadNotify,
     Stop,
-    /// It missed its watchdog.
+    /// The watchdog has expired.
     StopWatchdog,
     StopSigterm,
     StopSigkill,
@@ -35,19 +34,19 @@ pub(crate) enum ServicePhase {
     FinalSigterm,
     FinalSigkill,
     Failed,
-    /// It is over, and will be started again. Shown only: no run knows.
+    /// Ended and waiting for a restart. Only published; no run is in this phase.
     AutoRestart,
 }
 
-/// A process that cannot be mistaken for another, even if its number is used again.
+/// Identity of a process, unique even if its process ID is reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct ProcessId {
     pub(crate) pid: u32,
-    /// When it started, in the kernel's ticks since boot.
+    /// Start time, in clock ticks since boot.
     pub(crate) start: u64,
 }
 
-/// Whether a process is the service itself, or a helper before, beside or after it.
+/// Role of a process: the service itself, or one of its other commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Role {
@@ -55,37 +54,36 @@ pub(crate) enum Role {
     Control,
 }
 
-/// Which processes a signal is for.
+/// Processes that a signal is sent to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SignalScope {
     /// The main and the control process.
     Leaders,
-    /// Every process of the service, whoever started it.
+    /// All processes of the service.
     All,
 }
 
-/// What is to be done next.
+/// Action for the driver of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RunAction {
-    /// A new run begins, which gets an identity of its own.
+    /// Begin the run, with a new invocation ID.
     NewRun,
     /// Run a command; answered by `on_spawned` or `on_spawn_failed`.
     Spawn { command: Command, role: Role },
-    /// Send a signal, and `SIGHUP` after it if `hangs_up`, to what comes later too; answered by
-    /// `on_gone` once none is left.
+    /// Send a signal, followed by `SIGHUP` if `hangs_up`, including to processes that appear later;
+    /// answered by `on_all_gone`.
     Signal { signal: Sig, hangs_up: bool, reach: SignalScope },
-    /// Send a signal to one process. Nothing is waited for.
+    /// Send a signal to one process, without waiting.
     SignalProcess { process: ProcessId, signal: Sig },
-    /// Look for the process that the file of the service names, until there is one; answered by
-    /// `on_main`.
+    /// Watch the pid file until it names the main process; answered by `on_main`.
     AwaitMain,
-    /// Wait until none of its processes is left; answered by `on_gone`.
+    /// Wait until no process of the run is left; answered by `on_all_gone`.
     AwaitGone,
-    /// Look for a line of its output that says that it is ready; answered by `on_line`.
+    /// Wait for the output line that signals readiness; answered by `on_line`.
     AwaitLine,
 }
 
-/// What must be remembered of a service to go on with it in another daemon.
+/// Persistent state of a run, from which another daemon can continue it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RunState {
     pub(crate) phase: ServicePhase,
@@ -94,55 +92,49 @@ pub(crate) struct RunState {
     pub(crate) control: Option<ProcessId>,
     pub(crate) spawning: Option<Role>,
     pub(crate) outcome: Option<RunOutcome>,
-    /// How the main process of this run ended.
+    /// Exit of the main process of this run.
     pub(crate) exit: Option<ProcessExit>,
-    /// How that of the run before ended, if this one is its automatic restart.
-    #[serde(default)]
+    /// Exit of the main process of the previous run, if this one is its automatic restart.
     pub(crate) exit_before: Option<ProcessExit>,
     pub(crate) restarts: u32,
-    /// How often in a row it had ended by itself before this run, but for what is forgiven since.
-    #[serde(default)]
+    /// Number of consecutive runs that ended by themselves before this one, since the last reset.
     pub(crate) attempts: u32,
-    /// How many of these ends, since the last good one, were failures.
-    #[serde(default)]
+    /// Number of failures among these since the last success.
     pub(crate) failures: u32,
-    /// Whether it was tried too often since, so that it is not tried again.
-    #[serde(default)]
+    /// Whether the unit has hit its start limit since, and is not retried.
     pub(crate) gave_up: bool,
     pub(crate) stop_requested: bool,
-    /// Its command has ended well, and its main process is looked for.
-    #[serde(default)]
+    /// Whether the command of a forking service has succeeded and its main process is not known
+    /// yet.
     pub(crate) awaits_main: bool,
-    /// What became of the last reload in this run; nothing while one is under way.
-    #[serde(default)]
+    /// Result of the last reload in this run; `None` during a reload.
     pub(crate) reloaded: Option<RunOutcome>,
-    /// What it last said of itself.
-    #[serde(default)]
+    /// Latest `STATUS=` message.
     pub(crate) status: Option<String>,
 }
 
 impl ServicePhase {
-    /// Whether it is a phase of stopping.
+    /// Whether this is a phase of stopping.
     pub(crate) fn is_stopping(self) -> bool {
         matches!(self, Self::Stop | Self::StopPost) || self.is_signalling()
     }
 
-    /// Whether it is up, whatever it does.
+    /// Whether the service is active, including during a reload.
     pub(crate) fn is_up(self) -> bool {
         matches!(self, Self::Running | Self::Exited) || self.is_reloading()
     }
 
-    /// Whether its start is under way.
+    /// Whether this is a phase of starting.
     pub(crate) fn is_starting(self) -> bool {
         matches!(self, Self::Condition | Self::StartPre | Self::Start | Self::StartPost)
     }
 
-    /// Whether it reads its configuration again.
+    /// Whether this is a phase of reloading.
     pub(crate) fn is_reloading(self) -> bool {
         matches!(self, Self::Reload | Self::ReloadSignal | Self::ReloadNotify)
     }
 
-    /// Whether it is a phase of signalling, and of waiting for the effect.
+    /// Whether this phase sends a signal and waits for its effect.
     pub(crate) fn is_signalling(self) -> bool {
         matches!(
             self,

@@ -1,38 +1,37 @@
-//! Pure: no I/O, no clock. What a service says of itself, in the words of `sd_notify`.
+//! Pure: no I/O, no clock. Messages of `sd_notify`.
 
 use std::time::Duration;
 
-/// The longest text about itself that a service is remembered by, in bytes.
+/// Maximum length of a stored `STATUS=` message, in bytes.
 const MAX_STATUS: usize = 1024;
 
-/// One message of a service.
+/// A message of a service.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct NotifyMessage {
     pub(crate) is_ready: bool,
     pub(crate) is_reloading: bool,
     pub(crate) is_stopping: bool,
-    /// The process that is to count as the main one.
+    /// `MAINPID=`.
     pub(crate) main: Option<u32>,
     pub(crate) watchdog: Option<WatchdogMessage>,
-    /// How often it has to say that it works, from now on.
+    /// `WATCHDOG_USEC=`: new watchdog interval.
     pub(crate) watchdog_span: Option<Duration>,
-    /// How long it wants what it does to be allowed to last, from now on.
+    /// `EXTEND_TIMEOUT_USEC=`: time to add to the current phase, from now on.
     pub(crate) extension: Option<Duration>,
     pub(crate) status: Option<String>,
 }
 
-/// What a service tells its watchdog.
+/// `WATCHDOG=` message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WatchdogMessage {
-    /// It works.
+    /// The service is alive.
     Alive,
-    /// It does not, and says so itself.
+    /// The service reports a failure itself.
     Trigger,
 }
 
 impl NotifyMessage {
-    /// Reads a message: lines of `NAME=value`. What is not known here, or cannot be read, is
-    /// skipped, as systemd does.
+    /// Parses lines of `NAME=value`. Unknown and invalid lines are skipped, as systemd does.
     pub(crate) fn parse(message: &[u8]) -> Self {
         let mut notice = Self::default();
         let text = String::from_utf8_lossy(message);

@@ -1,9 +1,9 @@
-//! The socket to which the processes of one run say how they are, as `sd_notify` does.
+//! The socket for `sd_notify` messages of a run.
 //!
-//! Its address is in no directory, so that neither the length of a path nor the rights of a
-//! directory keep a unit of another user from it. Everybody on the machine may send to it, which
-//! is why the kernel tells who did. The next daemon listens at the same address; what is sent
-//! while there is none is lost.
+//! Its address is abstract: neither the length of a path nor directory permissions keep the unit of
+//! another user from it. Any process of the machine may send to it, so the kernel attaches the
+//! sender's credentials. The next daemon listens at the same address. Messages sent in between are
+//! lost.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -19,32 +19,32 @@ use tokio::io::unix::AsyncFd;
 use super::sd_notify_message::NotifyMessage;
 use crate::async_fd::{poll_next, register_readable};
 
-/// The longest message that is read, as with systemd. A longer one does not count.
+/// Maximum message length, as in systemd. Longer messages are ignored.
 const MAX_MESSAGE: usize = 4096;
 
-/// The variable by which a process knows where to send what it has to say.
+/// Environment variable with the address of the socket.
 pub(crate) const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
 
-/// The socket of one run.
+/// Socket of one run.
 #[derive(Debug)]
 pub(crate) struct NotifySocket {
     descriptor: AsyncFd<OwnedFd>,
 }
 
-/// Something that was said, and by whom.
+/// A message with its sender.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ReceivedMessage {
     pub(crate) sender: u32,
     pub(crate) notice: NotifyMessage,
 }
 
-/// What its processes find in [`NOTIFY_SOCKET`].
+/// Returns the value of [`NOTIFY_SOCKET`] for a run.
 pub(crate) fn address(invocation: &str) -> String {
     format!("@fleet/notify/{invocation}")
 }
 
 impl NotifySocket {
-    /// Listens for the processes of that run.
+    /// Opens the socket of a run.
     pub(crate) fn open(invocation: &str) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let descriptor = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
@@ -54,7 +54,7 @@ impl NotifySocket {
         Ok(Self { descriptor: register_readable(descriptor)? })
     }
 
-    /// The next message, once there is one.
+    /// Polls for the next message.
     pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<io::Result<ReceivedMessage>> {
         loop {
             if let Some(message) = ready!(poll_next(&self.descriptor, receive, cx))? {
@@ -63,18 +63,17 @@ impl NotifySocket {
         }
     }
 
-    /// A message that is there already; `None` for one that does not count. What tells that there
-    /// is no other is [`io::ErrorKind::WouldBlock`].
+    /// Receives a pending message without waiting. `Ok(None)` is a message to ignore;
+    /// [`io::ErrorKind::WouldBlock`] means that none is pending.
     pub(crate) fn try_receive(&self) -> io::Result<Option<ReceivedMessage>> {
         receive(self.descriptor.get_ref())
     }
 }
 
-/// Takes one message; `None` for one that does not count: it is too long, or nobody knows whose.
+/// Receives one message; `None` for one that is too long, or without a known sender.
 fn receive(descriptor: &OwnedFd) -> io::Result<Option<ReceivedMessage>> {
     let mut text = [0; MAX_MESSAGE];
-    // Room for what systemd lets a message carry, too: descriptors that are cut off would be lost
-    // open.
+    // As much space as systemd allows a message. Descriptors that do not fit would stay open.
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1), ScmRights(253))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
@@ -85,8 +84,8 @@ fn receive(descriptor: &OwnedFd) -> io::Result<Option<ReceivedMessage>> {
             RecvAncillaryMessage::ScmCredentials(credentials) => {
                 sender = u32::try_from(credentials.pid.as_raw_nonzero().get()).ok();
             }
-            // Closed at once. That is what the sender of a barrier waits for: all that it said
-            // before was received. No descriptor is kept for anybody.
+            // Closed at once, as a barrier expects: its sender then knows that all earlier messages
+            // were received. Descriptors are not stored.
             RecvAncillaryMessage::ScmRights(descriptors) => descriptors.for_each(drop),
             _ => {}
         }
@@ -134,7 +133,7 @@ mod tests {
         );
     }
 
-    /// Whoever takes what is there takes so many at a time, and anybody may send these.
+    /// A drain takes a bounded number of messages, and any process may send invalid ones.
     #[tokio::test]
     async fn what_does_not_count_is_taken_one_by_one() {
         let invocation = format!("long-{}", std::process::id());

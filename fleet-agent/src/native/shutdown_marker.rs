@@ -1,11 +1,11 @@
-//! That all units are to end, as one word for all of them.
+//! Marks the shutdown of all units with a single file.
 //!
-//! It is written down before the first unit is told, and the records of units follow while they
-//! end: five hundred of them must not keep five hundred units waiting. A daemon that is killed
-//! meanwhile leaves the word, so that the next one takes none of them for one that is to run.
+//! The marker is written before the first unit is stopped. The stored state of each unit follows
+//! while the units stop, since writing it first would delay hundreds of stops. If the daemon is
+//! killed meanwhile, the marker keeps the next daemon from starting the units again.
 //!
-//! Nothing of it is synced: a daemon's death loses no write that the kernel has taken, and after
-//! the machine's end no unit is known any more.
+//! Nothing is synced: a crash of the daemon loses no write that the kernel has accepted, and after
+//! a reboot no unit is known.
 
 use std::io;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use super::unit_directory::UnitDirectory;
 use crate::ServiceError;
 use crate::atomic_file::write_atomic;
 
-/// The end of all units of one service manager.
+/// Shutdown of all units of a service manager.
 #[derive(Debug)]
 pub(crate) struct ShutdownMarker {
     file: PathBuf,
@@ -25,37 +25,38 @@ pub(crate) struct ShutdownMarker {
 }
 
 impl ShutdownMarker {
-    /// One that has not begun, with the file that says so if it has.
+    /// Creates the state before a shutdown, with the path of the marker.
     pub(crate) fn new(file: PathBuf) -> Self {
         Self { file, has_begun: AtomicBool::new(false) }
     }
 
-    /// It begins: whatever would start something is refused from now on, before it is written down.
+    /// Begins the shutdown: from now on starts are refused, even before the marker is written.
     pub(crate) fn begin(&self) {
         self.has_begun.store(true, Ordering::SeqCst);
     }
 
-    /// Whether it has begun.
+    /// Returns whether the shutdown has begun.
     pub(crate) fn has_begun(&self) -> bool {
         self.has_begun.load(Ordering::SeqCst)
     }
 
-    /// Refuses to start a unit once it has begun.
+    /// Returns an error if the shutdown has begun.
     pub(crate) fn refuse_start(&self, unit: &UnitName) -> Result<(), ServiceError> {
         if self.has_begun() { Err(shutdown_refusal(unit)) } else { Ok(()) }
     }
 
-    /// Writes down that all units are to end.
+    /// Writes the marker.
     pub(crate) fn write(&self) -> io::Result<()> {
         write_atomic(&self.file, b"", false)
     }
 
-    /// Whether that was written down, and is not done.
+    /// Returns whether the marker exists: a shutdown was begun, and its effect is not stored per
+    /// unit.
     pub(crate) fn exists(&self) -> io::Result<bool> {
         self.file.try_exists()
     }
 
-    /// It is done, as far as records go: each unit's own tells the same.
+    /// Removes the marker once the stored state of each unit reflects the shutdown.
     pub(crate) fn remove(&self) -> io::Result<()> {
         match std::fs::remove_file(&self.file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -63,7 +64,7 @@ impl ShutdownMarker {
         }
     }
 
-    /// Has the records of these units tell what an earlier daemon did not live to write.
+    /// Completes the stored state of these units if an earlier daemon has left the marker.
     pub(crate) fn apply_to(
         &self,
         mut units: impl Iterator<Item = UnitDirectory>,
@@ -72,7 +73,7 @@ impl ShutdownMarker {
     }
 }
 
-/// Why a unit is not started any more.
+/// Returns the error for a start during a shutdown.
 pub(crate) fn shutdown_refusal(unit: &UnitName) -> ServiceError {
     let (unit, problem) = (unit.clone(), "all units are being ended".to_owned());
     ServiceError::StartFailed { unit, problem }

@@ -1,13 +1,13 @@
-//! Signals by name and number, without the numbers that differ between processors.
+//! Signals by name and number, independent of the numbers of an architecture.
 
 use fleet_core::graph;
 use rustix::process::Signal;
 
-/// A signal that has a name on every Linux.
+/// A signal that has a name on every Linux architecture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sig(pub(crate) Signal);
 
-/// Every signal that may be written in a unit file. Real-time signals are not among them.
+/// Every signal that may be used in a unit file. Real-time signals are not supported.
 const NAMES: [(&str, Signal); 31] = [
     ("SIGHUP", Signal::HUP),
     ("SIGINT", Signal::INT),
@@ -42,24 +42,24 @@ const NAMES: [(&str, Signal); 31] = [
     ("SIGSYS", Signal::SYS),
 ];
 
-/// Lets a stopped process go on.
+/// Resumes a stopped process.
 pub(crate) const CONT: Sig = Sig(Signal::CONT);
 
 impl Sig {
-    /// What no process can refuse.
+    /// Cannot be caught or ignored.
     pub(crate) const KILL: Self = Self(Signal::KILL);
 
-    /// What tells a process that its terminal is gone.
+    /// Reports the loss of the terminal.
     pub(crate) const HUP: Self = Self(Signal::HUP);
 
-    /// The number on x86 and ARM of a signal that has this number here.
+    /// Converts a number of this architecture to that of x86 and ARM.
     pub(crate) fn portable_number(here: i32) -> Option<u8> {
         let index = NAMES.iter().position(|(_, signal)| signal.as_raw() == here);
         let number = index.and_then(|index| i32::try_from(index + 1).ok()).unwrap_or(here);
         u8::try_from(number).ok()
     }
 
-    /// Its number on this machine.
+    /// Returns its number on this machine.
     #[cfg(test)]
     pub(crate) fn number(self) -> i32 {
         self.0.as_raw()
@@ -74,8 +74,8 @@ impl From<graph::Signal> for Sig {
     }
 }
 
-/// The name of a signal without `SIG`, as systemd hands it to `ExecStopPost=`; the number of one
-/// that has no name.
+/// Returns the name of a signal without `SIG`, as systemd passes it to `ExecStopPost=`; the number
+/// if it has no name.
 pub(crate) fn short_name(number: i32) -> String {
     let named = NAMES.iter().find(|(_, signal)| signal.as_raw() == number);
     named.map_or_else(|| number.to_string(), |(name, _)| name[3..].to_owned())

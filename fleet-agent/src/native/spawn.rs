@@ -1,11 +1,11 @@
-//! The request of a process inside its control group.
+//! Spawns a process inside its control group, with `clone3`.
 //!
-//! A process that is moved into a control group has the kernel stop the beginning and the end of
-//! all others for the moment, and on a machine at rest that takes it tens of milliseconds. One
-//! that begins inside needs no moving, and is at no time elsewhere. The standard library cannot
-//! begin one so; so this is one of the places of the service manager with unsafe code.
-//! Where the kernel, or a filter before it, does not know the request, processes are moved. Those
-//! without a control group are begun in the same way.
+//! To move a process into a control group, the kernel blocks the start and exit of all other
+//! processes for an instant, which takes tens of milliseconds on an idle machine. A process that
+//! starts inside the group need not be moved, and is never outside. The standard library cannot do
+//! that, so this is one of the modules of the service manager with unsafe code. If the kernel or a
+//! seccomp filter refuses the call, processes are moved instead. Processes without a control group
+//! are spawned in the same way.
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -30,37 +30,37 @@ use super::vfork;
 use crate::async_fd::{read_next, register_readable, wait_readable};
 use crate::{Clock as _, SystemClock};
 
-/// All that a program begins with, in the kernel's terms.
+/// Everything that a program starts with, in the kernel's terms.
 #[derive(Debug)]
 pub(crate) struct SpawnRequest<'a> {
     pub(crate) program: &'a Program,
     pub(crate) input: &'a File,
-    /// Where its output and its errors go; nothing is where ours do.
+    /// Files for stdout and stderr; `None` inherits ours.
     pub(crate) outputs: &'a [Option<File>; 2],
     pub(crate) setup: &'a ChildSetup,
 }
 
-/// A child of ours, however it was begun. Dropped, it goes on, and is waited for all the same.
+/// A child process, however it was spawned. Dropping it lets it run, and reaps it later.
 #[derive(Debug)]
 pub(crate) enum Child {
     Tokio(Box<tokio::process::Child>),
     Cloned(ClonedChild),
 }
 
-/// A child that the standard library did not begin.
+/// A child that was spawned without the standard library.
 #[derive(Debug)]
 pub(crate) struct ClonedChild {
     pid: Pid,
-    /// Nothing once it was waited for.
+    /// `None` once it has been reaped.
     descriptor: Option<AsyncFd<OwnedFd>>,
 }
 
-/// How long whoever takes a unit back has to learn how a child ended that was let go of, before it
-/// is waited for only so that it does not stay.
+/// Delay before a dropped child is reaped. Meanwhile a recovery of the unit can still read its exit
+/// status.
 const REAP_DELAY: Duration = Duration::from_secs(1);
 
 impl Child {
-    /// Its number; `None` once it was waited for.
+    /// Returns its pid; `None` once it has been reaped.
     pub(crate) fn id(&self) -> Option<u32> {
         match self {
             Self::Tokio(child) => child.id(),
@@ -68,10 +68,10 @@ impl Child {
         }
     }
 
-    /// Waits for its end, and tells how that was.
+    /// Waits for its end, and returns its exit status.
     pub(crate) async fn wait(&mut self) -> io::Result<ProcessExit> {
         match self {
-            // In a place of its own: hardly a unit has such a child, and all would have the room.
+            // Boxed: hardly any unit has a child of this kind, and all would take the memory.
             Self::Tokio(child) => Box::pin(child.wait()).await.map(exit_from_status),
             Self::Cloned(born) => {
                 let Some(descriptor) = &born.descriptor else { return Ok(ProcessExit::Unobserved) };
@@ -82,7 +82,7 @@ impl Child {
         }
     }
 
-    /// Ends it.
+    /// Kills it.
     pub(crate) fn start_kill(&mut self) -> io::Result<()> {
         match self {
             Self::Tokio(child) => child.start_kill(),
@@ -97,7 +97,8 @@ impl Child {
 impl Drop for ClonedChild {
     fn drop(&mut self) {
         let Some(descriptor) = self.descriptor.take() else { return };
-        // Without a runtime this daemon is ending, and who takes in its orphans waits for them.
+        // Without a runtime this daemon is ending, and the process that inherits its orphans reaps
+        // them.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         drop(runtime.spawn(async move {
             let has_ended = wait_readable(&descriptor).await.is_ok();
@@ -109,7 +110,7 @@ impl Drop for ClonedChild {
     }
 }
 
-/// The kernel's `struct clone_args`, as it is since a process can begin in a control group.
+/// The kernel's `struct clone_args`, in the version with `CLONE_INTO_CGROUP`.
 #[derive(Debug, Default)]
 #[repr(C, align(8))]
 struct CloneArgs {
@@ -117,26 +118,27 @@ struct CloneArgs {
     descriptor: u64,
     numbers: [u64; 2],
     exit_signal: u64,
-    /// Stack and its size, and then what is as with us.
+    /// Stack and its size, and then fields that keep their defaults.
     more: [u64; 5],
     group: u64,
 }
 
 const CLONE_PIDFD: u64 = 0x1000;
-/// Nothing of ours may be run when a signal comes to it.
+/// Resets signal handlers in the child: no handler of ours may run there.
 const CLONE_CLEAR_SIGHAND: u64 = 1 << 32;
 const CLONE_INTO_CGROUP: u64 = 1 << 33;
 
 impl SpawnRequest<'_> {
-    /// Begins the program, inside the control group of that directory if there is one; `None` where
-    /// processes cannot begin so.
+    /// Spawns the program, inside the control group of this directory if there is one. `None` if
+    /// the system does not support that.
     pub(crate) fn clone_child(
         &self,
         group: Option<BorrowedFd<'_>>,
     ) -> Result<Option<Child>, SpawnError> {
-        // The child can allocate nothing.
+        // The child cannot allocate.
         let start = ChildStart { request: self, failure: AtomicI32::new(0) };
-        // Who gives up rights must not do so with our memory in reach: it would count as theirs.
+        // A child that drops privileges must not share our memory, which would become accessible
+        // with its rights.
         let begun = if vfork::IS_SUPPORTED && self.setup.identity.is_none() {
             start.clone_sharing_memory(group)
         } else {
@@ -145,7 +147,7 @@ impl SpawnRequest<'_> {
         let Some((pid, descriptor)) = begun? else { return Ok(None) };
         let failure = start.failure.into_inner();
         if failure != 0 {
-            // It ends at once, and nobody else waits for it.
+            // It exits at once, and no other code waits for it.
             let _ = waitpid(Some(pid), WaitOptions::empty());
             return Err(SpawnError::from_code(failure));
         }
@@ -154,7 +156,7 @@ impl SpawnRequest<'_> {
                 Ok(Some(Child::Cloned(ClonedChild { pid, descriptor: Some(descriptor) })))
             }
             Err(error) => {
-                // Nobody could wait for it.
+                // No other code could wait for it.
                 let _ = kill_process(pid, Signal::KILL);
                 let _ = waitpid(Some(pid), WaitOptions::empty());
                 Err(error.into())
@@ -163,27 +165,27 @@ impl SpawnRequest<'_> {
     }
 }
 
-/// A process between its beginning and its program.
+/// A process before it executes its program.
 struct ChildStart<'a> {
     request: &'a SpawnRequest<'a>,
-    /// What kept it from its program, as the number of that, or 0.
+    /// Code of the failure before the exec, or 0.
     failure: AtomicI32,
 }
 
 type CloneResult = io::Result<Option<(Pid, OwnedFd)>>;
 
 impl ChildStart<'_> {
-    /// Begins it with our memory, which this thread does not touch before its program begins.
+    /// Clones sharing our memory. The kernel suspends this thread until the program is executed.
     fn clone_sharing_memory(&self, group: Option<BorrowedFd<'_>>) -> CloneResult {
         let mut stack = vfork::stack();
         let mut descriptor: libc::c_int = -1;
         let mut request = CloneArgs::new(group, &raw mut descriptor);
         request.flags |= vfork::FLAGS;
         (request.more[0], request.more[1]) = vfork::stack_range(&mut stack);
-        // SAFETY: the request is a structure of the size that is told, with a stack that nobody
-        // else has. What the process does is `become_program`, which makes system calls alone, as
-        // its words say. What is told to it is this, which stays there; it writes to `failure`
-        // and to the place of its number alone, which may be changed by anybody.
+        // SAFETY: the arguments are a structure of the given size, with a stack that is used by the
+        // child alone. The child runs `become_program`, which only makes system calls, as
+        // documented there. Its argument is `self`, which outlives it. It writes to `failure`,
+        // which is atomic, and to the pid slot, which only it uses.
         #[expect(unsafe_code, reason = "no library that we use begins a process in a group")]
         let answer = unsafe {
             let told = ptr::from_ref(self).cast();
@@ -196,21 +198,21 @@ impl ChildStart<'_> {
         Ok(begun(answer as i64, descriptor))
     }
 
-    /// Begins it as a copy of this daemon.
+    /// Clones a copy of this daemon, like `fork`.
     fn clone_copying(&self, group: Option<BorrowedFd<'_>>) -> CloneResult {
         let (mut outcome, told) = io::pipe()?;
         let mut descriptor: libc::c_int = -1;
         let request = CloneArgs::new(group, &raw mut descriptor);
-        // SAFETY: the request is a structure of the size that is told, and asks for a copy of this
-        // process as `fork` makes one. The copy has this thread alone: until its program begins it
-        // makes system calls with memory and descriptors that were there before, allocates
-        // nothing, takes no lock, cannot panic, and never returns from here.
+        // SAFETY: the arguments are a structure of the given size, and request a copy of this
+        // process as `fork` does. The copy has this thread alone. Until the exec it makes system
+        // calls with existing memory and descriptors, allocates nothing, takes no lock, cannot
+        // panic, and never returns from here.
         #[expect(unsafe_code, reason = "no library that we use begins a process in a group")]
         let pid = unsafe {
             match libc::syscall(libc::SYS_clone3, &raw const request, size_of::<CloneArgs>()) {
                 0 => {
                     let failed = self.request.become_program();
-                    // Without a reader nobody is there who would want to know.
+                    // A write without a reader fails, and is not needed then.
                     let _ = rustix::io::write(&told, &failed.code().to_ne_bytes());
                     libc::_exit(127);
                 }
@@ -220,7 +222,7 @@ impl ChildStart<'_> {
         };
         drop(told);
         let mut number = [0; 4];
-        // It closes with the execution of the program, and holds what kept it from that.
+        // The pipe closes on exec. Otherwise it has the code of the failure.
         match outcome.read_exact(&mut number) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
             read => {
@@ -232,10 +234,11 @@ impl ChildStart<'_> {
     }
 }
 
-/// Runs in a process that has our memory.
+/// Runs in a child that shares our memory.
 #[expect(unsafe_code, reason = "the kernel hands over no more than a pointer")]
 unsafe extern "C" fn child_main(told: *const c_void) -> ! {
-    // SAFETY: it is told what `clone_sharing_memory` hands over, and ends without undoing anything.
+    // SAFETY: the argument is the one that `clone_sharing_memory` passes, and this exits without
+    // unwinding.
     unsafe {
         let start = &*told.cast::<ChildStart<'_>>();
         let failed = start.request.become_program();
@@ -244,17 +247,18 @@ unsafe extern "C" fn child_main(told: *const c_void) -> ! {
     }
 }
 
-/// The process of a number, with the descriptor that the kernel made of it.
+/// Converts the results of `clone3` to a pid and an owned pidfd.
 #[expect(unsafe_code, reason = "a descriptor is owned by whoever the kernel made it for")]
 fn begun(pid: i64, descriptor: libc::c_int) -> Option<(Pid, OwnedFd)> {
-    // SAFETY: the kernel made it for this, and nobody else knows of it.
+    // SAFETY: the kernel created it for this call, and no other code uses it.
     let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     pid.map(|pid| (pid, descriptor))
 }
 
 impl CloneArgs {
-    /// For a process whose descriptor comes to that place, inside a control group if there is one.
+    /// Arguments for a child whose pidfd is stored at this address, inside a control group if there
+    /// is one.
     fn new(group: Option<BorrowedFd<'_>>, descriptor: *mut libc::c_int) -> Self {
         let inside = if group.is_some() { CLONE_INTO_CGROUP } else { 0 };
         Self {
@@ -268,7 +272,7 @@ impl CloneArgs {
 }
 
 impl SpawnRequest<'_> {
-    /// Runs in the child. Returns only with what keeps the program from being run.
+    /// Runs in the child. Returns only on failure.
     fn become_program(&self) -> StepError {
         match self.prepare() {
             Ok(()) => self.program.execute(),
@@ -290,7 +294,7 @@ impl SpawnRequest<'_> {
     }
 }
 
-/// Old kernels do not know the request, and filters may refuse what they cannot look into.
+/// Old kernels do not know the call, and seccomp filters may refuse it, as they cannot inspect it.
 fn unsupported<T>(error: io::Error) -> io::Result<Option<T>> {
     let unknown = [Errno::NOSYS, Errno::PERM, Errno::INVAL, Errno::TOOBIG];
     let is_unknown = Errno::from_io_error(&error).is_some_and(|no| unknown.contains(&no));

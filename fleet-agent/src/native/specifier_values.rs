@@ -1,4 +1,4 @@
-//! What the specifiers of unit files stand for on this machine.
+//! Values of unit file specifiers on this machine.
 
 use std::fs;
 
@@ -7,8 +7,8 @@ use nix::unistd::{Gid, Group, Uid, User as Account};
 
 use super::os_release::os_specifiers;
 
-/// What specifiers of system units stand for on this machine as long as it is the same, whoever
-/// asks: nothing of a user or a boot. What cannot be read is unknown.
+/// Returns the specifiers of system units that depend on the machine alone, and not on a user or a
+/// boot. Values that cannot be read are left out.
 #[must_use]
 pub fn machine_specifiers() -> SpecifierContext {
     lasting().fold(SpecifierContext::system_manager(), |facts, (fact, text)| facts.with(fact, text))
@@ -23,8 +23,8 @@ fn lasting() -> impl Iterator<Item = (Specifier, String)> {
     known.into_iter().filter_map(|(fact, text)| Some((fact, text?)))
 }
 
-/// All that is known, as it is now. What cannot be read is unknown, and a unit that asks for it is
-/// refused.
+/// Returns all current specifiers. Values that cannot be read are left out, and a unit that uses
+/// one is refused.
 pub(crate) fn specifiers() -> SpecifierContext {
     let (uid, gid) = (Uid::effective(), Gid::effective());
     let user = Account::from_uid(uid).ok().flatten();
@@ -54,7 +54,7 @@ pub(crate) fn specifiers() -> SpecifierContext {
         .fold(base, |facts, (fact, text)| facts.with(fact, text))
 }
 
-/// The directories that the service manager of a user has, who is not root.
+/// Returns the directories of a non-root user's service manager.
 fn own_directories(uid: Uid, home: Option<&str>) -> SpecifierContext {
     let facts = SpecifierContext::new()
         .with(Specifier::RuntimeDirectory, format!("/run/user/{uid}"))
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(text.split(' ').filter(|word| !word.is_empty()).count(), 12, "{text}");
         let text = specifiers().expand("%a%q", &name).expect("all of it is known");
         assert!(!text.is_empty());
-        // Most of it most systems leave out; one that has no os-release says nothing at all.
+        // Most systems leave out most fields; without os-release there are none.
         if RELEASES.iter().any(|path| std::path::Path::new(path).exists()) {
             specifiers().expand("%A%B%M%W%o%w", &name).expect("all of it is known");
         }

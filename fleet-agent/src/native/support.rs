@@ -1,5 +1,5 @@
-//! What the compiler of unit files understands and this supervisor cannot
-//! do, or not for this unit on this machine.
+//! Options that the unit file compiler knows, but that this supervisor does not support on this
+//! host.
 
 use fleet_core::graph::systemd::{CompiledUnit, RefusalCause, UnitRefusal};
 use fleet_core::graph::{Command, Run};
@@ -8,12 +8,12 @@ use super::identity::HostCapabilities;
 use super::resources::{CgroupSetting, settings};
 use super::timer::is_zone;
 
-/// An option of a service that is not done, and why.
+/// An unsupported option, with the reason.
 type Unsupported = (&'static str, String);
 
 const NEEDS_ROOT: &str = "asks for what only root may do: take it out, or run fleet as root";
 
-/// The keys of stanzas that ask for the same as options of systemd.
+/// Stanza keys of systemd options.
 const STANZA_KEYS: [(&str, &str); 18] = [
     ("MemoryMax", "memory-max"),
     ("MemoryHigh", "memory-high"),
@@ -35,7 +35,7 @@ const STANZA_KEYS: [(&str, &str); 18] = [
     ("ExecStopPost", "exec-stop-post"),
 ];
 
-/// All reasons not to run a unit that was compiled.
+/// Returns all reasons to refuse a compiled unit.
 pub(crate) fn unsupported_options(
     compiled: &CompiledUnit,
     host: &HostCapabilities,
@@ -45,11 +45,11 @@ pub(crate) fn unsupported_options(
     unknown_zone(compiled).into_iter().chain(of_service).collect()
 }
 
-/// Whether a unit of files can be run here.
+/// Checks whether a unit of an `InitSupervisor` can run on this host.
 ///
 /// # Errors
 ///
-/// All reasons why not, each with the key of its stanza.
+/// All reasons against it, each with the key of the stanza.
 pub(crate) fn check_supported(run: &Run, host: &HostCapabilities) -> Result<(), String> {
     let key = |option| STANZA_KEYS.iter().find(|row| row.0 == option).map_or(option, |row| row.1);
     let messages =
@@ -65,7 +65,7 @@ fn unsupported(run: &Run, host: &HostCapabilities) -> Vec<Unsupported> {
     all
 }
 
-/// A zone that a calendar goes by, and whose clocks nobody knows here.
+/// Refuses a calendar event in an unknown time zone.
 fn unknown_zone(compiled: &CompiledUnit) -> Option<UnitRefusal> {
     let zone = compiled.timer.as_ref()?.zones().find(|zone| !is_zone(zone))?;
     let problem = format!(
@@ -75,7 +75,7 @@ fn unknown_zone(compiled: &CompiledUnit) -> Option<UnitRefusal> {
     Some(refusal(compiled, "Timer", "OnCalendar", problem))
 }
 
-/// Limits of what all processes take together, as far as the kernel does not set them here.
+/// Returns the resource limits that no cgroup controller enforces here.
 fn resources(run: &Run, host: &HostCapabilities) -> Vec<Unsupported> {
     let unsupported = |setting: &CgroupSetting| match &host.controllers {
         Ok(available) if available.contains(setting.controller) => None,
@@ -90,7 +90,7 @@ fn resources(run: &Run, host: &HostCapabilities) -> Vec<Unsupported> {
     settings.filter_map(|it| Some((it.option, unsupported(&it)?))).collect()
 }
 
-/// What only root may give to a process.
+/// Returns the settings that only root can give to a process.
 fn privileged_settings(run: &Run, host: &HostCapabilities) -> Vec<Unsupported> {
     let it = &run.exec_environment;
     let requested = [
@@ -102,7 +102,7 @@ fn privileged_settings(run: &Run, host: &HostCapabilities) -> Vec<Unsupported> {
     requested.map(|(_, name)| (name, NEEDS_ROOT.to_owned())).collect()
 }
 
-/// What a unit may only ask for where fleet is root.
+/// Returns accounts and command prefixes that need root.
 fn privileges(run: &Run, host: &HostCapabilities) -> Vec<Unsupported> {
     let (user, group) = (&run.exec_environment.user, &run.exec_environment.group);
     let other = |kind: &str, wanted: &Option<String>, own: &[String]| {

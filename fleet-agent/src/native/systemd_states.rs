@@ -1,4 +1,4 @@
-//! Pure: no I/O, no clock. A service's state in systemd's words, and in a person's.
+//! Pure: no I/O, no clock. The state of a service in systemd's terms, and reasons for failures.
 
 use fleet_core::{ActiveState, LoadState, SystemdState};
 
@@ -6,7 +6,7 @@ use super::outcome::{ProcessExit, RunOutcome};
 use super::run_state::{RunState, ServicePhase};
 
 impl ServicePhase {
-    /// The state and the sub-state that systemd prints for it.
+    /// Returns systemd's active state and sub-state.
     pub(crate) const fn words(self) -> (ActiveState, &'static str) {
         match self {
             Self::Dead => (ActiveState::Inactive, "dead"),
@@ -32,7 +32,7 @@ impl ServicePhase {
     }
 }
 
-/// The state that everybody is shown.
+/// Returns the state to publish.
 pub(crate) fn to_systemd_state(run_state: &RunState) -> SystemdState {
     let (active, sub) = run_state.phase.words();
     SystemdState {
@@ -44,7 +44,7 @@ pub(crate) fn to_systemd_state(run_state: &RunState) -> SystemdState {
     }
 }
 
-/// Why a start came to nothing. `problem` is what was last seen to go wrong outside a process.
+/// Returns the reason for a failed start. `problem` is the latest problem outside of a process.
 pub(crate) fn start_failure_reason(run_state: &RunState, problem: Option<&str>) -> String {
     if let Some(problem) = problem {
         return problem.to_owned();
@@ -63,7 +63,7 @@ pub(crate) fn start_failure_reason(run_state: &RunState, problem: Option<&str>) 
     }
 }
 
-/// Why a reload came to nothing.
+/// Returns the reason for a failed reload.
 pub(crate) fn reload_failure_reason(run_state: &RunState) -> String {
     match run_state.reloaded {
         _ if run_state.phase != ServicePhase::Running

@@ -1,44 +1,44 @@
-//! Pure: when what is in a log was written, as far as looks at it now and then tell.
+//! Pure: estimates when parts of a log were written, from occasional looks at it.
 //!
-//! Units write to their logs themselves, so nobody sees the moment of each line. But a look at the
-//! file tells when the last of it was written, and so by when all of it was.
+//! Units write to their logs themselves, so the time of each line is not observed. But a look at
+//! the file gives the time of the last write, and so the time by which everything was written.
 
 use std::time::Duration;
 
 use fleet_core::Timestamp;
 
-/// How many looks are remembered. Beyond that, every other one is forgotten.
+/// Limit on recorded looks. Beyond it, every other one is dropped.
 const MOST: usize = 256;
 
-/// How far the clock by which a file system notes a writing may be behind.
+/// How far the clock of a file system's timestamps may be behind.
 const BEHIND: Duration = Duration::from_millis(20);
 
-/// Up to which places a log was written by which time_index.
+/// Offsets up to which a log was written, with the times.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TimeIndex {
-    /// In order of their places.
+    /// Ordered by offset.
     marks: Vec<Sample>,
 }
 
 #[derive(Debug, Clone)]
 struct Sample {
     place: u64,
-    /// All before the place was written by then.
+    /// Everything before the offset was written by then.
     by: Timestamp,
 }
 
 impl TimeIndex {
-    /// A look found that the log ends at that place, and was written last at the moment `written`
-    /// of the file system's clock. It is over by `now`.
+    /// Records a look that found the end of the log and the time of its last write, by the file
+    /// system's clock. The look was over at `now`.
     pub(crate) fn record_look(&mut self, place: u64, written: Timestamp, now: Timestamp) {
-        // Somebody else may have emptied the file.
+        // Another program may have truncated the file.
         self.marks.retain(|mark| mark.place <= place);
         if self.marks.last().is_some_and(|last| last.place == place) {
             return;
         }
         self.marks.push(Sample { place, by: written.after(BEHIND).min(now) });
         if self.marks.len() > MOST {
-            // The last one stays: it is an odd number.
+            // The last one stays, since the count is odd.
             let mut is_kept = false;
             self.marks.retain(|_| {
                 is_kept = !is_kept;
@@ -47,19 +47,19 @@ impl TimeIndex {
         }
     }
 
-    /// Where it ended at the last look.
+    /// Returns the end offset at the last look.
     pub(crate) fn end(&self) -> u64 {
         self.marks.last().map_or(0, |mark| mark.place)
     }
 
-    /// The last place of which it is certain that all before it was written before that moment;
-    /// zero where that is of none.
+    /// Returns the last offset before which everything was certainly written before `since`; zero
+    /// if there is none.
     pub(crate) fn offset_before(&self, since: Timestamp) -> u64 {
         let before = self.marks.iter().rfind(|mark| mark.by < since);
         before.map_or(0, |mark| mark.place)
     }
 
-    /// By when what ends at that place was written; nothing where no look came after it.
+    /// Returns when the text up to this offset had been written; `None` without a later look.
     pub(crate) fn written_by(&self, place: u64) -> Option<Timestamp> {
         let after = self.marks.partition_point(|mark| mark.place < place);
         self.marks.get(after).map(|mark| mark.by)
@@ -116,7 +116,7 @@ mod tests {
     }
 
     proptest! {
-        /// The naive twin remembers the moment of every byte.
+        /// The model records the time of every byte.
         #[test]
         fn nothing_that_is_late_enough_is_left_out(
             steps in vec((0..60_u64, 0..4_usize, any::<bool>()), 1..400),

@@ -1,4 +1,4 @@
-//! The units that timers start, as those who lead and show all units know them.
+//! The units that timers start, as the timer task sees them.
 
 use std::sync::Arc;
 

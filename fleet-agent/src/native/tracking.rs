@@ -1,17 +1,17 @@
-//! How the processes of a unit are found.
+//! Methods of tracking the processes of a unit.
 
 use std::fmt;
 
-/// How a native service manager finds the processes of its units, to end them all. Displayed it
-/// says so to a person.
+/// Method by which a native service manager finds all processes of a unit, to stop them. `Display`
+/// describes it in a sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Tracking {
-    /// By a control group for each run: nothing that a unit starts can leave it.
+    /// By a control group per run, which its processes cannot leave.
     ControlGroups,
-    /// By process group, descent and environment: a process that leaves its group, its parent and
-    /// its environment behind is not found.
+    /// By process group, descent and environment. A process that leaves its group, its parent and
+    /// its environment is not found.
     Environment {
-        /// Why there are no control groups, for a person.
+        /// Reason why control groups are not used.
         why: String,
     },
 }

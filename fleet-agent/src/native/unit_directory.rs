@@ -1,26 +1,26 @@
-//! What is kept of a unit on disk, so that the next daemon finds it as it is.
+//! Storage of one unit, from which the next daemon continues.
 //!
-//! Each unit that was loaded has a directory of its own. A supervisor's units have none: what runs of
-//! them and what they were started from is in one file for all, [`Records`], and each has a log.
+//! Each loaded unit has a directory. The units of an `InitSupervisor` have none: their runs and
+//! definitions share one file, the [`RunJournal`], and each has a log.
 //!
 //! | file of a directory | holds |
 //! |---|---|
 //! | `unit` | the unit file, byte for byte |
-//! | `asked.json` | what was asked: epoch, generation, loaded or launched |
-//! | `run.json` | what runs: phase, processes, identity of the run, and what of the asked is done |
-//! | `stanza` | where no unit file is the source: what an earlier supervisor started the unit from |
-//! | `log` | what the unit writes |
-//! | `timer.json` | for a timer, in place of the last three: its state |
+//! | `requested.json` | the requested state: epoch, generation, loaded or launched |
+//! | `run.json` | the run: phase, processes, invocation ID, and the applied requested state |
+//! | `stanza` | without a unit file: the definition that the unit was started from |
+//! | `log` | output of the unit |
+//! | `timer.json` | for a timer, instead of the last three: its state |
 //!
-//! The first two are replaced as a whole by renaming. That all units are to end is one file for
-//! all, [`End`](super::shutdown_marker::End). `run.json` is written before and after each start of a process,
-//! and whenever the phase changes. None of it means anything after the machine was booted again, so
-//! that nothing of it is synced: the daemon's death loses no write that the kernel has taken.
+//! The first two are replaced atomically by renaming. One file for all units marks a shutdown, see
+//! [`ShutdownMarker`](super::shutdown_marker::ShutdownMarker). `run.json` is written before and
+//! after each spawn, and at each change of the phase. After a reboot all of it is meaningless, so
+//! nothing is synced: a crash of the daemon loses no write that the kernel has accepted.
 //!
-//! Each of its lines is a record, and the last whole line counts. To add a line costs a fraction of
-//! a new file, for which file systems look for room. A daemon that is killed while it writes leaves
-//! a part of a line, as if it had not written. Each line begins on a new one, so that a part is
-//! never taken into the next; once there are many the file is replaced by the last.
+//! `run.json` is append-only. Each line is a record, and the last complete line counts. Appending
+//! is much cheaper than a new file, for which file systems allocate space. A daemon that is killed
+//! during a write leaves a partial line, which is ignored. Each record starts with a line break, so
+//! that it never continues a partial line. A large file is replaced by its last record.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -36,42 +36,39 @@ use super::run_journal::RunJournal;
 use super::run_state::{ProcessId, RunState};
 use crate::atomic_file::write_atomic;
 
-/// How many bytes of records of runs are kept before they are replaced by the last.
+/// Size of `run.json` in bytes above which it is replaced by its last record.
 const MAX_RUN_FILE: u64 = 64 * 1024;
 
-/// What was asked of the service manager about a unit.
+/// State of a unit that the service manager was requested to reach.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RequestedState {
     pub(crate) epoch: u64,
     pub(crate) generation: u64,
     pub(crate) launched: bool,
-    /// Whether a timer has started it since it was last stopped; of a timer, whether a unit has.
-    #[serde(default)]
+    /// Whether a timer has started the unit since its last stop. For a timer: whether a unit has.
     pub(crate) triggered: bool,
-    /// The last elapse of a timer that was to start it, by a number that no other has.
-    #[serde(default)]
+    /// ID of the last timer elapse that started the unit.
     pub(crate) trigger: u64,
-    /// The generation of the last start that was to end before what was up.
-    #[serde(default)]
-    pub(crate) renewed: u64,
+    /// Generation of the last restart.
+    pub(crate) restart_generation: u64,
 }
 
 impl RequestedState {
-    /// Whether the unit is to run: fleet wants it to, or a timer did.
+    /// Whether the unit should run: launched by fleet, or started by a timer.
     pub(crate) fn should_run(self) -> bool {
         self.launched || self.triggered
     }
 
-    /// The same for a unit that is not to run any more.
+    /// Returns the state after a stop.
     pub(crate) fn stopped(self) -> Self {
         Self { launched: false, triggered: false, ..self }
     }
 
-    /// What a daemon left to do that wrote down `before` as done.
+    /// Returns the request that is pending if `before` was the last applied state.
     pub(crate) fn pending_since(self, before: Self) -> PendingRequest {
         let is_same = (self.launched, self.generation) == (before.launched, before.generation);
         match (self.launched, self.triggered) {
-            (true, _) if self.renewed != before.renewed => PendingRequest::Restart,
+            (true, _) if self.restart_generation != before.restart_generation => PendingRequest::Restart,
             (true, _) if !is_same => PendingRequest::Start,
             (false, false) if before.should_run() => PendingRequest::Stop,
             (_, true) if self.trigger != before.trigger => PendingRequest::Elapse,
@@ -80,50 +77,47 @@ impl RequestedState {
     }
 }
 
-/// What of the asked was written down, and not done before the daemon ended.
+/// Request that was stored, but not applied before the daemon ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PendingRequest {
     Nothing,
-    /// A start: what is up already is not started anew.
+    /// Start; an active unit stays as it is.
     Start,
-    /// A start that ends before what is up.
+    /// Restart.
     Restart,
     Stop,
-    /// A start because a timer has elapsed.
+    /// Start because a timer has elapsed.
     Elapse,
 }
 
-/// What runs of a unit.
+/// Stored state of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RunRecord {
-    /// What had been asked, and was acted upon, when this was written. A daemon that ends between
-    /// writing down what is asked and doing it leaves the rest to the next.
-    #[serde(default)]
+    /// Requested state that is applied. A daemon that ends between storing a request and applying
+    /// it leaves the difference to the next.
     pub(crate) requested: RequestedState,
-    /// The identity of the run, which all its processes carry; empty before the first.
+    /// Invocation ID, which all processes of the run carry; empty before the first run.
     pub(crate) invocation: String,
-    /// The leaders of process groups that the run has begun and that were not seen to end.
+    /// Leaders of the process groups that the run has created and that may have members.
     pub(crate) leaders: Vec<ProcessId>,
-    /// Where the log ended when the run began, in bytes.
-    #[serde(default)]
+    /// Size of the log in bytes when the run began.
     pub(crate) log_from: u64,
-    /// The control group of the run, if it has one.
-    #[serde(default)]
+    /// Control group of the run.
     pub(crate) group: Option<Group>,
     pub(crate) run_state: RunState,
 }
 
-/// What is found of a unit: its source, what was asked, and what runs, if that was ever written.
+/// Stored unit: its file, the requested state, and its run if one was stored.
 pub(crate) type StoredUnit = (Vec<u8>, RequestedState, Option<RunRecord>);
 
-/// The directory of one unit, or what stands for it. To clone it costs nothing.
+/// Storage of one unit: its directory, or a shared journal. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct UnitDirectory {
     path: Arc<Path>,
     shared: Option<Arc<SharedStorage>>,
 }
 
-/// Where a unit without a directory is kept.
+/// Storage of a unit without a directory.
 #[derive(Debug)]
 pub(crate) struct SharedStorage {
     pub(crate) journal: Arc<RunJournal>,
@@ -132,51 +126,51 @@ pub(crate) struct SharedStorage {
 }
 
 impl UnitDirectory {
-    /// The directory at that path, which need not exist.
+    /// Returns the directory at a path, which need not exist.
     pub(crate) fn new(path: PathBuf) -> Self {
         Self { path: path.into(), shared: None }
     }
 
-    /// What stands for the directory at that path, unless there is one.
+    /// Returns the directory at a path if it exists, or the shared storage otherwise.
     pub(crate) fn with_journal(path: PathBuf, shared: SharedStorage) -> Self {
         let shared = (!path.is_dir()).then(|| Arc::new(shared));
         Self { path: path.into(), shared }
     }
 
-    /// Where the unit writes.
+    /// Returns the path of the log.
     pub(crate) fn log(&self) -> PathBuf {
         self.shared.as_ref().map_or_else(|| self.path.join("log"), |shared| shared.log.clone())
     }
 
-    /// Where the state of a timer is.
+    /// Returns the path of the state of a timer.
     pub(crate) fn timer(&self) -> PathBuf {
         self.path.join("timer.json")
     }
 
-    /// Makes a place for a unit that is about to be loaded for the first time. There is a record of
-    /// what runs from then on, so that one without is known for one of an earlier daemon.
+    /// Creates the directory of a unit that is loaded for the first time, with an empty run. A run
+    /// that is stored there already is kept.
     pub(crate) fn create(&self) -> io::Result<()> {
         std::fs::create_dir_all(&self.path)?;
         match self.read_run()? {
             None => self.write_run(&RunRecord::default()),
-            // What is left there may run.
+            // Processes of it may still run.
             Some(_) => Ok(()),
         }
     }
 
-    /// Writes a unit that was loaded. What was asked comes last: without it there is no unit.
+    /// Writes a loaded unit. The requested state is written last: without it there is no unit.
     pub(crate) fn write_unit(&self, source: &[u8], requested: RequestedState) -> io::Result<()> {
         std::fs::create_dir_all(&self.path)?;
         write_atomic(&self.path.join("unit"), source, false)?;
-        self.write_asked(requested)
+        self.write_requested(requested)
     }
 
-    /// Whether the unit was loaded as a unit file, and is no stanza.
+    /// Returns whether the unit was loaded from a unit file, not from a stanza.
     pub(crate) fn has_unit_file(&self) -> bool {
         self.path.join("unit").exists()
     }
 
-    /// Writes what the unit runs, as a stanza.
+    /// Writes the definition that the unit is started from, as a stanza.
     pub(crate) fn write_definition(&self, stanza: &str) -> io::Result<()> {
         match &self.shared {
             Some(shared) => shared.journal.write_stanza(&shared.unit, stanza),
@@ -184,7 +178,7 @@ impl UnitDirectory {
         }
     }
 
-    /// Reads what the unit runs; `None` when it never did.
+    /// Reads the definition that the unit was started from; `None` if there is none.
     pub(crate) fn read_definition(&self) -> io::Result<Option<String>> {
         if let Some(shared) = &self.shared {
             return shared.journal.read_stanza(&shared.unit);
@@ -195,7 +189,7 @@ impl UnitDirectory {
         }
     }
 
-    /// What is written of what the unit runs makes no sense, for this reason.
+    /// Returns the error for an invalid stored definition.
     pub(crate) fn invalid_definition(&self, why: String) -> io::Error {
         let why = io::Error::new(io::ErrorKind::InvalidData, why);
         match &self.shared {
@@ -204,16 +198,16 @@ impl UnitDirectory {
         }
     }
 
-    /// Writes what was asked.
-    pub(crate) fn write_asked(&self, requested: RequestedState) -> io::Result<()> {
-        write_atomic(&self.path.join("asked.json"), &serde_json::to_vec(&requested)?, false)
+    /// Writes the requested state.
+    pub(crate) fn write_requested(&self, requested: RequestedState) -> io::Result<()> {
+        write_atomic(&self.path.join("requested.json"), &serde_json::to_vec(&requested)?, false)
     }
 
-    /// Writes that the unit is not to run any more, as the end of all says, if it was to. Where
-    /// what was asked makes no sense, nobody takes the unit back either.
+    /// Writes that the unit should not run, if it should, as a shutdown requires. An invalid
+    /// requested state is left alone: such a unit is not recovered.
     pub(crate) fn write_stopped(&self) -> io::Result<()> {
         use io::ErrorKind::{InvalidData, NotADirectory, UnexpectedEof};
-        let path = self.path.join("asked.json");
+        let path = self.path.join("requested.json");
         match read_json::<RequestedState>(&path) {
             Ok(Some(requested)) if requested.should_run() => {
                 write_atomic(&path, &serde_json::to_vec(&requested.stopped())?, false)
@@ -225,7 +219,7 @@ impl UnitDirectory {
         }
     }
 
-    /// Writes what runs.
+    /// Writes the state of the run.
     pub(crate) fn write_run(&self, run: &RunRecord) -> io::Result<()> {
         if let Some(shared) = &self.shared {
             return shared.journal.write_run(&shared.unit, run);
@@ -241,16 +235,16 @@ impl UnitDirectory {
         file.write_all(&line)
     }
 
-    /// Reads a unit back; `None` when it was never loaded whole.
+    /// Reads the stored unit; `None` if it was never loaded completely.
     pub(crate) fn read(&self) -> io::Result<Option<StoredUnit>> {
-        let Some(requested) = read_json(&self.path.join("asked.json"))? else {
+        let Some(requested) = read_json(&self.path.join("requested.json"))? else {
             return Ok(None);
         };
         let source = std::fs::read(self.path.join("unit"))?;
         Ok(Some((source, requested, self.read_run()?)))
     }
 
-    /// Reads what runs; `None` when nothing ever ran.
+    /// Reads the state of the run; `None` if there is none.
     pub(crate) fn read_run(&self) -> io::Result<Option<RunRecord>> {
         if let Some(shared) = &self.shared {
             return shared.journal.read_run(&shared.unit);
@@ -260,15 +254,14 @@ impl UnitDirectory {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             text => text?,
         };
-        // A file without any line was written as a whole, by a daemon that did not add to it.
-        let whole = text.iter().rposition(|&byte| byte == b'\n').unwrap_or(text.len());
-        let last = text[..whole].split(|&byte| byte == b'\n').rfind(|line| !line.is_empty());
+        let complete = text.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);
+        let last = text[..complete].split(|&byte| byte == b'\n').rfind(|line| !line.is_empty());
         let run = last.map(serde_json::from_slice).transpose();
         let or = "; or remove that file, if nothing of the unit runs any more";
         run.map_err(|why| invalid_record(&path, why, or))
     }
 
-    /// Removes everything of the unit. What was asked goes first: without it there is no unit.
+    /// Removes everything of the unit. The requested state goes first: without it there is no unit.
     pub(crate) fn remove(&self) -> io::Result<()> {
         let ignore_missing = |result: io::Result<()>| match result {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -278,13 +271,12 @@ impl UnitDirectory {
             shared.journal.forget(&shared.unit)?;
             return Log::remove(&shared.log);
         }
-        ignore_missing(std::fs::remove_file(self.path.join("asked.json")))?;
+        ignore_missing(std::fs::remove_file(self.path.join("requested.json")))?;
         ignore_missing(std::fs::remove_dir_all(&self.path))
     }
 }
 
-/// What is written of a run makes no sense, as that of a later version may not. With what to do
-/// about it beside the one thing that is always right.
+/// Returns the error for an invalid stored run, for example of a later version. `or` adds a remedy.
 pub(crate) fn invalid_record(path: &Path, why: impl Into<io::Error>, or: &str) -> io::Error {
     let (why, path) = (why.into(), path.display());
     let problem = format!(
@@ -317,29 +309,29 @@ mod tests {
             (launched, nothing, PendingRequest::Start),
             (RequestedState { generation: 2, ..launched }, launched, PendingRequest::Start),
             (
-                RequestedState { generation: 2, renewed: 2, ..launched },
+                RequestedState { generation: 2, restart_generation: 2, ..launched },
                 launched,
                 PendingRequest::Restart,
             ),
             (
-                RequestedState { generation: 2, renewed: 2, ..launched },
+                RequestedState { generation: 2, restart_generation: 2, ..launched },
                 nothing,
                 PendingRequest::Restart,
             ),
-            // A start that came after it does not undo it, and a stop does.
+            // A later start does not cancel the restart, but a stop does.
             (
-                RequestedState { generation: 3, renewed: 2, ..launched },
+                RequestedState { generation: 3, restart_generation: 2, ..launched },
                 launched,
                 PendingRequest::Restart,
             ),
             (
-                RequestedState { launched: false, renewed: 2, ..launched },
+                RequestedState { launched: false, restart_generation: 2, ..launched },
                 launched,
                 PendingRequest::Stop,
             ),
             (
-                RequestedState { generation: 3, renewed: 2, ..launched },
-                RequestedState { generation: 2, renewed: 2, ..launched },
+                RequestedState { generation: 3, restart_generation: 2, ..launched },
+                RequestedState { generation: 2, restart_generation: 2, ..launched },
                 PendingRequest::Start,
             ),
             (RequestedState { launched: false, ..launched }, launched, PendingRequest::Stop),
@@ -394,17 +386,6 @@ mod tests {
             directory.write_run(&run(3)).expect("it can be written");
             assert_eq!(directory.read_run().expect("it can be read"), Some(run(3)), "{length}");
         }
-    }
-
-    #[test]
-    fn a_record_that_an_earlier_daemon_wrote_as_a_whole_counts() {
-        let temporary = tempfile::tempdir().expect("a directory can be made");
-        let directory = UnitDirectory::new(temporary.path().to_owned());
-        let whole = serde_json::to_vec(&run(1)).expect("it has a form");
-        std::fs::write(temporary.path().join("run.json"), whole).expect("it can be written");
-        assert_eq!(directory.read_run().expect("it can be read"), Some(run(1)));
-        directory.write_run(&run(2)).expect("it can be written");
-        assert_eq!(directory.read_run().expect("it can be read"), Some(run(2)));
     }
 
     #[test]

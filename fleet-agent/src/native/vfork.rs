@@ -1,46 +1,46 @@
-//! A process that uses our memory until its program begins.
+//! Clones a process that shares our memory until its exec.
 //!
-//! A copy of this daemon costs more the more memory it has, and is thrown away at once when the
-//! program begins. So the process is given a stack of its own and otherwise uses the memory of
-//! ours, while the thread that begins it is held by the kernel; that is what `vfork` does and
-//! `posix_spawn` is made of. No library begins one so inside a control group. There is nothing to
-//! write it in but the machine's own words, so on other machines it is a copy as before.
+//! A copy of this daemon costs more the more memory the daemon has, and the exec discards it at
+//! once. So the child gets a stack of its own and otherwise uses our memory, while the kernel
+//! suspends the calling thread. `vfork` works like that, and `posix_spawn` is built on it. No
+//! library combines it with a control group. It requires assembly, so other architectures use a
+//! copy.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::asm;
 use std::ffi::c_void;
 
-/// How large its stack is, in bytes. What it does until its program begins needs a fraction of it.
+/// Size of the child's stack in bytes. The code before the exec uses a fraction of it.
 const STACK: usize = 64 * 1024;
 
-/// What the kernel is asked for, beside what is asked for a copy: `CLONE_VM` and `CLONE_VFORK`.
+/// Flags in addition to those for a copy: `CLONE_VM` and `CLONE_VFORK`.
 pub(super) const FLAGS: u64 = 0x100 | 0x4000;
 
-/// Whether processes can be begun so on this machine.
+/// Whether this architecture is supported.
 pub(super) const IS_SUPPORTED: bool = cfg!(target_arch = "x86_64");
 
-/// What the process does, with what it is argument.
+/// Entry point of the child, with its argument.
 pub(super) type ChildMain = unsafe extern "C" fn(*const c_void) -> !;
 
-/// A stack, to be named in the request by its [`stack_range`].
+/// Allocates a stack; its [`stack_range`] goes into the arguments.
 pub(super) fn stack() -> Vec<u8> {
     Vec::with_capacity(STACK)
 }
 
-/// The lowest address of a stack, and how many bytes are used of it: it begins at a multiple of 16
-/// bytes, wherever it lies, as functions rely on.
+/// Returns the lowest address of a stack, and the usable size. Its top is aligned to 16 bytes, as
+/// the ABI requires.
 pub(super) fn stack_range(stack: &mut Vec<u8>) -> (u64, u64) {
     let (lowest, size) = (stack.as_mut_ptr() as u64, stack.capacity() as u64);
     (lowest, size - (lowest + size) % 16)
 }
 
-/// The kernel's answer to `clone3` with that request: a process, or an error below zero.
+/// Calls `clone3` with these arguments. Returns a pid, or an error below zero.
 ///
 /// # Safety
 ///
-/// The request is one of `clone3` of that size, with [`FLAGS`] and a stack by its [`stack_range`]. The
-/// main makes system calls alone, and ends in a program or in the end of the process. All that it
-/// uses stays there and is not changed until this returns.
+/// The arguments are valid for `clone3` with this size, with [`FLAGS`] and a stack by its
+/// [`stack_range`]. `main` only makes system calls, and ends with an exec or an exit. Everything
+/// that it uses stays valid and unchanged until this returns.
 #[cfg(target_arch = "x86_64")]
 #[expect(unsafe_code, reason = "no library begins a process so inside a control group")]
 pub(super) unsafe fn clone3(
@@ -50,9 +50,9 @@ pub(super) unsafe fn clone3(
     argument: *const c_void,
 ) -> isize {
     let answer: isize;
-    // SAFETY: as promised above. In the new process, where the answer is 0, the stack is another
-    // one, so nothing of this function is used there but the two registers, and it never returns.
-    // That stack is empty and begins at a multiple of 16 bytes, as a call has to find it.
+    // SAFETY: as required above. In the child, where the result is 0, the stack is a different one.
+    // So it uses nothing of this function but the two registers, and never returns. Its stack is
+    // empty and aligned to 16 bytes, as a call requires.
     unsafe {
         asm!(
             "syscall",
@@ -75,7 +75,7 @@ pub(super) unsafe fn clone3(
     answer
 }
 
-/// There are no words for it here, so nobody asks.
+/// Not supported on this architecture.
 ///
 /// # Safety
 ///

@@ -1,7 +1,8 @@
-//! Puts questions about many units to systemd together.
+//! Combines queries about many units into few calls.
 //!
-//! Whoever asks while nobody does asks at once. What comes until the answer is there waits, and is
-//! asked as a whole then. So one question loses no time, and a hundred are two calls.
+//! A query is sent at once if no call is in progress. Queries that arrive during a call are sent
+//! together after it. So a single query is not delayed, and a hundred concurrent ones take two
+//! calls.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,12 +11,12 @@ use tokio::sync::oneshot;
 
 use super::bus::CallError;
 
-/// How many questions are put together: systemd does nothing else before all are answered.
+/// Limit on the size of a batch: systemd does nothing else until all its queries are answered.
 const MAX_BATCH: usize = 64;
 
 type Answer<T> = Result<T, CallError>;
 
-/// The questions of one kind, each about one unit.
+/// Queries of one kind, each about one unit.
 #[derive(Debug)]
 pub(crate) struct QueryBatcher<T> {
     waiting: Mutex<Queue<T>>,
@@ -28,18 +29,18 @@ struct Queue<T> {
     questions: BTreeMap<u64, Question<T>>,
 }
 
-/// What a question is about, and who waits for its answer.
+/// Subject of a query, and the receiver of its response.
 type Question<T> = (String, oneshot::Sender<Answer<T>>);
 
-/// What becomes of a question.
+/// Role of a caller in a batch.
 pub(crate) enum BatchRole<'a, T> {
-    /// Somebody else has asked it, too.
+    /// Another caller has sent its query, and this is the response.
     Answered(Answer<T>),
-    /// It is to be asked together with others.
+    /// The caller has to send this batch.
     Leader(Batch<'a, T>),
 }
 
-/// Questions to be asked together; until this is dropped, nobody else asks.
+/// Queries to send together; until this is dropped, no other batch begins.
 #[derive(Debug)]
 pub(crate) struct Batch<'a, T> {
     questions: Vec<Question<T>>,
@@ -55,13 +56,13 @@ impl<T> Default for QueryBatcher<T> {
 }
 
 impl<T> QueryBatcher<T> {
-    /// Waits for the answer to a question, or for the turn to ask it.
+    /// Waits for the response to a query, or for the turn to send it.
     pub(crate) async fn join(&self, about: &str) -> BatchRole<'_, T> {
         loop {
             let (number, mut answer) = self.wait(about);
             tokio::select! {
                 biased;
-                // Who was asking may have been dropped, and with it the question.
+                // The sender of the batch may have been dropped, and the query with it.
                 answer = &mut answer => if let Ok(answer) = answer { return BatchRole::Answered(answer) },
                 turn = self.turn.lock() => {
                     let mut waiting = self.lock();
@@ -95,16 +96,16 @@ impl<T> QueryBatcher<T> {
 }
 
 impl<T> Batch<'_, T> {
-    /// What the questions are about: first the one of whoever asks.
+    /// Returns the subjects of the queries, the caller's first.
     pub(crate) fn about(&self) -> Vec<&str> {
         let others = self.questions.iter().map(|(about, _)| about.as_str());
         std::iter::once(self.own.as_str()).chain(others).collect()
     }
 
-    /// Answers all of them, and returns the answer of whoever asks.
+    /// Delivers all responses, and returns that of the caller.
     pub(crate) fn answer(self, mut answer: impl FnMut(&str) -> Answer<T>) -> Answer<T> {
         for (about, waits) in self.questions {
-            // Who waited may have gone.
+            // The receiver may be gone.
             drop(waits.send(answer(&about)));
         }
         answer(&self.own)
@@ -118,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    /// Asks, notes what was asked together, and answers with what the question is about.
+    /// Sends a query, records the batch size, and responds with the subject.
     async fn ask(batcher: &QueryBatcher<String>, calls: &Mutex<Vec<usize>>, about: &str) -> String {
         let batch = match batcher.join(about).await {
             BatchRole::Answered(answer) => return answer.expect("it is answered"),

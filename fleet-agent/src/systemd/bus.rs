@@ -1,4 +1,4 @@
-//! A connection to systemd, and the calls that are made over it.
+//! A connection to systemd over D-Bus, and the calls made on it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,13 +24,13 @@ const MANAGER: &str = "org.freedesktop.systemd1.Manager";
 pub(crate) const UNIT: &str = "org.freedesktop.systemd1.Unit";
 pub(crate) const JOB: &str = "org.freedesktop.systemd1.Job";
 
-/// A call that takes longer has failed. Reading all unit files again is the slowest.
+/// Timeout of a call. Reloading all unit files takes the longest.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How many calls may have no answer yet. The bus allows 128 a connection, and refuses any more.
+/// Limit on concurrent calls. The bus allows 128 per connection, and refuses more.
 const MAX_CONCURRENT: usize = 64;
 
-/// What is sent to those who ask: the signals of systemd, and the news that it has left the bus.
+/// Match rules: signals of systemd, and the loss of its bus name.
 const SIGNALS: [&str; 3] = [
     "type='signal',sender='org.freedesktop.systemd1',\
      interface='org.freedesktop.systemd1.Manager',path='/org/freedesktop/systemd1'",
@@ -41,17 +41,17 @@ const SIGNALS: [&str; 3] = [
      member='NameOwnerChanged',arg0='org.freedesktop.systemd1'",
 ];
 
-/// Why a call did not succeed.
+/// Error of a call.
 #[derive(Debug, Clone)]
 pub(crate) enum CallError {
-    /// systemd has refused.
+    /// systemd has refused the call.
     Refused {
-        /// D-Bus's name of the error.
+        /// D-Bus name of the error.
         name: String,
-        /// What systemd says, in a person's words.
+        /// Message of systemd, for people.
         message: String,
     },
-    /// Nobody knows whether systemd has heard of it.
+    /// The outcome is unknown: systemd may have received the call or not.
     Lost(String),
 }
 
@@ -65,22 +65,22 @@ impl CallError {
     }
 }
 
-/// A connection to one systemd.
+/// A connection to one systemd instance.
 pub(crate) struct Bus {
     connection: Connection,
     clock: Arc<dyn Clock>,
-    /// Without a bus there is nobody but systemd at the other end.
+    /// Whether this is systemd's private socket, without a bus in between.
     private: bool,
     calls: Semaphore,
     unit_path: OnceCell<Vec<PathBuf>>,
 }
 
-/// A unit as systemd lists it: name, description, load, active and sub state, the unit that it
-/// follows, its path, and number, type and path of its job.
+/// A unit as systemd lists it: name, description, load, active and sub state, followed unit, path,
+/// and id, type and path of its job.
 type Listed =
     (String, String, String, String, String, String, OwnedObjectPath, u32, String, OwnedObjectPath);
 
-/// A unit's three states.
+/// The three states of a unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct States {
     pub(crate) name: String,
@@ -89,11 +89,11 @@ pub(crate) struct States {
     pub(crate) sub: String,
 }
 
-/// A change of links: `symlink` or `unlink`, the link, where it leads.
+/// A change of links: `symlink` or `unlink`, the link, its target.
 pub(crate) type LinkChange = (String, String, String);
 
 impl Bus {
-    /// Connects, and asks for signals. The stream has every message from then on.
+    /// Connects and subscribes to signals. The stream has every message from then on.
     pub(crate) async fn open(config: &SystemdConfig) -> Result<(Self, MessageStream), CallError> {
         let socket = UnixStream::connect(&config.socket).await;
         let lost = |error: std::io::Error| {
@@ -134,7 +134,7 @@ impl Bus {
         }
     }
 
-    /// Calls a method of systemd's manager.
+    /// Calls a method of systemd's manager object.
     pub(crate) async fn manager<B, R>(&self, method: &str, body: &B) -> Result<R, CallError>
     where
         B: Serialize + DynamicType,
@@ -143,7 +143,7 @@ impl Bus {
         self.call(OBJECT, MANAGER, method, body).await
     }
 
-    /// One property of an object.
+    /// Reads a property of an object.
     pub(crate) async fn property<T>(
         &self,
         path: &str,
@@ -159,7 +159,7 @@ impl Bus {
         value.try_into().map_err(|_| odd())
     }
 
-    /// The folders in which systemd looks for unit files.
+    /// Returns the directories that systemd searches for unit files.
     pub(crate) async fn unit_path(&self) -> Result<&[PathBuf], CallError> {
         let folders = self.unit_path.get_or_try_init(async || {
             let folders: Vec<String> = self.property(OBJECT, MANAGER, "UnitPath").await?;
@@ -168,7 +168,7 @@ impl Bus {
         folders.await.map(Vec::as_slice)
     }
 
-    /// The three states of units, which systemd reads if it does not have them in memory.
+    /// Returns the states of units. systemd loads units that are not in memory.
     pub(crate) async fn states(&self, units: &[&str]) -> Result<Vec<States>, CallError> {
         let listed: Vec<Listed> = self.manager("ListUnitsByNames", &units).await?;
         let states = listed.into_iter().map(|(name, _, load, active, sub, ..)| States {
@@ -180,7 +180,7 @@ impl Bus {
         Ok(states.collect())
     }
 
-    /// Where systemd keeps a unit; `None` when it is not in memory.
+    /// Returns the path of a unit in systemd's memory; `None` if it is not loaded.
     pub(crate) async fn loaded_path(&self, unit: &str) -> Result<Option<String>, CallError> {
         match self.manager::<_, OwnedObjectPath>("GetUnit", &unit).await {
             Ok(path) => Ok(Some(path.to_string())),
@@ -189,14 +189,14 @@ impl Bus {
         }
     }
 
-    /// Asks for a job about a unit; returns the job's path.
+    /// Requests a job for a unit; returns the job's path.
     pub(crate) async fn job(&self, method: &str, unit: &str) -> Result<String, CallError> {
         let path: OwnedObjectPath = self.manager(method, &(unit, "replace")).await?;
         Ok(path.to_string())
     }
 
-    /// The place of an answer that is given now: all that systemd did before has its signals
-    /// before it.
+    /// Returns the receive position of a response sent now. Signals of everything that systemd did
+    /// before come before it.
     pub(crate) async fn barrier(&self) -> Result<Sequence, CallError> {
         let destination = (!self.private).then_some(NAME);
         let peer = Some("org.freedesktop.DBus.Peer");
@@ -221,8 +221,8 @@ impl Bus {
         self.answer(reply).await?.body().deserialize().map_err(failed)
     }
 
-    /// Waits for an answer, not for ever. The library's own limit has a timer of the kernel for
-    /// each call.
+    /// Waits for a response, up to the timeout. The library's own timeout would use one kernel
+    /// timer per call.
     async fn answer(
         &self,
         reply: impl Future<Output = zbus::Result<Message>>,
@@ -237,7 +237,7 @@ impl Bus {
     }
 }
 
-/// Where systemd keeps a unit of that name.
+/// Returns the object path of a unit with this name.
 pub(crate) fn unit_path(unit: &str) -> String {
     let mut path = format!("{OBJECT}/unit/");
     for (index, byte) in unit.bytes().enumerate() {
@@ -251,7 +251,7 @@ pub(crate) fn unit_path(unit: &str) -> String {
     path
 }
 
-/// Errors that systemd does not answer with, but the bus or nobody.
+/// Errors that come from the bus or a lost connection, and not from systemd.
 const CONNECTION_ERRORS: [&str; 8] = [
     "org.freedesktop.DBus.Error.Disconnected",
     "org.freedesktop.DBus.Error.LimitsExceeded",
@@ -272,7 +272,7 @@ fn failed(error: zbus::Error) -> CallError {
         other => return CallError::Lost(other.to_string()),
     };
     let message = message.filter(|message| !message.is_empty()).unwrap_or_else(|| name.clone());
-    // The bus itself starts no systemd, which it says by errors of a family of their own.
+    // The bus cannot start systemd, which it reports with errors of a family of their own.
     let unanswered = CONNECTION_ERRORS.contains(&name.as_str()) || name.contains(".Spawn.");
     if unanswered { CallError::Lost(message) } else { CallError::Refused { name, message } }
 }

@@ -1,39 +1,39 @@
-//! Which systemd is meant, how it is reached, and where files are kept.
+//! Settings: the systemd instance, the connection to it, and the directories.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::{Clock, SystemClock};
 
-/// Whose units are run.
+/// The systemd instance that runs the units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SystemdScope {
-    /// The context's, by its first process.
+    /// The system instance, which is the machine's first process.
     System,
-    /// A user's, by `systemd --user`.
+    /// A user's instance, `systemd --user`.
     User,
 }
 
-/// How a [`SystemdManager`](crate::SystemdManager) is set up.
+/// Settings of a [`SystemdManager`](crate::SystemdManager).
 #[derive(Clone)]
 pub struct SystemdConfig {
-    /// Whose units are run.
+    /// The systemd instance that runs the units.
     pub scope: SystemdScope,
-    /// The socket of the bus, or systemd's own if `private`.
+    /// Socket of the bus, or systemd's private one if `private`.
     pub socket: PathBuf,
-    /// Whether the socket is systemd's own, which works without a bus.
+    /// Whether the socket is systemd's private one, which works without a bus.
     pub private: bool,
-    /// Where unit files and records are kept; best where a reboot empties it. One manager at a
+    /// Directory of unit files and records, preferably one that a reboot clears. One manager at a
     /// time may use it.
     pub directory: PathBuf,
-    /// Where systemd looks for links to unit files that last until the context is booted again.
+    /// Directory in which systemd looks for links to unit files that last until the next boot.
     pub links: PathBuf,
-    /// The clock that pauses between attempts to connect go by.
+    /// Clock for the pauses between connection attempts.
     pub clock: Arc<dyn Clock>,
 }
 
 impl SystemdConfig {
-    /// The context's systemd, over the system bus; files in `/run/fleet/units`.
+    /// The system instance, over the system bus; files in `/run/fleet/units`.
     #[must_use]
     pub fn system() -> Self {
         Self {
@@ -46,8 +46,8 @@ impl SystemdConfig {
         }
     }
 
-    /// A user's systemd, over the user's bus; files in `fleet/units` in the runtime directory,
-    /// which is what `XDG_RUNTIME_DIR` names.
+    /// A user's instance, over the user's bus; files in `fleet/units` in the runtime directory
+    /// (`XDG_RUNTIME_DIR`).
     #[must_use]
     pub fn user(runtime_directory: &Path) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl SystemdConfig {
         }
     }
 
-    /// The same systemd, over a socket of its own and not over the bus.
+    /// Uses systemd's private socket instead of the bus.
     #[must_use]
     pub fn with_private_socket(mut self) -> Self {
         self.private = true;

@@ -1,8 +1,8 @@
-//! Keeps the connection to systemd, and follows what systemd tells.
+//! Maintains the connection to systemd, and processes its signals.
 //!
-//! One task connects, looks at all units once, and from then on takes each signal in, in the order
-//! in which systemd has sent it: a job's end comes after the changes that it made. When the
-//! connection is lost, or systemd leaves the bus to begin anew, it connects again.
+//! One task connects, reads all units once, and then processes each signal in the order in which
+//! systemd has sent it. The end of a job thus comes after the changes that it made. If the
+//! connection is lost, or systemd leaves the bus to re-execute, the task connects again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::refresh::refresh_all;
 use super::state::{ObservedState, Properties};
 use super::units::apply_properties;
 
-/// The first pause before another attempt to connect, and the longest.
+/// Shortest and longest pause between connection attempts.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
 
 /// Runs until it is aborted.
@@ -42,16 +42,16 @@ pub(crate) async fn keep(context: Arc<ManagerContext>) {
     }
 }
 
-/// Follows one connection to its end, and tells what ended it.
+/// Processes one connection until it ends; returns the reason.
 async fn follow(context: &ManagerContext, bus: Arc<Bus>, signals: MessageStream) -> CallError {
-    // A look waits for answers, which come behind signals: so both go on beside each other.
+    // Queries wait for responses, which come after signals. So both run concurrently.
     tokio::select! {
         error = dispatch(context, signals) => error,
         error = refresh(context, &bus) => error,
     }
 }
 
-/// Looks at everything whenever that is asked for.
+/// Reads everything, on connection and on each request.
 async fn refresh(context: &ManagerContext, bus: &Arc<Bus>) -> CallError {
     loop {
         if let Err(error) = refresh_all(context, bus).await {
@@ -87,7 +87,7 @@ async fn dispatch(context: &ManagerContext, mut signals: MessageStream) -> CallE
     }
 }
 
-/// Takes one signal in; `true` when it is the last.
+/// Processes one signal; `true` if it is the last.
 fn on_signal(context: &ManagerContext, message: &Message) -> zbus::Result<bool> {
     let header = message.header();
     let member = header.member().map_or("", |member| member.as_str());
@@ -95,7 +95,7 @@ fn on_signal(context: &ManagerContext, message: &Message) -> zbus::Result<bool> 
     match member {
         "PropertiesChanged" => {
             let path = header.path().map_or("", |path| path.as_str());
-            // systemd tells of all units; most are none of fleet's, and are not even read.
+            // systemd sends signals of all units; most are not fleet's, and are not even parsed.
             if context.units.is_followed(path) {
                 let (interface, changed, _): (String, Properties, Vec<String>) =
                     body.deserialize()?;

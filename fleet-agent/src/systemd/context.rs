@@ -1,4 +1,4 @@
-//! What all parts of one manager share.
+//! State shared by all parts of one manager.
 
 use std::io;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::unit_locks::UnitLocks;
 use super::units::UnitTable;
 use crate::{ChangeSender, ServiceError};
 
-/// One systemd, and all that is known of fleet's units in it.
+/// A systemd instance, and the known state of fleet's units in it.
 pub(crate) struct ManagerContext {
     pub(crate) config: SystemdConfig,
     pub(crate) files: UnitFiles,
@@ -30,20 +30,20 @@ pub(crate) struct ManagerContext {
     pub(crate) reload: Reload,
     pub(crate) feed: ChangeSender,
     pub(crate) session: watch::Sender<Session>,
-    /// The place of the last message of this connection that was taken in.
+    /// Position of the last processed message of this connection.
     pub(crate) processed: watch::Sender<Option<Sequence>>,
-    /// Everything has to be looked at once again.
+    /// Requests a refresh of all units.
     pub(crate) refresh_requested: Notify,
 }
 
 /// Whether systemd can be reached.
 #[derive(Clone)]
 pub(crate) enum Session {
-    /// Nobody has tried yet.
+    /// No connection has been attempted yet.
     New,
-    /// It can, and all units have been looked at since.
+    /// Connected, and all units have been read since.
     Up(Arc<Bus>),
-    /// It cannot, for this reason.
+    /// Not connected, for this reason.
     Down(String),
 }
 
@@ -65,7 +65,7 @@ impl ManagerContext {
         }
     }
 
-    /// The connection, while there is one. Without it nothing is known of any unit.
+    /// Returns the connection. Without one, the state of units is unknown.
     pub(crate) fn bus(&self) -> Result<Arc<Bus>, ServiceError> {
         match &*self.session.borrow() {
             Session::Up(bus) => Ok(Arc::clone(bus)),
@@ -74,21 +74,21 @@ impl ManagerContext {
         }
     }
 
-    /// Waits until all signals are taken in that systemd has sent by now.
+    /// Waits until all signals that systemd has sent so far are processed.
     pub(crate) async fn catch_up(&self, bus: &Bus) -> Result<(), CallError> {
         let present = bus.barrier().await?;
         let mut processed = self.processed.subscribe();
-        // Its sender is here, so it is not dropped meanwhile.
+        // The sender is a field of this struct, so it is not dropped meanwhile.
         drop(processed.wait_for(|at| at.is_some_and(|at| at >= present)).await);
         Ok(())
     }
 
-    /// What was asked of a unit.
+    /// Returns the record of a known unit.
     pub(crate) fn record(&self, unit: &UnitName) -> Result<Record, ServiceError> {
         self.units.record(unit).ok_or_else(|| ServiceError::NotLoaded { unit: unit.clone() })
     }
 
-    /// Remembers what was asked of a unit, on disk first.
+    /// Stores the record of a unit, on disk first.
     pub(crate) fn remember(&self, unit: &UnitName, record: Record) -> Result<(), ServiceError> {
         let written = self.files.write_record(unit, &record);
         written.map_err(io_error(format!("write down what was asked of {unit}")))?;
@@ -98,7 +98,7 @@ impl ManagerContext {
     }
 }
 
-/// An error of a call that concerns no unit's own doing.
+/// Converts an error of a call that does not concern a unit's file.
 pub(crate) fn unavailable(error: CallError) -> ServiceError {
     match error {
         CallError::Lost(reason) => ServiceError::Unavailable(reason),

@@ -1,25 +1,25 @@
-//! Pure: whether somebody other than fleet stopped a unit.
+//! Pure: detects that a unit was stopped by others than fleet.
 //!
-//! systemd does not say of a job that is over what it was for, nor who asked for it. So this goes
-//! by what the unit did: a job that comes while the unit is up, is not fleet's, and leaves it down
-//! has stopped it. A unit that ends by itself does so without a job, and one that its timer starts
-//! is not up when the job comes.
+//! systemd does not report the type or the requester of a finished job. So this uses the unit's
+//! state: a job that begins while the unit is up, is not fleet's, and leaves it down has stopped
+//! it. A unit that ends by itself does so without a job, and a unit started by its timer is not up
+//! when the job begins.
 
-/// What others do to a unit, as far as this daemon has seen it.
+/// Changes to a unit by others, as far as this daemon has observed them.
 #[derive(Debug, Default)]
 pub(crate) struct ExternalStopDetector {
-    /// The job that came while the unit was up. A unit has one at a time.
+    /// The job that began while the unit was up. A unit has one at a time.
     job: Option<String>,
     stopped: bool,
 }
 
 impl ExternalStopDetector {
-    /// A job of the unit has come.
+    /// Records that a job of the unit has begun.
     pub(crate) fn on_job(&mut self, job: &str, is_up: bool) {
         self.job = is_up.then(|| job.to_owned());
     }
 
-    /// A job of the unit is over; whether it is seen by that that somebody stopped it.
+    /// Records that a job of the unit is over. Returns whether it stopped the unit for others.
     pub(crate) fn on_job_end(&mut self, job: &str, is_ours: bool, is_down: bool) -> bool {
         let came = self.job.take_if(|came| came.as_str() == job).is_some();
         let stops = came && !is_ours && is_down;
@@ -27,12 +27,12 @@ impl ExternalStopDetector {
         stops
     }
 
-    /// The unit is up, or fleet has asked something of it: what was done before no longer counts.
+    /// Clears the stop: the unit is up, or fleet has requested something else.
     pub(crate) fn reset(&mut self) {
         self.stopped = false;
     }
 
-    /// Whether somebody has stopped it, and it is so still.
+    /// Whether the unit was stopped by others, and still is.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped
     }
@@ -44,7 +44,8 @@ mod tests {
 
     #[test]
     fn who_stops_a_unit_is_seen_by_what_a_job_did_to_it() {
-        // Whether it was up when the job came, whether the job is fleet's, whether it is down then.
+        // Whether it was up when the job began, whether the job is fleet's, whether it is down
+        // afterwards.
         let rows = [
             ((true, false, true), true, "somebody stopped it"),
             ((true, true, true), false, "fleet stopped it"),

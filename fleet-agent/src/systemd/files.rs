@@ -1,15 +1,15 @@
-//! The directory with the unit files and, beside each, the record of what was asked.
+//! The directory of unit files and records.
 //!
-//! | file | holds |
+//! | file | content |
 //! |---|---|
 //! | `NAME` | the unit file, byte for byte; systemd has a link to it |
-//! | `NAME.json` | what was asked: hash, epoch, generation, loaded or launched |
-//! | `boot` | the boot that all this belongs to |
-//! | `lock` | nothing; whoever uses the directory holds it locked |
+//! | `NAME.json` | the last request: hash, epoch, generation, loaded or launched |
+//! | `boot` | the boot to which all this belongs |
+//! | `lock` | empty; locked by the process that uses the directory |
 //!
-//! Each is replaced as a whole by renaming. Nothing is synced to the disk: all of it means nothing
-//! after the context was booted again, and the end of the daemon loses no write that the kernel
-//! has taken.
+//! Each file is replaced atomically by renaming. Nothing is synced to the disk: the directory is
+//! meaningless after a reboot, and the end of the daemon loses no write that the kernel has
+//! accepted.
 
 use std::io;
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ impl UnitFiles {
         Self { directory }
     }
 
-    /// Where the unit file is.
+    /// Returns the path of the unit file.
     pub(crate) fn text(&self, unit: &UnitName) -> PathBuf {
         self.directory.join(unit.as_str())
     }
@@ -50,15 +50,15 @@ impl UnitFiles {
         write_atomic(&self.record(unit), &record.to_json()?, TO_DISK)
     }
 
-    /// Removes the unit file, and last the record: without either there is no unit.
+    /// Removes the unit file, and then the record: without both there is no unit.
     pub(crate) fn remove(&self, unit: &UnitName) -> io::Result<()> {
         gone(std::fs::remove_file(self.text(unit)))?;
         gone(std::fs::remove_file(self.record(unit)))
     }
 
-    /// All units of which there is a file or a record. Where one of both is missing or cannot be
-    /// read, nothing counts as asked, so that whoever knows what is wanted says it again: a unit
-    /// that is wanted is loaded anew and goes on as it is, and any other is unloaded.
+    /// Reads all units with a file or a record. If one of the two is missing or unreadable, the
+    /// unit counts as not requested. The agent then requests it again: a wanted unit is loaded
+    /// again and keeps running, and any other is unloaded.
     pub(crate) fn read(&self) -> io::Result<Vec<(UnitName, Record)>> {
         let mut units = Vec::new();
         for entry in std::fs::read_dir(&self.directory)? {
@@ -86,7 +86,7 @@ impl UnitFiles {
         }
     }
 
-    /// Forgets all of an earlier boot: nothing of it runs, and systemd has no link to it.
+    /// Drops everything of an earlier boot: none of it runs, and systemd has no links to it.
     pub(crate) fn forget_old_boot(&self, boot: &str) -> io::Result<()> {
         let file = self.directory.join("boot");
         let memory = std::fs::read_to_string(&file).unwrap_or_default();

@@ -1,5 +1,4 @@
-//! Hands unit files to systemd by links that last until the context is booted again, and takes
-//! them back.
+//! Links unit files for systemd until the next boot, and removes the links.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +14,7 @@ use crate::ServiceError;
 const ONLY_TILL_BOOT: bool = true;
 const OVER_OTHERS: bool = false;
 
-/// Links a unit's file where systemd finds it, and enables the unit if it has an `[Install]`
+/// Links a unit's file into systemd's search path, and enables the unit if it has an `[Install]`
 /// section.
 pub(crate) async fn install(
     context: &ManagerContext,
@@ -32,7 +31,7 @@ pub(crate) async fn install(
     Ok(())
 }
 
-/// Has a file linked, together with those of other units.
+/// Links a file, in one call with those of other units.
 async fn link(context: &ManagerContext, bus: &Bus, file: &str) -> Result<(), CallError> {
     let batch = match context.links.join(file).await {
         BatchRole::Answered(linked) => return linked,
@@ -40,7 +39,7 @@ async fn link(context: &ManagerContext, bus: &Bus, file: &str) -> Result<(), Cal
     };
     let files = batch.about();
     let mut refused = BTreeMap::new();
-    // systemd links all of them or none, and does not say whose fault it is.
+    // systemd links all of them or none, and does not say which one it refused.
     if let Err(error) = link_all(bus, &files).await {
         for file in &files {
             let alone = match &error {
@@ -78,7 +77,7 @@ async fn enable(
     require_reload_if_loaded(context, bus, &changes).await.map_err(unavailable)
 }
 
-/// A name that the context has by itself is no alias.
+/// Refuses an alias that is a unit of the machine itself.
 async fn refuse_taken(
     context: &ManagerContext,
     bus: &Bus,
@@ -88,7 +87,7 @@ async fn refuse_taken(
 ) -> Result<(), ServiceError> {
     for alias in aliases.split_whitespace().filter_map(|alias| UnitName::parse(alias).ok()) {
         let place = name_conflict::look(context, bus, &alias).await.map_err(unavailable)?;
-        // Its own earlier alias is a link to its own file.
+        // An earlier alias of the unit is a link to its own file.
         let link = std::fs::canonicalize(context.config.links.join(alias.as_str()));
         if let (Err(what), false) = (place, link.is_ok_and(|to| to == context.files.text(unit))) {
             let problem =
@@ -99,7 +98,7 @@ async fn refuse_taken(
     Ok(())
 }
 
-/// Takes a unit's links away. That there are none is no error.
+/// Removes a unit's links. Missing links are no error.
 pub(crate) async fn uninstall(
     context: &ManagerContext,
     bus: &Bus,
@@ -114,7 +113,7 @@ pub(crate) async fn uninstall(
         Err(CallError::Refused { name, .. }) if name.ends_with(".FileNotFound") => {}
         Err(error) => return Err(unavailable(error)),
     }
-    // Whatever systemd thinks of the file, nothing may lead to where there will be none.
+    // Whatever systemd reports, no link to the removed file may stay.
     let link = context.config.links.join(unit.as_str());
     match std::fs::read_link(&link) {
         Ok(to) if to == context.files.text(unit) => {
@@ -124,10 +123,11 @@ pub(crate) async fn uninstall(
     }
 }
 
-/// Whether systemd has what a change of links is about in memory, and would go by what was before.
+/// Requires a reload if a unit whose dependencies have changed is in memory, where systemd would
+/// use its old ones.
 ///
-/// A target that is up reads what it wants when it is next started. The context's own targets are
-/// hardly ever, so that they are read again with the next reload and need none of their own.
+/// A target that is active reads its dependencies at its next start. The machine's own targets are
+/// hardly ever started again, and the next reload covers them, so they need none of their own.
 async fn require_reload_if_loaded(
     context: &ManagerContext,
     bus: &Bus,
@@ -149,14 +149,14 @@ async fn require_reload_if_loaded(
     Ok(())
 }
 
-/// The unit that wants what a link leads to.
+/// Returns the unit that pulls in the target of a link.
 fn wanting(link: &Path) -> Option<String> {
     let directory = link.parent()?.file_name()?.to_str()?;
     let suffixes = [".wants", ".requires", ".upholds"];
     suffixes.iter().find_map(|suffix| directory.strip_suffix(suffix)).map(str::to_owned)
 }
 
-/// An error of a call that may be about the unit's file.
+/// Converts an error of a call that may concern the unit's file.
 pub(crate) fn refused(
     unit: &UnitName,
     line: usize,

@@ -1,7 +1,8 @@
-//! The jobs that systemd was asked for, and the news of their ends.
+//! Jobs requested from systemd, and the signals of their ends.
 //!
-//! systemd tells a job's path in the answer to the call, and its end in a signal that may be read
-//! before the answer is. So whoever is about to ask says so, and ends are kept for who does.
+//! systemd returns a job's path in the response to the call. The signal of the job's end may be
+//! read before that response. So each call is registered before it is sent, and ends of the unit's
+//! jobs are kept meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,16 +10,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use fleet_unitfile::UnitName;
 use tokio::sync::oneshot;
 
-/// How a job ended.
+/// Result of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum JobEnd {
-    /// In systemd's word: `done`, `failed`, `canceled`...
+    /// The result reported by systemd: `done`, `failed`, `canceled`…
     Result(String),
-    /// It is over, and nobody heard how.
+    /// The job is over, but the signal with its result was missed.
     Unknown,
 }
 
-/// All jobs that somebody waits for.
+/// All jobs with a waiting caller.
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
     state: Mutex<State>,
@@ -26,12 +27,12 @@ pub(crate) struct Jobs {
 
 #[derive(Debug, Default)]
 struct State {
-    /// How many calls about a unit have no answer yet, and what ended meanwhile.
+    /// Per unit: calls without a response yet, and jobs that have ended meanwhile.
     call: BTreeMap<UnitName, (usize, BTreeMap<String, String>)>,
     waiting: BTreeMap<String, oneshot::Sender<JobEnd>>,
 }
 
-/// Somebody is call for a job about a unit.
+/// A registered call that requests a job of a unit.
 #[derive(Debug)]
 pub(crate) struct PendingCall<'a> {
     jobs: &'a Jobs,
@@ -39,17 +40,17 @@ pub(crate) struct PendingCall<'a> {
 }
 
 impl Jobs {
-    /// Comes before the call that asks for a job.
+    /// Registers a call, before it is sent.
     pub(crate) fn begin_call(&self, unit: &UnitName) -> PendingCall<'_> {
         self.lock().call.entry(unit.clone()).or_default().0 += 1;
         PendingCall { jobs: self, unit: unit.clone() }
     }
 
-    /// A job is over. Returns whether it may be one that was asked for here.
+    /// Records the end of a job. Returns whether the job may have been requested here.
     pub(crate) fn on_removed(&self, path: &str, unit: &str, result: &str) -> bool {
         let mut state = self.lock();
         if let Some(waiting) = state.waiting.remove(path) {
-            // Who waited may have gone.
+            // The receiver may be gone.
             drop(waiting.send(JobEnd::Result(result.to_owned())));
             return true;
         }
@@ -58,14 +59,14 @@ impl Jobs {
         true
     }
 
-    /// The paths of all jobs that are waited for.
+    /// Returns the paths of all jobs with a waiting caller.
     pub(crate) fn waited_for(&self) -> Vec<String> {
         let mut state = self.lock();
         state.waiting.retain(|_, waiting| !waiting.is_closed());
         state.waiting.keys().cloned().collect()
     }
 
-    /// A job is gone, and its end was not heard.
+    /// Records that a job is gone and its signal was missed.
     pub(crate) fn on_gone(&self, path: &str) {
         if let Some(waiting) = self.lock().waiting.remove(path) {
             drop(waiting.send(JobEnd::Unknown));
@@ -78,7 +79,7 @@ impl Jobs {
 }
 
 impl PendingCall<'_> {
-    /// Tells the end of the job, once it has come.
+    /// Returns a receiver for the result of the job.
     pub(crate) fn wait_for(self, path: String) -> oneshot::Receiver<JobEnd> {
         let (sender, end) = oneshot::channel();
         let mut state = self.jobs.lock();

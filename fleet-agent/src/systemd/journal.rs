@@ -18,39 +18,40 @@ use super::context::io_error;
 use super::nudge::JournalFollower;
 use crate::{Clock, Journal, JournalLine, JournalQuery, ServiceError, wall_time};
 
-/// The longest entry that is read. What a message has of bytes may take four times as many.
+/// Longest entry that is read. The bytes of a message may take four times as many.
 const MAX_ENTRY: u64 = 1024 * 1024;
 
-/// How much is kept of the end of one that is longer: what is not its message stands before or
-/// after that.
+/// Number of bytes kept from the end of a longer entry: fields other than the message stand before
+/// or after it.
 const TAIL: usize = 4096;
 
-/// How long the last lines of a unit may take until they are in the journal.
+/// How long the last lines of a unit may take to reach the journal.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// Stands in a journal for an entry that is longer.
+/// Replaces a longer entry in a journal.
 const TOO_LONG: &str = "[a message too long to be shown]";
 
-/// Which lines are wanted.
+/// Selection of lines.
 #[derive(Debug, Clone)]
 pub(crate) struct LineSelection {
     pub(crate) from: StartAt,
     pub(crate) follow: bool,
 }
 
-/// From where on they are wanted.
+/// First line of a selection.
 #[derive(Debug, Clone)]
 pub(crate) enum StartAt {
-    /// The last ones, none of them from before that moment.
+    /// The last lines, without those before `since`.
     Last { lines: Option<usize>, since: Option<Timestamp> },
-    /// Those after a line; all, where nothing is known of it.
+    /// The lines after this one; all lines if the cursor is invalid.
     After(Option<LineCursor>),
 }
 
 impl LineSelection {
     pub(crate) fn new(query: JournalQuery) -> Self {
         let JournalQuery { lines, since, follow } = query;
-        // Of what is to come everything is wanted, and it may come before journalctl has begun.
+        // Limited to the present: future lines are all wanted, and may be written before journalctl
+        // has started.
         let since = since.map(|since| since.min(wall_time()));
         Self { from: StartAt::Last { lines, since }, follow }
     }
@@ -60,8 +61,8 @@ impl LineSelection {
     }
 }
 
-/// Starts to read the output of a unit. It ends with the reader, or with the last line from before
-/// `over` was ready, and so does what is held for it.
+/// Starts reading the output of a unit. Reading ends with the reader, or after the last line
+/// written before `over` was ready. `following` is held until then.
 pub(crate) fn read(
     scope: SystemdScope,
     unit: &UnitName,
@@ -79,7 +80,7 @@ pub(crate) fn read(
     tokio::spawn(async move {
         if let Err(error) = feed(child, wanted, &sender, &*clock, over).await {
             tracing::warn!(%unit, %error, "a journal ends early");
-            // Where the reader has gone, nobody asks why.
+            // If the reader is gone, the reason is dropped.
             drop(broken.send(io_error("read the journal")(error)));
         }
         drop(following);
@@ -87,7 +88,8 @@ pub(crate) fn read(
     Ok(journal)
 }
 
-/// What the unit's own processes wrote. What systemd itself says of the unit is told by its state.
+/// Selects the output of the unit's own processes. systemd's messages about the unit are left out;
+/// its state covers them.
 fn arguments(scope: SystemdScope, unit: &UnitName, wanted: &LineSelection) -> Vec<String> {
     let mut arguments =
         ["--no-pager", "--quiet", "--all", "--output=json", "--output-fields=MESSAGE"]
@@ -95,14 +97,15 @@ fn arguments(scope: SystemdScope, unit: &UnitName, wanted: &LineSelection) -> Ve
             .to_vec();
     let all = "--lines=all".to_owned();
     match &wanted.from {
-        // Of the two options the one or the other wins, by the version; so it gets but one.
+        // With both options, the winner depends on the version of journalctl, so only one is
+        // passed.
         StartAt::Last { lines: Some(lines), .. } => arguments.push(format!("--lines={lines}")),
         StartAt::Last { lines: None, since: Some(since) } => {
             let millis = since.as_millis();
             arguments.extend([all, format!("--since=@{}.{:03}", millis / 1000, millis % 1000)]);
         }
         StartAt::Last { lines: None, since: None } | StartAt::After(None) => arguments.push(all),
-        // With the entry itself: where it is the first that comes, nothing is missing.
+        // From the entry itself: if it is the first one returned, nothing is missing.
         StartAt::After(Some(place)) => {
             arguments.extend([all, format!("--cursor={}", place.cursor)])
         }
@@ -132,7 +135,7 @@ async fn feed(
     let (mut over, mut until) = (pin!(over), None);
     'entries: loop {
         let mut next = pin!(next_entry(&mut output));
-        // What is there is told first: a slow reader may be far behind when the unit has gone.
+        // Pending entries are read first: a slow reader may be far behind when the unit is gone.
         let entry = loop {
             tokio::select! {
                 biased;
@@ -144,7 +147,7 @@ async fn feed(
         };
         let Some(entry) = entry else { return ended(child, wanted.follow).await };
         let entry = read_entry(&entry);
-        // It is of another unit of that name.
+        // The entry belongs to a later unit of the same name.
         if until.is_some_and(|until| entry.at.is_some_and(|at| at > until)) {
             break;
         }
@@ -154,12 +157,12 @@ async fn feed(
             }
         }
     }
-    // It may have ended already, which is as good.
+    // It may have exited already, which is fine.
     drop(child.start_kill());
     child.wait().await.map(drop)
 }
 
-/// It has ended by itself. One that follows never should, and none by a signal.
+/// Handles the exit of journalctl, which is an error for a followed journal, and after a signal.
 async fn ended(mut child: Child, follows: bool) -> std::io::Result<()> {
     let status = child.wait().await?;
     match follows || status.signal().is_some() {
@@ -168,13 +171,13 @@ async fn ended(mut child: Child, follows: bool) -> std::io::Result<()> {
     }
 }
 
-/// Lets through what is wanted, and says where something may be missing.
+/// Passes the selected lines on, and reports gaps.
 struct LineFilter(StartAt);
 
 impl LineFilter {
     fn lines(&mut self, entry: JournalEntry) -> Vec<JournalLine> {
         let at = entry.at;
-        // All that follow the first one that is wanted are later, whatever becomes of the clock.
+        // Later entries are all selected, even if the clock is set back.
         let all = StartAt::Last { lines: None, since: None };
         match &self.0 {
             StartAt::Last { since: Some(since), .. } if at.is_some_and(|at| at < *since) => {
@@ -198,8 +201,8 @@ impl LineFilter {
     }
 }
 
-/// Where a line is: the cursor of its entry, and where the entry has more lines after it, how many
-/// of them there are up to it.
+/// Position of a line: the cursor of its entry and, unless it is the entry's last line, its number
+/// within the entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LineCursor {
     cursor: String,
@@ -207,7 +210,7 @@ pub(crate) struct LineCursor {
 }
 
 impl LineCursor {
-    /// A cursor has no slash.
+    /// Parses a cursor, which contains no slash.
     fn read(text: &str) -> Option<Self> {
         let (cursor, lines) = match text.split_once('/') {
             Some((cursor, lines)) => (cursor, Some(lines.parse().ok()?)),
@@ -220,13 +223,13 @@ impl LineCursor {
                 && (1..=32).contains(&value.len())
                 && value.bytes().all(is_hex)
         };
-        // journalctl takes nothing else, and shows nothing then.
+        // journalctl refuses other text and returns nothing.
         let is_cursor = cursor.split(';').all(is_known) && cursor.split(';').count() <= 6;
         is_cursor.then(|| Self { cursor: cursor.to_owned(), lines })
     }
 }
 
-/// The next entry, with the end of its line if it is whole; `None` when there is no more.
+/// Reads the next entry, with its newline if it is complete; `None` at the end.
 async fn next_entry(output: &mut (impl AsyncBufRead + Unpin)) -> std::io::Result<Option<Vec<u8>>> {
     let mut entry = Vec::new();
     let mut limited = (&mut *output).take(MAX_ENTRY);
@@ -234,13 +237,13 @@ async fn next_entry(output: &mut (impl AsyncBufRead + Unpin)) -> std::io::Result
     if entry.last() == Some(&b'\n') || (entry.len() as u64) < MAX_ENTRY {
         return Ok(Some(entry).filter(|entry| !entry.is_empty()));
     }
-    // No JSON has that, so what is left of it is not taken for the whole.
+    // Invalid in JSON, so the incomplete entry fails to parse.
     entry.push(b'\0');
     skip_line(output, &mut entry).await?;
     Ok(Some(entry))
 }
 
-/// Reads up to the end of the line, and keeps but the last of it.
+/// Skips to the end of the line, and keeps only its tail.
 async fn skip_line(
     output: &mut (impl AsyncBufRead + Unpin),
     entry: &mut Vec<u8>,
@@ -262,7 +265,7 @@ async fn skip_line(
 
 #[derive(Deserialize)]
 struct RawEntry {
-    /// Where it is. It comes with every entry, as does the moment.
+    /// Cursor of the entry. Every entry has one, and a timestamp.
     #[serde(rename = "__CURSOR", default)]
     cursor: String,
     /// In microseconds.
@@ -272,7 +275,7 @@ struct RawEntry {
     message: Option<Message>,
 }
 
-/// What an entry tells: when it was written, if that can be read, and its lines.
+/// Content of an entry: its cursor, its time, if that can be parsed, and its lines.
 struct JournalEntry {
     cursor: String,
     at: Option<Timestamp>,
@@ -292,7 +295,7 @@ impl JournalEntry {
     }
 }
 
-/// A message that is no text comes as bytes, and one that was given twice as a list.
+/// A message that is not UTF-8 is an array of bytes, and a repeated field a list.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Message {
@@ -325,8 +328,8 @@ fn read_entry(entry: &[u8]) -> JournalEntry {
     JournalEntry { cursor, at, texts }
 }
 
-/// A field of an entry of which a part is missing. No message can have what looks like one: its
-/// quotes are escaped.
+/// Extracts a field of an incomplete entry. A message cannot imitate a field, since its quotes are
+/// escaped.
 fn field(entry: &[u8], name: &str) -> Option<String> {
     let begin = format!("\"{name}\":\"");
     let found = entry.windows(begin.len()).position(|part| part == begin.as_bytes())?;

@@ -1,4 +1,4 @@
-//! Takes over a unit's file, and forgets a unit.
+//! Loads and unloads units.
 
 use fleet_core::{Epoch, KnownUnit, TargetState};
 use fleet_unitfile::{UnitFile, UnitName, UnitType};
@@ -15,7 +15,7 @@ use super::refresh::{refresh_details, refresh_unit};
 use super::state::ObservedState;
 use crate::ServiceError;
 
-/// Takes a file over, or only the epoch when it is the file that is known.
+/// Loads a file, or only records the epoch if the file is unchanged.
 pub(crate) async fn load(
     context: &ManagerContext,
     unit: &UnitName,
@@ -53,19 +53,19 @@ pub(crate) async fn load(
     Ok(())
 }
 
-/// Whether the known file is this one, and was taken over to the end.
+/// Whether the known file is the same, and was loaded completely.
 fn is_same(record: &Record, file: &UnitFile) -> bool {
     record.known.hash == file.hash() && record.known.requested != TargetState::Inactive
 }
 
-/// What is remembered of a unit with a new file: what was asked of it before still counts.
+/// Returns the record of a unit with a new file; earlier requests still count.
 fn begin(before: Option<&Record>, file: &UnitFile, epoch: Epoch) -> Record {
     let mut record = before.cloned().unwrap_or_else(|| Record::new(file.hash(), epoch));
     (record.known.hash, record.known.epoch) = (file.hash(), epoch);
     record
 }
 
-/// systemd reads no file for units of these types.
+/// Refuses units of types that systemd does not read from files.
 fn refuse_type(unit: &UnitName) -> Result<(), ServiceError> {
     let problem = match unit.unit_type() {
         UnitType::Busname | UnitType::Snapshot => "systemd has no units of this type any more",
@@ -90,9 +90,9 @@ async fn take_over(
     install(context, bus, unit, file).await?;
     let states = refresh_unit(context, bus, unit).await.map_err(unavailable)?;
     match states.map(|states| states.load).as_deref() {
-        // What is in memory is not this file yet.
+        // The definition in memory is still the old one.
         _ if place == ExistingUnit::Stale => Ok(()),
-        // systemd looks into its folders by their times, which may be too coarse to tell.
+        // systemd checks its directories by their modification times, which may be too coarse.
         Some("not-found") | None => {
             context.reload.require();
             Ok(())
@@ -105,8 +105,8 @@ async fn take_over(
     }
 }
 
-/// A unit that comes back after it was unloaded may still be in systemd's memory, with the end of
-/// its last run: that is not how the unit that is loaded now has done.
+/// Discards the last run of a unit that is loaded again. systemd may still have it in memory, with
+/// the result of that run, which is not a result of the new load.
 async fn discard_last_run(
     context: &ManagerContext,
     bus: &Bus,
@@ -117,7 +117,7 @@ async fn discard_last_run(
     Ok(())
 }
 
-/// What systemd says of a file that it does not take.
+/// Returns systemd's reason for refusing a file.
 async fn why_not_loaded(bus: &Bus, unit: &UnitName) -> Result<String, CallError> {
     let path = unit_path(unit.as_str());
     let error = bus.property::<OwnedVariant>(&path, UNIT, "LoadError").await;
@@ -134,8 +134,8 @@ async fn why_not_loaded(bus: &Bus, unit: &UnitName) -> Result<String, CallError>
     Ok(if said.is_empty() { "its own log has the reason".to_owned() } else { said })
 }
 
-/// Takes away what a load that failed has left. Where that cannot be done, or the unit was known
-/// before and may run, it stays known as one of which nothing was asked.
+/// Undoes a failed load. If that fails, or the unit was known before and may run, it stays known
+/// without a request.
 async fn roll_back(
     context: &ManagerContext,
     bus: &Bus,
@@ -159,7 +159,7 @@ async fn roll_back(
     }
 }
 
-/// Stops a unit and removes all of it.
+/// Stops a unit and removes its files and links.
 pub(crate) async fn unload(context: &ManagerContext, unit: &UnitName) -> Result<(), ServiceError> {
     let _turn = context.locks.lock_unit(unit).await;
     let bus = context.bus()?;
@@ -169,7 +169,7 @@ pub(crate) async fn unload(context: &ManagerContext, unit: &UnitName) -> Result<
     stop_and_wait(context, &bus, unit).await?;
     uninstall(context, &bus, unit).await?;
     let removed = context.files.remove(unit);
-    // Of a unit that has failed systemd would remember that for ever.
+    // systemd would otherwise remember the failure of a unit forever.
     let reset: Result<(), _> = bus.manager("ResetFailedUnit", &unit.as_str()).await;
     removed.map_err(io_error(format!("remove the unit file of {unit}")))?;
     context.units.forget(unit);
@@ -177,7 +177,7 @@ pub(crate) async fn unload(context: &ManagerContext, unit: &UnitName) -> Result<
     if let Err(error @ CallError::Lost(_)) = reset {
         return Err(unavailable(error));
     }
-    // Another unit that names it keeps it in memory, with what its file said.
+    // A unit that refers to it keeps its old definition in memory.
     if bus.loaded_path(unit.as_str()).await.map_err(unavailable)?.is_some() {
         context.reload.require();
     }

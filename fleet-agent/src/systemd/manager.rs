@@ -21,58 +21,56 @@ use crate::{
     ChangeReceiver, Drift, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager,
 };
 
-/// Runs units by the context's systemd, over D-Bus.
+/// Runs units by systemd, over D-Bus.
 ///
 /// Dropping it leaves the units running, as the sudden end of a daemon does. The next manager of
-/// the same directory knows them again. A context that was booted since knows no unit.
+/// the same directory recovers them. After a reboot no unit is known.
 ///
 /// # Files
 ///
-/// A unit's file is kept byte for byte in the manager's directory, and systemd is given a link to
-/// it that lasts until the context is booted again. What the context adds to a unit, such as a
-/// drop-in below `/etc/systemd/system`, counts as it does for any other. A unit with an `[Install]`
-/// section is enabled, also until the next boot. A name that the context has a unit for by itself
-/// is refused.
+/// A unit's file is stored byte for byte in the manager's directory, and systemd gets a link to it
+/// that lasts until the next boot. Additions of the machine, for example a drop-in below
+/// `/etc/systemd/system`, apply as for any other unit. A unit with an `[Install]` section is
+/// enabled, also until the next boot. Names of units that the machine has itself are refused.
 ///
-/// systemd reads its files again only where it would go by old ones; see
-/// [`reload`](ServiceManager::reload).
+/// systemd only reloads its files if it would use old ones; see [`reload`](ServiceManager::reload).
 ///
 /// # Types
 ///
-/// Units of all types that systemd reads from files are taken. Whether the context can run one is
-/// systemd's to say at its start: swaps need the right to swap, automounts a kernel with autofs,
-/// and a device is there when the kernel has it. Where it cannot, the start fails and says so.
+/// Units of all types that systemd reads from files are accepted. Whether the machine can run one
+/// shows at its start. Swaps need the permission to swap, automounts a kernel with autofs, and a
+/// device exists once the kernel has it. Otherwise the start fails with the reason.
 ///
 /// # Connection
 ///
-/// While systemd cannot be reached every call gives [`ServiceError::Unavailable`]; nothing is
-/// known of the units then, and nothing happens to them. The manager connects again by itself.
-/// Who waits for a start or stop meanwhile goes on waiting.
+/// While systemd cannot be reached, every call returns [`ServiceError::Unavailable`]. The state of
+/// the units is unknown then, and nothing happens to them. The manager reconnects by itself.
+/// Callers that wait for a start or stop meanwhile keep waiting.
 ///
 /// # Drift
 ///
-/// A unit that somebody stopped is told from one that ended by itself as long as the manager saw
-/// it happen; the next manager of the directory no longer knows. Units that others start are not
-/// told of, since timers, sockets and other units do that rightly.
+/// A unit stopped by others is distinguished from one that ended by itself, as long as the manager
+/// observed the stop; the next manager of the directory cannot. Units started by others are not
+/// reported, since timers, sockets and other units start them legitimately.
 ///
 /// # Output
 ///
-/// A unit's journal is what its own processes write, as the context's `journalctl` tells it.
+/// A unit's journal is the output of its own processes, as read by the machine's `journalctl`.
 pub struct SystemdManager {
     context: Arc<ManagerContext>,
     link: AbortHandle,
     nudges: Nudges,
-    /// Held as long as this manager uses the directory.
+    /// Lock on the directory.
     _lock: File,
 }
 
 impl SystemdManager {
-    /// Connects to systemd, and finds what an earlier manager has loaded.
+    /// Connects to systemd, and recovers the units of an earlier manager.
     ///
     /// # Errors
     ///
-    /// [`ServiceError::Unavailable`] when systemd cannot be reached or another manager uses the
-    /// directory, and [`ServiceError::Io`] when the directory cannot be used.
+    /// [`ServiceError::Unavailable`] if systemd cannot be reached or another manager uses the
+    /// directory, and [`ServiceError::Io`] if the directory cannot be used.
     pub async fn open(config: SystemdConfig) -> Result<Arc<Self>, ServiceError> {
         let lock = acquire(&config.directory, &*config.clock).await?;
         let context = Arc::new(ManagerContext::new(config));
@@ -80,14 +78,14 @@ impl SystemdManager {
         let mut session = context.session.subscribe();
         let link = tokio::spawn(connection::keep(Arc::clone(&context))).abort_handle();
         let manager = Self { context, link, nudges: Nudges::default(), _lock: lock };
-        // Its sender is here, so it is not dropped meanwhile.
+        // The sender is a field of the manager, so it is not dropped meanwhile.
         drop(session.wait_for(|session| !matches!(session, Session::New)).await);
         manager.context.bus()?;
         Ok(Arc::new(manager))
     }
 }
 
-/// Reads what an earlier manager has written down.
+/// Reads the records of an earlier manager.
 fn recover(context: &ManagerContext) -> std::io::Result<()> {
     context.files.forget_old_boot(&boot_id()?)?;
     for (unit, record) in context.files.read()? {
@@ -185,7 +183,7 @@ impl SystemdManager {
     ) -> Result<Journal, ServiceError> {
         self.context.record(unit)?;
         let SystemdConfig { scope, clock, .. } = &self.context.config;
-        // The journals of users are not for others to touch.
+        // Users may not touch the files of their journals.
         let is_nudged = wanted.follow && matches!(scope, SystemdScope::System);
         let following = is_nudged.then(|| self.nudges.follow(clock));
         let alive = self.context.units.alive(unit).filter(|_| wanted.follow);
@@ -193,7 +191,7 @@ impl SystemdManager {
     }
 }
 
-/// Waits until a unit is not known any more.
+/// Waits until a unit is no longer known.
 async fn until_it_ends(alive: Option<watch::Receiver<()>>) {
     let Some(mut alive) = alive else { return std::future::pending().await };
     while alive.changed().await.is_ok() {}

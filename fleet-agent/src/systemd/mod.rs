@@ -1,18 +1,17 @@
-//! The service manager that drives the context's systemd over D-Bus.
+//! The service manager that drives the machine's systemd over D-Bus.
 //!
 //! ```text
-//! manager ── load, install ──> files, record     unit files and what was asked of them
-//!    │           └───────────> bus               calls to systemd
-//!    │           └─ gather ──┘                   one call about many units
-//!    ├───── order, jobs ─────> bus               start, stop, restart; the ends of jobs
-//!    ├───── journal ── nudge                     journalctl as a child process
-//!    └ link: one task ── dispatch ──> state, jobs    systemd's signals, in their order
-//!                     └─ look ──────> state          everything once, when signals were missed
+//! manager ── load, install ────> files, record     unit files and requests
+//!    │           └─────────────> bus               calls to systemd
+//!    │           └ batch_query ──┘                 one call about many units
+//!    ├───── operations, jobs ──> bus               start, stop, restart; the ends of jobs
+//!    ├───── journal ── nudge                       journalctl as a child process
+//!    └ connection: one task ─ dispatch > state, jobs   systemd's signals, in order
+//!                         └── refresh ─> state         everything once, after missed signals
 //! ```
 //!
-//! Nothing is polled but a journal that is followed. What a unit does is known from systemd's
-//! signals alone; after a connection was lost, or systemd has read its files again, everything is
-//! looked at once.
+//! Only a followed journal is polled. The states of units come from systemd's signals alone. After
+//! a connection was lost, or systemd has reloaded its files, all units are read once.
 
 mod batch_query;
 mod bus;

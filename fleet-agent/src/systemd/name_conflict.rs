@@ -1,4 +1,4 @@
-//! Tells units that the context has by itself from fleet's own, which alone are touched.
+//! Detects units of the machine itself, which fleet must not touch.
 
 use std::path::{Path, PathBuf};
 
@@ -8,22 +8,22 @@ use super::bus::{Bus, CallError, UNIT};
 use super::context::{ManagerContext, unavailable};
 use crate::ServiceError;
 
-/// What systemd has under a name that fleet is about to use.
+/// An existing unit under a name that fleet is about to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ExistingUnit {
-    /// Nothing: the unit was never run, or systemd has forgotten all of it.
+    /// None: the unit was never run, or systemd has dropped all of it.
     New,
-    /// Nothing that it would go by.
+    /// In memory, but without a definition.
     NotFound,
-    /// An earlier definition in memory.
+    /// An earlier definition, in memory.
     Stale,
 }
 
-/// Looks what the context has under the name of a unit.
+/// Checks for an existing unit of this name.
 ///
 /// # Errors
 ///
-/// [`ServiceError::BadSetting`] when the context has such a unit by itself.
+/// [`ServiceError::BadSetting`] if the machine has a unit of its own with this name.
 pub(crate) async fn check_name(
     context: &ManagerContext,
     bus: &Bus,
@@ -40,7 +40,7 @@ pub(crate) async fn check_name(
     })
 }
 
-/// What is there under a name, or what the context has of its own.
+/// Returns the existing unit, or as an error the machine's own definition.
 pub(crate) async fn look(
     context: &ManagerContext,
     bus: &Bus,
@@ -66,7 +66,7 @@ async fn loaded_path(
     if is_own(context, unit, Path::new(&file)) {
         return Ok(Ok(ExistingUnit::Stale));
     }
-    // A slice is made up as soon as something wants to be in it.
+    // systemd creates a slice implicitly once a unit refers to it.
     if file.is_empty() && load == "loaded" && unit.unit_type() == UnitType::Slice {
         let lasts: bool = bus.property(path, UNIT, "Perpetual").await?;
         return Ok(if lasts { Err("a slice".to_owned()) } else { Ok(ExistingUnit::Stale) });
@@ -92,8 +92,8 @@ async fn on_disk(
     }
 }
 
-/// Whether there is anything at all under the name of a unit, or of its template, where systemd
-/// looks for files. For most units there is not, and systemd need not be asked what it is.
+/// Whether systemd's search path has any file of the unit or of its template. For most units there
+/// is none, and systemd need not be asked for the state.
 fn is_on_disk(context: &ManagerContext, unit: &UnitName, folders: &[PathBuf]) -> bool {
     let is_there = |file: &Path| file.symlink_metadata().is_ok();
     let template = unit.template();
@@ -105,13 +105,13 @@ fn is_on_disk(context: &ManagerContext, unit: &UnitName, folders: &[PathBuf]) ->
     })
 }
 
-/// Whether a definition in memory is one that fleet gave, and may have taken away since.
+/// Whether a loaded definition was written by fleet, which may have removed it since.
 fn is_own(context: &ManagerContext, unit: &UnitName, file: &Path) -> bool {
     let is_link = file.parent() == Some(&*context.config.links);
     leads_to_own(context, unit, file) || (is_link && file.symlink_metadata().is_err())
 }
 
-/// Whether a file is a unit's own, or a link to it.
+/// Whether a file is the unit's own, or a link to it.
 fn leads_to_own(context: &ManagerContext, unit: &UnitName, file: &Path) -> bool {
     let text = context.files.text(unit);
     file == text || std::fs::read_link(file).is_ok_and(|to| to == text)

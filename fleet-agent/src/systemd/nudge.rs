@@ -1,9 +1,10 @@
-//! Has those who follow the context's journal look at it as soon as something is there.
+//! Makes followers of the machine's journal look for new lines at once.
 //!
-//! journald lets a quarter of a second pass before it says that it wrote something, and journalctl
-//! may come too early for what it says, and then waits for its next word: lines that come one by
-//! one are up to half a second late. A file whose mode is set to what it is has changed for those
-//! who watch it, and for nobody else. So that is done, for as long as somebody follows.
+//! journald waits a quarter of a second before it notifies of a write. journalctl may look too
+//! early for that write, and then waits for the next notification: lines that come one at a time
+//! are up to half a second late. Setting the mode of a file to its current value is a change for
+//! inotify watchers, and has no other effect. So that is done periodically while a journal is
+//! followed.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,28 +14,28 @@ use std::time::Duration;
 
 use crate::Clock;
 
-/// How often. journalctl looks about as often into a journal that is followed, which takes it less
-/// than a hundredth of a processor.
+/// Interval of the nudges. journalctl looks at a followed journal about as often, which takes it
+/// less than a hundredth of a processor.
 const PACE: Duration = Duration::from_millis(40);
 
-/// Where journals are kept, each in a folder that is named by the context's ID.
+/// Directories of journals, each with a subdirectory named by the machine's ID.
 const PLACES: [&str; 2] = ["/run/log/journal", "/var/log/journal"];
 
-/// In each folder, the file that is written to. Who follows watches the whole folder.
+/// The file in each subdirectory that journald writes. Followers watch the whole subdirectory.
 const FILE: &str = "system.journal";
 
-/// Nudges all that follow, while at least one does.
+/// Nudges all followers, while there is at least one.
 #[derive(Debug, Default)]
 pub(crate) struct Nudges(Mutex<Weak<JournalFollower>>);
 
-/// Somebody follows, until it is dropped.
+/// A follower, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct JournalFollower;
 
 impl Nudges {
-    /// Nudges until what is returned is dropped.
+    /// Nudges until the returned value is dropped.
     pub(crate) fn follow(&self, clock: &Arc<dyn Clock>) -> Arc<JournalFollower> {
-        // A panic while it is locked cannot leave a pointer half changed.
+        // A panic while it is locked cannot leave the pointer half changed.
         let mut others = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(following) = others.upgrade() {
             return following;
@@ -51,12 +52,12 @@ async fn keep_on(following: Weak<JournalFollower>, clock: Arc<dyn Clock>) {
         clock.sleep(PACE).await;
         let nudged = tokio::task::spawn_blocking(|| PLACES.iter().for_each(|place| all_in(place)));
         if nudged.await.is_err() {
-            return; // the runtime ends
+            return; // the runtime is shutting down
         }
     }
 }
 
-/// Nudges those who watch the journals of a place. Where it may not, they hear of a line later.
+/// Nudges the watchers of all journals in a directory. Without permission they see new lines later.
 fn all_in(place: &str) {
     let Ok(folders) = fs::read_dir(place) else { return };
     for folder in folders.flatten() {

@@ -1,4 +1,4 @@
-//! Starts, restarts and stops units, and waits for the ends of the jobs that this makes.
+//! Starts, restarts and stops units, and waits for the jobs.
 
 use fleet_core::{Generation, KnownUnit, TargetState};
 use fleet_unitfile::UnitName;
@@ -12,10 +12,10 @@ use super::record::{PendingStart, Record};
 use super::state::ObservedState;
 use crate::ServiceError;
 
-/// Asks for a start or restart, and waits until it is over.
+/// Requests a start or restart, and waits until it is over.
 ///
-/// The order of calls holds until systemd has accepted this one; so a start that hangs can be
-/// ended by a stop.
+/// The unit is locked only until systemd has accepted the request, so a stop can end a start that
+/// hangs.
 pub(crate) async fn launch(
     context: &ManagerContext,
     unit: &UnitName,
@@ -34,13 +34,13 @@ pub(crate) async fn launch(
     context.units.on_start(unit, ObservedState::on_start_requested);
     context.remember(unit, record.clone())?;
     if !context.units.take_new(unit) {
-        // A person's order begins a new count of failures and starts.
+        // A request begins a new count of failures and starts.
         drop(bus.manager::<_, ()>("ResetFailedUnit", &unit.as_str()).await);
     }
     let call = context.jobs.begin_call(unit);
     let job = bus.job(method, unit.as_str()).await;
     if let Err(error @ CallError::Lost(_)) = job {
-        return Err(unavailable(error)); // nobody knows, so the order stays on record
+        return Err(unavailable(error)); // the outcome is unknown, so the pending start stays on record
     }
     accepted(context, unit, record, TargetState::Launched, generation)?;
     let problem = match job {
@@ -68,8 +68,8 @@ pub(crate) async fn launch(
     problem.map_or(Ok(()), |problem| Err(failed(problem)))
 }
 
-/// What a timer, socket or path is to start and systemd does not have, where it has refused to
-/// start the unit for that: it then does nothing, and has not failed either.
+/// Returns the unit that a timer, socket or path should start and that systemd does not have.
+/// systemd refuses to start the unit then, which does nothing and has not failed either.
 async fn missing(
     context: &ManagerContext,
     bus: &Bus,
@@ -88,7 +88,7 @@ async fn missing(
     Ok(missing.map(|states| states.name))
 }
 
-/// Lets a start count as never asked, if nothing else was asked since.
+/// Reverts the record to before the start, if nothing else was requested since.
 async fn undo_launch(
     context: &ManagerContext,
     unit: &UnitName,
@@ -105,11 +105,11 @@ async fn undo_launch(
     context.remember(unit, Record { known, order: None })
 }
 
-/// Why a start that is over was no success.
+/// Returns why a finished start was no success.
 fn started(context: &ManagerContext, unit: &UnitName, end: JobEnd) -> Option<String> {
     let seen = context.units.seen(unit);
     match end {
-        // Where a condition does not hold, systemd is done with nothing.
+        // A failed condition also gives the result `done`.
         JobEnd::Result(result) if result == "done" => {
             seen.has_no_run().then(|| start_problem(unit, "skipped", &seen))
         }
@@ -119,7 +119,7 @@ fn started(context: &ManagerContext, unit: &UnitName, end: JobEnd) -> Option<Str
     }
 }
 
-/// Stops a unit and remembers that this was asked.
+/// Stops a unit and records the request.
 pub(crate) async fn stop(context: &ManagerContext, unit: &UnitName) -> Result<(), ServiceError> {
     let _turn = context.locks.lock_unit(unit).await;
     let bus = context.bus()?;
@@ -132,7 +132,7 @@ pub(crate) async fn stop(context: &ManagerContext, unit: &UnitName) -> Result<()
     stopped(context, unit, end).await
 }
 
-/// Stops a unit that is about to be forgotten.
+/// Stops a unit that is being unloaded.
 pub(crate) async fn stop_and_wait(
     context: &ManagerContext,
     bus: &Bus,
@@ -144,7 +144,7 @@ pub(crate) async fn stop_and_wait(
     stopped(context, unit, end).await
 }
 
-/// Has a unit read its own configuration again, and waits until that is over.
+/// Makes a unit reload its configuration, and waits until that is over.
 pub(crate) async fn reload_unit(
     context: &ManagerContext,
     unit: &UnitName,
@@ -172,12 +172,12 @@ pub(crate) async fn reload_unit(
     match end_of(end).await? {
         JobEnd::Result(result) if result == "done" => Ok(()),
         JobEnd::Result(result) => Err(failed(reload_problem(&result))),
-        // The unit's state does not tell how that went.
+        // The unit's state does not show the result.
         JobEnd::Unknown => Err(failed("its end was missed: ask again".to_owned())),
     }
 }
 
-/// The path of the job; `None` when systemd knows nothing that it could stop.
+/// Returns the path of the job; `None` if systemd does not know the unit.
 async fn ask_to_stop(bus: &Bus, unit: &UnitName) -> Result<Option<String>, ServiceError> {
     match bus.job("StopUnit", unit.as_str()).await {
         Ok(job) => Ok(Some(job)),
@@ -207,11 +207,11 @@ async fn stopped(
 }
 
 async fn end_of(end: oneshot::Receiver<JobEnd>) -> Result<JobEnd, ServiceError> {
-    // The other end goes only with all of the manager.
+    // The sender is dropped only with the whole manager.
     end.await.map_err(|_| ServiceError::Unavailable("the daemon ends".to_owned()))
 }
 
-/// Remembers what systemd was asked.
+/// Records a request that systemd has accepted.
 fn accepted(
     context: &ManagerContext,
     unit: &UnitName,

@@ -1,9 +1,9 @@
-//! systemd's private socket, made to look as a peer on D-Bus should.
+//! systemd's private socket, adapted to what the D-Bus library expects of a peer.
 //!
-//! On its private socket systemd writes `org.freedesktop.systemd1` as the sender of what it sends.
-//! That is no *unique* name, as the specification wants it there, and zbus takes no message with
-//! another. So each message is read as a whole, and its sender replaced by a unique name of the
-//! same length. What comes before the first message, in lines, is passed on as it is.
+//! On its private socket systemd sends `org.freedesktop.systemd1` as the sender of its messages.
+//! That is no *unique* name, which the specification requires, and zbus refuses such messages. So
+//! each message is read completely, and its sender replaced by a unique name of the same length.
+//! The lines before the first message are passed on unchanged.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -14,9 +14,10 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use zbus::connection::socket::{ReadHalf, Socket, Split, WriteHalf};
 
-/// The fixed part of a message, with the length of its body and of its header's fields.
+/// Length of the fixed part of a message, which has the lengths of the body and of the header
+/// fields.
 const FIXED: usize = 16;
-/// D-Bus's own bound.
+/// Limit of D-Bus on the size of a message.
 const LONGEST_MESSAGE: usize = 128 * 1024 * 1024;
 const SENDER: u8 = 7;
 
@@ -34,11 +35,11 @@ impl Socket for PrivateSocket {
     }
 }
 
-/// Gives what systemd says, message by message.
+/// Returns the data from systemd, one message at a time.
 #[derive(Debug)]
 pub(crate) struct Reader {
     read: OwnedReadHalf,
-    /// A line or message that was read to its end, and how much of it was handed over.
+    /// A complete line or message, and how much of it was returned.
     whole: Vec<u8>,
     given: usize,
 }
@@ -59,14 +60,14 @@ impl ReadHalf for Reader {
 }
 
 impl Reader {
-    /// Reads the next line or message; nothing at the end.
+    /// Reads the next line or message; leaves the buffer empty at the end.
     async fn read_next(&mut self) -> io::Result<()> {
         self.whole.resize(1, 0);
         if self.read.read(&mut self.whole).await? == 0 {
             self.whole.clear();
             return Ok(());
         }
-        // No line of the other side's begins so, and each message does.
+        // Each message begins with one of these bytes, and no line of the peer does.
         match self.whole[0] {
             b'l' | b'B' => self.read_message().await,
             _ => self.read_line().await,
@@ -114,14 +115,13 @@ fn number(message: &[u8], at: usize) -> Option<usize> {
     usize::try_from(number).ok()
 }
 
-/// How long a message is in all, by its fixed part.
+/// Returns the total length of a message, by its fixed part.
 fn length_of(message: &[u8]) -> Option<usize> {
     let fields = number(message, 12)?.checked_next_multiple_of(8)?;
     fields.checked_add(number(message, 4)?)?.checked_add(FIXED)
 }
 
-/// Puts a unique name where the sender is. A message that cannot be read is left for others to
-/// refuse.
+/// Replaces the sender by a unique name. An unreadable message is left for the library to refuse.
 fn replace_sender(message: &mut [u8]) {
     if let Some((at, length)) = find_sender(message)
         && let Some(name) = message.get_mut(at..at + length)
@@ -133,7 +133,7 @@ fn replace_sender(message: &mut [u8]) {
     }
 }
 
-/// Where the sender's name is among the fields of the header, and its length.
+/// Returns position and length of the sender's name in the header fields.
 fn find_sender(message: &[u8]) -> Option<(usize, usize)> {
     let end = FIXED + number(message, 12)?;
     let mut at = FIXED;

@@ -1,12 +1,12 @@
-//! Pure: says in a person's words why systemd did not do what it was asked.
+//! Pure: formats why systemd did not do what was requested.
 
 use fleet_unitfile::{Severity, UnitFile, UnitName, UnitType, check};
 
 use super::state::ObservedState;
 use crate::ServiceError;
 
-/// Why systemd has refused a unit's file: what the check finds wrong in it, or else what systemd
-/// says, which is little.
+/// Returns why systemd has refused a unit's file: the finding of fleet's own check, or else
+/// systemd's message, which says little.
 pub(crate) fn bad_file(unit: &UnitName, file: &UnitFile, said: &str) -> ServiceError {
     let findings = check(unit, file);
     let fatal = findings.iter().find(|finding| finding.severity() == Severity::Error);
@@ -22,10 +22,10 @@ pub(crate) fn bad_file(unit: &UnitName, file: &UnitFile, said: &str) -> ServiceE
     ServiceError::BadSetting { unit: unit.clone(), line, problem }
 }
 
-/// Why a start did not succeed, by the result of its job and what was seen of the unit.
+/// Returns why a start failed, by the result of its job and the state of the unit.
 pub(crate) fn start_problem(unit: &UnitName, result: &str, seen: &ObservedState) -> String {
     match result {
-        // Such a unit is refused without having failed.
+        // systemd refuses such a unit without a failed state.
         "failed" if triggers(unit) && !seen.has_failed() => {
             "systemd refuses it, and does not say why: its journal may".to_owned()
         }
@@ -41,24 +41,24 @@ pub(crate) fn start_problem(unit: &UnitName, result: &str, seen: &ObservedState)
     }
 }
 
-/// Whether all that a unit does is to start another.
+/// Whether a unit's only purpose is to start another.
 pub(crate) fn triggers(unit: &UnitName) -> bool {
     matches!(unit.unit_type(), UnitType::Path | UnitType::Socket | UnitType::Timer)
 }
 
-/// Why a unit was not reloaded, by the result of its job.
+/// Returns why a reload failed, by the result of its job.
 pub(crate) fn reload_problem(result: &str) -> String {
     match result {
         "failed" => "what it runs for that has failed: its own log has the reason".to_owned(),
         "timeout" => "it took longer than its job may take".to_owned(),
         "canceled" => "another order has overtaken it".to_owned(),
-        // It has ended since it was looked at.
+        // It has ended since it was checked.
         "invalid" => "it is not active: start it".to_owned(),
         other => format!("the result of its reload is {other:?}"),
     }
 }
 
-/// Why a stop did not succeed, by the result of its job.
+/// Returns why a stop failed, by the result of its job.
 pub(crate) fn stop_problem(result: &str) -> String {
     match result {
         "timeout" => "its stop took longer than its job may take".to_owned(),

@@ -1,35 +1,35 @@
-//! What is remembered of a unit on disk, and how it is written there.
+//! The record of a unit, and its format on disk.
 
 use fleet_core::{Epoch, Generation, KnownUnit, TargetState};
 use fleet_unitfile::UnitHash;
 use serde::{Deserialize, Serialize};
 
-/// What was asked about a unit.
+/// The last request for a unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) known: KnownUnit,
-    /// An order to start that systemd may not have been given yet.
+    /// A start that systemd may not have received yet.
     pub(crate) order: Option<PendingStart>,
 }
 
-/// What is written down before a start is asked for, so that a daemon that ends in between does
-/// not leave it undone, or let it be done twice.
+/// Stored before a start is requested, so that a daemon that ends in between neither loses the
+/// start nor repeats it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PendingStart {
     pub(crate) generation: Generation,
-    /// The identity of the unit's last run before.
+    /// Invocation ID of the unit's last run before.
     pub(crate) invocation: Vec<u8>,
 }
 
 impl Record {
-    /// A unit whose file is there, and of which nothing was asked yet.
+    /// Creates the record of a unit with a file and without requests.
     pub(crate) fn new(hash: UnitHash, epoch: Epoch) -> Self {
         let (asked, generation) = (TargetState::Inactive, Generation::ZERO);
         Self { known: KnownUnit { hash, requested: asked, epoch, generation }, order: None }
     }
 
-    /// Whether a start of that generation was given to systemd although nobody wrote it down: the
-    /// unit has begun another run since it was ordered.
+    /// Whether a recorded start of this generation has reached systemd: the unit has begun another
+    /// run since.
     pub(crate) fn has_started(&self, generation: Generation, invocation: &[u8]) -> bool {
         self.order.as_ref().is_some_and(|order| {
             let is_another = !invocation.is_empty() && order.invocation != invocation;
@@ -58,7 +58,7 @@ impl Record {
         })
     }
 
-    /// Reads what [`to_json`](Self::to_json) has written; `None` when it is something else.
+    /// Parses the output of [`to_json`](Self::to_json); `None` if it is invalid.
     pub(crate) fn from_json(bytes: &[u8]) -> Option<Self> {
         let written: StoredRecord = serde_json::from_slice(bytes).ok()?;
         let order = written.order.map(|order| PendingStart {

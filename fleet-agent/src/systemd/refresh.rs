@@ -1,4 +1,4 @@
-//! Looks at units by asking systemd, where its signals are not enough.
+//! Queries the states of units where signals are not enough.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,15 +13,15 @@ use super::context::ManagerContext;
 use super::state::{ObservedState, Properties, details};
 use super::units::apply_properties;
 
-/// How many units are asked for at a time.
+/// Number of units queried concurrently.
 const MAX_CONCURRENT: usize = 8;
 
-/// How often a unit is asked for again that changes while it is being asked for. Each change brings
-/// its own signal, so nothing is missed by giving up.
+/// How often the details of a unit are read again if it changes meanwhile. Each change has a signal
+/// of its own, so giving up misses nothing.
 const ATTEMPTS: usize = 3;
 
-/// Looks at all units once: one call for all of them, and more for those that have changed. Then
-/// at the jobs that somebody waits for.
+/// Reads all units: one call for all states, and more calls for units that have changed. Then
+/// checks the jobs with waiting callers.
 pub(crate) async fn refresh_all(context: &ManagerContext, bus: &Bus) -> Result<(), CallError> {
     let units = context.units.names();
     let mut changed = Vec::new();
@@ -39,7 +39,7 @@ pub(crate) async fn refresh_all(context: &ManagerContext, bus: &Bus) -> Result<(
     settle_jobs(context, bus).await
 }
 
-/// Takes the three states of a unit in; whether there is more to ask.
+/// Applies the states of a unit. Returns whether its details have to be read.
 fn apply_states(context: &ManagerContext, unit: &UnitName, news: u64, states: &States) -> bool {
     let mut more = false;
     let take = |seen: &mut ObservedState, is_latest| more = seen.on_states(states, is_latest);
@@ -49,7 +49,7 @@ fn apply_states(context: &ManagerContext, unit: &UnitName, news: u64, states: &S
     more
 }
 
-/// Reads one unit, and takes in what systemd says of it.
+/// Loads one unit, and applies its states.
 pub(crate) async fn refresh_unit(
     context: &ManagerContext,
     bus: &Bus,
@@ -64,8 +64,8 @@ pub(crate) async fn refresh_unit(
     Ok(states)
 }
 
-/// The three states of a unit, asked for together with those of others; and how much systemd had
-/// told of the unit before.
+/// Returns the states of a unit, queried together with others, and the unit's signal count before
+/// the query.
 async fn states(
     context: &ManagerContext,
     bus: &Bus,
@@ -88,7 +88,7 @@ async fn states(
     Ok((news, states?))
 }
 
-/// Asks for what the three states do not tell.
+/// Reads the details that the three states lack.
 pub(crate) async fn refresh_details(
     context: &ManagerContext,
     bus: &Bus,
@@ -130,7 +130,7 @@ async fn ask(
     for name in names {
         match bus.property::<OwnedVariant>(path, interface, name).await {
             Ok(value) => drop(properties.insert((*name).to_owned(), value)),
-            // A unit that does nothing may be forgotten between two questions.
+            // An idle unit may be unloaded between two calls.
             Err(CallError::Refused { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -138,7 +138,7 @@ async fn ask(
     Ok(properties)
 }
 
-/// The time-out of a unit's stop; nothing for a unit without processes of its own.
+/// Returns the stop timeout of a unit; `None` if its type has no processes.
 pub(crate) async fn stop_timeout(
     bus: &Bus,
     unit: &UnitName,
@@ -151,7 +151,7 @@ pub(crate) async fn stop_timeout(
     Ok(Some(if ends { Duration::from_micros(micros) } else { Duration::MAX }))
 }
 
-/// Where systemd tells the time-out of stops.
+/// Returns the interface and property with the stop timeout.
 fn timeout_property(unit_type: UnitType) -> Option<(&'static str, &'static str)> {
     match unit_type {
         UnitType::Service => Some(("org.freedesktop.systemd1.Service", "TimeoutStopUSec")),
@@ -162,12 +162,12 @@ fn timeout_property(unit_type: UnitType) -> Option<(&'static str, &'static str)>
     }
 }
 
-/// Tells those who wait for a job that is gone by now: its end may have been missed.
+/// Resolves callers of jobs that are gone, whose signal may have been missed.
 async fn settle_jobs(context: &ManagerContext, bus: &Bus) -> Result<(), CallError> {
     for job in context.jobs.waited_for() {
         match bus.property::<OwnedVariant>(&job, JOB, "State").await {
             Err(CallError::Refused { .. }) => {
-                // Its end may have been told already, and not taken in yet.
+                // The signal may have been sent already, and not processed yet.
                 context.catch_up(bus).await?;
                 context.jobs.on_gone(&job);
             }

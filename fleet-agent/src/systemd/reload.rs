@@ -1,8 +1,8 @@
-//! Has systemd read its unit files again where, and only where, it would go by old ones.
+//! Makes systemd reload its unit files, but only if it would use old ones.
 //!
-//! A unit that systemd does not have in memory is read when it is needed, so a new unit needs no
-//! reload. One is needed where systemd has an older definition in memory, or has not seen that
-//! there is one, or has read what a unit wants before another was enabled for it.
+//! systemd reads a unit that is not in memory when it is needed, so a new unit needs no reload. One
+//! is needed if systemd has an older definition in memory, has not noticed the file, or has read a
+//! unit's dependencies before another unit was enabled for it.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use fleet_unitfile::UnitName;
 use super::bus::{Bus, CallError, UNIT};
 use super::context::ManagerContext;
 
-/// Whether files have to be read again.
+/// Whether files have to be reloaded.
 #[derive(Debug, Default)]
 pub(crate) struct Reload {
     state: Mutex<State>,
@@ -26,12 +26,12 @@ struct State {
 }
 
 impl Reload {
-    /// systemd has something in memory that is no longer so.
+    /// Records that systemd has an outdated definition in memory.
     pub(crate) fn require(&self) {
         self.lock().required = true;
     }
 
-    /// Nobody knows whether systemd has read what is there of these units by now.
+    /// Records units of which systemd may have read an older definition.
     pub(crate) fn mark_unverified(&self, units: impl IntoIterator<Item = UnitName>) {
         self.lock().unverified.extend(units);
     }
@@ -41,7 +41,7 @@ impl Reload {
     }
 }
 
-/// Has the files read if that is needed; when it returns, systemd goes by what is there.
+/// Reloads if needed; when this returns, systemd uses the current files.
 pub(crate) async fn reload(context: &ManagerContext, bus: &Bus) -> Result<(), CallError> {
     let _turn = context.reload.turn.lock().await;
     let State { required, unverified } = std::mem::take(&mut *context.reload.lock());
@@ -55,7 +55,7 @@ pub(crate) async fn reload(context: &ManagerContext, bus: &Bus) -> Result<(), Ca
     result
 }
 
-/// Whether systemd goes by an old definition of one of the units.
+/// Whether systemd uses an old definition of one of the units.
 async fn is_behind(bus: &Bus, units: &BTreeSet<UnitName>) -> Result<bool, CallError> {
     for unit in units {
         let Some(path) = bus.loaded_path(unit.as_str()).await? else { continue };

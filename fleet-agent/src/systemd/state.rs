@@ -1,4 +1,4 @@
-//! Pure: what systemd tells of a unit, property by property, and the state that this makes.
+//! Pure: the state of a unit, built from systemd's properties.
 
 use std::collections::BTreeMap;
 
@@ -8,41 +8,41 @@ use zbus::wire::{OwnedVariant, Variant};
 
 use super::bus::{States, UNIT};
 
-/// Properties by their names.
+/// Properties by name.
 pub(crate) type Properties = BTreeMap<String, OwnedVariant>;
 
-/// What is known of a unit from systemd.
+/// The state of a unit as reported by systemd.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ObservedState {
     load: String,
     active: String,
     sub: String,
-    /// Whether its state ever changed since systemd has it in memory.
+    /// Whether its state has changed since systemd loaded it.
     ran: bool,
     result: Option<String>,
     main_pid: u32,
     exit: Option<ExitStatus>,
     exit_code: i32,
     restarts: u32,
-    /// The identity of its present or last run, as far as systemd remembers; else empty.
+    /// Invocation ID of its current or last run, as far as systemd remembers; else empty.
     invocation: Vec<u8>,
-    /// Its last run before the start that was asked for last, unless that went well.
+    /// Invocation ID before the last requested start, until that start has succeeded.
     before: Option<Vec<u8>>,
 }
 
 impl ObservedState {
-    /// A start is asked for: how a run before it ended no longer counts.
+    /// A start is requested: the result of an earlier run no longer counts.
     pub(crate) fn on_start_requested(&mut self) {
         self.before = Some(self.invocation.clone());
     }
 
-    /// The start that was asked for last went well, whether it began a run or none was needed.
+    /// The last requested start has succeeded, with or without a new run.
     pub(crate) fn on_started(&mut self) {
         self.before = None;
     }
 
-    /// Takes an answer with the three states in; whether there is reason to ask for more. If a
-    /// signal came meanwhile, only what signals do not tell is taken from it.
+    /// Applies the three states from a response. Returns whether more should be queried. If a
+    /// signal came meanwhile, only the load state is used, which signals do not have.
     pub(crate) fn on_states(&mut self, states: &States, is_latest: bool) -> bool {
         self.load.clone_from(&states.load);
         let is_first = self.active.is_empty();
@@ -55,7 +55,7 @@ impl ObservedState {
         if is_first { !self.is_inactive() } else { differs }
     }
 
-    /// Takes in what one of a unit's interfaces has of it.
+    /// Applies properties of one of the unit's interfaces.
     pub(crate) fn on_properties(&mut self, interface: &str, properties: &Properties) {
         for (name, value) in properties {
             self.on_property(interface == UNIT, name, value);
@@ -80,7 +80,7 @@ impl ObservedState {
             (false, "NRestarts", Variant::U32(count)) => self.restarts = *count,
             (false, "ExecMainCode", Variant::I32(code)) => self.exit_code = *code,
             (false, "ExecMainStatus", Variant::I32(status)) => {
-                // The names come in their order, so the code is that of this status.
+                // The names are in order, so the code belongs to this status.
                 self.exit = match self.exit_code {
                     CLD_EXITED => Some(ExitStatus::Code(*status)),
                     CLD_KILLED | CLD_DUMPED => Some(ExitStatus::Signal(*status)),
@@ -95,8 +95,8 @@ impl ObservedState {
         self.ran |= !self.is_inactive();
     }
 
-    /// systemd has forgotten the unit, which it does only with those that do nothing. Of its last
-    /// run stays what was seen.
+    /// systemd has unloaded the unit, which only happens to idle units. The observed result of its
+    /// last run stays.
     pub(crate) fn on_unloaded(&mut self) {
         if !self.active.is_empty() {
             (self.active, self.sub) = ("inactive".to_owned(), "dead".to_owned());
@@ -104,7 +104,7 @@ impl ObservedState {
         }
     }
 
-    /// Whether it does nothing, and did not fail.
+    /// Whether it is idle and has not failed.
     pub(crate) fn is_inactive(&self) -> bool {
         self.active == "inactive" || self.active.is_empty()
     }
@@ -119,20 +119,20 @@ impl ObservedState {
         self.active == "failed"
     }
 
-    /// Whether nothing runs or ran for the start that was asked for last: between the order and its
-    /// run, and after a start that systemd refused or passed over.
+    /// Whether there is no run of the last requested start: before its run begins, and after
+    /// systemd refused or skipped it.
     pub(crate) fn has_no_run(&self) -> bool {
-        // What systemd has forgotten meanwhile and read anew has no identity, and no new one.
+        // A unit that was unloaded and loaded again meanwhile has no invocation ID.
         let is_same = |before: &Vec<u8>| self.invocation.is_empty() || *before == self.invocation;
         self.is_inactive() && self.before.as_ref().is_some_and(is_same)
     }
 
-    /// The identity of its last run.
+    /// Returns the invocation ID of its last run.
     pub(crate) fn invocation(&self) -> &[u8] {
         &self.invocation
     }
 
-    /// How its last run ended, for a person.
+    /// Describes how its last run ended, for people.
     pub(crate) fn failure(&self) -> String {
         match (self.result.as_deref(), self.exit) {
             (Some("exit-code" | "signal" | "core-dump"), Some(exit)) => {
@@ -146,7 +146,7 @@ impl ObservedState {
         }
     }
 
-    /// The state in fleet's terms.
+    /// Converts to fleet's state.
     pub(crate) fn state(&self) -> SystemdState {
         let load = self.load.parse().unwrap_or(LoadState::Stub);
         let active = self.active.parse().unwrap_or(ActiveState::Inactive);
@@ -162,13 +162,13 @@ impl ObservedState {
     }
 }
 
-// How a process ended, by the numbers of the kernel's `waitid`.
+// `si_code` values of the kernel's `waitid`.
 const CLD_EXITED: i32 = 1;
 const CLD_KILLED: i32 = 2;
 const CLD_DUMPED: i32 = 3;
 
-/// The interface with what units of a type have besides what all have, and which of that is of
-/// interest; `None` when nothing is.
+/// Returns the interface of a unit type and the properties to read from it; `None` if there are
+/// none.
 pub(crate) fn details(unit_type: UnitType) -> Option<(&'static str, &'static [&'static str])> {
     const RESULT: &[&str] = &["Result"];
     const SERVICE: &[&str] = &["Result", "MainPID", "NRestarts", "ExecMainCode", "ExecMainStatus"];

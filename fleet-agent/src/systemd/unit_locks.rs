@@ -1,4 +1,4 @@
-//! Keeps the calls about one unit in their order, and those about different units apart.
+//! Serialises calls for one unit, without delaying calls for other units.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,13 +8,13 @@ use tokio::sync::OwnedMutexGuard;
 
 type Lock = Arc<tokio::sync::Mutex<()>>;
 
-/// A gate for each unit that somebody is calling about.
+/// A lock for each unit with calls in progress.
 #[derive(Debug, Default)]
 pub(crate) struct UnitLocks {
     locks: Mutex<BTreeMap<UnitName, Lock>>,
 }
 
-/// The call whose turn it is. The next one's begins when this is dropped.
+/// The lock of a call. The next call for the unit proceeds when this is dropped.
 #[derive(Debug)]
 pub(crate) struct UnitLock<'a> {
     locks: &'a UnitLocks,
@@ -23,7 +23,7 @@ pub(crate) struct UnitLock<'a> {
 }
 
 impl UnitLocks {
-    /// Waits until all calls about the unit that came before have had their turn.
+    /// Waits until all earlier calls for the unit are done.
     pub(crate) async fn lock_unit(&self, unit: &UnitName) -> UnitLock<'_> {
         let lock = Arc::clone(self.lock().entry(unit.clone()).or_default());
         let mut turn = UnitLock { locks: self, unit: unit.clone(), held: None };
@@ -40,7 +40,7 @@ impl Drop for UnitLock<'_> {
     fn drop(&mut self) {
         self.held = None;
         let mut locks = self.locks.lock();
-        // Each further holder is a call that waits.
+        // Each further reference is a waiting call.
         if locks.get(&self.unit).is_some_and(|lock| Arc::strong_count(lock) == 1) {
             locks.remove(&self.unit);
         }

@@ -1,4 +1,4 @@
-//! All units of this manager: what was asked of each, and what systemd tells of it.
+//! fleet's units, with their records and their states from systemd.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use super::record::Record;
 use super::state::{ObservedState, Properties};
 use crate::{Drift, ManagedUnit};
 
-/// The units, by name and by systemd's path.
+/// The units, by name and by systemd's object path.
 #[derive(Debug, Default)]
 pub(crate) struct UnitTable {
     state: Mutex<State>,
@@ -27,20 +27,20 @@ struct State {
 
 #[derive(Debug, Default)]
 struct Entry {
-    /// Nothing before the unit is loaded for the first time; it is not known then.
+    /// `None` before the unit is loaded for the first time; it is not known then.
     record: Option<Record>,
     seen: ObservedState,
     external_stop: ExternalStopDetector,
-    /// Counts what systemd has told, so that an answer is not taken for newer than a signal.
+    /// Number of signals of the unit, so that a response does not override a later signal.
     news: u64,
-    /// systemd has nothing of an earlier run.
+    /// Whether systemd has nothing of an earlier run.
     is_new: bool,
-    /// Ends with the unit, so that those who follow its journal end too.
+    /// Closed with the unit, which ends its followed journals.
     alive: watch::Sender<()>,
 }
 
 impl UnitTable {
-    /// Begins to follow a unit, or remembers what was asked of it.
+    /// Begins to track a unit, or stores its record.
     pub(crate) fn follow(&self, unit: &UnitName, record: Option<Record>) {
         let mut state = self.lock();
         state.paths.insert(unit_path(unit.as_str()), unit.clone());
@@ -57,56 +57,56 @@ impl UnitTable {
         state.units.remove(unit);
     }
 
-    /// systemd has nothing of a unit but its file.
+    /// Records that systemd has nothing of a unit but its file.
     pub(crate) fn mark_new(&self, unit: &UnitName) {
         if let Some(entry) = self.lock().units.get_mut(unit) {
             entry.is_new = entry.seen.is_inactive();
         }
     }
 
-    /// Whether a unit that is about to be started is so for the first time.
+    /// Returns whether a start is the first one of its unit, and clears that.
     pub(crate) fn take_new(&self, unit: &UnitName) -> bool {
         let mut state = self.lock();
         state.units.get_mut(unit).is_some_and(|entry| std::mem::take(&mut entry.is_new))
     }
 
-    /// Whether the unit with that path is followed.
+    /// Whether the unit with this object path is tracked.
     pub(crate) fn is_followed(&self, path: &str) -> bool {
         self.lock().paths.contains_key(path)
     }
 
-    /// All units that are followed.
+    /// Returns the names of all tracked units.
     pub(crate) fn names(&self) -> Vec<UnitName> {
         self.lock().units.keys().cloned().collect()
     }
 
-    /// What was asked of a known unit.
+    /// Returns the record of a known unit.
     pub(crate) fn record(&self, unit: &UnitName) -> Option<Record> {
         self.lock().units.get(unit)?.record.clone()
     }
 
-    /// Closes when the unit is not known any more.
+    /// Returns a receiver that is closed once the unit is no longer known.
     pub(crate) fn alive(&self, unit: &UnitName) -> Option<watch::Receiver<()>> {
         Some(self.lock().units.get(unit)?.alive.subscribe())
     }
 
-    /// What systemd tells of a unit.
+    /// Returns the state of a unit from systemd.
     pub(crate) fn seen(&self, unit: &UnitName) -> ObservedState {
         self.lock().units.get(unit).map(|entry| entry.seen.clone()).unwrap_or_default()
     }
 
-    /// A known unit.
+    /// Returns a known unit.
     pub(crate) fn managed(&self, unit: &UnitName) -> Option<ManagedUnit> {
         self.lock().units.get(unit)?.managed(unit)
     }
 
-    /// All known units.
+    /// Returns all known units.
     pub(crate) fn all_managed(&self) -> Vec<ManagedUnit> {
         let state = self.lock();
         state.units.iter().filter_map(|(unit, entry)| entry.managed(unit)).collect()
     }
 
-    /// A signal tells of a unit; returns its name if that is news of a known one.
+    /// Applies a signal; returns the name of the unit if it is known and has changed.
     pub(crate) fn on_signal(
         &self,
         path: &str,
@@ -119,29 +119,29 @@ impl UnitTable {
         entry.change(change).then_some(unit)
     }
 
-    /// A start is asked for, or went well.
+    /// Applies the request or the success of a start.
     pub(crate) fn on_start(&self, unit: &UnitName, change: fn(&mut ObservedState)) {
         if let Some(entry) = self.lock().units.get_mut(unit) {
             change(&mut entry.seen);
         }
     }
 
-    /// What somebody other than fleet has done to a known unit.
+    /// Returns how a known unit was changed by others.
     pub(crate) fn drift(&self, unit: &UnitName) -> Option<Drift> {
         let state = self.lock();
         let entry = state.units.get(unit)?;
         (entry.is_launched() && entry.external_stop.is_stopped()).then_some(Drift::Stopped)
     }
 
-    /// A job of a unit has come.
+    /// Records that a job of a unit has begun.
     pub(crate) fn on_job(&self, job: &str, unit: &str) {
         if let Some(entry) = self.lock().units.get_mut(unit) {
             entry.external_stop.on_job(job, entry.seen.is_active());
         }
     }
 
-    /// A job of a unit is over; returns the unit's name if it is seen by that that somebody stopped
-    /// it whom fleet did not ask to.
+    /// Records that a job of a unit is over. Returns the unit's name if that shows that it was
+    /// stopped by others.
     pub(crate) fn on_job_end(&self, job: &str, unit: &str, is_ours: bool) -> Option<UnitName> {
         let mut state = self.lock();
         let entry = state.units.get_mut(unit)?;
@@ -150,13 +150,13 @@ impl UnitTable {
         if stopped && entry.is_launched() { unit.parse().ok() } else { None }
     }
 
-    /// How much systemd has told of a unit by now.
+    /// Returns the number of signals of a unit so far.
     pub(crate) fn news(&self, unit: &UnitName) -> u64 {
         self.lock().units.get(unit).map_or(0, |entry| entry.news)
     }
 
-    /// Takes in what systemd answered. The change is told whether no signal came since `news`, for
-    /// one that did may be newer. Returns whether it is news of a known unit.
+    /// Applies a response. The change gets whether no signal came since `news`, since a signal may
+    /// be newer. Returns whether a known unit has changed.
     pub(crate) fn on_answer(
         &self,
         unit: &UnitName,
@@ -184,7 +184,7 @@ impl Entry {
         Some(ManagedUnit { unit: unit.clone(), known, state: self.seen.state() })
     }
 
-    /// Whether the change can be noticed from outside.
+    /// Applies a change. Returns whether it is visible from outside.
     fn change(&mut self, change: impl FnOnce(&mut ObservedState)) -> bool {
         let before = self.seen.clone();
         change(&mut self.seen);
@@ -196,7 +196,7 @@ impl Entry {
     }
 }
 
-/// The change that properties of one interface make.
+/// Returns the change that applies properties of one interface.
 pub(crate) fn apply_properties<'a>(
     interface: &'a str,
     properties: &'a Properties,

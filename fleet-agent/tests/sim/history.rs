@@ -68,7 +68,7 @@ impl History {
             (key, change.value.is_none())
         };
         let written = changes.changes.iter().map(key).collect();
-        assert!(self.feed.send(changes), "the mirror follows");
+        assert!(self.feed.try_send(changes), "the mirror follows");
         let snapshot = self.mirror.wait_for(revision).await.expect("nobody shuts it down");
         let authors = self.authors.lock().unwrap_or_else(PoisonError::into_inner);
         let author = authors.get(&revision).copied();

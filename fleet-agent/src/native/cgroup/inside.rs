@@ -1,5 +1,5 @@
-//! Who runs units is to be none of them: it would end with the one that it was begun in, and take
-//! the control groups of all others for ones below that.
+//! Moves the supervisor out of its own units' control groups. Otherwise it would end with the unit
+//! that started it, and would create the groups of all other units below that.
 
 use std::fs;
 use std::io;
@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use super::{Groups, own_group};
 
-/// Moves this process out of the control group of a unit of that directory, if it is in one, to
-/// where whoever has begun that unit was.
+/// Moves this process out of a control group of that directory's units, if it is in one. The target
+/// is the group above those of the units.
 ///
 /// # Errors
 ///
-/// It may not leave it, which is said with what to do.
+/// The process may not leave the group; the error says how to start it instead.
 pub(crate) fn leave_units(directory: &Path) -> io::Result<()> {
-    // Where there are no control groups there is none to be left.
+    // Without control groups there is none to leave.
     let Ok(own) = own_group() else { return Ok(()) };
     let groups = Groups::below(&own, directory)?.base;
     let Some(outside) = outside_of(&groups, &own) else { return Ok(()) };
@@ -28,8 +28,8 @@ pub(crate) fn leave_units(directory: &Path) -> io::Result<()> {
     })
 }
 
-/// The group that those of the units are in, if one of them is called so and has this process. One
-/// that did not leave its unit has made its own below that, so the outermost counts.
+/// Returns the parent of the units' groups, if this process is in one of them. A supervisor that
+/// stayed in its unit's group has created its own groups below it, so the outermost one counts.
 fn outside_of(groups: &Path, own: &Path) -> Option<PathBuf> {
     let of_units = own.ancestors().filter(|group| group.file_name() == groups.file_name());
     of_units.last()?.parent().map(Path::to_owned)
@@ -48,7 +48,7 @@ mod tests {
         for (own, expected) in [
             ("/sys/fs/cgroup/", None),
             ("/sys/fs/cgroup/system.slice/ssh.service", None),
-            // One of another's units is as good a place as any.
+            // A group of another supervisor's unit is as good as any.
             ("/sys/fs/cgroup/fleet-3-4/sshd.5", None),
             ("/sys/fs/cgroup/fleet-1-2/sshd.5", Some("/sys/fs/cgroup")),
             ("/sys/fs/cgroup/init/fleet-1-2/sshd.5/session/1", Some("/sys/fs/cgroup/init")),

@@ -1,13 +1,13 @@
-//! Files of variables, read as systemd reads them: by the states of its `parse_env_file_internal`.
+//! Environment files, parsed like systemd's `parse_env_file_internal`.
 
-/// Where in the text the next character stands.
+/// State of the parser before the next character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ParseState {
     Outside,
     Name,
-    /// Before a value, or right after a quote was closed in it.
+    /// Before a value, or right after a closing quote in it.
     BeforeValue,
-    /// In a value without quotes, or in what follows a quoted part. A quote is ordinary there.
+    /// In an unquoted value, or after a quoted part. Quotes are ordinary characters there.
     Value,
     Escape,
     InSingle,
@@ -17,19 +17,19 @@ enum ParseState {
     EscapeInComment,
 }
 
-/// What was read so far.
+/// Parser with the text read so far.
 struct EnvFileParser {
     at: ParseState,
     name: String,
     value: String,
-    /// Where the blanks begin that the value ends with, which are not taken.
+    /// Start of trailing blanks of the value, which are dropped.
     blanks: Option<usize>,
     variables: Vec<(String, String)>,
 }
 
-/// Reads a file of variables: `NAME=value` lines, comments with `#` and `;`, quoted values that may
-/// span lines, and backslashes before what is to be taken as it is. Quotes mean something only
-/// where a value begins, or right after another quoted part. What is no assignment is skipped.
+/// Parses an environment file: `NAME=value` lines, comments with `#` and `;`, quoted values that
+/// may span lines, and backslash escapes. Quotes are special only at the start of a value, or right
+/// after another quoted part. Lines without an assignment are skipped.
 pub(crate) fn parse_file(text: &str) -> Vec<(String, String)> {
     let mut reader = EnvFileParser {
         at: ParseState::Outside,
@@ -52,7 +52,7 @@ pub(crate) fn parse_file(text: &str) -> Vec<(String, String)> {
 }
 
 impl EnvFileParser {
-    /// Where the character after this one stands.
+    /// Processes a character; returns the next state.
     fn take(&mut self, character: char) -> ParseState {
         match (self.at, character) {
             (ParseState::Outside, '#' | ';') => ParseState::Comment,
@@ -84,13 +84,13 @@ impl EnvFileParser {
         }
     }
 
-    /// Takes a character of a value as it is.
+    /// Appends a literal character to the value.
     fn take_plain(&mut self, character: char) -> ParseState {
         self.blanks = is_blank(character).then(|| self.blanks.unwrap_or(self.value.len()));
         put(&mut self.value, character, ParseState::Value)
     }
 
-    /// Within double quotes a backslash joins lines, and means something before few others.
+    /// In double quotes a backslash joins lines, and escapes only a few characters.
     fn take_escaped(&mut self, character: char) -> ParseState {
         match character {
             '\n' => return ParseState::InDouble,
@@ -125,7 +125,7 @@ fn is_blank(character: char) -> bool {
     matches!(character, ' ' | '\t' | '\n' | '\r')
 }
 
-/// Whether a text may be the name of a variable.
+/// Whether the text is a valid variable name.
 fn is_variable(name: &str) -> bool {
     let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     starts && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
@@ -135,7 +135,7 @@ fn is_variable(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Each was read by systemd 252, too.
+    /// systemd 252 reads each of them with the same result.
     const FILES: [(&str, &[(&str, &str)]); 22] = [
         ("A=1\nB=two words  \n", &[("A", "1"), ("B", "two words")]),
         ("# A=1\n ; B=2\n\n  C = 3 ", &[("C", "3")]),

@@ -1,5 +1,5 @@
-//! Where a log begins, so that a place means the same after it was cut: how much was cut off is
-//! written down beside it before.
+//! The log offset at which a file begins. It is stored next to the file before a cut, so that
+//! offsets keep their meaning.
 
 use std::ffi::OsString;
 use std::io;
@@ -8,21 +8,21 @@ use std::str::FromStr;
 
 use crate::atomic_file::write_atomic;
 
-/// Where a log comes from.
+/// Start of a log's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BaseOffset {
-    /// The place of the log at which its file begins.
+    /// Log offset at which the file begins.
     pub(super) base: u64,
 }
 
 impl BaseOffset {
-    /// That of the log in the file of that path.
+    /// Reads that of the log in this file.
     pub(super) fn of(path: &Path) -> Self {
         let new = Self { base: 0 };
         let written = std::fs::read_to_string(offset_file(path));
         written.and_then(|text| text.trim_end().parse()).unwrap_or_else(|error| {
             if !is_missing(&error) {
-                // The unit is worth more than the places of its lines.
+                // The unit is worth more than the offsets of its lines.
                 let log = path.display();
                 tracing::warn!(%error, %log, "its places begin anew: its origin cannot be read");
             }
@@ -30,11 +30,11 @@ impl BaseOffset {
         })
     }
 
-    /// What it is once so much of the file is cut off. It is written down, so the cut may follow.
+    /// Returns the value after a cut of this size. It is stored, so the cut may follow.
     pub(super) fn renew(self, path: &Path, cut: u64) -> io::Result<Self> {
         let renewed = Self { base: self.base + cut };
         match write_atomic(&offset_file(path), format!("{}\n", renewed.base).as_bytes(), false) {
-            // A name that is too long beside another: the next daemon counts anew.
+            // The file name may be too long; the next daemon counts from zero then.
             Err(error) if error.kind() == io::ErrorKind::InvalidFilename => Ok(renewed),
             written => written.map(|()| renewed),
         }
@@ -42,8 +42,8 @@ impl BaseOffset {
 }
 
 impl BaseOffset {
-    /// What it is once the file has been emptied or replaced by somebody else, where that place was
-    /// the last one that was seen.
+    /// Returns the value after the file was truncated or replaced by another program; `end` is the
+    /// last seen end offset.
     pub(super) fn go_on(self, path: &Path, end: u64) -> Self {
         let next = Self { base: end.max(self.base) };
         match self.renew(path, next.base - self.base) {
@@ -65,12 +65,12 @@ impl FromStr for BaseOffset {
     }
 }
 
-/// Whether nothing is, or can ever be, in a file: it is not there, or no file can have its name.
+/// Whether a file does not exist, or cannot exist with its name.
 pub(super) fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename)
 }
 
-/// Where it is written down of a log that it was cut. No log has such a name.
+/// Returns the path of the stored offset. No log has such a name.
 pub(super) fn offset_file(path: &Path) -> PathBuf {
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());

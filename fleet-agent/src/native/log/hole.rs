@@ -1,4 +1,4 @@
-//! How the file of a log gives room back, and where what is left of it begins.
+//! Holes in log files, and the first line after them.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -6,17 +6,17 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
-/// The most that is read at once.
+/// Limit on the size of a single read.
 pub(super) const BLOCK: u64 = 64 * 1024;
 
-/// The largest blocks that file systems have.
+/// Largest block size of file systems.
 pub(super) const LARGEST_BLOCK: u64 = 16 << 20;
 
-/// Makes a hole of all before a place of a file, and tells whether the file system knows holes.
+/// Turns everything before an offset into a hole. Returns whether the file system supports holes.
 ///
-/// Nothing moves, and the file stays as long as it is: who appends to it meanwhile notices nothing.
+/// Nothing moves, and the file keeps its length, so processes that append to it are not affected.
 pub(super) fn punch_hole(file: &File, before: u64) -> io::Result<bool> {
-    // From the beginning: a block that an earlier hole has left in part becomes free with it.
+    // From the start: a block that an earlier hole covered partly is freed too.
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     match fallocate(file, flags, 0, before) {
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
@@ -24,16 +24,16 @@ pub(super) fn punch_hole(file: &File, before: u64) -> io::Result<bool> {
     }
 }
 
-/// Where what is kept of a file begins, if there is a hole before it.
+/// Returns the end of the hole at the start of a file.
 pub(super) fn data_start(file: &mut File) -> io::Result<u64> {
     let kept = match rustix::fs::seek(&*file, rustix::fs::SeekFrom::Data(0)) {
-        // Nothing but a hole, or nothing at all.
+        // The file is one hole, or empty.
         Err(Errno::NXIO) => return Ok(file.metadata()?.len()),
-        // Who cannot tell where holes are has none.
+        // Without support for seeking holes there are none.
         Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(0),
         kept => kept?,
     };
-    // A hole that ends within a block is zeros there.
+    // A hole that ends within a block continues as zeros.
     file.seek(SeekFrom::Start(kept))?;
     let (mut zeros, mut block) = (0, Vec::new());
     while zeros < LARGEST_BLOCK {
@@ -50,8 +50,8 @@ pub(super) fn data_start(file: &mut File) -> io::Result<u64> {
     Ok(kept + zeros)
 }
 
-/// Where the first line begins after a place; the place, if the line that it is in is longer than
-/// a block.
+/// Returns the start of the first line after an offset; the offset itself if its line is longer
+/// than a block.
 pub(super) fn next_line(file: &mut File, place: u64) -> io::Result<u64> {
     file.seek(SeekFrom::Start(place))?;
     let mut block = Vec::new();
@@ -60,7 +60,7 @@ pub(super) fn next_line(file: &mut File, place: u64) -> io::Result<u64> {
     Ok(place + newline.map_or(0, |newline| newline as u64 + 1))
 }
 
-/// Where the line begins that goes on at a place; a place within it, if it is longer than a block.
+/// Returns the start of the line at an offset; an offset within it if it is longer than a block.
 pub(super) fn start_of_line(file: &mut File, place: u64) -> io::Result<u64> {
     let start = place.saturating_sub(BLOCK);
     file.seek(SeekFrom::Start(start))?;

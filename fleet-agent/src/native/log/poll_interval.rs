@@ -1,51 +1,50 @@
-//! Pure: how long after a look at a log that is written it is looked at again.
+//! Pure: the poll interval of a log that is being written.
 
 use std::time::Duration;
 
 use fleet_core::Timestamp;
 
-/// The shortest and the longest pause between two looks. What can be written within one is by how
-/// much a log can outgrow its limit: nothing tells of a unit that begins to write much while its
-/// log is not looked at.
+/// Shortest and longest poll interval. A log can exceed its limit by the writes of one interval:
+/// nothing reports that a unit begins to write much in between.
 const SHORTEST: Duration = Duration::from_millis(2);
 const LONGEST: Duration = Duration::from_millis(100);
 
-/// How often one log is looked at.
+/// Poll interval of one log.
 #[derive(Debug, Clone)]
 pub(super) struct PollInterval {
     pause: Duration,
-    /// Since when nobody has to look.
+    /// Since when the log has not been polled.
     rests: Timestamp,
 }
 
 impl PollInterval {
-    /// Of a log that nobody writes.
+    /// Interval of a log that is not written.
     pub(super) fn new(now: Timestamp) -> Self {
         Self { pause: SHORTEST, rests: now }
     }
 
-    /// When the look after one that comes now is due. The longest pauses end at the same time_index,
-    /// so that who looks at many logs wakes once for all of them.
+    /// Returns when the look after one at `now` is due. The longest intervals are aligned, so that
+    /// many logs cause one wakeup.
     pub(super) fn due(&self, now: Timestamp) -> Timestamp {
         let due = now.after(self.pause);
         let beyond = due.as_millis() % to_millis(LONGEST);
         if self.pause < LONGEST { due } else { Timestamp::from_millis(due.as_millis() - beyond) }
     }
 
-    /// It is not written any more.
+    /// The log is no longer polled.
     pub(super) fn on_rest(&mut self, now: Timestamp) {
         self.rests = now;
     }
 
-    /// It is written again. Who writes now and then is looked at less and less, who has long been
-    /// silent soon.
+    /// The log is written again. Occasional writers get longer and longer intervals; after a long
+    /// silence the interval is short.
     pub(super) fn on_written(&mut self, now: Timestamp) {
         let rested = now.since(self.rests);
         self.pause = if rested >= LONGEST { SHORTEST } else { self.slower() };
     }
 
-    /// So much was written within the pause. The next one is so long that a quarter of the limit
-    /// would be written in it, and grows no faster than twofold.
+    /// Sets the interval so that about a quarter of the limit would be written in it, at the rate
+    /// of the last one. It at most doubles.
     pub(super) fn on_growth(&mut self, grown: u64, limit: u64) {
         let nanos = self.pause.as_nanos() * u128::from(limit / 4) / u128::from(grown.max(1));
         let pause = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
@@ -95,8 +94,8 @@ mod tests {
         assert_eq!(pace.pause, SHORTEST);
     }
 
-    /// However slowly a unit wrote before, it is seen within the longest pause that it writes fast
-    /// now; from then on its log stays within twice the limit.
+    /// However slowly a unit wrote before, fast writes are seen within the longest interval. From
+    /// then on its log stays within twice the limit.
     #[test]
     fn a_log_outgrows_its_limit_by_one_pause_of_fast_writing() {
         let (limit, fast) = (1 << 20, 64 << 10);
@@ -116,7 +115,7 @@ mod tests {
     #[test]
     fn whoever_writes_again_and_again_wakes_nobody_each_time() {
         let (mut pace, mut now, mut looks) = (PollInterval::new(at(0)), 10_000, 0);
-        // A line each 10 ms, for a minute: nothing has come when it is looked at soon.
+        // A line every 10 ms for a minute: an early look finds nothing.
         while now < 70_000 {
             pace.on_written(at(now));
             looks += 1;

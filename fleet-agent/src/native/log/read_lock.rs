@@ -1,13 +1,13 @@
-//! Who reads all of a log, so that nothing is given up that they have not read.
+//! Protects the unread part of a log.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// How far somebody has read a log. What comes after is kept for them until this is dropped.
+/// Offset up to which a log has been read. Everything after it is kept until this is dropped.
 #[derive(Debug)]
 pub(crate) struct ReadLock(Arc<ReadOffset>);
 
-/// The place from which on a log was not read.
+/// Offset from which a log has not been read.
 #[derive(Debug)]
 pub(super) struct ReadOffset(AtomicU64);
 
@@ -20,12 +20,12 @@ impl ReadLock {
         Arc::downgrade(&self.0)
     }
 
-    /// How far it was read.
+    /// Returns the offset up to which it has been read.
     pub(crate) fn place(&self) -> u64 {
         self.0.place()
     }
 
-    /// All before that place was read.
+    /// Records that everything before this offset has been read.
     pub(crate) fn go_on(&self, place: u64) {
         self.0.0.store(place, Ordering::SeqCst);
     }

@@ -1,11 +1,10 @@
-//! Looks at logs when they are written, and keeps them within their limits.
+//! Watches logs for writes, and keeps them within their limits.
 //!
-//! The kernel tells of the first writing to a log, and then of no other: the log is looked at, and
-//! looked at again a moment later, for as long as it grows. When it has not grown in between the
-//! kernel is asked to tell of the next writing. So a unit that writes without a pause wakes the
-//! daemon ten times a second, and more often only while it writes much; all that write so together
-//! wake it no more often, and one that writes nothing does not. Nobody writes for longer than that
-//! unseen, and that is by how much a log can outgrow its limit.
+//! inotify reports the first write to a log, and no others. From then on the log is polled for as
+//! long as it grows, and then the inotify watch is set again. A unit that writes constantly thus
+//! wakes the daemon ten times a second, or more often only while it writes much. All such units
+//! together wake it no more often, and idle ones do not at all. A write stays unseen for at most
+//! one poll interval, which bounds how far a log can exceed its limit.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,26 +24,26 @@ use crate::Clock;
 use crate::async_fd::register_readable;
 use crate::clock::wait_until;
 
-/// How long after a look the next one comes of what the kernel does not tell of.
+/// Poll interval of logs that inotify does not report.
 const FALLBACK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Keeps all logs of a service manager within their limits.
 #[derive(Debug)]
 pub(crate) struct RotationTask {
-    /// Tells which logs were written; nothing where the kernel has none to give.
+    /// Reports written logs; `None` if the kernel provides no inotify instance.
     told: Option<OwnedFd>,
     logs: Mutex<Logs>,
-    /// Says that there is something to be looked at that was not there before.
+    /// Wakes the task after a change of `logs`.
     woken: Notify,
-    /// [`FALLBACK_INTERVAL`], but for tests.
+    /// [`FALLBACK_INTERVAL`], except in tests.
     fallback_interval: Duration,
 }
 
 #[derive(Debug, Default)]
 struct Logs {
-    /// Those of which the kernel tells, by the numbers that it has for them.
+    /// Logs with an inotify watch, by its descriptor.
     quiet: BTreeMap<i32, TrackedLog>,
-    /// Those that are looked at again, by when; the number only keeps them apart.
+    /// Polled logs by due time; the number makes the keys unique.
     busy: BTreeMap<(Timestamp, u64), TrackedLog>,
     count: u64,
 }
@@ -53,18 +52,18 @@ struct Logs {
 struct TrackedLog {
     log: Weak<Log>,
     pace: PollInterval,
-    /// Where it ended at the last look.
+    /// End offset at the last look.
     end: u64,
-    /// How many looks in a row found nothing.
+    /// Number of consecutive looks without the file.
     missed: u32,
 }
 
 impl TrackedLog {
-    /// Somebody has moved or removed it. The next run makes it again; what runs now has the file
-    /// open, wherever it is, and nobody could bound that without looking for it in all processes.
+    /// The file was moved or removed. The next run creates it again. The current run has the old
+    /// file open, wherever it is, and only a search of all processes could find and bound it.
     fn on_missed(&mut self) {
         self.missed = self.missed.saturating_add(1);
-        // At the first look it may be that its unit is just being unloaded.
+        // At the first look the unit may just be being unloaded.
         if self.missed == 2
             && let Some(log) = self.log.upgrade()
         {
@@ -76,7 +75,7 @@ impl TrackedLog {
 }
 
 impl RotationTask {
-    /// Keeps nothing yet.
+    /// Creates a task without logs.
     pub(crate) fn new() -> Self {
         let told = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK);
         let told = told.inspect_err(|error| {
@@ -86,7 +85,7 @@ impl RotationTask {
         Self { told: told.ok(), logs, woken, fallback_interval: FALLBACK_INTERVAL }
     }
 
-    /// Sees to a log from now on.
+    /// Adds a log.
     pub(crate) fn keep(&self, log: &Arc<Log>, now: Timestamp) {
         let kept = TrackedLog {
             log: Arc::downgrade(log),
@@ -95,7 +94,7 @@ impl RotationTask {
             missed: 0,
         };
         if log.is_over() {
-            // Nobody saw to it while it was written.
+            // It was written while no daemon ran.
             self.look_again(kept, now);
         } else {
             self.rest(kept, now);
@@ -103,7 +102,7 @@ impl RotationTask {
         self.woken.notify_one();
     }
 
-    /// Keeps the logs within their limits for as long as it is asked to.
+    /// Keeps the logs within their limits until dropped.
     pub(crate) async fn run(&self, clock: &dyn Clock) -> io::Result<()> {
         let told =
             self.told.as_ref().map(|told| register_readable(told.try_clone()?)).transpose()?;
@@ -121,7 +120,7 @@ impl RotationTask {
         }
     }
 
-    /// The kernel tells of a log that was written, or has lost count.
+    /// Handles a write reported by inotify; `None` after a queue overflow.
     async fn on_written(&self, number: Option<i32>, now: Timestamp) {
         let Some(number) = number else { return self.look_at_all(now) };
         let kept = self.lock().quiet.remove(&number);
@@ -159,10 +158,10 @@ impl RotationTask {
         Some(next.remove())
     }
 
-    /// Has the kernel tell when a log is written that is not any more.
+    /// Sets an inotify watch on a log that is no longer written.
     fn rest(&self, mut kept: TrackedLog, now: Timestamp) {
         let Some(log) = kept.log.upgrade() else { return };
-        // That it is removed is told as a change of how many names it has.
+        // A removal is reported as a change of the link count.
         let gone = WatchFlags::MOVE_SELF | WatchFlags::ATTRIB | WatchFlags::DELETE_SELF;
         let flags = WatchFlags::MODIFY | gone | WatchFlags::ONESHOT;
         let mut logs = self.lock();
@@ -174,7 +173,7 @@ impl RotationTask {
         kept.pace.on_rest(now);
         let before = kept.end;
         logs.quiet.insert(number, kept);
-        // What was written before the kernel was asked is not told of.
+        // A write before the watch was set is not reported.
         if before != 0 && log.look().is_ok_and(|end| end != before) {
             let kept = logs.quiet.remove(&number);
             drop(logs);
@@ -201,7 +200,7 @@ impl RotationTask {
     }
 }
 
-/// Looks at a log, keeps it within its limit, and returns where it ends.
+/// Checks a log, trims it if needed, and returns its end offset.
 async fn look(log: &Weak<Log>) -> io::Result<u64> {
     let log = log.upgrade().ok_or(io::ErrorKind::NotFound)?;
     let end = log.look()?;
@@ -216,8 +215,7 @@ async fn look(log: &Weak<Log>) -> io::Result<u64> {
     Ok(end)
 }
 
-/// The numbers of logs that were written; `None` among them is whichever. May be dropped at any
-/// time.
+/// Returns the watch descriptors of written logs; `None` among them stands for all. Cancel-safe.
 async fn next_written(told: Option<&AsyncFd<OwnedFd>>) -> io::Result<Vec<Option<i32>>> {
     let Some(told) = told else { return std::future::pending().await };
     let mut room = [const { MaybeUninit::uninit() }; 4096];
@@ -237,7 +235,7 @@ async fn next_written(told: Option<&AsyncFd<OwnedFd>>) -> io::Result<Vec<Option<
             if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
                 written.push(None);
             } else {
-                // That a watch is over is told, too: a log that is written, or removed.
+                // The end of a watch is also reported, after a write or a removal.
                 written.push(Some(event.wd()));
             }
             if events.is_buffer_empty() {

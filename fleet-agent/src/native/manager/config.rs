@@ -1,4 +1,4 @@
-//! How the service manager that runs units itself is set up.
+//! Configuration of the service manager that runs units itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -10,42 +10,42 @@ use fleet_unitfile::UnitName;
 use crate::native::external::External;
 use crate::{Clock, SystemClock};
 
-/// How a [`NativeManager`](crate::NativeManager) is set up.
+/// Configuration of a [`NativeManager`](crate::NativeManager).
 #[derive(Clone)]
 pub struct NativeConfig {
-    /// Where unit files, records and logs are kept. One manager at a time may use it.
+    /// Directory for unit files, state and logs. One manager at a time may use it.
     pub directory: PathBuf,
-    /// Variables that every process of every unit is given, besides `PATH`.
+    /// Environment variables for every process of every unit, besides `PATH`.
     pub environment: Vec<(String, String)>,
-    /// How many bytes of its output are kept of each unit; see [`DEFAULT_LOG_LIMIT`].
+    /// Bytes of output kept per unit; see [`DEFAULT_LOG_LIMIT`].
     ///
     /// [`DEFAULT_LOG_LIMIT`]: Self::DEFAULT_LOG_LIMIT
     pub log_limit: u64,
-    /// Whether each run of a unit gets a control group of its own where that is possible, as it is
-    /// for root, and for others in a group that was delegated to them.
+    /// Whether each run of a unit gets its own control group where possible: for root, and for
+    /// others in a control group that is delegated to them.
     pub control_groups: bool,
-    /// Names of options, such as `PrivateTmp`, that are passed over where a unit would be refused
-    /// for them. It then runs as if they did not stand there, and the log says so.
+    /// Names of options, such as `PrivateTmp`, that are ignored instead of refused. A unit with
+    /// them runs as if they were absent, and the log reports it.
     pub accept: BTreeSet<String>,
-    /// Units that somebody else runs on this machine, for those that depend on them. One that is
-    /// loaded here under such a name counts in its place.
+    /// External units of this machine, for the units that depend on them. A unit that is loaded
+    /// under the same name takes precedence.
     pub external: BTreeMap<UnitName, External>,
-    /// How many units may be starting at once; nothing is as many as there are. A oneshot is
-    /// starting for as long as it runs. See [`DEFAULT_MAX_STARTING`].
+    /// Maximum number of units starting at once; `None` is no limit. A oneshot is starting for as
+    /// long as it runs. See [`DEFAULT_MAX_STARTING`].
     ///
     /// [`DEFAULT_MAX_STARTING`]: Self::DEFAULT_MAX_STARTING
     pub max_starting: Option<NonZeroU32>,
-    /// The clock that time-outs and restarts go by.
+    /// Clock for timeouts and restarts.
     pub clock: Arc<dyn Clock>,
 }
 
 impl NativeConfig {
     /// Four mebibytes.
     pub const DEFAULT_LOG_LIMIT: u64 = 4 * 1024 * 1024;
-    /// 512: what a machine hardly ever starts together, and what does not overwhelm one that does.
+    /// 512: hardly ever reached, and low enough not to overwhelm a machine.
     pub const DEFAULT_MAX_STARTING: NonZeroU32 = NonZeroU32::MIN.saturating_add(511);
 
-    /// The usual set-up with everything in that directory, going by the real clock.
+    /// Returns the default configuration, with everything in this directory and the real clock.
     #[must_use]
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         Self {

@@ -1,5 +1,5 @@
-//! What every service manager does, of the native one: units go to who leads them, timers to who
-//! keeps them.
+//! [`ServiceManager`] for the native manager: services go to the supervisor, timers to the timer
+//! task.
 
 use std::io;
 use std::sync::Arc;
@@ -129,9 +129,10 @@ impl ServiceManager for NativeManager {
 }
 
 impl NativeManager {
-    /// Compiles the file of a unit, and tells of a new one what a person should know. What it
-    /// comes to is boxed before anything is waited for: hundreds are loaded at once, and each would
-    /// have the room for it until the end, and more than once.
+    /// Compiles a unit file, and logs the remarks about a new one.
+    ///
+    /// The result is boxed before the first await: hundreds of units are loaded at once, and each
+    /// future would hold the space for it, more than once.
     fn compile_and_warn(
         &self,
         unit: &UnitName,
@@ -149,15 +150,15 @@ impl NativeManager {
         Ok(Box::new(compiled.unit))
     }
 
-    /// Starts a unit, the timers first that it wants or requires.
+    /// Starts a unit, after the timers that it wants or requires.
     async fn start_with_timers(
         &self,
         unit: &UnitName,
         request: UnitRequest,
     ) -> Result<(), ServiceError> {
         let (client, timers) = (Arc::clone(&self.client), Arc::clone(&self.timers));
-        // In a place of its own, which is free when it is done: what waits until the unit is up
-        // would have room for it until then, and more than once.
+        // Boxed, so that its space is released once it is done: the future waiting for the unit
+        // would hold it until then, more than once.
         let first = Box::pin(start_timers_of(client, timers, unit.clone()));
         self.client.request_after(first, unit, request, self.context.directory(unit.as_str())).await
     }
@@ -174,7 +175,7 @@ impl NativeManager {
     }
 }
 
-/// Starts the timers that a unit wants or requires, as it is about to be started.
+/// Starts the timers that a unit wants or requires, before the unit itself starts.
 async fn start_timers_of(
     client: Arc<SupervisorClient>,
     timers: Arc<Timers>,

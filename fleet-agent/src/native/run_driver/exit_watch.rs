@@ -1,4 +1,4 @@
-//! Waits for the ends of processes.
+//! Waits for processes to exit.
 
 use std::io;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use crate::native::proc::ProcessHandle;
 use crate::native::run_state::ProcessId;
 use crate::native::spawn::Child;
 
-/// The end of a process, which is waited for.
+/// Exit of a process that has not happened yet.
 pub(super) struct PendingExit {
     process: ProcessId,
     is_child: bool,
@@ -31,13 +31,13 @@ impl Future for PendingExit {
 }
 
 impl RunDriver {
-    /// Waits for the end of a child.
+    /// Waits for a child to exit.
     pub(super) fn await_child(&mut self, process: ProcessId, mut child: Child) {
         let end = Box::pin(async move { child.wait().await.unwrap_or(ProcessExit::Unobserved) });
         self.processes.push(PendingExit { process, is_child: true, end });
     }
 
-    /// Waits for the end of a process that is no child of ours.
+    /// Waits for a process to exit that is not our child.
     pub(super) fn watch(&mut self, process: ProcessId, watched: ProcessHandle) {
         let clock = Arc::clone(&self.context.clock);
         let end = Box::pin(async move {
@@ -49,7 +49,7 @@ impl RunDriver {
         self.processes.push(PendingExit { process, is_child: false, end });
     }
 
-    /// Tells of an end once more, so much later.
+    /// Reports an exit again after a pause.
     pub(super) fn report_exit_later(
         &mut self,
         process: ProcessId,
@@ -61,12 +61,12 @@ impl RunDriver {
             clock.sleep(pause).await;
             end
         });
-        // Whatever is the main one by then, it is told.
+        // Reported even if the unit has another main process by then.
         self.processes.push(PendingExit { process, is_child: true, end });
     }
 
-    /// A process that somebody else started is the main one, if it can be watched, and the service
-    /// takes it for that; why it cannot, for a person. The one before stays the main one then.
+    /// Makes a process that is not our child the main process, if it can be watched and the service
+    /// accepts it. Otherwise the main process stays, and the error says why.
     pub(super) fn take_as_main(
         &mut self,
         process: ProcessId,
@@ -87,8 +87,8 @@ impl RunDriver {
         Ok(())
     }
 
-    /// Waits no more for those whose end would mean nothing: a unit may name one process after the
-    /// other as its main one, and each that is waited for takes a descriptor.
+    /// Stops watching processes whose exit is irrelevant. A unit may name one main process after
+    /// another, and each watch takes a file descriptor.
     fn stop_watching_others(&mut self) {
         let run_state = self.service.run_state();
         let own = [run_state.main, run_state.control];
@@ -105,7 +105,7 @@ mod tests {
     use crate::native::readiness_tests::{Stage, line, unit};
     use crate::native::run_state::ServicePhase;
 
-    /// A unit with its main process, and another one that it has started.
+    /// Starts a unit with a main process and one child of it.
     async fn two() -> (Stage, ProcessId, u32) {
         let script = "sleep 1000 & echo $$!; wait";
         let service = format!("ExecStart=/bin/sh -c '{script}'\nNotifyAccess=all\n");

@@ -1,4 +1,4 @@
-//! What is said right before the last process of a run ends.
+//! Messages sent right before the last process of a run exits.
 
 use std::future::ready;
 use std::os::linux::net::SocketAddrExt as _;
@@ -13,8 +13,8 @@ use crate::native::run_state::ServicePhase;
 
 const STEP: Duration = Duration::from_millis(2);
 
-/// What says that it is ready, and that it has, and lives for as long as that can be read. Among
-/// the tests it does nothing.
+/// Helper process: sends `READY=1`, creates the file `SAID`, and exits once the file is removed.
+/// Does nothing as a test.
 #[test]
 fn as_it_is_told() {
     let Ok(message) = std::env::var("SAID") else { return };
@@ -31,7 +31,7 @@ fn as_it_is_told() {
     }
 }
 
-/// Waits for a file while the daemon hears nothing: it is of this thread, too.
+/// Blocks until a file exists. The driver shares this thread, so it receives no message meanwhile.
 fn wait_unheard(file: &Path) {
     for _ in 0..15_000 {
         if file.exists() {
@@ -67,7 +67,7 @@ async fn what_was_said_by_then_is_heard_before_it_counts_that_all_are_gone() {
     }
     std::fs::write(&gate, "").expect("it can be made");
     wait_unheard(&message);
-    // As if it had ended since.
+    // As if the last process had exited since.
     stage.driver.sweep = Some(Box::pin(ready(())));
     stage.driver.wait().await;
     stage.driver.act();

@@ -1,4 +1,4 @@
-//! Where a run begins and ends, and what is written of it.
+//! The beginning and end of a run, and its stored state.
 
 use std::io;
 
@@ -28,11 +28,11 @@ impl RunDriver {
         }
     }
 
-    /// Takes away what a run that is over needs no more.
+    /// Releases the resources of a run that is over.
     fn end_run(&mut self) {
         self.notify = None;
         if let ServiceType::BackgroundPidfile { path } = &self.spec.kind {
-            // It names nobody now. Most services take it away themselves.
+            // The file is stale now. Most services remove it themselves.
             drop(std::fs::remove_file(path));
         }
         self.remove_group();
@@ -65,7 +65,7 @@ impl RunDriver {
         Ok(())
     }
 
-    /// How long the processes of the unit may have a file, if that is limited.
+    /// Returns the file size limit of the unit's processes.
     pub(super) fn file_size_limit(&self) -> Option<u64> {
         self.spec.run.exec_environment.limits.get("fsize").and_then(|&(soft, _)| soft)
     }
@@ -76,7 +76,8 @@ impl RunDriver {
         }
     }
 
-    /// Removes the control group of a run that is over. What its `KillMode=` left stays in it.
+    /// Removes the control group of a run that is over. Processes that `KillMode=` spares stay in
+    /// it.
     fn remove_group(&self) {
         if let Some(Err(error)) = self.group.as_ref().map(Group::remove) {
             tracing::warn!(%error, unit = %self.unit, "cannot remove a control group");
@@ -84,8 +85,8 @@ impl RunDriver {
     }
 }
 
-/// The user whose file is believed when it names the main process of a unit; nothing where the
-/// accounts do not tell.
+/// Returns the user that the pid file of a unit must belong to, besides root and our own user;
+/// `None` if the account cannot be looked up.
 pub(crate) fn pid_file_owner(unit: &InitUnit) -> Option<u32> {
     match unit.kind {
         ServiceType::BackgroundPidfile { .. } => {
@@ -96,7 +97,7 @@ pub(crate) fn pid_file_owner(unit: &InitUnit) -> Option<u32> {
     }
 }
 
-/// A random name for a run, as systemd writes it.
+/// Returns a random invocation ID in systemd's format.
 fn new_invocation() -> String {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).expect("the kernel gives random bytes to every process");

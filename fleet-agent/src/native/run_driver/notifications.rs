@@ -1,5 +1,4 @@
-//! What the processes of a run say of themselves, and the search for a main process that is no
-//! child of ours.
+//! The messages of a run's processes, and the search for a main process that is not our child.
 
 use std::io;
 use std::path::Path;
@@ -17,18 +16,18 @@ use crate::native::readiness_line::wait_for_line;
 use crate::native::run_state::{ProcessId, ServicePhase};
 use crate::native::sd_notify_socket::{NotifySocket, ReceivedMessage};
 
-/// How many messages are taken at once. The kernel keeps no more than this of those who wait.
+/// Maximum number of messages taken at once. The kernel queues no more per socket.
 const MAX_MESSAGES: usize = 512;
 
-/// How often in a row it is looked once more whom a file names that cannot be read: ten seconds in
-/// all. Then the end of the main process counts, as nobody looks after its unit until it does.
+/// Number of consecutive failures to read the pid file, ten seconds in all, after which the exit of
+/// the main process counts. Until then no process of the unit is supervised.
 const MAX_PID_FILE_FAILURES: u8 = 100;
 
-/// How long until it is looked once more.
+/// Delay before the pid file is read again.
 const PID_FILE_RETRY: Duration = Duration::from_millis(100);
 
 impl RunDriver {
-    /// Listens to the processes of the present run, if its unit has them say something.
+    /// Opens the notification socket of the current run, if its unit may send messages.
     pub(super) fn listen(&mut self) {
         self.notify = None;
         if !self.accepts_messages() || self.invocation.is_empty() {
@@ -42,11 +41,11 @@ impl RunDriver {
         }
     }
 
-    /// Whether anybody may say anything in the present run, or may come to.
+    /// Returns whether a process may send messages in the current run, now or later.
     fn accepts_messages(&self) -> bool {
         match self.spec.run.notify_access {
             NotifyAccess::None => false,
-            // Its main process has ended, or it has none at all.
+            // No message is accepted without a main process.
             NotifyAccess::Main => {
                 let phase = self.service.run_state().phase;
                 phase != ServicePhase::Exited && self.spec.kind != ServiceType::BackgroundScripted
@@ -55,8 +54,8 @@ impl RunDriver {
         }
     }
 
-    /// Lets go of the socket as soon as nobody may say anything any more, and has one again if it
-    /// is for others to speak by now.
+    /// Closes the socket once no process may send messages, and opens it again if another
+    /// definition allows them.
     pub(super) fn update_listener(&mut self) {
         let (hears, active) = (self.notify.is_some(), !self.service.is_idle());
         match self.accepts_messages() {
@@ -66,13 +65,13 @@ impl RunDriver {
         }
     }
 
-    /// Takes what was said and not heard yet: what a process says before its end counts before it.
+    /// Handles all queued messages: a message counts before the exit of its sender.
     pub(super) fn drain_messages(&mut self) {
         for _ in 0..MAX_MESSAGES {
             match self.notify.as_ref().map(NotifySocket::try_receive) {
                 Some(Ok(Some(message))) => self.on_message(&message),
                 Some(Ok(None)) => {}
-                // There is no other, or who waits for one is told why.
+                // The queue is empty, or the next wait reports the error.
                 Some(Err(_)) | None => return,
             }
         }
@@ -102,7 +101,8 @@ impl RunDriver {
         self.service.on_notice(&message.notice, self.context.now());
     }
 
-    /// Remembers that a unit was said to be ready by one who may not: it is why it never is.
+    /// Records a `READY=1` from a process that may not send it: the reason why the unit never gets
+    /// ready.
     fn on_rejected_message(&mut self, message: &ReceivedMessage) {
         let awaits = self.spec.kind == ServiceType::ForegroundNotified
             && self.service.run_state().phase == ServicePhase::Start;
@@ -120,12 +120,12 @@ impl RunDriver {
         }
     }
 
-    /// What the unit's own file calls an option: as systemd does, or by the key of a stanza.
+    /// Returns the name of an option: systemd's, or the stanza key for a unit without a unit file.
     fn option_name(&self, option: &'static str, key: &'static str) -> &'static str {
         if self.directory.has_unit_file() { option } else { key }
     }
 
-    /// Whether what that process says counts.
+    /// Returns whether messages from this process are accepted.
     fn is_accepted_sender(&self, sender: u32) -> bool {
         let run_state = self.service.run_state();
         let is = |process: Option<ProcessId>| process.is_some_and(|it| it.pid == sender);
@@ -138,7 +138,7 @@ impl RunDriver {
         }
     }
 
-    /// The process of that number, if it runs and is one of the run's.
+    /// Returns the process if it runs and belongs to this run.
     fn own_process(&self, pid: u32) -> Option<ProcessId> {
         let find = || -> io::Result<Option<ProcessId>> {
             let Some(process) = started(pid)? else { return Ok(None) };
@@ -147,14 +147,14 @@ impl RunDriver {
         find().unwrap_or_else(|error| self.assume_foreign(pid, &error))
     }
 
-    /// Whether the process of that number is one of the run's, or was and has ended since: who says
-    /// something last of all may have ended before it is heard.
+    /// Returns whether the process belongs to this run, or did before it exited. A sender may exit
+    /// before its last message is read.
     fn was_own(&self, pid: u32) -> bool {
         let find = || -> io::Result<bool> {
             let Some(process) = child(pid)? else { return Ok(false) };
             let had = |group: &Group| group.contained(pid);
             let is_own = self.is_own(process)? || self.group.as_ref().map_or(Ok(false), had)?;
-            // Else the number was given to another one meanwhile.
+            // Otherwise the process ID was reused meanwhile.
             Ok(is_own && child(pid)? == Some(process))
         };
         find().unwrap_or_else(|error| self.assume_foreign(pid, &error))
@@ -186,10 +186,10 @@ impl RunDriver {
         }
     }
 
-    /// Looks for the process that the file of the unit names, until there is one.
+    /// Watches the pid file until it names the main process.
     pub(super) fn watch_pid_file(&mut self) {
         let ServiceType::BackgroundPidfile { path } = &self.spec.kind else { return };
-        // The watch begins before the look, so that nothing falls between the two.
+        // The watch starts before the first read, so that no change is missed.
         match PidFileWatch::of(Path::new(path)) {
             Ok(watch) => self.pid_file_watch = Some(watch),
             Err(error) => {
@@ -220,9 +220,9 @@ impl RunDriver {
         self.owner.or_else(|| pid_file_owner(&self.spec))
     }
 
-    /// Whether it is known which process is the main one by now that this one has ended. Where it
-    /// cannot be told whom the file names, this end is told of once more a moment later; in the end
-    /// it counts as naming nobody.
+    /// Returns whether the next main process is determined after this one has exited. If the pid
+    /// file cannot be read, schedules the exit again; after [`MAX_PID_FILE_FAILURES`] the file
+    /// counts as naming no process.
     pub(super) fn resolve_successor(&mut self, process: ProcessId, end: ProcessExit) -> bool {
         let Err(problem) = self.look_for_successor() else {
             self.pid_file_failures = 0;
@@ -241,9 +241,9 @@ impl RunDriver {
         is_last
     }
 
-    /// Takes the process for the main one that the file of the unit names, if it names another:
-    /// what goes on as another process writes so before it ends. An error tells why that is not
-    /// known, for a person.
+    /// Adopts the process that the pid file names, if it is another one: a service that replaces
+    /// its process writes the file before the old one exits. Returns an error if the file cannot be
+    /// read.
     fn look_for_successor(&mut self) -> Result<(), String> {
         let named = pidfile::named(&self.spec, self.owner(), |process| self.is_own(process));
         let named = named.map_err(|error| error.to_string())?;
@@ -253,14 +253,14 @@ impl RunDriver {
         }
     }
 
-    /// Has the log keep all that a process may write before anybody looks for a line of it.
+    /// Keeps the log from discarding output before it is searched for the readiness line.
     pub(super) fn hold_output(&mut self) {
         if let ServiceType::ForegroundSupervised(Readiness::Line(_)) = &self.spec.kind {
             self.held_output = Some(self.log.reading(self.log_from));
         }
     }
 
-    /// Looks for a line of the output of this run that says that the unit is ready.
+    /// Starts to search the output of this run for the readiness line.
     pub(super) fn await_line(&mut self) {
         if let ServiceType::ForegroundSupervised(Readiness::Line(pattern)) = &self.spec.kind {
             let (log, pattern) = (Arc::clone(&self.log), pattern.clone());
@@ -292,8 +292,8 @@ mod tests {
     use crate::native::readiness_tests::Stage;
     use crate::native::run_machine_tests::spec;
 
-    /// A unit with two processes, of which its file names the first, and then nobody can tell whom,
-    /// when that one is killed. The number of the other is in the file `next`.
+    /// Starts a unit with two processes; its pid file names the first. Then makes the pid file
+    /// unreadable and kills that process. The file `next` holds the process ID of the other.
     async fn killed_without_a_file() -> (Stage, TempDir, ProcessId) {
         let home = tempfile::tempdir().expect("a directory can be made");
         let path = |name: &str| home.path().join(name);
@@ -304,7 +304,7 @@ mod tests {
         let mut stage = Stage::with(spec(&unit)).await;
         stage.start();
         stage.wait_for(ServicePhase::Running).await;
-        // It can be opened, and not read.
+        // It can be opened, but not read.
         symlink("/proc/self/mem", path("unread")).expect("it can be made");
         std::fs::rename(path("unread"), path("pid")).expect("it can be in its place");
         let main = stage.driver.service.run_state().main.expect("it runs");
@@ -313,7 +313,7 @@ mod tests {
         (stage, home, main)
     }
 
-    /// It failed, and what its file would have named was killed.
+    /// Regression: the unit failed, and the process that its file would have named was killed.
     #[tokio::test]
     async fn a_file_that_cannot_be_read_when_the_main_process_ends_is_read_again() {
         let (mut stage, home, main) = killed_without_a_file().await;

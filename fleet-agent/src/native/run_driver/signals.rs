@@ -1,4 +1,4 @@
-//! Reaches the processes of a run: one of them, its leaders, or all that can be found.
+//! Signals processes of a run: one, the leaders, or all of them.
 
 use std::sync::Arc;
 
@@ -23,13 +23,13 @@ impl RunDriver {
         self.sweep = Some(Box::pin(kill_all(Arc::clone(&self.context), targets, signals)));
     }
 
-    /// Waits until none of the processes of the run is left.
+    /// Waits until no process of the run is left.
     pub(super) fn await_gone(&mut self) {
         let (context, all_processes) = (Arc::clone(&self.context), self.all_processes());
         self.sweep = Some(Box::pin(kill_all(context, all_processes, Vec::new())));
     }
 
-    /// Sends a signal to one process that goes on, or that nobody waits for.
+    /// Sends a signal to one process.
     pub(super) fn signal_process(&self, process: ProcessId, signal: Sig) {
         let told = ProcessHandle::open(process)
             .and_then(|held| held.map_or(Ok(()), |it| it.signal(signal)));
@@ -38,8 +38,8 @@ impl RunDriver {
         }
     }
 
-    /// Kills all that belongs to the run, also what its `KillMode=` would leave. What becomes of it
-    /// is seen as any other end.
+    /// Kills all processes of the run, including those that `KillMode=` spares. Their exits are
+    /// handled as usual.
     pub(crate) fn kill_all(&mut self) {
         if self.killing.as_ref().is_some_and(|it| !it.is_finished()) {
             return;
@@ -48,7 +48,7 @@ impl RunDriver {
         self.killing = Some(tokio::spawn(killing).abort_handle());
     }
 
-    /// All processes of the run, as far as they can be found.
+    /// Returns all processes of the run that can be found.
     fn all_processes(&self) -> SignalTargets {
         match &self.group {
             Some(group) => SignalTargets::Group(group.clone()),
@@ -59,8 +59,8 @@ impl RunDriver {
         }
     }
 
-    /// Once a group has no member its number may be given to strangers. Its leader may have ended
-    /// long before.
+    /// Forgets process groups without members: the kernel may reuse their IDs. The leader may have
+    /// exited long before the last member.
     pub(super) fn forget_empty_groups(&mut self) {
         self.leaders.retain(has_members);
     }

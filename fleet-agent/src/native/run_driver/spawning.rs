@@ -1,4 +1,4 @@
-//! Starts the processes of a run.
+//! Spawns the processes of a run.
 
 use std::io;
 
@@ -17,8 +17,8 @@ use crate::native::signals::short_name;
 use crate::native::spawn::Child;
 
 impl RunDriver {
-    /// Runs a command. Its run is written down before, so that the process is found again even if
-    /// this daemon ends in between.
+    /// Runs a command. The run is stored first, so that the process is found again if this daemon
+    /// ends meanwhile.
     pub(super) fn spawn(&mut self, command: &Command, role: Role) {
         if let Err(error) = self.log.look() {
             self.warn(&error, "cannot look at the log");
@@ -27,10 +27,10 @@ impl RunDriver {
             self.hold_output();
         }
         let never = |words| SpawnFailure { words, end: ProcessExit::NotSpawned };
-        // What a run that goes on still needs is begun as long as there is any room.
+        // Later processes of a run may use the last file descriptors.
         let begins = self.service.run_state().phase.is_starting() && self.leaders.is_empty();
         let room = if begins { descriptor_shortage() } else { None };
-        // A run that begins nothing keeps no file open: its end may need the last one.
+        // A run that cannot start must not hold a descriptor: stopping it may need the last one.
         if begins && room.is_none() && self.notify.is_none() {
             self.listen();
         }
@@ -52,7 +52,7 @@ impl RunDriver {
 
     fn on_spawned(&mut self, started: Child) {
         let now = self.context.now();
-        // A child that has ended keeps its number until it is waited for.
+        // The process ID of a child stays valid until it is reaped.
         let process = match started.id().map_or(Ok(None), child) {
             Ok(Some(process)) => process,
             Ok(None) => return self.service.on_spawn_failed(ProcessExit::Unobserved, now),
@@ -63,7 +63,7 @@ impl RunDriver {
         self.service.on_spawned(process, now);
     }
 
-    /// Ends a process that cannot be told from a later one of its number: nobody could watch it.
+    /// Kills a child that cannot be watched: its process ID could be reused unnoticed.
     fn kill_unwatchable(&mut self, mut started: Child, error: &io::Error) {
         if let Err(error) = started.start_kill() {
             tracing::error!(%error, unit = %self.unit, "cannot end a process that goes unwatched");
@@ -80,14 +80,14 @@ impl RunDriver {
         self.service.on_spawn_failed(problem.end, self.context.now());
     }
 
-    /// What a command is told of the service that it belongs to.
+    /// Returns the environment variables that describe the run to a command.
     fn variables(&self, role: Role) -> Vec<(&'static str, String)> {
-        // Its number it is told when it has one.
+        // The spawned process fills in its own process ID.
         let mut variables =
             vec![(INVOCATION_ID, self.invocation.clone()), (SYSTEMD_EXEC_PID, String::new())];
         let main_alone = self.spec.run.notify_access == NotifyAccess::Main;
         let phase = self.service.run_state().phase;
-        // What goes into the background by itself is begun as a command.
+        // The command of a forking service has the role of a control process.
         if self.notify.is_some()
             && (role == Role::Main || phase == ServicePhase::Start || !main_alone)
         {

@@ -1,4 +1,4 @@
-//! Pure: no I/O, no clock. What a service says of itself, and what follows from it.
+//! Pure: no I/O, no clock. Messages of `sd_notify`, and their effects.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use crate::native::run_state::{ProcessId, RunAction, ServicePhase};
 use crate::native::sd_notify_message::{NotifyMessage, WatchdogMessage};
 
 impl ServiceRun {
-    /// The service has said something. Which process counts as the main one is told by
-    /// [`on_main`](Self::on_main), once it is known to be one of the service's.
+    /// Handles a message. For `MAINPID=` the driver calls [`on_main`](Self::on_main) once it has
+    /// verified the process.
     pub(crate) fn on_notice(&mut self, notice: &NotifyMessage, now: Timestamp) {
         if let Some(status) = &notice.status {
             self.state.status = Some(status.clone());
@@ -41,8 +41,7 @@ impl ServiceRun {
         }
     }
 
-    /// That process is the main one from now on: the file of the service names it, or the service
-    /// itself does.
+    /// Sets the main process, as named by the pid file or by the service.
     pub(crate) fn on_main(&mut self, process: ProcessId, now: Timestamp) {
         if !self.may_change_main() {
             return;
@@ -53,14 +52,15 @@ impl ServiceRun {
         }
     }
 
-    /// Whether the file that names the main process is to be looked at before this end is told: who
-    /// ends may have left another one in its place, and so may the commands of a reload.
+    /// Returns whether the pid file has to be read before this exit is handled: the main process,
+    /// or the commands of a reload, may have left a successor.
     pub(crate) fn may_name_another(&self, process: ProcessId, end: ProcessExit) -> bool {
         let is_main = self.state.main == Some(process);
         self.is_forking() && self.may_change_main() && (is_main || self.ends_reload(process, end))
     }
 
-    /// Before its own command was run, and while it ends, there is no main process to be named.
+    /// Returns whether a main process may be named: not before the start command, nor while
+    /// stopping.
     fn may_change_main(&self) -> bool {
         matches!(self.state.phase, ServicePhase::Start | ServicePhase::StartPost) || self.is_up()
     }
@@ -92,13 +92,13 @@ impl ServiceRun {
                 self.reloading = true;
                 self.enter(ServicePhase::ReloadNotify, now);
             }
-            // Its commands come first.
+            // The reload commands have to end first.
             ServicePhase::Reload => self.reloading = true,
             _ => {}
         }
     }
 
-    /// It ends by itself: nothing is sent to it as long as it does so in time.
+    /// Handles `STOPPING=1`: no signal is sent as long as the service stops in time.
     fn on_stopping(&mut self, now: Timestamp) {
         if self.is_up() && self.state.phase != ServicePhase::Reload {
             self.emit(EventKind::Stopping);
@@ -108,10 +108,10 @@ impl ServiceRun {
         }
     }
 
-    /// The command of a service that goes into the background has ended well.
+    /// Handles the success of a forking service's command.
     pub(super) fn await_main(&mut self, now: Timestamp) {
         if self.state.main.is_some() {
-            // It has said itself which one that is.
+            // The service has sent `MAINPID=`.
             self.enter_list(ServicePhase::StartPost, now);
         } else if !self.state.awaits_main {
             self.state.awaits_main = true;
@@ -120,7 +120,7 @@ impl ServiceRun {
         }
     }
 
-    /// Begins to measure how long it runs, and how long it is silent.
+    /// Starts the deadlines of `RuntimeMaxSec=` and of the watchdog.
     pub(super) fn start_deadlines(&mut self, now: Timestamp) {
         self.runtime_deadline = self.spec.run.runtime_max.map(|limit| now.after(limit));
         self.feed_watchdog(now);

@@ -1,4 +1,4 @@
-//! Pure: no I/O, no clock. What the end of one of its processes makes of a service.
+//! Pure: no I/O, no clock. Effects of the exit of a process.
 
 use fleet_core::Timestamp;
 use fleet_core::graph::{Command, EventKind, FailureCause};
@@ -11,11 +11,12 @@ impl ServiceRun {
     pub(super) fn main_ended(&mut self, end: ProcessExit, what: EventKind, now: Timestamp) {
         self.state.exit = Some(end);
         let ignored = self.main_command().is_some_and(|command| ignores_failure(command, end));
-        // Nobody saw how it ended, but it was told to.
+        // The exit status is unknown, but a stop was requested.
         let ignored = ignored
             || (end == ProcessExit::Unobserved && self.is_ending() && self.state.stop_requested);
         let outcome = if ignored { RunOutcome::Success } else { main_outcome(&self.spec, end) };
-        // One that is to say when it is ready must live until then, unless others may say it.
+        // A service with `Type=notify` must run until it is ready, unless other processes may
+        // report that.
         let must_announce_ready = self.must_announce_ready() && !self.outlives_main();
         let ends_before_ready = self.state.phase == ServicePhase::Start && must_announce_ready;
         let good = outcome == RunOutcome::Success;
@@ -80,7 +81,7 @@ impl ServiceRun {
         }
     }
 
-    /// Whether that is how a command beside the main process is to end.
+    /// Returns whether a control process has exited successfully.
     pub(super) fn is_success(&self, end: ProcessExit) -> bool {
         self.outcome_of_control(end) == RunOutcome::Success
     }
@@ -95,7 +96,7 @@ impl ServiceRun {
         !matches!(self.state.outcome, None | Some(RunOutcome::Success))
     }
 
-    /// The first thing that went wrong in a run is its result.
+    /// Records the outcome of the run, unless it has failed before: the first failure counts.
     pub(super) fn record_outcome(&mut self, outcome: RunOutcome, what: EventKind) {
         if !self.has_failed() {
             self.state.outcome = Some(outcome);
@@ -106,7 +107,8 @@ impl ServiceRun {
     }
 }
 
-/// Whether it does not matter that a command ended so: what could not even be begun always does.
+/// Returns whether a failure of the command is ignored. A command that was not spawned always
+/// fails.
 fn ignores_failure(command: &Command, end: ProcessExit) -> bool {
     command.ignore_failure && end != ProcessExit::NotSpawned
 }

@@ -1,14 +1,14 @@
-//! Pure: no I/O, no clock. How a service that is up reads its configuration again.
+//! Pure: no I/O, no clock. Reloading the configuration of an active service.
 //!
 //! ```text
-//! running ──> reload ────────────┬──> running     commands, as ExecReload= has them
-//!    │           └─> reload-notify ──> running    and the service itself says that it is ready
-//!    ├──> reload-signal ──> reload-notify ──> running    a signal, as Type=notify-reload has it
-//!    └──> reload-notify ──> running                by itself
+//! running ──> reload ────────────┬──> running     commands of ExecReload=
+//!    │           └─> reload-notify ──> running    after them, the service sends READY=1
+//!    ├──> reload-signal ──> reload-notify ──> running    a signal, with Type=notify-reload
+//!    └──> reload-notify ──> running                on its own
 //! ```
 //!
-//! A reload that fails is told, and harms nothing: the service runs on as it was. A main process
-//! that ends meanwhile does not end the commands; it is looked at once they are over.
+//! A failed reload is reported, and the service keeps running. If the main process exits during a
+//! reload, the commands continue, and the exit is handled after them.
 
 use fleet_core::Timestamp;
 use fleet_core::graph::EventKind;
@@ -19,11 +19,11 @@ use crate::native::run_state::{ProcessId, RunAction, ServicePhase};
 use crate::native::signals::Sig;
 
 impl ServiceRun {
-    /// A person wants it to read its configuration again. One that does already is joined.
+    /// Starts a reload, unless one is in progress.
     ///
     /// # Errors
     ///
-    /// Why it cannot, in a person's words.
+    /// The reason why the service cannot be reloaded, with a remedy.
     pub(crate) fn reload(&mut self, now: Timestamp) -> Result<(), &'static str> {
         match self.state.phase {
             phase if phase.is_reloading() => return Ok(()),
@@ -43,21 +43,21 @@ impl ServiceRun {
         Ok(())
     }
 
-    /// Whoever decides has it read its configuration again. What keeps it from that is a reload
-    /// that failed.
+    /// Starts a reload. If that is impossible, reports a failed reload.
     pub(crate) fn reload_or_report(&mut self, now: Timestamp) {
         if self.reload(now).is_err() {
             self.emit(EventKind::ReloadEnded { well: false });
         }
     }
 
-    /// Whether this is the end of the last command of a reload that went well.
+    /// Returns whether this exit ends a successful reload: the last command has succeeded.
     pub(super) fn ends_reload(&self, process: ProcessId, end: ProcessExit) -> bool {
         let runs = self.state.phase == ServicePhase::Reload && self.state.control == Some(process);
         runs && self.state.step + 1 == self.commands().len() && self.is_success(end)
     }
 
-    /// The commands have ended well. The service may have said meanwhile that it goes on.
+    /// Handles the success of the reload commands. The service may have sent `RELOADING=1`
+    /// meanwhile.
     pub(super) fn end_commands_of_reload(&mut self, now: Timestamp) {
         if self.reloading {
             self.enter(ServicePhase::ReloadNotify, now);
@@ -66,7 +66,7 @@ impl ServiceRun {
         }
     }
 
-    /// The reload is over, and the service runs on.
+    /// Ends the reload. The service keeps running.
     pub(super) fn end_reload(&mut self, outcome: RunOutcome, now: Timestamp) {
         self.state.reloaded = Some(outcome);
         self.state.spawning = None;
@@ -77,7 +77,7 @@ impl ServiceRun {
         if is_well && (self.state.main.is_some() || self.is_scripted()) {
             self.enter(ServicePhase::Running, now);
         } else {
-            // Its main process may have ended meanwhile.
+            // The main process may have exited meanwhile.
             self.enter_running(now);
         }
     }

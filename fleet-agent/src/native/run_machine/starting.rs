@@ -1,5 +1,4 @@
-//! Pure: no I/O, no clock. Whether a service starts at all, and when one is ready that does not say
-//! so itself.
+//! Pure: no I/O, no clock. Start conditions, and readiness without a message of the service.
 
 use fleet_core::Timestamp;
 use fleet_core::graph::{EventKind, FailureCause, NotifyAccess, Readiness, ServiceType};
@@ -9,7 +8,7 @@ use crate::native::outcome::{ProcessExit, RunOutcome, command_outcome};
 use crate::native::run_state::{RunAction, ServicePhase};
 
 impl ServiceRun {
-    /// Something is not so that has to be so for it to start.
+    /// Handles a condition or assertion that does not hold.
     pub(crate) fn on_condition(&mut self, is_failure: bool, now: Timestamp) {
         self.actions.clear();
         self.state.spawning = None;
@@ -24,22 +23,24 @@ impl ServiceRun {
         self.enter(phase, now);
     }
 
-    /// Whether what it does first lasts, so that it is seen. One that is up as soon as its program
-    /// is executed is down until then, and so is one that a condition may keep from starting.
+    /// Returns whether the starting phase lasts long enough to be published. A service that is
+    /// active as soon as its program is executed stays inactive until then, as does one with
+    /// conditions.
     pub(crate) fn has_visible_start(&self) -> bool {
         let is_up_at_once = self.state.phase == ServicePhase::Start
             && self.spec.kind == ServiceType::ForegroundSupervised(Readiness::Executed);
         self.spec.run.conditions.is_empty() && !is_up_at_once
     }
 
-    /// A line of its output says that it is ready.
+    /// Handles an output line that signals readiness.
     pub(crate) fn on_line(&mut self, now: Timestamp) {
         if self.state.phase == ServicePhase::Start && self.state.main.is_some() {
             self.enter_list(ServicePhase::StartPost, now);
         }
     }
 
-    /// What the end of one of its commands means; those of `ExecCondition=` decide.
+    /// Returns the outcome of a control process. In the condition phase, exit codes 1 to 254 skip
+    /// the start.
     pub(super) fn outcome_of(&self, end: ProcessExit) -> RunOutcome {
         match (self.state.phase, end, command_outcome(&self.spec, end)) {
             (ServicePhase::Condition, ProcessExit::Code(1..=254), RunOutcome::ExitCode) => {
@@ -49,7 +50,7 @@ impl ServiceRun {
         }
     }
 
-    /// Its main process runs; it may be ready by that alone.
+    /// Handles the start of the main process, which may be enough for readiness.
     pub(super) fn await_readiness(&mut self, now: Timestamp) {
         match &self.spec.kind {
             ServiceType::ForegroundSupervised(Readiness::Executed) => {
@@ -65,19 +66,19 @@ impl ServiceRun {
         }
     }
 
-    /// When it has lived for long enough to be ready.
+    /// Returns the time from which the service counts as ready, if it still runs.
     pub(super) fn ready_at(&self) -> Option<Timestamp> {
         self.ready_at
             .filter(|_| self.state.phase == ServicePhase::Start && self.state.main.is_some())
     }
 
-    /// Whether it is not ready before others than its main process have done something: it is over
+    /// Returns whether readiness depends on processes other than the main process. The start fails
     /// once none of them is left.
     pub(crate) fn awaits_others(&self) -> bool {
         self.state.awaits_main || self.outlives_main()
     }
 
-    /// Whether it is yet to be said to be ready, by others than its main process, which has ended.
+    /// Returns whether the main process has exited and other processes may still report readiness.
     pub(super) fn outlives_main(&self) -> bool {
         let runs_main = self.state.main.is_some() || self.state.spawning.is_some();
         let others_speak =
@@ -90,14 +91,14 @@ impl ServiceRun {
             && self.remains_after_exit()
     }
 
-    /// None is left that could say that it is ready, or be its main process.
+    /// Fails the start: no process is left that could report readiness or be the main process.
     pub(super) fn fail_readiness(&mut self, now: Timestamp) {
         self.state.awaits_main = false;
         self.record_outcome(RunOutcome::Protocol, EventKind::Failed(FailureCause::Protocol));
         self.enter_stop_post(now);
     }
 
-    /// Whether its start is over by something else than the end of its command.
+    /// Returns whether the start needs more than the exit of its command.
     pub(super) fn must_announce_ready(&self) -> bool {
         matches!(
             self.spec.kind,

@@ -1,4 +1,4 @@
-//! Pure: no I/O, no clock. How the processes of a service are ended, and what follows.
+//! Pure: no I/O, no clock. Stopping the processes of a service.
 
 use fleet_core::Timestamp;
 use fleet_core::graph::{EventKind, FailureCause, KillMode, StopReason};
@@ -9,7 +9,7 @@ use crate::native::run_state::{RunAction, ServicePhase, SignalScope};
 use crate::native::signals::Sig;
 
 impl ServiceRun {
-    /// Whoever decides wants the run to end, for this reason. One that ends already goes on so.
+    /// Stops the run. One that is stopping already continues to do so.
     pub(crate) fn stop(&mut self, reason: &StopReason, now: Timestamp) {
         match reason {
             StopReason::Failed(cause) if !self.state.phase.is_stopping() => {
@@ -19,7 +19,7 @@ impl ServiceRun {
             _ => self.state.stop_requested |= !self.is_idle(),
         }
         match self.state.phase {
-            // Its own command may still run.
+            // A command may still run.
             phase if phase.is_starting() || phase == ServicePhase::Reload => {
                 self.signal(ServicePhase::StopSigterm, now);
             }
@@ -33,7 +33,7 @@ impl ServiceRun {
         }
     }
 
-    /// Whoever decides has lost patience: what is left ends by its last signal.
+    /// Escalates to the final signal: the deadline of the planner has passed.
     pub(crate) fn kill(&mut self, now: Timestamp) {
         if self.is_idle() {
             return;
@@ -51,7 +51,7 @@ impl ServiceRun {
         }
     }
 
-    /// Enters a phase whose whole work is a signal and the wait for its effect.
+    /// Enters a phase that sends a signal and waits for its effect.
     pub(super) fn signal(&mut self, phase: ServicePhase, now: Timestamp) {
         self.enter(phase, now);
         self.all_gone = false;
@@ -98,7 +98,7 @@ impl ServiceRun {
     }
 
     pub(super) fn enter_stop_post(&mut self, now: Timestamp) {
-        // What did not even end by SIGKILL is given up.
+        // Processes that survive SIGKILL are given up.
         (self.state.main, self.state.control) = (None, None);
         if self.spec.run.stop_post.is_empty() {
             self.finish(now);

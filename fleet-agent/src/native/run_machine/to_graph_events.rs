@@ -1,7 +1,7 @@
-//! Pure: no I/O, no clock. What a run tells whoever decides about units.
+//! Pure: no I/O, no clock. Translates a run into events of the graph.
 //!
-//! The phases here are finer than those of the graph. What is told follows from the step between
-//! two of them, and from what has gone wrong, so that a run tells the same however it came about.
+//! The phases of a run are finer than those of the graph. The events follow from the transition
+//! between two phases and from the first failure, so they do not depend on the path taken.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use super::ServiceRun;
 use crate::native::outcome::{ProcessExit, RunOutcome, is_oneshot};
 use crate::native::run_state::ServicePhase;
 
-/// What stands for a time without an end.
+/// Span that stands for no time limit.
 const UNLIMITED: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// How much longer than the run itself whoever decides waits for its main process to be named.
+/// Extra time that the planner grants for the main process to be named.
 const PID_FILE_GRACE: Duration = Duration::from_secs(10);
 
-/// What a phase is to the graph.
+/// Phase of the graph that a [`ServicePhase`] belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GraphPhase {
     Starting,
@@ -29,17 +29,17 @@ enum GraphPhase {
 }
 
 impl ServiceRun {
-    /// Whether anything has happened since it was last taken.
+    /// Returns whether there are events to take.
     pub(crate) fn has_events(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// What has happened since it was last taken, in order.
+    /// Takes the events so far, in order.
     pub(crate) fn take_events(&mut self) -> Vec<EventKind> {
         std::mem::take(&mut self.events)
     }
 
-    /// Tells of a step into another phase.
+    /// Emits the events of a transition to the next phase.
     pub(super) fn emit_transition(&mut self, next: ServicePhase) {
         use GraphPhase::{Over, Reloading, Starting, Stopping, Up};
         match (stage(self.state.phase), stage(next)) {
@@ -64,14 +64,15 @@ impl ServiceRun {
         }
     }
 
-    /// Asks for the time that a phase may take: whoever decides must not lose patience before.
+    /// Emits the time limit of the phase, so that the planner does not time out first.
     pub(super) fn emit_time_limit(&mut self) {
         let limits = &self.spec.timeouts;
         let (limit, times) = match self.state.phase {
             phase if phase.is_starting() => (limits.start, 1),
             ServicePhase::StopWatchdog => (self.spec.run.watchdog_action.timeout, 1),
             ServicePhase::StopSigterm | ServicePhase::FinalSigterm => (limits.stop, 1),
-            // What follows has its own time, and is not a failure of these commands.
+            // The phases after these commands have their own limit, and are not a failure of the
+            // commands.
             ServicePhase::Stop | ServicePhase::StopPost => (limits.stop, 2),
             _ => return,
         };
@@ -79,8 +80,8 @@ impl ServiceRun {
         self.emit(EventKind::Extend(span));
     }
 
-    /// Only the run knows that it has come to that, so it has to be the first to say that the time
-    /// is over: to whoever decides the unit would be merely late.
+    /// Emits the time limit for the main process to be named. Only the run knows that it waits for
+    /// this, so it has to time out before the planner, which would report a mere start timeout.
     pub(super) fn emit_pid_file_limit(&mut self, now: Timestamp) {
         let span = self.deadline.map(|until| until.since(now).saturating_add(PID_FILE_GRACE));
         self.emit(EventKind::Extend(span.unwrap_or(UNLIMITED).min(UNLIMITED)));
@@ -90,8 +91,8 @@ impl ServiceRun {
         self.events.push(what);
     }
 
-    /// The first thing that goes wrong is why a run ends. One that goes wrong while it ends is told
-    /// at once.
+    /// Records the first failure as the reason for stopping. A failure while stopping is emitted at
+    /// once.
     pub(super) fn record_failure(&mut self, what: EventKind) {
         if stage(self.state.phase) != GraphPhase::Stopping {
             self.failure = Some(what);
@@ -109,13 +110,13 @@ impl ServiceRun {
         }
     }
 
-    /// Its main process has ended well.
+    /// Emits the successful exit of the main process.
     pub(super) fn emit_exit(&mut self) {
         self.emit(EventKind::MainExited(self.good_exit()));
     }
 
-    /// How its main process has ended in a run that failed by something else: it counts for whether
-    /// the unit is started again.
+    /// Emits the exit of the main process in a run that failed for another reason. It affects
+    /// whether the unit is restarted.
     pub(super) fn emit_main_exit(&mut self) {
         let exit = self.state.exit.map(ProcessExit::exit).filter(|exit| *exit != Exit::Unknown);
         if let Some(exit) = exit {
@@ -142,11 +143,11 @@ impl ServiceRun {
 
     fn good_exit(&self) -> Exit {
         let exit = self.state.exit.map_or(Exit::Status(0), ProcessExit::exit);
-        // Another end is a good one only because its command says that it does not matter.
+        // Another exit only counts as success because the command ignores failures.
         if self.spec.is_success(exit) { exit } else { Exit::Status(0) }
     }
 
-    /// What a time-out of the present phase is a failure of.
+    /// Returns the failure for a timeout in the current phase.
     pub(super) fn timeout_event(&self) -> EventKind {
         EventKind::Failed(match stage(self.state.phase) {
             GraphPhase::Starting if self.state.awaits_main => FailureCause::Pidfile,
@@ -173,7 +174,7 @@ fn is_success(outcome: RunOutcome) -> bool {
 }
 
 impl ServiceRun {
-    /// Whether it is up without a main process, as one that only its commands start and end.
+    /// Returns whether the service has no main process, only start and stop commands.
     pub(super) fn is_scripted(&self) -> bool {
         self.spec.kind == ServiceType::BackgroundScripted
     }

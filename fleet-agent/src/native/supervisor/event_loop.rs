@@ -1,4 +1,4 @@
-//! The one task that owns what decides, and has it carried out.
+//! The task that owns the planner and carries out its actions.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -27,50 +27,50 @@ use crate::native::run_state::{RunState, ServicePhase};
 use crate::native::support::check_supported;
 use crate::native::unit_directory::RequestedState;
 
-/// How many reports and requests one turn takes before it looks at what is owed.
+/// Maximum number of reports that one turn takes before it plans.
 const MAX_PER_TURN: usize = 256;
 
-/// After how long a run that could not even be begun counts as failed. Were it at once, a unit that
-/// is tried again without delay would leave no time for anything else.
+/// Delay before a run that could not be started counts as failed. Without it, a unit that is
+/// retried without delay would leave no time for anything else.
 const SPAWN_FAILURE_DELAY: Duration = Duration::from_secs(1);
 
-/// A request: it is carried out by the lead, between two turns.
+/// Request that the event loop runs between two turns.
 pub(in crate::native) type Request = Box<dyn FnOnce(&mut Supervisor) + Send>;
 
-/// The logs of all units that ran, for whoever reads them.
+/// Logs of all units that have run, shared with readers.
 pub(in crate::native) type Logs = Arc<Mutex<BTreeMap<Name, Arc<Log>>>>;
 
-/// Owns what decides, and all that it decides about.
+/// Planner of all units, and everything that it plans for.
 pub(in crate::native) struct Supervisor {
     pub(super) context: Arc<ManagerContext>,
     pub(super) system: InitState,
     pub(super) selection: TargetSelection,
     pub(super) units: BTreeMap<Name, SupervisedUnit>,
     pub(super) logs: Logs,
-    /// Where it is written down what is wanted.
+    /// File that stores the desired targets.
     pub(super) targets_file: PathBuf,
     pub(super) changes: watch::Sender<u64>,
-    /// Whether a shutdown has begun, so that nothing is started any more.
+    /// Whether a shutdown has begun, so that no unit may start.
     pub(super) shutting_down: bool,
-    /// Who waits for all runs to be over, but for those that nothing can end.
+    /// Callers that wait until all runs are over, except stuck ones.
     pub(super) idle_waiters: Vec<oneshot::Sender<()>>,
-    /// The runs that could not be begun and do not count as failed yet, and when they do.
+    /// Runs that could not be started, with the time from which they count as failed.
     pub(super) failed_spawns: VecDeque<(Timestamp, UnitAction)>,
     pub(super) reports: mpsc::Receiver<RunReport>,
-    /// For the runs to come.
+    /// Cloned for each run.
     pub(super) report_sender: mpsc::Sender<RunReport>,
-    /// What can be done for a unit here.
+    /// Capabilities of this host.
     pub(super) host: HostCapabilities,
-    /// The units that could not be taken back, with the reason.
+    /// Units that could not be recovered, with the reason.
     pub(super) unrecoverable: BTreeMap<Name, String>,
-    /// What fleet has loaded, where it is fleet that says what is wanted.
+    /// Units that fleet has loaded, if fleet decides which units run.
     pub(super) managed: Option<ManagedUnits>,
-    /// Units that are to be shown to fleet anew, whatever the graph makes of them.
+    /// Units whose status is to be published again, even if the planner reports no change.
     pub(super) touched: BTreeSet<Name>,
 }
 
 impl Supervisor {
-    /// Leads until nobody can ask for anything any more.
+    /// Runs until the sender of requests is dropped.
     pub(super) async fn run(mut self, mut requests: mpsc::Receiver<Request>) {
         let mut sleep = Sleep::new(&self.context.clock);
         loop {
@@ -87,7 +87,7 @@ impl Supervisor {
                 Some(report) = self.reports.recv() => self.on_report(report),
                 () = sleep.until(due) => {}
             }
-            // What is there already costs one turn together.
+            // Handles all pending reports in one turn.
             for _ in 0..MAX_PER_TURN {
                 let Ok(report) = self.reports.try_recv() else { break };
                 self.on_report(report);
@@ -95,7 +95,7 @@ impl Supervisor {
         }
     }
 
-    /// Has carried out what is owed, and tells everybody what is new.
+    /// Carries out the pending actions and publishes the changes.
     pub(super) fn turn(&mut self) {
         let now = self.context.now();
         let failed_spawns = self.failed_spawns.front().map(|(due, _)| *due);
@@ -105,7 +105,8 @@ impl Supervisor {
             self.apply_pending_files();
         }
         self.report_failed_spawns(now);
-        // What is owed to a run of which nothing is left is told at once, and may make more owed.
+        // An action for a run that is already gone is answered at once, which may cause further
+        // actions.
         let mut changed = BTreeSet::new();
         loop {
             let actions = self.system.next_actions(now);
@@ -120,7 +121,7 @@ impl Supervisor {
         self.publish(changed);
         if !self.idle_waiters.is_empty() && self.is_idle() {
             for waiter in self.idle_waiters.drain(..) {
-                // Whoever asked may have gone away, which changes nothing.
+                // The caller may be gone.
                 let _ = waiter.send(());
             }
         }
@@ -168,10 +169,10 @@ impl Supervisor {
         }
         let Some(entry) = self.units.get_mut(&action.unit) else { return Ok(()) };
         let requested = match &self.managed {
-            // The unit's own file says it.
+            // The unit file holds the definition.
             Some(managed) => managed.request_for_start(&action.unit)?,
             None => {
-                // Of fleet's units that is asked when they are loaded.
+                // For managed units, loading has checked this already.
                 check_supported(&action.definition.run, &self.host)
                     .map_err(std::io::Error::other)?;
                 entry.write_definition(&action.definition)?;
@@ -189,7 +190,8 @@ impl Supervisor {
         let before = entry.is_auto_restart.then_some(&*entry.run_state);
         driver.service.begin(before, self.context.now());
         if driver.service.has_visible_start() {
-            // How it ended before is over, though it may take a while until this run is heard of.
+            // Clears the result of the last run, since the first report of the new run may take a
+            // while.
             entry.run_state = Arc::new(driver.service.run_state().clone());
             entry.problem = None;
         }
@@ -198,7 +200,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Follows a run from now on.
+    /// Starts the task of a run.
     pub(super) fn spawn_run_task(
         &mut self,
         unit: &Name,
@@ -213,7 +215,8 @@ impl Supervisor {
         entry.handle = Some(RunHandle { incarnation, sender, task });
     }
 
-    /// Tells which runs have failed that could not be begun. They wait in the order of their times.
+    /// Reports the runs that could not be started as failed, once their delay is over. The queue is
+    /// ordered by time.
     fn report_failed_spawns(&mut self, now: Timestamp) {
         let is_due = |(due, _): &(Timestamp, UnitAction)| *due <= now;
         let due = self.failed_spawns.iter().take_while(|it| is_due(it)).count();
@@ -225,7 +228,7 @@ impl Supervisor {
         }
     }
 
-    /// Has all processes of all runs killed. What becomes of the runs is told by their ends.
+    /// Kills all processes of all runs. Their exits are reported as usual.
     pub(in crate::native) fn kill_all(&mut self) {
         let handles = self.units.values().filter_map(|entry| entry.handle.as_ref());
         handles.for_each(|handle| handle.sender.update(|update| update.kill = true));
@@ -238,7 +241,7 @@ impl Supervisor {
             Some(Ok(())) => {}
             Some(Err(QueueFull)) => tracing::error!(%action, "an order is lost: too many wait"),
             None if matches!(action.kind, ActionKind::Reload) => {}
-            // Nothing of it is left that could say so.
+            // No process of the run is left to report it.
             None => self.report_all_gone(action),
         }
     }
@@ -271,7 +274,7 @@ impl Supervisor {
             self.system.on_event(&UnitEvent { unit, incarnation, kind: what }, now);
         }
         if over {
-            // One that ended because nobody needs it is not tried again, however it ended.
+            // An unneeded unit is not retried, however its run ended.
             let state = self.system.status(&report.unit).filter(|state| state.needed);
             let again = state.filter(|state| {
                 matches!(
@@ -284,7 +287,7 @@ impl Supervisor {
             if let Some(entry) = self.units.get_mut(&report.unit) {
                 entry.is_auto_restart = again.is_some();
                 again.iter().for_each(|state| entry.persist_counters(state));
-                // It had ended before it was told, so it has not written this down.
+                // The run was over before it read the request, so it has not written this itself.
                 unread.into_iter().for_each(|requested| entry.write_applied(requested, is_off));
             }
         }
@@ -335,13 +338,13 @@ impl Supervisor {
 
 impl Drop for Supervisor {
     fn drop(&mut self) {
-        // Processes go on; what looks after them ends.
+        // Processes keep running; only the tasks that drive them end.
         let handles = self.units.values().filter_map(|entry| entry.handle.as_ref());
         handles.for_each(|handle| handle.task.abort());
     }
 }
 
-/// Takes the lock; what it guards is whole even if a holder panicked.
+/// Locks a mutex. A poisoned one is used as it is: no holder leaves its data half changed.
 pub(in crate::native) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

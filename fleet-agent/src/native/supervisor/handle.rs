@@ -1,4 +1,4 @@
-//! What people and programs ask of a supervisor.
+//! The public handle of a supervisor.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::num::NonZeroU32;
@@ -20,17 +20,18 @@ use crate::native::manager_context::{ManagerContext, TARGETS};
 use crate::native::tracking::Tracking;
 use crate::{Journal, JournalQuery};
 
-/// How many requests wait for their turn; the next caller waits to hand its own in.
+/// Maximum number of queued requests; further callers wait for a free slot.
 pub(super) const REQUEST_CAPACITY: usize = 64;
 
-/// How many reports of runs wait; the next run waits to hand its own in.
+/// Maximum number of queued run reports; further runs wait for a free slot.
 pub(super) const REPORT_CAPACITY: usize = 1024;
 
-/// Runs the units of a graph: starts what the goal needs, in order, and keeps it as the graph says.
+/// Supervises the units of a graph: starts the units that the goal needs, in order, and keeps them
+/// in the state that the graph prescribes.
 ///
-/// Dropping it leaves the units running, as its sudden end does. The next supervisor of the same
-/// directory takes them back without a restart, and goes on with what was wanted last. After the
-/// machine was booted it begins with nothing.
+/// Dropping it leaves the units running, as a crash does. The next supervisor of the same directory
+/// adopts them without a restart and continues with the last desired targets. After a reboot it
+/// starts with an empty state.
 pub struct InitSupervisor {
     context: Arc<ManagerContext>,
     requests: mpsc::Sender<Request>,
@@ -41,15 +42,17 @@ pub struct InitSupervisor {
 }
 
 impl InitSupervisor {
-    /// Begins to run the units of a graph, and takes back what an earlier supervisor left running.
+    /// Starts to supervise the units of a graph, and adopts the units that an earlier supervisor
+    /// left running.
     ///
-    /// The goal and the masks are those of the settings, unless others were chosen since the
-    /// machine was booted; these hold as long as the graph provides them.
+    /// The goal and the masks are those of the settings, unless they were overridden since the
+    /// machine booted. An override holds as long as the graph provides its targets.
     ///
     /// # Errors
     ///
     /// [`SupervisorError::Service`] when the directory is in use or cannot be used, and
-    /// [`SupervisorError::InvalidTargets`] when the graph does not provide the goal of the settings.
+    /// [`SupervisorError::InvalidTargets`] when the graph does not provide the goal of the
+    /// settings.
     pub async fn start(
         config: SupervisorConfig,
         graph: Graph,
@@ -87,7 +90,7 @@ impl InitSupervisor {
             touched: BTreeSet::new(),
         };
         if is_written {
-            // What the settings say now is what the next choice differs from.
+            // Stores the new configured targets, which later overrides are compared with.
             supervisor.write_targets()?;
         }
         for (unit, incarnation, driver) in runs {
@@ -104,14 +107,14 @@ impl InitSupervisor {
         })
     }
 
-    /// Chooses the goal, and what is wanted beside it for the time being. It holds for the next
-    /// supervisor of the directory, too, until the machine is booted.
+    /// Sets the goal and the extra targets. They hold until the machine boots again, for later
+    /// supervisors of the directory too.
     ///
     /// # Errors
     ///
-    /// [`SupervisorError::InvalidTargets`] when no unit provides one of the targets, or the goal is masked, and
-    /// [`SupervisorError::ShuttingDown`] once a [`shutdown`](Self::shutdown) has begun; then nothing is
-    /// changed.
+    /// [`SupervisorError::InvalidTargets`] when no unit provides one of the targets, or the goal is
+    /// masked, and [`SupervisorError::ShuttingDown`] once a [`shutdown`](Self::shutdown) has begun.
+    /// In either case nothing changes.
     pub async fn set_goal(
         &self,
         goal: Option<Target>,
@@ -133,11 +136,11 @@ impl InitSupervisor {
         .await?
     }
 
-    /// Chooses which targets are masked; it holds as long as a goal does.
+    /// Sets the masked targets. They hold as long as a goal does.
     ///
     /// # Errors
     ///
-    /// [`SupervisorError::InvalidTargets`] when the goal is.
+    /// [`SupervisorError::InvalidTargets`] when the goal is among them.
     pub async fn set_mask(&self, mask: BTreeSet<Target>) -> Result<(), SupervisorError> {
         self.call(move |supervisor| {
             let now = supervisor.context.now();
@@ -151,25 +154,26 @@ impl InitSupervisor {
         .await?
     }
 
-    /// Chooses how many units may be starting at once; nothing is as many as there are. It holds
-    /// until the settings are taken anew.
+    /// Sets how many units may be starting at once; `None` is no limit. It holds until the next
+    /// [`reload`](Self::reload).
     ///
     /// # Errors
     ///
-    /// [`SupervisorError::Crashed`] alone.
+    /// Only [`SupervisorError::Crashed`].
     pub async fn set_max_starting(&self, most: Option<NonZeroU32>) -> Result<(), SupervisorError> {
         self.call(move |supervisor| supervisor.system.set_max_starting(most)).await
     }
 
-    /// Takes another graph and other settings, all at once: units that would be run otherwise are
-    /// started anew, units that are gone are stopped, and all else stays as it is. The goal and the
-    /// masks become those of the settings, unless others were chosen than the settings said before.
-    /// Units that could not be taken back from an earlier supervisor are tried once more.
-    /// Once a [`shutdown`](Self::shutdown) has begun, nothing is started by that.
+    /// Replaces the graph and the settings in one step. Changed units are restarted, removed units
+    /// are stopped, and all others stay as they are. The goal and the masks become those of the
+    /// settings, except where they are overridden. Units of an earlier supervisor that could not be
+    /// recovered are tried again. Once a [`shutdown`](Self::shutdown) has begun, a reload starts
+    /// nothing.
     ///
     /// # Errors
     ///
-    /// [`SupervisorError::InvalidTargets`] when the graph does not provide the goal; then nothing has changed.
+    /// [`SupervisorError::InvalidTargets`] when the graph does not provide the goal; then nothing
+    /// has changed.
     pub async fn reload(&self, graph: Graph, settings: &Settings) -> Result<(), SupervisorError> {
         let settings = settings.clone();
         self.call(move |supervisor| {
@@ -182,7 +186,7 @@ impl InitSupervisor {
                 .map_err(SupervisorError::InvalidTargets)?;
             supervisor.selection = selection;
             if supervisor.shutting_down {
-                // What ends is not begun again.
+                // The reload must not start units again during a shutdown.
                 supervisor.clear_goal();
             }
             supervisor.write_targets()
@@ -190,30 +194,30 @@ impl InitSupervisor {
         .await?
     }
 
-    /// Forgets that the unit of a target failed or ended, so that it starts at once if it is
-    /// needed. One that an earlier supervisor left, and that could not be taken back, is taken for one
-    /// of which nothing runs; if it is not in the graph any more it is found by its name. Tells
-    /// whether there was something to forget.
+    /// Clears the failed or completed state of the unit of a target, so that the unit starts at
+    /// once if it is needed. A unit that could not be recovered from an earlier supervisor counts
+    /// as gone from then on; if it is no longer in the graph, `target` is its name. Returns whether
+    /// there was anything to clear.
     ///
     /// # Errors
     ///
-    /// [`SupervisorError::Crashed`] alone.
+    /// Only [`SupervisorError::Crashed`].
     pub async fn reset_failed(&self, target: &Target) -> Result<bool, SupervisorError> {
         let target = target.clone();
         self.call(move |supervisor| supervisor.reset_failed(&target)).await
     }
 
-    /// Has the unit of a target started anew, if it is starting or up. Tells whether it is.
+    /// Restarts the unit of a target if it is starting or active. Returns whether it was.
     ///
     /// # Errors
     ///
-    /// [`SupervisorError::Crashed`] alone.
+    /// Only [`SupervisorError::Crashed`].
     pub async fn restart(&self, target: &Target) -> Result<bool, SupervisorError> {
         let target = target.clone();
         self.call(move |supervisor| supervisor.system.restart(&target)).await
     }
 
-    /// Has the unit of a target read its own configuration again. What comes of it is shown.
+    /// Reloads the configuration of the unit of a target. A snapshot shows the result.
     ///
     /// # Errors
     ///
@@ -225,46 +229,46 @@ impl InitSupervisor {
         done.map_err(|why| SupervisorError::NotReloadable { target: target.clone(), why })
     }
 
-    /// How all units are now.
+    /// Returns the current status of all units.
     ///
     /// # Errors
     ///
-    /// [`SupervisorError::Crashed`] alone.
+    /// Only [`SupervisorError::Crashed`].
     pub async fn snapshot(&self) -> Result<InitSnapshot, SupervisorError> {
         self.call(|supervisor| supervisor.snapshot()).await
     }
 
-    /// Counts on whenever something may be shown otherwise than before.
+    /// Returns a counter that increases whenever a snapshot may have changed.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.clone()
     }
 
-    /// What a unit wrote.
+    /// Reads the output of a unit.
     ///
     /// # Errors
     ///
-    /// [`SupervisorError::NoLog`] of one that never ran, and [`SupervisorError::Service`] when its log
-    /// cannot be read.
+    /// [`SupervisorError::NoLog`] for a unit that never ran, and [`SupervisorError::Service`] when
+    /// its log cannot be read.
     pub fn journal(&self, unit: &Name, query: JournalQuery) -> Result<Journal, SupervisorError> {
         let log = lock(&self.logs).get(unit).cloned();
         let log = log.ok_or_else(|| SupervisorError::NoLog { unit: unit.clone() })?;
         Ok(journal::read(&log, query).map_err(io_error("read a log"))?)
     }
 
-    /// How the processes of units are found here.
+    /// Returns the method by which processes are tracked.
     #[must_use]
     pub fn tracking(&self) -> Tracking {
         self.context.tracking()
     }
 
-    /// Stops all units in order, and returns when none runs but those that nothing can end. From
-    /// then on this supervisor starts nothing any more. That nothing is wanted is not written down: the
-    /// next supervisor begins with what was.
+    /// Stops all units in order, and returns once none runs except stuck ones, whose processes
+    /// survive SIGKILL. From then on this supervisor starts nothing. The empty goal is not stored:
+    /// the next supervisor starts with the targets from before.
     ///
     /// # Errors
     ///
-    /// [`SupervisorError::Crashed`] alone.
+    /// Only [`SupervisorError::Crashed`].
     pub async fn shutdown(&self) -> Result<(), SupervisorError> {
         let (done, idle) = oneshot::channel();
         self.call(move |supervisor| {
@@ -276,12 +280,12 @@ impl InitSupervisor {
         idle.await.map_err(|_| SupervisorError::Crashed)
     }
 
-    /// Kills all processes of all units as far as they can be found, whatever their definitions say
-    /// of how they are to end. Their ends are seen as any others; nothing is waited for.
+    /// Kills all processes of all units that can be found, regardless of their stop settings. Does
+    /// not wait; the exits are handled like any others.
     ///
     /// # Errors
     ///
-    /// [`SupervisorError::Crashed`] alone.
+    /// Only [`SupervisorError::Crashed`].
     pub async fn kill_all(&self) -> Result<(), SupervisorError> {
         self.call(Supervisor::kill_all).await
     }
@@ -291,7 +295,7 @@ impl InitSupervisor {
         what: impl FnOnce(&mut Supervisor) -> T + Send + 'static,
     ) -> Result<T, SupervisorError> {
         let (reply, answer) = oneshot::channel();
-        // Whoever asked may have gone away, which changes nothing.
+        // The caller may be gone.
         let request: Request = Box::new(move |supervisor| drop(reply.send(what(supervisor))));
         self.requests.send(request).await.map_err(|_| SupervisorError::Crashed)?;
         answer.await.map_err(|_| SupervisorError::Crashed)
@@ -305,7 +309,7 @@ impl Supervisor {
     }
 
     fn clear_goal(&mut self) {
-        // Nothing can be wrong with that.
+        // An empty goal is always valid.
         drop(self.system.set_goal(None, BTreeSet::new(), self.context.now()));
     }
 
@@ -313,7 +317,7 @@ impl Supervisor {
         let graph = self.system.graph();
         let is_meant = |unit: &&Name| unit.as_str() == target.as_str();
         let mut removed = self.unrecoverable.keys().filter(|unit| graph.unit(unit).is_none());
-        // Nobody provides a target of one that is in no file any more.
+        // No unit in the graph provides a target of a removed unit.
         if let Some(unit) = removed.find(is_meant).cloned() {
             self.forget_unrecoverable(&unit);
             return true;
@@ -334,7 +338,8 @@ impl Drop for InitSupervisor {
     }
 }
 
-/// What decides, as it was, or as the settings say where that cannot be any more.
+/// Restores the planner with the stored targets, or with the configured ones if the graph does not
+/// provide those.
 fn restore_state(
     graph: Graph,
     settings: &Settings,

@@ -1,7 +1,7 @@
-//! Takes back what an earlier supervisor of the same directory left.
+//! Recovers the units that an earlier supervisor of the same directory left.
 //!
-//! What a run remembers of itself tells what was known of its unit: what it is doing, how it ended,
-//! what then becomes of it. Times begin anew.
+//! The stored run state gives the state of the unit: its current phase, how it ended, and whether
+//! it is retried. Timeouts start again.
 
 use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -29,8 +29,8 @@ use crate::native::run_driver::RunDriver;
 use crate::native::run_state::{RunState, ServicePhase};
 use crate::native::unit_directory::{RunRecord, UnitDirectory};
 
-/// What was found: what is known of the units, their members, and the runs to go on with; and the
-/// units that cannot be taken back, with the reason.
+/// Recovered state: the observation of the units, their entries, and the runs to continue; also the
+/// units that cannot be recovered, with the reason.
 #[derive(Default)]
 pub(super) struct Recovery {
     pub(super) observation: Observation,
@@ -40,7 +40,7 @@ pub(super) struct Recovery {
 }
 
 impl Recovery {
-    /// Looks at all that an earlier supervisor has written down.
+    /// Reads everything that an earlier supervisor has stored.
     pub(super) fn read(context: &Arc<ManagerContext>, graph: &Graph) -> io::Result<Self> {
         let mut recovery = Self::default();
         for name in context.known_units()? {
@@ -56,7 +56,7 @@ impl Recovery {
         Ok(recovery)
     }
 
-    /// Takes a unit back. One that cannot be must not keep the others from it.
+    /// Recovers a unit. A failure does not keep other units from being recovered.
     pub(super) fn recover_unit(
         &mut self,
         context: &Arc<ManagerContext>,
@@ -69,7 +69,7 @@ impl Recovery {
             let observed = unrecoverable_state(graph, name, self.observation.last, context.now());
             self.observation.units.insert(name.clone(), observed);
             self.unrecoverable.insert(name.clone(), reason(&error));
-            // Its processes may write on.
+            // Its processes may still write to the log.
             if let Err(error) = entry_of(&mut self.units, context, name) {
                 tracing::error!(unit = %name, %error, "cannot keep the log of a unit short");
             }
@@ -93,14 +93,14 @@ impl Recovery {
             return directory.remove();
         }
         let definition = match (definition(&directory, graph, name), present) {
-            // Nothing runs that was started from another one.
+            // No process was started from another definition.
             (Err(_), Some(present)) if !run_in_progress(&run.run_state) => Arc::clone(present),
             (definition, _) => definition?,
         };
         let incarnation = Incarnation(self.observation.last.0 + 1);
         let (run_state, now) = (run.run_state.clone(), context.now());
         let mut observed = observe_run(&definition, &run_state, incarnation, now);
-        // What it was given up for is forgiven with another definition, whenever that came.
+        // Another definition clears a start limit hit, even if it changed while no supervisor ran.
         let otherwise = |present: &Arc<InitUnit>| definition.needs_restart_for(present);
         if observed.gave_up && present.is_some_and(otherwise) {
             observed = ObservedUnit::default();
@@ -119,7 +119,7 @@ impl Recovery {
     }
 }
 
-/// What is kept of a unit: nobody else may have its log.
+/// Returns the entry of a unit, or opens one. A log must not be opened twice.
 fn entry_of<'a>(
     units: &'a mut BTreeMap<Name, SupervisedUnit>,
     context: &ManagerContext,
@@ -132,8 +132,8 @@ fn entry_of<'a>(
 }
 
 impl Supervisor {
-    /// Writes down, of these units, which were tried too often and which are to be tried all the
-    /// same, for who takes them back: their last runs do not know.
+    /// Stores for each idle unit of `units` whether it has hit its start limit. The state of its
+    /// last run does not include that.
     pub(super) fn persist_start_limit_hits(&mut self, units: &BTreeSet<Name>) {
         for unit in units {
             let entry = self.units.get_mut(unit).filter(|entry| entry.handle.is_none());
@@ -153,15 +153,16 @@ impl Supervisor {
 }
 
 impl InitSupervisor {
-    /// Whether a supervisor has used a directory since the machine, or its container, was booted, so
-    /// that units may run there that the next one takes back. Where that cannot be read, none has.
+    /// Returns whether a supervisor has used a directory since the machine, or its container, was
+    /// booted. Units may then run that the next supervisor adopts. If that cannot be read, returns
+    /// false.
     #[must_use]
     pub fn has_used(directory: &Path) -> bool {
         was_used_this_boot(directory).unwrap_or_default()
     }
 }
 
-/// Goes on with a run: what is known of its unit, and what drives it.
+/// Resumes a run: returns the observation of its unit and the driver of the run.
 pub(super) fn resume_run(
     context: &Arc<ManagerContext>,
     name: &Name,
@@ -177,12 +178,12 @@ pub(super) fn resume_run(
     Ok((observed, driver))
 }
 
-/// What a unit was started from, or what it is by now where nobody wrote that down.
+/// Returns the stored definition of a unit, or the current one if none is stored.
 fn definition(directory: &UnitDirectory, graph: &Graph, name: &Name) -> io::Result<Arc<InitUnit>> {
     let present = graph.unit(name).cloned();
     let written = read_definition(directory, name)?.map(Arc::new);
     let known = match (written, present) {
-        // The same thing is kept once.
+        // Shares the equal definition instead of keeping it twice.
         (Some(written), Some(present)) if *written == *present => Some(present),
         (written, present) => written.or(present),
     };
@@ -197,7 +198,7 @@ pub(super) fn run_in_progress(run_state: &RunState) -> bool {
     )
 }
 
-/// What is known of a unit, by what its last run remembers.
+/// Derives the observation of a unit from the state of its last run.
 fn observe_run(
     definition: &Arc<InitUnit>,
     run_state: &RunState,
@@ -258,7 +259,7 @@ fn stop_outcome(run_state: &RunState) -> StopOutcome {
     }
 }
 
-/// A unit whose run is over.
+/// Derives the observation of a unit whose run is over.
 pub(super) fn observe_ended(
     definition: &InitUnit,
     run_state: &RunState,
@@ -288,7 +289,7 @@ fn observe_end(
     ObservedUnit { phase, since: now, cause, retry_at, gave_up, ..counts }
 }
 
-/// Why a run failed, as far as it remembers; nothing if it did not.
+/// Returns the failure cause of a run; `None` if it did not fail.
 fn cause(run_state: &RunState) -> Option<FailureCause> {
     Some(match run_state.outcome? {
         RunOutcome::Success | RunOutcome::Condition => return None,
@@ -323,19 +324,7 @@ mod tests {
         }
     }
 
-    /// It had none of the counts.
-    #[test]
-    fn the_record_of_an_earlier_version_is_read() {
-        let run_state = r#"{"phase":"running","step":0,"main":null,"control":null,"spawning":null,
-            "outcome":"success","exit":null,"restarts":9,"stop_asked":false}"#;
-        let run_state: RunState = serde_json::from_str(run_state).expect("it makes sense");
-        let definition = spec("ExecStart=/bin/true\n");
-        let observed =
-            observe_run(&definition, &run_state, Incarnation(1), Timestamp::from_millis(0));
-        assert_eq!((observed.attempts, observed.failures), (0, 0));
-    }
-
-    /// What a run remembers of its end, of a unit that is started again after an abnormal one.
+    /// Observes a run state of a unit with `Restart=on-abnormal`.
     fn after(run_state: &RunState) -> ObservedUnit {
         let mut definition = InitUnit::clone(&spec("Type=notify\nExecStart=/bin/true\n"));
         definition.restart.when = RestartWhen::OnAbnormal;

@@ -1,4 +1,4 @@
-//! Waits for a moment of the calendar, and for somebody to set it.
+//! Waits for wall-clock times, and for changes of the wall clock.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,19 +15,20 @@ use tokio::io::unix::AsyncFd;
 use crate::Clock;
 use crate::async_fd::{read_next, register_readable};
 
-/// How often the calendar is looked at where no alarm can be set, as when no descriptor is left.
+/// Interval between two looks at the clock if no alarm can be set, for example without a file
+/// descriptor.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What an alarm tells.
+/// Event of an alarm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AlarmEvent {
-    /// The moment has come.
+    /// The time has come.
     Elapsed,
-    /// The calendar was set, so that the moment may be nearer or farther.
+    /// The wall clock was set, so the time may be nearer or farther.
     ClockSet,
 }
 
-/// A timer of the kernel's that goes by the calendar.
+/// Kernel timer (timerfd) on the wall clock.
 #[derive(Debug)]
 pub(crate) struct Alarm {
     descriptor: AsyncFd<OwnedFd>,
@@ -35,14 +36,14 @@ pub(crate) struct Alarm {
 }
 
 impl Alarm {
-    /// One that is set to that moment, in milliseconds since the beginning of 1970.
+    /// Creates an alarm for a time in milliseconds since the Unix epoch.
     pub(crate) fn set(at: Timestamp) -> io::Result<Self> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer = timerfd_create(TimerfdClockId::Realtime, flags)?;
         let millis = at.as_millis();
         let it_value = Timespec {
             tv_sec: i64::try_from(millis / 1000).unwrap_or(i64::MAX),
-            // Zero would be no moment at all.
+            // Zero would disarm the timer.
             tv_nsec: i64::try_from(millis % 1000 * 1_000_000).unwrap_or(0).max(1),
         };
         let value = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
@@ -51,27 +52,27 @@ impl Alarm {
         Ok(Self { descriptor: register_readable(timer)?, at })
     }
 
-    /// What it is set to.
+    /// Returns the time of the alarm.
     pub(crate) fn at(&self) -> Timestamp {
         self.at
     }
 
-    /// Returns when it rings. May be dropped at any time.
+    /// Waits for the alarm. Cancel-safe.
     pub(crate) async fn wait(&self) -> io::Result<AlarmEvent> {
         read_next(&self.descriptor, read_expiration).await
     }
 }
 
-/// Waits for one moment of the calendar after another.
+/// Waits for one wall-clock time after another.
 #[derive(Debug, Default)]
 pub(super) struct CalendarAlarm {
     alarm: Option<Alarm>,
-    /// Whether there is no alarm though a moment is waited for.
+    /// Whether no alarm could be set for the current time.
     is_polling: bool,
 }
 
 impl CalendarAlarm {
-    /// What is waited for from now on is that moment, or nothing.
+    /// Sets the time to wait for; `None` waits forever.
     pub(super) fn set(&mut self, at: Option<Timestamp>) {
         let was_polling = std::mem::take(&mut self.is_polling);
         if self.alarm.as_ref().map(Alarm::at) == at {
@@ -86,8 +87,8 @@ impl CalendarAlarm {
         });
     }
 
-    /// Returns when the moment has come, or may have come: without an alarm, that is each second.
-    /// What is waited for next is to be said then. May be dropped at any time.
+    /// Waits until the time has come; without an alarm, for a second. The caller sets the next time
+    /// afterwards. Cancel-safe.
     pub(super) async fn wait(&mut self, clock: &dyn Clock) -> io::Result<AlarmEvent> {
         let event = match &self.alarm {
             Some(alarm) => alarm.wait().await,

@@ -1,4 +1,4 @@
-//! One timer as it is known.
+//! One loaded timer.
 
 use std::io;
 use std::sync::Arc;
@@ -16,21 +16,21 @@ use crate::native::compile::compile;
 use crate::native::identity::HostCapabilities;
 use crate::native::unit_directory::{RequestedState, UnitDirectory};
 
-/// A timer that is known.
+/// A loaded timer.
 pub(super) struct TimerEntry {
     pub(super) machine: TimerMachine,
     pub(super) hash: UnitHash,
     pub(super) requested: RequestedState,
     pub(super) directory: UnitDirectory,
-    /// What was last seen of its unit.
+    /// Latest observed state of its unit.
     pub(super) unit_state: TriggeredUnitState,
-    /// The elapse whose start of the unit is under way.
+    /// ID of the elapse that is starting the unit.
     pub(super) starting: Option<u64>,
     stored: Option<StoredTimer>,
 }
 
 impl TimerEntry {
-    /// One that was not known.
+    /// Creates the entry of a timer that is being loaded.
     pub(super) fn new(
         timer: Arc<Timer>,
         hash: UnitHash,
@@ -49,7 +49,7 @@ impl TimerEntry {
         }
     }
 
-    /// Reads one back; `None` when it was never loaded whole.
+    /// Reads a stored timer; `None` if it was never loaded completely.
     pub(super) fn read(
         unit: &UnitName,
         directory: UnitDirectory,
@@ -78,8 +78,8 @@ impl TimerEntry {
         Ok(Some(entry))
     }
 
-    /// Goes on where the earlier daemon ended, and does what was asked of it that it did not live
-    /// to do. Tells whether that is to start the timer.
+    /// Continues where the earlier daemon ended, and applies a stop that is still pending. Returns
+    /// whether the timer has to be started.
     pub(super) fn resume(&mut self, timer: Arc<Timer>, look: TimerContext<'_>) -> bool {
         let Some(stored) = &self.stored else {
             return self.requested.should_run();
@@ -98,14 +98,14 @@ impl TimerEntry {
         self.requested.should_run() && !is_done
     }
 
-    /// What it has last elapsed for is over with the end of all units.
+    /// Drops the start of the unit: the shutdown of all units has cancelled it.
     pub(super) fn clear_pending_start(&mut self) {
         if let Some(stored) = &mut self.stored {
             stored.starting = None;
         }
     }
 
-    /// What its unit does now: the time_index at which it is first seen to do so are kept.
+    /// Records the state of the unit, with the time of each change.
     pub(super) fn observe_unit(&mut self, active: bool, now: Timestamp) {
         match (self.unit_state.active, active) {
             (false, true) => self.unit_state.started = Some(now),
@@ -115,7 +115,7 @@ impl TimerEntry {
         self.unit_state.active = active;
     }
 
-    /// Writes down what has changed since it was last written.
+    /// Stores the state if it has changed.
     pub(super) fn write(&mut self) -> io::Result<()> {
         let now = StoredTimer::new(self.machine.state(), self.requested, self.starting);
         if self.stored.as_ref() == Some(&now) {
@@ -126,7 +126,7 @@ impl TimerEntry {
         Ok(())
     }
 
-    /// What everybody may see of it.
+    /// Returns the published status.
     pub(super) fn managed_unit(&self, unit: &UnitName) -> ManagedUnit {
         let phase = self.machine.state().phase;
         let (active, sub) = phase.words();
@@ -152,7 +152,7 @@ impl TimerEntry {
     }
 }
 
-/// For a timer whose file cannot be obeyed any more: it never elapses.
+/// Returns a timer that never elapses, for one whose file cannot be run any more.
 fn stop_only_definition(unit: &UnitName) -> Timer {
     Timer {
         unit: unit.clone(),

@@ -1,14 +1,14 @@
-//! Timers: one task sees to all of a manager's.
+//! The timers of a manager. One task runs all of them.
 //!
 //! ```text
-//! Timers ── requests ──> keeper ── TimerLife    when it elapses, in which state it is (pure)
-//!                          │ ├──── Queue        which is due next (pure)
-//!                          │ ├──── Calendar     its time_index, also when it is set
-//!                          │ └──── Written      what is kept on disk
-//!                          └── Units            starts their units, and tells of them
+//! Timers ── requests ──> TimerTask ── TimerMachine     next elapse and state (pure)
+//!                           │ ├────── TimerQueue       order of the next elapses (pure)
+//!                           │ ├────── CalendarAlarm    wall-clock times, and changes of the clock
+//!                           │ └────── StoredTimer      stored state
+//!                           └── TimerTargets           starts the units, and reports their changes
 //! ```
 //!
-//! What runs the units is known here by [`Units`] alone.
+//! This module knows the supervisor of the units as [`TimerTargets`] only.
 
 mod alarm;
 mod entry;
@@ -35,24 +35,24 @@ use super::identity::HostCapabilities;
 use super::manager_context::ManagerContext;
 use crate::{ChangeReceiver, Journal, ManagedUnit, ServiceError};
 
-/// How many requests wait for their turn; the next caller waits to hand its own in.
+/// Maximum number of queued requests; further callers wait for a free slot.
 const REQUEST_CAPACITY: usize = 16;
 
-/// Who runs the units that timers start.
+/// Units that timers start.
 pub(crate) trait TimerTargets: Send + Sync + 'static {
-    /// Starts a unit because of one elapse of a timer, and returns when its start is over: whether
-    /// it is known at all. What was asked of it stays as it was. Told once more of the same elapse
-    /// it starts nothing, and waits for the end of that start.
+    /// Starts a unit for one elapse of a timer, and returns once the start is over. Returns whether
+    /// the unit is loaded. The launched state of the unit does not change. A second call for the
+    /// same elapse starts nothing, and waits for the first start.
     fn start(&self, unit: &UnitName, elapse: u64) -> BoxFuture<'static, bool>;
 
-    /// Whether a unit is neither inactive nor failed; nothing if it is not known.
+    /// Returns whether a unit is neither inactive nor failed; `None` if it is not loaded.
     fn is_active(&self, unit: &UnitName) -> Option<bool>;
 
-    /// Reports which units change from now on.
+    /// Returns a receiver of the units that change from now on.
     fn changes(&self) -> ChangeReceiver;
 }
 
-/// What is asked of one timer.
+/// Request for one timer.
 #[derive(Debug)]
 enum TimerRequest {
     Load {
@@ -62,43 +62,43 @@ enum TimerRequest {
     },
     Start(Generation),
     Restart(Generation),
-    /// A start because of another unit that wants it.
+    /// Start because of another unit that wants the timer.
     Pull,
     Stop,
     Unload,
 }
 
-/// Where the answer to a request goes.
+/// Channel for the result of a request.
 type Reply = oneshot::Sender<Result<(), ServiceError>>;
 
 type QueuedRequest = (UnitName, TimerRequest, Reply);
 
-/// What everybody may see of all timers.
+/// Published status of all timers.
 type TimerStatusMap = Arc<Mutex<BTreeMap<UnitName, PublishedTimer>>>;
 
-/// What everybody may see of one.
+/// Published status of a timer.
 #[derive(Debug)]
 struct PublishedTimer {
     unit: ManagedUnit,
-    /// Ends with the timer, so that those who follow it end too.
+    /// Dropped with the timer, which ends the journals that follow it.
     alive: watch::Sender<()>,
 }
 
-/// The timers of one manager, from outside.
+/// Handle to the timers of a manager.
 pub(crate) struct Timers {
     requests: mpsc::Sender<QueuedRequest>,
     statuses: TimerStatusMap,
     task: AbortHandle,
 }
 
-/// Whether a unit is a timer.
+/// Returns whether a unit is a timer.
 pub(crate) fn is_timer(unit: &UnitName) -> bool {
     unit.unit_type() == UnitType::Timer
 }
 
 impl Timers {
-    /// Takes back what an earlier manager of that directory knew of timers, unless the machine was
-    /// booted since.
+    /// Recovers the timers of an earlier manager of the directory, unless the machine was rebooted
+    /// since.
     pub(crate) fn open(
         context: &Arc<ManagerContext>,
         units: Arc<dyn TimerTargets>,
@@ -106,7 +106,7 @@ impl Timers {
         directory: &Path,
     ) -> io::Result<Self> {
         let statuses = TimerStatusMap::default();
-        // Before the first look at a unit, so that nothing it does after that is missed.
+        // Subscribed before the first look at a unit, so that no change is missed.
         let changes = units.changes();
         let mut task = TimerTask::open(context, units, directory, &statuses)?;
         task.recover(host)?;
@@ -138,7 +138,8 @@ impl Timers {
         self.request(unit, TimerRequest::Restart(at)).await
     }
 
-    /// Starts a timer because another unit wants it. What was asked of it stays as it was.
+    /// Starts a timer because another unit wants it. The launched state of the timer does not
+    /// change.
     pub(crate) async fn pull(&self, unit: &UnitName) -> Result<(), ServiceError> {
         self.request(unit, TimerRequest::Pull).await
     }
@@ -156,8 +157,8 @@ impl Timers {
         statuses.get(unit).map(|seen| seen.unit.clone())
     }
 
-    /// What a timer writes, which is nothing: one that is followed ends with the timer or with its
-    /// reader. Nothing if it is not known.
+    /// Returns the journal of a timer, which is empty. If followed, it ends with the timer or the
+    /// reader; `None` if the timer is not loaded.
     pub(crate) fn journal(&self, unit: &UnitName, follow: bool) -> Option<Journal> {
         let statuses = self.statuses.lock().unwrap_or_else(PoisonError::into_inner);
         let mut alive = statuses.get(unit)?.alive.subscribe();
@@ -166,7 +167,7 @@ impl Timers {
             tokio::spawn(async move {
                 tokio::select! {
                     () = sender.closed() => {}
-                    // It says nothing but that there is no such timer any more.
+                    // The channel closes when the timer is unloaded; it carries no values.
                     _ = alive.changed() => {}
                 }
             });
@@ -174,7 +175,7 @@ impl Timers {
         Some(journal)
     }
 
-    /// All of them, in the order of their names.
+    /// Returns all timers, ordered by name.
     pub(crate) fn list(&self) -> Vec<ManagedUnit> {
         let statuses = self.statuses.lock().unwrap_or_else(PoisonError::into_inner);
         statuses.values().map(|seen| seen.unit.clone()).collect()

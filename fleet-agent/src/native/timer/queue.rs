@@ -1,4 +1,4 @@
-//! Pure: no I/O, no clock. Which timer is due next.
+//! Pure: no I/O, no clock. The queue of elapses.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use fleet_core::Timestamp;
 use fleet_core::graph::systemd::{DualTimestamp, NextElapse};
 use fleet_unitfile::UnitName;
 
-/// The time_index of all timers, by both clocks.
+/// Next elapse of all timers, by both clocks.
 #[derive(Debug, Default)]
 pub(crate) struct TimerQueue {
     clock: BTreeSet<(Timestamp, UnitName)>,
@@ -14,7 +14,7 @@ pub(crate) struct TimerQueue {
 }
 
 impl TimerQueue {
-    /// A timer that was due at one moment is due at another.
+    /// Moves a timer in the queue.
     pub(crate) fn change(&mut self, timer: &UnitName, before: NextElapse, after: NextElapse) {
         let change = |set: &mut BTreeSet<_>, before: Option<_>, after: Option<_>| {
             before.map(|at| set.remove(&(at, timer.clone())));
@@ -24,20 +24,20 @@ impl TimerQueue {
         change(&mut self.wall, before.wall, after.wall);
     }
 
-    /// The first moment of each clock.
+    /// Returns the first elapse by each clock.
     pub(crate) fn first(&self) -> NextElapse {
         let first = |set: &BTreeSet<(Timestamp, UnitName)>| set.first().map(|(at, _)| *at);
         NextElapse { clock: first(&self.clock), wall: first(&self.wall) }
     }
 
-    /// A timer that is due.
+    /// Returns a timer that is due.
     pub(crate) fn due(&self, now: DualTimestamp) -> Option<UnitName> {
         let by_clock = self.clock.first().filter(|(at, _)| *at <= now.clock);
         let by_wall = self.wall.first().filter(|(at, _)| *at <= now.wall);
         by_clock.or(by_wall).map(|(_, timer)| timer.clone())
     }
 
-    /// All timers that wait for a moment of the calendar.
+    /// Returns all timers with a wall-clock time.
     pub(crate) fn by_wall(&self) -> Vec<UnitName> {
         self.wall.iter().map(|(_, timer)| timer.clone()).collect()
     }

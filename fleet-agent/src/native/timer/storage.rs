@@ -1,10 +1,10 @@
-//! What is kept of a timer on disk.
+//! Stored state of timers.
 //!
-//! | file | holds | is lost |
+//! | file | holds | removed |
 //! |---|---|---|
-//! | `units/NAME/timer.json` | its state, and what has been since its start | with the boot |
-//! | `timers/NAME` | when it last elapsed, by the calendar, if it is persistent | never |
-//! | `timers.json` | when the first daemon of this boot began | with the boot |
+//! | `units/NAME/timer.json` | its state, and the last triggers since its start | at boot |
+//! | `timers/NAME` | wall-clock time of the last elapse, for a persistent timer | never |
+//! | `timers.json` | start time of the first daemon of this boot | at boot |
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,19 +19,17 @@ use crate::atomic_file::write_atomic;
 use crate::native::supervisor::event_loop::lock;
 use crate::native::unit_directory::RequestedState;
 
-/// How many persistent timers that are not known any more are remembered.
+/// Maximum number of stamps of persistent timers that are kept.
 const MAX_STAMPS: usize = 4096;
 
-/// A timer as it is written down; all time_index are in milliseconds.
+/// Stored timer; all times are in milliseconds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StoredTimer {
-    /// The generation that was acted upon.
+    /// Generation that was applied.
     pub(crate) generation: u64,
-    /// Whether it was to be active then.
-    #[serde(default)]
+    /// Whether the timer was launched in that state.
     pub(crate) launched: bool,
     /// Whether another unit had started it.
-    #[serde(default)]
     pub(crate) triggered: bool,
     phase: StoredPhase,
     startup: u64,
@@ -42,8 +40,7 @@ pub(crate) struct StoredTimer {
     last_wall: Option<u64>,
     unit_active: Option<u64>,
     unit_inactive: Option<u64>,
-    /// The elapse that has come, while the start of the unit is not over.
-    #[serde(default)]
+    /// ID of the elapse that is starting the unit.
     pub(crate) starting: Option<u64>,
 }
 
@@ -112,18 +109,18 @@ impl StoredTimer {
     }
 }
 
-/// When persistent timers last elapsed.
+/// Times at which persistent timers last elapsed.
 #[derive(Debug, Clone)]
 pub(crate) struct PersistentStamps {
     directory: PathBuf,
-    /// What is known and not written yet; a disk may take its time, or fail.
+    /// Stamps that are set but not written yet; the disk may be slow, or fail.
     unwritten: Arc<Mutex<BTreeMap<String, Timestamp>>>,
-    /// Held by whoever writes, so that none is overtaken by an older one.
+    /// Held during a write, so that an older stamp never overwrites a newer one.
     writing: Arc<Mutex<()>>,
 }
 
 impl PersistentStamps {
-    /// Opens them. Of more than there is room for the oldest are forgotten.
+    /// Opens the directory of the stamps. Beyond [`MAX_STAMPS`] the oldest are removed.
     pub(crate) fn open(directory: PathBuf) -> io::Result<Self> {
         std::fs::create_dir_all(&directory)?;
         let mut all = Vec::new();
@@ -137,25 +134,25 @@ impl PersistentStamps {
         Ok(Self { directory, unwritten: Arc::default(), writing: Arc::default() })
     }
 
-    /// When a timer last elapsed, by the calendar.
+    /// Returns the wall-clock time at which a timer last elapsed.
     pub(crate) fn read(&self, file: &str) -> io::Result<Option<Timestamp>> {
         if let Some(at) = lock(&self.unwritten).get(file) {
             return Ok(Some(*at));
         }
         match std::fs::read_to_string(self.directory.join(file)) {
-            // What is no number was never written by us, and tells nothing.
+            // An invalid file was not written by us, and is ignored.
             Ok(text) => Ok(text.trim().parse().ok().map(Timestamp::from_millis)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// A timer has elapsed. It is known at once, and is to be written then.
+    /// Sets the stamp of a timer. It can be read at once, and is to be written next.
     pub(crate) fn set(&self, file: &str, at: Timestamp) {
         lock(&self.unwritten).insert(file.to_owned(), at);
     }
 
-    /// Writes when a timer last elapsed, so that it outlives the machine's end.
+    /// Writes the stamp of a timer durably.
     pub(crate) fn write(&self, file: &str) -> io::Result<()> {
         let _turn = lock(&self.writing);
         let Some(at) = lock(&self.unwritten).get(file).copied() else { return Ok(()) };
@@ -168,14 +165,14 @@ impl PersistentStamps {
     }
 }
 
-/// When the first daemon of this boot began: it is `now`, if this is the first.
+/// Returns the start time of the first daemon of this boot; `now` if this is the first.
 pub(crate) fn startup(file: &Path, now: Timestamp) -> io::Result<Timestamp> {
     let known = match std::fs::read(file) {
         Ok(text) => serde_json::from_slice(&text).ok(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error),
     };
-    // Another origin of the clock, as a test may have it, makes the moment meaningless.
+    // A clock with another origin, as in tests, makes the stored time meaningless.
     if let Some(known) = known.map(Timestamp::from_millis).filter(|known| *known <= now) {
         return Ok(known);
     }

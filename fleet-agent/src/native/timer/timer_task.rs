@@ -1,4 +1,4 @@
-//! The task that sees to all timers.
+//! The task that runs all timers.
 
 mod request;
 
@@ -25,7 +25,7 @@ use crate::native::identity::HostCapabilities;
 use crate::native::manager_context::{ManagerContext, STARTUP, file_name};
 use crate::{ChangeReceiver, wall_time};
 
-/// The end of a start: the timer, the elapse, and whether the unit was known.
+/// Result of a start: the timer, the elapse, and whether the unit was loaded.
 type Started = (UnitName, u64, bool);
 
 pub(super) struct TimerTask {
@@ -35,11 +35,11 @@ pub(super) struct TimerTask {
     stamps: PersistentStamps,
     startup: Timestamp,
     entries: BTreeMap<UnitName, TimerEntry>,
-    /// From a unit to the timers that start it.
+    /// The timers that start each unit.
     by_unit: BTreeMap<UnitName, BTreeSet<UnitName>>,
     queue: TimerQueue,
     calendar: CalendarAlarm,
-    /// The starts that are under way.
+    /// Starts in progress.
     starts: FuturesUnordered<BoxFuture<'static, Started>>,
     statuses: TimerStatusMap,
 }
@@ -66,7 +66,7 @@ impl TimerTask {
         })
     }
 
-    /// Reads back what an earlier daemon knew.
+    /// Reads the timers that an earlier daemon has stored.
     pub(super) fn recover(&mut self, host: &HostCapabilities) -> io::Result<()> {
         let has_ended = self.context.shutdown.exists()?;
         for name in self.context.known_units()? {
@@ -81,7 +81,7 @@ impl TimerTask {
                     self.resume(&unit, entry);
                 }
                 Ok(None) => directory.remove()?,
-                // One unit that cannot be read must not keep the others from being taken back.
+                // A timer that cannot be read must not keep others from being recovered.
                 Err(error) => tracing::error!(%unit, %error, "cannot take a timer back"),
             }
         }
@@ -97,9 +97,9 @@ impl TimerTask {
         if starts == Some(true) {
             self.start_timer(unit);
         }
-        // What came just before the daemon ended may not have reached the unit.
+        // An elapse right before the daemon ended may not have reached the unit.
         self.start_unit(unit);
-        // While no daemon ran it may have changed.
+        // The unit may have changed while no daemon ran.
         self.check_unit(unit);
     }
 
@@ -117,7 +117,7 @@ impl TimerTask {
                 request = inbox.recv() => match request {
                     Some((unit, ask, reply)) => {
                         let answer = self.on_request(&unit, ask).await;
-                        // Whoever asked may have gone away, which changes nothing.
+                        // The caller may be gone.
                         drop(reply.send(answer));
                     }
                     None => return,
@@ -147,7 +147,7 @@ impl TimerTask {
             }),
             false => None,
         };
-        // The stamp may not have been written, or not be written at all.
+        // The stamp may be missing or outdated.
         let known = entry.machine.state().last.last_wall.filter(|known| *known <= wall_time());
         let last = last.map(|last| known.map_or(last, |known| last.max(known)));
         if timer.persistent && last.is_none() {
@@ -157,13 +157,13 @@ impl TimerTask {
         self.change(unit, |entry, look| entry.machine.on_start(last, entry.unit_state, look));
     }
 
-    /// When the next timer is due. None elapses any more once all units are to end: their starts
-    /// would be refused, and a persistent one would count as done.
+    /// Returns the next elapse. None comes during a shutdown: the starts would be refused, and
+    /// persistent timers would count as elapsed.
     fn due(&self) -> NextElapse {
         if self.context.shutdown.has_begun() { NextElapse::default() } else { self.queue.first() }
     }
 
-    /// Lets all timers elapse that are due.
+    /// Lets all due timers elapse.
     fn elapse(&mut self) {
         while !self.context.shutdown.has_begun()
             && let Some(timer) = self.queue.due(self.now())
@@ -171,7 +171,8 @@ impl TimerTask {
             let elapses = self.change(&timer, |entry, look| {
                 let elapses = entry.machine.on_elapse(look);
                 if elapses {
-                    // Written down together, so that the next daemon starts the unit otherwise.
+                    // Stored together with the elapse, so that the next daemon starts the unit if
+                    // this one does not.
                     entry.starting = Some(random_number().wrapping_add(look.now.clock.as_millis()));
                 }
                 elapses
@@ -207,12 +208,12 @@ impl TimerTask {
                     entry.machine.on_unit_missing();
                 }
             });
-            // By now it may be there again.
+            // The unit may be loaded again by now.
             return self.check_unit(timer);
         }
         self.change(timer, |entry, look| {
             if !entry.unit_state.active && is_active == Some(false) {
-                // It has come and gone between two looks.
+                // The unit was active between two looks.
                 entry.observe_unit(true, entry.machine.state().last.last.unwrap_or(look.now.clock));
             }
         });
@@ -231,7 +232,7 @@ impl TimerTask {
         }
     }
 
-    /// Sees what the unit of a timer does, and tells the timer.
+    /// Observes the unit of a timer, and passes its state to the timer.
     fn check_unit(&mut self, timer: &UnitName) {
         if self.should_restart(timer) {
             return self.start_timer(timer);
@@ -244,8 +245,8 @@ impl TimerTask {
         });
     }
 
-    /// Whether the unit of a timer is there again that was not when the timer elapsed, as it is not
-    /// for a moment when its content is replaced.
+    /// Returns whether the unit of a failed timer is loaded again. It is briefly unloaded while its
+    /// content is replaced.
     fn should_restart(&self, timer: &UnitName) -> bool {
         self.entries.get(timer).is_some_and(|entry| {
             let has_failed = entry.machine.state().phase == TimerPhase::Failed;
@@ -262,7 +263,7 @@ impl TimerTask {
         }
     }
 
-    /// Does something to a timer, and sees to all that follows from its new state.
+    /// Changes a timer, and updates the queue, the stored state and the published status.
     fn change<R>(
         &mut self,
         timer: &UnitName,
@@ -317,7 +318,7 @@ impl TimerTask {
         }
     }
 
-    /// Writes down that a persistent timer elapses now, away from the runtime.
+    /// Writes the stamp of a persistent timer outside the async runtime.
     fn stamp(&self, timer: &UnitName) {
         let (stamps, unit) = (self.stamps.clone(), timer.clone());
         let file = file_name(unit.as_str());
@@ -335,6 +336,6 @@ impl TimerTask {
 }
 
 fn random_number() -> u64 {
-    // Without a random number the delay is none, which is one of those that there may be.
+    // Zero, a valid value, if the kernel gives no random number.
     getrandom::u64().unwrap_or(0)
 }

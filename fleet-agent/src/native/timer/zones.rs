@@ -1,4 +1,4 @@
-//! The zones that calendars are read by, from the machine's database of them.
+//! Time zones for calendar events, from the machine's database.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -8,28 +8,28 @@ use fleet_unitfile::{OffsetPeriod, Utc, Zone};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-/// The machine's own zone, and those that timers name.
+/// The local time zone, and those that timers name.
 pub(crate) struct ZoneCache {
-    /// Read when a calendar goes by it: most machines run units without any.
+    /// Loaded on first use, since most machines run no unit that needs it.
     local: LazyLock<JiffZone>,
     named: BTreeMap<String, JiffZone>,
 }
 
 struct JiffZone(TimeZone);
 
-/// Whether this machine knows a zone.
+/// Returns whether this machine knows a time zone.
 pub(crate) fn is_zone(name: &str) -> bool {
     name.eq_ignore_ascii_case("UTC") || TimeZone::get(name).is_ok()
 }
 
 impl ZoneCache {
-    /// The machine's zone, as it is when a calendar first goes by it; UTC, where nothing tells it.
+    /// Creates a cache. The local zone is read on first use, and is UTC if unknown.
     pub(crate) fn new() -> Self {
         Self { local: LazyLock::new(|| JiffZone(TimeZone::system())), named: BTreeMap::new() }
     }
 
-    /// Looks up all zones that a timer names. One that this machine does not know is read as UTC;
-    /// a timer that names such is not loaded.
+    /// Loads all zones that a timer names. An unknown one is read as UTC, but a timer with one is
+    /// not loaded.
     pub(crate) fn load(&mut self, timer: &Timer) {
         for name in timer.zones() {
             let found = TimeZone::get(name).ok().filter(|_| !self.named.contains_key(name));
@@ -51,7 +51,7 @@ impl TimeZones for ZoneCache {
 impl Zone for JiffZone {
     fn offset_period(&self, at: i64) -> OffsetPeriod {
         let Self(zone) = self;
-        // What no calendar reaches has no changes.
+        // Times out of range have no transitions.
         let Ok(now) = Timestamp::from_second(at) else {
             return OffsetPeriod { offset: 0, since: None, until: None };
         };

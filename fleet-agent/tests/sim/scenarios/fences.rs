@@ -38,8 +38,8 @@ async fn a_unit_ends_where_it_is_cut_off_before_it_starts_elsewhere() {
     assert_eq!(
         reason,
         format!(
-            "its machine m{cut} is not present: OnPartition=stop keeps it from another for 14s, \
-             until it must have ended there"
+            "its machine m{cut} is not present: OnPartition=stop forbids another for 14s, \
+             until it must have stopped there"
         )
     );
     cluster.wait(LIMIT).await;

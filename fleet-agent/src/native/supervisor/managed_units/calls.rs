@@ -1,4 +1,4 @@
-//! What fleet asks for, as a change of what the graph is to be.
+//! The calls of fleet, mapped to changes of the graph and its targets.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::native::shutdown_marker::shutdown_refusal;
 use crate::native::unit_directory::RequestedState;
 
 impl Supervisor {
-    /// Has a unit run; one that failed gets a new attempt, and one that is up stays as it is.
+    /// Starts a unit. A failed unit gets a new attempt; an active one stays as it is.
     pub(in crate::native) fn start(
         &mut self,
         unit: &UnitName,
@@ -34,7 +34,7 @@ impl Supervisor {
         self.wait_for_start(&name, before, reply);
     }
 
-    /// Has a unit end, if it runs, and run again; so do those that are stopped with it.
+    /// Stops a unit, if it runs, and starts it again, together with the units that a stop affects.
     pub(in crate::native) fn restart(
         &mut self,
         unit: &UnitName,
@@ -55,8 +55,9 @@ impl Supervisor {
         self.wait_for_start(&name, before, reply);
     }
 
-    /// Has a unit run once more, within its limit of starts; one that is up stays as it is, and one
-    /// that waits for its next attempt waits on. What was asked already is waited for.
+    /// Starts a unit on behalf of a timer, within its start limit. An active unit stays as it is,
+    /// and one that waits for a retry keeps waiting. For a request that is already known, only
+    /// waits.
     pub(in crate::native) fn trigger(
         &mut self,
         unit: &UnitName,
@@ -66,7 +67,7 @@ impl Supervisor {
         let before = self.managed.as_ref().and_then(|managed| managed.requested(&name_of(unit)));
         let Some((name, reply)) = self.accept_start(unit, requested, reply) else { return };
         if before.is_some_and(|before| before.trigger == requested.trigger) {
-            // Nothing more comes of it where the unit was stopped since.
+            // A unit that was stopped since will not start for this request.
             return match requested.should_run() {
                 true => self.wait_for_start(&name, None, reply),
                 false => answer(reply, Ok(())),
@@ -84,7 +85,7 @@ impl Supervisor {
         self.wait_for_start(&name, before, reply);
     }
 
-    /// Has a unit not run, and none that systemd would stop with it.
+    /// Stops a unit, and all units that systemd would stop with it.
     pub(in crate::native) fn stop(
         &mut self,
         unit: &UnitName,
@@ -92,12 +93,12 @@ impl Supervisor {
         reply: Reply,
     ) {
         let Some((name, reply)) = self.accept_request(unit, requested, reply) else { return };
-        // It is done once it is known what stays down with it.
+        // Recorded only once the units that stop with it are known.
         self.stop_unit(&name, reply);
         self.record_applied(&name, requested);
     }
 
-    /// Has all units end: nothing is needed any more, so that they do in the order of the graph.
+    /// Stops all units: no unit is needed any more, so they stop in the order of the graph.
     pub(in crate::native) fn stop_all(
         &mut self,
         after: impl Fn(RequestedState) -> RequestedState,
@@ -112,7 +113,7 @@ impl Supervisor {
             managed.waiters.refuse_starts(name, &loaded.unit);
             all.push((name.clone(), loaded.requested));
         }
-        // Nothing is wrong with wanting nothing.
+        // An empty goal is always valid.
         drop(self.system.set_goal(None, BTreeSet::new(), self.context.now()));
         all.into_iter().map(|(name, requested)| self.await_stop(&name, requested)).collect()
     }
@@ -134,10 +135,10 @@ impl Supervisor {
         answer
     }
 
-    /// Has a unit end that is to be forgotten then.
+    /// Stops a unit that is about to be unloaded.
     pub(in crate::native) fn begin_unload(&mut self, unit: &UnitName, reply: Reply) {
         let name = name_of(unit);
-        // What was loaded or unloaded since has no say in how this one ends.
+        // A unit loaded or unloaded meanwhile must not affect this stop.
         self.apply_pending_files();
         let loaded = self.managed.as_mut().and_then(|managed| managed.loaded_units.get_mut(&name));
         let Some(loaded) = loaded else { return answer(reply, Ok(())) };
@@ -145,7 +146,7 @@ impl Supervisor {
         self.stop_unit(&name, reply);
     }
 
-    /// Forgets a unit whose records are gone.
+    /// Removes a unit whose stored state is already removed.
     pub(in crate::native) fn forget(&mut self, unit: &UnitName) {
         let name = name_of(unit);
         let Some(managed) = &mut self.managed else { return };
@@ -154,14 +155,14 @@ impl Supervisor {
         lock(&managed.statuses).remove(unit);
         self.units.remove(&name);
         lock(&self.logs).remove(&name);
-        // What decides learns of it together with the rest.
+        // The planner learns of it with the next relink.
         if self.selection.desired.mask.remove(&Target::from(&name)) {
             self.write_mask();
         }
         self.context.feed.report(unit);
     }
 
-    /// Has a unit read its configuration again.
+    /// Reloads the configuration of a unit.
     pub(in crate::native) fn reload_managed(&mut self, unit: &UnitName, reply: Reply) {
         let name = name_of(unit);
         self.apply_pending_loads();
@@ -185,9 +186,10 @@ impl Supervisor {
         self.touched.insert(name);
     }
 
-    /// Remembers what is asked of a unit. One that is not loaded cannot be asked anything.
+    /// Records the requested state of a loaded unit. Answers the call with an error if the unit is
+    /// not loaded.
     ///
-    /// Its run is told only where it is the one that is meant: it writes that down as done.
+    /// The run is not notified yet: only the run that fulfils the request may store it as applied.
     fn accept_request(
         &mut self,
         unit: &UnitName,
@@ -202,14 +204,14 @@ impl Supervisor {
             return None;
         };
         (loaded.requested, loaded.unloading) = (requested, false);
-        // Whoever asks next goes by what is seen.
+        // The next call reads the published status.
         self.publish_status(&name);
         self.touched.insert(name.clone());
         Some((name, reply))
     }
 
-    /// The same for what would have a unit run. Once all units are to end, none is started any
-    /// more, also by a call that was on its way.
+    /// As [`accept_request`](Self::accept_request), for requests that start a unit. During a
+    /// shutdown these are refused, including calls that were already on their way.
     fn accept_start(
         &mut self,
         unit: &UnitName,
@@ -247,8 +249,7 @@ impl Supervisor {
         }
     }
 
-    /// Has a unit started anew, with those that are stopped along, and tells which runs of these
-    /// end.
+    /// Restarts a unit and the units that stop with it. Returns the runs of the latter that stop.
     fn restart_with_dependents(&mut self, name: &Name) -> Vec<(Name, Incarnation)> {
         let Some(managed) = &self.managed else { return Vec::new() };
         let mut ending = Vec::new();
@@ -262,20 +263,20 @@ impl Supervisor {
         ending
     }
 
-    /// A unit ends, with all that are stopped with it; those that are needed all the same are
-    /// masked until somebody starts what needs them.
+    /// Stops a unit and all units that stop with it. Those that are still needed are masked until a
+    /// unit that needs them is started.
     fn stop_unit(&mut self, name: &Name, reply: Reply) {
         let state = self.system.status(name).filter(|state| may_have_processes(&state.state));
         self.stop_with_dependents(name);
         if let Some(managed) = &mut self.managed {
-            // It may have been waiting for its next attempt.
+            // The unit may have been waiting for a retry.
             let run = state.and_then(|state| state.incarnation);
             managed.waiters.of(name).stops.push((run, reply));
         }
         self.touched.insert(name.clone());
     }
 
-    /// What was asked of a unit is done, or nothing comes of it.
+    /// Records that the requested state of a unit is applied, or has no effect.
     pub(super) fn record_applied(&mut self, name: &Name, requested: RequestedState) {
         let is_off = self.system.is_inactive(name);
         if let Some(entry) = self.units.get_mut(name) {
@@ -284,13 +285,13 @@ impl Supervisor {
     }
 }
 
-/// The unit as the graph calls it.
+/// Returns the name of a unit in the graph.
 pub(in crate::native) fn name_of(unit: &UnitName) -> Name {
     Name::new(unit.as_str()).expect("each name of a unit of systemd is one of the graph")
 }
 
 impl Supervisor {
-    /// Takes a unit in that is loaded, or another file of one that is.
+    /// Adds a loaded unit, or another file for one.
     pub(in crate::native) fn load(&mut self, mut loaded: LoadedUnit) -> CallResult {
         let name = name_of(&loaded.unit);
         loaded.requested = self.stopped_if_shutting_down(loaded.requested);
@@ -304,7 +305,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Remembers what is asked of a unit by its load.
+    /// Sets the requested state of a unit that is loaded with an unchanged file.
     pub(in crate::native) fn set_requested(&mut self, unit: &UnitName, requested: RequestedState) {
         let (name, requested) = (name_of(unit), self.stopped_if_shutting_down(requested));
         let loaded = self.managed.as_mut().and_then(|managed| managed.loaded_units.get_mut(&name));
@@ -314,7 +315,7 @@ impl Supervisor {
         }
     }
 
-    /// What is asked of a unit by a load, which had read what was asked before all were to end.
+    /// Corrects a requested state that was read before a shutdown began.
     fn stopped_if_shutting_down(&self, requested: RequestedState) -> RequestedState {
         let shutting_down = self.managed.as_ref().is_some_and(|managed| managed.shutting_down);
         if shutting_down { requested.stopped() } else { requested }

@@ -1,4 +1,4 @@
-//! What the graph is to want and what it masks, so that what fleet asks for comes of it.
+//! Maps the requested states to the targets and masks of the planner.
 
 use std::collections::BTreeSet;
 
@@ -10,18 +10,18 @@ use super::waiters::is_over;
 use super::{LoadedUnit, ManagedUnits};
 
 impl Supervisor {
-    /// A unit is wanted, and what was stopped of all that it needs may run again.
+    /// Requests the start of a unit, and unmasks everything that it requires.
     pub(super) fn request_start(&mut self, name: &Name) {
         let needed = requirements(self.system.graph(), name);
         self.unmask(&needed);
         self.sync_desired(name);
-        // A new attempt is one for what failed of that, too.
+        // A new attempt includes the failed units that it requires.
         for target in needed.iter().filter(|target| target.as_str() != name.as_str()) {
             let unit = self.system.graph().provider(target).map(|unit| unit.name.clone());
             let Some(unit) = unit else { continue };
             if self.system.status(&unit).is_some_and(|state| is_over(&state.state)) {
                 self.reset_failed(target);
-                // Its own record would keep the next daemon from that.
+                // Otherwise the stored state would keep the next daemon from starting the unit.
                 self.units.get_mut(&unit).into_iter().for_each(SupervisedUnit::clear_result);
             }
         }
@@ -45,13 +45,14 @@ impl Supervisor {
             }
         }
         self.mask(mask);
-        // Nothing comes of a start that was under way, neither here nor in the next daemon.
+        // A pending start is cancelled, for the next daemon too.
         for (unit, requested) in over {
             self.record_applied(&unit, requested);
         }
     }
 
-    /// Has the graph want a unit, or not any more, as fleet asks, if it can be had.
+    /// Adds the target of a unit to the planner's targets, or removes it, according to its
+    /// requested state and whether the graph provides it.
     pub(super) fn sync_desired(&mut self, name: &Name) {
         let wants = |managed: &ManagedUnits| {
             !managed.shutting_down
@@ -73,7 +74,7 @@ impl Supervisor {
         let mut is_new = false;
         for target in more {
             is_new |= self.selection.desired.mask.insert(target.clone());
-            // Nothing is wrong with a mask where there is no goal.
+            // Without a goal every mask is valid.
             drop(self.system.mask(target, now));
         }
         if is_new {
@@ -99,7 +100,8 @@ impl Supervisor {
 }
 
 impl ManagedUnits {
-    /// The targets of all units that are to run, and that can be had; none once all are to end.
+    /// Returns the targets of all units that should run and are in the graph; none during a
+    /// shutdown.
     pub(super) fn desired_targets(&self, graph: &Graph) -> BTreeSet<Target> {
         let should_run = |loaded: &LoadedUnit| !self.shutting_down && loaded.should_run();
         let wanted = self.loaded_units.iter().filter(|(_, loaded)| should_run(loaded));
@@ -108,7 +110,7 @@ impl ManagedUnits {
     }
 }
 
-/// The targets that are called as a unit and as all that it requires.
+/// Returns the targets of a unit and of all units that it requires.
 pub(super) fn requirements(graph: &Graph, name: &Name) -> BTreeSet<Target> {
     let mut found = BTreeSet::from([Target::from(name)]);
     let mut open = vec![name.clone()];
@@ -144,7 +146,7 @@ mod tests {
         LoadedUnit::new(unit.clone(), file.hash(), started(), Definition::Valid(Box::new(compiled)))
     }
 
-    /// What had been asked was read before the end, and a disk that is slow came in between.
+    /// The requested state was read before the shutdown, and a slow disk delayed its use.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_load_that_the_end_of_all_units_overtakes_starts_none_again() {
         let home = tempfile::tempdir().expect("a directory can be made");

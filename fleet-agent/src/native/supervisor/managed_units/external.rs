@@ -1,7 +1,7 @@
-//! Units that somebody else runs, as far as those that are loaded depend on them.
+//! External units: run by others on this machine, and needed by loaded units.
 //!
-//! Of one that has to be looked for there is a stand-in in the graph: it starts when somebody needs
-//! it, and is up once it is there. Nothing is run for it, and nothing written down.
+//! An external unit that has to be probed has a stand-in in the graph. The stand-in starts when a
+//! unit needs it, and is active once a probe succeeds. It has no processes and no stored state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::Clock;
 use crate::native::external::{External, stand_in};
 use crate::native::run_state::{RunState, ServicePhase};
 
-/// All units that somebody else runs.
+/// All external units.
 #[derive(Default)]
 pub(super) struct ExternalRegistry {
     pub(super) assumed_up: BTreeSet<UnitName>,
@@ -43,12 +43,12 @@ impl ExternalRegistry {
         externals
     }
 
-    /// What stands for those that are looked for, with their names.
+    /// Returns the stand-ins of the probed units, by name.
     pub(super) fn stand_ins(&self) -> impl Iterator<Item = (&Name, &CompiledUnit)> {
         self.probed.iter().map(|(name, (_, compiled))| (name, compiled))
     }
 
-    /// Those that are up at the moment.
+    /// Probes all units, and returns those that are up.
     pub(super) async fn find_up(&self, clock: &dyn Clock) -> Vec<Name> {
         let looks = self
             .probed
@@ -57,7 +57,7 @@ impl ExternalRegistry {
         join_all(looks).await.into_iter().flatten().collect()
     }
 
-    /// What is known of one that is up before anybody needed it.
+    /// Returns the observation of an external unit that is up before any unit needs it.
     pub(super) fn observed_up(
         &self,
         name: &Name,
@@ -78,7 +78,7 @@ impl ExternalRegistry {
 }
 
 impl Supervisor {
-    /// Waits for a unit that somebody else runs. Tells whether it is such a one.
+    /// Starts to wait for an external unit. Returns whether the action is for such a unit.
     pub(in super::super) fn await_external(
         &mut self,
         action: &UnitAction,
@@ -108,13 +108,12 @@ impl Supervisor {
 }
 
 impl Supervisor {
-    /// A unit is loaded here by the name of one that somebody else ran: nothing of that counts any
-    /// more.
+    /// Forgets the external unit of this name: a unit loaded here has taken it over.
     pub(super) fn replace_external(&mut self, name: &Name) {
         let Some(managed) = &mut self.managed else { return };
         if managed.externals.probed.contains_key(name) {
             managed.taken_over.insert(name.clone());
-            // Nothing may be run by what stood for it.
+            // The stand-in must not be started as a service.
             (managed.graph_is_stale, managed.relink_by) = (true, Some(self.context.now()));
             if let Some(handle) = self.units.remove(name).and_then(|entry| entry.handle) {
                 handle.task.abort();
@@ -123,7 +122,7 @@ impl Supervisor {
     }
 }
 
-/// One wait for a unit, and its being up.
+/// Waits until an external unit is up, and represents it until it is stopped.
 struct ExternalWatch {
     external: External,
     clock: Arc<dyn Clock>,
@@ -160,7 +159,7 @@ impl ExternalWatch {
             run_state: Arc::new(RunState { phase, ..RunState::default() }),
             problem: None,
         };
-        // Without a lead there is nobody whom it concerns.
+        // The supervisor may be gone.
         drop(self.reports.send(report).await);
     }
 }

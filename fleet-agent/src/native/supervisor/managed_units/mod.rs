@@ -1,8 +1,8 @@
-//! The units that fleet has loaded, and what it asks of them.
+//! The units that fleet has loaded, and its requests about them.
 //!
-//! What fleet asks is what a graph is asked for: units that are to run are wanted beside the goal,
-//! of which there is none; to load a unit is to take it into the graph. Who asked for something
-//! waits here until the unit is as it should be. All of it belongs to the lead.
+//! Requests are mapped to the graph. Units that should run are extra targets; there is no goal.
+//! Loading a unit adds it to the graph. A caller waits here until the unit has reached the
+//! requested state. All of this belongs to the event loop.
 
 mod calls;
 mod desired;
@@ -38,10 +38,10 @@ use crate::native::log::Log;
 use crate::native::unit_directory::RequestedState;
 use crate::{ManagedUnit, ServiceError};
 
-/// What a call comes to.
+/// Result of a call.
 pub(in crate::native) type CallResult = Result<(), ServiceError>;
 
-/// Where that is told.
+/// Channel for the result of a call.
 pub(in crate::native) type Reply = oneshot::Sender<CallResult>;
 
 /// All units that fleet has loaded.
@@ -49,64 +49,64 @@ pub(in crate::native) type Reply = oneshot::Sender<CallResult>;
 pub(in crate::native) struct ManagedUnits {
     loaded_units: BTreeMap<Name, LoadedUnit>,
     waiters: Waiters,
-    /// Units that are to be started anew as soon as this run of them is over, however it ends.
+    /// Units to restart as soon as this run of them is over, whatever its result.
     pending_restarts: BTreeMap<Name, Incarnation>,
     externals: ExternalRegistry,
     timers: timers::TimerIndex,
-    /// Units that are loaded by now, and of which the graph knows only what others did.
+    /// Loaded units that the graph still contains as external units.
     taken_over: BTreeSet<Name>,
-    /// Which units are stopped with which.
+    /// Relations between the loaded units.
     linked: LinkedUnits,
-    /// Whether something was loaded or unloaded that the graph does not know of yet.
+    /// Whether units were loaded or unloaded since the graph was built.
     graph_is_stale: bool,
-    /// When the graph is made anew at the latest, because files of units in it have changed.
+    /// Deadline for rebuilding the graph after files of its units have changed.
     relink_by: Option<Timestamp>,
-    /// How many units were ever loaded: the later one gives way where two cannot be together.
+    /// Number of loads so far. Of two units that exclude each other, the later one is left out.
     load_count: u64,
-    /// Whether all units were told to end, so that nothing is started any more.
+    /// Whether all units are shutting down, so that no unit may start.
     shutting_down: bool,
     max_starting: Option<NonZeroU32>,
     statuses: StatusMap,
 }
 
-/// What everybody may see of all units.
+/// Published status of all units.
 pub(in crate::native) type StatusMap = Arc<Mutex<BTreeMap<UnitName, Arc<PublishedStatus>>>>;
 
-/// What everybody may see of a unit.
+/// Published status of a unit.
 #[derive(Debug)]
 pub(in crate::native) struct PublishedStatus {
     pub(in crate::native) unit: ManagedUnit,
     pub(in crate::native) requested: RequestedState,
     pub(in crate::native) log: Arc<Log>,
-    /// What it last said of itself.
+    /// Latest `STATUS=` message.
     pub(in crate::native) status: Option<String>,
 }
 
-/// A unit that is loaded.
+/// A loaded unit.
 pub(in crate::native) struct LoadedUnit {
     pub(in crate::native) unit: UnitName,
     pub(in crate::native) hash: UnitHash,
     pub(in crate::native) requested: RequestedState,
     pub(in crate::native) definition: Definition,
-    /// Which of all loads was its own.
+    /// Sequence number of its load.
     pub(in crate::native) load_number: u64,
-    /// Why it is not in the graph.
+    /// Reason why it is not in the graph.
     pub(in crate::native) refused: Option<String>,
-    /// It is on its way out.
+    /// Whether it is being unloaded.
     pub(in crate::native) unloading: bool,
 }
 
-/// What is known of how to run a unit.
+/// Definition of a loaded unit.
 pub(in crate::native) enum Definition {
-    /// All that its file says.
+    /// The compiled unit file.
     Valid(Box<CompiledUnit>),
-    /// Its file cannot be obeyed any more. What an earlier version has started runs on, and can be
-    /// stopped.
+    /// The file cannot be run any more, for this reason. A run that was started from it continues
+    /// and can be stopped.
     Invalid(String),
 }
 
 impl LoadedUnit {
-    /// A unit that comes now.
+    /// Creates the entry of a unit that is being loaded.
     pub(in crate::native) fn new(
         unit: UnitName,
         hash: UnitHash,
@@ -116,7 +116,8 @@ impl LoadedUnit {
         Self { unit, hash, requested, definition, load_number: 0, refused: None, unloading: false }
     }
 
-    /// Whether it is to run as its own file says: fleet wants it to, or a timer did.
+    /// Returns whether the unit should run on its own account: launched by fleet, or started by a
+    /// timer.
     fn should_run(&self) -> bool {
         self.requested.should_run() && !self.unloading
     }
@@ -133,21 +134,21 @@ impl LoadedUnit {
 }
 
 impl ManagedUnits {
-    /// What everybody may see.
+    /// Returns the published status of all units.
     pub(in crate::native) fn statuses(&self) -> StatusMap {
         Arc::clone(&self.statuses)
     }
 
-    /// Whether the records of a unit are to be kept, in the graph or not.
+    /// Returns whether a unit is loaded, in the graph or not. Its stored state is kept as long.
     pub(super) fn is_loaded(&self, unit: &Name) -> bool {
         self.loaded_units.contains_key(unit)
     }
 
-    /// What was last asked of a unit that is about to be started.
+    /// Returns the requested state of a unit that is about to be started.
     ///
     /// # Errors
     ///
-    /// Why it cannot be, if that is so.
+    /// The reason why the unit cannot start.
     pub(super) fn request_for_start(&self, unit: &Name) -> io::Result<RequestedState> {
         match self.loaded_units.get(unit) {
             Some(LoadedUnit { definition: Definition::Invalid(problem), .. }) => {
@@ -158,15 +159,15 @@ impl ManagedUnits {
         }
     }
 
-    /// What was last asked of a unit.
+    /// Returns the requested state of a unit.
     pub(super) fn requested(&self, unit: &Name) -> Option<RequestedState> {
         self.loaded_units.get(unit).map(|loaded| loaded.requested)
     }
 }
 
 impl Supervisor {
-    /// Has those that are to be started anew forget how they ended, of these that have changed.
-    /// Tells whether there was one.
+    /// Of `changed`, resets units with a pending restart whose run is over. Returns whether there
+    /// were any.
     pub(super) fn restart_pending(&mut self, changed: &[Name]) -> bool {
         let Some(managed) = &mut self.managed else { return false };
         if managed.pending_restarts.is_empty() {
@@ -189,8 +190,8 @@ impl Supervisor {
         !begun.is_empty()
     }
 
-    /// Writes down that a unit was tried too often, for who takes it back: its last run does not
-    /// know.
+    /// Stores which of `units` have hit their start limit. The state of their last run does not
+    /// include that.
     pub(super) fn record_start_limit_hits(&mut self, units: &BTreeSet<Name>) {
         for unit in units {
             let state = self.system.status(unit).map(|state| state.state);

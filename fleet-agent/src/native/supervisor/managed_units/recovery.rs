@@ -1,4 +1,4 @@
-//! Opens the units of a directory: what was loaded, what was asked, and what still runs.
+//! Opens the units of a directory: loaded units, requested states, and running processes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -35,14 +35,14 @@ use crate::native::run_state::{RunState, ServicePhase};
 use crate::native::timer::is_timer;
 use crate::native::unit_directory::{PendingRequest, RunRecord};
 
-/// How the units of fleet are run, besides as any supervisor's.
+/// Configuration of managed units, in addition to that of any supervisor.
 pub(in crate::native) struct ManagedUnitsConfig {
     pub(in crate::native) accept: BTreeSet<String>,
     pub(in crate::native) external: BTreeMap<UnitName, External>,
     pub(in crate::native) max_starting: Option<NonZeroU32>,
 }
 
-/// What leads the units of fleet, from outside.
+/// Handle to the event loop of managed units.
 pub(in crate::native) struct SupervisorHandle {
     pub(in crate::native) context: Arc<ManagerContext>,
     pub(in crate::native) requests: mpsc::Sender<Request>,
@@ -51,18 +51,18 @@ pub(in crate::native) struct SupervisorHandle {
     pub(in crate::native) event_loop: AbortHandle,
 }
 
-/// What is found of one unit.
+/// Recovered state of one unit.
 struct RecoveredUnit {
     name: Name,
     loaded: LoadedUnit,
     entry: SupervisedUnit,
     observed: Option<ObservedUnit>,
     driver: Option<(Incarnation, RunDriver)>,
-    /// What was asked of it and not done.
+    /// The request that was stored but not applied.
     pending: PendingRequest,
 }
 
-/// Opens a directory, and goes on with all that is found there.
+/// Opens a directory and continues with the units in it.
 pub(in crate::native) async fn open_managed_units(
     config: SupervisorConfig,
     managed: ManagedUnitsConfig,
@@ -76,7 +76,7 @@ pub(in crate::native) async fn open_managed_units(
         None
     });
     let mut timers = timers::TimerIndex::default();
-    // Before it is read what is to run.
+    // Before the requested states are read.
     let applied = context.directories().and_then(|all| context.shutdown.apply_to(all.into_iter()));
     applied.map_err(io_error("finish the end of all units"))?;
     let logs = Logs::default();
@@ -122,7 +122,7 @@ fn recover_units(
     for name in context.known_units()? {
         let Ok(unit) = UnitName::parse(&name) else { continue };
         if is_timer(&unit) {
-            // Those who see to timers take them back. Here it counts who starts them.
+            // The timer task recovers timers. The graph only needs to know which units start them.
             index_timer(context, host, &unit, timers);
             continue;
         }
@@ -138,21 +138,21 @@ fn recover_units(
         }
         match found {
             Ok(back) => recovered.extend(back),
-            // One unit that cannot be read must not keep the others from being taken back. It is
-            // not loaded, and cannot be where its run would make no sense.
+            // A unit that cannot be read must not keep others from being recovered. It is not
+            // loaded, and cannot be loaded while its stored run is invalid.
             Err(error) => {
                 tracing::error!(%unit, %error, "cannot take a unit back");
                 limit_log(context, &unit, logs);
             }
         }
     }
-    // Which came first is not known any more; those that run shall not give way to others.
+    // The order of loading is lost. Of units that exclude each other, running ones win.
     let runs = |back: &RecoveredUnit| back.driver.is_some();
     recovered.sort_by(|a, b| (!runs(a), &a.name).cmp(&(!runs(b), &b.name)));
     Ok(recovered)
 }
 
-/// Keeps the log of a unit short that cannot be taken back, as its processes may write on.
+/// Limits the log of a unit that cannot be recovered: its processes may still write to it.
 fn limit_log(context: &ManagerContext, unit: &UnitName, logs: &Logs) {
     match context.open_log(context.directory(unit.as_str()).log()) {
         Ok(log) => drop(lock(logs).insert(name_of(unit), log)),
@@ -166,7 +166,7 @@ fn index_timer(
     unit: &UnitName,
     timers: &mut timers::TimerIndex,
 ) {
-    // Of one that cannot be read those tell who see to it.
+    // The timer task reports timers that cannot be read.
     let Ok(Some((source, ..))) = context.directory(unit.as_str()).read() else { return };
     if let Ok(compiled) = compile(unit, &UnitFile::parse_collecting(&source).0, host) {
         timers.insert(unit, &compiled.unit.relations);
@@ -197,8 +197,8 @@ fn recover_unit(
     let mut entry = SupervisedUnit::new(context, &name)?;
     let run = match run {
         Some(run) => run,
-        // Earlier daemons kept none of what has no processes, such as a target. What had been asked
-        // of it may be long done, so it is no order of now: nothing else that was stopped starts.
+        // An operator may have removed the file, as the error for an invalid one suggests. The
+        // requested state then counts as applied, so that no stopped dependency is started again.
         None => {
             let run = RunRecord { requested, ..RunRecord::default() };
             directory.write_run(&run)?;
@@ -212,7 +212,7 @@ fn recover_unit(
     Ok(Some(RecoveredUnit { name, loaded, entry, observed, driver, pending }))
 }
 
-/// What is known of a unit, and its run if that goes on.
+/// Returns the observation of a unit, and its run if that continues.
 fn recover_run(
     context: &Arc<ManagerContext>,
     loaded: &LoadedUnit,
@@ -222,7 +222,7 @@ fn recover_run(
     incarnation: Incarnation,
 ) -> io::Result<(Option<ObservedUnit>, Option<RunDriver>)> {
     let definition = loaded.definition();
-    entry.run_state = Arc::new(at_rest(run.run_state.clone()));
+    entry.run_state = Arc::new(run.run_state.clone());
     if run_in_progress(&run.run_state) {
         let name = name_of(&loaded.unit);
         let (observed, driver) = resume_run(context, &name, entry, &definition, run, incarnation)?;
@@ -236,19 +236,9 @@ fn recover_run(
     Ok((observed, None))
 }
 
-/// Earlier daemons remembered a run that was to be tried again as one that goes on.
-fn at_rest(run_state: RunState) -> RunState {
-    let good = run_state.outcome == Some(RunOutcome::Success);
-    let phase = match run_state.phase {
-        ServicePhase::AutoRestart if good => ServicePhase::Dead,
-        ServicePhase::AutoRestart => ServicePhase::Failed,
-        phase => phase,
-    };
-    RunState { phase, ..run_state }
-}
-
 impl Supervisor {
-    /// Goes on with all that was found, and does what was asked and not begun.
+    /// Continues with the recovered units, and applies the requests that were stored but not
+    /// applied.
     fn resume_all(&mut self, recovered: Vec<RecoveredUnit>, up: Vec<Name>) {
         let first = recovered.len() as u64 + 1;
         let (mut found, mut drivers, mut pending) = (Vec::new(), Vec::new(), Vec::new());
@@ -268,7 +258,7 @@ impl Supervisor {
             }
             drivers.extend(driver.map(|(run, driver)| (name, run, driver)));
         }
-        // Units that go on must not lose what they depend on.
+        // Recovered units must not lose the external units that they depend on.
         let up = up.into_iter().filter(|name| !managed.is_loaded(name));
         for (name, run) in up.zip((first..).map(Incarnation)) {
             let observed = managed.externals.observed_up(&name, run, &*self.context.clock);
@@ -281,13 +271,13 @@ impl Supervisor {
         for (name, pending, run) in pending {
             self.apply_pending(&name, pending, run);
         }
-        // What is known at once can be seen at once.
+        // Publishes the status of all units before the first turn.
         let names: Vec<Name> = self.units.keys().cloned().collect();
         names.iter().for_each(|name| self.publish_status(name));
     }
 
-    /// Does what was asked of a unit and not done. A run that goes on until it is started anew is
-    /// not told of that: its record would say that it is done.
+    /// Applies a request that was stored but not applied. A run that is to be restarted is not
+    /// notified: it would store the request as applied.
     fn apply_pending(&mut self, name: &Name, pending: PendingRequest, run: Option<Incarnation>) {
         let requested = self.managed.as_ref().and_then(|it| it.requested(name)).unwrap_or_default();
         match pending {
@@ -301,7 +291,8 @@ impl Supervisor {
             }
         }
         let Some(run) = run else {
-            // A target has no run that would say that it is done: it is noted as for a call.
+            // A target has no run that would store the request as applied; the waiter does, as for
+            // a call.
             return self.wait_for_start(name, None, oneshot::channel().0);
         };
         let state = self.system.status(name);

@@ -1,4 +1,4 @@
-//! The graph of the units that are loaded, made anew when they change.
+//! Rebuilds the graph when loaded units change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,36 +18,36 @@ use super::{CallResult, Definition, LoadedUnit, ManagedUnits, name_of};
 use crate::ServiceError;
 use crate::native::adopt::stop_only_definition;
 
-/// For how long files that have changed wait for more of them: to make the graph anew costs as much
-/// for one as for all.
+/// Delay after a file has changed, to collect further changes: rebuilding the graph costs the same
+/// for one file as for all.
 const RELINK_DELAY: Duration = Duration::from_millis(20);
 
-/// A unit that was found as it is.
+/// Observation of a unit, with its name.
 pub(super) type NamedObservation = (Name, ObservedUnit);
 
 impl Supervisor {
-    /// Takes into the graph what was loaded, and out of it what was unloaded, since it was made.
-    /// Files come in batches, so this waits until something depends on it.
+    /// Rebuilds the graph if units were loaded or unloaded. Files come in batches, so this waits
+    /// until an operation depends on the graph.
     pub(super) fn apply_pending_loads(&mut self) {
         if self.managed.as_ref().is_some_and(|managed| managed.graph_is_stale) {
             self.relink(Vec::new());
         }
     }
 
-    /// Takes into the graph the files that have changed, before anything comes of what they said
-    /// before.
+    /// Rebuilds the graph if files of its units have changed, before an action is taken by their
+    /// old content.
     pub(in super::super) fn apply_pending_files(&mut self) {
         if self.managed.as_ref().is_some_and(|managed| managed.relink_by.is_some()) {
             self.relink(Vec::new());
         }
     }
 
-    /// When files that have changed have waited for long enough.
+    /// Returns the deadline for rebuilding the graph after files have changed.
     pub(in super::super) fn relink_due(&self) -> Option<Timestamp> {
         self.managed.as_ref().and_then(|managed| managed.relink_by)
     }
 
-    /// Makes the graph anew. What runs goes on as it is; it is ended by its new file.
+    /// Rebuilds the graph. Runs continue as they are, and stop by their new definition.
     pub(super) fn relink(&mut self, found: Vec<NamedObservation>) {
         let mut observed = self.system.observation();
         let highest = found.iter().filter_map(|(_, observed)| observed.incarnation).max();
@@ -69,12 +69,13 @@ impl Supervisor {
                 observed.definition = Some(Arc::clone(unit));
             }
         }
-        // What runs nothing has no records of a run: what was found to run must not lose it.
+        // A unit without processes has no stored run; `found` holds the state of those that must be
+        // kept.
         observed.add_virtual(&graph, self.context.now(), |name| is_found.contains(name));
         observed.extra_targets = managed.desired_targets(&graph);
         self.touched.extend(managed.loaded_units.keys().cloned());
         let (mask, max_starting) = (self.selection.desired.mask.clone(), managed.max_starting);
-        // To wait for others is no work.
+        // Waiting for an external unit takes no start slot.
         let others = managed.externals.stand_ins().map(|(name, _)| name);
         let unlimited_starts = others.filter(|name| !managed.is_loaded(name)).cloned().collect();
         let settings = Settings { mask, max_starting, unlimited_starts, ..Settings::default() };
@@ -84,8 +85,8 @@ impl Supervisor {
         }
     }
 
-    /// Takes in a unit that was not known. It may run all the same, if its other records could not
-    /// be read when this daemon began; then that run is ended first.
+    /// Adds a unit that was not loaded. It may already run, if its stored state could not be read
+    /// when this daemon started. Then that run is adopted.
     pub(super) fn add_unit(&mut self, name: &Name, mut loaded: LoadedUnit) -> CallResult {
         let failed =
             |source| ServiceError::Io { action: format!("begin to see to {name}"), source };
@@ -117,8 +118,8 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Takes another file of a unit that is known; what runs of it goes on, and is ended by that.
-    /// The graph follows soon, and before anything is started.
+    /// Replaces the file of a loaded unit. Its run continues, and stops by the new definition. The
+    /// graph is rebuilt soon, and before the next start.
     pub(super) fn replace_file(&mut self, name: &Name, new: LoadedUnit) {
         let Some(managed) = &mut self.managed else { return };
         let Some(loaded) = managed.loaded_units.get_mut(name) else { return };
@@ -133,7 +134,7 @@ impl Supervisor {
 }
 
 impl ManagedUnits {
-    /// The graph of all units that can be together. Why another is not among them is kept with it.
+    /// Builds the graph of all units that fit together, and records why a unit is left out.
     fn build_graph(&mut self, busy: &BTreeSet<Name>) -> Graph {
         (self.graph_is_stale, self.relink_by) = (false, None);
         let mut out: BTreeMap<Name, String> = BTreeMap::new();
@@ -176,7 +177,8 @@ impl ManagedUnits {
         link(valid, &ExternalUnits { assumed_up, timers, refused: refused.collect() })
     }
 
-    /// Of units in a circle the one that came last gives way, so that it harms none but itself.
+    /// Returns the unit of a cycle that was loaded last. It is left out, so it affects no other
+    /// unit.
     fn newest_in(&self, circle: &DependencyCycle) -> Option<Name> {
         let units = circle.steps.iter().map(|(unit, _)| unit);
         units
@@ -199,7 +201,7 @@ impl ManagedUnits {
         }
     }
 
-    /// What a person should know of what a unit says of others is told once.
+    /// Logs each new remark on a unit's relations.
     fn log_remarks(&self, linked: &LinkedUnits) {
         for (unit, remarks) in &linked.remarks {
             let told = self.linked.remarks.get(unit);
@@ -210,7 +212,7 @@ impl ManagedUnits {
         }
     }
 
-    /// Whoever is left out for any other reason is told, too, so that nobody waits for it.
+    /// Records the reason of every other unit that is left out, so that no caller waits for it.
     fn set_graph_errors(&mut self, graph: &Graph, flaws: &[GraphError]) {
         for (name, loaded) in &mut self.loaded_units {
             if loaded.refused.is_none() && graph.unit(name).is_none() {
@@ -233,7 +235,7 @@ impl LoadedUnit {
         matches!(self.definition, Definition::Invalid(_))
     }
 
-    /// What it is run by, as far as its own file tells.
+    /// Returns the definition of the unit, as far as its own file gives it.
     pub(super) fn definition(&self) -> Arc<InitUnit> {
         match &self.definition {
             Definition::Valid(compiled) => Arc::clone(&compiled.unit),
@@ -248,7 +250,7 @@ mod tests {
     use super::super::status::tests::{call, load, open};
     use super::*;
 
-    /// A unit as it is in the graph.
+    /// Returns a unit as it is in the graph.
     fn linked(supervisor: &mut Supervisor, unit: &str) -> Arc<InitUnit> {
         supervisor.apply_pending_loads();
         let name = name_of(&unit.parse().expect("it is a name"));

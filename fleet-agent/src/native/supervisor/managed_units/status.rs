@@ -1,4 +1,4 @@
-//! How fleet is shown its units: in systemd's words.
+//! The published status of units, in systemd's terms.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::native::run_state::{RunState, ServicePhase};
 use crate::native::systemd_states::to_systemd_state;
 
 impl Supervisor {
-    /// Shows a unit as it is now, and tells everybody if that is new.
+    /// Publishes the status of a unit, and reports a change to subscribers.
     pub(in super::super) fn publish_status(&self, name: &Name) {
         let Some(ManagedUnits { loaded_units, statuses, .. }) = &self.managed else { return };
         let (Some(loaded), Some(entry)) = (loaded_units.get(name), self.units.get(name)) else {
@@ -39,7 +39,7 @@ impl Supervisor {
     }
 }
 
-/// While it runs a run knows best what it is doing; what follows its end is decided by the graph.
+/// Returns the state of a unit. During a run the run's own state counts, afterwards the planner's.
 fn systemd_state_of(state: Option<&StatusReport>, entry: &SupervisedUnit) -> SystemdState {
     let run_state = &*entry.run_state;
     let Some(state) = state.filter(|_| entry.handle.is_none()) else {
@@ -51,7 +51,7 @@ fn systemd_state_of(state: Option<&StatusReport>, entry: &SupervisedUnit) -> Sys
     };
     let as_if = |phase| to_systemd_state(&RunState { phase, ..run_state.clone() });
     match &state.state {
-        // It runs nothing: a target.
+        // A target, which has no processes.
         DerivedState::Active(_) => plain(ActiveState::Active, "active"),
         what if hit_start_limit(what) => to_systemd_state(&entry.start_limit_state()),
         DerivedState::Failed { retry: Retry::At(_), .. }
@@ -64,14 +64,14 @@ fn systemd_state_of(state: Option<&StatusReport>, entry: &SupervisedUnit) -> Sys
             SystemdState { result: Some("dependency".to_owned()), ..as_if(ServicePhase::Dead) }
         }
         DerivedState::Waiting(_) => as_if(ServicePhase::Dead),
-        // Its run could not be begun, and does not count as failed yet.
+        // The run could not be started, but does not count as failed yet.
         DerivedState::Starting => as_if(ServicePhase::Start),
         _ => to_systemd_state(run_state),
     }
 }
 
 impl SupervisedUnit {
-    /// What it remembers once it was tried too often.
+    /// Returns the run state of a unit that has hit its start limit.
     pub(super) fn start_limit_state(&self) -> RunState {
         let run_state = RunState::clone(&self.run_state);
         let restarts = run_state.restarts.saturating_add(1);
@@ -82,12 +82,12 @@ impl SupervisedUnit {
         }
     }
 
-    /// It is not tried again: that is what it remembers from now on.
+    /// Records that the unit has hit its start limit.
     pub(super) fn record_start_limit_hit(&mut self) -> std::io::Result<()> {
         self.set_idle_state(self.start_limit_state())
     }
 
-    /// It is not to be tried again, because nobody wants it.
+    /// Records that the unit is not retried, because it is no longer needed.
     pub(in super::super) fn clear_retry(&mut self) {
         let run_state = RunState { phase: ServicePhase::Dead, ..RunState::clone(&self.run_state) };
         if let Err(error) = self.set_idle_state(run_state) {
@@ -95,14 +95,15 @@ impl SupervisedUnit {
         }
     }
 
-    /// It is to run again, however its last run ended.
+    /// Clears the result of the last run, so that a later daemon starts the unit.
     pub(super) fn clear_result(&mut self) {
         if let Err(error) = self.set_idle_state(RunState::default()) {
             tracing::warn!(%error, "cannot record that a unit is to run again");
         }
     }
 
-    /// What it remembers while no run of it goes on, in place of what its last run did.
+    /// Sets the state to keep and store while the unit has no run, replacing that of its last run.
+    /// Does nothing during a run.
     pub(in super::super) fn set_idle_state(&mut self, run_state: RunState) -> std::io::Result<()> {
         if *self.run_state == run_state || self.handle.is_some() {
             return Ok(());
@@ -134,7 +135,7 @@ pub(super) mod tests {
     use crate::native::supervisor::event_loop::Request;
     use crate::native::unit_directory::RequestedState;
 
-    /// Has something done between two turns of the lead, which hears of no run meanwhile.
+    /// Calls a function between two turns of the event loop, which receives no report meanwhile.
     pub(in super::super) async fn call<T: Send + 'static>(
         handle: &SupervisorHandle,
         what: impl FnOnce(&mut Supervisor) -> T + Send + 'static,
@@ -171,7 +172,7 @@ pub(super) mod tests {
         open_managed_units(config, managed).await.expect("it opens")
     }
 
-    /// Kills the main process of a unit and waits until its run is over.
+    /// Kills the main process of a unit, and waits until its run is over.
     fn have_run_end(supervisor: &Supervisor, unit: &Name) {
         let entry = &supervisor.units[unit];
         let main = entry.run_state.main.expect("it has a main process").pid;
@@ -199,7 +200,7 @@ pub(super) mod tests {
         let name = unit.clone();
         let ended = move |supervisor: &mut Supervisor| {
             have_run_end(supervisor, &name_of(&name));
-            // Nobody has heard of that yet.
+            // The event loop has not received the report yet.
             supervisor.start(&name, start(2), reply);
         };
         call(&handle, ended).await;

@@ -1,7 +1,7 @@
-//! Which timers are loaded, and which units start them.
+//! An index of the loaded timers, and of the units that start them.
 //!
-//! A timer is not in the graph. A unit that says that it wants or requires one has it started when
-//! it is itself asked for, as with systemd, and what becomes of the timer then is that one's own.
+//! Timers are not part of the graph. As with systemd, a unit that wants or requires a timer starts
+//! it when the unit itself is started. From then on the timer is independent of the unit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,15 +14,15 @@ use super::calls::name_of;
 use super::desired::requirements;
 use super::{Definition, ManagedUnits};
 
-/// A timer that a unit starts, and whether it cannot do without.
+/// A timer that a unit starts, and whether the unit requires it.
 pub(in crate::native) type PulledTimer = (UnitName, bool);
 
-/// The timers that are loaded.
+/// Index of the loaded timers.
 #[derive(Default)]
 pub(super) struct TimerIndex {
-    /// With each the units that its own `[Install]` names.
+    /// The units that the `[Install]` section of each timer names.
     timers: BTreeMap<UnitName, Vec<Name>>,
-    /// From such a unit to its timers.
+    /// The timers of each of these units.
     by_unit: BTreeMap<Name, BTreeSet<PulledTimer>>,
 }
 
@@ -31,7 +31,7 @@ impl TimerIndex {
         self.timers.keys().cloned().collect()
     }
 
-    /// A timer is loaded, or has another file.
+    /// Adds a timer, or updates it after its file has changed.
     pub(super) fn insert(&mut self, timer: &UnitName, relations: &[Relation]) {
         self.remove(timer);
         let mut units = Vec::new();
@@ -61,7 +61,7 @@ impl TimerIndex {
 }
 
 impl Supervisor {
-    /// A timer is loaded, with all that its file says of other units.
+    /// Adds a loaded timer, with the relations that its file declares.
     pub(in crate::native) fn add_timer(&mut self, timer: &UnitName, relations: &[Relation]) {
         if let Some(managed) = &mut self.managed {
             managed.timers.insert(timer, relations);
@@ -69,7 +69,7 @@ impl Supervisor {
         }
     }
 
-    /// A timer is not loaded any more.
+    /// Removes a timer that is unloaded.
     pub(in crate::native) fn remove_timer(&mut self, timer: &UnitName) {
         if let Some(managed) = &mut self.managed {
             managed.timers.remove(timer);
@@ -77,7 +77,7 @@ impl Supervisor {
         }
     }
 
-    /// The timers that are to be started with a unit: its own, and those of all that it requires.
+    /// Returns the timers to start with a unit: its own, and those of all units that it requires.
     pub(in crate::native) fn timers_of(&mut self, unit: &UnitName) -> Vec<PulledTimer> {
         let name = name_of(unit);
         let is_any = |managed: &ManagedUnits| !managed.timers.timers.is_empty();
@@ -93,7 +93,7 @@ impl Supervisor {
 
 impl ManagedUnits {
     fn timers_pulled_by(&self, units: &BTreeSet<Target>) -> Vec<PulledTimer> {
-        // Whoever only wants one does not keep it from being required by another.
+        // A timer that any unit requires is required, even if others merely want it.
         let mut wanted: BTreeMap<&UnitName, bool> = BTreeMap::new();
         for unit in units.iter().filter_map(|unit| Name::new(unit.as_str()).ok()) {
             for (timer, is_required) in self.timers.by_unit.get(&unit).into_iter().flatten() {

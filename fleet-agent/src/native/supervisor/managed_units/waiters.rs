@@ -1,4 +1,4 @@
-//! Who waits for a unit to be up, down, or reloaded.
+//! Callers that wait until a unit has started, stopped or reloaded.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::native::outcome::RunOutcome;
 use crate::native::run_state::{RunState, ServicePhase};
 use crate::native::systemd_states::{reload_failure_reason, start_failure_reason};
 
-/// Those who wait, by unit.
+/// Waiting callers, by unit.
 #[derive(Default)]
 pub(super) struct Waiters {
     all: BTreeMap<Name, UnitWaiters>,
@@ -23,9 +23,9 @@ pub(super) struct Waiters {
 
 #[derive(Default)]
 pub(super) struct UnitWaiters {
-    /// With each the run that does not count for it, because it was to end first.
+    /// Callers waiting for a start, each with the run that must end first.
     pub(super) starts: Vec<(Option<Incarnation>, Reply)>,
-    /// With each the run that is to end.
+    /// Callers waiting for a stop, each with the run that must end.
     pub(super) stops: Vec<(Option<Incarnation>, Reply)>,
     pub(super) reloads: Vec<Reply>,
 }
@@ -39,7 +39,7 @@ impl Waiters {
         self.all.remove(unit)
     }
 
-    /// Tells those who wait for a start that nothing will come of it.
+    /// Answers callers that wait for a start with an error: the unit was stopped.
     pub(super) fn refuse_starts(&mut self, name: &Name, unit: &UnitName) {
         let Some(waiting) = self.all.get_mut(name) else { return };
         for (_, reply) in waiting.starts.drain(..) {
@@ -57,7 +57,7 @@ impl Waiters {
 }
 
 impl Supervisor {
-    /// Answers those who waited for what a unit is now.
+    /// Answers the callers for which the current state of a unit is decisive.
     pub(in super::super) fn answer_waiters(&mut self, name: &Name) {
         let Some(managed) = &mut self.managed else { return };
         let Some(mut waiting) = managed.waiters.take(name) else { return };
@@ -102,7 +102,7 @@ impl Supervisor {
         }
     }
 
-    /// Answers those who waited for a unit to be up, for a moment that nobody might see otherwise.
+    /// Answers the callers that wait for a start while the unit is up: it may be up only briefly.
     pub(in super::super) fn answer_up(&mut self, name: &Name, run: Incarnation) {
         let Some(managed) = &mut self.managed else { return };
         let Some(waiting) = managed.waiters.all.get_mut(name) else { return };
@@ -112,7 +112,7 @@ impl Supervisor {
     }
 }
 
-/// What became of a start; nothing as long as that is open.
+/// Returns the result of a start; `None` while it is undecided.
 fn start_result(
     state: Option<&StatusReport>,
     entry: Option<&SupervisedUnit>,
@@ -181,28 +181,28 @@ fn reload_failure(state: Option<&StatusReport>, entry: Option<&SupervisedUnit>) 
     Some(reload_failure_reason(run_state.unwrap_or(&ended)))
 }
 
-/// Whether a unit is neither up nor about to be, because its last run has ended so.
+/// Returns whether the last run of a unit is over, and no other has started.
 pub(super) fn is_over(what: &DerivedState) -> bool {
     matches!(what, DerivedState::Failed { .. } | DerivedState::Completed(_))
 }
 
-/// Whether a unit would be tried again, but was too often.
+/// Returns whether a unit is not retried because it has hit its start limit.
 pub(in super::super) fn hit_start_limit(what: &DerivedState) -> bool {
     let retry = Retry::GaveUp;
     matches!(what, DerivedState::Failed { retry: it, .. } | DerivedState::Completed(it) if *it == retry)
 }
 
-/// Whether something of a unit is there to be stopped.
+/// Returns whether a unit is starting, active or stopping.
 pub(super) fn is_busy(what: &DerivedState) -> bool {
     matches!(what, DerivedState::Starting | DerivedState::Active(_) | DerivedState::Stopping(_))
 }
 
-/// Whether processes of a unit may be there.
+/// Returns whether a unit may have processes.
 pub(super) fn may_have_processes(what: &DerivedState) -> bool {
     is_busy(what) || matches!(what, DerivedState::Failed { stuck: true, .. })
 }
 
-/// Answers a request; whoever asked may have gone away, which changes nothing.
+/// Answers a call; the caller may be gone.
 pub(super) fn answer(reply: Reply, result: super::CallResult) {
     drop(reply.send(result));
 }

@@ -1,4 +1,4 @@
-//! What is asked of one timer, and what is written down of that.
+//! Requests for one timer, and their stored state.
 
 use std::sync::{Arc, PoisonError};
 
@@ -14,7 +14,7 @@ use crate::native::timer::entry::TimerEntry;
 use crate::native::unit_directory::{RequestedState, UnitDirectory};
 
 impl TimerTask {
-    /// Does what is asked of one timer.
+    /// Carries out a request.
     pub(super) async fn on_request(
         &mut self,
         unit: &UnitName,
@@ -34,7 +34,8 @@ impl TimerTask {
             }
             TimerRequest::Restart(generation) => {
                 self.record_launch(unit, generation).await?;
-                // Written down with the start, or the next daemon would take that for done.
+                // Stored together with the start, since the next daemon would take a stop for the
+                // final state.
                 if let Some(entry) = self.entries.get_mut(unit) {
                     let before = entry.machine.next_elapse();
                     entry.machine.on_stop();
@@ -52,7 +53,7 @@ impl TimerTask {
             }
             TimerRequest::Stop => {
                 let noted = self.record(unit, RequestedState::stopped).await;
-                // A disk that fails must not keep anything running.
+                // A failing disk must not keep a timer running.
                 self.change(unit, |entry, _| entry.machine.on_stop());
                 noted
             }
@@ -72,7 +73,7 @@ impl TimerTask {
         let requested = RequestedState { epoch: epoch.0, ..known };
         let hash = file.hash();
         if before.is_some_and(|(known, _)| known == hash) {
-            write(&directory, "record a timer", move |at| at.write_asked(requested)).await?;
+            write(&directory, "record a timer", move |at| at.write_requested(requested)).await?;
             self.change(unit, |entry, _| entry.requested = requested);
             return Ok(());
         }
@@ -106,7 +107,7 @@ impl TimerTask {
         Ok(())
     }
 
-    /// A timer cannot be started without the unit that it is to start, nor once all are to end.
+    /// Returns an error unless the unit of the timer is loaded, and during a shutdown.
     fn require_unit(&self, unit: &UnitName) -> Result<(), ServiceError> {
         self.context.shutdown.refuse_start(unit)?;
         let not_loaded = || ServiceError::NotLoaded { unit: unit.clone() };
@@ -121,7 +122,7 @@ impl TimerTask {
         }
     }
 
-    /// Records that fleet wants it to run.
+    /// Stores that fleet has launched the timer.
     async fn record_launch(
         &mut self,
         unit: &UnitName,
@@ -133,7 +134,7 @@ impl TimerTask {
             .await
     }
 
-    /// Records what is asked.
+    /// Stores a requested state.
     async fn record(
         &mut self,
         unit: &UnitName,
@@ -146,7 +147,7 @@ impl TimerTask {
             return Ok(());
         }
         let directory = entry.directory.clone();
-        write(&directory, "record what is asked of a timer", move |at| at.write_asked(requested))
+        write(&directory, "record what is asked of a timer", move |at| at.write_requested(requested))
             .await?;
         entry.requested = requested;
         Ok(())
