@@ -21,7 +21,7 @@ impl std::error::Error for Cycle {}
 
 impl fmt::Display for Cycle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} leads in a circle: {}", self.option, format_cycle(&self.units))
+        write!(f, "{} forms a dependency cycle: {}", self.option, format_cycle(&self.units))
     }
 }
 

@@ -92,7 +92,7 @@ fn translate(text: &str) -> Result<String, (&'static str, usize)> {
             '*' if out.ends_with('*') => {}
             '*' | '?' => out.push(c),
             _ if is_name_character(c) => out.push(c),
-            _ => return Err(("is in no unit's name", at)),
+            _ => return Err(("is not allowed in unit names", at)),
         }
         at = end;
     }

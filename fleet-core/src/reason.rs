@@ -1,4 +1,4 @@
-//! Why a unit has no machine: data first, words second.
+//! Reasons for a unit without a machine, as data with a text form.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,32 +9,32 @@ use fleet_unitfile::UnitName;
 use crate::cycle::format_cycle;
 use crate::{MachineId, Peer, Refusal, Rule};
 
-/// How many machines one rule refused, with one of them as an example.
+/// The number of machines that one rule refused, with one of them as an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tally {
-    /// How many machines this rule was the first to refuse.
+    /// Number of machines that this rule was the first to refuse.
     pub machines: u32,
     /// One of these machines.
     pub example: MachineId,
-    /// Which unit of a group was refused there; none where the unit is alone.
+    /// The refused unit, if a co-located group was to be placed.
     pub unit: Option<UnitName>,
-    /// What the rule saw there; it also says which rule.
+    /// The refusal on the example machine, which also determines the rule.
     pub refusal: Refusal,
 }
 
-/// The machine that comes nearest to taking a unit: its refusal is by the latest rule.
+/// The machine that comes nearest to accepting a unit: its refusal is by the latest rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NearestMachine {
-    /// That machine.
+    /// The machine.
     pub machine: MachineId,
-    /// Which unit of a group is refused there; none where the unit is alone.
+    /// The refused unit, if a co-located group was to be placed.
     pub unit: Option<UnitName>,
-    /// What the rule saw there.
+    /// The refusal on that machine.
     pub refusal: Refusal,
 }
 
-/// Counts refusals by rule, in the order of the rules, and those of embedding programs' rules by
-/// name; the example is the first one of each. They are those of a unit that is alone.
+/// Counts the refusals of a unit outside any group, in the order of the rules. Custom rules are
+/// counted by name. The example is the first machine of each.
 pub fn tally(refusals: impl IntoIterator<Item = (MachineId, Refusal)>) -> Vec<Tally> {
     let mut by_rule: BTreeMap<(Rule, String), Tally> = BTreeMap::new();
     for (example, refusal) in refusals {
@@ -49,75 +49,74 @@ pub fn tally(refusals: impl IntoIterator<Item = (MachineId, Refusal)>) -> Vec<Ta
     by_rule.into_values().collect()
 }
 
-/// Why a wanted unit has no machine.
+/// The reason why a wanted unit has no machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
     /// No machine is present.
     NoMachines,
-    /// Every machine refuses it.
+    /// Every machine refuses the unit.
     NoMachineFits {
-        /// How many machines are present.
+        /// Number of machines that are present.
         machines: u32,
         /// The refusals, counted by the first rule that refused, in the order of the rules.
         tallies: Vec<Tally>,
-        /// The machine that comes nearest to taking it, where the planner says so.
+        /// The machine that comes nearest to accepting the unit, if the planner determined it.
         nearest: Option<NearestMachine>,
     },
-    /// No machine takes it together with the units that must be beside it.
+    /// No machine accepts the unit together with its co-located group.
     NoMachineFitsGroup {
-        /// The units that must be placed together, in order.
+        /// The units of the group, in order.
         group: Vec<UnitName>,
-        /// How many machines are present.
+        /// Number of machines that are present.
         machines: u32,
-        /// The refusals, of whichever unit of the group each machine refused first.
+        /// The refusals, each of the first unit of the group that the machine refused.
         tallies: Vec<Tally>,
-        /// The machine that comes nearest to taking them, where the planner says so.
+        /// The machine that comes nearest to accepting the group, if the planner determined it.
         nearest: Option<NearestMachine>,
     },
-    /// It must be beside a unit that is not known to the cluster, or one that matches a pattern,
-    /// and no other unit does.
+    /// `MachineOf=` requires a unit that is unknown, or a match for a pattern that no other unit
+    /// matches.
     PeerUnknown {
-        /// The unit or the pattern.
+        /// The required unit or pattern.
         peer: Peer,
     },
-    /// It must be beside a unit that is inactive, so on no machine, or one that matches a pattern,
-    /// and only inactive ones do.
+    /// `MachineOf=` requires a unit that is inactive, or a match for a pattern that only inactive
+    /// units match. An inactive unit is on no machine.
     PeerInactive {
-        /// The unit or the pattern.
+        /// The required unit or pattern.
         peer: Peer,
     },
-    /// The units that it must be beside are on different machines.
+    /// The units that `MachineOf=` requires are on different machines.
     PeersApart {
-        /// One of these units and where it is.
+        /// One of these units, with its machine.
         one: (UnitName, MachineId),
-        /// Another and where it is.
+        /// Another one, with its machine.
         other: (UnitName, MachineId),
     },
-    /// `MachineOf=` leads in a circle.
+    /// `MachineOf=` forms a dependency cycle.
     Cycle {
-        /// The units of the circle; the last one leads to the first.
+        /// The units of the cycle; the last one refers to the first.
         units: Vec<UnitName>,
     },
-    /// Its machine is not present, and `Reschedule=never` keeps it from having another. It is
-    /// placed there all the same.
+    /// The machine is absent, and `Reschedule=never` forbids another. The unit stays placed there.
     NotRescheduled {
-        /// The machine.
+        /// The absent machine.
         machine: MachineId,
     },
-    /// Its machine is not present, and may be back in a moment, since the store was out of reach
-    /// until just now. It is placed there all the same.
+    /// The machine is absent but may return soon, since the store was unreachable until recently.
+    /// The unit stays placed there.
     MachineAwaited {
-        /// The machine.
+        /// The absent machine.
         machine: MachineId,
     },
-    /// Its machine is not present and may run it still, and `OnPartition=stop` forbids that it runs
-    /// twice. It is placed there all the same.
+    /// The machine is absent but may still run the unit, and `OnPartition=stop` forbids running it
+    /// twice. The unit stays placed there.
     MayStillRun {
-        /// The machine.
+        /// The absent machine.
         machine: MachineId,
-        /// How long after the machine was lost the unit must have ended there; nothing if nobody
-        /// can say, because nothing limits its stop.
+        /// The time after the loss of the machine by which the unit must have stopped there; `None`
+        /// if its stop has no time limit.
         limit: Option<Duration>,
     },
 }
@@ -154,25 +153,25 @@ impl fmt::Display for Reason {
                 write!(f, "{} is on {}, {} on {}", one.0, one.1.short(), other.0, other.1.short())
             }
             Self::Cycle { units } => {
-                write!(f, "MachineOf leads in a circle: {}", format_cycle(units))
+                write!(f, "MachineOf forms a dependency cycle: {}", format_cycle(units))
             }
             Self::NotRescheduled { machine } => {
                 write!(f, "its machine {} is not present, and Reschedule=never ", machine.short())?;
-                f.write_str("keeps it from another: bring the machine back, or change the unit")
+                f.write_str("forbids another: bring the machine back, or change the unit")
             }
             Self::MachineAwaited { machine } => {
-                write!(f, "its machine {} is not present, and is waited for ", machine.short())?;
-                f.write_str("because the store was out of reach until just now")
+                write!(f, "its machine {} is not present, and the unit waits ", machine.short())?;
+                f.write_str("for it because the store was unreachable until recently")
             }
             Self::MayStillRun { machine, limit: Some(limit) } => {
                 write!(f, "its machine {} is not present: OnPartition=stop ", machine.short())?;
-                write!(f, "keeps it from another for {}s, until it ", limit.as_secs())?;
-                f.write_str("must have ended there")
+                write!(f, "forbids another for {}s, until it ", limit.as_secs())?;
+                f.write_str("must have stopped there")
             }
             Self::MayStillRun { machine, limit: None } => {
                 write!(f, "its machine {} is not present, and OnPartition=stop ", machine.short())?;
-                f.write_str("keeps it from another: nothing limits its stop, so nobody knows ")?;
-                f.write_str("when it has ended there; bring the machine back, or, if the unit ")?;
+                f.write_str("forbids another: its stop has no time limit, so it may still ")?;
+                f.write_str("run there; bring the machine back, or, if the unit ")?;
                 f.write_str("cannot run there any more, destroy and submit it")
             }
         }
@@ -190,7 +189,7 @@ fn names(units: &[UnitName], separator: &str) -> String {
     units.iter().map(UnitName::as_str).collect::<Vec<_>>().join(separator)
 }
 
-/// Says how many machines each rule refused, and what it saw on one of them.
+/// Writes the number of machines that each rule refused, with one example each.
 fn write_tallies(f: &mut fmt::Formatter<'_>, tallies: &[Tally]) -> fmt::Result {
     for (i, Tally { machines, example, unit, refusal }) in tallies.iter().enumerate() {
         let separator = if i == 0 { ": " } else { "; " };
@@ -201,7 +200,7 @@ fn write_tallies(f: &mut fmt::Formatter<'_>, tallies: &[Tally]) -> fmt::Result {
     Ok(())
 }
 
-/// Says which machine comes nearest, unless there is no choice.
+/// Writes the nearest machine, unless there is only one machine.
 fn write_nearest(
     f: &mut fmt::Formatter<'_>,
     machines: u32,
@@ -213,7 +212,7 @@ fn write_nearest(
     write!(f, "; nearest is {}: {}{refusal}", machine.short(), member_prefix(unit.as_ref()))
 }
 
-/// Whose refusal it is, in a group.
+/// Returns the prefix that names the refused unit of a group.
 fn member_prefix(unit: Option<&UnitName>) -> String {
     unit.map_or_else(String::new, |unit| format!("{unit}: "))
 }

@@ -224,7 +224,7 @@ impl fmt::Display for AmountError {
             Resource::Cpu => "processor time",
             other => other.as_str(),
         };
-        write!(f, "{:?} is no amount of {of}", self.text)
+        write!(f, "{:?} is not an amount of {of}", self.text)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The cluster as it was at one revision of the store.
+//! Snapshots of the cluster state at one revision of the store.
 
 mod bulk;
 
@@ -13,22 +13,22 @@ use crate::{Epoch, UnitState};
 use crate::{Machine, MachineId, Metadata, Placement, Reason, Rebalancing, Revision};
 use crate::{TargetState, Unit};
 
-/// All that the cluster knows, at one revision.
+/// The cluster state at one revision.
 ///
-/// Iteration is always in the order of names and machine IDs. A copy costs next to nothing, and so
-/// does a change while a copy is held: both share all that is equal in them.
+/// Iteration is always in order of names and machine IDs. Cloning is cheap, and so is a change
+/// while a clone is held: the two share all unchanged data.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
-    /// The revision that this is the state of.
+    /// Revision of this state.
     pub revision: Revision,
-    /// The order to spread units more evenly, while there is one.
+    /// The active rebalancing request, if there is one.
     pub rebalancing: Option<Arc<Rebalancing>>,
     units: Map<UnitName, Arc<Unit>>,
-    /// The names of the units that are global.
+    /// Names of the global units.
     globals: Map<UnitName, ()>,
     machines: Map<MachineId, Arc<Machine>>,
     placements: Map<UnitName, Placement>,
-    /// The placements once more, by machine.
+    /// The placements, indexed by machine.
     placements_by_machine: Map<PlacementKey, Epoch>,
     states: Map<UnitName, States>,
     reasons: Map<UnitName, Arc<Reason>>,
@@ -36,7 +36,7 @@ pub struct Snapshot {
     dynamic_metadata: Map<MachineId, Arc<Metadata>>,
 }
 
-/// A unit on its machine; no unit comes before all others.
+/// A machine and a unit on it. `None` sorts before all units of the machine.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct PlacementKey {
     machine: MachineId,
@@ -53,78 +53,79 @@ impl PlacementKey {
     }
 }
 
-/// The states of one unit. Nearly every unit is on one machine.
+/// States of one unit. Nearly every unit is on one machine only.
 #[derive(Clone)]
 enum States {
     One(Arc<UnitState>),
     Many(Map<MachineId, Arc<UnitState>>),
 }
 
-/// A stored unit that cannot be understood; it harms nobody but itself.
+/// A stored unit that cannot be decoded. It does not affect other units.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// What is wrong with the stored record.
+    /// Description of the defect in the stored record.
     pub message: String,
 }
 
 impl Snapshot {
-    /// The units, in order of their names.
+    /// Returns the units, in order of their names.
     pub fn units(&self) -> impl ExactSizeIterator<Item = &Arc<Unit>> {
         self.units.values()
     }
 
-    /// The units whose names are not before `first`, in the order of their names. Those before it
-    /// cost nothing.
+    /// Returns the units from `first` on, in order of their names. Skipping the earlier ones is
+    /// free.
     pub fn units_from(&self, first: UnitName) -> impl Iterator<Item = &Arc<Unit>> {
         self.units.range(first..).map(|(_, unit)| unit)
     }
 
-    /// The unit of that name.
+    /// Returns the unit of that name.
     #[must_use]
     pub fn unit(&self, name: &str) -> Option<&Arc<Unit>> {
         self.units.get(name)
     }
 
-    /// The units that are global, in order of their names.
+    /// Returns the global units, in order of their names.
     pub fn global_units(&self) -> impl Iterator<Item = &Arc<Unit>> {
         self.globals.iter().filter_map(|(name, ())| self.unit(name.as_str()))
     }
 
-    /// How many units are global.
+    /// Returns the number of global units.
     #[must_use]
     pub fn global_count(&self) -> usize {
         self.globals.len()
     }
 
-    /// The machines that are present, in order of their IDs.
+    /// Returns the machines that are present, in order of their IDs.
     pub fn machines(&self) -> impl ExactSizeIterator<Item = &Arc<Machine>> {
         self.machines.values()
     }
 
-    /// The same of the IDs that are not before `first`.
+    /// Returns the machines from `first` on, in order of their IDs. Skipping the earlier ones is
+    /// free.
     pub fn machines_from(&self, first: MachineId) -> impl Iterator<Item = &Arc<Machine>> {
         self.machines.range(first..).map(|(_, machine)| machine)
     }
 
-    /// The machine of that ID, if it is present.
+    /// Returns the machine of that ID, if it is present.
     #[must_use]
     pub fn machine(&self, id: &str) -> Option<&Arc<Machine>> {
         self.machines.get(id)
     }
 
-    /// The placements, in order of the units' names.
+    /// Returns the placements, in order of the unit names.
     pub fn placements(&self) -> impl ExactSizeIterator<Item = (&UnitName, &Placement)> {
         self.placements.iter()
     }
 
-    /// Where the unit of that name was placed.
+    /// Returns the placement of a unit.
     #[must_use]
     pub fn placement(&self, unit: &str) -> Option<&Placement> {
         self.placements.get(unit)
     }
 
-    /// The units that were placed on a machine, in order of their names. What this costs does not
-    /// depend on what is placed elsewhere.
+    /// Returns the units placed on a machine, in order of their names. The cost does not depend on
+    /// placements on other machines.
     pub fn placements_on(&self, machine: &MachineId) -> impl Iterator<Item = (&UnitName, Epoch)> {
         let placements_by_machine =
             self.placements_by_machine.range(PlacementKey::first_on(machine));
@@ -133,13 +134,13 @@ impl Snapshot {
         placements_by_machine.filter_map(|(key, epoch)| Some((key.unit.as_ref()?, *epoch)))
     }
 
-    /// The published states of all units, in order of names, then of machine IDs.
+    /// Returns the published states of all units, ordered by unit name and machine ID.
     pub fn states(&self) -> impl Iterator<Item = &Arc<UnitState>> {
         self.states.values().flat_map(States::iter)
     }
 
-    /// The same from that unit on that machine on, or from what would come next. What is before it
-    /// costs nothing, but for other machines of the same unit.
+    /// Returns the published states from that unit and machine on, in the same order. Skipping the
+    /// earlier ones is free, except for other machines of the same unit.
     pub fn states_from(
         &self,
         unit: UnitName,
@@ -149,61 +150,61 @@ impl Snapshot {
         states.skip_while(move |state| state.unit == unit && state.machine < *machine)
     }
 
-    /// The published states of one unit, in order of machine IDs.
+    /// Returns the published states of one unit, in order of machine IDs.
     pub fn states_of(&self, unit: &str) -> impl Iterator<Item = &Arc<UnitState>> {
         self.states.get(unit).into_iter().flat_map(States::iter)
     }
 
-    /// The published state of one unit on one machine.
+    /// Returns the published state of one unit on one machine.
     #[must_use]
     pub fn state(&self, unit: &str, machine: &str) -> Option<&Arc<UnitState>> {
         self.states.get(unit)?.get(machine)
     }
 
-    /// Why the unit of that name has no machine, as the engine last said.
+    /// Returns the published reason why a unit has no machine.
     #[must_use]
     pub fn reason(&self, unit: &str) -> Option<&Arc<Reason>> {
         self.reasons.get(unit)
     }
 
-    /// The published reasons, in order of the units' names.
+    /// Returns the published reasons, in order of the unit names.
     pub fn reasons(&self) -> impl ExactSizeIterator<Item = (&UnitName, &Arc<Reason>)> {
         self.reasons.iter()
     }
 
-    /// The stored units that cannot be understood, in order of their names.
+    /// Returns the stored units that cannot be decoded, in order of their names.
     pub fn faults(&self) -> impl ExactSizeIterator<Item = (&UnitName, &Arc<Fault>)> {
         self.faults.iter()
     }
 
-    /// The same of the names that are not before `first`.
+    /// Returns the faults from `first` on, in order of the unit names.
     pub fn faults_from(&self, first: UnitName) -> impl Iterator<Item = (&UnitName, &Arc<Fault>)> {
         self.faults.range(first..)
     }
 
-    /// What is wrong with the stored unit of that name, if anything is.
+    /// Returns the fault of a stored unit that cannot be decoded.
     #[must_use]
     pub fn fault(&self, unit: &str) -> Option<&Arc<Fault>> {
         self.faults.get(unit)
     }
 
-    /// Metadata that was set at run time, for machines present or not; an empty value hides the
-    /// key of the machine's configuration.
+    /// Returns the metadata that was set at run time for a machine, present or not. An empty value
+    /// hides the key of the machine's configuration.
     #[must_use]
     pub fn dynamic_metadata(&self, machine: &str) -> Option<&Metadata> {
         self.dynamic_metadata.get(machine).map(|pairs| &**pairs)
     }
 
-    /// All metadata that was set at run time, in order of machine IDs.
+    /// Returns all metadata that was set at run time, in order of machine IDs.
     pub fn all_dynamic_metadata(&self) -> impl ExactSizeIterator<Item = (&MachineId, &Metadata)> {
         self.dynamic_metadata.iter().map(|(machine, pairs)| (machine, &**pairs))
     }
 
-    /// The current state of a unit: what has been done of what is desired.
+    /// Returns the current state of a unit: the part of its desired state that was applied.
     ///
-    /// A unit without placement, or of which its machine has reported nothing, is inactive;
-    /// otherwise it is what its agent last asked of the service manager. A global unit has one
-    /// current state for each machine, so it is the least of these.
+    /// A unit without a placement, or without a published state of its machine, is inactive. Any
+    /// other unit has the state that its agent last requested of the service manager. A global unit
+    /// has one current state for each machine, so this returns the least of these.
     #[must_use]
     pub fn current(&self, unit: &Unit) -> TargetState {
         if unit.is_global() {
@@ -228,14 +229,14 @@ impl Snapshot {
         self.units.insert(unit.name.clone(), unit);
     }
 
-    /// Records that the stored unit of that name cannot be understood.
+    /// Records that a stored unit cannot be decoded.
     pub fn put_fault(&mut self, unit: UnitName, fault: Fault) {
         self.units.remove(&unit);
         self.globals.remove(&unit);
         self.faults.insert(unit, Arc::new(fault));
     }
 
-    /// Forgets a unit, understood or not. Its placement and states have lives of their own.
+    /// Removes a unit, valid or faulty. Its placement and states are kept.
     pub fn remove_unit(&mut self, unit: &str) {
         self.units.remove(unit);
         self.globals.remove(unit);
@@ -248,12 +249,12 @@ impl Snapshot {
         self.machines.insert(machine.id.clone(), machine);
     }
 
-    /// Forgets a machine.
+    /// Removes a machine.
     pub fn remove_machine(&mut self, machine: &str) {
         self.machines.remove(machine);
     }
 
-    /// Places a unit.
+    /// Places a unit on a machine.
     pub fn place(&mut self, unit: UnitName, machine: MachineId, epoch: Epoch) {
         self.placements_by_machine.insert(PlacementKey::new(&machine, &unit), epoch);
         let placement = Placement { machine, epoch };
@@ -263,7 +264,7 @@ impl Snapshot {
         }
     }
 
-    /// Takes a unit's placement away.
+    /// Removes a unit's placement.
     pub fn unplace(&mut self, unit: &str) {
         let Some((unit, placement)) = self.placements.remove(unit) else {
             return;
@@ -280,7 +281,7 @@ impl Snapshot {
         }
     }
 
-    /// Forgets the state of a unit on a machine.
+    /// Removes the state of a unit on a machine.
     pub fn remove_state(&mut self, unit: &str, machine: &str) {
         let is_last = match self.states.get_mut(unit) {
             Some(States::One(state)) => state.machine.as_str() == machine,
@@ -295,12 +296,12 @@ impl Snapshot {
         }
     }
 
-    /// Records why a unit has no machine.
+    /// Records the reason why a unit has no machine.
     pub fn put_reason(&mut self, unit: UnitName, reason: Reason) {
         self.reasons.insert(unit, Arc::new(reason));
     }
 
-    /// Forgets why a unit had no machine.
+    /// Removes the reason of a unit.
     pub fn remove_reason(&mut self, unit: &str) {
         self.reasons.remove(unit);
     }
@@ -312,7 +313,7 @@ impl Snapshot {
         self.dynamic_metadata.insert(machine, pairs);
     }
 
-    /// Forgets one pair of a machine's run-time metadata.
+    /// Removes one pair of a machine's run-time metadata.
     pub fn remove_dynamic_metadata(&mut self, machine: &str, key: &str) {
         let Some(pairs) = self.dynamic_metadata.get_mut(machine) else {
             return;
@@ -354,7 +355,7 @@ impl States {
     }
 }
 
-/// In which of the two forms they are kept is nobody's business.
+/// Formats both variants alike, as a list of states.
 impl fmt::Debug for States {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()

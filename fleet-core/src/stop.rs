@@ -1,4 +1,4 @@
-//! How long the stop of a unit can take, by what its file says.
+//! Upper bounds for the duration of a unit's stop.
 
 use std::time::Duration;
 
@@ -6,30 +6,29 @@ use fleet_unitfile::{UnitFile, UnitType, parse_bool, parse_timespan};
 
 use crate::Unit;
 
-/// The timeout of a unit that sets none, as systemd has it.
+/// Default stop timeout of systemd.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Where the timeout of a type of units stands, and what each has time for.
+/// The options of a unit type that determine the duration of a stop.
 struct StopOptions {
     section: &'static str,
-    /// The options that set the timeout; of all of them the last one counts.
+    /// The options that set the timeout. The last one in the file counts.
     timeouts: &'static [&'static str],
-    /// The commands that run when a unit is asked to stop.
+    /// Commands that run at the beginning of a stop.
     stop_commands: &'static str,
-    /// The commands that run when its processes have ended.
+    /// Commands that run after the unit's processes have exited.
     post_stop_commands: &'static str,
 }
 
 impl Unit {
-    /// How long it can take from when this unit is asked to stop until nothing of it runs any more;
-    /// nothing if that has no timeout.
+    /// Returns the maximum time from a stop request until all processes of the unit have exited;
+    /// `None` if there is no limit.
     ///
-    /// A service manager gives each command of the stop the time-out of the unit, and then its
-    /// processes once more stop_commands it kills them; what comes post_stop_commands that likewise. A unit without
-    /// processes of its own stops at once. Where no time-out is written, or one that cannot be
-    /// read, 90 seconds are taken, as systemd does unless its own configuration says otherwise.
-    /// There is no timeout where the time-out is infinite, and where `SendSIGKILL=no` lets processes
-    /// stay.
+    /// A service manager applies the unit's timeout to each stop command, then once more to the
+    /// processes before it kills them, and likewise to the commands that run afterwards. A unit
+    /// without processes stops at once. Without a valid timeout the default is 90 seconds, as in
+    /// systemd unless its configuration says otherwise. There is no limit if the timeout is
+    /// infinite, or if `SendSIGKILL=no` lets processes survive.
     #[must_use]
     pub fn max_stop_duration(&self) -> Option<Duration> {
         let stop_options = stop_options(self.name.unit_type());
@@ -38,8 +37,9 @@ impl Unit {
         })
     }
 
-    /// The same, where a service manager says what the time-out is: by its own configuration, too,
-    /// and by what a machine adds to the unit. Nothing stands for one without end.
+    /// Same as [`max_stop_duration`](Self::max_stop_duration), with the timeout reported by the
+    /// service manager. That one includes the manager's configuration and the machine's drop-ins.
+    /// `None` is an infinite timeout.
     #[must_use]
     pub fn max_stop_duration_with(&self, timeout: Option<Duration>) -> Option<Duration> {
         let stop_options = stop_options(self.name.unit_type());
@@ -90,10 +90,10 @@ impl StopOptions {
         if kills.is_some_and(|option| parse_bool(option.value()) == Some(false)) {
             return None;
         }
-        timeout?.checked_mul(self.rounds(file))
+        timeout?.checked_mul(self.phases(file))
     }
 
-    /// How long each round may take; nothing for ever.
+    /// Returns the timeout of each phase; `None` if it is infinite.
     fn timeout(&self, file: &UnitFile) -> Option<Duration> {
         let mut timeout = Some(DEFAULT_TIMEOUT);
         for option in file.options().filter(|option| option.section() == self.section) {
@@ -101,7 +101,7 @@ impl StopOptions {
                 continue;
             }
             match parse_timespan(option.value()) {
-                // Zero is another word for infinity here.
+                // Zero means infinity here.
                 Ok(span) => timeout = span.as_duration().filter(|span| !span.is_zero()),
                 Err(_) if option.value().is_empty() => timeout = Some(DEFAULT_TIMEOUT),
                 Err(_) => {}
@@ -110,17 +110,17 @@ impl StopOptions {
         timeout
     }
 
-    /// How often the timeout can pass, one post_stop_commands the other.
-    fn rounds(&self, file: &UnitFile) -> u32 {
+    /// Returns how often the timeout can elapse, one phase after another.
+    fn phases(&self, file: &UnitFile) -> u32 {
         let count = |name| file.effective(self.section, name).count();
         let (stop_commands, post_stop_commands) =
             (count(self.stop_commands), count(self.post_stop_commands));
-        // The processes get a round, those of the commands that come post_stop_commands them another.
-        let rounds =
+        // The unit's processes get one phase, those of the post-stop commands another.
+        let phases =
             stop_commands + 1 + if post_stop_commands > 0 { post_stop_commands + 1 } else { 0 };
-        // A mount point is taken away by a command that the service manager brings along.
+        // The service manager runs a command of its own to unmount.
         let own = usize::from(["Mount", "Swap"].contains(&self.section));
-        u32::try_from(rounds + own).unwrap_or(u32::MAX)
+        u32::try_from(phases + own).unwrap_or(u32::MAX)
     }
 }
 

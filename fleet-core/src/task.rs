@@ -121,8 +121,8 @@ impl fmt::Display for TaskReason {
             Self::NotLoaded => "it is wanted here but not loaded",
             Self::ContentDiffers => "another unit file is loaded under its name",
             Self::NewerPlacement => "a newer placement asks for it",
-            Self::NotStarted => "it is loaded but wanted started",
-            Self::NotWantedStarted => "it is started but only wanted loaded",
+            Self::NotStarted => "it is loaded but should be started",
+            Self::NotWantedStarted => "it is started but should only be loaded",
             Self::RestartRequested => "a restart was requested",
         })
     }

@@ -89,7 +89,7 @@ states! {
 
 /// Error for a word that is not a state of systemd.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{word:?} is no {property} that systemd has")]
+#[error("{word:?} is not a {property} of systemd")]
 pub struct UnknownSystemdState {
     /// systemd's property: `LoadState` or `ActiveState`.
     pub property: &'static str,
@@ -113,7 +113,7 @@ impl fmt::Display for ExitStatus {
         match self {
             Self::Code(code) => write!(f, "exited with status {code}"),
             Self::Signal(signal) => write!(f, "ended by signal {signal}"),
-            Self::Unknown => f.write_str("ended unseen"),
+            Self::Unknown => f.write_str("ended with unknown status"),
         }
     }
 }

@@ -123,7 +123,7 @@ impl ExpressionError {
 fn expected_help(expected: ExpectedToken, found: &str) -> String {
     let meant = Keyword::nearest(found).filter(|keyword| keyword.as_str() != found);
     if let Some(keyword) = meant {
-        return format!("write {}, in small letters", keyword.as_str());
+        return format!("write {}, in lower case", keyword.as_str());
     }
     match expected {
         ExpectedToken::End if found == ")" => "remove it, or open a parenthesis before it",
@@ -135,7 +135,7 @@ fn expected_help(expected: ExpectedToken, found: &str) -> String {
         ExpectedToken::Value => "write a value, as in disk = ssd",
         ExpectedToken::List => "write a list, as in disk in (ssd, nvme)",
         ExpectedToken::ListEnd => "write commas between the values, as in disk in (ssd, nvme)",
-        ExpectedToken::Close => "close the parenthesis, or go on by and or or",
+        ExpectedToken::Close => "close the parenthesis, or continue with and or or",
         ExpectedToken::End => "join conditions by and or or, and quote a value that holds blanks",
     }
     .to_owned()
@@ -160,13 +160,13 @@ impl fmt::Display for ExpressionProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unexpected { expected, found } if found.is_empty() => {
-                write!(f, "{expected} should follow at the end")
+                write!(f, "expected {expected} at the end")
             }
             Self::Unexpected { expected, found } => {
-                write!(f, "{expected} should stand where {found:?} does")
+                write!(f, "expected {expected}, found {found:?}")
             }
-            Self::Keyword { word } => write!(f, "{word:?} has a meaning of its own here"),
-            Self::ForeignSign { sign, .. } => write!(f, "{sign:?} has no meaning here"),
+            Self::Keyword { word } => write!(f, "{word:?} is a keyword here"),
+            Self::ForeignSign { sign, .. } => write!(f, "{sign:?} is not an operator here"),
             Self::NotANumber { found } => write!(f, "{found:?} is not a decimal number"),
             Self::OpenQuote => f.write_str("a quotation mark is never closed"),
             Self::Escape => f.write_str(

@@ -233,15 +233,15 @@ impl fmt::Display for RequirementErrorKind {
             Self::Expression { option, cause } => write!(f, "{option}: {cause}"),
             Self::Amount { option, cause } => write!(f, "{option}: {cause}"),
             Self::MaxPerMachine { value } => {
-                write!(f, "MaxPerMachine={value} is no whole number from 1 on")
+                write!(f, "MaxPerMachine={value} is not a whole number of at least 1")
             }
-            Self::Weight { option, value } => write!(f, "{option}: {value} is no weight"),
+            Self::Weight { option, value } => write!(f, "{option}: {value} is not a weight"),
             Self::MissingColon { option, weight, .. } => {
                 write!(f, "{option}: no colon after the weight {weight}")
             }
-            Self::SpreadKey { value } => write!(f, "Spread={value} is no metadata key"),
+            Self::SpreadKey { value } => write!(f, "Spread={value} is not a metadata key"),
             Self::Choice { option, value } => {
-                write!(f, "{option}={value} is no choice that there is")
+                write!(f, "{option}={value} is not a valid value")
             }
             Self::NotABoolean { value } => write!(f, "Global={value} is neither yes nor no"),
             Self::MutuallyExclusive { one, other, line } => {
@@ -251,8 +251,11 @@ impl fmt::Display for RequirementErrorKind {
                 write!(f, "{option} is given more than {limit} values")
             }
             Self::PeerExcluded { peer, option, pattern, line } => {
-                write!(f, "MachineOf={peer} cannot be met: {option}={pattern} (line {line}) ")?;
-                f.write_str("keeps that unit away")
+                write!(
+                    f,
+                    "MachineOf={peer} cannot be satisfied: {option}={pattern} (line {line}) "
+                )?;
+                f.write_str("excludes that unit")
             }
         }
     }
@@ -335,8 +338,8 @@ fn metadata_help(value: &str, problem: MetadataProblem) -> String {
 
 fn together_help(one: FleetOption, other: FleetOption) -> String {
     if [one, other].contains(&FleetOption::Global) {
-        return "remove one of them: beside Global only MachineMetadata, MachineMetadataExpr, \
-                Conflicts and OnPartition have a meaning"
+        return "remove one of them: with Global, only MachineMetadata, MachineMetadataExpr, \
+                Conflicts and OnPartition apply"
             .into();
     }
     "remove one of them".into()

@@ -99,10 +99,10 @@ impl fmt::Display for RequirementWarningKind {
             }
             Self::SectionName { name } => write!(f, "section [{name}] is not read by fleet"),
             Self::MatchesNothing { option, pattern } => {
-                write!(f, "{option}={pattern} matches no unit, for a pattern covers whole names")
+                write!(f, "{option}={pattern} matches no unit: patterns match whole names")
             }
             Self::NoEffect { option } => {
-                write!(f, "{option} has no effect, for it counts instances of a template")
+                write!(f, "{option} has no effect: it applies to instances of a template")
             }
             Self::Ignored(kind) => write!(f, "ignored: {kind}"),
         }
