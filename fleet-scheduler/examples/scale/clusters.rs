@@ -1,4 +1,4 @@
-//! The clusters that are measured.
+//! The measured clusters.
 
 use fleet_core::{
     Epoch, Machine, Requirements, Resources, Revision, Snapshot, Spread, TargetState, Unit,
@@ -10,12 +10,12 @@ const CORE: u64 = 1000;
 const GIGABYTE: u64 = 1 << 30;
 const NO_RESOURCES: Resources = Resources { cpu: 0, memory: 0, disk: 0 };
 
-/// A cluster of one shape in which nobody has a machine, or of those shapes that are about what
-/// goes on later, nobody who waits has one.
+/// Creates a cluster of a shape. No unit is placed, except in the shapes about later operations,
+/// where only the waiting units are not placed.
 pub(crate) fn cluster(shape: &str, units: usize, machines: usize) -> Snapshot {
     let mut cluster = Snapshot::default();
     cluster.revision = Revision(1);
-    // What all units of the shape `reserve` ask for in all is nine tenths of what there is.
+    // The reservations of the shape `reserve` add up to nine tenths of the capacity.
     let offered = units * 4 * 10 / 9 / machines.max(1) + 7;
     for index in 0..machines {
         let machine = machine(index, offered as u64 * CORE);
@@ -34,13 +34,13 @@ pub(crate) fn cluster(shape: &str, units: usize, machines: usize) -> Snapshot {
             "spread" => instance(index, 100, |_| spreading()),
             "pinned" => (plain_name(index), on_host(index % machines.max(1))),
             "patterns" => (plain_name(index), conflicting(&format!("*-{index:07}.service"))),
-            "beside" => beside(index),
+            "followers" => follower(index),
             "replaced" => replacing(index, Resources::default()),
             "stuck" => replacing(index, Resources { cpu: offered as u64 * CORE, ..NO_RESOURCES }),
             "waiting" => filling(index, machines, offered as u64 * CORE),
             "restart" if index.is_multiple_of(10) => (plain_name(index), too_much(index + offered)),
-            "shunned" => (plain_name(index), conflicting("shy*")),
-            "ousted" => (plain_name(index), replaces("shy*")),
+            "blocked_conflicts" => (plain_name(index), conflicting("blocked*")),
+            "blocked_replaces" => (plain_name(index), replaces("blocked*")),
             _ => (plain_name(index), Requirements::default()),
         };
         let place = match shape {
@@ -110,8 +110,8 @@ fn too_much(cores: usize) -> Requirements {
     Requirements { reserve, ..Requirements::default() }
 }
 
-/// One that follows another, by a pattern of its own.
-fn beside(index: usize) -> (String, Requirements) {
+/// Returns a unit that follows another by its own pattern, or the other one.
+fn follower(index: usize) -> (String, Requirements) {
     let pair = index / 2;
     if index.is_multiple_of(2) {
         return (format!("lead-{pair:06}.service"), Requirements::default());
@@ -120,7 +120,7 @@ fn beside(index: usize) -> (String, Requirements) {
     (format!("side-{pair:06}.service"), Requirements { machine_of, ..Requirements::default() })
 }
 
-/// One that reserves something, and one that replaces it.
+/// Returns a unit with a reservation, or one that replaces it.
 fn replacing(index: usize, reserve: Resources) -> (String, Requirements) {
     let pair = index / 2;
     if index.is_multiple_of(2) {
@@ -130,7 +130,7 @@ fn replacing(index: usize, reserve: Resources) -> (String, Requirements) {
     (format!("new-{pair:06}.service"), replaces(&format!("old-{pair:06}.service")))
 }
 
-/// One for each machine that takes all of it, then such as replace one of these each.
+/// Returns a unit that fills its machine, or one that replaces such a unit.
 fn filling(index: usize, machines: usize, cpu: u64) -> (String, Requirements) {
     let reserve = Resources { cpu, ..NO_RESOURCES };
     match index.checked_sub(machines) {

@@ -1,45 +1,45 @@
-//! Measures how long plans for a large cluster take, and prints one line of JSON.
+//! Measures the time of plans for a large cluster, and prints one line of JSON.
 //!
 //! ```text
 //! cargo run --release -p fleet-scheduler --example scale -- SHAPE UNITS MACHINES
 //! ```
 //!
-//! The cluster depends on the arguments alone; it is built before anything is measured. At first no
-//! unit has a machine, so every one must be placed. The shapes:
+//! The cluster depends only on the arguments; it is built before the measurement. At first no unit
+//! has a machine, so every unit must be placed. The shapes:
 //!
 //! | shape | units |
 //! |---|---|
-//! | `plain` | ask for nothing |
-//! | `metadata` | ask for one of three zones |
-//! | `reserve` | reserve processor time and memory, nine tenths of what there is in all |
-//! | `conflicts` | `Conflicts=green-*`, and all are called so |
+//! | `plain` | no requirements |
+//! | `metadata` | one of three zones |
+//! | `reserve` | CPU and memory reservations of nine tenths of the capacity |
+//! | `conflicts` | `Conflicts=green-*`, with names that match it |
 //! | `templates` | ten of each template, `Conflicts=%p@*` |
-//! | `groups` | come in fives: a leader, three that follow it and one that follows a follower |
+//! | `groups` | groups of five: a leader, three followers, and a follower of a follower |
 //! | `spread` | a hundred of each template, `Spread=zone` over three zones |
-//! | `pinned` | ask for one host each, by `MachineMetadata=host=` |
-//! | `patterns` | have a `Conflicts=` pattern each that begins with a `*` |
-//! | `beside` | come in twos, of which one follows the other by such a pattern |
-//! | `restart` | are placed but for a tenth, each of which reserves more than there is |
-//! | `change` | are planned, then one thing after the other changes: measures one change |
-//! | `lost` | are planned, then a tenth of the machines are lost: measures that plan |
-//! | `hopeless` | are planned, then come that fit and that do not in turn: measures one that fits |
-//! | `explain` | are planned: measures one explanation |
-//! | `shunned`, `ousted` | keep one away by `Conflicts=`, `Replaces=`: measures explaining it |
-//! | `drain` | are planned, then a hundredth of the machines are drained: measures that plan |
-//! | `rebalance` | are planned, then five machines join: measures a hundred moves to them |
-//! | `replaced` | come in twos, of which one replaces the other: measures the coming of another |
-//! | `stuck` | come in such twos side by side on full machines: measures the coming of another |
-//! | `waiting` | fill a machine each, the rest replace those in vain: measures likewise |
+//! | `pinned` | one host each, by `MachineMetadata=host=` |
+//! | `patterns` | one `Conflicts=` pattern each that begins with a `*` |
+//! | `followers` | pairs of which one follows the other by such a pattern |
+//! | `restart` | nine tenths are placed, the others reserve more than any machine has |
+//! | `change` | planned, then changed repeatedly: measures one change |
+//! | `lost` | planned, then a tenth of the machines are lost: measures that plan |
+//! | `unplaceable` | planned, then units that fit and units that do not alternate: measures one that fits |
+//! | `explain` | planned: measures one explanation |
+//! | `blocked_conflicts`, `blocked_replaces` | all keep one unit away: measures its explanation |
+//! | `drain` | planned, then a hundredth of the machines are drained: measures that plan |
+//! | `rebalance` | planned, then five machines join: measures a hundred moves to them |
+//! | `replaced` | pairs of which one replaces the other: measures the arrival of another unit |
+//! | `stuck` | such pairs on the same full machines: measures the arrival of another unit |
+//! | `waiting` | units that fill a machine each, and replacers that cannot come: measures an arrival |
 //!
-//! `seconds` and `ns_per_unit` are of the plan alone, `load_seconds` of reading the snapshot into
-//! an index before; both are the best of three. `index_bytes_per_unit` is what the index keeps
-//! after its plan was carried out. The shapes from `change` on add figures of their own.
+//! `seconds` and `ns_per_unit` refer to the plan alone, `load_seconds` to the load of the snapshot
+//! into an index. Both are the best of three. `index_bytes_per_unit` is the memory of the index
+//! after its plan was applied. The shapes from `change` on add their own figures.
 #![expect(clippy::print_stdout, reason = "the result of the program is its output")]
 
 mod clusters;
-mod lives;
 mod memory;
 mod moves;
+mod operations;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -57,14 +57,14 @@ const SHAPES: [&str; 22] = [
     "spread",
     "change",
     "lost",
-    "hopeless",
+    "unplaceable",
     "explain",
     "pinned",
     "patterns",
-    "beside",
+    "followers",
     "restart",
-    "shunned",
-    "ousted",
+    "blocked_conflicts",
+    "blocked_replaces",
     "drain",
     "rebalance",
     "replaced",
@@ -83,14 +83,14 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-#[expect(clippy::print_stderr, reason = "how to use a program is told on standard error")]
+#[expect(clippy::print_stderr, reason = "the usage of a program is printed to standard error")]
 fn usage() -> ExitCode {
     eprintln!("usage: scale {} UNITS MACHINES", SHAPES.join("|"));
     ExitCode::from(2)
 }
 
-/// What is measured of every shape.
-struct Measured {
+/// The measurements of every shape.
+struct Measurement {
     load: Duration,
     plan: Duration,
     placed: usize,
@@ -100,15 +100,15 @@ struct Measured {
 
 fn measure(shape: &str, units: usize, machines: usize) -> String {
     let cluster = clusters::cluster(shape, units, machines);
-    let Measured { load, plan, placed, bytes, more } = match shape {
-        "change" => lives::change(&cluster, units),
-        "lost" => lives::lost(&cluster),
-        "hopeless" => lives::hopeless(&cluster, units),
-        "explain" => lives::explain(&cluster),
-        "shunned" | "ousted" => lives::kept_away(&cluster),
+    let Measurement { load, plan, placed, bytes, more } = match shape {
+        "change" => operations::change(&cluster, units),
+        "lost" => operations::lost(&cluster),
+        "unplaceable" => operations::unplaceable(&cluster, units),
+        "explain" => operations::explain(&cluster),
+        "blocked_conflicts" | "blocked_replaces" => operations::blocked(&cluster),
         "drain" => moves::drain(&cluster),
         "rebalance" => moves::rebalance(&cluster),
-        "replaced" | "stuck" | "waiting" => moves::coming(&cluster),
+        "replaced" | "stuck" | "waiting" => moves::arrivals(&cluster),
         _ => from_nothing(&cluster),
     };
     let ns_per_unit = plan.as_nanos() / units.max(1) as u128;
@@ -123,8 +123,8 @@ fn measure(shape: &str, units: usize, machines: usize) -> String {
     )
 }
 
-/// Loads and plans three times; the best of each.
-fn from_nothing(cluster: &Snapshot) -> Measured {
+/// Loads and plans three times, and returns the best times.
+fn from_nothing(cluster: &Snapshot) -> Measurement {
     let mut best = planned(cluster).1;
     for _ in 0..2 {
         let (_, again) = planned(cluster);
@@ -134,8 +134,8 @@ fn from_nothing(cluster: &Snapshot) -> Measured {
     best
 }
 
-/// An index in which the first plan is carried out, and what that took.
-fn planned(cluster: &Snapshot) -> (Index, Measured) {
+/// Returns an index with its first plan applied, and the measurements.
+fn planned(cluster: &Snapshot) -> (Index, Measurement) {
     let before = memory::allocated();
     let (mut index, load) = timed(|| Index::load(Policy::default(), cluster));
     let (decided, plan): (Plan, _) = timed(|| index.plan());
@@ -143,10 +143,10 @@ fn planned(cluster: &Snapshot) -> (Index, Measured) {
     index.apply(&decided, Epoch(1));
     drop(decided);
     let bytes = memory::allocated().saturating_sub(before);
-    (index, Measured { load, plan, placed, bytes, more: String::new() })
+    (index, Measurement { load, plan, placed, bytes, more: String::new() })
 }
 
-/// What a function returns, and how long it took.
+/// Returns the result of a function, and its duration.
 #[expect(
     clippy::disallowed_methods,
     reason = "the example measures; the crate it measures does not"

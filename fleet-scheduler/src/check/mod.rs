@@ -182,10 +182,15 @@ impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::WrongRevision { based_on, snapshot } => {
-                write!(f, "the plan is for revision {based_on}, the snapshot is of {snapshot}")
+                write!(
+                    f,
+                    "the plan is for revision {based_on}, but the snapshot has revision {snapshot}"
+                )
             }
-            Self::WrongStart(step) => write!(f, "the unit is not where the step starts: {step}"),
-            Self::SeveralSteps(unit) => write!(f, "there is more than one step for {unit}"),
+            Self::WrongStart(step) => {
+                write!(f, "the step does not start at the placement of its unit: {step}")
+            }
+            Self::SeveralSteps(unit) => write!(f, "the plan has more than one step for {unit}"),
             Self::MustNotMove(unit) => write!(f, "no step may move {unit}"),
             Self::MustNotBePlaced(unit) => write!(f, "{unit} must not be placed"),
             Self::NoSuchMachine(unit, machine) => {

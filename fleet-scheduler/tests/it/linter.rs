@@ -69,9 +69,9 @@ fn wrong_steps_are_found() {
     let place = |machine: &str| StepAction::Place { machine: machine.parse().unwrap() };
     let remove = |machine: &str| StepAction::Remove { from: machine.parse().unwrap() };
     let cases = [
-        (step("a.service", place("m1")), "the unit is not where the step starts"),
-        (step("a.service", remove("m2")), "the unit is not where the step starts"),
-        (step("b.service", place("m1")), "there is more than one step for b.service"),
+        (step("a.service", place("m1")), "the step does not start at the placement of its unit"),
+        (step("a.service", remove("m2")), "the step does not start at the placement of its unit"),
+        (step("b.service", place("m1")), "the plan has more than one step for b.service"),
         (step("nobody.service", place("m1")), "no step may move nobody.service"),
         (step("nobody.service", place("m1")), "nobody.service must not be placed"),
         (step("a.service", remove("m1")), "a.service has neither a machine nor a reason"),
@@ -92,5 +92,5 @@ fn wrong_books_are_found() {
     });
     assert_eq!(needless, ["a.service needs no reason"]);
     let stale = found(|plan| plan.based_on = Revision(9));
-    assert_eq!(stale, ["the plan is for revision 9, the snapshot is of 10"]);
+    assert_eq!(stale, ["the plan is for revision 9, but the snapshot has revision 10"]);
 }

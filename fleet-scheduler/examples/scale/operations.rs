@@ -1,4 +1,4 @@
-//! What happens to a planned cluster.
+//! Operations on a planned cluster.
 
 use std::time::Duration;
 
@@ -6,32 +6,32 @@ use fleet_core::{Epoch, Requirements, Snapshot};
 use fleet_scheduler::{Index, Plan, StepAction};
 
 use crate::clusters::{conflicting, machine, machine_id, plain_name, unit};
-use crate::{Measured, planned, timed};
+use crate::{Measurement, planned, timed};
 
-/// How many changes are measured.
+/// Number of measured changes.
 const CHANGES: usize = 2000;
 
-/// One thing after the other changes; each time a plan is made and carried out.
-pub(crate) fn change(cluster: &Snapshot, units: usize) -> Measured {
+/// Makes one change after the other, and plans and applies after each.
+pub(crate) fn change(cluster: &Snapshot, units: usize) -> Measurement {
     let (mut index, measured) = planned(cluster);
     let machines = cluster.machines().len();
-    let took = (0..CHANGES).map(|turn| {
+    let elapsed = (0..CHANGES).map(|turn| {
         let at = turn.wrapping_mul(7919);
-        let ((), took) = timed(|| {
+        let ((), elapsed) = timed(|| {
             one_change(&mut index, turn, at % units.max(1), at % machines.max(1));
             carry_out(&mut index);
         });
-        took
+        elapsed
     });
-    let mut took: Vec<Duration> = took.collect();
-    let percent = sorted(&mut took);
+    let mut elapsed: Vec<Duration> = elapsed.collect();
+    let percent = sorted(&mut elapsed);
     let more = format!(
         ",\"median_us\":{:.1},\"p99_us\":{:.1},\"worst_us\":{:.1}",
         micros(percent(50)),
         micros(percent(99)),
         micros(percent(100)),
     );
-    Measured { plan: percent(50), more, ..measured }
+    Measurement { plan: percent(50), more, ..measured }
 }
 
 fn one_change(index: &mut Index, turn: usize, at: usize, machine_at: usize) {
@@ -50,8 +50,8 @@ pub(crate) fn carry_out(index: &mut Index) -> Plan {
     plan
 }
 
-/// A tenth of the machines are lost, and what was on them must move.
-pub(crate) fn lost(cluster: &Snapshot) -> Measured {
+/// Removes a tenth of the machines and plans the moves of their units.
+pub(crate) fn lost(cluster: &Snapshot) -> Measurement {
     let (mut index, measured) = planned(cluster);
     for at in (0..cluster.machines().len()).step_by(10) {
         index.remove_machine(&machine_id(at));
@@ -60,16 +60,16 @@ pub(crate) fn lost(cluster: &Snapshot) -> Measured {
     let is_move = |action: &StepAction| matches!(action, StepAction::Move { .. });
     let moves = decided.steps.iter().filter(|step| is_move(&step.action)).count();
     let more = format!(",\"moves\":{moves},\"steps\":{}", decided.steps.len());
-    Measured { plan, more, ..measured }
+    Measurement { plan, more, ..measured }
 }
 
-/// Pairs of units come, of which the second is measured: first ones that fit both, then ones of
-/// which the first fits nowhere.
-pub(crate) fn hopeless(cluster: &Snapshot, units: usize) -> Measured {
+/// Adds pairs of units and measures the second of each: first with pairs that both fit, then with
+/// pairs of which the first fits nowhere.
+pub(crate) fn unplaceable(cluster: &Snapshot, units: usize) -> Measurement {
     let (mut index, measured) = planned(cluster);
     let count = (units / 10).clamp(1, 20_000);
     let mut pairs = |prefix: &str, first: &Requirements| {
-        let mut took: Vec<Duration> = Vec::with_capacity(count);
+        let mut elapsed: Vec<Duration> = Vec::with_capacity(count);
         for at in 0..count {
             index.put_unit(&unit(&format!("{prefix}-{at}-a.service"), first.clone()));
             carry_out(&mut index);
@@ -78,58 +78,58 @@ pub(crate) fn hopeless(cluster: &Snapshot, units: usize) -> Measured {
                 index.put_unit(&second);
                 carry_out(&mut index)
             });
-            took.push(one);
+            elapsed.push(one);
         }
-        sorted(&mut took)(50)
+        sorted(&mut elapsed)(50)
     };
     let alone = pairs("p", &Requirements::default());
     let beside = pairs("q", &nowhere());
     let slower = beside.as_secs_f64() / alone.as_secs_f64();
     let (alone, each) = (micros(alone), micros(beside));
     let more = format!(",\"slower\":{slower:.3},\"alone_us\":{alone:.1},\"each_us\":{each:.1}");
-    Measured { plan: beside, more, ..measured }
+    Measurement { plan: beside, more, ..measured }
 }
 
-/// Two units that fit nowhere are explained: one by what the machines are, one by who is there.
-pub(crate) fn explain(cluster: &Snapshot) -> Measured {
+/// Explains two units that fit nowhere: one because of its filter, one because of conflicts.
+pub(crate) fn explain(cluster: &Snapshot) -> Measurement {
     let (mut index, measured) = planned(cluster);
-    index.put_unit(&unit("zoned.service", nowhere()));
-    index.put_unit(&unit("shy.service", conflicting("unit-*")));
+    index.put_unit(&unit("filtered.service", nowhere()));
+    index.put_unit(&unit("blocked.service", conflicting("unit-*")));
     carry_out(&mut index);
-    let plan = explained(&mut index, "zoned.service");
-    let beside = explained(&mut index, "shy.service").as_secs_f64();
-    let machine_of = vec!["shy.service".parse().expect("a peer")];
+    let plan = explained(&mut index, "filtered.service");
+    let beside = explained(&mut index, "blocked.service").as_secs_f64();
+    let machine_of = vec!["blocked.service".parse().expect("a peer")];
     let follower = Requirements { machine_of, ..Requirements::default() };
-    index.put_unit(&unit("shy-too.service", follower));
+    index.put_unit(&unit("blocked-follower.service", follower));
     carry_out(&mut index);
-    let grouped = explained(&mut index, "shy-too.service").as_secs_f64();
+    let grouped = explained(&mut index, "blocked-follower.service").as_secs_f64();
     let more = format!(",\"conflicting_seconds\":{beside:.6},\"grouped_seconds\":{grouped:.6}");
-    Measured { plan, more, ..measured }
+    Measurement { plan, more, ..measured }
 }
 
-/// A unit that asks for nothing is explained where all others keep it away.
-pub(crate) fn kept_away(cluster: &Snapshot) -> Measured {
+/// Explains a unit without requirements that all others keep away.
+pub(crate) fn blocked(cluster: &Snapshot) -> Measurement {
     let (mut index, measured) = planned(cluster);
-    index.put_unit(&unit("shy.service", Requirements::default()));
+    index.put_unit(&unit("blocked.service", Requirements::default()));
     carry_out(&mut index);
-    let plan = explained(&mut index, "shy.service");
-    Measured { plan, ..measured }
+    let plan = explained(&mut index, "blocked.service");
+    Measurement { plan, ..measured }
 }
 
-/// The best time of five that an explanation takes.
+/// Returns the best time of five explanations.
 fn explained(index: &mut Index, name: &str) -> Duration {
     let name = name.parse().expect("a unit name");
-    let took = (0..5).map(|_| timed(|| index.explain(&name)).1);
-    took.min().unwrap_or_default()
+    let elapsed = (0..5).map(|_| timed(|| index.explain(&name)).1);
+    elapsed.min().unwrap_or_default()
 }
 
-/// What no machine has.
+/// Returns requirements that no machine satisfies.
 fn nowhere() -> Requirements {
     let metadata = [(String::from("zone"), [String::from("nowhere")].into())].into();
     Requirements { metadata, ..Requirements::default() }
 }
 
-/// Sorts durations. Returns what gives the one below which so many percent are.
+/// Sorts durations. Returns a function that gives percentiles.
 pub(crate) fn sorted(all: &mut [Duration]) -> impl Fn(usize) -> Duration {
     all.sort_unstable();
     |percent| all.get(all.len() * percent / 100).or(all.last()).copied().unwrap_or_default()
