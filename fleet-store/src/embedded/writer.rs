@@ -110,7 +110,9 @@ impl Writer {
     /// Ends the leases that were not renewed, unless renewals were impossible.
     fn end_leases(&mut self, now: Timestamp, batch: &mut Batch) {
         if self.keyspace.next_expiry().is_some_and(|due| now.since(due) > MAX_EXPIRY_DELAY) {
-            tracing::warn!("the store was stalled: all leases are renewed for their full time to live");
+            tracing::warn!(
+                "the store was stalled: all leases are renewed for their full time to live"
+            );
             self.keyspace.renew_all(now);
         }
         self.keyspace.expire(now).into_iter().for_each(|ended| batch.end(ended));

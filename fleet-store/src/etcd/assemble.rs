@@ -1,4 +1,4 @@
-//! Pure: whole revisions out of the answers of a watch, each once, however etcd cuts them.
+//! Pure: assembling whole revisions from the responses of a watch, each exactly once.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use fleet_core::Revision;
 use super::key_prefix::{KeyPrefix, lease_id, unsigned};
 use crate::{Changes, KeyChange, StoreError};
 
-/// What a watch has delivered, and the revision that it has not yet got all of.
+/// Progress of a watch, and its incomplete revision.
 #[derive(Debug)]
 pub(super) struct Assembler {
-    /// The last revision that was delivered whole, or that nothing came before.
+    /// Last complete revision, or the revision that the watch started after.
     done: Revision,
     open: Option<Changes>,
 }
@@ -22,21 +22,21 @@ impl Assembler {
         Self { done, open: None }
     }
 
-    /// Where a new stream has to begin: after this revision.
+    /// Returns the revision after which a new stream must start.
     pub(super) fn done(&self) -> Revision {
         self.done
     }
 
-    /// Forgets the part of a revision that was not delivered: the next stream brings it whole.
+    /// Drops an incomplete revision, because the next stream delivers it again.
     pub(super) fn restart(&mut self) {
         self.open = None;
     }
 
-    /// The revisions that this response makes complete, in order.
+    /// Returns the revisions that this response completes, in order.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Unavailable`] when a key is no text.
+    /// [`StoreError::Unavailable`] when a key is not UTF-8.
     pub(super) fn take(
         &mut self,
         key_prefix: &KeyPrefix,
@@ -84,7 +84,7 @@ impl Assembler {
         Some(changes)
     }
 
-    /// Notes that there is nothing more up to `revision`; whether that is news.
+    /// Records that no more changes follow up to `revision`. Returns whether that is progress.
     pub(super) fn reach(&mut self, revision: Revision) -> bool {
         let news = self.open.is_none() && revision > self.done;
         if news {

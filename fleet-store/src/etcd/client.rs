@@ -1,4 +1,4 @@
-//! Calls to whichever endpoint answers, each within its time limit.
+//! Calls to any working endpoint, each with a timeout.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,23 +12,23 @@ use super::endpoint::Endpoint;
 use super::failure::{Failure, FailureKind, TimeoutError};
 use crate::clock::{sleep, within};
 
-/// The pause once every endpoint was asked in vain.
+/// Pause after all endpoints have failed.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
-/// The endpoints of a cluster, of which one is in use.
+/// Endpoints of a cluster, one of them preferred.
 pub(super) struct Client {
     endpoints: Vec<Arc<Endpoint>>,
-    /// Which endpoint is asked first; whoever sees it fail moves on to the next.
+    /// Index of the endpoint to call first. When it fails, the next one is preferred.
     preferred: AtomicUsize,
     limit: Duration,
 }
 
-/// Whether a call may be made again.
+/// Whether a call may be repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Retry {
-    /// It does no more when it is done twice.
+    /// Always, because the call is idempotent.
     Always,
-    /// Only when the first one surely did nothing.
+    /// Only after a failure that surely changed nothing.
     IfNotDone,
 }
 
@@ -40,7 +40,7 @@ impl Client {
         Ok(Self { endpoints, preferred: AtomicUsize::new(0), limit: config.time_limit })
     }
 
-    /// How long one call to one endpoint may take.
+    /// Returns the timeout of a call to an endpoint.
     pub(super) fn timeout(&self) -> Duration {
         self.limit
     }
@@ -59,7 +59,8 @@ impl Client {
         self.call(retry, |endpoint| async move { endpoint.txn(txn).await }).await
     }
 
-    /// Asks one endpoint after the other until one answers, each at most once and the first twice.
+    /// Calls one endpoint after the other until one responds, each at most once and the first one
+    /// twice.
     pub(super) async fn call<T, F>(
         &self,
         retry: Retry,
@@ -71,7 +72,7 @@ impl Client {
         self.call_any(retry, one).await.map(|(_, response)| response)
     }
 
-    /// Like [`call`](Self::call), and says which endpoint it is that answered.
+    /// Like [`call`](Self::call), and also returns the index of the endpoint that responded.
     pub(super) async fn call_any<T, F>(
         &self,
         retry: Retry,
@@ -100,7 +101,7 @@ impl Client {
         }
     }
 
-    /// Asks one endpoint, once.
+    /// Calls one endpoint once.
     pub(super) async fn call_endpoint<T, F>(
         &self,
         at: usize,
@@ -110,27 +111,27 @@ impl Client {
         F: Future<Output = Result<T, Error>>,
     {
         let endpoint = &self.endpoints[at];
-        // Whatever becomes of it, what it was for has not happened.
+        // A failed authentication means that the call itself was not made.
         self.with_timeout(endpoint, endpoint.authenticate()).await.map_err(Failure::as_not_done)?;
         self.with_timeout(endpoint, one(endpoint.clone())).await
     }
 
-    /// Makes the next call to that endpoint get another token, if it has one.
+    /// Makes the next call to that endpoint get a new token. Returns whether it uses tokens.
     pub(super) async fn forget_token(&self, at: usize) -> bool {
         let endpoint = &self.endpoints[at];
         endpoint.forget_token().await;
         endpoint.has_user()
     }
 
-    /// Moves on from an endpoint that failed, unless somebody did so before.
+    /// Prefers the next endpoint, unless another call has switched already.
     pub(super) fn switch_from(&self, at: usize) {
         let next = (at + 1) % self.endpoints.len();
-        // That it was left before is just as well.
+        // Failure means that another call has switched.
         let _left =
             self.preferred.compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed).is_ok();
     }
 
-    /// The endpoint that calls go to now.
+    /// Returns the preferred endpoint.
     fn preferred(&self) -> usize {
         self.preferred.load(Ordering::Relaxed) % self.endpoints.len()
     }
@@ -160,7 +161,7 @@ impl Client {
 }
 
 impl Failure {
-    /// Whether the call that failed may be made once more.
+    /// Returns whether the failed call may be repeated.
     fn is_retryable(&self, retry: Retry) -> bool {
         match self.kind {
             FailureKind::NotDone | FailureKind::BadToken => true,
@@ -169,7 +170,7 @@ impl Failure {
         }
     }
 
-    /// The failure of several calls, one of which is in doubt or not.
+    /// Combines the failure with earlier ones, at least one of which may have been ambiguous.
     fn with_ambiguity(mut self, is_ambiguous: bool) -> Self {
         if is_ambiguous
             && matches!(

@@ -1,4 +1,4 @@
-//! What an etcd cluster is reached by, checked before anything is sent.
+//! Configuration of an etcd cluster, checked before any connection.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,11 +7,11 @@ use etcd_client::{Certificate, Client, ConnectOptions, Error, Identity, TlsOptio
 use futures_util::FutureExt as _;
 use tonic::transport::Uri;
 
-/// How often a connection in use is asked for a sign of life: etcd's server cuts off whoever asks
-/// more often than every five seconds.
+/// Interval of keep-alive pings. etcd disconnects clients that ping more often than every five
+/// seconds.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Where an etcd cluster is, and how to talk to it.
+/// Address of an etcd cluster, and how to connect.
 ///
 /// ```
 /// use fleet_store::{EtcdConfig, EtcdUser};
@@ -25,35 +25,34 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// ```
 #[derive(Debug, Clone)]
 pub struct EtcdConfig {
-    /// The members' client URLs, such as `http://127.0.0.1:2379`. The first one that answers is
+    /// Client URLs of the members, such as `http://127.0.0.1:2379`. The first one that responds is
     /// used until it fails.
     pub endpoints: Vec<String>,
-    /// A number by chance, which chooses the order in which this client prefers the endpoints, so
-    /// that many clients with one configuration share all members. Without it the order is the
-    /// one given.
+    /// Random number that determines this client's order of the endpoints, so that many clients
+    /// with the same configuration share all members. Without it, the given order is used.
     pub shuffle_seed: Option<u64>,
-    /// Certificates for endpoints of `https`; without any, the server's must be one that this
-    /// machine trusts.
+    /// Certificates for `https` endpoints. Without a CA, the system's trusted certificates are
+    /// used.
     pub tls: EtcdTls,
-    /// Who to be, where etcd asks for it.
+    /// User to authenticate as, if etcd requires it.
     pub user: Option<EtcdUser>,
-    /// What stands before every key in etcd, and is not part of it here: several stores can share
-    /// a cluster, and a user needs rights below it alone.
+    /// Prefix of all keys in etcd, invisible to the store's users. So several stores can share a
+    /// cluster, and the user only needs permissions for the prefix.
     pub key_prefix: String,
-    /// How long one call to one endpoint may take.
+    /// Timeout of a call to an endpoint.
     pub time_limit: Duration,
 }
 
-/// Certificates, in PEM.
+/// TLS certificates in PEM.
 #[derive(Debug, Clone, Default)]
 pub struct EtcdTls {
-    /// The authority that the servers' certificates must be from.
+    /// CA certificate of the servers.
     pub ca: Option<Vec<u8>>,
-    /// What this client shows the servers.
+    /// Client certificate to present.
     pub identity: Option<EtcdIdentity>,
 }
 
-/// A client's certificate and its key, in PEM.
+/// A client certificate and its key, in PEM.
 #[derive(Clone)]
 pub struct EtcdIdentity {
     /// The certificate.
@@ -71,17 +70,17 @@ pub struct EtcdUser {
     pub password: String,
 }
 
-/// Why a configuration cannot be used.
+/// Error of an unusable configuration.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EtcdConfigError {
-    /// No endpoint is given.
+    /// There is no endpoint.
     #[error("no endpoint of etcd is given")]
     NoEndpoint,
-    /// An endpoint is no URL of the right kind.
+    /// An endpoint is not a valid URL.
     #[error("{0:?} is no endpoint of etcd: write a URL such as https://10.0.0.1:2379")]
     Endpoint(String),
-    /// Certificates are given for an endpoint that does not use them.
+    /// Certificates are configured, but an endpoint is not encrypted.
     #[error("{0:?} is not encrypted, though certificates are given: write https://")]
     NotEncrypted(String),
     /// The certificates cannot be used.
@@ -90,10 +89,10 @@ pub enum EtcdConfigError {
 }
 
 impl EtcdConfig {
-    /// How long a call may take unless told otherwise.
+    /// Default timeout of a call.
     pub const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(2);
 
-    /// A cluster that is reached without certificates of one's own and without a user.
+    /// Configures a cluster without certificates and without a user.
     pub fn new<T: Into<String>>(endpoints: impl IntoIterator<Item = T>) -> Self {
         Self {
             endpoints: endpoints.into_iter().map(Into::into).collect(),
@@ -105,8 +104,8 @@ impl EtcdConfig {
         }
     }
 
-    /// A client for each endpoint, which connects when it is first used, in the order in which
-    /// they are preferred.
+    /// Creates a client for each endpoint, in order of preference. Clients connect at their first
+    /// use.
     pub(super) fn clients(&self) -> Result<Vec<(String, Client)>, EtcdConfigError> {
         if self.endpoints.is_empty() {
             return Err(EtcdConfigError::NoEndpoint);
@@ -115,7 +114,8 @@ impl EtcdConfig {
         self.order().into_iter().map(client).collect()
     }
 
-    /// Each number below the count of all orders chooses another one, and larger ones begin anew.
+    /// Returns the endpoints in the order of the seed. Each seed below the number of permutations
+    /// gives another one; larger seeds wrap around.
     fn order(&self) -> Vec<&String> {
         let mut order: Vec<_> = self.endpoints.iter().collect();
         let mut left = self.shuffle_seed.unwrap_or(0);
@@ -131,7 +131,7 @@ impl EtcdConfig {
     fn client(&self, url: &str) -> Result<Client, EtcdConfigError> {
         let options = self.options(url)?;
         let making = tokio::task::unconstrained(Client::connect([url], Some(options)));
-        // A client that is told of no user yet has nothing to wait for.
+        // A client without a user connects lazily, so this future is ready.
         let made = making.now_or_never();
         let made = made.unwrap_or_else(|| Err(Error::Internal("it waits".to_owned())));
         made.map_err(|error| match error {
@@ -181,14 +181,14 @@ impl EtcdTls {
 }
 
 impl fmt::Debug for EtcdIdentity {
-    /// Without the key.
+    /// Omits the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EtcdIdentity").finish_non_exhaustive()
     }
 }
 
 impl fmt::Debug for EtcdUser {
-    /// Without the password.
+    /// Omits the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EtcdUser").field("name", &self.name).finish_non_exhaustive()
     }

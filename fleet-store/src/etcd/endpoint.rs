@@ -1,8 +1,7 @@
-//! One endpoint: a client of the library's own for it, which says who asks where etcd wants to
-//! know.
+//! A client for a single endpoint, which authenticates if etcd requires it.
 //!
-//! The library could hold several endpoints in one client. It would then choose one for each call,
-//! by chance, the dead ones among them, and not say which one it was.
+//! The library can also use several endpoints in one client. But then it chooses one at random for
+//! each call, including failed ones, and does not report which.
 
 use etcd_client::proto::{PbRangeResponse, PbTxnResponse};
 use etcd_client::{
@@ -13,15 +12,16 @@ use tonic::Code;
 
 use super::config::EtcdUser;
 
-/// The largest response that is taken; a range is read in pages that keep below it, and etcd cuts the
-/// changes of a watch into pieces that do.
+/// Maximum size of a response. Ranges are read in smaller pages, and etcd splits the changes of a
+/// watch into smaller fragments.
 const MAX_RESPONSE: usize = 16 << 20;
 
 pub(super) struct Endpoint {
     pub(super) url: String,
     client: Client,
     user: Option<EtcdUser>,
-    /// Whether etcd was told who asks. Locked while it is told, so that many calls tell it once.
+    /// Whether the client has authenticated. Locked meanwhile, so that concurrent calls
+    /// authenticate once.
     authenticated: Mutex<bool>,
 }
 
@@ -43,7 +43,7 @@ impl Endpoint {
         Ok(self.kv().txn(txn.clone()).await?.0)
     }
 
-    /// Makes a lease of `ttl` seconds, and says its name.
+    /// Grants a lease of `ttl` seconds and returns its ID.
     pub(super) async fn grant(&self, ttl: i64) -> Result<i64, Error> {
         Ok(self.client.lease_client().grant(ttl, None).await?.id())
     }
@@ -56,12 +56,12 @@ impl Endpoint {
         self.client.lease_client().revoke(lease).await.map(|_revoked| ())
     }
 
-    /// How many seconds a lease has left; none or fewer if it has ended.
+    /// Returns the remaining seconds of a lease; zero or less if it has ended.
     pub(super) async fn seconds_left(&self, lease: i64) -> Result<i64, Error> {
         Ok(self.client.lease_client().time_to_live(lease, None).await?.ttl())
     }
 
-    /// Opens a watch, and waits for what etcd says of it.
+    /// Opens a watch and waits for the first response.
     pub(super) async fn watch(
         &self,
         key: &[u8],
@@ -79,13 +79,13 @@ impl Endpoint {
         self.client.kv_client().max_decoding_message_size(MAX_RESPONSE)
     }
 
-    /// Whether it says who asks.
+    /// Returns whether the client authenticates.
     pub(super) fn has_user(&self) -> bool {
         self.user.is_some()
     }
 
-    /// Sees to it that calls say who asks. From then on the library gets a new token by itself
-    /// where etcd says clearly that it no longer knows the old one.
+    /// Authenticates, if not done yet. From then on the library renews the token itself when etcd
+    /// clearly reports that it is invalid.
     pub(super) async fn authenticate(&self) -> Result<(), Error> {
         let Some(EtcdUser { name, password }) = &self.user else { return Ok(()) };
         let mut authenticated = self.authenticated.lock().await;
@@ -94,7 +94,7 @@ impl Endpoint {
         }
         let user = Some((name.clone(), password.clone()));
         match self.client.clone().update_user(user).await {
-            // Then it asks nobody who they are.
+            // Authentication is disabled in etcd.
             Err(Error::GRpcStatus(status)) if status.code() == Code::FailedPrecondition => {}
             told => told?,
         }
@@ -102,8 +102,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Says who asks once more before the next call, where etcd does not say clearly that this is
-    /// what it wants.
+    /// Authenticates again before the next call. For errors of expired tokens that the library does
+    /// not recognize.
     pub(super) async fn forget_token(&self) {
         *self.authenticated.lock().await = false;
     }

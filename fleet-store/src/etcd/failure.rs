@@ -1,4 +1,5 @@
-//! Pure: what a call that failed says about what was done. The rule is to doubt.
+//! Pure: classification of failed calls by their possible effect. When in doubt, the effect is
+//! unknown.
 
 use std::error::Error;
 use std::fmt;
@@ -9,35 +10,35 @@ use tonic::{Code, ConnectError, Status};
 
 use crate::StoreError;
 
-/// Why a call to one endpoint failed.
+/// A failed call to an endpoint.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) kind: FailureKind,
     cause: Box<dyn Error + Send + Sync>,
 }
 
-/// What a failed call means for whoever made it.
+/// Effect of a failed call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum FailureKind {
-    /// Nothing happened, and another endpoint, or this one later, may do it.
+    /// Not applied; another endpoint may succeed, or this one later.
     NotDone,
-    /// Nothing happened: the token was not accepted, and another one may be.
+    /// Not applied: the token was rejected, and a new one may be accepted.
     BadToken,
-    /// Nothing happened, and asking again will not help.
+    /// Not applied, and a retry will not help.
     Refused,
-    /// Nobody knows whether it happened.
+    /// Unknown whether applied.
     Ambiguous,
-    /// The request itself is wrong; nothing happened.
+    /// Not applied, because the request is invalid.
     Invalid(String),
-    /// There is no such lease; nothing happened.
+    /// Not applied, because the lease does not exist.
     NoLease,
-    /// The revision that was asked for is no longer kept.
+    /// The requested revision is no longer kept.
     Compacted,
-    /// The response is larger than this client takes.
+    /// The response is larger than the client accepts.
     TooLarge,
 }
 
-/// The time limit of a call was over.
+/// Timeout of a call.
 #[derive(Debug, thiserror::Error)]
 #[error("etcd at {endpoint} did not response within {limit:?}")]
 pub(super) struct TimeoutError {
@@ -45,7 +46,7 @@ pub(super) struct TimeoutError {
     pub(super) limit: Duration,
 }
 
-/// What an endpoint says, or what was in the way to it.
+/// Error status from an endpoint, or from the connection to it.
 #[derive(Debug)]
 struct EndpointStatus {
     endpoint: String,
@@ -68,7 +69,7 @@ impl Error for EndpointStatus {
     }
 }
 
-/// What the client library says for want of an response that it understands.
+/// Error of the client library without a status.
 #[derive(Debug, thiserror::Error)]
 #[error("no response from etcd at {endpoint}")]
 struct NoResponse {
@@ -77,13 +78,13 @@ struct NoResponse {
     error: ClientError,
 }
 
-/// etcd said something that its protocol does not allow for.
+/// Response of etcd that violates its protocol.
 #[derive(Debug, thiserror::Error)]
 #[error("etcd broke its protocol: {0}")]
 pub(super) struct ProtocolViolation(pub(super) &'static str);
 
 impl Failure {
-    /// What a call to `endpoint` ended with.
+    /// Converts the error of a call to `endpoint`.
     pub(super) fn at(endpoint: &str, error: ClientError) -> Self {
         let endpoint = endpoint.to_owned();
         match error {
@@ -98,7 +99,7 @@ impl Failure {
         Self { kind, cause: Box::new(cause) }
     }
 
-    /// The failure of a call that served another one, which was then not made.
+    /// Converts the failure of a preparatory call: the actual call was not made.
     pub(super) fn as_not_done(mut self) -> Self {
         if self.kind == FailureKind::Ambiguous {
             self.kind = FailureKind::NotDone;
@@ -106,12 +107,12 @@ impl Failure {
         self
     }
 
-    /// Whether another endpoint may do better.
+    /// Returns whether another endpoint may succeed.
     pub(super) fn is_endpoint_failure(&self) -> bool {
         matches!(self.kind, FailureKind::NotDone | FailureKind::Ambiguous)
     }
 
-    /// The error of a call that changes nothing, or that may be repeated at will.
+    /// Converts the failure of a call that changes nothing or is idempotent.
     pub(super) fn into_read_error(self) -> StoreError {
         match self.kind {
             FailureKind::Invalid(text) => StoreError::Invalid(text),
@@ -119,7 +120,7 @@ impl Failure {
         }
     }
 
-    /// The error of a call that may have changed something.
+    /// Converts the failure of a call that may have changed something.
     pub(super) fn into_write_error(self) -> StoreError {
         match self.kind {
             FailureKind::Ambiguous | FailureKind::TooLarge => StoreError::Unknown(self.cause),
@@ -128,23 +129,23 @@ impl Failure {
     }
 }
 
-/// What the library means by errors of its own.
+/// Classifies the library's own errors.
 fn kind_without_status(error: &ClientError) -> FailureKind {
     match error {
-        // So it puts the response to a renewal in which no time is left.
+        // The library returns this for renewals with no remaining time.
         ClientError::LeaseKeepAliveError(text) if text == "lease not found" => FailureKind::NoLease,
-        // A token that cannot be sent back.
+        // The token cannot be sent in a header.
         ClientError::InvalidMetadataValue(_) => FailureKind::Refused,
         _ => FailureKind::Ambiguous,
     }
 }
 
-/// What an response means. What is not known to say that nothing happened leaves it in doubt.
+/// Classifies a status. Unless it is known that nothing was applied, the result is ambiguous.
 fn kind(status: &Status) -> FailureKind {
     let text = status.message();
     let says = |part: &str| text.contains(part);
     match status.code() {
-        // It was never sent.
+        // The request was never sent.
         _ if is_connect_error(status) => FailureKind::NotDone,
         Code::Unauthenticated => FailureKind::BadToken,
         Code::InvalidArgument if says("revision of auth store is old") => FailureKind::BadToken,
@@ -155,11 +156,12 @@ fn kind(status: &Status) -> FailureKind {
         Code::NotFound if says("lease not found") => FailureKind::NoLease,
         Code::OutOfRange if says("compacted") => FailureKind::Compacted,
         Code::OutOfRange if says("message length too large") => FailureKind::TooLarge,
-        // Asked of every request before it is looked at, since a leader is required.
+        // Checked before every request is processed, because a leader is required.
         Code::Unavailable if says("no leader") => FailureKind::NotDone,
-        // But "space exceeded" is said of the write that exceeds it, too, and that is done.
+        // "space exceeded" is ambiguous: etcd also returns it for the write that exceeds the quota,
+        // which is applied.
         Code::ResourceExhausted if says("too many requests") => FailureKind::NotDone,
-        // Said by the library before it sends anything.
+        // Returned by the library before it sends the request.
         Code::Unknown if text.starts_with("Service was not ready") => FailureKind::NotDone,
         _ => FailureKind::Ambiguous,
     }

@@ -1,4 +1,4 @@
-//! Pure: the contract's words in etcd's, and back, below the prefix of the store's keys.
+//! Pure: conversions between the contract and etcd's API, under the store's key prefix.
 
 use etcd_client::proto::{PbKeyValue, PbResponseHeader};
 use etcd_client::{Compare, CompareOp, GetOptions, PutOptions, Txn, TxnOp};
@@ -6,14 +6,13 @@ use fleet_core::Revision;
 
 use crate::{Condition, Entry, Expect, LeaseId, StoreError, Transaction, Write};
 
-/// The keys in etcd that are a store's: those that start with its prefix, which is no part of them
-/// on this side.
+/// Prefix of a store's keys in etcd, which the store's users do not see.
 #[derive(Debug, Clone)]
 pub(super) struct KeyPrefix {
     prefix: String,
 }
 
-/// Somebody wrote a key among the store's that cannot be one of them.
+/// A key under the prefix that no store has written.
 #[derive(Debug, thiserror::Error)]
 #[error("etcd has a key that is no text, {key:?}: delete it")]
 struct NonUtf8Key {
@@ -25,17 +24,17 @@ impl KeyPrefix {
         Self { prefix: prefix.to_owned() }
     }
 
-    /// The key as etcd has it.
+    /// Returns the key in etcd.
     pub(super) fn etcd_key(&self, key: &str) -> Vec<u8> {
         [self.prefix.as_bytes(), key.as_bytes()].concat()
     }
 
-    /// The key as this side has it.
+    /// Returns the key without the prefix.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Unavailable`] when it is no text: fleet wrote no such key, and to leave it out
-    /// would be to say that it is not there.
+    /// [`StoreError::Unavailable`] when the key is not UTF-8. Fleet writes no such key, and leaving
+    /// it out would report it as absent.
     pub(super) fn store_key(&self, key: &[u8]) -> Result<String, StoreError> {
         let inner = key.get(self.prefix.len()..).unwrap_or_default();
         String::from_utf8(inner.to_vec()).map_err(|_| {
@@ -44,16 +43,15 @@ impl KeyPrefix {
         })
     }
 
-    /// The first key under `prefix` as etcd has it, and the first one beyond.
+    /// Returns the range of keys with `prefix` in etcd: the first one, and the end.
     pub(super) fn range(&self, prefix: &str) -> (Vec<u8>, Vec<u8>) {
         let first = self.etcd_key(prefix);
         let beyond = end_of_range(&first);
-        // An empty key stands for none.
+        // etcd rejects an empty key; a zero byte is the first possible key.
         (if first.is_empty() { vec![0] } else { first }, beyond)
     }
 
-    /// The key, and what is asked of it, of a question that costs little: it is answered with the
-    /// present revision.
+    /// Returns the key and options of a cheap read that reports the current revision.
     pub(super) fn probe(&self, revision: Revision) -> (Vec<u8>, GetOptions) {
         let options = GetOptions::new().with_count_only().with_revision(signed(revision));
         (self.etcd_key("\0"), options)
@@ -71,7 +69,7 @@ impl KeyPrefix {
     pub(super) fn transaction(&self, transaction: Transaction) -> Txn {
         let mut writes: Vec<_> = transaction.writes.into_iter().map(|w| self.write(w)).collect();
         if writes.is_empty() {
-            // Without it a member that lags behind would judge the conditions by what it has.
+            // A transaction without a read or write may be evaluated by a stale member.
             let (key, options) = self.probe(Revision::ZERO);
             writes.push(TxnOp::get(key, Some(options)));
         }
@@ -80,7 +78,7 @@ impl KeyPrefix {
         Txn::new().when(conditions).and_then(writes)
     }
 
-    /// Reads each of these keys as it was at `revision`.
+    /// Reads the keys of the conditions at `revision`.
     pub(super) fn read_at(&self, conditions: &[Condition], revision: Revision) -> Txn {
         let reads = conditions.iter().map(|condition| {
             let options = GetOptions::new().with_revision(signed(revision));
@@ -96,7 +94,8 @@ impl KeyPrefix {
             Expect::Present => Compare::create_revision(key, CompareOp::NotEqual, 0),
             Expect::Value(value) => Compare::value(key, CompareOp::Equal, value),
             Expect::ModifiedAt(revision) => {
-                // Of an absent key etcd says zero, which is no revision that wrote anything.
+                // etcd reports revision 0 for absent keys, so 0 would match them. Nothing matches
+                // -1.
                 let revision = if revision == Revision::ZERO { -1 } else { signed(revision) };
                 Compare::mod_revision(key, CompareOp::Equal, revision)
             }
@@ -114,7 +113,7 @@ impl KeyPrefix {
     }
 }
 
-/// The first key after all that start with `prefix`; a zero byte stands for the end of all keys.
+/// Returns the end of the range of keys with `prefix`; a zero byte means the end of all keys.
 fn end_of_range(prefix: &[u8]) -> Vec<u8> {
     let mut beyond = prefix.to_vec();
     while let Some(last) = beyond.pop() {
@@ -126,12 +125,12 @@ fn end_of_range(prefix: &[u8]) -> Vec<u8> {
     vec![0]
 }
 
-/// A revision as etcd counts it. None is near the end of the numbers.
+/// Converts a revision for etcd. Real revisions are far below the limit.
 pub(super) fn signed(revision: Revision) -> i64 {
     i64::try_from(revision.0).unwrap_or(i64::MAX)
 }
 
-/// The revision of an response; every response that is asked for it has one.
+/// Returns the revision in a response header. etcd sends a header with every response.
 pub(super) fn revision_of(header: Option<&PbResponseHeader>) -> Revision {
     unsigned(header.map_or(0, |header| header.revision))
 }
@@ -140,12 +139,12 @@ pub(super) fn unsigned(revision: i64) -> Revision {
     Revision(u64::try_from(revision).unwrap_or(0))
 }
 
-/// A lease as etcd names it; nothing for a name that it cannot have given.
+/// Returns etcd's ID of a lease; `None` if etcd cannot have granted it.
 pub(super) fn etcd_lease_id(lease: LeaseId) -> Option<i64> {
     i64::try_from(lease.0).ok().filter(|name| *name > 0)
 }
 
-/// The lease of a key: zero stands for none.
+/// Returns the lease of a key; zero means none.
 pub(super) fn lease_id(name: i64) -> Option<LeaseId> {
     u64::try_from(name).ok().filter(|name| *name > 0).map(LeaseId)
 }

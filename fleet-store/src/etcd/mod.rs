@@ -1,9 +1,9 @@
-//! The store that an etcd cluster keeps: the contract in terms of etcd's v3 API.
+//! A store in an etcd cluster: the contract on top of etcd's v3 API.
 //!
-//! What happens in which order is etcd's, and how it is told is the library's, `etcd-client`: the
-//! messages, the connections, their encryption, the tokens. Here is what both leave to their user:
-//! asking another endpoint, telling what surely did not happen from what may have, reading a large
-//! range in pages of one revision, and going on with a watch where it broke off.
+//! etcd orders all events, and the library `etcd-client` implements messages, connections,
+//! encryption and tokens. This module adds what both leave to their users: failover between
+//! endpoints, telling calls that were surely not applied from those that may have been, reading
+//! large ranges in pages of one revision, and resuming broken watches.
 
 mod assemble;
 mod client;
@@ -31,45 +31,45 @@ use client::{Client, Retry};
 use failure::{Failure, FailureKind, ProtocolViolation};
 use key_prefix::{KeyPrefix, etcd_lease_id, lease_id, revision_of, signed};
 
-/// How many keys are read at once, unless their values are too large for that.
+/// Number of keys in a page, unless their values are too large.
 const PAGE: i64 = 1000;
-/// How often a read begins anew when what it reads is compacted away meanwhile.
+/// Attempts of a read whose revision is compacted meanwhile.
 const READ_ATTEMPTS: usize = 3;
-/// The longest time to live that etcd grants, in seconds.
+/// Maximum time to live that etcd grants, in seconds.
 const LONGEST_TTL: i64 = 9_000_000_000;
 
-/// A [`Store`] that an etcd cluster of version 3.4 or later keeps.
+/// A [`Store`] in an etcd cluster of version 3.4 or later.
 ///
-/// Nothing is connected before the first call. Each call goes to the endpoint that answered last,
-/// and on to the next when that fails, unless it might be done twice thereby: then it ends as
-/// [`StoreError::Unknown`]. A watch goes on at another endpoint when its own fails; when none is to
-/// be had it is cut off, so that it is never behind for more than about five time limits, and one
-/// more for each endpoint after the first, without its reader knowing.
+/// Connections are made at the first call. Each call goes to the last endpoint that responded. If
+/// that fails, it is repeated at the next endpoint, unless it might then be applied twice; such a
+/// call fails with [`StoreError::Unknown`]. When a watch's endpoint fails, it continues at another
+/// one. If none is available, the watch is cut off. So its reader never lags behind unknowingly for
+/// longer than about five time limits, and one more for each endpoint after the first.
 ///
-/// All members are asked for the present, never for what they happen to have. A member that has
-/// lost the others answers nothing.
+/// All reads are linearizable: members are always asked for the current state. A member without a
+/// quorum does not respond.
 pub struct EtcdStore {
     client: Arc<Client>,
     key_prefix: KeyPrefix,
 }
 
 impl EtcdStore {
-    /// A store in the cluster of this configuration.
+    /// Creates a store for the configured cluster. Nothing is connected yet, so an unreachable
+    /// cluster only shows in later calls.
     ///
     /// # Errors
     ///
-    /// [`EtcdConfigError`] when no cluster could be reached by it. Whether one is reached only the
-    /// calls tell.
+    /// [`EtcdConfigError`] when the configuration cannot be used.
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime.
+    /// Panics outside a tokio runtime.
     pub fn new(config: &EtcdConfig) -> Result<Self, EtcdConfigError> {
         let client = Arc::new(Client::new(config)?);
         Ok(Self { client, key_prefix: KeyPrefix::new(&config.key_prefix) })
     }
 
-    /// Reads page after page, all at the revision of the first.
+    /// Reads all pages of a range at the revision of the first one.
     async fn read_pages(&self, prefix: &str) -> Result<(Revision, Vec<PbKeyValue>), Failure> {
         let (mut key, end) = self.key_prefix.range(prefix);
         let options = GetOptions::new().with_range(end);
@@ -88,7 +88,7 @@ impl EtcdStore {
         }
     }
 
-    /// Reads one page, a smaller one where it would be too large to be sent.
+    /// Reads one page. Reduces its size if the response would be too large.
     async fn read_page(
         &self,
         key: &[u8],
@@ -106,8 +106,8 @@ impl EtcdStore {
         }
     }
 
-    /// What a transaction was refused for: its first condition that did not hold at the revision
-    /// that it was judged at. A failure to find out does not put the refusal in doubt.
+    /// Determines the condition that refused a transaction: the first one that did not hold at the
+    /// revision of the response. If that fails, the transaction still was not applied.
     async fn refusal(
         &self,
         conditions: &[Condition],
@@ -132,7 +132,7 @@ impl EtcdStore {
         Err(StoreError::Unavailable(Box::new(violation)))
     }
 
-    /// Which of the leases that a transaction binds keys to has ended.
+    /// Determines which lease of a transaction has ended.
     async fn lost_lease(&self, leases: BTreeSet<LeaseId>) -> Result<LeaseId, StoreError> {
         let last = leases.last().copied().unwrap_or(LeaseId(0));
         for lease in leases {
@@ -199,7 +199,7 @@ impl Store for EtcdStore {
     async fn grant(&self, ttl: Duration) -> Result<LeaseId, StoreError> {
         let whole = ttl.as_secs().saturating_add(u64::from(ttl.subsec_nanos() > 0));
         let ttl = i64::try_from(whole).unwrap_or(LONGEST_TTL).clamp(1, LONGEST_TTL);
-        // A lease that nobody knows of binds no key and ends by itself.
+        // Granting is idempotent: a lost lease binds no keys and expires.
         let granting =
             self.client.call(Retry::Always, |endpoint| async move { endpoint.grant(ttl).await });
         let name = granting.await.map_err(Failure::into_read_error)?;
@@ -237,7 +237,7 @@ impl fmt::Debug for EtcdStore {
     }
 }
 
-/// The leases that a transaction binds keys to.
+/// Returns the leases that a transaction binds keys to.
 fn leases(transaction: &Transaction) -> BTreeSet<LeaseId> {
     let lease = |write: &Write| match write {
         Write::Put { lease, .. } => *lease,

@@ -1,4 +1,4 @@
-//! Watches of etcd: a stream that is opened again where it broke off, as long as that can be soon.
+//! Watches in etcd: streams that are reopened when they break, if that succeeds soon.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use super::key_prefix::{KeyPrefix, revision_of, signed, unsigned};
 use crate::clock::{Clock, sleep, within};
 use crate::{Changes, StoreError, Watch, WatchSender};
 
-/// How many revisions a reader may be behind before etcd is left to keep them for it.
+/// Number of revisions buffered for a slow reader. Beyond it, etcd buffers them.
 const CAPACITY: usize = 1024;
-/// The pause before a stream is opened again; each failure doubles it.
+/// Pause before a stream is reopened. Each failure doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
@@ -36,7 +36,7 @@ pub(super) async fn watch(
     Ok(watch)
 }
 
-/// What feeds one watch.
+/// Task that feeds one watch.
 struct WatchTask {
     client: Arc<Client>,
     key_prefix: KeyPrefix,
@@ -45,23 +45,24 @@ struct WatchTask {
     assembler: Assembler,
 }
 
-/// An open stream of etcd's.
+/// An open watch stream.
 struct Stream {
     watch: WatchStream,
-    /// Which endpoint it is from.
+    /// Index of its endpoint.
     at: usize,
 }
 
-/// Why a stream is at its end.
+/// Reason for the end of a stream.
 enum StreamEnd {
-    /// The reader is gone, or nothing that can be delivered will come.
+    /// The reader is gone, or the watch cannot continue.
     Watch,
-    /// It broke off, and another one may go on.
+    /// The stream broke, and another one can resume.
     Stream(Failure),
 }
 
 impl WatchTask {
-    /// Delivers until the reader is gone or the watch cannot go on; to end is to cut it off.
+    /// Delivers changes until the reader is gone or the watch cannot continue. Dropping the sender
+    /// cuts the watch off.
     async fn run(mut self, mut stream: Stream) {
         loop {
             let failure = match self.follow(&mut stream).await {
@@ -95,7 +96,7 @@ impl WatchTask {
                     }
                 }
                 Ok(None) => match self.lacks_revisions(stream.at).await {
-                    // What was made a moment ago may be on its way.
+                    // A very recent revision may still be on its way.
                     Ok(misses) if !(misses && missed) => missed = misses,
                     Ok(_) => return StreamEnd::Stream(silent()),
                     Err(failure) => return StreamEnd::Stream(failure),
@@ -105,8 +106,8 @@ impl WatchTask {
         }
     }
 
-    /// Whether a silent stream lacks revisions that its endpoint has. Not every version of etcd
-    /// gives a sign of life when a stream is asked for one, and not at all times.
+    /// Returns whether a silent stream lacks revisions that its endpoint has. Not every version of
+    /// etcd answers progress requests, and not always.
     async fn lacks_revisions(&self, at: usize) -> Result<bool, Failure> {
         let (key, options) = &self.key_prefix.probe(Revision::ZERO);
         let response = self
@@ -116,7 +117,7 @@ impl WatchTask {
         Ok(revision_of(response.header.as_ref()) > self.assembler.done())
     }
 
-    /// Whether the watch goes on.
+    /// Delivers the completed revisions. Returns whether the watch continues.
     async fn deliver(&mut self, response: PbWatchResponse) -> bool {
         let told = progress(&response);
         let whole = match self.assembler.take(&self.key_prefix, response) {
@@ -140,8 +141,8 @@ impl WatchTask {
         }
     }
 
-    /// Another stream in place of one that broke off. Nothing when none is to be had in a while:
-    /// then the reader has to be told, rather than take what it has for the present.
+    /// Opens another stream after a failure. `None` if that fails for too long; then the watch is
+    /// cut off, so that its reader does not mistake its state for the current one.
     async fn reopen(&self) -> Option<Stream> {
         let clock = Clock::start();
         let deadline = clock.now().after(self.client.timeout() * 2);
@@ -162,7 +163,8 @@ impl WatchTask {
         }
     }
 
-    /// Opens a stream that goes on after what was delivered, and makes sure that etcd has it all.
+    /// Opens a stream after the last complete revision, and checks that etcd still has all changes
+    /// since.
     async fn open(&self) -> Result<Stream, StoreError> {
         let after = self.assembler.done();
         let present = self.probe(Revision::ZERO).await.map_err(Failure::into_read_error)?;
@@ -174,8 +176,8 @@ impl WatchTask {
             self.check_compacted(after).await?;
             return self.stream(after.next()).await.map_err(Failure::into_read_error);
         }
-        // What was seen comes once more, and is passed over: a stream that begins in the future
-        // gets no sign of life from some versions of etcd.
+        // Start at the last delivered revision, which is then skipped. In some versions of etcd a
+        // stream that starts in the future gets no progress responses.
         self.stream(after).await.map_err(Failure::into_read_error)
     }
 
@@ -185,8 +187,8 @@ impl WatchTask {
         Ok(revision_of(response.header.as_ref()))
     }
 
-    /// A watch is told late that it asked for what is no longer kept, so that is asked before. How
-    /// much is still kept only a watch is told, though.
+    /// Checks for compaction before a watch is opened, because etcd reports it late on the stream.
+    /// Only the stream reports the oldest kept revision, though.
     async fn check_compacted(&self, after: Revision) -> Result<(), StoreError> {
         match self.probe(after.next()).await {
             Err(failure) if failure.kind == FailureKind::Compacted => {}
@@ -200,11 +202,11 @@ impl WatchTask {
         Err(StoreError::Compacted { oldest: oldest.max(after.next()) })
     }
 
-    /// A stream of changes from revision `start` on.
+    /// Opens a stream of changes from revision `start` on.
     async fn stream(&self, start: Revision) -> Result<Stream, Failure> {
         let (stream, refusal) = self.try_stream(start).await?;
         let Some(failure) = refusal else { return Ok(stream) };
-        // A stream whose token has expired is not told from one without the right to watch.
+        // etcd reports an expired token like a missing permission.
         if failure.kind != FailureKind::Refused || !self.client.forget_token(stream.at).await {
             return Err(failure);
         }
@@ -214,12 +216,12 @@ impl WatchTask {
         }
     }
 
-    /// A stream, and why etcd refuses it, if it does.
+    /// Opens a stream. Also returns the failure if etcd refuses it.
     async fn try_stream(&self, start: Revision) -> Result<(Stream, Option<Failure>), Failure> {
         let (key, end) = &self.key_prefix.range(&self.prefix);
         let options = &WatchOptions::new()
             .with_range(end.clone())
-            .with_start_revision(signed(start.max(Revision(1)))) // zero would mean: from now on
+            .with_start_revision(signed(start.max(Revision(1)))) // zero would mean "from now on"
             .with_progress_notify()
             .with_fragment();
         let opening = self
@@ -232,14 +234,14 @@ impl WatchTask {
 }
 
 impl Stream {
-    /// The next response. A stream that is silent is asked for a sign of life; nothing when none
-    /// comes.
+    /// Returns the next response. A silent stream is asked for its progress; `None` if it does not
+    /// respond.
     async fn next(&mut self, limit: Duration) -> Result<Option<PbWatchResponse>, Failure> {
         if let Some(response) = within(limit, self.watch.message()).await {
             return into_response(response).map(Some);
         }
         let asking = async {
-            // Whether it can no longer be asked its response tells.
+            // If the request fails, the next message reports it.
             let _asked = self.watch.request_progress().await.is_ok();
             self.watch.message().await
         };
@@ -267,7 +269,7 @@ fn into_response(
 }
 
 fn canceled(response: &PbWatchResponse) -> StreamEnd {
-    // What is no longer kept cannot be delivered by any other stream either.
+    // Compacted changes cannot be delivered by any stream.
     if response.compact_revision > 0 {
         StreamEnd::Watch
     } else {
@@ -288,9 +290,9 @@ fn refused(response: &PbWatchResponse) -> Failure {
 #[error("etcd has canceled the watch: {0:?}")]
 struct Canceled(String);
 
-/// The revision up to which the watch has got everything, if the response is about that. An response to
-/// a question after progress is not: some versions of etcd send it before changes that belong
-/// before it. It has the name of no watch.
+/// Returns the revision up to which the watch is complete, if the response reports that. Responses
+/// to progress requests do not count: some versions of etcd send them before earlier changes. They
+/// have a negative watch ID.
 fn progress(response: &PbWatchResponse) -> Option<Revision> {
     let tells = response.events.is_empty() && !response.created && response.watch_id >= 0;
     tells.then(|| revision_of(response.header.as_ref()))

@@ -1,4 +1,4 @@
-//! Pure: what is different between two snapshots, and the differences of late.
+//! Pure: change sets between snapshots, and a log of recent ones.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -8,23 +8,23 @@ use fleet_unitfile::UnitName;
 
 use super::limits::MAX_NAMES;
 
-/// What decisions rest on and may be different between two snapshots of one mirror: whatever is not
-/// named here is the same in both. What machines report, and why units have no machine, are results
-/// of decisions and are not looked at.
+/// Names of the scheduling inputs that may differ between two snapshots of one mirror. Everything
+/// not named here is equal in both. Reported states and reasons are results of decisions and are
+/// not included.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChangeSet {
-    /// The units that came, went or changed, or of which it changed whether they can be understood.
+    /// Units that were added, removed or changed, or became readable or unreadable.
     pub units: BTreeSet<UnitName>,
-    /// The machines that came, went or changed.
+    /// Machines that were added, removed or changed.
     pub machines: BTreeSet<MachineId>,
-    /// The units whose placements came, went or changed.
+    /// Units whose placements were added, removed or changed.
     pub placements: BTreeSet<UnitName>,
-    /// Whether the order to rebalance came, went or changed.
+    /// Whether the rebalancing request was added, removed or changed.
     pub rebalancing: bool,
 }
 
 impl ChangeSet {
-    /// Whether all is the same.
+    /// Returns whether nothing has changed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -37,8 +37,8 @@ impl ChangeSet {
         self.rebalancing |= later.rebalancing;
     }
 
-    /// What is different between two snapshots of which nobody has written down what lies between.
-    /// Beyond what a log keeps it is not looked for.
+    /// Compares two snapshots between which changes were not recorded. The comparison ends at the
+    /// number of names that a log keeps.
     pub(super) fn between(old: &Snapshot, new: &Snapshot) -> Self {
         let rebalancing = old.rebalancing != new.rebalancing;
         let mut found = Self { rebalancing, ..Self::default() };
@@ -62,14 +62,15 @@ fn unit_name(unit: &Arc<Unit>) -> &UnitName {
     &unit.name
 }
 
-/// Whether two units of one name are the same; the requirements follow from name and file.
+/// Returns whether two units of one name are equal. The requirements need no comparison; they
+/// follow from the name and the file.
 pub(super) fn is_same_unit(one: &Arc<Unit>, other: &Arc<Unit>) -> bool {
     Arc::ptr_eq(one, other)
         || (one.desired, one.generation) == (other.desired, other.generation)
             && one.file == other.file
 }
 
-/// Adds the keys that only one of two ordered sequences has, or that have different values.
+/// Adds the keys that are in only one of two ordered sequences or have different values.
 fn collect_differing<'a, K: Ord + Clone + 'a, V: 'a>(
     one: impl Iterator<Item = (&'a K, &'a V)>,
     other: impl Iterator<Item = (&'a K, &'a V)>,
@@ -100,21 +101,21 @@ fn collect_differing<'a, K: Ord + Clone + 'a, V: 'a>(
     }
 }
 
-/// The differences of late, the oldest first. Beyond the bound the oldest are forgotten, and who
-/// has seen nothing newer has to look at everything.
+/// Recent change sets, oldest first. Beyond the capacity the oldest are dropped. Readers that are
+/// further behind have to examine the whole snapshot.
 #[derive(Debug, Clone)]
 pub(super) struct DeltaLog {
-    /// The revision after which all differences are here.
+    /// Revision after which all changes are kept.
     oldest: Revision,
-    /// The revision up to which they are here.
+    /// Last recorded revision.
     newest: Revision,
     steps: VecDeque<Step>,
     names: usize,
     capacity: usize,
 }
 
-/// What is different between two revisions. What was in between nobody has seen. There are many of
-/// these, nearly all of one name, so they take no more room than that.
+/// Changes between two revisions; states in between were never visible. Most of the many steps have
+/// a single name, so slices are used to save memory.
 #[derive(Debug, Clone)]
 struct Step {
     from: Revision,
@@ -138,7 +139,7 @@ impl Step {
         }
     }
 
-    /// An empty one takes room as well.
+    /// Counts the names; an empty step counts as one because it needs memory as well.
     fn names(&self) -> usize {
         let names = self.units.len() + self.machines.len() + self.placements.len();
         (names + usize::from(self.rebalancing)).max(1)
@@ -146,12 +147,12 @@ impl Step {
 }
 
 impl DeltaLog {
-    /// A log that begins with a state at revision zero.
+    /// Creates a log that starts at revision zero.
     pub(super) fn new() -> Self {
         Self::keeping(MAX_NAMES)
     }
 
-    /// How many names are kept from now on, together.
+    /// Sets the total number of names to keep.
     pub(super) fn keep(&mut self, capacity: usize) {
         self.capacity = capacity;
     }
@@ -161,7 +162,7 @@ impl DeltaLog {
         Self { oldest, newest, steps: VecDeque::new(), names: 0, capacity }
     }
 
-    /// Notes what `revision`, which is newer than all before, has changed.
+    /// Records the changes of `revision`, which follows all earlier ones.
     pub(super) fn follow(&mut self, revision: Revision, changes: ChangeSet) {
         let from = Revision(revision.0.saturating_sub(1)).max(self.newest);
         self.newest = revision;
@@ -170,8 +171,8 @@ impl DeltaLog {
         }
     }
 
-    /// Notes what is different at `revision` after some revisions that were not followed. If that
-    /// revision was there before and was something else, nobody can say who has seen what.
+    /// Records the changes at `revision` after revisions that were not observed. If the log already
+    /// has that revision with another state, all earlier revisions become unknown.
     pub(super) fn jump(&mut self, revision: Revision, changes: ChangeSet) {
         let from = self.newest;
         if revision > from {
@@ -193,7 +194,7 @@ impl DeltaLog {
         }
     }
 
-    /// What is different now from how it was at the revision `seen`; nothing if that is not known.
+    /// Returns the changes since revision `seen`, or `None` if they are unknown.
     pub(super) fn since(&self, seen: Revision) -> Option<ChangeSet> {
         let first = self.steps.partition_point(|step| step.to <= seen);
         let was_skipped = self.steps.get(first).is_some_and(|step| step.from < seen);

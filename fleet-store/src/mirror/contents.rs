@@ -1,4 +1,4 @@
-//! Pure: the stored unit files, which units have them, and which of them no unit has.
+//! Pure: the stored unit files, their units, and the files without units.
 
 use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::iter::Peekable;
@@ -12,32 +12,32 @@ use super::view::fault;
 use crate::codec::decode_content;
 use crate::{ContentId, UnusedContent};
 
-/// The unit files by their identities.
+/// Unit files by content ID.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     files: BTreeMap<ContentId, ContentEntry>,
-    /// Which units have which content, be the content there or not.
+    /// Units by the content that they use, whether it is stored or not.
     users: BTreeSet<(ContentId, Option<UnitName>)>,
-    /// The contents that are there and that no unit has.
+    /// Stored contents that no unit uses.
     unused: BTreeSet<ContentId>,
 }
 
-/// What is stored as a content.
+/// A stored content, not yet parsed.
 #[derive(Debug)]
 pub(super) struct StoredContent {
     pub(super) value: Vec<u8>,
     pub(super) modified: Revision,
 }
 
-/// A stored unit file, shared by all units that have it.
+/// A parsed unit file, shared by all units that use it.
 #[derive(Debug, Clone)]
 pub(super) struct Content {
     pub(super) file: UnitFile,
-    /// What it requirements_cache, if that is the same whichever unit has it.
+    /// Requirements of the file, if they do not depend on the unit's name.
     pub(super) requirements: Option<Arc<Requirements>>,
 }
 
-/// A content, or what is wrong with it.
+/// A content or its fault.
 #[derive(Debug)]
 struct ContentEntry {
     modified: Revision,
@@ -45,8 +45,8 @@ struct ContentEntry {
 }
 
 impl Contents {
-    /// The contents of a whole cluster, with the units that have them, in order of contents and
-    /// names. A file that `known` has is not read once more.
+    /// Parses the contents of a whole cluster. `users` is in order of contents and names. Files
+    /// that `known` has are reused.
     pub(super) fn of(
         stored: Vec<(ContentId, StoredContent)>,
         users: impl Iterator<Item = (ContentId, UnitName)>,
@@ -69,17 +69,17 @@ impl Contents {
         Self { files, unused, users }
     }
 
-    /// The content of that identity, or what is wrong with it.
+    /// Returns the content with this ID, or its fault.
     pub(super) fn get(&self, id: ContentId) -> Result<Content, Fault> {
         content(id, self.files.get(&id))
     }
 
-    /// To ask for contents in order of their identities.
+    /// Returns a lookup for queries in ID order.
     pub(super) fn ordered_lookup(&self) -> OrderedLookup<'_> {
         OrderedLookup { left: self.files.iter().peekable() }
     }
 
-    /// Takes over a stored content, and says whether it is another than before.
+    /// Stores a content. Returns whether it differs from the previous one.
     pub(super) fn put(
         &mut self,
         id: ContentId,
@@ -100,7 +100,7 @@ impl Contents {
         self.note_use(id);
     }
 
-    /// Notes which content a unit has instead of which.
+    /// Updates the content that a unit uses.
     pub(super) fn change_use(
         &mut self,
         unit: &UnitName,
@@ -120,7 +120,7 @@ impl Contents {
         }
     }
 
-    /// The units that have a content.
+    /// Returns the units that use a content.
     pub(super) fn users(&self, id: ContentId) -> impl Iterator<Item = &UnitName> {
         let from = self.users.range((id, None)..);
         from.take_while(move |(of, _)| *of == id).filter_map(|(_, unit)| unit.as_ref())
@@ -132,7 +132,7 @@ impl Contents {
         unused.map(|(id, modified)| UnusedContent { id, modified }).collect()
     }
 
-    /// Keeps in mind whether the content is there for no unit.
+    /// Updates the set of unused contents.
     fn note_use(&mut self, id: ContentId) {
         if self.files.contains_key(&id) && self.users(id).next().is_none() {
             self.unused.insert(id);
@@ -141,7 +141,7 @@ impl Contents {
         }
     }
 
-    /// The content, if it was read before and is still of these bytes.
+    /// Returns the content if it was parsed before from the same bytes.
     fn with_bytes(&self, id: ContentId, value: &[u8]) -> Option<&Content> {
         let content = self.files.get(&id)?.content.as_ref().ok()?;
         let is_same = |source| source == content.file.source();
@@ -149,13 +149,13 @@ impl Contents {
     }
 }
 
-/// Contents that are asked for in order of their identities.
+/// A lookup whose queries come in ID order.
 pub(super) struct OrderedLookup<'a> {
     left: Peekable<btree_map::Iter<'a, ContentId, ContentEntry>>,
 }
 
 impl OrderedLookup<'_> {
-    /// The content of that identity, which is that of the question before or comes after it.
+    /// Returns the content with this ID, which must not be below that of the previous query.
     pub(super) fn get(&mut self, id: ContentId) -> Result<Content, Fault> {
         while self.left.next_if(|(other, _)| **other < id).is_some() {}
         content(id, self.left.peek().filter(|(other, _)| **other == id).map(|(_, entry)| *entry))
@@ -170,7 +170,7 @@ fn content(id: ContentId, entry: Option<&ContentEntry>) -> Result<Content, Fault
     }
 }
 
-/// Reads a stored unit file: what it is entry under must be what it is.
+/// Parses a stored unit file after checking its bytes against its ID.
 fn read(
     id: ContentId,
     value: &[u8],

@@ -1,4 +1,4 @@
-//! The task that keeps a mirror current: read all, watch, and begin again when the watch is lost.
+//! The mirror's task: reads everything, watches, and starts again when the watch is lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use crate::clock::sleep;
 use crate::codec::decode_lineage;
 use crate::{CodecError, Key, Listing, Registry, StoreError, Watch};
 
-/// The pause before the first new attempt; each failure doubles it.
+/// Pause before the first retry. Each failure doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// The longest pause.
+/// Longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 pub(super) struct Follower {
@@ -20,7 +20,7 @@ pub(super) struct Follower {
     shared: Arc<Shared>,
 }
 
-/// Why the mirror cannot take over what the store says.
+/// Reason to read the store again.
 #[derive(Debug, thiserror::Error)]
 enum ResyncReason {
     #[error(transparent)]
@@ -44,7 +44,7 @@ impl Follower {
         Self { registry, shared }
     }
 
-    /// Follows for ever; whoever started it aborts it.
+    /// Runs until the task is aborted.
     pub(super) async fn run(self) {
         let mut pause = FIRST_PAUSE;
         loop {
@@ -59,7 +59,7 @@ impl Follower {
         }
     }
 
-    /// Reads all and begins to watch from there.
+    /// Reads everything and starts a watch from there.
     async fn resync(&self) -> Result<Watch, ResyncReason> {
         let store = self.registry.store();
         let prefix = self.registry.layout().prefix();
@@ -68,7 +68,7 @@ impl Follower {
         let key = self.lineage_key();
         let lineage = listing.entries.iter().find(|entry| entry.key == key);
         self.check_lineage(lineage.map(|entry| entry.value.as_slice()))?;
-        // Only with the watch in hand is the listing taken for current.
+        // The listing counts as current only once the watch is established.
         let watch = store.watch(prefix, listing.revision).await?;
         let view = self.shared.read(|state| state.view.relist(listing));
         let now = self.shared.clock.now();
@@ -76,7 +76,8 @@ impl Follower {
         Ok(watch)
     }
 
-    /// A store that looks older than it was, perhaps empty, must not stop anything.
+    /// Rejects a listing with an older revision: the store lags behind or is empty. It must not
+    /// stop any unit.
     fn check_revision(&self, listing: &Listing) -> Result<(), ResyncReason> {
         let known = self.shared.read(|state| state.view.snapshot().revision);
         if listing.revision < known {
@@ -85,10 +86,10 @@ impl Follower {
         Ok(())
     }
 
-    /// Nor must a store that has become another one, for example since a backup was restored, or
-    /// in which another version keeps placements where this one does not look.
+    /// Rejects a store with another history, for example after a restored backup, and one with
+    /// another key layout.
     fn check_lineage(&self, lineage: Option<&[u8]>) -> Result<(), ResyncReason> {
-        // One that is damaged is compared by its bytes.
+        // A damaged lineage is compared by its bytes.
         let is_other = |error: &CodecError| !matches!(error, CodecError::Damaged(_));
         if let Some(error) = lineage.and_then(|it| decode_lineage(it).err()).filter(is_other) {
             return Err(ResyncReason::OtherLayout(error));
@@ -101,8 +102,8 @@ impl Follower {
         self.registry.layout().key(&Key::Lineage)
     }
 
-    /// Takes over change by change until the watch is lost. The first change shows that the store
-    /// is well, so the pauses may be short again.
+    /// Applies changes until the watch is lost. The first change shows that the store works again,
+    /// so it resets the pause.
     async fn follow(&self, mut watch: Watch, pause: &mut Duration) -> ResyncReason {
         let key = self.lineage_key();
         loop {
@@ -122,7 +123,7 @@ impl Follower {
     }
 }
 
-/// However the task ends, be it by a panic: the mirror must not be taken for current after that.
+/// However the task ends, even by a panic, the mirror is not current any more.
 impl Drop for Follower {
     fn drop(&mut self) {
         self.shared.close();

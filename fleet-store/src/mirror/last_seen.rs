@@ -1,20 +1,20 @@
-//! Pure: since when machines have not been seen, of which somebody may still ask.
+//! Pure: the times at which absent machines were last seen.
 
 use std::collections::BTreeMap;
 
 use fleet_core::{MachineId, Snapshot, Timestamp};
 
-/// How many machines are remembered at most; those that have been away for longest are forgotten.
+/// Maximum number of machines. Beyond it the machine that left first is dropped.
 const MAX_MACHINES: usize = 4096;
 
-/// The machines that went away while the store was followed.
+/// Machines that left while the mirror followed the store.
 #[derive(Debug, Default)]
 pub(super) struct LastSeen {
     times: BTreeMap<MachineId, Timestamp>,
 }
 
 impl LastSeen {
-    /// A machine has come or gone.
+    /// Records that a machine joined or left.
     pub(super) fn note(&mut self, machine: MachineId, is_present: bool, now: Timestamp) {
         if is_present {
             self.times.remove(&machine);
@@ -28,7 +28,8 @@ impl LastSeen {
         }
     }
 
-    /// The store was out of sight since `lost`: who is gone now may have gone right then.
+    /// Compares the snapshots around a gap that began at `lost`. Machines that left in the gap may
+    /// have left at its start.
     pub(super) fn compare(&mut self, before: &Snapshot, after: &Snapshot, lost: Timestamp) {
         let is_gone = |id: &MachineId| after.machine(id.as_str()).is_none();
         for machine in before.machines().filter(|machine| is_gone(&machine.id)) {
@@ -37,7 +38,7 @@ impl LastSeen {
         self.times.retain(|id, _| is_gone(id));
     }
 
-    /// When a machine that is not there was last seen; nothing if it never was.
+    /// Returns the time at which an absent machine was last seen, if ever.
     pub(super) fn get(&self, machine: &str) -> Option<Timestamp> {
         self.times.get(machine).copied()
     }

@@ -1,14 +1,15 @@
-//! Pure: how much is kept of what changed of late.
+//! Pure: limits for recorded changes.
 
-/// At most so many names of what changed: what a pass over a large cluster that lost a tenth of its
-/// machines changes, in a few megabytes.
+/// Maximum number of recorded names. It suffices for a pass that moves the units of a tenth of a
+/// large cluster's machines, and needs a few megabytes.
 pub(super) const MAX_NAMES: usize = 1 << 16;
 
-/// Even of the smallest cluster so many, so that who was away for a while can go on.
+/// Minimum number, so that in a small cluster readers can lag behind for a while.
 const MIN_NAMES: usize = 1 << 12;
 
-/// How many names are kept where units run at so many places, global ones on each machine. Who has
-/// missed more than twice what there is reads less when it looks at everything.
+/// Returns the number of names to keep for this many running units, counting global units once per
+/// machine. For a reader that has missed more than twice that, examining the whole snapshot is
+/// cheaper.
 pub(super) fn names_for(runs: usize) -> usize {
     runs.saturating_mul(2).clamp(MIN_NAMES, MAX_NAMES)
 }

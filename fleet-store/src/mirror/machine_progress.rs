@@ -1,20 +1,21 @@
-//! Whom a change concerns, and how each machine's agent is told of its own alone.
+//! Machines that a change affects, and the channels that wake their agents.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_core::{MachineId, Revision};
 use tokio::sync::watch as signal;
 
-/// What a mirror has seen of one machine; see [`Mirror::watch_machine`](super::Mirror::watch_machine).
+/// Progress of a mirror for one machine; see
+/// [`Mirror::watch_machine`](super::Mirror::watch_machine).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MachineProgress {
-    /// The last revision that may have changed something for the machine.
+    /// Last revision that may have changed something for the machine.
     pub revision: Revision,
-    /// Whether the watch that keeps the mirror current is alive.
+    /// Whether the mirror is current.
     pub is_current: bool,
 }
 
-/// Whom what was taken over concerns.
+/// Machines that applied changes may affect.
 #[derive(Debug, Default)]
 pub(super) struct AffectedMachines {
     machines: BTreeSet<MachineId>,
@@ -41,14 +42,14 @@ impl AffectedMachines {
     }
 }
 
-/// Who follows which machine.
+/// Watch channels of machines.
 #[derive(Debug, Default)]
 pub(super) struct MachineWatchers {
     machines: BTreeMap<MachineId, signal::Sender<MachineProgress>>,
 }
 
 impl MachineWatchers {
-    /// Another one who follows the machine, and has seen what there was until `now`.
+    /// Adds a receiver for a machine, starting at `now`.
     pub(super) fn add(
         &mut self,
         machine: &MachineId,
@@ -58,8 +59,9 @@ impl MachineWatchers {
         sender.or_insert_with(|| signal::Sender::new(now)).subscribe()
     }
 
-    /// Tells those whom it concerns, and all of them whether the mirror is current. It costs who
-    /// follows, in most daemons one, and nothing that the cluster grows by.
+    /// Notifies the affected machines, and all of them when the mirror becomes current or stops
+    /// being so. The cost depends on the number of watched machines, usually one, and not on the
+    /// size of the cluster.
     pub(super) fn publish(&mut self, affected: &AffectedMachines, now: MachineProgress) {
         self.machines.retain(|machine, sender| {
             let told = |machine_progress: &mut MachineProgress| {
@@ -75,7 +77,7 @@ impl MachineWatchers {
         });
     }
 
-    /// Tells all that nothing more will come.
+    /// Closes all channels.
     pub(super) fn end(&mut self) {
         self.machines.clear();
     }

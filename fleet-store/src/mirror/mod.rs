@@ -1,4 +1,4 @@
-//! The mirror: this process's copy of the cluster, kept current by a watch, serving all reads.
+//! The mirror: a process's copy of the cluster, kept current by a watch, which serves all reads.
 
 mod changes;
 mod contents;
@@ -33,13 +33,14 @@ pub use machine_progress::MachineProgress;
 pub use results::ResultChange;
 pub(crate) use stored_placements::UnitPlacements;
 
-/// A snapshot of the cluster that follows the store. Cloning gives another handle to the same.
+/// A snapshot of the cluster that follows the store. Cloning gives another handle to the same
+/// mirror.
 ///
-/// One task reads the whole cluster once and then watches it. When the watch is lost it reads all
-/// again, after a pause that grows with each failure. Meanwhile the last snapshot stays readable,
-/// but the mirror [is not current](Self::is_current): the state of the cluster is unknown then,
-/// and *unknown* must not be taken for *absent*. Whoever stops units looks at
-/// [`current`](Self::current) alone.
+/// A task reads the whole cluster once and then watches it. When the watch is lost, the task reads
+/// everything again, with a pause that grows with each failure. Meanwhile the last snapshot stays
+/// readable, but the mirror is [not current](Self::is_current). Then the state of the cluster is
+/// unknown, and *unknown* must not be mistaken for *absent*. Code that stops units must use
+/// [`current`](Self::current).
 ///
 /// The task ends with the last handle, or by [`shutdown`](Self::shutdown).
 #[derive(Debug, Clone)]
@@ -50,15 +51,15 @@ pub struct Mirror {
     task: Arc<Task>,
 }
 
-/// How far a mirror has come.
+/// Progress of a mirror.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// The revision of the snapshot.
+    /// Revision of the snapshot.
     pub revision: Revision,
-    /// The last revision that changed what decisions rest on: a unit, a machine or a placement.
-    /// What machines report, and why units have no machine, are results of decisions.
+    /// Last revision that changed a scheduling input: a unit, a machine or a placement. Reported
+    /// states and reasons are results of decisions and do not count.
     pub scheduling_revision: Revision,
-    /// Whether the watch that keeps it current is alive.
+    /// Whether the mirror is current.
     pub is_current: bool,
 }
 
@@ -68,41 +69,41 @@ impl Progress {
     }
 }
 
-/// A snapshot, and what is different from one that was seen before.
+/// A snapshot and its scheduling inputs that differ from an earlier one.
 #[derive(Debug, Clone)]
 pub struct Delta {
-    /// The last known snapshot.
+    /// Last known snapshot.
     pub snapshot: Arc<Snapshot>,
-    /// Whether it is complete, and followed by a watch that is alive.
+    /// Whether the snapshot is complete and followed by a working watch.
     pub is_current: bool,
-    /// What is different from the snapshot that was seen; nothing when too much happened since, or
-    /// that snapshot was none of this mirror: then look at everything.
+    /// Changes since the earlier snapshot. `None` if too much has happened since, or the snapshot
+    /// is not from this mirror; examine the whole snapshot then.
     pub changes: Option<ChangeSet>,
 }
 
-/// All that is different from a snapshot that was seen before, for those who tell others of it.
+/// A snapshot and all differences from an earlier one, for publishing them to clients.
 #[derive(Debug, Clone)]
 pub struct FullDelta {
-    /// The last known snapshot, with the changes in what decisions rest on.
+    /// Last known snapshot, with the changed scheduling inputs.
     pub inputs: Delta,
-    /// The changes in the results of decisions; nothing when too much happened since, or the
-    /// store had to be read anew: then look at everything.
+    /// Changed results of decisions. `None` if too much has happened since, or the mirror had to
+    /// read the store again; examine the whole snapshot then.
     pub results: Option<BTreeSet<ResultChange>>,
 }
 
-/// Whether a mirror follows its store.
+/// Synchronization status of a mirror.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MirrorStatus {
-    /// It does.
+    /// The mirror follows its store.
     Synced,
-    /// It has lost the store, or has not found it yet.
+    /// The mirror has lost the store, or has not reached it yet.
     Behind {
-        /// For how long.
+        /// Time since then.
         duration: Duration,
     },
 }
 
-/// The mirror was shut down.
+/// Error of a mirror that was shut down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the mirror was shut down")]
 pub struct MirrorClosed;
@@ -117,11 +118,11 @@ impl Drop for Task {
 }
 
 impl Mirror {
-    /// Begins to follow the cluster of `registry`.
+    /// Starts following the cluster of `registry`.
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime.
+    /// Panics outside a tokio runtime.
     #[must_use]
     pub fn start(registry: &Registry) -> Self {
         let clock = Clock::start();
@@ -145,32 +146,32 @@ impl Mirror {
         Self { shared, progress, task: Arc::new(Task(task)) }
     }
 
-    /// The last known snapshot, current or not. It is empty, at revision zero, until the store was
-    /// read for the first time.
+    /// Returns the last known snapshot, current or not. Until the first read of the store it is
+    /// empty and has revision zero.
     #[must_use]
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.shared.read(|state| state.view.snapshot().clone())
     }
 
-    /// The snapshot if it is current: complete, and followed by a watch that is alive.
+    /// Returns the snapshot if it is complete and followed by a working watch.
     #[must_use]
     pub fn current(&self) -> Option<Arc<Snapshot>> {
         self.shared
             .read(|state| state.behind_since.is_none().then(|| state.view.snapshot().clone()))
     }
 
-    /// The last known snapshot, and what is different from the one of revision `seen`: for those
-    /// who keep something that follows from a snapshot and change it where the snapshot changes.
+    /// Returns the last known snapshot and its changes since revision `seen`, for incremental
+    /// updates of derived data.
     ///
-    /// The mirror remembers what changed of late, 65,536 names of units, machines and placements
-    /// in all, through resynchronisations too.
+    /// The mirror remembers up to 65,536 names of changed units, machines and placements, even
+    /// across resynchronizations.
     #[must_use]
     pub fn delta_since(&self, seen: Revision) -> Delta {
         self.shared.read(|state| state.delta_since(seen))
     }
 
-    /// The same, and the results of decisions that are different. Of these, too, the mirror
-    /// remembers 65,536, but none through a resynchronisation.
+    /// Like [`delta_since`](Self::delta_since), with the changed results of decisions. The mirror
+    /// also remembers up to 65,536 of these, but none across resynchronizations.
     #[must_use]
     pub fn full_delta_since(&self, seen: Revision) -> FullDelta {
         self.shared.read(|state| FullDelta {
@@ -179,13 +180,13 @@ impl Mirror {
         })
     }
 
-    /// Whether the snapshot follows the store at this moment.
+    /// Returns whether the snapshot currently follows the store.
     #[must_use]
     pub fn is_current(&self) -> bool {
         self.status() == MirrorStatus::Synced
     }
 
-    /// Whether the mirror follows its store, and if not, for how long it has not.
+    /// Returns whether the mirror follows its store, and otherwise for how long it has not.
     #[must_use]
     pub fn status(&self) -> MirrorStatus {
         let since = self.shared.read(|state| state.behind_since);
@@ -194,7 +195,7 @@ impl Mirror {
         })
     }
 
-    /// For how long the mirror has followed its store without a gap; nothing while it does not.
+    /// Returns the time since the mirror last became current, or `None` while it is not.
     #[must_use]
     pub fn current_for(&self) -> Option<Duration> {
         let now = self.shared.clock.now();
@@ -202,9 +203,8 @@ impl Mirror {
             .read(|state| state.behind_since.is_none().then(|| now.since(state.current_since)))
     }
 
-    /// For how long, at least, nothing has been known of a machine that is not present: since the
-    /// mirror last saw it there, or else as long as the mirror has been looking. Nothing while it
-    /// is present.
+    /// Returns the minimum time for which a machine has been absent: since the mirror last saw it,
+    /// or otherwise since the mirror was started. `None` while the machine is present.
     #[must_use]
     pub fn absent_for(&self, machine: &str) -> Option<Duration> {
         let now = self.shared.clock.now();
@@ -215,19 +215,19 @@ impl Mirror {
         })
     }
 
-    /// How often the mirror has found its store, for the first time or again: as long as this
-    /// number stays the same, there was no gap in which something could have come and gone unseen.
+    /// Returns the number of times that the mirror became current. While it stays the same, there
+    /// was no gap in which a change could be missed.
     #[must_use]
     pub fn resyncs(&self) -> u64 {
         self.shared.read(|state| state.resyncs)
     }
 
-    /// Waits until the mirror has come as far as `revision`, so that a write can be read. It waits
-    /// while the store is away, too: set a limit where a person waits.
+    /// Waits until the mirror has reached `revision`, so that a write becomes readable. It also
+    /// waits while the store is unreachable, so use a timeout in interactive code.
     ///
     /// # Errors
     ///
-    /// [`MirrorClosed`] when it was shut down before.
+    /// [`MirrorClosed`] when the mirror is shut down.
     pub async fn wait_for(&self, revision: Revision) -> Result<Arc<Snapshot>, MirrorClosed> {
         self.wait_until(|progress| progress.revision >= revision).await
     }
@@ -236,37 +236,35 @@ impl Mirror {
     ///
     /// # Errors
     ///
-    /// [`MirrorClosed`] when it was shut down before.
+    /// [`MirrorClosed`] when the mirror is shut down.
     pub async fn wait_current(&self) -> Result<Arc<Snapshot>, MirrorClosed> {
         self.wait_until(|progress| progress.is_current).await
     }
 
-    /// Waits until `candidate` may hope to lead: the mirror is current, and nobody else leads as
-    /// far as it shows. So a candidate need not ask the store again and again.
+    /// Waits until an election of `candidate` may succeed: the mirror is current and shows no other
+    /// leader. So a candidate need not poll the store.
     ///
     /// # Errors
     ///
-    /// [`MirrorClosed`] when it was shut down before.
+    /// [`MirrorClosed`] when the mirror is shut down.
     pub async fn wait_until_vacant(&self, candidate: &MachineId) -> Result<(), MirrorClosed> {
         let is_open = || self.shared.read(|state| state.view.may_lead(candidate));
         self.wait_until(|progress| progress.is_current && is_open()).await.map(drop)
     }
 
-    /// Wakes a loop whenever the snapshot, or its being current, has changed. The receiver fails
-    /// when the mirror was shut down.
+    /// Returns a receiver that is notified when the snapshot, or whether it is current, has
+    /// changed. The receiver fails when the mirror is shut down.
     #[must_use]
     pub fn subscribe(&self) -> signal::Receiver<Progress> {
         self.progress.clone()
     }
 
-    /// Wakes the loop of one machine when something may have changed that concerns it, and for
-    /// nothing that happens elsewhere: what is placed on it or no longer is, and the units that
-    /// are; its own record and intent; global units, and units of which nobody can say where they
-    /// belong; and whether the mirror is current. After a gap, everything may have changed.
+    /// Returns a receiver that is notified only of changes that may affect one machine: placements
+    /// on it and their units, its own record and intent, global units, unreadable units, and
+    /// whether the mirror is current. After a gap everything may have changed.
     ///
-    /// What the cluster wants of a unit that is not placed on the machine is the same whatever
-    /// becomes of its record, so a machine need not say which units it has. The receiver fails when
-    /// the mirror was shut down.
+    /// Records of units that are not placed on the machine have no effect on it, so the caller need
+    /// not name its units. The receiver fails when the mirror is shut down.
     #[must_use]
     pub fn watch_machine(&self, machine: &MachineId) -> signal::Receiver<MachineProgress> {
         let mut watchers = self.shared.watchers();
@@ -276,8 +274,8 @@ impl Mirror {
         }
     }
 
-    /// The placements that do not count, because their unit has a later one: a leader takes them
-    /// away. There are none unless somebody wrote them who is no [`Registry`].
+    /// Returns the placements that are superseded by a later one of the same unit; the leader
+    /// deletes them. Only writers other than [`Registry`] can create them.
     #[must_use]
     pub fn superseded_placements(&self) -> Vec<RemovePlacement> {
         self.shared.read(|state| state.view.superseded())
@@ -288,20 +286,20 @@ impl Mirror {
         self.shared.read(|state| state.view.placements_of(unit))
     }
 
-    /// The stored contents that no unit has, for [`Registry::collect_contents`].
+    /// Returns the stored contents that no unit uses, for [`Registry::collect_contents`].
     #[must_use]
     pub fn unused_contents(&self) -> Vec<UnusedContent> {
         self.shared.read(|state| state.view.unused_contents())
     }
 
-    /// Which unbroken history of revisions the snapshot is of, if the store says so. It stays the
-    /// same while the mirror lives: a store that says something else is not followed.
+    /// Returns the lineage of the snapshot, if the store has one. It stays the same while the
+    /// mirror exists, because the mirror does not follow a store with another lineage.
     #[must_use]
     pub fn lineage(&self) -> Option<Lineage> {
         self.shared.read(|state| state.view.lineage())
     }
 
-    /// The cluster as it can be [exported](Export), if the snapshot is current.
+    /// Returns the cluster for [exporting](Export), if the snapshot is current.
     ///
     /// # Errors
     ///
@@ -313,7 +311,8 @@ impl Mirror {
         })
     }
 
-    /// Ends the following, for all handles. The last snapshot stays readable and is not current.
+    /// Stops following the store, for all handles. The last snapshot stays readable but is not
+    /// current.
     pub fn shutdown(&self) {
         self.task.0.abort();
         self.shared.close();
@@ -333,7 +332,7 @@ impl Mirror {
 }
 
 impl Registry {
-    /// The cluster as it can be [exported](Export), read all at once: for those who have no mirror.
+    /// Reads the cluster at once for [exporting](Export), without a mirror.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Pure: the requirements of units, read once and held once where they are the same.
+//! Pure: a cache that parses equal requirements once and shares them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,26 +8,24 @@ use fleet_unitfile::{UnitFile, UnitName};
 
 use super::view::fault;
 
-/// Requirements that were read of late, by the text that they were read from. Most units of a
-/// cluster ask for one of a few things.
+/// Recently parsed requirements, by their text. Most units of a cluster have one of a few.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RequirementsCache {
-    /// Those of some unit.
+    /// Requirements of some unit with this text.
     known: BTreeMap<String, Arc<Requirements>>,
-    /// Those that no unit's name has a part in; nothing where it has.
+    /// Requirements that do not depend on the unit's name; `None` if they do.
     shared: BTreeMap<String, Option<Arc<Requirements>>>,
 }
 
-/// How many are kept of each. Beyond that all are forgotten, and those that come again are held
-/// once more.
+/// Maximum number of entries in each map. Beyond it the map is cleared and fills again.
 const MAX_ENTRIES: usize = 1024;
 
-/// The section that requirements are read from.
+/// Section of the unit file with the requirements.
 const SECTION: &str = "X-Fleet";
 
 impl RequirementsCache {
-    /// What a file cache of whichever unit has it; nothing if that follows from the name, too,
-    /// or cannot be understood.
+    /// Parses the requirements of a file for all units that use it. `None` if they depend on the
+    /// unit's name or cannot be read.
     pub(super) fn read_shared(&mut self, file: &UnitFile) -> Option<Arc<Requirements>> {
         let text = text(file);
         if let Some(known) = self.shared.get(&text) {
@@ -42,8 +40,8 @@ impl RequirementsCache {
         requirements
     }
 
-    /// Reads what the file of a unit cache. What was accepted once is read as leniently as can
-    /// be: rules may have become stricter.
+    /// Parses the requirements of a unit's file. Parsing is lenient, because the rules may have
+    /// become stricter since the file was accepted.
     pub(super) fn read(
         &mut self,
         name: &UnitName,
@@ -54,7 +52,8 @@ impl RequirementsCache {
         Ok(self.intern(text(file), parsed.requirements))
     }
 
-    /// The text does not say everything: the same one may mean another thing in another unit.
+    /// Shares equal requirements. Texts alone do not suffice: the same text may differ in meaning
+    /// between units.
     fn intern(&mut self, text: String, requirements: Requirements) -> Arc<Requirements> {
         if let Some(known) = self.known.get(&text).filter(|known| ***known == requirements) {
             return known.clone();
@@ -68,14 +67,16 @@ impl RequirementsCache {
     }
 }
 
-/// A name gets into requirements by specifiers alone, and only `MachineOf=` is held against it.
+/// Parses requirements if they are the same for every name. Only specifiers insert the name, and
+/// only `MachineOf=` is checked against it.
 fn parse_for_any_name(file: &UnitFile, text: &str) -> Option<Requirements> {
     let any_name = UnitName::parse("a.service").ok().filter(|_| !text.contains('%'))?;
     let parsed = Requirements::parse(&any_name, file, Strictness::Warn).ok()?;
     parsed.requirements.machine_of.is_empty().then_some(parsed.requirements)
 }
 
-/// What requirements follow from, but for the unit's name. No two lists of options have one text.
+/// Returns the options that requirements are parsed from. Different lists of options have different
+/// texts.
 fn text(file: &UnitFile) -> String {
     let mut text = String::new();
     for option in file.options().filter(|option| option.section() == SECTION) {
@@ -108,7 +109,7 @@ mod tests {
         assert_eq!(*read(cache, "a.service", "[Unit]\n"), Requirements::default());
     }
 
-    /// What is taken to be the same for any unit is what each would read for itself.
+    /// Shared requirements equal those that each unit would parse.
     #[test]
     fn what_names_have_a_part_in_is_read_for_each() {
         let table = [

@@ -1,4 +1,4 @@
-//! Pure: the results of decisions that changed of late, for those who tell others of them.
+//! Pure: recently changed results of decisions, for publishing them.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -7,20 +7,20 @@ use fleet_unitfile::UnitName;
 
 use super::limits::MAX_NAMES;
 
-/// What became of a decision and changed.
+/// Change of a decision's result.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ResultChange {
-    /// The state that a machine results of a unit came, went or changed.
+    /// The state that a machine reports for a unit was added, removed or changed.
     State(UnitName, MachineId),
-    /// The reason why a unit has no machine came, went or changed.
+    /// The reason for a unit to have no machine was added, removed or changed.
     Reason(UnitName),
 }
 
-/// The results of late, the oldest first. Beyond the bound the oldest are forgotten, and who has
-/// seen nothing newer has to look at everything.
+/// Recent changes, oldest first. Beyond the capacity the oldest are dropped. Readers that are
+/// further behind have to examine the whole snapshot.
 #[derive(Debug)]
 pub(super) struct ResultLog {
-    /// The revision after which all results are here.
+    /// Revision after which all changes are kept.
     oldest: Revision,
     newest: Revision,
     changes: VecDeque<(Revision, ResultChange)>,
@@ -28,17 +28,17 @@ pub(super) struct ResultLog {
 }
 
 impl ResultLog {
-    /// The results since a listing; what changed before it nobody has seen.
+    /// Creates a log that starts at a listing. Earlier changes are unknown.
     pub(super) fn since_listing(revision: Revision) -> Self {
         Self { oldest: revision, newest: revision, changes: VecDeque::new(), capacity: MAX_NAMES }
     }
 
-    /// How many are changes from now on.
+    /// Sets the number of changes to keep.
     pub(super) fn keep(&mut self, capacity: usize) {
         self.capacity = capacity;
     }
 
-    /// Notes what `revision`, which is newer than all before, has changed.
+    /// Records the changes of `revision`, which follows all earlier ones.
     pub(super) fn follow(
         &mut self,
         revision: Revision,
@@ -53,7 +53,7 @@ impl ResultLog {
         }
     }
 
-    /// What has changed since the revision `seen`; nothing if that is not known.
+    /// Returns the changes since revision `seen`, or `None` if they are unknown.
     pub(super) fn since(&self, seen: Revision) -> Option<BTreeSet<ResultChange>> {
         if seen < self.oldest || seen > self.newest {
             return None;
@@ -86,7 +86,7 @@ mod tests {
         ] {
             assert_eq!(results.since(Revision(seen)), expected, "{seen}");
         }
-        // One of two of a revision is forgotten, so all of that revision counts as forgotten.
+        // One change of revision 5 is dropped, so the whole revision counts as dropped.
         results.follow(Revision(8), of(&["c.service"]).into_iter());
         assert_eq!(results.since(Revision(4)), None);
         assert_eq!(results.since(Revision(5)), Some(of(&["a.service", "c.service"])));

@@ -1,4 +1,4 @@
-//! What all handles of a mirror and its task share: the view, and since when it is what it is.
+//! State shared by the handles of a mirror and its task.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -16,23 +16,24 @@ use crate::clock::Clock;
 pub(super) struct Shared {
     pub(super) clock: Clock,
     pub(super) state: RwLock<State>,
-    /// May be held while the state is read, and is never asked for while that is written.
+    /// May be locked while the state is locked for reading, and must not be locked while it is
+    /// locked for writing.
     pub(super) watchers: Mutex<MachineWatchers>,
 }
 
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) view: View,
-    /// Since when the view may be behind the store; nothing while it is current.
+    /// Time since which the view may lag behind the store; `None` while it is current.
     pub(super) behind_since: Option<Timestamp>,
-    /// Since when the view has been current, if it is.
+    /// Time at which the view last became current.
     pub(super) current_since: Timestamp,
-    /// How often it has become current.
+    /// Number of times that the view became current.
     pub(super) resyncs: u64,
     pub(super) began: Timestamp,
     pub(super) last_seen: LastSeen,
-    /// Where progress is told; nothing once the mirror was shut down, after which nothing makes it
-    /// current again.
+    /// Channel for progress. `None` after the shutdown; then the mirror never becomes current
+    /// again.
     pub(super) publisher: Option<signal::Sender<Progress>>,
 }
 
@@ -41,8 +42,8 @@ impl Shared {
         look(&self.state.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Changes the state, then tells how far it has come. Not while it is locked: whoever is told
-    /// may look at it.
+    /// Changes the state and then publishes the progress. The lock is released first, because
+    /// receivers may read the state.
     pub(super) fn change(&self, work: impl FnOnce(&mut State)) {
         let (publisher, progress, affected) = {
             let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
@@ -59,7 +60,7 @@ impl Shared {
         self.watchers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that the view is not current from now on, if it was until now.
+    /// Marks the view as not current, if it was.
     pub(super) fn mark_behind(&self) {
         let now = self.clock.now();
         self.change(|state| {
@@ -67,7 +68,7 @@ impl Shared {
         });
     }
 
-    /// Notes that nobody keeps the view current any more.
+    /// Marks the mirror as shut down.
     pub(super) fn close(&self) {
         self.mark_behind();
         self.change(|state| state.publisher = None);
@@ -76,7 +77,7 @@ impl Shared {
 }
 
 impl State {
-    /// Takes over a view that is complete and watched from now on.
+    /// Replaces the view by a complete one that is now watched.
     pub(super) fn resume(&mut self, view: View, now: Timestamp) {
         let lost = self.behind_since.unwrap_or(now);
         self.last_seen.compare(self.view.snapshot(), view.snapshot(), lost);
@@ -88,7 +89,7 @@ impl State {
         }
     }
 
-    /// Takes over what one revision changed.
+    /// Applies the changes of one revision.
     pub(super) fn apply(&mut self, changes: &Changes, now: Timestamp) {
         for (machine, is_present) in self.view.machines_in(changes) {
             self.last_seen.note(machine, is_present, now);

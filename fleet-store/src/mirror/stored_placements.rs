@@ -1,11 +1,11 @@
-//! Pure: the placements as they are stored, of which the snapshot shows one for each unit.
+//! Pure: the stored placements. The snapshot shows at most one of them for each unit.
 //!
-//! Placements are kept by machine, so a store can hold two of one unit. Nothing of fleet's own
-//! writes such; if somebody did, the one with the higher epoch counts, as it does for an agent that
-//! remembers the other one, and of two with the same epoch the one whose machine comes first. What
-//! does not count is a *stray*, and goes with the next pass of an engine. If one of two cannot be
-//! understood, nobody can say which counts: then none does, and no machine is told that it is not
-//! its own.
+//! Placement keys begin with the machine, so a store can hold two placements of one unit. Fleet's
+//! own writers never create that. If another writer does, the placement with the higher epoch
+//! counts, just as for an agent that remembers the other one. With equal epochs, the first machine
+//! in order counts. The others are *superseded*, and the engine removes them in its next pass. If
+//! one of two placements is unreadable, it is unknown which of them counts. Then none does, and no
+//! machine concludes that the unit is placed elsewhere.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -15,38 +15,38 @@ use fleet_unitfile::UnitName;
 
 use crate::RemovePlacement;
 
-/// What is stored of placements beside those that count.
+/// Stored placements, in addition to those in the snapshot.
 #[derive(Debug, Default)]
 pub(super) struct StoredPlacements {
-    /// All but the one that counts.
+    /// All placements other than the one that counts.
     others: BTreeMap<UnitName, BTreeMap<MachineId, Epoch>>,
-    /// Placements that cannot be understood: a fault of their unit, so that nobody takes it for
-    /// one that has none.
+    /// Unreadable placements. Each is a fault of its unit, so the unit does not appear to have
+    /// none.
     unreadable: BTreeMap<UnitName, BTreeMap<MachineId, Fault>>,
-    /// When a leader last wrote placements, if one ever did.
+    /// Last write of placements by a leader, if any.
     last_write: Option<Revision>,
 }
 
-/// Where the placements of one unit are stored, as far as is known.
+/// Known placements of one unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UnitPlacements {
-    /// The machines under which there is one: nearly always one, or none.
+    /// Machines with a placement of the unit; usually one or none.
     pub(crate) machines: Vec<MachineId>,
-    /// When a leader last wrote placements: as long as none does again, no other machine is added.
+    /// Last write of placements by a leader. Until the next one no machine is added.
     pub(crate) last_write: Option<Revision>,
 }
 
-/// What a change of one placement has done to its unit.
+/// Effect of a changed placement on its unit.
 pub(super) struct PlacementMove {
-    /// Where the unit counted as placed before, and where it does now.
+    /// Machine of the placement that counts, before and after.
     pub(super) machines: [Option<MachineId>; 2],
-    /// Whether the unit had such a fault before, or has one now.
+    /// Whether the unit had or has an unreadable placement.
     pub(super) faulty: bool,
 }
 
 impl StoredPlacements {
-    /// Takes a stored placement over. Of one that cannot be understood, it stays what was known:
-    /// by the snapshot, or else by `known`.
+    /// Applies a stored placement. For an unreadable one, the placement known from the snapshot or
+    /// from `known` remains.
     pub(super) fn put(
         &mut self,
         snapshot: &mut Snapshot,
@@ -77,7 +77,7 @@ impl StoredPlacements {
         PlacementMove { machines: self.recount(snapshot, unit, all), faulty }
     }
 
-    /// Takes over that a stored placement is gone.
+    /// Applies the deletion of a placement.
     pub(super) fn remove(
         &mut self,
         snapshot: &mut Snapshot,
@@ -90,17 +90,17 @@ impl StoredPlacements {
         PlacementMove { machines: self.recount(snapshot, unit, all), faulty }
     }
 
-    /// Notes when a leader last wrote placements.
+    /// Records the last write of placements by a leader.
     pub(super) fn note_last_write(&mut self, last_write: Option<Revision>) {
         self.last_write = last_write;
     }
 
-    /// What is wrong with a placement of the unit, if one cannot be understood.
+    /// Returns the fault of an unreadable placement of the unit, if any.
     pub(super) fn fault(&self, unit: &UnitName) -> Option<&Fault> {
         self.unreadable.get(unit)?.values().next()
     }
 
-    /// Where the placements of a unit are stored.
+    /// Returns the placements of a unit.
     pub(super) fn of(&self, snapshot: &Snapshot, unit: &UnitName) -> UnitPlacements {
         let counting = snapshot.placement(unit.as_str()).map(|placement| &placement.machine);
         let others = self.others.get(unit).into_iter().flat_map(BTreeMap::keys);
@@ -112,7 +112,7 @@ impl StoredPlacements {
         UnitPlacements { machines, last_write: self.last_write }
     }
 
-    /// The placements that do not count, of units of which one does.
+    /// Returns the superseded placements. Units with unreadable placements are left out.
     pub(super) fn superseded(&self) -> Vec<RemovePlacement> {
         let is_known = |unit: &UnitName| !self.unreadable.contains_key(unit);
         let of = |(unit, superseded): (&UnitName, &BTreeMap<MachineId, Epoch>)| {
@@ -125,8 +125,8 @@ impl StoredPlacements {
         self.others.iter().filter(|(unit, _)| is_known(unit)).flat_map(of).collect()
     }
 
-    /// Whether the unit has no placement but, perhaps, one on this machine that is understood: what
-    /// is so of nearly all costs nothing beside the snapshot.
+    /// Returns whether the unit has no placement except, perhaps, a readable one on this machine.
+    /// This is the case for nearly all units, and needs no memory beyond the snapshot.
     fn has_no_other(&self, snapshot: &Snapshot, unit: &UnitName, machine: &MachineId) -> bool {
         let counting = snapshot.placement(unit.as_str());
         counting.is_none_or(|counting| counting.machine == *machine)
@@ -143,7 +143,7 @@ impl StoredPlacements {
         true
     }
 
-    /// All placements of a unit that were ever understood.
+    /// Removes and returns all placements of a unit that were readable at some time.
     fn readable(&mut self, snapshot: &Snapshot, unit: &UnitName) -> BTreeMap<MachineId, Epoch> {
         let mut all = self.others.remove(unit).unwrap_or_default();
         let counting = snapshot.placement(unit.as_str());
@@ -151,8 +151,8 @@ impl StoredPlacements {
         all
     }
 
-    /// Lets the snapshot show which of all placements counts, and keeps the others in mind. Of one
-    /// that cannot be understood now, it stays that it counts, and nothing else.
+    /// Shows the placement that counts in the snapshot, and keeps the others. An unreadable
+    /// placement can only remain the one that counts.
     fn recount(
         &mut self,
         snapshot: &mut Snapshot,

@@ -1,9 +1,9 @@
-//! Pure: the snapshot as it follows from the store's entries, kept current change by change.
+//! Pure: the snapshot derived from the store's entries, updated change by change.
 //!
-//! A unit in the snapshot comes out of two entries, its record and its content, and a machine out
-//! of its claim and its run-time metadata. So changes are first noted, then the units and machines
-//! that they touch are put together anew. What a change costs depends on what it touches. A whole
-//! listing is taken over in another way (`load`), with the same outcome.
+//! A unit is assembled from its record and its content, and a machine from its claim and its
+//! run-time metadata. So changes are first recorded, and then the affected units and machines are
+//! assembled again. The cost depends only on the number of affected objects. A whole listing is
+//! loaded differently (`load`), with the same result.
 
 mod assembly;
 mod load;
@@ -28,7 +28,7 @@ use crate::codec::{UnitRecord, decode_lineage};
 use crate::registry::{Lineage, MachineRecord};
 use crate::{Changes, CodecError, Export, Key, KeyChange, Layout, RegistryError, UnusedContent};
 
-/// The snapshot with what it is made of.
+/// The snapshot and the data that it is derived from.
 #[derive(Debug)]
 pub(super) struct View {
     layout: Layout,
@@ -39,30 +39,30 @@ pub(super) struct View {
     claims: BTreeMap<MachineId, MachineRecord>,
     intents: BTreeMap<MachineId, Intent>,
     requirements_cache: RequirementsCache,
-    /// Which history this is, as it is stored.
+    /// Stored lineage.
     lineage: Option<Vec<u8>>,
     leader: Leader,
-    /// The last revision that changes a unit, a machine or a placement.
+    /// Last revision that changed a unit, a machine or a placement.
     scheduling_revision: Revision,
     delta_log: DeltaLog,
     result_log: ResultLog,
-    /// What the changes that are being taken over have changed of result_log.
+    /// Result changes of the revision being applied.
     changed_results: Vec<ResultChange>,
-    /// Whom the changes of late machine_progress.
+    /// Machines affected by recent changes.
     affected: AffectedMachines,
 }
 
-/// Who leads.
+/// The current leader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Leader {
     None,
     Machine(MachineId),
-    /// Somebody whose claim cannot be understood.
+    /// A leader with an unreadable claim.
     Unknown,
 }
 
 impl View {
-    /// The view of a store that nothing was read of yet.
+    /// Creates the view of a store that was not read yet.
     pub(super) fn new(layout: Layout) -> Self {
         Self {
             layout,
@@ -87,23 +87,22 @@ impl View {
         &self.snapshot
     }
 
-    /// What is different now from how it was at the revision `seen`; nothing if that is not known.
+    /// Returns the changes since revision `seen`, or `None` if they are unknown.
     pub(super) fn since(&self, seen: Revision) -> Option<ChangeSet> {
         self.delta_log.since(seen)
     }
 
-    /// Which result_log of decisions are different now from how they were at the revision `seen`;
-    /// nothing if that is not known.
+    /// Returns the result changes since revision `seen`, or `None` if they are unknown.
     pub(super) fn results_since(&self, seen: Revision) -> Option<BTreeSet<ResultChange>> {
         self.result_log.since(seen)
     }
 
-    /// Which history this is, if that is known and can be read.
+    /// Returns the lineage, if it is known and readable.
     pub(super) fn lineage(&self) -> Option<Lineage> {
         decode_lineage(self.lineage.as_deref()?).ok()
     }
 
-    /// What of the cluster can be exported.
+    /// Returns the exportable part of the cluster.
     pub(super) fn export(&self) -> Result<Export, RegistryError> {
         let lineage = self.lineage.as_deref().map(decode_lineage).transpose();
         let key = || self.layout.key(&Key::Lineage);
@@ -114,8 +113,8 @@ impl View {
         Ok(Export { snapshot, intents, lineage, max_epoch })
     }
 
-    /// Whether what is stored as the lineage is that of this view, which may have none yet. Where
-    /// it begins may be raised; it stays the same history.
+    /// Returns whether a stored lineage is the view's own, which may be unknown yet. A raised epoch
+    /// base does not change the lineage.
     pub(super) fn is_of(&self, lineage: Option<&[u8]>) -> bool {
         let Some(own) = self.lineage.as_deref() else { return true };
         let same = |other| match (decode_lineage(own), decode_lineage(other)) {
@@ -125,7 +124,7 @@ impl View {
         lineage.is_some_and(same)
     }
 
-    /// Whether nobody leads but, perhaps, the candidate itself.
+    /// Returns whether there is no leader other than the candidate.
     pub(super) fn may_lead(&self, candidate: &MachineId) -> bool {
         match &self.leader {
             Leader::None => true,
@@ -134,7 +133,7 @@ impl View {
         }
     }
 
-    /// The machines whose claims one revision changed, and whether they are there now.
+    /// Returns the machines whose claims changed in a revision, and whether they are present now.
     pub(super) fn machines_in(&self, changes: &Changes) -> Vec<(MachineId, bool)> {
         let machines =
             changes.changes.iter().filter_map(|change| match self.layout.parse(&change.key)? {
@@ -144,7 +143,7 @@ impl View {
         machines.collect()
     }
 
-    /// Takes over what one revision changed.
+    /// Applies the changes of one revision.
     pub(super) fn apply(&mut self, revision_changes: &Changes) {
         let revision = revision_changes.revision;
         let mut changes = ChangeSet::default();
@@ -166,12 +165,12 @@ impl View {
         self.result_log.follow(revision, self.changed_results.drain(..));
     }
 
-    /// The last revision that changes a unit, a machine or a placement.
+    /// Returns the last revision that changed a unit, a machine or a placement.
     pub(super) fn scheduling_revision(&self) -> Revision {
         self.scheduling_revision
     }
 
-    /// The contents that no unit has.
+    /// Returns the contents that no unit uses.
     pub(super) fn unused_contents(&self) -> Vec<UnusedContent> {
         self.contents.unused()
     }
@@ -180,7 +179,8 @@ impl View {
         Arc::make_mut(&mut self.snapshot)
     }
 
-    /// The same name, sharing its text with the unit's record: most names come in many keys.
+    /// Returns the same name sharing the text of the unit's record, because most names occur in
+    /// many keys.
     fn shared_name(&self, name: UnitName) -> UnitName {
         self.records.get_key_value(&name).map_or(name, |(shared, _)| shared.clone())
     }
@@ -190,7 +190,7 @@ impl View {
     }
 }
 
-/// A fault, with the whole chain of causes: it is only ever shown.
+/// Creates a fault with the whole chain of causes. Faults are only displayed.
 pub(super) fn fault(what: &str, error: &dyn std::error::Error) -> Fault {
     let mut message = format!("{what} cannot be understood: {error}");
     let mut source = error.source();

@@ -7,7 +7,7 @@ use fleet_core::Revision;
 use super::support::{apply, entry, expect_invalid, put, read, value};
 use crate::{Commit, Condition, LeaseId, Store, StoreError, Transaction};
 
-/// A read begun after a commit was acknowledged sees that commit, and says of which revision.
+/// A read that begins after a commit was acknowledged sees it, and returns its revision.
 pub async fn read_sees_acknowledged_commits(store: Arc<dyn Store>) {
     for i in 0..20 {
         let text = i.to_string();
@@ -20,7 +20,7 @@ pub async fn read_sees_acknowledged_commits(store: Arc<dyn Store>) {
     }
 }
 
-/// A read returns what starts with its prefix, in order of the keys' bytes, and nothing else.
+/// A read returns exactly the keys with its prefix, ordered by their bytes.
 pub async fn read_returns_prefix_in_key_order(store: Arc<dyn Store>) {
     for key in ["b/2", "b/10", "b", "a/1", "b0", "b/\u{fc}", "c", "B/1"] {
         put(&store, key, "x").await;
@@ -35,8 +35,8 @@ pub async fn read_returns_prefix_in_key_order(store: Arc<dyn Store>) {
     assert_eq!(keys("").await.len(), 8);
 }
 
-/// A read is one state, whatever is written meanwhile: no half of a transaction, and the revision
-/// is that of the state.
+/// A read returns one state despite concurrent writes: never part of a transaction, and with the
+/// revision of that state.
 pub async fn read_is_one_consistent_state(store: Arc<dyn Store>) {
     const LAST: u32 = 200;
     let both =
@@ -65,7 +65,7 @@ pub async fn read_is_one_consistent_state(store: Arc<dyn Store>) {
     writer.await.expect("the writer does not panic");
 }
 
-/// Keys may have any characters and values any bytes, none at all too.
+/// Keys can have any characters, and values any bytes or none.
 pub async fn keys_and_values_round_trip(store: Arc<dyn Store>) {
     let bytes: Vec<u8> = (0..=255).collect();
     let long = "k".repeat(1000);
@@ -77,7 +77,7 @@ pub async fn keys_and_values_round_trip(store: Arc<dyn Store>) {
     }
 }
 
-/// Each transaction that writes makes a higher revision than all before, one for all its writes.
+/// Each writing transaction creates one revision, higher than all before.
 pub async fn every_write_makes_one_revision(store: Arc<dyn Store>) {
     let before = read(&store, "").await.revision;
     let first = apply(&store, Transaction::new().put("a", "1").put("b", "1")).await;
@@ -89,7 +89,8 @@ pub async fn every_write_makes_one_revision(store: Arc<dyn Store>) {
     assert_eq!(entry(&store, "c").await.map(|entry| entry.modified), Some(third));
 }
 
-/// No write, or only the deletion of what is not there, leaves the revision as it was.
+/// A transaction without writes, or only with deletions of absent keys, does not change the
+/// revision.
 pub async fn commit_without_effect_makes_no_revision(store: Arc<dyn Store>) {
     let revision = put(&store, "a", "1").await;
     let looks = Transaction::new().when(Condition::present("a"));
@@ -101,7 +102,7 @@ pub async fn commit_without_effect_makes_no_revision(store: Arc<dyn Store>) {
     assert_eq!(read(&store, "").await.revision, revision);
 }
 
-/// Each kind of condition holds when it should, and only then is anything written.
+/// Each kind of condition holds exactly when it should, and otherwise nothing is written.
 pub async fn failed_condition_prevents_all_writes(store: Arc<dyn Store>) {
     let old = put(&store, "there", "old").await;
     let new = put(&store, "there", "new").await;
@@ -127,7 +128,7 @@ pub async fn failed_condition_prevents_all_writes(store: Arc<dyn Store>) {
     }
 }
 
-/// A refusal names the first condition that did not hold, and what is under its key.
+/// A refusal has the first condition that did not hold, and the entry under its key.
 pub async fn refusal_returns_condition_and_entry(store: Arc<dyn Store>) {
     let modified = put(&store, "b", "found").await;
     let refused = async |transaction| match store.commit(transaction).await {
@@ -149,7 +150,7 @@ pub async fn refusal_returns_condition_and_entry(store: Arc<dyn Store>) {
     assert_eq!((condition, found), (0, None));
 }
 
-/// All writes of a transaction are there, or none.
+/// All writes of a transaction are applied, or none.
 pub async fn transaction_is_atomic(store: Arc<dyn Store>) {
     put(&store, "a", "old").await;
     let writes = || Transaction::new().put("a", "new").put("b", "new").delete("c").put("d", "new");
@@ -163,7 +164,7 @@ pub async fn transaction_is_atomic(store: Arc<dyn Store>) {
     assert_eq!(entries.len(), 3);
 }
 
-/// What [`Transaction::check`] refuses, the store refuses, and nothing happens.
+/// The store refuses transactions that [`Transaction::check`] refuses, and changes nothing.
 pub async fn invalid_transactions_are_refused(store: Arc<dyn Store>) {
     let many = (0..=Transaction::MAX_OPERATIONS)
         .fold(Transaction::new(), |transaction, i| transaction.put(format!("{i}"), ""));
@@ -181,7 +182,7 @@ pub async fn invalid_transactions_are_refused(store: Arc<dyn Store>) {
     assert_eq!(read(&store, "").await.entries, []);
 }
 
-/// A transaction as large as the bounds allow is taken.
+/// The store accepts a transaction at the limits.
 pub async fn transaction_at_the_limits_is_accepted(store: Arc<dyn Store>) {
     let count = Transaction::MAX_OPERATIONS;
     let value_bytes = Transaction::MAX_BYTES / count - 2 * "key/000".len();
@@ -195,7 +196,7 @@ pub async fn transaction_at_the_limits_is_accepted(store: Arc<dyn Store>) {
     assert!(entries.iter().all(|entry| entry.value.len() == value_bytes));
 }
 
-/// Of writers that all want what only one can have, one gets it.
+/// Of many writers that compete for a key, exactly one succeeds.
 pub async fn exactly_one_of_many_writers_wins(store: Arc<dyn Store>) {
     const WRITERS: usize = 16;
     let tries = (0..WRITERS).map(|i| {
@@ -215,8 +216,8 @@ pub async fn exactly_one_of_many_writers_wins(store: Arc<dyn Store>) {
     assert_eq!(claim, Some(winners[0].to_string().into_bytes()));
 }
 
-/// Writers that change what they have read, each on condition that it is still so, lose nothing:
-/// whoever comes too late is refused, and nothing of it is done.
+/// Writers that change a value on condition that it has not changed lose no update. Late writers
+/// are refused, and change nothing.
 pub async fn conflicting_writers_lose_no_update(store: Arc<dyn Store>) {
     const WRITERS: usize = 4;
     const TIMES: usize = 10;
@@ -236,7 +237,7 @@ pub async fn conflicting_writers_lose_no_update(store: Arc<dyn Store>) {
     assert_eq!(count, Some((WRITERS * TIMES).to_string().into_bytes()));
 }
 
-/// Adds one to a number; false if another did so meanwhile.
+/// Increments the counter. Returns `false` if it changed concurrently.
 async fn try_to_count(store: &Arc<dyn Store>) -> bool {
     let found = entry(store, "count").await.expect("it is there");
     let count: usize = String::from_utf8_lossy(&found.value).parse().expect("it is a number");

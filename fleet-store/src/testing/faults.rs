@@ -1,4 +1,4 @@
-//! Promises about what may befall a store: being cut off, slowness, a lost lease, compaction.
+//! Promises about faults: disconnection, slowness, a lost lease, compaction.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,32 +14,32 @@ use super::{
 use crate::clock::sleep;
 use crate::{Store, StoreError, Transaction, Watch};
 
-/// Brings about what may befall the store that is tested.
+/// Causes faults in the tested store.
 ///
-/// [`FaultyStore`](super::FaultyStore) does it to any store from outside, by making more changes
-/// than a [`Keyspace`](crate::Keyspace) keeps. A store that keeps more has a `FaultInjector` of its own
-/// that tells it what to forget, and a backend with a server has the real thing: a link that is
-/// cut, a compaction that the server is asked for.
+/// [`FaultyStore`](super::FaultyStore) implements it for any store from outside: it compacts by
+/// making more changes than a [`Keyspace`](crate::Keyspace) keeps. A store that keeps more needs
+/// its own `FaultInjector` that can trigger compaction. For a backend with a server, this can cut
+/// the connection and request a compaction.
 #[async_trait]
 pub trait FaultInjector: Send + Sync + 'static {
-    /// From now on nothing reaches the store.
+    /// Disconnects the store from now on.
     async fn disconnect(&self);
 
-    /// From now on the store takes noticeably longer for everything.
+    /// Makes all operations of the store noticeably slower from now on.
     async fn slow_down(&self);
 
-    /// The store is reached as before.
+    /// Ends all faults.
     async fn heal(&self);
 
-    /// Lets the store forget the changes up to its present revision, or to one not far before it.
+    /// Makes the store drop its history up to about the current revision.
     async fn compact(&self);
 }
 
-/// Short enough to be waited for.
+/// Short enough to wait for.
 const TTL: Duration = Duration::from_secs(1);
 
-/// A store that cannot be reached says so: it has no answer that could be taken for an empty store
-/// or a lost lease, and does nothing that it says was not done. Afterwards everything is there.
+/// An unreachable store returns errors that cannot be mistaken for an empty store or a lost lease.
+/// It applies no commit that it reports as not applied. Afterwards its data is unchanged.
 pub async fn disconnected_store_reports_unavailable(
     store: Arc<dyn Store>,
     faults: Arc<dyn FaultInjector>,
@@ -69,7 +69,7 @@ pub async fn disconnected_store_reports_unavailable(
     goes_on_or_says_so(&mut watch, is_there, last).await;
 }
 
-/// A watch that was there during an outage either missed nothing, or ends with an error.
+/// A watch during an outage either misses nothing or ends with an error.
 async fn goes_on_or_says_so(watch: &mut Watch, b_too: bool, last: fleet_core::Revision) {
     let keys: &[&str] = if b_too { &["b", "c"] } else { &["c"] };
     for key in keys {
@@ -86,7 +86,7 @@ async fn goes_on_or_says_so(watch: &mut Watch, b_too: bool, last: fleet_core::Re
     }
 }
 
-/// A slow store keeps what it promises.
+/// A slow store keeps the contract.
 pub async fn slow_store_keeps_the_contract(store: Arc<dyn Store>, faults: Arc<dyn FaultInjector>) {
     faults.slow_down().await;
     read_sees_acknowledged_commits(store.clone()).await;
@@ -96,8 +96,8 @@ pub async fn slow_store_keeps_the_contract(store: Arc<dyn Store>, faults: Arc<dy
     faults.heal().await;
 }
 
-/// A lease that could not be renewed in time ends in the store, whoever was cut off, and whoever
-/// comes back is told. While it is cut off it is told nothing of the lease.
+/// A lease that could not be renewed in time ends in the store. Clients see that after the outage,
+/// and nothing of it during the outage.
 pub async fn lease_not_renewed_in_outage_is_lost(
     store: Arc<dyn Store>,
     faults: Arc<dyn FaultInjector>,
@@ -110,7 +110,7 @@ pub async fn lease_not_renewed_in_outage_is_lost(
     let unseen = store.renew(lease).await;
     assert!(matches!(unseen, Err(StoreError::Unavailable(_))), "{unseen:?}");
     faults.heal().await;
-    // The store may have lengthened it.
+    // The store may have rounded up the time to live.
     let mut watch = watch(&store, "bound").await;
     if entry(&store, "bound").await.is_some() {
         let (_, changes) = next_plain(&mut watch).await;
@@ -121,8 +121,8 @@ pub async fn lease_not_renewed_in_outage_is_lost(
     }
 }
 
-/// A watch from what the store has forgotten is refused with the oldest revision from which one is
-/// possible; reading again and watching from there misses nothing.
+/// A watch from a compacted revision is refused with the oldest revision that is possible. Reading
+/// again and watching from there misses nothing.
 pub async fn watch_from_compacted_revision_is_refused(
     store: Arc<dyn Store>,
     faults: Arc<dyn FaultInjector>,

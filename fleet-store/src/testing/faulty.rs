@@ -1,4 +1,4 @@
-//! A store that fails when it is told to.
+//! A store that fails on demand.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,9 +12,9 @@ use super::FaultInjector;
 use crate::clock::sleep;
 use crate::{Commit, Keyspace, LeaseId, Listing, Store, StoreError, Transaction, Watch};
 
-/// A [`Store`] over another one that can be cut off, slowed down and made to lose answers.
+/// A [`Store`] over another one that can be disconnected, slowed down and made to lose responses.
 ///
-/// Cloning gives another handle to the same faults, so a test keeps one and hands one out.
+/// Clones share the same faults, so a test can keep one handle and pass on another.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -39,28 +39,28 @@ pub struct FaultyStore {
 
 struct Faults {
     unreachable: AtomicBool,
-    /// How many calls are still to fail as unavailable.
+    /// Number of further calls that fail as unavailable.
     unavailable: AtomicUsize,
-    /// How many commits are still to be done and then not acknowledged.
+    /// Number of further commits that are applied but fail as unknown.
     lost_responses: AtomicUsize,
-    /// How many commits are still not to be done, and nobody says so.
+    /// Number of further commits that are not applied and fail as unknown.
     lost_requests: AtomicUsize,
     delay: Mutex<Duration>,
-    /// Tells the watches that there are that they are cut off, in the order in which they began: a
-    /// simulation can rely on it.
+    /// Cuts off all existing watches, in the order in which they began; simulations depend on that
+    /// order.
     cuts: broadcast::Sender<()>,
     reads: AtomicUsize,
     commits: AtomicUsize,
     renewals: AtomicUsize,
 }
 
-/// The cause of every scripted failure.
+/// Cause of every injected failure.
 #[derive(Debug, thiserror::Error)]
 #[error("the test wants it so")]
 struct InjectedFault;
 
 impl FaultyStore {
-    /// A store without faults yet.
+    /// Creates a store without faults.
     #[must_use]
     pub fn new(inner: Arc<dyn Store>) -> Self {
         let faults = Faults {
@@ -77,14 +77,14 @@ impl FaultyStore {
         Self { inner, faults: Arc::new(faults) }
     }
 
-    /// The store below, which has none of the faults.
+    /// Returns the underlying store, which has no faults.
     #[must_use]
     pub fn inner(&self) -> Arc<dyn Store> {
         self.inner.clone()
     }
 
-    /// Takes the store unreachable, watches included, or brings it back. While it is away leases go on
-    /// ending in it, as they would behind a broken network.
+    /// Makes the store unreachable, including its watches, or reachable again. Meanwhile leases
+    /// continue to expire in it, as behind a broken network.
     pub fn set_unreachable(&self, unreachable: bool) {
         self.faults.unreachable.store(unreachable, Ordering::SeqCst);
         if unreachable {
@@ -92,45 +92,45 @@ impl FaultyStore {
         }
     }
 
-    /// Lets the next `calls` calls fail as [`StoreError::Unavailable`].
+    /// Makes the next `calls` calls fail as [`StoreError::Unavailable`].
     pub fn fail_next(&self, calls: usize) {
         self.faults.unavailable.store(calls, Ordering::SeqCst);
     }
 
-    /// Lets the next `commits` commits happen and then end as [`StoreError::Unknown`].
+    /// Makes the next `commits` commits succeed but return [`StoreError::Unknown`].
     pub fn lose_responses(&self, commits: usize) {
         self.faults.lost_responses.store(commits, Ordering::SeqCst);
     }
 
-    /// Lets the next `commits` commits not happen and end as [`StoreError::Unknown`].
+    /// Makes the next `commits` commits fail as [`StoreError::Unknown`] without being applied.
     pub fn lose_requests(&self, commits: usize) {
         self.faults.lost_requests.store(commits, Ordering::SeqCst);
     }
 
-    /// Cuts off all watches that there are.
+    /// Cuts off all existing watches.
     pub fn cut_watches(&self) {
-        // An error says that there are no watches.
+        // An error means that there are no watches.
         let _told = self.faults.cuts.send(()).is_ok();
     }
 
-    /// Lets every call from now on take this much longer, and a watch deliver that much later.
+    /// Delays every further call, and every delivery of a watch, by this time.
     pub fn set_delay(&self, delay: Duration) {
         *self.faults.delay.lock().unwrap_or_else(PoisonError::into_inner) = delay;
     }
 
-    /// How many reads there were, failed ones included.
+    /// Returns the number of reads, including failed ones.
     #[must_use]
     pub fn reads(&self) -> usize {
         self.faults.reads.load(Ordering::SeqCst)
     }
 
-    /// How many commits there were, failed ones included.
+    /// Returns the number of commits, including failed ones.
     #[must_use]
     pub fn commits(&self) -> usize {
         self.faults.commits.load(Ordering::SeqCst)
     }
 
-    /// How often leases were renewed, failed attempts included.
+    /// Returns the number of lease renewals, including failed ones.
     #[must_use]
     pub fn renewals(&self) -> usize {
         self.faults.renewals.load(Ordering::SeqCst)
@@ -138,7 +138,7 @@ impl FaultyStore {
 }
 
 impl Faults {
-    /// What every call goes through first.
+    /// Applies the faults that all calls share.
     async fn pass(&self) -> Result<(), StoreError> {
         self.apply_delay().await;
         if self.unreachable.load(Ordering::SeqCst) || take(&self.unavailable) {
@@ -155,7 +155,7 @@ impl Faults {
     }
 }
 
-/// Uses up one of a number of scripted failures, if one is left.
+/// Decrements a number of scripted failures. Returns `false` if none is left.
 fn take(left: &AtomicUsize) -> bool {
     let fewer = |left: usize| left.checked_sub(1);
     left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fewer).is_ok()
@@ -183,7 +183,7 @@ impl Store for FaultyStore {
     }
 
     async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, StoreError> {
-        // Before the call passes: a cut that comes meanwhile must not be missed.
+        // Subscribe before the call, so that a concurrent cut is not missed.
         let cuts = self.faults.cuts.subscribe();
         self.faults.pass().await?;
         let watch = self.inner.watch(prefix, after).await?;
@@ -207,7 +207,7 @@ impl Store for FaultyStore {
     }
 }
 
-/// How much longer everything takes in a store that was slowed down.
+/// Delay of all operations of a slow store.
 const SLOW: Duration = Duration::from_millis(20);
 
 #[async_trait]
@@ -225,7 +225,7 @@ impl FaultInjector for FaultyStore {
         self.set_delay(Duration::ZERO);
     }
 
-    /// Makes so many changes that a [`Keyspace`] forgets those before.
+    /// Makes so many changes that a [`Keyspace`] drops its earlier history.
     async fn compact(&self) {
         let most = Transaction::MAX_OPERATIONS;
         for round in 0..=Keyspace::DEFAULT_HISTORY / most + 1 {
@@ -238,7 +238,7 @@ impl FaultInjector for FaultyStore {
     }
 }
 
-/// A watch that delivers what `watch` does until it is cut off.
+/// Creates a watch that forwards `watch` until it is cut off.
 fn relay(mut watch: Watch, faults: Arc<Faults>, mut cuts: broadcast::Receiver<()>) -> Watch {
     let (mut sender, relayed) = Watch::channel(1024);
     let relaying = async move {

@@ -9,9 +9,9 @@ use tokio::time::timeout;
 use super::support::{TIMEOUT, apply, entry, next, next_plain, put, read, value, watch};
 use crate::{LeaseId, Store, StoreError, Transaction};
 
-/// Short enough to be waited for, and long enough for a busy machine to renew it in time.
+/// Short enough to wait for, and long enough for a busy machine to renew in time.
 const TTL: Duration = Duration::from_secs(1);
-/// Long enough not to end in a test.
+/// Long enough not to end during a test.
 const LONG: Duration = Duration::from_secs(3600);
 
 async fn grant(store: &Arc<dyn Store>, ttl: Duration) -> LeaseId {
@@ -22,7 +22,7 @@ fn is_lost<T>(result: &Result<T, StoreError>, lease: LeaseId) -> bool {
     matches!(result, Err(StoreError::LeaseLost(lost)) if *lost == lease)
 }
 
-/// A lease that is not renewed ends, and all its keys go at once; others stay.
+/// A lease that is not renewed ends, and one revision deletes all its keys. Other keys remain.
 pub async fn lease_end_deletes_its_keys_in_one_revision(store: Arc<dyn Store>) {
     let (lease, other) = (grant(&store, TTL).await, grant(&store, LONG).await);
     let bound = Transaction::new()
@@ -43,12 +43,12 @@ pub async fn lease_end_deletes_its_keys_in_one_revision(store: Arc<dyn Store>) {
     assert_eq!(left.entries[0].lease, Some(other));
 }
 
-/// A lease outlives its time to live while it is renewed.
+/// A lease lasts beyond its time to live while it is renewed.
 pub async fn renewed_lease_outlives_its_ttl(store: Arc<dyn Store>) {
     let kept = grant(&store, TTL).await;
     apply(&store, Transaction::new().put_leased("kept", "x", kept)).await;
     let mut watch = watch(&store, "left").await;
-    // As long as it takes three other leases of the same time to end one after the other.
+    // As long as three other leases with the same time to live last in sequence.
     for round in 0..3 {
         let left = grant(&store, TTL).await;
         let key = format!("left/{round}");
@@ -68,7 +68,7 @@ pub async fn renewed_lease_outlives_its_ttl(store: Arc<dyn Store>) {
     assert!(entry(&store, "kept").await.is_some());
 }
 
-/// Revoking ends a lease before its time, and may be repeated.
+/// Revoking ends a lease early, and can be repeated.
 pub async fn revoked_lease_ends_immediately(store: Arc<dyn Store>) {
     let lease = grant(&store, LONG).await;
     let revision = apply(&store, Transaction::new().put_leased("a", "x", lease)).await;
@@ -81,7 +81,7 @@ pub async fn revoked_lease_ends_immediately(store: Arc<dyn Store>) {
     assert!(is_lost(&store.renew(lease).await, lease));
 }
 
-/// Nothing can be bound to a lease that has ended, and it cannot be renewed.
+/// An ended lease can neither be bound to keys nor renewed.
 pub async fn ended_lease_cannot_be_used(store: Arc<dyn Store>) {
     let lease = grant(&store, LONG).await;
     store.revoke(lease).await.expect("a lease can be revoked");
@@ -95,7 +95,7 @@ pub async fn ended_lease_cannot_be_used(store: Arc<dyn Store>) {
     store.revoke(never).await.expect("revoking what never was is no error");
 }
 
-/// A key goes with the lease that its last write bound it to, or stays if that bound it to none.
+/// A key is deleted with the lease of its last write, or remains if that write had no lease.
 pub async fn key_is_bound_to_its_last_lease(store: Arc<dyn Store>) {
     let (first, second) = (grant(&store, LONG).await, grant(&store, LONG).await);
     let bind = |key: &str, lease| Transaction::new().put_leased(key, "x", lease);
@@ -116,7 +116,7 @@ pub async fn key_is_bound_to_its_last_lease(store: Arc<dyn Store>) {
     assert!(left.iter().all(|entry| entry.lease.is_none()));
 }
 
-/// No two leases have the same name, ended ones included.
+/// No two leases have the same ID, including ended ones.
 pub async fn lease_ids_are_unique(store: Arc<dyn Store>) {
     let mut names = BTreeSet::new();
     for i in 0..50 {

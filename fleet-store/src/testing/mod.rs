@@ -1,6 +1,8 @@
-//! For those who test a store, or test over one: the conformance suite, and a store that fails.
+//! Helpers for testing stores and code that uses them: the conformance suite, and a store that
+//! fails on demand.
 //!
-//! A backend passes the suite when one test calls [`conformance`] with a way to make empty stores:
+//! A backend passes the suite if a test calls [`conformance`] with a function that creates empty
+//! stores:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -14,8 +16,8 @@
 //! # }
 //! ```
 //!
-//! What may befall a store, and how it must behave then, is a second suite,
-//! [`conformance_under_faults`], with a way to cut the store off, slow it down and compact it:
+//! A second suite, [`conformance_under_faults`], checks the behaviour under faults. It needs a way
+//! to disconnect the store, slow it down and compact it:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -33,8 +35,8 @@
 //! # }
 //! ```
 //!
-//! Each promise of the contract is a public function of its own, so that one that fails can be run
-//! alone. They assume that nobody else writes to the store, not that it is at its first revision.
+//! Each promise of the contract is a public function, so a failing one can be run alone. The
+//! functions require that there is no other writer, but the store may have any revision.
 
 mod commits;
 mod faults;
@@ -55,16 +57,16 @@ pub use watches::*;
 
 macro_rules! suite {
     ($($name:ident),+ $(,)?) => {
-        /// The names of the promises that [`conformance`] checks, in its order.
+        /// Names of the promises that [`conformance`] checks, in order.
         pub const PROMISES: &[&str] = &[$(stringify!($name)),+];
 
-        /// Checks every promise of the [`Store`] contract, each on a store of its own.
+        /// Checks every promise of the [`Store`] contract, each on a new store.
         ///
-        /// Takes a few seconds where leases are measured in real time.
+        /// Takes a few seconds if leases are measured in real time.
         ///
         /// # Panics
         ///
-        /// When a promise is broken: the name of its function is in the message.
+        /// Panics with the name of the promise if one is broken.
         pub async fn conformance<F>(make: impl Fn() -> F)
         where
             F: Future<Output = Arc<dyn Store>>,
@@ -81,15 +83,15 @@ macro_rules! suite {
 
 macro_rules! fault_suite {
     ($($name:ident),+ $(,)?) => {
-        /// The names of the promises that [`conformance_under_faults`] checks, in its order.
+        /// Names of the promises that [`conformance_under_faults`] checks, in order.
         pub const FAULT_PROMISES: &[&str] = &[$(stringify!($name)),+];
 
-        /// Checks what a [`Store`] promises for when something befalls it, each on a store of its
-        /// own that comes with a way to bring that about.
+        /// Checks the promises of a [`Store`] under faults, each on a new store with its fault
+        /// injector.
         ///
         /// # Panics
         ///
-        /// When a promise is broken: the name of its function is in the message.
+        /// Panics with the name of the promise if one is broken.
         pub async fn conformance_under_faults<F>(make: impl Fn() -> F)
         where
             F: Future<Output = (Arc<dyn Store>, Arc<dyn FaultInjector>)>,

@@ -1,4 +1,4 @@
-//! What the promises are checked with.
+//! Helpers for checking the promises.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use crate::{Changes, Commit, Entry, Listing, Store, StoreError, Transaction, Watch};
 
-/// How long a store may take for anything, before it is taken to hang. Stores may lengthen leases.
+/// Time after which an operation counts as hanging. Stores may round up leases.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) async fn read(store: &Arc<dyn Store>, prefix: &str) -> Listing {
@@ -23,7 +23,7 @@ pub(super) async fn value(store: &Arc<dyn Store>, key: &str) -> Option<Vec<u8>> 
     entry(store, key).await.map(|entry| entry.value)
 }
 
-/// Commits what must be applied.
+/// Commits a transaction that must be applied.
 pub(super) async fn apply(store: &Arc<dyn Store>, transaction: Transaction) -> Revision {
     match store.commit(transaction).await.expect("the store takes a transaction") {
         Commit::Applied(revision) => revision,
@@ -35,7 +35,7 @@ pub(super) async fn put(store: &Arc<dyn Store>, key: &str, value: &str) -> Revis
     apply(store, Transaction::new().put(key, value)).await
 }
 
-/// Watches from the present on.
+/// Watches from the current revision on.
 pub(super) async fn watch(store: &Arc<dyn Store>, prefix: &str) -> Watch {
     let revision = read(store, prefix).await.revision;
     watch_after(store, prefix, revision).await
@@ -45,7 +45,7 @@ pub(super) async fn watch_after(store: &Arc<dyn Store>, prefix: &str, after: Rev
     store.watch(prefix, after).await.expect("the store can be watched")
 }
 
-/// The next changes that are some, within [`TIMEOUT`].
+/// Returns the next non-empty changes within [`TIMEOUT`].
 pub(super) async fn next(watch: &mut Watch) -> Changes {
     loop {
         let changes = timeout(TIMEOUT, watch.next()).await;
@@ -56,7 +56,7 @@ pub(super) async fn next(watch: &mut Watch) -> Changes {
     }
 }
 
-/// Changes in a form that is easily compared: the revision, keys and values.
+/// Changes in a comparable form: the revision, keys and values.
 pub(super) type Plain = (Revision, Vec<(String, Option<String>)>);
 
 pub(super) fn plain(changes: &Changes) -> Plain {

@@ -9,7 +9,7 @@ use super::support::{
 };
 use crate::{Store, StoreError, Transaction};
 
-/// Every revision arrives once, in order, with all of its changes.
+/// Every revision is delivered once, in order, with all its changes.
 pub async fn watch_delivers_whole_revisions_once(store: Arc<dyn Store>) {
     let mut watch = watch(&store, "a/").await;
     let first = apply(&store, Transaction::new().put("a/2", "x").put("a/1", "y")).await;
@@ -23,7 +23,7 @@ pub async fn watch_delivers_whole_revisions_once(store: Arc<dyn Store>) {
     assert_eq!(next_plain(&mut watch).await, (third, last));
 }
 
-/// Changes of other keys do not arrive, and no revision is invented for them.
+/// Changes of other keys are not delivered, and neither are empty revisions for them.
 pub async fn watch_delivers_only_its_prefix(store: Arc<dyn Store>) {
     let mut watch = watch(&store, "a/").await;
     put(&store, "b/1", "x").await;
@@ -33,7 +33,7 @@ pub async fn watch_delivers_only_its_prefix(store: Arc<dyn Store>) {
     assert_eq!(changes, (mixed, vec![("a/1".to_owned(), Some("x".to_owned()))]));
 }
 
-/// A watch from an earlier revision first delivers what happened since.
+/// A watch from an earlier revision first delivers the changes since.
 pub async fn watch_can_start_at_a_past_revision(store: Arc<dyn Store>) {
     let start = put(&store, "a", "0").await;
     let mut made = Vec::new();
@@ -48,7 +48,7 @@ pub async fn watch_can_start_at_a_past_revision(store: Arc<dyn Store>) {
     }
 }
 
-/// Reading and then watching from what was read leaves no gap, while others write.
+/// Reading and then watching from the result leaves no gap, despite concurrent writes.
 pub async fn watch_from_listing_misses_nothing(store: Arc<dyn Store>) {
     const LAST: u32 = 200;
     put(&store, "count", "0").await;
@@ -75,7 +75,7 @@ pub async fn watch_from_listing_misses_nothing(store: Arc<dyn Store>) {
     assert_eq!(value(&store, "count").await, Some(LAST.to_string().into_bytes()));
 }
 
-/// A revision that was not made yet cannot be watched from: it may never be made.
+/// A watch from a future revision is refused, because that revision may never exist.
 pub async fn watch_from_future_revision_is_refused(store: Arc<dyn Store>) {
     let revision = put(&store, "a", "1").await;
     expect_invalid(store.watch("a", revision.next()).await);
@@ -110,8 +110,8 @@ pub async fn watches_see_the_same_order(store: Arc<dyn Store>) {
     assert!(seen[0].is_sorted_by(|a, b| a.revision < b.revision));
 }
 
-/// A reader that takes nothing holds no writer up. What it then takes has no gap: it gets all, or
-/// as much as was kept for it and then an error.
+/// A reader that takes nothing does not block writers. What it takes later has no gap: all
+/// revisions, or the buffered ones and then an error.
 pub async fn slow_reader_blocks_no_writer_and_has_no_gap(store: Arc<dyn Store>) {
     const WRITES: usize = 1500;
     let mut watch = watch(&store, "slow").await;

@@ -1,4 +1,4 @@
-//! Imports into a store directly: for a cluster whose daemons are at rest, and one whose are not.
+//! Imports directly into a store, whether daemons run on it or not.
 
 use std::time::Duration;
 
@@ -11,26 +11,26 @@ use crate::{
     AdoptedUnit, ExpectUnit, Leadership, MetadataChange, NewUnit, Registry, RegistryError,
 };
 
-/// Who stands for election while units are brought in.
+/// Identity of the import as a candidate for the leadership.
 const CANDIDATE: &str = "fleetctl-import";
 
-/// For how long nobody else leads if the import breaks off.
+/// Time until another leader can follow if the import is interrupted.
 const TTL: Duration = Duration::from_secs(60);
 
-/// How much metadata is set in one step.
+/// Number of metadata changes in one step.
 const METADATA_BATCH: usize = 64;
 
-/// Brings what a file holds into the cluster of `registry`, and reads it back.
+/// Imports a file into the cluster of `registry`, and reads the result back.
 ///
-/// Everything is checked before the first write. What is there already is left, so an import that
-/// broke off is finished by doing it again. Placements are kept if the cluster has no units of its
-/// own, and nobody leads it meanwhile but the import itself: all that it writes has its own term as
-/// a condition, and whoever leads next sees it before anything is decided.
+/// Everything is checked before the first write. Existing objects are left unchanged, so an
+/// interrupted import can be completed by repeating it. Placements are kept if the cluster has no
+/// units of its own and no other leader. The import leads meanwhile: all its writes have its term
+/// as a condition, and the next leader sees them before it decides anything.
 ///
 /// # Errors
 ///
-/// [`RegistryError::NoLineage`], and nothing is imported; any other [`RegistryError`], and some
-/// units may be. What is refused is no error.
+/// [`RegistryError::NoLineage`]; nothing is imported then. After any other [`RegistryError`] some
+/// units may be imported. Refused objects are not an error.
 pub async fn import(
     registry: &Registry,
     import: Import,
@@ -63,7 +63,7 @@ pub async fn import(
     Ok(ImportReport { mismatches: Some(mismatches), ..plan.report(reschedule_reason) })
 }
 
-/// Brings in all units that are not there, with their machines; or says why it did nothing.
+/// Imports all missing units with their machines. Returns a reason if it did nothing.
 async fn keep_placements(
     registry: &Registry,
     plan: &ImportPlan,
@@ -74,13 +74,13 @@ async fn keep_placements(
     };
     let kept = lead(registry, plan, &mut leadership, epochs).await;
     if let Err(error) = leadership.resign().await {
-        // Its time ends it.
+        // The leadership expires.
         tracing::warn!(error = &error as &dyn std::error::Error, "cannot resign");
     }
     kept
 }
 
-/// Nobody else places anything from the election on, so what is looked at now decides.
+/// From the election on no other writer places units, so the state read now is decisive.
 async fn lead(
     registry: &Registry,
     plan: &ImportPlan,

@@ -1,4 +1,4 @@
-//! Pure: whether what a file holds may become a unit, by the rules for creating one.
+//! Pure: checks of imported objects, by the rules for creating them.
 
 use fleet_core::{
     Requirements, Snapshot, Strictness, TargetState, Unit, machine_of_cycle, replaces_cycle,
@@ -8,10 +8,10 @@ use fleet_unitfile::{Severity, UnitFile};
 use super::import::{ImportMetadata, ImportUnit};
 use crate::Transaction;
 
-/// What a transaction needs beside the text of a unit, in bytes.
+/// Space in a transaction for everything except the unit file, in bytes.
 const RESERVED_BYTES: usize = 4096;
 
-/// The unit; in the error, all that is wrong with it by itself.
+/// Returns the unit, or all problems of the unit itself.
 pub(super) fn unit(from: &ImportUnit, strictness: Strictness) -> Result<Unit, Vec<String>> {
     let (file, diagnostics) = UnitFile::parse_collecting(&from.source);
     let errors = diagnostics.iter().filter(|it| it.severity() == Severity::Error);
@@ -43,9 +43,9 @@ pub(super) fn unit(from: &ImportUnit, strictness: Strictness) -> Result<Unit, Ve
     Ok(Unit { generation: from.generation, ..unit })
 }
 
-/// What is wrong with a unit beside all others, those of the file and those of the target.
+/// Returns a problem of the unit in combination with the other units of the file and the target.
 pub(super) fn cycle(all: &Snapshot, unit: &Unit) -> Option<String> {
-    // Whoever names nobody closes no cycle, and most name nobody.
+    // Only units that refer to others can be part of a cycle, and few do.
     let requirements = &unit.requirements;
     let by_machine = (!requirements.machine_of.is_empty()).then(|| machine_of_cycle(all, unit));
     let replacing = || (!requirements.replaces.is_empty()).then(|| replaces_cycle(all, unit));
@@ -53,7 +53,7 @@ pub(super) fn cycle(all: &Snapshot, unit: &Unit) -> Option<String> {
     Some(cycle.to_string())
 }
 
-/// What is wrong with a pair of metadata, if anything is.
+/// Returns the problem of a metadata entry, if any.
 pub(super) fn metadata(pair: &ImportMetadata) -> Option<String> {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b"_.-".contains(&b);
     let sound = !pair.key.is_empty() && pair.key.bytes().all(allowed);

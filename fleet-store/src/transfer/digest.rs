@@ -5,7 +5,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::line::intent_keyword;
 
-/// A SHA-256 in the making.
+/// An incremental SHA-256.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Digest(Sha256);
 
@@ -14,7 +14,7 @@ impl Digest {
         self.0.update(bytes);
     }
 
-    /// In lower-case hexadecimal digits.
+    /// Returns the digest in lower-case hexadecimal.
     pub(super) fn finish(self) -> String {
         use std::fmt::Write as _;
         self.0.finalize().iter().fold(String::with_capacity(64), |mut text, byte| {
@@ -24,9 +24,8 @@ impl Digest {
     }
 }
 
-/// The checksum of what a cluster is wanted to be: the metadata that was set, what is to become of
-/// machines, and each unit with its text and its desired state. Where units are, and in which
-/// store, makes no difference to it.
+/// Digest of a cluster's desired state: the run-time metadata, the intents, and the units with
+/// their files and desired states. It does not depend on placements or on the store.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ContentDigest(Digest);
 
@@ -50,7 +49,7 @@ impl ContentDigest {
         self.0.finish()
     }
 
-    /// Each field after its length, so that no two lists of fields are one text.
+    /// Hashes each field after its length, so different lists of fields cannot collide.
     fn fields(&mut self, fields: &[&[u8]]) {
         for field in fields {
             self.0.update(&(field.len() as u64).to_be_bytes());

@@ -1,4 +1,4 @@
-//! Pure: a cluster as the lines of its export.
+//! Pure: a cluster as the lines of an export.
 
 use std::collections::{BTreeMap, btree_map};
 use std::sync::Arc;
@@ -11,25 +11,25 @@ use super::digest::{ContentDigest, Digest};
 use super::line::{ExportedMetadata, FORMAT, Line, VERSION};
 use crate::Lineage;
 
-/// A cluster at one revision, to be written as a portable file.
+/// A cluster at one revision, to be written to a portable file.
 ///
-/// What speaks of its moment alone is no part of it: which machines are present, what they report,
-/// who leads, why units wait. Got from [`Mirror::export`](crate::Mirror::export) or
-/// [`Registry::export`](crate::Registry::export).
+/// Transient state is not included: present machines, reported states, the leader and reasons.
+/// [`Mirror::export`](crate::Mirror::export) and [`Registry::export`](crate::Registry::export)
+/// create exports.
 #[derive(Debug, Clone)]
 pub struct Export {
     /// The cluster.
     pub snapshot: Arc<Snapshot>,
-    /// What people said is to become of machines, present or not.
+    /// Operators' intents for machines, present or not.
     pub intents: BTreeMap<MachineId, Intent>,
-    /// Which history it is of, if the store says so.
+    /// Lineage of the store, if it has one.
     pub lineage: Option<Lineage>,
-    /// No placement that was made up to then has a higher epoch.
+    /// Upper bound for the epochs of all placements made so far.
     pub max_epoch: Epoch,
 }
 
 impl Export {
-    /// The lines of the file, in order, each with its end.
+    /// Returns the lines of the file in order, each with its line end.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -80,7 +80,7 @@ fn faults(snapshot: &Snapshot) -> Vec<(UnitName, Arc<Fault>)> {
     snapshot.faults().map(|(name, fault)| (name.clone(), fault.clone())).collect()
 }
 
-/// The lines of an export, made one by one.
+/// Iterator over the lines of an export.
 #[derive(Debug)]
 pub struct ExportLines {
     export: Export,
@@ -88,7 +88,7 @@ pub struct ExportLines {
     intents: btree_map::IntoIter<MachineId, Intent>,
     units: IntoIter<Arc<Unit>>,
     faults: IntoIter<(UnitName, Arc<Fault>)>,
-    /// How many of each of the four were given out, in that order.
+    /// Number of lines of each of the four kinds above.
     counts: [u64; 4],
     digest: Digest,
     content: ContentDigest,

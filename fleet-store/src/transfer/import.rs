@@ -1,4 +1,4 @@
-//! What a file wants a cluster to be, whichever of the two kinds of file it is.
+//! The content of a file to import, of either kind.
 
 use std::io::{self, Read};
 
@@ -11,105 +11,105 @@ use super::reader::{ExportError, ExportReader};
 use super::report::RefusedImport;
 use super::v1::{self, V1DumpError};
 
-/// How large a dump may be, in bytes: all of it is held at once.
+/// Maximum size of a v1 dump in bytes. The whole dump is kept in memory.
 const MAX_DUMP: u64 = 1 << 30;
 
-/// How much is read at once, in bytes.
+/// Size of a read in bytes.
 const CHUNK: usize = 64 << 10;
 
-/// What is in a file that is to be imported.
+/// Content of a file to import.
 #[derive(Debug)]
 pub struct Import {
-    /// What kind of file it is.
+    /// Kind of the file.
     pub origin: ImportOrigin,
-    /// The metadata that was set at run time, in order of machines and keys.
+    /// Run-time metadata, ordered by machine and key.
     pub metadata: Vec<ImportMetadata>,
-    /// What is to become of machines, in their order.
+    /// Intents, ordered by machine.
     pub intents: Vec<ImportIntent>,
-    /// The units, in order of names.
+    /// Units, ordered by name.
     pub units: Vec<ImportUnit>,
-    /// What is no unit that could be imported, and why.
+    /// Objects that cannot be imported, with the reasons.
     pub refused: Vec<RefusedImport>,
-    /// What a person should know though nothing is wrong, a sentence each.
+    /// Remarks for the operator that are not errors, one sentence each.
     pub remarks: Vec<String>,
 }
 
-/// What kind of file was read.
+/// Kind of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ImportOrigin {
     /// An export.
     Export {
-        /// What it says of itself.
+        /// First line of the export.
         header: ExportHeader,
-        /// What it says at its end.
+        /// Last line of the export.
         end: ExportEnd,
     },
-    /// The keys of a fleet v1.
+    /// A dump of the keys of fleet v1.
     V1 {
-        /// What the keys start with.
+        /// Common prefix of the keys.
         prefix: String,
     },
 }
 
-/// A unit to be imported.
+/// A unit to import.
 #[derive(Debug, Clone)]
 pub struct ImportUnit {
-    /// Where in the file it is.
+    /// Location in the file.
     pub location: String,
-    /// Its name.
+    /// Name of the unit.
     pub name: UnitName,
-    /// Its unit file.
+    /// Unit file.
     pub source: Vec<u8>,
-    /// The state that it is to be in.
+    /// Desired state.
     pub desired: TargetState,
-    /// How often a restart of it was requested.
+    /// Number of requested restarts.
     pub generation: Generation,
-    /// The machine that it was on, if it was on one.
+    /// Machine that the unit was placed on, if any.
     pub machine: Option<MachineId>,
 }
 
-/// A pair of metadata to be imported.
+/// A metadata entry to import.
 #[derive(Debug, Clone)]
 pub struct ImportMetadata {
-    /// Where in the file it is.
+    /// Location in the file.
     pub location: String,
     /// The machine.
     pub machine: MachineId,
     /// The key.
     pub key: String,
-    /// The value; an empty one hides the key.
+    /// Value; an empty one hides the key.
     pub value: String,
 }
 
-/// What is to become of a machine, to be imported.
+/// An intent to import.
 #[derive(Debug, Clone)]
 pub struct ImportIntent {
-    /// Where in the file it is.
+    /// Location in the file.
     pub location: String,
     /// The machine.
     pub machine: MachineId,
-    /// What is to become of it.
+    /// Intent for the machine.
     pub intent: Intent,
 }
 
-/// Why a file cannot be imported, whatever is in the cluster.
+/// Error of a file that cannot be imported into any cluster.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImportError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("the file cannot be read")]
     Read(#[from] io::Error),
-    /// It is an export that is damaged, cut off or too new.
+    /// The file is an export that is damaged, truncated or of another version.
     #[error("the export cannot be used")]
     Export(#[from] ExportError),
-    /// It is no export, and nothing that tells of a fleet v1.
+    /// The file is neither an export nor a usable dump of fleet v1.
     #[error("the file is neither an export nor the keys of a fleet v1")]
     V1(#[from] V1DumpError),
 }
 
 impl Import {
-    /// No placement was made in a higher epoch where the file is from. None was where nobody knew
-    /// of epochs.
+    /// Returns an upper bound for the epochs of the file's cluster; zero for fleet v1, which had no
+    /// epochs.
     #[must_use]
     pub fn max_epoch(&self) -> Epoch {
         match &self.origin {
@@ -118,8 +118,8 @@ impl Import {
         }
     }
 
-    /// The [epochs](Self::epochs) that those of `cluster` have to be raised above: none if the file
-    /// is one of its own, which it has gone on from.
+    /// Returns the [epoch](Self::max_epoch) that all later epochs of `cluster` must exceed. Zero if
+    /// the file is an earlier export of the same cluster.
     #[must_use]
     pub fn epoch_to_exceed(&self, cluster: &Export) -> Epoch {
         let own = cluster.lineage.as_ref().map(ToString::to_string);
@@ -130,11 +130,11 @@ impl Import {
         if is_own && self.max_epoch() <= cluster.max_epoch { Epoch::ZERO } else { self.max_epoch() }
     }
 
-    /// Reads a file of either kind to its end: an export, or the keys of a fleet v1 as JSON.
+    /// Reads a whole file: an export, or the keys of fleet v1 as JSON.
     ///
     /// # Errors
     ///
-    /// [`ImportError`]; what was read until then is worth nothing.
+    /// [`ImportError`]; nothing of the file can be used then.
     pub fn read(mut from: impl Read) -> Result<Self, ImportError> {
         let mut beginning = Vec::new();
         from.by_ref().take(CHUNK as u64).read_to_end(&mut beginning)?;

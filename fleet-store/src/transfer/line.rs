@@ -1,10 +1,9 @@
-//! Pure: the lines of an export, and what they say.
+//! Pure: the lines of an export.
 //!
-//! An export is text: one JSON document a line. The header comes first, then the metadata that was
-//! set at run time, by machine and key, then the intents by machine, then the units by name, then
-//! the units that cannot be understood, by name, and the end last. So one cluster always gives the
-//! same bytes. An export of another version may have nothing in common but the header's `kind`,
-//! `format` and `version`; it is refused by its version.
+//! An export is text with one JSON document per line. The order is: the header, the run-time
+//! metadata by machine and key, the intents by machine, the units by name, the unreadable units by
+//! name, the end. So equal clusters give equal bytes. An export of another version may have nothing
+//! in common but the header's `kind`, `format` and `version`; it is refused by its version.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,16 +11,16 @@ use fleet_core::{Epoch, Generation, Intent, MachineId, Revision, TargetState};
 use fleet_unitfile::{UnitFile, UnitHash, UnitName};
 use serde::{Deserialize, Serialize};
 
-/// What the header says the format is.
+/// Value of the header's `format`.
 pub(super) const FORMAT: &str = "fleet-export";
 
-/// The version of the format that is written.
+/// Version of the format.
 pub(super) const VERSION: u32 = 2;
 
-/// No number in an export is larger: JSON is read by programs that know no larger one.
+/// Largest number in an export, because many JSON parsers cannot represent larger ones.
 const MAX_NUMBER: u64 = 1 << 53;
 
-/// One line.
+/// One line of an export.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub(super) enum Line {
@@ -72,93 +71,93 @@ pub(super) enum Line {
     },
 }
 
-/// What an export says of itself.
+/// Header of an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExportHeader {
-    /// The version of fleet that wrote it.
+    /// Version of fleet that wrote the export.
     pub fleet: String,
-    /// Which unbroken history of revisions it is of, if the store said so.
+    /// Lineage of the store, if it had one.
     pub lineage: Option<String>,
-    /// The revision that it shows.
+    /// Revision of the exported state.
     pub revision: Revision,
-    /// No placement of the cluster was made in a higher epoch until then.
+    /// Upper bound for the epochs of the cluster's placements at that revision.
     pub max_epoch: Epoch,
-    /// How many units it holds.
+    /// Number of units in the export.
     pub units: u64,
 }
 
-/// What an export says when it is complete.
+/// Last line of an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExportEnd {
-    /// How many units it holds.
+    /// Number of units.
     pub units: u64,
-    /// How many pairs of metadata it holds.
+    /// Number of metadata entries.
     pub metadata: u64,
-    /// Of how many machines it says what is to become of them.
+    /// Number of intents.
     pub intents: u64,
-    /// How many stored units could not be understood, so that it only names them.
+    /// Number of stored units that were unreadable and are only named.
     pub faults: u64,
-    /// The SHA-256 of what is wanted: metadata, intents, and units with their texts and desired
-    /// states. Two exports of the same content have the same, wherever their units are.
+    /// SHA-256 of the desired state: metadata, intents, and units with their files and desired
+    /// states. It does not depend on placements.
     pub content: String,
     /// The SHA-256 of all lines before the last one.
     pub sha256: String,
 }
 
-/// One thing that an export holds.
+/// An object in an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExportItem {
-    /// A pair of metadata that was set at run time.
+    /// A run-time metadata entry.
     Metadata(ExportedMetadata),
-    /// What is to become of a machine.
+    /// An intent for a machine.
     Intent(ExportedIntent),
     /// A unit.
     Unit(ExportedUnit),
-    /// A unit that could not be understood where the export was made.
+    /// A unit that was unreadable when the export was made.
     Fault {
-        /// Its name.
+        /// Name of the unit.
         unit: UnitName,
-        /// What was wrong with it.
+        /// Problem with the stored unit.
         problem: String,
     },
 }
 
-/// A pair of metadata that was set at run time.
+/// A run-time metadata entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExportedMetadata {
     /// The machine.
     pub machine: MachineId,
     /// The key.
     pub key: String,
-    /// The value; an empty one hides the key of the machine's configuration.
+    /// Value; an empty one hides the key of the machine's configuration.
     pub value: String,
 }
 
-/// What people said is to become of a machine.
+/// An operator's intent for a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExportedIntent {
     /// The machine.
     pub machine: MachineId,
-    /// What is to become of it.
+    /// The intent.
     pub intent: Intent,
 }
 
-/// A unit as an export holds it.
+/// A unit in an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExportedUnit {
-    /// Its name.
+    /// Name of the unit.
     pub name: UnitName,
-    /// Its unit file, byte for byte.
+    /// Unit file, byte for byte.
     pub source: Vec<u8>,
-    /// The state that a person wants it to be in.
+    /// Desired state.
     pub desired: TargetState,
-    /// How often a restart of it was requested.
+    /// Number of requested restarts.
     pub generation: Generation,
-    /// The machine that it is placed on, if it is.
+    /// Machine that it is placed on, if any.
     pub machine: Option<MachineId>,
 }
 
-/// What a line says.
+/// A parsed line.
 pub(super) enum ParsedLine {
     Header(ExportHeader),
     Item(ExportItem),
@@ -166,14 +165,14 @@ pub(super) enum ParsedLine {
 }
 
 impl Line {
-    /// The line with its end.
+    /// Returns the line with its line end.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = serde_json::to_vec(self).expect("text and numbers, written to memory");
         bytes.push(b'\n');
         bytes
     }
 
-    /// The line of an intent.
+    /// Creates the line of an intent.
     pub(super) fn of_intent(machine: &MachineId, intent: Intent) -> Self {
         Self::Intent {
             machine: machine.to_string(),
@@ -182,7 +181,7 @@ impl Line {
         }
     }
 
-    /// The line of a unit.
+    /// Creates the line of a unit.
     pub(super) fn of_unit(unit: &fleet_core::Unit, machine: Option<&MachineId>) -> Self {
         let source = unit.file.source_str();
         let encoded = || STANDARD.encode(unit.file.source());
@@ -197,7 +196,7 @@ impl Line {
         }
     }
 
-    /// What the line says; in the error, what is wrong with it.
+    /// Converts the line, or returns its problem.
     pub(super) fn read(self) -> Result<ParsedLine, String> {
         Ok(match self {
             Self::Header { fleet, lineage, revision, epochs, units, .. } => {
@@ -250,7 +249,7 @@ fn parse_intent(intent: &str, min_available: Option<u32>) -> Result<Intent, Stri
     }
 }
 
-/// Reads a field out of its text.
+/// Parses a field.
 fn parse<T: std::str::FromStr<Err: std::fmt::Display>>(
     field: &str,
     text: &str,

@@ -1,14 +1,14 @@
-//! How a cluster moves from one store to another: written to one portable file, and read from it.
+//! Moving a cluster between stores by a portable file.
 //!
 //! | step | module |
 //! |---|---|
 //! | the lines of the file, and their checksums | `line`, `digest` |
-//! | write a cluster | `export` |
-//! | read and verify a file as it comes | `reader` |
-//! | read what the keyspace of fleet v1 held | `v1` |
-//! | say what either wants | `import` |
-//! | check all of it, and decide what to do (pure) | `check`, `plan` |
-//! | do it in a store, and tell of it | `apply`, `report` |
+//! | exporting a cluster | `export` |
+//! | reading and verifying an export incrementally | `reader` |
+//! | reading a key dump of fleet v1 | `v1` |
+//! | the content of a file of either kind | `import` |
+//! | checking it and deciding what to do (pure) | `check`, `plan` |
+//! | applying it to a store, and the report | `apply`, `report` |
 
 mod apply;
 mod check;

@@ -1,4 +1,4 @@
-//! Pure: what is to be done so that a cluster has what a file holds.
+//! Pure: the changes to a cluster that an import needs.
 
 use std::sync::Arc;
 
@@ -12,27 +12,27 @@ use super::line::intent_keyword;
 use super::report::{ImportReport, RefusedImport, RescheduleReason};
 use crate::MetadataChange;
 
-/// How an import is wanted_intents.
+/// Options of an import.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ImportOptions {
-    /// What to do about unit files that the old program would have passed over in silence.
+    /// Treatment of unit files with problems that fleet v1 ignored.
     pub strictness: Strictness,
-    /// Whether units of the target that differ from those of the file are replaced.
+    /// Whether units of the target that differ from the file's are replaced.
     pub replace: bool,
-    /// Whether what is refused is left out, and the rest imported.
+    /// Whether refused objects are skipped and the others imported.
     pub keep_going: bool,
-    /// Whether nothing is to be written.
+    /// Whether nothing is written.
     pub dry_run: bool,
 }
 
-/// What becomes of a unit.
+/// Change to a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImportAction {
-    /// It is new.
+    /// Create the unit.
     Create,
-    /// It takes the location of another one of its name.
+    /// Replace a different unit of the same name.
     Replace,
-    /// It is there already, as the file says.
+    /// Keep the existing unit, which is equal.
     Keep,
 }
 
@@ -41,33 +41,34 @@ pub enum ImportAction {
 pub struct PlannedUnit {
     /// The unit.
     pub unit: Arc<Unit>,
-    /// The machine that the file says it is on, if it may be on one.
+    /// Machine of the unit in the file, if the unit may be placed.
     pub machine: Option<MachineId>,
-    /// What becomes of it.
+    /// Change to the unit.
     pub action: ImportAction,
 }
 
-/// What is to be done so that a cluster has what a file holds.
+/// Changes to a cluster that an import needs.
 #[derive(Debug, Clone, Default)]
 pub struct ImportPlan {
-    /// The units that passed all checks, in order of names.
+    /// Units that passed all checks, ordered by name.
     pub units: Vec<PlannedUnit>,
-    /// The metadata that is to be set.
+    /// Metadata to set.
     pub metadata: Vec<MetadataChange>,
-    /// What is to be noted of machines.
+    /// Intents to set.
     pub intents: Vec<(MachineId, Intent)>,
-    /// What did not pass.
+    /// Refused objects.
     pub refused: Vec<RefusedImport>,
-    /// How many units the target has that are not as the file says, or not in it.
+    /// Number of units in the target that are not in the file, or differ from it.
     pub own_units: usize,
-    /// All metadata that the file says, be it there already or not.
+    /// All metadata of the file, including entries that are already set.
     pairs: Vec<ImportMetadata>,
-    /// All intents that the file says, be they there already or not.
+    /// All intents of the file, including those that are already set.
     wanted_intents: Vec<ImportIntent>,
 }
 
 impl ImportPlan {
-    /// Checks everything in the file, by itself and beside what `cluster` holds, and decides.
+    /// Checks all objects of the file, individually and together with those of `cluster`, and
+    /// decides on the changes.
     #[must_use]
     pub fn new(import: Import, cluster: &Export, options: &ImportOptions) -> Self {
         let mut plan = Self { refused: import.refused, ..Self::default() };
@@ -97,21 +98,21 @@ impl ImportPlan {
         plan
     }
 
-    /// How many units `target` has that are not as the file says, or not in it.
+    /// Returns the number of units in `target` that are not in the file, or differ from it.
     #[must_use]
     pub fn own_units(&self, target: &Snapshot) -> usize {
         let there = self.units.iter().filter(|it| is_there(&it.unit, target)).count();
         target.units().len() + target.faults().len() - there
     }
 
-    /// Whether nothing may be written.
+    /// Returns whether nothing may be written.
     #[must_use]
     pub fn is_refused(&self, options: &ImportOptions) -> bool {
         !self.refused.is_empty() && !options.keep_going
     }
 
-    /// What the plan comes to, if placements are left to the engine for that reason; if there is no
-    /// reason, they are kept. That it was carried out is not known yet.
+    /// Returns the report of the plan before it is applied. With a reason, the engine chooses the
+    /// machines; without one, the placements are kept.
     #[must_use]
     pub fn report(&self, reschedule_reason: Option<RescheduleReason>) -> ImportReport {
         let count = |action| self.units.iter().filter(|it| it.action == action).count() as u64;
@@ -133,12 +134,12 @@ impl ImportPlan {
         }
     }
 
-    /// The units that are to be written.
+    /// Returns the units to write.
     pub fn new_units(&self) -> impl Iterator<Item = &PlannedUnit> {
         self.units.iter().filter(|it| it.action != ImportAction::Keep)
     }
 
-    /// What in `cluster` is not as the plan wants it: the names of units, metadata and intents.
+    /// Returns the names of the units, metadata and intents in `cluster` that differ from the plan.
     #[must_use]
     pub fn mismatches(&self, cluster: &Export) -> Vec<String> {
         let target = &*cluster.snapshot;
@@ -202,13 +203,13 @@ impl ImportPlan {
     }
 }
 
-/// Only a unit that an engine would location may be on a machine.
+/// Creates a planned unit. It keeps its machine only if an engine would place it.
 fn planned(unit: Arc<Unit>, machine: Option<MachineId>, action: ImportAction) -> PlannedUnit {
     let machine = machine.filter(|_| unit.is_wanted() && !unit.is_global());
     PlannedUnit { unit, machine, action }
 }
 
-/// What becomes of a unit beside the one that the target has under its name.
+/// Decides on the change to a unit, given the target's unit of that name.
 fn decide(unit: &Unit, target: &Snapshot, options: &ImportOptions) -> Result<ImportAction, String> {
     if is_there(unit, target) {
         return Ok(ImportAction::Keep);
@@ -224,7 +225,7 @@ fn is_there(unit: &Unit, target: &Snapshot) -> bool {
     there.is_some_and(|it| it.file == unit.file && it.desired == unit.desired)
 }
 
-/// In what the target's unit of that name is another one; nothing if there is none.
+/// Describes the difference from the target's unit of that name; `None` if there is none.
 fn difference(unit: &Unit, target: &Snapshot) -> Option<String> {
     let name = unit.name.as_str();
     let Some(there) = target.unit(name) else {

@@ -1,24 +1,24 @@
-//! Pure: reads an export as it comes, and believes nothing before its last line.
+//! Pure: an incremental reader of exports, which validates everything by the last line.
 
 use super::digest::{ContentDigest, Digest};
 use super::line::{ExportEnd, ExportHeader, ExportItem, FORMAT, Line, ParsedLine, VERSION};
 
-/// How long a line may be, in bytes. No unit that a store takes makes a longer one.
+/// Maximum length of a line in bytes. Units that fit into a store need less.
 const MAX_LINE: usize = 8 << 20;
 
-/// Why a file is no export that can be used. Nothing that was read of it may be.
+/// Error of a file that is not a usable export. Nothing that was read from it may be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExportError {
-    /// It is something else.
+    /// The file is something else.
     #[error("line 1 is not the first line of an export")]
     Foreign,
-    /// It was written by a newer version of fleet.
+    /// A newer version of fleet wrote the export.
     #[error(
         "the export is of format {found}, and this version reads format {VERSION}: upgrade fleet"
     )]
     Newer {
-        /// The format of the file.
+        /// Format of the file.
         found: u32,
     },
     /// An older version of fleet wrote the export.
@@ -30,65 +30,65 @@ pub enum ExportError {
         /// Format of the file.
         found: u32,
     },
-    /// A line is not what it should be.
+    /// A line is invalid.
     #[error("line {line}: {problem}")]
     Line {
-        /// The line, counted from 1.
+        /// Number of the line, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// Problem with the line.
         problem: String,
     },
     /// The last line is missing.
     #[error("the export is cut off after line {line}: its last line is missing")]
     CutOff {
-        /// The last line that is there.
+        /// Last line that is present.
         line: u64,
     },
-    /// The lines are not those that were written.
+    /// The lines were changed.
     #[error("line {line}: the checksum is not that of the lines above: the file was changed")]
     Checksum {
-        /// The last line.
+        /// Number of the last line.
         line: u64,
     },
 }
 
-/// Reads an export piece by piece, and holds one line of it at most.
+/// Reads an export in pieces, and buffers at most one line.
 #[derive(Debug, Default)]
 pub struct ExportReader {
-    /// The beginning of a line whose end did not come yet.
+    /// Beginning of an incomplete line.
     begun: Vec<u8>,
-    /// How many lines were read.
+    /// Number of lines read.
     line: u64,
     header: Option<ExportHeader>,
     end: Option<ExportEnd>,
-    /// What the next item has to come after.
+    /// Sort key of the last item; the next one must follow it.
     last: Option<SortKey>,
     counts: [u64; 4],
     digest: Digest,
     content: ContentDigest,
 }
 
-/// Where in the order of an export an item stands.
+/// Position of an item in the order of an export.
 type SortKey = (u8, String, String);
 
 impl ExportReader {
-    /// A reader that has read nothing.
+    /// Creates a reader.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether a file that begins with these bytes is meant to be an export.
+    /// Returns whether a file that begins with these bytes is an export.
     #[must_use]
     pub fn is_export(beginning: &[u8]) -> bool {
         beginning.starts_with(br#"{"kind":"#)
     }
 
-    /// Reads what comes next, and hands over each item that is complete, with its line.
+    /// Reads the next piece, and passes each complete item to `take` with its line number.
     ///
     /// # Errors
     ///
-    /// [`ExportError`]: the rest of the file is worth nothing, and neither is what came before.
+    /// [`ExportError`]; nothing of the file can be used then.
     pub fn push(
         &mut self,
         bytes: &[u8],
@@ -110,11 +110,11 @@ impl ExportReader {
         Ok(())
     }
 
-    /// What the export says of itself, now that all of it was read.
+    /// Returns the header and the end of the export, once everything was read.
     ///
     /// # Errors
     ///
-    /// [`ExportError::CutOff`] when more had to come.
+    /// [`ExportError::CutOff`] when the export is incomplete.
     pub fn finish(mut self) -> Result<(ExportHeader, ExportEnd), ExportError> {
         if self.line == 0 && self.begun.is_empty() {
             return Err(ExportError::CutOff { line: 0 });
@@ -157,7 +157,7 @@ impl ExportReader {
         Ok(())
     }
 
-    /// Counts an item, and sees to it that it comes after the one before.
+    /// Counts an item and checks that it follows the previous one in order.
     fn note(&mut self, item: &ExportItem) -> Result<(), ExportError> {
         let key = match item {
             ExportItem::Metadata(it) => {
@@ -204,7 +204,7 @@ impl ExportReader {
     fn bad_json(&self, error: &serde_json::Error) -> ExportError {
         let text = error.to_string();
         let problem = text.split(" at line ").next().unwrap_or_default();
-        // It counts lines of its own; what it says of a whole one, it says of the end of the first.
+        // serde_json counts lines itself. For a whole line it reports the end as line 2.
         self.wrong(match error.line() {
             1 => format!("column {}: {problem}", error.column()),
             _ => problem.to_owned(),
@@ -212,7 +212,7 @@ impl ExportReader {
     }
 }
 
-/// A first line of another format may have nothing else in common with this one.
+/// Checks the format. The first line of another format may have no other fields in common.
 fn check_format(bytes: &[u8]) -> Result<(), ExportError> {
     #[derive(serde::Deserialize)]
     struct Probe {

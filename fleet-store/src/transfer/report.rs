@@ -1,43 +1,43 @@
-//! Pure: what came of an import.
+//! Pure: the report of an import.
 
 use std::fmt;
 
-/// What came of an import, or would come of it.
+/// Result of an import, or of its dry run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ImportReport {
-    /// How many units were created.
+    /// Number of created units.
     pub created: u64,
-    /// How many took the location of another of the same name.
+    /// Number of replaced units.
     pub replaced: u64,
-    /// How many were there already, with the same content and desired state.
+    /// Number of units that existed with the same content and desired state.
     pub unchanged: u64,
-    /// What was refused, in order of names. Unless it was to be left out, nothing was
-    /// written if there is any.
+    /// Refused objects, ordered by name. If there are any, nothing is written, unless they are to
+    /// be skipped.
     pub refused: Vec<RefusedImport>,
-    /// How many pairs of metadata were set.
+    /// Number of metadata entries set.
     pub metadata: u64,
-    /// Of how many machines it was noted what is to become of them.
+    /// Number of intents set.
     pub intents: u64,
-    /// How many units stayed on the machine that the file says.
+    /// Number of units that kept the machine of the file.
     pub placements_kept: u64,
-    /// How many units have a machine in the file, and wait for the engine to choose one.
+    /// Number of units with a machine in the file for which the engine chooses one.
     pub rescheduled: u64,
-    /// Why placements were left to the engine, if any was.
+    /// Reason for the engine to choose machines, if there are such units.
     pub reschedule_reason: Option<RescheduleReason>,
-    /// The SHA-256 of what was imported, as an export counts it.
+    /// SHA-256 of the imported content, computed as in an export.
     pub content: String,
-    /// What was read back and is not as it was written; nothing if it was not read back.
+    /// Names of objects that differ when read back; `None` if nothing was read back.
     pub mismatches: Option<Vec<String>>,
 }
 
-/// Something in a file that cannot be imported.
+/// An object in a file that cannot be imported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedImport {
-    /// Where in the file it is.
+    /// Location in the file.
     pub location: String,
-    /// The unit, or the metadata.
+    /// Name of the unit, metadata entry or machine.
     pub name: String,
-    /// Each thing that is wrong with it.
+    /// All problems with the object.
     pub reasons: Vec<String>,
 }
 
@@ -47,14 +47,14 @@ impl RefusedImport {
     }
 }
 
-/// Why the engine of the target has to choose machines.
+/// Reason for the target's engine to choose machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RescheduleReason {
-    /// The target has units of its own, so machines may not fit any more.
+    /// The target has other units, so the file's machines may not fit any more.
     OwnUnits(usize),
-    /// An engine leads there, and decides.
+    /// An engine leads the target, and decides.
     EngineLeads,
-    /// A daemon was asked, and only its engine decides.
+    /// The import went through a daemon, and only its engine decides.
     ThroughDaemon,
 }
 

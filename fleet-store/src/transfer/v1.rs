@@ -1,18 +1,18 @@
-//! Pure: the keys of a fleet v1 in an etcd of version 2, as its tools print them.
+//! Pure: a dump of the keys of fleet v1 in an etcd of version 2.
 //!
-//! Taken are the answer of `/v2/keys/…?recursive=true`, nodes in nodes, and one flat object of keys
-//! and values. Where the keys begin is seen from the keys of units.
+//! Two forms are accepted: the response of `/v2/keys/…?recursive=true` with nested nodes, and one
+//! flat object of keys and values. The keys of units show the prefix.
 //!
-//! | key, after the prefix | what becomes of it |
+//! | key, after the prefix | meaning for the import |
 //! |---|---|
-//! | `job/<unit>/object` | there is such a unit, and which content it has |
+//! | `job/<unit>/object` | the unit exists; the hash of its content |
 //! | `job/<unit>/target-state` | its desired state |
-//! | `job/<unit>/target` | the machine that it is on |
+//! | `job/<unit>/target` | its machine |
 //! | `unit/<hash>` | the text of a unit file |
-//! | `machines/<id>/metadata/<key>` | metadata that was set at run time |
+//! | `machines/<id>/metadata/<key>` | run-time metadata |
 //!
-//! A unit file whose text does not have the hash that it is kept under is refused with its units.
-//! The others that fleet v1 wrote spoke of their moment, and nothing becomes of them.
+//! A unit file whose text does not match the hash in its key is refused together with its units.
+//! All other keys of fleet v1 hold transient state and are ignored.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,51 +25,51 @@ use sha1::{Digest as _, Sha1};
 use super::import::{Import, ImportMetadata, ImportOrigin, ImportUnit};
 use super::report::RefusedImport;
 
-/// Why a text does not tell of a fleet v1.
+/// Error of a text that is not a dump of fleet v1.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum V1DumpError {
-    /// There is nothing in it.
+    /// The text is empty.
     #[error("it is empty")]
     Empty,
-    /// It is no JSON.
+    /// The text is not JSON.
     #[error(
         "line {line}, column {column}: {problem}: get the keys with their values, as by curl \
          http://ETCD:2379/v2/keys/_coreos.com/fleet?recursive=true"
     )]
     Json {
-        /// The line, counted from 1.
+        /// Line number, from 1.
         line: usize,
-        /// The column, counted from 1.
+        /// Column number, from 1.
         column: usize,
-        /// What is wrong there.
+        /// Problem at that position.
         problem: String,
     },
-    /// It is JSON, but no keys with values.
+    /// The JSON does not consist of keys with values.
     #[error("{location} is neither a node of etcd with its key, nor the text that is under a key")]
     Shape {
-        /// Where in it.
+        /// Location in the text.
         location: String,
     },
-    /// It is the answer of an etcd that refused.
+    /// The text is an error response of etcd.
     #[error("it is an answer of etcd that says: {0}")]
     Refused(String),
-    /// There is no unit in it, so that nobody can say where the keys of fleet begin.
+    /// There is no unit, so the prefix of fleet's keys is unknown.
     #[error("none of its {keys} keys is that of a unit of fleet, such as …/job/web.service/object")]
     NoUnits {
-        /// How many keys there are.
+        /// Number of keys.
         keys: usize,
     },
-    /// There are the keys of more than one cluster in it.
+    /// There are keys of several clusters.
     #[error("it holds the keys of several clusters, {}: get those of one", .prefixes.join(" and "))]
     Several {
-        /// What they begin with.
+        /// Prefixes of the clusters.
         prefixes: Vec<String>,
     },
-    /// It is too large.
+    /// The text is too large.
     #[error("it is larger than {} MiB", .most >> 20)]
     TooLarge {
-        /// How large it may be, in bytes.
+        /// Maximum size in bytes.
         most: u64,
     },
 }
@@ -101,7 +101,7 @@ fn bad_json(error: &serde_json::Error) -> V1DumpError {
     V1DumpError::Json { line: error.line(), column: error.column(), problem }
 }
 
-/// Gathers keys and values out of any of the forms.
+/// Collects keys and values from any of the forms.
 fn collect(value: Value, keys: &mut Keys) -> Result<(), V1DumpError> {
     let Value::Object(mut object) = value else {
         return Err(V1DumpError::Shape { location: "the whole".to_owned() });
@@ -147,7 +147,7 @@ fn collect_node(node: Value, location: &str, keys: &mut Keys) -> Result<(), V1Du
     Ok(())
 }
 
-/// What the keys of the cluster begin with.
+/// Returns the common prefix of the cluster's keys.
 fn prefix(keys: &Keys) -> Result<String, V1DumpError> {
     let of_unit = |key: &String| {
         let (job, last) = key.rsplit_once('/')?;
@@ -165,17 +165,17 @@ fn prefix(keys: &Keys) -> Result<String, V1DumpError> {
     }
 }
 
-/// What the keys say, sorted by what they are about.
+/// Values of the keys by kind.
 #[derive(Default)]
 struct Cluster {
     jobs: BTreeMap<String, Job>,
-    /// The text of each content, by its hash.
+    /// Text of each content by its hash.
     contents: Keys,
     metadata: Vec<(String, String, String)>,
     unknown: Vec<String>,
 }
 
-/// What is known of a unit.
+/// Keys of a unit.
 #[derive(Default)]
 struct Job {
     object: Option<String>,
@@ -183,7 +183,7 @@ struct Job {
     target: Option<String>,
 }
 
-/// The value of `job/<unit>/object`.
+/// Value of `job/<unit>/object`.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Object {
@@ -191,7 +191,7 @@ struct Object {
     unit_hash: [u8; 20],
 }
 
-/// The value of `unit/<hash>`.
+/// Value of `unit/<hash>`.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Content {
@@ -273,7 +273,7 @@ impl Cluster {
         }
     }
 
-    /// The name of a unit and the bytes of its file.
+    /// Returns the name of a unit and the bytes of its file.
     fn unit(&self, name: &str, object: &str) -> Result<(UnitName, Vec<u8>), String> {
         let object: Object = serde_json::from_str(object)
             .map_err(|error| format!("the object cannot be read: {error}"))?;
@@ -286,7 +286,7 @@ impl Cluster {
         let content = content.ok_or_else(|| format!("its unit file unit/{hash} is missing"))?;
         let content: Content = serde_json::from_str(content)
             .map_err(|error| format!("its unit file unit/{hash} cannot be read: {error}"))?;
-        // The hash is that of the text, which fleet v1 wrote in the canonical form.
+        // The hash is computed from the text, which fleet v1 stored in canonical form.
         let own: [u8; 20] = Sha1::digest(&content.raw).into();
         if own != object.unit_hash {
             return Err(format!(
@@ -297,8 +297,8 @@ impl Cluster {
     }
 }
 
-/// The desired state of a unit. One of which the old program was interrupted while it made it has
-/// none.
+/// Returns the desired state of a unit. If fleet v1 was interrupted while it created the unit,
+/// there is none.
 fn desired(name: &UnitName, job: &Job, remarks: &mut Vec<String>) -> Result<TargetState, String> {
     let Some(state) = &job.target_state else {
         remarks.push(format!("job/{name} has no target-state: {name} is taken as inactive"));
@@ -316,7 +316,7 @@ fn machine(name: &UnitName, job: &Job, remarks: &mut Vec<String>) -> Option<Mach
     machine.ok()
 }
 
-/// A intent_keyword about keys that no fleet v1 wrote.
+/// Returns a remark about keys that fleet v1 does not use.
 fn unknown_keys_remark(keys: &[String]) -> Option<String> {
     const SHOWN: usize = 3;
     let shown = keys.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");

@@ -1,4 +1,4 @@
-//! Pure: units and machines, put together of the entries that they come out of.
+//! Pure: assembling units and machines from their entries.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::mirror::contents::Content;
 use crate::registry::MachineRecord;
 
 impl View {
-    /// Puts together what was changes, and says of which revision the snapshot is now.
+    /// Assembles the changed objects, and sets the revision of the snapshot.
     pub(super) fn assemble(
         &mut self,
         changes: &ChangeSet,
@@ -41,7 +41,7 @@ impl View {
         self.edit().revision = revision;
     }
 
-    /// The unit as its record and content say; nothing if there is no record.
+    /// Assembles the unit from its record and content; `None` if there is no record.
     fn unit(&mut self, name: &UnitName, known: Option<&Self>) -> Option<Result<Arc<Unit>, Fault>> {
         let record = match self.records.get(name)? {
             Ok(record) => *record,
@@ -56,7 +56,7 @@ impl View {
         Some(content.and_then(|content| self.unit_of(name, record, content, before)))
     }
 
-    /// The unit that a record makes: the one before, if it is no other.
+    /// Assembles the unit of a record. Returns `before` if it is equal.
     pub(super) fn unit_of(
         &mut self,
         name: &UnitName,
@@ -76,8 +76,8 @@ impl View {
         Ok(before.filter(|before| is_same_unit(before, &unit)).unwrap_or(unit))
     }
 
-    /// A machine that is present, with its configured metadata overridden by what was set at run
-    /// time, where an empty value hides the key, and with what people said is to become of it.
+    /// Assembles a present machine from its claim, its run-time metadata and its intent. Run-time
+    /// metadata overrides the configuration, and an empty value hides the key.
     fn machine(&self, id: &MachineId) -> Option<Machine> {
         let MachineRecord { id, address, api, mut metadata, version, offers, cordoned, .. } =
             self.claims.get(id)?.clone();

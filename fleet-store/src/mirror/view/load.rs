@@ -1,9 +1,8 @@
-//! Pure: the view of a whole listing.
+//! Pure: loading a whole listing.
 //!
-//! What comes change by change has its place looked for. Of a whole cluster all is at hand: units
-//! are joined with their contents, and states with the names of their units, by walking along
-//! both; large maps are filled in their own order, which makes them smaller, too; and what many
-//! units share is read once.
+//! With all entries at hand, lookups become merge joins: of units with their contents, and of
+//! states with the names of their units. Large maps are filled in key order, which also makes them
+//! smaller. Data shared by many units is parsed once.
 
 use std::collections::btree_map;
 use std::iter::Peekable;
@@ -22,13 +21,13 @@ use crate::{ContentId, Entry, Key, Layout, Listing};
 
 type Record = Result<UnitRecord, Box<Fault>>;
 
-/// The entries of a listing, by what they are about.
+/// Entries of a listing by kind.
 #[derive(Default)]
 struct GroupedEntries {
     records: Vec<(UnitName, Record)>,
     contents: Vec<(ContentId, StoredContent)>,
     states: Vec<(UnitName, MachineId, Vec<u8>)>,
-    /// What is taken over as if it had changed: machines first, which others name.
+    /// Entries to be applied like changes, machines first, because the others refer to them.
     rest: Vec<(Key, Entry)>,
 }
 
@@ -58,7 +57,7 @@ impl GroupedEntries {
     }
 }
 
-/// When a key has its load_order: placements by unit, in whose order they are kept.
+/// Sort key for applying entries. Placements are sorted by unit, the order in which they are kept.
 fn load_order(key: &Key) -> (u8, Option<&UnitName>) {
     match key {
         Key::Machine(_) => (0, None),
@@ -68,11 +67,11 @@ fn load_order(key: &Key) -> (u8, Option<&UnitName>) {
 }
 
 impl View {
-    /// The view of a whole listing. What this view has read already is not read once more.
+    /// Creates the view of a whole listing. Reuses parsed data of this view.
     pub(in crate::mirror) fn relist(&self, listing: Listing) -> Self {
         let mut view = Self::new(self.layout.clone());
         view.requirements_cache = self.requirements_cache.clone();
-        view.affected = AffectedMachines::all(); // what is missing may have been theirs
+        view.affected = AffectedMachines::all(); // entries that are missing now may have affected any machine
         let GroupedEntries { records, contents, states, rest } =
             GroupedEntries::of(&view.layout, listing.entries);
         view.records = records.into_iter().collect();
@@ -82,9 +81,9 @@ impl View {
         }
         view.load_units(contents, self);
         view.load_states(states);
-        // Units whose placements cannot be understood are among what was changes.
+        // The changes include units with unreadable placements.
         view.assemble(&changes, listing.revision, Some(self));
-        view.scheduling_revision = listing.revision; // what is missing from the listing may have been there
+        view.scheduling_revision = listing.revision; // an entry that is missing now may have existed
         view.changed_results.clear();
         view.result_log = ResultLog::since_listing(listing.revision);
         view.delta_log = self.delta_log.clone();
@@ -93,7 +92,7 @@ impl View {
         view
     }
 
-    /// Puts together all units that have a record.
+    /// Assembles all units with a record.
     fn load_units(&mut self, stored: Vec<(ContentId, StoredContent)>, known: &Self) {
         let users = self.records.iter().enumerate().filter_map(|(at, (unit, record))| {
             let content = record.as_ref().ok()?.content;
@@ -116,7 +115,7 @@ impl View {
         self.edit().put_units(units);
     }
 
-    /// For each record, in order of names, the content that it names.
+    /// Returns the content of each record, in the order of their names.
     fn contents_by_unit(
         &self,
         users: Vec<(ContentId, usize, UnitName)>,
@@ -162,13 +161,13 @@ fn read_state(unit: UnitName, machine: MachineId, value: &[u8]) -> Option<UnitSt
     decode_state(unit.clone(), machine, value).map_err(|error| warn("state", &unit, &error)).ok()
 }
 
-/// The names of the records, for names that come in order as well.
+/// Names of the records, for lookups in name order.
 struct Names<'a> {
     left: Peekable<btree_map::Iter<'a, UnitName, Record>>,
 }
 
 impl Names<'_> {
-    /// The same name, sharing its text with the unit's record, if there is one.
+    /// Returns the same name, sharing the text of the unit's record if there is one.
     fn shared(&mut self, name: UnitName) -> UnitName {
         while self.left.next_if(|(other, _)| **other < name).is_some() {}
         match self.left.peek() {

@@ -1,4 +1,4 @@
-//! Pure: how changes of placements are taken over, and whom a change concerns.
+//! Pure: applying changes of placements, and finding the affected machines.
 
 use std::sync::Arc;
 
@@ -13,22 +13,22 @@ use crate::mirror::machine_progress::AffectedMachines;
 use crate::mirror::stored_placements::{PlacementMove, UnitPlacements};
 
 impl View {
-    /// Whom it concerns what this view took over since this was last asked.
+    /// Takes the set of machines affected since the last call.
     pub(in crate::mirror) fn take_affected(&mut self) -> AffectedMachines {
         std::mem::take(&mut self.affected)
     }
 
-    /// Where the placements of a unit are stored.
+    /// Returns the placements of a unit.
     pub(in crate::mirror) fn placements_of(&self, unit: &UnitName) -> UnitPlacements {
         self.placements.of(&self.snapshot, unit)
     }
 
-    /// The placements that do not count.
+    /// Returns the superseded placements.
     pub(in crate::mirror) fn superseded(&self) -> Vec<RemovePlacement> {
         self.placements.superseded()
     }
 
-    /// A placement that cannot be understood is one all the same; what was known of it stays.
+    /// Applies a placement. An unreadable one still is a placement; the known one remains.
     pub(super) fn put_placement(
         &mut self,
         (unit, machine): (UnitName, MachineId),
@@ -44,7 +44,7 @@ impl View {
         self.note_move(unit, &machine, moved, changes);
     }
 
-    /// Notes what a change of a unit's placement on a machine is a reason to look at.
+    /// Records the effects of a changed placement.
     pub(super) fn note_move(
         &mut self,
         unit: UnitName,
@@ -56,7 +56,7 @@ impl View {
             changes.units.insert(unit.clone());
         }
         if self.snapshot.fault(unit.as_str()).is_some() {
-            self.affected.add_all(); // who has it goes by whether it is placed elsewhere
+            self.affected.add_all(); // for a machine that runs the unit it matters whether the unit is placed elsewhere
         }
         changes.placements.insert(unit);
         self.affected.add(machine);
@@ -66,8 +66,8 @@ impl View {
         }
     }
 
-    /// Notes whom a change of a unit concerns, as it is seen now: asked before and after. Whoever
-    /// is placed with it; all, if it runs anywhere or nobody can say where it belongs.
+    /// Records the machines that a change of a unit affects: its current machine, or all machines
+    /// for a global or unreadable unit. Called before and after the change.
     pub(super) fn note_affected(&mut self, unit: &UnitName) {
         let name = unit.as_str();
         if let Some(placement) = self.snapshot.placement(name) {

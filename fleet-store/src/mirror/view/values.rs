@@ -1,4 +1,4 @@
-//! Pure: what the value of each kind of key changes of the view, and what its absence does.
+//! Pure: the effect of each kind of key on the view.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::mirror::results::ResultChange;
 use crate::registry::MachineRecord;
 
 impl View {
-    /// Takes over a value; `known` may have read it before.
+    /// Applies a value. `known` may have a readable earlier one.
     pub(super) fn put(
         &mut self,
         key: Key,
@@ -139,8 +139,7 @@ impl View {
         }
     }
 
-    /// A claim that cannot be understood is one all the same: the machine is there. What was known
-    /// of it stays.
+    /// An unreadable claim is still a claim, so the machine is present. The known record remains.
     fn put_claim(
         &mut self,
         id: MachineId,
@@ -163,8 +162,7 @@ impl View {
         changes.machines.insert(id);
     }
 
-    /// Of what people said and nobody here understands, what was known stays, or it is at least
-    /// that the machine is to take no more units.
+    /// For an unreadable intent the known one remains; otherwise the machine counts as cordoned.
     fn put_intent(
         &mut self,
         id: MachineId,
@@ -181,7 +179,7 @@ impl View {
         changes.machines.insert(id);
     }
 
-    /// An order that cannot be understood is not carried out.
+    /// An unreadable request is not executed.
     fn put_rebalancing(&mut self, value: &[u8], changes: &mut ChangeSet) {
         let order = decode_rebalancing(value);
         let order = order.map_err(|error| warn("order", &"the cluster", &error)).ok();
@@ -189,7 +187,7 @@ impl View {
         changes.rebalancing = true;
     }
 
-    /// Of metadata that cannot be understood, too, what was known stays.
+    /// For unreadable metadata the known value remains.
     fn put_metadata(
         &mut self,
         machine: MachineId,

@@ -240,8 +240,8 @@ async fn everything_wrong_is_told_and_nothing_is_written() {
         it.reasons.iter().map(|reason| format!("{}: {}: {reason}\n", it.location, it.name))
     });
     insta::assert_snapshot!(wrapped(&told.collect::<String>()), @r#"
-    line 2: a.service: MachineOf leads in a circle: a.service -> b.service -> a.service
-    line 3: b.service: MachineOf leads in a circle: b.service -> a.service -> b.service
+    line 2: a.service: MachineOf forms a dependency cycle: a.service -> b.service -> a.service
+    line 3: b.service: MachineOf forms a dependency cycle: b.service -> a.service -> b.service
     line 4: c.service: 2:1: [X-Fleet] has no option "MachineMetaData"; write
       MachineMetadata, spelled exactly so
     line 4: c.service: 3:1: [X-Fleet] has no option "X-Conflict"; write Conflicts,
