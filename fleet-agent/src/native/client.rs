@@ -59,9 +59,12 @@ impl UnitRequest {
             Self::Start(generation) => {
                 RequestedState { generation: generation.0, launched: true, ..before }
             }
-            Self::Restart(Generation(generation)) => {
-                RequestedState { generation, launched: true, restart_generation: generation, ..before }
-            }
+            Self::Restart(Generation(generation)) => RequestedState {
+                generation,
+                launched: true,
+                restart_generation: generation,
+                ..before
+            },
             Self::Stop => before.stopped(),
             // Known already: its run may be over by now, or the unit stopped.
             Self::Trigger(trigger) if trigger == before.trigger => before,

@@ -321,7 +321,7 @@ impl ServiceRun {
 
     /// Returns whether the service stays active after its main process has exited successfully.
     fn remains_after_exit(&self) -> bool {
-        self.spec.stays_up()
+        self.spec.stays_active()
     }
 
     /// Returns whether the run has not begun or is over.

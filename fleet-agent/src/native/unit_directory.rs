@@ -68,7 +68,9 @@ impl RequestedState {
     pub(crate) fn pending_since(self, before: Self) -> PendingRequest {
         let is_same = (self.launched, self.generation) == (before.launched, before.generation);
         match (self.launched, self.triggered) {
-            (true, _) if self.restart_generation != before.restart_generation => PendingRequest::Restart,
+            (true, _) if self.restart_generation != before.restart_generation => {
+                PendingRequest::Restart
+            }
             (true, _) if !is_same => PendingRequest::Start,
             (false, false) if before.should_run() => PendingRequest::Stop,
             (_, true) if self.trigger != before.trigger => PendingRequest::Elapse,

@@ -245,7 +245,7 @@ fn observe_run(
             let reload = later(limits.reload).filter(|_| activity == Activity::Reloading);
             let deadline = runtime.into_iter().chain(reload).min();
             let phase = Doing::Active(activity);
-            ObservedUnit { phase, up_since: Some(now), deadline, ..busy }
+            ObservedUnit { phase, active_since: Some(now), deadline, ..busy }
         }
     }
 }

@@ -140,9 +140,9 @@ pub(super) fn unwrite_start(dead: &Dead) {
     let last = text.lines().next_back().expect("it has a record");
     let mut run: serde_json::Value = serde_json::from_str(last).expect("it is JSON");
     run["leaders"] = serde_json::json!([]);
-    run["memory"]["main"] = serde_json::Value::Null;
-    run["memory"]["phase"] = "start".into();
-    run["memory"]["spawning"] = "main".into();
+    run["run_state"]["main"] = serde_json::Value::Null;
+    run["run_state"]["phase"] = "start".into();
+    run["run_state"]["spawning"] = "main".into();
     std::fs::write(&path, format!("{run}\n")).expect("it can be written");
 }
 
@@ -170,11 +170,12 @@ async fn what_was_asked_and_not_begun_is_done_by_the_next_daemon() {
     bench.stop("start.service").await;
     let dead = bench.kill().await;
     // The records as they are when a daemon ends right after it wrote down what is asked.
-    let ask = |unit: &str, generation: u64, launched: bool, renewed: u64| {
+    let ask = |unit: &str, generation: u64, launched: bool, restart_generation: u64| {
         let asked = serde_json::json!({
-            "epoch": 1, "generation": generation, "launched": launched, "renewed": renewed
+            "epoch": 1, "generation": generation, "launched": launched, "triggered": false,
+            "trigger": 0, "restart_generation": restart_generation
         });
-        let path = dead.path(&format!("native/units/{unit}/asked.json"));
+        let path = dead.path(&format!("native/units/{unit}/requested.json"));
         std::fs::write(path, asked.to_string()).expect("it can be written");
     };
     ask("start.service", 1, true, 0);
@@ -201,8 +202,9 @@ async fn a_daemon_killed_before_the_first_run_was_written_down_starts_it_next_ti
     let dead = bench.kill().await;
     let of = |file: &str| dead.path(&format!("native/units/a.service/{file}"));
     std::fs::remove_file(of("run.json")).expect("there is a record");
-    let asked = r#"{"epoch":1,"generation":1,"launched":true}"#;
-    std::fs::write(of("asked.json"), asked).expect("it can be written");
+    let asked = r#"{"epoch":1,"generation":1,"launched":true,"triggered":false,"trigger":0,
+        "restart_generation":0}"#;
+    std::fs::write(of("requested.json"), asked).expect("it can be written");
     let bench = dead.revive().await;
     bench.wait_for_sub("a.service", "running").await;
     bench.clean_up().await;
@@ -280,7 +282,7 @@ async fn one_record_that_cannot_be_read_harms_no_other() {
     bench.load("a.service", FOREVER).await;
     bench.load("b.service", FOREVER).await;
     let dead = bench.kill().await;
-    let record = dead.path("native/units/a.service/asked.json");
+    let record = dead.path("native/units/a.service/requested.json");
     std::fs::write(record, "{").expect("it can be written");
     let bench = dead.revive().await;
     let units = bench.manager.list().await.expect("it answers");
@@ -295,7 +297,7 @@ async fn a_unit_that_could_not_be_taken_back_does_not_run_twice() {
     bench.run("a.service", FOREVER).await;
     let pid = bench.pid("a.service").await;
     let dead = bench.kill().await;
-    let record = dead.path("native/units/a.service/asked.json");
+    let record = dead.path("native/units/a.service/requested.json");
     std::fs::write(record, "{").expect("it can be written");
     let bench = dead.revive().await;
     assert_eq!(bench.manager.list().await.expect("it answers"), []);
@@ -315,8 +317,11 @@ async fn a_directory_has_one_manager() {
 
 /// Writes down what is asked as a daemon does right before it ends.
 fn ask(dead: &Dead, unit: &str, launched: bool) {
-    let asked = serde_json::json!({"epoch": 1, "generation": 1, "launched": launched});
-    let path = dead.path(&format!("native/units/{unit}/asked.json"));
+    let asked = serde_json::json!({
+        "epoch": 1, "generation": 1, "launched": launched, "triggered": false, "trigger": 0,
+        "restart_generation": 0
+    });
+    let path = dead.path(&format!("native/units/{unit}/requested.json"));
     std::fs::write(path, asked.to_string()).expect("it can be written");
 }
 

@@ -79,15 +79,17 @@ async fn a_start_goes_on(plain: bool, is_written: bool) {
     let asks = ["begin start a.service", "await pre", "begin start b.service"];
     let mut living = chosen.begin(&asks).await;
     living.wait_for_record("a.service", "run.json", "\"spawning\":null").await;
-    living.wait_for_record("b.service", "asked.json", "\"launched\":true").await;
+    living.wait_for_record("b.service", "requested.json", "\"launched\":true").await;
     let dead = living.strike();
     if !is_written {
         as_before_its_birth(&dead.path("native/units/a.service/run.json"), "control");
     }
     let bench = dead.revive().await;
     let record = bench.path("native/units/a.service/run.json");
-    wait_until("it is known who it is", async || last_of(&record)["memory"]["spawning"].is_null())
-        .await;
+    wait_until("it is known who it is", async || {
+        last_of(&record)["run_state"]["spawning"].is_null()
+    })
+    .await;
     assert_eq!(bench.state("a.service").await.sub, "start-pre");
     assert!(matches!(decided(&bench, "b.service").await, DerivedState::Waiting(_)));
     open_pipe(&bench.path("pipe")).await;
@@ -116,11 +118,11 @@ fn last_of(record: &Path) -> serde_json::Value {
 fn as_before_its_birth(record: &Path, role: &str) {
     let mut run = last_of(record);
     run["leaders"] = serde_json::json!([]);
-    run["memory"][role] = serde_json::Value::Null;
-    run["memory"]["awaits_main"] = false.into();
-    run["memory"]["spawning"] = role.into();
+    run["run_state"][role] = serde_json::Value::Null;
+    run["run_state"]["awaits_main"] = false.into();
+    run["run_state"]["spawning"] = role.into();
     if role == "main" {
-        run["memory"]["phase"] = "start".into();
+        run["run_state"]["phase"] = "start".into();
     }
     std::fs::write(record, format!("{run}\n")).expect("it can be written");
 }

@@ -166,7 +166,7 @@ pub(super) async fn settled(
     loop {
         let decided = manager.snapshot().await.expect("it answers").units;
         let state = |unit: &UnitName| {
-            decided.iter().find(|it| it.unit.as_str() == unit.as_str()).map(|it| &it.state)
+            decided.iter().find(|it| it.unit.as_str() == unit.as_str()).map(|it| &it.report)
         };
         let all = manager.list().await.expect("it answers");
         let late = all.iter().filter(|it| !rests(it, state(&it.unit)));

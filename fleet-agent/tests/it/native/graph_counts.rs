@@ -37,7 +37,7 @@ async fn good_ends_are_no_failures_for_the_next_runner() {
     stand.wait_for("a", is_sixth).await;
     stand.running("a").await;
     let stand = stand.again(&stanzas).await;
-    let state = stand.unit("a").await.state;
+    let state = stand.unit("a").await.report;
     assert_eq!((state.attempts, state.failures), (5, 1));
     fail_once(&stand).await;
     stand.clean_up().await;
@@ -51,13 +51,13 @@ async fn what_was_forgiven_before_does_not_count_for_the_next_runner() {
         fail_once(&stand).await;
     }
     stand = stand.again(&patient).await;
-    let state = stand.unit("a").await.state;
+    let state = stand.unit("a").await.report;
     assert_eq!((state.attempts, state.failures), (1, 1), "each was up for long");
     let later = patient.replace("10ms", "1h");
     let again = stand.supervisor.reload(graph(&later, &stand.settings), &stand.settings).await;
     again.expect("nothing is wrong with it");
     signal(stand.running("a").await, "KILL");
-    let before = stand.wait_for("a", waits_for_its_next_try).await.state;
+    let before = stand.wait_for("a", waits_for_its_next_try).await.report;
     stand = stand.again(&later).await;
     let after = stand.unit("a").await;
     assert!(waits_for_its_next_try(&after));

@@ -89,7 +89,7 @@ async fn runner_to_be_killed_again() {
     let Some(told) = Victim::told() else { return };
     told.begins();
     let supervisor = open(&told.home, told.plain).await;
-    let mut wanted = nothing_is_lost(&supervisor, &told.home).await.wanted.beside;
+    let mut wanted = nothing_is_lost(&supervisor, &told.home).await.desired.extra_targets;
     told.is_open();
     let mut dice = Dice(told.seed);
     loop {

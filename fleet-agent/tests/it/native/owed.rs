@@ -14,7 +14,7 @@ async fn after_the_end(chosen: Chosen, asks: &[&str]) -> Bench {
 
 /// Writes down what is asked of a unit, as a manager does right before it ends.
 fn asked_at_the_end(dead: Dead, asked: serde_json::Value) -> Dead {
-    let record = dead.path("native/units/a.service/asked.json");
+    let record = dead.path("native/units/a.service/requested.json");
     std::fs::write(record, asked.to_string()).expect("it can be written");
     dead
 }
@@ -115,7 +115,7 @@ async fn what_was_broken_off_stays_so(plain: bool) {
     let mut living = chosen.begin(&asks).await;
     living.wait_for_phase("gate.service", "start").await;
     living.make("go");
-    living.wait_for_record("a.service", "asked.json", "\"launched\":false").await;
+    living.wait_for_record("a.service", "requested.json", "\"launched\":false").await;
     living.wait_for_phase("a.service", "dead").await;
     let bench = living.strike().revive().await;
     assert_eq!(decided(&bench, "b.service").await, DerivedState::Masked);
@@ -141,7 +141,10 @@ async fn an_owed_stop_is_done_once(plain: bool) {
     for unit in ["a.service", "b.service"] {
         living.wait_for_phase(unit, "running").await;
     }
-    let asked = serde_json::json!({"epoch": 1, "generation": 1, "launched": false});
+    let asked = serde_json::json!({
+        "epoch": 1, "generation": 1, "launched": false, "triggered": false, "trigger": 0,
+        "restart_generation": 0
+    });
     let bench = asked_at_the_end(living.strike(), asked).revive().await;
     for unit in ["a.service", "b.service"] {
         bench.wait_for(unit, is_over).await;
@@ -166,7 +169,10 @@ async fn what_is_up_is_asked_for(more: &str, begun: usize) {
     chosen.unit("a.service", &tells(&chosen, "a", ""));
     let mut living = chosen.begin(&["start a.service", "await a"]).await;
     living.wait_for_phase("a.service", "running").await;
-    let asked = format!("{{\"epoch\": 1, \"generation\": 2, \"launched\": true{more}}}");
+    let asked = format!(
+        "{{\"epoch\": 1, \"generation\": 2, \"launched\": true, \"triggered\": false, \
+         \"trigger\": 0{more}}}"
+    );
     let asked = serde_json::from_str(&asked).expect("it is well formed");
     let bench = asked_at_the_end(living.strike(), asked).revive().await;
     bench.wait_for_lines("a", begun).await;
@@ -180,13 +186,13 @@ async fn what_is_up_is_asked_for(more: &str, begun: usize) {
 // Holds: R-5
 #[tokio::test]
 async fn what_is_up_when_its_start_was_only_written_down_is_not_started_anew() {
-    what_is_up_is_asked_for("", 1).await;
+    what_is_up_is_asked_for(", \"restart_generation\": 0", 1).await;
 }
 
 // Holds: R-4
 #[tokio::test]
 async fn what_is_up_when_its_restart_was_only_written_down_is_started_anew_once() {
-    what_is_up_is_asked_for(", \"renewed\": 2", 2).await;
+    what_is_up_is_asked_for(", \"restart_generation\": 2", 2).await;
 }
 
 // Holds: R-5
@@ -197,7 +203,8 @@ async fn what_is_up_when_its_timer_has_elapsed_is_not_started_anew_by_the_next_m
     let mut living = chosen.begin(&["start a.service", "await a"]).await;
     living.wait_for_phase("a.service", "running").await;
     let asked = serde_json::json!({
-        "epoch": 1, "generation": 1, "launched": true, "triggered": true, "trigger": 5
+        "epoch": 1, "generation": 1, "launched": true, "triggered": true, "trigger": 5,
+        "restart_generation": 0
     });
     let bench = asked_at_the_end(living.strike(), asked).revive().await;
     is_the_last_of(&bench, "a.service", "a", 1).await;

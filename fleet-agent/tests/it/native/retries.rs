@@ -62,10 +62,10 @@ async fn a_unit_of_files_that_was_given_up_stays_so_until_a_reset_or_another_def
         );
         let stanzas = supervised("a", &more);
         let mut stand = Stand::new(&stanzas, "a").await;
-        let before = stand.wait_for("a", gave_up).await.state;
+        let before = stand.wait_for("a", gave_up).await.report;
         for _ in 0..3 {
             stand = stand.again(&stanzas).await;
-            let after = stand.unit("a").await.state;
+            let after = stand.unit("a").await.report;
             assert_eq!((&after.state, after.attempts), (&before.state, before.attempts), "{limit}");
         }
         assert_eq!(starts(), 3, "{limit}");

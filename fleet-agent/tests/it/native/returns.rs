@@ -93,7 +93,7 @@ async fn what_fails_is_restarted(plain: bool) {
     let mut living = chosen.begin(&asks).await;
     living.wait_for_phase("a.service", "stop-sigterm").await;
     living.make("go");
-    living.wait_for_record("a.service", "asked.json", "\"generation\":3").await;
+    living.wait_for_record("a.service", "requested.json", "\"generation\":3").await;
     let bench = living.strike().revive().await;
     let first: u32 = lines(&bench, "begun")[0].parse().expect("a number");
     assert_eq!(bench.state("a.service").await.sub, "stop-sigterm");

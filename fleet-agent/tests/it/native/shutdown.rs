@@ -29,7 +29,7 @@ impl Bench {
     }
 
     fn asked(&self, unit: &str) -> String {
-        let file = self.path(&format!("native/units/{unit}/asked.json"));
+        let file = self.path(&format!("native/units/{unit}/requested.json"));
         std::fs::read_to_string(file).expect("it was loaded")
     }
 }
@@ -75,7 +75,7 @@ struct Held(PathBuf);
 
 impl Held {
     fn record_of(bench: &Bench, unit: &str) -> Self {
-        let aside = bench.path(&format!("native/units/{unit}/asked.json.new"));
+        let aside = bench.path(&format!("native/units/{unit}/requested.json.new"));
         mknodat(CWD, &aside, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("it can be made");
         Self(aside)
     }
@@ -141,7 +141,7 @@ async fn what_a_timer_elapsed_for_before_the_end_of_all_is_not_made_up_for() {
         assert_ne!(elapsed, known);
         std::fs::write(&record, elapsed).expect("it can be written");
         if has_ended {
-            std::fs::write(dead.path("native/end"), "").expect("it can be written");
+            std::fs::write(dead.path("native/shutdown"), "").expect("it can be written");
         }
         let bench = dead.revive().await;
         let is_over = || std::fs::read_to_string(&record).is_ok_and(|it| it.contains(over));

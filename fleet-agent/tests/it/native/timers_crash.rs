@@ -15,7 +15,7 @@ async fn a_start_that_was_only_written_down_is_made_by_the_next_daemon() {
     let bench = Bench::new().await;
     bench.load_timer("OnActiveSec=1h").await;
     let dead = bench.kill().await;
-    let asked = dead.path("native/units/a.timer/asked.json");
+    let asked = dead.path("native/units/a.timer/requested.json");
     let text = std::fs::read_to_string(&asked).expect("it is written down");
     let launched = text.replace("\"launched\":false", "\"launched\":true");
     assert_ne!(launched, text);
@@ -186,7 +186,7 @@ async fn an_elapse_that_is_told_twice_starts_nothing_that_was_stopped_since() {
     bench.wait_for_sub("a.timer", "elapsed").await;
     let dead = bench.kill().await;
     // The records as they are before the timer knows what came of its elapse.
-    let asked = dead.path("native/units/b.service/asked.json");
+    let asked = dead.path("native/units/b.service/requested.json");
     let before = read_json(&asked);
     let timer = dead.path("native/units/a.timer/timer.json");
     let mut record = read_json(&timer);

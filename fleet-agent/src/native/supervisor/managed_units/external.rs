@@ -68,7 +68,7 @@ impl ExternalRegistry {
         ObservedUnit {
             phase: Doing::Active(Activity::Running),
             since: clock.now(),
-            up_since: Some(clock.now()),
+            active_since: Some(clock.now()),
             incarnation: Some(run),
             definition: unit,
             processes: true,

@@ -29,9 +29,7 @@ use crate::native::descriptors::check_descriptors_left;
 use crate::native::external::External;
 use crate::native::identity::{HostCapabilities, host_capabilities};
 use crate::native::manager_context::{ManagerContext, TARGETS};
-use crate::native::outcome::RunOutcome;
 use crate::native::run_driver::RunDriver;
-use crate::native::run_state::{RunState, ServicePhase};
 use crate::native::timer::is_timer;
 use crate::native::unit_directory::{PendingRequest, RunRecord};
 

@@ -147,8 +147,10 @@ impl TimerTask {
             return Ok(());
         }
         let directory = entry.directory.clone();
-        write(&directory, "record what is asked of a timer", move |at| at.write_requested(requested))
-            .await?;
+        write(&directory, "record what is asked of a timer", move |at| {
+            at.write_requested(requested)
+        })
+        .await?;
         entry.requested = requested;
         Ok(())
     }
