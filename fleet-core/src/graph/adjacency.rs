@@ -1,19 +1,18 @@
-//! Who depends on whom, by number: the shape of a graph without its names.
+//! Adjacency lists of a graph: nodes are numbers, edges have kinds.
 
 use super::EdgeKind;
 
-/// One end of a dependency, seen from the other.
+/// One end of a dependency, as stored at its other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Link {
     pub(super) kind: EdgeKind,
     pub(super) node: u32,
 }
 
-/// A dependency: of whom, how, on whom.
+/// A dependency: dependent, kind, dependency.
 pub(super) type Edge = (u32, EdgeKind, u32);
 
-/// Dependencies in both directions, and an order in which all that order come before those that
-/// depend on them.
+/// Dependencies in both directions, with a topological order along ordering edges.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Adjacency {
     dependencies: SparseRows,
@@ -22,7 +21,8 @@ pub(super) struct Adjacency {
     rank: Vec<u32>,
 }
 
-/// Links of all nodes, in one piece: those of a node are between its start and that of the next.
+/// Links of all nodes in one vector (compressed sparse rows). The links of a node lie between its
+/// start and that of the next node.
 #[derive(Debug, Clone, Default)]
 struct SparseRows {
     starts: Vec<u32>,
@@ -30,10 +30,10 @@ struct SparseRows {
 }
 
 impl Adjacency {
-    /// Takes up the dependencies between so many nodes. Of several between the same two, the
-    /// strongest counts.
+    /// Builds the lists for this many nodes. Of several edges between two nodes only the strongest
+    /// is kept.
     ///
-    /// If some are in a circle, or depend on those that are, `order` lacks them.
+    /// Nodes in a cycle, and nodes that depend on one, are missing from `order`.
     pub(super) fn new(nodes: usize, mut edges: Vec<Edge>) -> Self {
         keep_strongest(&mut edges);
         let dependencies =
@@ -53,27 +53,27 @@ impl Adjacency {
         self.rank.len()
     }
 
-    /// Whether no node leads to itself by dependencies that order.
+    /// Whether no ordering edges form a cycle.
     pub(super) fn is_acyclic(&self) -> bool {
         self.order.len() == self.rank.len()
     }
 
-    /// What a node depends on.
+    /// Returns the dependencies of a node.
     pub(super) fn dependencies(&self, node: u32) -> &[Link] {
         self.dependencies.of(node)
     }
 
-    /// What depends on a node.
+    /// Returns the dependents of a node.
     pub(super) fn dependents(&self, node: u32) -> &[Link] {
         self.dependents.of(node)
     }
 
-    /// All nodes, each after those that it depends on in an order.
+    /// Returns all nodes in topological order: dependencies before dependents.
     pub(super) fn order(&self) -> &[u32] {
         &self.order
     }
 
-    /// The place of a node in that order.
+    /// Returns the position of a node in that order.
     pub(super) fn rank(&self, node: u32) -> u32 {
         self.rank[node as usize]
     }
@@ -126,8 +126,8 @@ impl SparseRows {
     }
 }
 
-/// Leaves one edge between each two nodes. One that only requires and one that only orders are
-/// together what `waits-for` is.
+/// Keeps one edge between each pair of nodes. An edge that only requires and an edge that only
+/// orders together make a `waits-for` edge.
 fn keep_strongest(edges: &mut Vec<Edge>) {
     edges.sort_unstable_by_key(|&(from, kind, to)| (from, to, kind));
     edges.dedup_by(|later, kept| {
@@ -139,7 +139,7 @@ fn keep_strongest(edges: &mut Vec<Edge>) {
     });
 }
 
-/// Nodes are counted in 32 bits; a graph has far fewer.
+/// Converts a node count to 32 bits; graphs are far smaller.
 pub(super) fn number(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }

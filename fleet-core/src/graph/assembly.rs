@@ -1,4 +1,4 @@
-//! The way from units to a graph, and all that may be wrong on it.
+//! Builds a graph from units and collects all errors.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,16 +7,16 @@ use super::adjacency::{Adjacency, Edge, number};
 use super::cycle::{components, shortest_cycle};
 use super::{EdgeKind, Graph, GraphError, InitUnit, Name, Settings, Target, validity};
 
-/// For how many errors of a set a target is looked for that is spelt almost alike: each search goes
-/// over all targets.
+/// Maximum number of errors for which a similar target name is searched: each search compares all
+/// targets.
 const MAX_SEARCHES: usize = 20;
 
-/// A graph in the making.
+/// A graph under construction.
 pub(super) struct Assembly {
     lenient: bool,
-    /// By name, each name once.
+    /// Sorted by name, each name once.
     units: Vec<Arc<InitUnit>>,
-    /// Which of them are left out.
+    /// Units that are left out of the graph.
     excluded: BTreeSet<u32>,
     errors: Vec<GraphError>,
 }
@@ -55,8 +55,8 @@ impl Assembly {
         (graph, self.errors)
     }
 
-    /// Of several units of one name, none is more right than the others; to find the other errors of
-    /// a set that is refused, one will do.
+    /// Collects the units by name. In lenient mode all units that share a name are left out. In
+    /// strict mode one of them stays, so that the other errors of the set can be found.
     fn collect_units(&mut self, mut units: Vec<Arc<InitUnit>>) {
         self.bound("units", units.len(), Graph::MAX_UNITS);
         units.truncate(Graph::MAX_UNITS);
@@ -102,7 +102,7 @@ impl Assembly {
         });
     }
 
-    /// Who provides each target, by the settings where several would.
+    /// Returns the provider of each target. The settings decide where several units provide it.
     fn providers(&mut self, settings: &Settings) -> BTreeMap<Target, u32> {
         let mut claims: BTreeMap<&Target, Vec<u32>> = BTreeMap::new();
         for (at, unit) in (0..).zip(&self.units) {
@@ -142,13 +142,13 @@ impl Assembly {
         providers
     }
 
-    /// The graph of the units that are not left out.
+    /// Builds the graph of the units that are not excluded.
     fn build(&mut self, mut providers: BTreeMap<Target, u32>) -> Graph {
         providers.retain(|_, at| !self.excluded.contains(at));
         if !self.excluded.is_empty() {
             let left: Vec<u32> =
                 (0..number(self.units.len())).filter(|at| !self.excluded.contains(at)).collect();
-            // Each provider is left, so it is found.
+            // Every provider is kept, so the search finds it.
             let moved = |at: &u32| left.binary_search(at).map_or(0, number);
             providers.values_mut().for_each(|at| *at = moved(at));
             self.drop_excluded();
@@ -176,7 +176,7 @@ impl Assembly {
         let mut searches = MAX_SEARCHES;
         for (&at, missing) in &graph.missing {
             let unit = &graph.units[at as usize].name;
-            // To come after what is not there is to come whenever one likes.
+            // `after` a missing target has no effect.
             for (kind, target) in missing.iter().filter(|(kind, _)| kind.requires()) {
                 let (unit, kind) = (unit.clone(), *kind);
                 let near = nearest(target, graph, &mut searches);
@@ -203,7 +203,7 @@ impl Assembly {
 }
 
 impl Graph {
-    /// What is wrong with a goal.
+    /// Returns the error of a goal, if it has one.
     pub(super) fn goal_error(&self, goal: &Target, mask: &BTreeSet<Target>) -> Option<GraphError> {
         let goal = goal.clone();
         let Some(&provider) = self.providers.get(&goal) else {
@@ -226,7 +226,7 @@ fn edges(
     for (at, unit) in (0..).zip(units) {
         for (kind, target) in &unit.edges {
             match providers.get(target) {
-                // Whoever is needed is needed; it cannot need itself any more than that.
+                // An edge that only requires adds nothing from a unit to itself.
                 Some(&to) if to == at && !kind.orders() => {}
                 Some(&to) => edges.push((at, *kind, to)),
                 None => missing.entry(at).or_default().push((*kind, target.clone())),
@@ -236,12 +236,12 @@ fn edges(
     (edges, missing)
 }
 
-/// A target of the graph that is spelt almost like this one.
+/// Returns the target with the most similar name.
 fn nearest(target: &Target, graph: &Graph, searches: &mut usize) -> Option<Target> {
     *searches = searches.checked_sub(1)?;
     let distance = |near: &Target| strsim::osa_distance(target.as_str(), near.as_str());
     let (near, distance) =
         graph.providers.keys().map(|near| (near, distance(near))).min_by_key(|&(_, far)| far)?;
-    // One letter in three may be wrong, or it is another word.
+    // At most one letter in three may differ.
     (distance * 3 <= target.as_str().len()).then(|| near.clone())
 }

@@ -1,4 +1,4 @@
-//! A set of units as a graph: whole, or with what is wrong with it.
+//! Validated dependency graphs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,30 +7,30 @@ use super::adjacency::{Adjacency, Link};
 use super::assembly::Assembly;
 use super::{EdgeKind, GraphError, InitUnit, Name, Settings, Target};
 
-/// Valid units: each target has one provider, and none waits for itself by way of others.
+/// Valid units: every target has one provider, and no unit waits for itself through others.
 ///
-/// It does not matter in which order the units are given.
+/// The order in which units are passed does not matter.
 #[derive(Debug, Clone, Default)]
 pub struct Graph {
-    /// By name, so that the numbers of units are in the order of their names.
+    /// Sorted by name; a unit's number is its index.
     pub(super) units: Vec<Arc<InitUnit>>,
     pub(super) providers: BTreeMap<Target, u32>,
     pub(super) adjacency: Arc<Adjacency>,
-    /// What each unit depends on that is not there.
+    /// Dependencies of each unit on targets without a provider.
     pub(super) missing: BTreeMap<u32, Vec<(EdgeKind, Target)>>,
 }
 
 impl Graph {
-    /// How many units a graph takes.
+    /// Maximum number of units in a graph.
     pub const MAX_UNITS: usize = 1 << 20;
-    /// How many dependencies a graph takes.
+    /// Maximum number of dependencies in a graph.
     pub const MAX_EDGES: usize = 1 << 24;
 
-    /// A graph of all these units.
+    /// Builds a graph of all units.
     ///
     /// # Errors
     ///
-    /// All that is wrong with them, if anything is: then there is no graph.
+    /// Returns every error in the units and settings. No graph is built then.
     pub fn strict(
         units: impl IntoIterator<Item: Into<Arc<InitUnit>>>,
         settings: &Settings,
@@ -39,11 +39,12 @@ impl Graph {
         if errors.is_empty() { Ok(graph) } else { Err(errors) }
     }
 
-    /// A graph of those of these units that are fit for one, and what is wrong with the others.
+    /// Builds a graph of the valid units, and returns it with the errors of the others.
     ///
-    /// Units with errors of their own are left out, and so are all of a circle. Of several units
-    /// that provide a target, the one whose name it is stays, or else the first by name. Units that
-    /// depend on what is not there stay, and never start if they cannot do without it.
+    /// Units with errors of their own are left out, as are all units of a cycle. If several units
+    /// provide a target, the unit named like the target stays, or else the first by name. A unit
+    /// with a missing dependency stays in the graph. It never starts if it requires that
+    /// dependency.
     pub fn lenient(
         units: impl IntoIterator<Item: Into<Arc<InitUnit>>>,
         settings: &Settings,
@@ -51,19 +52,19 @@ impl Graph {
         Assembly::lenient(units, settings)
     }
 
-    /// The units, by name.
+    /// Returns the units, sorted by name.
     pub fn units(&self) -> impl ExactSizeIterator<Item = &Arc<InitUnit>> {
         self.units.iter()
     }
 
-    /// The unit of this name.
+    /// Returns the unit of this name.
     #[must_use]
     pub fn unit(&self, name: &Name) -> Option<&Arc<InitUnit>> {
         self.find(name).map(|at| &self.units[at as usize])
     }
 
-    /// Has the units that are the same in an earlier graph in common with that: whoever runs one
-    /// holds on to the one that it was started from, and it need not be there twice.
+    /// Replaces units that are equal to those of an earlier graph by these. A running unit keeps
+    /// the definition that it was started from, so sharing avoids a second copy.
     pub fn share_unchanged(&mut self, earlier: &Self) {
         for unit in &mut self.units {
             if let Some(same) = earlier.unit(&unit.name).filter(|it| *it == unit) {
@@ -72,7 +73,7 @@ impl Graph {
         }
     }
 
-    /// Whether all units are the same ones as in another graph, and provide the same targets.
+    /// Whether the graph shares all units with `other` and its targets have the same providers.
     pub(super) fn is_same_as(&self, other: &Self) -> bool {
         let mut units = self.units.iter().zip(&other.units);
         self.units.len() == other.units.len()
@@ -80,19 +81,19 @@ impl Graph {
             && self.providers == other.providers
     }
 
-    /// The unit that provides this target.
+    /// Returns the unit that provides this target.
     #[must_use]
     pub fn provider(&self, target: &Target) -> Option<&Arc<InitUnit>> {
         self.providers.get(target).map(|&at| &self.units[at as usize])
     }
 
-    /// The units that a unit depends on, by name, each by the strongest kind.
+    /// Returns the units that a unit depends on, by name, each with the strongest kind.
     #[must_use]
     pub fn dependencies(&self, name: &Name) -> Vec<(EdgeKind, &Arc<InitUnit>)> {
         self.find(name).map(|at| self.named(self.adjacency.dependencies(at))).unwrap_or_default()
     }
 
-    /// The units that depend on a unit, by name, each by the strongest kind.
+    /// Returns the units that depend on a unit, by name, each with the strongest kind.
     #[must_use]
     pub fn dependents(&self, name: &Name) -> Vec<(EdgeKind, &Arc<InitUnit>)> {
         self.find(name).map(|at| self.named(self.adjacency.dependents(at))).unwrap_or_default()

@@ -1,29 +1,28 @@
-//! What is executed.
+//! Commands that a unit executes.
 
 use fleet_unitfile::expand_variables;
 
-/// One command line. No shell reads it.
+/// One command line. No shell interprets it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Command {
-    /// The program: a path, or (for units of systemd alone) a name that is searched for. Variables
-    /// are not expanded in it.
-    pub program: String,
-    /// What the program is told its name is, where that is not its path (`@`). Variables are
+    /// Program: a path, or for units from systemd also a name to search for. Variables are not
     /// expanded in it.
+    pub program: String,
+    /// Value of `argv[0]` if it is not the path (`@`). Variables are expanded in it.
     pub name: Option<String>,
-    /// Its arguments, in which `$NAME` as a whole word, `${NAME}` and `$$` are expanded as systemd
-    /// does it when the command is executed.
+    /// Arguments. `$NAME` as a whole word, `${NAME}` and `$$` are expanded at execution as in
+    /// systemd.
     pub arguments: Vec<String>,
-    /// Its failure counts as success (`-`).
+    /// Whether a failure counts as success (`-`).
     pub ignore_failure: bool,
-    /// `$` is an ordinary character in the arguments (`:`).
+    /// Whether `$` is an ordinary character in the arguments (`:`).
     pub verbatim: bool,
-    /// It keeps the rights of whoever runs the units (`+`, `!`, `!!`).
+    /// Whether the command keeps the privileges of the supervisor (`+`, `!`, `!!`).
     pub privileged: bool,
 }
 
 impl Command {
-    /// A program with its arguments.
+    /// Creates a command from a program and its arguments.
     #[must_use]
     pub fn new(program: impl Into<String>, arguments: impl IntoIterator<Item = String>) -> Self {
         Self {
@@ -33,9 +32,9 @@ impl Command {
         }
     }
 
-    /// What the program is told, its name first, with the values of variables, as systemd puts them
-    /// in: `$NAME` as a whole word becomes the words of the value, none where it is not set;
-    /// `${NAME}` becomes the value, and `$$` a dollar sign.
+    /// Returns the argument vector with variables expanded as systemd does. `$NAME` as a whole word
+    /// becomes the words of its value, or nothing if it is unset. `${NAME}` becomes the value, and
+    /// `$$` a dollar sign.
     ///
     /// ```
     /// use fleet_core::graph::Command;

@@ -1,53 +1,54 @@
-//! What has to be true of the machine for a unit to be started.
+//! Conditions on the machine for the start of a unit.
 
-/// Something that is asked of the machine at the moment in which a unit is to start.
+/// A check of the machine, made when a unit is about to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Condition {
-    /// What is asked.
+    /// The check.
     pub test: ConditionTest,
-    /// It holds where the test does not (`!`).
+    /// Whether the result is inverted (`!`).
     pub negated: bool,
-    /// Of all such, one that holds is enough (`|`).
+    /// Whether one such condition that holds is enough (`|`).
     pub any: bool,
-    /// Where it does not hold, the unit has failed, and not merely been left out (`Assert…=`).
+    /// Whether the unit fails if the condition does not hold; otherwise its start is skipped
+    /// (`Assert…=`).
     pub assert: bool,
 }
 
-/// A question about the machine.
+/// A property of the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConditionTest {
-    /// Whether there is anything at this path.
+    /// The path exists.
     PathExists(String),
-    /// Whether a directory is.
+    /// The path is a directory.
     PathIsDirectory(String),
-    /// Whether a file is that holds something.
+    /// The path is a file that is not empty.
     FileNotEmpty(String),
-    /// Whether a file is that may be executed.
+    /// The path is an executable file.
     FileIsExecutable(String),
-    /// Whether the machine has this id, or a host name that this pattern matches.
+    /// The machine id equals the text, or the host name matches it as a pattern.
     Host(String),
-    /// Whether the command line of the kernel has this word, or assigns to a name that is it.
+    /// The kernel command line contains this word, or an assignment to this name.
     KernelCommandLine(String),
-    /// Whether who runs the units has this name or number; `@system` is each user of the system.
+    /// The supervisor runs as this user, by name or number. `@system` stands for all system users.
     User(String),
 }
 
-/// What conditions make of a start.
+/// Result of the conditions of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConditionResult<'a> {
-    /// The unit is started.
+    /// The unit starts.
     Start,
-    /// It stays as it is, without having failed.
+    /// The start is skipped without a failure, because of this condition.
     Skip(&'a Condition),
-    /// It has failed.
+    /// The unit fails because of this assertion.
     Fail(&'a Condition),
 }
 
 impl Condition {
-    /// What some conditions make of a start, where `holds` answers a test.
+    /// Evaluates conditions; `holds` evaluates a single test.
     ///
-    /// Assertions are judged last, as systemd does. Each condition has to hold, and of those marked
-    /// as `any`, if there are some, one. The verdict names the first that does not.
+    /// Assertions are evaluated last, as in systemd. Every condition must hold. If some are marked
+    /// `any`, at least one of these must hold. The result names the first condition that does not.
     pub fn judge<'a>(
         all: &'a [Self],
         holds: impl Fn(&ConditionTest) -> bool,

@@ -1,4 +1,4 @@
-//! Circles of dependencies: who is in one, and the shortest_cycle of each component.
+//! Detection of dependency cycles, and the shortest cycle of each component.
 
 use std::collections::VecDeque;
 
@@ -6,14 +6,16 @@ use super::adjacency::{Adjacency, Link, number};
 use super::{DependencyCycle, EdgeKind, InitUnit};
 use std::sync::Arc;
 
-/// How many dependencies are looked at in search of the shortest_cycle circle of a component. Beyond, the
-/// shortest_cycle that was found is told; one always is.
+/// Budget of edge visits in search of the shortest cycle of a component. Once it is used up, no
+/// further start node is tried and the shortest cycle found so far is used. The first start node
+/// always finds one.
 const MAX_VISITS: usize = 10_000_000;
 
-/// The nodes of a circle, each with how it depends on the next.
+/// Nodes of a cycle, each with the kind of its edge to the next.
 type Steps = Vec<(u32, EdgeKind)>;
 
-/// The components of a adjacency: the nodes of each all lead to one another, or one to itself.
+/// Returns the strongly connected components along ordering edges. A single node is included only
+/// if it has an edge to itself.
 pub(super) fn components(adjacency: &Adjacency) -> Vec<Vec<u32>> {
     if adjacency.is_acyclic() {
         return Vec::new();
@@ -21,7 +23,7 @@ pub(super) fn components(adjacency: &Adjacency) -> Vec<Vec<u32>> {
     components_by(adjacency, EdgeKind::orders)
 }
 
-/// The components of a adjacency by dependencies of these kinds alone.
+/// Returns the strongly connected components along the edges that `counts` selects.
 pub(super) fn components_by(adjacency: &Adjacency, counts: fn(EdgeKind) -> bool) -> Vec<Vec<u32>> {
     let mut search = TarjanSearch::new(adjacency, counts);
     for root in 0..number(adjacency.len()) {
@@ -32,7 +34,7 @@ pub(super) fn components_by(adjacency: &Adjacency, counts: fn(EdgeKind) -> bool)
     found
 }
 
-/// The shortest_cycle circle of a component, from its smallest name on.
+/// Returns the shortest cycle of a component, starting at its smallest name.
 pub(super) fn shortest_cycle(
     adjacency: &Adjacency,
     component: &[u32],
@@ -49,14 +51,15 @@ pub(super) fn shortest_cycle(
             break;
         }
     }
-    // It begins with its smallest name: nodes are numbered in the order of their names, and no
-    // later one finds a shorter way through the same circle.
+    // The cycle starts with its smallest name: nodes are numbered in the order of their names, and
+    // a later start node finds no shorter path through the same cycle.
     let steps = best.unwrap_or_default().into_iter();
     let named = steps.map(|(node, kind)| (units[node as usize].name.clone(), kind));
     DependencyCycle { steps: named.collect() }
 }
 
-/// The shortest_cycle circle through `start` of at most so many steps, unless it takes too long.
+/// Returns the shortest cycle through `start` with at most `most` steps, if there is one. Subtracts
+/// the visited edges from `visits`.
 fn cycle_from(
     adjacency: &Adjacency,
     component: &[u32],
@@ -64,7 +67,7 @@ fn cycle_from(
     most: usize,
     visits: &mut usize,
 ) -> Option<Steps> {
-    // For each node of the component: from which one it was reached, how, and in how many steps.
+    // Per node of the component: predecessor, edge kind, and number of steps.
     let mut reached: Vec<Option<(u32, EdgeKind, usize)>> = vec![None; component.len()];
     let place = |node: u32| component.binary_search(&node).ok();
     let mut next = VecDeque::from([(start, 0)]);
@@ -102,14 +105,14 @@ fn walk_back(start: u32, reached: impl Fn(u32) -> Option<(u32, EdgeKind, usize)>
     steps
 }
 
-/// Tarjan's search for strongly connected components, with a stack of its own: chains of units are
-/// longer than the stack of a thread is deep.
+/// Tarjan's algorithm with an explicit stack: chains of units can be longer than a thread's stack
+/// allows.
 struct TarjanSearch<'a> {
     adjacency: &'a Adjacency,
     counts: fn(EdgeKind) -> bool,
-    /// When each node was seen first, from 1 on; 0 if it was not.
-    seen: Vec<u32>,
-    /// The earliest node that each is known to lead back to.
+    /// Visit number of each node, counted from 1; 0 if not visited.
+    index: Vec<u32>,
+    /// Smallest visit number that each node is known to reach.
     low: Vec<u32>,
     open: Vec<bool>,
     path: Vec<u32>,
@@ -123,7 +126,7 @@ impl<'a> TarjanSearch<'a> {
         Self {
             adjacency,
             counts,
-            seen: vec![0; nodes],
+            index: vec![0; nodes],
             low: vec![0; nodes],
             open: vec![false; nodes],
             path: Vec::new(),
@@ -133,7 +136,7 @@ impl<'a> TarjanSearch<'a> {
     }
 
     fn visit(&mut self, root: u32) {
-        if self.seen[root as usize] != 0 {
+        if self.index[root as usize] != 0 {
             return;
         }
         let adjacency = self.adjacency;
@@ -154,18 +157,18 @@ impl<'a> TarjanSearch<'a> {
             if !(self.counts)(link.kind) {
                 continue;
             }
-            if self.seen[to] == 0 {
+            if self.index[to] == 0 {
                 self.enter(link.node);
                 calls.push((link.node, adjacency.dependencies(link.node)));
             } else if self.open[to] {
-                self.lower(node, self.seen[to]);
+                self.lower(node, self.index[to]);
             }
         }
     }
 
     fn enter(&mut self, node: u32) {
         self.count += 1;
-        self.seen[node as usize] = self.count;
+        self.index[node as usize] = self.count;
         self.low[node as usize] = self.count;
         self.open[node as usize] = true;
         self.path.push(node);
@@ -177,7 +180,7 @@ impl<'a> TarjanSearch<'a> {
     }
 
     fn leave(&mut self, node: u32) {
-        if self.low[node as usize] != self.seen[node as usize] {
+        if self.low[node as usize] != self.index[node as usize] {
             return;
         }
         let at = self.path.iter().rposition(|&open| open == node).unwrap_or_default();

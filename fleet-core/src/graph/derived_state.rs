@@ -1,95 +1,94 @@
-//! How the state of a unit is shown to a person: all of it computed.
+//! State of a unit as shown to people; computed, not stored.
 
 use super::{Activity, FailureCause, Incarnation, StopReason, Target};
 use crate::Timestamp;
 
-/// The state of a unit, and of each target that it provides.
+/// Status of a unit, and of every target that it provides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatusReport {
-    /// What it is.
+    /// The derived state.
     pub state: DerivedState,
-    /// Whether the goal needs it.
+    /// Whether the goal or an extra target needs the unit.
     pub needed: bool,
-    /// Whether it is up although something that it depends on does not work. This changes nothing.
+    /// Whether the unit is active although a dependency does not work. For display only.
     pub degraded: bool,
-    /// Since when it is doing what it does.
+    /// Time of the last change of phase.
     pub since: Timestamp,
-    /// Its last start.
+    /// The last start.
     pub incarnation: Option<Incarnation>,
-    /// How often in a row it has ended by itself.
+    /// Number of unrequested exits in a row.
     pub attempts: u32,
-    /// How many of these ends, since the last good one, were failures.
+    /// Number of failures among them since the last success.
     pub failures: u32,
-    /// Whether it failed to read its configuration again when it was last asked to.
+    /// Whether the last requested reload failed.
     pub reload_failed: bool,
 }
 
-/// What a unit is.
+/// Derived state of a unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DerivedState {
-    /// Not needed, so it is off.
+    /// Inactive because it is not needed.
     Disabled,
-    /// Not needed, because a target that it provides is masked.
+    /// Inactive because one of its targets is masked.
     Masked,
-    /// Needed, and not started yet.
+    /// Needed and not started yet.
     Waiting(WaitReason),
-    /// Started, and not up yet.
+    /// Started and not active yet.
     Starting,
-    /// Up.
+    /// Active.
     Active(Activity),
-    /// Being ended; for this reason, if somebody decided it.
+    /// Stopping, with the reason if the planner decided it.
     Stopping(Option<StopReason>),
     /// Failed.
     Failed {
-        /// Why.
+        /// Cause of the failure.
         cause: FailureCause,
-        /// What follows.
+        /// Whether a restart follows.
         retry: Retry,
-        /// Whether processes of it are left that do not even end when they are killed.
+        /// Whether processes are left that survived SIGKILL.
         stuck: bool,
     },
-    /// Ended well, and so not up.
+    /// Completed successfully, and so not active.
     Completed(Retry),
 }
 
-/// What follows the end of a unit.
+/// Restart after a failed or completed run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retry {
-    /// It is started again then.
+    /// Restarted at this time.
     At(Timestamp),
-    /// Nothing: its policy is not to start it again.
+    /// Not restarted, by its policy.
     Never,
-    /// Nothing: it was tried too often.
+    /// Not restarted, because its limit is reached.
     GaveUp,
 }
 
-/// What a unit waits for.
+/// Reason why a needed unit has not started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WaitReason {
-    /// For these targets, by name.
+    /// Waiting for these targets, sorted by name.
     Dependencies(Vec<Target>),
-    /// For nothing that could come by itself: these targets failed, or cannot start, or are not
-    /// there, by name.
+    /// Blocked by these targets, sorted by name: they failed, cannot start, or do not exist.
     Blocked(Vec<(Target, BlockedBy)>),
-    /// For another unit to be up, because as many are starting as may.
+    /// Waiting for a start slot, because `max_starting` units are starting.
     Slot,
-    /// For the end of its processes of before.
+    /// Waiting for processes of its previous run to exit.
     LeftoverProcesses,
-    /// For nothing: it starts with the next plan.
+    /// Starts with the next plan.
     NextPlan,
 }
 
-/// Why a dependency keeps a unit from ever starting, as things are.
+/// Why a dependency blocks the start of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BlockedBy {
     /// It failed.
     Failed,
-    /// It ended well, and so is not up.
+    /// It completed, so it is not active.
     Completed,
-    /// It is kept from starting itself.
+    /// It is blocked itself.
     Blocked,
     /// It is masked.
     Masked,
-    /// Nobody provides it.
+    /// No unit provides it.
     Missing,
 }

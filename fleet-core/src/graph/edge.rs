@@ -1,29 +1,30 @@
-//! The kinds of dependencies between units.
+//! Kinds of dependencies between units.
 
 use std::fmt;
 
 /// How a unit depends on the provider of a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EdgeKind {
-    /// It starts when the dependency is active, and stops when that is no longer so.
+    /// The unit starts once the dependency is active, and stops when it is no longer active.
     DependsOn,
-    /// It starts when the dependency is active; what becomes of that later does not stop it.
+    /// The unit starts once the dependency is active. A later loss of the dependency does not stop
+    /// the unit.
     DependsMs,
-    /// It starts when the dependency is active, or failed, or can never start.
+    /// The unit starts once the dependency is active, has failed, or can never start.
     WaitsFor,
-    /// The dependency is needed, too, but in no order. Only units of systemd ask for this.
+    /// The dependency is needed too, without any order. Only units from systemd use this kind.
     Pulls,
-    /// If the dependency is needed by somebody, this one starts after it, as with `waits-for`. Only
-    /// units of systemd ask for this.
+    /// If another unit needs the dependency, this unit starts after it, as with `waits-for`. Only
+    /// units from systemd use this kind.
     After,
 }
 
 impl EdgeKind {
-    /// All kinds, the strongest first.
+    /// All kinds, strongest first.
     pub const ALL: [Self; 5] =
         [Self::DependsOn, Self::DependsMs, Self::WaitsFor, Self::Pulls, Self::After];
 
-    /// Its key in a unit's stanza.
+    /// Returns the kind's key in a stanza.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -41,7 +42,7 @@ impl EdgeKind {
         self != Self::After
     }
 
-    /// Whether starts and stops keep an order along it, so that no circle of these is allowed.
+    /// Whether starts and stops are ordered along the edge. Cycles of such edges are not allowed.
     #[must_use]
     pub fn orders(self) -> bool {
         self != Self::Pulls

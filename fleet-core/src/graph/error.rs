@@ -1,27 +1,27 @@
-//! What keeps units from making a graph.
+//! Errors that keep units from forming a graph.
 
 use std::fmt;
 
 use super::{EdgeKind, Name, Target};
 
-/// What is wrong with a set of units, as data.
+/// An error in a set of units or in the settings.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum GraphError {
-    /// Several units have one name.
+    /// Several units share a name.
     #[error("{count} units are called {name}; give each a name of its own")]
     DuplicateUnit {
-        /// The name.
+        /// The shared name.
         name: Name,
-        /// How many have it.
+        /// Number of units with that name.
         count: usize,
     },
-    /// A unit provides nothing, so nothing can ever need it.
+    /// A unit provides no target, so no unit can need it.
     #[error("{unit} provides nothing; name at least one target that it provides")]
     NothingProvided {
         /// The unit.
         unit: Name,
     },
-    /// A unit names a target twice among those that it provides.
+    /// A unit lists a target twice among those that it provides.
     #[error("{unit} provides {target} twice; name it once")]
     ProvidedTwice {
         /// The unit.
@@ -34,109 +34,109 @@ pub enum GraphError {
     DuplicateProvider {
         /// The target.
         target: Target,
-        /// The units, by name.
+        /// The units, sorted by name.
         units: Vec<Name>,
     },
-    /// The unit that was chosen to provide a target does not, or is not there.
+    /// The unit chosen to provide a target does not provide it, or does not exist.
     #[error("{unit} was chosen to provide {target}, and does not")]
     NoAlternative {
         /// The target.
         target: Target,
-        /// The unit.
+        /// The chosen unit.
         unit: Name,
     },
-    /// A unit depends on a target that nobody provides.
+    /// A unit depends on a target without a provider.
     #[error("{unit} {kind} {target}, which no unit provides{}", near_hint(near.as_ref()))]
     NotProvided {
-        /// The unit.
+        /// The dependent unit.
         unit: Name,
-        /// How it depends on it.
+        /// Kind of the dependency.
         kind: EdgeKind,
-        /// The target.
+        /// The missing target.
         target: Target,
-        /// A target that is spelt almost like it.
+        /// A target with a similar name.
         near: Option<Target>,
     },
-    /// Units wait for one another in a cycle, or one for itself.
+    /// Units wait for one another in a cycle, or one unit for itself.
     #[error("{0}; take one of these dependencies out")]
     Cycle(DependencyCycle),
-    /// A unit contradicts itself.
+    /// Settings of a unit contradict each other.
     #[error("{unit}: {problem}")]
     Conflict {
         /// The unit.
         unit: Name,
-        /// In what.
+        /// The contradiction.
         problem: SettingConflict,
     },
-    /// Nobody provides the goal.
+    /// No unit provides the goal.
     #[error("no unit provides the goal {goal}{}", near_hint(near.as_ref()))]
     NoGoal {
         /// The goal.
         goal: Target,
-        /// A target that is spelt almost like it.
+        /// A target with a similar name.
         near: Option<Target>,
     },
-    /// The goal is masked, so that everything would stop.
+    /// The goal is masked, which would stop every unit.
     #[error("the goal {goal} is masked; choose another goal, or unmask it")]
     GoalMasked {
         /// The goal.
         goal: Target,
     },
-    /// Nobody provides a target that is masked.
+    /// No unit provides a masked target.
     #[error("no unit provides {target}, which is masked{}", near_hint(near.as_ref()))]
     NothingMasked {
         /// The target.
         target: Target,
-        /// A target that is spelt almost like it.
+        /// A target with a similar name.
         near: Option<Target>,
     },
-    /// There are more units or dependencies than a graph takes.
+    /// There are more units or dependencies than a graph may have.
     #[error("there are {found} {what}, and {most} is the most")]
     TooMany {
-        /// Of what.
+        /// Counted items: `units` or `dependencies`.
         what: &'static str,
-        /// How many there are.
+        /// Actual number.
         found: usize,
-        /// How many may be.
+        /// Maximum.
         most: usize,
     },
 }
 
-/// In what a unit contradicts itself.
+/// Settings of one unit that contradict each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum SettingConflict {
-    /// It is virtual and runs something.
+    /// A virtual unit has commands.
     #[error("a virtual unit runs nothing; give it a type, or take its commands out")]
     VirtualRuns,
-    /// It runs nothing and is not virtual.
+    /// A unit that is not virtual has no commands.
     #[error("it has nothing to start; name a command, or make it virtual")]
     RunsNothing,
-    /// It is no oneshot and has several commands to start it.
+    /// A unit other than a oneshot has several start commands.
     #[error("only a oneshot is started by several commands")]
     SeveralStarts,
-    /// It is scripted, and there is no script that ends it.
+    /// A scripted unit has no stop command.
     #[error("a scripted unit needs a command that stops it")]
     NoStop,
-    /// It would be started again for ever, because it is meant to end.
+    /// A unit that runs to completion would be restarted forever.
     #[error("a unit that is meant to end cannot be restarted always")]
     RestartedAlways,
-    /// Its delay would not grow by this, but vanish.
+    /// The growth factor would reduce the restart delay to zero.
     #[error("its delay grows by a factor of 0; the least is 1")]
     NoFactor,
-    /// Its longest delay is shorter than its first.
+    /// The maximum restart delay is shorter than the initial delay.
     #[error("its longest delay is shorter than its first")]
     DelaysCrossed,
 }
 
-/// Units that wait for one another: the shortest such cycle, from its smallest name on.
+/// The shortest cycle of units that wait for one another, starting at the smallest name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DependencyCycle {
-    /// Each unit, with the kind of its dependency on the next; the last depends on the first.
+    /// Each unit with the kind of its dependency on the next. The last unit depends on the first.
     pub steps: Vec<(Name, EdgeKind)>,
 }
 
 impl GraphError {
-    /// The units that it is about, by name; none if it is about the settings.
+    /// Returns the units concerned, sorted by name. Empty for an error in the settings.
     #[must_use]
     pub fn units(&self) -> Vec<&Name> {
         match self {
@@ -157,7 +157,7 @@ impl GraphError {
 }
 
 impl fmt::Display for DependencyCycle {
-    /// `a -depends-on-> b -waits-for-> a`
+    /// Formats the cycle as `a -depends-on-> b -waits-for-> a`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (unit, kind) in &self.steps {
             write!(f, "{unit} -{kind}-> ")?;

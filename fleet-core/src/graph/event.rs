@@ -1,4 +1,4 @@
-//! What whoever runs the units is told to do, and what it tells of them.
+//! Actions that the planner requests, and events that the supervisor reports.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,79 +6,81 @@ use std::time::Duration;
 
 use super::{Exit, FailureCause, InitUnit, Name, StopReason};
 
-/// One start of one unit, and all that came of it. No two starts in a system share a number, so
-/// what is told of an earlier one can be told from what is told of this one.
+/// Number of one start of a unit. No two starts of one init state share a number, so events of an
+/// earlier start are recognized as stale.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u64);
 
-/// What is to be done for a unit.
+/// Something to do for a unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnitAction {
-    /// For which unit.
+    /// The unit.
     pub unit: Name,
-    /// For which start of it; a new one if it is to be started.
+    /// The incarnation. A start begins a new one.
     pub incarnation: Incarnation,
-    /// What.
+    /// The kind of action.
     pub kind: ActionKind,
-    /// What that incarnation runs, or is to run. The graph may have another definition by now.
+    /// Definition that the incarnation runs or is to run. The graph may have a newer one.
     pub definition: Arc<InitUnit>,
 }
 
-/// What is to be done.
+/// Kind of an action.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ActionKind {
-    /// End whatever is left of it at once, by its last signal.
+    /// Kill all remaining processes at once with the final signal.
     Kill,
-    /// End it as its definition says. Its processes may be gone already; then only what follows the
-    /// end of a unit is left to do, and to say that all is gone.
+    /// Stop the unit as its definition says. If its processes are gone already, only the commands
+    /// that follow a stop remain.
     Stop {
-        /// Why.
+        /// Why the unit stops.
         reason: StopReason,
-        /// Whether it was up. A unit that never was is signalled, and not asked by its commands.
-        was_up: bool,
+        /// Whether the unit was active. A unit that was not active is signalled; its stop commands
+        /// are not run.
+        was_active: bool,
     },
-    /// Have it read its configuration again.
+    /// Reload the unit's configuration.
     Reload,
-    /// Start it.
+    /// Start the unit.
     Start,
 }
 
-/// What happened to a unit.
+/// Something that happened to a unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnitEvent {
-    /// To which.
+    /// The unit.
     pub unit: Name,
-    /// To which start of it. What befell an earlier one is not heeded.
+    /// The incarnation. Events of an earlier incarnation are ignored.
     pub incarnation: Incarnation,
-    /// What.
+    /// The kind of event.
     pub kind: EventKind,
 }
 
-/// What may happen to a unit. Every incarnation ends with [`AllGone`](Self::AllGone), whatever else
-/// happened before, one that could not be started too.
+/// Kind of an event. Every incarnation ends with [`AllGone`](Self::AllGone), even if it could not
+/// be started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
-    /// It is up: it said so, or was executed, was alive for long enough, wrote the line, left its
-    /// pidfile, or its script ended well. Of one that reloads: it works by its new configuration.
+    /// The unit is ready. Depending on its type it notified, was executed, stayed alive long
+    /// enough, wrote the readiness line, left its PID file, or its script succeeded. For a
+    /// reloading unit: the reload is complete.
     Ready,
-    /// It failed in another way than by the end of its main process.
+    /// The unit failed in a way other than the exit of its main process.
     Failed(FailureCause),
-    /// It was not started, because a condition of it does not hold.
+    /// The start was skipped because a condition does not hold.
     Skipped,
-    /// It reads its configuration again, and nobody asked it to.
+    /// The unit reloads its configuration without a request.
     Reloading,
-    /// What was to make it read its configuration again has ended.
+    /// The reload commands have ended.
     ReloadEnded {
-        /// Whether as it should.
+        /// Whether they succeeded.
         well: bool,
     },
-    /// It says that it stops.
+    /// The unit announced that it stops.
     Stopping,
-    /// Its main process has ended; of a oneshot, its last command, or the one that failed.
+    /// The main process exited. For a oneshot: its last command, or the one that failed.
     MainExited(Exit),
-    /// It asks for so much more time, from now, for what it is doing.
+    /// The unit asked for this much more time, counted from now, for its current operation.
     Extend(Duration),
-    /// None of its processes is left, and none will be started for this incarnation.
+    /// No process is left, and the incarnation starts no more.
     AllGone,
 }
 

@@ -1,114 +1,114 @@
-//! What surrounds the processes of a unit.
+//! Execution environment of a unit's processes.
 
 use std::collections::BTreeMap;
 
-/// What each process of a unit finds around it. The default is the least that there is.
+/// Execution environment of each process of a unit. The default is minimal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExecEnvironment {
-    /// Variables, later ones winning.
+    /// Variables; later ones override earlier ones.
     pub environment: Vec<(String, String)>,
-    /// Files of variables, which are read when a process is started and win over `environment`.
+    /// Environment files, read when a process starts. They override `environment`.
     pub environment_files: Vec<EnvironmentFile>,
-    /// Variables that are passed on from whoever runs the units.
+    /// Variables passed on from the supervisor.
     pub pass_environment: Vec<String>,
-    /// What is taken away in the end: a name, or a name with its value.
+    /// Variables removed last: a name, or a name with its value.
     pub unset_environment: Vec<String>,
-    /// Where it starts.
+    /// Working directory.
     pub directory: WorkingDirectory,
-    /// Who it is, by name or number; nothing is whoever runs the units.
+    /// User by name or number; `None` is the supervisor's user.
     pub user: Option<String>,
-    /// Its group, by name or number; nothing is the user's own.
+    /// Group by name or number; `None` is the user's primary group.
     pub group: Option<String>,
-    /// Groups beside.
+    /// Supplementary groups.
     pub supplementary_groups: Vec<String>,
-    /// The rights that files which it makes do not have; nothing is 0o022.
+    /// File mode creation mask; `None` is 0o022.
     pub umask: Option<u32>,
-    /// Whether `SIGPIPE` does nothing to it, as long as it does not ask for anything else.
+    /// Whether the process starts with `SIGPIPE` ignored.
     pub ignore_sigpipe: bool,
-    /// From -20, the most urgent, to 19.
+    /// Nice level, from -20 (highest priority) to 19.
     pub nice: Option<i32>,
-    /// From -1000 to 1000, the first to be ended when memory is short.
+    /// OOM score adjustment, from -1000 to 1000; processes with a high value are killed first.
     pub oom_score_adjust: Option<i32>,
-    /// Rlimits of the kernel for each process.
+    /// Kernel limits of each process.
     pub limits: Rlimits,
-    /// Where it writes.
+    /// Standard output.
     pub output: ExecOutput,
-    /// Where it writes its errors; nothing is where it writes.
+    /// Standard error; `None` is the same as standard output.
     pub error: Option<ExecOutput>,
 }
 
-/// A file of variables.
+/// A file with environment variables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EnvironmentFile {
-    /// Its absolute path.
+    /// Absolute path.
     pub path: String,
-    /// Whether it is passed over where it cannot be read.
+    /// Whether a file that cannot be read is skipped.
     pub optional: bool,
 }
 
-/// Where a process starts.
+/// Working directory of a process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WorkingDirectory {
-    /// Which directory.
+    /// The directory.
     pub path: DirectoryPath,
-    /// Whether the root directory serves where it cannot be entered.
+    /// Whether `/` is used if the directory cannot be entered.
     pub optional: bool,
 }
 
-/// A directory.
+/// Path of a directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum DirectoryPath {
-    /// `/`.
+    /// The root directory.
     #[default]
     Root,
-    /// The one that the user calls home.
+    /// The user's home directory.
     Home,
-    /// This one, by its absolute path.
+    /// This absolute path.
     At(String),
 }
 
-/// Where a process writes.
+/// Destination of a standard stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ExecOutput {
-    /// To the unit's log.
+    /// The unit's log.
     #[default]
     Log,
-    /// Nowhere.
+    /// `/dev/null`.
     Null,
-    /// To wherever whoever runs the units writes.
+    /// The stream of the supervisor.
     Inherit,
-    /// To this file from its beginning, without cutting it off.
+    /// This file, written from its beginning without truncation.
     File(String),
-    /// To the end of this file.
+    /// The end of this file.
     Append(String),
-    /// To this file, which is emptied first.
+    /// This file, truncated first.
     Truncate(String),
 }
 
-/// Rlimits by the names that `setrlimit` has for them, in lower case (`nofile`): the soft and the
-/// hard one, where `None` is no limit.
+/// Soft and hard kernel limits, by the lower-case names of `setrlimit` (`nofile`). `None` means no
+/// limit.
 pub type Rlimits = BTreeMap<&'static str, (Option<u64>, Option<u64>)>;
 
-/// What the processes of a unit may take together. It needs cgroup v2; without it, a unit that asks
-/// for any of this is refused.
+/// Limits for all processes of a unit together. They need cgroup v2; without it a unit that sets
+/// one is refused.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ResourceLimits {
-    /// Bytes of memory, beyond which processes are ended.
+    /// Maximum memory in bytes; beyond it processes are killed.
     pub memory_max: Option<u64>,
-    /// Bytes of memory, beyond which they are slowed down.
+    /// Memory in bytes beyond which processes are throttled.
     pub memory_high: Option<u64>,
-    /// How many processes and threads.
+    /// Maximum number of processes and threads.
     pub tasks_max: Option<u64>,
-    /// The share of the processors when they are short, from 1 to 10000; 100 is usual.
+    /// CPU weight under contention, from 1 to 10000; the usual value is 100.
     pub cpu_weight: Option<u64>,
-    /// Hundredths of a percent of one processor.
+    /// CPU quota, in hundredths of a percent of one processor.
     pub cpu_quota: Option<u64>,
-    /// The share of the disks when they are short, from 1 to 10000; 100 is usual.
+    /// I/O weight under contention, from 1 to 10000; the usual value is 100.
     pub io_weight: Option<u64>,
 }
 
 impl ResourceLimits {
-    /// Whether nothing is asked for.
+    /// Whether no limit is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

@@ -1,8 +1,8 @@
-//! The model of an init whose state is a computed function of its dependency graph.
+//! Model of an init whose unit states are computed from the dependency graph.
 //!
-//! A [`InitUnit`] provides *targets*, and depends on targets of other units by [`EdgeKind`]s. One
-//! target is the *goal*; which units have to be up follows from it alone, and nobody starts or
-//! stops a unit by a command.
+//! An [`InitUnit`] provides *targets*. It depends on targets of other units by [`EdgeKind`]s. One
+//! target is the *goal*: the set of needed units follows from it alone. No command starts or stops
+//! a single unit.
 
 mod adjacency;
 mod assembly;

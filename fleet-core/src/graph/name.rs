@@ -1,56 +1,55 @@
-//! Names of units, and of the targets that they provide.
+//! Names of units and targets.
 
 use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
-/// How long a name may be, in bytes.
-const LONGEST: usize = 255;
+/// Maximum length of a name, in bytes.
+const MAX_LENGTH: usize = 255;
 
-/// The name of a unit. It means nothing to the planner beyond breaking ties; dependencies name
-/// [`Target`]s.
+/// Name of a unit. The planner uses it only to break ties; dependencies name [`Target`]s.
 ///
-/// One to 255 of the ASCII letters, digits and `_-.@:\`, so that every name of a systemd unit is
-/// one.
+/// A name has 1 to 255 characters: ASCII letters, digits and `_-.@:\`. Every systemd unit name is a
+/// valid name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Arc<str>);
 
-/// What a unit provides and others depend on. It is spelt as a [`Name`] is.
+/// Something that one unit provides and other units depend on. Its syntax is that of a [`Name`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Target(Arc<str>);
 
-/// Why a text is no name.
+/// Error for a text that is not a valid name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidName {
-    /// There is nothing in it.
+    /// The text is empty.
     #[error("it is empty")]
     Empty,
-    /// It is longer than 255 bytes.
+    /// The text is longer than 255 bytes.
     #[error("it is {0} bytes long, and 255 is the most")]
     TooLong(usize),
-    /// It holds a character that no name holds, at this byte.
+    /// The text contains a character that names must not contain.
     #[error("`{character}` is not allowed in it, only ASCII letters, digits and _ - . @ : \\")]
     Character {
-        /// The first one that is not allowed.
+        /// First such character.
         character: char,
-        /// Where it begins, in bytes from the start.
+        /// Its byte offset in the text.
         at: usize,
     },
 }
 
-macro_rules! spelt_as_a_name {
+macro_rules! name_type {
     ($type:ident) => {
         impl $type {
-            /// Reads it.
+            /// Checks the text and makes a name of it.
             ///
             /// # Errors
             ///
-            /// The first thing that is wrong with the text.
+            /// Returns the first rule that the text breaks.
             pub fn new(text: &str) -> Result<Self, InvalidName> {
                 check(text).map(|()| Self(text.into()))
             }
 
-            /// As it is written.
+            /// Returns the name as text.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -79,11 +78,11 @@ macro_rules! spelt_as_a_name {
     };
 }
 
-spelt_as_a_name!(Name);
-spelt_as_a_name!(Target);
+name_type!(Name);
+name_type!(Target);
 
 impl From<&Name> for Target {
-    /// The target that is called as a unit.
+    /// Returns the target of the same name as the unit.
     fn from(name: &Name) -> Self {
         Self(Arc::clone(&name.0))
     }
@@ -97,7 +96,7 @@ fn check(text: &str) -> Result<(), InvalidName> {
     if let Some((at, character)) = text.char_indices().find(|&(_, c)| !allowed(c)) {
         return Err(InvalidName::Character { character, at });
     }
-    if text.len() > LONGEST {
+    if text.len() > MAX_LENGTH {
         return Err(InvalidName::TooLong(text.len()));
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What is known of the units beside their graph: all that has to outlive whoever runs them.
+//! Observed state of the units, which has to outlive the supervisor.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,77 +9,77 @@ use super::{
 };
 use crate::Timestamp;
 
-/// All that is known of the units of a system. Together with the graph and the settings it decides
-/// everything: a [`InitState`](super::InitState) made from it goes on where the one before was.
+/// Observed state of all units. Together with the graph and the settings it determines everything:
+/// an [`InitState`](super::InitState) restored from it continues where the previous one stopped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Observation {
-    /// What is known of each unit that was ever started or failed; the others are off.
+    /// Observed state of each unit that ever started or failed. All others are inactive.
     pub units: BTreeMap<Name, ObservedUnit>,
-    /// What was wanted beside the goal, for the time being.
+    /// Targets requested in addition to the goal.
     pub extra_targets: BTreeSet<Target>,
-    /// The number of the last start of any unit.
+    /// Number of the last start of any unit.
     pub last: Incarnation,
 }
 
-/// What is known of one unit.
+/// Observed state of one unit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ObservedUnit {
-    /// What it is doing.
+    /// Current phase.
     pub phase: Phase,
-    /// Since when it is doing that.
+    /// Time of the last change of phase.
     pub since: Timestamp,
-    /// Its last start.
+    /// The last start.
     pub incarnation: Option<Incarnation>,
-    /// What it was started from.
+    /// Definition that the last start used.
     pub definition: Option<Arc<InitUnit>>,
-    /// Whether some of its processes may be left. It is not started again before they are gone.
+    /// Whether processes may be left. The unit does not start again before they are gone.
     pub processes: bool,
-    /// While it is up: since when.
-    pub up_since: Option<Timestamp>,
-    /// While it is up: whether its main process has ended well, so that nothing of it has to run.
+    /// Time since which the unit is active; set while it is.
+    pub active_since: Option<Timestamp>,
+    /// Whether the main process exited successfully while the unit stays active.
     pub exited: bool,
-    /// Until nothing of it is left: how its main process has ended, whether it failed by that or
-    /// not. It counts for whether it is started again.
+    /// Exit of the main process, kept until all processes are gone. The restart policy uses it,
+    /// whether it was the cause of a failure or not.
     pub exit: Option<Exit>,
-    /// While it stops: what becomes of it then.
+    /// Phase that follows the current stop.
     pub outcome: Option<StopOutcome>,
-    /// While it stops: whether it was killed.
+    /// Whether the current stop has sent the final signal.
     pub killed: bool,
-    /// When what it is doing has taken too long.
+    /// Deadline of the current operation.
     pub deadline: Option<Timestamp>,
-    /// Why it last failed, until it is up again.
+    /// Cause of the last failure, kept until the unit is active again.
     pub cause: Option<FailureCause>,
-    /// How often in a row it has ended by itself, without having been up for long in between.
+    /// Number of unrequested exits in a row, without a long active time in between.
     pub attempts: u32,
-    /// How many of these ends, since the last good one, were failures.
+    /// Number of failures among them since the last success.
     pub failures: u32,
-    /// When it is started again, if it is.
+    /// Time of the next restart, if one is scheduled.
     pub retry_at: Option<Timestamp>,
-    /// Whether it would be started again, but was tried too often.
+    /// Whether a restart was due but the limit is reached.
     pub gave_up: bool,
-    /// Its latest starts.
+    /// Starts in the current rate limit interval.
     pub starts: StartRateLimit,
-    /// Whether it is to be started anew as it is.
+    /// Whether a restart with the same definition is requested.
     pub restart_requested: bool,
-    /// Whether it is to read its configuration again as soon as it can.
-    pub reload_wanted: bool,
-    /// Whether it did not when it last was to.
+    /// Whether a reload is requested.
+    pub reload_requested: bool,
+    /// Whether the last requested reload failed.
     pub reload_failed: bool,
 }
 
-/// The starts of a unit in the interval that was running when it was last started.
+/// Starts of a unit in the rate limit interval of its last start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StartRateLimit {
-    /// When the interval began.
+    /// Beginning of the interval.
     pub since: Timestamp,
-    /// How many there were in it.
+    /// Number of starts in it.
     pub count: u32,
 }
 
 impl Observation {
-    /// Adds what nobody writes down of units that run nothing. One is up if a unit depends on it
-    /// that was found to be starting or up: without it, that one would have had to stop. Found are
-    /// those that `is_found` says are, and nothing that is known is changed.
+    /// Adds virtual units, which leave no record of their own. A virtual unit is taken to be active
+    /// if a unit that depends on it was found starting or active: otherwise that unit would have
+    /// had to stop. `is_found` selects the found units. Entries that exist already are not changed.
     pub fn add_virtual(&mut self, graph: &Graph, now: Timestamp, is_found: impl Fn(&Name) -> bool) {
         let runs = |seen: &ObservedUnit| seen.phase == Phase::Starting || seen.phase.is_active();
         let found = self.units.iter().filter(|(name, seen)| is_found(name) && runs(seen));
@@ -105,18 +105,18 @@ impl ObservedUnit {
         Self {
             phase: Phase::Active(Activity::Running),
             since: now,
-            up_since: Some(now),
+            active_since: Some(now),
             definition: Some(Arc::clone(unit)),
             ..Self::default()
         }
     }
 
-    /// That it has ended by itself is forgiven.
+    /// Resets the counts of unrequested exits and failures.
     pub(super) fn clear_attempts(&mut self) {
         (self.attempts, self.failures) = (0, 0);
     }
 
-    /// Whether it is as if the unit had never been seen.
+    /// Whether nothing has been observed of the unit.
     #[must_use]
     pub fn is_default(&self) -> bool {
         *self == Self::default()

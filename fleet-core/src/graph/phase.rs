@@ -1,132 +1,134 @@
-//! What a unit is doing, how it came to that, and what becomes of it.
+//! Phases of a unit, failure causes and stop reasons.
 
 use std::fmt;
 
 use super::{Signal, Target};
 
-/// What a unit is doing. Nothing else about its state is stored: whether it is needed, waits, is
-/// degraded or has to stop follows from the phases of all units and the graph.
+/// Phase of a unit. Only the phase is stored. Whether a unit is needed, waiting, degraded or has to
+/// stop follows from the phases of all units and the graph.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
-    /// Nothing: it was not started, or is as if it had not been.
+    /// Not started, or reset to that state.
     #[default]
     Inactive,
-    /// It was started and is not up yet.
+    /// Started, but not active yet.
     Starting,
-    /// It is up, which is what others depend on.
+    /// Active: the state that others depend on.
     Active(Activity),
-    /// It is being ended, or what is left of it is.
+    /// Stopping; some of its processes may be left.
     Stopping,
-    /// It ended in a way that it should not have.
+    /// Ended with a failure.
     Failed,
-    /// It ended well and did not stay up, as units of systemd do. Whoever waits for it, or for the
-    /// milestone that it is, goes on; whoever depends on it cannot.
+    /// Completed successfully without staying active, as units from systemd do. This satisfies
+    /// `waits-for` and `depends-ms`, but not `depends-on`.
     Completed,
 }
 
-/// What a unit that is up is doing.
+/// Sub-state of an active unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Activity {
-    /// It works.
+    /// Running.
     Running,
-    /// It works, and reads its configuration again.
+    /// Running, and reloading its configuration.
     Reloading,
-    /// Its main process ended well, and it counts as up because of that.
+    /// Its main process exited successfully, and the unit stays active without it.
     Exited,
 }
 
-/// How a main process ended.
+/// How a main process exited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Exit {
-    /// By itself, with this status.
+    /// Exited with this status.
     Status(u8),
-    /// By this signal, as x86 and ARM count them.
+    /// Killed by this signal, as numbered on x86 and ARM.
     Signal(u8),
-    /// Nobody knows: it was no child of whoever runs the units, or ended while nobody ran them.
+    /// Unknown: the process was no child of the supervisor, or exited while no supervisor ran.
     Unknown,
 }
 
 /// Why a unit failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FailureCause {
-    /// A process of it could not be started, for example because its program cannot be executed.
+    /// A process could not be started, for example because its program cannot be executed.
     Spawn,
-    /// What it takes to begin a process of it was not there: a file of variables, room for another
-    /// process.
+    /// Something required to start a process was missing, for example an environment file or room
+    /// for another process.
     Resources,
-    /// Its main process ended well, before it had said that it is ready.
+    /// The main process exited successfully before it reported readiness.
     Protocol,
-    /// Its main process ended without being asked to, and not as a success; with status 0, too,
-    /// where that is none.
+    /// The main process exited unrequested and not as a success. Status 0 is included where it is
+    /// no success.
     Exit(Exit),
-    /// A command beside its main process failed: before the start, after it, or to start it.
+    /// A command other than the main process failed: before the start, after it, or the start
+    /// script itself.
     Script(Exit),
-    /// Something is not so that has to be so for it to start.
+    /// An assertion of the unit does not hold.
     Assertion,
-    /// It was not up in time.
+    /// The unit was not active before its start timeout.
     StartTimeout,
-    /// It did not end in time and was killed.
+    /// The unit did not stop before its stop timeout and was killed.
     StopTimeout,
-    /// It ran for longer than it may.
+    /// The unit exceeded its maximum runtime.
     RuntimeMax,
-    /// It did not say in time that it works.
+    /// The unit missed its watchdog deadline.
     Watchdog,
-    /// Its sign of readiness can never come: its output was closed before the line was seen.
+    /// The output was closed before the readiness line appeared.
     ReadyLost,
-    /// Its pidfile is missing, or names no process of this unit.
+    /// The PID file is missing, or names no process of this unit.
     Pidfile,
-    /// The kernel ended a process of it because memory was short.
+    /// The kernel killed a process because memory was short.
     OutOfMemory,
-    /// It did not even end when it was killed.
+    /// Processes survived SIGKILL.
     Unkillable,
-    /// Who ran it before has left it, and nobody knows what runs of it.
+    /// An earlier supervisor left the unit, and it is unknown which of its processes run.
     Lost,
 }
 
-/// Why a unit is to stop.
+/// Why a unit has to stop.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StopReason {
-    /// Nothing that is needed needs it.
+    /// No needed unit needs it.
     Unneeded,
-    /// It is masked, so nothing may need it.
+    /// It is masked, so no unit may need it.
     Masked,
-    /// It has to be started from another definition.
+    /// Its definition has changed.
     DefinitionChanged,
-    /// Somebody wants it to be started anew.
+    /// A restart was requested.
     RestartRequested,
-    /// It depends on this target, which is not active or will not be for long.
+    /// It depends on this target, which is inactive or about to stop.
     DependencyLost(Target),
-    /// It failed, and what is left of it goes.
+    /// It failed, and its remaining processes are stopped.
     Failed(FailureCause),
-    /// Its main process ended well and it does not stay up; what is left of it goes.
+    /// Its main process exited successfully and it does not stay active; remaining processes are
+    /// stopped.
     Completed,
-    /// Its start was skipped, because a condition of it does not hold.
+    /// Its start was skipped because a condition does not hold.
     Skipped,
 }
 
-/// What becomes of a unit that is stopping when none of its processes is left.
+/// Phase that a stopping unit enters once all its processes are gone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StopOutcome {
-    /// It is off, as it was asked to be for this reason.
+    /// Inactive; it was stopped for this reason.
     Inactive(StopReason),
-    /// It has failed.
+    /// Failed.
     Failed(FailureCause),
-    /// It has ended well; with this exit of its main process, if that is what ended it.
+    /// Completed, with the exit of its main process if that ended it.
     Completed(Option<Exit>),
-    /// Its start was skipped, which is as good.
+    /// Start skipped, which counts as success.
     Skipped,
-    /// It said that it stops, and nobody asked it to: how its main process ends decides.
+    /// The unit announced an unrequested stop; the exit of its main process decides.
     SelfInitiated,
 }
 
 impl Phase {
-    /// Whether it is up.
+    /// Whether the unit is active.
     #[must_use]
     pub fn is_active(self) -> bool {
         matches!(self, Self::Active(_))
     }
 
-    /// Whether there is, or may be, something of it to stop.
+    /// Whether the unit has, or may have, processes to stop.
     #[must_use]
     pub fn is_busy(self) -> bool {
         matches!(self, Self::Starting | Self::Active(_) | Self::Stopping)

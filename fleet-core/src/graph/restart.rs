@@ -1,80 +1,79 @@
-//! When a unit that ended is started again.
+//! Restart policies.
 
 use std::time::Duration;
 
 use super::StatusSet;
 
-/// A unit's policy. The default is that of a stanza that says nothing: on failure, after a second,
-/// twice as long each time until a minute, without an end.
+/// Restart policy of a unit. The default is that of a stanza without restart keys: on failure,
+/// after one second, doubling up to one minute, without a limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Restart {
-    /// After which ends.
+    /// Which exits lead to a restart.
     pub when: RestartWhen,
-    /// Ends of the main process after which it never is, whatever `when` says.
+    /// Exits of the main process that never lead to a restart, whatever `when` is.
     pub prevent: StatusSet,
-    /// Ends of the main process after which it always is, whatever `when` says.
+    /// Exits of the main process that always lead to a restart, whatever `when` is.
     pub force: StatusSet,
-    /// How long after the first failure.
+    /// Delay after the first failure.
     pub delay: Duration,
-    /// How long at most.
+    /// Maximum delay.
     pub max_delay: Duration,
-    /// How the delay grows.
+    /// Growth of the delay.
     pub growth: DelayGrowth,
-    /// When it is given up.
+    /// Limit after which the unit is not restarted again.
     pub limit: RestartLimit,
-    /// How long it has to stay up for its failures to be forgotten; nothing is the longer of ten
-    /// seconds and twice the delay.
+    /// Active time after which earlier failures are forgotten. `None` means ten seconds or twice
+    /// the delay, whichever is longer.
     pub reset: Option<Duration>,
 }
 
-/// After which ends a unit is started again.
+/// Exits after which a unit is restarted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RestartWhen {
-    /// After none.
+    /// Never.
     Never,
-    /// Only after a good one.
+    /// After success only.
     OnSuccess,
-    /// After a bad one.
+    /// After any failure.
     OnFailure,
-    /// After each bad one but a bad exit status, and a program that cannot be executed.
+    /// After any failure except a failing exit status and a program that cannot be executed.
     OnAbnormal,
-    /// Only after a signal that was not asked for, and after an end that nobody saw.
+    /// Only after an unrequested signal, or an exit with unknown status.
     OnAbort,
     /// Only after a missed watchdog.
     OnWatchdog,
-    /// After each that nobody asked for.
+    /// After any unrequested exit.
     Always,
 }
 
-/// How a delay grows from one failure to the next.
+/// Growth of the delay from one failure to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DelayGrowth {
-    /// It is so many times the one before; one is a constant delay.
+    /// Multiplies the delay by this factor; 1 keeps it constant.
     Factor(u32),
-    /// It reaches the longest after so many failures, in even ratios, as `RestartSteps=` has it.
+    /// Reaches the maximum after this many failures in equal ratios, as `RestartSteps=` does.
     Steps(u32),
 }
 
-/// When a unit that fails again and again is given up.
+/// Limit after which a failing unit is not restarted again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RestartLimit {
-    /// Never.
+    /// No limit.
     None,
-    /// When it has failed more often than this without having been up for long, or having ended
-    /// well, in between.
+    /// Stops after more than this many failures. A success or a long active time resets the count.
     Failures(u32),
-    /// When it would be started more often than this within the interval, as `StartLimitBurst=` and
-    /// `StartLimitIntervalSec=` have it.
+    /// Stops when more starts than this would fall into the interval, as `StartLimitBurst=` and
+    /// `StartLimitIntervalSec=` do.
     Starts {
-        /// How often it may be.
+        /// Maximum number of starts.
         burst: u32,
-        /// Within which time.
+        /// Length of the interval.
         interval: Duration,
     },
 }
 
 impl Restart {
-    /// Never.
+    /// Returns the policy that never restarts.
     #[must_use]
     pub fn never() -> Self {
         Self { when: RestartWhen::Never, ..Self::default() }

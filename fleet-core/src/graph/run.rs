@@ -1,119 +1,119 @@
-//! What is run for a unit, and how it is ended.
+//! Commands of a unit and how it is stopped.
 
 use std::time::Duration;
 
 use super::{Command, Condition, ExecEnvironment, ResourceLimits, Signal, StatusSet};
 
-/// What a unit that is not virtual runs. If any of it changes, the unit has to be started anew.
+/// Everything that a unit executes. A change of any of it requires a restart of the unit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Run {
-    /// What has to be true of the machine for it to start.
+    /// Conditions on the machine for the start.
     pub conditions: Vec<Condition>,
-    /// Whether it shall start at all: it does when each of these exits with 0 (`ExecCondition=`).
+    /// Commands that all must exit with 0 for the unit to start (`ExecCondition=`).
     pub exec_condition: Vec<Command>,
-    /// What must have ended well before it starts.
+    /// Commands that must succeed before the start.
     pub start_pre: Vec<Command>,
-    /// What it is; more than one for a oneshot only, where each follows the one before.
+    /// Start command. A oneshot may have several, run one after the other.
     pub start: Vec<Command>,
-    /// What must have ended well before it counts as started.
+    /// Commands that must succeed before the unit counts as started.
     pub start_post: Vec<Command>,
-    /// What makes it read its configuration again; nothing if it cannot.
+    /// Commands that reload the configuration. Empty if the unit has none.
     pub reload: Vec<Command>,
-    /// The signal to its main process that makes it do so, where it says by itself when it begins
-    /// and ends (`Type=notify-reload`).
+    /// Signal that makes the main process reload. The process itself reports the start and end of
+    /// the reload (`Type=notify-reload`).
     pub reload_signal: Option<Signal>,
-    /// What makes it end; nothing if a signal does.
+    /// Commands that stop the unit. Empty if a signal does.
     pub stop: Vec<Command>,
-    /// What is run when it has ended, however it did.
+    /// Commands that run after the unit has stopped, whatever the result.
     pub stop_post: Vec<Command>,
-    /// Ends of its main process that are no failure, beside those that are none anyway: status 0
-    /// of a oneshot; status 0 and the usual signals (HUP, INT, TERM, PIPE) of a unit that does not
-    /// fail by ending.
+    /// Additional exits of the main process that count as success. Status 0 of a oneshot always
+    /// does. Status 0 and the signals HUP, INT, TERM and PIPE also do, unless a clean exit is a
+    /// failure.
     pub success: StatusSet,
-    /// What becomes of it when its main process has ended well without having been asked to. Only
-    /// units in the foreground or with a pidfile go by it.
+    /// State after an unrequested clean exit of the main process. Applies only to foreground units
+    /// and units with a PID file.
     pub on_clean_exit: OnCleanExit,
-    /// How it is ended.
+    /// How the processes are killed.
     pub kill: Kill,
-    /// How it is ended that missed its watchdog.
+    /// How the unit is stopped after a missed watchdog.
     pub watchdog_action: WatchdogAction,
-    /// Whom messages of its readiness are taken from.
+    /// Processes whose readiness messages are accepted.
     pub notify_access: NotifyAccess,
-    /// How often it has to say that it works; nothing if it does not.
+    /// Interval of the watchdog; `None` disables it.
     pub watchdog: Option<Duration>,
-    /// How long it may run; nothing if for ever.
+    /// Maximum runtime; `None` means no limit.
     pub runtime_max: Option<Duration>,
-    /// For what its processes find around them.
+    /// Environment of the processes.
     pub exec_environment: ExecEnvironment,
-    /// What its processes may take.
+    /// Resource limits of the processes together.
     pub resources: ResourceLimits,
 }
 
-/// What a good end of its main process makes of a unit that nobody asked to stop.
+/// State of a unit after an unrequested clean exit of its main process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OnCleanExit {
-    /// It has failed, unless its end is listed as a success; then it is up.
+    /// Failed, unless the exit is listed as a success; then active (exited).
     #[default]
     Fail,
-    /// It is down, without having failed, as systemd has it.
+    /// Completed, as in systemd.
     Complete,
-    /// It is up, with nothing running (`RemainAfterExit=yes`).
+    /// Active (exited), without processes (`RemainAfterExit=yes`).
     Remain,
 }
 
-/// How a unit is ended whose watchdog heard nothing.
+/// How a unit that missed its watchdog is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WatchdogAction {
-    /// What its processes are sent.
+    /// Signal for its processes.
     pub signal: Signal,
-    /// How long their end may take; nothing is for ever.
+    /// Timeout of the stop; `None` means no limit.
     pub timeout: Option<Duration>,
 }
 
-/// How the processes of a unit are ended.
+/// How the processes of a unit are killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kill {
-    /// Which ones are signalled.
+    /// Processes that receive the signals.
     pub mode: KillMode,
-    /// What they are asked to end with.
+    /// First signal.
     pub signal: Signal,
-    /// What those are ended with that did not.
+    /// Signal for processes that are left after the stop timeout.
     pub final_signal: Signal,
-    /// Whether they are, or left alone.
+    /// Whether that final signal is sent; otherwise the processes are left alone.
     pub send_sigkill: bool,
     /// Whether `SIGHUP` follows the first signal at once.
     pub send_sighup: bool,
 }
 
-/// Which processes of a unit are signalled. Those that are left when its stop is over run on,
-/// beside what the unit starts later, as systemd has it.
+/// Processes that receive the stop signals. As in systemd, processes left after the stop continue
+/// to run beside the unit's next start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum KillMode {
-    /// All of them.
+    /// All processes of the unit.
     #[default]
     ControlGroup,
-    /// The main one with the first signal, all with the last.
+    /// First signal to the main process, final signal to all.
     Mixed,
-    /// The main one.
+    /// The main process only.
     Process,
 }
 
-/// Whose messages about a unit's readiness count.
+/// Processes whose readiness messages are accepted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum NotifyAccess {
-    /// Nobody's.
+    /// None.
     None,
-    /// The main process's.
+    /// The main process.
     #[default]
     Main,
-    /// Those of the processes that the service manager executed.
+    /// Processes that the service manager executed.
     Exec,
-    /// Those of all processes of the unit.
+    /// All processes of the unit.
     All,
 }
 
 impl Default for WatchdogAction {
-    /// `SIGABRT` and 90 seconds.
+    /// Returns `SIGABRT` and 90 seconds.
     fn default() -> Self {
         Self { signal: Signal::ABRT, timeout: Some(Duration::from_secs(90)) }
     }

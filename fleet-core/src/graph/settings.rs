@@ -1,23 +1,23 @@
-//! What holds for all units of a system.
+//! Settings for all units of an init.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 
 use super::{Name, Target, Timeouts};
 
-/// The central settings. The default is no goal and no limits.
+/// Central settings. The default has no goal and no limits.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// The one target that the system is there for.
+    /// Target that the init maintains.
     pub goal: Option<Target>,
-    /// How many units may be starting at once; nothing is as many as there are.
+    /// Maximum number of units that are starting at once; `None` means no limit.
     pub max_starting: Option<NonZeroU32>,
-    /// Units whose starts take no room beside others.
+    /// Units whose starts do not count toward `max_starting`.
     pub unlimited_starts: BTreeSet<Name>,
-    /// Which unit provides a target that several would.
+    /// Chosen provider of each target that several units provide.
     pub alternatives: BTreeMap<Target, Name>,
-    /// Targets whose units are treated as if they could not be started.
+    /// Targets whose providers must not start.
     pub mask: BTreeSet<Target>,
-    /// The time-outs of units that say nothing.
+    /// Timeouts of units that set none.
     pub timeouts: Timeouts,
 }

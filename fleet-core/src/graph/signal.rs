@@ -1,12 +1,12 @@
-//! Signals by their names.
+//! Signal names and numbers.
 
 use std::fmt;
 
-/// A signal that every Linux has, real-time signals excepted.
+/// A signal that exists on every Linux architecture; real-time signals are not included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Signal(&'static str);
 
-/// All of them, without `SIG`, in the order of their usual numbers: the first is 1.
+/// Names without `SIG`, ordered by their usual numbers; the first is 1.
 const NAMES: [&str; 31] = [
     "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
     "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG",
@@ -14,24 +14,24 @@ const NAMES: [&str; 31] = [
 ];
 
 impl Signal {
-    /// The numbers of those by which a process is usually ended on purpose: HUP, INT, PIPE, TERM.
+    /// Numbers of the signals that usually end a process on purpose: HUP, INT, PIPE, TERM.
     pub(super) const USUAL: [u8; 4] = [1, 2, 13, 15];
 
     /// `SIGHUP`.
     pub const HUP: Self = Self("HUP");
-    /// `SIGTERM`: what a process is asked to end with, unless its unit says otherwise.
+    /// `SIGTERM`: the default stop signal.
     pub const TERM: Self = Self("TERM");
-    /// `SIGKILL`: what no process can refuse.
+    /// `SIGKILL`: cannot be caught or ignored.
     pub const KILL: Self = Self("KILL");
-    /// `SIGABRT`: what systemd ends a process with that missed its watchdog.
+    /// `SIGABRT`: systemd's signal for a missed watchdog.
     pub const ABRT: Self = Self("ABRT");
 
-    /// All signals, in the order of their usual numbers.
+    /// Returns all signals in the order of their usual numbers.
     pub fn all() -> impl Iterator<Item = Self> {
         NAMES.iter().map(|name| Self(name))
     }
 
-    /// Reads a name, with or without `SIG`, or the number that it has on x86 and ARM.
+    /// Parses a name, with or without `SIG`, or a number as on x86 and ARM.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         if let Ok(number) = text.parse::<u8>() {
@@ -41,14 +41,14 @@ impl Signal {
         NAMES.iter().find(|known| **known == name).map(|name| Self(name))
     }
 
-    /// The signal of a number, as x86 and ARM count them.
+    /// Returns the signal with this number on x86 and ARM.
     #[must_use]
     pub fn from_number(number: u8) -> Option<Self> {
         let index = usize::from(number).checked_sub(1)?;
         NAMES.get(index).map(|name| Self(name))
     }
 
-    /// Its number, as x86 and ARM count them.
+    /// Returns the signal's number on x86 and ARM.
     #[must_use]
     pub fn number(self) -> u8 {
         let index = NAMES.iter().position(|name| *name == self.0);
@@ -57,7 +57,7 @@ impl Signal {
 }
 
 impl fmt::Display for Signal {
-    /// With `SIG`.
+    /// Formats the name with `SIG`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SIG{}", self.0)
     }

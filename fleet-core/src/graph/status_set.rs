@@ -1,26 +1,26 @@
-//! Sets of the ways in which a process may end.
+//! Sets of exit statuses and signals.
 
 use std::collections::BTreeSet;
 
 use super::{Exit, Signal};
 
-/// Exit statuses and signals.
+/// A set of ways in which a process may exit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StatusSet {
-    /// Statuses with which a process may have exited by itself.
+    /// Exit statuses.
     pub codes: BTreeSet<u8>,
-    /// Signals that may have ended it.
+    /// Signals that killed the process.
     pub signals: BTreeSet<Signal>,
 }
 
 impl StatusSet {
-    /// Whether there is nothing in it.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.codes.is_empty() && self.signals.is_empty()
     }
 
-    /// Whether this end is in it.
+    /// Whether the set contains this exit.
     #[must_use]
     pub fn contains(&self, exit: Exit) -> bool {
         match exit {

@@ -1,7 +1,7 @@
 //! Generators of units, for [proptest](https://docs.rs/proptest).
 //!
-//! Systems are small, so that what can go wrong between few units does, and their names have
-//! nothing to do with who depends on whom. What fails prints itself a line for each unit.
+//! Generated graphs are small so that interactions between few units are likely. Names are
+//! unrelated to the dependency order. A failing case prints one line per unit.
 //!
 //! ```
 //! use fleet_core::graph::strategies::units;
@@ -24,22 +24,21 @@ use super::{
     Run, ServiceType, StatusSet, Target, Timeouts,
 };
 
-/// Units that were drawn at random.
+/// Generated units.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Units(pub Vec<InitUnit>);
 
-/// Units that make a graph, from one to so many.
+/// Generates 1 to `most` units that form a valid graph.
 pub fn units(most: usize) -> impl Strategy<Value = Units> {
     drafts(most).prop_map(|(names, drafts)| Units(assemble(&names, &drafts, true)))
 }
 
-/// Units that may depend on one another in circles and on what is not there, and provide what
-/// others do.
+/// Generates units that may form cycles, depend on missing targets, and provide the same targets.
 pub fn cyclic_units(most: usize) -> impl Strategy<Value = Units> {
     drafts(most).prop_map(|(names, drafts)| Units(assemble(&names, &drafts, false)))
 }
 
-/// A unit before it has a name: dependencies are chosen among those that come before it.
+/// A unit without a name. In a valid graph its dependencies are chosen among earlier units.
 #[derive(Debug, Clone)]
 struct Draft {
     kind: ServiceType,
@@ -57,7 +56,7 @@ fn drafts(most: usize) -> impl Strategy<Value = (Vec<String>, Vec<Draft>)> {
     (Just(names).prop_shuffle(), prop::collection::vec(draft(), 1..=most))
 }
 
-/// `a`, `b`, …, and then names that no letter is left for.
+/// Returns `a`, `b`, … and then numbered names.
 fn letter(at: usize) -> String {
     let letter = u8::try_from(at).ok().filter(|at| *at < 26).map(|at| char::from(b'a' + at));
     letter.map_or_else(|| format!("unit-{at:06}"), String::from)

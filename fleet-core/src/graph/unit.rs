@@ -1,93 +1,95 @@
-//! A unit: what it provides, what it depends on, and what it runs.
+//! Units: their targets, dependencies and commands.
 
 use std::time::Duration;
 
 use super::{EdgeKind, Name, Restart, Run, Target};
 
-/// A unit, as its stanza or its systemd unit file describes it.
+/// A unit, as a stanza or a systemd unit file describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InitUnit {
-    /// Its name, which no other unit has.
+    /// Unique name.
     pub name: Name,
-    /// What starting it means.
+    /// How the unit is started and when it counts as active.
     pub kind: ServiceType,
-    /// The targets that it provides, at least one, which no other unit does.
+    /// Targets that the unit provides: at least one. No other unit provides them.
     pub provides: Vec<Target>,
-    /// What it depends on; a target may come with several kinds, of which the strongest counts.
+    /// Dependencies. A target may occur with several kinds; the strongest kind counts.
     pub edges: Vec<(EdgeKind, Target)>,
-    /// What it is, for a person.
+    /// Description for people.
     pub description: String,
-    /// How long its start, stop and reload may take.
+    /// Timeouts of start, stop and reload.
     pub timeouts: Timeouts,
-    /// When it is started again.
+    /// Restart policy.
     pub restart: Restart,
-    /// What it runs. A virtual unit runs nothing, and all others something.
+    /// Commands and their environment. Empty for a virtual unit, and for no other.
     pub run: Run,
 }
 
-/// What starting a unit means.
+/// How a unit is started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServiceType {
-    /// A process in the foreground that says by `sd_notify` when it is ready.
+    /// A foreground process that reports readiness by `sd_notify`.
     ForegroundNotified,
-    /// A process in the foreground that does not.
+    /// A foreground process without readiness notification.
     ForegroundSupervised(Readiness),
-    /// A process that goes into the background and leaves its id in a file.
+    /// A daemon that forks into the background and writes its pid to a file.
     BackgroundPidfile {
-        /// Its absolute path.
+        /// Absolute path of the PID file.
         path: String,
     },
-    /// Whatever its commands for start, stop and reload make of it.
+    /// Scripts that start, stop and reload the unit.
     BackgroundScripted,
-    /// Commands that end. Running is starting, and success is being up.
+    /// Commands that run to completion. The unit is starting while they run, and active once all
+    /// have succeeded.
     Oneshot {
-        /// Whether it stays up when they have ended well, as it does unless it comes from systemd.
+        /// Whether the unit stays active after its commands. True except for some units from
+        /// systemd.
         remain: bool,
     },
-    /// Nothing is run: it is there for its dependencies alone.
+    /// Runs nothing; the unit groups its dependencies.
     Virtual,
 }
 
-/// When a supervised process is ready.
+/// Condition under which a supervised process is ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Readiness {
-    /// When its program was executed.
+    /// The program has been executed.
     Executed,
-    /// When it has been alive for so long.
+    /// The process has been alive for this long.
     Alive(Duration),
-    /// When a line of its output matches.
+    /// A line of the process's output matches.
     Line(LinePattern),
 }
 
-/// A regular expression in the syntax of the `regex` crate.
+/// Regular expression in the syntax of the `regex` crate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinePattern(String);
 
-/// Why a text is no regular expression that is taken.
+/// Error for a text that is not an accepted regular expression.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct LinePatternError {
-    /// What is wrong with it, as a whole sentence.
+    /// Description of the error, as a full sentence.
     pub message: String,
-    /// Where that begins, in bytes from the start of the pattern.
+    /// Byte offset of the error in the pattern.
     pub at: usize,
-    /// What to write instead.
+    /// Suggested remedy.
     pub help: &'static str,
 }
 
-/// How long something may take; nothing is for ever.
+/// Timeouts of a unit; `None` means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// From the moment in which it may start until it is up.
+    /// Time from the start of the unit until it is active.
     pub start: Option<Duration>,
-    /// Until none of its processes is left.
+    /// Time until all its processes are gone.
     pub stop: Option<Duration>,
-    /// Until it works by its new configuration.
+    /// Time until it uses its new configuration.
     pub reload: Option<Duration>,
 }
 
 impl InitUnit {
-    /// A virtual unit without dependencies: what to begin a unit with that is made by hand.
+    /// Returns a virtual unit without dependencies, as a base for units built in code.
     #[must_use]
     pub fn new_virtual(name: Name, provides: impl IntoIterator<Item = Target>) -> Self {
         Self {
@@ -102,14 +104,14 @@ impl InitUnit {
         }
     }
 
-    /// Whether it runs nothing.
+    /// Whether the unit runs nothing.
     #[must_use]
     pub fn is_virtual(&self) -> bool {
         self.kind == ServiceType::Virtual
     }
 
-    /// Whether it has to be started anew to become `other`: what it runs has changed, not only what
-    /// is known about it.
+    /// Whether a running unit must be restarted to become `other`. That is so if its type or its
+    /// commands differ; other settings apply without a restart.
     #[must_use]
     pub fn needs_restart_for(&self, other: &Self) -> bool {
         self.kind != other.kind || self.run != other.run
@@ -117,15 +119,15 @@ impl InitUnit {
 }
 
 impl LinePattern {
-    /// Reads a regular expression. One that is taken can be compiled by [`regex::bytes`] as it is,
-    /// within the limit that it has by itself.
+    /// Parses a regular expression. [`regex::bytes`] compiles an accepted pattern as it is, within
+    /// its default size limit.
     ///
     /// # Errors
     ///
-    /// The first thing that is wrong with it, and where.
+    /// Returns the first error in the pattern and its position.
     pub fn new(text: &str) -> Result<Self, LinePatternError> {
         let parsed = regex_syntax::ParserBuilder::new().utf8(false).build().parse(text);
-        parsed.map_err(|error| problem(&error))?;
+        parsed.map_err(|error| pattern_error(&error))?;
         let compiled = regex::bytes::Regex::new(text);
         compiled.map(|_| Self(text.to_owned())).map_err(|_| LinePatternError {
             message: "this regular expression takes too much room".to_owned(),
@@ -134,7 +136,7 @@ impl LinePattern {
         })
     }
 
-    /// As it is written.
+    /// Returns the pattern as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -142,7 +144,7 @@ impl LinePattern {
 }
 
 impl Default for Timeouts {
-    /// 90 seconds to start, as many to stop, 30 to reload.
+    /// Returns 90 seconds for start and stop, and 30 seconds for reload.
     fn default() -> Self {
         Self {
             start: Some(Duration::from_secs(90)),
@@ -152,7 +154,7 @@ impl Default for Timeouts {
     }
 }
 
-fn problem(error: &regex_syntax::Error) -> LinePatternError {
+fn pattern_error(error: &regex_syntax::Error) -> LinePatternError {
     let (why, at) = match error {
         regex_syntax::Error::Parse(error) => (error.kind().to_string(), error.span().start.offset),
         regex_syntax::Error::Translate(error) => {

@@ -1,10 +1,10 @@
-//! What a unit has to be by itself, whatever the others are.
+//! Validity rules for a single unit.
 
 use std::collections::BTreeSet;
 
 use super::{DelayGrowth, GraphError, InitUnit, RestartWhen, Run, ServiceType, SettingConflict};
 
-/// All that is wrong with a unit.
+/// Returns all errors of a unit.
 pub(super) fn errors(unit: &InitUnit) -> Vec<GraphError> {
     let conflicts = conflicts(unit).into_iter();
     let errors = conflicts

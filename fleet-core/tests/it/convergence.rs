@@ -59,8 +59,8 @@ fn the_table() {
     let differs = "unload a.service: another unit file is loaded under its name";
     let load = "load a.service: it is wanted here but not loaded";
     let newer = "load a.service: a newer placement asks for it";
-    let start = "start a.service: it is loaded but wanted started";
-    let stop = "stop a.service: it is started but only wanted loaded";
+    let start = "start a.service: it is loaded but should be started";
+    let stop = "stop a.service: it is started but should only be loaded";
     let restart = "restart a.service: a restart was requested";
     let reload = "reload";
     let table: [(Option<Want>, Option<KnownUnit>, &[&str]); 20] = [
@@ -130,10 +130,10 @@ unload g.service: another unit file is loaded under its name
 load c.service: it is wanted here but not loaded
 load d.service: it is wanted here but not loaded
 reload
-stop e.service: it is started but only wanted loaded
+stop e.service: it is started but should only be loaded
 restart f.service: a restart was requested
-start B.service: it is loaded but wanted started
-start c.service: it is loaded but wanted started
+start B.service: it is loaded but should be started
+start c.service: it is loaded but should be started
 ");
 }
 

@@ -27,7 +27,7 @@ fn a_circle_is_spelled_out_from_the_new_unit() {
     ]);
     let found = machine_of_cycle(&known, &unit("a.service", "MachineOf=b.service")).unwrap();
     insta::assert_snapshot!(found, @"
-MachineOf leads in a circle: a.service -> b.service -> c.service -> a.service
+MachineOf forms a dependency cycle: a.service -> b.service -> c.service -> a.service
 ");
     assert_eq!(machine_of_cycle(&known, &unit("a.service", "MachineOf=x.service")), None);
     assert_eq!(machine_of_cycle(&known, &unit("d.service", "MachineOf=b.service")), None);
@@ -42,7 +42,7 @@ fn the_shortest_circle_is_shown() {
     ]);
     let new = unit("a.service", "MachineOf=b.service d.service");
     insta::assert_snapshot!(machine_of_cycle(&known, &new).unwrap(), @"
-MachineOf leads in a circle: a.service -> d.service -> a.service
+MachineOf forms a dependency cycle: a.service -> d.service -> a.service
 ");
 }
 
@@ -72,7 +72,7 @@ fn patterns_replace_in_circles_of_any_length() {
     ]);
     let found = replaces_cycle(&known, &unit("a1.service", "Replaces=b*")).unwrap();
     insta::assert_snapshot!(found, @"
-Replaces leads in a circle: a1.service -> b1.service -> c1.service -> a1.service
+Replaces forms a dependency cycle: a1.service -> b1.service -> c1.service -> a1.service
 ");
     assert_eq!(replaces_cycle(&known, &unit("a1.service", "Replaces=c0*")), None);
     // Its own pattern covering its own name is no circle, and a template replaces nobody.

@@ -166,12 +166,12 @@ fn what_is_no_expression_and_why() {
 "not" at 3..3: a condition should follow at the end: write a condition such as disk = ssd
 "exists" at 6..6: a key should follow at the end: write a key, as in exists disk
 "exists (a)" at 7..8: a key should stand where "(" does: write a key, as in exists disk
-"a = and" at 4..7: "and" has a meaning of its own here: write "and" in quotation marks
-"a == b" at 2..4: "==" has no meaning here: write =
-"a = b && c = d" at 6..8: "&&" has no meaning here: write and
-"!a" at 0..1: "!" has no meaning here: write not
-"a =~ b" at 2..4: "=~" has no meaning here: write in (a, b)
-"a = 'b'" at 4..5: "'" has no meaning here: write "
+"a = and" at 4..7: "and" is a keyword here: write "and" in quotation marks
+"a == b" at 2..4: "==" is not an operator here: write =
+"a = b && c = d" at 6..8: "&&" is not an operator here: write and
+"!a" at 0..1: "!" is not an operator here: write not
+"a =~ b" at 2..4: "=~" is not an operator here: write in (a, b)
+"a = 'b'" at 4..5: "'" is not an operator here: write "
 "a < b" at 4..5: "b" is not a decimal number: write a decimal number such as 16 or 1.5, or
     compare by = or !=
 "a < 1e3" at 4..7: "1e3" is not a decimal number: write a decimal number such as 16 or

@@ -134,19 +134,19 @@ fn bad_amounts() {
     let lines = "ReserveCPU=500m\nReserveCPU=lots\nReserveCPU=1.2345\nReserveCPU=10%H\n\
                  ReserveMemory=512MB\nReserveMemory=50%\nReserveDisk=infinity\nReserveDisk=-1";
     insta::assert_snapshot!(errors(lines), @r#"
-line 2, column 12: ReserveCPU: "500m" is no amount of processor time: write 0.5
-line 3, column 12: ReserveCPU: "lots" is no amount of processor time: write cores down to
+line 2, column 12: ReserveCPU: "500m" is not an amount of processor time: write 0.5
+line 3, column 12: ReserveCPU: "lots" is not an amount of processor time: write cores down to
     thousandths, as in 1.5, or 150%
-line 4, column 12: ReserveCPU: "1.2345" is no amount of processor time: write cores down
+line 4, column 12: ReserveCPU: "1.2345" is not an amount of processor time: write cores down
     to thousandths, as in 1.5, or 150%
 line 5, column 12: ReserveCPU=10%H cannot be expanded: unknown specifier "%H" at byte 2:
     use %n, %N, %p or %i, and %% for a percent sign
-line 6, column 15: ReserveMemory: "512MB" is no amount of memory: write 512M
-line 7, column 15: ReserveMemory: "50%" is no amount of memory: write bytes, as in 512M or
+line 6, column 15: ReserveMemory: "512MB" is not an amount of memory: write 512M
+line 7, column 15: ReserveMemory: "50%" is not an amount of memory: write bytes, as in 512M or
     10G
-line 8, column 13: ReserveDisk: "infinity" is no amount of disk: write bytes, as in 512M
+line 8, column 13: ReserveDisk: "infinity" is not an amount of disk: write bytes, as in 512M
     or 10G
-line 9, column 13: ReserveDisk: "-1" is no amount of disk: write bytes, as in 512M or 10G
+line 9, column 13: ReserveDisk: "-1" is not an amount of disk: write bytes, as in 512M or 10G
 "#);
 }
 
@@ -157,31 +157,31 @@ fn bad_numbers_weights_keys_and_choices() {
                  Spread=zone=a\nSpread=5:\nSpread=zone rack\n\
                  Reschedule=maybe\nReschedule=Never\nOnPartition=restart";
     insta::assert_snapshot!(errors(lines), @"
-line 2, column 15: MaxPerMachine=0 is no whole number from 1 on: write a number such as 1,
+line 2, column 15: MaxPerMachine=0 is not a whole number of at least 1: write a number such as 1,
     or remove the option
-line 3, column 15: MaxPerMachine=-1 is no whole number from 1 on: write a number such as
+line 3, column 15: MaxPerMachine=-1 is not a whole number of at least 1: write a number such as
     1, or remove the option
-line 4, column 15: MaxPerMachine=two is no whole number from 1 on: write a number such as
+line 4, column 15: MaxPerMachine=two is not a whole number of at least 1: write a number such as
     1, or remove the option
-line 5, column 15: MaxPerMachine=+2 is no whole number from 1 on: write a number such as
+line 5, column 15: MaxPerMachine=+2 is not a whole number of at least 1: write a number such as
     1, or remove the option
-line 6, column 8: Prefer: 0 is no weight: write a number from -1000 to 1000 but 0, as in
+line 6, column 8: Prefer: 0 is not a weight: write a number from -1000 to 1000 but 0, as in
     Prefer=10: disk = ssd, or quote the key
-line 7, column 8: Prefer: 1001 is no weight: write a number from -1000 to 1000 but 0, as
+line 7, column 8: Prefer: 1001 is not a weight: write a number from -1000 to 1000 but 0, as
     in Prefer=10: disk = ssd, or quote the key
-line 8, column 8: Spread: -1 is no weight: write a number from 1 to 1000, as in Spread=5:
+line 8, column 8: Spread: -1 is not a weight: write a number from 1 to 1000, as in Spread=5:
     zone
-line 9, column 8: Spread: 1001 is no weight: write a number from 1 to 1000, as in
+line 9, column 8: Spread: 1001 is not a weight: write a number from 1 to 1000, as in
     Spread=5: zone
-line 10, column 8: Spread=zone=a is no metadata key: write one key for each Spread, as in
+line 10, column 8: Spread=zone=a is not a metadata key: write one key for each Spread, as in
     Spread=zone
-line 11, column 8: Spread= is no metadata key: write one key for each Spread, as in
+line 11, column 8: Spread= is not a metadata key: write one key for each Spread, as in
     Spread=zone
-line 12, column 8: Spread=zone rack is no metadata key: write one key for each Spread, as
+line 12, column 8: Spread=zone rack is not a metadata key: write one key for each Spread, as
     in Spread=zone
-line 13, column 12: Reschedule=maybe is no choice that there is: write always or never
-line 14, column 12: Reschedule=Never is no choice that there is: write always or never
-line 15, column 13: OnPartition=restart is no choice that there is: write keep or stop
+line 13, column 12: Reschedule=maybe is not a valid value: write always or never
+line 14, column 12: Reschedule=Never is not a valid value: write always or never
+line 15, column 13: OnPartition=restart is not a valid value: write keep or stop
 ");
 }
 
@@ -195,7 +195,7 @@ fn a_weight_without_its_colon_is_shown_with_it() {
     line 4, column 8: Spread: no colon after the weight 5: write Spread=5: zone
     line 5, column 11: Prefer: an operator such as "=" should stand where "disk" does: write
         key = value, key != value, key in (a, b), key < 5, or exists key
-    line 7, column 8: Spread=zone 5 is no metadata key: write one key for each Spread, as in
+    line 7, column 8: Spread=zone 5 is not a metadata key: write one key for each Spread, as in
         Spread=zone
     "#);
 }
@@ -214,7 +214,7 @@ line 3, column 21: MachineMetadataExpr: a value should follow at the end: write 
     as in disk = ssd
 line 4, column 27: MachineMetadataExpr: "and" or "or" should stand where "c" does: join
     conditions by and or or, and quote a value that holds blanks
-line 5, column 23: MachineMetadataExpr: "==" has no meaning here: write =
+line 5, column 23: MachineMetadataExpr: "==" is not an operator here: write =
 line 6, column 16: Prefer: an operator such as "=" should stand where "~" does: write key
     = value, key != value, key in (a, b), key < 5, or exists key
 line 7, column 10: Prefer: a condition should follow at the end: write a condition such as
@@ -224,7 +224,7 @@ line 8, column 29: MachineMetadataExpr: "many" is not a decimal number: write a 
 line 9, column 25: MachineMetadataExpr: a specifier cannot be expanded: unknown specifier
     "%H" at byte 0: use %n, %N, %p or %i, and %% for a percent sign
 line 10, column 1: MachineMetadataExpr: "and" or "or" should stand where "AND" does: write
-    and, in small letters
+    and, in lower case
 "#);
 }
 
@@ -270,9 +270,9 @@ fn what_counts_instances_has_no_effect_on_a_unit_that_is_none() {
     assert_eq!(warnings("foo@1.service", lines, Strictness::Refuse), "");
     assert_eq!(warnings("foo@.service", lines, Strictness::Refuse), "");
     insta::assert_snapshot!(warnings("foo.service", lines, Strictness::Refuse), @"
-line 2, column 1: MaxPerMachine has no effect, for it counts instances of a template: name
+line 2, column 1: MaxPerMachine has no effect: it applies to instances of a template: name
     the unit as an instance, as in web@1.service, or remove the option
-line 3, column 1: Spread has no effect, for it counts instances of a template: name the
+line 3, column 1: Spread has no effect: it applies to instances of a template: name the
     unit as an instance, as in web@1.service, or remove the option
 ");
     // What was taken back has none either, and nobody need be told.
@@ -288,7 +288,7 @@ fn company_by_pattern() {
     insta::assert_snapshot!(errors("MachineOf=db[ d*\nConflicts=d* x*"), @r#"
 line 2, column 11: MachineOf: "db[" is not a pattern: character 3 is a "[" that is never
     closed: write unit names, with * for any text, ? for one character, [a-z] for a class
-line 2, column 15: MachineOf=d* cannot be met: Conflicts=d* (line 3) keeps that unit away:
+line 2, column 15: MachineOf=d* cannot be met: Conflicts=d* (line 3) excludes that unit:
     take the unit out of MachineOf, or narrow the pattern of Conflicts
 "#);
 }

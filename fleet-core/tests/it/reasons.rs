@@ -174,7 +174,7 @@ MachineOf=db.service names an unknown unit: submit it, or correct the name
 MachineOf=db.service names a unit that is inactive: load or start it
 MachineOf names units that are on different machines: a.service is on 148a18ff, b.service
     on c3f0aa11
-MachineOf leads in a circle: a.service -> b.service -> a.service
+MachineOf forms a dependency cycle: a.service -> b.service -> a.service
 MachineOf=db@*.service matches no other unit: submit one, or correct it
 MachineOf=db@*.service matches only inactive units: load or start one
 its machine 148a18ff is not present, and Reschedule=never keeps it from another: bring the

@@ -65,11 +65,11 @@ line 2, column 1: Conflicts cannot be used together with Replaces (line 3): remo
     them
 line 2, column 11: Conflicts: "web[" is not a pattern: character 4 is a "[" that is never
     closed: write unit names, with * for any text, ? for one character, [a-z] for a class
-line 2, column 16: Conflicts: "a,b" is not a pattern: character 2 is in no unit's name:
+line 2, column 16: Conflicts: "a,b" is not a pattern: character 2 is not allowed in unit names:
     write unit names, with * for any text, ? for one character, [a-z] for a class
-line 3, column 10: Replaces: "{a,b}" is not a pattern: character 1 is in no unit's name:
+line 3, column 10: Replaces: "{a,b}" is not a pattern: character 1 is not allowed in unit names:
     write unit names, with * for any text, ? for one character, [a-z] for a class
-line 4, column 13: Conflicts: "\"a" is not a pattern: character 1 is in no unit's name:
+line 4, column 13: Conflicts: "\"a" is not a pattern: character 1 is not allowed in unit names:
     write unit names, with * for any text, ? for one character, [a-z] for a class
 "#);
 }

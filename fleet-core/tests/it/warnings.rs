@@ -32,7 +32,7 @@ line 3, column 1: X-ConditionMachineBootID is the old name of MachineID: write M
 fn a_pattern_that_forgets_the_type_is_warned_of() {
     let lines = "Conflicts=monitor web*.service db.service";
     insta::assert_snapshot!(warnings("foo@1.service", lines, Strictness::Refuse), @"
-line 2, column 11: Conflicts=monitor matches no unit, for a pattern covers whole names:
+line 2, column 11: Conflicts=monitor matches no unit: patterns match whole names:
     write the whole name, as in monitor.service, or monitor*
 ");
 }

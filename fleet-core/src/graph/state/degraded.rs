@@ -1,36 +1,35 @@
-//! Which units are degraded: those that are up while something that they depend on does not work,
-//! or is degraded itself.
+//! Degraded units: active units with a dependency that does not work or is degraded itself.
 //!
-//! No decision hangs on it, and one event may make it so of most units of a system. Hence it is
-//! kept beside the nodes, in a few bytes for each, and spreads on its own after all else has.
+//! No decision depends on the flag, and one event may change it for most units. It is therefore
+//! stored apart from the nodes, in a few bytes per unit, and propagated after everything else.
 
 use super::queues::RankSet;
 use crate::graph::EdgeKind;
 use crate::graph::adjacency::{Adjacency, number};
 
-/// How well each unit does.
+/// Degraded flag of each unit, with the data it is derived from.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DegradedFlags {
     units: Vec<Health>,
-    /// Those that are degraded by now and were not, or the other way round, by their ranks.
+    /// Units whose flag has to change, by their ranks.
     pending: RankSet,
 }
 
-/// How well a unit does, as its dependents know it.
+/// State of one unit as its dependents see it.
 #[derive(Debug, Clone, Copy)]
 struct Health {
-    /// How many reasons it has to be degraded: each dependency that does not work, each that is
-    /// degraded, and that it depends on what nobody provides.
+    /// Number of reasons to be degraded: dependencies that do not work, dependencies that are
+    /// degraded, and one for missing dependencies.
     reasons: u32,
     active: bool,
-    /// It does what others depend on it for.
+    /// Whether the unit fulfils its dependents.
     works: bool,
     degraded: bool,
 }
 
 impl DegradedFlags {
-    /// That of units none of which works yet. In their order it is given who depends on what nobody
-    /// provides.
+    /// Creates the flags for units that do not work yet. `lacking` yields for each unit whether it
+    /// depends on a missing target.
     pub(super) fn new(adjacency: &Adjacency, lacking: impl Iterator<Item = bool>) -> Self {
         let health = |(at, lacks)| {
             let idle =
@@ -49,13 +48,13 @@ impl DegradedFlags {
         self.units[at as usize].degraded
     }
 
-    /// Whether a unit gives those that depend on it so a reason to be degraded.
+    /// Whether a unit is a reason for its dependents of this kind to be degraded.
     pub(super) fn is_reason(&self, at: u32, kind: EdgeKind) -> bool {
         let health = self.units[at as usize];
         (!health.works && kind.requires()) || (health.degraded && spreads(kind))
     }
 
-    /// Takes note of whether a unit is up, and whether it works.
+    /// Updates whether a unit is active and whether it works.
     pub(super) fn update(&mut self, adjacency: &Adjacency, at: u32, active: bool, works: bool) {
         let health = &mut self.units[at as usize];
         let worked = std::mem::replace(&mut health.works, works);
@@ -67,8 +66,8 @@ impl DegradedFlags {
         }
     }
 
-    /// Works out who is degraded by now, and notes for whom that is new. Each unit is looked at
-    /// once, after all that it depends on.
+    /// Recomputes the flags and calls `note` for each unit whose flag changed. Each unit is
+    /// evaluated once, after its dependencies.
     pub(super) fn propagate(&mut self, adjacency: &Adjacency, mut note: impl FnMut(u32)) {
         while let Some(rank) = self.pending.pop() {
             let at = adjacency.order()[rank as usize];
@@ -82,7 +81,7 @@ impl DegradedFlags {
         }
     }
 
-    /// Gives those that depend on a unit in some ways one more reason, or one less.
+    /// Adds one reason to the selected dependents of a unit, or removes one.
     fn adjust_reasons(
         &mut self,
         adjacency: &Adjacency,
@@ -108,14 +107,14 @@ impl DegradedFlags {
 }
 
 impl Health {
-    /// Whether it is degraded by now and was not, or the other way round.
+    /// Whether the flag has to change.
     fn is_due(self) -> bool {
         self.degraded != (self.active && self.reasons > 0)
     }
 }
 
-/// Whether those that depend so on a degraded unit are degraded, too. What does not keep an order
-/// may lead in circles, in which all would keep one another degraded.
+/// Whether the flag spreads along edges of this kind. Edges without an order may form cycles, in
+/// which all units would keep each other degraded.
 fn spreads(kind: EdgeKind) -> bool {
     kind.requires() && kind.orders()
 }

@@ -1,4 +1,4 @@
-//! What becomes of a unit by what is told of it: one arm for each line of the table.
+//! Handling of events: one match arm per line of the transition table.
 
 use super::InitState;
 use crate::Timestamp;
@@ -8,9 +8,8 @@ use crate::graph::{
 };
 
 impl InitState {
-    /// Takes note of what happened, and tells whether it was heeded. What cannot happen to a unit
-    /// that is doing what this one does changes nothing, and what is told of an incarnation that is
-    /// over is counted, too.
+    /// Handles an event and returns whether it had an effect. Events that are impossible in the
+    /// current phase are ignored. Events of a past incarnation are ignored and counted.
     pub fn on_event(&mut self, event: &UnitEvent, now: Timestamp) -> bool {
         let at = self.find(&event.unit);
         let is_current = |&at: &u32| self.node(at).observed.incarnation == Some(event.incarnation);
@@ -21,7 +20,7 @@ impl InitState {
         let heeded = match self.node(at).observed.phase {
             Phase::Inactive | Phase::Completed => false,
             Phase::Starting => self.on_starting(at, event.kind, now),
-            Phase::Active(activity) => self.on_up(at, activity, event.kind, now),
+            Phase::Active(activity) => self.on_active(at, activity, event.kind, now),
             Phase::Stopping => self.on_stopping(at, event.kind, now),
             Phase::Failed => self.on_failed(at, event.kind),
         };
@@ -50,7 +49,7 @@ impl InitState {
         true
     }
 
-    fn on_up(&mut self, at: u32, activity: Activity, kind: EventKind, now: Timestamp) -> bool {
+    fn on_active(&mut self, at: u32, activity: Activity, kind: EventKind, now: Timestamp) -> bool {
         match (activity, kind) {
             (Activity::Running, EventKind::Reloading) => {
                 self.activate(at, Activity::Reloading, now);
@@ -85,18 +84,19 @@ impl InitState {
         match kind {
             EventKind::AllGone => self.on_processes_gone(at, now),
             EventKind::MainExited(exit) if self.is_self_stop(at) => self.on_exit(at, exit, now),
-            // It decides no more what becomes of it, but whether it is started again.
+            // The outcome is decided already; the exit only counts for the restart policy.
             EventKind::MainExited(_) => {}
             EventKind::Failed(cause) => return self.on_failing_end(at, cause, now),
-            // What is run after a kill has a time of its own.
+            // Commands that run after a kill have a timeout of their own.
             EventKind::Extend(more) => return self.extend(at, now.after(more)),
             _ => return false,
         }
         true
     }
 
-    /// Something went wrong while it stops. What somebody asked for is not a failure by that,
-    /// unless it had to be killed. What is run after a kill may have to be killed as well.
+    /// Handles a failure during a stop. It does not turn a requested stop into a failure, except
+    /// when the unit had to be killed. Commands that run after a kill may have to be killed as
+    /// well.
     fn on_failing_end(&mut self, at: u32, cause: FailureCause, now: Timestamp) -> bool {
         if cause == FailureCause::StopTimeout {
             self.mark_killed(at, now);
@@ -123,7 +123,7 @@ impl InitState {
         heeded
     }
 
-    /// The main process ended before the unit was up.
+    /// Handles the exit of the main process before the unit was active.
     fn on_exit_before_ready(&mut self, at: u32, exit: Exit, now: Timestamp) {
         let may_end = matches!(
             self.running_definition(at).kind,
@@ -136,19 +136,19 @@ impl InitState {
         }
     }
 
-    /// The main process ended, and nobody asked it to.
+    /// Handles an unrequested exit of the main process.
     fn on_exit(&mut self, at: u32, exit: Exit, now: Timestamp) {
         let unit = self.running_definition(at);
         if !unit.is_success(exit) {
             self.fail(at, FailureCause::Exit(exit), now);
-        } else if unit.stays_up() && !self.node(at).unit.restart.follows_success(exit) {
+        } else if unit.stays_active() && !self.node(at).unit.restart.follows_success(exit) {
             self.activate(at, Activity::Exited, now);
         } else {
             self.finish(at, StopOutcome::Completed(Some(exit)), now);
         }
     }
 
-    /// All processes are gone, and nobody saw the main one end.
+    /// Handles the end of all processes without a reported exit of the main process.
     fn on_main_lost(&mut self, at: u32, now: Timestamp) {
         self.node_mut(at).observed.processes = false;
         self.enter_failed(at, FailureCause::Exit(Exit::Unknown), now);
@@ -170,12 +170,13 @@ impl InitState {
         self.node(at).observed.outcome == Some(StopOutcome::SelfInitiated)
     }
 
-    /// A oneshot is up when it has ended, whatever it says before.
+    /// Whether a readiness message makes the unit active. A oneshot is active only once its
+    /// commands have ended.
     fn signals_readiness(&self, at: u32) -> bool {
         !matches!(self.running_definition(at).kind, ServiceType::Oneshot { .. })
     }
 
-    /// What the present incarnation was started from.
+    /// Returns the definition of the current incarnation.
     pub(super) fn running_definition(&self, at: u32) -> &InitUnit {
         let node = self.node(at);
         node.observed.definition.as_ref().unwrap_or(&node.unit)
@@ -183,8 +184,9 @@ impl InitState {
 }
 
 impl InitUnit {
-    /// Whether this end of its main process is a good one. A oneshot is to do its work: one that
-    /// was told to end has not. Any will do if the failure of no command matters.
+    /// Whether this exit of the main process is a success. A oneshot that was killed by a signal
+    /// did not finish its work. Every known exit is a success if failures of all start commands are
+    /// ignored.
     #[must_use]
     pub fn is_success(&self, exit: Exit) -> bool {
         let is_oneshot = matches!(self.kind, ServiceType::Oneshot { .. });
@@ -200,9 +202,9 @@ impl InitUnit {
             }
     }
 
-    /// Whether it counts as up when its main process has ended well.
+    /// Whether the unit stays active after a successful exit of its main process.
     #[must_use]
-    pub fn stays_up(&self) -> bool {
+    pub fn stays_active(&self) -> bool {
         match self.kind {
             ServiceType::Oneshot { remain } => remain,
             _ => self.run.on_clean_exit != OnCleanExit::Complete,

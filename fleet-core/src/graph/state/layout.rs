@@ -1,4 +1,4 @@
-//! How a graph, and what is known of its units, become the nodes of a system.
+//! Builds the nodes from a graph and the observed units.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::graph::adjacency::{Adjacency, Edge, number};
 use crate::graph::{EdgeKind, Graph, InitUnit, Name, ObservedUnit, Phase, Target};
 
 impl InitState {
-    /// Lays out the graph anew around what is known of the units. Units that run and are not in the
-    /// graph any more are kept until they are gone.
+    /// Rebuilds all nodes from the graph and the observed units. Running units outside the graph
+    /// stay until they are gone.
     pub(super) fn rebuild(&mut self, mut observed: BTreeMap<Name, ObservedUnit>) {
         let units = self.graph.units.iter();
         let known = |unit: &Arc<InitUnit>, observed: &mut BTreeMap<Name, ObservedUnit>| {
@@ -40,8 +40,8 @@ impl InitState {
         let graph = Arc::clone(&self.graph);
         for (&at, missing) in &graph.missing {
             let kinds = || missing.iter().map(|&(kind, _)| kind);
-            let place = self.node_of(at);
-            self.node_mut(place).missing = MissingTargets {
+            let node = self.node_of(at);
+            self.node_mut(node).missing = MissingTargets {
                 depends_on: kinds().any(|kind| kind == EdgeKind::DependsOn),
                 hard: kinds().any(|kind| kind <= EdgeKind::DependsMs),
                 any: kinds().any(EdgeKind::requires),
@@ -49,20 +49,20 @@ impl InitState {
         }
     }
 
-    /// The dependencies of the graph; where units are left over from before, they keep the order
-    /// in which things stop.
+    /// Returns the edges of the graph. Edges of units outside the graph are added to keep the order
+    /// of stops.
     fn merged_adjacency(&self) -> Arc<Adjacency> {
         if self.nodes.len() == self.graph.units.len() {
             return Arc::clone(&self.graph.adjacency);
         }
-        let places: Vec<u32> = self.all().filter(|&at| !self.node(at).orphan).collect();
-        let place = |at: u32| places[at as usize];
+        let node_numbers: Vec<u32> = self.all().filter(|&at| !self.node(at).orphan).collect();
+        let node = |at: u32| node_numbers[at as usize];
         let adjacency = &self.graph.adjacency;
         let links = |at| adjacency.dependencies(at).iter().map(move |link| (at, link));
-        let edges = (0..number(places.len())).flat_map(links);
+        let edges = (0..number(node_numbers.len())).flat_map(links);
         let edges: Vec<Edge> =
-            edges.map(|(at, link)| (place(at), link.kind, place(link.node))).collect();
-        // What was once without a circle may close one with what is there now.
+            edges.map(|(at, link)| (node(at), link.kind, node(link.node))).collect();
+        // Edges of an earlier graph may close a cycle with current ones.
         for left in [self.orphan_edges(true), self.orphan_edges(false)] {
             let adjacency =
                 Adjacency::new(self.nodes.len(), edges.iter().copied().chain(left).collect());
@@ -73,8 +73,8 @@ impl InitState {
         Arc::new(Adjacency::new(self.nodes.len(), edges))
     }
 
-    /// Dependencies of and, if they are asked for, on units that are left over, as far as both
-    /// sides run: nothing but the order in which they stop follows from these.
+    /// Returns the edges of orphaned units and, if `on_them` is set, the edges to them, between
+    /// running units. They only order stops.
     fn orphan_edges(&self, on_them: bool) -> Vec<Edge> {
         let orphans = || self.all().filter(|&at| self.node(at).orphan);
         let provided = |at| self.node(at).unit.provides.iter().map(move |target| (target, at));
@@ -92,7 +92,7 @@ impl InitState {
         edges
     }
 
-    /// Counts what each node sees of the others before any has shown its view.
+    /// Resets the counts to their values before any unit has a view.
     fn reset_counts(&mut self) {
         let adjacency = Arc::clone(&self.adjacency);
         self.dirty = RankSet::new(adjacency.len());
@@ -111,12 +111,12 @@ impl InitState {
         }
     }
 
-    /// The node of the unit that provides a target.
+    /// Returns the node of the unit that provides a target.
     pub(super) fn provider(&self, target: &Target) -> Option<u32> {
         self.graph.providers.get(target).map(|&at| self.node_of(at))
     }
 
-    /// The node of a unit of the graph.
+    /// Returns the node of a unit of the graph.
     fn node_of(&self, at: u32) -> u32 {
         if self.nodes.len() == self.graph.units.len() {
             return at;
@@ -124,7 +124,7 @@ impl InitState {
         self.find(&self.graph.units[at as usize].name).unwrap_or(at)
     }
 
-    /// Takes another graph, and keeps what is known.
+    /// Replaces the graph and keeps the observed units.
     pub(super) fn take_graph(&mut self, graph: Graph) {
         self.graph = Arc::new(graph);
         let nodes = std::mem::take(&mut self.nodes).into_iter();
@@ -132,7 +132,7 @@ impl InitState {
     }
 }
 
-/// A unit that is not in the graph, if something of it may be left.
+/// Returns the node of a unit outside the graph, if it may have processes.
 fn orphan(observed: ObservedUnit) -> Option<Node> {
     let definition = observed.definition.clone()?;
     let left = observed.phase.is_busy() || observed.processes;

@@ -1,9 +1,9 @@
-//! The state machine of an init: what is wanted, what is known, and what follows.
+//! State machine of an init: requested targets, observed units, and the actions that follow.
 //!
-//! Everything that follows is kept up to date along the dependencies of what changed: each unit
-//! shows its neighbours a [`NeighbourView`], counts what it sees of theirs, and is looked at again when a
-//! count changes that something follows from. So an event costs what it concerns, however many
-//! units there are.
+//! Derived data is updated incrementally along the dependencies of a changed unit. Each unit
+//! exposes a [`NeighbourView`] and counts the views of its neighbours. It is evaluated again when a
+//! count changes in a way that matters to it. The cost of an event therefore depends on the units
+//! that it affects, not on the size of the graph.
 
 mod degraded;
 mod demand;
@@ -35,12 +35,13 @@ use super::adjacency::{Adjacency, number};
 use super::{Graph, GraphError, Incarnation, Name, Observation, Settings, Target, UnitAction};
 use crate::Timestamp;
 
-/// The units of a graph, what is wanted of them, and what is known of them.
+/// Units of a graph with the requested targets and the observed state of each unit.
 ///
 /// ```
 /// use fleet_core::Timestamp;
 /// use fleet_core::graph::{
-///     Command, UnitEvent, Graph, EventKind, ServiceType, ActionKind, Readiness, Run, Settings, InitState, InitUnit,
+///     ActionKind, Command, EventKind, Graph, InitState, InitUnit, Readiness, Run, ServiceType,
+///     Settings, UnitEvent,
 /// };
 ///
 /// let start = vec![Command::new("/bin/web", [])];
@@ -50,17 +51,17 @@ use crate::Timestamp;
 ///     ..InitUnit::new_virtual("web".parse()?, ["web".parse()?])
 /// };
 /// let settings = Settings { goal: Some("web".parse()?), ..Settings::default() };
-/// let graph = Graph::strict([web], &settings).expect("nothing is wrong with it");
-/// let mut system = InitState::new(graph, &settings).expect("its goal is provided");
+/// let graph = Graph::strict([web], &settings).expect("the unit is valid");
+/// let mut state = InitState::new(graph, &settings).expect("the goal is provided");
 ///
 /// let now = Timestamp::from_millis(0);
-/// let actions = system.next_actions(now);
+/// let actions = state.next_actions(now);
 /// assert_eq!(actions[0].kind, ActionKind::Start);
-/// assert_eq!(system.next_actions(now), [], "it is said once");
+/// assert_eq!(state.next_actions(now), [], "each action is returned once");
 ///
 /// let (unit, incarnation) = (actions[0].unit.clone(), actions[0].incarnation);
-/// system.on_event(&UnitEvent { unit, incarnation, kind: EventKind::Ready }, now);
-/// assert!(system.is_settled());
+/// state.on_event(&UnitEvent { unit, incarnation, kind: EventKind::Ready }, now);
+/// assert!(state.is_settled());
 /// # Ok::<(), fleet_core::graph::InvalidName>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -71,40 +72,40 @@ pub struct InitState {
     mask: BTreeSet<Target>,
     max_starting: Option<NonZeroU32>,
     unlimited_starts: BTreeSet<Name>,
-    /// The units of the graph and those that are not in it any more and still run, by name.
+    /// Units of the graph, and units outside it that still run; sorted by name.
     nodes: Vec<Node>,
     adjacency: Arc<Adjacency>,
     components: Arc<Components>,
-    /// The units to be looked at again, by their ranks.
+    /// Units to evaluate again, by their ranks.
     dirty: RankSet,
     degraded: DegradedFlags,
     queues: Queues,
-    /// How many units are starting, but for those that take no room.
+    /// Number of starting units, without those exempt from `max_starting`.
     starting: u32,
     last_incarnation: Incarnation,
     stale_events: u64,
-    /// What is pending_actions because of events, to be said with the next plan.
+    /// Actions caused by events, returned with the next plan.
     pending_actions: Vec<UnitAction>,
-    /// Which nodes may be shown otherwise than before.
+    /// Nodes whose status may have changed.
     changed: MarkedUnits,
 }
 
 impl InitState {
-    /// A system of which nothing runs.
+    /// Creates the state of an init without running units.
     ///
     /// # Errors
     ///
-    /// What is wrong with the goal of the settings.
+    /// Returns the error of the goal in the settings.
     pub fn new(graph: Graph, settings: &Settings) -> Result<Self, GraphError> {
         Self::restore(graph, settings, Observation::default())
     }
 
-    /// A system that goes on where another one was, which was observed. Units that ran and are not
-    /// in the graph are stopped, and what was wanted beside the goal counts as far as it is there.
+    /// Restores an observed state. Units that run and are not in the graph are stopped. Extra
+    /// targets count as far as units provide them.
     ///
     /// # Errors
     ///
-    /// What is wrong with the goal of the settings.
+    /// Returns the error of the goal in the settings.
     pub fn restore(
         graph: Graph,
         settings: &Settings,
@@ -137,7 +138,7 @@ impl InitState {
         Ok(system)
     }
 
-    /// All that is known of the units, to go on from with [`restore`](Self::restore).
+    /// Returns the observed state, as input for [`restore`](Self::restore).
     #[must_use]
     pub fn observation(&self) -> Observation {
         let known = self.nodes.iter().filter(|node| !node.observed.is_default());
@@ -149,20 +150,20 @@ impl InitState {
         }
     }
 
-    /// When to ask for what is pending_actions again, if nothing happens before; never if there is nothing to
-    /// wait for.
+    /// Returns the time at which [`next_actions`](Self::next_actions) has to be called if no event
+    /// comes first. `None` if there is nothing to wait for.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Timestamp> {
         self.queues.next_timer()
     }
 
-    /// The incarnation that was begun last.
+    /// Returns the number of the last start.
     #[must_use]
     pub fn last_incarnation(&self) -> Incarnation {
         self.last_incarnation
     }
 
-    /// How many events were told of incarnations that are over, or of units that there are none of.
+    /// Returns the number of events that named a past incarnation or an unknown unit.
     #[must_use]
     pub fn stale_events(&self) -> u64 {
         self.stale_events

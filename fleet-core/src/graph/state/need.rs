@@ -1,4 +1,4 @@
-//! Which units the goal needs, and how much depends on each.
+//! Computes which units are needed, and their heights in the graph.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use super::node::Node;
 use crate::graph::adjacency::Adjacency;
 
 impl InitState {
-    /// Finds out anew which units are masked, which are needed, and how many are above each. This
-    /// looks at all units, and is done when much is wanted otherwise, never for an event.
+    /// Recomputes which units are masked and needed, and their heights. This visits all units; it
+    /// runs when the requested targets change as a whole, never for an event.
     pub(super) fn recompute_demand(&mut self) {
         let (adjacency, components) = (Arc::clone(&self.adjacency), Arc::clone(&self.components));
         let before: Vec<_> = self.nodes.iter().map(Node::demand_summary).collect();
@@ -32,21 +32,21 @@ impl InitState {
         }
     }
 
-    /// Finds out what follows from another weight of one unit, along what it requires, and tells
-    /// who is needed otherwise than before.
+    /// Propagates a changed demand of one unit to the units that it requires. Returns the units
+    /// whose `needed` flag changed.
     pub(super) fn propagate_demand_from(&mut self, at: u32) -> Vec<u32> {
         let (adjacency, components) = (Arc::clone(&self.adjacency), Arc::clone(&self.components));
         let node = self.node_mut(at);
         node.masked = node.demand.masks > 0;
         self.touch(at);
         let changed = self.update_needed(at, &adjacency, &components);
-        // Dependents come before what they depend on, so that each is looked at once.
-        let place = |at: u32| (adjacency.rank(at), at);
-        let mut open: BTreeSet<(u32, u32)> = changed.iter().map(|&at| place(at)).collect();
-        while let Some((_, at)) = open.pop_last() {
-            let below = &mut open;
+        // Dependents come before their dependencies, so each unit is visited once.
+        let sort_key = |at: u32| (adjacency.rank(at), at);
+        let mut pending: BTreeSet<(u32, u32)> = changed.iter().map(|&at| sort_key(at)).collect();
+        while let Some((_, at)) = pending.pop_last() {
+            let below = &mut pending;
             let notify = |at: u32| {
-                below.insert(place(at));
+                below.insert(sort_key(at));
             };
             if self.update_height(at, &adjacency, notify) {
                 self.touch(at);
@@ -55,7 +55,7 @@ impl InitState {
         changed
     }
 
-    /// Counts who is wanted and masked, and nothing else.
+    /// Counts the requested and masked targets of each unit.
     fn count_requests(&mut self) {
         self.nodes.iter_mut().for_each(|node| node.demand = Demand::default());
         let goals = self.goal.iter().chain(&self.extra_targets);
@@ -65,8 +65,8 @@ impl InitState {
         masked.into_iter().for_each(|at| self.node_mut(at).demand.masks += 1);
     }
 
-    /// The least set of units with the goal's, and with all that they require. What is masked is
-    /// not looked behind.
+    /// Returns the smallest set that contains the requested units and their requirements.
+    /// Requirements of masked units are not followed.
     fn needed(&self, adjacency: &Adjacency) -> Vec<bool> {
         let mut needed = vec![false; self.nodes.len()];
         let mut next: Vec<u32> = self.all().filter(|&at| self.node(at).demand.wanted > 0).collect();
@@ -81,28 +81,29 @@ impl InitState {
         needed
     }
 
-    /// Which units are needed otherwise since one has another weight. Either all of them are needed
-    /// now, or none is, so nobody is looked at for ever.
+    /// Updates the `needed` flags after a change of one unit's demand, and returns the changed
+    /// units. All changes have the same direction, so this ends.
     fn update_needed(
         &mut self,
         first: u32,
         adjacency: &Adjacency,
         components: &Components,
     ) -> Vec<u32> {
-        let (mut open, mut changed) = (vec![first], Vec::new());
-        while let Some(at) = open.pop() {
+        let (mut pending, mut changed) = (vec![first], Vec::new());
+        while let Some(at) = pending.pop() {
             for other in self.needed_changes(at, adjacency, components) {
                 let node = self.node_mut(other);
                 node.needed = !node.needed;
                 self.touch(other);
                 changed.push(other);
-                self.update_support(other, adjacency, components, |below| open.push(below));
+                self.update_support(other, adjacency, components, |below| pending.push(below));
             }
         }
         changed
     }
 
-    /// Those of a unit and its component that are needed and should not be, or the other way round.
+    /// Returns the units of a component whose `needed` flag has to change; for a unit outside of
+    /// components only the unit itself.
     fn needed_changes(&self, at: u32, adjacency: &Adjacency, components: &Components) -> Vec<u32> {
         let Some(component) = components.of_unit(at) else {
             let node = self.node(at);
@@ -110,22 +111,22 @@ impl InitState {
             return otherwise.then_some(at).into_iter().collect();
         };
         let called = component.iter().copied().filter(|&at| self.node(at).demand.is_required());
-        let mut open: Vec<u32> = called.collect();
+        let mut pending: Vec<u32> = called.collect();
         let mut needed = BTreeSet::new();
-        while let Some(at) = open.pop() {
+        while let Some(at) = pending.pop() {
             if self.node(at).masked || !needed.insert(at) {
                 continue;
             }
             let required = adjacency.dependencies(at).iter().filter(|link| link.kind.requires());
             let inside = |at: &u32| component.binary_search(at).is_ok();
-            open.extend(required.map(|link| link.node).filter(inside));
+            pending.extend(required.map(|link| link.node).filter(inside));
         }
         let otherwise = |at: &u32| self.node(*at).needed != needed.contains(at);
         component.iter().copied().filter(otherwise).collect()
     }
 
-    /// Counts a unit for those that it requires, or not any more, as it is needed or not, and tells
-    /// for whom that makes a difference.
+    /// Updates the support counts of the units that a unit requires, after its `needed` flag
+    /// changed. Calls `notify` for those whose support begins or ends.
     fn update_support(
         &mut self,
         at: u32,
@@ -147,8 +148,8 @@ impl InitState {
         }
     }
 
-    /// Finds out the height of a unit, and tells for whom that may make a difference. Returns
-    /// whether it is another one.
+    /// Updates the height of a unit and calls `notify` for the units that it may affect. Returns
+    /// whether the height changed.
     fn update_height(
         &mut self,
         at: u32,
@@ -170,7 +171,7 @@ impl InitState {
 }
 
 impl Node {
-    /// What of a unit is weighed.
+    /// Returns the derived demand of a unit.
     fn demand_summary(&self) -> (bool, bool, Option<u32>) {
         (self.masked, self.needed, self.height)
     }

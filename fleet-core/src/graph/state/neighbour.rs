@@ -1,13 +1,13 @@
-//! What a unit shows to those that it has dependencies with, and what they make of it.
+//! What a unit's neighbours see of it, and its effect on them.
 
 use crate::graph::EdgeKind;
 
-/// All that the neighbours of a unit go by.
+/// The part of a unit's state that its neighbours depend on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct NeighbourView {
     pub(super) needed: bool,
     pub(super) masked: bool,
-    /// It is up.
+    /// Whether the unit is active.
     pub(super) active: bool,
     pub(super) failed: bool,
     pub(super) ended: bool,
@@ -16,37 +16,37 @@ pub(super) struct NeighbourView {
     pub(super) blocked: bool,
 }
 
-/// What a dependent makes of one dependency. Each is counted, so that the dependent need not look
-/// at all of them again.
+/// Effect of one dependency on its dependent. Effects are counted, so the dependent need not
+/// evaluate all dependencies again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct DependencyEffect {
-    /// It takes the dependent down.
+    /// It makes the dependent stop.
     pub(super) lost: bool,
-    /// It keeps the dependent from ever starting, as things are.
+    /// It blocks the dependent's start.
     pub(super) blocks_start: bool,
-    /// The dependent does not start yet.
+    /// The dependent has to wait.
     pub(super) unready: bool,
 }
 
 impl NeighbourView {
-    /// Whether it is up, and not about to go.
+    /// Whether the unit is active and not about to stop.
     pub(super) fn stays_active(self) -> bool {
         self.active && !self.must_stop
     }
 
-    /// Whether there is nothing more to wait for. A unit that is up and about to go is waited for
-    /// again: otherwise it would depend on the order of the steps of a plan whether a unit that
-    /// waits for it starts.
+    /// Whether waiting for this unit is over. A unit that is active and about to stop has to be
+    /// waited for again. Otherwise the order of a plan's steps would decide whether a waiting unit
+    /// starts.
     pub(super) fn is_settled(self) -> bool {
         self.stays_active() || self.failed || self.ended || self.blocked || self.masked
     }
 
-    /// Whether it does what others depend on it for.
+    /// Whether the unit fulfils its dependents.
     pub(super) fn works(self) -> bool {
         self.active || self.ended
     }
 
-    /// What it is to a dependent.
+    /// Returns the effect of this unit on a dependent.
     pub(super) fn effect(self, kind: EdgeKind) -> DependencyEffect {
         use EdgeKind::{After, DependsMs, DependsOn, Pulls, WaitsFor};
         let is_obstacle = self.failed || self.blocked || self.masked;
@@ -67,13 +67,14 @@ impl NeighbourView {
         }
     }
 
-    /// All that those go by that it depends on.
+    /// Returns the part that this unit's dependencies depend on.
     pub(super) fn stop_state(self) -> (bool, bool) {
         (self.stopping, self.must_stop)
     }
 
-    /// Whether, as a dependent, it has to be gone before its dependency stops. A hard dependent has
-    /// to whatever it does; but one that is starting or up must stop, too, if its dependency must.
+    /// Whether this unit, as a dependent, has to be gone before its dependency stops. A starting or
+    /// active unit with `depends-on` has to stop too if its dependency must, so it is covered by
+    /// `must_stop`.
     pub(super) fn delays_stop_of(self, kind: EdgeKind) -> bool {
         kind.orders() && (self.must_stop || self.stopping)
     }

@@ -1,4 +1,4 @@
-//! A unit in a system: what is known of it, and what is counted of its neighbours.
+//! Node of a unit: its observed state and the counts of its neighbours' effects.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -8,40 +8,40 @@ use super::neighbour::{DependencyEffect, NeighbourView};
 use crate::Timestamp;
 use crate::graph::{Activity, FailureCause, InitUnit, ObservedUnit, Phase};
 
-/// A unit in a system.
+/// Node of one unit.
 #[derive(Debug, Clone)]
 pub(super) struct Node {
     pub(super) unit: Arc<InitUnit>,
-    /// It is not in the graph any more.
+    /// Whether the unit is outside the graph.
     pub(super) orphan: bool,
     pub(super) observed: ObservedUnit,
     pub(super) needed: bool,
     pub(super) masked: bool,
-    /// What runs is not what would be started now.
+    /// Whether the running definition differs from the current one in what it runs.
     pub(super) definition_changed: bool,
-    /// Its start takes no room.
+    /// Whether its start is exempt from `max_starting`.
     pub(super) unlimited_start: bool,
     pub(super) missing: MissingTargets,
     pub(super) demand: Demand,
-    /// How long the longest chain of needed dependents above it is; nothing if it is not needed.
+    /// Length of the longest chain of needed dependents above the unit; `None` if it is not needed.
     pub(super) height: Option<u32>,
     pub(super) counts: Counts,
     pub(super) view: NeighbourView,
     pub(super) queues: QueueMembership,
 }
 
-/// Whether it depends on targets that nobody provides.
+/// Dependencies on targets without a provider.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct MissingTargets {
-    /// By `depends-on`.
+    /// Whether there is one by `depends-on`.
     pub(super) depends_on: bool,
-    /// By `depends-on` or `depends-ms`.
+    /// Whether there is one by `depends-on` or `depends-ms`.
     pub(super) hard: bool,
-    /// By any kind that requires.
+    /// Whether there is one by any requiring kind.
     pub(super) any: bool,
 }
 
-/// How many dependencies have which effect on it, and how many dependents have to go first.
+/// Numbers of dependencies with each effect, and of dependents that have to stop first.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counts {
     lost: u32,
@@ -50,7 +50,7 @@ pub(super) struct Counts {
     pub(super) dependents_to_stop: u32,
 }
 
-/// In which queues it stands.
+/// Queues that contain the unit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct QueueMembership {
     pub(super) reset: bool,
@@ -85,7 +85,7 @@ impl Node {
         self.counts.lost > 0 || self.missing.depends_on
     }
 
-    /// The face that it should have.
+    /// Computes the current view.
     pub(super) fn next_view(&self) -> NeighbourView {
         let phase = self.observed.phase;
         let active = phase.is_active();
@@ -109,7 +109,7 @@ impl Node {
         self.needed && self.observed.phase == Phase::Inactive && !self.observed.processes && ready
     }
 
-    /// The queues that it should stand in.
+    /// Computes the queues that should contain the unit.
     pub(super) fn next_membership(&self) -> QueueMembership {
         let startable = self.is_startable();
         let is_free = self.unit.is_virtual() || self.unlimited_start;
@@ -121,23 +121,24 @@ impl Node {
             stop: self.view.must_stop && self.counts.dependents_to_stop == 0,
             unlimited_start: startable && is_free,
             start: (startable && !is_free).then(|| Reverse(self.height.unwrap_or(0))),
-            reload: self.observed.reload_wanted && runs && !self.view.must_stop,
+            reload: self.observed.reload_requested && runs && !self.view.must_stop,
             timer: self.timer(),
         }
     }
 
-    /// Whether how it ended, or is about to, is forgotten as deadline_after as anything else is wanted.
+    /// Whether the unit's result, or that of its current stop, expires when the requested targets
+    /// change.
     pub(super) fn result_expires(&self) -> bool {
         !self.needed && matches!(self.observed.phase, Phase::Failed | Phase::Stopping)
     }
 
-    /// Whether it starts anew after this run, however that ends.
+    /// Whether the unit starts again after this run, whatever the result.
     pub(super) fn restarts_after_stop(&self) -> bool {
         self.definition_changed || self.observed.restart_requested
     }
 
-    /// Whether what is known of its end is of no use any more, because it is not needed. That it
-    /// could not be stopped is kept until something else is wanted.
+    /// Whether the result has no use any more because the unit is not needed. A failure to stop is
+    /// kept until the requested targets change.
     fn result_is_obsolete(&self) -> bool {
         let kept = matches!(
             self.observed.cause,
@@ -162,20 +163,20 @@ impl Node {
 }
 
 impl Counts {
-    /// One dependency has another effect than before.
+    /// Replaces the effect of one dependency.
     pub(super) fn replace(&mut self, before: DependencyEffect, after: DependencyEffect) {
         self.lost = recount(self.lost, before.lost, after.lost);
         self.blocks_start = recount(self.blocks_start, before.blocks_start, after.blocks_start);
         self.unready = recount(self.unready, before.unready, after.unready);
     }
 
-    /// One dependent blocks, or does not block any more.
+    /// Replaces whether one dependent has to stop first.
     pub(super) fn replace_dependent_to_stop(&mut self, before: bool, after: bool) {
         self.dependents_to_stop = recount(self.dependents_to_stop, before, after);
     }
 }
 
-/// What was counted before is taken away, so a count never falls below zero.
+/// Replaces one summand. It was counted before it is removed, so the count cannot underflow.
 fn recount(count: u32, before: bool, after: bool) -> u32 {
     count + u32::from(after) - u32::from(before)
 }

@@ -1,19 +1,20 @@
-//! The planner: what is pending_actions, step by step until nothing is.
+//! The planner: takes pending steps until none is left.
 
 use super::InitState;
 use crate::Timestamp;
 use crate::graph::{ActionKind, FailureCause, Phase, UnitAction};
 
 impl InitState {
-    /// What is pending_actions now. It is taken for done: whoever asks carries it out, and tells what came of
-    /// it by events. Ends come before starts, and starts in the order of their urgency.
+    /// Returns the actions that are due and records them as done. The caller carries them out and
+    /// reports the results as events. Kills and stops come before starts, and starts in the order
+    /// of their urgency.
     pub fn next_actions(&mut self, now: Timestamp) -> Vec<UnitAction> {
         let mut actions = std::mem::take(&mut self.pending_actions);
         loop {
             let retries = self.expire(now, &mut actions);
             self.settle(now, &mut actions);
-            // Whoever waits for a unit that failed goes on before that unit is tried again, were it
-            // at once: else those who wait for one that fails for ever would wait for ever.
+            // Units that wait for a failed unit go on before it restarts, even without a delay.
+            // Otherwise they would wait forever for a unit that keeps failing.
             if retries.is_empty() {
                 break;
             }
@@ -23,7 +24,7 @@ impl InitState {
         actions
     }
 
-    /// Whether nothing is pending_actions, whatever the time is, and nothing is under way.
+    /// Whether no action is pending and no unit is starting or stopping.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         let queues = &self.queues;
@@ -35,10 +36,9 @@ impl InitState {
             && !self.nodes.iter().any(|node| in_flux(node.observed.phase))
     }
 
-    /// Takes what needs no room, until there is no more of it, and then starts units while there is
-    /// room. Ends come before the starts of those units, since such a start may make good what
-    /// another unit would stop for; among ends, and among starts, it does not matter which one
-    /// comes first.
+    /// Takes all steps that need no start slot, then starts units while there are slots. Stops
+    /// precede these starts, because a start may restore a dependency for which another unit would
+    /// stop. The order among stops, and among starts, does not matter.
     fn settle(&mut self, now: Timestamp, actions: &mut Vec<UnitAction>) {
         self.propagate();
         while self.step(now, actions) {
@@ -68,7 +68,7 @@ impl InitState {
         true
     }
 
-    /// Does what the time has come for, and tells which units are to be tried again.
+    /// Handles expired deadlines, and returns the units that are to be restarted.
     fn expire(&mut self, now: Timestamp, actions: &mut Vec<UnitAction>) -> Vec<u32> {
         self.propagate();
         let due = |&&(timer, _): &&(Timestamp, u32)| timer <= now;
@@ -103,7 +103,7 @@ impl InitState {
         let observed = &self.node(at).observed;
         let most = observed.definition.as_ref().and_then(|definition| definition.run.runtime_max);
         let most = most.filter(|_| !observed.exited);
-        observed.up_since.zip(most).is_some_and(|(since, most)| since.after(most) <= now)
+        observed.active_since.zip(most).is_some_and(|(since, most)| since.after(most) <= now)
     }
 
     fn retry(&mut self, at: u32, now: Timestamp) {
@@ -117,7 +117,8 @@ impl InitState {
     }
 }
 
-/// Starts stay in the order in which they were decided; all else is in the order of the names.
+/// Sort key of an action. Starts keep the order in which they were decided; all others are sorted
+/// by name.
 fn rank(action: &UnitAction) -> (u8, Option<&str>) {
     let name = Some(action.unit.as_str());
     match action.kind {

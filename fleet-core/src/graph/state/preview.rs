@@ -1,4 +1,4 @@
-//! What would follow if all went well: the planner itself, run simulation on a copy.
+//! Preview of a plan: the planner runs ahead on a copy.
 
 use std::sync::Arc;
 
@@ -10,45 +10,45 @@ use crate::graph::{
     StopOutcome, StopReason, UnitAction, UnitEvent,
 };
 
-/// What would follow for the units of a system, if from now on each start and each end went well.
+/// Result of a preview in which every start and every stop succeeds.
 #[derive(Debug, Clone)]
 pub struct Preview {
-    /// The units that are there now, by name.
+    /// The current units, sorted by name.
     pub units: Vec<UnitPreview>,
-    /// The system as it would be then.
+    /// The state at the end of the preview.
     pub after: InitState,
 }
 
-/// What would become of one unit.
+/// Preview of one unit.
 #[derive(Debug, Clone)]
 pub struct UnitPreview {
-    /// Its name.
+    /// The unit.
     pub unit: Name,
-    /// What would be done to it.
+    /// The action planned for it.
     pub action: PlannedAction,
-    /// What it runs now, from its last start; nothing if it does not run.
+    /// The definition that it currently runs, if it runs.
     pub running: Option<Arc<InitUnit>>,
 }
 
-/// What would be done to a unit. Steps are counted from 1, and each comes after those that it has
-/// to wait for: how many units may be starting at once is left aside.
+/// Action planned for a unit. Steps are counted from 1, and each follows the steps that it waits
+/// for. `max_starting` is not considered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlannedAction {
-    /// Nothing: it goes on as it is, or stays down.
+    /// None: the unit stays as it is.
     Unchanged,
-    /// It is started in this step.
+    /// Started in this step.
     Start(usize),
-    /// It is stopped in this step.
+    /// Stopped in this step, for this reason.
     Stop(usize, StopReason),
-    /// It is stopped in the first of these steps, and started in the second.
+    /// Stopped in the first step and started in the second, for this reason.
     Restart(usize, usize, StopReason),
 }
 
 impl InitState {
-    /// What would follow if from now on each start and each end went well, and no time passed, so
-    /// that nothing which failed is tried again. Units that are stopping already are taken to end
-    /// together, though any of them may come first. It is asked of a copy that was changed as one
-    /// is about to change the system itself: what is said is what the planner would do.
+    /// Computes what follows if every start and stop succeeds and no time passes; failed units are
+    /// thus not restarted. Units that are stopping already are taken to finish together, although
+    /// any of them may be first. Apply the intended change to a copy of the state and call this on
+    /// the copy: the result is what the planner would do.
     #[must_use]
     pub fn preview(self, now: Timestamp) -> Preview {
         let names: Vec<Name> = self.units().cloned().collect();
@@ -67,16 +67,16 @@ impl InitState {
     }
 }
 
-/// A system whose units do at once what they are told to.
+/// An init state whose units carry out every action at once.
 struct Simulation {
     system: InitState,
     adjacency: Arc<Adjacency>,
     now: Timestamp,
-    /// By the numbers of the nodes, which stay as long as the graph does.
+    /// By node number; the numbers stay the same as long as the graph does.
     units: Vec<SimulatedUnit>,
 }
 
-/// What was done to a unit so far.
+/// Actions recorded for one unit so far.
 #[derive(Clone)]
 struct SimulatedUnit {
     phase: Phase,
@@ -109,8 +109,8 @@ impl Simulation {
         Self { adjacency: Arc::clone(&system.adjacency), system, now, units }
     }
 
-    /// Goes on until nothing is pending_actions. A unit that ends well and is always tried again without a
-    /// delay would never let it end, so there are no more rounds than any other system takes.
+    /// Runs until no action is left. A unit that completes and is always restarted without a delay
+    /// would run forever, so the number of rounds is bounded by what any other graph needs.
     fn run(&mut self) {
         let mut is_first = true;
         for _ in 0..6 * self.units.len() + 6 {
@@ -119,7 +119,8 @@ impl Simulation {
             let is_end =
                 |it: &UnitAction| matches!(it.kind, ActionKind::Stop { .. } | ActionKind::Kill);
             let mut ends = actions.iter().any(is_end);
-            // Later on all that stops has been told to in the same round.
+            // In later rounds the planner has stopped everything that has to stop in the same
+            // round.
             if std::mem::take(&mut is_first) || actions.is_empty() {
                 ends |= self.finish_stops();
             }
@@ -130,8 +131,8 @@ impl Simulation {
         }
     }
 
-    /// What is stopping since before. It ends before anything comes up: otherwise it would be a
-    /// matter of chance whether a unit still stops that waits for this end, or is good again.
+    /// Finishes the stops that were in progress before. They finish before anything becomes active:
+    /// otherwise chance would decide whether a unit that waits for such a stop still stops itself.
     fn finish_stops(&mut self) -> bool {
         let mut ended = false;
         for at in self.system.all() {
@@ -143,7 +144,8 @@ impl Simulation {
         ended
     }
 
-    /// What else is under way. A unit that has to stop does not come up before it does.
+    /// Finishes starts and reloads in progress. A unit that has to stop does not become active
+    /// first.
     fn finish_operations(&mut self) -> bool {
         let mut progressed = false;
         for at in self.system.all() {
@@ -159,7 +161,8 @@ impl Simulation {
         progressed
     }
 
-    /// Has all that is told done; starts only where nothing ends, as above.
+    /// Carries out all actions. Starts are carried out only in a round without stops, for the same
+    /// reason.
     fn carry_out(&mut self, actions: &[UnitAction], ends: bool) {
         for action in actions {
             let Some(at) = self.system.find(&action.unit) else { continue };
@@ -189,7 +192,7 @@ impl Simulation {
         self.system.on_event(&event, self.now);
     }
 
-    /// Notes what a plan has done: by its actions, and to units for which nothing has to be done.
+    /// Records the effects of a plan: its actions, and changes of units that need no action.
     fn record(&mut self, actions: &[UnitAction]) {
         let acted_on = actions.iter().map(|action| &action.unit);
         let changed = self.system.take_changed();
@@ -218,18 +221,18 @@ impl Simulation {
         }
     }
 
-    /// Why a unit that was starting or up was ended by the last plan, if it was.
+    /// Returns why the last plan stopped a unit that was starting or active, if it did.
     fn was_stopped(&self, at: u32) -> Option<StopReason> {
         let observed = &self.system.node(at).observed;
         let before = self.units[at as usize].phase;
-        let (was_up, was_starting) = (before.is_active(), before == Phase::Starting);
+        let (was_active, was_starting) = (before.is_active(), before == Phase::Starting);
         match (observed.phase, &observed.outcome) {
-            (Phase::Stopping, Some(StopOutcome::Inactive(why))) if was_up || was_starting => {
+            (Phase::Stopping, Some(StopOutcome::Inactive(why))) if was_active || was_starting => {
                 Some(why.clone())
             }
-            // Of some nothing has to be ended, and they may be starting again by now.
-            (Phase::Inactive, _) if was_up || was_starting => Some(self.system.stop_reason(at)),
-            (Phase::Starting, _) if was_up => Some(self.system.stop_reason(at)),
+            // Units without stop commands are inactive at once, and may be starting again.
+            (Phase::Inactive, _) if was_active || was_starting => Some(self.system.stop_reason(at)),
+            (Phase::Starting, _) if was_active => Some(self.system.stop_reason(at)),
             _ => None,
         }
     }
@@ -241,7 +244,7 @@ impl Simulation {
         began(after) && (restarted || !began(before))
     }
 
-    /// The last of the steps that were noted of these units, as far as they keep an order.
+    /// Returns the last step recorded for these neighbours along ordering edges.
     fn last(
         &self,
         links: &[crate::graph::adjacency::Link],

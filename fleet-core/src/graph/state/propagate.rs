@@ -1,4 +1,4 @@
-//! How a change of one unit reaches those that it concerns.
+//! Propagation of a unit's changes to its neighbours.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use crate::graph::Phase;
 use crate::graph::adjacency::Adjacency;
 
 impl InitState {
-    /// A unit is to be looked at again.
+    /// Marks a unit for evaluation.
     pub(super) fn touch(&mut self, at: u32) {
         self.dirty.insert(self.adjacency.rank(at));
     }
 
-    /// Brings up to date whatever follows from the units that were touched. Dependencies come
-    /// before those that depend on them, so each unit is looked at once, except along `pulls`.
+    /// Updates everything that follows from the marked units. Dependencies come before their
+    /// dependents, so each unit is evaluated once, except along `pulls` edges.
     pub(super) fn propagate(&mut self) {
         let adjacency = Arc::clone(&self.adjacency);
         while let Some(rank) = self.dirty.pop() {
@@ -43,8 +43,8 @@ impl InitState {
         self.update_queues(at);
     }
 
-    /// Counts that a dependency has another effect on a unit. While it is not off, nothing follows
-    /// but whether it has lost one.
+    /// Counts the changed effect of a dependency on a unit. For a unit that is not inactive, only
+    /// the loss of a dependency matters.
     fn count(&mut self, at: u32, (before, after): (DependencyEffect, DependencyEffect)) {
         let node = self.node_mut(at);
         let was_lost = node.has_lost_dependency();
@@ -54,7 +54,7 @@ impl InitState {
         }
     }
 
-    /// Tells those that a unit depends on whether it still has to be gone before they stop.
+    /// Updates for each dependency of a unit whether it has to wait for this unit before it stops.
     fn unblock(
         &mut self,
         adjacency: &Adjacency,
@@ -71,7 +71,7 @@ impl InitState {
         }
     }
 
-    /// Puts a unit into the queues that it belongs in.
+    /// Moves a unit into the queues that should contain it.
     fn update_queues(&mut self, at: u32) {
         let node = &mut self.nodes[at as usize];
         let (before, after) = (node.queues, node.next_membership());

@@ -1,4 +1,4 @@
-//! The questions to a system: how units are shown, and why they are as they are.
+//! Queries: the status of units and the reasons for it.
 
 use super::InitState;
 use super::neighbour::NeighbourView;
@@ -9,24 +9,24 @@ use crate::graph::{
 };
 
 impl InitState {
-    /// The graph of the units.
+    /// Returns the graph of the units.
     #[must_use]
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
 
-    /// What the system is there for.
+    /// Returns the goal.
     #[must_use]
     pub fn goal(&self) -> Option<&Target> {
         self.goal.as_ref()
     }
 
-    /// What the system is there for, and what beside it for the time being.
+    /// Returns the goal and the extra targets.
     pub fn requested_targets(&self) -> impl Iterator<Item = &Target> {
         self.goal.iter().chain(&self.extra_targets)
     }
 
-    /// The state of a unit. There is none if it is not in the graph and nothing of it is left.
+    /// Returns the status of a unit. `None` if it is not in the graph and has no processes.
     #[must_use]
     pub fn status(&self, unit: &Name) -> Option<StatusReport> {
         let at = self.find(unit).filter(|&at| is_visible(self.node(at)))?;
@@ -43,40 +43,40 @@ impl InitState {
         })
     }
 
-    /// Whether a unit is off and stays so, because it is masked or nobody needs it. There is no
-    /// answer where there is no state. It costs less than that: what a unit waits for is not
-    /// looked for.
+    /// Whether a unit is inactive and stays so, because it is masked or not needed. `None` where
+    /// [`status`](Self::status) is. It is cheaper than a full status, which computes the wait
+    /// reason.
     #[must_use]
     pub fn stays_inactive(&self, unit: &Name) -> Option<bool> {
         let node = self.find(unit).map(|at| self.node(at)).filter(|node| is_visible(node))?;
         Some(node.observed.phase == Phase::Inactive && (node.masked || !node.needed))
     }
 
-    /// Whether a unit is neither up nor on its way there, as if it had never run.
+    /// Whether a unit is inactive.
     #[must_use]
     pub fn is_inactive(&self, unit: &Name) -> bool {
         self.find(unit).is_some_and(|at| self.node(at).observed.phase == Phase::Inactive)
     }
 
-    /// Whether a unit is to read its configuration again, and could not begin yet.
+    /// Whether a reload is requested that has not begun.
     #[must_use]
     pub fn has_pending_reload(&self, unit: &Name) -> bool {
-        self.find(unit).is_some_and(|at| self.node(at).observed.reload_wanted)
+        self.find(unit).is_some_and(|at| self.node(at).observed.reload_requested)
     }
 
-    /// The names of all units, also of those that are not in the graph any more and still run.
+    /// Returns the names of all units, including those outside the graph that still run.
     pub fn units(&self) -> impl Iterator<Item = &Name> {
         self.nodes.iter().filter(|node| is_visible(node)).map(|node| &node.unit.name)
     }
 
-    /// The units that may be shown otherwise than when this was last asked, by name; those that are
-    /// not there any more among them. Of one that is still degraded, or still waits, it is not selected
-    /// that others keep it so by now: these are among the units themselves.
+    /// Returns the units whose status may have changed since the last call, by name, including
+    /// units that are gone. A unit that stays degraded or waiting is not included when only the
+    /// reasons change: these are units that are included themselves.
     pub fn take_changed(&mut self) -> Vec<Name> {
         self.changed.take().into_iter().map(|at| self.node(at).unit.name.clone()).collect()
     }
 
-    /// Whether a target is up only because its unit provides others that are needed.
+    /// Whether a target is active only because its unit provides other needed targets.
     #[must_use]
     pub fn is_coincidental(&self, target: &Target) -> bool {
         let Some(at) = self.provider(target).filter(|&at| self.node(at).needed) else {
@@ -90,7 +90,7 @@ impl InitState {
             && !dependents.any(|node| node.needed && names(node))
     }
 
-    /// The targets that keep a unit degraded, by name; none if it is not.
+    /// Returns the targets that make a unit degraded, by name. Empty if it is not.
     #[must_use]
     pub fn degraded_by(&self, unit: &Name) -> Vec<Target> {
         let Some(at) = self.find(unit).filter(|&at| self.degraded.is_degraded(at)) else {
@@ -132,12 +132,12 @@ impl InitState {
                 blocked_by(kind, provider.map(|at| self.node(at).view))
             }));
         }
-        let for_it = self.collect_targets(node, |kind, provider| {
+        let waiting_for = self.collect_targets(node, |kind, provider| {
             provider.is_some_and(|at| self.node(at).view.effect(kind).unready).then_some(())
         });
-        if !for_it.is_empty() {
+        if !waiting_for.is_empty() {
             return WaitReason::Dependencies(
-                for_it.into_iter().map(|(target, ())| target).collect(),
+                waiting_for.into_iter().map(|(target, ())| target).collect(),
             );
         }
         if node.observed.processes {
@@ -147,8 +147,8 @@ impl InitState {
         if full { WaitReason::Slot } else { WaitReason::NextPlan }
     }
 
-    /// The targets that a unit depends on, by name, with what is selected of each by its kind and the
-    /// node of its provider.
+    /// Returns the dependencies of a unit for which `select` returns a value, by name. `select`
+    /// gets the edge kind and the node of the provider.
     fn collect_targets<T>(
         &self,
         node: &Node,
@@ -168,7 +168,7 @@ impl InitState {
     }
 }
 
-/// Whether there is anything to show of it.
+/// Whether the unit has a status.
 fn is_visible(node: &Node) -> bool {
     !node.orphan || node.observed.phase.is_busy() || node.observed.processes
 }
@@ -189,8 +189,8 @@ fn blocked_by(kind: EdgeKind, provider: Option<NeighbourView>) -> Option<Blocked
     Some(found.map_or(BlockedBy::Blocked, |(_, blocked_by)| blocked_by))
 }
 
-fn stop_reason(ending: &StopOutcome) -> Option<StopReason> {
-    match ending {
+fn stop_reason(outcome: &StopOutcome) -> Option<StopReason> {
+    match outcome {
         StopOutcome::Inactive(reason) => Some(reason.clone()),
         StopOutcome::Failed(cause) => Some(StopReason::Failed(*cause)),
         StopOutcome::Completed(_) => Some(StopReason::Completed),
@@ -199,7 +199,8 @@ fn stop_reason(ending: &StopOutcome) -> Option<StopReason> {
     }
 }
 
-/// Whether it is tried again. What is kept of one that nobody needs any more promises nothing.
+/// Returns whether a restart follows. A scheduled restart of a unit that is not needed does not
+/// count.
 fn retry(node: &Node) -> Retry {
     match (node.observed.retry_at.filter(|_| node.needed), node.observed.gave_up) {
         (Some(at), _) => Retry::At(at),
@@ -209,7 +210,7 @@ fn retry(node: &Node) -> Retry {
 }
 
 impl UnitAction {
-    /// Whether it begins an incarnation.
+    /// Whether the action starts a new incarnation.
     #[must_use]
     pub fn is_start(&self) -> bool {
         self.kind == ActionKind::Start

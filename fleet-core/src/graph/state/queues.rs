@@ -1,4 +1,4 @@
-//! Who is to be looked at again, and for whom something is pending_actions.
+//! Queues of units to evaluate and of units with pending actions.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -7,20 +7,20 @@ use super::node::QueueMembership;
 use crate::Timestamp;
 use crate::graph::adjacency::number;
 
-/// Some numbers below a bound, of which the least is taken first: with the ranks of units, each
-/// unit comes after those that it depends on. There is a bit for each number, and one for each
-/// word of these that is not empty.
+/// A set of numbers below a bound; the smallest is removed first. Used with ranks, it yields each
+/// unit after its dependencies. It is a bit set with a second level that marks the words which are
+/// not empty.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RankSet {
     words: Vec<u64>,
     filled: Vec<u64>,
-    /// Of `filled`, all before this one are empty.
+    /// All words of `filled` before this one are empty.
     first: usize,
     count: u32,
 }
 
 impl RankSet {
-    /// None yet, of so many that there can be.
+    /// Creates an empty set for numbers below `bound`.
     pub(super) fn new(bound: usize) -> Self {
         let words = bound.div_ceil(64);
         Self { words: vec![0; words], filled: vec![0; words.div_ceil(64)], first: 0, count: 0 }
@@ -52,7 +52,7 @@ impl RankSet {
     }
 }
 
-/// Some units, each once.
+/// A set of units.
 #[derive(Debug, Clone, Default)]
 pub(super) struct MarkedUnits {
     marks: Vec<bool>,
@@ -60,7 +60,7 @@ pub(super) struct MarkedUnits {
 }
 
 impl MarkedUnits {
-    /// None yet, of so many that there can be.
+    /// Creates an empty set for units below `bound`.
     pub(super) fn new(bound: usize) -> Self {
         Self { marks: vec![false; bound], units: Vec::new() }
     }
@@ -71,7 +71,7 @@ impl MarkedUnits {
         }
     }
 
-    /// All of them in their order; there are none afterwards.
+    /// Removes and returns all units in order.
     pub(super) fn take(&mut self) -> Vec<u32> {
         let mut units = std::mem::take(&mut self.units);
         units.sort_unstable();
@@ -80,23 +80,23 @@ impl MarkedUnits {
     }
 }
 
-/// Units for which something is pending_actions, in the order in which it is.
+/// Units with pending actions, in the order in which the actions are taken.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Queues {
     pub(super) resets: BTreeSet<u32>,
-    /// Those whose end is forgotten as deadline_after as anything else is wanted.
+    /// Units whose result expires when the requested targets change.
     pub(super) expiring_results: BTreeSet<u32>,
     pub(super) stops: BTreeSet<u32>,
-    /// The starts that need no room.
+    /// Startable units that are exempt from `max_starting`.
     pub(super) unlimited_starts: BTreeSet<u32>,
-    /// The most urgent first: who has the most units above it, then who has the smaller name.
+    /// Startable units: greatest height first, then by name.
     pub(super) starts: BTreeSet<(Reverse<u32>, u32)>,
     pub(super) reloads: BTreeSet<u32>,
     pub(super) timers: BTreeSet<(Timestamp, u32)>,
 }
 
 impl Queues {
-    /// Moves a unit from where it stood to where it should stand.
+    /// Moves a unit from its previous queues to its current ones.
     pub(super) fn update(&mut self, at: u32, before: QueueMembership, after: QueueMembership) {
         sync(&mut self.resets, at, before.reset, after.reset);
         sync(&mut self.expiring_results, at, before.expiring_results, after.expiring_results);

@@ -1,4 +1,4 @@
-//! The verbs by which people change what is wanted.
+//! Requests by operators: goal, extra targets, mask, reload, restart and reset.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -8,31 +8,30 @@ use super::demand::Demand;
 use crate::Timestamp;
 use crate::graph::{Graph, GraphError, Phase, Settings, StartRateLimit, Target};
 
-/// Why a unit cannot read its configuration again.
+/// Why a unit cannot reload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotReloadable {
-    /// Nobody provides the target.
+    /// No unit provides the target.
     #[error("no unit provides it")]
     NotProvided,
-    /// The unit that provides it is not up.
-    #[error("its unit is not up")]
+    /// The unit that provides it is not active.
+    #[error("its unit is not active")]
     NotActive,
-    /// There is no command that would make it.
-    #[error("its unit names no command to reload it")]
+    /// The unit has no reload command.
+    #[error("its unit has no reload command")]
     NoCommand,
 }
 
 impl InitState {
-    /// Chooses what the system is there for: a goal, and targets beside it for the time being. It
-    /// is as if a virtual unit waited for all of them and were the goal.
+    /// Sets the goal and the extra targets, as if a virtual unit that waits for all of them were
+    /// the goal.
     ///
-    /// Units that are not needed any more are stopped. That some could not be stopped before is
-    /// forgotten.
+    /// Units that are not needed any more are stopped. Earlier failures to stop are forgotten.
     ///
     /// # Errors
     ///
-    /// What is wrong with one of the targets; then nothing has changed. A target beside the goal
-    /// may be masked, and is then as if it could not be started.
+    /// Returns the error of a target, and changes nothing. An extra target may be masked; its unit
+    /// then does not start.
     pub fn set_goal(
         &mut self,
         goal: Option<Target>,
@@ -52,11 +51,11 @@ impl InitState {
         Ok(())
     }
 
-    /// Chooses which targets are masked.
+    /// Sets the masked targets.
     ///
     /// # Errors
     ///
-    /// If the goal is; then nothing has changed.
+    /// Returns an error if the goal is masked, and changes nothing.
     pub fn set_mask(&mut self, mask: BTreeSet<Target>, now: Timestamp) -> Result<(), GraphError> {
         if let Some(error) = self.goal.as_ref().and_then(|goal| self.graph.goal_error(goal, &mask))
         {
@@ -69,12 +68,12 @@ impl InitState {
         Ok(())
     }
 
-    /// Wants one target more beside the goal. It is as if all were chosen anew with it, and costs
-    /// what it changes, not what there is.
+    /// Adds one extra target. The effect is that of [`set_goal`](Self::set_goal), but the cost
+    /// depends on what changes and not on the size of the graph.
     ///
     /// # Errors
     ///
-    /// If nobody provides it; then nothing has changed.
+    /// Returns an error if no unit provides the target, and changes nothing.
     pub fn add_extra_target(&mut self, target: Target, now: Timestamp) -> Result<(), GraphError> {
         if let Some(error) = self.graph.goal_error(&target, &BTreeSet::new()) {
             return Err(error);
@@ -86,18 +85,19 @@ impl InitState {
         Ok(())
     }
 
-    /// Wants one target less beside the goal, in the same way.
+    /// Removes one extra target, in the same way.
     pub fn remove_extra_target(&mut self, target: &Target, now: Timestamp) {
         if self.extra_targets.remove(target) {
             self.demand_changed(self.provider(target), now, |demand| demand.wanted -= 1);
         }
     }
 
-    /// Masks one target more. It is as if all were chosen anew with it, and costs what it changes.
+    /// Masks one target. The effect is that of [`set_mask`](Self::set_mask), but the cost depends
+    /// on what changes.
     ///
     /// # Errors
     ///
-    /// If the unit of the goal provides it; then nothing has changed.
+    /// Returns an error if the goal's unit provides the target, and changes nothing.
     pub fn mask(&mut self, target: Target, now: Timestamp) -> Result<(), GraphError> {
         let at = self.provider(&target);
         let goal = self.goal.as_ref().filter(|goal| at.is_some() && self.provider(goal) == at);
@@ -110,25 +110,25 @@ impl InitState {
         Ok(())
     }
 
-    /// Masks one target less, in the same way.
+    /// Removes one target from the mask, in the same way.
     pub fn unmask(&mut self, target: &Target, now: Timestamp) {
         if self.mask.remove(target) {
             self.demand_changed(self.provider(target), now, |demand| demand.masks -= 1);
         }
     }
 
-    /// Chooses how many units may be starting at once; nothing is as many as there are. Those that
-    /// are starting already go on.
+    /// Sets the maximum number of units that start at once; `None` means no limit. Starts in
+    /// progress continue.
     pub fn set_max_starting(&mut self, most: Option<NonZeroU32>) {
         self.max_starting = most;
     }
 
-    /// Takes another graph. Units that run otherwise now are started anew, units that are gone
-    /// are stopped, and all else stays as it is. If it is the same graph nothing follows.
+    /// Replaces the graph. Units whose commands or type changed are restarted, removed units are
+    /// stopped, and all others stay as they are. An equal graph changes nothing.
     ///
     /// # Errors
     ///
-    /// If nobody provides the goal any more; then nothing has changed.
+    /// Returns an error if no unit provides the goal, and changes nothing.
     pub fn reload(&mut self, graph: Graph, now: Timestamp) -> Result<(), GraphError> {
         let (goal, mask, max_starting) = (self.goal.clone(), self.mask.clone(), self.max_starting);
         let unlimited_starts = self.unlimited_starts.clone();
@@ -137,12 +137,11 @@ impl InitState {
         self.reload_with(graph, &settings, now)
     }
 
-    /// Takes another graph, goal and mask, and another number of units that may be starting, in one
-    /// step. What is wanted beside the goal stays.
+    /// Replaces graph, goal, mask and start limits in one step. The extra targets stay.
     ///
     /// # Errors
     ///
-    /// What is wrong with the goal in this graph and with this mask; then nothing has changed.
+    /// Returns the error of the goal in the new graph and mask, and changes nothing.
     pub fn reload_with(
         &mut self,
         mut graph: Graph,
@@ -171,7 +170,7 @@ impl InitState {
         Ok(())
     }
 
-    /// Takes note of which units run otherwise in another graph, or are only described otherwise.
+    /// Applies the changed definitions of a new graph.
     fn apply_definitions(&mut self, graph: &Graph, now: Timestamp) {
         for at in self.all() {
             let old = &self.node(at).unit;
@@ -184,8 +183,8 @@ impl InitState {
         }
     }
 
-    /// Forgets that the unit of a target failed, or ended, so that it is started at once if it is
-    /// needed. Tells whether there was something to forget_result.
+    /// Forgets that the unit of a target failed or completed, so that it starts at once if it is
+    /// needed. Returns whether there was a result to forget.
     pub fn reset_failed(&mut self, target: &Target, now: Timestamp) -> bool {
         let Some(at) = self.provider(target) else { return false };
         let phase = self.node(at).observed.phase;
@@ -205,8 +204,8 @@ impl InitState {
         something
     }
 
-    /// Has the unit of a target tried again now if its last run is over, within its limit of
-    /// starts. One that waits for its next attempt waits on. Tells whether it is tried.
+    /// Restarts the unit of a target now if it is at rest, within its start limit. A scheduled
+    /// restart stays as it is. Returns whether the unit is restarted.
     pub fn retry_now(&mut self, target: &Target, now: Timestamp) -> bool {
         let Some(at) = self.provider(target) else { return false };
         if !self.is_at_rest(at) || self.node(at).observed.retry_at.is_some() {
@@ -220,7 +219,7 @@ impl InitState {
         true
     }
 
-    /// Has the unit of a target started anew, if it is starting or up. Tells whether it is.
+    /// Restarts the unit of a target if it is starting or active. Returns whether it is.
     pub fn restart(&mut self, target: &Target) -> bool {
         let Some(at) = self.provider(target) else { return false };
         let observed = &mut self.node_mut(at).observed;
@@ -233,12 +232,12 @@ impl InitState {
         runs
     }
 
-    /// Has the unit of a target read its own configuration again, as deadline_after as it does not any more.
-    /// One whose main process has ended well has its commands for that run, too.
+    /// Requests a reload of the unit of a target; it begins once a reload in progress has ended. A
+    /// unit whose main process exited reloads by its commands.
     ///
     /// # Errors
     ///
-    /// Why it cannot.
+    /// Returns why the unit cannot reload.
     pub fn request_reload(&mut self, target: &Target) -> Result<(), NotReloadable> {
         let at = self.provider(target).ok_or(NotReloadable::NotProvided)?;
         let node = self.node_mut(at);
@@ -251,14 +250,14 @@ impl InitState {
         if !run.is_some_and(|run| !run.reload.is_empty() || tells(run.reload_signal)) {
             return Err(NotReloadable::NoCommand);
         }
-        node.observed.reload_wanted = true;
+        node.observed.reload_requested = true;
         self.touch(at);
         self.propagate();
         Ok(())
     }
 
-    /// Takes note that much is wanted otherwise. What lapses by that was not needed before, or is
-    /// not any more; that it is needed again keeps nothing.
+    /// Applies a change of the requested targets as a whole. The results of units that were not
+    /// needed before, or are not needed now, expire; becoming needed again does not keep a result.
     fn requests_changed(&mut self, now: Timestamp) {
         let mut expiring_results: Vec<u32> = self.queues.expiring_results.iter().copied().collect();
         self.recompute_demand();
@@ -267,8 +266,7 @@ impl InitState {
         self.propagate();
     }
 
-    /// Takes note that one unit is wanted or masked otherwise; nothing follows if nobody provides
-    /// what was chosen.
+    /// Applies a change of one unit's demand. Without a provider only results expire.
     fn demand_changed(
         &mut self,
         at: Option<u32>,
@@ -285,7 +283,8 @@ impl InitState {
         self.propagate();
     }
 
-    /// A unit runs something else from now on. One that does now is found to when it is laid out.
+    /// Applies a changed definition to a unit. A running unit is compared with it when the nodes
+    /// are rebuilt.
     fn apply_definition_change(&mut self, at: u32, now: Timestamp) {
         if self.is_at_rest(at) {
             self.forget_result(at, now);

@@ -1,4 +1,4 @@
-//! Whether and when a unit that ended is started again.
+//! Restart policy: whether and when a unit is restarted.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use crate::graph::{
     StartRateLimit,
 };
 
-/// What a unit that is up for as long is forgiven its failures for, at least.
+/// Minimum active time after which failures are forgotten by default.
 const LEAST_RESET: Duration = Duration::from_secs(10);
 
-/// How many nanoseconds a second has.
+/// Nanoseconds per second.
 const NANOS: u128 = 1_000_000_000;
 
 impl Node {
-    /// Notes what follows the end of a unit: nothing is the cause of a good one. The exit is that
-    /// of its main process, whether that was the cause or not.
+    /// Applies the restart policy after a run; `cause` is `None` after a success. `exit` is the
+    /// exit of the main process, whether it caused the failure or not.
     pub(super) fn schedule(
         &mut self,
         cause: Option<FailureCause>,
@@ -40,7 +40,7 @@ impl Node {
         }
     }
 
-    /// Whether a retry that is due would be one too many.
+    /// Whether a restart now would exceed the start rate limit.
     pub(super) fn exceeds_start_limit(&self, now: Timestamp) -> bool {
         let RestartLimit::Starts { burst, interval } = self.unit.restart.limit else {
             return false;
@@ -59,12 +59,13 @@ impl Node {
         starts.count = starts.count.saturating_add(1);
     }
 
-    /// What it was up for ends now; if that was for long, its failures of before are forgotten.
+    /// Forgets earlier failures if the unit was active long enough. Called when its active time
+    /// ends.
     pub(super) fn clear_attempts_if_stable(&mut self, now: Timestamp) {
         let restart = &self.unit.restart;
         if self
             .observed
-            .up_since
+            .active_since
             .is_some_and(|since| restart.is_stable(&self.observed, now.since(since)))
         {
             self.observed.clear_attempts();
@@ -73,8 +74,8 @@ impl Node {
 }
 
 impl Restart {
-    /// Whether a unit is started again after this end: by a cause if it was bad, and by how its
-    /// main process has ended, whatever the cause was.
+    /// Whether the policy restarts a unit after this result. `exit` is the exit of the main
+    /// process, whether it caused the failure or not.
     #[must_use]
     pub fn applies(&self, cause: Option<FailureCause>, exit: Option<Exit>) -> bool {
         if cause == Some(FailureCause::Assertion)
@@ -96,13 +97,14 @@ impl Restart {
         }
     }
 
-    /// How long a unit waits that ended so often in a row: never less than after the time before.
+    /// Returns the delay after this many unrequested exits in a row. It never decreases from one to
+    /// the next.
     #[must_use]
     pub fn delay_of(&self, attempts: u32) -> Duration {
         let before = attempts.saturating_sub(1);
         match self.growth {
             DelayGrowth::Factor(0 | 1) | DelayGrowth::Steps(0) => self.delay,
-            // Nothing stays nothing, however often it is multiplied.
+            // A delay of zero stays zero.
             DelayGrowth::Factor(_) if self.delay.is_zero() => self.delay,
             DelayGrowth::Factor(factor) => {
                 let times = u128::from(factor).checked_pow(before);
@@ -115,8 +117,8 @@ impl Restart {
         }
     }
 
-    /// So far of the way from the first to the longest delay, in even ratios. A delay of nothing
-    /// has no ratio to anything, so a millisecond stands for it.
+    /// Interpolates between the initial and the maximum delay in equal ratios. A delay of zero is
+    /// replaced by one millisecond, since it has no ratio.
     fn step(&self, part: f64) -> Duration {
         let least = self.delay.max(Duration::from_millis(1)).as_secs_f64();
         let ratio = (self.max_delay.as_secs_f64() / least).max(1.0);
@@ -131,20 +133,20 @@ impl Restart {
     }
 }
 
-/// So many nanoseconds, if a time can be so long.
+/// Converts nanoseconds, if the duration can hold them.
 fn of_nanos(nanos: u128) -> Option<Duration> {
     let (seconds, rest) = (nanos / NANOS, nanos % NANOS);
     Some(Duration::new(u64::try_from(seconds).ok()?, u32::try_from(rest).ok()?))
 }
 
 impl FailureCause {
-    /// Whether a process ended by itself, and said that something went wrong.
+    /// Whether a process exited with a failure status, or could not be executed.
     fn is_bad_status(self) -> bool {
         let status = matches!(self, Self::Exit(Exit::Status(_)) | Self::Script(Exit::Status(_)));
         status || self == Self::Spawn
     }
 
-    /// Whether a signal ended it, or may have: nobody saw.
+    /// Whether a signal killed a process, or may have: its status is unknown.
     fn is_signal(self) -> bool {
         let main = matches!(self, Self::Exit(Exit::Signal(_) | Exit::Unknown));
         main || matches!(self, Self::Script(Exit::Signal(_)))

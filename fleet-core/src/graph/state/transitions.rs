@@ -1,4 +1,4 @@
-//! The steps by which a unit changes: all that sets a phase is here.
+//! Phase transitions: every change of a phase is made here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use crate::graph::{
     ServiceType, StartRateLimit, StopOutcome, StopReason, Target, UnitAction,
 };
 
-/// How long a unit that was killed has to end. What is left of it then does not end at all, and
-/// nobody waits for it any more.
+/// Time that a killed unit has to exit. Processes left after it are taken to be unkillable, and
+/// nothing waits for them.
 const KILL_GRACE: Duration = Duration::from_secs(10);
 
 impl InitState {
-    /// Changes the phase of a unit, and lets it be looked at again.
+    /// Changes the phase of a unit and marks the unit for evaluation.
     fn enter(&mut self, at: u32, phase: Phase, now: Timestamp) {
         let node = self.node_mut(at);
         let takes_room = !node.unlimited_start;
@@ -55,11 +55,11 @@ impl InitState {
         })
     }
 
-    /// A unit is up.
+    /// Makes a unit active.
     pub(super) fn activate(&mut self, at: u32, activity: Activity, now: Timestamp) {
         self.enter(at, Phase::Active(activity), now);
         let observed = &mut self.node_mut(at).observed;
-        observed.up_since = Some(observed.up_since.unwrap_or(now));
+        observed.active_since = Some(observed.active_since.unwrap_or(now));
         observed.exited |= activity == Activity::Exited;
         observed.outcome = None;
         observed.cause = None;
@@ -67,14 +67,14 @@ impl InitState {
         let definition = observed.definition.as_deref();
         let runtime = definition.and_then(|definition| definition.run.runtime_max);
         let runtime = runtime.filter(|_| !observed.exited);
-        let over = observed.up_since.zip(runtime).map(|(since, most)| since.after(most));
+        let over = observed.active_since.zip(runtime).map(|(since, most)| since.after(most));
         let reload = definition.and_then(|definition| definition.timeouts.reload);
         let reload = reload.filter(|_| activity == Activity::Reloading);
         observed.deadline =
             over.into_iter().chain(reload.map(|most| deadline_after(now, most))).min();
     }
 
-    /// Stops a unit that has to.
+    /// Stops a unit that has to stop.
     pub(super) fn stop(&mut self, at: u32, now: Timestamp) -> Option<UnitAction> {
         let node = self.node(at);
         if !node.observed.processes && needs_no_stop(&node.observed) {
@@ -86,22 +86,22 @@ impl InitState {
         Some(self.begin_stop(at, StopOutcome::Inactive(reason.clone()), reason, now))
     }
 
-    /// A unit failed: whatever is left of it has to go.
+    /// Makes a unit fail and stops its remaining processes.
     pub(super) fn fail(&mut self, at: u32, cause: FailureCause, now: Timestamp) {
         let action =
             self.begin_stop(at, StopOutcome::Failed(cause), StopReason::Failed(cause), now);
         self.pending_actions.push(action);
     }
 
-    /// A unit is over, well: whatever is left of it has to go.
-    pub(super) fn finish(&mut self, at: u32, ending: StopOutcome, now: Timestamp) {
-        let skipped = ending == StopOutcome::Skipped;
+    /// Ends a unit that succeeded and stops its remaining processes.
+    pub(super) fn finish(&mut self, at: u32, outcome: StopOutcome, now: Timestamp) {
+        let skipped = outcome == StopOutcome::Skipped;
         let reason = if skipped { StopReason::Skipped } else { StopReason::Completed };
-        let action = self.begin_stop(at, ending, reason, now);
+        let action = self.begin_stop(at, outcome, reason, now);
         self.pending_actions.push(action);
     }
 
-    /// A unit says that it stops.
+    /// Handles a unit's announcement that it stops.
     pub(super) fn begin_self_stop(&mut self, at: u32, now: Timestamp) {
         self.enter_stopping(at, StopOutcome::SelfInitiated, now);
     }
@@ -109,50 +109,51 @@ impl InitState {
     fn begin_stop(
         &mut self,
         at: u32,
-        ending: StopOutcome,
+        outcome: StopOutcome,
         reason: StopReason,
         now: Timestamp,
     ) -> UnitAction {
-        let was_up = self.node(at).observed.phase.is_active();
-        self.enter_stopping(at, ending, now);
-        self.action(at, ActionKind::Stop { reason, was_up })
+        let was_active = self.node(at).observed.phase.is_active();
+        self.enter_stopping(at, outcome, now);
+        self.action(at, ActionKind::Stop { reason, was_active })
     }
 
-    fn enter_stopping(&mut self, at: u32, ending: StopOutcome, now: Timestamp) {
+    fn enter_stopping(&mut self, at: u32, outcome: StopOutcome, now: Timestamp) {
         self.node_mut(at).clear_attempts_if_stable(now);
         self.enter(at, Phase::Stopping, now);
         let observed = &mut self.node_mut(at).observed;
-        observed.outcome = Some(ending);
-        (observed.up_since, observed.exited) = (None, false);
-        // What is run to end it belongs to it as well, even if nothing else was left.
+        observed.outcome = Some(outcome);
+        (observed.active_since, observed.exited) = (None, false);
+        // Stop commands run even if no process was left.
         observed.processes = true;
         observed.killed = false;
-        observed.reload_wanted = false;
+        observed.reload_requested = false;
         let most = observed.definition.as_ref().and_then(|definition| definition.timeouts.stop);
         observed.deadline = most.map(|most| deadline_after(now, most));
     }
 
-    /// A unit that has reloaded is as it was before.
+    /// Ends a reload and returns the unit to its previous activity.
     pub(super) fn end_reload(&mut self, at: u32, well: bool, now: Timestamp) {
         let exited = self.node(at).observed.exited;
         self.activate(at, if exited { Activity::Exited } else { Activity::Running }, now);
         self.node_mut(at).observed.reload_failed = !well;
     }
 
-    /// Has a unit read its configuration again.
+    /// Reloads a unit.
     pub(super) fn begin_reload(&mut self, at: u32, now: Timestamp) -> UnitAction {
-        self.node_mut(at).observed.reload_wanted = false;
+        self.node_mut(at).observed.reload_requested = false;
         self.activate(at, Activity::Reloading, now);
         self.action(at, ActionKind::Reload)
     }
 
-    /// Kills a unit that did not end in time.
+    /// Kills a unit that did not stop in time.
     pub(super) fn kill(&mut self, at: u32, now: Timestamp) -> UnitAction {
         self.mark_killed(at, now);
         self.action(at, ActionKind::Kill)
     }
 
-    /// A unit that did not end in time is killed, by whom ever.
+    /// Records that a unit which did not stop in time was killed, by the planner or by the
+    /// supervisor.
     pub(super) fn mark_killed(&mut self, at: u32, now: Timestamp) {
         let observed = &mut self.node_mut(at).observed;
         observed.killed = true;
@@ -163,7 +164,7 @@ impl InitState {
         self.touch(at);
     }
 
-    /// None of the processes of a unit is left.
+    /// Handles the exit of a unit's last process.
     pub(super) fn on_processes_gone(&mut self, at: u32, now: Timestamp) {
         self.node_mut(at).observed.processes = false;
         match self.node_mut(at).observed.outcome.take() {
@@ -179,7 +180,8 @@ impl InitState {
         }
     }
 
-    /// A unit has ended well, and this is what follows if it is not to be started restarts.
+    /// Completes a unit. `follow` schedules a restart by policy; a pending restart request
+    /// overrides it.
     fn enter_completed(&mut self, at: u32, now: Timestamp, follow: impl FnOnce(&mut Node)) {
         let restarts = self.node(at).restarts_after_stop();
         self.enter_rest(at, Phase::Completed, now);
@@ -189,7 +191,7 @@ impl InitState {
         }
     }
 
-    /// A unit has failed, and nothing of it is left, or nothing that would ever end.
+    /// Fails a unit without processes, or whose processes cannot be killed.
     pub(super) fn enter_failed(&mut self, at: u32, cause: FailureCause, now: Timestamp) {
         let restarts = self.node(at).restarts_after_stop();
         self.node_mut(at).clear_attempts_if_stable(now);
@@ -205,8 +207,9 @@ impl InitState {
         }
     }
 
-    /// Has a unit that is over tried again at once, or as deadline_after as its processes are gone, however
-    /// it ended and however often. Of one that is lost nobody hears when they are: it stays so.
+    /// Restarts a unit at rest immediately, or as soon as its processes are gone, whatever its
+    /// result and limits. A unit whose processes are lost stays failed: no event would report their
+    /// exit.
     pub(super) fn retry_immediately(&mut self, at: u32, now: Timestamp) {
         let observed = &mut self.node_mut(at).observed;
         if observed.processes && observed.cause == Some(FailureCause::Lost) {
@@ -218,8 +221,8 @@ impl InitState {
         self.touch(at);
     }
 
-    /// Something else is wanted, so what became of a unit that was not needed is of no use any
-    /// more: if it is needed now, or later, it is started. One that is stopping still ends first.
+    /// Drops the result of a unit that is not needed, because the requested targets have changed.
+    /// The unit starts if it is needed, now or later. A stopping unit finishes its stop first.
     pub(super) fn expire_result(&mut self, at: u32, now: Timestamp) {
         let observed = &mut self.node_mut(at).observed;
         match observed.phase {
@@ -229,7 +232,7 @@ impl InitState {
         }
     }
 
-    /// A unit is off, for whatever reason.
+    /// Makes a unit inactive.
     pub(super) fn enter_inactive(&mut self, at: u32, now: Timestamp) {
         self.enter_rest(at, Phase::Inactive, now);
         let observed = &mut self.node_mut(at).observed;
@@ -237,7 +240,7 @@ impl InitState {
         observed.gave_up = false;
     }
 
-    /// What is known of an end is forgotten.
+    /// Forgets the result of a unit's last run.
     pub(super) fn forget_result(&mut self, at: u32, now: Timestamp) {
         if self.node(at).observed.phase != Phase::Inactive {
             self.enter_inactive(at, now);
@@ -256,16 +259,16 @@ impl InitState {
         let observed = &mut node.observed;
         (observed.outcome, observed.exit) = (None, None);
         observed.killed = false;
-        (observed.up_since, observed.exited) = (None, false);
+        (observed.active_since, observed.exited) = (None, false);
         observed.restart_requested = false;
-        observed.reload_wanted = false;
+        observed.reload_requested = false;
         observed.reload_failed = false;
         if !observed.processes {
             observed.definition = None;
         }
     }
 
-    /// What is to be done for the present incarnation of a unit.
+    /// Returns an action for the current incarnation of a unit.
     fn action(&self, at: u32, kind: ActionKind) -> UnitAction {
         let ObservedUnit { incarnation, definition, .. } = &self.node(at).observed;
         let definition = definition.as_ref().unwrap_or(&self.node(at).unit);
@@ -298,12 +301,13 @@ impl InitState {
     }
 }
 
-/// So much later, but later: what has no time at all still has the chance to be quick.
+/// Adds the timeout to `now`, at least one millisecond: a timeout of zero still lets a quick unit
+/// succeed.
 fn deadline_after(now: Timestamp, most: Duration) -> Timestamp {
     now.after(most.max(Duration::from_millis(1)))
 }
 
-/// Whether nothing has to be done to end what was started, once its processes are gone.
+/// Whether a unit without processes needs no stop commands.
 fn needs_no_stop(observed: &ObservedUnit) -> bool {
     let runs_nothing = |unit: &InitUnit| unit.run.stop.is_empty() && unit.run.stop_post.is_empty();
     let is_virtual = observed.definition.as_deref().is_some_and(InitUnit::is_virtual);
@@ -312,7 +316,7 @@ fn needs_no_stop(observed: &ObservedUnit) -> bool {
 }
 
 impl InitUnit {
-    /// Whether it has a main process, whose end is its own.
+    /// Whether the unit has a main process whose exit decides about the unit.
     pub(super) fn has_main(&self) -> bool {
         !matches!(self.kind, ServiceType::BackgroundScripted | ServiceType::Virtual)
     }

@@ -13,8 +13,8 @@ use super::world::World;
 /// Everything that was to be done, by names that mean the same in both systems.
 fn log(world: &World, name: impl Fn(&Name) -> String) -> Vec<String> {
     let what = |action: &UnitAction| match &action.kind {
-        ActionKind::Stop { reason: StopReason::DependencyLost(_), was_up } => {
-            format!("lost {was_up}")
+        ActionKind::Stop { reason: StopReason::DependencyLost(_), was_active } => {
+            format!("lost {was_active}")
         }
         other => format!("{other:?}"),
     };

@@ -125,7 +125,7 @@ impl Naive {
             let now = self.now;
             let seen = self.seen(name);
             seen.phase = Phase::Active(Activity::Running);
-            (seen.since, seen.up_since) = (now, Some(now));
+            (seen.since, seen.active_since) = (now, Some(now));
             (seen.cause, seen.incarnation) = (None, None);
             seen.definition = Some(definition);
         }
@@ -135,13 +135,13 @@ impl Naive {
     fn reload(&mut self, name: &Name) -> bool {
         let seen = &self.twin.seen[name];
         let runs = matches!(seen.phase, Phase::Active(Activity::Running | Activity::Exited));
-        if !seen.reload_wanted || !runs || self.twin.must_stop(name) {
+        if !seen.reload_requested || !runs || self.twin.must_stop(name) {
             return false;
         }
         let most = seen.definition.as_ref().and_then(|it| it.timeouts.reload);
         let now = self.now;
         let seen = self.seen(name);
-        seen.reload_wanted = false;
+        seen.reload_requested = false;
         seen.phase = Phase::Active(Activity::Reloading);
         seen.since = now;
         seen.deadline = most.map(|most| now.after(most));
@@ -261,7 +261,7 @@ impl Naive {
     }
 
     fn end(&mut self, name: &Name, ending: StopOutcome) {
-        let was_up = self.twin.active(name);
+        let was_active = self.twin.active(name);
         self.forgive(name);
         let reason = match &ending {
             StopOutcome::Inactive(reason) => reason.clone(),
@@ -272,10 +272,10 @@ impl Naive {
         let seen = self.seen(name);
         let most = seen.definition.as_ref().and_then(|it| it.timeouts.stop);
         (seen.phase, seen.processes) = (Phase::Stopping, true);
-        (seen.since, seen.up_since, seen.exited) = (now, None, false);
-        (seen.outcome, seen.killed, seen.reload_wanted) = (Some(ending), false, false);
+        (seen.since, seen.active_since, seen.exited) = (now, None, false);
+        (seen.outcome, seen.killed, seen.reload_requested) = (Some(ending), false, false);
         seen.deadline = most.map(|most| now.after(most));
-        self.said.push((name.clone(), ActionKind::Stop { reason, was_up }));
+        self.said.push((name.clone(), ActionKind::Stop { reason, was_active }));
     }
 
     fn forgive(&mut self, name: &Name) {
@@ -284,7 +284,7 @@ impl Naive {
         let seen = self.seen(name);
         let twice = restart.delay_of(seen.attempts) * 2;
         let most = restart.reset.unwrap_or(twice.max(Duration::from_secs(10)));
-        if seen.up_since.is_some_and(|since| now.since(since) >= most) {
+        if seen.active_since.is_some_and(|since| now.since(since) >= most) {
             (seen.attempts, seen.failures) = (0, 0);
         }
     }

@@ -346,6 +346,8 @@ fn who_never_was_up_is_not_asked_by_its_commands_to_stop() {
         events.iter().for_each(|event| assert!(one.tell(*event)));
         one.system.set_goal(None, Default::default(), one.now).unwrap();
         let actions = one.system.next_actions(one.now);
-        assert!(matches!(actions[0].kind, ActionKind::Stop { was_up, .. } if was_up == expected));
+        assert!(
+            matches!(actions[0].kind, ActionKind::Stop { was_active, .. } if was_active == expected)
+        );
     }
 }

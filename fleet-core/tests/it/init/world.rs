@@ -226,8 +226,8 @@ impl World {
         let fails_at_its_end =
             before.phase == Phase::Stopping && matches!(kind, EventKind::Failed(_));
         if before.outcome != after.outcome && !fails_at_its_end {
-            let was_up = before.phase.is_active();
-            self.owed.push((name.clone(), ActionKind::Stop { reason, was_up }));
+            let was_active = before.phase.is_active();
+            self.owed.push((name.clone(), ActionKind::Stop { reason, was_active }));
         }
     }
 
