@@ -143,7 +143,7 @@ impl Engine {
                     }
                 }
                 Ok(None) => {}
-                Err(error) => warn("cannot stand for election", &error),
+                Err(error) => warn("cannot campaign for leadership", &error),
             }
             tokio::select! {
                 biased;

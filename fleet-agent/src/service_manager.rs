@@ -82,9 +82,7 @@ pub trait ServiceManager: Send + Sync + 'static {
         if self.get(&unit).await?.is_none() {
             return Err(ServiceError::NotLoaded { unit });
         }
-        let problem = "this service manager cannot have a unit read its configuration again: \
-                       restart it"
-            .to_owned();
+        let problem = "this service manager cannot reload units: restart it".to_owned();
         Err(ServiceError::ReloadFailed { unit, problem })
     }
 
@@ -180,16 +178,16 @@ impl fmt::Display for Drift {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Stopped => {
-                "somebody other than fleet stopped it on its machine, and fleet leaves it so: \
-                 fleetctl restart starts it again"
+                "stopped on its machine, but not by fleet, which leaves it stopped: start it with \
+                 fleetctl restart"
             }
             Self::Started => {
-                "somebody other than fleet started it on its machine, and fleet leaves it so: \
-                 fleetctl start makes it wanted"
+                "started on its machine, but not by fleet, which leaves it running: make that its \
+                 desired state with fleetctl start"
             }
             Self::Changed => {
-                "somebody other than fleet changed on its machine by what it is run, and fleet \
-                 leaves it so: take the change back there, or make it by fleet"
+                "its definition was changed on its machine, but not by fleet, which leaves it so: \
+                 revert the change there, or make it with fleet"
             }
         })
     }
@@ -226,8 +224,8 @@ pub enum ServiceError {
     /// The unit's purpose is to start another one, which is not loaded yet. It counts as not
     /// started. Start it again once the other one is loaded.
     #[error(
-        "{unit} did not start: {missing}, which it is to start, is not loaded on its machine: \
-         start it as well, and keep it there by MachineOf={missing} in the [X-Fleet] section of \
+        "{unit} did not start: {missing}, which it triggers, is not loaded on its machine: \
+         start it as well, and keep it there with MachineOf={missing} in the [X-Fleet] section of \
          {unit}"
     )]
     NothingToTrigger {

@@ -196,7 +196,7 @@ mod tests {
         });
         let thread = std::thread::spawn(|| futures_util::FutureExt::now_or_never(hangs));
         began.recv().unwrap();
-        assert_eq!(watchdog.check(START), [""; 0], "it was not pings before");
+        assert_eq!(watchdog.check(START), [""; 0], "the first check has no earlier ping");
         assert_eq!(watchdog.check(START), ["hung"]);
         release.send(()).unwrap();
         assert_eq!(thread.join().unwrap(), Some(()));

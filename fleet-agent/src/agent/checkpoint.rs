@@ -82,7 +82,7 @@ impl Checkpoint {
         let Some(next) = &self.owed else { return };
         match next.write(&*self.state, &self.machine).await {
             Ok(()) => self.noted = self.owed.take().unwrap_or_default(),
-            Err(error) => tracing::warn!(%error, "cannot note what this machine should run"),
+            Err(error) => tracing::warn!(%error, "cannot store the desired state of this machine"),
         }
     }
 

@@ -32,15 +32,15 @@ pub(crate) struct DesiredState {
 /// Reason why a stored state cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoredStateError {
-    #[error("it cannot be read")]
+    #[error("cannot be read")]
     Io(#[from] io::Error),
-    #[error("it is damaged")]
+    #[error("invalid content")]
     Damaged(#[from] serde_json::Error),
-    #[error("it is of format {0}, which this version does not know")]
+    #[error("unsupported format {0}")]
     Format(u32),
-    #[error("it is of the machine {0}")]
+    #[error("belongs to machine {0}")]
     Machine(String),
-    #[error("{unit} in it is damaged: {problem}")]
+    #[error("invalid unit {unit}: {problem}")]
     Unit { unit: String, problem: String },
 }
 
@@ -91,7 +91,7 @@ impl DesiredState {
         };
         read.unwrap_or_else(|error| {
             let error = &error as &dyn std::error::Error;
-            tracing::warn!(error, "the note of what this machine should run is passed over");
+            tracing::warn!(error, "ignoring the stored desired state of this machine");
             Self::default()
         })
     }
@@ -255,16 +255,16 @@ mod tests {
     async fn a_note_that_is_of_no_use_is_said_and_passed_over() {
         let good = String::from_utf8(assignment().encode(&machine())).unwrap();
         let cases = [
-            (String::new(), "it is damaged"),
-            (good[..good.len() / 2].to_owned(), "it is damaged"),
+            (String::new(), "invalid content"),
+            (good[..good.len() / 2].to_owned(), "invalid content"),
             (
                 good.replace("\"v\":1", "\"v\":2"),
-                "it is of format 2, which this version does not know",
+                "unsupported format 2",
             ),
-            ("{\"v\":0}".to_owned(), "it is of format 0, which this version does not know"),
-            (good.replace("\"m1\"", "\"m2\""), "it is of the machine m2"),
-            (good.replace("launched", "lunched"), "a.service in it is damaged: "),
-            (good.replace("=stop", "=halt"), "a.service in it is damaged: "),
+            ("{\"v\":0}".to_owned(), "unsupported format 0"),
+            (good.replace("\"m1\"", "\"m2\""), "belongs to machine m2"),
+            (good.replace("launched", "lunched"), "invalid unit a.service: "),
+            (good.replace("=stop", "=halt"), "invalid unit a.service: "),
         ];
         for (content, problem) in cases {
             let refused = DesiredState::decode(content.as_bytes(), &machine()).unwrap_err();

@@ -142,16 +142,16 @@ impl Blocked {
 
 impl fmt::Display for Blocked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OnPartition=stop keeps it from being started ")?;
+        f.write_str("start blocked by OnPartition=stop ")?;
         match self {
             Self::CutOff => f.write_str("while the cluster cannot be reached"),
             Self::NotPublished => f.write_str("until the cluster knows that it may run here"),
             Self::Elsewhere(machine) => write!(f, "until it has ended on {}", machine.short()),
             Self::MayRun(machine, Some(_)) => {
-                write!(f, "until it must have ended on {}, which was lost", machine.short())
+                write!(f, "until its stop deadline on {}, which was lost", machine.short())
             }
             Self::MayRun(machine, None) => {
-                write!(f, "until {} is back, where nothing limits its stop", machine.short())
+                write!(f, "until {} is back, since its stop there has no time limit", machine.short())
             }
         }
     }
@@ -230,7 +230,7 @@ mod tests {
             };
             self.gate.notice(look);
             let shut = self.gate.shut(unit, look);
-            shut.map_or_else(|| "open".to_owned(), |shut| shut.to_string().split_off(45))
+            shut.map_or_else(|| "open".to_owned(), |shut| shut.to_string().split_off(34))
         }
 
         fn told(&mut self, now: u64) -> String {
@@ -277,7 +277,7 @@ mod tests {
             assert_eq!(seen.told(1), "until it has ended on there");
             seen.snapshot.remove_state("a.service", "there");
             loss(&mut seen);
-            let waits = "until it must have ended on there, which was lost";
+            let waits = "until its stop deadline on there, which was lost";
             assert_eq!((seen.told(2).as_str(), seen.told(17).as_str()), (waits, waits));
             assert_eq!(seen.told(18), "open");
         }

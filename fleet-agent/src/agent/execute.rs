@@ -173,7 +173,7 @@ fn hold_back(
     ended: &mut Vec<Outcome>,
     chains: &mut BTreeMap<UnitName, Vec<Task>>,
 ) {
-    let problem = format!("cannot read unit files again: {error}");
+    let problem = format!("cannot reload unit files: {error}");
     let failure = || Err(ServiceError::Unavailable(problem.clone()));
     for loaded in ended.iter_mut().filter(|outcome| outcome.result.is_ok()) {
         loaded.result = failure();
@@ -217,11 +217,11 @@ async fn refuse_slow_stop(manager: &dyn ServiceManager, unit: &Unit) -> Result<(
     if here.is_some_and(|here| here <= promised) {
         return Ok(());
     }
-    let here = here.map_or("without end".to_owned(), |here| format!("{here:?}"));
+    let here = here.map_or("an unlimited time".to_owned(), |here| format!("{here:?}"));
     let problem = format!(
-        "OnPartition=stop needs an end of its stop within {promised:?}, as its file says or \
-         leaves out, and this machine allows {here}: write TimeoutStopSec= in the unit's file, or \
-         look for a drop-in or DefaultTimeoutStopSec= on the machine"
+        "OnPartition=stop requires a stop within {promised:?}, the limit by its file or by default, \
+         and this machine allows {here}: set TimeoutStopSec= in the unit's file, or check the \
+         machine for a drop-in or DefaultTimeoutStopSec="
     );
     Err(ServiceError::BadSetting { unit: unit.name.clone(), line: 0, problem })
 }

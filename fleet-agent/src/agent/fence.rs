@@ -121,7 +121,7 @@ impl FenceTask {
                 Ok(None) => {}
                 Ok(Some(found)) if is_at_rest(found.state.active) => {}
                 Ok(Some(_)) => {
-                    tracing::warn!(%unit, "stopped: the cluster has not been reached in time");
+                    tracing::warn!(%unit, "stopping the unit: the cluster was out of reach for too long");
                     self.stopping.begin(unit);
                     let (manager, unit) = (self.manager.clone(), unit.clone());
                     stops.tasks.spawn(async move {
@@ -130,7 +130,7 @@ impl FenceTask {
                     });
                 }
                 Err(error) => {
-                    tracing::warn!(%unit, error = chain(&error), "cannot see whether it runs");
+                    tracing::warn!(%unit, error = chain(&error), "cannot read the unit's state");
                     stops.owed = true;
                 }
             }
@@ -172,7 +172,7 @@ pub(crate) async fn write_fence(
     let wire = StoredFence { v: 1, machine, origin, until_ms };
     let content = serde_json::to_vec(&wire).expect("texts and numbers can be written as JSON");
     if let Err(error) = state.write(StateKey::Fence, content).await {
-        tracing::warn!(%error, "cannot note until when this machine is present");
+        tracing::warn!(%error, "cannot store the fence");
     }
 }
 
@@ -185,7 +185,7 @@ pub(crate) async fn read_fence(
     let content = match state.read(StateKey::Fence).await {
         Ok(content) => content.unwrap_or_default(),
         Err(error) => {
-            tracing::warn!(%error, "cannot read until when this machine was present");
+            tracing::warn!(%error, "cannot read the stored fence");
             Vec::new()
         }
     };

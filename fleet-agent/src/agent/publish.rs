@@ -181,7 +181,7 @@ impl Publisher {
                 Ok(state) => state,
                 Err(error) => {
                     // A unit that cannot be read does not keep others from being published.
-                    tracing::warn!(%unit, error = chain(&error), "cannot see a unit's state");
+                    tracing::warn!(%unit, error = chain(&error), "cannot read a unit's state");
                     unseen.insert(unit.clone());
                     continue;
                 }

@@ -66,11 +66,11 @@ impl Groups {
         let unusable = |what: &str| format!("the control group {} {what}", own.display());
         let door = own.join("cgroup.procs");
         rustix::fs::access(&door, rustix::fs::Access::WRITE_OK)
-            .map_err(|error| unusable(&format!("is not ours to divide: {error}")))?;
+            .map_err(|error| unusable(&format!("is not writable: {error}")))?;
         let mut groups = Self::below(&own, directory).map_err(|error| error.to_string())?;
         fs::create_dir(&groups.base)
             .or_else(unless(io::ErrorKind::AlreadyExists))
-            .map_err(|error| unusable(&format!("cannot be divided: {error}")))?;
+            .map_err(|error| unusable(&format!("cannot have child groups: {error}")))?;
         groups.check().inspect_err(|_| groups.remove_empty())?;
         groups.controllers = groups.delegate_from(&own);
         // An earlier manager may have left groups whose processes have ended since.
@@ -119,12 +119,12 @@ impl Groups {
 
     fn check(&self) -> Result<(), String> {
         if !self.base.join("cgroup.kill").exists() {
-            return Err("the kernel cannot end a control group: it needs 5.14 or later".to_owned());
+            return Err("the kernel cannot kill control groups: 5.14 or later is required".to_owned());
         }
         let kind = fs::read_to_string(self.base.join("cgroup.type")).unwrap_or_default();
         match kind.trim() {
             "domain" => Ok(()),
-            other => Err(format!("control groups made here are of the type {other:?}")),
+            other => Err(format!("control groups created here have the type {other:?}")),
         }
     }
 
@@ -277,7 +277,7 @@ fn own_group() -> Result<PathBuf, String> {
     let own = read("/proc/self/cgroup")?;
     let mounts = read("/proc/self/mountinfo")?;
     directory_of(&own, &mounts)
-        .ok_or_else(|| "no control groups of the second version are mounted".to_owned())
+        .ok_or_else(|| "cgroup v2 is not mounted".to_owned())
 }
 
 /// Locates a control group by the content of `/proc/self/cgroup` and `/proc/self/mountinfo`.

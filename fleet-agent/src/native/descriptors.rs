@@ -47,7 +47,7 @@ pub(crate) fn descriptor_shortage() -> Option<String> {
 /// no unit could be stopped. Half of the reserve is enough, since the other half may have been in
 /// use when the units were left.
 pub(crate) fn check_descriptors_left(units: usize) -> io::Result<()> {
-    let words = |why| format!("more units run than the {units} that could be taken back: {why}");
+    let words = |why| format!("only {units} units could be recovered, and more are running: {why}");
     shortage(2).map_or(Ok(()), |why| Err(io::Error::other(words(why))))
 }
 
@@ -60,7 +60,7 @@ fn shortage(part: u64) -> Option<String> {
         Ok(next) => u64::try_from(next.as_raw_fd()).is_ok_and(|next| next >= free),
         Err(error) => is_out_of_descriptors(error),
     };
-    let how = "LimitNOFILE=, or ulimit -n, says how many";
+    let how = "raise LimitNOFILE= or ulimit -n";
     let words = || format!("too few are left of the {most} files that may be open: {how}");
     is_scarce.then(words)
 }

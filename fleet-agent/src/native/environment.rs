@@ -83,7 +83,7 @@ pub(crate) fn collect(
 
 /// Variables cannot contain NUL.
 fn without_zero(text: String) -> io::Result<String> {
-    if text.contains('\0') { Err(io::Error::other("it has a zero byte")) } else { Ok(text) }
+    if text.contains('\0') { Err(io::Error::other("it contains a NUL byte")) } else { Ok(text) }
 }
 
 #[cfg(test)]

@@ -107,7 +107,7 @@ pub(crate) enum UnknownAccount {
 pub(crate) fn look_up(surroundings: &ExecEnvironment) -> Result<Identity, UnknownAccount> {
     let mut identity = Identity::default();
     if let Some(name) = &surroundings.user {
-        let unknown = || UnknownAccount::User(format!("there is no user {name:?} here"));
+        let unknown = || UnknownAccount::User(format!("there is no user {name:?} on this machine"));
         let account = account(name).ok_or_else(unknown)?;
         identity.uid = Some(account.uid.as_raw());
         identity.gid = Some(account.gid.as_raw());
@@ -142,7 +142,7 @@ fn groups(
     let user = identity.user.as_ref().and_then(|user| CString::new(user.name.as_str()).ok());
     let of_user = user.map(|user| nix::unistd::getgrouplist(&user, own)).transpose();
     let untold =
-        |error| UnknownAccount::Group(format!("cannot tell the groups of its user: {error}"));
+        |error| UnknownAccount::Group(format!("cannot look up the groups of its user: {error}"));
     let of_user = of_user.map_err(untold)?;
     let mut all: BTreeSet<u32> =
         of_user.unwrap_or_default().iter().map(|gid| gid.as_raw()).collect();
@@ -168,7 +168,7 @@ fn group(name: &str) -> Result<u32, UnknownAccount> {
     let by_name = Group::from_name(name).ok().flatten();
     let found =
         by_name.or_else(|| Group::from_gid(Gid::from_raw(name.parse().ok()?)).ok().flatten());
-    let unknown = || UnknownAccount::Group(format!("there is no group {name:?} here"));
+    let unknown = || UnknownAccount::Group(format!("there is no group {name:?} on this machine"));
     found.map(|group| group.gid.as_raw()).ok_or_else(unknown)
 }
 
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn a_group_that_is_told_by_a_number_has_to_be_there() {
         assert_eq!((group("0"), group("root")), (Ok(0), Ok(0)));
-        let unknown = UnknownAccount::Group("there is no group \"4000000000\" here".to_owned());
+        let unknown = UnknownAccount::Group("there is no group \"4000000000\" on this machine".to_owned());
         assert_eq!(group("4000000000"), Err(unknown));
     }
 }

@@ -48,7 +48,7 @@ pub(crate) async fn kill_all(
             Ok(false) => {}
             Err(error) => {
                 if let Some(untold) = context.kill_failures.should_log(context.now()) {
-                    tracing::warn!(%error, untold, "cannot end a process; trying again");
+                    tracing::warn!(%error, untold, "cannot stop a process; trying again");
                 }
                 context.clock.sleep(PAUSE).await;
             }
@@ -125,7 +125,7 @@ fn running_processes(
         }
     }
     match running.is_empty() {
-        true => Err(io::Error::other("its processes end faster than they can be looked at")),
+        true => Err(io::Error::other("its processes exit faster than they can be read")),
         false => Ok(running),
     }
 }

@@ -225,7 +225,7 @@ fn open_output(output: &ExecOutput, log: &Path, mode: u32) -> Result<Option<File
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> SpawnFailure {
-    let words = format!("cannot open {} to write: {error}", path.display());
+    let words = format!("cannot open {} for writing: {error}", path.display());
     SpawnFailure::of(STDOUT, words, error)
 }
 
@@ -283,11 +283,11 @@ impl SpawnFailure {
 fn before_the_program(step: ExecStep, surroundings: &ExecEnvironment) -> Option<(i32, String)> {
     let (code, what) = match step {
         ExecStep::Begin | ExecStep::Program => return None,
-        ExecStep::Output => (STDOUT, "hand it its input and output"),
-        ExecStep::Session => (SETSID, "give it a session of its own"),
+        ExecStep::Output => (STDOUT, "set up its input and output"),
+        ExecStep::Session => (SETSID, "create its session"),
         ExecStep::Directory => (CHDIR, "enter its working directory"),
         ExecStep::Group => (CGROUP, "move it into its control group"),
-        ExecStep::OomScore => (OOM_ADJUST, "set how readily it is ended when memory is short"),
+        ExecStep::OomScore => (OOM_ADJUST, "set its OOM score adjustment"),
         ExecStep::Limits => (LIMITS, "set its limits"),
         ExecStep::Groups => (GROUP, "change to its groups"),
         ExecStep::Identity => (USER, "change to its user"),

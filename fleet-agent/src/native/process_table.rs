@@ -95,7 +95,7 @@ fn read_until_complete(
         }
         wait_for_transient(awaited);
     }
-    Err(io::Error::other("too many processes end while all are listed"))
+    Err(io::Error::other("too many processes exit while they are listed"))
 }
 
 fn wait_for_transient(awaited: usize) {

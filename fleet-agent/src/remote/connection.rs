@@ -36,7 +36,7 @@ pub struct Connection {
 #[non_exhaustive]
 pub enum ConnectionError {
     /// No process listens on the socket.
-    #[error("nobody listens at {place}")]
+    #[error("cannot connect to {place}")]
     Connect {
         /// The socket.
         place: String,
@@ -150,7 +150,7 @@ impl Connection {
         let mut waiting = self.shared.waiting();
         let Some(waiting) = &mut *waiting else { return Err(RequestError::Lost(self.why())) };
         if waiting.len() >= MAX_PENDING || self.shared.is_queue_full() {
-            return Err(RequestError::Refused("too much is asked at once".to_owned()));
+            return Err(RequestError::Refused("too many requests at once".to_owned()));
         }
         waiting.insert(id, sender);
         self.shared.put(frame);
@@ -185,7 +185,7 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.task.abort();
-        self.shared.lose("it was given up");
+        self.shared.lose("it was closed");
     }
 }
 
@@ -287,13 +287,13 @@ impl Shared {
             Frame::Item { id, body } => (id, ResponsePart::Item(body)),
             Frame::End { id, status } => (id, ResponsePart::End(status)),
             Frame::Bye(why) => return Err(io::Error::other(why)),
-            _ => return Err(io::Error::other("it says body only a client does")),
+            _ => return Err(io::Error::other("protocol error: a server sent a frame of a client")),
         };
         let is_end = matches!(part, ResponsePart::End(_));
         if let Some(sender) = waiting.get(&id)
             && let Err(mpsc::error::TrySendError::Full(_)) = sender.try_send(part)
         {
-            return Err(io::Error::other("it sends more than there is room for"));
+            return Err(io::Error::other("protocol error: the server sent more items than granted"));
         }
         if is_end {
             waiting.remove(&id);
@@ -324,9 +324,9 @@ async fn exchange_hello(
              {VERSION}: run both from one release"
         )),
         Ok(Some((Frame::Bye(why), _))) => Err(why),
-        Ok(Some(_)) => Err("body listens there is no fleet-init".to_owned()),
+        Ok(Some(_)) => Err("the socket is not served by fleet-init".to_owned()),
         Ok(None) => Err("it has closed the connection".to_owned()),
-        Err(error) => Err(format!("body listens there is no fleet-init: {error}")),
+        Err(error) => Err(format!("the socket is not served by fleet-init: {error}")),
     }
 }
 

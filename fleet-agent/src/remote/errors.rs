@@ -96,7 +96,7 @@ impl ErrorWire {
 }
 
 fn name(text: &str) -> Result<UnitName, ServiceError> {
-    let unknown = |_| ServiceError::Unavailable(format!("it tells an error of {text:?}"));
+    let unknown = |_| ServiceError::Unavailable(format!("invalid unit name {text:?} in an error"));
     UnitName::parse(text).map_err(unknown)
 }
 

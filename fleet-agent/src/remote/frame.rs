@@ -83,7 +83,7 @@ pub(super) fn encode_item<T: Serialize>(id: u64, body: &T) -> io::Result<Bytes> 
 fn encode(frame: &impl Serialize) -> io::Result<Bytes> {
     let bytes = serde_json::to_vec(frame)?;
     if bytes.len() > MAX_FRAME {
-        let text = format!("it is larger than {} MiB", MAX_FRAME >> 20);
+        let text = format!("larger than {} MiB", MAX_FRAME >> 20);
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
     }
     Ok(bytes.into())

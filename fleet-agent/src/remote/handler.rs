@@ -18,7 +18,7 @@ use super::states::UnitWire;
 use crate::{Clock, ServiceError, ServiceManager};
 
 /// Prefix of the error for a request of a newer version.
-pub(super) const NOT_UNDERSTOOD_PREFIX: &str = "it does not understand: ";
+pub(super) const NOT_UNDERSTOOD_PREFIX: &str = "request not understood: ";
 
 /// Number of units per item.
 const UNITS: usize = 256;
@@ -127,7 +127,7 @@ impl ServiceManagerHandler {
                 let journal = self.manager.journal_from(&name(&unit)?, &cursor, follow).await?;
                 response.send_journal_with_cursors(journal).await?;
             }
-            change => return Err(ServiceError::Unavailable(format!("{change:?} is no question"))),
+            change => return Err(ServiceError::Unavailable(format!("unexpected request: {change:?}"))),
         }
         Ok(())
     }
@@ -193,7 +193,7 @@ fn to_value(error: ServiceError) -> Value {
 }
 
 fn name(text: &str) -> Result<UnitName, ServiceError> {
-    let bad = |error| ServiceError::Unavailable(format!("{text:?} is no unit: {error}"));
+    let bad = |error| ServiceError::Unavailable(format!("invalid unit name {text:?}: {error}"));
     UnitName::parse(text).map_err(bad)
 }
 

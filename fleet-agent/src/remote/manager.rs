@@ -90,7 +90,7 @@ impl RemoteManager {
     async fn order(&self, request: Request) -> Result<(), ServiceError> {
         match self.next(&mut self.request(request)?).await? {
             None => Ok(()),
-            Some(_) => Err(not_understood("an order is answered with something")),
+            Some(_) => Err(not_understood("unexpected item")),
         }
     }
 
@@ -98,7 +98,7 @@ impl RemoteManager {
     async fn question<T: DeserializeOwned>(&self, request: Request) -> Result<T, ServiceError> {
         let mut answer = self.request(request)?;
         let item = self.next(&mut answer).await?;
-        let item = item.ok_or_else(|| not_understood("a question has no answer"))?;
+        let item = item.ok_or_else(|| not_understood("no items"))?;
         // Only the end confirms that the response is complete.
         self.next(&mut answer).await?;
         read(item)
@@ -263,13 +263,13 @@ fn read_error(error: RequestError) -> ServiceError {
         },
         RequestError::Refused(why) => ServiceError::Unavailable(why),
         RequestError::Lost(why) => ServiceError::Unavailable(format!(
-            "the connection to it was lost before it answered: {why}"
+            "the connection was lost before a response arrived: {why}"
         )),
     }
 }
 
 fn not_understood(what: &str) -> ServiceError {
     ServiceError::Unavailable(format!(
-        "its answer is not understood: {what}; run both programs from one release"
+        "cannot understand the response: {what}; run both programs from one release"
     ))
 }

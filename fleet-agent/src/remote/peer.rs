@@ -10,7 +10,7 @@ pub(super) fn untrusted_peer(stream: &UnixStream) -> io::Result<Option<String>> 
     let own = rustix::process::geteuid().as_raw();
     let theirs = stream.peer_cred()?.uid();
     Ok((!is_trusted(own, theirs)).then(|| {
-        format!("user {theirs} is at the other end, and only root and user {own} may be there")
+        format!("the peer runs as user {theirs}, but only root and user {own} are trusted")
     }))
 }
 

@@ -46,7 +46,7 @@ pub(super) struct Reconnector {
 impl Reconnector {
     pub(super) fn new(config: RemoteConfig) -> Self {
         let RemoteConfig { socket, program, clock, directory } = config;
-        let state = Mutex::new(ConnectionState::Away("it was not reached yet".to_owned()));
+        let state = Mutex::new(ConnectionState::Away("not connected yet".to_owned()));
         let (feed, known) = (ChangeSender::default(), Mutex::default());
         let (read_only, keepalive) = (directory.is_none(), Keepalive::new(Arc::clone(&clock)));
         Self { socket, program, read_only, clock, state, keepalive, feed, known }
@@ -86,7 +86,7 @@ impl Reconnector {
         let (connection, watch) = tokio::select! {
             connected = attempt => connected?,
             () = self.clock.sleep(CONNECT_TIMEOUT) => {
-                return Err(format!("{} does not answer", self.socket.display()));
+                return Err(format!("{} does not respond", self.socket.display()));
             }
         };
         *self.state() = ConnectionState::Up(Arc::clone(&connection));
@@ -102,7 +102,7 @@ impl Reconnector {
                 let why = self.follow(&connection, watch).await;
                 drop(connection); // the state holds a clone of it
                 let place = self.socket.display();
-                tracing::warn!(%place, why, "the service manager is away; units are left alone");
+                tracing::warn!(%place, why, "lost the service manager; units are left alone");
                 *self.state() = ConnectionState::Away(why);
                 self.known().iter().for_each(|unit| self.feed.report(unit));
                 failures = 0;
@@ -133,14 +133,14 @@ impl Reconnector {
             let told = tokio::select! {
                 told = watch.next() => told,
                 () = &mut silent => {
-                    let why = "it says nothing, as one that is stopped does";
+                    let why = "it does not respond: its process may be stopped";
                     connection.abort(why);
                     return why.to_owned();
                 }
             };
             match told {
                 Ok(Some(told)) => self.tell(told),
-                Ok(None) => return "it tells of no more changes".to_owned(),
+                Ok(None) => return "it has ended the change notifications".to_owned(),
                 Err(error) => return in_words(error),
             }
         }
@@ -162,7 +162,7 @@ impl Reconnector {
 
 fn in_words(error: RequestError) -> String {
     match error {
-        RequestError::Failed(error) => format!("it answers {error}"),
+        RequestError::Failed(error) => format!("it returned the error {error}"),
         RequestError::Refused(why) | RequestError::Lost(why) => why,
     }
 }

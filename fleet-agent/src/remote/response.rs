@@ -98,7 +98,7 @@ impl ResponseSender {
         let id = self.id;
         let in_words = |error: io::Error| {
             self.has_failed = true;
-            let status = EndStatus::Refused(format!("the answer cannot be sent: {error}"));
+            let status = EndStatus::Refused(format!("the response cannot be sent: {error}"));
             Frame::End { id, status }.encode()
         };
         match frame.or_else(in_words) {
@@ -107,7 +107,7 @@ impl ResponseSender {
                 Err(TrySendError::Full(bytes)) => drop(Box::pin(self.out.send(bytes)).await),
                 Ok(()) | Err(TrySendError::Closed(_)) => {}
             },
-            Err(error) => tracing::error!(%error, "an answer is lost"),
+            Err(error) => tracing::error!(%error, "a response was lost"),
         }
     }
 }

@@ -69,7 +69,7 @@ pub async fn serve_with(
                     let (service, clock) = (Arc::clone(&service), Arc::clone(&clock));
                     connections.spawn(serve_one(stream, service, hello.clone(), clock));
                 }
-                Ok((stream, _)) => refuse(&stream, "too many are connected"),
+                Ok((stream, _)) => refuse(&stream, "too many connections"),
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
                     clock.sleep(ACCEPT_RETRY).await;
@@ -94,7 +94,7 @@ async fn serve_one(
     clock: Arc<dyn Clock>,
 ) {
     if let Err(error) = serve_session(stream, service, hello, &*clock).await {
-        tracing::debug!(%error, "a client is let go");
+        tracing::debug!(%error, "a client was disconnected");
     }
 }
 
@@ -105,7 +105,7 @@ async fn serve_session(
     clock: &dyn Clock,
 ) -> io::Result<()> {
     if let Some(problem) = untrusted_peer(&stream)? {
-        tracing::warn!(problem, "a client is turned away");
+        tracing::warn!(problem, "a client was refused");
         refuse(&stream, &problem);
         return Ok(());
     }

@@ -69,21 +69,21 @@ impl ServerSession {
                 }
             }
             Frame::Cancel { id } => self.close(id),
-            _ => return Err(io::Error::other("a client says body only a server does")),
+            _ => return Err(io::Error::other("protocol error: a client sent a frame of a server")),
         }
         Ok(())
     }
 
     async fn request(&mut self, id: u64, body: Value, bytes: usize) -> io::Result<()> {
         if self.open.contains_key(&id) {
-            return Err(io::Error::other("two asks have one number"));
+            return Err(io::Error::other("protocol error: duplicate request id"));
         }
         let response = ResponseSender::new(id, self.out.clone());
         // A client within its own limit is not refused because of responses that are not cleaned up
         // yet.
         let is_full = self.open.len() >= 2 * MAX_PENDING || self.bytes + bytes > MAX_PENDING_BYTES;
         if is_full && !self.open.is_empty() {
-            response.end(EndStatus::Refused("too much is asked at once".to_owned())).await;
+            response.end(EndStatus::Refused("too many requests at once".to_owned())).await;
             return Ok(());
         }
         let flow = response.flow();
@@ -110,7 +110,7 @@ impl ServerSession {
         if self.open.get(&id).is_some_and(|it| it.task.id() == task) {
             self.close(id);
             if broke_off {
-                let status = EndStatus::Refused("body answers it has ended by a defect".to_owned());
+                let status = EndStatus::Refused("the request handler panicked".to_owned());
                 ResponseSender::new(id, self.out.clone()).end(status).await;
             }
         }

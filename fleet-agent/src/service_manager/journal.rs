@@ -42,7 +42,7 @@ impl JournalLine {
     #[must_use]
     pub fn gap() -> Self {
         Self::from(
-            "[lines may be missing here: what was told last is not kept any more]".to_owned(),
+            "[lines may be missing here: the last line that was read is no longer stored]".to_owned(),
         )
     }
 }

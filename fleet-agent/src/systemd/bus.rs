@@ -155,7 +155,7 @@ impl Bus {
     {
         let method = "org.freedesktop.DBus.Properties";
         let value: OwnedVariant = self.call(path, method, "Get", &(interface, name)).await?;
-        let odd = || CallError::Lost(format!("{name} of {path} has another type than it should"));
+        let odd = || CallError::Lost(format!("{name} of {path} has an unexpected type"));
         value.try_into().map_err(|_| odd())
     }
 
@@ -231,7 +231,7 @@ impl Bus {
             biased;
             reply = reply => reply.map_err(failed),
             () = self.clock.sleep(CALL_TIMEOUT) => {
-                Err(CallError::Lost(format!("there is no answer after {CALL_TIMEOUT:?}")))
+                Err(CallError::Lost(format!("no response after {CALL_TIMEOUT:?}")))
             }
         }
     }

@@ -76,7 +76,7 @@ async fn dispatch(context: &ManagerContext, mut signals: MessageStream) -> CallE
                 match on_signal(context, &message) {
                     Ok(false) => {}
                     Ok(true) => return CallError::Lost("systemd has left the bus".to_owned()),
-                    Err(error) => tracing::warn!(%error, "a signal of systemd is not understood"),
+                    Err(error) => tracing::warn!(%error, "cannot parse a signal of systemd"),
                 }
             }
             Some(Ok(_)) => {}

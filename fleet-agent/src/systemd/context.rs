@@ -91,7 +91,7 @@ impl ManagerContext {
     /// Stores the record of a unit, on disk first.
     pub(crate) fn remember(&self, unit: &UnitName, record: Record) -> Result<(), ServiceError> {
         let written = self.files.write_record(unit, &record);
-        written.map_err(io_error(format!("write down what was asked of {unit}")))?;
+        written.map_err(io_error(format!("store the record of {unit}")))?;
         self.units.follow(unit, Some(record));
         self.feed.report(unit);
         Ok(())

@@ -91,7 +91,7 @@ async fn refuse_taken(
         let link = std::fs::canonicalize(context.config.links.join(alias.as_str()));
         if let (Err(what), false) = (place, link.is_ok_and(|to| to == context.files.text(unit))) {
             let problem =
-                format!("Alias= cannot be {alias}: this context has {what} of its own there");
+                format!("Alias= cannot be {alias}: this machine has {what} with that name, which is not fleet's");
             return Err(ServiceError::BadSetting { unit: unit.clone(), line, problem });
         }
     }

@@ -68,9 +68,9 @@ fn begin(before: Option<&Record>, file: &UnitFile, epoch: Epoch) -> Record {
 /// Refuses units of types that systemd does not read from files.
 fn refuse_type(unit: &UnitName) -> Result<(), ServiceError> {
     let problem = match unit.unit_type() {
-        UnitType::Busname | UnitType::Snapshot => "systemd has no units of this type any more",
-        UnitType::Scope => "systemd runs no scope from a file: write a service",
-        _ if unit.is_template() => "a template is not run itself: name an instance",
+        UnitType::Busname | UnitType::Snapshot => "systemd no longer supports units of this type",
+        UnitType::Scope => "systemd cannot run a scope from a file: write a service",
+        _ if unit.is_template() => "a template cannot be run: name an instance",
         _ => return Ok(()),
     };
     Err(ServiceError::BadSetting { unit: unit.clone(), line: 0, problem: problem.to_owned() })
@@ -131,7 +131,7 @@ async fn why_not_loaded(bus: &Bus, unit: &UnitName) -> Result<String, CallError>
         Err(CallError::Lost(reason)) => return Err(CallError::Lost(reason.clone())),
     };
     let said = said.trim_end_matches('.').to_owned();
-    Ok(if said.is_empty() { "its own log has the reason".to_owned() } else { said })
+    Ok(if said.is_empty() { "see its log for the reason".to_owned() } else { said })
 }
 
 /// Undoes a failed load. If that fails, or the unit was known before and may run, it stays known
@@ -150,12 +150,12 @@ async fn roll_back(
         };
         match undone {
             Ok(()) => return context.units.forget(unit),
-            Err(error) => tracing::warn!(%unit, %error, "cannot take back a unit file"),
+            Err(error) => tracing::warn!(%unit, %error, "cannot remove a unit file"),
         }
     }
     let known = KnownUnit { requested: TargetState::Inactive, ..record.known };
     if let Err(error) = context.remember(unit, Record { known, ..record }) {
-        tracing::warn!(%unit, %error, "cannot write down that a load has failed");
+        tracing::warn!(%unit, %error, "cannot store the record of a failed load");
     }
 }
 

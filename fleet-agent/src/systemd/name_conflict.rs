@@ -34,8 +34,7 @@ pub(crate) async fn check_name(
         unit: unit.clone(),
         line: 0,
         problem: format!(
-            "this context has {what} of its own under this name, which fleet leaves alone: choose \
-             another name"
+            "this machine has {what} with this name, which is not fleet's: choose another name"
         ),
     })
 }

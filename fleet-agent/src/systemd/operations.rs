@@ -158,7 +158,7 @@ pub(crate) async fn reload_unit(
     }
     let can_reload = bus.property::<bool>(&unit_path(unit.as_str()), UNIT, "CanReload").await;
     if !can_reload.map_err(unavailable)? {
-        let problem = "it does not say how: write ExecReload= or Type=notify-reload, or restart it";
+        let problem = "it cannot reload: set ExecReload= or Type=notify-reload, or restart it";
         return Err(failed(problem.to_owned()));
     }
     let call = context.jobs.begin_call(unit);
@@ -173,7 +173,7 @@ pub(crate) async fn reload_unit(
         JobEnd::Result(result) if result == "done" => Ok(()),
         JobEnd::Result(result) => Err(failed(reload_problem(&result))),
         // The unit's state does not show the result.
-        JobEnd::Unknown => Err(failed("its end was missed: ask again".to_owned())),
+        JobEnd::Unknown => Err(failed("its result was missed: try again".to_owned())),
     }
 }
 
@@ -199,7 +199,7 @@ async fn stopped(
         JobEnd::Result(result) if result == "done" => return Ok(()),
         JobEnd::Result(result) => stop_problem(&result),
         JobEnd::Unknown if context.units.seen(unit).is_active() => {
-            "systemd has dropped the order".to_owned()
+            "systemd has dropped the job".to_owned()
         }
         JobEnd::Unknown => return Ok(()),
     };
@@ -208,7 +208,7 @@ async fn stopped(
 
 async fn end_of(end: oneshot::Receiver<JobEnd>) -> Result<JobEnd, ServiceError> {
     // The sender is dropped only with the whole manager.
-    end.await.map_err(|_| ServiceError::Unavailable("the daemon ends".to_owned()))
+    end.await.map_err(|_| ServiceError::Unavailable("the daemon is shutting down".to_owned()))
 }
 
 /// Records a request that systemd has accepted.

@@ -27,16 +27,16 @@ pub(crate) fn start_problem(unit: &UnitName, result: &str, seen: &ObservedState)
     match result {
         // systemd refuses such a unit without a failed state.
         "failed" if triggers(unit) && !seen.has_failed() => {
-            "systemd refuses it, and does not say why: its journal may".to_owned()
+            "systemd refuses it without a reason: see systemd's journal".to_owned()
         }
         "failed" => seen.failure(),
         "dependency" => "a unit that it requires did not start".to_owned(),
-        "timeout" => "its start took longer than its job may take".to_owned(),
-        "canceled" => "another order has overtaken it".to_owned(),
-        "skipped" => "systemd skipped it, since a condition of it does not hold".to_owned(),
-        "assert" => "an assertion of it does not hold".to_owned(),
-        "unsupported" => "this context cannot run units of its type".to_owned(),
-        "once" => "it runs once a boot, and has".to_owned(),
+        "timeout" => "its start exceeded the timeout of its job".to_owned(),
+        "canceled" => "a later request has cancelled it".to_owned(),
+        "skipped" => "systemd skipped it, since one of its conditions does not hold".to_owned(),
+        "assert" => "one of its assertions does not hold".to_owned(),
+        "unsupported" => "this machine cannot run units of its type".to_owned(),
+        "once" => "it runs only once per boot, and already has".to_owned(),
         other => format!("the result of its start is {other:?}"),
     }
 }
@@ -49,9 +49,9 @@ pub(crate) fn triggers(unit: &UnitName) -> bool {
 /// Returns why a reload failed, by the result of its job.
 pub(crate) fn reload_problem(result: &str) -> String {
     match result {
-        "failed" => "what it runs for that has failed: its own log has the reason".to_owned(),
-        "timeout" => "it took longer than its job may take".to_owned(),
-        "canceled" => "another order has overtaken it".to_owned(),
+        "failed" => "its reload command failed: see its log for the reason".to_owned(),
+        "timeout" => "it exceeded the timeout of its job".to_owned(),
+        "canceled" => "a later request has cancelled it".to_owned(),
         // It has ended since it was checked.
         "invalid" => "it is not active: start it".to_owned(),
         other => format!("the result of its reload is {other:?}"),
@@ -61,8 +61,8 @@ pub(crate) fn reload_problem(result: &str) -> String {
 /// Returns why a stop failed, by the result of its job.
 pub(crate) fn stop_problem(result: &str) -> String {
     match result {
-        "timeout" => "its stop took longer than its job may take".to_owned(),
-        "canceled" => "another order has overtaken it".to_owned(),
+        "timeout" => "its stop exceeded the timeout of its job".to_owned(),
+        "canceled" => "a later request has cancelled it".to_owned(),
         other => format!("the result of its stop is {other:?}"),
     }
 }
@@ -82,16 +82,16 @@ mod tests {
     #[test]
     fn a_start_that_is_no_success_has_a_reason() {
         let rows = [
-            ("a.service", "failed", "failed", "systemd does not say why"),
-            ("a.timer", "failed", "failed", "systemd does not say why"),
+            ("a.service", "failed", "failed", "systemd gives no reason"),
+            ("a.timer", "failed", "failed", "systemd gives no reason"),
             (
                 "a.timer",
                 "failed",
                 "inactive",
-                "systemd refuses it, and does not say why: its journal may",
+                "systemd refuses it without a reason: see systemd's journal",
             ),
             ("a.service", "dependency", "inactive", "a unit that it requires did not start"),
-            ("a.service", "canceled", "inactive", "another order has overtaken it"),
+            ("a.service", "canceled", "inactive", "a later request has cancelled it"),
             ("a.service", "odd", "inactive", "the result of its start is \"odd\""),
         ];
         for (unit, result, active, expected) in rows {

@@ -138,10 +138,10 @@ impl ObservedState {
             (Some("exit-code" | "signal" | "core-dump"), Some(exit)) => {
                 format!("its main process {exit}")
             }
-            (Some("timeout"), _) => "it took too long".to_owned(),
+            (Some("timeout"), _) => "it exceeded a timeout".to_owned(),
             (Some("start-limit-hit"), _) => "it was started too often in too short a time".into(),
-            (Some("resources"), _) => "the context lacks what it needs to begin".to_owned(),
-            (Some("success") | None, _) => "systemd does not say why".to_owned(),
+            (Some("resources"), _) => "the machine lacks the resources to start it".to_owned(),
+            (Some("success") | None, _) => "systemd gives no reason".to_owned(),
             (Some(result), _) => format!("its result is {result:?}"),
         }
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fleet_agent::remote::{Response, RequestError, Connection, ConnectionError};
+use fleet_agent::remote::{Connection, ConnectionError, RequestError, Response};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -40,7 +40,8 @@ pub(super) fn ask<T>(
 ) -> Result<T, CliError> {
     in_runtime(async {
         let socket = places::socket(args.socket.as_deref());
-        let connection = in_time(&socket, Connection::connect_to_any_user(&socket, PROGRAM)).await?;
+        let connection =
+            in_time(&socket, Connection::connect_to_any_user(&socket, PROGRAM)).await?;
         question(&Asking { connection: connection.map_err(unreachable)?, socket }).await
     })
 }
@@ -176,12 +177,14 @@ mod tests {
     #[test]
     fn somebody_elses_socket_is_not_told_as_one_where_nobody_listens() {
         let told = |kind: std::io::ErrorKind| {
-            unreachable(ConnectionError::Connect { place: "s".to_owned(), source: kind.into() }).parts().0
+            unreachable(ConnectionError::Connect { place: "s".to_owned(), source: kind.into() })
+                .parts()
+                .0
         };
         assert_eq!(
             told(std::io::ErrorKind::PermissionDenied),
             "you may not ask the fleet-init at s"
         );
-        assert!(told(std::io::ErrorKind::NotFound).contains("nobody listens at s"));
+        assert!(told(std::io::ErrorKind::NotFound).contains("cannot connect to s"));
     }
 }

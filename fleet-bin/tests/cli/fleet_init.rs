@@ -90,7 +90,7 @@ fn what_runs_is_asked_for_in_one_way() {
         "run",
         "run --fleet home",
         "run --fleet --goal a",
-        "reset",
+        "reset-failed",
         "logs -n x a",
         "logs --since x a",
     ] {
@@ -101,7 +101,7 @@ fn what_runs_is_asked_for_in_one_way() {
     insta::assert_snapshot!(told, @"
     exit 1
     ---
-    fleet-init: cannot ask a fleet-init: nobody listens at s: No such file or directory (os error 2)
+    fleet-init: cannot ask a fleet-init: cannot connect to s: No such file or directory (os error 2)
     help: start one with `fleet-init run`, or name its socket with --socket
     ");
     let told = run(folder.path(), "run bad --state-dir d --socket s");
@@ -320,18 +320,18 @@ fn the_help_names_the_commands_and_the_exit_codes() {
     Usage: fleet-init [COMMAND]
 
     Commands:
-      check       Check files, and say all that is wrong in them
-      plan        Say what would start, stop and restart, in which order, and why
-      run         Run units until told to end: those of files, or those of this machine's fleetd
-      status      Show the units of a fleet-init that runs
-      logs        Show what a unit of a fleet-init that runs has written
-      set-target  Choose another goal for a fleet-init that runs
-      reload      Have a fleet-init that runs read its files again, or a unit its own configuration
-      renew       Have a unit that runs started anew
-      reset       Have a unit that failed or ended tried again at once
-      graph       Draw the units and their dependencies, as SVG or for dot of Graphviz
-      convert     Turn units of another init into stanzas, and say what is lost
-      help        Print this message or the help of the given subcommand(s)
+      check         Check files, and say all that is wrong in them
+      plan          Say what would start, stop and restart, in which order, and why
+      run           Run units until told to end: those of files, or those of this machine's fleetd
+      status        Show the units of a fleet-init that runs
+      logs          Show what a unit of a fleet-init that runs has written
+      set-target    Choose another goal for a fleet-init that runs
+      reload        Have a fleet-init that runs read its files again, or a unit its own configuration
+      restart       Restart a unit that is starting or active
+      reset-failed  Forget that a unit failed or completed, so that it starts again at once if it is needed
+      graph         Draw the units and their dependencies, as SVG or for dot of Graphviz
+      convert       Turn units of another init into stanzas, and say what is lost
+      help          Print this message or the help of the given subcommand(s)
 
     Options:
       -h, --help     Print help (see more with '--help')

@@ -21,8 +21,8 @@ pub(crate) fn leave_units(directory: &Path) -> io::Result<()> {
     fs::write(outside.join("cgroup.procs"), "0").map_err(|error| {
         let (own, outside) = (own.display(), outside.display());
         let problem = format!(
-            "it was begun by one of its units, in the control group {own}, which it cannot leave \
-             for {outside}: {error}; begin it from elsewhere, as it would end with that unit"
+            "it was started by one of its own units, in the control group {own}, and cannot move \
+             to {outside}: {error}; start it from elsewhere, since it would stop with that unit"
         );
         io::Error::new(error.kind(), problem)
     })

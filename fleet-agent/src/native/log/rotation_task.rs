@@ -67,8 +67,8 @@ impl TrackedLog {
         if self.missed == 2
             && let Some(log) = self.log.upgrade()
         {
-            let text = "a log was moved or removed: what its unit writes is neither kept nor \
-                        bounded until it is started anew; to empty a log, shorten it to nothing";
+            let text = "a log was moved or removed: the output of its unit is neither stored nor \
+                        limited until the unit is restarted; to empty a log, truncate it";
             tracing::warn!(log = %log.path().display(), "{text}");
         }
     }
@@ -79,7 +79,7 @@ impl RotationTask {
     pub(crate) fn new() -> Self {
         let told = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK);
         let told = told.inspect_err(|error| {
-            tracing::warn!(%error, "logs are looked at now and then, as nobody tells of them");
+            tracing::warn!(%error, "cannot watch logs with inotify; they are polled");
         });
         let (logs, woken) = (Mutex::default(), Notify::new());
         Self { told: told.ok(), logs, woken, fallback_interval: FALLBACK_INTERVAL }
@@ -210,7 +210,7 @@ async fn look(log: &Weak<Log>) -> io::Result<u64> {
     let path = log.path().clone();
     let kept = tokio::task::spawn_blocking(move || log.trim()).await;
     if let Err(error) = kept.map_err(io::Error::other).flatten() {
-        tracing::warn!(%error, log = %path.display(), "cannot keep a log small");
+        tracing::warn!(%error, log = %path.display(), "cannot trim a log");
     }
     Ok(end)
 }

@@ -83,7 +83,7 @@ impl ServiceManager for FakeManager {
                 found.write("reloaded");
                 return Ok(());
             }
-            ActiveState::Active => "it does not say how",
+            ActiveState::Active => "it cannot reload",
             _ => "it is not active",
         };
         Err(ServiceError::ReloadFailed { unit: unit.clone(), problem: problem.to_owned() })

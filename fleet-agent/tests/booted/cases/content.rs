@@ -42,9 +42,9 @@ const REFUSED: [&str; 8] = [
     "slice.slice: loaded",
     "some.mount, line 3: Where: the path is not the one that some.mount stands for: name the unit \
      other.mount, or write Where=/some",
-    "old.snapshot: systemd has no units of this type any more",
-    "running.scope: systemd runs no scope from a file: write a service",
-    "template@.service: a template is not run itself: name an instance",
+    "old.snapshot: systemd no longer supports units of this type",
+    "running.scope: systemd cannot run a scope from a file: write a service",
+    "template@.service: a template cannot be run: name an instance",
 ];
 
 // Holds: I-12
@@ -144,8 +144,8 @@ pub(crate) async fn a_unit_whose_condition_does_not_hold_says_so() {
     bench.load(&[("if.service", text)]).await;
     for _ in 0..2 {
         let error = bench.start("if.service").await.expect_err("it is passed over");
-        let told = "if.service did not start: systemd skipped it, since a condition of it does \
-                    not hold";
+        let told = "if.service did not start: systemd skipped it, since one of its conditions \
+                    does not hold";
         assert_eq!(error.to_string(), told);
     }
     shell("touch /srv/there");

@@ -33,7 +33,7 @@ impl RequestHandler for Earlier {
             response.send(&["two", "three"]).await;
         } else {
             return Err(ServiceManagerHandler::unavailable(
-                "it does not understand: unknown variant",
+                "request not understood: unknown variant",
             ));
         }
         Ok(())
@@ -92,7 +92,7 @@ async fn who_speaks_another_version_is_told_which_one_is_spoken_here() {
     served.begin(machine as Arc<dyn ServiceManager>);
     let mut stream = UnixStream::connect(served.socket()).await.expect("it listens");
     let hello = json!({ "hello": { "version": 2, "program": "fleetd 9" } }).to_string();
-    let ask = json!({ "ask": { "id": 1, "what": { "units": "list" } } }).to_string();
+    let ask = json!({ "request": { "id": 1, "body": { "units": "list" } } }).to_string();
     for frame in [hello, ask] {
         let length = u32::try_from(frame.len()).expect("it is short").to_be_bytes();
         stream.write_all(&[&length, frame.as_bytes()].concat()).await.expect("it reads");

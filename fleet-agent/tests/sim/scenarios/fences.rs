@@ -135,7 +135,7 @@ async fn a_unit_that_moves_ends_before_it_starts_on_the_other_machine() {
     assert_eq!(cluster.active_on("s.service"), [0]);
     let now = cluster.history.now();
     let waiting = now.state("s.service", "m1").expect("it is loaded there");
-    let problem = "OnPartition=stop keeps it from being started until it has ended on m0";
+    let problem = "start blocked by OnPartition=stop until it has ended on m0";
     assert_eq!(waiting.problem.as_deref(), Some(problem));
     cluster.wait(STOP_LIMIT / 2 + Duration::from_secs(1)).await;
     assert_eq!(cluster.active_on("s.service"), [1]);
@@ -173,9 +173,9 @@ async fn a_unit_whose_stop_may_take_longer_than_its_file_says_is_not_started() {
     assert_eq!((cluster.active_on("s.service"), cluster.active_on("a.service")), (vec![], vec![0]));
     let now = cluster.history.now();
     let problem = now.state("s.service", "m0").and_then(|state| state.problem.clone());
-    let expected = "s.service: OnPartition=stop needs an end of its stop within 8s, as its file \
-                    says or leaves out, and this machine allows 16s: write TimeoutStopSec= in the \
-                    unit's file, or look for a drop-in or DefaultTimeoutStopSec= on the machine";
+    let expected = "s.service: OnPartition=stop requires a stop within 8s, the limit by its file or by \
+                    default, and this machine allows 16s: set TimeoutStopSec= in the unit's file, \
+                    or check the machine for a drop-in or DefaultTimeoutStopSec=";
     assert_eq!(problem.as_deref(), Some(expected));
     cluster.hosts[0].fake().set_stop_timeout(&name("s.service"), STOP_LIMIT);
     cluster.wait(Duration::from_secs(60)).await;

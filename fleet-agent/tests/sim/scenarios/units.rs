@@ -34,8 +34,8 @@ async fn a_timer_that_comes_before_its_service_starts_when_that_has_come() {
     assert_eq!(cluster.active_on("a.timer"), [0; 0]);
     let now = cluster.history.now();
     let state = now.state("a.timer", "m0").expect("it is published");
-    let problem = "a.timer did not start: a.service, which it is to start, is not loaded on its \
-                   machine: start it as well, and keep it there by MachineOf=a.service in the \
+    let problem = "a.timer did not start: a.service, which it triggers, is not loaded on its \
+                   machine: start it as well, and keep it there with MachineOf=a.service in the \
                    [X-Fleet] section of a.timer";
     assert_eq!(state.problem.as_deref(), Some(problem));
     cluster.submit("a.service", "", 0, TargetState::Loaded).await;

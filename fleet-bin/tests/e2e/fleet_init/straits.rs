@@ -160,7 +160,7 @@ fn one_with_few_files_runs_what_it_can_answers_and_ends_that() {
     assert!(!units.into_iter().any(|(_, pid)| pid.is_some_and(is_alive)), "a unit is left");
     let log = std::fs::read_to_string(init.home.path().join("log")).unwrap();
     assert!(!log.contains("cannot accept a connection"), "{log}");
-    assert!(log.matches("cannot end a process").count() <= 1, "{log}");
+    assert!(log.matches("cannot stop a process").count() <= 1, "{log}");
 }
 
 // Holds: R-14
