@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 #
-# A tour of fleet on a cluster of three machines, all of them on this one: units and the machines
-# that they ask for, templates, the states of units, and the API. It ends with an error where
-# something is not as the documents say, and says what the service manager of these machines cannot
-# run. It needs bash, and `fleetd` and `fleetctl` on the PATH or named by FLEETD and FLEETCTL; it
-# leaves nothing behind.
+# A tour of fleet on a cluster of three machines, all simulated on this host: units and their
+# requirements, templates, the states of units, and the API. It fails if a result differs from the
+# documentation, and reports unit types that the service manager does not support. It needs bash,
+# and `fleetd` and `fleetctl` in the PATH or in FLEETD and FLEETCTL. It cleans up after itself.
 
 set -euo pipefail
 
@@ -20,7 +19,7 @@ end() {
         wait "$daemon" 2>/dev/null || true
     fi
     if ((status)) && [[ -s $home/log ]]; then
-        printf '\nWhat fleetd said:\n' >&2
+        printf '\nOutput of fleetd:\n' >&2
         cat "$home/log" >&2
     fi
     rm -rf "$home"
@@ -36,62 +35,62 @@ fail() {
     exit 1
 }
 
-# Says what holds, or ends the tour: is WHAT EXPECTED FOUND
+# Compares two texts, and ends the tour if they differ: is DESCRIPTION EXPECTED FOUND
 is() {
-    [[ $3 == "$2" ]] || fail "$1: expected \"$2\", and found \"$3\""
+    [[ $3 == "$2" ]] || fail "$1: expected \"$2\", found \"$3\""
     printf '   ok: %s\n' "$1"
 }
 
-# The same for a text that has to be in another one: has WHAT PART TEXT
+# Checks that a text contains another one: has DESCRIPTION PART TEXT
 has() {
     [[ $3 == *"$2"* ]] || fail "$1: expected \"$2\" in \"$3\""
     printf '   ok: %s\n' "$1"
 }
 
-# Waits until a command prints this: until WHAT EXPECTED COMMAND…
+# Waits until a command prints a text: until_is DESCRIPTION EXPECTED COMMAND…
 until_is() {
-    local what=$1 expected=$2 found='' deadline=$((SECONDS + 30))
+    local description=$1 expected=$2 found='' deadline=$((SECONDS + 30))
     shift 2
     while ((SECONDS < deadline)); do
         found=$("$@" 2>&1 || true)
         [[ $found == "$expected" ]] && break
         sleep 0.1
     done
-    is "$what" "$expected" "$found"
+    is "$description" "$expected" "$found"
 }
 
 fleetctl() { "${FLEETCTL:-fleetctl}" --endpoint "unix://$home/fleet.sock" "$@"; }
 
-# Runs a command of fleetctl, and shows it.
+# Runs and prints a fleetctl command.
 run() {
     printf '$ fleetctl %s\n' "$*"
     (cd "$home" && fleetctl "$@") || fail "fleetctl $* ended with status $?"
 }
 
-# A command that has to be refused; what it says is in `said`.
+# Runs a fleetctl command that must fail. Its output is in `output`.
 refused() {
     printf '$ fleetctl %s\n' "$*"
-    if said=$(cd "$home" && fleetctl "$@" 2>&1); then
+    if output=$(cd "$home" && fleetctl "$@" 2>&1); then
         fail "fleetctl $* was not refused"
     fi
 }
 
-# Runs a command of fleetctl for a unit of a type that not every service manager has. Where this one
-# has it not, it says so, and the result is false.
-goes_here() {
+# Runs a fleetctl command for a unit type that not every service manager supports. Prints a note and
+# returns false if this one does not.
+is_supported() {
     printf '$ fleetctl %s\n' "$*"
-    if said=$(cd "$home" && fleetctl "$@" 2>&1); then
-        printf '%s\n' "$said"
+    if output=$(cd "$home" && fleetctl "$@" 2>&1); then
+        printf '%s\n' "$output"
         return 0
     fi
-    has "not here: ${said%%$'\n'*}" 'not loaded on' "$said"
+    has "not supported: ${output%%$'\n'*}" 'not loaded on' "$output"
     return 1
 }
 
-# Writes a file as it is: file NAME, with the text on standard input.
+# Writes a file from standard input: file NAME
 file() { cat >"$home/$1"; }
 
-# Writes the file of a service that runs until it is stopped: unit NAME [LINE OF X-FLEET]…
+# Writes a service that runs until it is stopped: unit NAME [X-FLEET LINE]…
 unit() {
     local name=$1
     shift
@@ -101,38 +100,38 @@ unit() {
     fi
 }
 
-# The machines that a unit is on, in order.
+# Prints the machines of a unit, in order.
 where() {
     fleetctl list-units --full --no-legend --fields unit,machine |
         awk -v unit="$1" '$1 == unit { sub("/.*", "", $2); print $2 }' | sort | xargs
 }
 
-# DSTATE and STATE of a unit; nothing where it is not known.
+# Prints DSTATE and STATE of a unit; nothing if it is unknown.
 states() {
     fleetctl list-unit-files --no-legend --fields unit,dstate,state |
         awk -v unit="$1" '$1 == unit { print $2, $3 }'
 }
 
-# ACTIVE and SUB of a unit.
+# Prints LOAD, ACTIVE and SUB of a unit.
 systemd_states() {
     fleetctl list-units --no-legend --fields unit,load,active,sub |
         awk -v unit="$1" '$1 == unit { print $2, $3, $4 }'
 }
 
-# Asks the API: api METHOD PATH [BODY]. The answer is in `status`, `head` and `body`.
+# Sends an API request: api METHOD PATH [BODY]. The response is in `status`, `head` and `body`.
 api() {
-    local method=$1 path=$2 sent=${3-} answer
+    local method=$1 path=$2 sent=${3-} response
     exec 3<>"/dev/tcp/127.0.0.1/$port"
     printf '%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n' "$method" "$path" >&3
     printf 'Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s' \
         "${#sent}" "$sent" >&3
-    answer=$(tr -d '\r' <&3)
+    response=$(tr -d '\r' <&3)
     exec 3>&-
-    status=${answer#HTTP/1.1 }
+    status=${response#HTTP/1.1 }
     status=${status%% *}
-    head=${answer%%$'\n\n'*}
+    head=${response%%$'\n\n'*}
     body=
-    if [[ $answer == *$'\n\n'* ]]; then body=${answer#*$'\n\n'}; fi
+    if [[ $response == *$'\n\n'* ]]; then body=${response#*$'\n\n'}; fi
     printf '> %s %s %s\n< %s %.100s\n' "$method" "$path" "$sent" "$status" "$body"
 }
 
@@ -147,46 +146,46 @@ chapter 'A cluster of three machines'
     --listen "unix://$home/fleet.sock" --listen tcp://127.0.0.1:0 </dev/null >"$home/log" 2>&1 &
 daemon=$!
 count_machines() { fleetctl list-machines -o name | wc -l | tr -d ' '; }
-until_is 'three machines are there' 3 count_machines
+until_is 'three machines are present' 3 count_machines
 port=$(sed -n 's/.*127\.0\.0\.1:\([0-9]*\).*/\1/p' "$home/log" | head -n 1)
 read -r one two three < <(fleetctl list-machines -o name | xargs)
 
-chapter 'Metadata of machines, by the API'
+chapter 'Metadata of machines, through the API'
 set_metadata() { printf '{"op":"add","path":"/%s/metadata/%s","value":"%s"}' "$1" "$2" "$3"; }
 api PATCH /fleet/v1/machines "[$(set_metadata "$one" region us-east-1),$(
     set_metadata "$one" diskType SSD),$(set_metadata "$two" region us-east-1),$(
     set_metadata "$three" region us-west-1),$(set_metadata "$three" diskType SSD)]"
-is 'it is set without a body' '204 ' "$status $body"
+is 'setting metadata returns no body' '204 ' "$status $body"
 run list-machines
 listed=$(fleetctl list-machines --full --fields machine,metadata | grep "^$one")
-has 'machines are listed with it' diskType=SSD "$listed"
+has 'machines are listed with their metadata' diskType=SSD "$listed"
 has 'sorted by key' region=us-east-1,zone= "$listed"
 api PATCH /fleet/v1/machines "[{\"op\":\"move\",\"path\":\"/$one/metadata/a\",\"value\":\"b\"}]"
-is 'what is no operation is refused' 400 "$status"
+is 'an unknown operation is refused' 400 "$status"
 api PATCH /fleet/v1/machines "[{\"op\":\"add\",\"path\":\"/$one/metadata/a\"}]"
-is 'so is one without a value' 400 "$status"
+is 'an operation without a value is refused' 400 "$status"
 api PATCH /fleet/v1/machines '[{"op":"add","path":"/metadata/a","value":"b"}]'
-is 'and one with a path that leads nowhere' 400 "$status"
+is 'an operation with an invalid path is refused' 400 "$status"
 absent=0123456789abcdef0123456789abcdef
 api PATCH /fleet/v1/machines "[$(set_metadata "$two" diskType HDD),{\"op\":\"replace\",$(
     )\"path\":\"/$two/metadata/diskType\",\"value\":\"tape\"},$(
     set_metadata "$absent" region nowhere)]"
-is 'operations are done in order, also for a machine that is not there' '204 ' "$status $body"
-has 'the last one counts' diskType=tape \
+is 'operations apply in order, also to an absent machine' '204 ' "$status $body"
+has 'the last value counts' diskType=tape \
     "$(fleetctl list-machines --full --fields machine,metadata | grep "^$two")"
 api PATCH /fleet/v1/machines "[{\"op\":\"remove\",\"path\":\"/$two/metadata/diskType\"}]"
-is 'metadata is taken away again' '204 ' "$status $body"
+is 'metadata is removed' '204 ' "$status $body"
 listed=$(fleetctl list-machines --full --fields machine,metadata | grep "^$two")
-[[ $listed != *diskType* ]] || fail "it is still there: $listed"
+[[ $listed != *diskType* ]] || fail "the metadata was not removed: $listed"
 
-chapter 'A global unit runs on every machine that has what it asks for'
+chapter 'A global unit runs on every eligible machine'
 unit app.service Global=true 'MachineMetadata="region=us-east-1" "diskType=SSD"' \
     MachineMetadata=region=us-west-1
 run start app.service
 run list-units
-is 'app.service is on the first and the third' "$(printf '%s\n' "$one" "$three" | sort | xargs)" \
+is 'app.service is on the first and the third machine' "$(printf '%s\n' "$one" "$three" | sort | xargs)" \
     "$(where app.service)"
-is 'and runs there' 'loaded active running loaded active running' \
+is 'app.service runs there' 'loaded active running loaded active running' \
     "$(systemd_states app.service | xargs)"
 clean
 
@@ -195,11 +194,11 @@ unit lonely.service "MachineID=$two"
 unit everywhere.service Global=true 'Conflicts=lonely*'
 run start lonely.service
 run start everywhere.service
-is 'it runs where no unit is that it conflicts with' \
+is 'it runs on the machines without a conflicting unit' \
     "$(printf '%s\n' "$one" "$three" | sort | xargs)" "$(where everywhere.service)"
 unit lonely-too.service "MachineID=$three"
 refused start lonely-too.service
-has 'such a unit cannot come to where it is' everywhere.service "$said"
+has 'a conflicting unit is refused there' everywhere.service "$output"
 clean
 
 chapter 'A unit on a machine with specific metadata'
@@ -210,40 +209,40 @@ unit mixed.service 'MachineMetadata="region=us-east-1" "diskType=SSD"' \
 unit lines.service 'MachineMetadata="region=us-east-1" "job=foo"' \
     'MachineMetadata="region=us-west-1" "job=bar"'
 run start both.service either.service mixed.service
-is 'several keys on a line: all have to be there' "$one" "$(where both.service)"
-is 'a key on several lines: one of its values has to be' "$three" "$(where either.service)"
-has 'both together: diskType=SSD and one of the regions' "$(where mixed.service)" "$one $three"
+is 'several keys on a line: all must match' "$one" "$(where both.service)"
+is 'a key on several lines: one of its values must match' "$three" "$(where either.service)"
+has 'both combined: diskType=SSD and one of the regions' "$(where mixed.service)" "$one $three"
 refused start lines.service
-has 'how pairs are grouped on lines makes no difference: nobody has a job' job "$said"
+has 'the grouping of pairs on lines does not matter: no machine has a job' job "$output"
 api PATCH /fleet/v1/machines "[$(set_metadata "$two" job bar)]"
-until_is 'a machine that gets one runs the unit' "$two" where lines.service
+until_is 'the unit starts once a machine has one' "$two" where lines.service
 clean
 
 chapter 'A unit on a specific machine'
 unit here.service "MachineID=$two"
 unit short.service "MachineID=${two:0:8}"
 run start here.service
-is 'it is on the machine of that ID' "$two" "$(where here.service)"
+is 'it is on the machine with that ID' "$two" "$(where here.service)"
 refused start short.service
-has 'the start of an ID is not enough' MachineID "$said"
+has 'a shortened ID is refused' MachineID "$output"
 clean
 
 chapter 'A unit next to another unit'
 unit target.service
 unit follower.service MachineOf=target.service
 refused start follower.service
-has 'without the unit that it follows it has no machine' target.service "$said"
+has 'without its peer it has no machine' target.service "$output"
 run start target.service
-until_is 'with it they are on one machine' "$(where target.service)" where follower.service
+until_is 'with its peer it is on the same machine' "$(where target.service)" where follower.service
 left=$(where target.service)
 run machine drain --wait "$left"
-until_is 'where that moves, it goes along' "$(where target.service)" where follower.service
+until_is 'it moves together with its peer' "$(where target.service)" where follower.service
 [[ $(where target.service) != "$left" ]] || fail 'target.service is still on the drained machine'
 run machine uncordon "$left"
 unit foo.service MachineOf=bar.service
 unit bar.service MachineOf=foo.service
 refused apply foo.service bar.service
-has 'two units that follow each other are refused' 'in a circle' "$said"
+has 'a dependency cycle of MachineOf is refused' 'cycle' "$output"
 clean
 
 chapter 'Units away from each other'
@@ -252,13 +251,13 @@ unit monitor-b.service 'Conflicts=monitor*'
 unit monitor-c.service
 unit monitor-d.service 'Conflicts=monitor*'
 run start monitor-a.service monitor-b.service monitor-c.service
-is 'each is on a machine of its own, also the one that says nothing of conflicts' 3 \
+is 'each is on a machine of its own, including the one without Conflicts' 3 \
     "$(for name in a b c; do where monitor-$name.service; done | sort -u | wc -l | tr -d ' ')"
 refused start monitor-d.service
-has 'a fourth has no place, and the reason' Conflicts "$said"
+has 'a fourth has no machine, with a reason' Conflicts "$output"
 clean
 
-chapter 'The example of a whole unit file'
+chapter 'A complete unit file'
 for name in monitor-a monitor-b; do
     file $name.service <<'END'
 [Unit]
@@ -273,46 +272,46 @@ Conflicts=monitor*
 END
 done
 refused start monitor-a.service
-has 'nobody is in Chicago' location "$said"
+has 'no machine is in Chicago' location "$output"
 api PATCH /fleet/v1/machines "[$(set_metadata "$one" location chicago),$(
     set_metadata "$three" location chicago)]"
-until_is 'it starts as soon as somebody is' 'loaded active running' systemd_states monitor-a.service
+until_is 'it starts as soon as there is one' 'loaded active running' systemd_states monitor-a.service
 run start monitor-b.service
-is 'the other one is there, too, on another machine' \
+is 'the other unit is placed on another machine' \
     "$(printf '%s\n' "$one" "$three" | sort | xargs)" \
     "$({ where monitor-a.service; where monitor-b.service; } | sort | xargs)"
 run list-unit-files --fields unit,desc
-has 'and is described' 'Some Monitoring Service' "$(fleetctl list-unit-files --fields desc)"
+has 'its description is listed' 'Some Monitoring Service' "$(fleetctl list-unit-files --fields desc)"
 clean
 
-chapter 'Requirements that follow from the name'
+chapter 'Requirements derived from the name'
 unit foo.service 'MachineOf=%p-store.service'
 unit bar.service 'MachineOf=%p-store.service'
 unit foo-store.service
 unit bar-store.service 'Conflicts=foo-store.service'
 run start foo-store.service bar-store.service foo.service bar.service
-is 'foo.service is beside foo-store.service' "$(where foo-store.service)" "$(where foo.service)"
-is 'bar.service is beside bar-store.service' "$(where bar-store.service)" "$(where bar.service)"
+is 'foo.service is with foo-store.service' "$(where foo-store.service)" "$(where foo.service)"
+is 'bar.service is with bar-store.service' "$(where bar-store.service)" "$(where bar.service)"
 api PATCH /fleet/v1/machines "[$(set_metadata "$two" job "red")]"
 unit painter@.service MachineMetadata=job=%i 'Conflicts=%p@*.service'
 run submit painter@.service
 run start painter@red.service
-is '%i is the instance, and %p what stands before it' "$two" "$(where painter@red.service)"
+is '%i is the instance, and %p the prefix' "$two" "$(where painter@red.service)"
 clean
 
-chapter 'Options in their old spelling'
+chapter 'Deprecated option names'
 unit old-id.service "X-ConditionMachineID=$three"
 unit old-of.service X-ConditionMachineOf=old-id.service
 unit old-metadata.service X-ConditionMachineMetadata=region=us-west-1
 unit old-conflicts.service 'X-Conflicts=old-*'
 for name in id of metadata; do
-    said=$(cd "$home" && fleetctl start old-$name.service 2>&1) || fail "old-$name: $said"
-    printf '%s\n' "$said"
-    has 'it works, and a warning tells the new one' Machine "$said"
-    is 'as it always did' "$three" "$(where old-$name.service)"
+    output=$(cd "$home" && fleetctl start old-$name.service 2>&1) || fail "old-$name: $output"
+    printf '%s\n' "$output"
+    has 'it takes effect, and a warning names the current option' Machine "$output"
+    is 'it is on the expected machine' "$three" "$(where old-$name.service)"
 done
 run start old-conflicts.service
-[[ $(where old-conflicts.service) != "$three" ]] || fail 'old-conflicts.service is beside others'
+[[ $(where old-conflicts.service) != "$three" ]] || fail 'old-conflicts.service is with the others'
 clean
 
 chapter 'Sockets and timers'
@@ -321,12 +320,12 @@ file web.socket <<END
 ListenStream=$home/web.sock
 END
 unit web.service MachineOf=%p.socket
-if goes_here load web.socket; then
+if is_supported load web.socket; then
     run start web.socket
-    is 'it listens' 'loaded active listening' "$(systemd_states web.socket)"
+    is 'the socket listens' 'loaded active listening' "$(systemd_states web.socket)"
 fi
 run load web.service
-is 'web.service is beside web.socket' "$(where web.socket)" "$(where web.service)"
+is 'web.service is with web.socket' "$(where web.socket)" "$(where web.service)"
 file tick.timer <<'END'
 [Timer]
 OnActiveSec=1
@@ -340,8 +339,8 @@ Type=oneshot
 ExecStart=/bin/echo tick
 END
 run load tick.service
-if goes_here start tick.timer; then
-    until_is 'it has started its service' tick fleetctl logs -n 1 tick.service
+if is_supported start tick.timer; then
+    until_is 'the timer has started its service' tick fleetctl logs -n 1 tick.service
 fi
 clean
 
@@ -364,17 +363,17 @@ WantedBy=my.service
 MachineOf=my.service
 END
 run load my.service my_discovery.service
-is 'the sidekick is beside its service' "$(where my.service)" "$(where my_discovery.service)"
+is 'the sidekick is with its service' "$(where my.service)" "$(where my_discovery.service)"
 run start my.service
-is 'only one of them is to run' 'launched loaded' \
+is 'only one of them is launched' 'launched loaded' \
     "$(fleetctl list-unit-files --no-legend --fields dstate | xargs)"
-until_is 'the other one runs all the same, for it is enabled' 'loaded active running' \
+until_is 'the other one runs too, since it is enabled' 'loaded active running' \
     systemd_states my_discovery.service
-until_is 'it says what it is' 'my_discovery.service unit file' \
+until_is 'its output is logged' 'my_discovery.service unit file' \
     fleetctl logs -n 1 my_discovery.service
 clean
 
-chapter 'A unit that takes the place of another'
+chapter 'A unit that replaces another'
 unit old.service
 unit new.service Replaces=old.service MachineMetadata=role=front
 run start old.service
@@ -387,10 +386,10 @@ until_is 'the old one has moved to another' yes moved
 unit x.service Replaces=y.service
 unit y.service Replaces=x.service
 refused apply x.service y.service
-has 'two that replace each other are refused' 'in a circle' "$said"
+has 'a dependency cycle of Replaces is refused' 'cycle' "$output"
 clean
 
-chapter 'Options that do not go together'
+chapter 'Mutually exclusive options'
 for pair in 'Global=true Replaces=a.service' 'Conflicts=a.service Replaces=a.service' \
     'Global=true MachineOf=a.service' "Global=true MachineID=$one"; do
     unit wrong.service ${pair// /$'\n'}
@@ -402,8 +401,8 @@ chapter 'Names'
 for name in web.server 'we b.service' web@1.mount 'we!b.service'; do
     printf '[Service]\nExecStart=/bin/true\n' >"$home/$name"
     printf '$ fleetctl submit %s\n' "$name"
-    if said=$(cd "$home" && fleetctl submit "$name" 2>&1); then fail "$name was not refused"; fi
-    has "$name is none" "$name" "$said"
+    if output=$(cd "$home" && fleetctl submit "$name" 2>&1); then fail "$name was not refused"; fi
+    has "$name is refused" "$name" "$output"
 done
 
 chapter 'Templates'
@@ -412,7 +411,7 @@ run submit hello@.service
 run start hello@world.service hello@1.service
 is 'instances are made from the template' 'launched launched' "$(states hello@world.service)"
 refused start hello@.service
-has 'the template itself cannot be started' template "$said"
+has 'the template itself cannot be started' template "$output"
 clean
 
 chapter 'The states of a unit'
@@ -423,32 +422,32 @@ step() { # COMMAND DSTATE STATE
 }
 step submit inactive inactive
 step load loaded loaded
-is 'it is loaded, and not started' 'loaded inactive dead' "$(systemd_states walk.service)"
+is 'it is loaded and not started' 'loaded inactive dead' "$(systemd_states walk.service)"
 step start launched launched
 is 'it runs' 'loaded active running' "$(systemd_states walk.service)"
 refused load walk.service
-has 'what is launched is not taken down by that' stop "$said"
+has 'load does not stop a launched unit' stop "$output"
 step stop loaded loaded
 step unload inactive inactive
-is 'what is on no machine is not listed' '' "$(systemd_states walk.service)"
+is 'an unplaced unit is not listed' '' "$(systemd_states walk.service)"
 refused stop walk.service
-has 'what is inactive cannot be stopped' inactive "$said"
+has 'an inactive unit cannot be stopped' inactive "$output"
 step start launched launched
 step destroy '' ''
 step start launched launched
 unit walk.service Conflicts=nobody.service
 refused start walk.service
-has 'its content stays, unless another is asked for' 'hash' "$said"
+has 'its content is not replaced without a request' 'hash' "$output"
 unit walk.service
 step unload inactive inactive
 step load loaded loaded
 step destroy '' ''
 
-chapter 'The machine with the fewest units gets the next'
+chapter 'The machine with the fewest units gets the next one'
 unit even@.service
 run submit even@.service
 run start 'even@{1..6}.service'
-is 'each of three has two of six' '2 2 2' "$(fleetctl list-units --full --no-legend \
+is 'each of three machines has two of six units' '2 2 2' "$(fleetctl list-units --full --no-legend \
     --fields machine | sort | uniq -c | awk '{ print $1 }' | xargs)"
 clean
 
@@ -457,32 +456,32 @@ at=/fleet/v1/units
 options='[{"section":"Service","name":"ExecStart","value":"/bin/sleep 3000"}]'
 api PUT $at/foo.service "{\"desiredState\":\"launched\",\"options\":$options}"
 is 'a unit is created' '201 ' "$status $body"
-until_is 'and runs' 'loaded active running' systemd_states foo.service
+until_is 'the unit runs' 'loaded active running' systemd_states foo.service
 api PUT $at/bar.service '{"desiredState":"launched"}'
-is 'without options it cannot be' 409 "$status"
+is 'a unit without options is refused' 409 "$status"
 api PUT $at/bar.service "{\"desiredState\":\"dancing\",\"options\":$options}"
-is 'what is no state is refused' 400 "$status"
+is 'an unknown state is refused' 400 "$status"
 api PUT $at/bar.service "{\"name\":\"foo.service\",\"desiredState\":\"loaded\",\"options\":$options}"
 is 'a name that differs from that in the URL is refused' 400 "$status"
-has 'an error says its code and what is wrong' '{"error":{"code":400,"message":"' "$body"
+has 'an error has a code and a message' '{"error":{"code":400,"message":"' "$body"
 api PUT $at/foo.service '{"desiredState":"inactive"}'
 is 'the desired state of a unit is changed' '204 ' "$status $body"
-until_is 'and the cluster follows' 'inactive inactive' states foo.service
+until_is 'the cluster applies it' 'inactive inactive' states foo.service
 api GET $at
 is 'units are listed' 200 "$status"
 has 'as JSON' 'application/json' "$head"
 has 'with their names' '"name":"foo.service"' "$body"
 api GET $at/foo.service
-has 'one is shown with its options' '"section":"Service"' "$status $body"
+has 'a unit is returned with its options' '"section":"Service"' "$status $body"
 api GET $at/none.service
-is 'there is none of that name' 404 "$status"
+is 'an unknown name is not found' 404 "$status"
 api GET "$at?nextPageToken=!"
-is 'a token that is none' 400 "$status"
-has 'is named' 'invalid value of nextPageToken query parameter' "$body"
+is 'an invalid token is refused' 400 "$status"
+has 'the error names it' 'invalid value of nextPageToken query parameter' "$body"
 api DELETE $at/foo.service
 is 'a unit is destroyed' '204 ' "$status $body"
 api DELETE $at/foo.service
-is 'but once' 404 "$status"
+is 'a destroyed unit is not found' 404 "$status"
 
 chapter 'The API: pages'
 unit page@.service
@@ -497,7 +496,7 @@ while :; do
     token=${token%%'"'*}
 done
 is 'there is more than one page' 2 "$pages"
-is 'and all pages together have all units' 121 "$units"
+is 'all pages together have all units' 121 "$units"
 clean
 
 chapter 'The API: states and machines'
@@ -513,8 +512,8 @@ has 'states of a unit' '"systemdActiveState":"active"' "$body"
 api GET /fleet/v1/machines
 has 'machines are listed with their metadata' '"region":"us-west-1"' "$body"
 api GET /fleet/v1/discovery
-has 'the API describes itself, with no URL' '"rootUrl":"$ENDPOINT/"' "${body//: /:}"
+has 'the API describes itself, without a URL' '"rootUrl":"$ENDPOINT/"' "${body//: /:}"
 clean
 
 chapter 'The end'
-printf 'all is as documented\n'
+printf 'all results are as documented\n'

@@ -1,42 +1,42 @@
-//! For whoever has an orchestrator and wants a scheduler for it.
+//! Embeds the scheduler in an orchestrator of your own.
 //!
 //! ```text
 //! cargo run -p fleet-examples --example embed_scheduler
 //! ```
 //!
 //! The scheduler is a function: a `Snapshot` goes in, a `Plan` comes out. It has no runtime, opens
-//! nothing, reads no clock, and gives the same plan for the same snapshot. The snapshot is yours to
-//! fill from wherever you keep such things, and the plan is yours to carry out.
+//! nothing, reads no clock, and returns the same plan for the same snapshot. Your program fills the
+//! snapshot from its own state, and executes the plan.
 //!
-//! Look at `Orchestrator`, which is all that has to stand between the two, and then read `main`: a
-//! first plan, a reason as data, an explanation, a dry run, and a machine that goes away.
-#![expect(clippy::print_stdout, reason = "what the program prints is what it is for")]
+//! `Orchestrator` is all the code needed between the two. `main` shows a first plan, a reason as
+//! data, an explanation, a dry run, and the loss of a machine.
+#![expect(clippy::print_stdout, reason = "the program demonstrates its results on standard output")]
 
 use std::error::Error;
 
 use fleet_core::{
     Epoch, Machine, MachineId, Reason, Requirements, Rule, Snapshot, Strictness, TargetState, Unit,
 };
-use fleet_scheduler::{Action, Cause, Plan, apply, check, explain, plan};
+use fleet_scheduler::{Plan, StepAction, StepCause, apply, check, explain, plan};
 use fleet_unitfile::{UnitFile, UnitName};
 
-/// The machines, each with the kind of disk that it has.
+/// The machines, with their kind of disk.
 const MACHINES: [(&str, &str); 4] = [("m1", "ssd"), ("m2", "hdd"), ("m3", "ssd"), ("m4", "ssd")];
 
-/// What is to run, and what each asks of a machine: a unit file of which only this section counts.
+/// The units, with their `[X-Fleet]` sections. Nothing else in the unit file matters here.
 const UNITS: [(&str, &str); 8] = [
-    // Two databases that want fast disks and never share a machine.
+    // Two databases that need fast disks and never share a machine.
     ("db@1.service", "[X-Fleet]\nMachineMetadata=disk=ssd\nConflicts=db@*.service\n"),
     ("db@2.service", "[X-Fleet]\nMachineMetadata=disk=ssd\nConflicts=db@*.service\n"),
-    // It goes wherever the first database goes.
+    // Follows the first database.
     ("backup.service", "[X-Fleet]\nMachineOf=db@1.service\n"),
-    // No machine has what this one wants.
+    // No machine satisfies this one.
     ("render.service", "[X-Fleet]\nMachineMetadata=gpu=yes\n"),
-    // These go wherever there is least to do.
+    // Placed on the machines with the least load.
     ("web@1.service", "[X-Fleet]\nConflicts=web@*.service\n"),
     ("web@2.service", "[X-Fleet]\nConflicts=web@*.service\n"),
     ("web@3.service", "[X-Fleet]\nConflicts=web@*.service\n"),
-    // On every machine, so it is counted as load and never placed.
+    // Runs on every machine, so it counts as load and is never placed.
     ("metrics.service", "[X-Fleet]\nGlobal=true\n"),
 ];
 
@@ -55,7 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     a_machine_leaves(&mut orchestrator)
 }
 
-/// Your side: it knows the cluster, and does what a plan says.
+/// Your side: knows the cluster and executes plans.
 struct Orchestrator {
     cluster: Snapshot,
 }
@@ -73,41 +73,42 @@ impl Orchestrator {
         Ok(Self { cluster })
     }
 
-    /// Decides, and makes sure of it: `check` looks for broken rules in any plan, from wherever it
-    /// came. It is slower than `plan`, so it belongs in tests and debug builds.
+    /// Makes a plan and checks it. `check` finds violated rules in any plan, whatever its source.
+    /// It is slower than `plan`, so it belongs in tests and debug builds.
     fn decide(&self) -> Plan {
         let plan = plan(&self.cluster);
         assert_eq!(check(&self.cluster, &plan), []);
         plan
     }
 
-    /// Does what the plan says, in its order. Where this only keeps the books, yours would start
-    /// and stop things first.
+    /// Executes the plan in order. This example only updates its snapshot; a real orchestrator
+    /// starts and stops units first.
     fn carry_out(&mut self, plan: &Plan) {
-        // A later placement has a higher epoch: so an order that was overtaken can be told.
+        // A later placement has a higher epoch, so an outdated placement is recognized.
         let epoch = Epoch(plan.based_on.0);
         for step in &plan.steps {
             let unit = step.unit.clone();
             match &step.action {
-                Action::Place { machine } => self.cluster.place(unit, machine.clone(), epoch),
-                Action::Move { from: _, to } => self.cluster.place(unit, to.clone(), epoch),
-                Action::Remove { from: _ } => self.cluster.unplace(unit.as_str()),
+                StepAction::Place { machine } => self.cluster.place(unit, machine.clone(), epoch),
+                StepAction::Move { from: _, to } => self.cluster.place(unit, to.clone(), epoch),
+                StepAction::Remove { from: _ } => self.cluster.unplace(unit.as_str()),
             }
         }
-        // A plan is right for the revision it was made of, so every change makes the next one.
+        // A plan is valid for the revision it was made from, so every change increments the
+        // revision.
         self.cluster.revision = self.cluster.revision.next();
     }
 }
 
-/// A unit that is to run. What its file asks for is read once, here, and refused if it makes no
-/// sense; the scheduler sees requirements only.
+/// Makes a unit. Its requirements are parsed and checked once, here; the scheduler only sees
+/// requirements.
 fn unit(name: &str, text: &str) -> Result<Unit, Box<dyn Error>> {
     let (name, file) = (UnitName::parse(name)?, UnitFile::parse(text)?);
     let requirements = Requirements::parse(&name, &file, Strictness::Refuse)?.requirements;
     Ok(Unit::new(name, file, requirements, TargetState::Launched))
 }
 
-/// A reason is data first: what is printed above is its `Display`, what a program acts on is this.
+/// Prints a reason as data. Its `Display` form was printed above.
 fn why_not(plan: &Plan) -> Result<(), Box<dyn Error>> {
     let reason = plan.unplaced.get("render.service").ok_or("it was placed without a GPU")?;
     let Reason::NoMachineFits { machines, tallies, .. } = reason.as_ref() else {
@@ -121,7 +122,7 @@ fn why_not(plan: &Plan) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What each machine says to one unit.
+/// Prints the answer of each machine for one unit.
 fn ask_about(cluster: &Snapshot, name: &str) -> Result<(), Box<dyn Error>> {
     println!("\n== An explanation\n");
     let explanation = explain(cluster, &name.parse()?).ok_or("the unit is not known")?;
@@ -129,7 +130,7 @@ fn ask_about(cluster: &Snapshot, name: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A dry run: a copy of the snapshot shares everything with it, so trying something out is cheap.
+/// Does a dry run. A clone of the snapshot shares all data with it, so dry runs are cheap.
 fn try_it_out(cluster: &Snapshot) -> Result<(), Box<dyn Error>> {
     println!("\n== A dry run: what if there were five web servers?\n");
     let mut what_if = cluster.clone();
@@ -145,7 +146,7 @@ fn try_it_out(cluster: &Snapshot) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Only what was on the machine moves. There is no rebalancing behind anyone's back.
+/// Removes a machine. Only its units move; nothing is rebalanced.
 fn a_machine_leaves(orchestrator: &mut Orchestrator) -> Result<(), Box<dyn Error>> {
     println!("\n== m1 leaves\n");
     let gone: MachineId = "m1".parse()?;
@@ -165,7 +166,7 @@ fn a_machine_leaves(orchestrator: &mut Orchestrator) -> Result<(), Box<dyn Error
     let mut touched: Vec<UnitName> = plan.steps.iter().map(|step| step.unit.clone()).collect();
     touched.sort();
     assert_eq!(touched, was_there, "those that were on it, and nobody else");
-    assert!(plan.steps.iter().all(|step| step.cause == Cause::MachineGone));
+    assert!(plan.steps.iter().all(|step| step.cause == StepCause::MachineGone));
     println!("\n{} units were on it, and only these were touched", touched.len());
     Ok(())
 }

@@ -1,37 +1,35 @@
-//! For whoever adds a hard rule of their own to the scheduler, and wants to know that it holds.
+//! Adds a custom hard rule to the scheduler and tests it.
 //!
 //! ```text
 //! cargo run -p fleet-examples --example own_rule
 //! ```
 //!
-//! The rule is written twice: once for the planner, which is fast and asks it only when it must,
-//! and once as a clause of the letter, which the naive planner follows as plainly as can be. Then
-//! both decide the same generated clusters. The seed is fixed, so every run is the same.
+//! The rule is written twice: once for the planner, which is fast and evaluates it only if
+//! necessary, and once as a clause of the rule set, which the naive planner follows literally. Both
+//! then plan the same generated clusters. The seed is fixed, so every run is the same.
 //!
-//! The linter knows the rule as well: of a planner that does not, it finds what that one breaks.
+//! The checker knows the rule as well: it finds the violations of a planner that does not know it.
 //!
-//! Look at the two short forms of the rule first, then at the cluster that is left when one of them
-//! has a mistake.
-#![expect(clippy::print_stdout, reason = "what the program prints is what it is for")]
+//! Look at the two short forms of the rule first, then at the minimal cluster that exposes a defect
+//! in one of them.
+#![expect(clippy::print_stdout, reason = "the program demonstrates its results on standard output")]
 
 use std::sync::Arc;
 
 use fleet_core::{Machine, Rule};
-use fleet_scheduler::naive::{self, Letter, Question};
+use fleet_scheduler::naive::{self, RuleQuery, RuleSet};
 use fleet_scheduler::strategies::{Cluster, Features, clusters};
-use fleet_scheduler::{
-    Candidate, HardRule, Index, LiftedBy, Policy, View, apply, check_with, plan,
-};
+use fleet_scheduler::{Candidate, HardRule, Index, Policy, RetryOn, View, apply, check_with, plan};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 
-/// No more than this on one machine.
+/// Maximum number of units on one machine.
 const MOST: usize = 2;
 
-/// The rule as the planner asks it.
+/// The rule as the planner evaluates it.
 #[derive(Debug)]
 struct AtMost {
-    /// Whether global units are overlooked, which is a mistake.
+    /// Whether to ignore global units, which is a deliberate defect.
     careless: bool,
 }
 
@@ -40,9 +38,9 @@ impl HardRule for AtMost {
         "AtMost"
     }
 
-    /// A machine that is full takes the unit once somebody has left.
-    fn lifted_by(&self) -> LiftedBy {
-        LiftedBy::Leaving
+    /// A full machine accepts the unit once another one has left.
+    fn retry_on(&self) -> RetryOn {
+        RetryOn::Departure
     }
 
     fn refuse(&self, view: &View<'_>, _: Candidate<'_>, machine: &Machine) -> Option<String> {
@@ -52,9 +50,9 @@ impl HardRule for AtMost {
     }
 }
 
-/// The same rule as a clause of the letter: whether the machine refuses. Who leaves for the unit's
-/// sake does not count, nor does the planner's rule see it.
-fn at_most(question: Question<'_>) -> bool {
+/// The same rule as a clause of the rule set: whether the machine refuses. Units that leave to make
+/// room do not count here, nor does the planner's rule see them.
+fn at_most(question: RuleQuery<'_>) -> bool {
     question.there.difference(question.leaving).count() >= MOST
 }
 
@@ -72,7 +70,8 @@ fn main() {
     println!("refuted by{cluster:?}because {why}");
 }
 
-/// The smallest cluster in which the plan without the rule breaks it, and what the linter says.
+/// Returns the smallest cluster in which a plan without the rule violates it, with the checker's
+/// report.
 fn forgotten() -> Option<(String, Cluster)> {
     let judged = runner().run(&clusters(Features::NONE), |cluster| {
         let found = check_with(&policy(false), &cluster, &plan(&cluster));
@@ -87,14 +86,14 @@ fn policy(careless: bool) -> Policy {
     Policy { rules: vec![Arc::new(AtMost { careless })], ..Policy::default() }
 }
 
-/// Compares where the planner and the letter put everything, for some hundred clusters; the
-/// smallest one on which they differ, and how.
+/// Compares the placements of the planner and the rule set for some hundred clusters. Returns the
+/// smallest cluster on which they differ, and the difference.
 fn refuted(careless: bool) -> Option<(String, Cluster)> {
-    let mut letter = Letter::default();
-    letter.rules.push((Rule::Custom, at_most));
+    let mut rule_set = RuleSet::default();
+    rule_set.rules.push((Rule::Custom, at_most));
     let judged = runner().run(&clusters(Features::ALL), |cluster| {
-        // The letter has the rule as a clause, so its policy has none.
-        let expected = naive::plan_by(&letter, &cluster, &Policy::default());
+        // The rule set has the rule as a clause, so its policy has none.
+        let expected = naive::plan_with(&rule_set, &cluster, &Policy::default());
         let plan = Index::load(policy(careless), &cluster).plan();
         let after = apply(&cluster, &plan);
         let found = after.placements().map(|(unit, at)| (unit.clone(), at.machine.clone()));
@@ -104,7 +103,7 @@ fn refuted(careless: bool) -> Option<(String, Cluster)> {
     refutation(judged)
 }
 
-/// The smallest cluster that was refused, and why.
+/// Returns the smallest refused cluster and the reason.
 fn refutation(judged: Result<(), TestError<Cluster>>) -> Option<(String, Cluster)> {
     match judged {
         Ok(()) => None,

@@ -1,15 +1,15 @@
-//! For whoever reads, checks, edits or writes systemd unit files.
+//! Reads, checks, edits and writes systemd unit files.
 //!
 //! ```text
 //! cargo run -p fleet-examples --example parse_unit              a tour with a unit of its own
 //! cargo run -p fleet-examples --example parse_unit -- FILE...   what is in your unit files
 //! ```
 //!
-//! Each function below shows one thing that `fleet-unitfile` does; they can be read in any order.
-//! The last one, `explain`, is what you would copy: it makes of a diagnostic a message that points
-//! at the place, as compilers do. Given files, the program prints their options and what is wrong,
-//! and ends with exit code 1 if one of them has an error.
-#![expect(clippy::print_stdout, reason = "what the program prints is what it is for")]
+//! Each function below shows one feature of `fleet-unitfile`; they can be read in any order. The
+//! last one, `explain`, is worth copying: it formats a diagnostic with a mark below the affected
+//! text, as compilers do. Given files, the program prints their options and errors, and exits with
+//! code 1 if a file has an error.
+#![expect(clippy::print_stdout, reason = "the program demonstrates its results on standard output")]
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -58,18 +58,18 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Every option knows its section, its value as systemd reads it, and where it stands.
+/// Every option has its section, its value as systemd reads it, and its position.
 fn the_options(unit: &UnitFile) {
     println!("== Options, with the places where they stand\n");
     print_options(unit);
-    // Of an option that may be given many times, all are kept; of others the last one counts.
+    // All values of a list option are kept; for other options the last one counts.
     let environment: Vec<&str> =
         unit.values("Service", "Environment").map(OptionView::value).collect();
     assert_eq!(environment, ["LEVEL=2", "MODE=fast"]);
     assert_eq!(unit.last("Service", "Restart"), Some("on-failure"));
 }
 
-/// The source stays as it is, byte for byte; the hash says whether two files mean the same.
+/// The source is kept byte for byte; the hash shows whether two files mean the same.
 fn what_counts_as_the_same(unit: &UnitFile) -> Result<(), Box<dyn Error>> {
     println!("\n== Canonical text, with the hash {}\n\n{}", unit.hash(), unit.canonical());
     assert_eq!(unit.source(), WORKER.as_bytes());
@@ -80,7 +80,7 @@ fn what_counts_as_the_same(unit: &UnitFile) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A `UnitName` is a valid name, and knows its parts.
+/// A `UnitName` is always valid, and gives access to its parts.
 fn the_parts_of_a_name(name: &UnitName) -> Result<(), Box<dyn Error>> {
     println!("== The parts of {name}\n");
     println!("type {}, stem {}, prefix {}", name.unit_type(), name.stem(), name.prefix());
@@ -92,7 +92,7 @@ fn the_parts_of_a_name(name: &UnitName) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Specifiers are filled in from the name, and a command line is split as systemd splits it.
+/// Specifiers are expanded from the name, and a command line is split as systemd splits it.
 fn a_command_line(unit: &UnitFile, name: &UnitName) -> Result<(), Box<dyn Error>> {
     let command = unit.last("Service", "ExecStart").ok_or("the unit starts nothing")?;
     let words = split_words(&expand_specifiers(command, name)?)?;
@@ -101,7 +101,7 @@ fn a_command_line(unit: &UnitFile, name: &UnitName) -> Result<(), Box<dyn Error>
     Ok(())
 }
 
-/// An edit changes one option and leaves every other byte alone, comments included.
+/// An edit changes one option and leaves every other byte unchanged, comments included.
 fn an_edit(unit: &UnitFile) -> Result<(), Box<dyn Error>> {
     let edited = unit
         .with(UnitOption::new("Service", "Restart", "always"))?
@@ -113,7 +113,7 @@ fn an_edit(unit: &UnitFile) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What would not read back as the same option is refused when a file is written.
+/// An option that would not read back as the same is refused when a file is written.
 fn a_value_cannot_smuggle() {
     let smuggled = UnitOption::new("Unit", "Description", "Harmless\n[Service]\nUser=root");
     let error = UnitFile::from_options([smuggled]).expect_err("one option would become three");
@@ -121,7 +121,7 @@ fn a_value_cannot_smuggle() {
     assert_eq!(error.kind(), OptionErrorKind::LineEnd);
 }
 
-/// Strict reading stops at the first error. Collecting goes on, and tells all that is wrong.
+/// Strict parsing stops at the first error. Collecting skips invalid lines and returns all errors.
 fn a_broken_file() {
     println!("\n== A broken file, read strictly\n");
     let error = UnitFile::parse(BROKEN).expect_err("the third line has no \"=\"");
@@ -132,11 +132,11 @@ fn a_broken_file() {
         println!("\n{}", explain("broken.service", &unit, diagnostic));
     }
     assert_eq!(diagnostics.len(), 3);
-    // What could be read was: a tool may go on with it, as systemd would.
+    // The valid lines were parsed: a tool may continue with them, as systemd would.
     assert_eq!(unit.last("Service", "ExecStart"), Some("/usr/bin/worker"));
 }
 
-/// Prints what is in some files and what is wrong with them.
+/// Prints the options and errors of some files.
 fn check_files(paths: &[String]) -> Result<ExitCode, Box<dyn Error>> {
     let mut all_good = true;
     for path in paths {
@@ -161,13 +161,13 @@ fn print_options(unit: &UnitFile) {
     }
 }
 
-/// A message with the line in question and carets under the part that is meant.
+/// Formats a diagnostic with its source line and carets below the affected text.
 fn explain(path: &str, unit: &UnitFile, diagnostic: &Diagnostic) -> String {
     let (place, span) = (diagnostic.location(), diagnostic.span());
     let line = unit.line_text(span.start);
     let blank = |character| if character == '\t' { '\t' } else { ' ' };
     let before: String = line.chars().take(place.column - 1).map(blank).collect();
-    // The span may go on in the next lines; the carets stay in this one.
+    // The span may continue on the next lines; the carets stay on this one.
     let meant = String::from_utf8_lossy(&unit.source()[span.start..span.end]).chars().count();
     let left = (line.chars().count() + 1).saturating_sub(place.column);
     let carets = "^".repeat(meant.min(left).max(1));

@@ -1,16 +1,16 @@
-//! For whoever tests scheduling by properties: rules that hold for every cluster, not for one.
+//! Property tests for scheduling: rules that hold for every cluster.
 //!
 //! ```text
 //! cargo run -p fleet-examples --example scheduling_properties
 //! ```
 //!
-//! `proptest` makes up clusters, a property is a function that refuses some, and when it does the
-//! cluster is shrunk to a small one that it still refuses. The seed is fixed, so every run is
+//! `proptest` generates clusters, and a property is a function that fails for some of them. If it
+//! fails, the cluster is shrunk to a small one that still fails. The seed is fixed, so every run is
 //! the same. In a test of your own, write the same functions within `proptest! { ... }`.
 //!
-//! Look at the five properties first, the last of which knows nothing of fleet's inside; then at
-//! the two failures that follow on purpose, and at what is left of a cluster that was shrunk.
-#![expect(clippy::print_stdout, reason = "what the program prints is what it is for")]
+//! Look at the five properties first; the last one knows nothing of fleet's internals. Then look at
+//! the two deliberate failures, and at their shrunk clusters.
+#![expect(clippy::print_stdout, reason = "the program demonstrates its results on standard output")]
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ use fleet_core::{
     Epoch, Machine, MachineId, Reason, Requirements, Revision, Snapshot, Strictness, TargetState,
     Unit,
 };
-use fleet_scheduler::{Action, Cause, Plan, Step, Violation, apply, check, plan};
+use fleet_scheduler::{Plan, Step, StepAction, StepCause, Violation, apply, check, plan};
 use fleet_unitfile::{UnitFile, UnitName};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -47,7 +47,7 @@ fn main() {
     fails(any_cluster().prop_map(Cluster::without_requirements), spreads_evenly);
 }
 
-/// `check` is an independent judge: it carries the plan out on paper and looks at every rule.
+/// `check` is independent of the planner: it simulates the plan and evaluates every rule.
 fn breaks_no_rule(cluster: &Cluster) -> Verdict {
     let cluster = cluster.snapshot();
     prop_assert_eq!(check(&cluster, &plan(&cluster)), []);
@@ -62,12 +62,12 @@ fn leaves_nothing_to_do(cluster: &Cluster) -> Verdict {
     Ok(())
 }
 
-/// A unit leaves a machine that is there only if a rule would be broken if it had stayed.
+/// A unit leaves a machine that is present only if a rule would be violated otherwise.
 fn moves_only_what_must(cluster: &Cluster) -> Verdict {
     let cluster = cluster.snapshot();
     let plan = plan(&cluster);
     for step in &plan.steps {
-        if let Action::Move { from, .. } | Action::Remove { from } = &step.action {
+        if let StepAction::Move { from, .. } | StepAction::Remove { from } = &step.action {
             let stays = with_unit_on(&cluster, &plan, &step.unit, from);
             prop_assert!(!check(&cluster, &stays).is_empty(), "{step}");
         }
@@ -75,13 +75,13 @@ fn moves_only_what_must(cluster: &Cluster) -> Verdict {
     Ok(())
 }
 
-/// A unit without a machine breaks a rule wherever it is put, and its reason counts these rules.
+/// A unit without a machine violates a rule on every machine, and its reason counts these rules.
 fn gives_true_reasons(cluster: &Cluster) -> Verdict {
     let cluster = cluster.snapshot();
     let plan = plan(&cluster);
     for (unit, reason) in &plan.unplaced {
         if matches!(**reason, Reason::NoMachineFitsGroup { .. }) {
-            continue; // It may fit by itself: it waits for those that belong to it.
+            continue; // It may fit alone: it waits for the units of its group.
         }
         for machine in cluster.machines() {
             let forced = with_unit_on(&cluster, &plan, unit, &machine.id);
@@ -103,7 +103,7 @@ fn gives_true_reasons(cluster: &Cluster) -> Verdict {
     Ok(())
 }
 
-/// A property of your own can be about whatever matters to you.
+/// A property of your own can be about anything.
 fn spreads_evenly(cluster: &Cluster) -> Verdict {
     let cluster = cluster.snapshot();
     let after = apply(&cluster, &plan(&cluster));
@@ -116,7 +116,7 @@ fn spreads_evenly(cluster: &Cluster) -> Verdict {
     Ok(())
 }
 
-/// A scheduler as one may write it first: each unit goes to the next machine in its turn.
+/// A naive scheduler: assigns units to machines round robin.
 fn careless_plan(cluster: &Snapshot) -> Plan {
     let mut plan = plan(cluster);
     let machines: Vec<_> = cluster.machines().collect();
@@ -126,7 +126,7 @@ fn careless_plan(cluster: &Snapshot) -> Plan {
     plan
 }
 
-/// The same plan, but with one unit on that machine.
+/// Returns the same plan with one unit placed on the given machine.
 fn with_unit_on(cluster: &Snapshot, plan: &Plan, unit: &UnitName, machine: &MachineId) -> Plan {
     let mut plan = plan.clone();
     plan.steps.retain(|step| step.unit != *unit);
@@ -134,14 +134,14 @@ fn with_unit_on(cluster: &Snapshot, plan: &Plan, unit: &UnitName, machine: &Mach
     let (from, to) = (cluster.placement(unit.as_str()).map(|it| &it.machine), machine.clone());
     let action = match from.cloned() {
         Some(from) if from == to => return plan,
-        Some(from) => Action::Move { from, to },
-        None => Action::Place { machine: to },
+        Some(from) => StepAction::Move { from, to },
+        None => StepAction::Place { machine: to },
     };
-    plan.steps.push(Step { unit: unit.clone(), action, cause: Cause::Wanted });
+    plan.steps.push(Step { unit: unit.clone(), action, cause: StepCause::Wanted });
     plan
 }
 
-/// What is generated: small enough that a person can follow what went wrong.
+/// The generated input, small enough to follow by hand.
 #[derive(Clone)]
 struct Cluster {
     /// The disk of each machine.
@@ -153,23 +153,23 @@ struct Cluster {
 struct Draft {
     disk: Option<&'static str>,
     others: Option<Others>,
-    /// The number of the machine that it is on, which may be gone.
+    /// The number of the unit's machine, which may be absent.
     on: Option<usize>,
 }
 
-/// Whom a unit keeps away, or must be beside. One that asked for both of the same unit would be
-/// refused when it is read.
+/// A unit that this one excludes or requires. Parsing would refuse a unit that does both.
 #[derive(Debug, Clone, Copy)]
 enum Others {
     Conflicts(&'static str),
-    /// Counts back to a unit before it, so there are no circles.
+    /// Counts back to an earlier unit, so there are no cycles.
     MachineOf(usize),
 }
 
 const NAMES: [&str; 6] =
     ["a1.service", "a2.service", "b1.service", "b2.service", "c1.service", "c2.service"];
 
-/// Clusters in which units often meet: names, patterns and disks come from small sets.
+/// Generates clusters in which units often interact: names, patterns and disks come from small
+/// sets.
 fn any_cluster() -> impl Strategy<Value = Cluster> {
     let disks = || select(vec!["hdd", "ssd"]);
     let others = prop_oneof![
@@ -179,12 +179,12 @@ fn any_cluster() -> impl Strategy<Value = Cluster> {
     let parts =
         (option::weighted(0.3, disks()), option::weighted(0.6, others), option::of(1..=4_usize));
     let unit = parts.prop_map(|(disk, others, on)| Draft { disk, others, on });
-    // Parts are shrunk one after the other, so what others refer to comes last.
+    // Fields are shrunk in order, so those that others refer to come last.
     (vec(unit, 0..=NAMES.len()), vec(disks(), 0..=4))
         .prop_map(|(units, machines)| Cluster { machines, units })
 }
 
-/// Clusters in which nothing is placed yet and nobody asks for anything.
+/// Generates clusters without placements and without requirements.
 fn plain_clusters() -> impl Strategy<Value = Cluster> {
     any_cluster().prop_map(|cluster| {
         let mut cluster = cluster.without_requirements();
@@ -220,7 +220,7 @@ impl Cluster {
         cluster
     }
 
-    /// The unit file of the unit at that place.
+    /// Returns the unit file of the unit at an index.
     fn text(&self, at: usize) -> String {
         let unit = &self.units[at];
         let disk = unit.disk.map(|disk| format!("MachineMetadata=disk={disk}\n"));
@@ -234,7 +234,7 @@ impl Cluster {
     }
 }
 
-/// As a person would tell it: this is what a failing property prints.
+/// A readable form, which a failing property prints.
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, disk) in (1..).zip(&self.machines) {
@@ -269,7 +269,7 @@ fn holds(name: &str, clusters: impl Strategy<Value = Cluster>, property: fn(&Clu
     }
 }
 
-/// Runs a property that does not hold, and prints the smallest cluster that was found to refute it.
+/// Runs a property that does not hold, and prints the smallest cluster for which it fails.
 fn fails(clusters: impl Strategy<Value = Cluster>, property: fn(&Cluster) -> Verdict) {
     match runner().run(&clusters, |cluster| property(&cluster)) {
         Err(TestError::Fail(why, cluster)) => println!("refuted by{cluster:?}\nbecause {why}"),

@@ -1,2 +1,2 @@
-//! The examples are programs: see `examples/` beside this file, and run one with
-//! `cargo run -p fleet-examples --example NAME`.
+//! The examples are programs: see `examples/` next to this file, and run one with `cargo run -p
+//! fleet-examples --example NAME`.

@@ -1,9 +1,9 @@
-//! How fast unit files are read, and how much memory that takes.
+//! Benchmarks of parsing speed and memory use.
 //!
 //! `cargo bench -p fleet-unitfile --bench read`
 //!
-//! Reads the unit files of this machine as one text, or those of the tests where it has none. The
-//! table shows bytes a second. `benches/beside` compares with other crates.
+//! Reads the unit files of this machine as one text, or those of the tests if it has none. The
+//! table shows bytes per second. `benches/beside` compares with other crates.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -29,7 +29,7 @@ fn main() {
     divan::main();
 }
 
-/// The borrowing reader: every option looked at, none kept.
+/// The borrowing reader: every option accessed, none kept.
 #[divan::bench]
 fn reader(bencher: Bencher<'_, '_>) {
     bench(bencher, |source| {
@@ -38,13 +38,13 @@ fn reader(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// The whole unit file, with its own copy of the source.
+/// A `UnitFile`, with its own copy of the source.
 #[divan::bench]
 fn unit_file(bencher: Bencher<'_, '_>) {
     bench(bencher, |source| UnitFile::parse_collecting(source).0);
 }
 
-/// The whole unit file, and every option of it looked at.
+/// A `UnitFile`, with every option accessed.
 #[divan::bench]
 fn unit_file_options(bencher: Bencher<'_, '_>) {
     bench(bencher, |source| {
@@ -53,7 +53,7 @@ fn unit_file_options(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// As many bytes as this of four-byte options: the time grows as the bytes do.
+/// Returns at least this many bytes of four-byte options: the time is proportional to the bytes.
 #[divan::bench(args = [1_000_000, 10_000_000, 100_000_000], sample_count = 5)]
 fn unit_file_of_short_lines(bencher: Bencher<'_, '_>, len: usize) {
     let source = "[A]\n".to_owned() + &"K=v\n".repeat(len / 4);
@@ -67,7 +67,7 @@ fn bench<T>(bencher: Bencher<'_, '_>, read: impl Fn(&str) -> T) {
     bencher.bench_local(|| read(black_box(source)));
 }
 
-/// The text of every unit file below a folder that is text, in the order of their paths.
+/// Returns the text of every UTF-8 unit file below a directory, in the order of their paths.
 #[expect(clippy::disallowed_methods, reason = "a benchmark may read the files of the machine")]
 fn concatenated(folder: &Path) -> String {
     let Ok(entries) = std::fs::read_dir(folder) else {

@@ -1,10 +1,10 @@
-//! Tells what is wrong with unit files.
+//! Reports errors and warnings in unit files.
 //!
 //! `cargo run -p fleet-unitfile --example check -- FILE…`
 //!
-//! Findings go to standard output, each with the line that it is about. The name of a file is the
-//! name of the unit. Exit code: 0 where no file has an error, 1 where one has or cannot be read, 2
-//! for a wrong call.
+//! Findings are written to standard output, each with its source line. The name of a file is the
+//! name of the unit. Exit code: 0 if no file has an error, 1 if one has or cannot be read, 2 for a
+//! usage error.
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(sound.count() < paths.len()))
 }
 
-/// Prints all that is wrong with a file; whether none of it is an error.
+/// Prints the findings of a file. Returns whether none of them is an error.
 fn tell(path: &str) -> io::Result<bool> {
     let name = Path::new(path).file_name().unwrap_or_default().to_string_lossy();
     let name = UnitName::parse(&name).map_err(io::Error::other)?;
@@ -46,6 +46,6 @@ fn tell(path: &str) -> io::Result<bool> {
 }
 
 fn complain(message: &str) {
-    // Where standard error is closed, the exit code has to say it alone.
+    // If standard error is closed, only the exit code reports the error.
     drop(writeln!(io::stderr(), "{message}"));
 }

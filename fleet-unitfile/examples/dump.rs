@@ -1,12 +1,11 @@
-//! Prints the options of a unit file as JSON, and what is wrong with the file.
+//! Prints the options of a unit file as JSON, and its diagnostics.
 //!
 //! `cargo run -p fleet-unitfile --example dump -- FILE`
 //!
-//! The options go to standard output as an array of `{"section", "name", "value"}`, values as
-//! systemd reads them. Diagnostics go to standard error as `FILE:LINE:COLUMN: message`, each
-//! with its help on a line of its own; one about a suspicious line that is read all the same says
-//! `warning:`. Exit code: 0 where the file is valid, 1 where it is not or cannot be read, 2 for a
-//! wrong call.
+//! The options are written to standard output as an array of `{"section", "name", "value"}`, with
+//! values as systemd reads them. Diagnostics are written to standard error as `FILE:LINE:COLUMN:
+//! message`, each with its help on a line of its own; warnings are marked by `warning:`. Exit code:
+//! 0 if the file is valid, 1 if it is not or cannot be read, 2 for a usage error.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -26,7 +25,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints everything; whether the file is valid.
+/// Prints everything. Returns whether the file is valid.
 fn dump(path: &str) -> io::Result<bool> {
     #[expect(clippy::disallowed_methods, reason = "an example is a program of its own")]
     let source = std::fs::read(path)?;
@@ -51,7 +50,7 @@ fn explain(path: &str, diagnostic: &Diagnostic) -> io::Result<()> {
 }
 
 fn complain(message: &str, code: u8) -> ExitCode {
-    // Where standard error is closed, the exit code has to say it alone.
+    // If standard error is closed, only the exit code reports the error.
     drop(writeln!(io::stderr(), "{message}"));
     ExitCode::from(code)
 }

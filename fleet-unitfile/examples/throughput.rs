@@ -1,11 +1,11 @@
-//! Measures how fast unit files are read.
+//! Measures the parsing speed of unit files.
 //!
 //! `cargo run --release -p fleet-unitfile --example throughput -- FILE…`
 //!
-//! Reads all files into memory, then parses them over and over for a second and prints one JSON
-//! line: `bytes` that were parsed, the `seconds` that it took, and `mb_per_s` (millions of bytes a
-//! second). Each parse makes a whole `UnitFile` with its own copy of the source. Exit code: 1
-//! where a file cannot be read, 2 for a wrong call.
+//! Reads all files into memory, then parses them repeatedly for a second and prints one JSON line:
+//! the parsed `bytes`, the elapsed `seconds`, and `mb_per_s` (millions of bytes per second). Each
+//! parse makes a `UnitFile` with its own copy of the source. Exit code: 1 if a file cannot be read,
+//! 2 for a usage error.
 
 use std::hint::black_box;
 use std::io::{self, Write as _};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use fleet_unitfile::UnitFile;
 
-/// How long to go on for, at least.
+/// Minimum duration of the measurement.
 const LEAST: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Parses all sources until the time is up; the bytes parsed and the seconds taken.
+/// Parses all sources until the time is up. Returns the parsed bytes and the elapsed seconds.
 #[expect(clippy::disallowed_methods, reason = "an example that measures time needs a clock")]
 fn measure(sources: &[Vec<u8>]) -> (usize, f64) {
     let round: usize = sources.iter().map(Vec::len).sum();
@@ -61,7 +61,7 @@ fn read(path: &str) -> io::Result<Vec<u8>> {
 }
 
 fn complain(message: &str, code: u8) -> ExitCode {
-    // Where standard error is closed, the exit code has to say it alone.
+    // If standard error is closed, only the exit code reports the error.
     drop(writeln!(io::stderr(), "{message}"));
     ExitCode::from(code)
 }

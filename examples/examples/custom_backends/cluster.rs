@@ -1,4 +1,4 @@
-//! A cluster over the two backends: what `fleetd` puts together, but all machines in one process.
+//! A cluster on the two backends: like `fleetd`, but with all machines in one process.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -17,16 +17,16 @@ use tokio::task::JoinHandle;
 use crate::service_manager::{TaskMachine, TaskManager};
 use crate::store::OwnStore;
 
-/// How long a machine stays present, and an engine leads, without a sign of life.
+/// Time to live of a machine's presence and of the leader lease.
 const TTL: Duration = Duration::from_secs(1);
 
-/// How long may take what has to happen.
+/// Timeout for everything that must happen.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Machines, and an engine on the first of them.
+/// Machines, with an engine on the first of them.
 ///
-/// The registry writes to the store, the mirror follows the store and serves all reads. Daemons on
-/// several hosts have one of each, on a store that they share.
+/// The registry writes to the store. The mirror follows the store and serves all reads. Daemons on
+/// several hosts have one of each, on a shared store.
 pub(crate) struct Cluster {
     registry: Registry,
     mirror: Mirror,
@@ -57,18 +57,18 @@ impl Cluster {
         Self { registry, mirror, machines, engine, trigger }
     }
 
-    /// Hands in a unit that is to run. Who does this for others checks the unit first, with
-    /// `Requirements::parse`, to be able to say what is wrong; the cluster bears with any unit.
+    /// Submits a unit to be launched. Production code checks the unit first with
+    /// `Requirements::parse`, to report errors; the cluster tolerates an invalid unit.
     pub(crate) async fn submit(&self, name: &str, text: &str) -> Result<(), Box<dyn Error>> {
         let (name, file) = (name.parse()?, UnitFile::parse(text)?);
         let unit = NewUnit { name, file, desired: TargetState::Launched };
         let revision = self.registry.put_unit(unit, ExpectUnit::Absent).await?;
-        // What was written can be read once the mirror has come as far.
+        // The write is visible once the mirror has caught up.
         self.mirror.wait_for(revision).await?;
         Ok(())
     }
 
-    /// The first snapshot in which all machines are there and all units active.
+    /// Returns the first snapshot in which all machines are present and all units active.
     pub(crate) async fn wait_until_all_run(&self) -> Result<Arc<Snapshot>, Box<dyn Error>> {
         let mut changes = self.mirror.subscribe();
         let wait = async {
@@ -85,7 +85,7 @@ impl Cluster {
         tokio::time::timeout(DEADLINE, wait).await.map_err(late)?
     }
 
-    /// The first lines that a unit wrote on the machine that it is on.
+    /// Returns the first lines of a unit's output on its machine.
     pub(crate) async fn output(
         &self,
         unit: &str,
@@ -103,8 +103,8 @@ impl Cluster {
         Ok(read)
     }
 
-    /// Ends an agent in the midst of whatever it does, and its units. Nobody says goodbye: to the
-    /// others the machine is gone when its lease has ended.
+    /// Aborts an agent with its units. There is no clean shutdown: other machines consider this one
+    /// absent once its lease has expired.
     pub(crate) fn power_off(&mut self, id: &str) {
         if let Some((machine, agent)) = self.machines.remove(id) {
             drop(agent);
@@ -112,7 +112,7 @@ impl Cluster {
         }
     }
 
-    /// Ends the loops, and then the units, which would go on without them.
+    /// Stops the loops, and then the units, which would keep running otherwise.
     pub(crate) async fn end(self) {
         self.trigger.fire();
         self.engine.await.expect("the engine does not panic");
@@ -132,7 +132,7 @@ fn start_machine(
 ) -> (Arc<TaskMachine>, Agent) {
     let machine = TaskMachine::new();
     let config = AgentConfig {
-        // What tells this machine from another one that claims the same ID.
+        // Distinguishes this machine from another one with the same ID.
         token: format!("the only {id}"),
         machine: MachineRecord {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -148,7 +148,8 @@ fn start_machine(
     (machine, Agent::start(config, shutdown))
 }
 
-/// The machines that should run a unit: all of them run a global one, as none asks for more here.
+/// Returns the machines that should run a unit. A global unit runs on all of them, as none has
+/// further requirements here.
 pub(crate) fn homes<'a>(snapshot: &'a Snapshot, unit: &Unit) -> Vec<&'a MachineId> {
     if unit.is_global() {
         return snapshot.machines().map(|machine| &machine.id).collect();
@@ -157,7 +158,7 @@ pub(crate) fn homes<'a>(snapshot: &'a Snapshot, unit: &Unit) -> Vec<&'a MachineI
     placement.map(|placement| &placement.machine).into_iter().collect()
 }
 
-/// The units that are not active wherever they should be.
+/// Returns the units that are not active on all their machines.
 fn idle(snapshot: &Snapshot) -> Vec<&str> {
     let runs_on = |unit: &Unit, machine: &MachineId| {
         let state = snapshot.state(unit.name.as_str(), machine.as_str());

@@ -1,20 +1,20 @@
-//! For whoever writes a store or a service manager for fleet.
+//! A custom store and a custom service manager for fleet.
 //!
 //! ```text
 //! cargo run -p fleet-examples --example custom_backends
 //! ```
 //!
-//! fleet keeps its memory in a `Store` and runs units by a `ServiceManager`. Both are traits, each
-//! with a public suite that says whether an implementation keeps its promises. Here is one of each:
+//! fleet keeps its state in a `Store` and runs units with a `ServiceManager`. Both are traits. Each
+//! has a public conformance suite for implementations. Here is one implementation of each:
 //!
-//! * `store.rs` is a store, in one file;
-//! * `service_manager.rs` is a service manager whose units are tokio tasks (`program.rs`);
-//! * `cluster.rs` makes a cluster of the two, as `fleetd` does of its own;
-//! * this file calls the suites, which is all that a test of a backend has to do, and then watches
-//!   the cluster work: units are handed in, one machine loses its power, and what it ran moves.
+//! - `store.rs` is a store, in one file;
+//! - `service_manager.rs` is a service manager whose units are tokio tasks (`program.rs`);
+//! - `cluster.rs` makes a cluster of the two, as `fleetd` does of its own;
+//! - this file runs the suites, which is all that a test of a backend has to do. Then it shows the
+//!   cluster at work: units are submitted, one machine loses its power, and its units move.
 //!
-//! It takes some seconds, because the time to live of a lease is real time here.
-#![expect(clippy::print_stdout, reason = "what the program prints is what it is for")]
+//! The program takes some seconds, because the time to live of a lease is real time here.
+#![expect(clippy::print_stdout, reason = "the program demonstrates its results on standard output")]
 
 mod cluster;
 mod program;
@@ -30,7 +30,7 @@ use fleet_agent::ServiceManager;
 use fleet_agent::testing::{Harness, UnitKind};
 use fleet_core::Snapshot;
 use fleet_store::Store;
-use fleet_store::testing::{FaultyStore, FaultInjector, conformance_under_faults};
+use fleet_store::testing::{FaultInjector, FaultyStore, conformance_under_faults};
 use fleet_unitfile::{UnitFile, UnitName};
 use tempfile::TempDir;
 
@@ -69,10 +69,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The whole test of a store, in peace and in faults. A broken promise is a panic that names it.
+/// The complete test of a store, with and without faults. A violated guarantee panics with its
+/// name.
 async fn the_store_keeps_its_promises() {
     fleet_store::testing::conformance(async || OwnStore::open() as Arc<dyn Store>).await;
-    // A store behind a network brings its own faults, by cutting real connections for example.
+    // A store behind a network would inject its own faults, for example by cutting real
+    // connections.
     conformance_under_faults(async || {
         let store = FaultyStore::new(OwnStore::open());
         (Arc::new(store.clone()) as Arc<dyn Store>, Arc::new(store) as Arc<dyn FaultInjector>)
@@ -81,7 +83,7 @@ async fn the_store_keeps_its_promises() {
     println!("the store keeps its promises");
 }
 
-/// The whole test of a service manager, which also has to say how its units are written.
+/// The complete test of a service manager, which also has to provide the syntax of its units.
 async fn the_service_manager_keeps_its_promises() -> Result<(), Box<dyn Error>> {
     let (machine, directory) = (TaskMachine::new(), tempfile::tempdir()?);
     fleet_agent::testing::conformance(&Bench { machine, directory }).await;
@@ -96,7 +98,7 @@ struct Bench {
 
 #[async_trait]
 impl Harness for Bench {
-    /// What a daemon does when it begins: it finds the machine and the units as they are.
+    /// Called when a daemon starts: the machine and its units already exist.
     async fn open(&self) -> Arc<dyn ServiceManager> {
         Arc::new(TaskManager::new(&self.machine))
     }
@@ -111,7 +113,7 @@ impl Harness for Bench {
 
     fn unit(&self, unit: &UnitName, kind: UnitKind) -> UnitFile {
         let program = match kind {
-            // No task can ignore that it is told to stop, so both are the same here.
+            // A task cannot ignore a stop request, so both cases are the same here.
             UnitKind::RunsForEver | UnitKind::IgnoresStop | UnitKind::Reloads => {
                 "tick 1000".to_owned()
             }

@@ -1,11 +1,11 @@
-//! What the units of this example run: programs that are built in.
+//! The built-in programs that the units of this example run.
 //!
 //! | `ExecStart=` | what the unit does |
 //! |---|---|
-//! | `tick MILLISECONDS` | writes a line so often until it is stopped |
+//! | `tick MILLISECONDS` | writes a line at this interval until it is stopped |
 //! | `say WORD...` | writes each word on a line, and waits until it is stopped |
-//! | `exit STATUS` | ends at once |
-//! | `task STATUS` | ends at once, and has not started before that |
+//! | `exit STATUS` | exits at once |
+//! | `task STATUS` | exits at once, and is only started once it has exited |
 //! | `linger FILE` | runs until it is stopped, and then until the file exists |
 
 use std::num::NonZeroU64;
@@ -27,7 +27,7 @@ pub(crate) enum Program {
 }
 
 impl Program {
-    /// The program that a unit file asks for.
+    /// Parses the program from a unit file.
     pub(crate) fn read(unit: &UnitName, file: &UnitFile) -> Result<Self, ServiceError> {
         let option = file.values("Service", "ExecStart").last();
         let line = option.map_or(0, |option| file.location(option.span().start).line);
@@ -57,12 +57,13 @@ impl Program {
         })
     }
 
-    /// Whether a unit with this program is started when it is done, not when it runs.
+    /// Whether a unit with this program counts as started when the program has exited, not when it
+    /// runs.
     pub(crate) fn is_task(&self) -> bool {
         matches!(self, Self::Task(_))
     }
 
-    /// Runs until it ends by itself or is told to, and returns the exit status.
+    /// Runs until the program exits or is stopped, and returns the exit status.
     pub(crate) async fn run(
         self,
         mut write: impl FnMut(&str),
@@ -93,9 +94,9 @@ impl Program {
     }
 }
 
-/// Waits until the unit is told to stop, or its machine has lost its power.
+/// Waits until the unit is stopped, or its machine has lost its power.
 async fn stopped(told: &mut watch::Receiver<bool>) {
-    // An error means that nobody is left who could tell.
+    // An error means that the sender is gone.
     let _told = told.wait_for(|told| *told).await.is_ok();
 }
 

@@ -1,5 +1,5 @@
-//! A service manager of your own. Where this one has tokio tasks, yours has containers, virtual
-//! machines or whatever else can be started and stopped.
+//! A custom service manager. This one runs tokio tasks; yours runs containers, virtual machines or
+//! anything else that can be started and stopped.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use fleet_agent::{
-    Journal, JournalLine, JournalQuery, ManagedUnit, ServiceError, ServiceManager, ChangeReceiver,
-    ChangeSender, wall_time,
+    ChangeReceiver, ChangeSender, Journal, JournalLine, JournalQuery, ManagedUnit, ServiceError,
+    ServiceManager, wall_time,
 };
 use fleet_core::{
     ActiveState, Epoch, ExitStatus, Generation, KnownUnit, LoadState, SystemdState, TargetState,
@@ -19,22 +19,22 @@ use tokio::sync::{OwnedMutexGuard, mpsc, watch};
 
 use crate::program::Program;
 
-/// How many lines of a unit's output are kept; older ones are forgotten.
+/// Number of output lines kept per unit; older ones are dropped.
 const KEPT_LINES: usize = 100;
 
 /// A machine that runs units as tasks.
 ///
-/// It stands for the machine, not for the daemon on it: agents come and go, and the units run on.
+/// It represents the machine, not the daemon on it: agents come and go, and the units keep running.
 /// They end with [`power_off`](Self::power_off).
 #[derive(Default)]
 pub(crate) struct TaskMachine {
     units: Mutex<BTreeMap<UnitName, TaskUnit>>,
-    /// Whoever wants to know which units change.
+    /// Subscribers to unit changes.
     feed: ChangeSender,
-    /// Calls about one unit take turns, in the order in which they came. Only those units are in
-    /// here that a call is about at the moment.
+    /// Serializes calls about the same unit, in order of arrival. Holds only units with a call in
+    /// progress.
     turns: Mutex<BTreeMap<UnitName, Arc<tokio::sync::Mutex<()>>>>,
-    /// What tells one run of a unit from the next, in place of a process ID.
+    /// Distinguishes the runs of a unit, in place of a process ID.
     runs: AtomicU32,
 }
 
@@ -42,9 +42,9 @@ struct TaskUnit {
     program: Program,
     known: KnownUnit,
     state: SystemdState,
-    /// Tells the task to stop, while there is one. It is closed when the task has ended.
+    /// Stops the task, while there is one. Closed when the task has ended.
     stop: Option<Stop>,
-    /// With the moments at which they were written.
+    /// Output lines with their timestamps.
     lines: VecDeque<(Timestamp, String)>,
     followers: Vec<mpsc::Sender<JournalLine>>,
 }
@@ -52,18 +52,18 @@ struct TaskUnit {
 type Stop = Arc<watch::Sender<bool>>;
 
 impl TaskMachine {
-    /// A machine that knows no unit.
+    /// Makes a machine without units.
     pub(crate) fn new() -> Arc<Self> {
         Arc::default()
     }
 
-    /// Pulls the plug: all units end at once, and nobody is told.
+    /// Simulates a power failure: all units end at once, without notifications.
     pub(crate) fn power_off(&self) {
-        // A task that nobody can tell to stop any more ends.
+        // Dropping the sender ends the task.
         lock(&self.units).clear();
     }
 
-    /// Waits until it is this call's turn.
+    /// Waits for the lock of the unit.
     async fn turn(&self, unit: &UnitName) -> OwnedMutexGuard<()> {
         let turn = {
             let mut turns = lock(&self.turns);
@@ -73,7 +73,7 @@ impl TaskMachine {
         turn.lock_owned().await
     }
 
-    /// Changes a known unit, and tells everybody.
+    /// Changes a known unit, and notifies all subscribers.
     fn change<T>(
         &self,
         unit: &UnitName,
@@ -87,7 +87,7 @@ impl TaskMachine {
         Ok(result)
     }
 
-    /// Starts a unit's task unless it runs, and remembers that it was asked to.
+    /// Starts a unit's task unless it runs, and records the request.
     async fn run(
         self: &Arc<Self>,
         unit: &UnitName,
@@ -98,7 +98,7 @@ impl TaskMachine {
             unit.stop.is_none().then(|| unit.program.clone())
         })?;
         let Some(program) = program else {
-            return Ok(()); // it runs already
+            return Ok(()); // already running
         };
         let is_task = program.is_task();
         let stop = self.spawn(unit, program)?;
@@ -123,14 +123,14 @@ impl TaskMachine {
         let (machine, unit) = (Arc::clone(self), unit.clone());
         tokio::spawn(async move {
             let status = program.run(|line| machine.write(&unit, line), &mut told).await;
-            // After a power cut the unit is not known any more, and there is nothing to note.
+            // After a power failure the unit is unknown, and there is nothing to record.
             drop(machine.change(&unit, |unit| unit.on_ended(status)));
-            drop(told); // who waits for the end of the task goes on
+            drop(told); // callers that wait for the end of the task continue
         });
         Ok(stop)
     }
 
-    /// Notes a line of output, which is no change of the unit's state.
+    /// Appends a line of output, which does not change the unit's state.
     fn write(&self, unit: &UnitName, line: &str) {
         if let Some(unit) = lock(&self.units).get_mut(unit) {
             unit.write(line);
@@ -181,7 +181,7 @@ impl TaskUnit {
         if self.lines.len() > KEPT_LINES {
             self.lines.pop_front();
         }
-        // A follower that is gone, or too slow, is cut off: output waits for nobody.
+        // A follower that is gone or too slow is dropped: output never blocks.
         self.followers.retain(|follower| {
             follower.try_send(JournalLine { at: Some(now), ..line.to_owned().into() }).is_ok()
         });
@@ -192,7 +192,7 @@ impl TaskUnit {
     }
 }
 
-/// An agent's view of the machine. Dropping it changes nothing there.
+/// An agent's handle to the machine. Dropping it changes nothing there.
 pub(crate) struct TaskManager {
     machine: Arc<TaskMachine>,
 }
@@ -240,7 +240,7 @@ impl ServiceManager for TaskManager {
             lock(&self.machine.units).remove(unit);
             self.machine.feed.report(unit);
         }
-        Ok(()) // what is not known need not be forgotten
+        Ok(()) // an unknown unit needs no removal
     }
 
     async fn start(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError> {

@@ -1,8 +1,8 @@
-//! A store of your own. Where this one has a `Keyspace`, yours has a database, a log or a server.
+//! A custom store. This one has a `Keyspace`; yours has a database, a log or a server.
 //!
-//! `Keyspace` is the pure state machine below fleet's own stores: it knows keys, revisions, leases
-//! and the changes of late, and is handed the time. What is left is what every store does around
-//! its state: it takes one change at a time, tells the watches, and ends the leases.
+//! `Keyspace` is the pure state machine below fleet's own stores. It holds keys, revisions, leases
+//! and recent changes, and takes the time as an argument. This file adds what every store does
+//! around its state: it serializes changes, notifies the watches, and expires the leases.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,14 +14,14 @@ use fleet_store::{
 };
 use tokio::time::Instant;
 
-/// How often leases are looked at, so by how much one may outlast its time to live.
+/// Interval of lease checks, and so the maximum time that a lease outlasts its time to live.
 const LEASE_CHECK: Duration = Duration::from_millis(20);
 
-/// How many revisions a watch may be behind before it is cut off. Its reader then reads everything
-/// again; a writer never waits for it.
+/// Number of revisions that a watch may lag behind before it is dropped. Its reader then reads
+/// everything again; a writer never waits for it.
 const WATCH_CAPACITY: usize = 256;
 
-/// A store that lives as long as somebody has it.
+/// A store that lives as long as there is a handle to it.
 pub(crate) struct OwnStore {
     began: Instant,
     inner: Mutex<Inner>,
@@ -29,12 +29,12 @@ pub(crate) struct OwnStore {
 
 struct Inner {
     keyspace: Keyspace,
-    /// Each watch with the prefix that it is about.
+    /// Each watch with its prefix.
     watches: Vec<(String, WatchSender)>,
 }
 
 impl OwnStore {
-    /// An empty store, and a task that ends its leases.
+    /// Makes an empty store, and a task that expires its leases.
     pub(crate) fn open() -> Arc<Self> {
         let inner = Inner { keyspace: Keyspace::new(), watches: Vec::new() };
         let store = Arc::new(Self { began: Instant::now(), inner: Mutex::new(inner) });
@@ -66,8 +66,8 @@ impl OwnStore {
 }
 
 impl Inner {
-    /// Hands the changes of one revision to the watches that they concern. This happens under the
-    /// lock, so every watch sees the revisions in their order.
+    /// Sends the changes of one revision to the watches on them. Called under the lock, so that
+    /// every watch sees the revisions in order.
     fn tell(&mut self, changes: Option<Changes>) {
         let Some(changes) = changes else { return };
         self.watches.retain_mut(|(prefix, watch)| match changes.under(prefix) {
@@ -85,19 +85,17 @@ impl Store for OwnStore {
 
     async fn commit(&self, transaction: Transaction) -> Result<Commit, StoreError> {
         let mut inner = self.lock();
-        // The keyspace refuses what rests on a lease whose time is over, whether or not it was
-        // looked at since.
+        // The keyspace refuses operations on an expired lease, even before the next lease check.
         let outcome = inner.keyspace.apply(self.now(), &transaction)?;
-        // A store that is to outlive the process makes the changes durable here, before anybody
-        // hears of them.
+        // A durable store would persist the changes here, before any reader can see them.
         inner.tell(outcome.changes);
         Ok(outcome.commit)
     }
 
     async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, StoreError> {
         let mut inner = self.lock();
-        // Both under one lock: what came before is in the backlog, the rest will be told, and
-        // nothing falls between the two.
+        // Both happen under one lock: earlier changes are in the backlog and later ones are sent,
+        // so none is lost.
         let backlog = inner.keyspace.changes_after(after, prefix)?;
         let (sender, watch) = Watch::with_backlog(backlog, WATCH_CAPACITY);
         inner.watches.push((prefix.to_owned(), sender));

@@ -1,4 +1,4 @@
-//! Any bytes: both readers agree, spans stay in the source, and what was read can be written.
+//! Any bytes: both readers agree, spans stay in the source, and parsed options can be written.
 #![no_main]
 
 use fleet_unitfile::{Reader, UnitFile};

@@ -1,4 +1,4 @@
-//! Any unit with any drop-in: checking ends, and every finding has a place and can be shown.
+//! Any unit with any drop-in: checking ends, and every finding has a location and can be rendered.
 #![no_main]
 
 use fleet_unitfile::{UnitFile, UnitName, check};

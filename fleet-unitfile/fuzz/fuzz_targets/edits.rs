@@ -1,4 +1,4 @@
-//! Any edit of any source changes what it says it does.
+//! Any edit of any source has exactly its intended effect.
 #![no_main]
 
 use fleet_unitfile::{OptionView, UnitFile, UnitOption};

@@ -1,4 +1,4 @@
-//! Any text as a name, an escaped part of one, or a path: what is accepted reads back.
+//! Any text as a name, an escaped part of one, or a path: an accepted text round-trips.
 #![no_main]
 
 use fleet_unitfile::{

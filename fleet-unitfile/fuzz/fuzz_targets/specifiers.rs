@@ -1,4 +1,4 @@
-//! Any text with specifiers, for any name: expanded by both ways alike, or refused with a place.
+//! Any text with specifiers, for any name: both expansions agree, or refuse it with a position.
 #![no_main]
 
 use fleet_unitfile::{SpecifierContext, UnitName, expand_specifiers};
@@ -16,7 +16,7 @@ fuzz_target!(|input: (u8, &str)| {
         Ok(_) => {}
         Err(error) => assert!(!error.to_string().is_empty()),
     }
-    // A percent sign that is written twice stands for itself, whatever is around it.
+    // A doubled percent sign stands for itself in any context.
     let literal = text.replace('%', "%%");
     assert_eq!(facts.expand(&literal, &name).as_deref(), Ok(text));
     assert_eq!(expand_specifiers(&literal, &name).as_deref(), Ok(text));

@@ -1,4 +1,4 @@
-//! Any text as a value: what is accepted can be written and reads back.
+//! Any text as a value: an accepted value can be written and reads back.
 #![no_main]
 
 use fleet_unitfile::{

@@ -1,11 +1,11 @@
-//! How fast unit files are read, and how rightly, beside other crates that read files of this look.
+//! Compares the speed and correctness of crates that read unit files.
 //!
 //! `cargo run --release [FOLDER]`
 //!
-//! All crates read the unit files below the folder, or below `/usr/lib/systemd`, as one text, in
-//! turns, and look at each option. The table tells for each crate the speed of its fastest turn in
-//! millions of bytes a second of processor time, how many options it found (none where it refuses
-//! the text), and which small texts it does not read as systemd does.
+//! All crates read the unit files below the directory, or below `/usr/lib/systemd`, as one text, in
+//! turns, and access each option. The table shows for each crate the speed of its fastest turn in
+//! millions of bytes per second of processor time, the number of options found (none if it refuses
+//! the text), and the small texts that it reads differently than systemd.
 
 mod probes;
 mod readers;
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use crate::readers::{READERS, Reader};
 
-/// How often each crate has its turn, and how long a turn is at least.
+/// Number of turns of each crate, and minimum duration of a turn.
 const ROUNDS: usize = 9;
 const TURN: Duration = Duration::from_millis(200);
 
@@ -24,7 +24,7 @@ fn main() {
     let folder = std::env::args().nth(1).unwrap_or_else(|| "/usr/lib/systemd".to_owned());
     let source = concatenated(Path::new(&folder));
     assert!(!source.is_empty(), "no unit files below {folder}");
-    // Some of the others panic, which is told in the table.
+    // Some of the other crates panic, which the table reports.
     std::panic::set_hook(Box::new(|_| {}));
     let mut fastest = vec![0.0_f64; READERS.len()];
     for _ in 0..ROUNDS {
@@ -44,7 +44,7 @@ fn main() {
     }
 }
 
-/// Millions of bytes a second.
+/// Millions of bytes per second.
 fn speed(reader: &Reader, source: &str) -> f64 {
     let start = worked();
     let mut bytes = 0;
@@ -57,7 +57,7 @@ fn speed(reader: &Reader, source: &str) -> f64 {
     bytes as f64 / 1e6 / (worked() - start).as_secs_f64()
 }
 
-/// How long this thread was on a processor, so that what else runs on the machine matters little.
+/// Returns the processor time of this thread, which depends little on other processes.
 #[expect(clippy::disallowed_methods, reason = "a benchmark needs a clock")]
 fn worked() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
@@ -65,7 +65,7 @@ fn worked() -> Duration {
     Duration::from_nanos(nanoseconds.expect("Linux tells how long a thread has worked"))
 }
 
-/// The text of every unit file below a folder that is text, in the order of their paths.
+/// Returns the text of every UTF-8 unit file below a directory, in the order of their paths.
 #[expect(clippy::disallowed_methods, reason = "a benchmark may read the files of the machine")]
 fn concatenated(folder: &Path) -> String {
     let Ok(entries) = std::fs::read_dir(folder) else {

@@ -1,10 +1,10 @@
-//! Small texts that tell whether a crate reads unit files as systemd does.
+//! Small texts that show whether a crate reads unit files as systemd does.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::readers::Reader;
 
-/// What a text is about, the text, and the options in it: section, name and value.
+/// The topic of a text, the text, and its options: section, name and value.
 type Probe = (&'static str, &'static str, &'static [(&'static str, &'static str, &'static str)]);
 
 const PROBES: &[Probe] = &[
@@ -28,11 +28,11 @@ const PROBES: &[Probe] = &[
     ("no line end at the end", "[A]\nK=a", &[("A", "K", "a")]),
 ];
 
-/// What a crate reads in another way, for the table.
+/// Lists the texts that a crate reads differently, for the table.
 pub(crate) fn wrong(reader: &Reader) -> String {
     let is_wrong = |(_, text, expected): &&Probe| {
         let mut found = caught(|| (reader.list)(text)).flatten().unwrap_or_default();
-        // The order between sections may be lost; that is no fault of a map.
+        // A map may lose the order of sections, which does not count as a difference.
         found.sort();
         let found = found.iter().map(|it| (it.0.as_str(), it.1.as_str(), it.2.as_str()));
         !found.eq(expected.iter().copied())
@@ -41,7 +41,7 @@ pub(crate) fn wrong(reader: &Reader) -> String {
     if wrong.is_empty() { "–".to_owned() } else { wrong.join(", ") }
 }
 
-/// What is returned, if anything is.
+/// Returns the result, or `None` after a panic.
 pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()
 }

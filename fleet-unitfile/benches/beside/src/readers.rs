@@ -1,6 +1,6 @@
-//! The crates that are compared, behind one face each.
+//! The compared crates, behind one interface each.
 //!
-//! Each is told as much as it can be told of how unit files are written.
+//! Each is configured as closely as possible to the syntax of unit files.
 
 use std::str::FromStr;
 
@@ -14,11 +14,11 @@ pub(crate) struct Reader {
     pub(crate) name: &'static str,
     /// Reads a text and adds up the lengths of all names and values.
     pub(crate) look: fn(&str) -> Option<usize>,
-    /// Reads a text and lists what is in it.
+    /// Reads a text and lists its options.
     pub(crate) list: fn(&str) -> Option<List>,
 }
 
-/// One reader, out of what calls its second argument with each option of its first.
+/// Makes a reader from a function that calls its second argument with each option of its first.
 macro_rules! reader {
     ($name:literal, $each:expr) => {
         Reader {
@@ -113,7 +113,7 @@ fn rust_ini(text: &str, each: &mut impl FnMut(&str, &str, &str)) -> Option<()> {
     Some(())
 }
 
-/// The items alone: its map refuses a name that stands in two sections.
+/// Only the items: its map refuses a name that occurs in two sections.
 fn systemd_parser_items(text: &str, each: &mut impl FnMut(&str, &str, &str)) -> Option<()> {
     use systemd_parser::items::SystemdItem;
 
