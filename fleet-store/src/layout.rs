@@ -63,7 +63,7 @@ impl fmt::Debug for ContentId {
 
 /// Error for text that is not a content ID.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} does not identify a content: 40 lower-case hexadecimal digits do")]
+#[error("{0:?} is not a content ID: 40 lower-case hexadecimal digits are expected")]
 pub struct ContentIdError(String);
 
 impl FromStr for ContentId {

@@ -319,7 +319,7 @@ pub enum StoreError {
     #[error("the store is unavailable")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// No response arrived; the commit may or may not have been applied.
-    #[error("the store did not say whether the commit happened")]
+    #[error("the store did not confirm the commit: it may or may not have been applied")]
     Unknown(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The lease has ended.
     #[error("lease {0} has ended")]

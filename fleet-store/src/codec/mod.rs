@@ -56,7 +56,7 @@ pub enum CodecError {
     #[error("the value is damaged")]
     Damaged(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The format has no encoding for this.
-    #[error("the format cannot hold {0}")]
+    #[error("the format cannot encode {0}")]
     Unsupported(&'static str),
 }
 

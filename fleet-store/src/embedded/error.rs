@@ -39,11 +39,11 @@ impl FileError {
                  cluster with the fleet that wrote it, and import the file into a new store"
             )),
             Self::WrongKind(Kind::Backup) => StoreError::Format(format!(
-                "{name} is a backup and no store: restore it to a new file"
+                "{name} is a backup, not a store: restore it to a new file"
             )),
             Self::WrongKind(Kind::Store) => StoreError::Format(format!(
-                "{name} is a store and no backup: make one of it by EmbeddedStore::backup, or a \
-                 portable one by \"fleetctl export FILE\""
+                "{name} is a store, not a backup: create one with EmbeddedStore::backup, or a \
+                 portable export with \"fleetctl export FILE\""
             )),
             Self::Other(error) => StoreError::Unavailable(error),
         }

@@ -160,10 +160,10 @@ impl Writer {
         let failure = match catch_unwind(AssertUnwindSafe(|| disk.write(&batch))) {
             Ok(Ok(())) => return self.readers.publish(batch.revisions),
             Ok(Err(error)) => WriteFailure::new(error),
-            Err(_) => WriteFailure::new("the file's library has failed".into()),
+            Err(_) => WriteFailure::new("the database library has panicked".into()),
         };
         let error = &failure as &dyn std::error::Error;
-        tracing::error!(error, "the store takes no more writes");
+        tracing::error!(error, "the store accepts no more writes");
         self.disk = Err(failure);
     }
 }
@@ -215,7 +215,7 @@ pub(super) fn refuse(request: Request, failure: WriteFailure) -> DeferredRespons
 
 /// Error that made the file unusable.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("the store's file cannot be written: mend that, then restart the daemon")]
+#[error("the store's file cannot be written: fix that, then restart the daemon")]
 pub(super) struct WriteFailure(#[source] Arc<dyn std::error::Error + Send + Sync>);
 
 /// The writer is gone, for example because its runtime was shut down.

@@ -75,13 +75,13 @@ pub struct EtcdUser {
 #[non_exhaustive]
 pub enum EtcdConfigError {
     /// There is no endpoint.
-    #[error("no endpoint of etcd is given")]
+    #[error("no etcd endpoint is configured")]
     NoEndpoint,
     /// An endpoint is not a valid URL.
-    #[error("{0:?} is no endpoint of etcd: write a URL such as https://10.0.0.1:2379")]
+    #[error("{0:?} is not an etcd endpoint: use a URL such as https://10.0.0.1:2379")]
     Endpoint(String),
     /// Certificates are configured, but an endpoint is not encrypted.
-    #[error("{0:?} is not encrypted, though certificates are given: write https://")]
+    #[error("{0:?} is not encrypted, but certificates are configured: use https://")]
     NotEncrypted(String),
     /// The certificates cannot be used.
     #[error("the certificates for etcd cannot be used")]
@@ -223,22 +223,22 @@ mod tests {
             config.clients().err().map_or_else(String::new, |error| error.to_string())
         };
         let table = [
-            (&[][..], none(), "no endpoint of etcd is given"),
+            (&[][..], none(), "no etcd endpoint is configured"),
             (&["http://a:1", "https://b:1"], none(), ""),
             (
                 &["http://a:1", "a:1"],
                 none(),
-                "\"a:1\" is no endpoint of etcd: write a URL such as https://10.0.0.1:2379",
+                "\"a:1\" is not an etcd endpoint: use a URL such as https://10.0.0.1:2379",
             ),
             (
                 &["http://"],
                 none(),
-                "\"http://\" is no endpoint of etcd: write a URL such as https://10.0.0.1:2379",
+                "\"http://\" is not an etcd endpoint: use a URL such as https://10.0.0.1:2379",
             ),
             (
                 &["http://a:1"],
                 certificate.clone(),
-                "\"http://a:1\" is not encrypted, though certificates are given: write https://",
+                "\"http://a:1\" is not encrypted, but certificates are configured: use https://",
             ),
             (&["https://a:1"], certificate, "the certificates for etcd cannot be used"),
         ];

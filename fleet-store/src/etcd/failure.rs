@@ -40,7 +40,7 @@ pub(super) enum FailureKind {
 
 /// Timeout of a call.
 #[derive(Debug, thiserror::Error)]
-#[error("etcd at {endpoint} did not response within {limit:?}")]
+#[error("etcd at {endpoint} did not respond within {limit:?}")]
 pub(super) struct TimeoutError {
     pub(super) endpoint: String,
     pub(super) limit: Duration,
@@ -80,7 +80,7 @@ struct NoResponse {
 
 /// Response of etcd that violates its protocol.
 #[derive(Debug, thiserror::Error)]
-#[error("etcd broke its protocol: {0}")]
+#[error("etcd violated its protocol: {0}")]
 pub(super) struct ProtocolViolation(pub(super) &'static str);
 
 impl Failure {

@@ -14,7 +14,7 @@ pub(super) struct KeyPrefix {
 
 /// A key under the prefix that no store has written.
 #[derive(Debug, thiserror::Error)]
-#[error("etcd has a key that is no text, {key:?}: delete it")]
+#[error("etcd has a key that is not UTF-8, {key:?}: delete it")]
 struct NonUtf8Key {
     key: String,
 }

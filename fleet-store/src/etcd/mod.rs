@@ -128,7 +128,7 @@ impl EtcdStore {
                 return Ok(Commit::Refused { condition, found });
             }
         }
-        let violation = ProtocolViolation("it refused a transaction whose conditions hold");
+        let violation = ProtocolViolation("a transaction was refused although its conditions hold");
         Err(StoreError::Unavailable(Box::new(violation)))
     }
 

@@ -70,7 +70,7 @@ impl WatchTask {
                 StreamEnd::Stream(failure) => failure,
             };
             let error = failure.into_read_error();
-            tracing::debug!(error = &error as &dyn std::error::Error, "a watch has broken off");
+            tracing::debug!(error = &error as &dyn std::error::Error, "a watch stream has failed");
             self.client.switch_from(stream.at);
             self.assembler.restart();
             match self.reopen().await {
@@ -169,7 +169,7 @@ impl WatchTask {
         let after = self.assembler.done();
         let present = self.probe(Revision::ZERO).await.map_err(Failure::into_read_error)?;
         if after > present {
-            let text = format!("revision {after} was not made yet: {present} is the last");
+            let text = format!("revision {after} does not exist yet: the last one is {present}");
             return Err(StoreError::Invalid(text));
         }
         if after < present {
@@ -252,7 +252,7 @@ impl Stream {
 fn silent() -> Failure {
     Failure::new(
         FailureKind::Ambiguous,
-        ProtocolViolation("a watch is silent about what has changed"),
+        ProtocolViolation("a watch does not deliver known changes"),
     )
 }
 

@@ -124,7 +124,8 @@ impl Keyspace {
     /// does not exist yet.
     pub fn changes_after(&self, after: Revision, prefix: &str) -> Result<Vec<Changes>, StoreError> {
         if after > self.revision {
-            let text = format!("revision {after} was not made yet: {} is the last", self.revision);
+            let text =
+                format!("revision {after} does not exist yet: the last one is {}", self.revision);
             return Err(StoreError::Invalid(text));
         }
         let changes = self.history.after(after)?;

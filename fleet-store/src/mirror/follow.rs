@@ -35,7 +35,7 @@ enum ResyncReason {
          store; if that was on purpose, restart this daemon"
     )]
     OtherHistory,
-    #[error("the keys of the store are laid out in another way")]
+    #[error("the store has an unsupported key layout")]
     OtherLayout(#[source] CodecError),
 }
 

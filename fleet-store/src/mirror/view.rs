@@ -192,7 +192,7 @@ impl View {
 
 /// Creates a fault with the whole chain of causes. Faults are only displayed.
 pub(super) fn fault(what: &str, error: &dyn std::error::Error) -> Fault {
-    let mut message = format!("{what} cannot be understood: {error}");
+    let mut message = format!("{what} cannot be read: {error}");
     let mut source = error.source();
     while let Some(cause) = source {
         message.push_str(": ");
@@ -203,5 +203,5 @@ pub(super) fn fault(what: &str, error: &dyn std::error::Error) -> Fault {
 }
 
 fn warn(what: &str, of: &dyn Display, error: &CodecError) {
-    tracing::warn!(%of, error = error as &dyn std::error::Error, "a stored {what} is passed over");
+    tracing::warn!(%of, error = error as &dyn std::error::Error, "a stored {what} cannot be read and is ignored");
 }

@@ -26,7 +26,7 @@ pub enum RegistryError {
         modified: Revision,
     },
     /// The unit was written after the expected revision; read it and decide again.
-    #[error("unit {name} has changed since it was looked at")]
+    #[error("unit {name} has changed since it was read")]
     Changed {
         /// The unit.
         name: UnitName,
@@ -62,7 +62,7 @@ pub enum RegistryError {
         term: Term,
     },
     /// A stored value that the operation needs cannot be read.
-    #[error("{key} cannot be understood")]
+    #[error("the stored value {key} cannot be read")]
     Value {
         /// Key of the value.
         key: String,
@@ -71,9 +71,7 @@ pub enum RegistryError {
         source: CodecError,
     },
     /// The store has no lineage, so the base of its epochs is unknown.
-    #[error(
-        "the store has no lineage yet: a fleetd that uses it, or Registry::lineage, gives it one"
-    )]
+    #[error("the store has no lineage yet: start a fleetd that uses it, or call Registry::lineage")]
     NoLineage,
     /// A value has no encoding.
     #[error("the value cannot be stored")]
@@ -86,7 +84,7 @@ pub enum RegistryError {
 /// Describes a machine to operators: its host, address, version and start time, as far as known.
 fn described(holder: Option<&MachineRecord>) -> String {
     let Some(MachineRecord { address, version, host, started, .. }) = holder else {
-        return ", of which this version of fleet cannot read more".to_owned();
+        return " whose record this version of fleet cannot read".to_owned();
     };
     let mut text = String::new();
     if !host.is_empty() {

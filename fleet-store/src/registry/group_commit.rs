@@ -338,7 +338,7 @@ impl Error for SharedError {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("the daemon ends")]
+#[error("the daemon is shutting down")]
 struct ShuttingDown;
 
 fn lost() -> StoreError {

@@ -23,7 +23,7 @@ pub struct Lineage {
 
 /// Error for text that is not a lineage.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no lineage: 1 to 64 letters, digits or \"-\" are")]
+#[error("{0:?} is not a lineage: use 1 to 64 letters, digits or \"-\"")]
 pub struct LineageError(String);
 
 impl FromStr for Lineage {

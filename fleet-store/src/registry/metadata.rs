@@ -49,7 +49,7 @@ impl Registry {
             last.insert((machine, key), value);
         }
         if last.is_empty() || last.keys().any(|(_, key)| key.is_empty()) {
-            let text = "a change of metadata names no key".to_owned();
+            let text = "a metadata change has no key".to_owned();
             return Err(StoreError::Invalid(text).into());
         }
         let put = |transaction: Transaction,

@@ -116,7 +116,7 @@ impl Registry {
     /// Revokes a lease that no other process knows. If that fails, the lease expires.
     async fn release_lease(&self, lease: LeaseId) {
         if let Err(error) = self.store.revoke(lease).await {
-            tracing::debug!(%lease, %error, "a lease is left to its time");
+            tracing::debug!(%lease, %error, "cannot revoke a lease: it will expire");
         }
     }
 }

@@ -56,7 +56,7 @@ struct Faults {
 
 /// Cause of every injected failure.
 #[derive(Debug, thiserror::Error)]
-#[error("the test wants it so")]
+#[error("injected fault")]
 struct InjectedFault;
 
 impl FaultyStore {

@@ -25,7 +25,8 @@ pub(super) fn unit(from: &ImportUnit, strictness: Strictness) -> Result<Unit, Ve
         wrong.push(format!("the unit file is larger than {most} KiB"));
     }
     if from.name.is_template() && from.desired != TargetState::Inactive {
-        wrong.push(format!("cannot activate a template: it is to be {}", from.desired));
+        wrong
+            .push(format!("a template cannot be activated: its desired state is {}", from.desired));
     }
     let requirements = match Requirements::parse(&from.name, &file, strictness) {
         Ok(parsed) => parsed.requirements,
@@ -57,7 +58,9 @@ pub(super) fn cycle(all: &Snapshot, unit: &Unit) -> Option<String> {
 pub(super) fn metadata(pair: &ImportMetadata) -> Option<String> {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b"_.-".contains(&b);
     let sound = !pair.key.is_empty() && pair.key.bytes().all(allowed);
-    (!sound).then(|| "a key of metadata is of letters, digits, \"_\", \".\" and \"-\"".to_owned())
+    (!sound).then(|| {
+        "a metadata key may contain only letters, digits, \"_\", \".\" and \"-\"".to_owned()
+    })
 }
 
 fn with_location(at: fleet_unitfile::Location, message: &str, help: &str) -> String {

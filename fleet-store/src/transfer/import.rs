@@ -187,7 +187,7 @@ impl Import {
                 self.units.push(unit);
             }
             ExportItem::Fault { unit, problem } => self.remarks.push(format!(
-                "{location}: {unit} could not be read where the export was made, and is not in it: \
+                "{location}: {unit} was unreadable when the export was made, and is not in it: \
                  {problem}"
             )),
         }

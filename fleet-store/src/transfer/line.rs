@@ -245,7 +245,7 @@ fn parse_intent(intent: &str, min_available: Option<u32>) -> Result<Intent, Stri
     match (intent, min_available) {
         ("cordoned", None) => Ok(Intent::Cordoned),
         ("drained", Some(min_available)) => Ok(Intent::Drained { min_available }),
-        _ => Err("intent: it is \"cordoned\", or \"drained\" with minAvailable".to_owned()),
+        _ => Err("intent: expected \"cordoned\", or \"drained\" with minAvailable".to_owned()),
     }
 }
 
@@ -260,7 +260,7 @@ fn parse<T: std::str::FromStr<Err: std::fmt::Display>>(
 fn check_number(field: &str, number: u64) -> Result<u64, String> {
     match number {
         0..=MAX_NUMBER => Ok(number),
-        _ => Err(format!("{field}: {number} is larger than any such number")),
+        _ => Err(format!("{field}: {number} is larger than 2^53")),
     }
 }
 
@@ -279,6 +279,6 @@ fn check_hash(unit: &ExportedUnit, hash: &str) -> Result<(), String> {
     let hash: UnitHash = parse("hash", hash)?;
     match file.hash() {
         own if own == hash => Ok(()),
-        own => Err(format!("hash: the text of {} has {own}, and not {hash}", unit.name)),
+        own => Err(format!("hash: the source of {} has hash {own}, not {hash}", unit.name)),
     }
 }

@@ -177,7 +177,7 @@ impl ImportPlan {
         match found(&pair, target) {
             Some(value) if *value == pair.value => {}
             Some(value) if !replace => {
-                let reason = format!("the cluster has another value, {value:?}");
+                let reason = format!("the cluster has a different value, {value:?}");
                 return self.refuse(pair.location, name, vec![reason]);
             }
             _ => self.metadata.push(MetadataChange::Set {
@@ -194,7 +194,7 @@ impl ImportPlan {
             Some(intent) if *intent == it.intent => {}
             Some(intent) if !replace => {
                 let (there, here) = (describe(*intent), describe(it.intent));
-                let reason = format!("the cluster wants it {there}, the file {here}");
+                let reason = format!("it is {there} in the cluster, but {here} in the file");
                 return self.refuse(it.location.clone(), intent_name(&it), vec![reason]);
             }
             _ => self.intents.push((it.machine.clone(), it.intent)),
@@ -229,14 +229,16 @@ fn is_there(unit: &Unit, target: &Snapshot) -> bool {
 fn difference(unit: &Unit, target: &Snapshot) -> Option<String> {
     let name = unit.name.as_str();
     let Some(there) = target.unit(name) else {
-        let broken = |message: &str| format!("the cluster's is broken: {message}");
+        let broken = |message: &str| format!("it is unreadable in the cluster: {message}");
         return target.fault(name).map(|fault| broken(&fault.message));
     };
     let (own, other) = (unit.hash(), there.hash());
     Some(match there.file == unit.file {
-        true => format!("the cluster wants it {}, the file {}", there.desired, unit.desired),
-        false if own == other => "the cluster has it with other comments".to_owned(),
-        false => format!("the cluster has another: its hash is {other}, here {own}"),
+        true => format!("it is {} in the cluster, but {} in the file", there.desired, unit.desired),
+        false if own == other => "its unit file in the cluster has other comments".to_owned(),
+        false => format!(
+            "its unit file in the cluster is different: the hash is {other}, in the file {own}"
+        ),
     })
 }
 

@@ -45,7 +45,7 @@ pub enum ExportError {
         line: u64,
     },
     /// The lines were changed.
-    #[error("line {line}: the checksum is not that of the lines above: the file was changed")]
+    #[error("line {line}: the checksum does not match the lines above: the file was changed")]
     Checksum {
         /// Number of the last line.
         line: u64,
@@ -121,7 +121,7 @@ impl ExportReader {
         }
         if self.end.is_some() && !self.begun.is_empty() {
             self.line += 1;
-            return Err(self.wrong("there is something after the end".to_owned()));
+            return Err(self.wrong("there is data after the end".to_owned()));
         }
         match (self.header, self.end) {
             (Some(header), Some(end)) => Ok((header, end)),
@@ -136,7 +136,7 @@ impl ExportReader {
     ) -> Result<(), ExportError> {
         self.line += 1;
         if self.end.is_some() {
-            return Err(self.wrong("there is something after the end".to_owned()));
+            return Err(self.wrong("there is data after the end".to_owned()));
         }
         if self.header.is_none() {
             check_format(bytes)?;
@@ -175,7 +175,7 @@ impl ExportReader {
             ExportItem::Fault { unit, .. } => (3, unit.to_string(), String::new()),
         };
         if self.last.as_ref().is_some_and(|last| *last >= key) {
-            return Err(self.wrong(format!("{} is there twice, or out of order", key.1)));
+            return Err(self.wrong(format!("{} is duplicated or out of order", key.1)));
         }
         self.counts[usize::from(key.0)] += 1;
         self.last = Some(key);
@@ -191,7 +191,7 @@ impl ExportReader {
         let header_units = self.header.as_ref().map(|header| header.units);
         let announced = [end.metadata, end.intents, end.units, end.faults];
         if self.counts != announced || header_units != Some(end.units) {
-            return Err(self.wrong("the numbers of items are not those of the file".to_owned()));
+            return Err(self.wrong("the numbers of items do not match the file".to_owned()));
         }
         self.end = Some(end);
         Ok(())

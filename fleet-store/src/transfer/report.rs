@@ -63,10 +63,10 @@ impl fmt::Display for RescheduleReason {
         match self {
             Self::OwnUnits(1) => f.write_str("the cluster has a unit of its own"),
             Self::OwnUnits(count) => write!(f, "the cluster has {count} units of its own"),
-            Self::EngineLeads => f.write_str("an engine leads there, and chooses"),
-            Self::ThroughDaemon => {
-                f.write_str("a running daemon was asked, and its engine chooses")
+            Self::EngineLeads => {
+                f.write_str("an engine leads the cluster and chooses the machines")
             }
+            Self::ThroughDaemon => f.write_str("the daemon's engine chooses the machines"),
         }
     }
 }

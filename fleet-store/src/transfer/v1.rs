@@ -46,22 +46,22 @@ pub enum V1DumpError {
         problem: String,
     },
     /// The JSON does not consist of keys with values.
-    #[error("{location} is neither a node of etcd with its key, nor the text that is under a key")]
+    #[error("{location} is neither an etcd node with a key nor a text value")]
     Shape {
         /// Location in the text.
         location: String,
     },
     /// The text is an error response of etcd.
-    #[error("it is an answer of etcd that says: {0}")]
+    #[error("it is an error response of etcd: {0}")]
     Refused(String),
     /// There is no unit, so the prefix of fleet's keys is unknown.
-    #[error("none of its {keys} keys is that of a unit of fleet, such as …/job/web.service/object")]
+    #[error("none of its {keys} keys belongs to a unit of fleet, such as …/job/web.service/object")]
     NoUnits {
         /// Number of keys.
         keys: usize,
     },
     /// There are keys of several clusters.
-    #[error("it holds the keys of several clusters, {}: get those of one", .prefixes.join(" and "))]
+    #[error("it has the keys of several clusters, {}: dump the keys of one", .prefixes.join(" and "))]
     Several {
         /// Prefixes of the clusters.
         prefixes: Vec<String>,
@@ -104,7 +104,7 @@ fn bad_json(error: &serde_json::Error) -> V1DumpError {
 /// Collects keys and values from any of the forms.
 fn collect(value: Value, keys: &mut Keys) -> Result<(), V1DumpError> {
     let Value::Object(mut object) = value else {
-        return Err(V1DumpError::Shape { location: "the whole".to_owned() });
+        return Err(V1DumpError::Shape { location: "the document".to_owned() });
     };
     if object.contains_key("errorCode") {
         let said = object.get("message").and_then(Value::as_str).unwrap_or_default();
@@ -114,7 +114,7 @@ fn collect(value: Value, keys: &mut Keys) -> Result<(), V1DumpError> {
         return collect_node(node, "node", keys);
     }
     if object.contains_key("nodes") {
-        return collect_node(Value::Object(object), "the whole", keys);
+        return collect_node(Value::Object(object), "the document", keys);
     }
     for (key, value) in object {
         let Value::String(value) = value else {
@@ -247,8 +247,8 @@ impl Cluster {
 
     fn import_job(&self, name: &str, job: &Job, import: &mut Import) {
         let Some(object) = &job.object else {
-            let rest = "what is left of a unit that was destroyed";
-            import.remarks.push(format!("job/{name} has no object, and is no unit: {rest}"));
+            let rest = "it is left over from a destroyed unit";
+            import.remarks.push(format!("job/{name} has no object and is ignored: {rest}"));
             return;
         };
         let location = format!("job/{name}/object");
@@ -278,7 +278,7 @@ impl Cluster {
         let object: Object = serde_json::from_str(object)
             .map_err(|error| format!("the object cannot be read: {error}"))?;
         if object.name != name {
-            return Err(format!("the object is that of {:?}", object.name));
+            return Err(format!("the object belongs to {:?}", object.name));
         }
         let parsed: UnitName = name.parse().map_err(|error| format!("{error}"))?;
         let hash: String = object.unit_hash.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -301,7 +301,7 @@ impl Cluster {
 /// there is none.
 fn desired(name: &UnitName, job: &Job, remarks: &mut Vec<String>) -> Result<TargetState, String> {
     let Some(state) = &job.target_state else {
-        remarks.push(format!("job/{name} has no target-state: {name} is taken as inactive"));
+        remarks.push(format!("job/{name} has no target-state: {name} is imported as inactive"));
         return Ok(TargetState::Inactive);
     };
     state.parse().map_err(|error| format!("{error}"))
@@ -311,7 +311,7 @@ fn machine(name: &UnitName, job: &Job, remarks: &mut Vec<String>) -> Option<Mach
     let target = job.target.as_deref().filter(|target| !target.is_empty())?;
     let machine = target.parse();
     if let Err(error) = &machine {
-        remarks.push(format!("job/{name}/target is passed over: {error}"));
+        remarks.push(format!("job/{name}/target is ignored: {error}"));
     }
     machine.ok()
 }
@@ -325,5 +325,5 @@ fn unknown_keys_remark(keys: &[String]) -> Option<String> {
         count if count > SHOWN => format!(" and {} more", count - SHOWN),
         _ => String::new(),
     };
-    Some(format!("keys that fleet v1 does not have are passed over: {shown}{rest}"))
+    Some(format!("keys that fleet v1 does not use are ignored: {shown}{rest}"))
 }

@@ -102,10 +102,10 @@ async fn a_backup_is_no_store_and_a_store_is_no_backup() {
     let files = Files::new();
     let (store, _) = cluster_with_backup(&files).await;
     let opened = EmbeddedStore::open(files.path("backup")).await.map(drop);
-    assert_says(opened, "is a backup and no store: restore it");
+    assert_says(opened, "is a backup, not a store: restore it");
     Arc::into_inner(store).unwrap().close().await;
     std::fs::rename(files.path("store"), files.path("backup")).unwrap();
-    assert_says(restore(&files, "restored").await.map(drop), "is a store and no backup");
+    assert_says(restore(&files, "restored").await.map(drop), "is a store, not a backup");
     std::fs::write(files.path("backup"), "neither").unwrap();
     assert_says(restore(&files, "restored").await.map(drop), "is damaged");
     assert!(!files.path("restored").exists());

@@ -152,7 +152,7 @@ async fn a_fault_says_what_is_wrong() {
     insta::assert_snapshot!(
         message.replace(": ", ":\n"),
         @r"
-    the unit's record cannot be understood:
+    the unit's record cannot be read:
     format 2 is newer than format 1:
     upgrade fleet on this machine
     "

@@ -31,7 +31,9 @@ const MAX_EPOCH: u64 = 1 << 52;
 /// later already.
 pub(crate) fn raised_epoch_base(past: Epoch, present: u64) -> Result<Option<u64>, StoreError> {
     if past.0 > MAX_EPOCH {
-        return Err(StoreError::Invalid(format!("epoch {past} is higher than any cluster gets")));
+        return Err(StoreError::Invalid(format!(
+            "epoch {past} is higher than the limit of {MAX_EPOCH}"
+        )));
     }
     let next = past.0 + RESTORE_JUMP;
     Ok((past > Epoch::ZERO && present < next).then_some(next))

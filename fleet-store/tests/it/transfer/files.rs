@@ -90,22 +90,22 @@ async fn a_damaged_file_is_refused_with_the_place() {
       its last line is missing
     without its header: the export cannot be used: line 1 is not the first line of an
       export
-    without a unit: the export cannot be used: line 7: the checksum is not that of the
+    without a unit: the export cannot be used: line 7: the checksum does not match the
       lines above: the file was changed
-    with a letter changed: the export cannot be used: line 7: hash: the text of
-      web.service has 1079023bf7bcaf0c02fab80c15cdf9c806014b79, and not
+    with a letter changed: the export cannot be used: line 7: hash: the source of
+      web.service has hash 1079023bf7bcaf0c02fab80c15cdf9c806014b79, not
       91fedf94fc53008fc0aaced7445df2cbf4f33725
-    with a state changed: the export cannot be used: line 8: the checksum is not that
-      of the lines above: the file was changed
+    with a state changed: the export cannot be used: line 8: the checksum does not
+      match the lines above: the file was changed
     with a state of its own: the export cannot be used: line 7: desired: unknown state
       "perhaps": write "inactive", "loaded" or "launched"
-    with an intent of its own: the export cannot be used: line 4: intent: it is
+    with an intent of its own: the export cannot be used: line 4: intent: expected
       "cordoned", or "drained" with minAvailable
-    with a machine changed: the export cannot be used: line 8: the checksum is not that
-      of the lines above: the file was changed
+    with a machine changed: the export cannot be used: line 8: the checksum does not
+      match the lines above: the file was changed
     with a line twice: the export cannot be used: line 2: there is a second header
-    with something after it: the export cannot be used: line 9: there is something
-      after the end
+    with something after it: the export cannot be used: line 9: there is data after the
+      end
     of a newer format: the export cannot be used: the export is of format 3, and this
       version reads format 2: upgrade fleet
     of an older format: the export cannot be used: the export is of format 1, and this
@@ -125,5 +125,5 @@ async fn a_unit_that_cannot_be_understood_is_named() {
     registry.store().commit(damage).await.unwrap();
     let import = read(&file(&registry).await).unwrap();
     assert!(import.units.is_empty());
-    assert!(import.remarks[0].starts_with("line 2: bad.service could not be read"));
+    assert!(import.remarks[0].starts_with("line 2: bad.service was unreadable"));
 }

@@ -240,16 +240,18 @@ async fn everything_wrong_is_told_and_nothing_is_written() {
         it.reasons.iter().map(|reason| format!("{}: {}: {reason}\n", it.location, it.name))
     });
     insta::assert_snapshot!(wrapped(&told.collect::<String>()), @r#"
-    line 2: a.service: MachineOf forms a dependency cycle: a.service -> b.service -> a.service
-    line 3: b.service: MachineOf forms a dependency cycle: b.service -> a.service -> b.service
+    line 2: a.service: MachineOf forms a dependency cycle: a.service -> b.service ->
+      a.service
+    line 3: b.service: MachineOf forms a dependency cycle: b.service -> a.service ->
+      b.service
     line 4: c.service: 2:1: [X-Fleet] has no option "MachineMetaData"; write
       MachineMetadata, spelled exactly so
     line 4: c.service: 3:1: [X-Fleet] has no option "X-Conflict"; write Conflicts,
       spelled exactly so
-    line 5: d.service: the cluster has another: its hash is
-      77743f616f04ae251970e39c0656153229b74dba, here
+    line 5: d.service: its unit file in the cluster is different: the hash is
+      77743f616f04ae251970e39c0656153229b74dba, in the file
       4fdd028892555d42daccf803d33ee0b7c5e97b70
-    line 6: e@.service: cannot activate a template: it is to be launched
+    line 6: e@.service: a template cannot be activated: its desired state is launched
     "#);
     assert_eq!(report.mismatches, None);
 
@@ -294,7 +296,7 @@ async fn an_intent_that_differs_is_refused_unless_it_may_be_replaced() {
     let written = file(&cluster().await).await;
     let report = bring(&target, &written).await;
     assert_eq!((report.refused[0].name.as_str(), report.intents), ("machine m-2", 1));
-    let reason = "the cluster wants it cordoned, the file drained with 2 up";
+    let reason = "it is cordoned in the cluster, but drained with 2 up in the file";
     assert_eq!(report.refused[0].reasons, [reason]);
     assert_eq!(target.export().await.unwrap().intents.len(), 1);
     let report = try_to(&target, &written, ImportOptions { replace: true, ..options() }).await;

@@ -85,7 +85,7 @@ async fn both_forms_say_the_same_and_what_is_no_unit_is_told() {
     job/half.service/object: half.service inactive None
     job/web.service/object: web.service launched Some(MachineId("m-1"))
     refused: RefusedImport { location: "job/alias.service/object", name:
-      "alias.service", reasons: ["the object is that of \"other.service\""] }
+      "alias.service", reasons: ["the object belongs to \"other.service\""] }
     refused: RefusedImport { location: "job/bad.service/object", name: "bad.service",
       reasons: ["its unit file unit/0303030303030303030303030303030303030303 is damaged:
       its text has another hash: submit it by hand"] }
@@ -97,10 +97,10 @@ async fn both_forms_say_the_same_and_what_is_no_unit_is_told() {
     refused: RefusedImport { location: "job/odd.service/target-state", name:
       "odd.service", reasons: ["unknown state \"paused\": write \"inactive\", \"loaded\"
       or \"launched\""] }
-    remark: job/ghost.service has no object, and is no unit: what is left of a unit
-      that was destroyed
-    remark: job/half.service has no target-state: half.service is taken as inactive
-    remark: keys that fleet v1 does not have are passed over: future/a
+    remark: job/ghost.service has no object and is ignored: it is left over from a
+      destroyed unit
+    remark: job/half.service has no target-state: half.service is imported as inactive
+    remark: keys that fleet v1 does not use are ignored: future/a
     "#);
 }
 
@@ -140,18 +140,17 @@ fn what_is_no_dump_is_refused_with_what_to_do() {
     the file is neither an export nor the keys of a fleet v1: line 2, column 0: EOF
       while parsing a value: get the keys with their values, as by curl
       http://ETCD:2379/v2/keys/_coreos.com/fleet?recursive=true
-    the file is neither an export nor the keys of a fleet v1: the whole is neither a
-      node of etcd with its key, nor the text that is under a key
-    the file is neither an export nor the keys of a fleet v1: it is an answer of etcd
-      that says: Key not found
-    the file is neither an export nor the keys of a fleet v1: a node in /a is neither a
-      node of etcd with its key, nor the text that is under a key
+    the file is neither an export nor the keys of a fleet v1: the document is neither
+      an etcd node with a key nor a text value
+    the file is neither an export nor the keys of a fleet v1: it is an error response
+      of etcd: Key not found
+    the file is neither an export nor the keys of a fleet v1: a node in /a is neither
+      an etcd node with a key nor a text value
     the file is neither an export nor the keys of a fleet v1: the value of
-      "/a/job/x.service/object" is neither a node of etcd with its key, nor the text that
-      is under a key
-    the file is neither an export nor the keys of a fleet v1: none of its 1 keys is
-      that of a unit of fleet, such as …/job/web.service/object
-    the file is neither an export nor the keys of a fleet v1: it holds the keys of
-      several clusters, /a/ and /b/: get those of one
+      "/a/job/x.service/object" is neither an etcd node with a key nor a text value
+    the file is neither an export nor the keys of a fleet v1: none of its 1 keys
+      belongs to a unit of fleet, such as …/job/web.service/object
+    the file is neither an export nor the keys of a fleet v1: it has the keys of
+      several clusters, /a/ and /b/: dump the keys of one
     "#);
 }
