@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_not_taken_for_one() {
+    fn other_keys_do_not_parse() {
         let layout = Layout::default();
         let texts = [
             "/fleet/units/none",
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_are_told_apart_by_their_bytes() {
+    fn content_ids_depend_on_every_byte() {
         assert_eq!(ContentId::of(b"").to_string(), "da39a3ee5e6b4b0d3255bfef95601890afd80709");
         assert_ne!(ContentId::of(b"[Unit]\n"), ContentId::of(b"[Unit]\r\n"));
     }

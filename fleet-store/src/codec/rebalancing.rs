@@ -74,7 +74,7 @@ mod tests {
     const NEW: &str = r#"{"v":1,"at_once":1,"gain":0,"min_available":0,"moved":0,"moving":[]}"#;
 
     #[test]
-    fn an_order_comes_back_as_it_was() {
+    fn rebalancing_request_round_trips() {
         for text in [FULL, NEW] {
             let order = decode_rebalancing(text.as_bytes()).unwrap();
             assert_eq!(String::from_utf8(encode_rebalancing(&order)).unwrap(), text);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_order_is_refused() {
+    fn invalid_rebalancing_request_is_refused() {
         let damaged = FULL.replace("a.service", "a");
         let newer = FULL.replace(r#""v":1"#, r#""v":2"#);
         for (text, damage) in [(damaged, true), (newer, false), (String::new(), true)] {

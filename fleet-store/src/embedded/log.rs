@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_comes_back_and_a_damaged_one_is_told() {
+    fn log_row_round_trips_and_damage_is_detected() {
         for batch in [batch(), Batch::default()] {
             let row = encode(9, &batch);
             assert_eq!(decode(9, &row), Some(batch));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn of_each_key_and_lease_the_last_counts() {
+    fn last_change_of_a_key_or_lease_counts() {
         let mut pending = PendingWrites::default();
         pending.add(&batch());
         pending.add(&Batch { ended: vec![LeaseId(7)], ..Batch::default() });

@@ -91,7 +91,7 @@ fn is_unavailable<T>(result: &Result<T, StoreError>) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_file_that_fails_ends_writing_and_nothing_unwritten_is_shown() {
+async fn failing_file_stops_writes_and_hides_unwritten_changes() {
     let file = FailingDisk::new();
     let store = store_on(&file, true);
     let ttl = Duration::from_secs(10);
@@ -124,7 +124,7 @@ async fn a_file_that_fails_ends_writing_and_nothing_unwritten_is_shown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_was_held_up_ends_no_lease_for_that() {
+async fn stalled_store_ends_no_lease() {
     let store = store_on(&FailingDisk::new(), true);
     let ttl = Duration::from_secs(10);
     let lease = store.grant(ttl).await.unwrap();
@@ -145,7 +145,7 @@ async fn a_store_that_was_held_up_ends_no_lease_for_that() {
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_before_the_failure_is_in_the_file() {
+async fn acknowledged_writes_survive_a_failure() {
     let file = FailingDisk::new();
     let store = store_on(&file, true);
     for key in ["a", "b"] {
@@ -165,7 +165,7 @@ async fn what_was_acknowledged_before_the_failure_is_in_the_file() {
 }
 
 #[test]
-fn a_store_whose_runtime_is_gone_says_so() {
+fn store_without_its_runtime_is_unavailable() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (first, second) = (runtime(), runtime());
     let store = first.block_on(async { store_on(&FailingDisk::new(), true) });
@@ -181,7 +181,7 @@ fn a_store_whose_runtime_is_gone_says_so() {
 
 /// redb panics on a damaged file.
 #[tokio::test]
-async fn a_write_that_panics_ends_writing() {
+async fn panicking_write_stops_writes() {
     let file = FailingDisk::new();
     let store = store_on(&file, true);
     file.panics.store(true, Ordering::SeqCst);
@@ -194,7 +194,7 @@ async fn a_write_that_panics_ends_writing() {
 
 /// A request whose caller stopped waiting is still executed, and does not delay later ones.
 #[tokio::test]
-async fn what_nobody_waits_for_any_more_is_done_as_a_whole() {
+async fn abandoned_request_is_executed_atomically() {
     let store = store_on(&FailingDisk::new(), true);
     for number in 0..200 {
         let keys = [format!("a/{number:03}"), format!("b/{number:03}")];
@@ -213,7 +213,7 @@ async fn what_nobody_waits_for_any_more_is_done_as_a_whole() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_closed_or_dropped_gives_its_file_free() {
+async fn closed_or_dropped_store_releases_its_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.redb");
     for round in 1..=20 {

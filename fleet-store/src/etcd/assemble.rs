@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revision_is_delivered_whole_and_in_order_of_its_keys() {
+    fn revision_is_delivered_whole_in_key_order() {
         let mut assembler = Assembler::after(Revision(1));
         let whole = take(&mut assembler, response(false, &[(2, "b"), (2, "a"), (4, "c")]));
         assert_eq!(whole, ["2: a b", "4: c"]);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revision_that_comes_in_pieces_waits_for_the_last() {
+    fn fragmented_revision_waits_for_its_last_fragment() {
         let mut assembler = Assembler::after(Revision(1));
         assert_eq!(take(&mut assembler, response(true, &[(2, "a"), (3, "b")])), ["2: a"]);
         assert_eq!(take(&mut assembler, response(true, &[(3, "a")])), [""; 0]);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_stream_repeats_nothing_and_completes_what_was_in_pieces() {
+    fn new_stream_repeats_nothing_and_completes_fragments() {
         let mut assembler = Assembler::after(Revision(1));
         assert_eq!(take(&mut assembler, response(true, &[(2, "a"), (3, "b")])), ["2: a"]);
         assembler.restart();
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_is_news_once() {
+    fn progress_is_reported_once() {
         let mut assembler = Assembler::after(Revision(1));
         assert!(assembler.reach(Revision(5)));
         assert!(!assembler.reach(Revision(5)));

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn each_number_spreads_clients_over_the_endpoints_in_another_order() {
+    fn seeds_give_every_order_of_endpoints() {
         assert_eq!(order(None), "abc");
         let orders: BTreeSet<String> = (0..6).map(|number| order(Some(number))).collect();
         assert_eq!(orders.len(), 6, "{orders:?}");
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_reached_is_refused_before_anything_is_sent() {
+    async fn invalid_configuration_is_refused_before_connecting() {
         let broken = b"-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n".to_vec();
         let certificate = EtcdTls { ca: Some(broken), identity: None };
         let none = EtcdTls::default;

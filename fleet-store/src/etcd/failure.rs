@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_known_to_be_undone_is_in_doubt() {
+    fn unclassified_status_is_ambiguous() {
         let table = [
             (Code::Unavailable, "etcdserver: no leader", FailureKind::NotDone),
             (Code::Unavailable, "etcdserver: leader changed", FailureKind::Ambiguous),
@@ -232,13 +232,13 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_was_not_made_carried_nothing() {
+    fn connect_error_means_not_done() {
         let refused = ConnectError("connection refused".into());
         assert_eq!(kind(&Status::from_error(Box::new(refused))), FailureKind::NotDone);
     }
 
     #[test]
-    fn what_the_library_says_by_itself_is_in_doubt_but_for_what_it_surely_means() {
+    fn library_errors_are_ambiguous_unless_known() {
         let table = [
             (ClientError::LeaseKeepAliveError("lease not found".to_owned()), FailureKind::NoLease),
             (ClientError::LeaseKeepAliveError("channel closed".to_owned()), FailureKind::Ambiguous),

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_holds_what_starts_with_its_prefix_and_nothing_else() {
+    fn range_covers_exactly_its_prefix() {
         let table: [(&str, &str, &[u8], &[u8]); 5] = [
             ("", "", b"\0", b"\0"),
             ("", "a/", b"a/", b"a0"),
@@ -171,14 +171,14 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_no_text_is_an_error() {
+    fn non_utf8_key_is_an_error() {
         let prefix = KeyPrefix::new("ns/");
         assert_eq!(prefix.store_key(b"ns/a").unwrap(), "a");
         assert!(matches!(prefix.store_key(b"ns/\xff"), Err(StoreError::Unavailable(_))));
     }
 
     #[test]
-    fn a_name_that_etcd_cannot_have_given_is_none() {
+    fn invalid_etcd_lease_id_is_none() {
         assert_eq!(etcd_lease_id(LeaseId(0)), None);
         assert_eq!(etcd_lease_id(LeaseId(u64::MAX)), None);
         assert_eq!(etcd_lease_id(LeaseId(7)), Some(7));

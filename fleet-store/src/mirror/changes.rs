@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_feed_forgets_the_oldest_and_says_so() {
+    fn delta_log_drops_the_oldest_changes() {
         let mut log = DeltaLog::keeping(3);
         log.follow(Revision(1), of(&["a.service", "b.service"]));
         log.follow(Revision(3), of(&[]));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_leapt_over_nobody_has_seen() {
+    fn skipped_revisions_are_unknown() {
         let mut log = DeltaLog::new();
         log.jump(Revision(4), of(&["a.service"]));
         log.jump(Revision(6), of(&[]));
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revision_that_is_two_different_states_makes_everybody_look_at_everything() {
+    fn ambiguous_revision_invalidates_earlier_deltas() {
         let mut log = DeltaLog::new();
         log.jump(Revision(2), of(&["a.service"]));
         log.jump(Revision(2), of(&["b.service"]));

@@ -60,7 +60,7 @@ mod tests {
 
     // Holds: I-15
     #[test]
-    fn who_went_away_in_a_gap_was_last_seen_before_it() {
+    fn machine_lost_in_a_gap_was_last_seen_before_it() {
         let mut last_seen = LastSeen::default();
         last_seen.note(id("m1"), false, at(5));
         let (mut before, mut after) = (Snapshot::default(), Snapshot::default());
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn of_very_many_the_first_to_go_are_forgotten() {
+    fn machines_that_left_first_are_dropped_beyond_the_limit() {
         let mut last_seen = LastSeen::default();
         for number in 0..=MAX_MACHINES {
             let seconds = u64::try_from(number).unwrap();

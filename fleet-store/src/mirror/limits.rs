@@ -17,7 +17,7 @@ pub(super) fn names_for(runs: usize) -> usize {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn it_grows_with_the_cluster_between_two_bounds() {
+    fn name_limit_grows_with_the_cluster() {
         let room = [0, 2_048, 2_049, 10_000, 100_000, usize::MAX].map(super::names_for);
         assert_eq!(room, [4_096, 4_096, 4_098, 20_000, 65_536, 65_536]);
     }

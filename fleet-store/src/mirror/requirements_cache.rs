@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_the_same_is_shared() {
+    fn only_equal_requirements_are_shared() {
         let cache = &mut RequirementsCache::default();
         let (eu, own) = ("[X-Fleet]\nMachineMetadata=region=eu\n", "[X-Fleet]\nConflicts=%p@*\n");
         let one = read(cache, "a@1.service", eu);
@@ -111,7 +111,7 @@ mod tests {
 
     /// Shared requirements equal those that each unit would parse.
     #[test]
-    fn what_names_have_a_part_in_is_read_for_each() {
+    fn name_dependent_requirements_are_not_shared() {
         let table = [
             ("", true),
             ("MachineMetadata=region=eu\nConflicts=a*\n", true),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn not_all_is_kept_for_ever() {
+    fn requirements_cache_is_bounded() {
         let cache = &mut RequirementsCache::default();
         for number in 0..3 * MAX_ENTRIES {
             let text = format!("[X-Fleet]\nMachineMetadata=rack={number}\n");

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_are_forgotten_and_that_is_said() {
+    fn result_log_drops_the_oldest_changes() {
         let mut results = ResultLog { capacity: 3, ..ResultLog::since_listing(Revision(4)) };
         results.follow(Revision(5), of(&["a.service", "b.service"]).into_iter());
         results.follow(Revision(7), of(&["a.service"]).into_iter());

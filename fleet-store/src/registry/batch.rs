@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_is_filled_before_the_next_is_begun() {
+    fn transaction_is_filled_before_the_next_starts() {
         let packed = pack(&Transaction::new(), (0..120).map(|i| group(i, 1)));
         let writes: Vec<usize> =
             packed.iter().map(|transaction| transaction.writes.len()).collect();

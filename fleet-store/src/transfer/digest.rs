@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_checksum_is_that_of_other_tools() {
+    fn digest_matches_other_tools() {
         let mut digest = Digest::default();
         digest.update(b"ab");
         digest.update(b"c");
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_differ_where_a_field_does() {
+    fn content_digest_depends_on_every_field() {
         let of = |fields: [&str; 3]| {
             let mut content = ContentDigest::default();
             content.metadata(fields[0], fields[1], fields[2]);

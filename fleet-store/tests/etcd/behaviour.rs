@@ -13,7 +13,7 @@ use crate::support::{chain, next, put, soon};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs etcd: run by scripts/test"]
-async fn a_range_of_any_size_is_read_at_one_revision() {
+async fn large_range_is_read_at_one_revision() {
     let cluster = Cluster::one().await;
     let store = cluster.store("test/");
     for block in 0..24 {
@@ -49,7 +49,7 @@ async fn a_range_of_any_size_is_read_at_one_revision() {
 
 #[tokio::test]
 #[ignore = "needs etcd: run by scripts/test"]
-async fn a_watch_catches_up_with_more_than_fits_in_one_answer() {
+async fn watch_catches_up_over_several_responses() {
     let cluster = Cluster::one().await;
     let store = cluster.store("test/");
     let before = put(&store, "a", "").await;
@@ -73,7 +73,7 @@ async fn a_watch_catches_up_with_more_than_fits_in_one_answer() {
 
 #[tokio::test]
 #[ignore = "needs etcd: run by scripts/test"]
-async fn what_is_compacted_cannot_be_watched() {
+async fn compacted_revision_cannot_be_watched() {
     let cluster = Cluster::one().await;
     let store = cluster.store("test/");
     let mut made = Vec::new();
@@ -95,7 +95,7 @@ async fn what_is_compacted_cannot_be_watched() {
 
 #[tokio::test]
 #[ignore = "needs etcd: run by scripts/test"]
-async fn stores_under_different_prefixes_do_not_meet() {
+async fn stores_with_different_prefixes_are_separate() {
     let cluster = Cluster::one().await;
     let (one, other) = (cluster.store("test/1/"), cluster.store("test/2/"));
     let revision = put(&one, "a", "1").await;
@@ -111,7 +111,7 @@ async fn stores_under_different_prefixes_do_not_meet() {
 
 #[tokio::test]
 #[ignore = "needs etcd: run by scripts/test"]
-async fn the_lease_that_has_ended_is_named() {
+async fn ended_lease_is_named() {
     let cluster = Cluster::one().await;
     let store = cluster.store("test/");
     let mut leases = Vec::new();
@@ -131,7 +131,7 @@ async fn the_lease_that_has_ended_is_named() {
 
 #[tokio::test]
 #[ignore = "needs etcd: run by scripts/test"]
-async fn a_transaction_of_long_keys_is_taken_and_refused_like_any_other() {
+async fn transaction_with_long_keys_works() {
     let cluster = Cluster::one().await;
     let store = cluster.store("test/");
     let long = |i: usize| format!("{i:0>4000}");
@@ -152,7 +152,7 @@ async fn a_transaction_of_long_keys_is_taken_and_refused_like_any_other() {
 
 #[tokio::test]
 #[ignore = "needs etcd: run by scripts/test"]
-async fn who_is_not_let_in_is_told_why_and_that_nothing_happened() {
+async fn rejected_user_gets_the_cause_and_no_effect() {
     let cluster = Cluster::three_secure().await;
     let good = cluster.config("test/");
     let stranger = EtcdUser { name: "fleet".to_owned(), password: "wrong".to_owned() };
@@ -187,7 +187,7 @@ async fn who_is_not_let_in_is_told_why_and_that_nothing_happened() {
 
 #[tokio::test]
 #[ignore = "needs etcd: run by scripts/test"]
-async fn a_user_that_nobody_asks_for_is_no_obstacle() {
+async fn configured_user_works_without_authentication() {
     let cluster = Cluster::one().await;
     let user = EtcdUser { name: "fleet".to_owned(), password: "secret".to_owned() };
     let config = EtcdConfig { user: Some(user), ..cluster.config("test/") };
@@ -197,7 +197,7 @@ async fn a_user_that_nobody_asks_for_is_no_obstacle() {
 /// Whoever waits for the revision of a write that changed nothing must not wait for another one.
 #[tokio::test]
 #[ignore = "needs etcd: run by scripts/test"]
-async fn a_watch_learns_of_revisions_that_others_made() {
+async fn watch_learns_of_foreign_revisions() {
     let arguments = &["--experimental-watch-progress-notify-interval=1s"];
     let cluster = Cluster::start(Kind { members: 1, secure: false, arguments }).await;
     let (own, foreign) = (cluster.store("test/"), cluster.store("else/"));

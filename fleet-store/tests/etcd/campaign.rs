@@ -45,7 +45,7 @@ const FAULTS: [Fault; 5] = [
 // Holds: I-6, I-24
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs etcd: run by scripts/test"]
-async fn whatever_befalls_the_members_no_write_and_no_change_is_lost() {
+async fn member_faults_lose_no_write_and_no_change() {
     let seed = number("FLEET_ETCD_SEED").unwrap_or_else(|| u64::from(std::process::id()));
     let rounds = number("FLEET_ETCD_ROUNDS").unwrap_or(ROUNDS);
     let mut story = Vec::new();

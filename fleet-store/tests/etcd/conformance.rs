@@ -13,13 +13,13 @@ use crate::support::put;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs etcd: run by scripts/test"]
-async fn one_server_keeps_the_contract() {
+async fn single_server_keeps_the_contract() {
     keeps_the_contract(&Cluster::one().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs etcd: run by scripts/test"]
-async fn three_members_with_certificates_and_users_keep_the_contract() {
+async fn secured_cluster_keeps_the_contract() {
     keeps_the_contract(&Cluster::three_secure().await).await;
 }
 
@@ -35,13 +35,13 @@ async fn keeps_the_contract(cluster: &Cluster) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs etcd: run by scripts/test"]
-async fn one_server_keeps_the_contract_in_trouble() {
+async fn single_server_keeps_the_contract_under_faults() {
     keeps_the_contract_in_trouble(Cluster::one().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs etcd: run by scripts/test"]
-async fn three_members_with_certificates_and_users_keep_the_contract_in_trouble() {
+async fn secured_cluster_keeps_the_contract_under_faults() {
     keeps_the_contract_in_trouble(Cluster::three_secure().await).await;
 }
 

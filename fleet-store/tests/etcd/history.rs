@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sound_history_has_no_contradiction() {
+    fn valid_history_has_no_contradictions() {
         let (history, truth) = sound();
         assert_eq!(history.contradictions(&truth), [""; 0]);
         let (mut history, truth) = sound();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_may_be_either() {
+    fn unknown_write_may_or_may_not_be_in_the_history() {
         let (mut history, mut truth) = sound();
         history.attempts[3].told = Told::Unknown;
         assert_eq!(history.contradictions(&truth), [""; 0]);

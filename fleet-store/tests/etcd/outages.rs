@@ -41,7 +41,7 @@ async fn end_of(mut watch: Watch) -> StoreError {
 
 #[tokio::test]
 #[ignore = "needs etcd: run by scripts/test"]
-async fn a_commit_whose_answer_is_lost_may_have_happened() {
+async fn commit_with_a_lost_response_may_be_applied() {
     let cluster = Cluster::one().await;
     let link = Link::to(&cluster.urls()[0]).await;
     let store = over(&cluster, &[&link]);
@@ -57,7 +57,7 @@ async fn a_commit_whose_answer_is_lost_may_have_happened() {
 
 #[tokio::test]
 #[ignore = "needs etcd: run by scripts/test"]
-async fn an_endpoint_that_is_not_there_is_passed_over() {
+async fn unreachable_endpoint_is_skipped() {
     let cluster = Cluster::one().await;
     let link = Link::to(&cluster.urls()[0]).await;
     let nobody = "http://127.0.0.1:1".to_owned(); // a port that is served nowhere
@@ -84,7 +84,7 @@ async fn an_endpoint_that_is_not_there_is_passed_over() {
 /// A client that asks any member by chance fails once in a while for as long as one is gone.
 #[tokio::test]
 #[ignore = "needs etcd: run by scripts/test"]
-async fn a_member_that_is_gone_costs_no_call_whichever_was_preferred() {
+async fn stopped_member_fails_no_call() {
     let mut cluster = Cluster::start(Kind { members: 3, secure: false, arguments: &[] }).await;
     let store = |number| {
         let config = EtcdConfig { shuffle_seed: Some(number), ..cluster.config("test/") };
@@ -107,7 +107,7 @@ async fn a_member_that_is_gone_costs_no_call_whichever_was_preferred() {
 
 #[tokio::test]
 #[ignore = "needs etcd: run by scripts/test"]
-async fn a_silent_endpoint_is_passed_over_and_a_watch_goes_on_at_another() {
+async fn silent_endpoint_is_skipped_and_the_watch_moves() {
     let cluster = Cluster::one().await;
     let (first, second) = (Link::to(&cluster.urls()[0]).await, Link::to(&cluster.urls()[0]).await);
     let store = over(&cluster, &[&first, &second]);
@@ -128,7 +128,7 @@ async fn a_silent_endpoint_is_passed_over_and_a_watch_goes_on_at_another() {
 // Holds: I-24
 #[tokio::test]
 #[ignore = "needs etcd: run by scripts/test"]
-async fn a_watch_that_cannot_go_on_says_so() {
+async fn watch_that_cannot_continue_returns_an_error() {
     let cluster = Cluster::one().await;
     for way in [Way::Silent, Way::Mute, Way::Cut] {
         let link = Link::to(&cluster.urls()[0]).await;
@@ -141,7 +141,7 @@ async fn a_watch_that_cannot_go_on_says_so() {
 
 #[tokio::test]
 #[ignore = "needs etcd: run by scripts/test"]
-async fn a_watch_of_a_quiet_prefix_lasts() {
+async fn watch_of_a_quiet_prefix_lasts() {
     let cluster = Cluster::one().await;
     let link = Link::to(&cluster.urls()[0]).await;
     let store = over(&cluster, &[&link]);
@@ -156,7 +156,7 @@ async fn a_watch_of_a_quiet_prefix_lasts() {
 
 #[tokio::test]
 #[ignore = "needs etcd: run by scripts/test"]
-async fn a_watch_and_leases_outlive_a_restart_of_the_server() {
+async fn watch_and_leases_survive_a_server_restart() {
     let mut cluster = Cluster::start(Kind { members: 1, secure: true, arguments: &[] }).await;
     let patient = Duration::from_secs(20);
     let config = EtcdConfig { time_limit: patient, ..cluster.config("test/") };
@@ -183,7 +183,7 @@ async fn a_watch_and_leases_outlive_a_restart_of_the_server() {
 /// Tokens are kept in memory by the members, so a member that comes back knows none.
 #[tokio::test]
 #[ignore = "needs etcd: run by scripts/test"]
-async fn a_token_that_etcd_has_forgotten_is_got_anew() {
+async fn lost_token_is_renewed() {
     let mut cluster = Cluster::three_secure().await;
     let store = cluster.store("test/");
     put(&store, "a", "1").await;
@@ -208,7 +208,7 @@ async fn a_token_that_etcd_has_forgotten_is_got_anew() {
 // Holds: I-24
 #[tokio::test]
 #[ignore = "needs etcd: run by scripts/test"]
-async fn a_member_that_has_lost_the_others_answers_nothing() {
+async fn isolated_member_does_not_respond() {
     let mut cluster = Cluster::start(Kind { members: 3, secure: false, arguments: &[] }).await;
     let endpoints = vec![cluster.urls()[0].clone()];
     let config = EtcdConfig { endpoints, ..cluster.config("test/") };
@@ -234,7 +234,7 @@ async fn a_member_that_has_lost_the_others_answers_nothing() {
 
 #[tokio::test]
 #[ignore = "needs etcd: run by scripts/test"]
-async fn a_mirror_reads_all_again_when_what_it_missed_is_compacted() {
+async fn mirror_resyncs_after_missed_changes_are_compacted() {
     let cluster = Cluster::one().await;
     let link = Link::to(&cluster.urls()[0]).await;
     let layout = Layout::DEFAULT_PREFIX;

@@ -66,7 +66,7 @@ async fn cluster_with_backup(files: &Files) -> (Arc<EmbeddedStore>, Revision) {
 
 // Holds: I-2
 #[tokio::test]
-async fn what_lasts_comes_back_and_comes_after_all_that_was_lost() {
+async fn restored_state_is_later_than_the_lost_one() {
     let files = Files::new();
     let (store, revision) = cluster_with_backup(&files).await;
     // What happens after the backup is lost with the store.
@@ -98,7 +98,7 @@ async fn what_lasts_comes_back_and_comes_after_all_that_was_lost() {
 }
 
 #[tokio::test]
-async fn a_backup_is_no_store_and_a_store_is_no_backup() {
+async fn backup_and_store_are_not_interchangeable() {
     let files = Files::new();
     let (store, _) = cluster_with_backup(&files).await;
     let opened = EmbeddedStore::open(files.path("backup")).await.map(drop);
@@ -117,7 +117,7 @@ fn assert_says(result: Result<(), StoreError>, text: &str) {
 }
 
 #[tokio::test]
-async fn no_file_is_overwritten() {
+async fn existing_file_is_not_overwritten() {
     let files = Files::new();
     let (store, _) = cluster_with_backup(&files).await;
     let before = std::fs::read(files.path("backup")).unwrap();
@@ -130,7 +130,7 @@ async fn no_file_is_overwritten() {
 
 /// Writers go on while backups are made, and each backup is a state that there was.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backup_is_one_revision_whatever_is_written_meanwhile() {
+async fn backup_is_one_revision_despite_concurrent_writes() {
     let files = Files::new();
     let store = open(&files.path("store")).await;
     let writer = tokio::spawn({
@@ -158,7 +158,7 @@ async fn a_backup_is_one_revision_whatever_is_written_meanwhile() {
 /// A daemon that runs must not go on with another history as if nothing had happened.
 // Holds: I-8
 #[tokio::test(start_paused = true)]
-async fn a_store_that_gets_another_lineage_is_no_longer_followed() {
+async fn store_with_another_lineage_is_not_followed() {
     let registry = crate::support::registry();
     let mirror = mirror(&registry).await;
     assert_eq!(mirror.lineage(), None);
@@ -183,7 +183,7 @@ async fn a_store_that_gets_another_lineage_is_no_longer_followed() {
 
 /// All placements of a restored store are of one epoch, so that would no longer tell which counts.
 #[tokio::test]
-async fn what_does_not_count_is_not_restored() {
+async fn superseded_placements_are_not_restored() {
     let files = Files::new();
     let store = open(&files.path("store")).await;
     let registry = registry(&store);
@@ -203,7 +203,7 @@ async fn what_does_not_count_is_not_restored() {
 
 /// There are other keys in it than this version looks for.
 #[tokio::test]
-async fn a_backup_of_another_layout_is_refused() {
+async fn backup_of_another_layout_is_refused() {
     let files = Files::new();
     let store = open(&files.path("store")).await;
     let old = Transaction::new()
@@ -222,7 +222,7 @@ async fn until_behind(mirror: &Mirror) {
 }
 
 #[test]
-fn a_lineage_is_a_short_plain_text() {
+fn lineage_is_short_plain_text() {
     for bad in ["", "a b", "a/b", "\u{e9}", &"x".repeat(65)] {
         assert!(bad.parse::<Lineage>().is_err(), "{bad:?}");
     }
@@ -232,7 +232,7 @@ fn a_lineage_is_a_short_plain_text() {
 /// A cluster that was moved here has epochs far ahead of its revisions, and so have the machines.
 // Holds: I-2
 #[tokio::test]
-async fn what_was_moved_comes_back_after_all_that_was_lost_too() {
+async fn restored_import_is_later_than_the_lost_one() {
     let files = Files::new();
     let store = open(&files.path("store")).await;
     let registry = registry(&store);

@@ -10,24 +10,24 @@ use fleet_store::{MemoryStore, Store};
 use crate::support::memory;
 
 #[tokio::test(start_paused = true)]
-async fn the_memory_store_keeps_the_contract_in_stopped_time() {
+async fn memory_store_keeps_the_contract_in_paused_time() {
     conformance(|| async { memory() }).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_memory_store_keeps_the_contract_in_real_time() {
+async fn memory_store_keeps_the_contract_in_real_time() {
     conformance(|| async { memory() }).await;
 }
 
 /// The suite's helper that fails on demand must be a good store while nothing is demanded of it.
 #[tokio::test(start_paused = true)]
-async fn a_faulty_store_without_faults_keeps_the_contract() {
+async fn faulty_store_without_faults_keeps_the_contract() {
     conformance(|| async { Arc::new(FaultyStore::new(memory())) as Arc<dyn Store> }).await;
 }
 
 #[cfg(feature = "embedded")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_embedded_store_keeps_the_contract() {
+async fn embedded_store_keeps_the_contract() {
     let folder = tempfile::tempdir().unwrap();
     let count = std::sync::atomic::AtomicU32::new(0);
     let make = || async {
@@ -45,13 +45,13 @@ fn troubled(store: Arc<dyn Store>) -> (Arc<dyn Store>, Arc<dyn FaultInjector>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_memory_store_keeps_the_contract_in_trouble() {
+async fn memory_store_keeps_the_contract_under_faults() {
     conformance_under_faults(|| async { troubled(memory()) }).await;
 }
 
 #[cfg(feature = "embedded")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_embedded_store_keeps_the_contract_in_trouble() {
+async fn embedded_store_keeps_the_contract_under_faults() {
     let folder = tempfile::tempdir().unwrap();
     let count = std::sync::atomic::AtomicU32::new(0);
     let make = || async {
@@ -104,12 +104,12 @@ impl Store for Forgetful {
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "lease_end_deletes_its_keys_in_one_revision")]
-async fn the_suite_names_the_promise_that_is_broken() {
+async fn conformance_names_the_broken_promise() {
     conformance(|| async { Arc::new(Forgetful(MemoryStore::new())) as Arc<dyn Store> }).await;
 }
 
 #[test]
-fn no_promise_is_listed_twice() {
+fn promises_are_unique() {
     let all = [PROMISES, FAULT_PROMISES].concat();
     let names: std::collections::BTreeSet<_> = all.iter().collect();
     assert_eq!(names.len(), all.len());

@@ -26,7 +26,7 @@ fn path_in(folder: &tempfile::TempDir) -> std::path::PathBuf {
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_is_there_when_it_is_opened_again() {
+async fn acknowledged_writes_survive_a_reopening() {
     let folder = tempfile::tempdir().unwrap();
     let path = path_in(&folder);
     let store = open(&path).await;
@@ -47,7 +47,7 @@ async fn what_was_acknowledged_is_there_when_it_is_opened_again() {
 
 /// Some of these are a row of the log, and some go to the tables with what is there.
 #[tokio::test]
-async fn writes_of_the_greatest_size_come_back_and_the_revisions_go_on() {
+async fn largest_writes_survive_a_reopening() {
     let folder = tempfile::tempdir().unwrap();
     let path = path_in(&folder);
     let store = Arc::new(open(&path).await);
@@ -75,7 +75,7 @@ async fn writes_of_the_greatest_size_come_back_and_the_revisions_go_on() {
 }
 
 #[tokio::test]
-async fn the_past_cannot_be_watched_after_a_restart_but_the_present_can() {
+async fn restart_compacts_the_history() {
     let folder = tempfile::tempdir().unwrap();
     let path = path_in(&folder);
     let store = open(&path).await;
@@ -91,7 +91,7 @@ async fn the_past_cannot_be_watched_after_a_restart_but_the_present_can() {
 }
 
 #[tokio::test]
-async fn a_lease_outlives_a_restart_and_then_ends_in_its_time() {
+async fn lease_survives_a_restart_and_then_expires() {
     let folder = tempfile::tempdir().unwrap();
     let path = path_in(&folder);
     let store = open(&path).await;
@@ -123,7 +123,7 @@ async fn a_lease_outlives_a_restart_and_then_ends_in_its_time() {
 }
 
 #[tokio::test]
-async fn a_second_opening_is_refused_until_the_first_is_closed() {
+async fn second_open_is_refused_until_the_first_is_closed() {
     let folder = tempfile::tempdir().unwrap();
     let path = path_in(&folder);
     let store = open(&path).await;
@@ -136,7 +136,7 @@ async fn a_second_opening_is_refused_until_the_first_is_closed() {
 }
 
 #[tokio::test]
-async fn a_newer_format_is_refused_and_left_alone() {
+async fn newer_file_format_is_refused_and_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let path = path_in(&folder);
     open(&path).await.close().await;
@@ -185,7 +185,7 @@ async fn closed_store(path: &Path, settled: bool) -> Listing {
 }
 
 #[tokio::test]
-async fn a_log_of_which_something_is_missing_is_refused() {
+async fn incomplete_log_is_refused() {
     let spoil: [fn(&redb::WriteTransaction); 4] = [
         |file| assert!(file.delete_table(LOG).unwrap()),
         |file| drop(file.open_table(LOG).unwrap().remove(7).unwrap()),
@@ -208,7 +208,7 @@ async fn a_log_of_which_something_is_missing_is_refused() {
 
 /// The numbers about the whole, and the leases, were read as they were found.
 #[tokio::test]
-async fn a_damaged_number_is_refused() {
+async fn damaged_number_is_refused() {
     let spoil: [fn(&redb::WriteTransaction); 5] = [
         |file| drop(file.open_table(META).unwrap().insert("revision", 1 << 40).unwrap()),
         |file| drop(file.open_table(META).unwrap().insert("last lease", 9).unwrap()),
@@ -227,7 +227,7 @@ async fn a_damaged_number_is_refused() {
 }
 
 #[tokio::test]
-async fn what_is_no_store_is_refused() {
+async fn other_files_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = path_in(&folder);
     let other = Database::create(folder.path().join("other.redb")).unwrap();
@@ -245,7 +245,7 @@ async fn what_is_no_store_is_refused() {
 /// Wherever a byte of the file is wrong, either it is refused, or nothing of what was stored is
 /// different.
 #[tokio::test]
-async fn a_damaged_file_is_refused_or_whole() {
+async fn damaged_file_is_refused_or_intact() {
     for settled in [false, true] {
         let folder = tempfile::tempdir().unwrap();
         let path = path_in(&folder);
@@ -272,7 +272,7 @@ async fn a_damaged_file_is_refused_or_whole() {
 /// That befell the log on its way to the tables; then a second panic, of a table that was being
 /// closed, ended the process.
 #[tokio::test]
-async fn damage_to_the_notes_of_free_pages_does_not_end_the_process() {
+async fn damaged_free_page_list_does_not_abort() {
     let folder = tempfile::tempdir().unwrap();
     let path = path_in(&folder);
     let before = closed_store(&path, false).await;

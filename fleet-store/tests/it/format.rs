@@ -14,7 +14,7 @@ use fleet_unitfile::UnitHash;
 use crate::support::{TTL, id, join, machine, mirror, name, registry, soon, unit};
 
 #[tokio::test(start_paused = true)]
-async fn what_is_stored_keeps_its_form() {
+async fn stored_encoding_is_stable() {
     insta::assert_snapshot!(listed(&one_of_each().await).await, @r#"
     /fleet/cluster/lineage
       {"v":2,
@@ -161,7 +161,7 @@ fn reason() -> Reason {
 /// read a value says so, harms nothing else, and writes nothing over it.
 // Holds: I-12
 #[tokio::test(start_paused = true)]
-async fn a_value_of_a_newer_format_is_refused_and_stays() {
+async fn newer_value_is_refused_and_unchanged() {
     let registry = registry();
     store_one_of_each(&registry).await;
     let before = registry.store().read("").await.unwrap().entries;
@@ -201,7 +201,7 @@ async fn a_value_of_a_newer_format_is_refused_and_stays() {
 /// would place all units anew.
 // Holds: I-8
 #[tokio::test(start_paused = true)]
-async fn a_store_of_another_layout_is_refused_and_stays() {
+async fn store_of_another_layout_is_refused_and_unchanged() {
     for (format, told) in [(1, "export the cluster with the fleet that wrote"), (3, "upgrade")] {
         let registry = registry();
         let lineage = registry.layout().key(&Key::Lineage);

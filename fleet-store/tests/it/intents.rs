@@ -18,7 +18,7 @@ async fn put_raw(registry: &Registry, bytes: &str) -> Revision {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_people_said_of_a_machine_outlives_its_presence() {
+async fn intent_outlives_the_presence() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     let presence = join(&registry, "m-1").await;
@@ -36,7 +36,7 @@ async fn what_people_said_of_a_machine_outlives_its_presence() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_machine_of_which_nobody_understands_what_was_said_takes_no_units() {
+async fn machine_with_unreadable_intent_is_cordoned() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     join(&registry, "m-1").await;

@@ -216,7 +216,7 @@ fn replay(from: &[Entry], all: &[Changes]) -> Vec<Entry> {
 
 proptest! {
     #[test]
-    fn the_keyspace_is_its_twin(steps in vec(step(), 0..60), prefix in "[ab]?/?") {
+    fn keyspace_behaves_like_its_model(steps in vec(step(), 0..60), prefix in "[ab]?/?") {
         let (mut keyspace, mut twin, mut made) = (Keyspace::new(), Twin::default(), Vec::new());
         for step in &steps {
             take(step, &mut keyspace, &mut twin, &mut made);
@@ -235,7 +235,7 @@ proptest! {
 
     /// A keyspace that only hears of the changes, as readers of a durable store do, is the same.
     #[test]
-    fn a_follower_sees_the_same(steps in vec(step(), 0..60)) {
+    fn keyspace_fed_with_changes_is_identical(steps in vec(step(), 0..60)) {
         let (mut keyspace, mut twin, mut made) = (Keyspace::new(), Twin::default(), Vec::new());
         let mut follower = Keyspace::new();
         for step in &steps {
@@ -246,7 +246,7 @@ proptest! {
     }
 
     #[test]
-    fn the_history_is_bounded_and_never_lies(writes in vec(1..5usize, 1..40), most in 0..20usize) {
+    fn history_is_bounded_and_complete(writes in vec(1..5usize, 1..40), most in 0..20usize) {
         let mut keyspace = Keyspace::new().with_history(most);
         let mut all = Vec::new();
         for count in writes {

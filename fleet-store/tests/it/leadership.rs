@@ -39,7 +39,7 @@ fn reason(unit: &str, reason: Option<Reason>) -> PlacementWrites {
 
 // Holds: I-3
 #[tokio::test(start_paused = true)]
-async fn one_leads_at_a_time_and_each_in_a_higher_term() {
+async fn leaders_are_exclusive_with_rising_terms() {
     let registry = registry();
     let first = lead(&registry, "m-1").await;
     assert_eq!(first.term(), Term(1));
@@ -52,7 +52,7 @@ async fn one_leads_at_a_time_and_each_in_a_higher_term() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_engine_that_comes_back_leads_at_once_and_its_earlier_life_cannot_write() {
+async fn restarted_engine_leads_immediately() {
     let registry = registry();
     submit(&registry, "a.service").await;
     let before = lead(&registry, "m-1").await;
@@ -67,7 +67,7 @@ async fn an_engine_that_comes_back_leads_at_once_and_its_earlier_life_cannot_wri
 
 // Holds: I-3
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_falls_silent_is_followed_and_cannot_write() {
+async fn expired_leader_is_replaced_and_cannot_write() {
     let registry = registry();
     submit(&registry, "a.service").await;
     let stale = lead(&registry, "m-1").await;
@@ -90,7 +90,7 @@ async fn a_leader_that_falls_silent_is_followed_and_cannot_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn placements_are_made_moved_and_taken_away() {
+async fn placements_are_added_moved_and_removed() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     submit(&registry, "a.service").await;
@@ -114,7 +114,7 @@ async fn placements_are_made_moved_and_taken_away() {
 
 // Holds: I-4, I-5
 #[tokio::test(start_paused = true)]
-async fn a_decision_on_what_has_changed_is_a_conflict() {
+async fn decision_on_changed_state_is_a_conflict() {
     let registry = registry();
     submit(&registry, "a.service").await;
     let leader = lead(&registry, "m-1").await;
@@ -140,7 +140,7 @@ async fn a_decision_on_what_has_changed_is_a_conflict() {
 
 // Holds: I-7
 #[tokio::test(start_paused = true)]
-async fn a_unit_that_is_destroyed_meanwhile_gets_no_placement() {
+async fn concurrently_destroyed_unit_gets_no_placement() {
     let registry = registry();
     submit(&registry, "a.service").await;
     let leader = lead(&registry, "m-1").await;
@@ -154,7 +154,7 @@ async fn a_unit_that_is_destroyed_meanwhile_gets_no_placement() {
 /// the placements are, since it cannot be noticed in the leader.
 // Holds: I-5
 #[tokio::test(start_paused = true)]
-async fn what_nobody_knows_to_have_been_written_is_not_written_over() {
+async fn unacknowledged_write_is_detected_by_the_next_decision() {
     let store = FaultyStore::new(memory());
     let registry = Registry::new(Arc::new(store.clone()), Layout::DEFAULT_PREFIX);
     submit(&registry, "a.service").await;
@@ -206,7 +206,7 @@ async fn many_placements_take_few_steps_and_all_arrive() {
 
 // Holds: I-22
 #[tokio::test(start_paused = true)]
-async fn every_reason_comes_back_as_it_was() {
+async fn every_reason_round_trips() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     let leader = lead(&registry, "m-1").await;
@@ -280,14 +280,14 @@ fn reasons() -> Vec<Reason> {
 }
 
 #[test]
-fn no_rule_is_forgotten_above() {
+fn reason_test_covers_every_rule() {
     let rules: Vec<Rule> = refusals().iter().map(Refusal::rule).collect();
     let missing = Rule::ALL.into_iter().filter(|rule| !rules.contains(rule));
     assert_eq!(missing.collect::<Vec<_>>(), []);
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_leads_while_the_term_cannot_be_read() {
+async fn unreadable_term_prevents_elections() {
     let store = memory();
     let registry = Registry::new(store.clone(), Layout::DEFAULT_PREFIX);
     for value in ["", "{\"v\":2,\"era\":7}", "{\"v\":1,\"term\":-1}"] {
@@ -301,7 +301,7 @@ async fn nobody_leads_while_the_term_cannot_be_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn between_the_steps_of_many_moves_no_two_meet_that_change_places() {
+async fn swapping_units_never_share_a_machine_between_steps() {
     const MANY: usize = 150;
     let registry = registry();
     let leader = lead(&registry, "m-1").await;

@@ -28,7 +28,7 @@ async fn orders(registry: &Registry, lineage: Option<Lineage>) -> (Epoch, Genera
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_orders_of_a_later_lineage_come_after_the_last_of_an_earlier_one() {
+async fn later_lineage_has_later_epochs() {
     let lineage = |id: &str| id.parse::<Lineage>().unwrap();
     let (none, first, later) = (registry(), registry(), registry());
     for number in 0..100 {
@@ -44,7 +44,7 @@ async fn the_first_orders_of_a_later_lineage_come_after_the_last_of_an_earlier_o
 
 /// A leader that has just placed a unit sees its own write as no other than it was decided on.
 #[tokio::test(start_paused = true)]
-async fn what_a_decision_saw_is_compared_by_revisions_whatever_the_lineage() {
+async fn decisions_are_compared_by_revision_in_any_lineage() {
     let registry = registry();
     let lineage: Lineage = "later".parse().unwrap();
     registry.lineage(&lineage.with_epoch_base(1_000)).await.unwrap();
@@ -64,7 +64,7 @@ async fn what_a_decision_saw_is_compared_by_revisions_whatever_the_lineage() {
 
 /// Where a lineage begins may be raised, by an import; it is the same history, and mirrors go on.
 #[tokio::test(start_paused = true)]
-async fn a_lineage_that_is_said_to_begin_later_is_followed_on() {
+async fn mirror_follows_a_lineage_with_a_raised_epoch_base() {
     let registry = registry();
     registry.lineage(&"first".parse().unwrap()).await.unwrap();
     let mirror = mirror(&registry).await;
@@ -80,7 +80,7 @@ async fn a_lineage_that_is_said_to_begin_later_is_followed_on() {
 /// A leader counts from where the lineage began at its election, so another one has to follow it.
 // Holds: I-2
 #[tokio::test(start_paused = true)]
-async fn who_led_before_epochs_were_raised_places_nothing_more() {
+async fn leader_deposed_by_raised_epochs_cannot_place() {
     let (registry, past) = (registry(), Epoch(5_000_000));
     let early = registry.raise_epochs(past).await;
     assert!(matches!(early, Err(RegistryError::NoLineage)), "{early:?}");
@@ -105,7 +105,7 @@ async fn who_led_before_epochs_were_raised_places_nothing_more() {
 
 /// The leader is deposed in the very step in which the beginning changes, whoever hears of it.
 #[tokio::test(start_paused = true)]
-async fn no_leader_outlives_a_raising_whose_answer_is_lost() {
+async fn lost_response_of_raising_epochs_still_deposes_the_leader() {
     let registry = registry();
     registry.lineage(&"first".parse().unwrap()).await.unwrap();
     submit(&registry, "a.service").await;
@@ -123,7 +123,7 @@ async fn no_leader_outlives_a_raising_whose_answer_is_lost() {
 
 /// It would go on planning for nothing, beside the one that leads.
 #[tokio::test(start_paused = true)]
-async fn who_led_before_epochs_were_raised_learns_it_when_it_renews() {
+async fn leader_deposed_by_raised_epochs_fails_to_renew() {
     let registry = registry();
     registry.lineage(&"first".parse().unwrap()).await.unwrap();
     let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
@@ -142,7 +142,7 @@ fn slow(registry: &Registry, delay: u64) -> Registry {
 /// Between its looking where the lineage begins and its election.
 // Holds: I-2
 #[tokio::test(start_paused = true)]
-async fn nobody_is_elected_who_counts_from_before_epochs_were_raised() {
+async fn election_with_an_outdated_epoch_base_fails() {
     let past = Epoch(5_000_000);
     let (mut elected, mut beaten) = (0, 0);
     for delay in 1..12 {
@@ -175,7 +175,7 @@ async fn nobody_is_elected_who_counts_from_before_epochs_were_raised() {
 
 /// What comes after such an epoch could not be counted, nor be imported anywhere.
 #[tokio::test(start_paused = true)]
-async fn no_epoch_is_believed_that_no_cluster_gets_to() {
+async fn epoch_beyond_the_limit_is_refused() {
     let registry = registry();
     let lineage = registry.lineage(&"first".parse().unwrap()).await.unwrap();
     let mut leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();

@@ -2,28 +2,28 @@
 
 #[cfg(feature = "embedded")]
 mod backup;
-mod bounds;
 mod conformance;
 #[cfg(feature = "embedded")]
 mod crash;
 #[cfg(feature = "embedded")]
 mod embedded;
-mod follow;
 mod format;
+mod group_commit;
 mod intents;
 mod keyspace;
 mod leadership;
 mod lineage;
+mod machine_progress;
 mod mirror;
-mod mirror_away;
-mod mirror_news;
-mod mirror_shared;
-mod mirror_twin;
-mod one_place;
-mod places;
+mod mirror_delta;
+mod mirror_outage;
+mod mirror_resync;
+mod mirror_sharing;
 mod presence;
 mod rebalancing;
 mod registry;
+mod single_placement;
+mod superseded_placements;
 mod support;
-mod together;
 mod transfer;
+mod watch_limits;

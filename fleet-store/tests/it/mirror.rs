@@ -19,7 +19,7 @@ async fn put_raw(registry: &Registry, key: &Key, value: &[u8]) -> Revision {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mirror_starts_empty_and_behind_and_then_has_all() {
+async fn mirror_starts_empty_and_behind_then_syncs() {
     let registry = registry();
     submit(&registry, "a.service").await;
     let mirror = Mirror::start(&registry);
@@ -34,7 +34,7 @@ async fn a_mirror_starts_empty_and_behind_and_then_has_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loop_is_woken_by_each_change() {
+async fn subscriber_is_woken_by_each_change() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     let mut progress = mirror.subscribe();
@@ -47,7 +47,7 @@ async fn a_loop_is_woken_by_each_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_machines_report_decides_nothing() {
+async fn reported_states_are_no_scheduling_input() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     let presence = join(&registry, "m-1").await;
@@ -70,7 +70,7 @@ async fn what_machines_report_decides_nothing() {
 
 // Holds: I-25
 #[tokio::test(start_paused = true)]
-async fn following_needs_no_further_read() {
+async fn following_needs_no_further_reads() {
     let store = FaultyStore::new(memory());
     let registry = Registry::new(Arc::new(store.clone()), Layout::DEFAULT_PREFIX);
     let mirror = mirror(&registry).await;
@@ -86,7 +86,7 @@ async fn following_needs_no_further_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_old_snapshot_stays_as_it_was() {
+async fn old_snapshot_is_unchanged() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     submit(&registry, "a.service").await;
@@ -97,7 +97,7 @@ async fn an_old_snapshot_stays_as_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn units_with_the_same_file_share_it() {
+async fn units_share_equal_files() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     submit(&registry, "a.service").await;
@@ -109,7 +109,7 @@ async fn units_with_the_same_file_share_it() {
 
 // Holds: I-12
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_read_is_a_fault_of_its_unit_alone() {
+async fn unreadable_value_is_a_fault_of_its_unit_only() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     for unit in ["good.service", "bad.service"] {
@@ -143,7 +143,7 @@ async fn what_cannot_be_read_is_a_fault_of_its_unit_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fault_says_what_is_wrong() {
+async fn fault_describes_the_problem() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     let revision = put_raw(&registry, &Key::Unit(name("a.service")), b"{\"v\":2}").await;
@@ -160,7 +160,7 @@ async fn a_fault_says_what_is_wrong() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_content_that_comes_and_goes_makes_and_mends_a_fault() {
+async fn missing_content_is_a_fault_until_it_is_stored_again() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     let file = "[Unit]\nDescription=x\n";
@@ -183,7 +183,7 @@ async fn a_content_that_comes_and_goes_makes_and_mends_a_fault() {
 /// and a machine whose claim cannot be read must not look as if it were gone.
 // Holds: I-8
 #[tokio::test(start_paused = true)]
-async fn an_unreadable_placement_or_claim_is_not_taken_for_none() {
+async fn unreadable_placement_or_claim_is_not_absent() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     submit(&registry, "a.service").await;
@@ -208,7 +208,7 @@ async fn an_unreadable_placement_or_claim_is_not_taken_for_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unreadable_states_reasons_and_metadata_are_passed_over() {
+async fn unreadable_states_reasons_and_metadata_are_ignored() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     submit(&registry, "a.service").await;

@@ -9,7 +9,7 @@ use fleet_store::{MachineRecord, RegistryError};
 use crate::support::{TTL, id, join, machine, mirror, name, registry, soon, state};
 
 #[tokio::test(start_paused = true)]
-async fn a_machine_is_there_until_it_leaves() {
+async fn machine_is_present_until_it_leaves() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     let presence = join(&registry, "m-1").await;
@@ -24,7 +24,7 @@ async fn a_machine_is_there_until_it_leaves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_machine_that_falls_silent_is_gone_after_its_time() {
+async fn silent_machine_expires() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     let presence = join(&registry, "m-1").await;
@@ -49,7 +49,7 @@ async fn a_machine_that_falls_silent_is_gone_after_its_time() {
 
 // Holds: I-11
 #[tokio::test(start_paused = true)]
-async fn a_copy_of_a_machine_is_refused_and_told_who_the_other_is() {
+async fn copied_machine_is_refused_with_the_holder() {
     let registry = registry();
     let (host, started) = ("web-1".to_owned(), Some(Timestamp::from_millis(1_795_310_000_000)));
     let record = MachineRecord { host, started, ..machine("m-1") };
@@ -77,7 +77,7 @@ async fn a_copy_of_a_machine_is_refused_and_told_who_the_other_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_machine_that_comes_back_takes_its_place_at_once() {
+async fn returning_machine_takes_over_its_claim_immediately() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     let before = join(&registry, "m-1").await;
@@ -98,7 +98,7 @@ async fn a_machine_that_comes_back_takes_its_place_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_machine_says_of_itself_can_change() {
+async fn machine_record_can_change() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     let presence = join(&registry, "m-1").await;
@@ -112,7 +112,7 @@ async fn what_a_machine_says_of_itself_can_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn states_come_back_as_they_were_published() {
+async fn published_states_round_trip() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     let presence = join(&registry, "m-1").await;
@@ -144,7 +144,7 @@ async fn many_states_take_few_steps() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_endless_problem_is_cut_short() {
+async fn long_problem_text_is_truncated() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     let presence = join(&registry, "m-1").await;
@@ -158,7 +158,7 @@ async fn an_endless_problem_is_cut_short() {
 
 // Holds: I-11
 #[tokio::test(start_paused = true)]
-async fn two_that_join_at_once_do_not_both_get_in() {
+async fn only_one_of_two_concurrent_joins_succeeds() {
     let registry = registry();
     let join = |token: &'static str| {
         let registry = registry.clone();

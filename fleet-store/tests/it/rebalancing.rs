@@ -38,7 +38,7 @@ async fn put_raw(registry: &Registry, bytes: &str) -> Revision {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_order_is_there_until_it_is_taken_back() {
+async fn rebalancing_request_remains_until_it_is_ended() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     let first = registry.request_rebalancing(terms(2)).await.unwrap();
@@ -55,7 +55,7 @@ async fn an_order_is_there_until_it_is_taken_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_terms_begin_anew_and_forget_nobody_who_is_under_way() {
+async fn new_limits_keep_moves_in_flight() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
@@ -70,7 +70,7 @@ async fn other_terms_begin_anew_and_forget_nobody_who_is_under_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_notes_nothing_of_an_order_that_is_another_by_now() {
+async fn leader_cannot_update_a_changed_rebalancing_request() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
@@ -90,7 +90,7 @@ async fn a_leader_notes_nothing_of_an_order_that_is_another_by_now() {
 
 /// Of moves that were refused, none counts as made.
 #[tokio::test(start_paused = true)]
-async fn moves_are_noted_as_they_are_made_and_not_where_they_are_refused() {
+async fn refused_moves_do_not_update_the_rebalancing_request() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
@@ -123,7 +123,7 @@ async fn moves_are_noted_as_they_are_made_and_not_where_they_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_order_that_nobody_understands_is_none_and_can_be_given_anew() {
+async fn unreadable_rebalancing_request_can_be_replaced() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     let revision = registry.request_rebalancing(terms(2)).await.unwrap();

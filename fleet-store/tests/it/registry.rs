@@ -15,7 +15,7 @@ const FILE: &str = "# kept byte for byte\r\n[Service]\r\nExecStart=/bin/true\r\n
 
 // Holds: I-13
 #[tokio::test(start_paused = true)]
-async fn a_unit_is_stored_with_the_bytes_of_its_file() {
+async fn unit_is_stored_with_the_bytes_of_its_file() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     let new = unit("a.service", FILE, TargetState::Loaded);
@@ -28,7 +28,7 @@ async fn a_unit_is_stored_with_the_bytes_of_its_file() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_expected_of_the_name_is_held_to() {
+async fn expectation_on_the_unit_name_is_enforced() {
     let registry = registry();
     let put = |expect| registry.put_unit(unit("a.service", FILE, TargetState::Inactive), expect);
     let missing = put(ExpectUnit::Present).await;
@@ -44,7 +44,7 @@ async fn what_is_expected_of_the_name_is_held_to() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_written_after_it_was_looked_at_is_left_alone() {
+async fn changed_unit_is_not_written() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     let a = name("a.service");
@@ -73,7 +73,7 @@ async fn what_was_written_after_it_was_looked_at_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_desired_state_is_set_and_an_unchanged_one_writes_nothing() {
+async fn setting_an_unchanged_desired_state_writes_nothing() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     let unknown = registry.set_desired(&name("a.service"), TargetState::Loaded).await;
@@ -88,7 +88,7 @@ async fn the_desired_state_is_set_and_an_unchanged_one_writes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_desired_state_is_set_whatever_has_become_of_the_unit_since_it_was_seen() {
+async fn optimistic_desired_state_is_set_despite_concurrent_changes() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     submit(&registry, "a.service").await;
@@ -111,7 +111,7 @@ async fn a_desired_state_is_set_whatever_has_become_of_the_unit_since_it_was_see
 
 // Holds: I-6
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn no_update_of_a_unit_is_lost_among_many_writers() {
+async fn concurrent_unit_updates_are_not_lost() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     submit(&registry, "a.service").await;
@@ -151,7 +151,7 @@ async fn no_update_of_a_unit_is_lost_among_many_writers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_generation_rises_even_over_the_unit_s_end() {
+async fn generation_rises_across_destruction_of_the_unit() {
     let registry = registry();
     let unit_name = name("a.service");
     assert!(matches!(
@@ -172,7 +172,7 @@ async fn a_generation_rises_even_over_the_unit_s_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replaced_unit_keeps_its_generation() {
+async fn replaced_unit_keeps_its_generation() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     submit(&registry, "a.service").await;
@@ -187,7 +187,7 @@ async fn a_replaced_unit_keeps_its_generation() {
 
 // Holds: I-7
 #[tokio::test(start_paused = true)]
-async fn destroying_leaves_nothing_but_the_content() {
+async fn destroyed_unit_leaves_only_its_content() {
     let registry = registry();
     submit(&registry, "a.service").await;
     let placed = |machine| Key::Placement(id(machine), name("a.service"));
@@ -205,7 +205,7 @@ async fn destroying_leaves_nothing_but_the_content() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_damaged_record_can_be_replaced_and_destroyed() {
+async fn damaged_record_can_be_replaced_and_destroyed() {
     let registry = registry();
     let key = registry.layout().key(&Key::Unit(name("a.service")));
     for _ in 0..2 {
@@ -220,7 +220,7 @@ async fn a_damaged_record_can_be_replaced_and_destroyed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn contents_are_kept_while_a_unit_has_them() {
+async fn used_contents_are_not_collected() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     for unit_name in ["a.service", "b.service"] {
@@ -248,7 +248,7 @@ async fn contents_are_kept_while_a_unit_has_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metadata_changes_in_one_step_and_the_last_write_of_a_key_counts() {
+async fn metadata_patch_is_atomic_and_the_last_change_counts() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     let _presence = join(&registry, "m-1").await;
@@ -272,7 +272,7 @@ async fn metadata_changes_in_one_step_and_the_last_write_of_a_key_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_of_metadata_names_a_key() {
+async fn metadata_change_without_a_key_is_refused() {
     let registry = registry();
     let nameless = MetadataChange::Remove { machine: id("m-1"), key: String::new() };
     for changes in [&[][..], &[nameless]] {
@@ -282,7 +282,7 @@ async fn a_change_of_metadata_names_a_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_without_an_answer_is_not_taken_for_one_that_failed() {
+async fn write_without_a_response_is_unknown() {
     let store = FaultyStore::new(memory());
     let registry = Registry::new(Arc::new(store.clone()), Layout::DEFAULT_PREFIX);
     store.lose_responses(1);
@@ -294,7 +294,7 @@ async fn a_write_without_an_answer_is_not_taken_for_one_that_failed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_clusters_in_one_store_do_not_meet() {
+async fn clusters_in_one_store_are_separate() {
     let store = memory();
     let (one, other) =
         (Registry::new(store.clone(), "/one"), Registry::new(store.clone(), "/other"));

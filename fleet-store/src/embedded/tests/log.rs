@@ -98,7 +98,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn a_file_holds_what_a_keyspace_holds(steps in steps(), max_log_bytes in 0..2000usize) {
+    fn file_content_equals_the_keyspace(steps in steps(), max_log_bytes in 0..2000usize) {
         let file = FailingDisk::new();
         let (disk, _) = Disk::open_on(file.clone(), true).unwrap();
         let (mut disk, mut model) = (disk.with_log(max_log_bytes), Model::new());
@@ -119,7 +119,7 @@ proptest! {
 }
 
 #[test]
-fn the_log_begins_again_when_it_would_have_too_many_bytes() {
+fn full_log_is_flushed() {
     let (disk, _) = Disk::open_on(FailingDisk::new(), true).unwrap();
     let (mut disk, mut model) = (disk.with_log(1000), Model::new());
     let mut bytes = Vec::new();
@@ -136,7 +136,7 @@ fn the_log_begins_again_when_it_would_have_too_many_bytes() {
 /// Writing fails after each write in turn, also while the log is flushed to the tables.
 // Holds: I-6
 #[test]
-fn nothing_acknowledged_is_lost_wherever_writing_ends() {
+fn failed_write_loses_no_acknowledged_write() {
     for writes in 0.. {
         let file = FailingDisk::new();
         let (disk, _) = Disk::open_on(file.clone(), true).unwrap();

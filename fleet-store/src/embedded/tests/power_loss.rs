@@ -126,7 +126,7 @@ fn put(model: &mut Model, number: u8) -> writer::Batch {
 /// Twelve writes with log flushes among them, and a loss of power at each call.
 // Holds: I-6
 #[test]
-fn nothing_acknowledged_is_lost_with_the_power() {
+fn power_loss_loses_no_acknowledged_write() {
     for calls in 0.. {
         let file = CachedDisk::holding(Vec::new(), u64::MAX);
         let (disk, _) = Disk::open_on(file.clone(), true).unwrap();
@@ -153,7 +153,7 @@ fn nothing_acknowledged_is_lost_with_the_power() {
 /// The log of the file is flushed to the tables when it is opened.
 // Holds: I-6
 #[test]
-fn an_opening_that_is_cut_off_loses_nothing_and_can_be_repeated() {
+fn interrupted_opening_loses_nothing() {
     let (file, mut model) = (CachedDisk::holding(Vec::new(), u64::MAX), Model::new());
     let (mut disk, _) = Disk::open_on(file.clone(), true).unwrap();
     model.step(&Step::Grant);

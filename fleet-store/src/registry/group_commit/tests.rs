@@ -85,7 +85,7 @@ fn transaction() -> impl Strategy<Value = Transaction> {
 
 proptest! {
     #[test]
-    fn who_comes_together_is_told_as_one_after_the_other(
+    fn merged_results_equal_sequential_results(
         all in prop::collection::vec(transaction(), 1..20),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -99,8 +99,7 @@ proptest! {
 }
 
 #[tokio::test]
-async fn a_hundred_writes_that_come_together_are_two_revisions_and_what_they_share_is_written_once()
-{
+async fn hundred_concurrent_writes_make_two_revisions() {
     let write = |number: usize| {
         let key = format!("unit-{number}");
         Transaction::new().when(Condition::absent(&key)).put("content", "same").put(key, "new")
@@ -111,7 +110,7 @@ async fn a_hundred_writes_that_come_together_are_two_revisions_and_what_they_sha
 }
 
 #[tokio::test]
-async fn who_comes_a_little_later_than_others_is_waited_for_while_somebody_comes() {
+async fn batch_waits_while_transactions_arrive() {
     let store: Arc<dyn Store> =
         Arc::new(LimitedStore { inner: MemoryStore::new(), most: usize::MAX });
     let group = Arc::new(GroupCommit::default());
@@ -133,7 +132,7 @@ async fn who_comes_a_little_later_than_others_is_waited_for_while_somebody_comes
 }
 
 #[tokio::test]
-async fn what_is_too_much_for_one_transaction_is_made_in_several() {
+async fn large_batch_is_split() {
     let most = Transaction::MAX_OPERATIONS;
     let all: Vec<_> =
         (0..most + 2).map(|number| Transaction::new().put(number.to_string(), "")).collect();
@@ -187,7 +186,7 @@ fn put(number: usize) -> Transaction {
 }
 
 #[tokio::test]
-async fn a_store_that_takes_less_at_once_is_given_less() {
+async fn store_with_lower_limits_gets_smaller_batches() {
     let all: Vec<_> = (0..100).map(put).collect();
     let store = LimitedStore { inner: MemoryStore::new(), most: 3 };
     let (answers, contents, _) = at_once_on(Arc::new(store), &all).await;
@@ -195,7 +194,7 @@ async fn a_store_that_takes_less_at_once_is_given_less() {
 }
 
 #[tokio::test]
-async fn what_nobody_waits_for_any_more_is_forgotten_while_the_store_hangs() {
+async fn abandoned_commits_are_dropped_while_the_store_hangs() {
     let store: Arc<dyn Store> = Arc::new(LimitedStore { inner: MemoryStore::new(), most: 0 });
     let group = Arc::new(GroupCommit::default());
     let mut hanging = pin!(group.commit(&store, put(0)));

@@ -7,7 +7,7 @@ use fleet_store::ExportReader;
 use super::{cluster, file, read, registry, wrapped};
 
 #[tokio::test]
-async fn a_file_is_lines_that_a_person_can_read() {
+async fn export_is_readable_lines() {
     let text = String::from_utf8(file(&cluster().await).await).unwrap();
     let version = env!("CARGO_PKG_VERSION");
     insta::assert_snapshot!(wrapped(&text.replace(version, "VERSION")), @r#"
@@ -32,7 +32,7 @@ async fn a_file_is_lines_that_a_person_can_read() {
 }
 
 #[tokio::test]
-async fn a_file_is_read_however_it_is_cut() {
+async fn export_is_readable_in_any_chunks() {
     let file = file(&cluster().await).await;
     for size in [1, 2, 100, file.len()] {
         let (mut reader, mut items) = (ExportReader::new(), Vec::new());
@@ -72,7 +72,7 @@ fn lines(text: &str, keep: fn(usize) -> bool) -> String {
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_refused_with_the_place() {
+async fn damaged_file_is_refused_with_its_location() {
     let text = String::from_utf8(file(&cluster().await).await).unwrap();
     let told = |(what, damage): &Damage| {
         let damaged = damage(&text);
@@ -118,7 +118,7 @@ async fn a_damaged_file_is_refused_with_the_place() {
 
 /// An unreadable unit harms nobody else, and is not passed over in silence.
 #[tokio::test]
-async fn a_unit_that_cannot_be_understood_is_named() {
+async fn export_names_unreadable_units() {
     let registry = registry();
     let key = registry.layout().key(&fleet_store::Key::Unit("bad.service".parse().unwrap()));
     let damage = fleet_store::Transaction::new().put(key, "damage");

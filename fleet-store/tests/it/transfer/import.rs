@@ -24,7 +24,7 @@ async fn try_to(registry: &Registry, file: &[u8], options: ImportOptions) -> Imp
 /// whatever an engine places later.
 // Holds: I-2
 #[tokio::test]
-async fn a_cluster_that_moves_is_ahead_of_all_that_machines_remember() {
+async fn imported_epochs_exceed_those_that_machines_remember() {
     let source = cluster().await;
     let before = snapshot(&source).await.placement("web.service").unwrap().epoch;
     let target = registry();
@@ -59,7 +59,7 @@ async fn a_cluster_that_moves_is_ahead_of_all_that_machines_remember() {
 
 // Holds: I-2
 #[tokio::test]
-async fn placements_are_left_to_the_engine_where_it_could_decide_otherwise() {
+async fn import_reschedules_if_the_engine_may_decide_differently() {
     let file = file(&cluster().await).await;
     let full = registry();
     submit(&full, "own.service").await;
@@ -86,7 +86,7 @@ async fn placements_are_left_to_the_engine_where_it_could_decide_otherwise() {
 
 /// Nobody has to make way for what was there already, and nothing is counted anew.
 #[tokio::test]
-async fn a_cluster_that_gets_its_own_export_back_is_led_on() {
+async fn reimporting_an_own_export_deposes_no_leader() {
     let cluster = cluster().await;
     let leader = cluster.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
     let (own, mut lines) = (file(&cluster).await, Vec::new());
@@ -106,7 +106,7 @@ async fn a_cluster_that_gets_its_own_export_back_is_led_on() {
 /// The import leads, so a leader before it cannot write any more, and the next sees all of it.
 // Holds: I-3
 #[tokio::test]
-async fn an_import_is_a_term_of_its_own() {
+async fn import_has_its_own_term() {
     let target = registry();
     let before = target.campaign(&id("fleetctl-import"), TTL).await.unwrap().unwrap();
     bring(&target, &file(&cluster().await).await).await;
@@ -121,7 +121,7 @@ async fn an_import_is_a_term_of_its_own() {
 
 /// What the first versions wrote had none, and no version writes it any more.
 #[tokio::test]
-async fn unit_files_that_come_with_their_machines_say_their_format_as_others_do() {
+async fn adopted_contents_have_the_format_line() {
     let target = registry();
     assert_eq!(bring(&target, &file(&cluster().await).await).await.placements_kept, 1);
     let contents = target.store().read("/fleet/contents/").await.unwrap().entries;
@@ -133,7 +133,7 @@ async fn unit_files_that_come_with_their_machines_say_their_format_as_others_do(
 
 /// Not even a leader writes over a unit, or a placement, that came in between.
 #[tokio::test]
-async fn what_is_there_is_not_adopted_over() {
+async fn existing_unit_is_not_adopted() {
     let target = registry();
     submit(&target, "a.service").await;
     let leader = target.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
@@ -152,7 +152,7 @@ async fn what_is_there_is_not_adopted_over() {
 
 /// Whatever is there of a unit that is not, the one that comes has one place.
 #[tokio::test]
-async fn what_is_left_of_a_destroyed_unit_s_placement_goes_as_the_unit_comes() {
+async fn adopting_a_unit_deletes_orphaned_placements() {
     let target = registry();
     let leader = target.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
     for machine in ["m-1", "m-2"] {
@@ -170,7 +170,7 @@ async fn what_is_left_of_a_destroyed_unit_s_placement_goes_as_the_unit_comes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_import_that_broke_off_is_finished_by_another() {
+async fn interrupted_import_is_completed_by_a_repeat() {
     let source = cluster().await;
     for number in 0..150 {
         submit(&source, &format!("n{number}.service")).await;
@@ -204,7 +204,7 @@ async fn an_import_that_broke_off_is_finished_by_another() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_is_told_and_nothing_is_written_twice() {
+async fn lost_response_is_reported_and_a_repeat_is_safe() {
     let store = faulty();
     let target = over(store.clone());
     let written = file(&cluster().await).await;
@@ -216,7 +216,7 @@ async fn a_lost_answer_is_told_and_nothing_is_written_twice() {
 }
 
 #[tokio::test]
-async fn everything_wrong_is_told_and_nothing_is_written() {
+async fn import_reports_all_problems_and_writes_nothing() {
     let source = registry();
     for (unit_name, text) in [
         ("a.service", "[X-Fleet]\nMachineOf=b.service\n"),
@@ -263,7 +263,7 @@ async fn everything_wrong_is_told_and_nothing_is_written() {
 }
 
 #[tokio::test]
-async fn a_dry_run_writes_nothing_and_says_what_would_be() {
+async fn dry_run_writes_nothing_and_reports_the_plan() {
     let target = registry();
     let written = file(&cluster().await).await;
     let dry = ImportOptions { dry_run: true, ..options() };
@@ -276,7 +276,7 @@ async fn a_dry_run_writes_nothing_and_says_what_would_be() {
 }
 
 #[tokio::test]
-async fn metadata_that_differs_is_refused_unless_it_may_be_replaced() {
+async fn different_metadata_is_refused_without_replace() {
     let target = registry();
     let (machine, key, value) = (id("m-2"), "rack".to_owned(), "8".to_owned());
     let change = fleet_store::MetadataChange::Set { machine, key, value };
@@ -290,7 +290,7 @@ async fn metadata_that_differs_is_refused_unless_it_may_be_replaced() {
 }
 
 #[tokio::test]
-async fn an_intent_that_differs_is_refused_unless_it_may_be_replaced() {
+async fn different_intent_is_refused_without_replace() {
     let target = registry();
     target.set_intent(&id("m-2"), Some(Intent::Cordoned)).await.unwrap();
     let written = file(&cluster().await).await;
@@ -307,7 +307,7 @@ async fn an_intent_that_differs_is_refused_unless_it_may_be_replaced() {
 
 /// What somebody did between writing and reading back is not passed over.
 #[tokio::test]
-async fn what_is_read_back_is_compared() {
+async fn import_compares_the_state_read_back() {
     let target = registry();
     let written = file(&cluster().await).await;
     bring(&target, &written).await;
@@ -323,7 +323,7 @@ async fn what_is_read_back_is_compared() {
 
 /// Epochs are counted from where the lineage begins, so without one they cannot come later.
 #[tokio::test]
-async fn a_store_without_a_lineage_keeps_no_placements_of_another_store() {
+async fn import_without_a_lineage_is_refused() {
     let (target, file) = (registry(), file(&cluster().await).await);
     let refused = import(&target, read(&file).unwrap(), &options()).await;
     assert!(matches!(refused, Err(RegistryError::NoLineage)), "{refused:?}");

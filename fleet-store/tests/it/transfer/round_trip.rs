@@ -65,7 +65,7 @@ proptest! {
     // Holds: I-13
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn a_cluster_comes_back_as_it_was(cluster in clusters()) {
+    fn cluster_round_trips_through_an_export(cluster in clusters()) {
         let units = &cluster.0;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {

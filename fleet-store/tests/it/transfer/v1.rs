@@ -71,7 +71,7 @@ fn nested(keys: &[(String, String)]) -> String {
 }
 
 #[tokio::test]
-async fn both_forms_say_the_same_and_what_is_no_unit_is_told() {
+async fn both_dump_forms_import_equally() {
     let keys = keys("/_coreos.com/fleet/");
     let [one, other] = [flat(&keys), nested(&keys)].map(|text| read(text.as_bytes()).unwrap());
     assert_eq!(format!("{one:?}"), format!("{other:?}"));
@@ -105,7 +105,7 @@ async fn both_forms_say_the_same_and_what_is_no_unit_is_told() {
 }
 
 #[tokio::test]
-async fn what_is_sound_is_imported_with_its_machine() {
+async fn valid_units_are_imported_with_their_machines() {
     let bad = ["lost", "bad", "odd", "alias", "name"];
     let sound = keys("x/").into_iter().filter(|(key, _)| !bad.iter().any(|it| key.contains(it)));
     let target = registry();
@@ -117,7 +117,7 @@ async fn what_is_sound_is_imported_with_its_machine() {
 }
 
 #[test]
-fn what_is_no_dump_is_refused_with_what_to_do() {
+fn invalid_dump_is_refused_with_a_remedy() {
     let two = [keys("/a/"), keys("/b/")].concat();
     let texts = [
         "/_coreos.com/fleet/job\n/_coreos.com/fleet/unit\n",

@@ -6,7 +6,7 @@ use fleet_store::{Keyspace, StoreError, Transaction};
 use crate::support::{memory, soon};
 
 #[tokio::test]
-async fn a_slow_reader_is_cut_off_without_a_gap_and_no_writer_waits() {
+async fn slow_reader_is_cut_off_without_a_gap() {
     let store = memory();
     let mut slow = store.watch("", Revision::ZERO).await.unwrap();
     let mut written = 0;
@@ -33,7 +33,7 @@ async fn a_slow_reader_is_cut_off_without_a_gap_and_no_writer_waits() {
 }
 
 #[tokio::test]
-async fn a_watch_of_what_is_no_longer_kept_is_refused() {
+async fn watch_from_a_dropped_revision_is_refused() {
     let store = memory();
     let per_revision = 100;
     let revisions = Keyspace::DEFAULT_HISTORY / per_revision + 5;

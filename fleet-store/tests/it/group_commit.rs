@@ -35,7 +35,7 @@ async fn create(registry: &Registry, names: &[&str]) -> Vec<Answer> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn units_that_come_together_are_made_together_and_one_that_exists_is_refused_alone() {
+async fn concurrent_creates_share_a_revision_and_fail_individually() {
     let (registry, store) = registry();
     create(&registry, &["b.service"]).await.remove(0).unwrap();
     assert_eq!(store.commits(), 1);
@@ -65,7 +65,7 @@ async fn units_that_come_together_are_made_together_and_one_that_exists_is_refus
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_is_told_to_all_whom_it_concerns() {
+async fn failed_commit_fails_every_merged_transaction() {
     // The first goes alone, and the others together.
     let names = ["a.service", "b.service", "c.service"];
     let (registry, store) = registry();
@@ -84,7 +84,7 @@ async fn a_failure_is_told_to_all_whom_it_concerns() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_gives_up_does_not_take_the_others_along() {
+async fn cancelled_commit_does_not_cancel_others() {
     let (registry, _store) = registry();
     let begin = |name: &'static str| {
         let registry = registry.clone();

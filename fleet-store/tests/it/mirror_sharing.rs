@@ -30,7 +30,7 @@ fn copied_states(before: &Snapshot, after: &Snapshot) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_copies_what_lies_beside_it_and_not_the_cluster() {
+async fn change_copies_only_neighbouring_entries() {
     let registry = registry();
     let presence = join(&registry, "m-1").await;
     let unit = |number: usize| format!("u{number}.service");

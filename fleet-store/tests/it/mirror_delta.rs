@@ -9,7 +9,7 @@ use fleet_store::{ChangeSet, Key, Layout, Mirror, Registry, Transaction};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::mirror_twin::{Step, caught_up, step, take};
+use crate::mirror_resync::{Step, caught_up, step, take};
 use crate::support::{TTL, id, memory, mirror, registry, soon, submit};
 
 /// What somebody keeps who looks at a snapshot only where the mirror says that it is different.
@@ -98,7 +98,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn who_follows_the_differences_has_the_same_as_who_looks_at_everything(
+    fn applying_deltas_gives_the_snapshot(
         steps in vec((step(), any::<u8>()), 1..40),
     ) {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
@@ -107,7 +107,7 @@ proptest! {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_candidate_is_told_when_nobody_else_leads() {
+async fn candidate_is_woken_when_the_leadership_is_vacant() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     let (one, other) = (id("m-1"), id("m-2"));
@@ -131,7 +131,7 @@ async fn a_candidate_is_told_when_nobody_else_leads() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_has_seen_too_little_has_to_look_at_everything() {
+async fn delta_is_none_for_a_reader_too_far_behind() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     submit(&registry, "a.service").await;
@@ -147,7 +147,7 @@ async fn whoever_has_seen_too_little_has_to_look_at_everything() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_small_cluster_little_is_remembered() {
+async fn small_cluster_keeps_a_short_delta_log() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     let key = registry.layout().key(&Key::Unit("a.service".parse().unwrap()));

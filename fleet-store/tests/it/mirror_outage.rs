@@ -27,7 +27,7 @@ async fn until_behind(mirror: &Mirror) {
 
 // Holds: I-24
 #[tokio::test(start_paused = true)]
-async fn a_cut_watch_is_followed_by_a_new_reading() {
+async fn cut_watch_causes_a_resync() {
     let (store, behind, mirror) = setting().await;
     for round in 0..5 {
         store.cut_watches();
@@ -44,7 +44,7 @@ async fn a_cut_watch_is_followed_by_a_new_reading() {
 
 /// Reading again costs what is different: what was read before is not read once more.
 #[tokio::test(start_paused = true)]
-async fn what_is_the_same_after_a_new_reading_is_the_very_same() {
+async fn resync_reuses_unchanged_objects() {
     let (store, behind, mirror) = setting().await;
     submit(&behind, "b.service").await;
     let revision = behind.store().read("").await.unwrap().revision;
@@ -66,7 +66,7 @@ async fn what_is_the_same_after_a_new_reading_is_the_very_same() {
 
 // Holds: I-8
 #[tokio::test(start_paused = true)]
-async fn while_the_store_is_away_the_last_snapshot_stays_and_is_not_current() {
+async fn outage_keeps_the_last_snapshot_not_current() {
     let (store, behind, mirror) = setting().await;
     let presence = join(&behind, "m-1").await;
     let revision = behind.store().read("").await.unwrap().revision;
@@ -89,7 +89,7 @@ async fn while_the_store_is_away_the_last_snapshot_stays_and_is_not_current() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_pauses_between_attempts_grow_and_have_a_bound() {
+async fn retry_pauses_grow_to_a_limit() {
     let (store, _, mirror) = setting().await;
     store.set_unreachable(true);
     until_behind(&mirror).await;
@@ -102,7 +102,7 @@ async fn the_pauses_between_attempts_grow_and_have_a_bound() {
 /// A store that lost its memory looks empty at a low revision. That stops nothing.
 // Holds: I-8
 #[tokio::test(start_paused = true)]
-async fn a_store_that_looks_older_than_it_was_is_not_believed() {
+async fn older_store_is_rejected() {
     let (store, behind, mirror) = setting().await;
     let empty = Replaced::new(behind.store().clone());
     let registry = Registry::new(Arc::new(empty.clone()), Layout::DEFAULT_PREFIX);
@@ -122,7 +122,7 @@ async fn a_store_that_looks_older_than_it_was_is_not_believed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mirror_that_was_shut_down_says_so_and_keeps_what_it_had() {
+async fn closed_mirror_returns_errors_and_keeps_its_snapshot() {
     let (_store, _, mirror) = setting().await;
     let other = mirror.clone();
     let mut progress = mirror.subscribe();
@@ -135,7 +135,7 @@ async fn a_mirror_that_was_shut_down_says_so_and_keeps_what_it_had() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mirror_ends_with_its_last_handle() {
+async fn mirror_task_ends_with_the_last_handle() {
     let (_store, _, mirror) = setting().await;
     let other = mirror.clone();
     let mut progress = mirror.subscribe();

@@ -236,7 +236,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn following_and_reading_see_the_same(steps in vec(step(), 1..25)) {
+    fn followed_and_fresh_mirrors_are_equal(steps in vec(step(), 1..25)) {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         runtime.enable_time().start_paused(true).build().unwrap().block_on(play(steps));
     }

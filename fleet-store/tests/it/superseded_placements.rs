@@ -10,7 +10,7 @@ use fleet_store::{Key, Layout, Mirror, Registry, RemovePlacement, Transaction};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::mirror_twin::caught_up;
+use crate::mirror_resync::caught_up;
 use crate::support::{id, mirror, name, registry, submit};
 
 const MACHINES: [&str; 3] = ["m-0", "m-1", "m-2"];
@@ -143,7 +143,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn of_all_placements_of_a_unit_one_counts_in_whatever_order_they_come(
+    fn placement_that_counts_is_independent_of_order(
         steps in vec(step(), 1..20)
     ) {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
@@ -153,7 +153,7 @@ proptest! {
 
 /// Nobody knows which of the two is the later one, so neither machine may be told to stop the unit.
 #[tokio::test(start_paused = true)]
-async fn a_placement_does_not_count_beside_one_that_nobody_understands() {
+async fn placement_does_not_count_beside_an_unreadable_one() {
     let (registry, [a, _]) = (registry(), UNITS);
     submit(&registry, a).await;
     let followed = mirror(&registry).await;
@@ -172,7 +172,7 @@ async fn a_placement_does_not_count_beside_one_that_nobody_understands() {
 
 /// One that nobody understands harms its own unit, be it there before a mirror is or come later.
 #[tokio::test(start_paused = true)]
-async fn a_mirror_that_starts_on_an_unreadable_placement_shows_all_others() {
+async fn new_mirror_tolerates_an_unreadable_placement() {
     let registry = registry();
     for unit in UNITS {
         submit(&registry, unit).await;

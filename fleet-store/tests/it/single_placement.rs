@@ -188,7 +188,7 @@ proptest! {
 
     // Holds: I-1, I-2
     #[test]
-    fn a_unit_never_has_two_places_whatever_the_writers_do(steps in vec(step(), 1..40)) {
+    fn unit_never_has_two_placements(steps in vec(step(), 1..40)) {
         let play = async {
             let (mut writers, mut remembered) = (Writers::new().await, Remembered::default());
             for step in &steps {
@@ -208,7 +208,7 @@ proptest! {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_done_where_a_unit_is_placed_twice_in_one_decision() {
+async fn decision_placing_a_unit_twice_is_refused() {
     let registry = registry();
     submit(&registry, UNITS[0]).await;
     let leader = registry.campaign(&id("m-0"), TTL).await.unwrap().unwrap();
@@ -227,7 +227,7 @@ async fn nothing_is_done_where_a_unit_is_placed_twice_in_one_decision() {
 
 /// A machine that remembers the unit before would leave the one that comes alone.
 #[tokio::test(start_paused = true)]
-async fn what_a_leader_adopts_comes_after_what_it_placed() {
+async fn adopted_placements_are_later_than_placed_ones() {
     let mut writers = Writers::new().await;
     let mut remembered = Remembered::default();
     for step in [
@@ -285,7 +285,7 @@ impl Behind {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_sees_where_a_unit_is_destroys_it_without_looking() {
+async fn destroy_with_a_current_mirror_needs_no_read() {
     for place in [None, Some("m-1")] {
         let cluster = Behind::new().await;
         if let Some(machine) = place {
@@ -302,7 +302,7 @@ async fn who_sees_where_a_unit_is_destroys_it_without_looking() {
 
 // Holds: I-7
 #[tokio::test(start_paused = true)]
-async fn a_unit_that_is_placed_or_moves_while_it_is_destroyed_leaves_nothing() {
+async fn unit_placed_while_destroyed_leaves_nothing() {
     for places in [&["m-1"][..], &["m-1", "m-2"]] {
         let cluster = Behind::new().await;
         let (unseen, seen) = places.split_last().unwrap();
@@ -319,7 +319,7 @@ async fn a_unit_that_is_placed_or_moves_while_it_is_destroyed_leaves_nothing() {
 
 // Holds: I-7
 #[tokio::test(start_paused = true)]
-async fn a_unit_that_is_destroyed_and_comes_back_in_between_leaves_nothing() {
+async fn recreated_unit_leaves_nothing_when_destroyed() {
     let cluster = Behind::new().await;
     cluster.place("m-1").await;
     cluster.see().await;
@@ -332,7 +332,7 @@ async fn a_unit_that_is_destroyed_and_comes_back_in_between_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_destroying_without_an_answer_is_whole_or_not_there() {
+async fn destroy_with_a_lost_response_is_atomic() {
     for happened in [true, false] {
         let cluster = Behind::new().await;
         cluster.place("m-1").await;
@@ -353,7 +353,7 @@ async fn a_destroying_without_an_answer_is_whole_or_not_there() {
 
 /// What people want is done, and an engine finds what is left.
 #[tokio::test(start_paused = true)]
-async fn who_cannot_see_where_a_unit_is_destroys_it_nevertheless() {
+async fn destroy_works_with_a_lagging_mirror() {
     let cluster = Behind::new().await;
     cluster.see().await;
     cluster.link.set_unreachable(true);

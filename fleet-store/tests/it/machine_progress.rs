@@ -68,7 +68,7 @@ impl Followed {
 
 // Holds: I-25
 #[tokio::test(start_paused = true)]
-async fn what_happens_elsewhere_wakes_nobody() {
+async fn change_elsewhere_wakes_no_machine() {
     let mut it = Followed::new().await;
     it.place("free.service", "m-2").await;
     assert!(!it.seen().await, "a unit came to another machine");
@@ -86,7 +86,7 @@ async fn what_happens_elsewhere_wakes_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_concerns_a_machine_wakes_it() {
+async fn change_affecting_a_machine_wakes_it() {
     let mut it = Followed::new().await;
     it.place("free.service", "m-1").await;
     assert!(it.seen().await, "a unit came");
@@ -113,7 +113,7 @@ async fn what_concerns_a_machine_wakes_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_may_belong_anywhere_wakes_everybody() {
+async fn global_or_unreadable_unit_wakes_every_machine() {
     let mut it = Followed::new().await;
     let global = |file| unit("global.service", file, TargetState::Launched);
     it.registry.put_unit(global(GLOBAL), ExpectUnit::Any).await.unwrap();
@@ -131,7 +131,7 @@ async fn what_may_belong_anywhere_wakes_everybody() {
 
 /// Of two placements of a unit, one on another machine may take the place of this one's.
 #[tokio::test(start_paused = true)]
-async fn a_machine_whose_placement_no_longer_counts_is_woken() {
+async fn machine_with_superseded_placement_is_woken() {
     let mut it = Followed::new().await;
     let other = it.key(&Key::Placement(id("m-3"), name("mine.service")));
     it.raw(Transaction::new().put(&other, r#"{"v":2,"epoch":1}"#)).await;
@@ -143,7 +143,7 @@ async fn a_machine_whose_placement_no_longer_counts_is_woken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_gap_everything_may_have_changed() {
+async fn gap_wakes_every_machine() {
     let store = fleet_store::testing::FaultyStore::new(crate::support::memory());
     let registry = Registry::new(std::sync::Arc::new(store.clone()), "/fleet/");
     let mirror = mirror(&registry).await;
