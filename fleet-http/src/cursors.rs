@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_line_of_each_machine_counts() {
+    fn last_cursor_of_each_machine_is_kept() {
         let mut told = Cursors::new();
         for cursor in [Some("m1/1"), Some("m2/s=1;i=2/3"), None, Some("m1/2"), Some("odd")] {
             let cursor = cursor.map(str::to_owned);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_longest_ago_is_forgotten_before_a_request_gets_too_long() {
+    fn oldest_cursors_are_dropped_beyond_the_limit() {
         let mut told = Cursors::new();
         let cursor = "s=0123456789abcdef0123456789abcdef;i=1f;b=0123456789abcdef0123456789abcdef;\
                       m=123456789;t=123456789abcd;x=0123456789abcdef";

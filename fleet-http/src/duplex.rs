@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_has_gone_without_a_word_is_noticed() {
+    async fn keepalive_is_enabled() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let stream = tcp(listener.local_addr().unwrap()).await.unwrap();
         assert!(sockopt::socket_keepalive(&stream).unwrap());

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earliest_is_next_and_each_journal_keeps_its_order() {
+    fn earliest_line_is_next_and_journals_keep_order() {
         let told = |lines: &[(Option<u64>, &str)]| -> Told {
             lines.iter().map(|(at, text)| (*at, (*text).to_owned())).collect()
         };
@@ -233,7 +233,7 @@ mod tests {
     proptest! {
         /// The naive implementation assigns each line its effective timestamp and sorts all lines.
         #[test]
-        fn it_is_a_sort_that_keeps_the_order_of_each_journal(
+        fn merge_equals_sort_by_effective_timestamp(
             moments in proptest::collection::vec(
                 proptest::collection::vec(proptest::option::of(0..20_u64), 0..20), 0..6),
         ) {

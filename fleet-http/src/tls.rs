@@ -41,19 +41,19 @@ pub struct PemIdentity<'a> {
 #[non_exhaustive]
 pub enum TlsError {
     /// A text contains no certificate.
-    #[error("there is no certificate in it: it has to be PEM, with BEGIN CERTIFICATE")]
+    #[error("no certificate found: it must be PEM with BEGIN CERTIFICATE")]
     NoCertificate,
     /// A text contains no private key.
-    #[error("there is no private key in it: it has to be PEM, with BEGIN PRIVATE KEY")]
+    #[error("no private key found: it must be PEM with BEGIN PRIVATE KEY")]
     NoKey,
     /// A certificate is invalid or not suited to its purpose.
     #[error("the certificate cannot be used")]
     Certificate(#[source] rustls::Error),
     /// The private key is invalid or does not match the certificate.
-    #[error("the private key does not go with the certificate")]
+    #[error("the private key does not match the certificate")]
     Key(#[source] rustls::Error),
     /// This host has no trusted CA.
-    #[error("this host trusts no authority: name one")]
+    #[error("this host has no trusted CA certificates: specify a CA file")]
     NoAuthority,
 }
 
@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_that_are_of_no_use_are_told_apart() {
+    fn invalid_pem_errors_are_distinct() {
         let both =
             |text: &'static str| PemIdentity { certificate: text.as_bytes(), key: text.as_bytes() };
         assert!(matches!(ServerTls::new(both(""), None), Err(TlsError::NoKey)));

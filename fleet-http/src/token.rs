@@ -21,11 +21,11 @@ pub struct Token(String);
 pub enum TokenError {
     /// The token is too short to be secure or too long to be sent.
     #[error(
-        "a token has {MIN_LEN} to {MAX_LEN} characters, not {0}: \"openssl rand -hex 32\" makes one"
+        "a token has {MIN_LEN} to {MAX_LEN} characters, not {0}: create one with \"openssl rand -hex 32\""
     )]
     Length(usize),
     /// The token contains a character that cannot be sent.
-    #[error("a token is of letters, digits and \"-._~+/=\", without {0:?}")]
+    #[error("a token consists of letters, digits and \"-._~+/=\", not {0:?}")]
     Character(char),
 }
 

@@ -268,10 +268,10 @@ impl Caller {
             Err(error) => return error,
         };
         let Ok(ErrorBody { error, .. }) = serde_json::from_slice(&body) else {
-            return self.bad_response(format!("status {status} without fleet's explanation"));
+            return self.bad_response(format!("status {status} without an error message"));
         };
         let message = match error.message.as_str() {
-            "" => format!("{} answered {status}", self.endpoint),
+            "" => format!("{} responded with {status}", self.endpoint),
             message => message.to_owned(),
         };
         ClientError::Api { status: status.as_u16(), message, details: error.details }

@@ -54,7 +54,7 @@ pub enum EndpointError {
         rest: String,
     },
     /// The text is not a URL.
-    #[error("{0:?} is no endpoint: write unix:///path/to/socket or https://host:port")]
+    #[error("invalid endpoint {0:?}: write unix:///path/to/socket or https://host:port")]
     Malformed(String),
 }
 
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endpoints_are_read_and_written() {
+    fn endpoints_round_trip() {
         let cases = [
             ("unix:///run/fleet.sock", "unix:///run/fleet.sock"),
             ("file:///run/fleet.sock", "unix:///run/fleet.sock"),
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_read_on_the_way_is_known() {
+    fn private_and_local_endpoints_are_detected() {
         let cases = [
             ("unix:///s", true, true),
             ("https://example.com", true, false),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_nowhere_is_refused_with_a_remedy() {
+    fn invalid_endpoints_are_refused_with_advice() {
         let cases = [
             ("127.0.0.1:4285", "URL scheme undefined"),
             ("", "URL scheme undefined"),

@@ -12,8 +12,8 @@ use crate::wire::ErrorDetail;
 pub enum ClientError {
     /// The connection cannot be established. Nothing was changed.
     #[error(
-        "no fleetd can be reached at {endpoint}: start one there, for example with \"fleetd dev\", \
-         or set FLEETCTL_ENDPOINT or --endpoint to where one listens"
+        "cannot connect to fleetd at {endpoint}: start it, for example with \"fleetd dev\", \
+         or set FLEETCTL_ENDPOINT or --endpoint to its address"
     )]
     Unreachable {
         /// The endpoint.
@@ -23,7 +23,7 @@ pub enum ClientError {
         cause: Box<dyn Error + Send + Sync>,
     },
     /// The server was reached, but one end does not trust the other. Nothing was changed.
-    #[error("{endpoint} answers, but no secure connection can be made")]
+    #[error("{endpoint} responds, but a secure connection cannot be established")]
     Untrusted {
         /// The endpoint.
         endpoint: Endpoint,
@@ -32,13 +32,13 @@ pub enum ClientError {
         cause: Box<dyn Error + Send + Sync>,
     },
     /// The token could be read in transit. Nothing was sent.
-    #[error("a token is not sent to {endpoint}, where others could read it: write https://")]
+    #[error("refusing to send a token to {endpoint}, where others could read it: use https://")]
     TokenUnprotected {
         /// The endpoint.
         endpoint: Endpoint,
     },
     /// The connection broke. The request may or may not have been carried out.
-    #[error("the connection to {endpoint} broke before the answer was complete")]
+    #[error("the connection to {endpoint} was lost before the response was complete")]
     Broken {
         /// The endpoint.
         endpoint: Endpoint,
@@ -47,7 +47,7 @@ pub enum ClientError {
         cause: Box<dyn Error + Send + Sync>,
     },
     /// The response took too long. The request may or may not have been carried out.
-    #[error("{endpoint} did not answer within {} seconds", after.as_secs())]
+    #[error("{endpoint} did not respond within {} seconds", after.as_secs())]
     TimedOut {
         /// The endpoint.
         endpoint: Endpoint,
@@ -65,7 +65,7 @@ pub enum ClientError {
         details: Vec<ErrorDetail>,
     },
     /// The response is not a valid response of fleet's API.
-    #[error("{endpoint} gave an answer that is none of fleet's API: {problem}")]
+    #[error("{endpoint} sent an invalid response: {problem}")]
     BadResponse {
         /// The endpoint.
         endpoint: Endpoint,

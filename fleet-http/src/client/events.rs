@@ -136,7 +136,7 @@ impl Events {
                 "id" => self.id = Some(value.to_owned()),
                 "event" => value.clone_into(&mut self.kind),
                 "data" if self.data.len() + value.len() > MAX_EVENT_SIZE => {
-                    let problem = format!("an event of more than {MAX_EVENT_SIZE} bytes");
+                    let problem = format!("an event exceeds {MAX_EVENT_SIZE} bytes");
                     return Err(self.caller.bad_response(problem));
                 }
                 "data" => self.data.push_str(value),

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_whole_however_they_are_cut() {
+    fn lines_are_reassembled_from_any_chunks() {
         let text = b"one\n\ntwo and more\nlast";
         let expected = ["one", "", "two and more", "last"];
         for size in 1..=text.len() {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_line_comes_in_pieces() {
+    fn overlong_line_is_split() {
         let endless = vec![b'x'; 2 * LineBuffer::MAX_LINE + 7];
         let lengths: Vec<usize> = read(&[&endless, b"y\nz"]).iter().map(String::len).collect();
         assert_eq!(lengths, [LineBuffer::MAX_LINE, LineBuffer::MAX_LINE, 8, 1]);

@@ -42,7 +42,9 @@ impl Client {
                 return Ok(items);
             }
             if next == token {
-                return Err(self.caller.bad_response("the list does not go on after a page"));
+                return Err(self
+                    .caller
+                    .bad_response("a page of the list refers to itself as the next one"));
             }
             token = next;
         }

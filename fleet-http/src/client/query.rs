@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_a_meaning_in_a_url_is_escaped() {
+    fn special_bytes_are_escaped() {
         let query = Query::new().with("a", Some("b c&d=e")).with("f", None).with("g", Some("é%/"));
         assert_eq!(query.to_string(), "?a=b%20c%26d%3De&g=%C3%A9%25%2F");
         assert_eq!(Query::new().to_string(), "");

@@ -96,7 +96,7 @@ impl Shared {
     pub(super) async fn wait_until_visible(&self, revision: Revision) {
         let seen = tokio::time::timeout(VISIBILITY_TIMEOUT, self.mirror.wait_for(revision)).await;
         if !matches!(seen, Ok(Ok(_))) {
-            tracing::warn!(%revision, "a write is done, but reads do not see it yet");
+            tracing::warn!(%revision, "write committed, but not yet visible to reads");
         }
     }
 
@@ -116,9 +116,7 @@ impl Shared {
             return Ok(Listing { snapshot, begins: true, page, first: None });
         };
         let snapshot = self.1.find(revision).ok_or_else(|| {
-            Failure::bad_request(
-                "nextPageToken is of a list that is no longer kept: list again from the start",
-            )
+            Failure::bad_request("nextPageToken has expired: restart the list from its first page")
         })?;
         Ok(Listing { snapshot, begins: false, page: token.page, first: token.first })
     }

@@ -82,8 +82,8 @@ impl AuthConfig {
             (true, false) => "a client certificate",
             (false, _) => "a token as Authorization: Bearer TOKEN",
         };
-        let why = if shown.is_some() { "the token is none that is known" } else { "who are you" };
-        Err(format!("{why}: show {what}"))
+        let why = if shown.is_some() { "unknown token" } else { "authentication required" };
+        Err(format!("{why}: present {what}"))
     }
 }
 

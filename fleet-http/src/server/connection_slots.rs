@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_one_that_waits_longest_ends_and_who_is_answered_stays() {
+    fn longest_waiting_is_reclaimed_and_busy_is_kept() {
         let idle = Arc::<IdleQueue>::default();
         let slots: Vec<Arc<ConnectionSlot>> = (0..4).map(|_| ConnectionSlot::new(&idle)).collect();
         let busy = slots[0].begin_request().unwrap();
@@ -258,14 +258,14 @@ mod tests {
     }
 
     #[test]
-    fn who_is_gone_is_forgotten() {
+    fn dropped_slot_leaves_the_queue() {
         let idle = Arc::<IdleQueue>::default();
         drop(ConnectionSlot::new(&idle));
         assert!(!idle.reclaim_longest());
     }
 
     #[test]
-    fn who_sends_byte_by_byte_waits_where_it_began_to() {
+    fn byte_by_byte_body_keeps_its_queue_position() {
         let idle = Arc::<IdleQueue>::default();
         let slots: Vec<Arc<ConnectionSlot>> = (0..3).map(|_| ConnectionSlot::new(&idle)).collect();
         let _busy = slots[0].begin_request().unwrap();

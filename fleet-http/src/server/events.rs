@@ -41,16 +41,16 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
     operation_id = "followEvents",
     tag = "cluster",
     params(
-        ("since" = Option<String>, Query, description = "The id of the last event that was seen"),
-        ("Last-Event-ID" = Option<String>, Header, description = "The same, as browsers send it"),
-        ("unit" = Option<String>, Query, description = "Only of that unit"),
-        ("machine" = Option<String>, Query, description = "Only of that machine"),
-        ("template" = Option<String>, Query, description = "Only of instances of that template"),
+        ("since" = Option<String>, Query, description = "ID of the last received event"),
+        ("Last-Event-ID" = Option<String>, Header, description = "ID of the last received event, as browsers send it"),
+        ("unit" = Option<String>, Query, description = "Only events of this unit"),
+        ("machine" = Option<String>, Query, description = "Only events of this machine"),
+        ("template" = Option<String>, Query, description = "Only instances of this template"),
     ),
     responses(
         (
             status = 200, body = String, content_type = "text/event-stream",
-            description = "Server-sent events, without an end",
+            description = "Endless stream of server-sent events",
         ),
         Failures,
     ),
@@ -107,7 +107,7 @@ impl StreamPosition {
             None => (text, None),
         };
         let bad = |_| {
-            Failure::bad_request(format!("no event has the id {text:?}: write one that was told"))
+            Failure::bad_request(format!("invalid event ID {text:?}: use one from an event stream"))
         };
         Ok(Self { revision: Revision(number.parse().map_err(bad)?), lineage })
     }

@@ -21,7 +21,7 @@ use crate::wire::{self, PlacementExplanation};
     tag = "units",
     params(path::UnitName),
     responses(
-        (status = 200, body = PlacementExplanation, description = "What every machine says to it"),
+        (status = 200, body = PlacementExplanation, description = "Verdicts of all machines"),
         Failures,
     ),
 )]
@@ -32,7 +32,7 @@ pub(super) async fn explain(
     let snapshot = api.view()?;
     let name = UnitName::parse(&name).map_err(|_| Failure::no_unit())?;
     if let Some(fault) = snapshot.fault(name.as_str()) {
-        return Err(Failure::conflict(format!("{name} cannot be explained: {}", fault.message)));
+        return Err(Failure::conflict(format!("cannot explain {name}: {}", fault.message)));
     }
     let explained = run_planner(move || fleet_scheduler::explain(&snapshot, &name)).await?;
     explained.map(|told| Json(wire::explanation(&told))).ok_or_else(Failure::no_unit)

@@ -30,15 +30,16 @@ const CHUNK_SIZE: usize = 64 << 10;
     responses(
         (
             status = 200, body = String, content_type = "application/x-ndjson",
-            description = "The cluster at one revision",
+            description = "The export",
         ),
         Failures,
     ),
 )]
 pub(super) async fn export(State(api): State<Shared>) -> Result<Response, Failure> {
-    let export = api.mirror.export()?.ok_or_else(|| {
-        Failure::unavailable("the daemon does not see its store just now: export again later")
-    })?;
+    let export = api
+        .mirror
+        .export()?
+        .ok_or_else(|| Failure::unavailable("the daemon cannot reach its store: retry later"))?;
     let mut lines = export.lines();
     let chunks = std::iter::from_fn(move || chunk(&mut lines).map(Ok::<_, Infallible>));
     let strictness = match api.strictness {

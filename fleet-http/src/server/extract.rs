@@ -49,9 +49,9 @@ impl Params {
         match self.first(name) {
             None | Some("0" | "false") => Ok(false),
             Some("" | "1" | "true") => Ok(true),
-            Some(other) => {
-                Err(Failure::bad_request(format!("{name} cannot be {other:?}: write 1 or 0")))
-            }
+            Some(other) => Err(Failure::bad_request(format!(
+                "invalid value of {name}: {other:?} is neither 1 nor 0"
+            ))),
         }
     }
 
@@ -62,7 +62,7 @@ impl Params {
         let mut others = self.0.iter().map(|(key, _)| key).filter(|key| *key != "dryRun");
         match others.find(|key| is_meant(key)) {
             Some(other) => {
-                Err(Failure::bad_request(format!("{other:?} is unknown: write dryRun=1")))
+                Err(Failure::bad_request(format!("unknown parameter {other:?}: use dryRun=1")))
             }
             None => self.flag("dryRun"),
         }
@@ -97,7 +97,7 @@ pub(super) async fn read_body(head: &Parts, body: Body) -> Result<Bytes, Failure
         return Err(large());
     }
     let whole = Limited::new(body, limits.body_size).collect();
-    let slow = || Failure::new(StatusCode::REQUEST_TIMEOUT, "the body takes too long to arrive");
+    let slow = || Failure::new(StatusCode::REQUEST_TIMEOUT, "the body took too long to arrive");
     match timeout(limits.body_time, whole).await.map_err(|_| slow())? {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(large()),

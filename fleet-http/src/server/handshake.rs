@@ -41,11 +41,11 @@ pub(super) async fn open(accepted: AcceptedStream, limit: Duration) -> Option<Ha
     match timeout(limit, shake_hands(stream, tls)).await {
         Ok(Ok(opened)) => opened,
         Ok(Err(error)) => {
-            tracing::debug!(%error, "a handshake failed");
+            tracing::debug!(%error, "TLS handshake failed");
             None
         }
         Err(_) => {
-            tracing::debug!("a handshake took too long");
+            tracing::debug!("TLS handshake timed out");
             None
         }
     }
@@ -69,7 +69,7 @@ async fn refuse_plaintext(mut stream: TcpStream) -> std::io::Result<()> {
     // Closing the socket with unread input would reset the connection before the client reads the
     // response.
     let _request = stream.read(&mut [0; PLAINTEXT_READ_SIZE]).await?;
-    let message = "this port is for TLS: write https:// instead of http://".to_owned();
+    let message = "this port requires TLS: use https:// instead of http://".to_owned();
     let error = ErrorEntity { code: 400, message, ..ErrorEntity::default() };
     let body = serde_json::to_string(&ErrorBody { error, unit: None })?;
     let answer = format!(

@@ -17,7 +17,7 @@ use crate::wire::VersionResponse;
     responses(
         (
             status = 200, body = String, content_type = "text/plain",
-            description = "The process answers",
+            description = "The daemon is alive",
         ),
         Failures,
     ),
@@ -35,7 +35,7 @@ pub(super) async fn alive() -> &'static str {
     responses(
         (
             status = 200, body = String, content_type = "text/plain",
-            description = "What it answers is the present state",
+            description = "Responses show the current state",
         ),
         Failures,
     ),

@@ -14,7 +14,7 @@ pub(super) fn misdirected(request: &Request) -> Option<String> {
     let header = request.headers().get(HOST).map(|value| value.to_str().unwrap_or_default());
     let named = request.uri().authority().map(axum::http::uri::Authority::as_str).or(header)?;
     (!means_this_machine(named)).then(|| {
-        format!("this is not {named:?}: ask for localhost, 127.0.0.1 or [::1], or a unix socket")
+        format!("unexpected host {named:?}: use localhost, 127.0.0.1, [::1] or a unix socket")
     })
 }
 
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_that_always_mean_this_machine_do() {
+    fn only_loopback_hosts_are_accepted() {
         let cases = [
             ("localhost", true),
             ("LocalHost:4285", true),

@@ -21,7 +21,7 @@ use crate::wire::{ImportRequest, decode_import};
     tag = "cluster",
     request_body = ImportRequest,
     responses(
-        (status = 204, description = "Epochs and intents are taken over"),
+        (status = 204, description = "The import was prepared"),
         Failures,
     ),
 )]
@@ -31,9 +31,7 @@ pub(super) async fn import(
     request: Request,
 ) -> Result<StatusCode, Failure> {
     if params.dry_run()? {
-        return Err(Failure::bad_request(
-            "what an import hands over cannot be tried out: leave dryRun out",
-        ));
+        return Err(Failure::bad_request("an import cannot be a dry run: omit dryRun"));
     }
     let (head, body) = request.into_parts();
     let body = read_body(&head, body).await?;

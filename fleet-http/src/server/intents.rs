@@ -27,7 +27,7 @@ use crate::wire::DrainReport;
     params(path::Machine, DryRun),
     responses(
         DryRunResult,
-        (status = 204, description = "It takes no more units"),
+        (status = 204, description = "The machine was cordoned"),
         Failures,
     ),
 )]
@@ -56,7 +56,7 @@ pub(super) async fn cordon(
     params(path::Machine, DryRun),
     responses(
         DryRunResult,
-        (status = 204, description = "It takes units again"),
+        (status = 204, description = "The machine was uncordoned"),
         Failures,
     ),
 )]
@@ -91,11 +91,11 @@ pub(super) async fn uncordon(
         DryRun,
         (
             "minAvailable" = Option<u32>, Query,
-            description = "How many instances of a template must be up at any time",
+            description = "Minimum number of instances of each template that must stay up",
         ),
     ),
     responses(
-        (status = 200, body = DrainReport, description = "What will be done first"),
+        (status = 200, body = DrainReport, description = "First steps of the drain"),
         Failures,
     ),
 )]
@@ -125,7 +125,7 @@ pub(super) async fn drain(
     tag = "machines",
     params(path::Machine),
     responses(
-        (status = 200, body = DrainReport, description = "What is left to be done"),
+        (status = 200, body = DrainReport, description = "Remaining work of the drain"),
         Failures,
     ),
 )]
@@ -136,7 +136,7 @@ pub(super) async fn progress(
     let snapshot = api.view()?;
     let machine = present_machine(&snapshot, &id)?;
     let Some(min_available) = machine.intent.and_then(Intent::min_available) else {
-        return Err(Failure::not_found(format!("machine {id} is not drained")));
+        return Err(Failure::not_found(format!("machine {id} is not being drained")));
     };
     let id = machine.id.clone();
     report(Snapshot::clone(&snapshot), id, min_available).await
@@ -148,7 +148,7 @@ pub(super) fn present_machine<'a>(
     id: &str,
 ) -> Result<&'a Machine, Failure> {
     let machine = snapshot.machine(id).map(AsRef::as_ref);
-    machine.ok_or_else(|| Failure::not_found(format!("no machine {id:?} is present")))
+    machine.ok_or_else(|| Failure::not_found(format!("machine {id:?} is not present")))
 }
 
 async fn set_intent(
@@ -172,7 +172,8 @@ async fn report(
 /// Returns the value of a numeric parameter; zero if absent.
 fn number(params: &Params, name: &str) -> Result<u32, Failure> {
     let Some(text) = params.non_empty(name) else { return Ok(0) };
-    let bad =
-        |_| Failure::bad_request(format!("{name} cannot be {text:?}: write a number such as 2"));
+    let bad = |_| {
+        Failure::bad_request(format!("invalid value of {name}: {text:?} is not a number such as 2"))
+    };
     text.parse().map_err(bad)
 }

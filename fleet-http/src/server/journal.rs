@@ -44,35 +44,34 @@ pub(super) const MAX_MACHINES: usize = 256;
     tag = "units",
     params(
         path::UnitName,
-        ("lines" = Option<u32>, Query, description = "How many of the last lines"),
+        ("lines" = Option<u32>, Query, description = "Maximum number of existing lines"),
         (
             "since" = Option<String>, Query,
-            description = "Only lines of that time up to now, such as 5min",
+            description = "Maximum age of the lines, such as 5min",
         ),
-        ("follow" = Option<bool>, Query, description = "Whether to go on with what comes"),
-        ("machine" = Option<String>, Query, description = "The machine whose lines are wanted"),
+        ("follow" = Option<bool>, Query, description = "Whether to wait for new lines"),
+        ("machine" = Option<String>, Query, description = "ID of the machine whose lines to read"),
         (
             "metadata" = Option<Vec<String>>, Query,
-            description = "Of all that the unit is on, only machines with that metadata, KEY=VALUE \
-                or KEY",
+            description = "Only machines of the unit with this metadata, KEY=VALUE or KEY",
         ),
         (
             "timestamps" = Option<bool>, Query,
-            description = "Whether each line is to begin with when it was written, in milliseconds \
-                since 1970 by its machine's clock, or - where nobody knows, and a space",
+            description = "Whether each line begins with its timestamp and a space. The timestamp is \
+                in milliseconds since 1970 by the machine's clock, or - if unknown",
         ),
         (
             "cursors" = Option<bool>, Query,
-            description = "Whether each line is to begin with where it is, before its moment: a \
-                word to go on after, or - where nobody can tell, and a space",
+            description = "Whether each line begins with its cursor and a space, before the timestamp. \
+                The cursor is - if unknown",
         ),
         (
             "after" = Option<Vec<String>>, Query,
-            description = "The position of a line, to go on after it; once for each machine",
+            description = "Cursor of a line to resume after; once for each machine",
         ),
     ),
     responses(
-        (status = 200, body = String, content_type = "text/plain", description = "The lines"),
+        (status = 200, body = String, content_type = "text/plain", description = "Lines of the journal"),
         Failures,
     ),
 )]
@@ -113,7 +112,7 @@ fn until_shutdown(lines: JournalStream, shutdown: Option<Extension<Shutdown>>) -
         tokio::select! {
             biased;
             line = lines.next() => Some((line?, Some((lines, closed)))),
-            () = &mut closed => Some((Err(JournalError::Failed("the daemon ends".into())), None)),
+            () = &mut closed => Some((Err(JournalError::Failed("the daemon is shutting down".into())), None)),
         }
     };
     stream::unfold(Some((lines, closed)), next).boxed()
@@ -126,7 +125,7 @@ async fn line(
     with: LinePrefix,
 ) -> Result<String, JournalError> {
     if let Err(error) = &line {
-        tracing::warn!(error = error_chain(error), "a journal is cut off");
+        tracing::warn!(error = error_chain(error), "journal interrupted");
         tokio::task::yield_now().await;
     }
     line.map(|line| line.encode(with) + "\n")
@@ -145,7 +144,7 @@ pub(super) fn query(params: &Params) -> Result<JournalRequest, Failure> {
         query.lines = Some(lines.ok_or_else(|| {
             let most = JournalRequest::MAX_LINES;
             Failure::bad_request(format!(
-                "invalid value of lines: {text:?} is no number from 0 to {most}"
+                "invalid value of lines: {text:?} is not a number from 0 to {most}"
             ))
         })?);
     }
@@ -176,7 +175,7 @@ fn requested_machines(
     if !filter.is_empty() && !machines.is_empty() {
         machines.retain(is_wanted);
         if machines.is_empty() {
-            let message = format!("{name} is on no machine that has this metadata");
+            let message = format!("{name} is on no machine with this metadata");
             return Err(Failure::conflict(message));
         }
     }
@@ -186,7 +185,7 @@ fn requested_machines(
             wire::reason_text(snapshot, unit)
         ))),
         [ref first, ..] if machines.len() > MAX_MACHINES => Err(Failure::bad_request(format!(
-            "{name} is on {} machines, and more than {MAX_MACHINES} are not asked at once: \
+            "{name} is on {} machines, but at most {MAX_MACHINES} can be read at once: \
              choose one, for example with machine={first}",
             machines.len()
         ))),

@@ -144,7 +144,10 @@ impl JournalSource {
             Err(_) if last.is_empty() => Some(timed_out(machine)),
             Err(_) => {
                 let seconds = MACHINE_TIMEOUT.as_secs();
-                Some(unreachable(machine, format!("its lines took more than {seconds} seconds")))
+                Some(unreachable(
+                    machine,
+                    format!("reading its lines took more than {seconds} seconds"),
+                ))
             }
         };
         (last, missing)
@@ -162,7 +165,7 @@ impl JournalSource {
         while let Some(line) = lines.next().await.transpose()? {
             let Some(left) = room.checked_sub(line.text.len()) else {
                 let most = MAX_BYTES >> 10;
-                let why = format!("its lines have more than {most} KiB: ask for the journal");
+                let why = format!("its lines exceed {most} KiB: read the journal instead");
                 return Err(JournalError::Failed(why.into()));
             };
             room = left;
@@ -208,7 +211,9 @@ impl JournalSource {
             Ok(lines) => Ok(forward(machine.clone(), lines)),
             // The daemon would recognize its own machine, so the URL is wrong.
             Err(ClientError::Api { status: 501, .. }) => {
-                let why = format!("the daemon at {url} is not its own: its public_url is wrong");
+                let why = format!(
+                    "the daemon at {url} is that of another machine: correct public_url on {machine}"
+                );
                 Err(unreachable(machine, why))
             }
             Err(ClientError::Api { status: 404, .. }) => {
@@ -224,7 +229,7 @@ fn remote_error(machine: &MachineId, error: ClientError) -> JournalError {
     match error {
         // Passed on verbatim, the message would look as if it were addressed to the client.
         ClientError::Api { status: 401, message, .. } => {
-            unreachable(machine, format!("its daemon does not let this one in: {message}"))
+            unreachable(machine, format!("its daemon refused authentication: {message}"))
         }
         // The failure is temporary.
         ClientError::Api { status: 408 | 429 | 502..=504, message, .. } => {
@@ -233,7 +238,7 @@ fn remote_error(machine: &MachineId, error: ClientError) -> JournalError {
         ClientError::Api { message, .. } => JournalError::Failed(message.into()),
         // The client error's advice is for an unreachable daemon, but the client did reach one.
         ClientError::Unreachable { endpoint, cause } => {
-            unreachable(machine, format!("nobody is at {endpoint}: {cause}"))
+            unreachable(machine, format!("cannot connect to {endpoint}: {cause}"))
         }
         error => unreachable(machine, error),
     }
@@ -258,7 +263,7 @@ fn prefix_cursors(machine: MachineId, lines: JournalStream) -> JournalStream {
 }
 
 pub(super) fn timed_out(machine: &MachineId) -> JournalError {
-    unreachable(machine, format!("nothing came within {} seconds", MACHINE_TIMEOUT.as_secs()))
+    unreachable(machine, format!("no data within {} seconds", MACHINE_TIMEOUT.as_secs()))
 }
 
 fn unreachable(
@@ -273,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_daemon_that_cannot_tell_yet_is_as_one_that_does_not_answer() {
+    fn temporary_errors_are_unreachable() {
         let machine: MachineId = "m-1".parse().unwrap();
         for (status, is_unreachable) in [(401, true), (429, true), (503, true), (500, false)] {
             let error = ClientError::Api { status, message: "why".to_owned(), details: Vec::new() };

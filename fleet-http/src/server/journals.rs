@@ -143,7 +143,7 @@ impl Default for JournalRequest {
 #[non_exhaustive]
 pub enum JournalError {
     /// The machine is not local.
-    #[error("the journal is on machine {machine}, which does not say where its API is reached")]
+    #[error("the journal is on machine {machine}, which has not published the URL of its API")]
     NotLocal {
         /// The machine.
         machine: MachineId,
@@ -157,7 +157,7 @@ pub enum JournalError {
         machine: MachineId,
     },
     /// The machine's daemon did not respond, or failed.
-    #[error("machine {machine} does not answer")]
+    #[error("machine {machine} does not respond")]
     Unreachable {
         /// The machine.
         machine: MachineId,
@@ -166,7 +166,7 @@ pub enum JournalError {
         cause: Box<dyn Error + Send + Sync>,
     },
     /// The machine's service manager failed to read the journal.
-    #[error("the journal cannot be read")]
+    #[error("cannot read the journal")]
     Failed(#[source] Box<dyn Error + Send + Sync>),
 }
 
@@ -184,7 +184,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_was_not_asked_for_is_not_told() {
+    fn encoding_contains_only_requested_fields() {
         let timestamp = Some(Timestamp::from_millis(7));
         let line =
             JournalEntry { timestamp, text: "a b".to_owned(), cursor: Some("m1/3".to_owned()) };
@@ -196,7 +196,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_line_is_read_as_it_was_told(
+        fn entries_round_trip(
             at in proptest::option::of(any::<u64>()),
             text in "[^\\n]{0,40}",
             cursor in proptest::option::of("[!-~]{2,40}"),
@@ -216,7 +216,7 @@ mod tests {
 
         /// Arbitrary input becomes a line, without content that was not in the input.
         #[test]
-        fn any_bytes_make_a_line(bytes in any::<Vec<u8>>()) {
+        fn arbitrary_bytes_decode_to_an_entry(bytes in any::<Vec<u8>>()) {
             let text = String::from_utf8_lossy(&bytes);
             for with in ALL {
                 let line = JournalEntry::read(&text, with);

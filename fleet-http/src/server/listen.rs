@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_and_written() {
+    fn addresses_round_trip() {
         let cases = [
             ("unix:///run/fleet.sock", Some("unix:///run/fleet.sock")),
             ("tcp://127.0.0.1:4285", Some("tcp://127.0.0.1:4285")),

@@ -34,28 +34,27 @@ enum Socket {
 #[non_exhaustive]
 pub enum ListenError {
     /// The address is in use.
-    #[error("{0} is in use: end the process that listens there, or choose another address")]
+    #[error("{0} is in use: stop the process that listens there, or choose another address")]
     InUse(ListenAddress),
     /// The path exists and is not a socket.
-    #[error("{} is there and is no socket: remove it, or choose another path", .0.display())]
+    #[error("{} exists and is not a socket: remove it, or choose another path", .0.display())]
     NotASocket(PathBuf),
     /// The path of the unix socket is longer than the system allows.
-    #[error("the path of {0} is too long: a socket's path has at most 107 bytes, choose another")]
+    #[error("the path of {0} is too long: choose one of at most 107 bytes")]
     PathTooLong(ListenAddress),
     /// Other hosts can reach the address, but it does not use TLS.
     #[error(
-        "{0} can be reached from other hosts, and is without TLS: write https:// and name a \
-         certificate and its key, or use a loopback address such as tcp://127.0.0.1:4285 or a unix \
-         socket"
+        "{0} can be reached from other hosts, but does not use TLS: use https:// with a certificate \
+         and its key, a loopback address such as tcp://127.0.0.1:4285, or a unix socket"
     )]
     NotLoopback(ListenAddress),
     /// The address uses TLS, but no certificate is configured.
-    #[error("{0} is for TLS, which takes a certificate and its key: name both")]
+    #[error("{0} requires a TLS certificate and its key: configure both")]
     NoCertificate(ListenAddress),
     /// Other hosts can reach the address, but no client authentication is configured.
     #[error(
-        "{0} can be reached from other hosts, and anybody would be let in: name the authority of \
-         the clients' certificates, or a file of tokens"
+        "{0} can be reached from other hosts, but does not require authentication: configure the \
+         CA of client certificates or a token file"
     )]
     OpenToAll(ListenAddress),
     /// A system call failed.

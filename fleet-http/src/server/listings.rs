@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_bound_and_what_is_in_use_stays() {
+    fn cache_is_bounded_and_keeps_used_snapshots() {
         let mut cache = SnapshotCache::default();
         cache.keep(at(0), true);
         for revision in 1..=2 * MAX_SNAPSHOTS as u64 {
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_was_read_to_the_end_little_is_kept() {
+    fn few_finished_snapshots_are_kept() {
         let mut cache = SnapshotCache::default();
         for revision in 0..10 {
             cache.keep(at(revision), true);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_still_read_stays() {
+    fn snapshots_with_readers_are_kept() {
         let mut cache = SnapshotCache::default();
         cache.keep(at(0), true);
         cache.keep(at(0), true);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unused_is_forgotten() {
+    fn unused_snapshots_expire() {
         let mut cache = SnapshotCache::default();
         cache.keep(at(1), true);
         cache.keep(at(2), true);

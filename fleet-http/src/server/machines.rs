@@ -30,7 +30,7 @@ use crate::wire::{self, MachineEntity, MachinePage, MetadataOp, decode_patch};
         Page,
         (
             "metadata" = Option<Vec<String>>, Query,
-            description = "Only machines with that metadata, KEY=VALUE or KEY",
+            description = "Only machines with this metadata, KEY=VALUE or KEY",
         ),
     ),
     responses(
@@ -95,7 +95,7 @@ pub(super) async fn get(
     request_body = Vec<MetadataOp>,
     responses(
         DryRunResult,
-        (status = 204, description = "All of it is done"),
+        (status = 204, description = "All operations were applied"),
         Failures,
     ),
 )]

@@ -49,7 +49,7 @@ mod tests {
 
     /// A journal with occasional lines is cut off, and one that cannot be opened is reported.
     #[tokio::test]
-    async fn who_is_slow_or_away_is_named_and_not_waited_for() {
+    async fn slow_and_failed_machines_are_reported() {
         let quick = stream::iter([line(1, "one"), line(2, "two")]).boxed();
         let slow = stream::unfold(interval(Duration::from_secs(1)), async |mut pace| {
             pace.tick().await;
@@ -64,13 +64,13 @@ mod tests {
         let told: Vec<String> = merged(opening).map(|line| line.unwrap().text).collect().await;
         let (slow, others): (Vec<_>, Vec<_>) = told.into_iter().partition(|it| it == "m2: slow");
         assert!((1..10).contains(&slow.len()), "{slow:?}");
-        let silent = "does not answer: nothing came within 3 seconds]";
+        let silent = "does not respond: no data within 3 seconds]";
         let expected = [
             "m1: one".to_owned(),
             "m1: two".to_owned(),
             format!("m2: [machine m2 {silent}"),
             format!("m3: [machine m3 {silent}"),
-            "m4: [the journal cannot be read: no disk]".to_owned(),
+            "m4: [cannot read the journal: no disk]".to_owned(),
         ];
         assert_eq!(others, expected);
     }

@@ -43,13 +43,15 @@ impl Metrics {
         let operation_durations = durations();
         let name = "api_requests";
         registry.register(name, "Requests by route, method and status", requests.clone());
-        let (name, help) = ("api_request_duration_seconds", "Until an answer began, in seconds");
+        let (name, help) =
+            ("api_request_duration_seconds", "Time until a response began, in seconds");
         registry.register(name, help, request_durations.clone());
-        let (name, help) = ("registry_operation_count", "Calls of the store");
+        let (name, help) = ("registry_operation_count", "Store calls by type");
         registry.register(name, help, operations.clone());
-        let (name, help) = ("registry_operation_failed_count", "Calls of the store that failed");
+        let (name, help) = ("registry_operation_failed_count", "Failed store calls by type");
         registry.register(name, help, failures.clone());
-        let (name, help) = ("registry_operation_duration_second", "Calls of the store, in seconds");
+        let (name, help) =
+            ("registry_operation_duration_second", "Duration of store calls, in seconds");
         registry.register(name, help, operation_durations.clone());
         let registry = Arc::new(Mutex::new(registry));
         Self { registry, requests, request_durations, operations, failures, operation_durations }

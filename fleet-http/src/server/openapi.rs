@@ -17,8 +17,8 @@ use crate::wire::{ErrorBody, PlanReport};
     info(
         title = "fleet",
         version = "v1",
-        description = "Units, their states and the machines of a cluster. \
-            All of /fleet/v1 is also found under /v1-alpha. HEAD is answered wherever GET is.",
+        description = "Units, unit states and machines of a cluster. \
+            /v1-alpha is an alias of /fleet/v1. HEAD is supported wherever GET is.",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
     ),
     components(schemas(ErrorBody)),
@@ -35,10 +35,10 @@ impl Modify for SecuritySchemes {
     fn modify(&self, api: &mut utoipa::openapi::OpenApi) {
         let token = HttpBuilder::new()
             .scheme(HttpAuthScheme::Bearer)
-            .description(Some("One of the daemon's tokens, at a port that asks for it"))
+            .description(Some("A token of the daemon, at a port that requires it"))
             .build();
         let certificate = SecurityScheme::MutualTls {
-            description: Some("A certificate of an authority that the port knows".to_owned()),
+            description: Some("A certificate signed by the CA that the port accepts".to_owned()),
             deprecated: None,
             extensions: None,
         };
@@ -63,7 +63,10 @@ pub(super) async fn document() -> impl IntoResponse {
 /// Path parameter: unit name.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
-#[expect(dead_code, reason = "it is described, and read by an extractor that refuses in words")]
+#[expect(
+    dead_code,
+    reason = "only describes the parameter; an extractor reads it and returns plain errors"
+)]
 pub(super) struct UnitName {
     /// Name of the unit.
     #[param(
@@ -78,7 +81,10 @@ pub(super) struct UnitName {
 /// Path parameter: machine ID.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
-#[expect(dead_code, reason = "it is described, and read by an extractor that refuses in words")]
+#[expect(
+    dead_code,
+    reason = "only describes the parameter; an extractor reads it and returns plain errors"
+)]
 pub(super) struct Machine {
     /// ID of the machine.
     #[param(pattern = "^[a-zA-Z0-9_.-]+$")]
@@ -88,7 +94,10 @@ pub(super) struct Machine {
 /// Query parameter: page token.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query, rename_all = "camelCase")]
-#[expect(dead_code, reason = "it is described, and read by an extractor that refuses in words")]
+#[expect(
+    dead_code,
+    reason = "only describes the parameter; an extractor reads it and returns plain errors"
+)]
 pub(super) struct Page {
     /// Token of the next page, from the previous page. All pages of a list show one revision.
     #[param(nullable = false)]
@@ -98,7 +107,10 @@ pub(super) struct Page {
 /// Query parameter: dry run.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query, rename_all = "camelCase")]
-#[expect(dead_code, reason = "it is described, and read by an extractor that refuses in words")]
+#[expect(
+    dead_code,
+    reason = "only describes the parameter; an extractor reads it and returns plain errors"
+)]
 pub(super) struct DryRun {
     /// With 1 nothing is changed, and the response is the resulting plan with status 200.
     #[param(nullable = false)]
@@ -107,8 +119,8 @@ pub(super) struct DryRun {
 
 /// Response to a dry run.
 #[derive(IntoResponses)]
-#[response(status = 200, description = "What would be done; nothing is")]
-#[expect(dead_code, reason = "it is described, and made by who tries the write out")]
+#[response(status = 200, description = "The resulting plan; nothing was changed")]
+#[expect(dead_code, reason = "only describes the response; the handlers build it")]
 pub(super) struct DryRunResult(PlanReport);
 
 /// Error responses of all operations.
@@ -123,8 +135,8 @@ impl IntoResponses for Failures {
             RefOr::T(response.content("application/json", content).build())
         };
         [
-            ("4XX", "The request is wrong, or does not suit the state of things"),
-            ("5XX", "The daemon cannot do it now, which for 503 may change soon"),
+            ("4XX", "The request is invalid, or conflicts with the current state"),
+            ("5XX", "The daemon failed; with 503 the failure is temporary"),
         ]
         .map(|(status, text)| (status.to_owned(), because(text)))
         .into()

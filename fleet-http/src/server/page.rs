@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_of_version_1_are_read_and_written() {
+    fn version_1_tokens_round_trip() {
         for (text, limit, page) in
             [("ZAACAA==", 100, 2), ("AgACAA==", 2, 2), ("ZAD__w==", 100, 65535)]
         {
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_is_refused() {
+    fn invalid_tokens_are_refused() {
         let cases = [
             ("", PageTokenError::Short),
             ("ZAAC", PageTokenError::Short),
@@ -118,7 +118,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_token_comes_back_as_it_was(
+        fn tokens_round_trip(
             limit: u16,
             page in 1..=u64::MAX,
             revision: u64,
@@ -133,7 +133,7 @@ mod tests {
         }
 
         #[test]
-        fn reading_never_panics(text in "\\PC*", limit: u16) {
+        fn decoding_never_panics(text in "\\PC*", limit: u16) {
             let _token = PageToken::decode(&text, limit);
         }
     }

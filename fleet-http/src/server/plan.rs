@@ -25,7 +25,7 @@ use crate::wire::{PlanReport, PlanRequest, PutUnit, decode_plan};
     tag = "cluster",
     request_body = PlanRequest,
     responses(
-        (status = 200, body = PlanReport, description = "What would be done; nothing is"),
+        (status = 200, body = PlanReport, description = "The resulting plan; nothing was changed"),
         Failures,
     ),
 )]

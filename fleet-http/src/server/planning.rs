@@ -19,7 +19,7 @@ pub(super) async fn run_planner<T: Send + 'static>(
         plan()
     };
     tokio::task::spawn_blocking(in_slot).await.map_err(|error| {
-        Failure::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the planning broke off: {error}"))
+        Failure::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the planner failed: {error}"))
     })
 }
 
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_plan_that_nobody_waits_for_any_more_takes_its_desk_to_the_end() {
+    async fn abandoned_plan_keeps_its_slot_until_done() {
         let (begin, begun) = oneshot::channel();
         let (end, ended) = mpsc::channel::<()>();
         let given_up = tokio::spawn(run_planner(move || {

@@ -30,17 +30,17 @@ use crate::wire::{PutUnit, decode_put};
     params(
         path::UnitName,
         DryRun,
-        ("If-Match" = Option<String>, Header, description = "With a tag only the unit that had it"),
+        ("If-Match" = Option<String>, Header, description = "Entity tag; the write fails if the unit was modified since"),
         (
             "If-None-Match" = Option<String>, Header,
-            description = "With * only a unit that is not there",
+            description = "With *, the write fails if the unit exists",
         ),
     ),
     request_body = PutUnit,
     responses(
         DryRunResult,
-        (status = 201, description = "The unit was created or has another file"),
-        (status = 204, description = "Its desired state is set"),
+        (status = 201, description = "The unit was created or its file replaced"),
+        (status = 204, description = "The desired state was set"),
         Failures,
     ),
 )]
@@ -57,7 +57,7 @@ pub(super) async fn put(
     let condition = Condition::read(&head.headers, &api.mirror);
     if create_only && condition != Condition::None {
         return Err(Failure::bad_request(
-            "If-Match and If-None-Match go not together: leave one out",
+            "If-Match and If-None-Match cannot be combined: send one of them",
         ));
     }
     let entity = decode_put(&read_body(&head, body).await?).map_err(Failure::bad_request)?;
@@ -122,7 +122,7 @@ impl Write {
         let unit = match self {
             Self::State(name, desired) => {
                 let known = known.unit(name.as_str()).ok_or_else(|| {
-                    Failure::conflict("nobody knows what it asks for: send its unit file again")
+                    Failure::conflict("the stored unit file is unknown: send it again")
                 })?;
                 Unit { desired, ..Unit::clone(known) }
             }
@@ -219,7 +219,7 @@ fn create_only(headers: &HeaderMap) -> Result<bool, Failure> {
         None => Ok(false),
         Some(value) if value == "*" => Ok(true),
         Some(_) => Err(Failure::bad_request(
-            "If-None-Match must be * here: to replace what was looked at, send its tag as If-Match",
+            "If-None-Match must be * here: for a conditional write, send the tag as If-Match",
         )),
     }
 }

@@ -33,23 +33,23 @@ use crate::wire::RebalanceReport;
         DryRun,
         (
             "atOnce" = Option<u32>, Query, minimum = 1, maximum = 100,
-            description = "How many units may be under way at the same time; 1 unless it is given",
+            description = "Maximum number of units that move at the same time; 1 by default",
         ),
         (
             "most" = Option<u32>, Query, minimum = 1,
-            description = "How many units may be moved in all; as many as it takes by default",
+            description = "Maximum number of moves in total; unlimited by default",
         ),
         (
             "gain" = Option<u32>, Query,
-            description = "By how many units more than one the machine that is left must be fuller",
+            description = "Required gain of a move, in units; 0 by default",
         ),
         (
             "minAvailable" = Option<u32>, Query,
-            description = "How many instances of a template must be up at any time",
+            description = "Minimum number of instances of each template that must stay up",
         ),
     ),
     responses(
-        (status = 200, body = RebalanceReport, description = "What is to be done, as things stand"),
+        (status = 200, body = RebalanceReport, description = "The planned moves"),
         Failures,
     ),
 )]
@@ -81,7 +81,7 @@ pub(super) async fn rebalance(
     operation_id = "getRebalance",
     tag = "cluster",
     responses(
-        (status = 200, body = RebalanceReport, description = "What is left to be done"),
+        (status = 200, body = RebalanceReport, description = "Remaining work of the rebalancing"),
         Failures,
     ),
 )]
@@ -105,7 +105,7 @@ pub(super) async fn progress(State(api): State<Shared>) -> Result<Json<Rebalance
     params(DryRun),
     responses(
         DryRunResult,
-        (status = 204, description = "Nobody is moved for it any more"),
+        (status = 204, description = "The rebalancing was cancelled"),
         Failures,
     ),
 )]
@@ -147,7 +147,7 @@ fn number(
     let (least, most) = allowed.into_inner();
     number.map(Some).ok_or_else(|| {
         Failure::bad_request(format!(
-            "{name} cannot be {text:?}: write a number from {least} to {most}"
+            "invalid value of {name}: {text:?} is not a number from {least} to {most}"
         ))
     })
 }

@@ -59,7 +59,7 @@ fn wait_for_drain(snapshot: &Snapshot, index: &mut Index) -> Option<Wait> {
     let drain = Drain::from_intents(snapshot, snapshot.machines().map(AsRef::as_ref))?;
     let plan = index.drain(&drain);
     let machines: Vec<&str> = drain.machines.iter().map(MachineId::short).collect();
-    let first = format!("{} is drained first", machines.join(", "));
+    let first = format!("{} must be drained first", machines.join(", "));
     let steps = plan.plan.steps.len();
     if steps > 0 {
         return Some(Wait { why: format!("{first}: {steps} units are to move"), stuck: false });
@@ -68,7 +68,7 @@ fn wait_for_drain(snapshot: &Snapshot, index: &mut Index) -> Option<Wait> {
     let (unit, held) = plan.held.iter().find(|(_, held)| is_short(held))?;
     let may_come = |unit: &UnitName| !has_failed(snapshot, unit);
     let stuck = !drain.down.iter().any(|unit| is_instance_of(unit, held) && may_come(unit));
-    Some(Wait { why: format!("{first}, and {unit} stays for now: {held}"), stuck })
+    Some(Wait { why: format!("{first}, but {unit} stays for now: {held}"), stuck })
 }
 
 fn is_instance_of(unit: &UnitName, held: &HoldReason) -> bool {
@@ -135,7 +135,7 @@ fn loads(snapshot: &Snapshot, moves: &[RebalanceMove]) -> Vec<MachineLoad> {
 /// Returns the reason that no unit is to move.
 fn no_move_reason(order: &Rebalancing, machines: &[MachineLoad]) -> String {
     if order.moves_left() == 0 {
-        return format!("{} were moved, and no more may be", order.moved);
+        return format!("the limit of {} moves is reached", order.moved);
     }
     let loads = machines.iter().map(|machine| machine.units);
     match (loads.clone().min(), loads.max()) {
@@ -143,8 +143,7 @@ fn no_move_reason(order: &Rebalancing, machines: &[MachineLoad]) -> String {
             format!("each machine has {most} units")
         }
         (Some(least), Some(most)) if machines.len() > 1 => format!(
-            "the machines have from {least} to {most} units, and no unit may move to where that \
-             would be worth it"
+            "the machines have {least} to {most} units, and no allowed move would improve the balance"
         ),
         _ => "there is no other machine".to_owned(),
     }
@@ -157,7 +156,7 @@ fn pending_move(snapshot: &Snapshot, unit: &UnitName, moving: &InFlightMove) -> 
 
 fn current_status(snapshot: &Snapshot, unit: &UnitName, machine: &MachineId) -> String {
     let Some(state) = snapshot.state(unit.as_str(), machine.as_str()) else {
-        return "its machine has not told of it yet".to_owned();
+        return "its machine has not reported it yet".to_owned();
     };
     let systemd = &state.systemd;
     match &state.problem {

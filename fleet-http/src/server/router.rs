@@ -140,7 +140,7 @@ fn only_post(methods: MethodRouter<Shared>) -> MethodRouter<Shared> {
 
 /// A path that is only a prefix of resources.
 fn no_methods() -> MethodRouter<Shared> {
-    only(MethodRouter::new(), "", "nothing is here: see /fleet/v1/discovery")
+    only(MethodRouter::new(), "", "no resource has this path: see /fleet/v1/discovery")
 }
 
 /// Adds `OPTIONS` to a resource, and refuses other methods with `message`.
@@ -228,7 +228,7 @@ async fn middleware(
         Some(failure) => failure.into_response(),
         None => next.run(request).await,
     };
-    tracing::debug!(%method, path, status = response.status().as_u16(), "answered");
+    tracing::debug!(%method, path, status = response.status().as_u16(), "sent a response");
     let status = response.status().as_u16();
     api.metrics.request(&route, method_label(&method), status, watch.elapsed());
     response.headers_mut().insert(SERVER, server);
@@ -268,18 +268,20 @@ fn reject(request: &Request) -> Option<Failure> {
         match origin.rights(request.headers()) {
             Err(message) => return Some(Failure::new(StatusCode::UNAUTHORIZED, message)),
             Ok(Rights::Read) if !request.method().is_safe() => {
-                let message = "the token may only read: show one that stands without read:";
+                let message = "the token is read-only: use one without the prefix read:";
                 return Some(Failure::new(StatusCode::FORBIDDEN, message));
             }
             Ok(_) => {}
         }
     }
     if is_cross_origin_write(request) {
-        let message = "web pages may not change anything: leave out the header Origin";
+        let message = "writes from web pages are not allowed: omit the header Origin";
         return Some(Failure::new(StatusCode::FORBIDDEN, message));
     }
     has_unsupported_condition(request).then(|| {
-        Failure::bad_request("If-Match cannot be kept: only units have entity tags, leave it out")
+        Failure::bad_request(
+            "If-Match is not supported here, since only units have entity tags: omit it",
+        )
     })
 }
 
@@ -300,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_cleaned() {
+    fn paths_are_normalized() {
         let cases = [
             ("/fleet/v1//units", Some("/fleet/v1/units")),
             ("//", Some("/")),

@@ -58,19 +58,19 @@ fn now(mirror: &Mirror, subscribers: usize) -> Registry {
         gauge.set(value.try_into().unwrap_or(i64::MAX));
         registry.register(name, help, gauge);
     };
-    let help = "For how many seconds the daemon has not seen its store";
+    let help = "Seconds since the daemon lost contact with its store; 0 if it has contact";
     number("mirror_behind_seconds", help, behind);
-    number("mirror_revision", "The revision that the daemon knows", snapshot.revision.0);
-    number("mirror_resyncs", "How often all was read anew", mirror.resyncs());
-    number("event_subscribers", "Clients that follow events here", subscribers as u64);
+    number("mirror_revision", "Revision of the daemon's mirror of the store", snapshot.revision.0);
+    number("mirror_resyncs", "Number of full reads of the store", mirror.resyncs());
+    number("event_subscribers", "Clients that follow events of this daemon", subscribers as u64);
     number("machines", "Machines that are present", snapshot.machines().len() as u64);
-    number("placements", "Units that have a machine", snapshot.placements().len() as u64);
-    let help = "Units that cannot be understood";
+    number("placements", "Units that are placed on a machine", snapshot.placements().len() as u64);
+    let help = "Stored units that cannot be decoded";
     number("invalid_units", help, snapshot.faults().len() as u64);
     table(&mut registry, "units", "Units by desired state", units(&snapshot));
-    let help = "Units without a machine by the kind of reason";
+    let help = "Units without a machine by kind of reason";
     table(&mut registry, "unplaced_units", help, unplaced(&snapshot));
-    let help = "Machines that refuse waiting units, by the first rule that refused";
+    let help = "Machines that refuse unplaced units, by the first rule that refused";
     table(&mut registry, "refusals", help, refusals(&snapshot));
     registry
 }

@@ -27,16 +27,16 @@ type StateRef<'a> = &'a Arc<fleet_core::UnitState>;
     tag = "state",
     params(
         Page,
-        ("machineID" = Option<String>, Query, description = "Only what that machine reports"),
-        ("unitName" = Option<String>, Query, description = "Only what is reported of that unit"),
-        ("template" = Option<String>, Query, description = "Only of instances of that template"),
+        ("machineID" = Option<String>, Query, description = "Only states reported by this machine"),
+        ("unitName" = Option<String>, Query, description = "Only states of this unit"),
+        ("template" = Option<String>, Query, description = "Only instances of this template"),
         (
             "systemdActiveState" = Option<String>, Query,
-            description = "Only of units in that state, such as failed",
+            description = "Only states with this ActiveState, such as failed",
         ),
         (
             "metadata" = Option<Vec<String>>, Query,
-            description = "Only what machines with that metadata report, KEY=VALUE or KEY",
+            description = "Only states reported by machines with this metadata, KEY=VALUE or KEY",
         ),
     ),
     responses(
@@ -106,7 +106,7 @@ fn from<'a>(
     tag = "state",
     params(path::UnitName),
     responses(
-        (status = 200, body = UnitStateEntity, description = "The state where the unit is placed"),
+        (status = 200, body = UnitStateEntity, description = "The unit's state"),
         Failures,
     ),
 )]

@@ -34,12 +34,12 @@ const MOST_LINES: u32 = 1000;
     tag = "units",
     params(
         path::UnitName,
-        ("lines" = Option<u32>, Query, description = "How many of the last lines of each machine"),
+        ("lines" = Option<u32>, Query, description = "Maximum number of lines of each machine"),
         (
             "since" = Option<String>, Query,
-            description = "Only lines of that time up to now, such as 5min",
+            description = "Maximum age of the lines, such as 5min",
         ),
-        ("machine" = Option<String>, Query, description = "The machine that alone is wanted"),
+        ("machine" = Option<String>, Query, description = "Only this machine"),
     ),
     responses(
         (status = 200, body = UnitStatusReport, description = "The unit on each of its machines"),
@@ -58,7 +58,7 @@ pub(super) async fn status(
     let lines = query.lines.unwrap_or(MOST_LINES);
     if lines > MOST_LINES || query.follow {
         return Err(Failure::bad_request(format!(
-            "a status has at most {MOST_LINES} lines, and is not followed: ask for the journal"
+            "a status has at most {MOST_LINES} lines and cannot be followed: read the journal instead"
         )));
     }
     query.lines = Some(lines);
@@ -100,6 +100,6 @@ pub(super) async fn status(
 /// Reason for machines beyond the maximum, which are not queried because each could take its full
 /// timeout.
 fn too_many(machine: &MachineId) -> JournalError {
-    let others = format!("{MAX_MACHINES} machines were asked already");
-    JournalError::Failed(format!("{others}: ask for the journal with machine={machine}").into())
+    let limit = format!("only {MAX_MACHINES} machines are read for a status");
+    JournalError::Failed(format!("{limit}: read the journal with machine={machine}").into())
 }

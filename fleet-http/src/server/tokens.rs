@@ -33,7 +33,7 @@ const READ: &str = "read:";
 #[non_exhaustive]
 pub enum TokensError {
     /// The line is not a valid token.
-    #[error("line {line} is no token")]
+    #[error("line {line} is not a valid token")]
     Token {
         /// Line number, counted from one.
         line: usize,
@@ -42,15 +42,15 @@ pub enum TokensError {
     },
     /// The line is not a valid token hash.
     #[error(
-        "line {line}: a hash is sha256: and 64 hexadecimal digits, as sha256sum prints them of a \
-         token without the end of its line"
+        "line {line} is not a valid hash: write sha256: and 64 hexadecimal digits, as sha256sum \
+         prints them for the token without a newline"
     )]
     Hash {
         /// Line number, counted from one.
         line: usize,
     },
     /// The file contains no token.
-    #[error("there is no token in it: write one on a line")]
+    #[error("the file contains no token: write one per line")]
     Empty,
 }
 
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_are_let_in_plain_or_hashed() {
+    fn plain_and_hashed_tokens_are_accepted() {
         let hash = "9d8e46f69f01e0b6cd9a1ee69e4b7ab1ef2ebdb4d8e5eb3a2b4b58e7ac4dd4aa";
         let plain = "# of people\n\n  first-of-the-tokens \r\n";
         let hashed: [u8; 32] = Sha256::digest("second-of-the-tokens").into();
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_may_read_may_not_write_unless_it_is_said_twice() {
+    fn read_prefix_limits_rights_unless_listed_without() {
         let hashed: [u8; 32] = Sha256::digest("third-of-the-tokens").into();
         let digits: String = hashed.iter().map(|byte| format!("{byte:02x}")).collect();
         let text = format!(
@@ -166,10 +166,10 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_no_tokens_are_named() {
+    fn invalid_lines_are_reported() {
         let cases = [
-            ("", "there is no token in it: write one on a line"),
-            ("# nothing\n", "there is no token in it: write one on a line"),
+            ("", "the file contains no token: write one per line"),
+            ("# nothing\n", "the file contains no token: write one per line"),
             ("\nshort\n", "line 2 is no token: a token has 16 to 512 characters, not 5: \"openssl"),
             (
                 "a-token with a space\n",

@@ -32,20 +32,19 @@ use crate::wire::{self, RestartResponse, UnitEntity, UnitPage};
     tag = "units",
     params(
         Page,
-        ("machineID" = Option<String>, Query, description = "Only units that are placed there"),
+        ("machineID" = Option<String>, Query, description = "Only units placed on this machine"),
         (
             "desiredState" = Option<String>, Query, pattern = "^(inactive|loaded|launched)$",
-            description = "Only units of which that is wanted",
+            description = "Only units with this desired state",
         ),
         (
             "currentState" = Option<String>, Query, pattern = "^(inactive|loaded|launched)$",
-            description = "Only units of which that has been done",
+            description = "Only units with this current state",
         ),
-        ("template" = Option<String>, Query, description = "Only instances of that template"),
+        ("template" = Option<String>, Query, description = "Only instances of this template"),
         (
             "metadata" = Option<Vec<String>>, Query,
-            description = "Only units that are placed on machines with that metadata, KEY=VALUE or \
-                KEY",
+            description = "Only units placed on machines with this metadata, KEY=VALUE or KEY",
         ),
     ),
     responses(
@@ -80,11 +79,11 @@ pub(super) async fn list(
     tag = "units",
     params(
         path::UnitName,
-        ("If-None-Match" = Option<String>, Header, description = "Tags of earlier answers"),
+        ("If-None-Match" = Option<String>, Header, description = "Entity tags of earlier responses"),
     ),
     responses(
         (status = 200, body = UnitEntity, description = "The unit with its source"),
-        (status = 304, description = "Nothing of it has changed"),
+        (status = 304, description = "The unit is unchanged"),
         Failures,
     ),
 )]
@@ -147,11 +146,11 @@ pub(super) fn show_unit(
     params(
         path::UnitName,
         DryRun,
-        ("If-Match" = Option<String>, Header, description = "With a tag only the unit that had it"),
+        ("If-Match" = Option<String>, Header, description = "Entity tag; the write fails if the unit was modified since"),
     ),
     responses(
         DryRunResult,
-        (status = 204, description = "The unit is destroyed"),
+        (status = 204, description = "The unit was destroyed"),
         Failures,
     ),
 )]
@@ -206,7 +205,7 @@ pub(super) async fn delete(
     params(path::UnitName, DryRun),
     responses(
         DryRunResult,
-        (status = 202, body = RestartResponse, description = "It will be restarted"),
+        (status = 202, body = RestartResponse, description = "The restart was requested"),
         Failures,
     ),
 )]

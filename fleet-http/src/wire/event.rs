@@ -97,7 +97,7 @@ mod tests {
     proptest! {
         /// Arbitrary input is decoded or refused, without a panic.
         #[test]
-        fn whatever_comes_is_read_or_refused(
+        fn arbitrary_events_are_decoded_or_refused(
             kind in "(unit|state|machine|rebalance)(Gone)?|resync|.{0,8}",
             data in "[{]?[\\[\\]{}\":,a-zA-Z0-9 ]{0,60}[}]?|.*",
         ) {

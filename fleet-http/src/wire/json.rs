@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_first_value_counts() {
+    fn only_the_first_value_is_read() {
         let cases = [("1 2", Some(1)), ("  3", Some(3)), ("4]", Some(4)), ("", None), ("x", None)];
         for (text, expected) in cases {
             let value = first_value(text.as_bytes()).ok().and_then(|value| value.as_i64());
@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_settled_whatever_their_case() {
+    fn field_names_are_normalized() {
         let cases = [
             (r#"{"NAME":1}"#, r#"{"name":1}"#),
             (r#"{"NAME":1,"name":2}"#, r#"{"NAME":1,"name":2}"#),

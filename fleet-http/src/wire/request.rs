@@ -311,7 +311,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_comes_is_read_or_refused_in_words(body in body()) {
+        fn arbitrary_bodies_are_decoded_or_refused(body in body()) {
             let body = body.as_bytes();
             let refusals = [decode_put(body).err(), decode_patch(body).err()];
             for refusal in refusals.into_iter().chain([decode_import(body).err()]) {
@@ -320,7 +320,7 @@ mod tests {
         }
 
         #[test]
-        fn what_a_client_sends_is_what_a_server_reads(
+        fn metadata_changes_round_trip(
             machine in "[a-z0-9]{1,8}",
             key in "[A-Za-z0-9_.-]{1,8}",
             value in "\\PC{1,8}",

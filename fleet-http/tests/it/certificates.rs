@@ -1,4 +1,4 @@
-//! An authority of a test's own, and what it signs.
+//! A certificate authority for tests.
 
 use fleet_http::{ClientTls, Credentials, PemIdentity, ServerTls};
 use rcgen::{
@@ -6,7 +6,7 @@ use rcgen::{
     KeyUsagePurpose, date_time_ymd,
 };
 
-/// An authority.
+/// A certificate authority.
 pub(crate) struct Authority {
     pub(crate) pem: String,
     issuer: Issuer<'static, KeyPair>,
@@ -39,12 +39,12 @@ impl Authority {
         Self { pem: certificate.pem(), issuer: Issuer::new(params, key) }
     }
 
-    /// A certificate for this host that is good for a long time.
+    /// Signs a long-lived certificate for this host.
     pub(crate) fn sign(&self) -> Signed {
         self.sign_until(4096, "127.0.0.1")
     }
 
-    /// A certificate for `host` that is good up to the beginning of that year.
+    /// Signs a certificate for `host` that is valid until the beginning of that year.
     pub(crate) fn sign_until(&self, year: i32, host: &str) -> Signed {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec![host.to_owned()]).unwrap();
@@ -54,13 +54,13 @@ impl Authority {
         Signed { certificate: certificate.pem(), key: key.serialize_pem() }
     }
 
-    /// A server of this authority, which knows the clients of this authority if it is to.
+    /// Returns a server configuration with a certificate of this CA, optionally verifying clients.
     pub(crate) fn server(&self, verifies_clients: bool) -> ServerTls {
         let ca = verifies_clients.then_some(self.pem.as_bytes());
         ServerTls::new(self.sign().identity(), ca).unwrap()
     }
 
-    /// A client that trusts this authority.
+    /// Returns client credentials that trust this CA.
     pub(crate) fn client(&self, identity: Option<&Signed>, token: Option<&str>) -> Credentials {
         let identity = identity.map(Signed::identity);
         let tls = Some(ClientTls::new(Some(self.pem.as_bytes()), identity).unwrap());

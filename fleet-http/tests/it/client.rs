@@ -1,4 +1,4 @@
-//! The client against the server, over both kinds of sockets.
+//! The client against the server, over unix and TCP sockets.
 
 use fleet_core::TargetState;
 use fleet_http::{Client, ClientError, PutOutcome, StateFilter, UnitUpload};
@@ -13,7 +13,7 @@ fn upload(source: &str, desired: Option<TargetState>, create_only: bool) -> Unit
 }
 
 #[tokio::test]
-async fn a_units_whole_life() {
+async fn unit_lifecycle() {
     for server in [Server::start().await, Server::start_on_tcp().await] {
         let (client, unit) = (server.client(), name("a.service"));
         let one = upload("[Service]\nType=exec\n", None, true);
@@ -36,7 +36,7 @@ async fn a_units_whole_life() {
 }
 
 #[tokio::test]
-async fn names_survive_the_way() {
+async fn unit_names_round_trip() {
     let server = Server::start().await;
     let client = server.client();
     let file = upload("[Service]\nType=exec\n", None, true);
@@ -48,7 +48,7 @@ async fn names_survive_the_way() {
 }
 
 #[tokio::test]
-async fn lists_are_read_to_their_end() {
+async fn lists_read_all_pages() {
     let server = Server::start_with(|api| api.page_size = 2).await;
     let client = server.client();
     assert!(client.machines().await.unwrap().is_empty());
@@ -73,7 +73,7 @@ async fn lists_are_read_to_their_end() {
 }
 
 #[tokio::test]
-async fn metadata_is_patched() {
+async fn patches_metadata() {
     let server = Server::start().await;
     let _presence = server.machine("m1", &[("a", "1")]).await;
     let machine = || "m1".parse().unwrap();
@@ -90,7 +90,7 @@ async fn metadata_is_patched() {
 }
 
 #[tokio::test]
-async fn refusals_arrive_with_their_details() {
+async fn errors_include_details() {
     let server = Server::start().await;
     let unit = upload("[X-Fleet]\nConflict=b\n", None, true);
     let error = server.client().put_unit(&name("a.service"), &unit).await.unwrap_err();
@@ -103,7 +103,7 @@ async fn refusals_arrive_with_their_details() {
 }
 
 #[tokio::test]
-async fn health_is_asked() {
+async fn health_and_readiness_are_reported() {
     let server = Server::start().await;
     server.client().health().await.unwrap();
     server.client().ready().await.unwrap();
@@ -114,7 +114,7 @@ async fn health_is_asked() {
 }
 
 #[tokio::test]
-async fn where_nobody_listens_the_remedy_is_told() {
+async fn unreachable_endpoint_error_includes_advice() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint = format!("unix://{}", folder.path().join("s").display());
     let error = Client::new(&endpoint.parse().unwrap()).units().await.unwrap_err();
@@ -125,7 +125,7 @@ async fn where_nobody_listens_the_remedy_is_told() {
     assert!(cause.contains("No such file or directory"), "{cause}");
 }
 
-/// Answers each connection with what is in `answers` for it, and then closes it.
+/// Answers each connection with the next of `answers` and closes it.
 async fn scripted(answers: Vec<&'static str>) -> (Client, tokio::task::JoinHandle<Vec<String>>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("http://{}/behind", listener.local_addr().unwrap());
@@ -144,31 +144,31 @@ async fn scripted(answers: Vec<&'static str>) -> (Client, tokio::task::JoinHandl
     (Client::new(&endpoint.parse().unwrap()), server)
 }
 
-const GONE: &str = "";
+const CLOSED: &str = "";
 
 #[tokio::test]
-async fn a_get_whose_connection_breaks_is_repeated_once() {
+async fn get_is_repeated_once_after_connection_loss() {
     let good = "HTTP/1.1 200 OK\r\nContent-Length: 19\r\n\r\n{\"version\":\"1.2.3\"}";
-    let (client, server) = scripted(vec![GONE, good]).await;
+    let (client, server) = scripted(vec![CLOSED, good]).await;
     assert_eq!(client.version().await.unwrap(), "1.2.3");
     let request = "GET /behind/fleet/v1/version HTTP/1.1";
     assert_eq!(server.await.unwrap(), [request, request]);
-    let (client, server) = scripted(vec![GONE, GONE]).await;
+    let (client, server) = scripted(vec![CLOSED, CLOSED]).await;
     let error = client.version().await.unwrap_err();
     assert!(matches!(error, ClientError::Broken { .. }), "{error}");
     assert_eq!(server.await.unwrap().len(), 2);
 }
 
 #[tokio::test]
-async fn a_write_is_never_repeated() {
-    let (client, server) = scripted(vec![GONE]).await;
+async fn write_is_never_repeated() {
+    let (client, server) = scripted(vec![CLOSED]).await;
     let error = client.set_desired(&name("a.service"), TargetState::Loaded).await.unwrap_err();
     assert!(matches!(error, ClientError::Broken { .. }), "{error}");
     assert_eq!(server.await.unwrap(), ["PUT /behind/fleet/v1/units/a.service HTTP/1.1"]);
 }
 
 #[tokio::test]
-async fn what_is_no_answer_of_the_api_is_called_so() {
+async fn invalid_response_is_reported() {
     for answer in [
         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
         "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 5\r\n\r\nhello",
@@ -181,7 +181,7 @@ async fn what_is_no_answer_of_the_api_is_called_so() {
 }
 
 #[tokio::test]
-async fn a_list_that_does_not_go_on_is_given_up() {
+async fn repeated_page_token_is_an_error() {
     let page = "HTTP/1.1 200 OK\r\nContent-Length: 21\r\nConnection: close\r\n\r\n\
                 {\"nextPageToken\":\"x\"}";
     let (client, server) = scripted(vec![page, page]).await;
@@ -191,7 +191,7 @@ async fn a_list_that_does_not_go_on_is_given_up() {
 }
 
 #[tokio::test]
-async fn the_answer_of_an_old_server_is_enough() {
+async fn response_of_older_server_is_accepted() {
     let page = "HTTP/1.1 200 OK\r\nContent-Length: 54\r\n\r\n\
                 {\"units\":[{\"name\":\"a.service\",\"desiredState\":\"loaded\"}]}";
     let page = page.replace("54", &(page.len() - page.find('{').unwrap()).to_string());

@@ -1,18 +1,18 @@
-//! What the old program got wrong and this one does not, defect by defect.
+//! Regression tests for the defects of fleet v1.
 
 use crate::harness::{Server, running};
 
 // Holds: D-2
 #[tokio::test]
-async fn an_unknown_desired_state_cannot_poison_a_unit() {
+async fn unknown_desired_state_does_not_damage_unit() {
     let server = Server::start().await;
     server.sleepers(&["a.service"], "loaded").await;
-    let bogus = r#"{"desiredState":"bogus"}"#;
-    let answer = server.put("/fleet/v1/units/a.service", bogus).await;
+    let invalid = r#"{"desiredState":"invalid"}"#;
+    let answer = server.put("/fleet/v1/units/a.service", invalid).await;
     assert_eq!(answer.status, 400);
     assert_eq!(
         answer.message(),
-        r#"unknown state "bogus": write "inactive", "loaded" or "launched""#
+        r#"unknown state "invalid": write "inactive", "loaded" or "launched""#
     );
     let shown = server.get("/fleet/v1/units/a.service").await.json();
     assert_eq!(shown["desiredState"], "loaded");
@@ -21,7 +21,7 @@ async fn an_unknown_desired_state_cannot_poison_a_unit() {
 
 // Holds: D-2
 #[tokio::test]
-async fn an_unknown_desired_state_is_refused_on_creation() {
+async fn unknown_desired_state_is_refused_on_creation() {
     let server = Server::start().await;
     let body = r#"{"desiredState":"LAUNCHED","source":"[Service]\nExecStart=/bin/true\n"}"#;
     assert_eq!(server.put("/fleet/v1/units/a.service", body).await.status, 400);
@@ -30,7 +30,7 @@ async fn an_unknown_desired_state_is_refused_on_creation() {
 
 // Holds: D-3
 #[tokio::test]
-async fn an_option_that_is_null_is_answered() {
+async fn null_option_is_refused() {
     let server = Server::start().await;
     for (options, what) in [("[null]", "options[0] is null"), ("null", "options is null")] {
         let body = format!(r#"{{"options":{options}}}"#);
@@ -42,7 +42,7 @@ async fn an_option_that_is_null_is_answered() {
 
 // Holds: D-4
 #[tokio::test]
-async fn the_state_of_nothing_is_not_found() {
+async fn missing_state_is_not_found() {
     let server = Server::start().await;
     let answer = server.get("/fleet/v1/state/a.service").await;
     assert_eq!((answer.status, answer.message().as_str()), (404, "unit state does not exist"));
@@ -50,7 +50,7 @@ async fn the_state_of_nothing_is_not_found() {
 
 // Holds: D-5
 #[tokio::test]
-async fn a_template_cannot_be_activated_by_any_way() {
+async fn template_cannot_be_activated() {
     let server = Server::start().await;
     let path = "/fleet/v1/units/a@.service";
     let body = |state: &str, command: &str| {
@@ -59,14 +59,14 @@ async fn a_template_cannot_be_activated_by_any_way() {
     };
     let expected = r#"cannot activate template "a@.service": activate an instance of it"#;
     for state in ["loaded", "launched"] {
-        // By creating it.
+        // On creation.
         let answer = server.put(path, &body(state, "/bin/true")).await;
         assert_eq!((answer.status, answer.message().as_str()), (400, expected));
-        // By replacing it.
+        // On replacement.
         server.put(path, &body("inactive", "/bin/false")).await;
         let answer = server.put(path, &body(state, "/bin/true")).await;
         assert_eq!((answer.status, answer.message().as_str()), (400, expected));
-        // By its state alone.
+        // By a state change.
         let answer = server.put(path, &format!(r#"{{"desiredState":"{state}"}}"#)).await;
         assert_eq!((answer.status, answer.message().as_str()), (400, expected));
         assert_eq!(server.call("DELETE", path, "").await.status, 204);
@@ -77,19 +77,19 @@ async fn a_template_cannot_be_activated_by_any_way() {
 
 // Holds: D-6
 #[tokio::test]
-async fn replacing_is_checked_like_creating() {
+async fn replacement_is_validated_like_creation() {
     let server = Server::start().await;
     server.sleepers(&["a.service"], "launched").await;
     let before = server.get("/fleet/v1/units/a.service").await;
     let body = r#"{"desiredState":"inactive","source":"[X-Fleet]\nGlobbal=true\n"}"#;
     let answer = server.put("/fleet/v1/units/a.service", body).await;
     assert_eq!(answer.status, 400);
-    assert_eq!(server.get("/fleet/v1/units/a.service").await, before, "all or nothing");
+    assert_eq!(server.get("/fleet/v1/units/a.service").await, before, "nothing may be stored");
 }
 
 // Holds: D-7
 #[tokio::test]
-async fn a_newline_in_a_value_cannot_smuggle_options_in() {
+async fn newline_in_value_is_refused() {
     let server = Server::start().await;
     let body =
         r#"{"options":[{"section":"Service","name":"ExecStart","value":"/bin/true\nUser=root"}]}"#;
@@ -99,7 +99,7 @@ async fn a_newline_in_a_value_cannot_smuggle_options_in() {
 
 // Holds: D-8
 #[tokio::test]
-async fn a_page_is_never_empty() {
+async fn last_full_page_has_no_next_token() {
     let server = Server::start_with(|api| api.page_size = 2).await;
     server.sleepers(&["a.service", "b.service"], "inactive").await;
     let page = server.get("/fleet/v1/units").await.json();
@@ -109,7 +109,7 @@ async fn a_page_is_never_empty() {
 
 // Holds: D-9
 #[tokio::test]
-async fn a_page_size_of_zero_does_not_list_for_ever() {
+async fn page_size_zero_terminates() {
     let server = Server::start_with(|api| api.page_size = 0).await;
     server.sleepers(&["a.service", "b.service"], "inactive").await;
     assert_eq!(server.client().units().await.unwrap().len(), 2);
@@ -117,17 +117,17 @@ async fn a_page_size_of_zero_does_not_list_for_ever() {
 
 // Holds: D-10
 #[tokio::test]
-async fn page_arithmetic_does_not_wrap() {
+async fn page_number_does_not_overflow() {
     let server = Server::start().await;
     server.sleepers(&["a.service"], "inactive").await;
-    // Page 65,535 of version 1, whose first item would be number 6,553,400.
+    // Page 65,535 of version 1 would begin with item 6,553,400.
     let answer = server.get("/fleet/v1/units?nextPageToken=ZAD__w==").await;
     assert_eq!(answer.to_string(), "200 {}");
 }
 
 // Holds: D-10
 #[tokio::test]
-async fn the_last_page_that_can_be_named_is_empty() {
+async fn largest_page_number_is_an_empty_page() {
     use base64::Engine as _;
     use base64::engine::general_purpose::URL_SAFE;
 
@@ -144,7 +144,7 @@ async fn the_last_page_that_can_be_named_is_empty() {
 
 // Holds: D-12
 #[tokio::test]
-async fn all_thirteen_types_of_units_can_be_created() {
+async fn all_unit_types_can_be_created() {
     let server = Server::start().await;
     for kind in fleet_unitfile::UnitType::ALL {
         server.sleepers(&[&format!("a.{}", kind.as_str())], "loaded").await;
@@ -154,7 +154,7 @@ async fn all_thirteen_types_of_units_can_be_created() {
 
 // Holds: D-19
 #[tokio::test]
-async fn states_of_several_machines_do_not_hide_each_other() {
+async fn states_of_machines_are_independent() {
     let server = Server::start().await;
     let (one, two) = (server.machine("m1", &[]).await, server.machine("m2", &[]).await);
     server.publish(&one, running("a.service", "m1")).await;
@@ -168,7 +168,7 @@ async fn states_of_several_machines_do_not_hide_each_other() {
 
 // Holds: I-12, D-20
 #[tokio::test]
-async fn a_damaged_unit_can_be_seen_and_destroyed_and_hides_no_other() {
+async fn damaged_unit_is_listed_and_can_be_destroyed() {
     let server = Server::start().await;
     server.sleepers(&["a.service", "b.service", "c.service"], "inactive").await;
     server.damage("b.service").await;
@@ -190,7 +190,7 @@ async fn a_damaged_unit_can_be_seen_and_destroyed_and_hides_no_other() {
 
 // Holds: D-20
 #[tokio::test]
-async fn a_damaged_unit_can_be_replaced() {
+async fn damaged_unit_can_be_replaced() {
     let server = Server::start().await;
     server.sleepers(&["a.service"], "inactive").await;
     server.damage("a.service").await;
@@ -201,7 +201,7 @@ async fn a_damaged_unit_can_be_replaced() {
 
 // Holds: D-13
 #[tokio::test]
-async fn every_failure_has_a_message() {
+async fn every_error_has_a_message() {
     let server = Server::start().await;
     for (method, path) in [
         ("GET", "/"),
@@ -226,7 +226,7 @@ async fn every_failure_has_a_message() {
 
 // Holds: D-22
 #[tokio::test]
-async fn a_long_line_and_a_continuation_with_carriage_returns_are_read() {
+async fn long_lines_and_crlf_continuations_are_accepted() {
     let server = Server::start().await;
     for at in [0, 3000, 5000, 8500] {
         let (before, value) = ("#\\n".repeat(at / 2), "x".repeat(3000));
@@ -235,15 +235,15 @@ async fn a_long_line_and_a_continuation_with_carriage_returns_are_read() {
         let answer = server.put("/fleet/v1/units/a.service", &body).await;
         assert_eq!(answer.to_string(), "201", "a line of 3,000 bytes after {at}");
         let shown = server.get("/fleet/v1/units/a.service").await.json();
-        let told = shown["options"][0]["value"].as_str().unwrap();
-        assert!(told.ends_with(&value), "{told}");
+        let value_now = shown["options"][0]["value"].as_str().unwrap();
+        assert!(value_now.ends_with(&value), "{value_now}");
         assert_eq!(shown["options"].as_array().unwrap().len(), 1);
     }
 }
 
 // Holds: D-21
 #[tokio::test]
-async fn a_unit_that_is_created_is_never_seen_in_part() {
+async fn unit_creation_is_atomic() {
     let server = Server::start().await;
     let mut progress = server.mirror.subscribe();
     let mirror = server.mirror.clone();
@@ -261,7 +261,7 @@ async fn a_unit_that_is_created_is_never_seen_in_part() {
 
 // Holds: D-16
 #[tokio::test]
-async fn a_global_unit_has_a_current_state_wherever_it_is_shown() {
+async fn global_unit_always_has_a_current_state() {
     let server = Server::start().await;
     let body = r#"{"desiredState":"launched","source":"[X-Fleet]\nGlobal=true\n"}"#;
     assert_eq!(server.put("/fleet/v1/units/a.service", body).await.status, 201);
@@ -273,10 +273,10 @@ async fn a_global_unit_has_a_current_state_wherever_it_is_shown() {
 
 // Holds: D-23
 #[tokio::test]
-async fn a_unit_that_waits_for_a_machine_can_be_stopped() {
+async fn unplaced_unit_can_be_stopped() {
     let server = Server::start().await;
     server.sleepers(&["a.service"], "launched").await;
-    // Nobody has placed it yet, and still it can be asked to stay away.
+    // The unit is not placed yet, but can be stopped.
     let body = r#"{"desiredState":"inactive"}"#;
     assert_eq!(server.put("/fleet/v1/units/a.service", body).await.status, 204);
     let shown = server.get("/fleet/v1/units/a.service").await.json();

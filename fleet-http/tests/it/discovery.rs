@@ -1,4 +1,4 @@
-//! The discovery document: complete, and true.
+//! The discovery document is complete and correct.
 
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ fn methods(document: &Value) -> Vec<&Value> {
 
 // Holds: D-18
 #[tokio::test]
-async fn all_of_version_1_is_in_it() {
+async fn document_contains_all_of_version_1() {
     let server = Server::start().await;
     let document = document(&server).await;
     let resources = &document["resources"];
@@ -38,7 +38,7 @@ async fn all_of_version_1_is_in_it() {
 
 // Holds: D-18
 #[tokio::test]
-async fn each_method_in_it_exists() {
+async fn documented_methods_exist() {
     let server = Server::start().await;
     for method in methods(&document(&server).await) {
         let verb = method["httpMethod"].as_str().unwrap();
@@ -51,7 +51,7 @@ async fn each_method_in_it_exists() {
 }
 
 #[tokio::test]
-async fn each_reference_in_it_leads_somewhere() {
+async fn schema_references_resolve() {
     let server = Server::start().await;
     let document = document(&server).await;
     let text = document.to_string();
@@ -65,13 +65,13 @@ async fn each_reference_in_it_leads_somewhere() {
 }
 
 #[tokio::test]
-async fn each_field_that_is_served_is_in_it() {
+async fn documented_fields_exist() {
     use fleet_http::wire::{MachineEntity, UnitEntity, UnitStateEntity};
 
     let server = Server::start().await;
     let document = document(&server).await;
-    // Reading a field of the wrong type fails, and one that is not known does not: so each property
-    // of the schema has to make the type refuse an array of numbers.
+    // Decoding fails for a field of the wrong type but ignores unknown fields. So for each property
+    // of the schema, the type must refuse an array of numbers.
     let known = |schema: &str, reads: &dyn Fn(Value) -> bool| {
         for property in document["schemas"][schema]["properties"].as_object().unwrap().keys() {
             assert!(!reads(serde_json::json!({ property: [7] })), "{schema}.{property}");

@@ -1,4 +1,4 @@
-//! Each request of the API document, and the answer that it promises.
+//! The requests in the API document of version 1, and their responses.
 
 use crate::harness::{Server, running};
 
@@ -15,7 +15,7 @@ async fn create_a_unit() {
 }
 
 #[tokio::test]
-async fn create_a_unit_whose_name_is_in_the_body_too() {
+async fn create_a_unit_with_name_in_body() {
     let server = Server::start().await;
     let named = |name: &str| FOO.replacen('{', &format!("{{\"name\": \"{name}\","), 1);
     let answer = server.put("/fleet/v1/units/foo.service", &named("bar.service")).await;
@@ -65,7 +65,7 @@ async fn modify_a_units_desired_state_with_an_invalid_entity() {
 }
 
 #[tokio::test]
-async fn modify_a_unit_whose_name_is_in_the_body_too() {
+async fn modify_a_unit_with_name_in_body() {
     let server = Server::start().await;
     server.sleepers(&["bar.service"], "launched").await;
     for (name, status) in [("foo.service", 400), ("bar.service", 204)] {
@@ -216,7 +216,7 @@ async fn capability_discovery() {
     let server = Server::start().await;
     let answer = server.get("/fleet/v1/discovery").await;
     assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")));
-    assert_eq!(answer.json()["rootUrl"], "$ENDPOINT/", "a client has to set it");
+    assert_eq!(answer.json()["rootUrl"], "$ENDPOINT/", "placeholder for the API URL");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Following what changes: nothing is missed in silence, and nobody waits for who does not read.
+//! Event streams: no gap goes unreported, and slow subscribers delay no other.
 
 use fleet_core::{Reason, TargetState};
 use fleet_http::wire::ClusterEvent;
@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::timeout;
 
-use crate::harness::{Server, name, running, whole_store};
+use crate::harness::{Server, name, running, working_store};
 use crate::http::DEADLINE;
 use crate::relay::relay;
 
@@ -21,10 +21,10 @@ fn since(id: &str) -> EventOptions {
     EventOptions { since: Some(id.to_owned()), ..EventOptions::default() }
 }
 
-/// The next event in short.
+/// Reads the next event and summarizes it.
 async fn next(events: &mut Events) -> String {
-    let event = timeout(DEADLINE, events.next_event()).await.expect("an event comes");
-    match event.unwrap().expect("the stream goes on") {
+    let event = timeout(DEADLINE, events.next_event()).await.expect("no event within the deadline");
+    match event.unwrap().expect("the stream ended") {
         ClusterEvent::Unit(unit) => {
             let machine = if unit.machine_id.is_empty() { "-" } else { &unit.machine_id };
             format!("unit {} {} {machine} {}", unit.name, unit.desired_state, unit.reason)
@@ -40,9 +40,9 @@ async fn next(events: &mut Events) -> String {
     }
 }
 
-/// Makes two changes and reads until the last of them, by when the place of the first is known.
-/// What happened just before may be told once more.
-async fn place(events: &mut Events, server: &Server) -> String {
+/// Makes two changes and reads until the last of them, when the ID of the first is known. A recent
+/// change may be repeated.
+async fn last_id_of(events: &mut Events, server: &Server) -> String {
     server.sleepers(&["z.service"], "inactive").await;
     while next(events).await != "unit z.service inactive - " {}
     assert_eq!(server.call("DELETE", "/fleet/v1/units/z.service", "").await.status, 204);
@@ -52,7 +52,7 @@ async fn place(events: &mut Events, server: &Server) -> String {
 
 // Holds: D-30
 #[tokio::test]
-async fn all_that_changes_is_told() {
+async fn all_changes_become_events() {
     let server = Server::start().await;
     let mut events = follow(&server, EventOptions::default()).await;
     assert_eq!(next(&mut events).await, "resync");
@@ -69,8 +69,8 @@ async fn all_that_changes_is_told() {
     server.publish(&presence, running("a.service", "m1")).await;
     assert_eq!(next(&mut events).await, "unit a.service launched m1 ");
     assert_eq!(next(&mut events).await, "state a.service m1 active");
-    let gone = presence.publish_states(&[], &[name("a.service")]).await.unwrap();
-    server.settle(gone).await;
+    let removed = presence.publish_states(&[], &[name("a.service")]).await.unwrap();
+    server.settle(removed).await;
     assert_eq!(next(&mut events).await, "unit a.service launched m1 ");
     assert_eq!(next(&mut events).await, "stateGone a.service m1");
     server.call("DELETE", "/fleet/v1/units/a.service", "").await;
@@ -81,45 +81,45 @@ async fn all_that_changes_is_told() {
 
 // Holds: I-24
 #[tokio::test]
-async fn who_comes_back_hears_what_was_missed() {
+async fn resumed_stream_sends_missed_events() {
     let server = Server::start().await;
     let presence = server.machine("m1", &[]).await;
     let mut events = follow(&server, EventOptions::default()).await;
     assert_eq!(next(&mut events).await, "resync");
-    let seen = place(&mut events, &server).await;
+    let last_id = last_id_of(&mut events, &server).await;
     drop(events);
     server.sleepers(&["a.service", "b.service"], "launched").await;
     server.call("DELETE", "/fleet/v1/units/b.service", "").await;
     server.publish(&presence, running("a.service", "m1")).await;
-    let mut events = follow(&server, since(&seen)).await;
+    let mut events = follow(&server, since(&last_id)).await;
     assert_eq!(next(&mut events).await, "unit a.service launched - ");
     assert_eq!(next(&mut events).await, "unitGone b.service");
-    assert_eq!(next(&mut events).await, "unitGone z.service", "its place was not read");
+    assert_eq!(next(&mut events).await, "unitGone z.service", "its ID was not received");
     assert_eq!(next(&mut events).await, "state a.service m1 active");
-    place(&mut events, &server).await;
+    last_id_of(&mut events, &server).await;
 }
 
 // Holds: I-24
 #[tokio::test]
-async fn who_cannot_go_on_is_told_so() {
+async fn unresumable_stream_begins_with_resync() {
     let server = Server::start().await;
     let mut events = follow(&server, EventOptions::default()).await;
     assert_eq!(next(&mut events).await, "resync");
-    let seen = place(&mut events, &server).await;
-    for foreign in ["1000000", &format!("{seen}-other")] {
+    let last_id = last_id_of(&mut events, &server).await;
+    for foreign in ["1000000", &format!("{last_id}-other")] {
         let mut events = follow(&server, since(foreign)).await;
         assert_eq!(next(&mut events).await, "resync", "{foreign}");
-        place(&mut events, &server).await;
+        last_id_of(&mut events, &server).await;
     }
     let answer = server.get("/fleet/v1/events?since=yesterday").await;
     assert_eq!(
         (answer.status, answer.message().as_str()),
-        (400, r#"no event has the id "yesterday": write one that was told"#)
+        (400, r#"invalid event ID "yesterday": use one from an event stream"#)
     );
 }
 
 #[tokio::test]
-async fn who_could_never_hear_of_anything_is_told_so() {
+async fn impossible_filter_is_refused() {
     let server = Server::start().await;
     for query in ["unit=hello", "machine=m/1"] {
         let answer = server.get(&format!("/fleet/v1/events?{query}")).await;
@@ -129,7 +129,7 @@ async fn who_could_never_hear_of_anything_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_stream_ends_with_its_server_and_is_not_cut_off() {
+async fn stream_ends_cleanly_at_shutdown() {
     let server = Server::start().await;
     let mut events = follow(&server, EventOptions::default()).await;
     assert_eq!(next(&mut events).await, "resync");
@@ -140,7 +140,7 @@ async fn a_stream_ends_with_its_server_and_is_not_cut_off() {
 
 // Holds: I-24
 #[tokio::test]
-async fn a_gap_in_the_watch_is_told_to_all() {
+async fn watch_gap_sends_resync_to_all() {
     let server = Server::start().await;
     let mut events = follow(&server, EventOptions::default()).await;
     assert_eq!(next(&mut events).await, "resync");
@@ -153,14 +153,14 @@ async fn a_gap_in_the_watch_is_told_to_all() {
     elsewhere.put_unit(new, ExpectUnit::Absent).await.unwrap();
     server.store.set_unreachable(false);
     let mut progress = server.mirror.subscribe();
-    let again = progress.wait_for(|_| server.mirror.resyncs() > gaps);
-    drop(timeout(DEADLINE, again).await.unwrap().unwrap());
+    let resumed = progress.wait_for(|_| server.mirror.resyncs() > gaps);
+    drop(timeout(DEADLINE, resumed).await.unwrap().unwrap());
     assert_eq!(next(&mut events).await, "resync");
-    place(&mut events, &server).await;
+    last_id_of(&mut events, &server).await;
 }
 
 #[tokio::test]
-async fn filters_leave_out_what_is_not_wanted() {
+async fn filters_exclude_other_events() {
     let server = Server::start().await;
     let (_one, _two) = (server.machine("m1", &[]).await, server.machine("m2", &[]).await);
     server.sleepers(&["a.service", "b.service"], "launched").await;
@@ -181,22 +181,23 @@ async fn filters_leave_out_what_is_not_wanted() {
     let mut instances = follow(&server, options).await;
     assert_eq!(next(&mut instances).await, "resync");
     server.sleepers(&["c.service", "d@1.service", "c@1.service"], "launched").await;
-    let told = next(&mut instances).await;
-    assert!(told.starts_with("unit c@1.service launched"), "{told}");
-    // Leaving is heard of as well, also by who was away when it happened.
-    let seen = there.last_id().unwrap().to_owned();
+    let events_seen = next(&mut instances).await;
+    assert!(events_seen.starts_with("unit c@1.service launched"), "{events_seen}");
+    // A departure is also sent, even if the subscriber was disconnected at the time.
+    let last_id = there.last_id().unwrap().to_owned();
     server.call("DELETE", "/fleet/v1/units/b.service", "").await;
     assert_eq!(next(&mut there).await, "unitGone b.service");
-    let mut again = follow(&server, EventOptions { since: Some(seen), ..on("m2", None) }).await;
-    assert_eq!(next(&mut again).await, "unit a.service launched m1 ", "it may have been there");
-    assert_eq!(next(&mut again).await, "unitGone b.service");
+    let mut resumed =
+        follow(&server, EventOptions { since: Some(last_id), ..on("m2", None) }).await;
+    assert_eq!(next(&mut resumed).await, "unit a.service launched m1 ", "it may have been on m2");
+    assert_eq!(next(&mut resumed).await, "unitGone b.service");
 }
 
 #[tokio::test]
-async fn what_is_told_is_a_stream_of_server_sent_events() {
+async fn stream_format_is_server_sent_events() {
     let server = Server::start().await;
-    let ListenAddress::Unix(path) = &server.at else { panic!("a unix socket") };
-    // A browser that has heard nothing yet has an empty one.
+    let ListenAddress::Unix(path) = &server.at else { panic!("not a unix socket") };
+    // A browser that has received no event sends an empty ID.
     for last in ["99-x", ""] {
         let mut stream = UnixStream::connect(path).await.unwrap();
         let head = "GET /fleet/v1/events HTTP/1.1\r\nHost: a\r\nLast-Event-ID: ";
@@ -214,7 +215,7 @@ async fn what_is_told_is_a_stream_of_server_sent_events() {
 }
 
 #[tokio::test]
-async fn who_does_not_read_holds_nobody_up_and_is_told_to_look_again() {
+async fn slow_subscriber_gets_resync_and_delays_no_other() {
     let server = Server::start().await;
     let _presence = server.machine("m1", &[]).await;
     let mut slow = follow(&server, EventOptions::default()).await;
@@ -227,14 +228,14 @@ async fn who_does_not_read_holds_nobody_up_and_is_told_to_look_again() {
         assert_eq!(server.call("PATCH", "/fleet/v1/machines", &patch).await.status, 204);
         assert!(next(&mut quick).await.contains(&value), "{turn}");
     }
-    let mut told = vec![next(&mut slow).await];
-    while told.last().unwrap() != "resync" || told.len() == 1 {
-        told.push(next(&mut slow).await);
-        assert!(told.len() < 90, "it has heard everything");
+    let mut events_seen = vec![next(&mut slow).await];
+    while events_seen.last().unwrap() != "resync" || events_seen.len() == 1 {
+        events_seen.push(next(&mut slow).await);
+        assert!(events_seen.len() < 90, "no resync was sent");
     }
 }
 
-/// A server at a path, on a store that others have had before.
+/// Starts a server at a path, on a store that other servers have used.
 async fn serve_at(listen: &ListenAddress, store: fleet_store::testing::FaultyStore) -> Server {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start_on(store, folder, listen, ServerLimits::default(), |_| {}).await;
@@ -243,22 +244,22 @@ async fn serve_at(listen: &ListenAddress, store: fleet_store::testing::FaultySto
 }
 
 #[tokio::test]
-async fn a_lasting_stream_misses_nothing_where_its_connection_breaks() {
+async fn reconnecting_stream_misses_nothing() {
     let server = Server::start().await;
     let path = server.folder().join("relay.sock");
     let passing = relay(&path, &server.at);
     let client = Client::new(&format!("unix://{}", path.display()).parse().unwrap());
     let mut events = client.events(&EventOptions::default()).await.unwrap().reconnecting();
-    place(&mut events, &server).await;
+    last_id_of(&mut events, &server).await;
     passing.abort();
     assert!(passing.await.unwrap_err().is_cancelled());
     std::fs::remove_file(&path).unwrap();
     server.sleepers(&["missed.service"], "launched").await;
     let _passing = relay(&path, &server.at);
-    // What came last before may be told once more.
+    // The latest event may be repeated.
     loop {
         match &*next(&mut events).await {
-            "resync" => panic!("the server knows what was missed"),
+            "resync" => panic!("unexpected resync"),
             "unit missed.service launched - " => return,
             _ => {}
         }
@@ -266,34 +267,34 @@ async fn a_lasting_stream_misses_nothing_where_its_connection_breaks() {
 }
 
 #[tokio::test]
-async fn a_lasting_stream_says_when_nobody_knows_what_was_missed() {
+async fn reconnecting_stream_reports_unknown_gap() {
     let folder = tempfile::tempdir().unwrap();
     let listen = ListenAddress::Unix(folder.path().join("fleet.sock"));
-    let server = serve_at(&listen, whole_store()).await;
+    let server = serve_at(&listen, working_store()).await;
     let mut events = follow(&server, EventOptions::default()).await.reconnecting();
-    place(&mut events, &server).await;
+    last_id_of(&mut events, &server).await;
     server.stop().await;
-    let _other = serve_at(&listen, whole_store()).await;
+    let _other = serve_at(&listen, working_store()).await;
     assert_eq!(next(&mut events).await, "resync");
 }
 
 #[tokio::test]
-async fn a_lasting_stream_ends_where_trying_again_is_of_no_use() {
+async fn reconnecting_stream_ends_on_permanent_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("fleet.sock");
-    let server = serve_at(&ListenAddress::Unix(path.clone()), whole_store()).await;
+    let server = serve_at(&ListenAddress::Unix(path.clone()), working_store()).await;
     let mut events = follow(&server, EventOptions::default()).await.reconnecting();
-    place(&mut events, &server).await;
+    last_id_of(&mut events, &server).await;
     server.stop().await;
     let stranger = UnixListener::bind(&path).unwrap();
     let answering = tokio::spawn(async move {
         let (mut stream, _) = stranger.accept().await.unwrap();
         let _asked = stream.read(&mut [0; 4096]).await.unwrap();
-        let body = r#"{"error":{"code":401,"message":"who are you"}}"#;
+        let body = r#"{"error":{"code":401,"message":"authentication required"}}"#;
         let head = format!("HTTP/1.1 401 Unauthorized\r\nContent-Length: {}\r\n\r\n", body.len());
         stream.write_all((head + body).as_bytes()).await.unwrap();
     });
     let error = timeout(DEADLINE, events.next_event()).await.unwrap().unwrap_err();
-    assert_eq!(error.to_string(), "who are you");
+    assert_eq!(error.to_string(), "authentication required");
     answering.await.unwrap();
 }

@@ -1,18 +1,18 @@
-//! The export of a cluster: one revision, whole, or not at all.
+//! Export and import of a cluster: an export shows one revision, completely or not at all.
 
 use fleet_core::{Epoch, Intent, MachineId, Strictness};
 use fleet_store::{ExportItem, ExportReader};
 
 use crate::harness::Server;
 
-/// The names of the units that the server exports, and the revision that it says.
+/// Returns the names of the exported units and the revision.
 async fn exported(server: &Server) -> (Vec<String>, u64) {
     let mut bytes = server.client().export().await.unwrap();
     let (mut reader, mut units) = (ExportReader::new(), Vec::new());
     while let Some(piece) = bytes.next().await.unwrap() {
         let take = &mut |item, _| match item {
             ExportItem::Unit(unit) => units.push(unit.name.to_string()),
-            other => panic!("nobody made {other:?}"),
+            other => panic!("unexpected {other:?}"),
         };
         reader.push(&piece, take).unwrap();
     }
@@ -22,7 +22,7 @@ async fn exported(server: &Server) -> (Vec<String>, u64) {
 }
 
 #[tokio::test]
-async fn an_export_is_what_the_client_and_other_programs_read() {
+async fn export_matches_client_and_raw_http() {
     let server = Server::start().await;
     assert_eq!(exported(&server).await.0, [""; 0]);
     for name in ["b.service", "a.service"] {
@@ -40,9 +40,9 @@ async fn an_export_is_what_the_client_and_other_programs_read() {
     assert_eq!(refused.status, 405);
 }
 
-/// It takes many pieces to send, and each is made as it is sent.
+/// Such an export takes many chunks, each generated when sent.
 #[tokio::test]
-async fn a_large_export_comes_whole() {
+async fn large_export_is_complete() {
     let server = Server::start().await;
     for number in 0..300 {
         let filler = "x".repeat(1000);
@@ -54,17 +54,20 @@ async fn a_large_export_comes_whole() {
     assert_eq!((units.len(), units[299].as_str()), (300, "n299.service"));
 }
 
-/// What is placed afterwards comes later than all that was placed in the other cluster, whoever led
-/// before. An older order would be left alone by machines that remember the other cluster.
+/// New placements must supersede all those of the other cluster. Machines that remember that
+/// cluster would ignore older ones.
 // Holds: I-2
 #[tokio::test]
-async fn what_another_cluster_hands_over_is_taken_before_its_units() {
+async fn import_raises_epoch_and_sets_intents() {
     let server = Server::start().await;
     let past = Epoch(7_000_000);
     let drained = ("m9".parse::<MachineId>().unwrap(), Intent::Drained { min_available: 2 });
     let early = server.client().prepare_import(past, std::slice::from_ref(&drained)).await;
     assert!(early.unwrap_err().to_string().contains("lineage"));
-    assert!(server.registry.export().await.unwrap().intents.is_empty(), "something was done");
+    assert!(
+        server.registry.export().await.unwrap().intents.is_empty(),
+        "the import was carried out"
+    );
 
     server.registry.lineage(&"first".parse().unwrap()).await.unwrap();
     for _ in 0..2 {
@@ -76,21 +79,21 @@ async fn what_another_cluster_hands_over_is_taken_before_its_units() {
     assert!(export.snapshot.placement("a.service").unwrap().epoch > past);
     assert_eq!(export.intents.into_iter().collect::<Vec<_>>(), [drained]);
 
-    for (body, said) in [
+    for (body, message) in [
         ("{", "unable to decode body"),
-        (r#"{"epoch":1}"#, "unknown field `epoch`"),
-        (r#"{"epoch":18446744073709551615}"#, "higher than any cluster gets"),
+        (r#"{"epochs":1}"#, "unknown field `epochs`"),
+        (r#"{"epoch":18446744073709551615}"#, "higher than the limit of"),
         (r#"{"intents":[{"machineID":"a b","intent":"cordoned"}]}"#, "intents[0]"),
         (r#"{"intents":[{"machineID":"m1","intent":"drained"}]}"#, "with minAvailable"),
     ] {
         let answer = server.call("POST", "/fleet/v1/import", body).await;
         assert_eq!(answer.status, 400, "{body}");
-        assert!(answer.message().contains(said), "{}", answer.message());
+        assert!(answer.message().contains(message), "{}", answer.message());
     }
 }
 
 #[tokio::test]
-async fn nothing_old_is_exported() {
+async fn outdated_snapshot_is_not_exported() {
     let server = Server::start().await;
     server.store.set_unreachable(true);
     let mut progress = server.mirror.subscribe();
@@ -101,7 +104,7 @@ async fn nothing_old_is_exported() {
 }
 
 #[tokio::test]
-async fn an_export_says_how_strict_the_server_is() {
+async fn export_reports_strictness() {
     for strictness in [Strictness::Refuse, Strictness::Warn] {
         let server = Server::start_with(|api| api.strictness = strictness).await;
         assert_eq!(server.client().export().await.unwrap().strictness(), strictness);

@@ -1,4 +1,4 @@
-//! Listing a part of what there is.
+//! Filters of lists.
 
 use fleet_core::TargetState;
 use fleet_http::UnitFilter;
@@ -29,7 +29,7 @@ async fn listed(server: &Server, resource: &str, query: &str) -> String {
 }
 
 #[tokio::test]
-async fn units_are_listed_by_machine_state_and_template() {
+async fn units_filter_by_machine_state_and_template() {
     let server = cluster().await;
     for (query, expected) in [
         ("machineID=m1", "a.service b@1.service"),
@@ -50,7 +50,7 @@ async fn units_are_listed_by_machine_state_and_template() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_understood_is_listed_by_its_name_alone() {
+async fn faulty_units_match_only_name_filters() {
     let server = cluster().await;
     server.damage("b@1.service").await;
     let by_template = listed(&server, "units", "template=b@.service").await;
@@ -60,7 +60,7 @@ async fn what_cannot_be_understood_is_listed_by_its_name_alone() {
 }
 
 #[tokio::test]
-async fn machines_are_listed_by_metadata() {
+async fn machines_filter_by_metadata() {
     let server = cluster().await;
     for (query, expected) in [
         ("metadata=disk=ssd", "m1 m2"),
@@ -74,7 +74,7 @@ async fn machines_are_listed_by_metadata() {
 }
 
 #[tokio::test]
-async fn a_filter_that_means_nothing_is_refused() {
+async fn invalid_filter_is_refused() {
     let server = cluster().await;
     for query in [
         "units?desiredState=up",
@@ -92,7 +92,7 @@ async fn a_filter_that_means_nothing_is_refused() {
 }
 
 #[tokio::test]
-async fn a_client_asks_for_the_same() {
+async fn client_filters_match_the_api() {
     let server = cluster().await;
     let template = Some(name("b@.service"));
     let filter = UnitFilter {

@@ -1,4 +1,4 @@
-//! A server as a daemon has it, on a memory store, with the daemon's other half played by hand.
+//! Test server on a memory store. Tests play the daemon's agent and engine.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,10 +26,10 @@ use tokio::task::JoinHandle;
 
 use crate::http::{self, Answer};
 
-/// Longer than any test.
+/// Time limit for waiting; longer than any test.
 const TTL: Duration = Duration::from_secs(3600);
 
-/// A server and what is behind it.
+/// A server and its dependencies.
 pub(crate) struct Server {
     pub(crate) registry: Registry,
     pub(crate) mirror: Mirror,
@@ -41,79 +41,83 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// A server on a unix socket, whose pages have 100 items.
+    /// Starts a server on a unix socket with a page size of 100.
     pub(crate) async fn start() -> Self {
         Self::start_with(|_| {}).await
     }
 
-    /// A server with something set differently.
+    /// Starts a server with a modified configuration.
     pub(crate) async fn start_with(set: impl FnOnce(&mut Api)) -> Self {
-        let server = Self::start_unread(whole_store(), set).await;
+        let server = Self::start_unread(working_store(), set).await;
         server.mirror.wait_current().await.unwrap();
         server
     }
 
-    /// A server that may not have read its store yet.
+    /// Starts a server that may not have read its store yet.
     pub(crate) async fn start_unread(store: FaultyStore, set: impl FnOnce(&mut Api)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let listen = ListenAddress::Unix(folder.path().join("fleet.sock"));
         Self::start_on(store, folder, &listen, ServerLimits::default(), set).await
     }
 
-    /// A server on a TCP port that the system chooses.
+    /// Starts a server on a free TCP port.
     pub(crate) async fn start_on_tcp() -> Self {
         Self::start_on_tcp_within(ServerLimits::default()).await
     }
 
-    /// The same with limits of its own.
+    /// Starts a server on a TCP port with other limits.
     pub(crate) async fn start_on_tcp_within(limits: ServerLimits) -> Self {
         let listen = "tcp://127.0.0.1:0".parse().unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let server = Self::start_on(whole_store(), folder, &listen, limits, |_| {}).await;
+        let server = Self::start_on(working_store(), folder, &listen, limits, |_| {}).await;
         server.mirror.wait_current().await.unwrap();
         server
     }
 
-    /// A server on a port that is kept.
-    pub(crate) async fn start_kept(listen: &str, guard: &AuthPolicy, limits: ServerLimits) -> Self {
-        let listener = Listener::bind_with_auth(&listen.parse().unwrap(), guard).await.unwrap();
+    /// Starts a server on a port with authentication.
+    pub(crate) async fn start_with_auth(
+        listen: &str,
+        auth: &AuthPolicy,
+        limits: ServerLimits,
+    ) -> Self {
+        let listener = Listener::bind_with_auth(&listen.parse().unwrap(), auth).await.unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let server = Self::serve(whole_store(), folder, listener, limits, |_| {});
+        let server = Self::serve(working_store(), folder, listener, limits, |_| {});
         server.mirror.wait_current().await.unwrap();
         server
     }
 
-    /// Another server of the same cluster.
+    /// Starts another server of the same cluster.
     pub(crate) async fn beside(other: &Self, set: impl FnOnce(&mut Api)) -> Self {
         let server = Self::start_unread(other.store.clone(), set).await;
         server.mirror.wait_current().await.unwrap();
         server
     }
 
-    /// Another server of the same cluster, on a port that is kept.
-    pub(crate) async fn kept_beside(
+    /// Starts another server of the same cluster, with authentication.
+    pub(crate) async fn beside_with_auth(
         other: &Self,
-        guard: &AuthPolicy,
+        auth: &AuthPolicy,
         set: impl FnOnce(&mut Api),
     ) -> Self {
         let at = "https://127.0.0.1:0".parse().unwrap();
-        let listener = Listener::bind_with_auth(&at, guard).await.unwrap();
+        let listener = Listener::bind_with_auth(&at, auth).await.unwrap();
         let (store, folder) = (other.store.clone(), tempfile::tempdir().unwrap());
         let server = Self::serve(store, folder, listener, ServerLimits::default(), set);
         server.mirror.wait_current().await.unwrap();
         server
     }
 
-    /// A folder that goes with the server.
+    /// Returns a directory that lives as long as the server.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// A server on a unix socket with limits of its own.
+    /// Starts a server on a unix socket with other limits.
     pub(crate) async fn start_within(limits: ServerLimits) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let listen = ListenAddress::Unix(folder.path().join("fleet.sock"));
-        let server = Self::start_on(whole_store(), folder, &listen, limits, |_| {}).await;
+        let server = Self::start_on(working_store(), folder, &listen, limits, |_| {}).await;
         server.mirror.wait_current().await.unwrap();
         server
     }
@@ -141,7 +145,7 @@ impl Server {
         let mut api = Api {
             registry: registry.clone(),
             mirror: mirror.clone(),
-            journals: Arc::new(Shelf),
+            journals: Arc::new(GeneratedJournals),
             peers: Peers::default(),
             metrics: Metrics::new(),
             page_size: Api::PAGE_SIZE,
@@ -158,7 +162,7 @@ impl Server {
         Self { registry, mirror, store, at, stop, serving, folder }
     }
 
-    /// Asks the server to end, and waits until it has.
+    /// Shuts the server down and waits until it has ended.
     pub(crate) async fn stop(self) {
         self.stop.send(()).unwrap();
         tokio::time::timeout(http::DEADLINE, self.serving).await.unwrap().unwrap();
@@ -177,12 +181,12 @@ impl Server {
         http::request(&self.at, "PUT", path, &json, body).await
     }
 
-    /// Sends a request without any header that matters.
+    /// Sends a request with default headers.
     pub(crate) async fn call(&self, method: &str, path: &str, body: &str) -> Answer {
         http::request(&self.at, method, path, &[], body).await
     }
 
-    /// Creates units that sleep.
+    /// Creates units that run `sleep`.
     pub(crate) async fn sleepers(&self, names: &[&str], desired: &str) {
         for name in names {
             let options = r#"[{"section":"Service","name":"ExecStart","value":"/bin/sleep 1d"}]"#;
@@ -207,7 +211,7 @@ impl Server {
         presence
     }
 
-    /// Decides where units go, as an engine would.
+    /// Writes placements and reasons, like an engine.
     pub(crate) async fn decide(&self, placements: &[(&str, &str)], reasons: &[(&str, Reason)]) {
         let engine: MachineId = "engine".parse().unwrap();
         let leader = self.registry.campaign(&engine, TTL).await.unwrap().unwrap();
@@ -227,7 +231,7 @@ impl Server {
         self.settle(revision).await;
     }
 
-    /// Takes a unit from the machine that it is on.
+    /// Removes a unit's placement.
     pub(crate) async fn unplace(&self, unit: &str, machine: &str) {
         let engine: MachineId = "engine".parse().unwrap();
         let leader = self.registry.campaign(&engine, TTL).await.unwrap().unwrap();
@@ -239,17 +243,17 @@ impl Server {
         self.settle(revision).await;
     }
 
-    /// Publishes a state.
+    /// Publishes a unit state.
     pub(crate) async fn publish(&self, presence: &Presence, state: UnitState) {
         let revision = presence.publish_states(&[state], &[]).await.unwrap();
         self.settle(revision).await;
     }
 
-    /// Writes bytes where a unit's record belongs that are none.
+    /// Overwrites a unit's record with invalid bytes.
     pub(crate) async fn damage(&self, unit: &str) {
         let key = self.registry.layout().key(&Key::Unit(name(unit)));
         let commit = self.store.commit(Transaction::new().put(key, "damage")).await.unwrap();
-        let Commit::Applied(revision) = commit else { panic!("nothing was in the way") };
+        let Commit::Applied(revision) = commit else { panic!("conflict") };
         self.settle(revision).await;
     }
 
@@ -264,8 +268,8 @@ impl Server {
     }
 }
 
-/// A store that does not fail yet.
-pub(crate) fn whole_store() -> FaultyStore {
+/// Returns a store that does not fail yet.
+pub(crate) fn working_store() -> FaultyStore {
     FaultyStore::new(Arc::new(MemoryStore::new()))
 }
 
@@ -273,7 +277,7 @@ pub(crate) fn name(text: &str) -> UnitName {
     UnitName::parse(text).unwrap()
 }
 
-/// A unit that runs.
+/// Returns the state of a running unit.
 pub(crate) fn running(unit: &str, machine: &str) -> UnitState {
     let systemd = SystemdState {
         main_pid: Some(4711),
@@ -291,14 +295,14 @@ pub(crate) fn running(unit: &str, machine: &str) -> UnitState {
     }
 }
 
-/// Journals of made-up lines: those of machine `m1` are here, those of others are not.
-struct Shelf;
+/// Generated journals: those of `m1` are local, others are not.
+struct GeneratedJournals;
 
-/// A journal of which that many lines are wanted breaks after them.
+/// Journals fail after this number of lines.
 pub(crate) const BREAKS: u32 = 7;
 
 #[async_trait]
-impl Journals for Shelf {
+impl Journals for GeneratedJournals {
     async fn open(
         &self,
         machine: &MachineId,

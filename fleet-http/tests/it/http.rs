@@ -1,4 +1,4 @@
-//! HTTP by hand, so that what is tested is bytes on a socket and not two ends of one library.
+//! A minimal HTTP client, so that tests check the bytes on the socket independently of any library.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
-/// No answer takes that long; without a limit a defect would hang the tests.
+/// Time limit of an exchange, so that a defect cannot hang the tests.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
-/// An answer, taken apart.
+/// A parsed response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -20,37 +20,37 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The value of the header of that name.
+    /// Returns the value of a header.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(key, _)| key == name);
         found.map(|(_, value)| value.as_str())
     }
 
-    /// The body as JSON.
+    /// Parses the body as JSON.
     pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self}"))
     }
 
-    /// The message of an error entity; its code has to be the status.
+    /// Returns the message of an error response, and checks that its code equals the status.
     pub(crate) fn message(&self) -> String {
         let error = &self.json()["error"];
         assert_eq!(error["code"], self.status, "{self}");
         assert_eq!(self.header("content-type"), Some("application/json"), "{self}");
-        error["message"].as_str().expect("an error has a message").to_owned()
+        error["message"].as_str().expect("no error message").to_owned()
     }
 
     fn parse(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes).into_owned();
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{text:?}"));
         let mut lines = head.lines();
-        let status = lines.next().and_then(|line| line.split(' ').nth(1)).expect("a status line");
+        let status = lines.next().and_then(|line| line.split(' ').nth(1)).expect("no status line");
         let headers: Vec<(String, String)> = lines
             .filter_map(|line| line.split_once(": "))
             .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
             .collect();
         let chunked = headers.iter().any(|(_, value)| value == "chunked");
         let body = if chunked { unchunked(body) } else { body.to_owned() };
-        Self { status: status.parse().expect("a status is a number"), headers, body }
+        Self { status: status.parse().expect("invalid status"), headers, body }
     }
 }
 
@@ -64,7 +64,7 @@ impl fmt::Display for Answer {
 fn unchunked(mut rest: &str) -> String {
     let mut body = String::new();
     while let Some((size, after)) = rest.split_once("\r\n") {
-        let size = usize::from_str_radix(size, 16).expect("a chunk has a size");
+        let size = usize::from_str_radix(size, 16).expect("invalid chunk size");
         body.push_str(&after[..size]);
         rest = &after[size + 2..];
         if size == 0 {
@@ -74,7 +74,7 @@ fn unchunked(mut rest: &str) -> String {
     body
 }
 
-/// Sends bytes as they are, and returns all that comes back until the server closes.
+/// Sends bytes verbatim and returns everything received until the server closes the connection.
 pub(crate) async fn exchange(at: &ListenAddress, bytes: &[u8]) -> Vec<u8> {
     let talk = async {
         match at {
@@ -86,21 +86,21 @@ pub(crate) async fn exchange(at: &ListenAddress, bytes: &[u8]) -> Vec<u8> {
             }
         }
     };
-    timeout(DEADLINE, talk).await.expect("the server closes the connection")
+    timeout(DEADLINE, talk).await.expect("the server did not close the connection")
 }
 
 async fn talk(
     mut stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
     bytes: &[u8],
 ) -> Vec<u8> {
-    // A server that refuses early may close before all is written.
+    // A server that refuses early may close before everything is written.
     let _cut = stream.write_all(bytes).await;
     let mut answer = Vec::new();
     let _cut = stream.read_to_end(&mut answer).await;
     answer
 }
 
-/// Sends one request, and returns its answer.
+/// Sends a request and returns its response.
 pub(crate) async fn request(
     at: &ListenAddress,
     method: &str,

@@ -1,11 +1,11 @@
-//! Whoever lost the answer may ask again: a request that is sent twice does no more than once.
+//! Requests that are sent twice, because the response was lost, have the effect of one.
 
 use crate::harness::Server;
 
 /// Requests in the order in which they are sent, each twice: method, path, body.
 ///
-/// The one that is not among them is the restart: each asks for another one, and no client repeats
-/// it by itself.
+/// Restarts are not included, because each one requests another restart. No client repeats them
+/// automatically.
 const REQUESTS: &[(&str, &str, &str)] = &[
     (
         "PUT",
@@ -30,7 +30,7 @@ const REQUESTS: &[(&str, &str, &str)] = &[
 
 // Holds: I-19
 #[tokio::test]
-async fn asking_twice_does_no_more_than_asking_once() {
+async fn repeated_requests_have_no_further_effect() {
     let server = Server::start().await;
     let _presence = server.machine("m1", &[("zone", "a")]).await;
     for (method, path, body) in REQUESTS {
@@ -38,22 +38,25 @@ async fn asking_twice_does_no_more_than_asking_once() {
             "PUT" => server.put(&format!("/fleet/v1/{path}"), body).await,
             method => server.call(method, &format!("/fleet/v1/{path}"), body).await,
         };
-        let before = everything(&server).await;
+        let before = cluster_state(&server).await;
         let first = send().await;
         assert!((200..300).contains(&first.status), "{method} {path}: {first}");
-        let once = everything(&server).await;
-        assert_ne!(before, once, "{method} {path} {body} does nothing, so it shows nothing");
+        let once = cluster_state(&server).await;
+        assert_ne!(
+            before, once,
+            "{method} {path} {body} has no effect, so repeating it proves nothing"
+        );
         let second = send().await;
         assert!(second.status < 500, "{method} {path}: {second}");
-        assert_eq!(everything(&server).await, once, "{method} {path} {body}, sent twice");
+        assert_eq!(cluster_state(&server).await, once, "{method} {path} {body}, sent twice");
     }
 }
 
-/// All that the API shows of the cluster.
-async fn everything(server: &Server) -> Vec<String> {
-    let mut shown = Vec::new();
+/// Returns cluster_state that the API shows of the cluster.
+async fn cluster_state(server: &Server) -> Vec<String> {
+    let mut responses = Vec::new();
     for path in ["units", "units/a.service", "units/b.service", "machines", "state"] {
-        shown.push(server.get(&format!("/fleet/v1/{path}")).await.to_string());
+        responses.push(server.get(&format!("/fleet/v1/{path}")).await.to_string());
     }
-    shown
+    responses
 }

@@ -1,4 +1,4 @@
-//! To cordon, uncordon and drain machines, and what is told of it.
+//! Cordoning, uncordoning and draining machines.
 
 use fleet_core::MachineId;
 
@@ -9,7 +9,7 @@ async fn post(server: &Server, path: &str) -> crate::http::Answer {
 }
 
 #[tokio::test]
-async fn a_machine_is_cordoned_until_somebody_takes_it_back() {
+async fn machine_stays_cordoned_until_uncordoned() {
     let server = Server::start().await;
     let _presence = server.machine("m1", &[]).await;
     for (path, intent) in [("cordon", "cordoned"), ("drain", "drained"), ("cordon", "cordoned")] {
@@ -25,7 +25,7 @@ async fn a_machine_is_cordoned_until_somebody_takes_it_back() {
 }
 
 #[tokio::test]
-async fn a_drain_tells_who_moves_who_is_held_back_and_who_stays() {
+async fn drain_reports_moves_held_and_global_units() {
     let server = Server::start().await;
     let presence = server.machine("m1", &[]).await;
     let _other = server.machine("m2", &[]).await;
@@ -54,7 +54,7 @@ async fn a_drain_tells_who_moves_who_is_held_back_and_who_stays() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_meant_is_refused_in_words() {
+async fn invalid_requests_are_refused() {
     let server = Server::start().await;
     let _presence = server.machine("m1", &[]).await;
     let absent = "no machine \"m2\" is present";
@@ -64,9 +64,9 @@ async fn what_cannot_be_meant_is_refused_in_words() {
         (
             "m1/drain?minAvailable=two",
             400,
-            "minAvailable cannot be \"two\": write a number such as 2",
+            "invalid value of minAvailable: \"two\" is not a number such as 2",
         ),
-        ("m1/drain?dryRun=perhaps", 400, "dryRun cannot be \"perhaps\": write 1 or 0"),
+        ("m1/drain?dryRun=perhaps", 400, "invalid value of dryRun: \"perhaps\" is neither 1 nor 0"),
         ("m1", 405, "only GET supported against this resource"),
     ] {
         let answer = post(&server, path).await;
@@ -77,7 +77,7 @@ async fn what_cannot_be_meant_is_refused_in_words() {
 }
 
 #[tokio::test]
-async fn the_client_does_the_same() {
+async fn client_cordons_and_drains() {
     let server = Server::start().await;
     let _presence = server.machine("m1", &[]).await;
     let (client, id): (_, MachineId) = (server.client(), "m1".parse().unwrap());

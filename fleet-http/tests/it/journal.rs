@@ -1,4 +1,4 @@
-//! `GET /units/<name>/journal`: whose lines, how many, and what if they cannot be had.
+//! `GET /units/<name>/journal`: selection of machines and lines, and errors.
 
 use fleet_http::{ClientError, JournalOptions};
 
@@ -24,7 +24,7 @@ async fn lines_are_plain_text() {
 }
 
 #[tokio::test]
-async fn refusals_say_where_the_lines_are() {
+async fn errors_name_the_machine_or_problem() {
     let server = placed("m3").await;
     let _m3 = server.machine("m3", &[]).await;
     server.sleepers(&["b.service", "b@.service", "unloaded.service"], "inactive").await;
@@ -32,18 +32,14 @@ async fn refusals_say_where_the_lines_are() {
         ("x.service/journal", 404, "unit does not exist"),
         ("b.service/journal", 409, "b.service is on no machine: its desired state is inactive"),
         ("b@.service/journal", 409, "b@.service is on no machine: it is a template"),
-        (
-            "a.service/journal",
-            501,
-            "the journal is on machine m3, which does not say where its API",
-        ),
+        ("a.service/journal", 501, "the journal is on machine m3, which has not published the URL"),
         (
             "unloaded.service/journal?machine=m1",
             404,
             "unloaded.service has no journal on machine m1: it is not",
         ),
         ("a.service/journal?machine=m4", 404, "no machine \"m4\" is present"),
-        ("a.service/journal?machine=m2", 500, "the journal cannot be read: the disk is on fire"),
+        ("a.service/journal?machine=m2", 500, "cannot read the journal: the disk is on fire"),
         ("a.service/journal?machine=m0", 404, "a.service has no journal on machine m0: it is not"),
         ("a.service/journal?machine=m/1", 400, "invalid value of machine: "),
         ("a.service/journal?lines=-1", 400, "invalid value of lines: "),
@@ -62,20 +58,20 @@ async fn refusals_say_where_the_lines_are() {
 }
 
 #[tokio::test]
-async fn a_pending_unit_tells_its_reason() {
+async fn unplaced_unit_error_includes_reason() {
     let server = Server::start().await;
     server.sleepers(&["a.service"], "launched").await;
     let path = "/fleet/v1/units/a.service/journal";
     let answer = server.get(path).await;
     assert_eq!(answer.status, 409);
-    assert!(answer.message().ends_with("the engine has not looked at it yet"), "{answer}");
+    assert!(answer.message().ends_with("the engine has not considered it yet"), "{answer}");
     server.decide(&[], &[("a.service", fleet_core::Reason::NoMachines)]).await;
     let answer = server.get(path).await;
     assert_eq!(answer.message(), "a.service is on no machine: no machine is present");
 }
 
 #[tokio::test]
-async fn a_global_unit_has_the_lines_of_all_its_machines() {
+async fn global_unit_journal_merges_all_machines() {
     let server = Server::start().await;
     let global = r#"{"desiredState":"launched","source":"[X-Fleet]\nGlobal=true\n"}"#;
     server.put("/fleet/v1/units/a.service", global).await;
@@ -91,27 +87,27 @@ async fn a_global_unit_has_the_lines_of_all_its_machines() {
     lines.sort_unstable();
     assert_eq!(lines.len(), 11);
     assert_eq!(lines[0], "m1: a.service 1");
-    assert_eq!(lines[10], "m2: [the journal cannot be read: the disk is on fire]");
+    assert_eq!(lines[10], "m2: [cannot read the journal: the disk is on fire]");
     let one = server.get(&format!("{path}?machine=m1&lines=1")).await;
     assert_eq!(one.to_string(), "200 a.service 1\n");
 }
 
 #[tokio::test]
-async fn a_client_reads_line_by_line_as_they_come() {
+async fn client_reads_lines_as_they_arrive() {
     let server = placed("m1").await;
     let options = JournalOptions { lines: Some(3), follow: true, ..JournalOptions::default() };
     let mut journal = server.client().journal(&name("a.service"), &options).await.unwrap();
     for number in 1..=3 {
         let line = journal.next_line().await.unwrap().unwrap();
-        assert_eq!(line, format!("a.service {number}"), "before the journal has ended");
+        assert_eq!(line, format!("a.service {number}"), "while the journal is still open");
     }
-    // A journal that is followed never ends, but the server does.
+    // A followed journal ends only with the server.
     server.stop().await;
     assert!(matches!(journal.next_line().await, Err(ClientError::Broken { .. })));
 }
 
 #[tokio::test]
-async fn the_span_of_time_reaches_who_has_the_lines() {
+async fn since_is_passed_to_the_journal() {
     let server = placed("m1").await;
     let path = "/fleet/v1/units/a.service/journal";
     for (query, lines, first) in [
@@ -131,12 +127,12 @@ async fn the_span_of_time_reaches_who_has_the_lines() {
 }
 
 #[tokio::test]
-async fn a_journal_that_breaks_is_not_taken_for_one_that_ends() {
+async fn interrupted_journal_is_an_error() {
     let server = placed("m1").await;
     let options = JournalOptions { lines: Some(BREAKS), ..JournalOptions::default() };
     let mut journal = server.client().journal(&name("a.service"), &options).await.unwrap();
     for _ in 0..BREAKS {
-        assert!(journal.next_line().await.unwrap().is_some(), "what came before it is there");
+        assert!(journal.next_line().await.unwrap().is_some(), "the preceding lines arrive");
     }
     let end = journal.next_line().await;
     assert!(matches!(end, Err(ClientError::Broken { .. })), "{end:?}");

@@ -1,5 +1,4 @@
-//! A journal that is followed for long: where it breaks off it goes on, without a gap and without
-//! telling a line twice.
+//! Followed journals reconnect and resume without gaps or repeated lines.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,21 +19,21 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::harness::{Server, name, running, whole_store};
+use crate::harness::{Server, name, running, working_store};
 use crate::http::DEADLINE;
 use crate::relay::relay;
 
-/// A journal of one machine, that a test writes.
+/// A journal of one machine that the test writes.
 #[derive(Clone)]
-struct Diary {
+struct TestJournal {
     machine: &'static str,
     lines: watch::Sender<Vec<String>>,
-    /// How it was read.
+    /// Requests received.
     read: watch::Sender<Vec<JournalRequest>>,
     is_loaded: watch::Sender<bool>,
 }
 
-impl Diary {
+impl TestJournal {
     fn of(machine: &'static str) -> Self {
         let is_loaded = watch::Sender::new(true);
         Self { machine, lines: watch::Sender::default(), read: watch::Sender::default(), is_loaded }
@@ -48,17 +47,17 @@ impl Diary {
         self.read.borrow().clone()
     }
 
-    /// Waits until it was asked for so many times.
-    async fn wait_read(&self, times: usize) {
+    /// Waits for this number of requests.
+    async fn wait_for_requests(&self, times: usize) {
         let mut read = self.read.subscribe();
         let enough = read.wait_for(|read| read.len() >= times);
-        drop(timeout(DEADLINE, enough).await.expect("it is asked for").unwrap());
+        drop(timeout(DEADLINE, enough).await.expect("it is proxy for").unwrap());
     }
 }
 
 #[async_trait]
-impl Journals for Diary {
-    /// Of lines since a while ago it has too many, as a clock that goes wrong would have it.
+impl Journals for TestJournal {
+    /// For requests with `since` it returns too many lines, as with a wrong clock.
     async fn open(
         &self,
         machine: &MachineId,
@@ -83,7 +82,7 @@ impl Journals for Diary {
             let text = lines[at].clone();
             drop(lines);
             let cursor = Some((at + 1).to_string());
-            // What ends it; nobody who goes on reads that again.
+            // This line ends the stream; a resumed stream does not read it again.
             (text != "the end")
                 .then_some((Ok(JournalEntry { timestamp: None, text, cursor }), (at + 1, written)))
         };
@@ -91,26 +90,26 @@ impl Journals for Diary {
     }
 }
 
-/// A server with the journal of `a.service`.
-async fn start(diary: &Diary) -> Server {
-    let server = start_in(diary, whole_store(), tempfile::tempdir().unwrap()).await;
+/// Starts a server with the journal of `a.service`.
+async fn start(journal_source: &TestJournal) -> Server {
+    let server = start_in(journal_source, working_store(), tempfile::tempdir().unwrap()).await;
     server.sleepers(&["a.service"], "launched").await;
     server.decide(&[("a.service", "m1")], &[]).await;
     server
 }
 
-async fn start_in(diary: &Diary, store: FaultyStore, folder: TempDir) -> Server {
+async fn start_in(journal_source: &TestJournal, store: FaultyStore, folder: TempDir) -> Server {
     let listen = ListenAddress::Unix(folder.path().join("fleet.sock"));
-    start_on(diary, store, folder, &listen).await
+    start_on(journal_source, store, folder, &listen).await
 }
 
 async fn start_on(
-    diary: &Diary,
+    journal_source: &TestJournal,
     store: FaultyStore,
     folder: TempDir,
     listen: &ListenAddress,
 ) -> Server {
-    let set = |api: &mut Api| api.journals = Arc::new(diary.clone());
+    let set = |api: &mut Api| api.journals = Arc::new(journal_source.clone());
     let server = Server::start_on(store, folder, listen, ServerLimits::default(), set).await;
     server.mirror.wait_current().await.unwrap();
     server
@@ -122,16 +121,16 @@ async fn follow(client: &Client, lines: u32) -> JournalLines {
 }
 
 async fn next(journal: &mut JournalLines) -> Option<String> {
-    timeout(DEADLINE, journal.next_line()).await.expect("a line comes").unwrap()
+    timeout(DEADLINE, journal.next_line()).await.expect("no line within the deadline").unwrap()
 }
 
-/// Long enough for some tries.
-async fn wait_in_vain(journal: &mut JournalLines) {
-    let told = timeout(Duration::from_millis(500), journal.next_line()).await;
-    assert!(told.is_err(), "{told:?}");
+/// Waits long enough for several attempts.
+async fn expect_no_line(journal: &mut JournalLines) {
+    let lines = timeout(Duration::from_millis(500), journal.next_line()).await;
+    assert!(lines.is_err(), "{lines:?}");
 }
 
-/// A client by way of a connection that can be cut.
+/// Returns a client whose connection can be interrupted.
 fn client_at(path: &Path) -> Client {
     Client::new(&format!("unix://{}", path.display()).parse().unwrap())
 }
@@ -143,10 +142,10 @@ async fn cut(passing: JoinHandle<()>, path: &Path) {
 }
 
 #[tokio::test]
-async fn nothing_is_missed_or_told_twice_where_the_connection_breaks() {
-    let diary = Diary::of("m1");
-    let server = start(&diary).await;
-    ["older", "old", "tick", "tick"].into_iter().for_each(|line| diary.write(line));
+async fn reconnect_neither_skips_nor_repeats_lines() {
+    let journal_source = TestJournal::of("m1");
+    let server = start(&journal_source).await;
+    ["older", "old", "tick", "tick"].into_iter().for_each(|line| journal_source.write(line));
     let path = server.folder().join("relay.sock");
     let mut passing = relay(&path, &server.at);
     let mut journal = follow(&client_at(&path), 2).await;
@@ -155,62 +154,62 @@ async fn nothing_is_missed_or_told_twice_where_the_connection_breaks() {
     for turn in 0..3 {
         cut(passing, &path).await;
         let missed = ["tick".to_owned(), "tick".to_owned(), format!("{turn}")];
-        missed.iter().for_each(|line| diary.write(line));
+        missed.iter().for_each(|line| journal_source.write(line));
         passing = relay(&path, &server.at);
         for line in missed {
             assert_eq!(next(&mut journal).await.unwrap(), line, "after break {turn}");
         }
-        diary.write("live");
+        journal_source.write("live");
         assert_eq!(next(&mut journal).await.unwrap(), "live");
     }
-    let read: Vec<_> = diary.read().into_iter().map(|query| query.after).collect();
+    let read: Vec<_> = journal_source.read().into_iter().map(|query| query.after).collect();
     assert_eq!(read, [None, Some("4".into()), Some("8".into()), Some("12".into())]);
 }
 
 #[tokio::test]
-async fn where_nothing_was_told_it_goes_on_from_its_opening() {
-    let diary = Diary::of("m1");
-    let server = start(&diary).await;
-    diary.write("old");
+async fn reconnect_without_lines_resumes_at_opening() {
+    let journal_source = TestJournal::of("m1");
+    let server = start(&journal_source).await;
+    journal_source.write("old");
     let path = server.folder().join("relay.sock");
     let passing = relay(&path, &server.at);
     let mut journal = follow(&client_at(&path), 0).await;
     cut(passing, &path).await;
     let _passing = relay(&path, &server.at);
-    // This diary does not go by it.
+    // This journal ignores `since`.
     assert_eq!(next(&mut journal).await.unwrap(), "old");
-    let again = diary.read()[1].clone();
+    let again = journal_source.read()[1].clone();
     assert_eq!((again.after, again.lines, again.follow), (None, None, true));
     assert!(again.since.is_some());
 }
 
 #[tokio::test]
-async fn it_goes_on_with_a_daemon_that_comes_back() {
-    let diary = Diary::of("m1");
-    let first = start(&diary).await;
-    diary.write("one");
+async fn journal_resumes_after_daemon_restart() {
+    let journal_source = TestJournal::of("m1");
+    let first = start(&journal_source).await;
+    journal_source.write("one");
     let (store, folder) = (first.store.clone(), tempfile::tempdir().unwrap());
     let path = folder.path().join("fleet.sock");
     let passing = relay(&path, &first.at);
     let mut journal = follow(&client_at(&path), 10).await;
     assert_eq!(next(&mut journal).await.unwrap(), "one");
     first.stop().await;
-    diary.write("two");
+    journal_source.write("two");
     cut(passing, &path).await;
-    let _second = start_in(&diary, store, folder).await;
+    let _second = start_in(&journal_source, store, folder).await;
     assert_eq!(next(&mut journal).await.unwrap(), "two");
 }
 
 #[tokio::test]
-async fn it_ends_with_its_unit() {
-    let diary = Diary::of("m1");
-    let server = start(&diary).await;
+async fn journal_ends_with_its_unit() {
+    let journal_source = TestJournal::of("m1");
+    let server = start(&journal_source).await;
     let mut journal = follow(&server.client(), 10).await;
-    diary.write("one");
+    journal_source.write("one");
     assert_eq!(next(&mut journal).await.unwrap(), "one");
     server.client().set_desired(&name("a.service"), TargetState::Inactive).await.unwrap();
-    diary.write("the end");
-    assert_eq!(next(&mut journal).await, None, "it is not wanted any more");
+    journal_source.write("the end");
+    assert_eq!(next(&mut journal).await, None, "the unit is inactive");
 
     let path = server.folder().join("relay.sock");
     let passing = relay(&path, &server.at);
@@ -218,45 +217,45 @@ async fn it_ends_with_its_unit() {
     cut(passing, &path).await;
     assert!(server.client().destroy(&name("a.service")).await.unwrap());
     let _passing = relay(&path, &server.at);
-    assert_eq!(next(&mut journal).await, None, "it is there no more");
+    assert_eq!(next(&mut journal).await, None, "the unit is destroyed");
 }
 
 #[tokio::test]
-async fn a_unit_that_is_replaced_or_moved_is_followed_on() {
-    let diary = Diary::of("m1");
-    let server = start(&diary).await;
+async fn journal_follows_replaced_and_moved_unit() {
+    let journal_source = TestJournal::of("m1");
+    let server = start(&journal_source).await;
     let mut journal = follow(&server.client(), 10).await;
-    diary.write("one");
+    journal_source.write("one");
     assert_eq!(next(&mut journal).await.unwrap(), "one");
-    ["the end", "two"].into_iter().for_each(|line| diary.write(line));
+    ["the end", "two"].into_iter().for_each(|line| journal_source.write(line));
     assert_eq!(next(&mut journal).await.unwrap(), "two", "it was replaced");
-    assert_eq!(diary.read()[1].after.as_deref(), Some("1"));
+    assert_eq!(journal_source.read()[1].after.as_deref(), Some("1"));
 
-    diary.is_loaded.send_replace(false);
-    diary.write("the end");
+    journal_source.is_loaded.send_replace(false);
+    journal_source.write("the end");
     let back = async {
-        // It was asked for in vain.
-        diary.wait_read(4).await;
-        diary.is_loaded.send_replace(true);
-        diary.write("three");
+        // An attempt to open it has failed.
+        journal_source.wait_for_requests(4).await;
+        journal_source.is_loaded.send_replace(true);
+        journal_source.write("three");
     };
     let (line, ()) = tokio::join!(next(&mut journal), back);
     assert_eq!(line.unwrap(), "three", "it was unloaded, and loaded again");
 
     server.unplace("a.service", "m1").await;
-    diary.write("the end");
-    wait_in_vain(&mut journal).await;
+    journal_source.write("the end");
+    expect_no_line(&mut journal).await;
     let m1 = server.machine("m1", &[]).await;
     server.publish(&m1, running("a.service", "m1")).await;
-    diary.write("four");
+    journal_source.write("four");
     assert_eq!(next(&mut journal).await.unwrap(), "four", "it was on no machine");
 }
 
 #[tokio::test]
-async fn a_line_says_where_it_is() {
-    let diary = Diary::of("m1");
-    let server = start(&diary).await;
-    ["one", "two", "the end"].into_iter().for_each(|line| diary.write(line));
+async fn lines_have_cursors() {
+    let journal_source = TestJournal::of("m1");
+    let server = start(&journal_source).await;
+    ["one", "two", "the end"].into_iter().for_each(|line| journal_source.write(line));
     let path = "/fleet/v1/units/a.service/journal?cursors=1";
     let answer = server.get(path).await;
     assert_eq!(answer.to_string(), "200 m1/1 one\nm1/2 two\n");
@@ -265,11 +264,12 @@ async fn a_line_says_where_it_is() {
     assert_eq!(answer.to_string(), "200 m1/2 - two\n");
 }
 
-/// Three daemons of one cluster, whose machines all have a global unit; the first has no machine.
+/// Three daemons of one cluster with a global unit on two machines; the first daemon has no
+/// machine.
 struct Three {
-    asked: Server,
+    proxy: Server,
     others: [Option<Server>; 2],
-    diaries: [Diary; 2],
+    diaries: [TestJournal; 2],
     sockets: [PathBuf; 2],
     _folder: TempDir,
     _present: Vec<Presence>,
@@ -278,22 +278,23 @@ struct Three {
 impl Three {
     async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let asked = start_in(&Diary::of("none"), whole_store(), tempfile::tempdir().unwrap()).await;
+        let proxy =
+            start_in(&TestJournal::of("none"), working_store(), tempfile::tempdir().unwrap()).await;
         let global = r#"{"desiredState":"launched","source":"[X-Fleet]\nGlobal=true\n"}"#;
-        assert_eq!(asked.put("/fleet/v1/units/a.service", global).await.status, 201);
+        assert_eq!(proxy.put("/fleet/v1/units/a.service", global).await.status, 201);
         let mut present = Vec::new();
         for id in ["m1", "m2"] {
             let api = format!("unix://{}", folder.path().join(id).display());
             let record = MachineRecord { api, ..MachineRecord::new(id.parse().unwrap()) };
             let ttl = Duration::from_secs(3600);
-            let presence = asked.registry.join(record, "token", ttl).await.unwrap();
-            asked.publish(&presence, running("a.service", id)).await;
+            let presence = proxy.registry.join(record, "token", ttl).await.unwrap();
+            proxy.publish(&presence, running("a.service", id)).await;
             present.push(presence);
         }
         let sockets = ["m1", "m2"].map(|id| folder.path().join(id));
-        let diaries = ["m1", "m2"].map(Diary::of);
+        let diaries = ["m1", "m2"].map(TestJournal::of);
         let mut three = Self {
-            asked,
+            proxy,
             others: [None, None],
             diaries,
             sockets,
@@ -308,24 +309,24 @@ impl Three {
     /// Starts the daemon of a machine.
     async fn begin(&mut self, at: usize) {
         let listen = ListenAddress::Unix(self.sockets[at].clone());
-        let (store, folder) = (self.asked.store.clone(), tempfile::tempdir().unwrap());
+        let (store, folder) = (self.proxy.store.clone(), tempfile::tempdir().unwrap());
         let server = start_on(&self.diaries[at], store, folder, &listen).await;
         self.others[at] = Some(server);
     }
 }
 
 #[tokio::test]
-async fn a_machine_that_drops_out_is_named_and_taken_up_again() {
+async fn absent_machine_is_reported_and_resumed() {
     let mut three = Three::start().await;
-    three.diaries.iter().for_each(|diary| diary.write("old"));
-    let mut journal = follow(&three.asked.client(), 10).await;
-    let mut told = [next(&mut journal).await.unwrap(), next(&mut journal).await.unwrap()];
-    told.sort();
-    assert_eq!(told, ["m1: old", "m2: old"]);
+    three.diaries.iter().for_each(|journal_source| journal_source.write("old"));
+    let mut journal = follow(&three.proxy.client(), 10).await;
+    let mut lines = [next(&mut journal).await.unwrap(), next(&mut journal).await.unwrap()];
+    lines.sort();
+    assert_eq!(lines, ["m1: old", "m2: old"]);
     for turn in 0..3 {
         three.others[1].take().unwrap().stop().await;
         let named = next(&mut journal).await.unwrap();
-        assert!(named.starts_with("m2: [machine m2 does not answer"), "{named}");
+        assert!(named.starts_with("m2: [machine m2 does not respond"), "{named}");
         three.diaries[0].write("goes on");
         assert_eq!(next(&mut journal).await.unwrap(), "m1: goes on");
         three.diaries[1].write("missed");
@@ -340,9 +341,9 @@ async fn a_machine_that_drops_out_is_named_and_taken_up_again() {
 }
 
 #[tokio::test]
-async fn each_machine_is_followed_for_as_long_as_the_unit_is_wanted() {
+async fn machines_are_followed_while_unit_is_wanted() {
     let three = Three::start().await;
-    let mut journal = follow(&three.asked.client(), 10).await;
+    let mut journal = follow(&three.proxy.client(), 10).await;
     three.diaries[1].write("one");
     assert_eq!(next(&mut journal).await.unwrap(), "m2: one");
     three.diaries[1].is_loaded.send_replace(false);
@@ -354,42 +355,42 @@ async fn each_machine_is_followed_for_as_long_as_the_unit_is_wanted() {
     three.diaries[1].is_loaded.send_replace(true);
     three.diaries[1].write("two");
     assert_eq!(next(&mut journal).await.unwrap(), "m2: two", "it was replaced");
-    let asked = three.asked.client();
-    asked.set_desired(&name("a.service"), TargetState::Inactive).await.unwrap();
-    three.diaries.iter().for_each(|diary| diary.write("the end"));
+    let proxy = three.proxy.client();
+    proxy.set_desired(&name("a.service"), TargetState::Inactive).await.unwrap();
+    three.diaries.iter().for_each(|journal_source| journal_source.write("the end"));
     assert_eq!(next(&mut journal).await, None);
 }
 
 #[tokio::test]
-async fn of_several_machines_those_with_metadata_are_asked() {
+async fn metadata_filter_selects_machines() {
     let three = Three::start().await;
-    three.diaries.iter().for_each(|diary| diary.write("one"));
-    three.diaries.iter().for_each(|diary| diary.write("the end"));
+    three.diaries.iter().for_each(|journal_source| journal_source.write("one"));
+    three.diaries.iter().for_each(|journal_source| journal_source.write("the end"));
     let path = "/fleet/v1/units/a.service/journal?metadata=zone";
     let zones = "on no machine that has this metadata";
-    let answer = three.asked.get(path).await;
+    let answer = three.proxy.get(path).await;
     assert_eq!(answer.status, 409, "{answer}");
     assert!(answer.message().ends_with(zones), "{answer}");
     let ops = r#"[{"op":"add","path":"/m2/metadata/zone","value":"b"}]"#;
-    assert_eq!(three.asked.call("PATCH", "/fleet/v1/machines", ops).await.status, 204);
-    assert_eq!(three.asked.get(path).await.to_string(), "200 one\n");
+    assert_eq!(three.proxy.call("PATCH", "/fleet/v1/machines", ops).await.status, 204);
+    assert_eq!(three.proxy.get(path).await.to_string(), "200 one\n");
 }
 
 #[tokio::test]
-async fn each_machine_goes_on_where_it_was_when_the_daemon_that_is_asked_comes_back() {
+async fn machines_resume_after_proxy_restart() {
     let three = Three::start().await;
     three.diaries[0].write("one");
-    let path = three.asked.folder().join("relay.sock");
-    let passing = relay(&path, &three.asked.at);
+    let path = three.proxy.folder().join("relay.sock");
+    let passing = relay(&path, &three.proxy.at);
     let mut journal = follow(&client_at(&path), 10).await;
     assert_eq!(next(&mut journal).await.unwrap(), "m1: one");
     cut(passing, &path).await;
-    three.diaries.iter().for_each(|diary| diary.write("missed"));
-    let _passing = relay(&path, &three.asked.at);
-    let mut told = [next(&mut journal).await.unwrap(), next(&mut journal).await.unwrap()];
-    told.sort();
-    assert_eq!(told, ["m1: missed", "m2: missed"]);
-    let again = three.diaries.each_ref().map(|diary| diary.read()[1].clone());
+    three.diaries.iter().for_each(|journal_source| journal_source.write("missed"));
+    let _passing = relay(&path, &three.proxy.at);
+    let mut lines = [next(&mut journal).await.unwrap(), next(&mut journal).await.unwrap()];
+    lines.sort();
+    assert_eq!(lines, ["m1: missed", "m2: missed"]);
+    let again = three.diaries.each_ref().map(|journal_source| journal_source.read()[1].clone());
     assert_eq!(again[0].after.as_deref(), Some("1"));
     assert_eq!((again[1].after.as_deref(), again[1].lines), (None, None));
 }

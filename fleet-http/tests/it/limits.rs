@@ -1,4 +1,4 @@
-//! Clients that are slow, greedy, many or led astray: they harm nobody but themselves.
+//! Slow, greedy, numerous and misdirected clients do not affect others.
 
 use std::time::Duration;
 
@@ -13,18 +13,18 @@ use crate::http::{DEADLINE, exchange};
 const SOON: Duration = Duration::from_millis(50);
 
 async fn unix(server: &Server) -> UnixStream {
-    let ListenAddress::Unix(path) = &server.at else { panic!("a unix socket") };
+    let ListenAddress::Unix(path) = &server.at else { panic!("not a unix socket") };
     UnixStream::connect(path).await.unwrap()
 }
 
-/// Sends that byte again and again until the other end does not want it any more.
-async fn wait_until_cut(stream: &mut (impl tokio::io::AsyncWrite + Unpin), byte: u8) {
+/// Sends the byte repeatedly until the other end closes the connection.
+async fn wait_until_closed(stream: &mut (impl tokio::io::AsyncWrite + Unpin), byte: u8) {
     let dripping = async {
         while stream.write_all(&[byte]).await.is_ok() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(DEADLINE, dripping).await.expect("the server gives the connection up");
+    timeout(DEADLINE, dripping).await.expect("the server did not close the connection");
 }
 
 async fn is_served(server: &Server) -> bool {
@@ -35,7 +35,7 @@ const ANNOUNCED: &str = "PUT /fleet/v1/units/a.service HTTP/1.1\r\nHost: localho
                          Content-Type: application/json\r\nContent-Length: 1073741824\r\n\r\n";
 
 #[tokio::test]
-async fn a_gigabyte_is_refused_before_it_is_sent() {
+async fn huge_announced_body_is_refused_early() {
     let server = Server::start().await;
     let mut stream = unix(&server).await;
     stream.write_all(ANNOUNCED.as_bytes()).await.unwrap();
@@ -45,7 +45,7 @@ async fn a_gigabyte_is_refused_before_it_is_sent() {
 }
 
 #[tokio::test]
-async fn who_sends_too_much_without_looking_still_gets_the_answer() {
+async fn oversized_unannounced_body_gets_a_response() {
     for server in [Server::start().await, Server::start_on_tcp().await] {
         let bytes = [ANNOUNCED.as_bytes(), &vec![b' '; 32 << 20]].concat();
         let answer = exchange(&server.at, &bytes).await;
@@ -55,23 +55,23 @@ async fn who_sends_too_much_without_looking_still_gets_the_answer() {
 }
 
 #[tokio::test]
-async fn a_head_that_comes_byte_by_byte_is_given_up() {
+async fn slow_request_head_times_out() {
     let server =
         Server::start_within(ServerLimits { head_time: SOON, ..ServerLimits::default() }).await;
     let mut stream = unix(&server).await;
     stream.write_all(b"GET /healthz HTTP/1.1\r\nX: ").await.unwrap();
-    wait_until_cut(&mut stream, b'x').await;
+    wait_until_closed(&mut stream, b'x').await;
     assert!(is_served(&server).await);
 }
 
 #[tokio::test]
-async fn a_body_that_comes_byte_by_byte_is_given_up() {
+async fn slow_request_body_times_out() {
     let server =
         Server::start_within(ServerLimits { body_time: SOON, ..ServerLimits::default() }).await;
     let (mut read, mut write) = unix(&server).await.into_split();
     let head = ANNOUNCED.replace("1073741824", "100000");
     write.write_all(head.as_bytes()).await.unwrap();
-    wait_until_cut(&mut write, b' ').await;
+    wait_until_closed(&mut write, b' ').await;
     let mut answer = Vec::new();
     let _cut = read.read_to_end(&mut answer).await;
     assert!(answer.starts_with(b"HTTP/1.1 408"), "{:?}", String::from_utf8_lossy(&answer));
@@ -79,7 +79,7 @@ async fn a_body_that_comes_byte_by_byte_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_client_that_reads_nothing_is_given_up() {
+async fn client_that_reads_nothing_is_closed() {
     let server =
         Server::start_within(ServerLimits { write_time: SOON, ..ServerLimits::default() }).await;
     let value = "x".repeat(400 << 10);
@@ -91,7 +91,7 @@ async fn a_client_that_reads_nothing_is_given_up() {
     let mut stream = unix(&server).await;
     let get = b"GET /fleet/v1/units HTTP/1.1\r\nHost: localhost\r\n\r\n";
     stream.write_all(get).await.unwrap();
-    wait_until_cut(&mut stream, b' ').await;
+    wait_until_closed(&mut stream, b' ').await;
     let mut answer = Vec::new();
     let _cut = stream.read_to_end(&mut answer).await;
     assert!(answer.len() < 4000 << 10, "{}", answer.len());
@@ -99,7 +99,7 @@ async fn a_client_that_reads_nothing_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_thousand_connections_that_ask_nothing_keep_nobody_out() {
+async fn idle_connections_make_room() {
     let server =
         Server::start_within(ServerLimits { connections: 100, ..ServerLimits::default() }).await;
     let mut idle = Vec::new();
@@ -111,11 +111,11 @@ async fn a_thousand_connections_that_ask_nothing_keep_nobody_out() {
             assert!(is_served(&server).await, "beside {}", idle.len());
         }
     }
-    // The first had to make room.
+    // The first connection was closed to make room.
     let mut first = Vec::new();
     let read = timeout(DEADLINE, idle[0].read_to_end(&mut first)).await;
     assert!(read.is_ok() && first.is_empty(), "{first:?}");
-    // The last has not.
+    // The last one was not.
     let last = idle.last_mut().unwrap();
     last.write_all(b"TP/1.1\r\n\r\n").await.unwrap();
     let mut answer = [0; 12];
@@ -124,7 +124,7 @@ async fn a_thousand_connections_that_ask_nothing_keep_nobody_out() {
 }
 
 #[tokio::test]
-async fn who_is_slow_in_the_middle_of_a_body_makes_room() {
+async fn slow_body_makes_room() {
     let server =
         Server::start_within(ServerLimits { connections: 10, ..ServerLimits::default() }).await;
     let head = ANNOUNCED.replace("1073741824", "100000");
@@ -140,12 +140,12 @@ async fn who_is_slow_in_the_middle_of_a_body_makes_room() {
     }
     let mut first = Vec::new();
     let read = timeout(DEADLINE, slow[0].read_to_end(&mut first)).await;
-    assert!(read.is_ok(), "it was told to end");
+    assert!(read.is_ok(), "closed by the server");
     assert_eq!(server.get("/fleet/v1/units").await.to_string(), "200 {}");
 }
 
 #[tokio::test]
-async fn who_is_being_answered_makes_no_room() {
+async fn busy_connections_are_kept() {
     let server =
         Server::start_within(ServerLimits { connections: 1, ..ServerLimits::default() }).await;
     let _presence = server.machine("m1", &[]).await;
@@ -159,14 +159,14 @@ async fn who_is_being_answered_makes_no_room() {
     assert_eq!(&answer, b"HTTP/1.1 200");
     let mut next = unix(&server).await;
     next.write_all(b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await.unwrap();
-    assert!(timeout(SOON, next.read_u8()).await.is_err(), "the only place is taken");
+    assert!(timeout(SOON, next.read_u8()).await.is_err(), "the only slot is taken");
     drop(busy);
     timeout(DEADLINE, next.read_exact(&mut answer)).await.unwrap().unwrap();
     assert_eq!(&answer, b"HTTP/1.1 200");
 }
 
 #[tokio::test]
-async fn who_has_not_read_all_of_its_answer_makes_no_room() {
+async fn unread_response_keeps_its_connection() {
     let server =
         Server::start_within(ServerLimits { connections: 1, ..ServerLimits::default() }).await;
     let comments = format!("# {}\\n", "x".repeat(1000)).repeat(900);
@@ -179,7 +179,7 @@ async fn who_has_not_read_all_of_its_answer_makes_no_room() {
     timeout(DEADLINE, busy.read_exact(&mut answer)).await.unwrap().unwrap();
     let mut next = unix(&server).await;
     next.write_all(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
-    assert!(timeout(SOON, next.read_u8()).await.is_err(), "the only place is taken");
+    assert!(timeout(SOON, next.read_u8()).await.is_err(), "the only slot is taken");
     let mut rest = Vec::new();
     timeout(DEADLINE, busy.read_to_end(&mut rest)).await.unwrap().unwrap();
     assert!(rest.ends_with(b"}"), "{} bytes came", rest.len());
@@ -188,7 +188,7 @@ async fn who_has_not_read_all_of_its_answer_makes_no_room() {
 }
 
 #[tokio::test]
-async fn a_name_that_was_led_here_is_not_answered_on_a_port() {
+async fn foreign_host_is_refused_on_ports() {
     let server = Server::start_on_tcp().await;
     let ask = |target: &str, host: &str| {
         format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").into_bytes()
@@ -204,11 +204,11 @@ async fn a_name_that_was_led_here_is_not_answered_on_a_port() {
     }
     let server = Server::start().await;
     let answer = exchange(&server.at, &ask("/fleet/v1/units", "evil.example")).await;
-    assert!(answer.starts_with(b"HTTP/1.1 200"), "nobody is led to a file by a name");
+    assert!(answer.starts_with(b"HTTP/1.1 200"), "unix sockets do not check the host");
 }
 
 #[tokio::test]
-async fn large_answers_are_compressed_for_those_who_accept_it() {
+async fn large_responses_are_compressed_if_accepted() {
     let server = Server::start().await;
     let names: Vec<String> = (0..50).map(|n| format!("a{n:02}.service")).collect();
     server.sleepers(&names.iter().map(String::as_str).collect::<Vec<_>>(), "inactive").await;

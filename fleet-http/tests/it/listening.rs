@@ -1,4 +1,4 @@
-//! Sockets: whose they are, who may use them, and what is left of them.
+//! Listening sockets: permissions, conflicts and cleanup.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -13,7 +13,7 @@ fn unix(path: &Path) -> ListenAddress {
 }
 
 #[tokio::test]
-async fn a_unix_socket_is_for_owner_and_group_and_goes_with_its_server() {
+async fn unix_socket_has_mode_0660_and_is_removed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
     let listener = Listener::bind(&unix(&path)).await.unwrap();
@@ -25,7 +25,7 @@ async fn a_unix_socket_is_for_owner_and_group_and_goes_with_its_server() {
 }
 
 #[tokio::test]
-async fn a_socket_that_is_in_use_is_left_alone() {
+async fn used_socket_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
     let _listener = Listener::bind(&unix(&path)).await.unwrap();
@@ -35,17 +35,17 @@ async fn a_socket_that_is_in_use_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_socket_that_was_left_behind_is_taken_over() {
+async fn stale_socket_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
-    // The standard library leaves the file when the socket is closed, as a killed process does.
+    // The standard library leaves the file behind, like a killed process.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     assert!(path.exists());
     let _listener = Listener::bind(&unix(&path)).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_path_that_no_socket_can_have_is_told_as_such() {
+async fn too_long_socket_path_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let room = 107 - folder.path().as_os_str().len() - 1;
     let path = |length: usize| folder.path().join("s".repeat(length));
@@ -55,7 +55,7 @@ async fn a_path_that_no_socket_can_have_is_told_as_such() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_socket_is_left_alone() {
+async fn regular_file_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
     std::fs::write(&path, "precious").unwrap();
@@ -65,7 +65,7 @@ async fn a_file_that_is_no_socket_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_socket_of_another_server_is_not_removed_in_the_end() {
+async fn socket_of_another_server_is_not_removed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
     let first = Listener::bind(&unix(&path)).await.unwrap();
@@ -76,7 +76,7 @@ async fn a_socket_of_another_server_is_not_removed_in_the_end() {
 }
 
 #[tokio::test]
-async fn only_loopback_addresses_are_listened_on() {
+async fn non_loopback_address_without_tls_is_refused() {
     for address in ["tcp://0.0.0.0:0", "tcp://[::]:0", "tcp://192.0.2.1:80"] {
         let error = Listener::bind(&address.parse().unwrap()).await.unwrap_err();
         assert!(matches!(error, ListenError::NotLoopback(_)), "{address}: {error}");
@@ -88,7 +88,7 @@ async fn only_loopback_addresses_are_listened_on() {
 }
 
 #[tokio::test]
-async fn a_port_that_is_in_use_is_told() {
+async fn used_port_is_reported() {
     let taken = Listener::bind(&"tcp://127.0.0.1:0".parse().unwrap()).await.unwrap();
     assert_ne!(taken.local_address().to_string(), "tcp://127.0.0.1:0");
     let error = Listener::bind(taken.local_address()).await.unwrap_err();
@@ -96,7 +96,7 @@ async fn a_port_that_is_in_use_is_told() {
 }
 
 #[tokio::test]
-async fn a_folder_that_is_not_there_is_told() {
+async fn missing_directory_is_reported() {
     let error = Listener::bind(&unix(Path::new("/nowhere/s"))).await.unwrap_err();
     assert_eq!(error.to_string(), "cannot listen on unix:///nowhere/s");
     assert!(std::error::Error::source(&error).is_some());
@@ -117,7 +117,7 @@ async fn sockets_can_be_adopted() {
     assert_eq!(request(&unix(&path), "GET", "/", &[], "").await.to_string(), "200 adopted");
     drop(stop);
     serving.await.unwrap();
-    assert!(path.exists(), "whoever opened it closes it");
+    assert!(path.exists(), "an adopted socket keeps its file");
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = port.local_addr().unwrap();
     let adopted = Listener::from_std_tcp(port, &AuthPolicy::default()).unwrap();
@@ -125,9 +125,9 @@ async fn sockets_can_be_adopted() {
 }
 
 #[tokio::test]
-async fn a_server_ends_when_asked_even_with_idle_connections() {
+async fn shutdown_closes_idle_connections() {
     let server = Server::start().await;
-    let ListenAddress::Unix(path) = server.at.clone() else { panic!("a unix socket") };
+    let ListenAddress::Unix(path) = server.at.clone() else { panic!("not a unix socket") };
     let _idle = tokio::net::UnixStream::connect(&path).await.unwrap();
     server.client().health().await.unwrap();
     server.stop().await;

@@ -1,4 +1,4 @@
-//! `PATCH /machines`: its forms, its refusals, and that it is all or nothing.
+//! `PATCH /machines`: forms of operations, errors and atomicity.
 
 use fleet_core::Resources;
 use fleet_store::MachineRecord;
@@ -6,7 +6,7 @@ use fleet_store::MachineRecord;
 use crate::harness::Server;
 
 #[tokio::test]
-async fn nothing_to_do_is_no_error() {
+async fn empty_patch_succeeds() {
     let server = Server::start().await;
     for body in ["[]", "null", "[] and more"] {
         let answer = server.call("PATCH", "/fleet/v1/machines", body).await;
@@ -15,7 +15,7 @@ async fn nothing_to_do_is_no_error() {
 }
 
 #[tokio::test]
-async fn what_a_machine_offers_is_told_if_it_offers_anything() {
+async fn offers_are_shown_if_not_empty() {
     let server = Server::start().await;
     let modest = server.machine("m1", &[]).await;
     let listed = server.get("/fleet/v1/machines").await.json();
@@ -34,7 +34,7 @@ async fn what_a_machine_offers_is_told_if_it_offers_anything() {
 }
 
 #[tokio::test]
-async fn values_may_have_the_form_that_the_old_program_wanted() {
+async fn v1_object_values_are_accepted() {
     let server = Server::start().await;
     let _presence = server.machine("m1", &[]).await;
     let body = r#"[{"OP":"add","Path":"/m1/metadata/a","value":{"Value":"1"}}]"#;
@@ -44,7 +44,7 @@ async fn values_may_have_the_form_that_the_old_program_wanted() {
 }
 
 #[tokio::test]
-async fn operations_are_carried_out_in_order() {
+async fn operations_apply_in_order() {
     let server = Server::start().await;
     let _presence = server.machine("m1", &[]).await;
     let op = |op: &str, value: &str| {
@@ -94,7 +94,7 @@ async fn invalid_operations_change_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_no_array_is_refused() {
+async fn non_array_body_is_refused() {
     let server = Server::start().await;
     for body in ["{}", "7", "\"add\"", "", "["] {
         let answer = server.call("PATCH", "/fleet/v1/machines", body).await;

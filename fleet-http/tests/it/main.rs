@@ -1,9 +1,9 @@
-//! The API over real sockets: a router over a registry and a mirror, as a daemon has them.
+//! Tests of the API over real sockets, with a router over a registry and a mirror.
 
 mod authentication;
 mod certificates;
 mod client;
-mod conditions;
+mod conditional_requests;
 mod defects;
 mod discovery;
 mod document;
@@ -21,7 +21,6 @@ mod listening;
 mod machines;
 mod metrics;
 mod openapi;
-mod outage;
 mod paging;
 mod plans;
 mod protocol;
@@ -31,4 +30,5 @@ mod rebalance;
 mod relay;
 mod states;
 mod status;
+mod store_outage;
 mod units;

@@ -1,11 +1,11 @@
-//! What Prometheus reads.
+//! Metrics for Prometheus.
 
 use fleet_core::Reason;
 use fleet_store::Registry;
 
-use crate::harness::{Server, whole_store};
+use crate::harness::{Server, working_store};
 
-/// The values of all series whose name and labels begin like that, in order.
+/// Returns the series that begin with this text, in order.
 async fn values(server: &Server, beginning: &str) -> Vec<String> {
     let answer = server.get("/metrics").await;
     assert_eq!(answer.status, 200);
@@ -14,7 +14,7 @@ async fn values(server: &Server, beginning: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_text_is_one_that_prometheus_reads() {
+async fn text_is_valid_open_metrics() {
     let server = Server::start().await;
     let answer = server.get("/metrics").await;
     let content = answer.header("content-type").unwrap();
@@ -29,7 +29,7 @@ async fn the_text_is_one_that_prometheus_reads() {
 }
 
 #[tokio::test]
-async fn the_cluster_is_counted() {
+async fn cluster_metrics_are_exposed() {
     let server = Server::start().await;
     let _presence = server.machine("m1", &[]).await;
     server.sleepers(&["a.service", "b.service", "c.service"], "launched").await;
@@ -50,9 +50,9 @@ async fn the_cluster_is_counted() {
     }
 }
 
-/// Why a machine that is away keeps its unit is told in the same place as why a unit has none.
+/// Reasons of units on absent machines are stored like those of unplaced units.
 #[tokio::test]
-async fn a_unit_of_a_machine_that_is_away_is_not_one_without_a_machine() {
+async fn unit_on_absent_machine_is_not_unplaced() {
     let server = Server::start().await;
     server.sleepers(&["a.service"], "launched").await;
     let away = Reason::NotRescheduled { machine: "m1".parse().unwrap() };
@@ -64,7 +64,7 @@ async fn a_unit_of_a_machine_that_is_away_is_not_one_without_a_machine() {
 }
 
 #[tokio::test]
-async fn requests_are_counted_by_route_and_not_by_path() {
+async fn requests_are_counted_by_route() {
     let server = Server::start().await;
     for path in ["/fleet/v1/units/a.service", "/v1-alpha/units/b.service", "/nowhere", "/else"] {
         server.get(path).await;
@@ -85,7 +85,7 @@ async fn requests_are_counted_by_route_and_not_by_path() {
 }
 
 #[tokio::test]
-async fn calls_of_the_store_are_measured() {
+async fn store_calls_are_counted_and_timed() {
     let server = Server::start_with(|api| {
         let store = api.metrics.metered_store(api.registry.store().clone());
         api.registry = Registry::new(store, api.registry.layout().prefix());
@@ -99,7 +99,7 @@ async fn calls_of_the_store_are_measured() {
     assert_eq!(values(&server, count).await.len(), 1);
     let failed = "fleet_registry_operation_failed_count_total{";
     let failed = values(&server, failed).await;
-    assert!(failed.len() > 1, "also what never failed has a number: {failed:?}");
+    assert!(failed.len() > 1, "calls without failures are counted too: {failed:?}");
     assert_eq!(failed.iter().filter(|line| line.ends_with("{type=\"commit\"} 1")).count(), 1);
     assert!(failed.iter().all(|line| line.ends_with(" 0") || line.contains("commit")));
     let took = r#"fleet_registry_operation_duration_second_count{type="commit"}"#;
@@ -108,8 +108,8 @@ async fn calls_of_the_store_are_measured() {
 
 // Holds: D-1
 #[tokio::test]
-async fn it_is_answered_before_anything_is_known() {
-    let store = whole_store();
+async fn metrics_are_served_before_first_read() {
+    let store = working_store();
     store.set_unreachable(true);
     let server = Server::start_unread(store, |_| {}).await;
     assert_eq!(values(&server, "fleet_machines").await, ["fleet_machines 0"]);
@@ -117,13 +117,13 @@ async fn it_is_answered_before_anything_is_known() {
 }
 
 #[tokio::test]
-async fn others_can_add_what_they_count() {
+async fn registered_metrics_are_exposed() {
     use fleet_http::prometheus_client::metrics::counter::Counter;
 
     let turns = Counter::<u64>::default();
-    let told = turns.clone();
+    let counter = turns.clone();
     let server = Server::start_with(|api| {
-        api.metrics.register(|registry| registry.register("engine_turns", "Turns", told));
+        api.metrics.register(|registry| registry.register("engine_turns", "Turns", counter));
     })
     .await;
     turns.inc();

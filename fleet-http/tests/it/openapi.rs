@@ -1,4 +1,4 @@
-//! The description of the API in OpenAPI: complete, and true.
+//! The OpenAPI description is complete and correct.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ async fn description(server: &Server) -> Value {
     answer.json()
 }
 
-/// Every path with its methods, as they are described.
+/// Returns each described path with its methods.
 fn operations(description: &Value) -> Vec<(String, BTreeSet<String>)> {
     let paths = description["paths"].as_object().unwrap().iter();
     let methods = |item: &Value| {
@@ -22,12 +22,12 @@ fn operations(description: &Value) -> Vec<(String, BTreeSet<String>)> {
 }
 
 #[tokio::test]
-async fn each_path_takes_the_methods_that_are_described_and_no_others() {
+async fn described_methods_match_routes() {
     let server = Server::start().await;
     let described = description(&server).await;
-    let mut shown = Vec::new();
+    let mut lines = Vec::new();
     for (path, mut methods) in operations(&described) {
-        shown.push(format!("{} {path}", methods.iter().cloned().collect::<Vec<_>>().join(" ")));
+        lines.push(format!("{} {path}", methods.iter().cloned().collect::<Vec<_>>().join(" ")));
         let path = path.replace("{name}", "a.service").replace("{id}", "m1");
         let answer = server.call("OPTIONS", &path, "").await;
         assert_eq!(answer.status, 204, "{path}");
@@ -38,11 +38,11 @@ async fn each_path_takes_the_methods_that_are_described_and_no_others() {
         }
         assert_eq!(methods, allowed, "{path}");
     }
-    insta::assert_snapshot!(shown.join("\n"));
+    insta::assert_snapshot!(lines.join("\n"));
 }
 
 #[tokio::test]
-async fn every_operation_of_the_discovery_document_is_described() {
+async fn description_covers_discovery_document() {
     let server = Server::start().await;
     let described = operations(&description(&server).await);
     let discovery = server.get("/fleet/v1/discovery").await.json();
@@ -50,13 +50,14 @@ async fn every_operation_of_the_discovery_document_is_described() {
     for method in resources.flat_map(|it| it["methods"].as_object().unwrap().values()) {
         let path = method["path"].as_str().unwrap().replace("{unitName}", "{name}");
         let path = format!("/fleet/v1/{path}");
-        let (_, methods) = described.iter().find(|(known, _)| *known == path).expect("described");
+        let (_, methods) =
+            described.iter().find(|(known, _)| *known == path).expect("not described");
         assert!(methods.contains(method["httpMethod"].as_str().unwrap()), "{path}");
     }
 }
 
 #[tokio::test]
-async fn each_reference_in_it_leads_somewhere_and_every_operation_has_a_name() {
+async fn references_resolve_and_operations_have_ids() {
     let server = Server::start().await;
     let described = description(&server).await;
     let text = described.to_string();
@@ -73,7 +74,7 @@ async fn each_reference_in_it_leads_somewhere_and_every_operation_has_a_name() {
 }
 
 #[tokio::test]
-async fn what_a_port_may_ask_for_is_described_and_nothing_is_always_asked_for() {
+async fn security_schemes_are_optional() {
     let server = Server::start().await;
     let described = description(&server).await;
     let schemes = &described["components"]["securitySchemes"];
@@ -85,9 +86,9 @@ async fn what_a_port_may_ask_for_is_described_and_nothing_is_always_asked_for() 
     assert_eq!(described["security"].to_string(), r#"[{},{"token":[]},{"certificate":[]}]"#);
 }
 
-/// What lists, units and failures look like on the wire is what is described.
+/// Lists, units and errors match the description.
 #[tokio::test]
-async fn the_fields_of_a_unit_are_the_described_ones() {
+async fn unit_fields_match_the_schema() {
     let server = Server::start().await;
     let body = r#"{"source":"[Service]\nExecStart=/bin/a\n","desiredState":"launched"}"#;
     assert_eq!(server.put("/fleet/v1/units/a.service", body).await.status, 201);

@@ -1,4 +1,4 @@
-//! Lists in pages: every item once, at one revision, whatever happens meanwhile.
+//! Paginated lists: each item exactly once, at one revision, during concurrent changes.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ fn names(from: usize, to: usize) -> Vec<String> {
     (from..to).map(|number| format!("u{number:04}.service")).collect()
 }
 
-fn shown(page: &serde_json::Value) -> Vec<String> {
-    let units = page["units"].as_array().expect("a page has units");
+fn unit_names(page: &serde_json::Value) -> Vec<String> {
+    let units = page["units"].as_array().expect("no units");
     units.iter().map(|unit| unit["name"].as_str().unwrap().to_owned()).collect()
 }
 
@@ -19,7 +19,7 @@ fn next(page: &serde_json::Value) -> Option<String> {
 
 // Holds: I-16
 #[tokio::test]
-async fn a_thousand_units_come_once_each() {
+async fn every_unit_is_listed_exactly_once() {
     let server = Server::start().await;
     let expected = names(0, 1000);
     server.sleepers(&expected.iter().map(String::as_str).collect::<Vec<_>>(), "inactive").await;
@@ -28,7 +28,7 @@ async fn a_thousand_units_come_once_each() {
     while let Some(path) = target {
         let page = server.get(&path).await.json();
         pages += 1;
-        found.extend(shown(&page));
+        found.extend(unit_names(&page));
         target = next(&page);
     }
     assert_eq!((found, pages), (expected, 10));
@@ -41,28 +41,27 @@ async fn all_pages_show_one_revision() {
     let before = names(0, 10);
     server.sleepers(&before.iter().map(String::as_str).collect::<Vec<_>>(), "inactive").await;
     let mut page = server.get("/fleet/v1/units").await.json();
-    let mut found = shown(&page);
+    let mut found = unit_names(&page);
     let mut change = 0;
     while let Some(target) = next(&page) {
-        // Between two pages one unit that was listed goes, one that was not goes, and one comes.
-        let gone = [before[change].as_str(), before[9 - change].as_str()];
-        for name in gone {
+        // Between two pages a listed unit is removed, an unlisted one is removed, and one is added.
+        let removed = [before[change].as_str(), before[9 - change].as_str()];
+        for name in removed {
             server.call("DELETE", &format!("/fleet/v1/units/{name}"), "").await;
         }
         server.sleepers(&[&format!("u{change:04}x.service")], "launched").await;
         change += 1;
         page = server.get(&target).await.json();
-        found.extend(shown(&page));
+        found.extend(unit_names(&page));
     }
     assert_eq!(found, before);
     assert_eq!(change, 3);
 }
 
-/// At each revision `a` or `z` is there, or both; never neither. Whoever reads the first page while
-/// only `z` is there, and the last one while only `a` is, would see neither.
+/// At each revision `a`, `z` or both exist. A list that mixed revisions could miss both.
 // Holds: D-11
 #[tokio::test]
-async fn lists_are_whole_while_others_write() {
+async fn lists_are_consistent_during_writes() {
     let server = Arc::new(Server::start_with(|api| api.page_size = 3).await);
     let still = names(0, 10);
     server.sleepers(&still.iter().map(String::as_str).collect::<Vec<_>>(), "inactive").await;
@@ -79,7 +78,7 @@ async fn lists_are_whole_while_others_write() {
     let client = server.client();
     let (mut seen_a, mut seen_z) = (0, 0);
     while seen_a.min(seen_z) < 10 {
-        assert!(!writer.is_finished(), "the writer goes on");
+        assert!(!writer.is_finished(), "the writer has ended");
         let listed = client.units().await.unwrap();
         let listed: Vec<String> = listed.into_iter().map(|unit| unit.name).collect();
         assert!(listed.is_sorted_by(|a, b| a < b), "{listed:?}");
@@ -92,17 +91,17 @@ async fn lists_are_whole_while_others_write() {
 }
 
 #[tokio::test]
-async fn a_list_that_is_no_longer_kept_has_to_be_begun_again() {
+async fn expired_list_must_be_restarted() {
     let server = Server::start_with(|api| api.page_size = 1).await;
     server.sleepers(&["a.service", "b.service"], "inactive").await;
     let first = next(&server.get("/fleet/v1/units").await.json()).unwrap();
-    // Each of these lists is of a revision of its own, and there is room for 64.
+    // Each of these lists is at its own revision, and there is room for 64.
     for number in 0..64 {
         assert_eq!(server.get(&first).await.status, 200);
         server.sleepers(&[&format!("c{number}.service")], "inactive").await;
         server.get("/fleet/v1/units").await;
     }
-    assert_eq!(server.get(&first).await.status, 200, "it was used all the time");
+    assert_eq!(server.get(&first).await.status, 200, "it was used continuously");
     for number in 0..64 {
         server.sleepers(&[&format!("d{number}.service")], "inactive").await;
         server.get("/fleet/v1/units").await;
@@ -113,18 +112,18 @@ async fn a_list_that_is_no_longer_kept_has_to_be_begun_again() {
 }
 
 #[tokio::test]
-async fn tokens_of_version_1_are_answered_from_what_is_there_now() {
+async fn version_1_tokens_use_the_current_snapshot() {
     let server = Server::start_with(|api| api.page_size = 2).await;
     server.sleepers(&["a.service", "b.service", "c.service"], "inactive").await;
     let page = server.get("/fleet/v1/units?nextPageToken=AgACAA==").await.json();
-    assert_eq!(shown(&page), ["c.service"]);
+    assert_eq!(unit_names(&page), ["c.service"]);
     server.call("DELETE", "/fleet/v1/units/a.service", "").await;
     let answer = server.get("/fleet/v1/units?nextPageToken=AgACAA==").await;
     assert_eq!(answer.to_string(), "200 {}");
 }
 
 #[tokio::test]
-async fn the_front_of_a_token_is_that_of_version_1() {
+async fn tokens_begin_like_version_1() {
     use base64::Engine as _;
     let server = Server::start_with(|api| api.page_size = 2).await;
     server.sleepers(&["a.service", "b.service", "c.service"], "inactive").await;
@@ -134,10 +133,10 @@ async fn the_front_of_a_token_is_that_of_version_1() {
     assert_eq!(bytes[..4], [2, 0, 2, 0]);
 }
 
-/// A page that says what it begins with is found by that, and costs nothing of those before.
+/// A page is found by the reference to its first item, without iterating over preceding pages.
 // Holds: D-11
 #[tokio::test]
-async fn a_page_of_units_is_found_by_its_first_one_and_by_its_number() {
+async fn unit_pages_are_found_by_item_and_number() {
     use base64::Engine as _;
     use base64::engine::general_purpose::URL_SAFE;
     let server = Server::start_with(|api| api.page_size = 2).await;
@@ -151,35 +150,36 @@ async fn a_page_of_units_is_found_by_its_first_one_and_by_its_number() {
     let foreign = [&bytes[..20], b"nonsense"].concat();
     for token in [&bytes, &bytes[..20], &far, &foreign] {
         let target = format!("/fleet/v1/units?nextPageToken={}", URL_SAFE.encode(token));
-        assert_eq!(shown(&server.get(&target).await.json()), ["c.service", "d.service"]);
+        assert_eq!(unit_names(&server.get(&target).await.json()), ["c.service", "d.service"]);
     }
 }
 
-/// All pages of a listing, each item by these of its fields; and what the tokens say is next.
+/// Returns all pages of a list, with these fields of each item, and the first item that the token
+/// refers to.
 async fn pages(server: &Server, target: &str, field: &str, of: &[&str]) -> Vec<(String, String)> {
     use base64::Engine as _;
     use base64::engine::general_purpose::URL_SAFE;
-    let (mut told, mut token) = (Vec::new(), String::new());
+    let (mut result, mut token) = (Vec::new(), String::new());
     loop {
         let page = server.get(&format!("{target}{token}")).await.json();
-        let items = page[field].as_array().expect("a page has items").iter();
+        let items = page[field].as_array().expect("no items").iter();
         let text = |item: &serde_json::Value| -> String {
             of.iter().filter_map(|name| item[name].as_str()).collect::<Vec<_>>().join("@")
         };
         let items: Vec<String> = items.map(text).collect();
         let Some(next) = page["nextPageToken"].as_str() else {
-            told.push((items.join(" "), String::new()));
-            return told;
+            result.push((items.join(" "), String::new()));
+            return result;
         };
         let bytes = URL_SAFE.decode(next).unwrap();
-        told.push((items.join(" "), String::from_utf8_lossy(&bytes[20..]).into_owned()));
+        result.push((items.join(" "), String::from_utf8_lossy(&bytes[20..]).into_owned()));
         let sign = if target.contains('?') { '&' } else { '?' };
         token = format!("{sign}nextPageToken={next}");
     }
 }
 
 #[tokio::test]
-async fn wrong_tokens_are_refused() {
+async fn invalid_tokens_are_refused() {
     let server = Server::start().await;
     let cases = [
         ("nextPageToken=ZAACAA==&nextPageToken=ZAACAA==", "too many values for page token"),
@@ -197,7 +197,7 @@ async fn wrong_tokens_are_refused() {
 }
 
 #[tokio::test]
-async fn filters_hold_on_the_pages_that_repeat_them() {
+async fn filters_apply_to_pages_that_repeat_them() {
     let server = Server::start_with(|api| api.page_size = 1).await;
     let presence = server.machine("m1", &[]).await;
     for unit in ["a.service", "b.service", "c.service"] {
@@ -213,7 +213,7 @@ async fn filters_hold_on_the_pages_that_repeat_them() {
 
 // Holds: D-11
 #[tokio::test]
-async fn pages_of_states_are_found_by_their_first_one() {
+async fn state_pages_are_found_by_first_item() {
     let server = Server::start_with(|api| api.page_size = 2).await;
     let (one, two) = (server.machine("m1", &[]).await, server.machine("m2", &[]).await);
     let three = server.machine("m3", &[]).await;
@@ -223,37 +223,37 @@ async fn pages_of_states_are_found_by_their_first_one() {
     server.publish(&one, running("a.service", "m1")).await;
     server.publish(&two, running("c.service", "m2")).await;
     let all = pages(&server, "/fleet/v1/state", "states", &["name", "machineID"]).await;
-    let told = |page: &str, next: &str| (page.to_owned(), next.to_owned());
+    let page = |page: &str, next: &str| (page.to_owned(), next.to_owned());
     assert_eq!(
         all,
         [
-            told("a.service@m1 b.service@m1", "b.service/m2"),
-            told("b.service@m2 b.service@m3", "c.service/m2"),
-            told("c.service@m2", ""),
+            page("a.service@m1 b.service@m1", "b.service/m2"),
+            page("b.service@m2 b.service@m3", "c.service/m2"),
+            page("c.service@m2", ""),
         ]
     );
     let of_one = "/fleet/v1/state?unitName=b.service";
     assert_eq!(
         pages(&server, of_one, "states", &["name", "machineID"]).await,
-        [told("b.service@m1 b.service@m2", "b.service/m3"), told("b.service@m3", "")]
+        [page("b.service@m1 b.service@m2", "b.service/m3"), page("b.service@m3", "")]
     );
 }
 
 // Holds: D-11
 #[tokio::test]
-async fn pages_of_machines_are_found_by_their_first_one() {
+async fn machine_pages_are_found_by_first_item() {
     let server = Server::start_with(|api| api.page_size = 2).await;
     let mut present = Vec::new();
     for id in ["m1", "m2", "m3", "m4", "m5"] {
         present.push(server.machine(id, &[("even", if id == "m2" { "1" } else { "0" })]).await);
     }
-    let told = |page: &str, next: &str| (page.to_owned(), next.to_owned());
+    let page = |page: &str, next: &str| (page.to_owned(), next.to_owned());
     assert_eq!(
         pages(&server, "/fleet/v1/machines", "machines", &["id"]).await,
-        [told("m1 m2", "m3"), told("m3 m4", "m5"), told("m5", "")]
+        [page("m1 m2", "m3"), page("m3 m4", "m5"), page("m5", "")]
     );
     assert_eq!(
         pages(&server, "/fleet/v1/machines?metadata=even%3D0", "machines", &["id"]).await,
-        [told("m1 m3", "m4"), told("m4 m5", "")]
+        [page("m1 m3", "m4"), page("m4 m5", "")]
     );
 }

@@ -1,4 +1,4 @@
-//! What every machine says to a unit, and what a write would lead to.
+//! Explanations and dry runs.
 
 use fleet_http::UnitUpload;
 use fleet_http::wire::{MachineVerdict, PlanStep};
@@ -8,7 +8,7 @@ use crate::harness::{Server, name};
 
 async fn cluster() -> Server {
     let server = Server::start().await;
-    // Their leases are longer than any test.
+    // The leases outlive the test.
     let _away = server.machine("m1", &[("disk", "ssd")]).await;
     let _away = server.machine("m2", &[]).await;
     server
@@ -20,7 +20,7 @@ async fn state(server: &Server) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn every_machine_says_what_it_thinks_of_a_unit() {
+async fn explain_returns_each_machines_verdict() {
     let server = cluster().await;
     let source = r"[Service]\nExecStart=/bin/true\n[X-Fleet]\nMachineMetadata=disk=ssd\n";
     let body = format!(r#"{{"desiredState":"launched","source":"{source}"}}"#);
@@ -28,8 +28,8 @@ async fn every_machine_says_what_it_thinks_of_a_unit() {
     let answer = server.get("/fleet/v1/units/a.service/explain").await.json();
     let expected = serde_json::json!({ "load": 0, "machineID": "m1", "verdict": "eligible" });
     assert_eq!(answer["machines"][0], expected);
-    let told = server.client().explain(&name("a.service")).await.unwrap().unwrap();
-    let lines = told.machines.iter().map(|machine| {
+    let explanation = server.client().explain(&name("a.service")).await.unwrap().unwrap();
+    let lines = explanation.machines.iter().map(|machine| {
         let MachineVerdict { machine_id, verdict, rule, text, .. } = machine;
         format!("{machine_id} {verdict} {rule} {text}\n")
     });
@@ -37,15 +37,15 @@ async fn every_machine_says_what_it_thinks_of_a_unit() {
     m1 eligible  
     m2 refused MachineMetadata the unit wants disk=ssd, the machine has no disk
     ");
-    // One that nobody takes has a reason, though the engine has not looked at it yet.
+    // A unit that all machines refuse has a reason, although the engine has not considered it yet.
     server.put("/fleet/v1/units/b.service", &body.replace("ssd", "tape")).await;
-    let told = server.client().explain(&name("b.service")).await.unwrap().unwrap();
-    assert_eq!(told.reason_detail.unwrap().kind, "noMachineFits");
-    assert!(told.machines.iter().all(|machine| machine.verdict == "refused"));
+    let explanation = server.client().explain(&name("b.service")).await.unwrap().unwrap();
+    assert_eq!(explanation.reason_detail.unwrap().kind, "noMachineFits");
+    assert!(explanation.machines.iter().all(|machine| machine.verdict == "refused"));
 }
 
 #[tokio::test]
-async fn what_is_no_unit_cannot_be_explained() {
+async fn explain_refuses_missing_and_faulty_units() {
     let server = cluster().await;
     server.sleepers(&["a.service"], "launched").await;
     server.damage("a.service").await;
@@ -58,7 +58,7 @@ async fn what_is_no_unit_cannot_be_explained() {
 }
 
 #[tokio::test]
-async fn a_write_is_tried_out_and_changes_nothing() {
+async fn dry_run_changes_nothing() {
     let server = cluster().await;
     server.sleepers(&["a.service", "b.service"], "launched").await;
     server.decide(&[("a.service", "m1"), ("b.service", "m2")], &[]).await;
@@ -86,9 +86,9 @@ async fn a_write_is_tried_out_and_changes_nothing() {
     assert_eq!(state(&server).await, before);
 }
 
-/// Whatever is asked for with `dryRun`, nothing may be written.
+/// No request with `dryRun` may write anything.
 #[tokio::test]
-async fn every_write_can_be_tried_out() {
+async fn every_write_supports_dry_run() {
     let server = cluster().await;
     let json = [("Content-Type", "application/json")];
     let tape = r#"{"desiredState":"launched","source":"[X-Fleet]\nMachineMetadata=disk=tape\n"}"#;
@@ -125,7 +125,7 @@ async fn every_write_can_be_tried_out() {
 }
 
 #[tokio::test]
-async fn what_would_be_refused_is_refused_when_it_is_tried_out() {
+async fn dry_run_fails_like_the_write() {
     let server = cluster().await;
     server.sleepers(&["a.service"], "launched").await;
     let before = state(&server).await;
@@ -146,7 +146,7 @@ async fn what_would_be_refused_is_refused_when_it_is_tried_out() {
 }
 
 #[tokio::test]
-async fn the_client_tries_out_the_same() {
+async fn client_dry_runs_match_the_api() {
     let server = cluster().await;
     let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
     let desired = Some(fleet_core::TargetState::Launched);
@@ -168,7 +168,7 @@ async fn the_client_tries_out_the_same() {
     let machine: fleet_core::MachineId = "m1".parse().unwrap();
     let (cordoned, freed) =
         (client.dry_run_cordon(&machine).await, client.dry_run_uncordon(&machine).await);
-    // The unit was placed by nobody yet, and what takes no units is not given it.
+    // The unit is not placed yet, and a cordoned machine does not get it.
     let to = |plan: fleet_http::wire::PlanReport| plan.steps[0].to.clone();
     assert_eq!((to(cordoned.unwrap()), to(freed.unwrap())), ("m2".to_owned(), "m1".to_owned()));
     let key = "disk".to_owned();
@@ -179,13 +179,13 @@ async fn the_client_tries_out_the_same() {
 }
 
 #[tokio::test]
-async fn writes_are_tried_out_together() {
+async fn plan_combines_several_writes() {
     let server = cluster().await;
     server.sleepers(&["a.service"], "launched").await;
     server.decide(&[("a.service", "m1")], &[]).await;
     let before = state(&server).await;
     let plan = async |body: &str| server.call("POST", "/fleet/v1/plan", body).await;
-    // By itself each of the two would come to m2, where nobody is.
+    // Each of the two alone would be placed on m2, which is empty.
     let unit = |name: &str, more: &str| {
         let source = format!(r"[Service]\nExecStart=/bin/true\n{more}");
         format!(r#"{{"name":"{name}","desiredState":"launched","source":"{source}"}}"#)
@@ -224,7 +224,7 @@ async fn writes_are_tried_out_together() {
 }
 
 #[tokio::test]
-async fn the_client_tries_out_writes_together() {
+async fn client_plans_several_writes() {
     let server = cluster().await;
     server.sleepers(&["a.service"], "launched").await;
     let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();

@@ -1,4 +1,4 @@
-//! Methods, paths and headers; and HTTP that is none.
+//! Methods, paths and headers, and invalid HTTP.
 
 use fleet_http::ListenAddress;
 
@@ -9,10 +9,10 @@ const ONLY_GET: &str = "only GET supported against this resource";
 const UNIT: &str = "only GET, PUT and DELETE supported against this resource";
 const MACHINES: &str = "only GET and PATCH supported against this resource";
 const NOWHERE: &str = "no such resource: see /fleet/v1/discovery";
-const NOTHING: &str = "nothing is here: see /fleet/v1/discovery";
+const NOTHING: &str = "no resource has this path: see /fleet/v1/discovery";
 
 #[tokio::test]
-async fn wrong_methods_and_paths_are_answered_as_ever() {
+async fn wrong_methods_and_paths_match_version_1() {
     let server = Server::start().await;
     let cases = [
         ("POST", "/units", 405, ONLY_GET),
@@ -48,7 +48,7 @@ async fn wrong_methods_and_paths_are_answered_as_ever() {
 
 // Holds: D-14
 #[tokio::test]
-async fn options_and_refusals_tell_the_methods() {
+async fn options_and_405_list_methods() {
     let server = Server::start().await;
     let cases = [
         ("/fleet/v1/units", "GET, HEAD, OPTIONS"),
@@ -81,7 +81,7 @@ async fn head_is_get_without_a_body() {
 }
 
 #[tokio::test]
-async fn paths_are_cleaned_by_a_redirect() {
+async fn unclean_paths_are_redirected() {
     let server = Server::start().await;
     for (path, location) in [
         ("/fleet/v1//units?alt=json", "/fleet/v1/units?alt=json"),
@@ -107,7 +107,7 @@ async fn names_are_percent_decoded() {
 
 // Holds: D-15
 #[tokio::test]
-async fn every_answer_names_the_server() {
+async fn every_response_has_server_header() {
     let server = Server::start().await;
     for path in ["/fleet/v1/units", "/fleet/v1/units/a.service", "/", "/healthz", "/nothing"] {
         let answer = server.get(path).await;
@@ -116,14 +116,14 @@ async fn every_answer_names_the_server() {
 }
 
 #[tokio::test]
-async fn the_version_is_told() {
+async fn version_is_reported() {
     let server = Server::start().await;
     let answer = server.get("/fleet/v1/version").await;
     assert_eq!(answer.to_string(), r#"200 {"version":"1.2.3"}"#);
 }
 
 #[tokio::test]
-async fn a_body_that_is_too_large_is_refused() {
+async fn oversized_body_is_refused() {
     let server = Server::start().await;
     let headers = [("Content-Type", "application/json")];
     let body = format!(r#"{{"source":"{}"}}"#, "x".repeat(8 << 20));
@@ -137,7 +137,7 @@ async fn a_body_that_is_too_large_is_refused() {
 }
 
 #[tokio::test]
-async fn a_body_may_come_in_chunks() {
+async fn chunked_body_is_accepted() {
     let server = Server::start().await;
     let head = "PUT /fleet/v1/units/a.service HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\
                 Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -148,7 +148,7 @@ async fn a_body_may_come_in_chunks() {
 }
 
 #[tokio::test]
-async fn web_pages_may_not_write() {
+async fn writes_with_origin_are_refused() {
     let server = Server::start_on_tcp().await;
     let headers = [("Origin", "https://example.com"), ("Content-Type", "application/json")];
     for (method, path) in [
@@ -166,7 +166,7 @@ async fn web_pages_may_not_write() {
 }
 
 #[tokio::test]
-async fn what_is_not_http_is_answered_and_harms_nobody() {
+async fn invalid_http_does_not_affect_others() {
     for server in [Server::start().await, Server::start_on_tcp().await] {
         let long = format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(128 << 10));
         for bytes in [
@@ -184,7 +184,7 @@ async fn what_is_not_http_is_answered_and_harms_nobody() {
 }
 
 #[tokio::test]
-async fn a_connection_is_used_for_one_request_after_the_other() {
+async fn connection_serves_several_requests() {
     let server = Server::start_on_tcp().await;
     let one = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let last = "GET /healthz HTTP/1.1\r\nHost: [::1]\r\nConnection: close\r\n\r\n";

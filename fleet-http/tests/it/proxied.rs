@@ -1,4 +1,4 @@
-//! One daemon answers for all: what is on another machine is asked for there, once and never again.
+//! Requests for other machines are forwarded to their daemons, exactly once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,26 +17,26 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::broadcast;
 
 use crate::certificates::Authority;
-use crate::harness::{Server, name, running, whole_store};
+use crate::harness::{Server, name, running, working_store};
 use crate::http;
 
 const TTL: Duration = Duration::from_secs(3600);
 const PATH: &str = "/fleet/v1/units/a.service/journal";
 
-/// Journals of one machine, whose lines to come are what is said to it.
-struct Desk {
+/// Journal of one machine. Tests send it new lines.
+struct PeerJournals {
     machine: &'static str,
-    said: broadcast::Sender<String>,
+    new_lines: broadcast::Sender<String>,
 }
 
-impl Desk {
+impl PeerJournals {
     fn of(machine: &'static str) -> Arc<Self> {
-        Arc::new(Self { machine, said: broadcast::channel(1000).0 })
+        Arc::new(Self { machine, new_lines: broadcast::channel(1000).0 })
     }
 }
 
 #[async_trait]
-impl Journals for Desk {
+impl Journals for PeerJournals {
     async fn open(
         &self,
         machine: &MachineId,
@@ -56,7 +56,7 @@ impl Journals for Desk {
         if !query.follow {
             return Ok(there.boxed());
         }
-        let to_come = stream::unfold(self.said.subscribe(), async |mut said| {
+        let to_come = stream::unfold(self.new_lines.subscribe(), async |mut said| {
             said.recv().await.ok().map(|line| (Ok(line.into()), said))
         });
         Ok(there.chain(to_come).boxed())
@@ -79,13 +79,13 @@ impl Journals for Desk {
     }
 }
 
-/// A machine that says where its API is reached.
+/// Joins a machine with the URL of its API.
 async fn join(server: &Server, id: &str, api: &str) -> Presence {
     let record = MachineRecord { api: api.to_owned(), ..MachineRecord::new(id.parse().unwrap()) };
     server.registry.join(record, "token", TTL).await.unwrap()
 }
 
-/// A global unit, with a state on each of these machines.
+/// Creates a global unit with a state on each of these machines.
 async fn global(server: &Server, machines: &[(&str, &str)]) {
     let global = r#"{"desiredState":"launched","source":"[X-Fleet]\nGlobal=true\n"}"#;
     assert_eq!(server.put("/fleet/v1/units/a.service", global).await.status, 201);
@@ -95,17 +95,18 @@ async fn global(server: &Server, machines: &[(&str, &str)]) {
     }
 }
 
-/// Two daemons of one cluster, of machines `m1` and `m2`.
-async fn two() -> (Server, Server, Arc<Desk>) {
-    let (store, desk) = (whole_store(), Desk::of("m2"));
-    let first = Server::start_unread(store.clone(), |api| api.journals = Desk::of("m1")).await;
-    let second = Server::start_unread(store, |api| api.journals = desk.clone()).await;
+/// Starts two daemons of one cluster, with machines `m1` and `m2`.
+async fn two() -> (Server, Server, Arc<PeerJournals>) {
+    let (store, journals_of_m2) = (working_store(), PeerJournals::of("m2"));
+    let first =
+        Server::start_unread(store.clone(), |api| api.journals = PeerJournals::of("m1")).await;
+    let second = Server::start_unread(store, |api| api.journals = journals_of_m2.clone()).await;
     first.mirror.wait_current().await.unwrap();
     second.mirror.wait_current().await.unwrap();
-    (first, second, desk)
+    (first, second, journals_of_m2)
 }
 
-/// Places a unit on `m2`, known to both.
+/// Places a unit on `m2`, visible to both daemons.
 async fn place_on_second(first: &Server, second: &Server, api: &str) {
     first.sleepers(&["a.service"], "launched").await;
     join(first, "m2", api).await;
@@ -114,17 +115,17 @@ async fn place_on_second(first: &Server, second: &Server, api: &str) {
 }
 
 #[tokio::test]
-async fn lines_of_another_machine_are_had_from_its_daemon() {
+async fn remote_journal_is_read_from_its_daemon() {
     let (first, second, _) = two().await;
     place_on_second(&first, &second, &second.at.to_string()).await;
     let answer = first.get(&format!("{PATH}?lines=2")).await;
     assert_eq!(answer.to_string(), "200 1 of m2\n2 of m2\n");
     let status = first.client().status(&name("a.service"), Some(1)).await.unwrap().unwrap();
     assert_eq!(status.unit.name, "a.service");
-    let [on] = &status.machines[..] else { panic!("it is on one machine: {status:?}") };
+    let [on] = &status.machines[..] else { panic!("not on exactly one machine: {status:?}") };
     assert_eq!((on.machine_id.as_str(), &on.lines[..]), ("m2", &["1 of m2".to_owned()][..]));
     assert_eq!(on.journal_error, "");
-    let told = on.details.clone().expect("its daemon was asked");
+    let told = on.details.clone().expect("no details");
     assert_eq!((told.tracking.as_str(), told.retry_in_milliseconds), ("by m2", Some(7)));
     assert_eq!(first.get("/fleet/v1/units/x.service/status").await.status, 404);
     assert_eq!(first.get("/fleet/v1/units/a.service/status?lines=1001").await.status, 400);
@@ -132,7 +133,7 @@ async fn lines_of_another_machine_are_had_from_its_daemon() {
 }
 
 #[tokio::test]
-async fn who_asks_hears_when_a_line_was_written() {
+async fn remote_timestamps_are_passed_on() {
     let (first, second, _) = two().await;
     place_on_second(&first, &second, &second.at.to_string()).await;
     let answer = first.get(&format!("{PATH}?lines=2&timestamps=1")).await;
@@ -148,65 +149,67 @@ async fn who_asks_hears_when_a_line_was_written() {
 
 // Holds: D-27
 #[tokio::test]
-async fn daemons_come_to_each_other_by_the_same_doors() {
+async fn daemons_authenticate_to_each_other() {
     let ours = Authority::new();
     let token = "the-token-of-the-tests";
     let guard = AuthPolicy::new(Some(ours.server(false)), Some(Tokens::parse(token).unwrap()));
     let (first, second, _) = two().await;
-    let kept = Server::kept_beside(&second, &guard, |api| api.journals = Desk::of("m2")).await;
+    let kept =
+        Server::beside_with_auth(&second, &guard, |api| api.journals = PeerJournals::of("m2"))
+            .await;
     place_on_second(&first, &kept, &kept.at.to_string()).await;
     let refused = first.get(PATH).await;
-    assert_eq!(refused.status, 502, "it does not know the authority: {refused}");
+    assert_eq!(refused.status, 502, "it does not trust the CA: {refused}");
     let credentials = ours.client(None, Some(token));
     let peers = Peers::new(credentials);
     let asking = Server::beside(&first, |api| {
-        (api.journals, api.peers) = (Desk::of("m1"), peers.clone());
+        (api.journals, api.peers) = (PeerJournals::of("m1"), peers.clone());
     })
     .await;
     assert_eq!(asking.get(&format!("{PATH}?lines=1")).await.to_string(), "200 1 of m2\n");
-    peers.set_credentials(ours.client(None, Some("the-token-of-somebody")));
+    peers.set_credentials(ours.client(None, Some("some-other-token-here")));
     let refused = asking.get(PATH).await;
     assert_eq!(refused.status, 502, "{refused}");
-    let said = "machine m2 does not answer: its daemon does not let this one in: the token is none";
+    let said = "machine m2 does not respond: its daemon refused authentication: unknown token";
     assert!(refused.message().starts_with(said), "{refused}");
 }
 
-/// Whoever can write to the store could otherwise have daemons send their token anywhere.
+/// Otherwise anyone with write access to the store could make daemons send their token anywhere.
 #[tokio::test]
-async fn a_token_is_not_sent_where_others_could_read_it() {
+async fn peer_token_is_not_sent_in_plain_text() {
     let (first, second, _) = two().await;
     place_on_second(&first, &second, "http://192.0.2.1:4285").await;
     let token = Some("the-token-of-the-tests".parse().unwrap());
     let peers = Peers::new(Credentials { tls: None, token });
     let asking = Server::beside(&first, |api| {
-        (api.journals, api.peers) = (Desk::of("m1"), peers);
+        (api.journals, api.peers) = (PeerJournals::of("m1"), peers);
     })
     .await;
     let refused = asking.get(PATH).await;
     assert_eq!(refused.status, 502, "{refused}");
     assert!(
-        refused.message().contains("a token is not sent to http://192.0.2.1:4285"),
+        refused.message().contains("refusing to send a token to http://192.0.2.1:4285"),
         "{refused}"
     );
 }
 
 #[tokio::test]
-async fn what_was_asked_for_somebody_is_not_asked_for_again() {
+async fn proxied_request_is_not_forwarded_again() {
     let (first, second, _) = two().await;
-    // The machine says that it is reached where somebody else is.
+    // The machine's API URL belongs to another daemon.
     place_on_second(&second, &first, &first.at.to_string()).await;
-    let other = Server::beside(&first, |api| api.journals = Desk::of("m3")).await;
+    let other = Server::beside(&first, |api| api.journals = PeerJournals::of("m3")).await;
     let answer = other.get(PATH).await;
     assert_eq!(answer.status, 502, "{answer}");
-    let said = format!("the daemon at {} is not its own: its public_url is wrong", first.at);
-    assert!(answer.message().ends_with(&said), "{answer}");
+    let said = format!("the daemon at {} is that of another machine", first.at);
+    assert!(answer.message().contains(&said), "{answer}");
     let shown = [("X-Fleet-Proxied", "1")];
     let answer = http::request(&first.at, "GET", PATH, &shown, "").await;
     assert_eq!(answer.status, 501, "{answer}");
 }
 
 #[tokio::test]
-async fn a_global_unit_is_told_of_by_all_that_answer_and_the_others_are_named() {
+async fn global_journal_names_unreachable_machines() {
     let (first, second, _) = two().await;
     let silent = UnixListener::bind(first.folder().join("silent")).unwrap();
     let silent_at = format!("unix://{}", first.folder().join("silent").display());
@@ -222,15 +225,15 @@ async fn a_global_unit_is_told_of_by_all_that_answer_and_the_others_are_named() 
     let answer = first.get(&format!("{PATH}?lines=2")).await;
     assert_eq!(answer.status, 200, "{answer}");
     let lines: Vec<&str> = answer.body.lines().collect();
-    let absent = format!("m3: [machine m3 does not answer: nobody is at {gone}: ");
+    let absent = format!("m3: [machine m3 does not respond: cannot connect to {gone}: ");
     let beginnings = [
         "m1: 1 of m1",
         "m2: 1 of m2",
         "m1: 2 of m1",
         "m2: 2 of m2",
         &absent,
-        "m4: [machine m4 does not answer: nothing came within 3 seconds]",
-        "m5: [the journal is on machine m5, which does not say where its API is reached]",
+        "m4: [machine m4 does not respond: no data within 3 seconds]",
+        "m5: [the journal is on machine m5, which has not published the URL of its API]",
     ];
     assert_eq!(lines.len(), beginnings.len(), "{answer}");
     for (line, beginning) in lines.iter().zip(beginnings) {
@@ -245,8 +248,8 @@ async fn a_global_unit_is_told_of_by_all_that_answer_and_the_others_are_named() 
 }
 
 #[tokio::test]
-async fn who_follows_a_global_unit_hears_each_machine_at_once() {
-    let (first, second, desk) = two().await;
+async fn followed_global_journal_is_not_delayed() {
+    let (first, second, journals_of_m2) = two().await;
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let silent_at = format!("http://{}", silent.local_addr().unwrap());
     let machines = [("m1", first.at.to_string()), ("m2", second.at.to_string()), ("m3", silent_at)];
@@ -256,15 +259,15 @@ async fn who_follows_a_global_unit_hears_each_machine_at_once() {
     let mut heard = [next(&mut journal).await, next(&mut journal).await];
     heard.sort_unstable();
     assert_eq!(heard, ["m1: 1 of m1", "m2: 1 of m2"]);
-    desk.said.send("news".to_owned()).unwrap();
+    journals_of_m2.new_lines.send("news".to_owned()).unwrap();
     let mut later = [next(&mut journal).await, next(&mut journal).await];
     later.sort_unstable();
     assert_eq!(later[0], "m2: news");
-    assert!(later[1].starts_with("m3: [machine m3 does not answer"), "{}", later[1]);
+    assert!(later[1].starts_with("m3: [machine m3 does not respond"), "{}", later[1]);
 }
 
 #[tokio::test]
-async fn a_server_that_ends_ends_what_it_passes_on() {
+async fn shutdown_ends_forwarded_journals() {
     let (first, second, _) = two().await;
     place_on_second(&first, &second, &second.at.to_string()).await;
     let options = JournalOptions { lines: Some(1), follow: true, ..JournalOptions::default() };
@@ -272,26 +275,26 @@ async fn a_server_that_ends_ends_what_it_passes_on() {
     assert_eq!(next(&mut journal).await, "1 of m2");
     first.stop().await;
     let end = tokio::time::timeout(http::DEADLINE, journal.next_line()).await.unwrap();
-    assert!(matches!(end, Err(ClientError::Broken { .. })), "its journal goes on: {end:?}");
+    assert!(matches!(end, Err(ClientError::Broken { .. })), "not interrupted: {end:?}");
 }
 
 async fn next(journal: &mut fleet_http::JournalLines) -> String {
     let line = tokio::time::timeout(http::DEADLINE, journal.next_line()).await;
-    line.expect("a line comes").unwrap().expect("the journal goes on")
+    line.expect("no line within the deadline").unwrap().expect("the journal ended")
 }
 
 #[tokio::test]
-async fn lines_come_by_tls_over_two_daemons_in_their_order() {
+async fn tls_forwarding_keeps_line_order() {
     let ours = Authority::new();
-    let (first, second, desk) = two().await;
+    let (first, second, journals_of_m2) = two().await;
     let own = ours.sign();
     let guard = AuthPolicy::new(Some(ours.server(true)), None);
-    let said = desk.clone();
-    let kept = Server::kept_beside(&second, &guard, |api| api.journals = said).await;
+    let said = journals_of_m2.clone();
+    let kept = Server::beside_with_auth(&second, &guard, |api| api.journals = said).await;
     place_on_second(&first, &kept, &kept.at.to_string()).await;
     let credentials: Credentials = ours.client(Some(&own), None);
     let asking = Server::beside(&first, |api| {
-        (api.journals, api.peers) = (Desk::of("m1"), Peers::new(credentials));
+        (api.journals, api.peers) = (PeerJournals::of("m1"), Peers::new(credentials));
     })
     .await;
     let options = JournalOptions { lines: Some(1), follow: true, ..JournalOptions::default() };
@@ -299,7 +302,7 @@ async fn lines_come_by_tls_over_two_daemons_in_their_order() {
     let mut journal = client.journal(&name("a.service"), &options).await.unwrap();
     assert_eq!(next(&mut journal).await, "1 of m2");
     for number in 0..500 {
-        desk.said.send(format!("line {number}")).unwrap();
+        journals_of_m2.new_lines.send(format!("line {number}")).unwrap();
     }
     for number in 0..500 {
         assert_eq!(next(&mut journal).await, format!("line {number}"));
@@ -307,7 +310,7 @@ async fn lines_come_by_tls_over_two_daemons_in_their_order() {
 }
 
 #[tokio::test]
-async fn a_status_is_told_of_one_machine_alone_where_that_is_asked_for() {
+async fn status_of_a_single_machine() {
     let (first, second, _) = two().await;
     let api = second.at.to_string();
     global(&first, &[("m1", ""), ("m2", &api)]).await;

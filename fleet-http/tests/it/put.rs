@@ -1,4 +1,4 @@
-//! `PUT /units/<name>`: in which order it decides, and what it says.
+//! `PUT /units/<name>`: order of checks, and errors.
 
 use fleet_core::Strictness;
 use fleet_http::wire::ErrorDetail;
@@ -6,14 +6,14 @@ use fleet_http::wire::ErrorDetail;
 use crate::harness::Server;
 use crate::http::{Answer, request};
 
-const SOURCE: &str = "# kept\r\n[Service]\r\nExecStart=/bin/sleep \\\r\n  1d\r\n";
+const SOURCE: &str = "# comment\r\n[Service]\r\nExecStart=/bin/sleep \\\r\n  1d\r\n";
 
 fn body(source: &str) -> String {
     serde_json::json!({ "source": source }).to_string()
 }
 
 #[tokio::test]
-async fn the_media_type_comes_first() {
+async fn content_type_is_checked_first() {
     let server = Server::start().await;
     let wrong = "only acceptable Content-Type is application/json";
     let cases: [(&[&str], &str); 5] = [
@@ -34,7 +34,7 @@ async fn the_media_type_comes_first() {
 }
 
 #[tokio::test]
-async fn refusals_say_what_is_wrong() {
+async fn errors_describe_the_problem() {
     let server = Server::start().await;
     server.sleepers(&["old.service"], "loaded").await;
     let option = r#"{"section":"Service","name":"ExecStart","value":"/bin/sleep 1d"}"#;
@@ -61,7 +61,7 @@ async fn refusals_say_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn everything_that_is_wrong_with_a_unit_file_is_listed() {
+async fn all_unit_file_errors_are_listed() {
     let server = Server::start().await;
     let syntax = server
         .put("/fleet/v1/units/a.service", &body("x=1\n[Service]\nType=exec\nExecStart\n"))
@@ -75,7 +75,7 @@ async fn everything_that_is_wrong_with_a_unit_file_is_listed() {
             format!("line {}, column {}: {}: {}", d.line, d.column, d.message, d.help)
         };
         let lines: Vec<String> = details.iter().map(line).collect();
-        assert_eq!(answer.message(), lines.join("\n"), "all of it is for people, too");
+        assert_eq!(answer.message(), lines.join("\n"), "the message contains all errors");
         details.iter().map(|d| (d.line, d.column)).collect::<Vec<_>>()
     };
     assert_eq!((syntax.status, places(&syntax)), (400, vec![(1, 1), (4, 1)]));
@@ -83,31 +83,31 @@ async fn everything_that_is_wrong_with_a_unit_file_is_listed() {
 }
 
 #[tokio::test]
-async fn the_daemon_can_be_told_to_warn_instead() {
+async fn warn_strictness_accepts_unknown_options() {
     let server = Server::start_with(|api| api.strictness = Strictness::Warn).await;
     let odd = body("[X-Fleet]\nConflict=b.service\n");
     assert_eq!(server.put("/fleet/v1/units/a.service", &odd).await.status, 201);
 }
 
 #[tokio::test]
-async fn circles_are_refused_and_spelled_out() {
+async fn cycles_are_refused_with_their_units() {
     let server = Server::start().await;
     let beside = |other: &str| body(&format!("[X-Fleet]\nMachineOf={other}\n"));
     assert_eq!(server.put("/fleet/v1/units/a.service", &beside("b.service")).await.status, 201);
     let answer = server.put("/fleet/v1/units/b.service", &beside("a.service")).await;
     assert_eq!(answer.status, 400);
-    assert!(answer.message().starts_with("MachineOf leads in a circle: "), "{answer}");
+    assert!(answer.message().starts_with("MachineOf forms a dependency cycle: "), "{answer}");
     assert!(answer.message().contains("a.service -> b.service"), "{answer}");
 }
 
 // Holds: I-13
 #[tokio::test]
-async fn a_source_comes_back_byte_for_byte() {
+async fn source_round_trips() {
     let server = Server::start().await;
     assert_eq!(server.put("/fleet/v1/units/a.service", &body(SOURCE)).await.status, 201);
     let shown = server.get("/fleet/v1/units/a.service").await.json();
     assert_eq!(shown["source"], SOURCE);
-    // Options that an old client reads, and writes elsewhere, have the same hash.
+    // Options that an old client reads and writes elsewhere have the same hash.
     let copy = serde_json::json!({ "options": shown["options"] }).to_string();
     assert_eq!(server.put("/fleet/v1/units/copy.service", &copy).await.status, 201);
     let copied = server.get("/fleet/v1/units/copy.service").await.json();
@@ -115,15 +115,18 @@ async fn a_source_comes_back_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn a_comment_is_content_to_those_who_send_bytes() {
+async fn comment_change_is_a_content_change() {
     let server = Server::start().await;
     let unit =
         |source: &str| serde_json::json!({"desiredState":"loaded","source":source}).to_string();
-    let (plain, noted) = ("[Service]\nType=exec\n", "# noted\n[Service]\nType=exec\n");
+    let (plain, commented) = ("[Service]\nType=exec\n", "# comment\n[Service]\nType=exec\n");
     let options = r#"{"desiredState":"launched",
         "options":[{"section":"Service","name":"Type","value":"exec"}]}"#;
-    let steps =
-        [(unit(plain), 201, plain), (unit(noted), 201, noted), (options.to_owned(), 204, noted)];
+    let steps = [
+        (unit(plain), 201, plain),
+        (unit(commented), 201, commented),
+        (options.to_owned(), 204, commented),
+    ];
     for (body, status, source) in steps {
         assert_eq!(server.put("/fleet/v1/units/a.service", &body).await.status, status, "{body}");
         let shown = server.get("/fleet/v1/units/a.service").await.json();
@@ -132,7 +135,7 @@ async fn a_comment_is_content_to_those_who_send_bytes() {
 }
 
 #[tokio::test]
-async fn source_and_options_may_both_be_sent_if_they_agree() {
+async fn source_and_options_must_agree() {
     let server = Server::start().await;
     let option = |value: &str| serde_json::json!({"section":"Service","name":"Type","value":value});
     let both = |value| {
@@ -145,7 +148,7 @@ async fn source_and_options_may_both_be_sent_if_they_agree() {
 }
 
 #[tokio::test]
-async fn content_is_replaced_and_states_are_set() {
+async fn replaces_content_and_sets_state() {
     let server = Server::start().await;
     let content = |command: &str, state: &str| {
         let source = format!("[Service]\nExecStart={command}\n");
@@ -167,7 +170,7 @@ async fn content_is_replaced_and_states_are_set() {
 }
 
 #[tokio::test]
-async fn names_of_fields_may_be_in_any_case_and_more_may_follow() {
+async fn field_names_ignore_case_and_trailing_bytes() {
     let server = Server::start().await;
     let body = r#"{"DESIREDSTATE":"loaded","Options":[{"SECTION":"Service","Name":"ExecStart",
         "vaLue":"/bin/true"}],"unknown":{"name":7}} and more"#;
@@ -178,7 +181,7 @@ async fn names_of_fields_may_be_in_any_case_and_more_may_follow() {
 }
 
 #[tokio::test]
-async fn create_only_leaves_what_is_there() {
+async fn create_only_keeps_existing_unit() {
     let server = Server::start().await;
     let put = async |source: &str, tag: &str| {
         let headers = [("Content-Type", "application/json"), ("If-None-Match", tag)];
@@ -195,7 +198,7 @@ async fn create_only_leaves_what_is_there() {
 }
 
 #[tokio::test]
-async fn of_many_that_create_at_once_one_succeeds() {
+async fn concurrent_create_only_succeeds_once() {
     let server = std::sync::Arc::new(Server::start().await);
     let mut tasks = tokio::task::JoinSet::new();
     for number in 0..8 {

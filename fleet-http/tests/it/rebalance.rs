@@ -1,4 +1,4 @@
-//! To spread the units of a cluster, and what is told of it.
+//! Rebalancing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,7 +22,7 @@ async fn post(server: &Server, query: &str) -> Answer {
     server.call("POST", &format!("{PATH}{query}"), "").await
 }
 
-/// Two machines, of which `m1` has four units and a global one, which `m2` has, too.
+/// Starts two machines: `m1` has four units, and both have a global one.
 async fn lopsided() -> (Server, [Presence; 2]) {
     let server = Server::start().await;
     let machines = [server.machine("m1", &[]).await, server.machine("m2", &[]).await];
@@ -35,7 +35,7 @@ async fn lopsided() -> (Server, [Presence; 2]) {
     (server, machines)
 }
 
-/// Moves the first unit, as an engine would.
+/// Moves the first unit, like an engine.
 async fn begin(server: &Server) {
     let revision = server.registry.request_rebalancing(RebalanceLimits::default()).await.unwrap();
     server.settle(revision).await;
@@ -62,7 +62,7 @@ const PREVIEW: &str = concat!(
 );
 
 #[tokio::test]
-async fn a_preview_changes_nothing_and_an_order_stays_until_it_is_taken_back() {
+async fn order_lasts_until_cancelled() {
     let (server, _machines) = lopsided().await;
     assert_eq!(post(&server, "?atOnce=2&dryRun=1").await.json().to_string(), PREVIEW);
     let absent = server.get(PATH).await;
@@ -74,7 +74,7 @@ async fn a_preview_changes_nothing_and_an_order_stays_until_it_is_taken_back() {
         assert_eq!(post(&server, "?atOnce=2").await.json().to_string(), PREVIEW);
         assert_eq!(server.get(PATH).await.json().to_string(), PREVIEW);
     }
-    // What would be done without the order: nothing has to be moved.
+    // The plan without the order: nothing has to be moved.
     let without = server.call("DELETE", &format!("{PATH}?dryRun=1"), "").await;
     assert_eq!(without.json().to_string(), "{}");
     assert_eq!(server.get(PATH).await.status, 200);
@@ -85,14 +85,13 @@ async fn a_preview_changes_nothing_and_an_order_stays_until_it_is_taken_back() {
 }
 
 #[tokio::test]
-async fn where_no_move_is_worth_it_nothing_is_ordered_and_the_reason_is_told() {
+async fn no_worthwhile_move_reports_reason() {
     let (server, _machines) = lopsided().await;
-    let told = post(&server, "?gain=9").await.json();
-    let reason = "the machines have from 1 to 5 units, and no unit may move to where that would be \
-                  worth it";
-    assert_eq!((&told["reason"], told.get("moves")), (&reason.into(), None));
-    assert_eq!(server.get(PATH).await.status, 404, "there is nothing to be done");
-    // Of an order that is there the new terms are noted, or the old ones would be worked off.
+    let report = post(&server, "?gain=9").await.json();
+    let reason = "the machines have 1 to 5 units, and no allowed move would improve the balance";
+    assert_eq!((&report["reason"], report.get("moves")), (&reason.into(), None));
+    assert_eq!(server.get(PATH).await.status, 404, "no order was stored");
+    // An existing order gets the new limits; otherwise the old ones would be carried out.
     post(&server, "").await;
     post(&server, "?gain=9").await;
     assert_eq!(server.get(PATH).await.json()["order"]["gain"], 9);
@@ -101,28 +100,28 @@ async fn where_no_move_is_worth_it_nothing_is_ordered_and_the_reason_is_told() {
 }
 
 #[tokio::test]
-async fn who_is_under_way_is_told_with_what_is_known_of_it() {
+async fn pending_moves_are_reported_with_status() {
     let (server, [_one, other]) = lopsided().await;
     begin(&server).await;
-    let told = server.get(PATH).await.json();
+    let report = server.get(PATH).await.json();
     let expected =
-        r#"[{"reason":"its machine has not told of it yet","to":"m2","unit":"a.service"}]"#;
-    assert_eq!(told["underWay"].to_string(), expected);
-    assert_eq!(told["moves"].to_string(), r#"[{"from":"m1","to":"m2","unit":"b.service"}]"#);
-    assert_eq!(told["order"]["moved"], 1);
+        r#"[{"reason":"its machine has not reported it yet","to":"m2","unit":"a.service"}]"#;
+    assert_eq!(report["underWay"].to_string(), expected);
+    assert_eq!(report["moves"].to_string(), r#"[{"from":"m1","to":"m2","unit":"b.service"}]"#);
+    assert_eq!(report["order"]["moved"], 1);
     let epoch = server.mirror.snapshot().placement("a.service").unwrap().epoch;
     let mut state = UnitState { epoch, ..running("a.service", "m2") };
     state.systemd.active = ActiveState::Activating;
     server.publish(&other, state.clone()).await;
-    let told = server.get(PATH).await.json();
-    assert_eq!(told["underWay"][0]["reason"], "it is activating (running)");
+    let report = server.get(PATH).await.json();
+    assert_eq!(report["underWay"][0]["reason"], "it is activating (running)");
     state.systemd.active = ActiveState::Active;
     server.publish(&other, state).await;
     assert_eq!(server.get(PATH).await.json().get("underWay"), None);
 }
 
 #[tokio::test]
-async fn what_an_order_waits_for_is_told_and_whether_that_can_come_by_itself() {
+async fn waits_and_stuck_are_reported() {
     let server = Server::start().await;
     let [one, two] = [server.machine("m1", &[]).await, server.machine("m2", &[]).await];
     let placed = [("w@1.service", "m1"), ("w@2.service", "m1"), ("w@3.service", "m1")];
@@ -139,41 +138,44 @@ async fn what_an_order_waits_for_is_told_and_whether_that_can_come_by_itself() {
     for (active, stuck) in [(ActiveState::Activating, None), (ActiveState::Failed, Some(true))] {
         last.systemd.active = active;
         server.publish(&two, last.clone()).await;
-        let told = post(&server, "?minAvailable=3&dryRun=1").await.json();
+        let report = post(&server, "?minAvailable=3&dryRun=1").await.json();
         let waits = format!(
             "too few instances are up; w@4.service is not up on m2: it is {active} (running)"
         );
-        assert_eq!((told["moves"].as_array().unwrap().len(), &told["waits"]), (1, &waits.into()));
-        assert_eq!(told.get("stuck").and_then(serde_json::Value::as_bool), stuck);
+        assert_eq!(
+            (report["moves"].as_array().unwrap().len(), &report["waits"]),
+            (1, &waits.into())
+        );
+        assert_eq!(report.get("stuck").and_then(serde_json::Value::as_bool), stuck);
 
         let intent = Some(Intent::Drained { min_available: 3 });
         server.settle(server.registry.set_intent(&drained, intent).await.unwrap()).await;
-        let told = post(&server, "?dryRun=1").await.json();
-        let waits = "m1 is drained first, and w@1.service stays for now: 3 instances of \
+        let report = post(&server, "?dryRun=1").await.json();
+        let waits = "m1 must be drained first, but w@1.service stays for now: 3 instances of \
                      w@.service are up and 3 must stay up";
-        assert_eq!(told["waits"], waits);
-        assert_eq!(told.get("stuck").and_then(serde_json::Value::as_bool), stuck);
+        assert_eq!(report["waits"], waits);
+        assert_eq!(report.get("stuck").and_then(serde_json::Value::as_bool), stuck);
         server.settle(server.registry.set_intent(&drained, None).await.unwrap()).await;
     }
     last.systemd.active = ActiveState::Active;
     server.publish(&two, last).await;
-    let told = post(&server, "?minAvailable=3&dryRun=1").await.json();
-    assert_eq!((told["moves"].as_array().unwrap().len(), told.get("waits")), (1, None));
+    let report = post(&server, "?minAvailable=3&dryRun=1").await.json();
+    assert_eq!((report["moves"].as_array().unwrap().len(), report.get("waits")), (1, None));
 }
 
 #[tokio::test]
-async fn what_cannot_be_meant_of_a_rebalancing_is_refused_in_words() {
+async fn invalid_parameters_are_refused() {
     let server = Server::start().await;
     for (query, message) in [
-        ("?atOnce=0", "atOnce cannot be \"0\": write a number from 1 to 100"),
-        ("?atOnce=101", "atOnce cannot be \"101\": write a number from 1 to 100"),
-        ("?most=0", "most cannot be \"0\": write a number from 1 to 4294967295"),
-        ("?gain=-1", "gain cannot be \"-1\": write a number from 0 to 4294967295"),
+        ("?atOnce=0", "invalid value of atOnce: \"0\" is not a number from 1 to 100"),
+        ("?atOnce=101", "invalid value of atOnce: \"101\" is not a number from 1 to 100"),
+        ("?most=0", "invalid value of most: \"0\" is not a number from 1 to 4294967295"),
+        ("?gain=-1", "invalid value of gain: \"-1\" is not a number from 0 to 4294967295"),
         (
             "?minAvailable=two",
-            "minAvailable cannot be \"two\": write a number from 0 to 4294967295",
+            "invalid value of minAvailable: \"two\" is not a number from 0 to 4294967295",
         ),
-        ("?dryRun=perhaps", "dryRun cannot be \"perhaps\": write 1 or 0"),
+        ("?dryRun=perhaps", "invalid value of dryRun: \"perhaps\" is neither 1 nor 0"),
     ] {
         let answer = post(&server, query).await;
         assert_eq!((answer.status, answer.message()), (400, message.to_owned()), "{query}");
@@ -184,7 +186,7 @@ async fn what_cannot_be_meant_of_a_rebalancing_is_refused_in_words() {
 }
 
 #[tokio::test]
-async fn the_client_orders_looks_and_takes_back() {
+async fn client_orders_reads_and_cancels() {
     let (server, _machines) = lopsided().await;
     let client = server.client();
     let terms = RebalanceLimits {
@@ -204,12 +206,13 @@ async fn the_client_orders_looks_and_takes_back() {
 }
 
 #[tokio::test]
-async fn events_tell_what_is_moved_and_when_it_is_over() {
+async fn events_report_moves_and_completion() {
     let (server, _machines) = lopsided().await;
     let mut events = server.client().events(&EventOptions::default()).await.unwrap();
-    let mut told = async || loop {
-        let event = timeout(DEADLINE, events.next_event()).await.expect("an event comes");
-        match event.unwrap().expect("the stream goes on") {
+    let mut next_order = async || loop {
+        let event =
+            timeout(DEADLINE, events.next_event()).await.expect("no event within the deadline");
+        match event.unwrap().expect("the stream ended") {
             ClusterEvent::Rebalance(order) => return Some(order.moving),
             ClusterEvent::RebalanceGone => return None,
             _ => {}
@@ -217,14 +220,14 @@ async fn events_tell_what_is_moved_and_when_it_is_over() {
     };
     begin(&server).await;
     let moving = loop {
-        // The order may be told before anything was done for it.
-        match told().await {
+        // The first event may precede the first move.
+        match next_order().await {
             Some(moving) if moving.is_empty() => {}
             other => break other,
         }
     };
-    let moving = moving.expect("it is not over");
+    let moving = moving.expect("the rebalancing is over");
     assert_eq!((moving[0].unit.as_str(), moving[0].to.as_str()), ("a.service", "m2"));
     server.registry.end_rebalancing().await.unwrap();
-    while told().await.is_some() {}
+    while next_order().await.is_some() {}
 }

@@ -1,4 +1,4 @@
-//! A connection in between, which breaks when a test wants it to.
+//! A relay whose connections a test can break.
 
 use std::path::Path;
 
@@ -7,9 +7,9 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::{JoinHandle, JoinSet};
 
-/// Passes on what comes at a socket to another one, until it is aborted.
+/// Forwards connections from one socket to another until it is aborted.
 pub(crate) fn relay(at: &Path, to: &ListenAddress) -> JoinHandle<()> {
-    let ListenAddress::Unix(to) = to.clone() else { panic!("{to} is no unix socket") };
+    let ListenAddress::Unix(to) = to.clone() else { panic!("{to} is not a unix socket") };
     let listener = UnixListener::bind(at).unwrap();
     tokio::spawn(async move {
         let mut passing = JoinSet::new();

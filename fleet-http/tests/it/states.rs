@@ -1,4 +1,4 @@
-//! What machines report: filters, one state of one unit, and the fields beside the documented ones.
+//! Unit states: filters, the state of one unit, and additional fields.
 
 use fleet_core::{ActiveState, ExitStatus, Generation, LoadState, SystemdState, UnitState};
 
@@ -40,7 +40,7 @@ async fn filters_are_exact_and_combined() {
 }
 
 #[tokio::test]
-async fn states_are_listed_by_metadata_template_and_state() {
+async fn states_filter_by_metadata_template_and_state() {
     let server = three_states().await;
     let three = server.machine("m3", &[("zone", "b")]).await;
     let failed = SystemdState::new(LoadState::Loaded, ActiveState::Failed, "failed");
@@ -64,10 +64,10 @@ async fn states_are_listed_by_metadata_template_and_state() {
 }
 
 #[tokio::test]
-async fn one_state_is_that_of_the_machine_that_the_unit_is_placed_on() {
+async fn state_is_that_of_the_placement() {
     let server = three_states().await;
     let shown = server.get("/fleet/v1/state/a.service").await.json();
-    assert_eq!(shown["machineID"], "m1", "without a placement it is the first one");
+    assert_eq!(shown["machineID"], "m1", "without a placement the first machine counts");
     server.sleepers(&["a.service"], "launched").await;
     server.decide(&[("a.service", "m2")], &[]).await;
     let shown = server.get("/fleet/v1/state/a.service").await.json();
@@ -75,7 +75,7 @@ async fn one_state_is_that_of_the_machine_that_the_unit_is_placed_on() {
 }
 
 #[tokio::test]
-async fn a_failure_is_told_in_full() {
+async fn failed_state_has_all_fields() {
     let server = Server::start().await;
     let presence = server.machine("m1", &[]).await;
     let systemd = SystemdState {

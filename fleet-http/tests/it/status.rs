@@ -1,4 +1,4 @@
-//! A status is there in time and within bounds, whatever a machine tells.
+//! A status is timely and bounded, regardless of the machines.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use tokio::time::interval;
 use crate::harness::{Server, running};
 use crate::http::Answer;
 
-/// Journals that never end, however many lines are asked for.
+/// Endless journals, regardless of the requested number of lines.
 #[derive(Clone, Copy)]
 enum Endless {
-    /// A line now and then.
+    /// One line per second or so.
     Slow,
-    /// As many as are taken, of two kibibytes each.
+    /// As many lines as are read, of two kibibytes each.
     Fast,
 }
 
@@ -41,8 +41,8 @@ impl Journals for Endless {
     }
 }
 
-/// The status of a unit on a machine that never comes to an end: its lines, and what is missing.
-async fn told(journals: Endless, lines: usize) -> (usize, String) {
+/// Returns the number of lines and the error in the status of a unit with an endless journal.
+async fn status_of(journals: Endless, lines: usize) -> (usize, String) {
     let server = Server::start_with(|api| api.journals = Arc::new(journals)).await;
     server.sleepers(&["a.service"], "launched").await;
     let presence = server.machine("m1", &[]).await;
@@ -52,21 +52,21 @@ async fn told(journals: Endless, lines: usize) -> (usize, String) {
     let answer: Answer = server.get(&path).await;
     assert_eq!(answer.status, 200, "{answer}");
     let status: fleet_http::wire::UnitStatusReport = serde_json::from_str(&answer.body).unwrap();
-    let [on] = &status.machines[..] else { panic!("it is on one machine: {status:?}") };
+    let [on] = &status.machines[..] else { panic!("not on exactly one machine: {status:?}") };
     (on.lines.len(), on.journal_error.clone())
 }
 
 #[tokio::test]
-async fn lines_that_come_now_and_then_do_not_hold_up_a_status() {
-    let (lines, missing) = told(Endless::Slow, 1000).await;
-    assert!(lines > 0, "what came is shown");
-    assert_eq!(missing, "machine m1 does not answer: its lines took more than 3 seconds");
+async fn occasional_lines_do_not_delay_status() {
+    let (lines, missing) = status_of(Endless::Slow, 1000).await;
+    assert!(lines > 0, "received lines are shown");
+    assert_eq!(missing, "machine m1 does not respond: reading its lines took more than 3 seconds");
 }
 
 #[tokio::test]
-async fn a_status_has_no_more_lines_than_are_asked_for_and_no_more_than_fit() {
-    assert_eq!(told(Endless::Fast, 5).await, (5, String::new()));
-    let why = "its lines have more than 1024 KiB: ask for the journal";
-    let missing = format!("the journal cannot be read: {why}");
-    assert_eq!(told(Endless::Fast, 1000).await, (512, missing));
+async fn status_lines_are_bounded() {
+    assert_eq!(status_of(Endless::Fast, 5).await, (5, String::new()));
+    let why = "its lines exceed 1024 KiB: read the journal instead";
+    let missing = format!("cannot read the journal: {why}");
+    assert_eq!(status_of(Endless::Fast, 1000).await, (512, missing));
 }

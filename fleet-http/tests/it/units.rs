@@ -1,4 +1,4 @@
-//! What a unit shows beside the documented fields: why it has no machine, its source, its restarts.
+//! Additional fields of units: reason, source and restarts.
 
 use fleet_core::{MachineId, NearestMachine, Reason, Refusal, tally};
 
@@ -23,7 +23,7 @@ fn no_machine_fits() -> Reason {
 
 // Holds: D-24
 #[tokio::test]
-async fn a_unit_without_a_machine_says_why() {
+async fn unplaced_unit_has_a_reason() {
     let server = Server::start().await;
     server.sleepers(&["a.service"], "launched").await;
     server.decide(&[], &[("a.service", no_machine_fits())]).await;
@@ -31,7 +31,7 @@ async fn a_unit_without_a_machine_says_why() {
     assert_eq!(shown["reason"], no_machine_fits().to_string());
     let listed = server.get("/fleet/v1/units").await.json();
     assert_eq!(listed["units"][0]["reasonDetail"], shown["reasonDetail"]);
-    // The words are those of the refusals; what is fixed here is where they stand.
+    // The refusals' texts are not fixed here, only their places.
     for refusal in shown["reasonDetail"]["refusals"].as_array_mut().unwrap() {
         assert!(refusal["text"].as_str().is_some_and(|text| text.contains("wants")), "{refusal}");
         refusal["text"] = "...".into();
@@ -41,15 +41,15 @@ async fn a_unit_without_a_machine_says_why() {
 
 // Holds: I-15
 #[tokio::test]
-async fn of_a_unit_whose_machine_is_gone_nothing_is_known_and_that_has_an_age() {
+async fn unit_on_absent_machine_has_unknown_for() {
     let server = Server::start().await;
     server.sleepers(&["a.service", "b.service"], "launched").await;
     let presence = server.machine("m1", &[]).await;
-    // Nobody here ever saw the machine of the other one.
+    // No server has ever seen the other unit's machine.
     server.decide(&[("a.service", "m1"), ("b.service", "m2")], &[]).await;
     server.publish(&presence, running("a.service", "m1")).await;
     let shown = async |unit: &str| server.get(&format!("/fleet/v1/units/{unit}")).await.json();
-    assert!(shown("a.service").await["unknownFor"].is_null(), "its machine is there");
+    assert!(shown("a.service").await["unknownFor"].is_null(), "its machine is present");
     presence.leave().await.unwrap();
     server.sleepers(&["c.service"], "inactive").await; // What this shows came after that.
     assert_eq!(server.get("/fleet/v1/state/a.service").await.status, 404);
@@ -64,7 +64,7 @@ async fn of_a_unit_whose_machine_is_gone_nothing_is_known_and_that_has_an_age() 
 
 // Holds: D-24
 #[tokio::test]
-async fn every_kind_of_reason_has_a_form_of_its_own() {
+async fn every_reason_kind_has_its_own_fields() {
     let server = Server::start().await;
     let group = vec![name("a.service"), name("b.service")];
     let at = |unit: &str, id: &str| (name(unit), id.parse::<MachineId>().unwrap());
@@ -98,7 +98,7 @@ async fn every_kind_of_reason_has_a_form_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_unit_that_waits_for_its_machine_has_a_placement_and_a_reason() {
+async fn waiting_unit_has_placement_and_reason() {
     let server = Server::start().await;
     server.sleepers(&["a.service"], "launched").await;
     let presence = server.machine("m1", &[]).await;
@@ -113,14 +113,14 @@ async fn a_unit_that_waits_for_its_machine_has_a_placement_and_a_reason() {
     );
     let detail = r#"{"kind":"notRescheduled","machineID":"m1"}"#;
     assert_eq!(shown["reasonDetail"].to_string(), detail);
-    // Of another machine it would contradict the placement.
+    // For another machine it would contradict the placement.
     server.decide(&[], &[("a.service", waits_for("m2"))]).await;
     let shown = server.get("/fleet/v1/units/a.service").await.json();
     assert_eq!(shown.get("reason"), None);
 }
 
 #[tokio::test]
-async fn lists_leave_the_source_out() {
+async fn lists_omit_the_source() {
     let server = Server::start().await;
     server.sleepers(&["a.service"], "inactive").await;
     let listed = server.get("/fleet/v1/units").await.json();
@@ -129,7 +129,7 @@ async fn lists_leave_the_source_out() {
 }
 
 #[tokio::test]
-async fn a_source_that_is_not_utf8_comes_in_base64() {
+async fn non_utf8_source_is_base64() {
     let server = Server::start().await;
     let source = b"# caf\xe9\n[Service]\nType=exec\n";
     let file = fleet_unitfile::UnitFile::parse(source).unwrap();
@@ -143,7 +143,7 @@ async fn a_source_that_is_not_utf8_comes_in_base64() {
 }
 
 #[tokio::test]
-async fn a_global_unit_is_as_far_as_its_slowest_machine() {
+async fn global_unit_state_is_that_of_slowest_machine() {
     let server = Server::start().await;
     let source = r#"{"desiredState":"launched","source":"[X-Fleet]\nGlobal=true\n"}"#;
     assert_eq!(server.put("/fleet/v1/units/a.service", source).await.status, 201);
@@ -177,7 +177,7 @@ async fn restarts_are_counted() {
 
 // Holds: D-28
 #[tokio::test]
-async fn only_a_launched_unit_is_restarted() {
+async fn only_launched_units_are_restarted() {
     let server = Server::start().await;
     server.sleepers(&["a.service"], "loaded").await;
     let answer = server.call("POST", "/fleet/v1/units/a.service/restart", "").await;
@@ -193,7 +193,7 @@ async fn only_a_launched_unit_is_restarted() {
 }
 
 #[tokio::test]
-async fn a_write_is_seen_by_the_next_read() {
+async fn read_after_write_shows_the_write() {
     let server = Server::start().await;
     for round in 0..100 {
         let state = ["inactive", "loaded", "launched"][round % 3];

@@ -1,4 +1,4 @@
-//! A store that is away: what is known is told as such, and nothing is made up.
+//! During an outage of the store, responses report their staleness and invent nothing.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use fleet_store::{ExpectUnit, Layout, NewUnit, Registry};
 use fleet_unitfile::UnitFile;
 use futures_util::future::join_all;
 
-use crate::harness::{Server, name, whole_store};
+use crate::harness::{Server, name, working_store};
 use crate::http::request;
 
 #[tokio::test]
-async fn before_anything_is_known_nothing_is_claimed() {
-    let store = whole_store();
+async fn requests_fail_before_first_read() {
+    let store = working_store();
     store.set_unreachable(true);
     let server = Server::start_unread(store, |_| {}).await;
     let paths = ["units", "units/a.service", "state", "state/a.service", "machines"];
     let answers = paths.map(async |path| server.get(&format!("/fleet/v1/{path}")).await);
     for (path, answer) in paths.iter().zip(join_all(answers).await) {
-        assert_eq!(answer.status, 503, "{path}: unknown is not absent");
+        assert_eq!(answer.status, 503, "{path}: an unread store is not an empty one");
         assert_eq!(answer.message(), "fleet server unable to communicate with its store");
         assert_eq!(answer.header("retry-after"), Some("1"));
     }
@@ -28,16 +28,17 @@ async fn before_anything_is_known_nothing_is_claimed() {
     assert_eq!(answer.message(), "the mirror of the store is not current");
 }
 
-/// It was told that there is no store, and systemd had started the daemon for it.
+/// A request that starts the daemon by socket activation must not fail because the store was not
+/// read yet.
 // Holds: D-1
 #[tokio::test]
-async fn who_asks_before_the_store_was_read_waits_for_that() {
-    let store = whole_store();
+async fn requests_wait_for_first_read() {
+    let store = working_store();
     store.set_unreachable(true);
     let server = Server::start_unread(store.clone(), |_| {}).await;
     let asking = server.get("/fleet/v1/units");
     let (answer, ()) = tokio::join!(asking, async {
-        // What needs no store is answered meanwhile.
+        // Requests that do not need the store are answered in the meantime.
         assert_eq!(server.get("/fleet/v1/version").await.status, 200);
         store.set_unreachable(false);
     });
@@ -45,7 +46,7 @@ async fn who_asks_before_the_store_was_read_waits_for_that() {
 }
 
 #[tokio::test]
-async fn a_server_that_follows_its_store_is_ready() {
+async fn synced_server_is_ready() {
     let server = Server::start().await;
     assert_eq!(server.get("/readyz").await.to_string(), "200 ok");
     assert_eq!(server.get("/fleet/v1/units").await.header("x-fleet-behind"), None);
@@ -53,21 +54,21 @@ async fn a_server_that_follows_its_store_is_ready() {
 
 // Holds: I-15, D-1
 #[tokio::test]
-async fn reads_go_on_and_say_that_they_are_old() {
+async fn reads_continue_and_report_staleness() {
     let server = Server::start().await;
     server.sleepers(&["a.service"], "inactive").await;
     server.store.set_unreachable(true);
-    let deadline = tokio::time::timeout(crate::http::DEADLINE, wait_for_age(&server));
-    let age = deadline.await.expect("the age is told");
+    let deadline = tokio::time::timeout(crate::http::DEADLINE, wait_for_staleness(&server));
+    let age = deadline.await.expect("no age within the deadline");
     assert!(age >= 1);
     let client = server.client();
-    assert_eq!(client.behind(), None, "nothing was asked yet");
+    assert_eq!(client.behind(), None, "before the first request");
     client.units().await.unwrap();
     assert!(client.behind().is_some_and(|behind| behind.as_secs() >= age));
     assert_eq!(server.get("/readyz").await.status, 503);
 }
 
-async fn wait_for_age(server: &Server) -> u64 {
+async fn wait_for_staleness(server: &Server) -> u64 {
     loop {
         let answer = server.get("/fleet/v1/units/a.service").await;
         assert_eq!(answer.status, 200);
@@ -79,7 +80,7 @@ async fn wait_for_age(server: &Server) -> u64 {
 }
 
 #[tokio::test]
-async fn writes_are_refused_with_the_cause() {
+async fn writes_fail_with_the_cause() {
     let server = Server::start().await;
     server.sleepers(&["a.service"], "launched").await;
     server.store.set_unreachable(true);
@@ -104,7 +105,7 @@ async fn writes_are_refused_with_the_cause() {
 }
 
 #[tokio::test]
-async fn a_write_that_may_have_happened_is_no_success() {
+async fn uncertain_write_is_an_error() {
     let server = Server::start().await;
     server.store.lose_responses(1);
     let source = r#"{"source":"[Service]\nType=exec\n"}"#;
@@ -114,7 +115,7 @@ async fn a_write_that_may_have_happened_is_no_success() {
 }
 
 #[tokio::test]
-async fn a_write_is_seen_by_the_next_read_however_late_its_watch_is() {
+async fn read_after_write_waits_for_delayed_watch() {
     let server = Server::start().await;
     server.store.set_delay(Duration::from_millis(100));
     let source = r#"{"source":"[Service]\nType=exec\n"}"#;
@@ -124,15 +125,14 @@ async fn a_write_is_seen_by_the_next_read_however_late_its_watch_is() {
     assert_eq!(server.get("/fleet/v1/units/a.service").await.status, 404);
 }
 
-/// fleetctl was told that a unit is there, did not find it, and said that somebody had destroyed
-/// it.
+/// Otherwise fleetctl reports that an existing unit was destroyed, because it does not find it.
 #[tokio::test]
-async fn a_unit_that_is_in_the_way_is_seen_by_the_next_read_however_late_its_watch_is() {
+async fn read_after_conflict_waits_for_delayed_watch() {
     let server = Server::start().await;
     server.sleepers(&["b.service"], "inactive").await;
     let unseen = Registry::new(server.store.inner(), Layout::DEFAULT_PREFIX);
     server.store.set_unreachable(true);
-    // After some failures the mirror looks again later and later.
+    // After several failures the mirror retries less often.
     tokio::time::timeout(crate::http::DEADLINE, wait_for_reads(&server, 4)).await.unwrap();
     let file = UnitFile::parse("[Service]\nType=exec\n").unwrap();
     let unit = NewUnit { name: name("a.service"), file, desired: TargetState::Inactive };
@@ -153,13 +153,13 @@ async fn wait_for_reads(server: &Server, more: usize) {
 }
 
 #[tokio::test]
-async fn a_write_that_no_read_will_see_is_a_success_still() {
+async fn write_succeeds_if_visibility_times_out() {
     let server = Server::start().await;
     server.sleepers(&["b.service"], "inactive").await;
     server.mirror.shutdown();
     let source = r#"{"source":"[Service]\nType=exec\n"}"#;
     assert_eq!(server.put("/fleet/v1/units/a.service", source).await.status, 201);
-    // A second server on the same store sees it.
+    // A second server on the same store shows it.
     let other = Server::start_unread(server.store.clone(), |_| {}).await;
     other.mirror.wait_current().await.unwrap();
     assert_eq!(other.get("/fleet/v1/units/a.service").await.status, 200);

@@ -1,4 +1,4 @@
-//! Entity tags of units: writes on the condition that nothing has changed, reads of what has.
+//! Conditional reads and writes with entity tags.
 
 use fleet_http::UnitUpload;
 use fleet_store::{Commit, Key, Store as _, Transaction};
@@ -19,7 +19,7 @@ async fn write(server: &Server, method: &str, path: &str, tag: &str, body: &str)
 
 async fn tag(server: &Server) -> String {
     let answer = server.get(PATH).await;
-    answer.header("etag").expect("a unit has a tag").to_owned()
+    answer.header("etag").expect("no entity tag").to_owned()
 }
 
 async fn start() -> Server {
@@ -30,23 +30,23 @@ async fn start() -> Server {
 }
 
 #[tokio::test]
-async fn what_was_looked_at_is_replaced_and_what_has_changed_is_not() {
+async fn if_match_fails_after_a_change() {
     let server = start().await;
     let seen = tag(&server).await;
     assert!(seen.contains('-'), "revision and lineage: {seen}");
     server.sleepers(&["b.service"], "inactive").await;
     let written = write(&server, "PUT", PATH, &seen, OTHER).await;
-    assert_eq!(written.status, 201, "another unit changes nothing: {written}");
+    assert_eq!(written.status, 201, "another unit's change must not matter: {written}");
     for (method, body) in [("PUT", ONE), ("PUT", LOADED), ("DELETE", "")] {
         for path in [PATH.to_owned(), format!("{PATH}?dryRun=1")] {
             let refused = write(&server, method, &path, &seen, body).await;
             assert_eq!(refused.status, 412, "{method} {body}: {refused}");
-            assert!(refused.message().starts_with("the unit has changed"), "{refused}");
+            assert!(refused.message().starts_with("the unit was modified"), "{refused}");
             assert_eq!(refused.json()["unit"]["source"], "[Service]\nType=simple\n");
             assert!(refused.header("etag").is_some_and(|now| now != seen), "{refused}");
         }
     }
-    // The answer to a write has the tag for the next one.
+    // The response to a write contains the tag for the next one.
     let next = written.header("etag").unwrap().to_owned();
     let loaded = write(&server, "PUT", PATH, &next, LOADED).await;
     assert_eq!(loaded.status, 204, "{loaded}");
@@ -57,9 +57,9 @@ async fn what_was_looked_at_is_replaced_and_what_has_changed_is_not() {
     assert_eq!(server.get(PATH).await.status, 404);
 }
 
-/// The store has the last word: what a server has not seen yet counts as well.
+/// The store makes the final check, including changes that the server has not mirrored yet.
 #[tokio::test]
-async fn a_change_that_a_server_has_not_seen_yet_is_not_overwritten() {
+async fn if_match_detects_changes_not_yet_mirrored() {
     let server = start().await;
     let seen = tag(&server).await;
     let key = server.registry.layout().key(&Key::Unit(name("a.service")));
@@ -67,7 +67,7 @@ async fn a_change_that_a_server_has_not_seen_yet_is_not_overwritten() {
     let Commit::Applied(_) =
         server.store.commit(Transaction::new().put(key, "damage")).await.unwrap()
     else {
-        panic!("nothing was in the way")
+        panic!("conflict")
     };
     for (method, body) in [("PUT", ONE), ("PUT", LOADED), ("DELETE", "")] {
         let refused = write(&server, method, PATH, &seen, body).await;
@@ -76,7 +76,7 @@ async fn a_change_that_a_server_has_not_seen_yet_is_not_overwritten() {
 }
 
 #[tokio::test]
-async fn a_unit_that_is_no_longer_there_is_not_what_was_seen() {
+async fn if_match_fails_for_a_destroyed_unit() {
     let server = start().await;
     let seen = tag(&server).await;
     assert_eq!(server.call("DELETE", PATH, "").await.status, 204);
@@ -91,15 +91,15 @@ async fn a_unit_that_is_no_longer_there_is_not_what_was_seen() {
             }
         }
     }
-    assert_eq!(server.call("DELETE", PATH, "").await.status, 404, "nothing was expected");
+    assert_eq!(server.call("DELETE", PATH, "").await.status, 404, "without a condition");
 }
 
 #[tokio::test]
-async fn tags_that_nobody_gave_match_nothing() {
+async fn unknown_etags_never_match() {
     let server = start().await;
     let seen = tag(&server).await;
     let (number, _) = seen.trim_matches('"').split_once('-').unwrap();
-    let strangers = [
+    let unknown = [
         format!("\"{number}\""),
         format!("\"{number}-00000000000000000000000000000000\""),
         format!("W/{seen}"),
@@ -107,48 +107,48 @@ async fn tags_that_nobody_gave_match_nothing() {
         "\"\"".to_owned(),
         "nonsense".to_owned(),
     ];
-    for stranger in strangers {
-        let refused = write(&server, "PUT", PATH, &stranger, OTHER).await;
-        assert_eq!(refused.status, 412, "{stranger}");
+    for etag in unknown {
+        let refused = write(&server, "PUT", PATH, &etag, OTHER).await;
+        assert_eq!(refused.status, 412, "{etag}");
     }
     assert_eq!(write(&server, "PUT", PATH, "*", OTHER).await.status, 201);
     let headers = [("Content-Type", "application/json"), ("If-Match", "*"), ("If-None-Match", "*")];
     assert_eq!(request(&server.at, "PUT", PATH, &headers, ONE).await.status, 400);
-    // Machines have none, and what asks for a condition must not be done without.
+    // Machines have no tags, so a conditional write must not be carried out unconditionally.
     let refused = write(&server, "PATCH", "/fleet/v1/machines", "*", "[]").await;
-    assert!(refused.message().starts_with("If-Match cannot be kept"), "{refused}");
-    // A unit does not take the method, whatever the condition is.
+    assert!(refused.message().starts_with("If-Match is not supported"), "{refused}");
+    // A unit does not support the method, regardless of the condition.
     assert_eq!(write(&server, "POST", PATH, "*", "{}").await.status, 405);
 }
 
 #[tokio::test]
-async fn who_has_seen_a_unit_is_not_told_it_again() {
+async fn unchanged_unit_is_not_sent_again() {
     let server = start().await;
-    let ask =
+    let get_if_none_match =
         async |tag: &str| request(&server.at, "GET", PATH, &[("If-None-Match", tag)], "").await;
     let seen = tag(&server).await;
-    let same = ask(&seen).await;
+    let same = get_if_none_match(&seen).await;
     assert_eq!(same.to_string(), "304");
     assert!(same.header("etag").is_some());
     server.sleepers(&["b.service"], "inactive").await;
-    assert_eq!(ask(&format!("\"1-x\", W/{seen}")).await.status, 304, "another unit");
-    assert_eq!(ask("*").await.status, 304);
-    assert_eq!(ask("\"1\"").await.status, 200);
+    assert_eq!(get_if_none_match(&format!("\"1-x\", W/{seen}")).await.status, 304, "another unit");
+    assert_eq!(get_if_none_match("*").await.status, 304);
+    assert_eq!(get_if_none_match("\"1\"").await.status, 200);
     let presence = server.machine("m1", &[]).await;
-    assert_eq!(ask(&seen).await.status, 200, "a machine that comes");
+    assert_eq!(get_if_none_match(&seen).await.status, 200, "new machine");
     let seen = tag(&server).await;
     server.publish(&presence, running("a.service", "m1")).await;
-    assert_eq!(ask(&seen).await.status, 200, "its state");
+    assert_eq!(get_if_none_match(&seen).await.status, 200, "state");
     let seen = tag(&server).await;
     server.decide(&[("a.service", "m1")], &[]).await;
-    assert_eq!(ask(&seen).await.status, 200, "its place");
+    assert_eq!(get_if_none_match(&seen).await.status, 200, "placement");
     let seen = tag(&server).await;
     server.put(PATH, LOADED).await;
-    assert_eq!(ask(&seen).await.status, 200, "its desired state");
+    assert_eq!(get_if_none_match(&seen).await.status, 200, "desired state");
 }
 
 #[tokio::test]
-async fn a_client_writes_what_nobody_has_changed() {
+async fn client_conditional_writes() {
     let server = start().await;
     let (client, unit) = (server.client(), name("a.service"));
     let seen = client.unit_with_etag(&unit).await.unwrap().unwrap();
