@@ -1,19 +1,23 @@
-//! What it costs to run the units of a graph.
+//! Costs of supervising the units of a graph.
 //!
-//! `cargo bench -p fleet-agent --bench supervisor` prints one JSON line for each figure: how long a
-//! thousand oneshots of `/bin/true` take, beside a bare loop that starts and awaits as many at
-//! once; what memory five hundred running units take; and the time from the death of a process to
-//! the start of the next one. Each is measured with control groups where there can be any, and
-//! without. Then comes what a start and a stop of one unit take that runs nothing, among so many
-//! that are loaded. Last come the end of all units of fleet, with the time until the first of them
-//! is told, and the unload of so many at once that run and that do not. Names of figures (`memory`,
-//! `oneshots`, `crashes`, `asks`, `ends`, `unloads`) choose among them.
+//! `cargo bench -p fleet-agent --bench supervisor` prints one JSON line per figure:
 //!
-//! Of the oneshots it also tells the time of the processor, of this process alone and with all that
-//! it ran: on a machine that has other work, too, these are what can be compared. Both run on as
-//! many threads as there are processors, as in the programs. Each unit has a file for its log, and
-//! file systems take many times as long to make one where somebody removed others in the seconds
-//! before: `TMPDIR` names a directory where nobody does.
+//! - `oneshots`: time for a thousand oneshots of `/bin/true`, and for a bare loop that spawns as
+//!   many
+//! - `memory`: memory of five hundred running units
+//! - `crashes`: time from the exit of a process to the start of the next one
+//! - `asks`: time to start and stop a unit without processes, among many loaded units
+//! - `ends`: shutdown of all units of fleet, and the time until the first one is stopped
+//! - `unloads`: unloading many units at once, running ones and others
+//!
+//! The names given as arguments select figures. The first three are measured with control groups,
+//! if possible, and without.
+//!
+//! Oneshots also report CPU time, of this process and including its children; on a busy machine
+//! these are the comparable figures. Supervisor and bare loop use as many threads as there are
+//! processors, as the programs do. Each unit has a log file, and file systems create files many
+//! times slower if others were removed in the seconds before. `TMPDIR` can name a directory without
+//! such activity.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -41,13 +45,13 @@ const ASKS: u64 = 200;
 
 #[tokio::main]
 async fn main() {
-    // cargo also builds this to test that it builds; then there is nothing to measure.
+    // cargo also builds this as a test, where there is nothing to measure.
     if std::env::args().any(|arg| arg == "--test") {
         return;
     }
     let figures: Vec<String> = std::env::args().skip(1).filter(|it| !it.starts_with('-')).collect();
     let wanted = |figure: &str| figures.is_empty() || figures.iter().any(|it| it == figure);
-    // Kept until all is measured, as nobody is to remove files meanwhile.
+    // Kept until all is measured, so that no file is removed meanwhile.
     let mut homes = Vec::new();
     for groups in [true, false] {
         if wanted("memory") {
@@ -75,8 +79,7 @@ async fn main() {
     }
 }
 
-/// The seconds that something took: on the clock, of the processor by this process, and of that by
-/// this process and those that it ran.
+/// Measured seconds: wall clock, CPU time of this process, and CPU time including its children.
 type Taken = [f64; 3];
 
 async fn taken(what: impl Future<Output = ()>) -> Taken {
@@ -95,14 +98,13 @@ fn used() -> Taken {
     let own = seconds(ClockId::ProcessCPUTime);
     let stat = std::fs::read_to_string("/proc/self/stat").expect("there is one");
     let (_, fields) = stat.rsplit_once(") ").expect("the name is in brackets");
-    // In hundredths: how long those that were waited for have used it, for themselves and in the
-    // kernel.
+    // CPU time of reaped children in user and kernel mode, in hundredths of a second.
     let children = fields.split(' ').skip(13).take(2);
     let children: f64 = children.map(|ticks| ticks.parse::<f64>().expect("a number")).sum();
     [seconds(ClockId::Monotonic), own, own + children / 100.0]
 }
 
-/// Starts and awaits as many side by side, on all threads that there are.
+/// Spawns and reaps as many processes concurrently, on all threads.
 async fn bare_loop() {
     let mut running = JoinSet::new();
     for _ in 0..ONESHOTS {
@@ -117,7 +119,7 @@ async fn bare_loop() {
     while running.join_next().await.is_some() {}
 }
 
-/// The medians of both, which take turns: what else the machine does then meets both.
+/// Measures both in turns, so that other load affects both, and prints the medians.
 async fn oneshots(groups: bool, homes: &mut Vec<TempDir>) {
     let (mut bare, mut ours) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
@@ -190,7 +192,7 @@ async fn memory(groups: bool) {
     supervisor.shutdown().await.expect("all end");
 }
 
-/// How many units have a main process.
+/// Returns the number of units with a main process.
 async fn running(supervisor: &InitSupervisor) -> usize {
     let snapshot = supervisor.snapshot().await.expect("it answers");
     snapshot.units.iter().filter(|unit| unit.main_pid.is_some()).count()
@@ -283,7 +285,7 @@ async fn unloads(many: usize, run: bool) {
     ));
 }
 
-/// A manager with so many units of that type, each with that file.
+/// Opens a manager with this many units of a type, all with the same file.
 async fn services(
     home: &Path,
     many: usize,
@@ -308,7 +310,7 @@ async fn start_all(manager: &NativeManager, names: &[UnitName]) {
     }
 }
 
-/// The main process, once it is another than that.
+/// Waits until the unit has another main process, and returns it.
 async fn next_main(supervisor: &InitSupervisor, before: Option<u32>) -> u32 {
     let mut changes = supervisor.changes();
     loop {
@@ -344,7 +346,7 @@ async fn open(home: &Path, groups: bool, graph: Graph) -> InitSupervisor {
     InitSupervisor::start(config, graph, &settings).await.expect("it starts")
 }
 
-/// What this process takes of the memory, in megabytes.
+/// Returns the resident memory of this process, in megabytes.
 fn resident() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("there is one");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -93,7 +93,7 @@ impl Engine {
     /// Delta and plan.
     fn wake(&mut self) -> (Duration, Plan) {
         let begin = Instant::now();
-        let news = self.mirror.delta_since(self.planner.seen());
+        let news = self.mirror.delta_since(self.planner.revision());
         let plan = self.planner.follow(&news).clone();
         (begin.elapsed(), plan)
     }

@@ -34,7 +34,7 @@ pub(crate) struct AbsentMachines {
     since: BTreeMap<MachineId, Timestamp>,
     held: BTreeMap<UnitName, Reason>,
     /// When the hold on one of these units ends.
-    again: Option<Timestamp>,
+    next_look: Option<Timestamp>,
     /// Number of gaps in the mirror at the last look.
     gaps: u64,
 }
@@ -55,25 +55,25 @@ impl AbsentMachines {
     /// renewal.
     pub(crate) fn new(presence_ttl: Duration) -> Self {
         let (since, held) = (BTreeMap::new(), BTreeMap::new());
-        Self { presence_ttl, since, held, again: None, gaps: 0 }
+        Self { presence_ttl, since, held, next_look: None, gaps: 0 }
     }
 
     /// Returns the delta for the planner, with every held unit pinned to its machine.
     pub(crate) fn hold(&mut self, news: &Delta, status: MirrorStatus) -> Delta {
-        let concerns_missing = self.notice(news, status);
-        if concerns_missing || self.again.is_some_and(|again| again <= status.now) {
+        let concerns_missing = self.update_absent(news, status);
+        if concerns_missing || self.next_look.is_some_and(|next_look| next_look <= status.now) {
             let before = std::mem::take(&mut self.held);
-            self.look(&news.snapshot, status);
+            self.update_held(&news.snapshot, status);
             let changed = |unit: &&UnitName| before.contains_key(*unit) != self.is_held(unit);
             let changed = before.keys().chain(self.held.keys()).filter(changed);
-            return self.shown(news, changed.cloned().collect());
+            return self.with_held(news, changed.cloned().collect());
         }
-        self.shown(news, BTreeSet::new())
+        self.with_held(news, BTreeSet::new())
     }
 
     /// Returns when to look again without a change, because the hold on a unit ends.
-    pub(crate) fn again(&self) -> Option<Timestamp> {
-        self.again
+    pub(crate) fn next_look(&self) -> Option<Timestamp> {
+        self.next_look
     }
 
     /// Sets the reasons of held units. Keeps the placements of units that may still run, wanted or
@@ -84,8 +84,8 @@ impl AbsentMachines {
         let removes = |action: &StepAction| matches!(action, StepAction::Remove { .. });
         plan.steps.retain(|step| !(removes(&step.action) && may_run(&step.unit)));
         for (unit, reason) in &self.held {
-            if let Some(told) = plan.unplaced.get_mut(unit) {
-                *told = Arc::new(reason.clone());
+            if let Some(entry) = plan.unplaced.get_mut(unit) {
+                *entry = Arc::new(reason.clone());
             }
         }
     }
@@ -95,20 +95,20 @@ impl AbsentMachines {
     }
 
     /// Updates the absent machines. Returns whether any hold may have changed.
-    fn notice(&mut self, news: &Delta, status: MirrorStatus) -> bool {
+    fn update_absent(&mut self, news: &Delta, status: MirrorStatus) -> bool {
         let snapshot = &*news.snapshot;
         let gap = std::mem::replace(&mut self.gaps, status.gaps) != status.gaps;
         let Some(changes) = news.changes.as_ref().filter(|_| !gap) else {
             // A machine may have been back during the gap and may have resumed its units.
             let machines = snapshot.placements().map(|(_, placement)| &placement.machine);
-            let missing = machines.filter(|machine| is_missing(snapshot, machine));
+            let missing = machines.filter(|machine| is_absent(snapshot, machine));
             self.since = missing.map(|machine| (machine.clone(), status.now)).collect();
             return true;
         };
         let mut concerned = false;
         for machine in &changes.machines {
             concerned |= self.since.remove(machine).is_some();
-            if is_missing(snapshot, machine) {
+            if is_absent(snapshot, machine) {
                 self.since.insert(machine.clone(), status.now);
                 concerned = true;
             }
@@ -117,7 +117,7 @@ impl AbsentMachines {
             concerned |= self.is_held(unit);
             let placement = snapshot.placement(unit.as_str());
             let machine = placement.map(|placement| &placement.machine);
-            if let Some(machine) = machine.filter(|machine| is_missing(snapshot, machine)) {
+            if let Some(machine) = machine.filter(|machine| is_absent(snapshot, machine)) {
                 self.since.entry(machine.clone()).or_insert(status.now);
                 concerned = true;
             }
@@ -126,8 +126,8 @@ impl AbsentMachines {
     }
 
     /// Computes the held units, and until when each is held.
-    fn look(&mut self, snapshot: &Snapshot, status: MirrorStatus) {
-        self.again = None;
+    fn update_held(&mut self, snapshot: &Snapshot, status: MirrorStatus) {
+        self.next_look = None;
         let settled = status.now.after(GRACE.saturating_sub(status.current_for));
         let is_settled = status.current_for >= GRACE;
         for (machine, since) in self.since.clone() {
@@ -147,7 +147,7 @@ impl AbsentMachines {
                     _ => (Reason::MachineAwaited { machine }, Some(settled)),
                 };
                 self.held.insert(name.clone(), reason);
-                self.again = self.again.into_iter().chain(until).min();
+                self.next_look = self.next_look.into_iter().chain(until).min();
             }
         }
         self.since.retain(|machine, _| snapshot.placements_on(machine).next().is_some());
@@ -161,14 +161,14 @@ impl AbsentMachines {
     }
 
     /// Returns the delta with all held units; `changed` are those whose hold has begun or ended.
-    fn shown(&self, news: &Delta, changed: BTreeSet<UnitName>) -> Delta {
+    fn with_held(&self, news: &Delta, changed: BTreeSet<UnitName>) -> Delta {
         if self.held.is_empty() && changed.is_empty() {
             return news.clone();
         }
         let mut snapshot = news.snapshot.as_ref().clone();
         for unit in self.held.keys() {
             if let Some(unit) = news.snapshot.unit(unit.as_str()) {
-                snapshot.put_unit(staying(unit));
+                snapshot.put_unit(pinned(unit));
             }
         }
         let with = |changes: &ChangeSet| {
@@ -180,12 +180,12 @@ impl AbsentMachines {
     }
 }
 
-fn is_missing(snapshot: &Snapshot, machine: &MachineId) -> bool {
+fn is_absent(snapshot: &Snapshot, machine: &MachineId) -> bool {
     snapshot.machine(machine.as_str()).is_none()
 }
 
 /// The unit with `Reschedule=never`.
-fn staying(unit: &Unit) -> Unit {
+fn pinned(unit: &Unit) -> Unit {
     let requirements = unit.requirements.as_ref().clone();
     let requirements = Requirements { reschedule: Reschedule::Never, ..requirements };
     Unit { requirements: Arc::new(requirements), ..unit.clone() }

@@ -108,8 +108,8 @@ impl Leader {
         self.current_since = seconds(now);
     }
 
-    fn again(&self) -> Option<u64> {
-        self.missing.again().map(|again| again.as_millis() / 1000)
+    fn next_look(&self) -> Option<u64> {
+        self.missing.next_look().map(|at| at.as_millis() / 1000)
     }
 }
 
@@ -121,7 +121,7 @@ fn a_unit_of_a_lost_machine_moves_at_once() {
     leader.lose("near");
     let told = leader.told(200);
     assert_eq!(told, "move plain.service from near to here: the machine is gone");
-    assert_eq!(leader.again(), None);
+    assert_eq!(leader.next_look(), None);
 }
 
 // Holds: I-1
@@ -135,12 +135,12 @@ fn a_unit_that_is_stopped_where_it_is_cut_off_moves_when_it_must_have_ended() {
     let waits = "once.service: its machine near is not present: OnPartition=stop forbids \
                  another for 16s, until it must have stopped there";
     assert_eq!(leader.told(200), waits);
-    assert_eq!(leader.again(), Some(216));
+    assert_eq!(leader.next_look(), Some(216));
     leader.put("other", "", TargetState::Inactive);
     assert_eq!(leader.told(215), waits);
     let moves = "move once.service from near to here: the machine is gone";
     assert_eq!(leader.told(216), moves);
-    assert_eq!((leader.told(217).as_str(), leader.again()), ("", None));
+    assert_eq!((leader.told(217).as_str(), leader.next_look()), ("", None));
 }
 
 #[test]
@@ -150,14 +150,14 @@ fn a_machine_that_is_back_keeps_its_units_and_the_wait_begins_anew_when_it_is_lo
     leader.lose("near");
     leader.told(200);
     leader.join("near", 1);
-    assert_eq!((leader.told(210).as_str(), leader.again()), ("", None));
+    assert_eq!((leader.told(210).as_str(), leader.next_look()), ("", None));
     leader.lose("near");
     leader.told(214);
-    assert_eq!(leader.again(), Some(230));
+    assert_eq!(leader.next_look(), Some(230));
     // It was back and is gone again, all between two looks.
     leader.changes.machines.insert(id("near"));
     leader.told(220);
-    assert_eq!(leader.again(), Some(236));
+    assert_eq!(leader.next_look(), Some(236));
 }
 
 // Holds: I-1
@@ -169,7 +169,7 @@ fn nobody_knows_what_happened_in_a_gap_so_the_wait_begins_anew() {
     leader.told(200);
     leader.gap(210);
     assert!(leader.told(217).starts_with("once.service: its machine near is not present"));
-    assert_eq!(leader.again(), Some(233));
+    assert_eq!(leader.next_look(), Some(233));
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn a_unit_whose_stop_may_take_for_ever_gets_no_other_machine() {
     leader.snapshot.put_unit(Unit { file, ..unit });
     leader.lose("near");
     assert!(leader.told(200).contains("nothing limits its stop"));
-    assert_eq!(leader.again(), None);
+    assert_eq!(leader.next_look(), None);
     leader.join("near", 1);
     assert_eq!(leader.told(1_000_000), "");
 }
@@ -227,7 +227,7 @@ fn after_a_gap_units_of_missing_machines_wait_and_say_so_and_others_do_not() {
         bring the machine back,
         or change the unit
     ");
-    assert_eq!(leader.again(), Some(115));
+    assert_eq!(leader.next_look(), Some(115));
     insta::assert_snapshot!(folded(&leader.told(115)), @r"
     move lost.service from near to here:
         the machine is gone

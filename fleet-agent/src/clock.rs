@@ -161,7 +161,7 @@ impl Sleep {
         };
         loop {
             self.set.take_if(|(set, _)| *set > at);
-            let (set, asleep) = self.set.get_or_insert_with(|| (at, asleep(&self.clock, at)));
+            let (set, asleep) = self.set.get_or_insert_with(|| (at, boxed_sleep(&self.clock, at)));
             ready!(asleep.poll_unpin(cx));
             let is_due = *set >= at;
             self.set = None;
@@ -172,7 +172,7 @@ impl Sleep {
     }
 }
 
-fn asleep(clock: &Arc<dyn Clock>, at: Timestamp) -> BoxFuture<'static, ()> {
+fn boxed_sleep(clock: &Arc<dyn Clock>, at: Timestamp) -> BoxFuture<'static, ()> {
     let clock = Arc::clone(clock);
     async move { clock.sleep_until(at).await }.boxed()
 }

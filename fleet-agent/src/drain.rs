@@ -41,12 +41,12 @@ impl DrainProgress {
     pub(crate) fn plan(&mut self, snapshot: &Snapshot, index: &mut Index) -> Option<&DrainPlan> {
         let machines = self.machines.iter().filter_map(|id| snapshot.machine(id.as_str()));
         let drain = Drain::from_intents(snapshot, machines.map(AsRef::as_ref))?;
-        let known = self.last.take().filter(|(before, _)| *before == drain);
-        let known = known.unwrap_or_else(|| {
+        let cached = self.last.take().filter(|(before, _)| *before == drain);
+        let cached = cached.unwrap_or_else(|| {
             let plan = index.drain(&drain);
             (drain, plan)
         });
-        Some(&self.last.insert(known).1)
+        Some(&self.last.insert(cached).1)
     }
 }
 

@@ -13,7 +13,7 @@ use fleet_store::{
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use self::writes::{mend, writes};
+use self::writes::{remove_strays, writes};
 use crate::absent_machines::{AbsentMachines, MirrorStatus};
 use crate::clock::wait_until;
 use crate::drain::waits_for_reports;
@@ -32,10 +32,10 @@ const RETRY: Duration = Duration::from_secs(1);
 /// saves work. It has a limit because several clusters may share a store, and revisions count the
 /// writes of all. If a response ever carried a revision of another cluster, this mirror would reach
 /// it only with its own next change, which may be a day away.
-const ECHO: Duration = Duration::from_secs(1);
+const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Shortest interval between two checks whether enough units are up to continue a drain.
-const UPS: Duration = Duration::from_millis(100);
+const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Dependencies and settings of an engine.
 pub struct EngineConfig {
@@ -117,7 +117,7 @@ impl Engine {
             tokio::select! {
                 biased;
                 () = shutdown.wait() => return,
-                may = self.wait_to_stand() => if !may { return },
+                may = self.wait_to_campaign() => if !may { return },
             }
             let mut pause = *ttl / 3;
             // A request that was sent before the drop may still succeed, for `ttl` at most.
@@ -155,7 +155,7 @@ impl Engine {
 
     /// Waits until a campaign makes sense; `false` if it never will again. An engine without a
     /// current view could not decide anything. One that sees another leader need not ask the store.
-    async fn wait_to_stand(&self) -> bool {
+    async fn wait_to_campaign(&self) -> bool {
         let EngineConfig { candidate, mirror, .. } = &self.config;
         let Some(mut presence) = self.presence.clone() else {
             return mirror.wait_until_vacant(candidate).await.is_ok();
@@ -175,7 +175,7 @@ impl Engine {
 
     async fn lead(&self, leadership: Leadership, shutdown: &mut Shutdown) -> TermEnd {
         let leadership = Arc::new(leadership);
-        let mut keeper = LeaseRenewer(tokio::spawn(renew_lease(
+        let mut renewer = LeaseRenewer(tokio::spawn(renew_lease(
             leadership.clone(),
             self.config.ttl,
             self.config.clock.clone(),
@@ -185,11 +185,11 @@ impl Engine {
         let end = tokio::select! {
             biased;
             () = shutdown.wait() => TermEnd::Shutdown,
-            _ = &mut keeper.0 => TermEnd::Deposed,
+            _ = &mut renewer.0 => TermEnd::Deposed,
             end = self.run_term(&leadership) => end,
         };
         if let TermEnd::Shutdown = end {
-            keeper.end().await;
+            renewer.end().await;
             resign(leadership).await;
         }
         end
@@ -203,15 +203,15 @@ impl Engine {
             return TermEnd::Shutdown;
         }
         let mut wake = ClusterChanges::of(&self.config.mirror);
-        let (mut planner, mut missing) =
+        let (mut planner, mut absent) =
             (Planner::new(), AbsentMachines::new(self.config.presence_ttl));
         loop {
             let (pass, begin) =
-                (self.pass(leadership, &mut planner, &mut missing), self.config.clock.now());
+                (self.pass(leadership, &mut planner, &mut absent), self.config.clock.now());
             let passed = self.heartbeat.busy(pass).await;
             self.observer.on_pass(self.config.clock.now().since(begin), passed.as_ref().err());
-            let again = match passed {
-                Ok(again) => again,
+            let reason = match passed {
+                Ok(reason) => reason,
                 Err(RegistryError::Conflict) => WakeReason::default(),
                 Err(RegistryError::Deposed { .. }) => return TermEnd::Deposed,
                 Err(RegistryError::Store(StoreError::Unknown(_))) => return TermEnd::Doubt,
@@ -224,8 +224,8 @@ impl Engine {
             tokio::select! {
                 biased;
                 news = wake.next() => if !news { return TermEnd::Shutdown },
-                () = wait_until(&*self.config.clock, again.at) => {}
-                () = self.wait_report(again.reports) => {}
+                () = wait_until(&*self.config.clock, reason.at) => {}
+                () = self.wait_report(reason.reports) => {}
             }
         }
     }
@@ -237,10 +237,10 @@ impl Engine {
         &self,
         leadership: &Leadership,
         planner: &mut Planner,
-        missing: &mut AbsentMachines,
+        absent: &mut AbsentMachines,
     ) -> Result<WakeReason, RegistryError> {
         let mirror = &self.config.mirror;
-        let news = mirror.delta_since(planner.seen());
+        let news = mirror.delta_since(planner.revision());
         // Read after the delta: if the store was lost in between, this is too short, never too
         // long. An uncertain view is no reason to move anything.
         let (true, Some(current_for)) = (news.is_current, mirror.current_for()) else {
@@ -248,24 +248,24 @@ impl Engine {
         };
         let status =
             MirrorStatus { now: self.config.clock.now(), current_for, gaps: mirror.resyncs() };
-        let seen = missing.hold(&news, status);
+        let seen = absent.hold(&news, status);
         let mut plan = planner.follow(&seen).clone();
         debug_assert_eq!(fleet_scheduler::check(&seen.snapshot, &plan), []);
-        missing.explain(&mut plan);
-        let mut again = WakeReason { at: missing.again(), reports: None };
+        absent.explain(&mut plan);
+        let mut reason = WakeReason { at: absent.next_look(), reports: None };
         let mut balance = None;
-        if plan.steps.is_empty() && again.at.is_none() {
+        if plan.steps.is_empty() && reason.at.is_none() {
             let drain = planner.drain(&seen.snapshot);
             let waits = drain.filter(|plan| waits_for_reports(plan));
-            again.reports = waits.map(|_| seen.snapshot.revision);
+            reason.reports = waits.map(|_| seen.snapshot.revision);
             plan.steps.extend(drain.into_iter().flat_map(|drain| drain.plan.steps.clone()));
-            if plan.steps.is_empty() && again.reports.is_none() {
+            if plan.steps.is_empty() && reason.reports.is_none() {
                 match planner.rebalance(&seen.snapshot) {
-                    Some(NextStep::Moves { steps, seen, noted }) => {
+                    Some(NextStep::Moves { steps, seen, updated }) => {
                         plan.steps = steps;
-                        balance = Some(RebalanceUpdate { seen, now: noted });
+                        balance = Some(RebalanceUpdate { seen, now: updated });
                     }
-                    Some(NextStep::Wait) => again.reports = Some(seen.snapshot.revision),
+                    Some(NextStep::Wait) => reason.reports = Some(seen.snapshot.revision),
                     Some(NextStep::Over(seen)) => {
                         tracing::info!(moved = seen.moved, "rebalanced: no move is worth it");
                         leadership.update_rebalancing(&seen, None).await?;
@@ -275,7 +275,7 @@ impl Engine {
             }
         }
         let mut writes = PlacementWrites { rebalance: balance, ..writes(&news.snapshot, &plan) };
-        mend(&mut writes, &news.snapshot, mirror.superseded_placements());
+        remove_strays(&mut writes, &news.snapshot, mirror.superseded_placements());
         if !writes.is_empty() {
             for step in &plan.steps {
                 tracing::info!(%step, "plan");
@@ -283,10 +283,10 @@ impl Engine {
             let written = leadership.commit(&writes).await;
             self.observer.on_steps(&plan.steps, written.is_ok());
             let revision = written?;
-            self.wait_shown(revision).await;
+            self.wait_visible(revision).await;
         }
-        self.tidy_up().await?;
-        Ok(again)
+        self.collect_contents().await?;
+        Ok(reason)
     }
 
     /// Waits until machines may have reported something after this revision; forever if it is
@@ -295,7 +295,7 @@ impl Engine {
         let Some(after) = after else {
             return std::future::pending().await;
         };
-        self.config.clock.sleep(UPS).await;
+        self.config.clock.sleep(REPORT_INTERVAL).await;
         let mut progress = self.config.mirror.subscribe();
         if progress.wait_for(|progress| progress.revision > after).await.is_err() {
             std::future::pending::<()>().await; // The other waits notice that it has ended.
@@ -304,17 +304,17 @@ impl Engine {
 
     /// Waits for a limited time until the mirror shows a write; after that, its change wakes the
     /// loop.
-    async fn wait_shown(&self, revision: Revision) {
+    async fn wait_visible(&self, revision: Revision) {
         tokio::select! {
             biased;
             // A mirror that has ended also ends the loop, at its next wait for a change.
             _seen = self.config.mirror.wait_for(revision) => {}
-            () = self.config.clock.sleep(ECHO) => {}
+            () = self.config.clock.sleep(VISIBILITY_TIMEOUT) => {}
         }
     }
 
     /// Deletes unit files that no unit refers to.
-    async fn tidy_up(&self) -> Result<(), RegistryError> {
+    async fn collect_contents(&self) -> Result<(), RegistryError> {
         let unused = self.config.mirror.unused_contents();
         if !unused.is_empty() {
             self.config.registry.collect_contents(&unused).await?;
@@ -368,6 +368,6 @@ async fn renew_lease(
     }
 }
 
-fn warn(what: &str, error: &RegistryError) {
-    tracing::warn!(error = error as &dyn std::error::Error, "{what}");
+fn warn(message: &str, error: &RegistryError) {
+    tracing::warn!(error = error as &dyn std::error::Error, "{message}");
 }

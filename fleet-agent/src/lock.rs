@@ -32,7 +32,9 @@ pub(crate) async fn acquire(directory: &Path, clock: &dyn Clock) -> Result<File,
             Err(TryLockError::WouldBlock) if clock.now() < deadline => clock.sleep(PAUSE).await,
             Err(TryLockError::WouldBlock) => {
                 let place = directory.display();
-                return Err(ServiceError::Unavailable(format!("{place} is in use by another service manager")));
+                return Err(ServiceError::Unavailable(format!(
+                    "{place} is in use by another service manager"
+                )));
             }
         }
     }

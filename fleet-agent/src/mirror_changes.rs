@@ -9,23 +9,23 @@ use tokio::sync::watch;
 #[derive(Debug)]
 pub(crate) struct ClusterChanges {
     progress: watch::Receiver<Progress>,
-    seen: (Revision, bool),
+    last: (Revision, bool),
 }
 
 impl ClusterChanges {
     /// Starts with everything in the mirror counting as changed.
     pub(crate) fn of(mirror: &Mirror) -> Self {
-        Self { progress: mirror.subscribe(), seen: (Revision::ZERO, false) }
+        Self { progress: mirror.subscribe(), last: (Revision::ZERO, false) }
     }
 
     /// Returns once there is something new to decide on, or the mirror becomes current or stops
     /// being current. Returns `false` when the mirror has ended.
     pub(crate) async fn next(&mut self) -> bool {
         let news = |progress: &Progress| (progress.scheduling_revision, progress.is_current);
-        let seen = self.seen;
-        match self.progress.wait_for(|progress| news(progress) != seen).await {
+        let last = self.last;
+        match self.progress.wait_for(|progress| news(progress) != last).await {
             Ok(progress) => {
-                self.seen = news(&progress);
+                self.last = news(&progress);
                 true
             }
             Err(_) => false,
@@ -38,22 +38,22 @@ impl ClusterChanges {
 #[derive(Debug)]
 pub(crate) struct MachineChanges {
     concern: watch::Receiver<MachineProgress>,
-    told: Option<MachineProgress>,
+    last: Option<MachineProgress>,
 }
 
 impl MachineChanges {
     /// Starts with everything in the mirror counting as changed.
     pub(crate) fn of(mirror: &Mirror, machine: &MachineId) -> Self {
-        Self { concern: mirror.watch_machine(machine), told: None }
+        Self { concern: mirror.watch_machine(machine), last: None }
     }
 
     /// Returns once something may have changed for the machine, or the mirror becomes current or
     /// stops being current. Returns `None` when the mirror has ended.
     pub(crate) async fn next(&mut self) -> Option<MachineProgress> {
-        let told = self.told;
-        let news = self.concern.wait_for(|concern| Some(*concern) != told).await.ok();
-        self.told = news.map(|concern| *concern);
-        self.told
+        let last = self.last;
+        let news = self.concern.wait_for(|concern| Some(*concern) != last).await.ok();
+        self.last = news.map(|concern| *concern);
+        self.last
     }
 }
 
@@ -97,8 +97,8 @@ mod tests {
             let (name, file) = (unit.parse().unwrap(), UnitFile::parse("[Service]\n").unwrap());
             let unit = NewUnit { name, file, desired: TargetState::Launched };
             let name = unit.name.clone();
-            let seen = registry.put_unit(unit, ExpectUnit::Absent).await.unwrap();
-            let (unit, machine, epoch) = (name, id(machine), Epoch(seen.0));
+            let last = registry.put_unit(unit, ExpectUnit::Absent).await.unwrap();
+            let (unit, machine, epoch) = (name, id(machine), Epoch(last.0));
             let place = vec![SetPlacement { unit, machine, epoch, previous: None }];
             let writes = PlacementWrites { set: place, ..PlacementWrites::default() };
             let placed = leader.commit(&writes).await.unwrap();

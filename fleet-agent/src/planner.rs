@@ -42,7 +42,7 @@ impl Planner {
     /// Returns the revision of the last snapshot, for
     /// [`Mirror::news_since`](fleet_store::Mirror::news_since).
     #[must_use]
-    pub fn seen(&self) -> Revision {
+    pub fn revision(&self) -> Revision {
         self.plan.based_on
     }
 
@@ -50,12 +50,12 @@ impl Planner {
     /// including the reasons of all units without a machine. The cost depends on the size of the
     /// delta and on the number of waiting units.
     ///
-    /// The delta must start at the revision that was [seen](Self::seen) last.
+    /// The delta must start at the revision that was the [last](Self::revision).
     pub fn follow(&mut self, news: &Delta) -> &Plan {
         let snapshot = &*news.snapshot;
         match &news.changes {
             Some(changes) if changes.is_empty() => {}
-            Some(changes) if self.seen() > Revision::ZERO => self.change(snapshot, changes),
+            Some(changes) if self.revision() > Revision::ZERO => self.change(snapshot, changes),
             _ => self.load(snapshot),
         }
         self.index.set_revision(snapshot.revision);
@@ -81,14 +81,14 @@ impl Planner {
         self.index = Index::load(Policy::default(), snapshot);
         self.plan = self.index.plan();
         self.drain.load(snapshot);
-        self.rebalance.change();
+        self.rebalance.invalidate();
     }
 
     /// Applies the differences.
     fn change(&mut self, snapshot: &Snapshot, changes: &ChangeSet) {
         self.read(snapshot, changes);
         self.drain.change(snapshot, &changes.machines);
-        self.rebalance.change();
+        self.rebalance.invalidate();
         let plan = self.index.plan();
         let unplaced = self.unplaced(plan.unplaced);
         self.plan = Plan { unplaced, ..plan };
@@ -197,7 +197,7 @@ mod tests {
         }
 
         /// Lets a planner follow, and compares it with one that looks at everything.
-        fn told(&mut self, planner: &mut Planner) -> Plan {
+        fn planned(&mut self, planner: &mut Planner) -> Plan {
             self.snapshot.revision = self.snapshot.revision.next();
             let changes = Some(std::mem::take(&mut self.changes));
             let snapshot = Arc::new(self.snapshot.clone());
@@ -212,27 +212,27 @@ mod tests {
         let (mut cluster, mut planner) = (Cluster::default(), Planner::new());
         cluster.join("m1");
         cluster.put("a", "");
-        let first = cluster.told(&mut planner);
+        let first = cluster.planned(&mut planner);
         assert_eq!(first.steps.len(), 1, "{first}");
-        assert_eq!(cluster.told(&mut planner).steps, first.steps, "it was not carried out");
+        assert_eq!(cluster.planned(&mut planner).steps, first.steps, "it was not carried out");
         cluster.carry_out(&first);
-        assert!(cluster.told(&mut planner).is_empty());
+        assert!(cluster.planned(&mut planner).is_empty());
         cluster.put("b", "Conflicts=a.service\n");
-        assert_eq!(cluster.told(&mut planner).unplaced.len(), 1);
+        assert_eq!(cluster.planned(&mut planner).unplaced.len(), 1);
         cluster.join("m2");
-        let second = cluster.told(&mut planner);
+        let second = cluster.planned(&mut planner);
         cluster.carry_out(&second);
-        assert!(cluster.told(&mut planner).unplaced.is_empty());
+        assert!(cluster.planned(&mut planner).unplaced.is_empty());
         cluster.fault("a");
         cluster.lose("m2");
-        assert_eq!(cluster.told(&mut planner).unplaced.len(), 1);
+        assert_eq!(cluster.planned(&mut planner).unplaced.len(), 1);
         cluster.destroy("a");
-        assert_eq!(cluster.told(&mut planner).steps.len(), 2, "one goes, one comes");
+        assert_eq!(cluster.planned(&mut planner).steps.len(), 2, "one goes, one comes");
         cluster.join("m3");
         cluster.place("b", "m3");
         cluster.destroy("b");
         cluster.put("b", "");
-        assert_eq!(cluster.told(&mut planner).steps.len(), 1);
+        assert_eq!(cluster.planned(&mut planner).steps.len(), 1);
     }
 
     #[test]
@@ -240,11 +240,11 @@ mod tests {
         let (mut cluster, mut planner) = (Cluster::default(), Planner::new());
         cluster.join("m1");
         cluster.put("picky", "MachineMetadata=gpu=yes\n");
-        let before = cluster.told(&mut planner);
+        let before = cluster.planned(&mut planner);
         cluster.put("other", "");
-        assert!(cluster.told(&mut planner).unplaced.contains_key(&unit("picky")));
+        assert!(cluster.planned(&mut planner).unplaced.contains_key(&unit("picky")));
         cluster.join("m2");
-        let after = cluster.told(&mut planner);
+        let after = cluster.planned(&mut planner);
         assert_ne!(after.unplaced, before.unplaced, "a machine more refuses it");
     }
 
@@ -253,12 +253,12 @@ mod tests {
         let (mut cluster, mut planner) = (Cluster::default(), Planner::new());
         cluster.join("m1");
         cluster.put("a", "");
-        cluster.told(&mut planner);
+        cluster.planned(&mut planner);
         cluster.lose("m1");
         cluster.snapshot.revision = Revision(9);
         let snapshot = Arc::new(cluster.snapshot.clone());
         let news = Delta { snapshot, is_current: true, changes: None };
         assert_eq!(*planner.follow(&news), plan(&cluster.snapshot));
-        assert_eq!(planner.seen(), Revision(9));
+        assert_eq!(planner.revision(), Revision(9));
     }
 }

@@ -12,14 +12,14 @@ pub(crate) struct RebalanceProgress {
     /// Last plan; valid until the index changes.
     last: Option<(Rebalance, Vec<Step>)>,
     /// Whether units would move once units that may come up are up, cached in the same way.
-    hoped: Option<(Rebalance, bool)>,
+    later: Option<(Rebalance, bool)>,
 }
 
 /// Next step of a rebalance.
 #[derive(Debug)]
 pub(crate) enum NextStep {
     /// These moves, together with the record that they are made.
-    Moves { steps: Vec<Step>, seen: Arc<Rebalancing>, noted: Rebalancing },
+    Moves { steps: Vec<Step>, seen: Arc<Rebalancing>, updated: Rebalancing },
     /// Nothing until the moves in progress are done, or enough units are up.
     Wait,
     /// Nothing more: the rebalance is complete.
@@ -28,52 +28,57 @@ pub(crate) enum NextStep {
 
 impl RebalanceProgress {
     /// Drops the cached plans. To be called on every change of the index.
-    pub(crate) fn change(&mut self) {
-        (self.last, self.hoped) = (None, None);
+    pub(crate) fn invalidate(&mut self) {
+        (self.last, self.later) = (None, None);
     }
 
     /// Returns the next step of the requested rebalance; `None` if none is requested. The index
     /// must have nothing else to do.
     pub(crate) fn plan(&mut self, snapshot: &Snapshot, index: &mut Index) -> Option<NextStep> {
         let seen = snapshot.rebalancing.clone()?;
-        let asked = Rebalance::from_order(snapshot)?;
-        let steps = if asked.budget > 0 { self.steps(&asked, index) } else { Vec::new() };
+        let request = Rebalance::from_order(snapshot)?;
+        let steps = if request.budget > 0 { self.steps(&request, index) } else { Vec::new() };
         Some(match steps.is_empty() {
-            false => NextStep::Moves { noted: noted(&seen, &steps, snapshot), steps, seen },
+            false => NextStep::Moves { updated: with_moves(&seen, &steps, snapshot), steps, seen },
             true if seen.in_flight(snapshot).next().is_some() => NextStep::Wait,
-            true if self.is_hopeful(&asked, snapshot, index) => NextStep::Wait,
+            true if self.may_move_later(&request, snapshot, index) => NextStep::Wait,
             true => NextStep::Over(seen),
         })
     }
 
     /// Whether units are only held back because others, which may come up, are down. An instance
     /// that happens to restart must not end the rebalance.
-    fn is_hopeful(&mut self, asked: &Rebalance, snapshot: &Snapshot, index: &mut Index) -> bool {
-        let Some(hope) = asked.assuming_recovery(snapshot).filter(|hope| hope.budget > 0) else {
+    fn may_move_later(
+        &mut self,
+        request: &Rebalance,
+        snapshot: &Snapshot,
+        index: &mut Index,
+    ) -> bool {
+        let Some(hope) = request.assuming_recovery(snapshot).filter(|hope| hope.budget > 0) else {
             return false;
         };
-        let known = self.hoped.take().filter(|(before, _)| *before == hope);
-        let known = known.unwrap_or_else(|| {
+        let cached = self.later.take().filter(|(before, _)| *before == hope);
+        let cached = cached.unwrap_or_else(|| {
             let moves = !moves(&hope, index).is_empty();
             (hope, moves)
         });
-        self.hoped.insert(known).1
+        self.later.insert(cached).1
     }
 
-    fn steps(&mut self, asked: &Rebalance, index: &mut Index) -> Vec<Step> {
-        let known = self.last.take().filter(|(before, _)| before == asked);
-        let known = known.unwrap_or_else(|| (asked.clone(), moves(asked, index)));
-        self.last.insert(known).1.clone()
+    fn steps(&mut self, request: &Rebalance, index: &mut Index) -> Vec<Step> {
+        let cached = self.last.take().filter(|(before, _)| before == request);
+        let cached = cached.unwrap_or_else(|| (request.clone(), moves(request, index)));
+        self.last.insert(cached).1.clone()
     }
 }
 
-fn moves(asked: &Rebalance, index: &mut Index) -> Vec<Step> {
-    let steps = index.rebalance(asked).steps.into_iter();
+fn moves(request: &Rebalance, index: &mut Index) -> Vec<Step> {
+    let steps = index.rebalance(request).steps.into_iter();
     steps.filter(|step| step.cause == StepCause::Rebalanced).collect()
 }
 
 /// The request with these moves recorded. Moves that are done are dropped.
-fn noted(order: &Rebalancing, steps: &[Step], snapshot: &Snapshot) -> Rebalancing {
+fn with_moves(order: &Rebalancing, steps: &[Step], snapshot: &Snapshot) -> Rebalancing {
     let under_way = order.in_flight(snapshot);
     let mut moving: BTreeMap<_, _> =
         under_way.map(|(unit, moving)| (unit.clone(), moving.clone())).collect();

@@ -13,17 +13,17 @@ use super::state::AgentState;
 
 /// Least interval between two writes, except for urgent ones. The checkpoint has all units of the
 /// machine, and these change in bursts.
-const PACE: Duration = Duration::from_secs(1);
+const WRITE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The last desired state, with its persisted copy.
 pub(crate) struct Checkpoint {
     machine: MachineId,
     state: Arc<dyn AgentState>,
-    noted: DesiredState,
+    persisted: DesiredState,
     /// State to persist next.
-    owed: Option<DesiredState>,
+    pending: Option<DesiredState>,
     /// Time before which nothing is persisted unless it is urgent.
-    rests_until: Timestamp,
+    next_write: Timestamp,
     fenced: watch::Sender<Arc<BTreeSet<UnitName>>>,
 }
 
@@ -33,21 +33,21 @@ impl Checkpoint {
         state: Arc<dyn AgentState>,
         fenced: watch::Sender<Arc<BTreeSet<UnitName>>>,
     ) -> Self {
-        let (noted, rests_until) = (DesiredState::default(), Timestamp::default());
-        Self { machine, state, noted, owed: None, rests_until, fenced }
+        let (persisted, next_write) = (DesiredState::default(), Timestamp::default());
+        Self { machine, state, persisted, pending: None, next_write, fenced }
     }
 
     /// Reads the state that an earlier daemon persisted.
-    pub(crate) async fn recall(&mut self) {
-        self.noted = DesiredState::read(&*self.state, &self.machine).await;
-        self.tell(self.noted.fenced.clone());
+    pub(crate) async fn load(&mut self) {
+        self.persisted = DesiredState::read(&*self.state, &self.machine).await;
+        self.publish_fenced(self.persisted.fenced.clone());
     }
 
     /// Records the desired units of the machine; undecided units keep their previous state.
     ///
     /// A new fenced unit is persisted at once, before it may be started. Everything else can be
-    /// [persisted](Self::settle) when it delays nothing.
-    pub(crate) async fn remember(
+    /// [persisted](Self::persist) when it delays nothing.
+    pub(crate) async fn update(
         &mut self,
         desired: &BTreeMap<UnitName, DesiredUnit>,
         undecided: &BTreeSet<UnitName>,
@@ -55,62 +55,62 @@ impl Checkpoint {
     ) {
         let mut units = desired.clone();
         for unit in undecided {
-            if let Some(before) = self.noted.units.get(unit) {
+            if let Some(before) = self.persisted.units.get(unit) {
                 units.entry(unit.clone()).or_insert_with(|| before.clone());
             }
         }
         let now = units.iter().filter(|(_, wanted)| is_fenced(&wanted.unit));
         let now = now.map(|(unit, _)| unit);
         // A unit that is still there may still run, though it is no longer wanted.
-        let before = self.noted.fenced.iter().filter(|unit| known.contains_key(*unit));
+        let before = self.persisted.fenced.iter().filter(|unit| known.contains_key(*unit));
         let fenced = now.chain(before).cloned().collect();
         let next = DesiredState { units, fenced };
-        self.owed = None;
-        if next.is_equivalent(&self.noted) {
+        self.pending = None;
+        if next.is_equivalent(&self.persisted) {
             return;
         }
-        self.tell(next.fenced.clone());
-        let urgent = !next.fenced.is_subset(&self.noted.fenced);
-        self.owed = Some(next);
+        self.publish_fenced(next.fenced.clone());
+        let urgent = !next.fenced.is_subset(&self.persisted.fenced);
+        self.pending = Some(next);
         if urgent {
-            self.settle().await;
+            self.persist().await;
         }
     }
 
     /// Persists the pending state, if any.
-    pub(crate) async fn settle(&mut self) {
-        let Some(next) = &self.owed else { return };
+    pub(crate) async fn persist(&mut self) {
+        let Some(next) = &self.pending else { return };
         match next.write(&*self.state, &self.machine).await {
-            Ok(()) => self.noted = self.owed.take().unwrap_or_default(),
+            Ok(()) => self.persisted = self.pending.take().unwrap_or_default(),
             Err(error) => tracing::warn!(%error, "cannot store the desired state of this machine"),
         }
     }
 
     /// Persists the pending state if the interval has passed. Returns when that will be otherwise.
-    pub(crate) async fn settle_in_time(&mut self, now: Timestamp) -> Option<Timestamp> {
-        if self.owed.is_some() && now >= self.rests_until {
-            self.settle().await;
-            self.rests_until = now.after(PACE);
+    pub(crate) async fn persist_when_due(&mut self, now: Timestamp) -> Option<Timestamp> {
+        if self.pending.is_some() && now >= self.next_write {
+            self.persist().await;
+            self.next_write = now.after(WRITE_INTERVAL);
         }
-        self.owed.is_some().then_some(self.rests_until)
+        self.pending.is_some().then_some(self.next_write)
     }
 
     /// Whether the persisted state says that the unit is fenced.
-    pub(crate) fn is_noted(&self, unit: &UnitName) -> bool {
-        self.noted.fenced.contains(unit)
+    pub(crate) fn is_persisted(&self, unit: &UnitName) -> bool {
+        self.persisted.fenced.contains(unit)
     }
 
     /// Returns the last desired units that are not fenced.
-    pub(crate) fn wanted_anyway(&self) -> BTreeMap<UnitName, DesiredUnit> {
-        let units = self.noted.units.iter().filter(|(_, wanted)| !is_fenced(&wanted.unit));
+    pub(crate) fn unfenced_units(&self) -> BTreeMap<UnitName, DesiredUnit> {
+        let units = self.persisted.units.iter().filter(|(_, wanted)| !is_fenced(&wanted.unit));
         units.map(|(unit, wanted)| (unit.clone(), wanted.clone())).collect()
     }
 
-    fn tell(&self, fenced: BTreeSet<UnitName>) {
-        self.fenced.send_if_modified(|told| {
-            let changed = **told != fenced;
+    fn publish_fenced(&self, fenced: BTreeSet<UnitName>) {
+        self.fenced.send_if_modified(|current| {
+            let changed = **current != fenced;
             if changed {
-                *told = Arc::new(fenced);
+                *current = Arc::new(fenced);
             }
             changed
         });

@@ -107,7 +107,7 @@ impl DesiredState {
 
     /// Whether both would be stored as the same content.
     pub(crate) fn is_equivalent(&self, other: &Self) -> bool {
-        let said = |wanted: &DesiredUnit| {
+        let key = |wanted: &DesiredUnit| {
             let unit = &wanted.unit;
             (unit.hash(), unit.desired, unit.generation, wanted.epoch)
         };
@@ -115,7 +115,7 @@ impl DesiredState {
             && self.units.len() == other.units.len()
             && self.units.iter().zip(&other.units).all(|((name, one), (other_name, other))| {
                 name == other_name
-                    && (Arc::ptr_eq(&one.unit, &other.unit) || said(one) == said(other))
+                    && (Arc::ptr_eq(&one.unit, &other.unit) || key(one) == key(other))
                     && one.epoch == other.epoch
             })
     }
@@ -257,10 +257,7 @@ mod tests {
         let cases = [
             (String::new(), "invalid content"),
             (good[..good.len() / 2].to_owned(), "invalid content"),
-            (
-                good.replace("\"v\":1", "\"v\":2"),
-                "unsupported format 2",
-            ),
+            (good.replace("\"v\":1", "\"v\":2"), "unsupported format 2"),
             ("{\"v\":0}".to_owned(), "unsupported format 0"),
             (good.replace("\"m1\"", "\"m2\""), "belongs to machine m2"),
             (good.replace("launched", "lunched"), "invalid unit a.service: "),

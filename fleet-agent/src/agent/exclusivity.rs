@@ -30,7 +30,7 @@ struct PreviousHost {
     machine: MachineId,
     /// Its presence has been renewed as a new one since its state was first seen. If the state
     /// vanishes after that, the unit need not have ended.
-    shaken: bool,
+    rejoined: bool,
     /// When its state had vanished together with its presence.
     lost: Option<Timestamp>,
 }
@@ -74,11 +74,11 @@ impl Exclusivity {
     }
 
     /// Records the changes since the previous evaluation.
-    pub(crate) fn notice(&mut self, look: Observation<'_>) {
+    pub(crate) fn record_changes(&mut self, look: Observation<'_>) {
         let gap = std::mem::replace(&mut self.gaps, look.gaps) != look.gaps;
         for other in self.others.values_mut() {
             let changed = look.machines.is_none_or(|machines| machines.contains(&other.machine));
-            other.shaken |= gap || changed;
+            other.rejoined |= gap || changed;
         }
     }
 
@@ -88,7 +88,7 @@ impl Exclusivity {
     }
 
     /// Returns why the unit must not be started here; `None` if it may be.
-    pub(crate) fn shut(&mut self, unit: &Unit, look: Observation<'_>) -> Option<Blocked> {
+    pub(crate) fn blocked_by(&mut self, unit: &Unit, look: Observation<'_>) -> Option<Blocked> {
         let Some(window) = look.window.filter(|window| look.now < window.until) else {
             return Some(Blocked::CutOff);
         };
@@ -103,8 +103,8 @@ impl Exclusivity {
         let states = look.snapshot.states_of(unit.name.as_str());
         let mut machines = states.map(|state| &state.machine);
         if let Some(machine) = machines.find(|machine| **machine != self.machine) {
-            let (shaken, lost) = (false, None);
-            let seen = || PreviousHost { machine: machine.clone(), shaken, lost };
+            let (rejoined, lost) = (false, None);
+            let seen = || PreviousHost { machine: machine.clone(), rejoined, lost };
             let other = self.others.entry(unit.name.clone()).or_insert_with(seen);
             if other.machine != *machine || other.lost.is_some() {
                 *other = seen();
@@ -112,7 +112,7 @@ impl Exclusivity {
             return Some(Blocked::Elsewhere(machine.clone()));
         }
         let other = self.others.get_mut(&unit.name)?;
-        let gone = other.shaken || look.snapshot.machine(other.machine.as_str()).is_none();
+        let gone = other.rejoined || look.snapshot.machine(other.machine.as_str()).is_none();
         if other.lost.is_none() && gone {
             other.lost = Some(look.now);
         }
@@ -151,7 +151,11 @@ impl fmt::Display for Blocked {
                 write!(f, "until its stop deadline on {}, which was lost", machine.short())
             }
             Self::MayRun(machine, None) => {
-                write!(f, "until {} is back, since its stop there has no time limit", machine.short())
+                write!(
+                    f,
+                    "until {} is back, since its stop there has no time limit",
+                    machine.short()
+                )
             }
         }
     }
@@ -185,7 +189,7 @@ mod tests {
 
     /// A present machine `here`, and its view of the cluster.
     struct Scenario {
-        gate: Exclusivity,
+        exclusivity: Exclusivity,
         snapshot: Snapshot,
         machines: BTreeSet<MachineId>,
         window: Option<PresenceWindow>,
@@ -199,7 +203,7 @@ mod tests {
             snapshot.put_machine(Machine::new(id("there")));
             let window = Some(PresenceWindow { until: at(1000), joined: Revision(5) });
             Self {
-                gate: Exclusivity::new(id("here"), TTL),
+                exclusivity: Exclusivity::new(id("here"), TTL),
                 snapshot,
                 machines: BTreeSet::new(),
                 window,
@@ -228,9 +232,9 @@ mod tests {
                 now: at(now),
                 window: self.window,
             };
-            self.gate.notice(look);
-            let shut = self.gate.shut(unit, look);
-            shut.map_or_else(|| "open".to_owned(), |shut| shut.to_string().split_off(34))
+            self.exclusivity.record_changes(look);
+            let blocked = self.exclusivity.blocked_by(unit, look);
+            blocked.map_or_else(|| "open".to_owned(), |blocked| blocked.to_string().split_off(34))
         }
 
         fn told(&mut self, now: u64) -> String {

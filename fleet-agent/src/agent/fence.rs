@@ -53,7 +53,7 @@ pub(crate) struct StoppingUnits {
 struct StopTasks {
     tasks: JoinSet<(UnitName, Result<(), ServiceError>)>,
     /// Whether a stop has failed and is to be retried.
-    owed: bool,
+    retry_needed: bool,
 }
 
 impl StoppingUnits {
@@ -85,11 +85,11 @@ impl FenceTask {
     /// Runs until shutdown.
     pub(crate) async fn run(mut self, mut shutdown: Shutdown) {
         let heartbeat = self.heartbeat.clone();
-        let noted = heartbeat.busy(read_fence(&*self.state, &self.machine, &*self.clock)).await;
+        let stored = heartbeat.busy(read_fence(&*self.state, &self.machine, &*self.clock)).await;
         let mut changes = self.manager.changes();
         let mut stops = StopTasks::default();
         loop {
-            let fence = self.window.borrow_and_update().map_or(noted, |it| it.until);
+            let fence = self.window.borrow_and_update().map_or(stored, |it| it.until);
             let passed = self.clock.now() >= fence;
             if passed {
                 heartbeat.busy(self.stop_all(&mut stops)).await;
@@ -107,14 +107,14 @@ impl FenceTask {
                 // A unit that is started by others must not run either.
                 _units = changes.next(), if passed => {}
                 () = self.clock.sleep_until(fence), if !passed => {}
-                () = self.clock.sleep(RETRY), if passed && stops.owed => {}
+                () = self.clock.sleep(RETRY), if passed && stops.retry_needed => {}
             }
         }
     }
 
     /// Stops each running unit that is not being stopped already.
     async fn stop_all(&mut self, stops: &mut StopTasks) {
-        stops.owed = false;
+        stops.retry_needed = false;
         let units = self.units.borrow_and_update().clone();
         for unit in units.iter().filter(|unit| !self.stopping.contains(unit)) {
             match self.manager.get(unit).await {
@@ -131,7 +131,7 @@ impl FenceTask {
                 }
                 Err(error) => {
                     tracing::warn!(%unit, error = chain(&error), "cannot read the unit's state");
-                    stops.owed = true;
+                    stops.retry_needed = true;
                 }
             }
         }
@@ -142,7 +142,7 @@ impl FenceTask {
         self.stopping.end(&unit);
         if let Err(error) = result {
             tracing::warn!(%unit, error = chain(&error), "cannot stop a unit");
-            stops.owed = true;
+            stops.retry_needed = true;
         }
     }
 }

@@ -122,10 +122,19 @@ impl Agent {
             heartbeat: following.clone(),
         };
         let (describe, machine) = watch::channel(machine);
-        let told = vec![to_reconciler.0, to_publisher.0, to_echo.0, to_all.0];
+        let subscribers = vec![to_reconciler.0, to_publisher.0, to_echo.0, to_all.0];
         let heartbeat = presence.clone();
-        let keeper =
-            PresenceTask { registry, machine, token, ttl, clock, told, window, state, heartbeat };
+        let keeper = PresenceTask {
+            registry,
+            machine,
+            token,
+            ttl,
+            clock,
+            subscribers,
+            window,
+            state,
+            heartbeat,
+        };
         let (mut tasks, watchdog) = (JoinSet::new(), Watchdog::default());
         tasks.spawn(watchdog.monitor(&presence, keeper.run(shutdown.clone())));
         tasks.spawn(watchdog.monitor(&fencing, fence.run(shutdown.clone())));

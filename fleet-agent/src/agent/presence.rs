@@ -28,7 +28,7 @@ pub(crate) struct PresenceTask {
     pub(crate) clock: Arc<dyn Clock>,
     /// Receivers of the presence, each with its own channel. The wake order of several receivers on
     /// one channel is random, and simulations could not be replayed.
-    pub(crate) told: Vec<watch::Sender<Option<Arc<Presence>>>>,
+    pub(crate) subscribers: Vec<watch::Sender<Option<Arc<Presence>>>>,
     /// The presence window; `None` before this daemon has joined.
     pub(crate) window: watch::Sender<Option<PresenceWindow>>,
     pub(crate) state: Arc<dyn AgentState>,
@@ -42,11 +42,11 @@ impl PresenceTask {
         tokio::select! {
             biased;
             () = shutdown.wait() => {}
-            () = self.keep() => {}
+            () = self.stay_present() => {}
         }
     }
 
-    async fn keep(&self) {
+    async fn stay_present(&self) {
         let mut failures = 0;
         loop {
             let sent = self.clock.now();
@@ -57,19 +57,19 @@ impl PresenceTask {
                 Ok(presence) => {
                     failures = 0;
                     let presence = Arc::new(presence);
-                    self.stand(&presence, sent).await;
-                    self.tell(Some(&presence));
+                    self.extend_window(&presence, sent).await;
+                    self.notify(Some(&presence));
                     tokio::select! {
                         biased;
                         () = self.renew(&presence) => {}
-                        () = self.tell_changes(&presence, machine) => {}
+                        () = self.publish_changes(&presence, machine) => {}
                     }
-                    self.tell(None);
+                    self.notify(None);
                     tracing::warn!(machine = %self.id(), "presence was lost");
                 }
                 Err(error) => {
-                    self.report(&error);
-                    self.doubt(&error).await;
+                    self.log_failure(&error);
+                    self.reset_window(&error).await;
                 }
             }
             failures += 1;
@@ -77,13 +77,13 @@ impl PresenceTask {
         }
     }
 
-    fn tell(&self, presence: Option<&Arc<Presence>>) {
-        for told in &self.told {
-            told.send_replace(presence.cloned());
+    fn notify(&self, presence: Option<&Arc<Presence>>) {
+        for subscriber in &self.subscribers {
+            subscriber.send_replace(presence.cloned());
         }
     }
 
-    fn report(&self, error: &RegistryError) {
+    fn log_failure(&self, error: &RegistryError) {
         let (machine, error) = (self.id(), error as &dyn std::error::Error);
         tracing::warn!(%machine, error, "cannot join the cluster");
     }
@@ -93,7 +93,11 @@ impl PresenceTask {
     }
 
     /// Publishes the machine's description whenever it changes, until the presence is lost.
-    async fn tell_changes(&self, presence: &Presence, mut machine: watch::Receiver<MachineRecord>) {
+    async fn publish_changes(
+        &self,
+        presence: &Presence,
+        mut machine: watch::Receiver<MachineRecord>,
+    ) {
         while machine.changed().await.is_ok() {
             let mut failures = 0;
             loop {
@@ -101,7 +105,7 @@ impl PresenceTask {
                 match self.heartbeat.busy(presence.update_machine(record)).await {
                     Ok(_) => break,
                     Err(RegistryError::PresenceLost { .. }) => return,
-                    Err(error) => self.report(&error),
+                    Err(error) => self.log_failure(&error),
                 }
                 failures += 1;
                 self.clock.sleep(REJOIN.wait(failures)).await;
@@ -119,33 +123,33 @@ impl PresenceTask {
             match self.heartbeat.busy(presence.renew()).await {
                 Ok(()) => {
                     renewed = self.clock.now();
-                    self.stand(presence, sent).await;
+                    self.extend_window(presence, sent).await;
                 }
                 Err(error) if self.is_over(&error, renewed) => return,
-                Err(error) => self.report(&error),
+                Err(error) => self.log_failure(&error),
             }
         }
     }
 
     /// Moves the fence. The lease starts again when the store receives the renewal, so it lasts at
     /// least `ttl` from when that was sent.
-    async fn stand(&self, presence: &Presence, sent: Timestamp) {
+    async fn extend_window(&self, presence: &Presence, sent: Timestamp) {
         let until = sent.after(self.ttl);
         self.window.send_replace(Some(PresenceWindow { until, joined: presence.joined() }));
-        self.heartbeat.busy(self.note(until)).await;
+        self.heartbeat.busy(self.store_fence(until)).await;
     }
 
-    async fn note(&self, until: Timestamp) {
+    async fn store_fence(&self, until: Timestamp) {
         fence::write_fence(&*self.state, &self.id(), &*self.clock, until).await;
     }
 
     /// Resets the fence after a join with an unknown outcome. It may have replaced the presence of
     /// an earlier daemon, and may have ended since.
-    async fn doubt(&self, error: &RegistryError) {
+    async fn reset_window(&self, error: &RegistryError) {
         if matches!(error, RegistryError::Store(StoreError::Unknown(_))) {
             let until = self.clock.now();
             self.window.send_replace(Some(PresenceWindow { until, joined: Revision::ZERO }));
-            self.note(until).await;
+            self.store_fence(until).await;
         }
     }
 

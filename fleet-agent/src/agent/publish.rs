@@ -21,7 +21,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Shortest and longest pause after a publication. Changes come in bursts, and each publication
 /// costs the store a commit and every mirror an update. So the first changes of a burst are
 /// published at once, and later ones in growing batches.
-const REST: (Duration, Duration) = (Duration::from_millis(25), Duration::from_millis(250));
+const PAUSE: (Duration, Duration) = (Duration::from_millis(25), Duration::from_millis(250));
 
 /// Writes each unit's state when it changes, under the machine's presence.
 pub(crate) struct Publisher {
@@ -42,32 +42,32 @@ struct PublishedStates {
     published: BTreeMap<UnitName, Option<UnitState>>,
     dirty: BTreeSet<UnitName>,
     /// Units whose state could not be read, to be read again later.
-    unseen: BTreeSet<UnitName>,
+    unreadable: BTreeSet<UnitName>,
     /// Whether the units could not be listed.
     unlisted: bool,
     /// When the next publication may begin.
     due: Timestamp,
     /// Length of the last pause.
-    rest: Duration,
+    pause: Duration,
     /// When to read again what could not be read.
-    look_at: Timestamp,
+    retry_at: Timestamp,
 }
 
 impl PublishedStates {
     /// Returns when to publish next; `None` if there is nothing to publish.
     fn next(&self) -> Option<Timestamp> {
-        let is_blind = self.unlisted || !self.unseen.is_empty();
-        let look_at = is_blind.then_some(self.look_at.max(self.due));
-        (!self.dirty.is_empty()).then_some(self.due).or(look_at)
+        let is_blind = self.unlisted || !self.unreadable.is_empty();
+        let retry_at = is_blind.then_some(self.retry_at.max(self.due));
+        (!self.dirty.is_empty()).then_some(self.due).or(retry_at)
     }
 
     /// Pauses after a publication: twice as long as before if changes were already waiting, and at
     /// least as long as the publication took.
-    fn rest(&mut self, begin: Timestamp, end: Timestamp) {
-        let is_swarm = begin.since(self.due) < REST.0;
-        let rest = if is_swarm { self.rest * 2 } else { REST.0 };
-        self.rest = rest.max(end.since(begin)).clamp(REST.0, REST.1);
-        self.due = end.after(self.rest);
+    fn pause(&mut self, begin: Timestamp, end: Timestamp) {
+        let is_swarm = begin.since(self.due) < PAUSE.0;
+        let pause = if is_swarm { self.pause * 2 } else { PAUSE.0 };
+        self.pause = pause.max(end.since(begin)).clamp(PAUSE.0, PAUSE.1);
+        self.due = end.after(self.pause);
     }
 }
 
@@ -86,22 +86,22 @@ impl Publisher {
                 biased;
                 () = shutdown.wait() => return,
                 changed = self.presence.changed() => match changed {
-                    Ok(()) => self.heartbeat.busy(self.begin_anew(&mut states)).await,
+                    Ok(()) => self.heartbeat.busy(self.start_over(&mut states)).await,
                     Err(_) => return,
                 },
-                units = errors.next() => self.heartbeat.busy(self.note(&mut states, units)).await,
-                units = changes.next() => self.heartbeat.busy(self.note(&mut states, units)).await,
+                units = errors.next() => self.heartbeat.busy(self.mark_units(&mut states, units)).await,
+                units = changes.next() => self.heartbeat.busy(self.mark_units(&mut states, units)).await,
                 () = wait_until(&*self.clock, next) => {}
             }
             if self.next(&states).is_some_and(|next| next <= self.clock.now()) {
-                self.publish_and_rest(&mut states).await;
+                self.publish_and_pause(&mut states).await;
             }
         }
     }
 
     /// Marks changed units for publication. Clears the start error of a unit that is active now: it
     /// may no longer be by the next publication.
-    async fn note(&self, states: &mut PublishedStates, units: BTreeSet<UnitName>) {
+    async fn mark_units(&self, states: &mut PublishedStates, units: BTreeSet<UnitName>) {
         for unit in &units {
             let has_failed = |problem: UnitError| problem.start_failed;
             if !self.errors.get(unit).is_some_and(has_failed) {
@@ -109,28 +109,28 @@ impl Publisher {
             }
             // A failed read is retried with the publication.
             if let Ok(Some(managed)) = self.manager.get(unit).await {
-                drop(self.errors.told(unit, managed.state.active));
+                drop(self.errors.reportable(unit, managed.state.active));
             }
         }
         states.dirty.extend(units);
     }
 
-    async fn publish_and_rest(&self, states: &mut PublishedStates) {
+    async fn publish_and_pause(&self, states: &mut PublishedStates) {
         let begin = self.clock.now();
-        if begin >= states.look_at {
-            states.dirty.append(&mut states.unseen);
+        if begin >= states.retry_at {
+            states.dirty.append(&mut states.unreadable);
             if states.unlisted {
-                self.heartbeat.busy(self.look_at_all(states)).await;
+                self.heartbeat.busy(self.mark_all(states)).await;
             }
         }
         let published = self.heartbeat.busy(self.publish(states)).await;
         let end = self.clock.now();
-        states.rest(begin, end);
+        states.pause(begin, end);
         match published {
-            Ok(unseen) if unseen.is_empty() => {}
-            Ok(unseen) => {
-                states.unseen.extend(unseen);
-                states.look_at = end.after(RETRY);
+            Ok(unreadable) if unreadable.is_empty() => {}
+            Ok(unreadable) => {
+                states.unreadable.extend(unreadable);
+                states.retry_at = end.after(RETRY);
             }
             Err(error) => {
                 tracing::warn!(error = &*error, "cannot publish unit states");
@@ -141,23 +141,23 @@ impl Publisher {
 
     /// Starts over under a new presence: published states belong to the presence that published
     /// them.
-    async fn begin_anew(&self, states: &mut PublishedStates) {
+    async fn start_over(&self, states: &mut PublishedStates) {
         states.published.clear();
         states.due = Timestamp::default();
         states.dirty.extend(self.errors.units());
-        self.look_at_all(states).await;
+        self.mark_all(states).await;
     }
 
     /// Marks all units. A failed listing is retried, since an unchanged unit would otherwise never
     /// be published.
-    async fn look_at_all(&self, states: &mut PublishedStates) {
+    async fn mark_all(&self, states: &mut PublishedStates) {
         let listed = self.manager.list().await;
         states.unlisted = listed.is_err();
         match listed {
             Ok(units) => states.dirty.extend(units.into_iter().map(|unit| unit.unit)),
             Err(error) => {
                 tracing::warn!(error = chain(&error), "cannot list this machine's units");
-                states.look_at = self.clock.now().after(RETRY);
+                states.retry_at = self.clock.now().after(RETRY);
             }
         }
     }
@@ -175,14 +175,14 @@ impl Publisher {
         let Some(presence) = self.presence.borrow().clone() else {
             return Ok(BTreeSet::new());
         };
-        let (mut put, mut remove, mut unseen) = (Vec::new(), Vec::new(), BTreeSet::new());
+        let (mut put, mut remove, mut unreadable) = (Vec::new(), Vec::new(), BTreeSet::new());
         for unit in &states.dirty {
             let state = match self.state(unit).await {
                 Ok(state) => state,
                 Err(error) => {
                     // A unit that cannot be read does not keep others from being published.
                     tracing::warn!(%unit, error = chain(&error), "cannot read a unit's state");
-                    unseen.insert(unit.clone());
+                    unreadable.insert(unit.clone());
                     continue;
                 }
             };
@@ -206,7 +206,7 @@ impl Publisher {
         }
         states.published.retain(|unit, _| !remove.contains(unit));
         states.dirty.clear();
-        Ok(unseen)
+        Ok(unreadable)
     }
 
     /// Returns the state to publish for a unit; `None` if this machine has nothing to do with it.
@@ -215,7 +215,7 @@ impl Publisher {
             return Ok(self.errors.get(unit).map(|problem| self.not_loaded(unit, problem)));
         };
         let drift = self.manager.drift(unit).await?;
-        let problem = self.errors.told(unit, managed.state.active);
+        let problem = self.errors.reportable(unit, managed.state.active);
         Ok(Some(self.managed(managed, problem, drift)))
     }
 
@@ -259,20 +259,20 @@ mod tests {
 
     #[test]
     fn a_swarm_of_changes_is_told_ever_more_together_and_a_lone_change_at_once() {
-        let (mut states, mut rests) = (PublishedStates::default(), Vec::new());
+        let (mut states, mut pauses) = (PublishedStates::default(), Vec::new());
         let mut begin = Timestamp::from_millis(1_000_000);
         for _ in 0..6 {
-            states.rest(begin, begin.after(Duration::from_millis(2)));
-            rests.push(states.rest.as_millis());
+            states.pause(begin, begin.after(Duration::from_millis(2)));
+            pauses.push(states.pause.as_millis());
             begin = states.due;
         }
-        assert_eq!(rests, [25, 50, 100, 200, 250, 250]);
-        let late = states.due.after(REST.0);
-        states.rest(late, late.after(Duration::from_millis(2)));
-        assert_eq!(states.rest, REST.0, "nothing waited for it");
-        let late = states.due.after(REST.0);
-        states.rest(late, late.after(Duration::from_millis(60)));
-        assert_eq!(states.rest.as_millis(), 60, "the store has enough to do");
+        assert_eq!(pauses, [25, 50, 100, 200, 250, 250]);
+        let late = states.due.after(PAUSE.0);
+        states.pause(late, late.after(Duration::from_millis(2)));
+        assert_eq!(states.pause, PAUSE.0, "nothing waited for it");
+        let late = states.due.after(PAUSE.0);
+        states.pause(late, late.after(Duration::from_millis(60)));
+        assert_eq!(states.pause.as_millis(), 60, "the store has enough to do");
     }
 
     /// A publisher that has nobody to publish to, so that each publication is yet to come.
@@ -317,13 +317,13 @@ mod tests {
             if errors.get(&unit).is_none() {
                 break;
             }
-            // It is up, and that is told again until the publisher has begun to listen.
+            // It is up, and that is published again until the publisher has begun to listen.
             machine.start(&unit, generation).await.expect("it starts");
             tokio::task::yield_now().await;
         }
         assert_eq!(errors.get(&unit), None, "it is kept");
         machine.crash(&unit);
-        assert_eq!(errors.told(&unit, ActiveState::Failed), None, "it is not why that ended");
+        assert_eq!(errors.reportable(&unit, ActiveState::Failed), None, "it is not why that ended");
         trigger.fire();
         task.await.expect("it ends");
     }

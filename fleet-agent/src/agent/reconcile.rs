@@ -17,7 +17,7 @@ use super::fence::StoppingUnits;
 use super::rejoin::RejoinGrace;
 use super::start_gate::StartGate;
 use super::state::AgentState;
-use super::task_tracker::{DesiredUnits, KnownUnits, RETRY, TaskTracker, only_adding};
+use super::task_tracker::{DesiredUnits, KnownUnits, RETRY, TaskTracker, additive_tasks};
 use super::unit_errors::{UnitErrors, chain};
 use crate::clock::wait_until;
 use crate::mirror_changes::MachineChanges;
@@ -25,7 +25,7 @@ use crate::{ChangeReceiver, Clock, Heartbeat, ServiceManager, Shutdown};
 
 /// How long a daemon waits for a complete view of the cluster before it starts its machine's last
 /// known units. It covers a network that comes up after a boot, and a leader election of the store.
-const BLIND: Duration = Duration::from_secs(60);
+const BLIND_START_DELAY: Duration = Duration::from_secs(60);
 
 /// Dependencies and settings of a reconciler.
 pub(crate) struct ReconcilerConfig {
@@ -56,19 +56,19 @@ pub(crate) struct Reconciler {
     mirror: Mirror,
     manager: Arc<dyn ServiceManager>,
     clock: Arc<dyn Clock>,
-    attempts: TaskTracker,
+    tasks: TaskTracker,
     /// Revision up to which nothing is left to do here; `None` if that is not certain.
-    seen: Option<Revision>,
+    covered: Option<Revision>,
     /// Last known desired state of the machine.
-    memory: Checkpoint,
+    checkpoint: Checkpoint,
     /// Holds back units that must not be started yet.
-    entrance: StartGate,
+    gate: StartGate,
     /// Protects units that must not be stopped yet.
-    returned: RejoinGrace,
+    rejoin: RejoinGrace,
     stopping: Arc<StoppingUnits>,
     heartbeat: Heartbeat,
     /// When this daemon starts the last known units, unless it sees the cluster first.
-    blind_from: Option<Timestamp>,
+    blind_start_at: Option<Timestamp>,
 }
 
 impl Reconciler {
@@ -76,28 +76,28 @@ impl Reconciler {
         let ReconcilerConfig { machine, mirror, manager, clock, errors, window, .. } = with;
         let permit = StartPermit { clock: clock.clone(), window: window.clone() };
         let executor = Executor::new(manager.clone(), permit);
-        let (says, stopping) = (errors.clone(), with.stopping.clone());
+        let (unit_errors, stopping) = (errors.clone(), with.stopping.clone());
         Self {
-            attempts: TaskTracker::new(clock.clone(), says, executor, stopping),
-            memory: Checkpoint::new(machine.clone(), with.state, with.fenced),
-            entrance: StartGate::new(&machine, with.ttl, &mirror, window, errors),
-            returned: RejoinGrace::new(&mirror),
+            tasks: TaskTracker::new(clock.clone(), unit_errors, executor, stopping),
+            checkpoint: Checkpoint::new(machine.clone(), with.state, with.fenced),
+            gate: StartGate::new(&machine, with.ttl, &mirror, window, errors),
+            rejoin: RejoinGrace::new(&mirror),
             stopping: with.stopping,
             heartbeat: with.heartbeat,
-            blind_from: Some(clock.now().after(BLIND)),
+            blind_start_at: Some(clock.now().after(BLIND_START_DELAY)),
             machine,
             presence: with.presence,
             mirror,
             manager,
             clock,
-            seen: None,
+            covered: None,
         }
     }
 
     /// Runs until shutdown. Units keep their state then.
     pub(crate) async fn run(mut self, mut shutdown: Shutdown) {
         let heartbeat = self.heartbeat.clone();
-        heartbeat.busy(self.memory.recall()).await;
+        heartbeat.busy(self.checkpoint.load()).await;
         let mut wake = MachineChanges::of(&self.mirror, &self.machine);
         let mut changes = self.manager.changes();
         loop {
@@ -111,7 +111,7 @@ impl Reconciler {
                 break;
             }
         }
-        self.memory.settle().await;
+        self.checkpoint.persist().await;
     }
 
     /// Waits until there may be something to do; `false` on shutdown.
@@ -126,15 +126,15 @@ impl Reconciler {
             tokio::select! {
                 biased;
                 () = shutdown.wait() => return false,
-                outcome = self.attempts.next() => if self.has_settled(outcome).await { continue },
+                outcome = self.tasks.next() => if self.is_settled(outcome).await { continue },
                 news = wake.next() => match news {
-                    Some(concern) if self.has_seen(concern) => continue,
+                    Some(concern) if self.is_covered(concern) => continue,
                     news => return news.is_some(),
                 },
                 Ok(()) = self.presence.changed() => {}
-                units = changes.next() => if !self.has_lost_one(&units).await { continue },
-                () = self.entrance.moved(&self.mirror, &*self.clock) => {}
-                () = self.returned.moved(&self.mirror) => {}
+                units = changes.next() => if !self.has_lost_unit(&units).await { continue },
+                () = self.gate.changed(&self.mirror, &*self.clock) => {}
+                () = self.rejoin.changed(&self.mirror) => {}
                 () = self.stopping.ended() => {}
                 () = wait_until(&*self.clock, retry_at) => {}
             }
@@ -143,14 +143,14 @@ impl Reconciler {
     }
 
     /// Whether the last pass covered everything that concerns this machine.
-    fn has_seen(&self, concern: MachineProgress) -> bool {
-        concern.is_current && self.seen.is_some_and(|seen| concern.revision <= seen)
+    fn is_covered(&self, concern: MachineProgress) -> bool {
+        concern.is_current && self.covered.is_some_and(|covered| concern.revision <= covered)
     }
 
     /// Whether one of the units is gone without a task of this agent: a call of the previous daemon
     /// may have finished only now. Other changes need no action.
-    async fn has_lost_one(&self, units: &BTreeSet<UnitName>) -> bool {
-        for unit in units.iter().filter(|unit| !self.attempts.is_busy(unit)) {
+    async fn has_lost_unit(&self, units: &BTreeSet<UnitName>) -> bool {
+        for unit in units.iter().filter(|unit| !self.tasks.is_busy(unit)) {
             if matches!(self.manager.get(unit).await, Ok(None)) {
                 return true;
             }
@@ -160,50 +160,50 @@ impl Reconciler {
 
     /// Compares once and starts tasks. Returns when to look again without a change.
     async fn pass(&mut self) -> Option<Timestamp> {
-        self.seen = None;
+        self.covered = None;
         // An uncertain view is no reason to change anything.
         let Some(snapshot) = self.mirror.current() else { return self.pass_blind().await };
-        self.blind_from = None;
+        self.blind_start_at = None;
         snapshot.machine(self.machine.as_str())?;
         // Another machine may hold this identity, and then the placements are for that one.
         let joined = self.presence.borrow_and_update().as_ref()?.joined();
         let now = self.clock.now(); // one time for all, so that everything held back until it is due after it
-        let Some(mut known) = self.known().await else { return Some(now.after(RETRY.first)) };
+        let Some(mut known) = self.known_units().await else { return Some(now.after(RETRY.first)) };
         let mut share = share(&snapshot, &self.machine);
-        self.returned.look(joined, &snapshot, &known, now);
-        share.undecided.extend(self.returned.units().iter().cloned());
+        self.rejoin.update(joined, &snapshot, &known, now);
+        share.undecided.extend(self.rejoin.units().iter().cloned());
         // Their placement is not decided, so they stay as they are.
         let undecided = share.undecided.clone();
         let mut desired = desired_units(share);
-        self.memory.remember(&desired, &undecided, &known).await;
+        self.checkpoint.update(&desired, &undecided, &known).await;
         known.retain(|unit, _| !undecided.contains(unit));
-        let seen = self.entrance.seen(&snapshot, &self.mirror, now);
-        let enters_at = self.entrance.hold_up(&mut desired, &known, &self.memory, &seen);
-        self.attempts.forget_old_failures(&desired, &known);
-        let again = self.attempts.carry_out(&desired, &known, now, |tasks| tasks).await;
-        let note_at = self.memory.settle_in_time(now).await;
-        self.seen = Some(snapshot.revision);
-        let looks = [note_at, enters_at, again, self.returned.until()];
-        self.attempts.due(now).into_iter().chain(looks.into_iter().flatten()).min()
+        let seen = self.gate.view(&snapshot, &self.mirror, now);
+        let enters_at = self.gate.hold_back(&mut desired, &known, &self.checkpoint, &seen);
+        self.tasks.forget_old_failures(&desired, &known);
+        let again = self.tasks.run_tasks(&desired, &known, now, |tasks| tasks).await;
+        let note_at = self.checkpoint.persist_when_due(now).await;
+        self.covered = Some(snapshot.revision);
+        let looks = [note_at, enters_at, again, self.rejoin.until()];
+        self.tasks.due(now).into_iter().chain(looks.into_iter().flatten()).min()
     }
 
     /// Starts the last known units if this daemon has had no complete view for too long. They may
     /// no longer be wanted, so nothing is stopped for them. Units that must not run while the
     /// cluster is out of reach are not started.
     async fn pass_blind(&mut self) -> Option<Timestamp> {
-        let from = self.blind_from?;
+        let from = self.blind_start_at?;
         let now = self.clock.now();
         if now < from {
             return Some(from);
         }
-        let Some(known) = self.known().await else { return Some(now.after(RETRY.first)) };
-        let desired = self.memory.wanted_anyway();
-        let again = self.attempts.carry_out(&desired, &known, now, only_adding).await;
-        self.attempts.due(now).into_iter().chain(again).min()
+        let Some(known) = self.known_units().await else { return Some(now.after(RETRY.first)) };
+        let desired = self.checkpoint.unfenced_units();
+        let again = self.tasks.run_tasks(&desired, &known, now, additive_tasks).await;
+        self.tasks.due(now).into_iter().chain(again).min()
     }
 
     /// Lists the units of the service manager; `None` if that fails.
-    async fn known(&self) -> Option<KnownUnits> {
+    async fn known_units(&self) -> Option<KnownUnits> {
         match self.manager.list().await {
             Ok(units) => Some(units.into_iter().map(|unit| (unit.unit, unit.known)).collect()),
             Err(error) => {
@@ -215,17 +215,17 @@ impl Reconciler {
 
     /// Processes the result of a unit's tasks. Returns whether nothing more is left to do for it,
     /// so that many ends of starts cause no full passes.
-    async fn has_settled(&mut self, outcome: Outcome) -> bool {
-        let Some(wanted) = self.attempts.on_outcome(outcome) else { return false };
+    async fn is_settled(&mut self, outcome: Outcome) -> bool {
+        let Some(wanted) = self.tasks.on_outcome(outcome) else { return false };
         let name = &wanted.unit.name;
         let Ok(Some(found)) = self.manager.get(name).await else { return false };
         let known = BTreeMap::from([(name.clone(), found.known)]);
-        self.is_still_wanted(&wanted)
+        self.is_still_desired(&wanted)
             && converge(&BTreeMap::from([(name.clone(), wanted)]), &known).is_empty()
     }
 
     /// Whether exactly this is still desired.
-    fn is_still_wanted(&self, wanted: &DesiredUnit) -> bool {
+    fn is_still_desired(&self, wanted: &DesiredUnit) -> bool {
         let Some(snapshot) = self.mirror.current() else { return false };
         let name = wanted.unit.name.as_str();
         let placement = snapshot.placement(name);

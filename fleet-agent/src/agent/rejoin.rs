@@ -16,7 +16,7 @@ use crate::mirror_changes::ClusterChanges;
 
 /// How long a leader may take to see that a machine is back: an instant, unless a leader has to be
 /// elected first.
-const PATIENCE: Duration = Duration::from_secs(15);
+const GRACE: Duration = Duration::from_secs(15);
 
 /// Units that the machine had when it rejoined, and that have not been placed since.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl RejoinGrace {
     }
 
     /// Evaluates the cluster, which the machine joined at revision `joined`.
-    pub(crate) fn look(
+    pub(crate) fn update(
         &mut self,
         joined: Revision,
         snapshot: &Snapshot,
@@ -45,7 +45,7 @@ impl RejoinGrace {
     ) {
         if self.joined != joined && snapshot.revision >= joined {
             self.joined = joined;
-            self.until = Some(now.after(PATIENCE));
+            self.until = Some(now.after(GRACE));
             self.units = known.keys().cloned().collect();
         }
         // A unit that has been placed once is dropped for good: later changes are decisions.
@@ -62,7 +62,7 @@ impl RejoinGrace {
     }
 
     /// Returns when a unit must no longer be left alone; never returns if there is none.
-    pub(crate) async fn moved(&mut self, mirror: &Mirror) {
+    pub(crate) async fn changed(&mut self, mirror: &Mirror) {
         loop {
             if self.units.is_empty() {
                 return std::future::pending().await;

@@ -19,12 +19,12 @@ use crate::Clock;
 
 /// The exclusivity rule, with the units that it blocks.
 pub(crate) struct StartGate {
-    gate: Exclusivity,
+    exclusivity: Exclusivity,
     window: watch::Receiver<Option<PresenceWindow>>,
     progress: watch::Receiver<Progress>,
     errors: Arc<UnitErrors>,
     waiting: BTreeMap<UnitName, (Arc<Unit>, Blocked)>,
-    looked: Revision,
+    last_revision: Revision,
 }
 
 /// Cluster state for one evaluation of the rule.
@@ -37,7 +37,7 @@ pub(crate) struct StartView {
 }
 
 impl StartView {
-    fn look(&self) -> Observation<'_> {
+    fn observation(&self) -> Observation<'_> {
         Observation {
             snapshot: &self.snapshot,
             machines: self.machines.as_ref(),
@@ -57,17 +57,17 @@ impl StartGate {
         errors: Arc<UnitErrors>,
     ) -> Self {
         Self {
-            gate: Exclusivity::new(machine.clone(), ttl),
+            exclusivity: Exclusivity::new(machine.clone(), ttl),
             window,
             progress: mirror.subscribe(),
             errors,
             waiting: BTreeMap::new(),
-            looked: Revision::ZERO,
+            last_revision: Revision::ZERO,
         }
     }
 
     /// Collects the cluster state of a mirror snapshot at `now`.
-    pub(crate) fn seen(
+    pub(crate) fn view(
         &mut self,
         snapshot: &Arc<Snapshot>,
         mirror: &Mirror,
@@ -75,8 +75,8 @@ impl StartGate {
     ) -> StartView {
         // Changes of other machines matter only to blocked units.
         let waits = !self.waiting.is_empty();
-        let changes = waits.then(|| mirror.delta_since(self.looked).changes).flatten();
-        self.looked = snapshot.revision;
+        let changes = waits.then(|| mirror.delta_since(self.last_revision).changes).flatten();
+        self.last_revision = snapshot.revision;
         self.progress.mark_unchanged();
         let window = *self.window.borrow_and_update();
         let machines = changes.map(|changes| changes.machines);
@@ -85,14 +85,14 @@ impl StartGate {
 
     /// Limits units that must not be started yet to being loaded. Returns when to look again
     /// without a change.
-    pub(crate) fn hold_up(
+    pub(crate) fn hold_back(
         &mut self,
         desired: &mut BTreeMap<UnitName, DesiredUnit>,
         known: &BTreeMap<UnitName, KnownUnit>,
-        memory: &Checkpoint,
-        seen: &StartView,
+        checkpoint: &Checkpoint,
+        view: &StartView,
     ) -> Option<Timestamp> {
-        self.gate.notice(seen.look());
+        self.exclusivity.record_changes(view.observation());
         let before = std::mem::take(&mut self.waiting);
         for (name, wanted) in desired.iter_mut().filter(|(_, wanted)| is_fenced(&wanted.unit)) {
             let started =
@@ -100,13 +100,14 @@ impl StartGate {
             if wanted.unit.desired != TargetState::Launched || started {
                 continue;
             }
-            let shut = self.gate.shut(&wanted.unit, seen.look());
-            let Some(shut) = shut.or_else(|| (!memory.is_noted(name)).then_some(Blocked::CutOff))
+            let blocked = self.exclusivity.blocked_by(&wanted.unit, view.observation());
+            let Some(blocked) =
+                blocked.or_else(|| (!checkpoint.is_persisted(name)).then_some(Blocked::CutOff))
             else {
                 continue;
             };
-            self.announce(wanted, &shut);
-            self.waiting.insert(name.clone(), (wanted.unit.clone(), shut));
+            self.report(wanted, &blocked);
+            self.waiting.insert(name.clone(), (wanted.unit.clone(), blocked));
             let held = Unit { desired: TargetState::Loaded, ..wanted.unit.as_ref().clone() };
             wanted.unit = Arc::new(held);
         }
@@ -115,12 +116,12 @@ impl StartGate {
         // it.
         let over = before.keys().filter(|unit| !waiting.contains_key(*unit));
         over.for_each(|unit| self.errors.clear_waiting(unit));
-        self.gate.retain(|unit| waiting.contains_key(unit));
-        waiting.values().filter_map(|(_, shut)| shut.until()).min()
+        self.exclusivity.retain(|unit| waiting.contains_key(unit));
+        waiting.values().filter_map(|(_, blocked)| blocked.until()).min()
     }
 
     /// Returns when something has changed for a blocked unit; never returns if none is blocked.
-    pub(crate) async fn moved(&mut self, mirror: &Mirror, clock: &dyn Clock) {
+    pub(crate) async fn changed(&mut self, mirror: &Mirror, clock: &dyn Clock) {
         loop {
             if self.waiting.is_empty() {
                 return std::future::pending().await;
@@ -131,22 +132,24 @@ impl StartGate {
                 changed = self.progress.changed() => if changed.is_err() { return },
             }
             let Some(snapshot) = mirror.current() else { continue };
-            let seen = self.seen(&snapshot, mirror, clock.now());
-            self.gate.notice(seen.look());
-            let gate = &mut self.gate;
+            let view = self.view(&snapshot, mirror, clock.now());
+            self.exclusivity.record_changes(view.observation());
+            let exclusivity = &mut self.exclusivity;
             let mut waiting = self.waiting.values();
-            if waiting.any(|(unit, shut)| gate.shut(unit, seen.look()).as_ref() != Some(shut)) {
+            if waiting.any(|(unit, blocked)| {
+                exclusivity.blocked_by(unit, view.observation()).as_ref() != Some(blocked)
+            }) {
                 return;
             }
         }
     }
 
     /// Reports why a unit is not started that otherwise would be.
-    fn announce(&self, wanted: &DesiredUnit, shut: &Blocked) {
+    fn report(&self, wanted: &DesiredUnit, blocked: &Blocked) {
         let unit = &wanted.unit.name;
-        match shut {
+        match blocked {
             Blocked::Elsewhere(_) | Blocked::MayRun(..) => {
-                self.errors.set(unit, UnitError::waiting(OrderId::of(wanted), shut.to_string()));
+                self.errors.set(unit, UnitError::waiting(OrderId::of(wanted), blocked.to_string()));
             }
             Blocked::CutOff | Blocked::NotPublished => self.errors.clear_waiting(unit),
         }

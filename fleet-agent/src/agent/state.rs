@@ -65,7 +65,7 @@ impl DiskState {
 impl AgentState for DiskState {
     async fn read(&self, key: StateKey) -> io::Result<Option<Vec<u8>>> {
         let path = self.path(key);
-        aside(move || match std::fs::read(path) {
+        run_blocking(move || match std::fs::read(path) {
             Ok(content) => Ok(Some(content)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -77,12 +77,12 @@ impl AgentState for DiskState {
         let path = self.path(key);
         // The other entry is meaningless after a crash of the machine.
         let sync = key == StateKey::DesiredState;
-        aside(move || write_atomic(&path, &content, sync)).await
+        run_blocking(move || write_atomic(&path, &content, sync)).await
     }
 }
 
 /// Runs blocking file access on a thread for blocking work.
-async fn aside<T: Send + 'static>(
+async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     match tokio::task::spawn_blocking(work).await {

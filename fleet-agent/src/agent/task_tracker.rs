@@ -36,7 +36,7 @@ pub(crate) struct TaskTracker {
     /// Attempts that wait for another unit to be loaded, and are retried when one is.
     waiting: BTreeSet<TaskKey>,
     /// Desired state for which each busy unit's tasks were started.
-    under_way: BTreeMap<UnitName, Option<DesiredUnit>>,
+    in_progress: BTreeMap<UnitName, Option<DesiredUnit>>,
 }
 
 impl TaskTracker {
@@ -47,12 +47,12 @@ impl TaskTracker {
         stopping: Arc<StoppingUnits>,
     ) -> Self {
         let (backoff, waiting) = (Backoff::new(RETRY), BTreeSet::new());
-        Self { clock, errors, executor, stopping, backoff, waiting, under_way: BTreeMap::new() }
+        Self { clock, errors, executor, stopping, backoff, waiting, in_progress: BTreeMap::new() }
     }
 
     /// Starts the tasks that lead from `known` to `desired`, as far as `allowed` lets them through.
     /// Returns when to look again because more may be possible then.
-    pub(crate) async fn carry_out(
+    pub(crate) async fn run_tasks(
         &mut self,
         desired: &DesiredUnits,
         known: &KnownUnits,
@@ -63,7 +63,7 @@ impl TaskTracker {
         let mut tasks = allowed(converge(desired, known));
         tasks.retain(|task| task.unit().is_none_or(|unit| !held.contains(unit)));
         for unit in tasks.iter().filter_map(Task::unit) {
-            self.under_way.insert(unit.clone(), desired.get(unit).cloned());
+            self.in_progress.insert(unit.clone(), desired.get(unit).cloned());
         }
         let loads = tasks.iter().any(|task| matches!(task, Task::Load { .. }));
         for outcome in self.executor.execute(tasks).await {
@@ -79,7 +79,7 @@ impl TaskTracker {
     /// stays reported.
     pub(crate) fn forget_old_failures(&mut self, desired: &DesiredUnits, known: &KnownUnits) {
         let tasks = converge(desired, known);
-        let owed: BTreeSet<&UnitName> = tasks.iter().filter_map(Task::unit).collect();
+        let with_tasks: BTreeSet<&UnitName> = tasks.iter().filter_map(Task::unit).collect();
         let order = |unit: &UnitName| desired.get(unit).map(OrderId::of);
         let stands = |(unit, of): &TaskKey| {
             (desired.contains_key(unit) || known.contains_key(unit)) && order(unit) == *of
@@ -90,7 +90,8 @@ impl TaskTracker {
         self.errors.retain_failures(|unit, problem| {
             // Between two tasks of a busy unit, the desired and the known state may agree
             // temporarily.
-            let is_left = problem.start_failed || owed.contains(unit) || executor.is_busy(unit);
+            let is_left =
+                problem.start_failed || with_tasks.contains(unit) || executor.is_busy(unit);
             is_left && order(unit) == Some(problem.order)
         });
     }
@@ -115,7 +116,7 @@ impl TaskTracker {
     /// Processes the result of a unit's tasks. Returns their desired state if all of them
     /// succeeded.
     pub(crate) fn on_outcome(&mut self, Outcome { unit, result }: Outcome) -> Option<DesiredUnit> {
-        let wanted = self.under_way.remove(&unit).flatten();
+        let wanted = self.in_progress.remove(&unit).flatten();
         if wanted.is_none() {
             self.executor.require_reload(); // its file has been removed
         }
@@ -167,7 +168,7 @@ impl TaskTracker {
 }
 
 /// Keeps the tasks of units for which no task stops or removes anything.
-pub(crate) fn only_adding(mut tasks: Vec<Task>) -> Vec<Task> {
+pub(crate) fn additive_tasks(mut tasks: Vec<Task>) -> Vec<Task> {
     let ends = |task: &&Task| {
         matches!(task, Task::Unload { .. } | Task::Stop { .. } | Task::Restart { .. })
     };

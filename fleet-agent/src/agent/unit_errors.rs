@@ -80,7 +80,7 @@ impl UnitErrors {
 
     /// Returns the error to publish for a unit in this state. A failed start is dropped once the
     /// unit is active: it does not explain a later end.
-    pub(crate) fn told(&self, unit: &UnitName, active: ActiveState) -> Option<UnitError> {
+    pub(crate) fn reportable(&self, unit: &UnitName, active: ActiveState) -> Option<UnitError> {
         let problem = self.get(unit)?;
         let is_up = matches!(active, ActiveState::Active | ActiveState::Reloading);
         if !(problem.start_failed && is_up) {
@@ -164,9 +164,9 @@ mod tests {
         let errors = UnitErrors::default();
         for (is_start, left) in [(true, false), (false, true)] {
             errors.set(&unit, UnitError::new(order, &error(is_start)));
-            assert!(errors.told(&unit, ActiveState::Failed).is_some());
-            assert_eq!(errors.told(&unit, ActiveState::Active).is_some(), left);
-            assert_eq!(errors.told(&unit, ActiveState::Inactive).is_some(), left);
+            assert!(errors.reportable(&unit, ActiveState::Failed).is_some());
+            assert_eq!(errors.reportable(&unit, ActiveState::Active).is_some(), left);
+            assert_eq!(errors.reportable(&unit, ActiveState::Inactive).is_some(), left);
         }
     }
 }

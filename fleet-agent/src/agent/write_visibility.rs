@@ -40,14 +40,14 @@ impl WriteVisibilityCheck {
             tokio::select! {
                 biased;
                 () = shutdown.wait() => return,
-                () = self.heartbeat.busy(shown(&self.mirror, written)) => {}
+                () = self.heartbeat.busy(wait_visible(&self.mirror, written)) => {}
             }
         }
     }
 }
 
 /// Returns when the mirror shows the write, or is no longer current.
-async fn shown(mirror: &Mirror, written: Revision) {
+async fn wait_visible(mirror: &Mirror, written: Revision) {
     let mut progress = mirror.subscribe();
     let over = progress.wait_for(|now| now.revision >= written || !now.is_current);
     // An error means that the mirror has ended, which its readers notice.

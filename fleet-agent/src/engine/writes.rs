@@ -36,7 +36,7 @@ pub(super) fn writes(snapshot: &Snapshot, plan: &Plan) -> PlacementWrites {
 
 /// Deletes stray placements of units that have a valid one. Units whose placement is changed by
 /// this plan are left for the next pass.
-pub(super) fn mend(
+pub(super) fn remove_strays(
     writes: &mut PlacementWrites,
     snapshot: &Snapshot,
     strays: Vec<RemovePlacement>,

@@ -34,23 +34,23 @@ pub(crate) fn run_may_block(run: &Run) -> bool {
 }
 
 /// Whether the start of a process may access a remote file system.
-pub(crate) fn spawn_may_block(command: &Command, surroundings: &ExecEnvironment) -> bool {
-    let files = surroundings.environment_files.iter().map(|file| file.path.as_str());
-    let outputs = [Some(&surroundings.output), surroundings.error.as_ref()];
+pub(crate) fn spawn_may_block(command: &Command, exec_env: &ExecEnvironment) -> bool {
+    let files = exec_env.environment_files.iter().map(|file| file.path.as_str());
+    let outputs = [Some(&exec_env.output), exec_env.error.as_ref()];
     let outputs = outputs.into_iter().flatten().filter_map(file_of);
     let mut named = files.chain(outputs).chain([command.program.as_str()]);
-    let directory = match &surroundings.directory.path {
+    let directory = match &exec_env.directory.path {
         DirectoryPath::Root => false,
         DirectoryPath::At(path) => may_block(path),
         DirectoryPath::Home => true,
     };
-    directory || looks_up_account(surroundings) || named.any(may_block)
+    directory || looks_up_account(exec_env) || named.any(may_block)
 }
 
 /// Accounts may be looked up on a server.
-fn looks_up_account(surroundings: &ExecEnvironment) -> bool {
-    let groups = &surroundings.supplementary_groups;
-    surroundings.user.is_some() || surroundings.group.is_some() || !groups.is_empty()
+fn looks_up_account(exec_env: &ExecEnvironment) -> bool {
+    let groups = &exec_env.supplementary_groups;
+    exec_env.user.is_some() || exec_env.group.is_some() || !groups.is_empty()
 }
 
 fn file_of(output: &ExecOutput) -> Option<&str> {

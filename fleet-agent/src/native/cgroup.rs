@@ -29,7 +29,7 @@ use crate::async_fd::register;
 const CONTROLLERS: [&str; 4] = ["cpu", "io", "memory", "pids"];
 
 /// Depth to which a unit's own groups are traversed. The kernel has no limit, but a stack has.
-const DEEPEST: usize = 16;
+const MAX_DEPTH: usize = 16;
 
 /// Attempts to create a group that is removed concurrently.
 const ATTEMPTS: usize = 3;
@@ -64,12 +64,12 @@ impl Groups {
     pub(crate) fn find(directory: &Path) -> Result<Self, String> {
         let own = own_group()?;
         let unusable = |what: &str| format!("the control group {} {what}", own.display());
-        let door = own.join("cgroup.procs");
-        rustix::fs::access(&door, rustix::fs::Access::WRITE_OK)
+        let procs = own.join("cgroup.procs");
+        rustix::fs::access(&procs, rustix::fs::Access::WRITE_OK)
             .map_err(|error| unusable(&format!("is not writable: {error}")))?;
         let mut groups = Self::below(&own, directory).map_err(|error| error.to_string())?;
         fs::create_dir(&groups.base)
-            .or_else(unless(io::ErrorKind::AlreadyExists))
+            .or_else(ignore(io::ErrorKind::AlreadyExists))
             .map_err(|error| unusable(&format!("cannot have child groups: {error}")))?;
         groups.check().inspect_err(|_| groups.remove_empty())?;
         groups.controllers = groups.delegate_from(&own);
@@ -119,7 +119,9 @@ impl Groups {
 
     fn check(&self) -> Result<(), String> {
         if !self.base.join("cgroup.kill").exists() {
-            return Err("the kernel cannot kill control groups: 5.14 or later is required".to_owned());
+            return Err(
+                "the kernel cannot kill control groups: 5.14 or later is required".to_owned()
+            );
         }
         let kind = fs::read_to_string(self.base.join("cgroup.type")).unwrap_or_default();
         match kind.trim() {
@@ -129,7 +131,7 @@ impl Groups {
     }
 
     fn remove_empty_children(&self) {
-        for group in inner(&self.base).unwrap_or_default() {
+        for group in children(&self.base).unwrap_or_default() {
             // A group that cannot be removed does no harm.
             drop(Group(group).remove());
         }
@@ -241,10 +243,10 @@ impl Group {
     fn all(&self) -> io::Result<Vec<PathBuf>> {
         let mut all = vec![self.0.clone()];
         let mut level = all.clone();
-        for _ in 0..DEEPEST {
+        for _ in 0..MAX_DEPTH {
             let mut next = Vec::new();
             for group in &level {
-                next.extend(inner(group)?);
+                next.extend(children(group)?);
             }
             all.extend_from_slice(&next);
             level = next;
@@ -254,19 +256,19 @@ impl Group {
 }
 
 /// Returns the groups directly below a group.
-fn inner(group: &Path) -> io::Result<Vec<PathBuf>> {
+fn children(group: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(group) {
         Err(error) if is_gone(&error) => return Ok(Vec::new()),
         entries => entries?,
     };
-    let mut inner = Vec::new();
+    let mut children = Vec::new();
     for entry in entries {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
-            inner.push(entry.path());
+            children.push(entry.path());
         }
     }
-    Ok(inner)
+    Ok(children)
 }
 
 /// Returns the directory of this process's control group.
@@ -276,8 +278,7 @@ fn own_group() -> Result<PathBuf, String> {
     };
     let own = read("/proc/self/cgroup")?;
     let mounts = read("/proc/self/mountinfo")?;
-    directory_of(&own, &mounts)
-        .ok_or_else(|| "cgroup v2 is not mounted".to_owned())
+    directory_of(&own, &mounts).ok_or_else(|| "cgroup v2 is not mounted".to_owned())
 }
 
 /// Locates a control group by the content of `/proc/self/cgroup` and `/proc/self/mountinfo`.
@@ -316,7 +317,7 @@ fn is_no_process(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
 }
 
-fn unless(kind: io::ErrorKind) -> impl FnOnce(io::Error) -> io::Result<()> {
+fn ignore(kind: io::ErrorKind) -> impl FnOnce(io::Error) -> io::Result<()> {
     move |error| if error.kind() == kind { Ok(()) } else { Err(error) }
 }
 

@@ -9,12 +9,12 @@ use std::fmt;
 use std::str::FromStr;
 
 /// Number of bytes before an offset that are hashed.
-pub(crate) const MOST: usize = 64;
+pub(crate) const MAX_CONTEXT: usize = 64;
 
 /// The end of a line in a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LogCursor {
-    place: u64,
+    offset: u64,
     /// Number of hashed bytes.
     length: usize,
     /// Their hash.
@@ -23,9 +23,9 @@ pub(crate) struct LogCursor {
 
 impl LogCursor {
     /// Creates a cursor for an offset, with the text before it.
-    pub(crate) fn new(place: u64, before: &[u8]) -> Self {
-        let known = &before[before.len().saturating_sub(MOST)..];
-        Self { place, length: known.len(), hash: hash(known) }
+    pub(crate) fn new(offset: u64, before: &[u8]) -> Self {
+        let known = &before[before.len().saturating_sub(MAX_CONTEXT)..];
+        Self { offset, length: known.len(), hash: hash(known) }
     }
 
     /// Returns the length of the part of a text, which begins at offset `begin`, that precedes the
@@ -33,7 +33,7 @@ impl LogCursor {
     /// skipped lines.
     pub(crate) fn find(&self, text: &[u8], begin: u64) -> Option<usize> {
         // Anything before the beginning was dropped, even if it looks the same.
-        let at = usize::try_from(self.place.checked_sub(begin)?).unwrap_or(usize::MAX);
+        let at = usize::try_from(self.offset.checked_sub(begin)?).unwrap_or(usize::MAX);
         if at <= text.len() {
             return self.is_at(text, at).then_some(at);
         }
@@ -49,7 +49,7 @@ impl LogCursor {
 
 impl fmt::Display for LogCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{:x}", self.place, self.length, self.hash)
+        write!(f, "{}.{}.{:x}", self.offset, self.length, self.hash)
     }
 }
 
@@ -63,14 +63,14 @@ impl FromStr for LogCursor {
     fn from_str(text: &str) -> Result<Self, InvalidLogCursor> {
         let mut parts = text.split('.');
         let mut part = || parts.next().ok_or(InvalidLogCursor);
-        let place = part()?.parse().map_err(|_| InvalidLogCursor)?;
+        let offset = part()?.parse().map_err(|_| InvalidLogCursor)?;
         let length =
-            part()?.parse().ok().filter(|length| *length <= MOST).ok_or(InvalidLogCursor)?;
+            part()?.parse().ok().filter(|length| *length <= MAX_CONTEXT).ok_or(InvalidLogCursor)?;
         let hash = u64::from_str_radix(part()?, 16).map_err(|_| InvalidLogCursor)?;
         if parts.next().is_some() {
             Err(InvalidLogCursor)
         } else {
-            Ok(Self { place, length, hash })
+            Ok(Self { offset, length, hash })
         }
     }
 }
@@ -96,13 +96,17 @@ mod tests {
         assert_eq!(two.find(text, 1000), Some(8), "nothing was cut");
         assert_eq!(two.find(b"three\n", 1012), None, "it was dropped");
         let third = LogCursor::new(1012, b"two\ntwo\n");
-        assert_eq!(third.find(b"two\ntwo\nthree\n", 0), Some(8), "places are counted anew");
+        assert_eq!(third.find(b"two\ntwo\nthree\n", 0), Some(8), "offsets are counted anew");
         assert_eq!(third.find(b"two\nthree\n", 0), None, "of what is known half was dropped");
         let word = LogCursor::new(90, b"tick\n");
         assert_eq!(word.find(b"tock\ntick\ntock\n", 0), Some(10), "there is one of it");
         assert_eq!(word.find(b"tick\ntick\ntock\n", 0), None, "it could be either");
         assert_eq!(LogCursor::new(9, b"tick\n").find(b"tick\ntock\ntick\n", 0), None);
-        assert_eq!(LogCursor::new(7, b"").find(text, 0), Some(7), "the place is all that is known");
+        assert_eq!(
+            LogCursor::new(7, b"").find(text, 0),
+            Some(7),
+            "the offset is all that is known"
+        );
         assert_eq!(LogCursor::new(700, b"").find(text, 0), None);
     }
 
@@ -138,12 +142,12 @@ mod tests {
             let position = LogCursor::new(before.len() as u64, before.as_bytes());
             let left = lines[cut..].concat();
             let found = position.find(left.as_bytes(), begin as u64);
-            let place = before.len().checked_sub(begin);
+            let offset = before.len().checked_sub(begin);
             // With that much text before it, the cursor is unambiguous.
-            if place.is_some_and(|at| at >= MOST.min(before.len())) {
-                prop_assert_eq!(found, place);
+            if offset.is_some_and(|at| at >= MAX_CONTEXT.min(before.len())) {
+                prop_assert_eq!(found, offset);
             } else {
-                prop_assert!(found.is_none() || found == place, "{:?} is not {:?}", found, place);
+                prop_assert!(found.is_none() || found == offset, "{:?} is not {:?}", found, offset);
             }
         }
 

@@ -12,8 +12,8 @@ static INITIAL_SOFT_LIMIT: OnceLock<Option<u64>> = OnceLock::new();
 
 /// Share of the open files that is reserved, and its bounds. Units are not started with fewer left.
 const SHARE: u64 = 8;
-const LEAST: u64 = 16;
-const MOST: u64 = 128;
+const MIN_RESERVE: u64 = 16;
+const MAX_RESERVE: u64 = 128;
 
 /// Raises this process's soft limit of open files to the hard limit. Units are started with the
 /// original soft limit: some programs do worse with a higher one, and others can raise it
@@ -47,22 +47,23 @@ pub(crate) fn descriptor_shortage() -> Option<String> {
 /// no unit could be stopped. Half of the reserve is enough, since the other half may have been in
 /// use when the units were left.
 pub(crate) fn check_descriptors_left(units: usize) -> io::Result<()> {
-    let words = |why| format!("only {units} units could be recovered, and more are running: {why}");
-    shortage(2).map_or(Ok(()), |why| Err(io::Error::other(words(why))))
+    let message =
+        |why| format!("only {units} units could be recovered, and more are running: {why}");
+    shortage(2).map_or(Ok(()), |why| Err(io::Error::other(message(why))))
 }
 
 /// Returns why descriptors are short, if this part of the reserve is not free.
 fn shortage(part: u64) -> Option<String> {
     let most = getrlimit(Resource::Nofile).current?;
-    let free = most.saturating_sub((most / SHARE).clamp(LEAST, MOST) / part);
+    let free = most.saturating_sub((most / SHARE).clamp(MIN_RESERVE, MAX_RESERVE) / part);
     // The kernel returns the lowest free number.
     let is_scarce = match fcntl_dupfd_cloexec(io::stdin(), 0) {
         Ok(next) => u64::try_from(next.as_raw_fd()).is_ok_and(|next| next >= free),
         Err(error) => is_out_of_descriptors(error),
     };
-    let how = "raise LimitNOFILE= or ulimit -n";
-    let words = || format!("too few are left of the {most} files that may be open: {how}");
-    is_scarce.then(words)
+    let hint = "raise LimitNOFILE= or ulimit -n";
+    let message = || format!("too few are left of the {most} files that may be open: {hint}");
+    is_scarce.then(message)
 }
 
 /// Whether this process, or the machine, cannot open more files.

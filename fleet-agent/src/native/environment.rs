@@ -35,7 +35,7 @@ pub(crate) const SEARCH_PATH: [&str; 6] =
 /// | 7 | removals by `UnsetEnvironment=` |
 /// | 8 | variables of `extra` that identify processes: `INVOCATION_ID`, `SYSTEMD_EXEC_PID` |
 pub(crate) fn collect(
-    surroundings: &ExecEnvironment,
+    exec_env: &ExecEnvironment,
     passed: &[(String, String)],
     user: Option<&User>,
     extra: &[(&str, String)],
@@ -47,13 +47,13 @@ pub(crate) fn collect(
     if let Some(user) = user {
         all.extend(user.variables());
     }
-    for name in &surroundings.pass_environment {
+    for name in &exec_env.pass_environment {
         if let Ok(value) = std::env::var(name) {
             all.insert(name.clone(), value);
         }
     }
-    all.extend(surroundings.environment.iter().cloned());
-    for file in &surroundings.environment_files {
+    all.extend(exec_env.environment.iter().cloned());
+    for file in &exec_env.environment_files {
         match read_text(Path::new(&file.path), LONGEST).and_then(without_zero) {
             Ok(text) => all.extend(parse_file(&text)),
             // A temporary shortage of descriptors is no property of the file.
@@ -65,7 +65,7 @@ pub(crate) fn collect(
             }
         }
     }
-    for unset in &surroundings.unset_environment {
+    for unset in &exec_env.unset_environment {
         match unset.split_once('=') {
             Some((name, value)) if all.get(name).is_some_and(|set| set == value) => {
                 all.remove(name);
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn later_sources_win_and_unset_wins_over_all_but_what_processes_are_found_by() {
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        let surroundings = ExecEnvironment {
+        let exec_env = ExecEnvironment {
             environment: vec![
                 pair("A", "unit"),
                 pair("B", "b"),
@@ -114,7 +114,7 @@ mod tests {
             ("NOTIFY_SOCKET", "@x".to_owned()),
             ("PIDFILE", "/run/x".to_owned()),
         ];
-        let all = collect(&surroundings, &[pair("A", "machine")], None, &extra);
+        let all = collect(&exec_env, &[pair("A", "machine")], None, &extra);
         let all = all.expect("no file is read");
         let of = |name: &str| all.get(name).map(String::as_str);
         assert_eq!((of("A"), of("B"), of("PIDFILE")), (Some("unit"), None, Some("/run/x")));
@@ -133,8 +133,8 @@ mod tests {
         }
         let read = |path: String, optional: bool| {
             let environment_files = vec![EnvironmentFile { path, optional }];
-            let surroundings = ExecEnvironment { environment_files, ..ExecEnvironment::default() };
-            collect(&surroundings, &[], None, &[]).map(|all| all.get("A").cloned())
+            let exec_env = ExecEnvironment { environment_files, ..ExecEnvironment::default() };
+            collect(&exec_env, &[], None, &[]).map(|all| all.get("A").cloned())
         };
         for optional in [true, false] {
             assert_eq!(read(path("good"), optional), Ok(Some("1".to_owned())));

@@ -85,7 +85,7 @@ impl ExecContext {
     }
 
     fn spawn_request<'a>(&'a self, program: &'a Program) -> io::Result<SpawnRequest<'a>> {
-        Ok(SpawnRequest { program, input: nothing()?, outputs: &self.outputs, setup: &self.setup })
+        Ok(SpawnRequest { program, input: dev_null()?, outputs: &self.outputs, setup: &self.setup })
     }
 }
 
@@ -94,10 +94,10 @@ fn text(path: &Path) -> io::Result<CString> {
 }
 
 /// Returns an empty input, which is shared by all processes.
-fn nothing() -> io::Result<&'static File> {
-    static NOTHING: OnceLock<File> = OnceLock::new();
-    match NOTHING.get() {
-        Some(nothing) => Ok(nothing),
-        None => File::open("/dev/null").map(|opened| NOTHING.get_or_init(|| opened)),
+fn dev_null() -> io::Result<&'static File> {
+    static DEV_NULL: OnceLock<File> = OnceLock::new();
+    match DEV_NULL.get() {
+        Some(dev_null) => Ok(dev_null),
+        None => File::open("/dev/null").map(|opened| DEV_NULL.get_or_init(|| opened)),
     }
 }

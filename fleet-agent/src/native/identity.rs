@@ -56,17 +56,17 @@ const NO_SHELLS: [&str; 8] = [
 ];
 
 /// The user that systemd treats as having no home and no shell.
-const NOBODY: &str = "nobody";
+const NOBODY_USER: &str = "nobody";
 
 impl User {
     /// Returns the variables about the user. Home and shell are left out if systemd treats the
     /// account's values as missing.
     pub(crate) fn variables(&self) -> impl Iterator<Item = (String, String)> + use<> {
-        let is_somebody = self.name != NOBODY;
+        let is_user = self.name != NOBODY_USER;
         let (home, shell) = (Path::new(&self.home), Path::new(&self.shell));
-        let has_home = is_somebody && home.is_absolute() && home != Path::new("/");
+        let has_home = is_user && home.is_absolute() && home != Path::new("/");
         let lets_in = !NO_SHELLS.iter().any(|none| Path::new(none) == shell);
-        let has_shell = is_somebody && shell.is_absolute() && lets_in;
+        let has_shell = is_user && shell.is_absolute() && lets_in;
         // Without redundant components.
         let home: PathBuf = home.components().collect();
         let variables = [
@@ -104,9 +104,9 @@ pub(crate) enum UnknownAccount {
 }
 
 /// Looks up the user and groups of a unit in the machine's current accounts.
-pub(crate) fn look_up(surroundings: &ExecEnvironment) -> Result<Identity, UnknownAccount> {
+pub(crate) fn look_up(exec_env: &ExecEnvironment) -> Result<Identity, UnknownAccount> {
     let mut identity = Identity::default();
-    if let Some(name) = &surroundings.user {
+    if let Some(name) = &exec_env.user {
         let unknown = || UnknownAccount::User(format!("there is no user {name:?} on this machine"));
         let account = account(name).ok_or_else(unknown)?;
         identity.uid = Some(account.uid.as_raw());
@@ -117,10 +117,10 @@ pub(crate) fn look_up(surroundings: &ExecEnvironment) -> Result<Identity, Unknow
             shell: account.shell.to_string_lossy().into_owned(),
         });
     }
-    if let Some(name) = &surroundings.group {
+    if let Some(name) = &exec_env.group {
         identity.gid = Some(group(name)?);
     }
-    identity.groups = groups(surroundings, &identity)?;
+    identity.groups = groups(exec_env, &identity)?;
     // Setting the identity that one already has would need root.
     identity.uid = identity.uid.filter(|&uid| uid != Uid::effective().as_raw());
     identity.gid = identity.gid.filter(|&gid| gid != Gid::effective().as_raw());
@@ -130,10 +130,10 @@ pub(crate) fn look_up(surroundings: &ExecEnvironment) -> Result<Identity, Unknow
 /// Returns the supplementary groups of a process: those of its user, and those of the unit. Only
 /// root can set them, so other users keep theirs.
 fn groups(
-    surroundings: &ExecEnvironment,
+    exec_env: &ExecEnvironment,
     identity: &Identity,
 ) -> Result<Option<Vec<u32>>, UnknownAccount> {
-    let more = &surroundings.supplementary_groups;
+    let more = &exec_env.supplementary_groups;
     let is_asked = identity.uid.is_some() || identity.gid.is_some() || !more.is_empty();
     if !is_asked || !Uid::effective().is_root() {
         return Ok(None);
@@ -141,9 +141,9 @@ fn groups(
     let own = identity.gid.map_or_else(Gid::effective, Gid::from_raw);
     let user = identity.user.as_ref().and_then(|user| CString::new(user.name.as_str()).ok());
     let of_user = user.map(|user| nix::unistd::getgrouplist(&user, own)).transpose();
-    let untold =
+    let failed =
         |error| UnknownAccount::Group(format!("cannot look up the groups of its user: {error}"));
-    let of_user = of_user.map_err(untold)?;
+    let of_user = of_user.map_err(failed)?;
     let mut all: BTreeSet<u32> =
         of_user.unwrap_or_default().iter().map(|gid| gid.as_raw()).collect();
     for name in more {
@@ -202,7 +202,8 @@ mod tests {
     #[test]
     fn a_group_that_is_told_by_a_number_has_to_be_there() {
         assert_eq!((group("0"), group("root")), (Ok(0), Ok(0)));
-        let unknown = UnknownAccount::Group("there is no group \"4000000000\" on this machine".to_owned());
+        let unknown =
+            UnknownAccount::Group("there is no group \"4000000000\" on this machine".to_owned());
         assert_eq!(group("4000000000"), Err(unknown));
     }
 }

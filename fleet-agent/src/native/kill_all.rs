@@ -47,8 +47,8 @@ pub(crate) async fn kill_all(
             Ok(true) => return,
             Ok(false) => {}
             Err(error) => {
-                if let Some(untold) = context.kill_failures.should_log(context.now()) {
-                    tracing::warn!(%error, untold, "cannot stop a process; trying again");
+                if let Some(suppressed) = context.kill_failures.should_log(context.now()) {
+                    tracing::warn!(%error, suppressed, "cannot stop a process; trying again");
                 }
                 context.clock.sleep(PAUSE).await;
             }
@@ -73,9 +73,9 @@ impl SignalTargets {
             group.kill()?;
             return group.wait_empty().await.map(|()| true);
         }
-        let left = self.left(context).await?;
-        if !left.is_empty() {
-            return signal_and_wait(&left, signals, signalled).await.map(|()| false);
+        let remaining = self.remaining(context).await?;
+        if !remaining.is_empty() {
+            return signal_and_wait(&remaining, signals, signalled).await.map(|()| false);
         }
         if let Self::Group(group) = self {
             // The kernel knows of processes that are hidden from us.
@@ -84,7 +84,7 @@ impl SignalTargets {
         Ok(true)
     }
 
-    async fn left(&self, context: &ManagerContext) -> io::Result<Vec<ProcessId>> {
+    async fn remaining(&self, context: &ManagerContext) -> io::Result<Vec<ProcessId>> {
         match self {
             Self::Leaders(leaders) => {
                 let running = |leader: &ProcessId| {
@@ -148,11 +148,11 @@ fn for_each_process<T>(
 }
 
 async fn signal_and_wait(
-    left: &[ProcessId],
+    remaining: &[ProcessId],
     signals: &[Sig],
     signalled: &mut BTreeSet<ProcessId>,
 ) -> io::Result<()> {
-    let handles = for_each_process(left, |process| {
+    let handles = for_each_process(remaining, |process| {
         let Some(held) = ProcessHandle::open(process)? else { return Ok(None) };
         if signalled.insert(process) {
             signals.iter().try_for_each(|&signal| held.signal(signal))?;
@@ -216,6 +216,6 @@ mod tests {
             pid += 1;
             Ok(vec![pid])
         };
-        running_processes(list, |_| Ok(None)).expect_err("nobody says that none is left");
+        running_processes(list, |_| Ok(None)).expect_err("the list never ends");
     }
 }

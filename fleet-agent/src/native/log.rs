@@ -51,14 +51,14 @@ pub(crate) struct Log {
     path: PathBuf,
     limit: u64,
     /// Locked while the file is cut or read.
-    kept: Mutex<LogState>,
+    state: Mutex<LogState>,
     /// Closed with the log, which ends followed journals.
     alive: watch::Sender<()>,
 }
 
 #[derive(Debug)]
 struct LogState {
-    origin: BaseOffset,
+    base_offset: BaseOffset,
     /// First stored offset.
     floor: u64,
     /// Limit on the length of the file.
@@ -83,30 +83,31 @@ impl LogState {
     /// Whether more than that is stored.
     fn has_grown(&self, limit: u64) -> bool {
         let end = self.time_index.end();
-        end.saturating_sub(self.floor) > limit || end - self.origin.base.min(end) > self.longest
+        end.saturating_sub(self.floor) > limit
+            || end - self.base_offset.base.min(end) > self.longest
     }
 
     /// Whether the file takes more space than its stored part: a process that does not append can
     /// write into the hole. A block at the end of the hole is kept completely.
-    fn is_filled(&self, limit: u64) -> bool {
-        self.floor > self.origin.base && self.taken > limit.saturating_add(LARGEST_BLOCK)
+    fn hole_is_filled(&self, limit: u64) -> bool {
+        self.floor > self.base_offset.base && self.taken > limit.saturating_add(LARGEST_BLOCK)
     }
 
     /// Records the file's metadata. Returns the end offset.
-    fn on_look(&mut self, path: &Path, file: &Metadata) -> io::Result<u64> {
+    fn update(&mut self, path: &Path, file: &Metadata) -> io::Result<u64> {
         let written = as_wall_time(file.modified()?);
         let is_the_same = std::mem::replace(&mut self.inode, file.ino()) == file.ino();
         let known = self.time_index.end();
-        let is_shorter = self.origin.base + file.len() < known;
+        let is_shorter = self.base_offset.base + file.len() < known;
         if !is_the_same || is_shorter {
-            self.origin = self.origin.go_on(path, known);
-            self.floor = self.origin.base;
+            self.base_offset = self.base_offset.continue_at(path, known);
+            self.floor = self.base_offset.base;
         }
         if is_the_same && is_shorter {
             self.warn_emptied(path);
         }
         self.taken = file.blocks().saturating_mul(512);
-        let end = self.origin.base + file.len();
+        let end = self.base_offset.base + file.len();
         self.time_index.record_look(end, written, wall_time());
         Ok(end)
     }
@@ -122,15 +123,15 @@ impl LogState {
     /// Limits the start of the stored part of the file, proposed as `from`, to the line at which
     /// the reader continues.
     fn keep_unread(&self, file: &mut File, from: u64) -> io::Result<u64> {
-        let read_offset = self.read_offset.upgrade().map(|read_offset| read_offset.place());
-        match read_offset.map(|place| place.saturating_sub(self.origin.base)) {
-            Some(place) if place < from => start_of_line(file, place),
+        let read_offset = self.read_offset.upgrade().map(|read_offset| read_offset.offset());
+        match read_offset.map(|offset| offset.saturating_sub(self.base_offset.base)) {
+            Some(offset) if offset < from => start_of_line(file, offset),
             _ => Ok(from),
         }
     }
 
     /// The file is missing: the next one there is a different one, even with the same inode number.
-    fn on_unit_missing(&mut self) {
+    fn on_file_missing(&mut self) {
         self.inode = 0;
     }
 }
@@ -146,17 +147,25 @@ impl Log {
             written => written?,
         };
         let metadata = written.metadata()?;
-        let origin = BaseOffset::of(&path);
+        let base_offset = BaseOffset::of(&path);
         let is_new = metadata.len() == 0;
         let left = if is_new { 0 } else { data_start(&mut File::open(&path)?)? };
-        let floor = origin.base + left;
+        let floor = base_offset.base + left;
         let (time_index, inode) = (TimeIndex::default(), metadata.ino());
         let read_offset = Weak::new();
         let (longest, taken, was_emptied) = (LONGEST, 0, false);
-        let mut kept =
-            LogState { origin, floor, longest, time_index, inode, taken, was_emptied, read_offset };
-        kept.on_look(&path, &metadata)?;
-        Ok(Self { path, limit, kept: Mutex::new(kept), alive: watch::channel(()).0 })
+        let mut state = LogState {
+            base_offset,
+            floor,
+            longest,
+            time_index,
+            inode,
+            taken,
+            was_emptied,
+            read_offset,
+        };
+        state.update(&path, &metadata)?;
+        Ok(Self { path, limit, state: Mutex::new(state), alive: watch::channel(()).0 })
     }
 
     /// Removes the log in this file, if there is one.
@@ -186,7 +195,7 @@ impl Log {
     /// Keeps the file below half of `longest` from now on: the kernel kills a process whose write
     /// would exceed its file size limit. The other half allows for writes until the next look. A
     /// longer file is cut at once. `None` means the limit of the file system.
-    pub(crate) fn keep_below(&self, longest: Option<u64>) -> io::Result<()> {
+    pub(crate) fn limit_length(&self, longest: Option<u64>) -> io::Result<()> {
         self.lock().longest = longest.map_or(LONGEST, |longest| (longest / 2).min(LONGEST));
         if longest.is_some() { self.trim() } else { Ok(()) }
     }
@@ -198,8 +207,8 @@ impl Log {
 
     /// Returns the current end offset; later writes have higher ones.
     pub(crate) fn end(&self) -> io::Result<u64> {
-        let kept = self.lock();
-        Ok(kept.origin.base + std::fs::metadata(&self.path)?.len())
+        let state = self.lock();
+        Ok(state.base_offset.base + std::fs::metadata(&self.path)?.len())
     }
 
     /// Returns the first stored offset.
@@ -211,48 +220,48 @@ impl Log {
     /// Records the current end with its time, and returns it. Later writes can be distinguished
     /// from it.
     pub(crate) fn look(&self) -> io::Result<u64> {
-        let mut kept = self.lock();
-        let file = std::fs::metadata(&self.path).inspect_err(|_| kept.on_unit_missing())?;
-        kept.on_look(&self.path, &file)
+        let mut state = self.lock();
+        let file = std::fs::metadata(&self.path).inspect_err(|_| state.on_file_missing())?;
+        state.update(&self.path, &file)
     }
 
     /// Whether it has grown past its limit, as of the last look.
-    pub(crate) fn is_over(&self) -> bool {
-        let kept = self.lock();
-        kept.has_grown(self.limit) || kept.is_filled(self.limit)
+    pub(crate) fn exceeds_limit(&self) -> bool {
+        let state = self.lock();
+        state.has_grown(self.limit) || state.hole_is_filled(self.limit)
     }
 
     /// Protects everything written from this offset on until it is read or the returned lock is
     /// dropped. There may be one such reader at a time.
-    pub(crate) fn reading(&self, place: u64) -> ReadLock {
-        let reading = ReadLock::from(place);
+    pub(crate) fn reading(&self, offset: u64) -> ReadLock {
+        let reading = ReadLock::from(offset);
         self.lock().read_offset = reading.read_offset();
         reading
     }
 
     /// Whether it has grown past its limit, and the part to drop has not been read completely.
     pub(crate) fn is_held(&self) -> bool {
-        let kept = self.lock();
-        kept.has_grown(self.limit) && kept.read_offset.strong_count() > 0
+        let state = self.lock();
+        state.has_grown(self.limit) && state.read_offset.strong_count() > 0
     }
 
     /// Checks the log. If it has grown past its limit, drops all but the newer half and the unread
     /// part.
     pub(crate) fn trim(&self) -> io::Result<()> {
-        let mut kept = self.lock();
+        let mut state = self.lock();
         let metadata = std::fs::metadata(&self.path)?;
-        let (end, length) = (kept.on_look(&self.path, &metadata)?, metadata.len());
-        let (is_too_long, floor) = (length > kept.longest, kept.floor - kept.origin.base);
-        if kept.is_filled(self.limit) {
+        let (end, length) = (state.update(&self.path, &metadata)?, metadata.len());
+        let (is_too_long, floor) = (length > state.longest, state.floor - state.base_offset.base);
+        if state.hole_is_filled(self.limit) {
             punch_hole(&append(&self.path)?, floor)?;
         }
-        if end - kept.floor <= self.limit && !is_too_long {
+        if end - state.floor <= self.limit && !is_too_long {
             return Ok(());
         }
         let mut reader = File::open(&self.path)?;
-        let room = kept.room(self.limit);
+        let room = state.room(self.limit);
         let from = next_line(&mut reader, length.saturating_sub(room / 2))?;
-        let from = kept.keep_unread(&mut reader, from)?.max(floor);
+        let from = state.keep_unread(&mut reader, from)?.max(floor);
         if from == floor && !is_too_long {
             return Ok(());
         }
@@ -266,12 +275,12 @@ impl Log {
             // Bounded, since a unit may write faster than this reads.
             let mut half = Vec::new();
             reader.take(room).read_to_end(&mut half)?;
-            kept.origin = kept.origin.renew(&self.path, from)?;
+            state.base_offset = state.base_offset.advance(&self.path, from)?;
             // Concurrent appends go behind all this, so the order of lines is kept.
             File::options().write(true).open(&self.path)?.write_all_at(&half, 0)?;
             file.set_len(half.len() as u64)?;
         }
-        kept.floor = end - length + from;
+        state.floor = end - length + from;
         Ok(())
     }
 
@@ -282,19 +291,19 @@ impl Log {
         lines: Option<usize>,
         since: Option<Timestamp>,
     ) -> io::Result<(Vec<u8>, u64)> {
-        let mut kept = self.lock();
+        let mut state = self.lock();
         let mut file = File::open(&self.path)?;
         let metadata = file.metadata()?;
-        kept.on_look(&self.path, &metadata)?;
-        let (base, end) = (kept.origin.base, metadata.len());
-        let (mut floor, bound) = (kept.floor - base, self.limit.saturating_mul(2));
+        state.update(&self.path, &metadata)?;
+        let (base, end) = (state.base_offset.base, metadata.len());
+        let (mut floor, bound) = (state.floor - base, self.limit.saturating_mul(2));
         if end - floor > bound {
             // It has grown much since the last look.
             floor = next_line(&mut file, end - bound)?;
         }
         if let Some(since) = since {
-            let place = kept.time_index.offset_before(since).saturating_sub(base);
-            floor = floor.max(start_of_line(&mut file, place.min(end))?);
+            let offset = state.time_index.offset_before(since).saturating_sub(base);
+            floor = floor.max(start_of_line(&mut file, offset.min(end))?);
         }
         let mut from = end;
         let mut text = Vec::new();
@@ -312,13 +321,13 @@ impl Log {
     }
 
     /// Returns up to one block of what was written from an offset on, and its end offset.
-    pub(crate) fn read_from(&self, place: u64) -> io::Result<(Vec<u8>, u64)> {
-        let mut kept = self.lock();
+    pub(crate) fn read_from(&self, offset: u64) -> io::Result<(Vec<u8>, u64)> {
+        let mut state = self.lock();
         let mut file = File::open(&self.path)?;
-        let end = kept.on_look(&self.path, &file.metadata()?)?;
+        let end = state.update(&self.path, &file.metadata()?)?;
         // Skips what was dropped before it was read: see [`Self::reading`].
-        let start = place.max(kept.floor);
-        file.seek(SeekFrom::Start(start - kept.origin.base))?;
+        let start = offset.max(state.floor);
+        file.seek(SeekFrom::Start(start - state.base_offset.base))?;
         let mut text = Vec::new();
         file.take(BLOCK.min(end.saturating_sub(start))).read_to_end(&mut text)?;
         let end = start + text.len() as u64;
@@ -331,7 +340,7 @@ impl Log {
     }
 
     fn lock(&self) -> MutexGuard<'_, LogState> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

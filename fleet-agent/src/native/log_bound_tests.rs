@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use super::outcome::RunOutcome;
 use super::process::append;
-use super::readiness_tests::Stage;
+use super::readiness_tests::DriverHarness;
 use super::run_machine::ServiceRun;
 use super::run_machine_tests::spec;
 use super::run_state::{RunState, ServicePhase};
@@ -12,7 +12,7 @@ use super::unit_directory::RunRecord;
 
 const LIMITED: &str = "ExecStart=/bin/echo up\nLimitFSIZE=64K\n";
 
-impl Stage {
+impl DriverHarness {
     /// Has the log longer than the unit may have a file.
     fn fill(&self) {
         let text = b"sixteen letters\n".repeat(1 << 13);
@@ -32,7 +32,7 @@ impl Stage {
 
 #[tokio::test]
 async fn a_unit_outlives_the_first_line_after_a_log_that_is_too_long() {
-    let mut stage = Stage::with(spec(LIMITED)).await;
+    let mut stage = DriverHarness::with(spec(LIMITED)).await;
     stage.start();
     stage.fill();
     stage.wait_for(ServicePhase::Dead).await;
@@ -45,7 +45,7 @@ async fn a_unit_outlives_the_first_line_after_a_log_that_is_too_long() {
 
 #[tokio::test]
 async fn the_next_daemon_bounds_the_log_of_a_unit_that_runs() {
-    let mut stage = Stage::with(spec(LIMITED)).await;
+    let mut stage = DriverHarness::with(spec(LIMITED)).await;
     stage.fill();
     let service = ServiceRun::restore(spec(LIMITED), RunState::default(), stage.context.now());
     stage.driver.adopt(service, RunRecord::default(), Vec::new());
@@ -54,7 +54,7 @@ async fn the_next_daemon_bounds_the_log_of_a_unit_that_runs() {
 
 #[tokio::test]
 async fn a_unit_that_gets_a_limit_has_its_log_bounded_for_its_next_process() {
-    let mut stage = Stage::with(spec("ExecStart=/bin/echo up\n")).await;
+    let mut stage = DriverHarness::with(spec("ExecStart=/bin/echo up\n")).await;
     stage.fill();
     stage.driver.set_definition(spec(LIMITED));
     assert!(stage.length() <= 32 << 10, "{}", stage.length());

@@ -15,8 +15,8 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 /// # Errors
 ///
 /// Those of any open, and for a FIFO opened for writing that it has no reader.
-pub(crate) fn open_nonblocking(mut how: OpenOptions, path: &Path) -> io::Result<File> {
-    let file = how.custom_flags(flags()).open(path)?;
+pub(crate) fn open_nonblocking(mut options: OpenOptions, path: &Path) -> io::Result<File> {
+    let file = options.custom_flags(flags()).open(path)?;
     fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
     Ok(file)
 }
@@ -27,12 +27,12 @@ pub(crate) fn open_nonblocking(mut how: OpenOptions, path: &Path) -> io::Result<
 /// # Errors
 ///
 /// Those of any open.
-pub(crate) fn open_or_create(mut how: OpenOptions, path: &Path, mode: u32) -> io::Result<File> {
-    let mut anew = how.clone();
-    match open_nonblocking(anew.create_new(true).mode(mode).clone(), path) {
+pub(crate) fn open_or_create(mut options: OpenOptions, path: &Path, mode: u32) -> io::Result<File> {
+    let mut create_new = options.clone();
+    match open_nonblocking(create_new.create_new(true).mode(mode).clone(), path) {
         // A dangling symlink exists too, and its target is created.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            open_nonblocking(how.create(true).mode(mode).clone(), path)
+            open_nonblocking(options.create(true).mode(mode).clone(), path)
         }
         made => {
             let made = made?;
@@ -82,11 +82,11 @@ mod tests {
         let path = home.path().join("pipe");
         mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("it can be made");
         read_text(&path, 100).expect_err("it is no file");
-        let how = || OpenOptions::new().write(true).clone();
-        open_nonblocking(how(), &path).expect_err("nobody reads from it");
+        let options = || OpenOptions::new().write(true).clone();
+        open_nonblocking(options(), &path).expect_err("nobody reads from it");
         let mut reader = OpenOptions::new();
         let mut reader = reader.read(true).custom_flags(flags()).open(&path).expect("at once");
-        let mut writer = open_nonblocking(how(), &path).expect("somebody reads");
+        let mut writer = open_nonblocking(options(), &path).expect("somebody reads");
         assert!(!fcntl_getfl(&writer).expect("it has flags").contains(OFlags::NONBLOCK));
         writer.write_all(b"said").expect("it can be written to");
         drop(writer);
@@ -99,16 +99,16 @@ mod tests {
     fn a_file_is_made_with_its_permissions_whatever_the_mask_of_who_makes_it() {
         let home = tempfile::tempdir().expect("a directory can be made");
         let path = |name: &str| home.path().join(name);
-        let how = || OpenOptions::new().append(true).clone();
+        let options = || OpenOptions::new().append(true).clone();
         let mode = |file: File| file.metadata().expect("it is open").permissions().mode() & 0o777;
         for made in [0o666, 0o600, 0o640] {
             let name = path(&made.to_string());
-            assert_eq!(mode(open_or_create(how(), &name, made).expect("it is made")), made);
+            assert_eq!(mode(open_or_create(options(), &name, made).expect("it is made")), made);
             // It keeps them from then on.
-            assert_eq!(mode(open_or_create(how(), &name, 0o622).expect("it is there")), made);
+            assert_eq!(mode(open_or_create(options(), &name, 0o622).expect("it is there")), made);
         }
         std::os::unix::fs::symlink(path("new"), path("link")).expect("it can be made");
-        open_or_create(how(), &path("link"), 0o600).expect("what it names is made");
+        open_or_create(options(), &path("link"), 0o600).expect("what it names is made");
         assert_eq!(mode(File::open(path("new")).expect("it is there")), 0o600);
     }
 

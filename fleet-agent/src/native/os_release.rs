@@ -35,7 +35,7 @@ const ARCHITECTURES: [(&str, &str); 8] = [
 pub(super) fn os_specifiers() -> impl Iterator<Item = (Specifier, String)> {
     let release = RELEASES.iter().find_map(|path| fs::read_to_string(path).ok());
     // systemd also treats a missing field as empty.
-    let told = release
+    let fields = release
         .into_iter()
         .flat_map(|text| FIELDS.map(|(fact, name)| (fact, field(&text, name).unwrap_or_default())));
     let info = fs::read_to_string("/etc/machine-info").ok();
@@ -44,7 +44,8 @@ pub(super) fn os_specifiers() -> impl Iterator<Item = (Specifier, String)> {
         pretty.filter(|name| !name.is_empty()).map(|name| (Specifier::PrettyHostName, name));
     let built_for = |(name, _): &&(&str, &str)| *name == std::env::consts::ARCH;
     let architecture = ARCHITECTURES.iter().find(built_for);
-    told.chain(pretty)
+    fields
+        .chain(pretty)
         .chain(architecture.map(|(_, it)| (Specifier::Architecture, (*it).to_owned())))
 }
 

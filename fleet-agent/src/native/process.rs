@@ -44,7 +44,7 @@ const CGROUP: i32 = 219;
 const SETSID: i32 = 220;
 
 /// File mode creation mask of units without `UMask=`.
-const USUAL_MASK: u32 = 0o022;
+const DEFAULT_UMASK: u32 = 0o022;
 
 /// Starts a command of a unit.
 ///
@@ -53,26 +53,26 @@ const USUAL_MASK: u32 = 0o022;
 /// which are all close-on-exec.
 pub(crate) fn spawn(
     command: &Command,
-    surroundings: &ExecEnvironment,
+    exec_env: &ExecEnvironment,
     log: &Path,
     group: Option<(&Group, &[CgroupSetting])>,
     passed: &[(String, String)],
     extra: &[(&str, String)],
 ) -> Result<Child, SpawnFailure> {
     let (group, settings) = group.unzip();
-    let identity = look_up(surroundings).map_err(SpawnFailure::unknown)?;
+    let identity = look_up(exec_env).map_err(SpawnFailure::unknown)?;
     // As in systemd, a failure here has no exit code, since there is no process yet.
-    let environment = collect(surroundings, passed, identity.user.as_ref(), extra)
+    let environment = collect(exec_env, passed, identity.user.as_ref(), extra)
         .map_err(|words| SpawnFailure { words, end: ProcessExit::NotSpawned })?;
-    let start = Some(start(surroundings, &identity)?);
+    let start = Some(start(exec_env, &identity)?);
     let program = find(&command.program).map_err(|error| SpawnFailure::exec(command, &error))?;
     let mut words = command.argv(|name| environment.get(name)).into_iter();
     let context = ExecContext {
         program,
         name: words.next().unwrap_or_default(),
         arguments: words.collect(),
-        outputs: outputs(surroundings, log)?,
-        setup: ChildSetup { identity: rights(&identity), start, ..setup(surroundings) },
+        outputs: outputs(exec_env, log)?,
+        setup: ChildSetup { identity: rights(&identity), start, ..setup(exec_env) },
         environment,
     };
     let started = match group.zip(settings) {
@@ -84,7 +84,7 @@ pub(crate) fn spawn(
         }
         None => context.start(),
     };
-    started.map_err(|why| SpawnFailure::spawn(command, surroundings, &why))
+    started.map_err(|why| SpawnFailure::spawn(command, exec_env, &why))
 }
 
 /// Creates a control group with its limits.
@@ -105,21 +105,21 @@ pub(crate) fn exit_from_status(status: ExitStatus) -> ProcessExit {
 }
 
 /// Returns the setup in the child.
-fn setup(surroundings: &ExecEnvironment) -> ChildSetup {
+fn setup(exec_env: &ExecEnvironment) -> ChildSetup {
     ChildSetup {
         group: None,
-        ignore_sigpipe: surroundings.ignore_sigpipe,
-        oom_score_adjust: surroundings.oom_score_adjust.map(|score| score.to_string()),
-        nice: surroundings.nice,
-        limits: limits(&surroundings.limits, unit_nofile_limit()),
-        umask: Some(mask(surroundings)),
+        ignore_sigpipe: exec_env.ignore_sigpipe,
+        oom_score_adjust: exec_env.oom_score_adjust.map(|score| score.to_string()),
+        nice: exec_env.nice,
+        limits: limits(&exec_env.limits, unit_nofile_limit()),
+        umask: Some(mask(exec_env)),
         identity: None,
         start: None,
     }
 }
 
-fn mask(surroundings: &ExecEnvironment) -> u32 {
-    surroundings.umask.unwrap_or(USUAL_MASK)
+fn mask(exec_env: &ExecEnvironment) -> u32 {
+    exec_env.umask.unwrap_or(DEFAULT_UMASK)
 }
 
 /// Returns the credentials to change to, if they differ from ours.
@@ -152,20 +152,20 @@ fn runnable(path: &Path) -> io::Result<()> {
 
 /// Returns the working directory of the child.
 fn start(
-    surroundings: &ExecEnvironment,
+    exec_env: &ExecEnvironment,
     identity: &Identity,
 ) -> Result<WorkingDirectory, SpawnFailure> {
-    let directory = working_directory(surroundings, identity)?;
+    let directory = working_directory(exec_env, identity)?;
     let path = CString::new(directory.as_os_str().as_bytes())
         .map_err(|error| SpawnFailure::new(CHDIR, error.to_string()))?;
-    Ok(WorkingDirectory { path, optional: surroundings.directory.optional })
+    Ok(WorkingDirectory { path, optional: exec_env.directory.optional })
 }
 
 fn working_directory(
-    surroundings: &ExecEnvironment,
+    exec_env: &ExecEnvironment,
     identity: &Identity,
 ) -> Result<PathBuf, SpawnFailure> {
-    let wanted = match &surroundings.directory.path {
+    let wanted = match &exec_env.directory.path {
         DirectoryPath::Root => return Ok(PathBuf::from("/")),
         DirectoryPath::At(path) => PathBuf::from(path),
         DirectoryPath::Home => {
@@ -175,7 +175,7 @@ fn working_directory(
     };
     match std::fs::metadata(&wanted) {
         Ok(metadata) if metadata.is_dir() => Ok(wanted),
-        _ if surroundings.directory.optional => Ok(PathBuf::from("/")),
+        _ if exec_env.directory.optional => Ok(PathBuf::from("/")),
         Ok(_) => Err(SpawnFailure::new(
             CHDIR,
             format!("WorkingDirectory={} is not a directory", wanted.display()),
@@ -188,9 +188,9 @@ fn working_directory(
 }
 
 /// Opens stdout and stderr; `None` inherits ours.
-fn outputs(surroundings: &ExecEnvironment, log: &Path) -> Result<[Option<File>; 2], SpawnFailure> {
-    let (output, error) = (&surroundings.output, surroundings.error.as_ref());
-    let open = |output| open_output(output, log, 0o666 & !mask(surroundings));
+fn outputs(exec_env: &ExecEnvironment, log: &Path) -> Result<[Option<File>; 2], SpawnFailure> {
+    let (output, error) = (&exec_env.output, exec_env.error.as_ref());
+    let open = |output| open_output(output, log, 0o666 & !mask(exec_env));
     let opened = open(output)?;
     let second = match error {
         Some(error) if error != output => open(error)?,
@@ -206,19 +206,19 @@ fn outputs(surroundings: &ExecEnvironment, log: &Path) -> Result<[Option<File>; 
 
 /// Opens the file for an output; `None` if it is inherited. A new file gets this mode.
 fn open_output(output: &ExecOutput, log: &Path, mode: u32) -> Result<Option<File>, SpawnFailure> {
-    let mut how = OpenOptions::new();
-    how.write(true);
+    let mut options = OpenOptions::new();
+    options.write(true);
     let (path, opened) = match output {
         ExecOutput::Inherit => return Ok(None),
         ExecOutput::Log => (log, append(log)),
         ExecOutput::Null => {
             let path = Path::new("/dev/null");
-            (path, open_nonblocking(how, path))
+            (path, open_nonblocking(options, path))
         }
         ExecOutput::Append(path) | ExecOutput::File(path) | ExecOutput::Truncate(path) => {
-            how.append(matches!(output, ExecOutput::Append(_)));
-            how.truncate(matches!(output, ExecOutput::Truncate(_)));
-            (Path::new(path), open_or_create(how, Path::new(path), mode))
+            options.append(matches!(output, ExecOutput::Append(_)));
+            options.truncate(matches!(output, ExecOutput::Truncate(_)));
+            (Path::new(path), open_or_create(options, Path::new(path), mode))
         }
     };
     opened.map(Some).map_err(|error| unwritable(path, &error))
@@ -252,9 +252,9 @@ impl SpawnFailure {
     }
 
     /// A lack of kernel resources is not the program's fault.
-    fn spawn(command: &Command, surroundings: &ExecEnvironment, why: &SpawnError) -> Self {
+    fn spawn(command: &Command, exec_env: &ExecEnvironment, why: &SpawnError) -> Self {
         let error = &why.error;
-        let problem = match before_the_program(why.step, surroundings) {
+        let problem = match before_the_program(why.step, exec_env) {
             Some((code, what)) => Self::of(code, format!("cannot {what}: {error}"), error),
             None => Self::exec(command, error),
         };
@@ -280,7 +280,7 @@ impl SpawnFailure {
 }
 
 /// Returns the exit code and a description for a step before the exec.
-fn before_the_program(step: ExecStep, surroundings: &ExecEnvironment) -> Option<(i32, String)> {
+fn before_the_program(step: ExecStep, exec_env: &ExecEnvironment) -> Option<(i32, String)> {
     let (code, what) = match step {
         ExecStep::Begin | ExecStep::Program => return None,
         ExecStep::Output => (STDOUT, "set up its input and output"),
@@ -292,7 +292,7 @@ fn before_the_program(step: ExecStep, surroundings: &ExecEnvironment) -> Option<
         ExecStep::Groups => (GROUP, "change to its groups"),
         ExecStep::Identity => (USER, "change to its user"),
         ExecStep::Nice => {
-            let level = surroundings.nice.unwrap_or_default();
+            let level = exec_env.nice.unwrap_or_default();
             return Some((NICE, format!("set its nice level to {level}")));
         }
     };

@@ -151,7 +151,7 @@ fn probe_once(pid: u32) -> io::Result<Result<ProbeResult, ProbeResult>> {
         _ if !stat.runs => Ok(ProbeResult::Zombie),
         _ if stat.is_kernel => Ok(ProbeResult::Irrelevant),
         Err(Unreadable::Hidden) => Ok(ProbeResult::Running(stat.process)),
-        Ok(variables) if is_whole(&variables, stat.environment)? => {
+        Ok(variables) if is_complete(&variables, stat.environment)? => {
             Ok(ProbeResult::Running(stat.process.with_environment(&variables)))
         }
         Ok(variables) if stat.environment.is_some() => {
@@ -185,19 +185,19 @@ fn probe_threads(process: ProcessInfo) -> io::Result<ProbeResult> {
 
 /// Whether the environment is complete, by its expected length. A read may stop early, even at the
 /// start, if the process has executed a program meanwhile.
-fn is_whole(variables: &[u8], length: Option<usize>) -> io::Result<bool> {
-    static IS_TOLD: OnceLock<bool> = OnceLock::new();
+fn is_complete(variables: &[u8], length: Option<usize>) -> io::Result<bool> {
+    static REPORTS_LENGTH: OnceLock<bool> = OnceLock::new();
     if length == Some(variables.len()) {
         return Ok(true);
     }
-    let is_told = match IS_TOLD.get() {
-        Some(told) => *told,
+    let reports_length = match REPORTS_LENGTH.get() {
+        Some(reports) => *reports,
         None => match stat(std::process::id())? {
-            Ok(own) => *IS_TOLD.get_or_init(|| own.environment.is_some()),
+            Ok(own) => *REPORTS_LENGTH.get_or_init(|| own.environment.is_some()),
             Err(_) => false,
         },
     };
-    Ok(!is_told)
+    Ok(!reports_length)
 }
 
 /// Probes a process until it is no longer transient, or the limit is reached.

@@ -11,10 +11,11 @@ use super::os_release::os_specifiers;
 /// boot. Values that cannot be read are left out.
 #[must_use]
 pub fn machine_specifiers() -> SpecifierContext {
-    lasting().fold(SpecifierContext::system_manager(), |facts, (fact, text)| facts.with(fact, text))
+    static_specifiers()
+        .fold(SpecifierContext::system_manager(), |facts, (fact, text)| facts.with(fact, text))
 }
 
-fn lasting() -> impl Iterator<Item = (Specifier, String)> {
+fn static_specifiers() -> impl Iterator<Item = (Specifier, String)> {
     let known = [
         (Specifier::HostName, first_line("/proc/sys/kernel/hostname")),
         (Specifier::KernelRelease, first_line("/proc/sys/kernel/osrelease")),
@@ -49,7 +50,7 @@ pub(crate) fn specifiers() -> SpecifierContext {
     ];
     let known = known.into_iter().filter_map(|(fact, text)| Some((fact, text?)));
     known
-        .chain(lasting())
+        .chain(static_specifiers())
         .chain(os_specifiers())
         .fold(base, |facts, (fact, text)| facts.with(fact, text))
 }

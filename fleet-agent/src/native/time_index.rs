@@ -8,7 +8,7 @@ use std::time::Duration;
 use fleet_core::Timestamp;
 
 /// Limit on recorded looks. Beyond it, every other one is dropped.
-const MOST: usize = 256;
+const MAX_SAMPLES: usize = 256;
 
 /// How far the clock of a file system's timestamps may be behind.
 const BEHIND: Duration = Duration::from_millis(20);
@@ -22,7 +22,7 @@ pub(crate) struct TimeIndex {
 
 #[derive(Debug, Clone)]
 struct Sample {
-    place: u64,
+    offset: u64,
     /// Everything before the offset was written by then.
     by: Timestamp,
 }
@@ -30,14 +30,14 @@ struct Sample {
 impl TimeIndex {
     /// Records a look that found the end of the log and the time of its last write, by the file
     /// system's clock. The look was over at `now`.
-    pub(crate) fn record_look(&mut self, place: u64, written: Timestamp, now: Timestamp) {
+    pub(crate) fn record_look(&mut self, offset: u64, written: Timestamp, now: Timestamp) {
         // Another program may have truncated the file.
-        self.marks.retain(|mark| mark.place <= place);
-        if self.marks.last().is_some_and(|last| last.place == place) {
+        self.marks.retain(|mark| mark.offset <= offset);
+        if self.marks.last().is_some_and(|last| last.offset == offset) {
             return;
         }
-        self.marks.push(Sample { place, by: written.after(BEHIND).min(now) });
-        if self.marks.len() > MOST {
+        self.marks.push(Sample { offset, by: written.after(BEHIND).min(now) });
+        if self.marks.len() > MAX_SAMPLES {
             // The last one stays, since the count is odd.
             let mut is_kept = false;
             self.marks.retain(|_| {
@@ -49,19 +49,19 @@ impl TimeIndex {
 
     /// Returns the end offset at the last look.
     pub(crate) fn end(&self) -> u64 {
-        self.marks.last().map_or(0, |mark| mark.place)
+        self.marks.last().map_or(0, |mark| mark.offset)
     }
 
     /// Returns the last offset before which everything was certainly written before `since`; zero
     /// if there is none.
     pub(crate) fn offset_before(&self, since: Timestamp) -> u64 {
         let before = self.marks.iter().rfind(|mark| mark.by < since);
-        before.map_or(0, |mark| mark.place)
+        before.map_or(0, |mark| mark.offset)
     }
 
     /// Returns when the text up to this offset had been written; `None` without a later look.
-    pub(crate) fn written_by(&self, place: u64) -> Option<Timestamp> {
-        let after = self.marks.partition_point(|mark| mark.place < place);
+    pub(crate) fn written_by(&self, offset: u64) -> Option<Timestamp> {
+        let after = self.marks.partition_point(|mark| mark.offset < offset);
         self.marks.get(after).map(|mark| mark.by)
     }
 }
@@ -85,8 +85,8 @@ mod tests {
         time_index.record_look(20, at(2000), at(5000));
         time_index.record_look(20, at(7000), at(7000));
         let rows = [(1001, 0), (1002, 10), (2020, 10), (2021, 20), (9000, 20)];
-        for (since, place) in rows {
-            assert_eq!(time_index.offset_before(at(since)), place, "since {since}");
+        for (since, offset) in rows {
+            assert_eq!(time_index.offset_before(at(since)), offset, "since {since}");
         }
         time_index.record_look(15, at(8000), at(8000));
         assert_eq!(time_index.offset_before(at(5000)), 10, "the file was emptied in between");
@@ -99,8 +99,8 @@ mod tests {
         time_index.record_look(10, at(1000), at(1001));
         time_index.record_look(20, at(2000), at(5000));
         let rows = [(1, Some(1001)), (10, Some(1001)), (11, Some(2020)), (21, None)];
-        for (place, by) in rows {
-            assert_eq!(time_index.written_by(place), by.map(at), "at {place}");
+        for (offset, by) in rows {
+            assert_eq!(time_index.written_by(offset), by.map(at), "at {offset}");
         }
     }
 
@@ -109,7 +109,7 @@ mod tests {
         let mut time_index = TimeIndex::default();
         for step in 1..=100_000 {
             time_index.record_look(step, at(step * 1000), at(step * 1000));
-            assert!(time_index.marks.len() <= MOST);
+            assert!(time_index.marks.len() <= MAX_SAMPLES);
             assert_eq!(time_index.offset_before(at(u64::MAX)), step);
         }
         assert!(time_index.offset_before(at(99_990_000)) > 99_000);
@@ -134,8 +134,8 @@ mod tests {
                 }
             }
             let first = bytes.iter().position(|&moment| moment >= since).unwrap_or(bytes.len());
-            let place = time_index.offset_before(at(since));
-            prop_assert!(place <= first as u64, "{place} is beyond {first}");
+            let offset = time_index.offset_before(at(since));
+            prop_assert!(offset <= first as u64, "{offset} is beyond {first}");
         }
     }
 }

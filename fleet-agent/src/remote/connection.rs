@@ -153,7 +153,7 @@ impl Connection {
             return Err(RequestError::Refused("too many requests at once".to_owned()));
         }
         waiting.insert(id, sender);
-        self.shared.put(frame);
+        self.shared.enqueue(frame);
         Ok(Response { id, parts, shared: Arc::clone(&self.shared), taken: 0, is_over: false })
     }
 
@@ -173,7 +173,7 @@ impl Connection {
 
     /// Closes the connection for this reason.
     pub(super) fn abort(&self, why: &str) {
-        self.shared.lose(why);
+        self.shared.mark_lost(why);
         self.task.abort();
     }
 
@@ -185,7 +185,7 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.task.abort();
-        self.shared.lose("it was closed");
+        self.shared.mark_lost("it was closed");
     }
 }
 
@@ -212,7 +212,7 @@ impl Response {
         }
         match self.parts.recv().await {
             Some(ResponsePart::Item(item)) => {
-                self.make_room();
+                self.grant_items();
                 Ok(Some(item))
             }
             Some(ResponsePart::End(status)) => {
@@ -231,11 +231,11 @@ impl Response {
         }
     }
 
-    fn make_room(&mut self) {
+    fn grant_items(&mut self) {
         self.taken += 1;
         if self.taken >= WINDOW / 2 {
             let items = std::mem::take(&mut self.taken);
-            self.shared.say(&Frame::Grant { id: self.id, items });
+            self.shared.send_control(&Frame::Grant { id: self.id, items });
         }
     }
 }
@@ -244,7 +244,7 @@ impl Drop for Response {
     fn drop(&mut self) {
         let was_open = self.shared.waiting().as_mut().and_then(|all| all.remove(&self.id));
         if was_open.is_some() {
-            self.shared.say(&Frame::Cancel { id: self.id });
+            self.shared.send_control(&Frame::Cancel { id: self.id });
         }
     }
 }
@@ -259,18 +259,18 @@ impl Shared {
     }
 
     /// If the connection is lost, the frame is dropped.
-    fn put(&self, frame: Bytes) {
+    fn enqueue(&self, frame: Bytes) {
         self.queued.fetch_add(1, Ordering::Relaxed);
         drop(self.out.send(frame));
     }
 
-    fn say(&self, frame: &Frame) {
+    fn send_control(&self, frame: &Frame) {
         if let Ok(bytes) = frame.encode() {
-            self.put(bytes);
+            self.enqueue(bytes);
         }
     }
 
-    fn lose(&self, why: &str) {
+    fn mark_lost(&self, why: &str) {
         self.lost.send_if_modified(|lost| {
             let is_first = lost.is_none();
             lost.get_or_insert_with(|| why.to_owned());
@@ -280,7 +280,7 @@ impl Shared {
     }
 
     /// Delivers a part of a response. Parts of cancelled requests are dropped.
-    fn take(&self, frame: Frame) -> io::Result<()> {
+    fn dispatch(&self, frame: Frame) -> io::Result<()> {
         let mut waiting = self.waiting();
         let Some(waiting) = &mut *waiting else { return Ok(()) };
         let (id, part) = match frame {
@@ -293,7 +293,9 @@ impl Shared {
         if let Some(sender) = waiting.get(&id)
             && let Err(mpsc::error::TrySendError::Full(_)) = sender.try_send(part)
         {
-            return Err(io::Error::other("protocol error: the server sent more items than granted"));
+            return Err(io::Error::other(
+                "protocol error: the server sent more items than granted",
+            ));
         }
         if is_end {
             waiting.remove(&id);
@@ -308,16 +310,16 @@ async fn exchange_hello(
     writer: &mut FrameWriter,
     program: &str,
 ) -> Result<(), String> {
-    let in_words = |error: io::Error| error.to_string();
+    let message_of = |error: io::Error| error.to_string();
     let hello = Hello { version: VERSION, program: program.to_owned() };
-    writer.feed(Frame::Hello(hello).encode().map_err(in_words)?).map_err(in_words)?;
+    writer.feed(Frame::Hello(hello).encode().map_err(message_of)?).map_err(message_of)?;
     // A server that refuses this client may have closed the connection; its reason can still be
     // read.
     let sent = writer.flush().await;
     match frames.next().await {
         Ok(Some((Frame::Hello(theirs), _))) if theirs.version == VERSION => {
-            frames.trust();
-            sent.map_err(in_words)
+            frames.accept_full_frames();
+            sent.map_err(message_of)
         }
         Ok(Some((Frame::Hello(Hello { version, program }), _))) => Err(format!(
             "{program} speaks version {version} of the protocol, and this program version \
@@ -341,7 +343,7 @@ async fn run(
             match frames.next().await? {
                 Some((frame, _)) => {
                     shared.received.fetch_add(1, Ordering::Relaxed);
-                    shared.take(frame)?;
+                    shared.dispatch(frame)?;
                 }
                 None => return Ok(()),
             }
@@ -363,5 +365,5 @@ async fn run(
     };
     let ended: io::Result<()> = tokio::select! { ended = read => ended, ended = write => ended };
     let why = ended.err().map_or_else(|| "it has ended".to_owned(), |error| error.to_string());
-    shared.lose(&why);
+    shared.mark_lost(&why);
 }

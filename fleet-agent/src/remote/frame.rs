@@ -115,7 +115,7 @@ impl FrameReader {
     }
 
     /// Accepts frames of full size from now on.
-    pub(super) fn trust(&mut self) {
+    pub(super) fn accept_full_frames(&mut self) {
         self.framed.decoder_mut().set_max_frame_length(MAX_FRAME);
     }
 

@@ -60,7 +60,7 @@ impl ServiceManagerHandler {
         to_value(ServiceError::Unavailable(why.to_owned()))
     }
 
-    async fn carry_out(
+    async fn handle_request(
         &self,
         request: Request,
         response: &mut ResponseSender,
@@ -81,11 +81,11 @@ impl ServiceManagerHandler {
             Request::Stop { unit } => self.manager.stop(&name(&unit)?).await,
             Request::ReloadUnit { unit } => self.manager.reload_unit(&name(&unit)?).await,
             // Boxed: hundreds of concurrent starts would take the memory.
-            question => Box::pin(self.answer_question(question, response)).await,
+            question => Box::pin(self.handle_query(question, response)).await,
         }
     }
 
-    async fn answer_question(
+    async fn handle_query(
         &self,
         request: Request,
         response: &mut ResponseSender,
@@ -104,8 +104,8 @@ impl ServiceManagerHandler {
                 response.send(&time_out.map(TimeWire::from)).await;
             }
             Request::Details { unit } => {
-                let told = self.manager.details(&name(&unit)?).await?;
-                response.send(&UnitDetailsWire::from(told)).await;
+                let units = self.manager.details(&name(&unit)?).await?;
+                response.send(&UnitDetailsWire::from(units)).await;
             }
             Request::List => {
                 let mut units = self.manager.list().await?.into_iter().map(UnitWire::from);
@@ -127,7 +127,9 @@ impl ServiceManagerHandler {
                 let journal = self.manager.journal_from(&name(&unit)?, &cursor, follow).await?;
                 response.send_journal_with_cursors(journal).await?;
             }
-            change => return Err(ServiceError::Unavailable(format!("unexpected request: {change:?}"))),
+            change => {
+                return Err(ServiceError::Unavailable(format!("unexpected request: {change:?}")));
+            }
         }
         Ok(())
     }
@@ -161,19 +163,19 @@ impl ServiceManagerHandler {
         loop {
             let changed: Vec<UnitName> = changes.next().await.into_iter().collect();
             for part in changed.chunks(UNITS) {
-                response.send(&self.told(part).await).await;
+                response.send(&self.changed_units(part).await).await;
             }
         }
     }
 
-    async fn told(&self, changed: &[UnitName]) -> ChangedUnits {
-        let mut told = ChangedUnits::default();
+    async fn changed_units(&self, changed: &[UnitName]) -> ChangedUnits {
+        let mut units = ChangedUnits::default();
         for unit in changed {
             let is_gone = matches!(self.manager.get(unit).await, Ok(None));
-            let list = if is_gone { &mut told.gone } else { &mut told.here };
+            let list = if is_gone { &mut units.gone } else { &mut units.here };
             list.push(unit.to_string());
         }
-        told
+        units
     }
 }
 
@@ -182,7 +184,7 @@ impl RequestHandler for ServiceManagerHandler {
     async fn handle(&self, request: Value, response: &mut ResponseSender) -> Result<(), Value> {
         let request: ServiceManagerRequest = serde_json::from_value(request)
             .map_err(|error| Self::unavailable(&format!("{NOT_UNDERSTOOD_PREFIX}{error}")))?;
-        self.carry_out(request.units, response).await.map_err(to_value)
+        self.handle_request(request.units, response).await.map_err(to_value)
     }
 }
 
@@ -209,9 +211,9 @@ mod tests {
             size_of::<F>()
         }
         assert!(
-            size(ServiceManagerHandler::carry_out) <= 400,
+            size(ServiceManagerHandler::handle_request) <= 400,
             "{} bytes",
-            size(ServiceManagerHandler::carry_out)
+            size(ServiceManagerHandler::handle_request)
         );
     }
 }

@@ -87,7 +87,7 @@ impl RemoteManager {
     }
 
     /// Sends a request whose response has no items.
-    async fn order(&self, request: Request) -> Result<(), ServiceError> {
+    async fn execute(&self, request: Request) -> Result<(), ServiceError> {
         match self.next(&mut self.request(request)?).await? {
             None => Ok(()),
             Some(_) => Err(not_understood("unexpected item")),
@@ -95,7 +95,7 @@ impl RemoteManager {
     }
 
     /// Sends a request whose response has one item.
-    async fn question<T: DeserializeOwned>(&self, request: Request) -> Result<T, ServiceError> {
+    async fn query<T: DeserializeOwned>(&self, request: Request) -> Result<T, ServiceError> {
         let mut answer = self.request(request)?;
         let item = self.next(&mut answer).await?;
         let item = item.ok_or_else(|| not_understood("no items"))?;
@@ -120,36 +120,35 @@ impl ServiceManager for RemoteManager {
         epoch: Epoch,
     ) -> Result<(), ServiceError> {
         let file = FileWire::new(file);
-        self.order(Request::Load { unit: unit.to_string(), file, epoch: epoch.0 }).await
+        self.execute(Request::Load { unit: unit.to_string(), file, epoch: epoch.0 }).await
     }
 
     async fn reload(&self) -> Result<(), ServiceError> {
-        self.order(Request::Reload).await
+        self.execute(Request::Reload).await
     }
 
     async fn unload(&self, unit: &UnitName) -> Result<(), ServiceError> {
-        self.order(Request::Unload { unit: unit.to_string() }).await
+        self.execute(Request::Unload { unit: unit.to_string() }).await
     }
 
     async fn start(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError> {
-        self.order(Request::Start { unit: unit.to_string(), generation: generation.0 }).await
+        self.execute(Request::Start { unit: unit.to_string(), generation: generation.0 }).await
     }
 
     async fn restart(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError> {
-        self.order(Request::Restart { unit: unit.to_string(), generation: generation.0 }).await
+        self.execute(Request::Restart { unit: unit.to_string(), generation: generation.0 }).await
     }
 
     async fn stop(&self, unit: &UnitName) -> Result<(), ServiceError> {
-        self.order(Request::Stop { unit: unit.to_string() }).await
+        self.execute(Request::Stop { unit: unit.to_string() }).await
     }
 
     async fn reload_unit(&self, unit: &UnitName) -> Result<(), ServiceError> {
-        self.order(Request::ReloadUnit { unit: unit.to_string() }).await
+        self.execute(Request::ReloadUnit { unit: unit.to_string() }).await
     }
 
     async fn get(&self, unit: &UnitName) -> Result<Option<ManagedUnit>, ServiceError> {
-        let found: Option<UnitWire> =
-            self.question(Request::Get { unit: unit.to_string() }).await?;
+        let found: Option<UnitWire> = self.query(Request::Get { unit: unit.to_string() }).await?;
         found.map(read_unit).transpose()
     }
 
@@ -167,20 +166,20 @@ impl ServiceManager for RemoteManager {
 
     async fn drift(&self, unit: &UnitName) -> Result<Option<Drift>, ServiceError> {
         let drift: Option<DriftWire> =
-            self.question(Request::Drift { unit: unit.to_string() }).await?;
+            self.query(Request::Drift { unit: unit.to_string() }).await?;
         Ok(drift.map(Drift::from))
     }
 
     async fn stop_timeout(&self, unit: &UnitName) -> Result<Option<Duration>, ServiceError> {
         let time: Option<TimeWire> =
-            self.question(Request::StopTimeout { unit: unit.to_string() }).await?;
+            self.query(Request::StopTimeout { unit: unit.to_string() }).await?;
         Ok(time.map(Duration::from))
     }
 
     async fn details(&self, unit: &UnitName) -> Result<UnitDetails, ServiceError> {
         let request = Request::Details { unit: unit.to_string() };
-        match self.question::<UnitDetailsWire>(request).await {
-            Ok(told) => Ok(told.into()),
+        match self.query::<UnitDetailsWire>(request).await {
+            Ok(details) => Ok(details.into()),
             // An earlier version does not know the request.
             Err(ServiceError::Unavailable(why)) if why.starts_with(NOT_UNDERSTOOD_PREFIX) => {
                 Ok(UnitDetails::default())
@@ -268,8 +267,8 @@ fn read_error(error: RequestError) -> ServiceError {
     }
 }
 
-fn not_understood(what: &str) -> ServiceError {
+fn not_understood(problem: &str) -> ServiceError {
     ServiceError::Unavailable(format!(
-        "cannot understand the response: {what}; run both programs from one release"
+        "cannot understand the response: {problem}; run both programs from one release"
     ))
 }

@@ -229,15 +229,15 @@ pub(super) struct UnitDetailsWire {
 }
 
 impl From<UnitDetails> for UnitDetailsWire {
-    fn from(told: UnitDetails) -> Self {
-        let UnitDetails { retry_in, degraded_by, tracking } = told;
+    fn from(details: UnitDetails) -> Self {
+        let UnitDetails { retry_in, degraded_by, tracking } = details;
         Self { retry_in: retry_in.map(TimeWire::from), degraded_by, tracking }
     }
 }
 
 impl From<UnitDetailsWire> for UnitDetails {
-    fn from(told: UnitDetailsWire) -> Self {
-        let UnitDetailsWire { retry_in, degraded_by, tracking } = told;
+    fn from(details: UnitDetailsWire) -> Self {
+        let UnitDetailsWire { retry_in, degraded_by, tracking } = details;
         Self { retry_in: retry_in.map(Duration::from), degraded_by, tracking }
     }
 }

@@ -78,9 +78,9 @@ impl Reconnector {
             let connection = connection.map_err(|error| chain(&error))?;
             let mut watch = connection
                 .request(&ServiceManagerRequest { units: Request::Watch })
-                .map_err(in_words)?;
-            let told = watch.next().await.map_err(in_words)?;
-            self.tell(told.unwrap_or_default());
+                .map_err(message_of)?;
+            let changed = watch.next().await.map_err(message_of)?;
+            self.notify(changed.unwrap_or_default());
             Ok::<_, String>((Arc::new(connection), watch))
         };
         let (connection, watch) = tokio::select! {
@@ -101,8 +101,8 @@ impl Reconnector {
             if let Some((connection, watch)) = connected.take() {
                 let why = self.follow(&connection, watch).await;
                 drop(connection); // the state holds a clone of it
-                let place = self.socket.display();
-                tracing::warn!(%place, why, "lost the service manager; units are left alone");
+                let socket = self.socket.display();
+                tracing::warn!(%socket, why, "lost the service manager; units are left alone");
                 *self.state() = ConnectionState::Away(why);
                 self.known().iter().for_each(|unit| self.feed.report(unit));
                 failures = 0;
@@ -113,7 +113,7 @@ impl Reconnector {
             let before = std::mem::take(&mut *self.known());
             match self.connect().await {
                 Ok(both) => {
-                    tracing::info!(place = %self.socket.display(), "the service manager is back");
+                    tracing::info!(socket = %self.socket.display(), "the service manager is back");
                     connected = Some(both);
                     before.iter().for_each(|unit| self.feed.report(unit));
                 }
@@ -130,24 +130,24 @@ impl Reconnector {
         let silent = self.keepalive.timed_out(connection);
         tokio::pin!(silent);
         loop {
-            let told = tokio::select! {
-                told = watch.next() => told,
+            let changed = tokio::select! {
+                changed = watch.next() => changed,
                 () = &mut silent => {
                     let why = "it does not respond: its process may be stopped";
                     connection.abort(why);
                     return why.to_owned();
                 }
             };
-            match told {
-                Ok(Some(told)) => self.tell(told),
+            match changed {
+                Ok(Some(changed)) => self.notify(changed),
                 Ok(None) => return "it has ended the change notifications".to_owned(),
-                Err(error) => return in_words(error),
+                Err(error) => return message_of(error),
             }
         }
     }
 
-    fn tell(&self, told: Value) {
-        let ChangedUnits { here, gone } = serde_json::from_value(told).unwrap_or_default();
+    fn notify(&self, changed: Value) {
+        let ChangedUnits { here, gone } = serde_json::from_value(changed).unwrap_or_default();
         let mut known = self.known();
         for unit in gone.iter().filter_map(|name| UnitName::parse(name).ok()) {
             self.feed.report(&unit);
@@ -160,7 +160,7 @@ impl Reconnector {
     }
 }
 
-fn in_words(error: RequestError) -> String {
+fn message_of(error: RequestError) -> String {
     match error {
         RequestError::Failed(error) => format!("it returned the error {error}"),
         RequestError::Refused(why) | RequestError::Lost(why) => why,

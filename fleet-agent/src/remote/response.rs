@@ -40,7 +40,7 @@ impl ResponseSender {
     /// large, ends the response, and later items are dropped.
     pub async fn send<T: Serialize + Sync>(&mut self, item: &T) {
         self.flow.take().await;
-        self.put(encode_item(self.id, item)).await;
+        self.enqueue(encode_item(self.id, item)).await;
     }
 
     /// Sends the texts of lines as they come, batched by what is available. Each item is a list of
@@ -87,21 +87,21 @@ impl ResponseSender {
 
     /// Ends the response.
     pub(super) async fn end(mut self, status: EndStatus) {
-        self.put(Frame::End { id: self.id, status }.encode()).await;
+        self.enqueue(Frame::End { id: self.id, status }.encode()).await;
     }
 
     /// If the connection has ended, the frame is dropped.
-    async fn put(&mut self, frame: io::Result<Bytes>) {
+    async fn enqueue(&mut self, frame: io::Result<Bytes>) {
         if self.has_failed {
             return;
         }
         let id = self.id;
-        let in_words = |error: io::Error| {
+        let message_of = |error: io::Error| {
             self.has_failed = true;
             let status = EndStatus::Refused(format!("the response cannot be sent: {error}"));
             Frame::End { id, status }.encode()
         };
-        match frame.or_else(in_words) {
+        match frame.or_else(message_of) {
             Ok(bytes) => match self.out.try_send(bytes) {
                 // Boxed: it seldom waits, and hundreds of requests would take the memory.
                 Err(TrySendError::Full(bytes)) => drop(Box::pin(self.out.send(bytes)).await),

@@ -127,7 +127,7 @@ async fn serve_session(
         }
         _ => return Ok(()),
     }
-    frames.trust();
+    frames.accept_full_frames();
     let (out, queue) = mpsc::channel(QUEUE);
     tokio::select! {
         written = write_all(writer, queue) => written,

@@ -52,7 +52,7 @@ impl ServerSession {
         loop {
             tokio::select! {
                 frame = frames.next() => match frame? {
-                    Some((frame, bytes)) => self.take(frame, bytes).await?,
+                    Some((frame, bytes)) => self.dispatch(frame, bytes).await?,
                     None => return Ok(()),
                 },
                 Some(ended) = self.tasks.join_next_with_id() => self.ended(ended).await,
@@ -60,7 +60,7 @@ impl ServerSession {
         }
     }
 
-    async fn take(&mut self, frame: Frame, bytes: usize) -> io::Result<()> {
+    async fn dispatch(&mut self, frame: Frame, bytes: usize) -> io::Result<()> {
         match frame {
             Frame::Request { id, body } => return self.request(id, body, bytes).await,
             Frame::Grant { id, items } => {

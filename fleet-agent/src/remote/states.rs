@@ -71,14 +71,14 @@ impl UnitWire {
         Ok(ManagedUnit {
             unit: UnitName::parse(&self.unit).map_err(|_| self.unit)?,
             known: KnownUnit {
-                hash: word(self.hash)?,
-                requested: word(self.asked)?,
+                hash: parse(self.hash)?,
+                requested: parse(self.asked)?,
                 epoch: Epoch(self.epoch),
                 generation: Generation(self.generation),
             },
             state: SystemdState {
-                load: word(self.load)?,
-                active: word(self.active)?,
+                load: parse(self.load)?,
+                active: parse(self.active)?,
                 sub: self.sub,
                 result: self.result,
                 main_pid: self.main_pid,
@@ -89,7 +89,7 @@ impl UnitWire {
     }
 }
 
-fn word<T: FromStr>(text: String) -> Result<T, String> {
+fn parse<T: FromStr>(text: String) -> Result<T, String> {
     text.parse().map_err(|_| text)
 }
 

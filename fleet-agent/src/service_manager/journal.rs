@@ -42,7 +42,8 @@ impl JournalLine {
     #[must_use]
     pub fn gap() -> Self {
         Self::from(
-            "[lines may be missing here: the last line that was read is no longer stored]".to_owned(),
+            "[lines may be missing here: the last line that was read is no longer stored]"
+                .to_owned(),
         )
     }
 }

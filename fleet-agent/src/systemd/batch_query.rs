@@ -26,11 +26,11 @@ pub(crate) struct QueryBatcher<T> {
 #[derive(Debug)]
 struct Queue<T> {
     next: u64,
-    questions: BTreeMap<u64, Question<T>>,
+    queries: BTreeMap<u64, Query<T>>,
 }
 
 /// Subject of a query, and the receiver of its response.
-type Question<T> = (String, oneshot::Sender<Answer<T>>);
+type Query<T> = (String, oneshot::Sender<Answer<T>>);
 
 /// Role of a caller in a batch.
 pub(crate) enum BatchRole<'a, T> {
@@ -43,14 +43,14 @@ pub(crate) enum BatchRole<'a, T> {
 /// Queries to send together; until this is dropped, no other batch begins.
 #[derive(Debug)]
 pub(crate) struct Batch<'a, T> {
-    questions: Vec<Question<T>>,
+    queries: Vec<Query<T>>,
     own: String,
     _turn: tokio::sync::MutexGuard<'a, ()>,
 }
 
 impl<T> Default for QueryBatcher<T> {
     fn default() -> Self {
-        let waiting = Queue { next: 0, questions: BTreeMap::new() };
+        let waiting = Queue { next: 0, queries: BTreeMap::new() };
         Self { waiting: Mutex::new(waiting), turn: tokio::sync::Mutex::default() }
     }
 }
@@ -66,16 +66,16 @@ impl<T> QueryBatcher<T> {
                 answer = &mut answer => if let Ok(answer) = answer { return BatchRole::Answered(answer) },
                 turn = self.turn.lock() => {
                     let mut waiting = self.lock();
-                    if waiting.questions.remove(&number).is_none() {
+                    if waiting.queries.remove(&number).is_none() {
                         drop(waiting);
                         match answer.try_recv() {
                             Ok(answer) => return BatchRole::Answered(answer),
                             Err(_) => continue,
                         }
                     }
-                    let others = std::iter::from_fn(|| waiting.questions.pop_first());
-                    let questions = others.take(MAX_BATCH - 1).map(|(_, question)| question).collect();
-                    return BatchRole::Leader(Batch { questions, own: about.to_owned(), _turn: turn });
+                    let others = std::iter::from_fn(|| waiting.queries.pop_first());
+                    let queries = others.take(MAX_BATCH - 1).map(|(_, question)| question).collect();
+                    return BatchRole::Leader(Batch { queries, own: about.to_owned(), _turn: turn });
                 }
             }
         }
@@ -86,7 +86,7 @@ impl<T> QueryBatcher<T> {
         let mut waiting = self.lock();
         waiting.next += 1;
         let number = waiting.next;
-        waiting.questions.insert(number, (about.to_owned(), sender));
+        waiting.queries.insert(number, (about.to_owned(), sender));
         (number, answer)
     }
 
@@ -98,13 +98,13 @@ impl<T> QueryBatcher<T> {
 impl<T> Batch<'_, T> {
     /// Returns the subjects of the queries, the caller's first.
     pub(crate) fn about(&self) -> Vec<&str> {
-        let others = self.questions.iter().map(|(about, _)| about.as_str());
+        let others = self.queries.iter().map(|(about, _)| about.as_str());
         std::iter::once(self.own.as_str()).chain(others).collect()
     }
 
     /// Delivers all responses, and returns that of the caller.
     pub(crate) fn answer(self, mut answer: impl FnMut(&str) -> Answer<T>) -> Answer<T> {
-        for (about, waits) in self.questions {
+        for (about, waits) in self.queries {
             // The receiver may be gone.
             drop(waits.send(answer(&about)));
         }
@@ -158,6 +158,6 @@ mod tests {
         let rest = join_all(["b", "c"].map(|name| ask(&batcher, &calls, name)));
         let ((), answers, ()) = tokio::join!(biased; dropped, rest, first);
         assert_eq!(answers, ["b", "c"]);
-        assert!(batcher.lock().questions.is_empty());
+        assert!(batcher.lock().queries.is_empty());
     }
 }

@@ -113,11 +113,11 @@ impl Bus {
             calls: Semaphore::new(MAX_CONCURRENT),
             unit_path: OnceCell::new(),
         };
-        bus.ask_for_signals().await?;
+        bus.subscribe().await?;
         Ok((bus, signals))
     }
 
-    async fn ask_for_signals(&self) -> Result<(), CallError> {
+    async fn subscribe(&self) -> Result<(), CallError> {
         if !self.private {
             for rule in SIGNALS {
                 let path = "/org/freedesktop/DBus";

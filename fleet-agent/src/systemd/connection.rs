@@ -21,7 +21,7 @@ use super::units::apply_properties;
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
 
 /// Runs until it is aborted.
-pub(crate) async fn keep(context: Arc<ManagerContext>) {
+pub(crate) async fn run(context: Arc<ManagerContext>) {
     let mut pause = PAUSES.0;
     loop {
         let error = match Bus::open(&context.config).await {
@@ -70,7 +70,7 @@ async fn dispatch(context: &ManagerContext, mut signals: MessageStream) -> CallE
     context.processed.send_replace(None);
     loop {
         let message = signals.next().await;
-        let place = message.as_ref().and_then(|it| it.as_ref().ok()).map(Message::recv_position);
+        let position = message.as_ref().and_then(|it| it.as_ref().ok()).map(Message::recv_position);
         match message {
             Some(Ok(message)) if message.message_type() == Type::Signal => {
                 match on_signal(context, &message) {
@@ -83,7 +83,7 @@ async fn dispatch(context: &ManagerContext, mut signals: MessageStream) -> CallE
             Some(Err(error)) => return CallError::Lost(error.to_string()),
             None => return CallError::Lost("the connection has ended".to_owned()),
         }
-        context.processed.send_replace(place);
+        context.processed.send_replace(position);
     }
 }
 

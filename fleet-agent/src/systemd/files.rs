@@ -52,8 +52,8 @@ impl UnitFiles {
 
     /// Removes the unit file, and then the record: without both there is no unit.
     pub(crate) fn remove(&self, unit: &UnitName) -> io::Result<()> {
-        gone(std::fs::remove_file(self.text(unit)))?;
-        gone(std::fs::remove_file(self.record(unit)))
+        ignore_missing(std::fs::remove_file(self.text(unit)))?;
+        ignore_missing(std::fs::remove_file(self.record(unit)))
     }
 
     /// Reads all units with a file or a record. If one of the two is missing or unreadable, the
@@ -102,7 +102,7 @@ impl UnitFiles {
     }
 }
 
-fn gone(result: io::Result<()>) -> io::Result<()> {
+fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),

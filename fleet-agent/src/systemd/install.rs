@@ -67,7 +67,7 @@ async fn enable(
 ) -> Result<(), ServiceError> {
     for option in file.values("Install", "Alias") {
         let line = file.location(option.span().start).line;
-        refuse_taken(context, bus, unit, line, option.value()).await?;
+        check_alias(context, bus, unit, line, option.value()).await?;
     }
     let line = file.options().find(|option| option.section() == "Install");
     let line = line.map_or(0, |option| file.location(option.span().start).line);
@@ -78,7 +78,7 @@ async fn enable(
 }
 
 /// Refuses an alias that is a unit of the machine itself.
-async fn refuse_taken(
+async fn check_alias(
     context: &ManagerContext,
     bus: &Bus,
     unit: &UnitName,
@@ -86,12 +86,15 @@ async fn refuse_taken(
     aliases: &str,
 ) -> Result<(), ServiceError> {
     for alias in aliases.split_whitespace().filter_map(|alias| UnitName::parse(alias).ok()) {
-        let place = name_conflict::look(context, bus, &alias).await.map_err(unavailable)?;
+        let existing =
+            name_conflict::find_existing(context, bus, &alias).await.map_err(unavailable)?;
         // An earlier alias of the unit is a link to its own file.
         let link = std::fs::canonicalize(context.config.links.join(alias.as_str()));
-        if let (Err(what), false) = (place, link.is_ok_and(|to| to == context.files.text(unit))) {
-            let problem =
-                format!("Alias= cannot be {alias}: this machine has {what} with that name, which is not fleet's");
+        if let (Err(what), false) = (existing, link.is_ok_and(|to| to == context.files.text(unit)))
+        {
+            let problem = format!(
+                "Alias= cannot be {alias}: this machine has {what} with that name, which is not fleet's"
+            );
             return Err(ServiceError::BadSetting { unit: unit.clone(), line, problem });
         }
     }
@@ -134,11 +137,11 @@ async fn require_reload_if_loaded(
     changes: &[LinkChange],
 ) -> Result<(), CallError> {
     for (_, link, _) in changes {
-        let Some(wanting) = wanting(Path::new(link)) else { continue };
-        let Some(path) = bus.loaded_path(&wanting).await? else { continue };
+        let Some(pulled_in_by) = pulled_in_by(Path::new(link)) else { continue };
+        let Some(path) = bus.loaded_path(&pulled_in_by).await? else { continue };
         let is_own =
-            UnitName::parse(&wanting).is_ok_and(|unit| context.units.record(&unit).is_some());
-        if wanting.ends_with(".target") && !is_own {
+            UnitName::parse(&pulled_in_by).is_ok_and(|unit| context.units.record(&unit).is_some());
+        if pulled_in_by.ends_with(".target") && !is_own {
             let active: String = bus.property(&path, UNIT, "ActiveState").await?;
             if active == "active" {
                 continue;
@@ -150,7 +153,7 @@ async fn require_reload_if_loaded(
 }
 
 /// Returns the unit that pulls in the target of a link.
-fn wanting(link: &Path) -> Option<String> {
+fn pulled_in_by(link: &Path) -> Option<String> {
     let directory = link.parent()?.file_name()?.to_str()?;
     let suffixes = [".wants", ".requires", ".upholds"];
     suffixes.iter().find_map(|suffix| directory.strip_suffix(suffix)).map(str::to_owned)
@@ -187,7 +190,7 @@ mod tests {
             ("b.service", None),
         ];
         for (link, expected) in rows {
-            assert_eq!(wanting(Path::new(link)).as_deref(), expected, "{link}");
+            assert_eq!(pulled_in_by(Path::new(link)).as_deref(), expected, "{link}");
         }
     }
 }

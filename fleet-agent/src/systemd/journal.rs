@@ -145,7 +145,7 @@ async fn feed(
                 () = clock.sleep(LAST_LINES), if until.is_some() => break 'entries,
             }
         };
-        let Some(entry) = entry else { return ended(child, wanted.follow).await };
+        let Some(entry) = entry else { return check_exit(child, wanted.follow).await };
         let entry = read_entry(&entry);
         // The entry belongs to a later unit of the same name.
         if until.is_some_and(|until| entry.at.is_some_and(|at| at > until)) {
@@ -163,7 +163,7 @@ async fn feed(
 }
 
 /// Handles the exit of journalctl, which is an error for a followed journal, and after a signal.
-async fn ended(mut child: Child, follows: bool) -> std::io::Result<()> {
+async fn check_exit(mut child: Child, follows: bool) -> std::io::Result<()> {
     let status = child.wait().await?;
     match follows || status.signal().is_some() {
         true => Err(std::io::Error::other(format!("journalctl ended: {status}"))),

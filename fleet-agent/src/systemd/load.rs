@@ -30,13 +30,13 @@ pub(crate) async fn load(
         return context.remember(unit, record);
     }
     refuse_type(unit)?;
-    let place = check_name(context, &bus, unit).await?;
-    if place == ExistingUnit::Stale {
+    let existing = check_name(context, &bus, unit).await?;
+    if existing == ExistingUnit::Stale {
         context.reload.require();
     }
     context.units.follow(unit, None);
     let mut record = begin(before.as_ref(), file, epoch);
-    let result = take_over(context, &bus, unit, file, &record, place).await;
+    let result = take_over(context, &bus, unit, file, &record, existing).await;
     if let Err(error) = result {
         roll_back(context, &bus, unit, before.is_some(), record).await;
         return Err(error);
@@ -45,7 +45,7 @@ pub(crate) async fn load(
         record.known.requested = TargetState::Loaded;
     }
     context.remember(unit, record)?;
-    match (place, before) {
+    match (existing, before) {
         (ExistingUnit::New, _) => context.units.mark_new(unit),
         (_, None) => discard_last_run(context, &bus, unit).await.map_err(unavailable)?,
         (_, Some(_)) => {}
@@ -82,7 +82,7 @@ async fn take_over(
     unit: &UnitName,
     file: &UnitFile,
     record: &Record,
-    place: ExistingUnit,
+    existing: ExistingUnit,
 ) -> Result<(), ServiceError> {
     let written = context.files.write_text(unit, file.source());
     let begun = written.and_then(|()| context.files.write_record(unit, record));
@@ -91,15 +91,15 @@ async fn take_over(
     let states = refresh_unit(context, bus, unit).await.map_err(unavailable)?;
     match states.map(|states| states.load).as_deref() {
         // The definition in memory is still the old one.
-        _ if place == ExistingUnit::Stale => Ok(()),
+        _ if existing == ExistingUnit::Stale => Ok(()),
         // systemd checks its directories by their modification times, which may be too coarse.
         Some("not-found") | None => {
             context.reload.require();
             Ok(())
         }
         Some("bad-setting" | "error" | "masked") => {
-            let said = why_not_loaded(bus, unit).await.map_err(unavailable)?;
-            Err(bad_file(unit, file, &said))
+            let reason = why_not_loaded(bus, unit).await.map_err(unavailable)?;
+            Err(bad_file(unit, file, &reason))
         }
         Some(_) => Ok(()),
     }
@@ -121,7 +121,7 @@ async fn discard_last_run(
 async fn why_not_loaded(bus: &Bus, unit: &UnitName) -> Result<String, CallError> {
     let path = unit_path(unit.as_str());
     let error = bus.property::<OwnedVariant>(&path, UNIT, "LoadError").await;
-    let said = match error.as_deref() {
+    let reason = match error.as_deref() {
         Ok(Variant::Structure(error)) => match error.fields() {
             [_, Variant::Str(message)] => message.to_string(),
             _ => String::new(),
@@ -130,8 +130,8 @@ async fn why_not_loaded(bus: &Bus, unit: &UnitName) -> Result<String, CallError>
         Err(CallError::Refused { message, .. }) => message.clone(),
         Err(CallError::Lost(reason)) => return Err(CallError::Lost(reason.clone())),
     };
-    let said = said.trim_end_matches('.').to_owned();
-    Ok(if said.is_empty() { "see its log for the reason".to_owned() } else { said })
+    let reason = reason.trim_end_matches('.').to_owned();
+    Ok(if reason.is_empty() { "see its log for the reason".to_owned() } else { reason })
 }
 
 /// Undoes a failed load. If that fails, or the unit was known before and may run, it stays known

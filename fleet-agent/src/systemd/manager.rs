@@ -76,7 +76,7 @@ impl SystemdManager {
         let context = Arc::new(ManagerContext::new(config));
         recover(&context).map_err(io_error("read the records of units"))?;
         let mut session = context.session.subscribe();
-        let link = tokio::spawn(connection::keep(Arc::clone(&context))).abort_handle();
+        let link = tokio::spawn(connection::run(Arc::clone(&context))).abort_handle();
         let manager = Self { context, link, nudges: Nudges::default(), _lock: lock };
         // The sender is a field of the manager, so it is not dropped meanwhile.
         drop(session.wait_for(|session| !matches!(session, Session::New)).await);
@@ -187,12 +187,12 @@ impl SystemdManager {
         let is_nudged = wanted.follow && matches!(scope, SystemdScope::System);
         let following = is_nudged.then(|| self.nudges.follow(clock));
         let alive = self.context.units.alive(unit).filter(|_| wanted.follow);
-        journal::read(*scope, unit, wanted, following, clock.clone(), until_it_ends(alive))
+        journal::read(*scope, unit, wanted, following, clock.clone(), wait_until_unknown(alive))
     }
 }
 
 /// Waits until a unit is no longer known.
-async fn until_it_ends(alive: Option<watch::Receiver<()>>) {
+async fn wait_until_unknown(alive: Option<watch::Receiver<()>>) {
     let Some(mut alive) = alive else { return std::future::pending().await };
     while alive.changed().await.is_ok() {}
 }

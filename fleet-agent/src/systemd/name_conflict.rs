@@ -29,7 +29,7 @@ pub(crate) async fn check_name(
     bus: &Bus,
     unit: &UnitName,
 ) -> Result<ExistingUnit, ServiceError> {
-    let found = look(context, bus, unit).await.map_err(unavailable)?;
+    let found = find_existing(context, bus, unit).await.map_err(unavailable)?;
     found.map_err(|what| ServiceError::BadSetting {
         unit: unit.clone(),
         line: 0,
@@ -40,7 +40,7 @@ pub(crate) async fn check_name(
 }
 
 /// Returns the existing unit, or as an error the machine's own definition.
-pub(crate) async fn look(
+pub(crate) async fn find_existing(
     context: &ManagerContext,
     bus: &Bus,
     unit: &UnitName,

@@ -42,15 +42,16 @@ impl Nudges {
         }
         let first = Arc::new(JournalFollower);
         *others = Arc::downgrade(&first);
-        tokio::spawn(keep_on(Arc::downgrade(&first), clock.clone()));
+        tokio::spawn(nudge_periodically(Arc::downgrade(&first), clock.clone()));
         first
     }
 }
 
-async fn keep_on(following: Weak<JournalFollower>, clock: Arc<dyn Clock>) {
+async fn nudge_periodically(following: Weak<JournalFollower>, clock: Arc<dyn Clock>) {
     while following.strong_count() > 0 {
         clock.sleep(PACE).await;
-        let nudged = tokio::task::spawn_blocking(|| PLACES.iter().for_each(|place| all_in(place)));
+        let nudged =
+            tokio::task::spawn_blocking(|| PLACES.iter().for_each(|place| nudge_all(place)));
         if nudged.await.is_err() {
             return; // the runtime is shutting down
         }
@@ -58,7 +59,7 @@ async fn keep_on(following: Weak<JournalFollower>, clock: Arc<dyn Clock>) {
 }
 
 /// Nudges the watchers of all journals in a directory. Without permission they see new lines later.
-fn all_in(place: &str) {
+fn nudge_all(place: &str) {
     let Ok(folders) = fs::read_dir(place) else { return };
     for folder in folders.flatten() {
         let _missing = nudge(&folder.path().join(FILE));

@@ -26,9 +26,9 @@ pub(crate) async fn launch(
     let bus = context.bus()?;
     let mut record = context.record(unit)?;
     let before = record.known;
-    let seen = context.units.seen(unit);
+    let seen = context.units.observed(unit);
     if record.has_started(generation, seen.invocation()) {
-        return accepted(context, unit, record, TargetState::Launched, generation);
+        return record_accepted(context, unit, record, TargetState::Launched, generation);
     }
     record.order = Some(PendingStart { generation, invocation: seen.invocation().to_vec() });
     context.units.on_start(unit, ObservedState::on_start_requested);
@@ -42,12 +42,12 @@ pub(crate) async fn launch(
     if let Err(error @ CallError::Lost(_)) = job {
         return Err(unavailable(error)); // the outcome is unknown, so the pending start stays on record
     }
-    accepted(context, unit, record, TargetState::Launched, generation)?;
+    record_accepted(context, unit, record, TargetState::Launched, generation)?;
     let problem = match job {
         Ok(job) => {
             let end = call.wait_for(job);
             drop(turn);
-            let end = end_of(end).await?;
+            let end = wait_for_end(end).await?;
             let missing = missing(context, &bus, unit, &end).await;
             if !matches!(missing, Ok(None)) {
                 undo_launch(context, unit, before).await?;
@@ -77,7 +77,7 @@ async fn missing(
     end: &JobEnd,
 ) -> Result<Option<String>, ServiceError> {
     let is_refused = *end == JobEnd::Result("failed".to_owned());
-    if !is_refused || !triggers(unit) || context.units.seen(unit).has_failed() {
+    if !is_refused || !triggers(unit) || context.units.observed(unit).has_failed() {
         return Ok(None);
     }
     let path = unit_path(unit.as_str());
@@ -107,7 +107,7 @@ async fn undo_launch(
 
 /// Returns why a finished start was no success.
 fn started(context: &ManagerContext, unit: &UnitName, end: JobEnd) -> Option<String> {
-    let seen = context.units.seen(unit);
+    let seen = context.units.observed(unit);
     match end {
         // A failed condition also gives the result `done`.
         JobEnd::Result(result) if result == "done" => {
@@ -125,10 +125,10 @@ pub(crate) async fn stop(context: &ManagerContext, unit: &UnitName) -> Result<()
     let bus = context.bus()?;
     let record = context.record(unit)?;
     let call = context.jobs.begin_call(unit);
-    let job = ask_to_stop(&bus, unit).await?;
+    let job = request_stop(&bus, unit).await?;
     let end = job.map(|job| call.wait_for(job));
     let generation = record.known.generation;
-    accepted(context, unit, record, TargetState::Loaded, generation)?;
+    record_accepted(context, unit, record, TargetState::Loaded, generation)?;
     stopped(context, unit, end).await
 }
 
@@ -139,7 +139,7 @@ pub(crate) async fn stop_and_wait(
     unit: &UnitName,
 ) -> Result<(), ServiceError> {
     let call = context.jobs.begin_call(unit);
-    let job = ask_to_stop(bus, unit).await?;
+    let job = request_stop(bus, unit).await?;
     let end = job.map(|job| call.wait_for(job));
     stopped(context, unit, end).await
 }
@@ -153,7 +153,7 @@ pub(crate) async fn reload_unit(
     let bus = context.bus()?;
     context.record(unit)?;
     let failed = |problem| ServiceError::ReloadFailed { unit: unit.clone(), problem };
-    if !context.units.seen(unit).is_active() {
+    if !context.units.observed(unit).is_active() {
         return Err(failed("it is not active: start it".to_owned()));
     }
     let can_reload = bus.property::<bool>(&unit_path(unit.as_str()), UNIT, "CanReload").await;
@@ -169,7 +169,7 @@ pub(crate) async fn reload_unit(
     };
     let end = call.wait_for(job);
     drop(turn);
-    match end_of(end).await? {
+    match wait_for_end(end).await? {
         JobEnd::Result(result) if result == "done" => Ok(()),
         JobEnd::Result(result) => Err(failed(reload_problem(&result))),
         // The unit's state does not show the result.
@@ -178,7 +178,7 @@ pub(crate) async fn reload_unit(
 }
 
 /// Returns the path of the job; `None` if systemd does not know the unit.
-async fn ask_to_stop(bus: &Bus, unit: &UnitName) -> Result<Option<String>, ServiceError> {
+async fn request_stop(bus: &Bus, unit: &UnitName) -> Result<Option<String>, ServiceError> {
     match bus.job("StopUnit", unit.as_str()).await {
         Ok(job) => Ok(Some(job)),
         Err(error) if error.no_such_unit() => Ok(None),
@@ -195,10 +195,10 @@ async fn stopped(
     end: Option<oneshot::Receiver<JobEnd>>,
 ) -> Result<(), ServiceError> {
     let Some(end) = end else { return Ok(()) };
-    let problem = match end_of(end).await? {
+    let problem = match wait_for_end(end).await? {
         JobEnd::Result(result) if result == "done" => return Ok(()),
         JobEnd::Result(result) => stop_problem(&result),
-        JobEnd::Unknown if context.units.seen(unit).is_active() => {
+        JobEnd::Unknown if context.units.observed(unit).is_active() => {
             "systemd has dropped the job".to_owned()
         }
         JobEnd::Unknown => return Ok(()),
@@ -206,13 +206,13 @@ async fn stopped(
     Err(ServiceError::StopFailed { unit: unit.clone(), problem })
 }
 
-async fn end_of(end: oneshot::Receiver<JobEnd>) -> Result<JobEnd, ServiceError> {
+async fn wait_for_end(end: oneshot::Receiver<JobEnd>) -> Result<JobEnd, ServiceError> {
     // The sender is dropped only with the whole manager.
     end.await.map_err(|_| ServiceError::Unavailable("the daemon is shutting down".to_owned()))
 }
 
 /// Records a request that systemd has accepted.
-fn accepted(
+fn record_accepted(
     context: &ManagerContext,
     unit: &UnitName,
     mut record: Record,

@@ -7,7 +7,7 @@ use crate::ServiceError;
 
 /// Returns why systemd has refused a unit's file: the finding of fleet's own check, or else
 /// systemd's message, which says little.
-pub(crate) fn bad_file(unit: &UnitName, file: &UnitFile, said: &str) -> ServiceError {
+pub(crate) fn bad_file(unit: &UnitName, file: &UnitFile, reason: &str) -> ServiceError {
     let findings = check(unit, file);
     let fatal = findings.iter().find(|finding| finding.severity() == Severity::Error);
     let (line, problem) = match fatal {
@@ -17,7 +17,7 @@ pub(crate) fn bad_file(unit: &UnitName, file: &UnitFile, said: &str) -> ServiceE
         Some(finding) => {
             (finding.location().line, format!("{}: {}", finding.message(), finding.help()))
         }
-        None => (0, format!("systemd refuses the file: {said}")),
+        None => (0, format!("systemd refuses the file: {reason}")),
     };
     ServiceError::BadSetting { unit: unit.clone(), line, problem }
 }

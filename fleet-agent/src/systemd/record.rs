@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn stored_state_round_trips() {
         let mut all = vec![record()];
         for asked in TargetState::ALL {
             let order = PendingStart { generation: Generation(4), invocation: vec![0, 255] };

@@ -26,24 +26,24 @@ pub(crate) async fn refresh_all(context: &ManagerContext, bus: &Bus) -> Result<(
     let units = context.units.names();
     let mut changed = Vec::new();
     if !units.is_empty() {
-        let news: Vec<u64> = units.iter().map(|unit| context.units.news(unit)).collect();
+        let signals: Vec<u64> = units.iter().map(|unit| context.units.signals(unit)).collect();
         let names: Vec<&str> = units.iter().map(UnitName::as_str).collect();
         let states = bus.states(&names).await?;
-        for ((unit, news), states) in units.iter().zip(news).zip(&states) {
-            if apply_states(context, unit, news, states) {
+        for ((unit, signals), states) in units.iter().zip(signals).zip(&states) {
+            if apply_states(context, unit, signals, states) {
                 changed.push(refresh_details(context, bus, unit));
             }
         }
     }
     stream::iter(changed).buffer_unordered(MAX_CONCURRENT).try_collect::<()>().await?;
-    settle_jobs(context, bus).await
+    resolve_jobs(context, bus).await
 }
 
 /// Applies the states of a unit. Returns whether its details have to be read.
-fn apply_states(context: &ManagerContext, unit: &UnitName, news: u64, states: &States) -> bool {
+fn apply_states(context: &ManagerContext, unit: &UnitName, signals: u64, states: &States) -> bool {
     let mut more = false;
     let take = |seen: &mut ObservedState, is_latest| more = seen.on_states(states, is_latest);
-    if context.units.on_answer(unit, news, take) {
+    if context.units.on_answer(unit, signals, take) {
         context.feed.report(unit);
     }
     more
@@ -55,9 +55,9 @@ pub(crate) async fn refresh_unit(
     bus: &Bus,
     unit: &UnitName,
 ) -> Result<Option<States>, CallError> {
-    let (news, states) = states(context, bus, unit).await?;
+    let (signals, states) = states(context, bus, unit).await?;
     if let Some(states) = &states
-        && apply_states(context, unit, news, states)
+        && apply_states(context, unit, signals, states)
     {
         refresh_details(context, bus, unit).await?;
     }
@@ -71,9 +71,9 @@ async fn states(
     bus: &Bus,
     unit: &UnitName,
 ) -> Result<(u64, Option<States>), CallError> {
-    let news = context.units.news(unit);
+    let signals = context.units.signals(unit);
     let batch = match context.looks.join(unit.as_str()).await {
-        BatchRole::Answered(states) => return Ok((news, states?)),
+        BatchRole::Answered(states) => return Ok((signals, states?)),
         BatchRole::Leader(batch) => batch,
     };
     let answer = bus.states(&batch.about()).await;
@@ -85,7 +85,7 @@ async fn states(
         Ok(_) => Ok(found.remove(unit).cloned()),
         Err(error) => Err(error.clone()),
     });
-    Ok((news, states?))
+    Ok((signals, states?))
 }
 
 /// Reads the details that the three states lack.
@@ -96,14 +96,14 @@ pub(crate) async fn refresh_details(
 ) -> Result<(), CallError> {
     let path = unit_path(unit.as_str());
     for _ in 0..ATTEMPTS {
-        let news = context.units.news(unit);
+        let signals = context.units.signals(unit);
         let common = ask(bus, &path, UNIT, &["StateChangeTimestamp", "InvocationID"]).await?;
         let own = match details(unit.unit_type()) {
             Some((interface, names)) => ask(bus, &path, interface, names).await?,
             None => Properties::new(),
         };
         let mut is_done = false;
-        let is_new = context.units.on_answer(unit, news, |seen, is_latest| {
+        let is_new = context.units.on_answer(unit, signals, |seen, is_latest| {
             is_done = is_latest;
             if is_latest {
                 apply_properties(UNIT, &common)(seen);
@@ -163,7 +163,7 @@ fn timeout_property(unit_type: UnitType) -> Option<(&'static str, &'static str)>
 }
 
 /// Resolves callers of jobs that are gone, whose signal may have been missed.
-async fn settle_jobs(context: &ManagerContext, bus: &Bus) -> Result<(), CallError> {
+async fn resolve_jobs(context: &ManagerContext, bus: &Bus) -> Result<(), CallError> {
     for job in context.jobs.waited_for() {
         match bus.property::<OwnedVariant>(&job, JOB, "State").await {
             Err(CallError::Refused { .. }) => {

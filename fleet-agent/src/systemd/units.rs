@@ -32,7 +32,7 @@ struct Entry {
     seen: ObservedState,
     external_stop: ExternalStopDetector,
     /// Number of signals of the unit, so that a response does not override a later signal.
-    news: u64,
+    signals: u64,
     /// Whether systemd has nothing of an earlier run.
     is_new: bool,
     /// Closed with the unit, which ends its followed journals.
@@ -91,7 +91,7 @@ impl UnitTable {
     }
 
     /// Returns the state of a unit from systemd.
-    pub(crate) fn seen(&self, unit: &UnitName) -> ObservedState {
+    pub(crate) fn observed(&self, unit: &UnitName) -> ObservedState {
         self.lock().units.get(unit).map(|entry| entry.seen.clone()).unwrap_or_default()
     }
 
@@ -115,7 +115,7 @@ impl UnitTable {
         let mut state = self.lock();
         let unit = state.paths.get(path)?.clone();
         let entry = state.units.get_mut(&unit)?;
-        entry.news += 1;
+        entry.signals += 1;
         entry.change(change).then_some(unit)
     }
 
@@ -151,20 +151,20 @@ impl UnitTable {
     }
 
     /// Returns the number of signals of a unit so far.
-    pub(crate) fn news(&self, unit: &UnitName) -> u64 {
-        self.lock().units.get(unit).map_or(0, |entry| entry.news)
+    pub(crate) fn signals(&self, unit: &UnitName) -> u64 {
+        self.lock().units.get(unit).map_or(0, |entry| entry.signals)
     }
 
-    /// Applies a response. The change gets whether no signal came since `news`, since a signal may
+    /// Applies a response. The change gets whether no signal came since `signals`, since a signal may
     /// be newer. Returns whether a known unit has changed.
     pub(crate) fn on_answer(
         &self,
         unit: &UnitName,
-        news: u64,
+        signals: u64,
         change: impl FnOnce(&mut ObservedState, bool),
     ) -> bool {
         self.lock().units.get_mut(unit).is_some_and(|entry| {
-            let is_latest = entry.news == news;
+            let is_latest = entry.signals == signals;
             entry.change(|seen| change(seen, is_latest))
         })
     }

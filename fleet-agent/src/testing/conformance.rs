@@ -20,30 +20,30 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(20);
 pub async fn conformance(harness: &dyn Harness) {
     let check = Check { manager: harness.open().await, harness };
     check.a_loaded_unit_is_known_and_does_not_run().await;
-    check.loading_the_same_file_again_only_records_the_epoch().await;
-    check.a_unit_that_cannot_run_is_refused_and_not_known().await;
+    check.loading_the_same_file_only_records_the_epoch().await;
+    check.invalid_unit_is_refused_and_not_known().await;
     check.an_unloaded_unit_is_forgotten().await;
-    check.a_unit_that_is_not_known_cannot_be_used().await;
-    check.a_started_unit_is_active_and_remembers_its_generation().await;
+    check.calls_for_unknown_units_fail().await;
+    check.started_unit_is_active_with_its_generation().await;
     check.a_start_leaves_an_active_unit_as_it_is().await;
     check.a_stopped_unit_stays_loaded().await;
-    check.a_restart_starts_anew().await;
-    check.a_task_is_started_when_it_is_done().await;
-    check.a_task_that_fails_is_told_and_counts_as_launched().await;
-    check.an_end_by_itself_is_seen_and_a_start_is_a_new_attempt().await;
-    check.who_ignores_a_stop_is_ended_all_the_same().await;
+    check.restart_starts_a_new_process().await;
+    check.oneshot_start_ends_with_its_process().await;
+    check.failed_oneshot_is_reported_and_counts_as_launched().await;
+    check.exit_is_observed_and_start_is_a_new_attempt().await;
+    check.unit_that_ignores_stop_is_killed().await;
     check.a_reload_leaves_a_unit_running().await;
-    check.what_cannot_be_reloaded_is_told_and_left_alone().await;
+    check.failed_reload_is_reported_and_leaves_unit_alone().await;
     check.a_start_begins_a_new_count_of_failures().await;
     check.units_do_not_wait_for_each_other().await;
-    check.calls_about_one_unit_take_effect_in_their_order().await;
+    check.calls_for_one_unit_take_effect_in_order().await;
     check.units_are_listed_in_order().await;
     check.every_change_is_reported().await;
     check.the_last_lines_come_oldest_first().await;
-    check.no_line_comes_from_before_the_moment_that_is_asked_for().await;
-    check.a_journal_goes_on_after_a_line().await;
-    check.a_journal_that_is_followed_ends_with_its_unit().await;
-    let check = check.the_end_of_a_daemon_changes_nothing().await;
+    check.since_excludes_earlier_lines().await;
+    check.journal_resumes_after_cursor().await;
+    check.followed_journal_ends_with_its_unit().await;
+    let check = check.end_of_daemon_changes_nothing().await;
     let left = check.manager.list().await.expect("list");
     assert_eq!(left, [], "the suite leaves no unit behind");
 }
@@ -66,7 +66,7 @@ impl<'a> Check<'a> {
         self.unload(&unit).await;
     }
 
-    async fn loading_the_same_file_again_only_records_the_epoch(&self) {
+    async fn loading_the_same_file_only_records_the_epoch(&self) {
         let unit = self.run("again.service", UnitKind::RunsForEver).await;
         let before = self.get(&unit).await;
         let file = self.harness.unit(&unit, UnitKind::RunsForEver);
@@ -77,7 +77,7 @@ impl<'a> Check<'a> {
         self.unload(&unit).await;
     }
 
-    async fn a_unit_that_cannot_run_is_refused_and_not_known(&self) {
+    async fn invalid_unit_is_refused_and_not_known(&self) {
         let unit = name("broken.service");
         let file = self.harness.unit(&unit, UnitKind::Broken);
         let error = self.manager.load(&unit, &file, Epoch(1)).await.expect_err("it is refused");
@@ -96,7 +96,7 @@ impl<'a> Check<'a> {
         self.unload(&unit).await;
     }
 
-    async fn a_unit_that_is_not_known_cannot_be_used(&self) {
+    async fn calls_for_unknown_units_fail(&self) {
         let unit = name("unknown.service");
         let query = JournalQuery::default();
         for result in [
@@ -111,7 +111,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    async fn a_started_unit_is_active_and_remembers_its_generation(&self) {
+    async fn started_unit_is_active_with_its_generation(&self) {
         let unit = self.load("started.service", UnitKind::RunsForEver).await;
         self.manager.start(&unit, Generation(7)).await.expect("start");
         let found = self.get(&unit).await;
@@ -143,7 +143,7 @@ impl<'a> Check<'a> {
         self.unload(&unit).await;
     }
 
-    async fn a_restart_starts_anew(&self) {
+    async fn restart_starts_a_new_process(&self) {
         let unit = self.run("restarted.service", UnitKind::RunsForEver).await;
         let before = self.get(&unit).await.state.main_pid;
         self.manager.restart(&unit, Generation(3)).await.expect("restart");
@@ -157,7 +157,7 @@ impl<'a> Check<'a> {
         self.unload(&unit).await;
     }
 
-    async fn a_task_is_started_when_it_is_done(&self) {
+    async fn oneshot_start_ends_with_its_process(&self) {
         let unit = self.run("task.service", UnitKind::Succeeds).await;
         let state = self.get(&unit).await.state;
         assert_eq!(state.active, ActiveState::Inactive, "it is done");
@@ -165,7 +165,7 @@ impl<'a> Check<'a> {
         self.unload(&unit).await;
     }
 
-    async fn a_task_that_fails_is_told_and_counts_as_launched(&self) {
+    async fn failed_oneshot_is_reported_and_counts_as_launched(&self) {
         let good = self.run("good.service", UnitKind::RunsForEver).await;
         let before = self.get(&good).await;
         let unit = self.load("failing.service", UnitKind::Fails).await;
@@ -181,7 +181,7 @@ impl<'a> Check<'a> {
         self.unload(&good).await;
     }
 
-    async fn an_end_by_itself_is_seen_and_a_start_is_a_new_attempt(&self) {
+    async fn exit_is_observed_and_start_is_a_new_attempt(&self) {
         let unit = self.run("ended.service", UnitKind::ExitsWith3).await;
         let failed = |state: &SystemdState| state.active == ActiveState::Failed;
         let state = self.wait_for(&unit, failed).await;
@@ -194,7 +194,7 @@ impl<'a> Check<'a> {
         self.unload(&unit).await;
     }
 
-    async fn who_ignores_a_stop_is_ended_all_the_same(&self) {
+    async fn unit_that_ignores_stop_is_killed(&self) {
         let unit = self.run("stubborn.service", UnitKind::IgnoresStop).await;
         self.manager.stop(&unit).await.expect("stop");
         assert_eq!(self.get(&unit).await.state.main_pid, None, "no process is left");
@@ -218,7 +218,7 @@ impl<'a> Check<'a> {
         self.unload(&unit).await;
     }
 
-    async fn what_cannot_be_reloaded_is_told_and_left_alone(&self) {
+    async fn failed_reload_is_reported_and_leaves_unit_alone(&self) {
         let unit = self.run("unreloading.service", UnitKind::RunsForEver).await;
         let before = self.get(&unit).await;
         let error = self.manager.reload_unit(&unit).await.expect_err("it does not say how");
@@ -260,7 +260,7 @@ impl<'a> Check<'a> {
         self.unload(&slow).await;
     }
 
-    async fn calls_about_one_unit_take_effect_in_their_order(&self) {
+    async fn calls_for_one_unit_take_effect_in_order(&self) {
         let unit = self.load("ordered.service", UnitKind::RunsForEver).await;
         // All are called before any has returned; a start that is cancelled may return an error.
         let (_, stopped, started) = tokio::join!(
@@ -302,16 +302,16 @@ impl<'a> Check<'a> {
         assert!(reported.contains(&unit), "an unload is a change");
     }
 
-    async fn the_end_of_a_daemon_changes_nothing(self) -> Self {
+    async fn end_of_daemon_changes_nothing(self) -> Self {
         let running = self.run("survivor.service", UnitKind::RunsForEver).await;
         let stopped = self.load("sleeper.service", UnitKind::RunsForEver).await;
-        let (wrote, cursor) = self.position_of_two().await;
+        let (wrote, cursor) = self.cursor_of_two().await;
         let before = self.manager.list().await.expect("list");
         let Self { harness, manager } = self;
         drop(manager);
         let check = Self { harness, manager: harness.open().await };
         assert_eq!(check.manager.list().await.expect("list"), before, "all is as it was");
-        check.its_journal_goes_on(&wrote, cursor).await;
+        check.journal_still_resumes(&wrote, cursor).await;
         check.unload(&wrote).await;
         check.manager.stop(&running).await.expect("what was taken back can be stopped");
         assert_eq!(check.get(&running).await.state.main_pid, None);

@@ -23,13 +23,13 @@ impl Check<'_> {
         self.unload(&unit).await;
     }
 
-    pub(super) async fn no_line_comes_from_before_the_moment_that_is_asked_for(&self) {
+    pub(super) async fn since_excludes_earlier_lines(&self) {
         let start = wall_time();
         let unit = self.run("dated.service", UnitKind::Writes).await;
         let query = JournalQuery { follow: true, ..JournalQuery::default() };
         let mut followed = self.journal(&unit, query).await;
         assert_eq!(next(&mut followed, 3).await, ["one", "two", "three"]);
-        let between = wait_for_another_moment().await;
+        let between = wait_for_distinct_time().await;
 
         let future = Some(between.after(Duration::from_secs(3600)));
         let query = JournalQuery { since: future, ..JournalQuery::default() };
@@ -44,13 +44,13 @@ impl Check<'_> {
         assert_eq!(next(&mut followed, 1).await, ["four"]);
         assert_eq!(next(&mut from_now_on, 1).await, ["four"], "what is new comes all the same");
 
-        self.these_lines_come(&unit, start, between).await;
+        self.check_selections(&unit, start, between).await;
         self.unload(&unit).await;
     }
 
     /// Without cursors all lines come again, after a line that reports the gap.
-    pub(super) async fn a_journal_goes_on_after_a_line(&self) {
-        let (unit, mut journal) = self.follow_one_that_writes("resumed.service").await;
+    pub(super) async fn journal_resumes_after_cursor(&self) {
+        let (unit, mut journal) = self.follow_new_writer("resumed.service").await;
         let mut cursors = Vec::new();
         for expected in ["one", "two", "three"] {
             let line = next_line(&mut journal).await;
@@ -83,16 +83,16 @@ impl Check<'_> {
         self.unload(&unit).await;
     }
 
-    pub(super) async fn a_journal_that_is_followed_ends_with_its_unit(&self) {
-        let (unit, mut journal) = self.follow_one_that_writes("followed.service").await;
+    pub(super) async fn followed_journal_ends_with_its_unit(&self) {
+        let (unit, mut journal) = self.follow_new_writer("followed.service").await;
         assert_eq!(next(&mut journal, 3).await, ["one", "two", "three"]);
         self.unload(&unit).await;
         assert_eq!(all(journal).await, [""; 0], "nothing comes of a unit that is not known");
     }
 
     /// Runs a unit that writes, and returns the cursor of the line `two`.
-    pub(super) async fn position_of_two(&self) -> (UnitName, Option<String>) {
-        let (unit, mut journal) = self.follow_one_that_writes("wrote.service").await;
+    pub(super) async fn cursor_of_two(&self) -> (UnitName, Option<String>) {
+        let (unit, mut journal) = self.follow_new_writer("wrote.service").await;
         let lines = [next_line(&mut journal).await, next_line(&mut journal).await];
         assert_eq!(next(&mut journal, 1).await, ["three"]);
         let [_, two] = lines;
@@ -100,14 +100,14 @@ impl Check<'_> {
     }
 
     /// A cursor of an earlier manager is valid for this one.
-    pub(super) async fn its_journal_goes_on(&self, unit: &UnitName, two: Option<String>) {
+    pub(super) async fn journal_still_resumes(&self, unit: &UnitName, two: Option<String>) {
         if let Some(two) = two {
             assert_eq!(all(self.after(unit, &two, false).await).await, ["three"]);
         }
     }
 
     /// The machine may have lines of an earlier unit of that name.
-    async fn follow_one_that_writes(&self, name: &str) -> (UnitName, Journal) {
+    async fn follow_new_writer(&self, name: &str) -> (UnitName, Journal) {
         let since = Some(wall_time());
         let unit = self.run(name, UnitKind::Writes).await;
         let query = JournalQuery { since, follow: true, ..JournalQuery::default() };
@@ -121,7 +121,7 @@ impl Check<'_> {
 
     /// Checks selections of the lines `one` to `three`, written since `start`, and `four`, since
     /// `between`.
-    async fn these_lines_come(&self, unit: &UnitName, start: Timestamp, between: Timestamp) {
+    async fn check_selections(&self, unit: &UnitName, start: Timestamp, between: Timestamp) {
         let rows: [(Timestamp, Option<usize>, &[&str]); 6] = [
             (start, None, &["one", "two", "three", "four"]),
             (start, Some(2), &["three", "four"]),
@@ -172,17 +172,17 @@ async fn all(mut journal: Journal) -> Vec<String> {
 }
 
 /// Waits for a time that differs from all earlier and all later ones.
-async fn wait_for_another_moment() -> Timestamp {
+async fn wait_for_distinct_time() -> Timestamp {
     wait_until_after(wall_time()).await;
-    let moment = wall_time();
-    wait_until_after(moment).await;
-    moment
+    let time = wall_time();
+    wait_until_after(time).await;
+    time
 }
 
-async fn wait_until_after(moment: Timestamp) {
+async fn wait_until_after(time: Timestamp) {
     let clock = SystemClock::start();
     let deadline = clock.now().after(DEADLINE);
-    while wall_time() < moment.after(APART) {
+    while wall_time() < time.after(APART) {
         assert!(clock.now() < deadline, "the wall clock goes on");
         clock.sleep(Duration::from_millis(5)).await;
     }

@@ -31,7 +31,7 @@ impl BaseOffset {
     }
 
     /// Returns the value after a cut of this size. It is stored, so the cut may follow.
-    pub(super) fn renew(self, path: &Path, cut: u64) -> io::Result<Self> {
+    pub(super) fn advance(self, path: &Path, cut: u64) -> io::Result<Self> {
         let renewed = Self { base: self.base + cut };
         match write_atomic(&offset_file(path), format!("{}\n", renewed.base).as_bytes(), false) {
             // The file name may be too long; the next daemon counts from zero then.
@@ -44,9 +44,9 @@ impl BaseOffset {
 impl BaseOffset {
     /// Returns the value after the file was truncated or replaced by another program; `end` is the
     /// last seen end offset.
-    pub(super) fn go_on(self, path: &Path, end: u64) -> Self {
+    pub(super) fn continue_at(self, path: &Path, end: u64) -> Self {
         let next = Self { base: end.max(self.base) };
-        match self.renew(path, next.base - self.base) {
+        match self.advance(path, next.base - self.base) {
             Ok(renewed) => renewed,
             Err(error) => {
                 let log = path.display();
@@ -88,12 +88,12 @@ mod tests {
         let path = directory.path().join("log");
         std::fs::write(&path, "what is left").expect("it is made");
         let first = BaseOffset::of(&path);
-        let second = first.renew(&path, 5).and_then(|it| it.renew(&path, 7)).expect("written");
+        let second = first.advance(&path, 5).and_then(|it| it.advance(&path, 7)).expect("written");
         assert_eq!(second.base, 12);
         assert_eq!(BaseOffset::of(&path), second);
         for bad in [&b""[..], b"x\n", b"-1\n", b"\xff\n"] {
             std::fs::write(offset_file(&path), bad).expect("it is written");
-            assert_eq!(BaseOffset::of(&path), first, "{bad:?} is passed over");
+            assert_eq!(BaseOffset::of(&path), first, "{bad:?} is ignored");
         }
     }
 }

@@ -52,20 +52,20 @@ pub(super) fn data_start(file: &mut File) -> io::Result<u64> {
 
 /// Returns the start of the first line after an offset; the offset itself if its line is longer
 /// than a block.
-pub(super) fn next_line(file: &mut File, place: u64) -> io::Result<u64> {
-    file.seek(SeekFrom::Start(place))?;
+pub(super) fn next_line(file: &mut File, offset: u64) -> io::Result<u64> {
+    file.seek(SeekFrom::Start(offset))?;
     let mut block = Vec::new();
     file.take(BLOCK).read_to_end(&mut block)?;
     let newline = block.iter().position(|&byte| byte == b'\n');
-    Ok(place + newline.map_or(0, |newline| newline as u64 + 1))
+    Ok(offset + newline.map_or(0, |newline| newline as u64 + 1))
 }
 
 /// Returns the start of the line at an offset; an offset within it if it is longer than a block.
-pub(super) fn start_of_line(file: &mut File, place: u64) -> io::Result<u64> {
-    let start = place.saturating_sub(BLOCK);
+pub(super) fn start_of_line(file: &mut File, offset: u64) -> io::Result<u64> {
+    let start = offset.saturating_sub(BLOCK);
     file.seek(SeekFrom::Start(start))?;
     let mut block = Vec::new();
-    file.take(place - start).read_to_end(&mut block)?;
+    file.take(offset - start).read_to_end(&mut block)?;
     let newline = block.iter().rposition(|&byte| byte == b'\n');
     Ok(start + newline.map_or(0, |newline| newline as u64 + 1))
 }
@@ -82,11 +82,11 @@ mod tests {
         assert_eq!(data_start(&mut file).expect("it can be read"), 0);
         file.write_all(&b"0123456\n".repeat(2000)).expect("it can be written");
         assert_eq!(data_start(&mut file).expect("it can be read"), 0);
-        for place in [8, 4096, 8000, 8000, 12_296, 16_000] {
-            if !punch_hole(&file, place).expect("it can be done") {
+        for offset in [8, 4096, 8000, 8000, 12_296, 16_000] {
+            if !punch_hole(&file, offset).expect("it can be done") {
                 return;
             }
-            assert_eq!(data_start(&mut file).expect("it can be read"), place);
+            assert_eq!(data_start(&mut file).expect("it can be read"), offset);
             assert_eq!(file.metadata().expect("it is there").len(), 16_000);
         }
     }
@@ -94,9 +94,9 @@ mod tests {
     #[test]
     fn a_hole_that_ends_in_a_large_block_is_passed() {
         let mut file = tempfile::tempfile().expect("it can be made");
-        for (zeros, place) in [(128 << 10, 128 << 10), (0, 128 << 10)] {
+        for (zeros, offset) in [(128 << 10, 128 << 10), (0, 128 << 10)] {
             file.write_all(&vec![0; zeros]).and_then(|()| file.write_all(b"one\n")).expect("room");
-            assert_eq!(data_start(&mut file).expect("it can be read"), place);
+            assert_eq!(data_start(&mut file).expect("it can be read"), offset);
         }
         let mut zeros = tempfile::tempfile().expect("it can be made");
         zeros.write_all(&[0; 100]).expect("there is room");
@@ -107,9 +107,9 @@ mod tests {
     fn lines_around_a_place() {
         let mut file = tempfile::tempfile().expect("it can be made");
         file.write_all(b"one\ntwo\nthree").expect("it can be written");
-        for (place, start, next) in [(0, 0, 4), (3, 0, 4), (4, 4, 8), (6, 4, 8), (9, 8, 9)] {
-            assert_eq!(start_of_line(&mut file, place).expect("it is read"), start, "{place}");
-            assert_eq!(next_line(&mut file, place).expect("it is read"), next, "{place}");
+        for (offset, start, next) in [(0, 0, 4), (3, 0, 4), (4, 4, 8), (6, 4, 8), (9, 8, 9)] {
+            assert_eq!(start_of_line(&mut file, offset).expect("it is read"), start, "{offset}");
+            assert_eq!(next_line(&mut file, offset).expect("it is read"), next, "{offset}");
         }
     }
 }

@@ -12,8 +12,8 @@ pub(crate) struct ReadLock(Arc<ReadOffset>);
 pub(super) struct ReadOffset(AtomicU64);
 
 impl ReadLock {
-    pub(super) fn from(place: u64) -> Self {
-        Self(Arc::new(ReadOffset(AtomicU64::new(place))))
+    pub(super) fn from(offset: u64) -> Self {
+        Self(Arc::new(ReadOffset(AtomicU64::new(offset))))
     }
 
     pub(super) fn read_offset(&self) -> Weak<ReadOffset> {
@@ -21,18 +21,18 @@ impl ReadLock {
     }
 
     /// Returns the offset up to which it has been read.
-    pub(crate) fn place(&self) -> u64 {
-        self.0.place()
+    pub(crate) fn offset(&self) -> u64 {
+        self.0.offset()
     }
 
     /// Records that everything before this offset has been read.
-    pub(crate) fn go_on(&self, place: u64) {
-        self.0.0.store(place, Ordering::SeqCst);
+    pub(crate) fn advance(&self, offset: u64) {
+        self.0.0.store(offset, Ordering::SeqCst);
     }
 }
 
 impl ReadOffset {
-    pub(super) fn place(&self) -> u64 {
+    pub(super) fn offset(&self) -> u64 {
         self.0.load(Ordering::SeqCst)
     }
 }

@@ -31,7 +31,7 @@ const FALLBACK_INTERVAL: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct RotationTask {
     /// Reports written logs; `None` if the kernel provides no inotify instance.
-    told: Option<OwnedFd>,
+    inotify_fd: Option<OwnedFd>,
     logs: Mutex<Logs>,
     /// Wakes the task after a change of `logs`.
     woken: Notify,
@@ -77,39 +77,42 @@ impl TrackedLog {
 impl RotationTask {
     /// Creates a task without logs.
     pub(crate) fn new() -> Self {
-        let told = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK);
-        let told = told.inspect_err(|error| {
+        let inotify_fd = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK);
+        let inotify_fd = inotify_fd.inspect_err(|error| {
             tracing::warn!(%error, "cannot watch logs with inotify; they are polled");
         });
         let (logs, woken) = (Mutex::default(), Notify::new());
-        Self { told: told.ok(), logs, woken, fallback_interval: FALLBACK_INTERVAL }
+        Self { inotify_fd: inotify_fd.ok(), logs, woken, fallback_interval: FALLBACK_INTERVAL }
     }
 
     /// Adds a log.
     pub(crate) fn keep(&self, log: &Arc<Log>, now: Timestamp) {
-        let kept = TrackedLog {
+        let tracked = TrackedLog {
             log: Arc::downgrade(log),
             pace: PollInterval::new(now),
             end: 0,
             missed: 0,
         };
-        if log.is_over() {
+        if log.exceeds_limit() {
             // It was written while no daemon ran.
-            self.look_again(kept, now);
+            self.look_again(tracked, now);
         } else {
-            self.rest(kept, now);
+            self.rest(tracked, now);
         }
         self.woken.notify_one();
     }
 
     /// Keeps the logs within their limits until dropped.
     pub(crate) async fn run(&self, clock: &dyn Clock) -> io::Result<()> {
-        let told =
-            self.told.as_ref().map(|told| register_readable(told.try_clone()?)).transpose()?;
+        let inotify_fd = self
+            .inotify_fd
+            .as_ref()
+            .map(|inotify_fd| register_readable(inotify_fd.try_clone()?))
+            .transpose()?;
         loop {
             let due = self.lock().busy.first_key_value().map(|(&(due, _), _)| due);
             tokio::select! {
-                written = next_written(told.as_ref()) => {
+                written = next_written(inotify_fd.as_ref()) => {
                     for number in written? {
                         self.on_written(number, clock.now()).await;
                     }
@@ -123,31 +126,31 @@ impl RotationTask {
     /// Handles a write reported by inotify; `None` after a queue overflow.
     async fn on_written(&self, number: Option<i32>, now: Timestamp) {
         let Some(number) = number else { return self.look_at_all(now) };
-        let kept = self.lock().quiet.remove(&number);
-        let Some(mut kept) = kept else { return };
-        kept.pace.on_written(now);
-        if let Ok(end) = look(&kept.log).await {
-            kept.end = end;
+        let tracked = self.lock().quiet.remove(&number);
+        let Some(mut tracked) = tracked else { return };
+        tracked.pace.on_written(now);
+        if let Ok(end) = look(&tracked.log).await {
+            tracked.end = end;
         }
-        let due = kept.pace.due(now);
-        self.look_again(kept, due);
+        let due = tracked.pace.due(now);
+        self.look_again(tracked, due);
     }
 
     async fn on_time(&self, now: Timestamp) {
-        while let Some(mut kept) = self.take_due(now) {
-            let (before, Some(log)) = (kept.end, kept.log.upgrade()) else { continue };
-            let Ok(end) = look(&kept.log).await else {
-                kept.on_missed();
-                self.look_again(kept, now.after(self.fallback_interval));
+        while let Some(mut tracked) = self.take_due(now) {
+            let (before, Some(log)) = (tracked.end, tracked.log.upgrade()) else { continue };
+            let Ok(end) = look(&tracked.log).await else {
+                tracked.on_missed();
+                self.look_again(tracked, now.after(self.fallback_interval));
                 continue;
             };
-            (kept.end, kept.missed) = (end, 0);
+            (tracked.end, tracked.missed) = (end, 0);
             if end == before && !log.is_held() {
-                self.rest(kept, now);
+                self.rest(tracked, now);
             } else {
-                kept.pace.on_growth(end.saturating_sub(before), log.room());
-                let due = kept.pace.due(now);
-                self.look_again(kept, due);
+                tracked.pace.on_growth(end.saturating_sub(before), log.room());
+                let due = tracked.pace.due(now);
+                self.look_again(tracked, due);
             }
         }
     }
@@ -159,40 +162,43 @@ impl RotationTask {
     }
 
     /// Sets an inotify watch on a log that is no longer written.
-    fn rest(&self, mut kept: TrackedLog, now: Timestamp) {
-        let Some(log) = kept.log.upgrade() else { return };
+    fn rest(&self, mut tracked: TrackedLog, now: Timestamp) {
+        let Some(log) = tracked.log.upgrade() else { return };
         // A removal is reported as a change of the link count.
         let gone = WatchFlags::MOVE_SELF | WatchFlags::ATTRIB | WatchFlags::DELETE_SELF;
         let flags = WatchFlags::MODIFY | gone | WatchFlags::ONESHOT;
         let mut logs = self.lock();
-        let watch = self.told.as_ref().map(|told| inotify::add_watch(told, log.path(), flags));
+        let watch = self
+            .inotify_fd
+            .as_ref()
+            .map(|inotify_fd| inotify::add_watch(inotify_fd, log.path(), flags));
         let Some(Ok(number)) = watch else {
             drop(logs);
-            return self.look_again(kept, now.after(self.fallback_interval));
+            return self.look_again(tracked, now.after(self.fallback_interval));
         };
-        kept.pace.on_rest(now);
-        let before = kept.end;
-        logs.quiet.insert(number, kept);
+        tracked.pace.on_rest(now);
+        let before = tracked.end;
+        logs.quiet.insert(number, tracked);
         // A write before the watch was set is not reported.
         if before != 0 && log.look().is_ok_and(|end| end != before) {
-            let kept = logs.quiet.remove(&number);
+            let tracked = logs.quiet.remove(&number);
             drop(logs);
-            if let Some(kept) = kept {
-                self.look_again(kept, now);
+            if let Some(tracked) = tracked {
+                self.look_again(tracked, now);
             }
         }
     }
 
-    fn look_again(&self, kept: TrackedLog, due: Timestamp) {
+    fn look_again(&self, tracked: TrackedLog, due: Timestamp) {
         let mut logs = self.lock();
         logs.count += 1;
         let key = (due, logs.count);
-        logs.busy.insert(key, kept);
+        logs.busy.insert(key, tracked);
     }
 
     fn look_at_all(&self, now: Timestamp) {
         let quiet = std::mem::take(&mut self.lock().quiet);
-        quiet.into_values().for_each(|kept| self.look_again(kept, now));
+        quiet.into_values().for_each(|tracked| self.look_again(tracked, now));
     }
 
     fn lock(&self) -> MutexGuard<'_, Logs> {
@@ -204,24 +210,24 @@ impl RotationTask {
 async fn look(log: &Weak<Log>) -> io::Result<u64> {
     let log = log.upgrade().ok_or(io::ErrorKind::NotFound)?;
     let end = log.look()?;
-    if !log.is_over() {
+    if !log.exceeds_limit() {
         return Ok(end);
     }
     let path = log.path().clone();
-    let kept = tokio::task::spawn_blocking(move || log.trim()).await;
-    if let Err(error) = kept.map_err(io::Error::other).flatten() {
+    let tracked = tokio::task::spawn_blocking(move || log.trim()).await;
+    if let Err(error) = tracked.map_err(io::Error::other).flatten() {
         tracing::warn!(%error, log = %path.display(), "cannot trim a log");
     }
     Ok(end)
 }
 
 /// Returns the watch descriptors of written logs; `None` among them stands for all. Cancel-safe.
-async fn next_written(told: Option<&AsyncFd<OwnedFd>>) -> io::Result<Vec<Option<i32>>> {
-    let Some(told) = told else { return std::future::pending().await };
+async fn next_written(inotify_fd: Option<&AsyncFd<OwnedFd>>) -> io::Result<Vec<Option<i32>>> {
+    let Some(inotify_fd) = inotify_fd else { return std::future::pending().await };
     let mut room = [const { MaybeUninit::uninit() }; 4096];
     loop {
-        let mut ready = told.readable().await?;
-        let mut events = inotify::Reader::new(told.get_ref(), &mut room);
+        let mut ready = inotify_fd.readable().await?;
+        let mut events = inotify::Reader::new(inotify_fd.get_ref(), &mut room);
         let mut written = Vec::new();
         loop {
             let event = match events.next() {

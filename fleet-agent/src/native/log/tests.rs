@@ -85,7 +85,7 @@ fn rotated(is_cut: bool) -> (tempfile::TempDir, Log, String) {
     let lines: String = (0..100).map(|number| format!("line {number:02}\n")).collect();
     let (directory, log) = log(400, lines.as_bytes());
     if is_cut {
-        log.keep_below(Some(800)).expect("it can be done");
+        log.limit_length(Some(800)).expect("it can be done");
     }
     log.trim().expect("it can be done");
     (directory, log, lines)
@@ -105,7 +105,7 @@ fn what_is_too_long_is_kept_to_its_newer_half_and_places_stay() {
         assert_eq!(log.floor(), floor, "cut: {is_cut}");
         assert_eq!(log.end().expect("it is there"), lines.len() as u64);
         log.note("more").expect("it can be written");
-        let read = |place| log.read_from(place).expect("it can be read").0;
+        let read = |offset| log.read_from(offset).expect("it can be read").0;
         assert_eq!(read(lines.len() as u64), b"fleet: more\n");
         assert_eq!(read(0).len(), kept.len() + 12);
         log.trim().expect("it can be done");
@@ -139,7 +139,7 @@ fn a_name_that_leaves_no_room_for_another_beside_it_is_a_log_all_the_same() {
     let log = Log::open(path.clone(), 400).expect("a file can be made");
     let text = b"line 00\n".repeat(100);
     append(&path).and_then(|mut file| file.write_all(&text)).expect("it can be written");
-    log.keep_below(Some(800)).expect("it is cut");
+    log.limit_length(Some(800)).expect("it is cut");
     assert_eq!((all(&log).len(), log.end().expect("it is there")), (192, 800));
     let next = Log::open(path.clone(), 400).expect("it is there");
     assert_eq!(all(&next).len(), 192);
@@ -152,17 +152,17 @@ fn a_name_that_leaves_no_room_for_another_beside_it_is_a_log_all_the_same() {
 fn what_its_writer_may_not_have_so_long_is_cut_at_once_and_while_it_grows() {
     let (_directory, log) = log(1 << 20, &b"sixteen letters\n".repeat(100));
     let length = || std::fs::metadata(log.path()).expect("it is there").len();
-    log.keep_below(Some(800)).expect("it can be done");
+    log.limit_length(Some(800)).expect("it can be done");
     assert_eq!((length(), log.floor()), (192, 1408));
     for _ in 0..100 {
         log.note("more").and_then(|()| log.look()).expect("it can be written");
-        if log.is_over() {
+        if log.exceeds_limit() {
             log.trim().expect("it can be done");
         }
         assert!(length() <= 400, "{}", length());
     }
-    log.keep_below(None).and_then(|()| log.note(&"x".repeat(800))).expect("it is written");
-    assert!(log.look().is_ok() && !log.is_over(), "nothing bounds it any more");
+    log.limit_length(None).and_then(|()| log.note(&"x".repeat(800))).expect("it is written");
+    assert!(log.look().is_ok() && !log.exceeds_limit(), "nothing bounds it any more");
 }
 
 /// Whether the file system of the log does. Where it does not, logs are cut.
@@ -224,7 +224,7 @@ fn what_is_kept_of_a_cut_is_there_before_the_rest_goes() {
     let log = Log::open(path, 1 << 20).expect("it is there");
     let lines: String = (0..100).map(|number| format!("line {number:02}\n")).collect();
     append(log.path()).and_then(|mut file| file.write_all(lines.as_bytes())).expect("written");
-    log.keep_below(Some(800)).expect_err("it cannot be shortened");
+    log.limit_length(Some(800)).expect_err("it cannot be shortened");
     let text = std::fs::read_to_string(log.path()).expect("it can be read");
     let (half, rest) = (&lines[608..], &lines[192..]);
     assert_eq!(text, format!("{half}{rest}"));
@@ -239,7 +239,7 @@ fn no_hole_is_kept_of_a_log_that_may_be_longer_than_it_was() {
     }
     log.trim().expect("it can be done");
     let (kept, next) = (all(&log), Log::open(log.path().clone(), 1 << 20).expect("it is there"));
-    next.keep_below(Some(400_000)).expect("it is cut");
+    next.limit_length(Some(400_000)).expect("it is cut");
     assert_eq!(all(&next), kept);
 }
 
@@ -255,7 +255,7 @@ fn what_comes_where_a_log_was_gone_is_another_one() {
     assert_eq!((log.look().expect("it is there"), log.floor()), (8, 4));
 }
 
-/// The same lines again are not the same place.
+/// The same lines again are not the same offset.
 #[test]
 fn a_log_that_somebody_emptied_or_replaced_goes_on_with_its_places() {
     let text = b"tick tick tick!\n".repeat(20);
@@ -290,12 +290,12 @@ fn nothing_is_in_the_way_of_a_unit_that_has_emptied_its_log() {
     log.look().expect("it is there");
     let mut written = File::create(log.path()).expect("it can be emptied");
     let mut read = String::new();
-    let mut place = 14;
+    let mut offset = 14;
     for line in ["four\n", "five\n"] {
         log.look().expect("it is there");
         written.write_all(line.as_bytes()).expect("it can be written");
-        let (more, next) = log.read_from(place).expect("it can be read");
-        (read, place) = (read + &String::from_utf8_lossy(&more), next);
+        let (more, next) = log.read_from(offset).expect("it can be read");
+        (read, offset) = (read + &String::from_utf8_lossy(&more), next);
     }
     assert_eq!((read.as_str(), all(&log).as_str()), ("four\nfive\n", "four\nfive\n"));
 }
@@ -312,9 +312,9 @@ fn what_is_written_to_the_hole_of_a_log_is_given_back() {
     for _ in 0..2 {
         let file = File::options().write(true).open(log.path()).expect("it is there");
         file.write_all_at(&vec![b'x'; 24 << 20], 0).and_then(|()| log.look()).expect("written");
-        assert!(log.is_over() && !log.is_held());
+        assert!(log.exceeds_limit() && !log.is_held());
         log.trim().and_then(|()| log.look()).expect("it can be done");
-        assert!(!log.is_over());
+        assert!(!log.exceeds_limit());
         let taken = std::fs::metadata(log.path()).expect("it is there").blocks() * 512;
         assert!(taken <= 1 << 20, "{taken} bytes");
         assert_eq!((log.floor(), all(&log) == kept), (floor, true));
@@ -327,16 +327,16 @@ fn nothing_is_given_up_that_somebody_has_yet_to_read() {
     for is_cut in [false, true] {
         let lines: String = (0..100).map(|number| format!("line {number:02}\n")).collect();
         let (_directory, log) = log(400, b"");
-        log.keep_below(is_cut.then_some(800)).expect("it can be done");
+        log.limit_length(is_cut.then_some(800)).expect("it can be done");
         let reading = log.reading(0);
         append(log.path()).and_then(|mut it| it.write_all(lines.as_bytes())).expect("written");
         log.trim().expect("it can be done");
         assert_eq!(log.read_from(0).expect("it is read").0, lines.as_bytes(), "cut: {is_cut}");
         // It is in the middle of a line, and that is kept as a whole.
-        reading.go_on(500);
+        reading.advance(500);
         log.trim().expect("it can be done");
         assert_eq!((log.floor(), all(&log)), (496, lines[496..].to_owned()), "cut: {is_cut}");
-        reading.go_on(800);
+        reading.advance(800);
         log.trim().expect("it can be done");
         assert_eq!(log.floor(), 496, "it is short enough by now");
         drop(log.reading(0));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fleet_agent::{NativeConfig, NativeManager, ServiceManager, SystemdConfig, SystemdManager};
 
 use crate::bench::tell;
-use crate::histories::{Case, cases, tell_all};
+use crate::histories::{Case, cases, run_all};
 
 // Holds: G-30
 pub(crate) async fn native_units_live_as_those_of_systemd() {
@@ -17,8 +17,8 @@ pub(crate) async fn native_units_live_as_those_of_systemd() {
     let (ours, theirs) = (directory.path().join("ours"), directory.path().join("theirs"));
     let cases = cases(true);
     let (ours, theirs) = tokio::join!(
-        tell_all(&native, &ours, &cases, Case::by_native),
-        tell_all(&systemd, &theirs, &cases, Case::by_systemd),
+        run_all(&native, &ours, &cases, Case::by_native),
+        run_all(&systemd, &theirs, &cases, Case::by_systemd),
     );
     assert_eq!((ours, theirs), (Vec::new(), Vec::new()), "units live otherwise");
     let alike = cases.iter().filter(|case| case.by_native() == case.by_systemd()).count();

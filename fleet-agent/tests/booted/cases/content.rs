@@ -143,7 +143,7 @@ pub(crate) async fn a_unit_whose_condition_does_not_hold_says_so() {
                 RemainAfterExit=no\nExecStart=/bin/true\n";
     bench.load(&[("if.service", text)]).await;
     for _ in 0..2 {
-        let error = bench.start("if.service").await.expect_err("it is passed over");
+        let error = bench.start("if.service").await.expect_err("it is ignored");
         let told = "if.service did not start: systemd skipped it, since one of its conditions \
                     does not hold";
         assert_eq!(error.to_string(), told);

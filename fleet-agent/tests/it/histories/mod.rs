@@ -1,25 +1,25 @@
-//! Units, each with the history of states that systemd gives it.
+//! Units with the history of states that systemd gives them.
 //!
-//! A *story* is a line of steps. What is done to the unit: `+` starts it, `-` stops it, `~`
-//! restarts it, `^` reloads it, and `.` waits until these orders are over. `NAME=WORD` waits for
-//! the command of that name to run, and tells it to `go` on or with which status to exit;
-//! `NAME!SIGNAL` kills it, and `NAME?` only waits. Each other word is a sub-state that the unit
-//! has to show next, perhaps with a result after a colon, and one in parentheses may show before.
+//! A *story* is a line of steps. Requests to the unit: `+` starts it, `-` stops it, `~` restarts
+//! it, `^` reloads it, and `.` waits until these requests are answered. `NAME=WORD` waits until the
+//! command of this name runs, and sends it a word: `go`, or the status to exit with. `NAME!SIGNAL`
+//! kills the command, and `NAME?` only waits for it. Every other word is the next sub-state of the
+//! unit, perhaps with a result after a colon. A word in parentheses is a sub-state that may occur
+//! before it.
 //!
-//! Where a unit has others beside it, `b/` before a step has it concern the unit `b`. What units
-//! show is in order for each of them; which of two showed something first is seen where a command
-//! of one waits for its word meanwhile.
+//! With several units, `b/` before a step refers to the unit `b`. The states are in order per unit.
+//! To compare the order of two units, a command of one waits for its word meanwhile.
 //!
-//! Since each command waits for its word, each state of a story lasts until it has been seen.
+//! Since each command waits for its word, each state of a story lasts until it was observed.
 
-mod orders;
+mod environment;
+mod relations;
+mod requests;
 mod restarts;
 mod starts;
 mod stops;
 mod story;
-mod surroundings;
 mod timers;
-mod together;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,60 +28,59 @@ use std::sync::Arc;
 use fleet_agent::ServiceManager;
 use futures_util::stream::{self, StreamExt as _};
 
-use self::story::Teller;
-use crate::helper::that_does;
+use self::story::StoryRunner;
+use crate::helper::command_with_steps;
 
-/// So many stories are told at once.
+/// Number of stories that run at once.
 const AT_ONCE: usize = 8;
 
 /// A unit and its story.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Case {
-    /// What is told, in a word or two that name it in the documents.
+    /// Short name, used in the documents.
     pub(crate) name: &'static str,
-    /// The lines of `[Service]`, or more sections than that. What stands in `<>` are the steps of
-    /// a command.
+    /// The lines of `[Service]`, or several sections. Text in `<>` holds the steps of a command.
     unit: &'static str,
-    /// The units beside it, the same way: what they are called with their type, and their text,
-    /// where `{b}` is the name of the unit that is called `b`. It is itself `a.service`.
+    /// The other units, likewise: name with type, and text, where `{b}` stands for the real name of
+    /// the unit `b`. The unit itself is `a.service`.
     others: &'static [(&'static str, &'static str)],
-    /// What systemd does.
+    /// Story under systemd.
     story: &'static str,
-    /// What the native service manager does, where that is something else. The documents say why.
+    /// Story under the native service manager, if it differs. The documents give the reasons.
     native: Option<&'static str>,
-    /// Whether only root may have such a unit.
-    of_root: bool,
+    /// Whether the unit needs root.
+    root_only: bool,
 }
 
 const fn case(name: &'static str, unit: &'static str, story: &'static str) -> Case {
-    Case { name, unit, others: &[], story, native: None, of_root: false }
+    Case { name, unit, others: &[], story, native: None, root_only: false }
 }
 
 impl Case {
-    const fn but_native(self, native: &'static str) -> Self {
+    const fn with_native(self, native: &'static str) -> Self {
         Self { native: Some(native), ..self }
     }
 
-    const fn beside(self, others: &'static [(&'static str, &'static str)]) -> Self {
+    const fn with_units(self, others: &'static [(&'static str, &'static str)]) -> Self {
         Self { others, ..self }
     }
 
-    const fn of_root(self) -> Self {
-        Self { of_root: true, ..self }
+    const fn root_only(self) -> Self {
+        Self { root_only: true, ..self }
     }
 
-    /// What systemd does.
+    /// Returns the story under systemd.
     pub(crate) fn by_systemd(&self) -> &'static str {
         self.story
     }
 
-    /// What the native service manager does.
+    /// Returns the story under the native service manager.
     pub(crate) fn by_native(&self) -> &'static str {
         self.native.unwrap_or(self.story)
     }
 
-    /// The units of the story: how it calls each, its name, and its text. The one that the
-    /// story is about comes last, so that what it needs is there.
+    /// Returns the units of the story: name in the story, real name, and text. The main unit comes
+    /// last, after the units that it needs.
     fn cast(&self, at: usize, place: &Path) -> Vec<(&'static str, String, String)> {
         let all = self.others.iter().copied().chain([("a.service", self.unit)]);
         let parts: Vec<_> =
@@ -101,35 +100,35 @@ impl Case {
     }
 }
 
-/// A unit file whose commands meet the teller in this place.
+/// Completes a unit file, with commands that use this directory.
 fn full_text(unit: &str, place: &Path) -> String {
     let mut text = unit.to_owned();
     while let Some((before, rest)) = text.split_once('<') {
         let (steps, after) = rest.split_once('>').expect("it is closed");
-        text = format!("{before}{}{after}", that_does(steps, place));
+        text = format!("{before}{}{after}", command_with_steps(steps, place));
     }
     let text = text.replace("{at}", &place.display().to_string());
     if text.starts_with('[') { text } else { format!("[Service]\n{text}\n") }
 }
 
-/// All units that the user of that kind may have.
+/// Returns all cases that this kind of user can run.
 pub(crate) fn cases(is_root: bool) -> Vec<Case> {
     let all = [
         starts::CASES,
-        surroundings::CASES,
+        environment::CASES,
         stops::CASES,
         restarts::CASES,
-        orders::CASES,
-        together::CASES,
+        requests::CASES,
+        relations::CASES,
         timers::CASES,
     ]
     .concat();
-    all.into_iter().filter(|case| is_root || !case.of_root).collect()
+    all.into_iter().filter(|case| is_root || !case.root_only).collect()
 }
 
-/// Lets a service manager live through one story of each unit; what went otherwise. The units meet
-/// the teller in `place`.
-pub(crate) async fn tell_all(
+/// Runs one story per case on a service manager, and returns the differences. The units' commands
+/// use the directory `place`.
+pub(crate) async fn run_all(
     manager: &Arc<dyn ServiceManager>,
     place: &Path,
     cases: &[Case],
@@ -150,27 +149,27 @@ async fn tell(
     place: &Path,
     story: &str,
 ) -> Result<(), String> {
-    let mut tellers = BTreeMap::new();
+    let mut runners = BTreeMap::new();
     for (called, unit, text) in cast {
         let place = place.join(called);
         std::fs::create_dir_all(&place).expect("a folder can be made");
-        tellers.insert(called, Teller::new(Arc::clone(&manager), &unit, &text, &place).await?);
+        runners.insert(called, StoryRunner::new(Arc::clone(&manager), &unit, &text, &place).await?);
     }
-    let told = tell_of(&mut tellers, story).await;
+    let told = run_story(&mut runners, story).await;
     let mut unloaded = Ok(());
-    for teller in tellers.values() {
+    for teller in runners.values() {
         unloaded = unloaded.and(teller.unload().await);
     }
     told.and(unloaded)
 }
 
-/// Tells the whole story; what went otherwise, if anything did.
-async fn tell_of(tellers: &mut BTreeMap<&str, Teller>, story: &str) -> Result<(), String> {
+/// Runs a whole story, and returns the first difference.
+async fn run_story(runners: &mut BTreeMap<&str, StoryRunner>, story: &str) -> Result<(), String> {
     for word in story.split_whitespace() {
         let (called, step) = word.split_once('/').unwrap_or(("a", word));
-        tellers.get_mut(called).expect("the story knows it").tell(step).await?;
+        runners.get_mut(called).expect("the story knows it").tell(step).await?;
     }
-    for teller in tellers.values_mut() {
+    for teller in runners.values_mut() {
         teller.end().await?;
     }
     Ok(())

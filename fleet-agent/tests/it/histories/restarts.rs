@@ -1,4 +1,4 @@
-//! What is started again, and when it is not.
+//! Automatic restarts, and their absence.
 
 use super::{Case, case};
 

@@ -1,4 +1,4 @@
-//! How units come up, or fail to.
+//! Successful and failed starts.
 
 use super::{Case, case};
 
@@ -18,9 +18,9 @@ pub(super) const CASES: &[Case] = &[
     case("oneshot, no program", "Type=oneshot\nExecStart=/no/such", "+ (start) failed"),
     case("may fail", "ExecStart=-<hold main>", "+ running main=5 dead"),
     case("its own name", "ExecStart=@/bin/sleep it 1000", "+ running - dead"),
-    case("with all rights", "ExecStart=+<hold main>", "+ running main=0 dead").of_root(),
-    case("no such user", "User=no-such\nExecStart=<hold main>", "+ (running) failed").of_root(),
-    case("no such group", "Group=no-such\nExecStart=<hold main>", "+ (running) failed").of_root(),
+    case("with all rights", "ExecStart=+<hold main>", "+ running main=0 dead").root_only(),
+    case("no such user", "User=no-such\nExecStart=<hold main>", "+ (running) failed").root_only(),
+    case("no such group", "Group=no-such\nExecStart=<hold main>", "+ (running) failed").root_only(),
     case(
         "no such directory",
         "WorkingDirectory=/no/such\nExecStart=<hold main>",
@@ -141,7 +141,7 @@ pub(super) const CASES: &[Case] = &[
         "[Unit]\nAssertPathExists=/no/such\n[Service]\nExecStart=<hold main>\n",
         "+ .",
     )
-    .but_native("+ failed ."),
+    .with_native("+ failed ."),
     case(
         "conditions that hold",
         "[Unit]\nConditionPathExists=!/no/such\nConditionPathIsDirectory=/proc\n\
@@ -322,7 +322,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     case(
         "forking, another that the file names takes its place",
-        // That it reloads shows that the end of the one before has been dealt with.
+        // The reload shows that the end of the previous one was handled.
         "Type=forking\nPIDFile={at}/pid\nExecReload=<hold r>\n\
          ExecStart=<leave 0|pidfile {at}/pid|hold main|child|pidfile {at}/pid|hold next>",
         "+ (start) running main=go next? main!TERM . ^ reload r=0 running - dead",

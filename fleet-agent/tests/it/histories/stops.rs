@@ -1,4 +1,4 @@
-//! How units are stopped, and what their ends leave.
+//! Stops, and the leftovers of exits.
 
 use super::{Case, case};
 
@@ -169,13 +169,13 @@ pub(super) const CASES: &[Case] = &[
         "+ start-post main? p? - stop-sigterm p=0 dead",
     ),
     case("all are signalled", WITH_CHILD, "+ running main=go kid? - final-sigterm kid=0 dead")
-        .but_native("+ running main=go kid? - stop-sigterm kid=0 dead"),
+        .with_native("+ running main=go kid? - stop-sigterm kid=0 dead"),
     case(
         "all are signalled, and after the stop",
         "ExecStart=<hold main|child|trap TERM|hold kid>\nExecStopPost=<hold s>",
         "+ running main=go kid? - stop-post s=0 final-sigterm kid=0 dead",
     )
-    .but_native("+ running main=go kid? - stop-sigterm kid=0 stop-post s=0 dead"),
+    .with_native("+ running main=go kid? - stop-sigterm kid=0 stop-post s=0 dead"),
     case(
         "all are signalled, and killed",
         "TimeoutStopSec=100ms\nExecStart=<hold main|child|trap TERM|hold kid>",

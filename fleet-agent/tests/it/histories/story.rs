@@ -1,4 +1,4 @@
-//! Lets a unit live through a story, step by step, and says where it differs.
+//! Runs a story step by step, and reports differences.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,36 +11,36 @@ use tokio::task::{AbortHandle, JoinHandle};
 
 use crate::wait::{DEADLINE, wait_until};
 
-/// What lasts for no longer than a signal takes, so that nobody can be sure to see it: unless a
-/// story waits for it, because it has a process that holds the unit there.
+/// States that last no longer than a signal takes, so they may be missed. A story only waits for
+/// one while a process keeps the unit in it.
 const FLEETING: [&str; 5] =
     ["stop-sigterm", "stop-sigkill", "stop-watchdog", "final-sigterm", "final-sigkill"];
 
-/// Tells one service manager the story of one unit.
-pub(super) struct Teller {
+/// Runs stories of one unit on a service manager.
+pub(super) struct StoryRunner {
     manager: Arc<dyn ServiceManager>,
     unit: UnitName,
     place: PathBuf,
     history: Arc<Mutex<Vec<SystemdState>>>,
     follower: AbortHandle,
-    /// How much of the history the story has dealt with.
+    /// Number of states that the story has consumed.
     told: usize,
-    /// What may show before the next step that the story waits for.
+    /// States that may occur before the next expected one.
     passing: Vec<String>,
-    /// What the story has waited for last.
+    /// The state that was expected last.
     last: String,
     pids: BTreeMap<String, String>,
     orders: Vec<JoinHandle<()>>,
 }
 
-impl Drop for Teller {
+impl Drop for StoryRunner {
     fn drop(&mut self) {
         self.follower.abort();
     }
 }
 
-impl Teller {
-    /// Takes the unit over. The processes that it begins meet the teller in `place`.
+impl StoryRunner {
+    /// Takes over the unit. Its commands use the directory `place`.
     pub(super) async fn new(
         manager: Arc<dyn ServiceManager>,
         unit: &str,
@@ -69,12 +69,12 @@ impl Teller {
         })
     }
 
-    /// Tells one step; what went otherwise, if anything did.
+    /// Runs one step, and returns a difference, if any.
     pub(super) async fn tell(&mut self, step: &str) -> Result<(), String> {
         self.step(step).await.map_err(|problem| self.at(step, &problem))
     }
 
-    /// Ends the story: nothing more is to show.
+    /// Ends the story: no further state may occur.
     pub(super) async fn end(&mut self) -> Result<(), String> {
         self.wait_for_orders().await.map_err(|problem| self.at("the end", &problem))?;
         let left = self.states().split_off(self.told);
@@ -84,7 +84,7 @@ impl Teller {
         }
     }
 
-    /// Has the service manager forget the unit.
+    /// Unloads the unit.
     pub(super) async fn unload(&self) -> Result<(), String> {
         self.manager.unload(&self.unit).await.map_err(|error| error.to_string())
     }
@@ -131,7 +131,7 @@ impl Teller {
         }));
     }
 
-    /// How an order ends is not part of the history.
+    /// The result of a request is not part of the history.
     async fn wait_for_orders(&mut self) -> Result<(), String> {
         let all = || self.orders.iter().all(JoinHandle::is_finished);
         match is_so_in_time(async || all()).await {
@@ -140,7 +140,7 @@ impl Teller {
         }
     }
 
-    /// Waits until the unit shows this, and nothing before that it should not.
+    /// Waits for this state, and for no unexpected one before it.
     async fn see(&mut self, sub: &str) -> Result<(), String> {
         let (sub, result) = sub.split_once(':').map_or((sub, None), |(sub, it)| (sub, Some(it)));
         self.expect_restart(sub);
@@ -168,8 +168,8 @@ impl Teller {
         Ok(())
     }
 
-    /// A unit of systemd passes what its end would be before it waits for its restart, and is down
-    /// for a moment before it starts again: now and then that can be seen.
+    /// Under systemd a unit briefly passes through its end state before it waits for a restart, and
+    /// is inactive for a moment before it starts. These states may be observed or not.
     fn expect_restart(&mut self, sub: &str) {
         let ends = if sub == "auto-restart" { &["dead", "failed"][..] } else { &[] };
         self.passing.extend(ends.iter().map(|&end| end.to_owned()));
@@ -187,7 +187,7 @@ impl Teller {
         self.history.lock().expect("nobody panics with it").clone()
     }
 
-    /// Waits until the command of that name runs.
+    /// Waits until the command of this name runs.
     async fn meet(&mut self, name: &str) -> Result<(), String> {
         let file = self.place.join(name);
         if self.pids.contains_key(name) && !file.exists() {
@@ -214,7 +214,7 @@ impl Teller {
         if word == "go" { Ok(()) } else { self.wait_for_end(name).await }
     }
 
-    /// Waits until the process is gone, and so its end was seen by whoever has to.
+    /// Waits until the process is gone, so that its parent has observed the exit.
     async fn wait_for_end(&mut self, name: &str) -> Result<(), String> {
         let pid = self.pids.remove(name).ok_or("it does not run")?;
         let ended = is_so_in_time(async || is_gone(&pid)).await;
@@ -231,7 +231,7 @@ impl Teller {
     }
 }
 
-/// Writes down each state that can be seen.
+/// Records each observed state.
 async fn follow(
     manager: Arc<dyn ServiceManager>,
     unit: UnitName,
@@ -243,7 +243,7 @@ async fn follow(
             let mut history = history.lock().expect("nobody panics with it");
             let shows = |state: &SystemdState| (state.load, state.active, state.sub.clone());
             match history.last_mut() {
-                // Its result may come later.
+                // The result may follow later.
                 Some(last) if shows(last) == shows(&managed.state) => *last = managed.state,
                 _ => history.push(managed.state),
             }
@@ -258,14 +258,14 @@ async fn is_so_in_time(mut so: impl AsyncFnMut() -> bool) -> bool {
     ended.is_ok()
 }
 
-/// Whether nothing is left of a process but what its last parent may never ask for.
+/// Returns whether a process is gone, or a zombie that may never be reaped.
 fn is_gone(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let rest = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
     rest.is_empty() || rest.starts_with("Z 1 ")
 }
 
-/// The state that goes with a sub-state of a service, a target or a timer.
+/// Returns the active state for a sub-state of a service, target or timer.
 fn active_of(sub: &str) -> ActiveState {
     match sub {
         "dead" => ActiveState::Inactive,

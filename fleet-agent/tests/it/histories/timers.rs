@@ -1,56 +1,55 @@
-//! What timers do, and the units that they start.
+//! Timers, and the units that they start.
 
 use super::{Case, case};
 
 const MAIN: &str = "ExecStart=<hold main>";
 const TASK: &str = "Type=oneshot\nExecStart=<hold main>";
 
-/// Elapses when it is started, and never again.
+/// Elapses once after its start.
 const ONCE: &str = "t/+ t/(waiting) running t/running main=0 dead t/elapsed t/- t/dead";
 
-/// Elapses when it is started, and again after each end.
+/// Elapses after its start, and again after each end of its unit.
 const AGAIN: &str = "t/+ t/(waiting) start t/running main=0 dead t/waiting start t/running main? \
                      t/- t/dead main=0 dead";
 
-/// Elapses at its moment, and is stopped before the next one may come.
+/// Elapses at its time, and is stopped before the next one.
 const BY_CALENDAR: &str = "t/+ t/(waiting) start t/running main? t/- t/dead main=0 dead";
 
 pub(super) const CASES: &[Case] = &[
     case("a timer starts it once", MAIN, ONCE)
-        .beside(&[("t.timer", "[Timer]\nOnActiveSec=0\nAccuracySec=1us\nUnit={a}\n")]),
+        .with_units(&[("t.timer", "[Timer]\nOnActiveSec=0\nAccuracySec=1us\nUnit={a}\n")]),
     case("a timer that counts from the boot, which is over", MAIN, ONCE)
-        .beside(&[("t.timer", "[Timer]\nOnBootSec=1ms\nAccuracySec=1us\nUnit={a}\n")]),
+        .with_units(&[("t.timer", "[Timer]\nOnBootSec=1ms\nAccuracySec=1us\nUnit={a}\n")]),
     case("a timer that counts from the start of all, which is over", MAIN, ONCE)
-        .beside(&[("t.timer", "[Timer]\nOnStartupSec=1ms\nAccuracySec=1us\nUnit={a}\n")]),
-    case("a timer with a delay of chance", MAIN, ONCE).beside(&[(
+        .with_units(&[("t.timer", "[Timer]\nOnStartupSec=1ms\nAccuracySec=1us\nUnit={a}\n")]),
+    case("a timer with a delay of chance", MAIN, ONCE).with_units(&[(
         "t.timer",
         "[Timer]\nOnActiveSec=0\nRandomizedDelaySec=50ms\nFixedRandomDelay=yes\n\
          AccuracySec=1us\nUnit={a}\n",
     )]),
-    case("a timer starts it again after it has ended", TASK, AGAIN).beside(&[(
+    case("a timer starts it again after it has ended", TASK, AGAIN).with_units(&[(
         "t.timer",
         "[Timer]\nOnActiveSec=0\nOnUnitInactiveSec=2s\nAccuracySec=1us\nUnit={a}\n",
     )]),
-    case("a timer starts it again after it was up", TASK, AGAIN).beside(&[(
+    case("a timer starts it again after it was up", TASK, AGAIN).with_units(&[(
         "t.timer",
         "[Timer]\nOnActiveSec=0\nOnUnitActiveSec=4s\nAccuracySec=1us\nUnit={a}\n",
     )]),
     case("a timer of the calendar", TASK, BY_CALENDAR)
-        .beside(&[("t.timer", "[Timer]\nOnCalendar=*:*:*\nAccuracySec=1us\nUnit={a}\n")]),
-    case("a timer of the calendar that knows when it was last", TASK, BY_CALENDAR).beside(&[(
+        .with_units(&[("t.timer", "[Timer]\nOnCalendar=*:*:*\nAccuracySec=1us\nUnit={a}\n")]),
+    case("a timer of the calendar that knows when it was last", TASK, BY_CALENDAR).with_units(&[(
         "t.timer",
         "[Timer]\nOnCalendar=*:*:*\nPersistent=yes\nAccuracySec=1us\nUnit={a}\n",
     )]),
-    case("a timer whose times were taken back", MAIN, "t/+ t/elapsed t/. t/- t/dead").beside(&[(
-        "t.timer",
-        "[Timer]\nOnActiveSec=0\nOnActiveSec=\nOnCalendar=2000-01-01\nUnit={a}\n",
-    )]),
+    case("a timer whose times were taken back", MAIN, "t/+ t/elapsed t/. t/- t/dead").with_units(
+        &[("t.timer", "[Timer]\nOnActiveSec=0\nOnActiveSec=\nOnCalendar=2000-01-01\nUnit={a}\n")],
+    ),
     case(
         "a timer that goes when it has elapsed",
         MAIN,
         "t/+ t/(waiting) running t/running main=0 dead t/dead",
     )
-    .beside(&[(
+    .with_units(&[(
         "t.timer",
         "[Timer]\nOnActiveSec=0\nRemainAfterElapse=no\nAccuracySec=1us\nUnit={a}\n",
     )]),
@@ -59,11 +58,11 @@ pub(super) const CASES: &[Case] = &[
         MAIN,
         "t/+ t/(waiting) running t/running main? t/- t/dead main=0 dead",
     )
-    .beside(&[("t.timer", "[Timer]\nOnActiveSec=0\nAccuracySec=1us\nUnit={a}\n")]),
+    .with_units(&[("t.timer", "[Timer]\nOnActiveSec=0\nAccuracySec=1us\nUnit={a}\n")]),
     case(
         "a timer whose service is started by somebody else",
         MAIN,
         "t/+ t/waiting + running main=0 dead t/- t/dead",
     )
-    .beside(&[("t.timer", "[Timer]\nOnActiveSec=1h\nUnit={a}\n")]),
+    .with_units(&[("t.timer", "[Timer]\nOnActiveSec=1h\nUnit={a}\n")]),
 ];

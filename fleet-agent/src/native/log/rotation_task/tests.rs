@@ -13,7 +13,7 @@ use crate::native::process::append;
 async fn wait_for_rest(keeper: &RotationTask, log: &Log) {
     let clock = SystemClock::start();
     let deadline = clock.now().after(Duration::from_secs(60));
-    while log.is_over() || keeper.lock().quiet.is_empty() || !keeper.lock().busy.is_empty() {
+    while log.exceeds_limit() || keeper.lock().quiet.is_empty() || !keeper.lock().busy.is_empty() {
         assert!(clock.now() < deadline, "it does not come to rest");
         clock.sleep(Duration::from_millis(5)).await;
     }

@@ -1,0 +1,193 @@
+//! The environment of a unit's processes. Each unit checks it itself, and succeeds if it is as
+//! expected.
+
+use super::{Case, case};
+
+/// A unit with a shell command that examines its environment. Each `$` is written twice, to reach
+/// the shell.
+macro_rules! finds {
+    ($name:literal, $options:literal, $look:literal) => {
+        case(
+            $name,
+            concat!(
+                "Type=oneshot\nRemainAfterExit=yes\n",
+                $options,
+                "\nExecStart=/bin/sh -c '",
+                $look,
+                "'"
+            ),
+            "+ (start-pre) (start) exited - dead",
+        )
+    };
+}
+
+pub(super) const CASES: &[Case] = &[
+    finds!(
+        "variables, of which the last counts",
+        "Environment=A=1 \"B=x y\"\nEnvironment=A=2",
+        r#"test "$$A-$$B" = "2-x y""#
+    ),
+    finds!(
+        "variables that are taken back",
+        "Environment=A=1\nEnvironment=\nEnvironment=B=2",
+        r#"test "$${A-none}-$$B" = none-2"#
+    ),
+    finds!(
+        "variables that are taken out",
+        "Environment=A=1 B=2 C=3\nUnsetEnvironment=A B=2 C=2",
+        r#"test "$${A-none}-$${B-none}-$$C" = none-none-3"#
+    ),
+    finds!(
+        "variables that nobody can pass on",
+        "Environment=A=1\nPassEnvironment=A NO_SUCH_VARIABLE",
+        r#"test "$$A-$${NO_SUCH_VARIABLE-none}" = 1-none"#
+    ),
+    finds!(
+        "variables of a file that was just written",
+        "Environment=A=1 C=3\nEnvironmentFile=-{at}/vars\n\
+         ExecStartPre=/bin/sh -c 'echo A=2 >{at}/vars; echo \\x27B=\"x  y\"\\x27 >>{at}/vars'",
+        r#"test "$$A-$$B-$$C" = "2-x  y-3""#
+    ),
+    case(
+        "a variable as words, and as one",
+        "Type=oneshot\nRemainAfterExit=yes\nEnvironment=\"TWO=a  b\"\n\
+         ExecStart=/bin/sh -c 'test \"$$#-$$1-$$3\" = \"3-a-a  b\"' sh $TWO ${TWO}",
+        "+ (start) exited - dead",
+    ),
+    case(
+        "a variable that is not there, as words and as one",
+        "Type=oneshot\nRemainAfterExit=yes\n\
+         ExecStart=/bin/sh -c 'test \"$$#-$$1-$$2\" = 2--last' sh $NO_SUCH ${NO_SUCH} last",
+        "+ (start) exited - dead",
+    ),
+    finds!(
+        "what each process is told",
+        "",
+        r#"test "$${#INVOCATION_ID}-$$SYSTEMD_EXEC_PID" = "32-$$$$" && test -n "$$PATH""#
+    ),
+    finds!("where to say something", "NotifyAccess=all", r#"test -n "$$NOTIFY_SOCKET""#),
+    finds!("nowhere to say something", "", r#"test -z "$$NOTIFY_SOCKET""#),
+    finds!("a mask for its files", "UMask=0027", r#"test "$$(umask)" = 0027"#),
+    finds!("the mask of who names none", "", r#"test "$$(umask)" = 0022"#),
+    finds!("it is nice", "Nice=5", r#"test "$$(nice)" = 5"#),
+    finds!(
+        "it ends first where memory is short",
+        "OOMScoreAdjust=700",
+        r#"test "$$(cat /proc/self/oom_score_adj)" = 700"#
+    ),
+    finds!("its directory", "WorkingDirectory=/proc/sys", r#"test "$$(pwd)" = /proc/sys"#),
+    finds!("the directory of who names none", "", r#"test "$$(pwd)" = /"#).root_only(),
+    finds!("an empty standard input", "StandardInput=null", r#"test -z "$$(cat)""#),
+    finds!(
+        "limits",
+        "LimitNOFILE=100:200\nLimitCORE=0\nLimitFSIZE=1M\nLimitCPU=1h\nLimitSTACK=4M:8M\n\
+         LimitAS=64G\nLimitDATA=32G\nLimitMEMLOCK=64K\nLimitSIGPENDING=99\nLimitLOCKS=12",
+        r#"set -e; has() { grep -Eq "^Max $$1  +$$2 " /proc/self/limits; }; \
+           has "open files" "100 +200"; has "core file size" "0 +0"; \
+           has "file size" "1048576 +1048576"; has "cpu time" "3600 +3600"; \
+           has "stack size" "4194304 +8388608"; has "address space" "68719476736 +68719476736"; \
+           has "data size" "34359738368 +34359738368"; has "locked memory" "65536 +65536"; \
+           has "pending signals" "99 +99"; has "file locks" "12 +12""#
+    ),
+    finds!(
+        "limits that seldom matter",
+        "LimitNICE=0\nLimitRTPRIO=0\nLimitRTTIME=2s\nLimitRSS=1G\nLimitNPROC=4000:5000\n\
+         LimitMSGQUEUE=12345",
+        r#"set -e; has() { grep -Eq "^Max $$1  +$$2 " /proc/self/limits; }; \
+           has "nice priority" "0 +0"; has "realtime priority" "0 +0"; \
+           has "realtime timeout" "2000000 +2000000"; has "resident set" "1073741824 +1073741824"; \
+           has "processes" "4000 +5000"; has "msgqueue size" "12345 +12345""#
+    ),
+    finds!(
+        "no user of its own",
+        "",
+        r#"test "$${USER-none} $${LOGNAME-none} $${HOME-none} $${SHELL-none}" = \
+           "none none none none""#
+    )
+    .root_only(),
+    finds!(
+        "another user",
+        "User=nobody",
+        r#"test "$$(id -un) $$USER $$LOGNAME" = "nobody nobody nobody""#
+    )
+    .root_only(),
+    finds!(
+        "another user by number, with a group and one more",
+        "User=1\nGroup=2\nSupplementaryGroups=tty",
+        r#"test "$$(id -u) $$(id -g) $$(id -G)" = "1 2 2 5""#
+    )
+    .root_only(),
+    finds!(
+        "the home of another user",
+        "User=bin\nWorkingDirectory=~",
+        r#"test "$$(pwd)" -ef /bin"#
+    )
+    .root_only(),
+    finds!("what stands for its name", "", r#"test "%n-%p-%j-%i%I-%%" = "%N.service-%N-a--%%""#),
+    finds!(
+        "what stands for its machine",
+        "",
+        r#"test "%H-%v" = "$$(uname -n)-$$(uname -r)" && \
+           test "%m" = "$$(cat /etc/machine-id)" && \
+           test "%b" = "$$(cat /proc/sys/kernel/random/boot_id | tr -d -)""#
+    ),
+    finds!(
+        "what stands for its user",
+        "",
+        r#"test "%u-%U-%g-%G" = "$$(id -un)-$$(id -u)-$$(id -gn)-$$(id -g)""#
+    ),
+    finds!(
+        "what stands for directories",
+        "",
+        r#"test "%t %S %C %L %E %h %T %V" = \
+           "/run /var/lib /var/cache /var/log /etc /root /tmp /var/tmp""#
+    )
+    .root_only(),
+    finds!(
+        "output to a file, each command from its beginning",
+        "StandardOutput=file:{at}/out\nExecStart=/bin/echo a long line\nExecStart=/bin/echo two",
+        r#"test "$$(head -n 1 {at}/out)-$$(stat -c %%s {at}/out)" = two-12"#
+    ),
+    finds!(
+        "output to the end of a file",
+        "StandardOutput=append:{at}/out\nExecStart=/bin/echo a long line\nExecStart=/bin/echo two",
+        r#"test "$$(tail -n 1 {at}/out)-$$(stat -c %%s {at}/out)" = two-16"#
+    ),
+    finds!(
+        "errors to the file of the output",
+        "StandardOutput=append:{at}/out\nStandardError=inherit\n\
+         ExecStart=/bin/sh -c 'echo bad >&2'\nExecStart=/bin/echo good",
+        r#"test "$$(echo $$(cat {at}/out))" = "bad good""#
+    ),
+    finds!(
+        "errors to a file of their own",
+        "StandardOutput=null\nStandardError=append:{at}/err\n\
+         ExecStart=/bin/sh -c 'echo bad >&2'\nExecStart=/bin/echo good",
+        r#"test "$$(cat {at}/err)" = bad"#
+    ),
+    case(
+        "output to a file that cannot be",
+        "Type=oneshot\nStandardOutput=file:/no/such/file\nExecStart=<hold main>",
+        "+ (start) failed",
+    ),
+    case(
+        "what is told of a good end",
+        "SuccessExitStatus=3\nExecStart=<hold main>\n\
+         ExecStopPost=/bin/sh -c 'test $$SERVICE_RESULT-$$EXIT_CODE-$$EXIT_STATUS = \
+         success-exited-3'",
+        "+ running main=3 (stop-post) dead",
+    ),
+    case(
+        "what is told of a good end by a signal",
+        "ExecStart=<hold main>\n\
+         ExecStopPost=/bin/sh -c 'test $$SERVICE_RESULT-$$EXIT_CODE-$$EXIT_STATUS = \
+         success-killed-TERM'",
+        "+ running main? - (stop-post) dead",
+    ),
+    case(
+        "what names its main process",
+        "ExecStart=<hold main>\nExecStartPost=/bin/sh -c 'test -d /proc/$MAINPID'\n\
+         ExecStop=/bin/sh -c 'test -d /proc/$MAINPID && kill $$MAINPID'",
+        "+ (start-post) running main? - (stop) dead",
+    ),
+];

@@ -1,0 +1,102 @@
+//! Requests to a unit in various states.
+
+use super::{Case, case};
+
+const MAIN: &str = "ExecStart=<hold main>";
+const WITH_RELOAD: &str = "ExecStart=<hold main>\nExecReload=<hold r>";
+
+pub(super) const CASES: &[Case] = &[
+    case("started twice", MAIN, "+ running main? . + . main=0 dead"),
+    case("stopped twice", MAIN, "+ running main? - dead . - ."),
+    case("a failed one is stopped", MAIN, "+ running main=1 failed . - ."),
+    case("a failed one is started", MAIN, "+ running main=1 failed . + (dead) running main=0 dead"),
+    case(
+        "a failed one is restarted",
+        MAIN,
+        "+ running main=1 failed . ~ (dead) running main=0 dead",
+    ),
+    case(
+        "restarted",
+        "ExecStart=<trap TERM|hold main>",
+        "+ running main? . ~ stop-sigterm main=0 (dead) running main=0 dead",
+    ),
+    case("restarted, though it never ran", MAIN, "~ running main=0 dead"),
+    case(
+        "restarted, with commands",
+        "ExecStartPre=<hold p>\nExecStart=<hold main>\nExecStop=<hold s>\nExecStopPost=<hold t>",
+        "+ start-pre p=0 running main? . ~ stop s=0 stop-post t=0 (dead) start-pre p=0 running \
+         main? . - stop s=0 stop-post t=0 dead",
+    ),
+    case(
+        "a oneshot is restarted",
+        "Type=oneshot\nRemainAfterExit=yes\nExecStart=<hold c>\nExecStop=<hold s>",
+        "+ start c=0 exited . ~ stop s=0 (dead) start c=0 exited . - stop s=0 dead",
+    ),
+    case(
+        "started while it waits for its restart",
+        "Restart=on-failure\nRestartSec=2s\nExecStart=<hold main>",
+        "+ running main=1 auto-restart . + running main=0 dead",
+    ),
+    case(
+        "restarted while it waits for its restart",
+        "Restart=on-failure\nRestartSec=1h\nExecStart=<hold main>",
+        "+ running main=1 auto-restart . ~ (dead) running main=0 dead",
+    ),
+    case(
+        "started while it stops",
+        "ExecStart=<hold main>\nExecStop=<hold s>",
+        "+ running main? . - stop s? + s=0 (dead) running main? . - stop s=0 dead",
+    ),
+    case("reloaded", WITH_RELOAD, "+ running main? . ^ reload r=0 running main=0 dead"),
+    case("reloaded, and fails", WITH_RELOAD, "+ running main? . ^ reload r=1 running main=0 dead"),
+    case(
+        "reloaded, by two commands",
+        "ExecStart=<hold main>\nExecReload=<hold r>\nExecReload=<hold q>",
+        "+ running main? . ^ reload r=0 q=0 running main=0 dead",
+    ),
+    case(
+        "reloaded, and the first fails",
+        "ExecStart=<hold main>\nExecReload=<hold r>\nExecReload=<hold q>",
+        "+ running main? . ^ reload r=1 running main=0 dead",
+    ),
+    case("reloaded, and main ends", WITH_RELOAD, "+ running main? . ^ reload r? main=0 r=0 dead"),
+    case(
+        "reloaded, and main fails",
+        WITH_RELOAD,
+        "+ running main? . ^ reload r? main=1 r=0 failed",
+    ),
+    case("reloaded, and stopped", WITH_RELOAD, "+ running main? . ^ reload r? - failed"),
+    case("reloaded, without a way to", MAIN, "+ running main? . ^ . main=0 dead"),
+    case(
+        "a oneshot is reloaded",
+        "Type=oneshot\nRemainAfterExit=yes\nExecStart=<hold c>\nExecReload=<hold r>",
+        "+ start c=0 exited . ^ reload r=0 exited - dead",
+    ),
+    case(
+        "forking, another takes its place in a reload",
+        "Type=forking\nPIDFile={at}/pid\nExecReload=<hold r>\n\
+         ExecStart=<leave 0|pidfile {at}/pid|hold main|child|hold b|pidfile {at}/pid|hold c|\
+         pidfile {at}/pid 1|hold next>",
+        // The second reload shows that the unit still runs. Systems differ in reporting the end of
+        // a reload that the unit began itself.
+        "+ (start) running main=go b? . ^ reload r? b=go c? r=0 running c=go next? main!TERM . ^ \
+         reload r=0 running - dead",
+    ),
+    case(
+        "reloads by itself",
+        "Type=notify\nNotifyAccess=all\nExecStart=<say READY=1|hold a|say RELOADING=1|hold b|say \
+         READY=1|hold main>",
+        "+ (start) running a=go reload b=go running main=0 dead",
+    )
+    .with_native("+ (start) running a=go reload-notify b=go running main=0 dead"),
+    case(
+        "stops by itself",
+        "Type=notify\nNotifyAccess=all\nExecStart=<say READY=1|hold a|say STOPPING=1|hold main>",
+        "+ (start) running a=go stop-sigterm main=0 dead",
+    ),
+    case(
+        "stops by itself, and fails",
+        "Type=notify\nNotifyAccess=all\nExecStart=<say READY=1|hold a|say STOPPING=1|hold main>",
+        "+ (start) running a=go stop-sigterm main=1 failed",
+    ),
+];
