@@ -8,7 +8,7 @@ use super::{EdgeKind, Name, Target};
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum GraphError {
     /// Several units share a name.
-    #[error("{count} units are called {name}; give each a name of its own")]
+    #[error("{count} units are named {name}; give each a unique name")]
     DuplicateUnit {
         /// The shared name.
         name: Name,
@@ -30,7 +30,7 @@ pub enum GraphError {
         target: Target,
     },
     /// Several units provide one target.
-    #[error("{target} is provided by {}; choose one of them as its alternative", list(units))]
+    #[error("{target} is provided by {}; choose one of them in `alternatives`", list(units))]
     DuplicateProvider {
         /// The target.
         target: Target,
@@ -38,7 +38,7 @@ pub enum GraphError {
         units: Vec<Name>,
     },
     /// The unit chosen to provide a target does not provide it, or does not exist.
-    #[error("{unit} was chosen to provide {target}, and does not")]
+    #[error("the alternative {unit} does not provide {target}")]
     NoAlternative {
         /// The target.
         target: Target,
@@ -58,7 +58,7 @@ pub enum GraphError {
         near: Option<Target>,
     },
     /// Units wait for one another in a cycle, or one unit for itself.
-    #[error("{0}; take one of these dependencies out")]
+    #[error("{0}; remove one of these dependencies")]
     Cycle(DependencyCycle),
     /// Settings of a unit contradict each other.
     #[error("{unit}: {problem}")]
@@ -91,7 +91,7 @@ pub enum GraphError {
         near: Option<Target>,
     },
     /// There are more units or dependencies than a graph may have.
-    #[error("there are {found} {what}, and {most} is the most")]
+    #[error("there are {found} {what}; at most {most} are allowed")]
     TooMany {
         /// Counted items: `units` or `dependencies`.
         what: &'static str,
@@ -106,25 +106,25 @@ pub enum GraphError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum SettingConflict {
     /// A virtual unit has commands.
-    #[error("a virtual unit runs nothing; give it a type, or take its commands out")]
+    #[error("a virtual unit runs nothing; give it another type, or remove its commands")]
     VirtualRuns,
     /// A unit that is not virtual has no commands.
     #[error("it has nothing to start; name a command, or make it virtual")]
     RunsNothing,
     /// A unit other than a oneshot has several start commands.
-    #[error("only a oneshot is started by several commands")]
+    #[error("only a oneshot may have several start commands")]
     SeveralStarts,
     /// A scripted unit has no stop command.
-    #[error("a scripted unit needs a command that stops it")]
+    #[error("a scripted unit needs a stop command")]
     NoStop,
     /// A unit that runs to completion would be restarted forever.
-    #[error("a unit that is meant to end cannot be restarted always")]
+    #[error("a unit that runs to completion cannot be restarted always")]
     RestartedAlways,
     /// The growth factor would reduce the restart delay to zero.
-    #[error("its delay grows by a factor of 0; the least is 1")]
+    #[error("its delay factor is 0; it must be at least 1")]
     NoFactor,
     /// The maximum restart delay is shorter than the initial delay.
-    #[error("its longest delay is shorter than its first")]
+    #[error("its maximum delay is shorter than its initial delay")]
     DelaysCrossed,
 }
 

@@ -25,10 +25,10 @@ pub enum InvalidName {
     #[error("it is empty")]
     Empty,
     /// The text is longer than 255 bytes.
-    #[error("it is {0} bytes long, and 255 is the most")]
+    #[error("it has {0} bytes; at most 255 are allowed")]
     TooLong(usize),
     /// The text contains a character that names must not contain.
-    #[error("`{character}` is not allowed in it, only ASCII letters, digits and _ - . @ : \\")]
+    #[error("`{character}` is not allowed; use ASCII letters, digits and _ - . @ : \\")]
     Character {
         /// First such character.
         character: char,

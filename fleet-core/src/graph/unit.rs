@@ -130,7 +130,7 @@ impl LinePattern {
         parsed.map_err(|error| pattern_error(&error))?;
         let compiled = regex::bytes::Regex::new(text);
         compiled.map(|_| Self(text.to_owned())).map_err(|_| LinePatternError {
-            message: "this regular expression takes too much room".to_owned(),
+            message: "this regular expression is too large when compiled".to_owned(),
             at: 0,
             help: "repeat less, or write [a-z] or . for a class of all scripts such as \\w",
         })
@@ -162,7 +162,7 @@ fn pattern_error(error: &regex_syntax::Error) -> LinePatternError {
         }
         other => (other.to_string(), 0),
     };
-    let message = format!("this is no regular expression: {why}");
-    let help = "write one without look-around and back-references; \\ keeps a character";
+    let message = format!("invalid regular expression: {why}");
+    let help = "write one without look-around and back-references; \\ escapes a character";
     LinePatternError { message, at, help }
 }

@@ -115,7 +115,7 @@ impl InitState {
         if let Some(error) = error {
             return Err(error);
         }
-        let mut system = Self {
+        let mut state = Self {
             graph: Arc::new(graph),
             goal: settings.goal.clone(),
             extra_targets: observed.extra_targets,
@@ -134,8 +134,8 @@ impl InitState {
             pending_actions: Vec::new(),
             changed: MarkedUnits::default(),
         };
-        system.rebuild(observed.units);
-        Ok(system)
+        state.rebuild(observed.units);
+        Ok(state)
     }
 
     /// Returns the observed state, as input for [`restore`](Self::restore).

@@ -56,20 +56,20 @@ impl InitState {
         simulation.run();
         let unit_preview = |unit: Name| {
             let unit_progress =
-                simulation.system.find(&unit).map(|at| &simulation.units[at as usize]);
+                simulation.state.find(&unit).map(|at| &simulation.units[at as usize]);
             let (action, running) = unit_progress.map_or((PlannedAction::Unchanged, None), |it| {
                 (it.planned_action(), it.running.clone())
             });
             UnitPreview { unit, action, running }
         };
         let units = names.into_iter().map(unit_preview).collect();
-        Preview { units, after: simulation.system }
+        Preview { units, after: simulation.state }
     }
 }
 
 /// An init state whose units carry out every action at once.
 struct Simulation {
-    system: InitState,
+    state: InitState,
     adjacency: Arc<Adjacency>,
     now: Timestamp,
     /// By node number; the numbers stay the same as long as the graph does.
@@ -97,16 +97,16 @@ impl SimulatedUnit {
 }
 
 impl Simulation {
-    fn of(mut system: InitState, now: Timestamp) -> Self {
-        system.max_starting = None;
-        let units = system.nodes.iter().map(|node| {
+    fn of(mut state: InitState, now: Timestamp) -> Self {
+        state.max_starting = None;
+        let units = state.nodes.iter().map(|node| {
             let running =
                 node.observed.definition.clone().filter(|_| node.observed.phase.is_busy());
             SimulatedUnit { phase: node.observed.phase, running, stop: None, start: None }
         });
         let units = units.collect();
-        drop(system.take_changed());
-        Self { adjacency: Arc::clone(&system.adjacency), system, now, units }
+        drop(state.take_changed());
+        Self { adjacency: Arc::clone(&state.adjacency), state, now, units }
     }
 
     /// Runs until no action is left. A unit that completes and is always restarted without a delay
@@ -114,7 +114,7 @@ impl Simulation {
     fn run(&mut self) {
         let mut is_first = true;
         for _ in 0..6 * self.units.len() + 6 {
-            let actions = self.system.next_actions(self.now);
+            let actions = self.state.next_actions(self.now);
             self.record(&actions);
             let is_end =
                 |it: &UnitAction| matches!(it.kind, ActionKind::Stop { .. } | ActionKind::Kill);
@@ -135,8 +135,8 @@ impl Simulation {
     /// otherwise chance would decide whether a unit that waits for such a stop still stops itself.
     fn finish_stops(&mut self) -> bool {
         let mut ended = false;
-        for at in self.system.all() {
-            if self.system.node(at).observed.phase == Phase::Stopping {
+        for at in self.state.all() {
+            if self.state.node(at).observed.phase == Phase::Stopping {
                 self.send(at, EventKind::AllGone);
                 ended = true;
             }
@@ -148,8 +148,8 @@ impl Simulation {
     /// first.
     fn finish_operations(&mut self) -> bool {
         let mut progressed = false;
-        for at in self.system.all() {
-            let node = self.system.node(at);
+        for at in self.state.all() {
+            let node = self.state.node(at);
             let (phase, must_stop) = (node.observed.phase, node.view.must_stop);
             match phase {
                 Phase::Starting if !must_stop => self.activate(at),
@@ -165,7 +165,7 @@ impl Simulation {
     /// reason.
     fn carry_out(&mut self, actions: &[UnitAction], ends: bool) {
         for action in actions {
-            let Some(at) = self.system.find(&action.unit) else { continue };
+            let Some(at) = self.state.find(&action.unit) else { continue };
             match action.kind {
                 ActionKind::Start if ends => {}
                 ActionKind::Start => self.activate(at),
@@ -176,27 +176,27 @@ impl Simulation {
     }
 
     fn activate(&mut self, at: u32) {
-        if !matches!(self.system.running_definition(at).kind, ServiceType::Oneshot { .. }) {
+        if !matches!(self.state.running_definition(at).kind, ServiceType::Oneshot { .. }) {
             return self.send(at, EventKind::Ready);
         }
         self.send(at, EventKind::MainExited(Exit::Status(0)));
-        if self.system.node(at).observed.phase.is_active() {
+        if self.state.node(at).observed.phase.is_active() {
             self.send(at, EventKind::AllGone);
         }
     }
 
     fn send(&mut self, at: u32, kind: EventKind) {
-        let node = self.system.node(at);
+        let node = self.state.node(at);
         let (unit, incarnation) = (node.unit.name.clone(), node.observed.incarnation);
         let event = UnitEvent { unit, incarnation: incarnation.unwrap_or_default(), kind };
-        self.system.on_event(&event, self.now);
+        self.state.on_event(&event, self.now);
     }
 
     /// Records the effects of a plan: its actions, and changes of units that need no action.
     fn record(&mut self, actions: &[UnitAction]) {
         let acted_on = actions.iter().map(|action| &action.unit);
-        let changed = self.system.take_changed();
-        let both = acted_on.chain(&changed).filter_map(|unit| self.system.find(unit));
+        let changed = self.state.take_changed();
+        let both = acted_on.chain(&changed).filter_map(|unit| self.state.find(unit));
         let mut touched: Vec<u32> = both.collect();
         touched.sort_unstable_by_key(|&at| (self.adjacency.rank(at), at));
         touched.dedup();
@@ -217,13 +217,13 @@ impl Simulation {
             }
         }
         for at in touched {
-            self.units[at as usize].phase = self.system.node(at).observed.phase;
+            self.units[at as usize].phase = self.state.node(at).observed.phase;
         }
     }
 
     /// Returns why the last plan stopped a unit that was starting or active, if it did.
     fn was_stopped(&self, at: u32) -> Option<StopReason> {
-        let observed = &self.system.node(at).observed;
+        let observed = &self.state.node(at).observed;
         let before = self.units[at as usize].phase;
         let (was_active, was_starting) = (before.is_active(), before == Phase::Starting);
         match (observed.phase, &observed.outcome) {
@@ -231,15 +231,15 @@ impl Simulation {
                 Some(why.clone())
             }
             // Units without stop commands are inactive at once, and may be starting again.
-            (Phase::Inactive, _) if was_active || was_starting => Some(self.system.stop_reason(at)),
-            (Phase::Starting, _) if was_active => Some(self.system.stop_reason(at)),
+            (Phase::Inactive, _) if was_active || was_starting => Some(self.state.stop_reason(at)),
+            (Phase::Starting, _) if was_active => Some(self.state.stop_reason(at)),
             _ => None,
         }
     }
 
     fn was_started(&self, at: u32) -> bool {
         let began = |phase: Phase| phase.is_active() || phase == Phase::Starting;
-        let (before, after) = (self.units[at as usize].phase, self.system.node(at).observed.phase);
+        let (before, after) = (self.units[at as usize].phase, self.state.node(at).observed.phase);
         let restarted = before.is_active() && after == Phase::Starting;
         began(after) && (restarted || !began(before))
     }

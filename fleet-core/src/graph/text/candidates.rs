@@ -1,33 +1,32 @@
-//! The stanzas as units for the checks of the whole set, those with errors too.
+//! Units of all stanzas, including those with errors, for the checks of the whole set.
 //!
-//! What is wrong with the whole set is told together with what is wrong with each stanza, so that
-//! nobody mends the one only to be told of the other. A stanza with errors counts with what could
-//! be read of what it provides and depends on.
+//! The checks of the set run together with the checks of each stanza, so that one run reports all
+//! errors. A stanza with errors takes part with the targets and dependencies that could be read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Code, FileSet, Stanza, finish};
 use crate::graph::{InitUnit, Name, Target};
 
-/// Of which stanza each unit was made.
+/// Origin of each unit of the checked set.
 #[derive(Debug, Default)]
-pub(super) struct Candidates {
-    /// Which stanza each of them is, as an index.
+pub(super) struct CandidateUnits {
+    /// Index of the stanza of each unit.
     pub(super) stanzas: BTreeMap<Name, usize>,
-    /// Whether it is known what each of them provides; if not, nobody can say that a target is
+    /// Whether the provided targets of all units are known. If not, no target can be reported as
     /// missing.
-    pub(super) are_complete: bool,
+    pub(super) is_complete: bool,
 }
 
-impl Candidates {
-    /// The units of all stanzas, and what they stand for.
-    pub(super) fn of(sources: &FileSet) -> (Vec<InitUnit>, Self) {
-        let stanzas = || sources.stanzas.iter().map(|(_, stanza)| stanza);
+impl CandidateUnits {
+    /// Returns the units of all stanzas with their origins.
+    pub(super) fn of(files: &FileSet) -> (Vec<InitUnit>, Self) {
+        let stanzas = || files.stanzas.iter().map(|(_, stanza)| stanza);
         let named: BTreeSet<&Name> = stanzas().filter_map(|stanza| stanza.name.as_ref()).collect();
-        // What several stanzas of one name provide: the first to say so.
+        // Targets of earlier stanzas of the same name; the first one keeps them.
         let mut provided: BTreeMap<&Name, BTreeSet<&Target>> = BTreeMap::new();
-        let (mut units, mut all) = (Vec::with_capacity(sources.stanzas.len()), BTreeMap::new());
-        let mut free = (0_u64..).map(nameless).filter(|name| !named.contains(name));
+        let (mut units, mut all) = (Vec::with_capacity(files.stanzas.len()), BTreeMap::new());
+        let mut free = (0_u64..).map(placeholder_name).filter(|name| !named.contains(name));
         for (index, stanza) in stanzas().enumerate() {
             let own = stanza.name.clone().filter(|it| !all.contains_key(it));
             let Some(name) = own.or_else(|| free.next()) else { continue };
@@ -39,11 +38,11 @@ impl Candidates {
             all.insert(name, index);
             units.push(unit);
         }
-        (units, Self { stanzas: all, are_complete: are_complete(sources) })
+        (units, Self { stanzas: all, is_complete: is_complete(files) })
     }
 }
 
-/// The unit of a stanza; of one with errors, what depends on it and what it depends on.
+/// Returns the unit of a stanza. For a stanza with errors it has only targets and dependencies.
 fn unit(stanza: &Stanza, name: &Name) -> InitUnit {
     if let Some(unit) = &stanza.unit {
         return InitUnit { name: name.clone(), ..unit.clone() };
@@ -55,14 +54,14 @@ fn unit(stanza: &Stanza, name: &Name) -> InitUnit {
     }
 }
 
-/// A name for what has none, or one that is taken.
-fn nameless(number: u64) -> Name {
+/// Returns a name for a stanza without a name, or whose name is taken.
+fn placeholder_name(number: u64) -> Name {
     Name::new(&format!("unnamed-{number}")).expect("letters, a dash and digits make a name")
 }
 
-/// Whether it is known what each unit provides.
-fn are_complete(sources: &FileSet) -> bool {
+/// Whether the provided targets of all units are known.
+fn is_complete(files: &FileSet) -> bool {
     let lost = |code| matches!(code, Code::OutsideStanza | Code::TooLarge);
-    !sources.stanzas.iter().any(|(_, stanza)| stanza.provides_more)
-        && !sources.diagnostics.iter().flatten().any(|it| lost(it.code))
+    !files.stanzas.iter().any(|(_, stanza)| stanza.provides_incomplete)
+        && !files.diagnostics.iter().flatten().any(|it| lost(it.code))
 }

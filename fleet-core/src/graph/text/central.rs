@@ -1,4 +1,4 @@
-//! The file of central settings, which has no stanzas: a goal, limits, choices and defaults.
+//! Reads the central settings: goal, limits, alternatives and defaults. The file has no stanzas.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -12,24 +12,24 @@ use super::keys::{self, duration_or_none, nearest, target};
 use super::value::Value;
 use crate::graph::{Name, Settings, Target};
 
-/// What was read of a file of central settings.
+/// Result of reading the central settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CentralConfig {
-    /// The settings; what could not be read has its default.
+    /// The settings. Values that could not be read have their defaults.
     pub settings: Settings,
-    /// Where the goal is named.
+    /// Position of the goal.
     pub goal: Option<Span>,
-    /// Where units are chosen for targets.
+    /// Position of the alternatives.
     pub alternatives: Option<Span>,
-    /// Whether more units may be chosen than that, which could not be read.
-    pub chooses_more: bool,
-    /// What is masked, and where.
+    /// Whether further alternatives may exist in values that could not be read.
+    pub alternatives_incomplete: bool,
+    /// Masked targets and their positions.
     pub mask: Vec<(Target, Span)>,
-    /// All that is wrong or odd, in the order of the file.
+    /// All errors and warnings, in the order of the file.
     pub diagnostics: Vec<InitDiagnostic>,
 }
 
-/// Reads a file of central settings.
+/// Reads the central settings.
 ///
 /// ```
 /// use fleet_core::graph::text::read_central;
@@ -67,7 +67,7 @@ fn folding(key: &str) -> Folding {
 
 struct Reader {
     central: CentralConfig,
-    /// The line in which each key is given.
+    /// Line of each key given so far.
     given: BTreeMap<String, usize>,
     problems: Problems,
 }
@@ -76,21 +76,21 @@ impl Reader {
     fn field(&mut self, field: &Field) {
         let before = self.problems.errors();
         self.read(field);
-        let has_errors = !field.sound || self.problems.errors() > before;
-        // What was meant for one cannot be read either.
-        self.central.chooses_more |=
+        let has_errors = !field.valid || self.problems.errors() > before;
+        // The line may have been meant as `alternatives`.
+        self.central.alternatives_incomplete |=
             has_errors && nearest(&field.key, KEYS.into_iter()) == Some("alternatives");
     }
 
     fn read(&mut self, field: &Field) {
-        if !field.sound {
+        if !field.valid {
             return;
         }
         if !KEYS.contains(&field.key.as_str()) {
             return self.unknown(field);
         }
         if let Some(line) = self.given.get(&field.key) {
-            let message = format!("{} is given in line {line} before", field.key);
+            let message = format!("{} is already given in line {line}", field.key);
             let help = "remove one of the two lines";
             return self.problems.add(Code::RepeatedKey, field.key_span, message, help);
         }
@@ -128,7 +128,7 @@ impl Reader {
                 times.start = duration_or_none(value, problems).unwrap_or(times.start);
             }
             "stop-timeout" => {
-                times.stop = keys::stop_time_out(value, problems).unwrap_or(times.stop);
+                times.stop = keys::stop_timeout(value, problems).unwrap_or(times.stop);
             }
             _ => times.reload = duration_or_none(value, problems).unwrap_or(times.reload),
         }
@@ -138,13 +138,13 @@ impl Reader {
         let (code, message, help) = match field.key.as_str() {
             "unit" | "name" => (
                 Code::UnknownKey,
-                "a unit in the file of central settings".to_owned(),
-                "write it into a file of its own, whose name ends in .unit".to_owned(),
+                "units are not allowed in the central settings".to_owned(),
+                "write it into a separate file whose name ends in .unit".to_owned(),
             ),
             key if key.starts_with("x-") => (
                 Code::Extension,
-                format!("{} is passed over", short(key)),
-                "remove it if that is not meant".to_owned(),
+                format!("{} is ignored", short(key)),
+                "remove it if that is not intended".to_owned(),
             ),
             key => {
                 let meant = nearest(key, KEYS.into_iter());
@@ -159,12 +159,12 @@ impl Reader {
     }
 }
 
-/// `target=unit` in a list.
+/// Reads a list of `target=unit`.
 fn alternatives(value: &Value, problems: &mut Problems) -> BTreeMap<Target, Name> {
     let mut chosen = BTreeMap::new();
     for (item, span) in keys::list(value, problems) {
         let Some((one, other)) = item.split_once('=') else {
-            let message = format!("`{}` chooses no unit", short(item));
+            let message = format!("`{}` is not of the form target=unit", short(item));
             problems.add(Code::BadValue, span, message, "write target=unit");
             continue;
         };
@@ -172,7 +172,7 @@ fn alternatives(value: &Value, problems: &mut Problems) -> BTreeMap<Target, Name
         let name = keys::name(other.trim_start(), span, problems);
         let (Some(target), Some(name)) = (target, name) else { continue };
         if let Some(first) = chosen.insert(target.clone(), name) {
-            let message = format!("`{target}` is `{first}` before");
+            let message = format!("`{target}` is already assigned to `{first}`");
             problems.add(Code::BadValue, span, message, "choose one unit for it");
         }
     }

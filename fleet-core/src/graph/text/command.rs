@@ -1,7 +1,7 @@
-//! Commands: how they are read and written.
+//! Reads and writes commands.
 //!
-//! Words, quotes, escapes and prefixes are those of systemd. Of variables, only those may stand in
-//! a command that the stanza gives to it, so that nobody takes a command for a line of a shell.
+//! Words, quotes, escapes and prefixes follow systemd. A command may only use variables that its
+//! stanza sets. This prevents commands written as if a shell ran them.
 
 use fleet_unitfile::{CommandError, CommandLine, Privileges, WordError, quote_word, split_words};
 
@@ -12,7 +12,7 @@ use super::keys::is_variable;
 use super::value::Value;
 use crate::graph::Command;
 
-/// Reads a command; the draft learns of its program and of its variables.
+/// Reads a command and records its program and variables in the draft.
 pub(super) fn read(value: &Value, draft: &mut Draft, problems: &mut Problems) -> Option<Command> {
     let line = line(value, problems)?;
     let verbatim = !line.expands_variables();
@@ -39,7 +39,7 @@ pub(super) fn read(value: &Value, draft: &mut Draft, problems: &mut Problems) ->
     })
 }
 
-/// The one command that a value is.
+/// Parses a value that must be exactly one command.
 fn line(value: &Value, problems: &mut Problems) -> Option<CommandLine> {
     if let Err(error) = split_words(value.text()) {
         return refuse_word(value, error, problems);
@@ -54,7 +54,7 @@ fn line(value: &Value, problems: &mut Problems) -> Option<CommandLine> {
         return refuse_program(value, "it is not an absolute path", problems);
     };
     if lines.next().is_some() {
-        let message = "two commands in one line, parted by a lone `;`";
+        let message = "two commands in one line, separated by `;`";
         let help = "write each in a line with the key, or \\; for a semicolon";
         value.refuse(problems, Code::BadValue, message, help);
         return None;
@@ -64,7 +64,7 @@ fn line(value: &Value, problems: &mut Problems) -> Option<CommandLine> {
 
 fn why(error: &CommandError) -> &'static str {
     match error {
-        CommandError::NoName { .. } => "no name follows it, as its `@` says",
+        CommandError::NoName { .. } => "its `@` requires a name after the path",
         CommandError::NoPath { .. } => "nothing follows its prefixes",
         CommandError::Directory { .. } => "it is a directory",
         CommandError::PathCharacter { .. } => "it has a quote, a backslash or a control character",
@@ -76,7 +76,7 @@ fn refuse_word<T>(value: &Value, error: WordError, problems: &mut Problems) -> O
     let (message, at) = match error {
         WordError::OpenQuote { at } => ("this quote is not closed", at),
         WordError::Escape { at } => ("this backslash begins no escape", at),
-        _ => ("the escapes of this command are no text", 0),
+        _ => ("the escapes of this command do not form valid text", 0),
     };
     let help = "close it, or write \\\\ for a backslash and \\\" for a quote";
     problems.add(Code::BadQuoting, value.part(at..at + 1), message, help);
@@ -86,12 +86,12 @@ fn refuse_word<T>(value: &Value, error: WordError, problems: &mut Problems) -> O
 fn refuse_program<T>(value: &Value, why: &str, problems: &mut Problems) -> Option<T> {
     let first = value.text().split([' ', '\t']).next().unwrap_or_default();
     let message = format!("`{}` cannot be executed: {why}", short(first));
-    let help = "write the whole path of the program, from / on";
+    let help = "write the absolute path of the program";
     problems.add(Code::BadProgram, value.part(0..first.len()), message, help);
     None
 }
 
-/// Where the dollar signs of a value stand.
+/// Offsets of the dollar signs in a value.
 struct Dollars(Vec<usize>);
 
 impl Dollars {
@@ -100,17 +100,18 @@ impl Dollars {
     }
 }
 
-/// Reads the variables of one word after the other.
+/// Reads the variables of consecutive words.
 struct Variables<'a> {
     value: &'a Value,
     dollars: &'a Dollars,
-    /// How many dollar signs were read before.
+    /// Number of dollar signs read so far.
     at: &'a mut usize,
     problems: &'a mut Problems,
 }
 
 impl Variables<'_> {
-    /// The word in systemd's variable language, where `$NAME` counts only as a whole word.
+    /// Converts the word to systemd's variable syntax, in which `$NAME` counts only as a whole
+    /// word.
     fn read(&mut self, word: &str, is_program: bool, draft: &mut Draft) -> String {
         let whole = word.strip_prefix('$').is_some_and(is_variable);
         let mut written = String::with_capacity(word.len());
@@ -120,7 +121,7 @@ impl Variables<'_> {
             let (name, length) = match name(after) {
                 Some(found) if !is_program => found,
                 _ => {
-                    // In the name that a program is told, `$` cannot be said at all.
+                    // `argv[0]` cannot contain a literal `$`.
                     rest = self.dollar(after, &mut written, is_program);
                     continue;
                 }
@@ -134,7 +135,7 @@ impl Variables<'_> {
         written
     }
 
-    /// A dollar sign that begins no variable.
+    /// Handles a dollar sign that begins no variable.
     fn dollar<'w>(&mut self, after: &'w str, written: &mut String, is_program: bool) -> &'w str {
         let span = self.next(1);
         if let Some(after) = after.strip_prefix('$').filter(|_| !is_program) {
@@ -143,7 +144,7 @@ impl Variables<'_> {
             return after;
         }
         let (message, help) = if is_program {
-            ("no variable can stand in the program", "write its path as it is")
+            ("the program path must not contain a variable", "write its path as it is")
         } else {
             ("this dollar sign begins no variable", "write $$ for a dollar sign, or ${NAME}")
         };
@@ -151,7 +152,8 @@ impl Variables<'_> {
         after
     }
 
-    /// Where the next dollar sign stands; escapes that stand for one may blur it.
+    /// Returns the position of the next dollar sign. It is imprecise if the word has escapes for
+    /// dollar signs.
     fn next(&mut self, length: usize) -> fleet_unitfile::Span {
         let at = self.dollars.0.get(*self.at).copied();
         *self.at += 1;
@@ -161,7 +163,7 @@ impl Variables<'_> {
     }
 }
 
-/// The name of the variable that begins after a dollar sign, and how long it is with its braces.
+/// Returns the variable name that follows a dollar sign, and its length including braces.
 fn name(after: &str) -> Option<(&str, usize)> {
     if let Some(braced) = after.strip_prefix('{') {
         let (name, _) = braced.split_once('}')?;
@@ -172,7 +174,7 @@ fn name(after: &str) -> Option<(&str, usize)> {
     is_variable(&after[..length]).then_some((&after[..length], length))
 }
 
-/// Writes a command as it is read.
+/// Writes a command so that it reads back as the same.
 pub(super) fn write(command: &Command) -> String {
     let marks = [
         (command.ignore_failure, '-'),
@@ -187,15 +189,15 @@ pub(super) fn write(command: &Command) -> String {
     [quote_word(&first).into_owned()].into_iter().chain(quoted).collect::<Vec<_>>().join(" ")
 }
 
-/// The arguments, with `$$` for each dollar sign that begins no variable, as it must be here.
+/// Returns the arguments with `$$` for each dollar sign that begins no variable, as stanzas
+/// require.
 fn arguments(command: &Command) -> impl Iterator<Item = String> {
     let verbatim = command.verbatim;
     let kept = command.arguments.iter().filter(move |word| verbatim || !is_default(word));
     kept.map(move |word| if verbatim { word.clone() } else { plain(word) })
 }
 
-/// Whether systemd takes a word for a variable of a name that none has, so that nothing is left
-/// of it.
+/// Whether systemd takes the word for a variable with an invalid name, which expands to nothing.
 fn is_default(word: &str) -> bool {
     let name = word.strip_prefix('$').filter(|name| !name.starts_with(['{', '$']));
     name.is_some_and(|name| !is_variable(name))

@@ -1,4 +1,4 @@
-//! One thing that is wrong with a text, where, and what to write instead.
+//! Diagnostics: errors and warnings with positions and remedies.
 
 use std::fmt;
 
@@ -7,36 +7,36 @@ use fleet_unitfile::{Location, Severity, Span};
 use super::Code;
 use super::lines;
 
-/// One thing that is wrong, or odd, in a file of stanzas or of central settings.
+/// An error or a warning in a file of stanzas or central settings.
 ///
-/// `Display` is the place, the message and the help in one line; the file is known to the caller.
+/// `Display` prints position, message and help in one line, without the file name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InitDiagnostic {
-    /// What kind of thing it is.
+    /// Kind of the diagnostic.
     pub code: Code,
-    /// The bytes of the file that it is about.
+    /// Bytes of the file that it concerns.
     pub span: Span,
-    /// Where those begin.
+    /// Line and column of the first of these bytes.
     pub location: Location,
-    /// What is wrong.
+    /// Description of the error.
     pub message: String,
-    /// What to write instead.
+    /// Suggested remedy.
     pub help: String,
 }
 
 impl InitDiagnostic {
-    /// How much it weighs.
+    /// Returns the severity.
     #[must_use]
     pub fn severity(&self) -> Severity {
         self.code.severity()
     }
 
-    /// The line that it is about, and below it carets under the place.
+    /// Returns the line concerned with carets below the position.
     ///
-    /// Of a long line, only what is near the place.
+    /// A long line is cut to the part around the position.
     #[must_use]
     pub fn excerpt(&self, source: &[u8]) -> String {
-        let (text, skipped, marked) = lines::around(source, self.span);
+        let (text, skipped, marked) = lines::excerpt(source, self.span);
         let number = self.location.line.to_string();
         let margin = " ".repeat(number.len());
         let (blanks, carets) = (" ".repeat(skipped), "^".repeat(marked));
@@ -50,7 +50,7 @@ impl fmt::Display for InitDiagnostic {
     }
 }
 
-/// A diagnostic whose line and column are not known yet.
+/// A diagnostic without line and column.
 #[derive(Clone, Debug)]
 pub(super) struct Problem {
     pub(super) code: Code,
@@ -59,7 +59,7 @@ pub(super) struct Problem {
     pub(super) help: String,
 }
 
-/// All that is wrong with a text, in the order in which it was found.
+/// Problems of a file, in the order in which they were found.
 #[derive(Debug, Default)]
 pub(super) struct Problems {
     all: Vec<Problem>,
@@ -67,7 +67,7 @@ pub(super) struct Problems {
 }
 
 impl Problems {
-    /// Adds one.
+    /// Adds a problem.
     pub(super) fn add(
         &mut self,
         code: Code,
@@ -79,17 +79,18 @@ impl Problems {
         self.all.push(Problem { code, span, message: message.into(), help: help.into() });
     }
 
-    /// How many of them are errors.
+    /// Returns the number of errors.
     pub(super) fn errors(&self) -> usize {
         self.errors
     }
 
-    /// What is wrong with the first of them.
+    /// Returns the message of the first problem.
     pub(super) fn first(&self) -> Option<&str> {
         self.all.first().map(|problem| problem.message.as_str())
     }
 
-    /// Finds their places: in the order of the file, with one walk over it however many they are.
+    /// Adds line and column to all problems in a single pass over the file, and sorts them by
+    /// position.
     pub(super) fn locate(mut self, source: &[u8]) -> Vec<InitDiagnostic> {
         self.all.sort_by_key(|problem| (problem.span.start, problem.code));
         let mut locator = lines::Locator::new(source);
@@ -101,11 +102,11 @@ impl Problems {
     }
 }
 
-/// The first forty characters of a text, for a message; control characters are escaped.
+/// Returns the first forty characters of a text for a message, with control characters escaped.
 pub(super) fn short(text: &str) -> String {
-    const MOST: usize = 40;
-    let mut short: String = text.chars().take(MOST).flat_map(printable).collect();
-    if text.chars().nth(MOST).is_some() {
+    const MAX_CHARS: usize = 40;
+    let mut short: String = text.chars().take(MAX_CHARS).flat_map(printable).collect();
+    if text.chars().nth(MAX_CHARS).is_some() {
         short.push('…');
     }
     short

@@ -1,4 +1,4 @@
-//! A stanza on its way to a unit: what its fields have said so far.
+//! A stanza under construction: the values of the fields read so far.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,59 +8,59 @@ use fleet_unitfile::Span;
 use super::types::TypeWord;
 use crate::graph::{EdgeKind, InitUnit, LinePattern, Name, Run, Target, Timeouts};
 
-/// What is known of a unit whose stanza is being read.
+/// Contents of the stanza that is being read.
 #[derive(Debug)]
 pub(super) struct Draft {
-    /// The unit; it is virtual and its edges are none until all fields are read.
+    /// The unit. It is virtual and without edges until all fields are read.
     pub(super) unit: InitUnit,
     /// Its type.
     pub(super) type_word: Option<TypeWord>,
-    /// What it depends on, as it is written.
+    /// Dependencies as written.
     pub(super) edges: Vec<(EdgeKind, Target, Span)>,
-    /// Where it says what it provides.
+    /// Positions of the provided targets.
     pub(super) provides: Vec<Span>,
-    /// Whether something of what it provides could not be read.
-    pub(super) provides_more: bool,
-    /// How long it has to be alive to be ready.
+    /// Whether part of `provides` could not be read.
+    pub(super) provides_incomplete: bool,
+    /// Time after which the process counts as ready.
     pub(super) ready_wait: Option<Duration>,
-    /// What its output has to say for it to be ready.
+    /// Pattern of the readiness line.
     pub(super) ready_grep: Option<LinePattern>,
-    /// Where it leaves its process id.
+    /// Path of the PID file.
     pub(super) pidfile: Option<String>,
-    /// Whether it stays up when its commands have ended.
+    /// Whether a oneshot stays active after its commands.
     pub(super) remain: bool,
-    /// The factor of its restart's delay, or its steps.
+    /// Growth factor of the restart delay.
     pub(super) factor: Option<u32>,
-    /// The steps in which its restart's delay grows.
+    /// Number of steps in which the restart delay grows.
     pub(super) steps: Option<u32>,
-    /// Variables in its commands.
+    /// Variables used in commands.
     pub(super) variables: Vec<(String, Span)>,
-    /// Programs that it executes.
+    /// Executed programs.
     pub(super) programs: Vec<(String, Span)>,
-    /// Which keys are given, whether they could be read or not, and where.
-    pub(super) given: BTreeMap<&'static str, Vec<Given>>,
+    /// Positions of all given keys, whether their values could be read or not.
+    pub(super) given: BTreeMap<&'static str, Vec<KeyPosition>>,
 }
 
-/// Where a key is given.
+/// Position of a given key.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Given {
-    /// The line, counted from 1.
+pub(super) struct KeyPosition {
+    /// Line, counted from 1.
     pub(super) line: usize,
-    /// The key itself.
+    /// Position of the key.
     pub(super) key: Span,
-    /// Its value.
+    /// Position of its value.
     pub(super) value: Span,
 }
 
 impl Draft {
-    /// The stanza of this unit, before its first field.
+    /// Creates the draft of a unit without fields.
     pub(super) fn new(name: Name, timeouts: Timeouts) -> Self {
         Self {
             unit: InitUnit { timeouts, ..InitUnit::new_virtual(name, []) },
             type_word: None,
             edges: Vec::new(),
             provides: Vec::new(),
-            provides_more: false,
+            provides_incomplete: false,
             ready_wait: None,
             ready_grep: None,
             pidfile: None,
@@ -73,14 +73,14 @@ impl Draft {
         }
     }
 
-    /// What the unit runs.
+    /// Returns the commands of the unit.
     pub(super) fn run(&mut self) -> &mut Run {
         &mut self.unit.run
     }
 }
 
-/// Whether a variable may stand in a command: the process's own, or one that the stanza gives.
-pub(super) fn knows_variable(run: &Run, name: &str) -> bool {
+/// Whether a command may use the variable: `MAINPID`, or a variable that the stanza sets.
+pub(super) fn sets_variable(run: &Run, name: &str) -> bool {
     let around = &run.exec_environment;
     name == "MAINPID"
         || !around.environment_files.is_empty()

@@ -1,4 +1,4 @@
-//! Fields: how lines become keys with values. What the keys mean is not known here.
+//! Splits lines into fields: keys with values. The meaning of the keys is not known here.
 
 use std::borrow::Cow;
 
@@ -9,47 +9,46 @@ use super::diagnostic::{Problems, short};
 use super::lines::{Line, lines};
 use super::value::Value;
 
-/// How large a file may be, in bytes.
+/// Maximum size of a file, in bytes.
 pub const MAX_FILE_SIZE: usize = 1024 * 1024;
 
 /// A key with its value.
 #[derive(Debug)]
 pub(super) struct Field {
-    /// The key as it is written, or what comes nearest to one in the line.
+    /// The key as written, or the best guess of it in a broken line.
     pub(super) key: String,
-    /// Where it stands.
+    /// Position of the key.
     pub(super) key_span: Span,
-    /// The number of its line, counted from 1.
+    /// Line, counted from 1.
     pub(super) line: usize,
-    /// What follows the colon.
+    /// The value.
     pub(super) value: Value,
-    /// Whether its lines could be read. If not, that is reported already.
-    pub(super) sound: bool,
+    /// Whether all lines of the field could be read. If not, an error is reported already.
+    pub(super) valid: bool,
 }
 
-/// What may follow the line of a key.
+/// Handling of indented lines after a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Folding {
-    /// Indented lines that go on with its value.
+    /// They continue the value.
     Allowed,
-    /// None of them.
+    /// They are errors.
     Refused,
-    /// They are passed over, since the key is unknown.
+    /// They are ignored, because the key is unknown.
     Ignored,
 }
 
-/// Reads all fields of a file; lines that are none are reported, and do not keep others from being
-/// read.
+/// Reads all fields of a file. Lines that are no fields are reported and do not stop the reader.
 pub(super) fn read(
     source: &[u8],
     folding: fn(&str) -> Folding,
     problems: &mut Problems,
 ) -> Vec<Field> {
     if source.len() > MAX_FILE_SIZE {
-        // How many more, a reader that stops there does not know.
+        // The caller may have stopped reading at this size, so the actual size is unknown.
         let message = format!("the file has more than {MAX_FILE_SIZE} bytes");
         let span = Span { start: MAX_FILE_SIZE, end: MAX_FILE_SIZE + 1 };
-        problems.add(Code::TooLarge, span, message, "part it into several files");
+        problems.add(Code::TooLarge, span, message, "split it into several files");
         return Vec::new();
     }
     let mut reader = Reader { folding, fields: Vec::new(), open: false, problems };
@@ -60,7 +59,7 @@ pub(super) fn read(
 struct Reader<'a> {
     folding: fn(&str) -> Folding,
     fields: Vec<Field>,
-    /// Whether the next line may go on with the last field.
+    /// Whether the next line may continue the last field.
     open: bool,
     problems: &'a mut Problems,
 }
@@ -68,21 +67,21 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn line(&mut self, line: Line<'_>) {
         let text = text_of(line);
-        let sound = self.characters(line);
+        let valid = self.characters(line);
         let trimmed = text.trim_start_matches(BLANKS);
         if trimmed.is_empty() {
             self.open = false;
         } else if trimmed.starts_with('#') {
-            // A comment does not keep a value from going on below it.
+            // A comment does not end a value.
         } else if trimmed.len() < text.len() {
-            self.indented(line, &text, sound);
+            self.indented(line, &text, valid);
         } else {
-            self.field(line, &text, sound);
+            self.field(line, &text, valid);
             self.open = true;
         }
     }
 
-    /// Whether all characters of a line may stand there; if not, the first other one is reported.
+    /// Whether all characters of a line are allowed. Reports the first that is not.
     fn characters(&mut self, line: Line<'_>) -> bool {
         let bad = |byte: &u8| (*byte < b' ' && *byte != b'\t') || *byte == 0x7f;
         let control = line.text.iter().position(bad);
@@ -98,23 +97,25 @@ impl Reader<'_> {
         false
     }
 
-    /// A line that goes on with the value above it, or should.
-    fn indented(&mut self, line: Line<'_>, text: &str, sound: bool) {
+    /// Handles an indented line.
+    fn indented(&mut self, line: Line<'_>, text: &str, valid: bool) {
         let (at, trimmed) = trim(text, 0);
         let last = self.fields.last_mut().filter(|_| self.open);
         let folding = last.as_ref().map(|field| (self.folding)(&field.key));
         match (last, folding) {
             (Some(last), Some(Folding::Allowed)) => {
                 last.value.fold(trimmed, line.start + at);
-                last.sound &= sound;
+                last.valid &= valid;
             }
-            (Some(last), Some(Folding::Ignored)) => last.sound &= sound,
+            (Some(last), Some(Folding::Ignored)) => last.valid &= valid,
             (last, _) => {
                 let message = match last {
-                    Some(last) => format!("the value of {} cannot go on here", short(&last.key)),
-                    None => "there is no value above that could go on here".to_owned(),
+                    Some(last) => {
+                        format!("the value of {} cannot be continued here", short(&last.key))
+                    }
+                    None => "no value above can be continued here".to_owned(),
                 };
-                let help = "remove the blanks at the start of the line if it is one of its own";
+                let help = "remove the blanks at the start of the line if it is a field of its own";
                 let span = span(line, at, trimmed.len());
                 self.problems.add(Code::StrayFold, span, message, help);
                 self.broken(line, trimmed, at);
@@ -122,7 +123,7 @@ impl Reader<'_> {
         }
     }
 
-    fn field(&mut self, line: Line<'_>, text: &str, sound: bool) {
+    fn field(&mut self, line: Line<'_>, text: &str, valid: bool) {
         let Some((before, after)) = text.split_once(':') else {
             let message = format!("there is no colon in `{}`", short(text));
             let help = match first_word(text) {
@@ -135,7 +136,7 @@ impl Reader<'_> {
         let key = before.trim_end_matches(BLANKS);
         let key_span = span(line, 0, key.len());
         if !is_key(key) {
-            let message = format!("`{}` is no key", short(key));
+            let message = format!("`{}` is not a key", short(key));
             let help = match (first_word(key), key.to_ascii_lowercase()) {
                 (word, _) if !word.is_empty() => format!("write `{word}: value`"),
                 (_, lower) if is_key(&lower) => format!("write `{}`", short(&lower)),
@@ -147,34 +148,34 @@ impl Reader<'_> {
         let (at, trimmed) = trim(after, before.len() + 1);
         let value = Value::new(trimmed, line.start + at);
         let key = key.to_owned();
-        self.fields.push(Field { key, key_span, line: line.number, value, sound });
+        self.fields.push(Field { key, key_span, line: line.number, value, valid });
     }
 
-    /// A line of which no more is known than the key that was perhaps meant.
+    /// Adds a field for a broken line, with the key that was probably meant.
     fn broken(&mut self, line: Line<'_>, text: &str, at: usize) {
         let key = first_word(text).to_owned();
         let key_span = span(line, at, key.len());
         let value = Value::new("", line.start + at);
-        self.fields.push(Field { key, key_span, line: line.number, value, sound: false });
+        self.fields.push(Field { key, key_span, line: line.number, value, valid: false });
     }
 }
 
 const BLANKS: [char; 2] = [' ', '\t'];
 
-/// A text without the blanks around it, and where it begins if the text begins at `at`.
+/// Trims blanks, and returns the offset of the result if the text begins at `at`.
 fn trim(text: &str, at: usize) -> (usize, &str) {
     let start = text.trim_start_matches(BLANKS);
     (at + text.len() - start.len(), start.trim_end_matches(BLANKS))
 }
 
-/// A part of a line.
+/// Returns the position of a part of a line.
 fn span(line: Line<'_>, at: usize, length: usize) -> Span {
     let start = line.start + at;
     Span { start, end: start + length }
 }
 
-/// The text of a line. Where it is not UTF-8, each byte that is not ASCII is replaced by one that
-/// is, so that places stay what they are.
+/// Returns the text of a line. In a line that is not UTF-8 each non-ASCII byte is replaced by an
+/// ASCII character, so that offsets stay valid.
 fn text_of(line: Line<'_>) -> Cow<'_, str> {
     let replaced = |byte: &u8| if byte.is_ascii() { char::from(*byte) } else { '?' };
     match str::from_utf8(line.text) {
@@ -183,7 +184,7 @@ fn text_of(line: Line<'_>) -> Cow<'_, str> {
     }
 }
 
-/// The key that a text begins with, or nothing.
+/// Returns the key at the start of a text, or an empty string.
 fn first_word(text: &str) -> &str {
     let end = text.find([' ', '\t', ':', '=']).unwrap_or(text.len());
     if is_key(&text[..end]) { &text[..end] } else { "" }

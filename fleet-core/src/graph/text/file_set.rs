@@ -1,17 +1,17 @@
-//! Several files that together describe a system.
+//! A set of files that together describe an init.
 
 use fleet_unitfile::{Severity, Span};
 
-use super::candidates::Candidates;
+use super::candidates::CandidateUnits;
 use super::diagnostic::{InitDiagnostic, Problems, short};
-use super::system_check::Whole;
+use super::system_check::SystemCheck;
 use super::{CentralConfig, Code, Stanza, read_central, read_stanzas};
 use crate::graph::{Graph, InitUnit, Settings};
 
-/// How many units a system may have.
+/// Maximum number of units in a file set.
 pub const MAX_UNITS: usize = 100_000;
 
-/// What a file of a system holds.
+/// Contents of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileRole {
     /// Stanzas of units.
@@ -21,8 +21,8 @@ pub enum FileRole {
 }
 
 impl FileRole {
-    /// What a file in a directory holds, by its name: `init.conf` the central settings, and what
-    /// ends in `.unit` stanzas. Other files, and hidden ones, are no part of a system.
+    /// Returns the role of a file by its name. `init.conf` holds the central settings, and names
+    /// ending in `.unit` hold stanzas. All others, and hidden files, are ignored.
     #[must_use]
     pub fn of(file_name: &str) -> Option<Self> {
         match file_name {
@@ -33,32 +33,32 @@ impl FileRole {
     }
 }
 
-/// A file as it is handed in.
+/// A file as passed by the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InitFile {
-    /// What it is called in messages.
+    /// Name used in messages.
     pub name: String,
-    /// What it holds.
+    /// Contents of the file.
     pub role: FileRole,
-    /// Its bytes.
+    /// The file's bytes.
     pub source: Vec<u8>,
 }
 
-/// The files of a system and what they say, before it is known whether the units fit together.
+/// Files of an init and their contents, before the units are checked together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileSet {
     /// The central settings, with the index of their file if there is one.
     pub central: (Option<usize>, CentralConfig),
-    /// All stanzas with the index of their file, in the order of the files and within them.
+    /// All stanzas with the index of their file, in the order of the files.
     pub stanzas: Vec<(usize, Stanza)>,
     /// The files.
     pub files: Vec<InitFile>,
-    /// For each file, all that is wrong or odd in it.
+    /// Errors and warnings of each file.
     pub diagnostics: Vec<Vec<InitDiagnostic>>,
 }
 
 impl FileSet {
-    /// Reads files. The order in which they are handed in does not count: they are read by name.
+    /// Reads files in the order of their names.
     #[must_use]
     pub fn read(mut files: Vec<InitFile>) -> Self {
         files.sort_by(|one, other| one.name.cmp(&other.name));
@@ -77,48 +77,48 @@ impl FileSet {
         Self { central, stanzas, files, diagnostics }
     }
 
-    /// The central settings.
+    /// Returns the central settings.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.central.1.settings
     }
 
-    /// The graph of the units, if nothing is an error. What is wrong with the units as a whole is
-    /// added to the diagnostics, each thing in the file where it can be put right.
+    /// Builds the graph if there are no errors. Errors of the units as a whole are added to the
+    /// diagnostics, each in the file where it can be corrected.
     pub fn graph(&mut self) -> Option<Graph> {
-        let (units, candidates) = Candidates::of(self);
-        let (graph, flaws) = match Graph::strict(units, self.settings()) {
+        let (units, candidates) = CandidateUnits::of(self);
+        let (graph, errors) = match Graph::strict(units, self.settings()) {
             Ok(graph) => (Some(graph), Vec::new()),
-            Err(flaws) => (None, flaws),
+            Err(errors) => (None, errors),
         };
-        let mut whole = Whole::new(self, candidates);
-        whole.repeated_units();
-        flaws.iter().for_each(|flaw| whole.flaw(flaw));
-        // What is odd can be told once each unit says what it needs.
-        let are_sound = self.stanzas.iter().all(|(_, stanza)| stanza.unit.is_some());
-        if let Some(graph) = graph.as_ref().filter(|_| are_sound) {
-            whole.warn(graph);
+        let mut check = SystemCheck::new(self, candidates);
+        check.repeated_units();
+        errors.iter().for_each(|error| check.report(error));
+        // Warnings need complete units.
+        let all_valid = self.stanzas.iter().all(|(_, stanza)| stanza.unit.is_some());
+        if let Some(graph) = graph.as_ref().filter(|_| all_valid) {
+            check.warn(graph);
         }
-        let found = whole.into_problems();
-        self.tell(found);
-        graph.filter(|_| self.is_sound())
+        let found = check.into_problems();
+        self.add_problems(found);
+        graph.filter(|_| self.is_valid())
     }
 
-    /// Adds a warning for each program that is not there, which is what the caller is asked.
-    pub fn check_programs(&mut self, is_there: impl Fn(&str) -> bool) {
+    /// Adds a warning for each program for which `exists` returns false.
+    pub fn check_programs(&mut self, exists: impl Fn(&str) -> bool) {
         let mut found: Vec<Problems> = self.files.iter().map(|_| Problems::default()).collect();
         for (file, stanza) in &self.stanzas {
-            for (program, span) in stanza.programs.iter().filter(|(it, _)| !is_there(it)) {
-                let message = format!("`{}` is no executable file here", short(program));
+            for (program, span) in stanza.programs.iter().filter(|(it, _)| !exists(it)) {
+                let message = format!("`{}` is not an executable file here", short(program));
                 let help = "install it, or correct the path";
                 found[*file].add(Code::NoProgram, *span, message, help);
             }
         }
-        self.tell(found);
+        self.add_problems(found);
     }
 
-    /// Adds what was found, file by file.
-    fn tell(&mut self, found: Vec<Problems>) {
+    /// Adds problems to the diagnostics of their files.
+    fn add_problems(&mut self, found: Vec<Problems>) {
         for (index, problems) in found.into_iter().enumerate() {
             let located = problems.locate(&self.files[index].source);
             self.diagnostics[index].extend(located);
@@ -126,19 +126,19 @@ impl FileSet {
         }
     }
 
-    /// The units of all sound stanzas.
+    /// Returns the units of all stanzas without errors.
     pub fn units(&self) -> impl Iterator<Item = &InitUnit> {
         self.stanzas.iter().filter_map(|(_, stanza)| stanza.unit.as_ref())
     }
 
-    /// Whether nothing is an error.
+    /// Whether there are no errors.
     #[must_use]
-    pub fn is_sound(&self) -> bool {
+    pub fn is_valid(&self) -> bool {
         self.diagnostics.iter().flatten().all(|it| it.severity() < Severity::Error)
     }
 }
 
-/// The central settings, and what is wrong with them by file.
+/// Reads the central settings, and reports further files of that role.
 fn read_settings(
     files: &[InitFile],
     diagnostics: &mut [Vec<InitDiagnostic>],
@@ -149,7 +149,7 @@ fn read_settings(
     diagnostics[index] = std::mem::take(&mut central.diagnostics);
     for (other, second) in found {
         let mut problems = Problems::default();
-        let message = format!("the central settings are in {}", file.name);
+        let message = format!("the central settings are already in {}", file.name);
         problems.add(Code::RepeatedKey, Span::default(), message, "keep one of the two files");
         diagnostics[other] = problems.locate(&second.source);
     }
@@ -159,7 +159,7 @@ fn read_settings(
 fn too_many(source: &[u8], stanzas: &[Stanza], room: usize) -> Vec<InitDiagnostic> {
     let Some(first) = stanzas.get(room) else { return Vec::new() };
     let mut problems = Problems::default();
-    let message = format!("this is one unit more than the {MAX_UNITS} that there may be");
-    problems.add(Code::TooLarge, first.name_span, message, "remove units that nobody needs");
+    let message = format!("there are more than {MAX_UNITS} units");
+    problems.add(Code::TooLarge, first.name_span, message, "remove unneeded units");
     problems.locate(source)
 }

@@ -1,4 +1,4 @@
-//! The end of a stanza: what its fields say only together.
+//! Checks a stanza as a whole and builds its unit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use fleet_unitfile::Span;
 
 use super::Code;
 use super::diagnostic::Problems;
-use super::draft::{Draft, knows_variable};
+use super::draft::{Draft, sets_variable};
 use super::keys;
 use super::stanza::repeated;
 use super::types::{TypeWord, Types};
@@ -16,7 +16,7 @@ use crate::graph::{
     Target,
 };
 
-/// Finds what is wrong with a stanza as a whole. `name` is where it is named.
+/// Reports errors of the stanza as a whole. `name` is the position of its name.
 pub(super) fn check(draft: &mut Draft, name: Span, problems: &mut Problems) {
     check_missing(draft, name, problems);
     if let Some(word) = draft.type_word {
@@ -29,14 +29,14 @@ pub(super) fn check(draft: &mut Draft, name: Span, problems: &mut Problems) {
     check_kinds(draft, problems);
 }
 
-/// The unit of a sound stanza.
+/// Builds the unit of a stanza without errors.
 pub(super) fn unit(draft: Draft) -> Option<InitUnit> {
     let mut unit = draft.unit;
     unit.kind =
         kind(draft.type_word?, draft.ready_wait, draft.ready_grep, draft.pidfile, draft.remain)?;
     unit.edges = edges(&draft.edges);
     if !draft.given.contains_key("restart-max-delay") {
-        unit.restart.max_delay = longest_delay(unit.restart.delay);
+        unit.restart.max_delay = default_max_delay(unit.restart.delay);
     }
     unit.run.conditions.sort_by_key(|condition| condition.assert);
     let growth = draft.steps.map(DelayGrowth::Steps).or(draft.factor.map(DelayGrowth::Factor));
@@ -44,9 +44,8 @@ pub(super) fn unit(draft: Draft) -> Option<InitUnit> {
     Some(unit)
 }
 
-/// How long the delay of a restart becomes where that is not said: a minute, or as long as it is
-/// from the beginning.
-pub(super) fn longest_delay(delay: Duration) -> Duration {
+/// Returns the default maximum restart delay: one minute, or the initial delay if that is longer.
+pub(super) fn default_max_delay(delay: Duration) -> Duration {
     delay.max(Restart::default().max_delay)
 }
 
@@ -71,8 +70,8 @@ fn kind(
     })
 }
 
-/// ServiceType by kind, the strongest first, each in the order in which it is written; of the kinds by
-/// which a unit both needs and follows another, the strongest alone.
+/// Sorts edges by kind, strongest first, and otherwise keeps their order. Of the kinds that both
+/// require and order, only the strongest to each target is kept.
 pub(super) fn edges(written: &[(EdgeKind, Target, Span)]) -> Vec<(EdgeKind, Target)> {
     let mut strongest: BTreeMap<&Target, EdgeKind> = BTreeMap::new();
     let mut seen = BTreeSet::new();
@@ -93,7 +92,7 @@ pub(super) fn edges(written: &[(EdgeKind, Target, Span)]) -> Vec<(EdgeKind, Targ
     edges
 }
 
-/// Whether a kind both requires and orders.
+/// Whether the kind both requires and orders.
 fn is_strong(kind: EdgeKind) -> bool {
     kind.requires() && kind.orders()
 }
@@ -110,7 +109,7 @@ fn check_missing(draft: &Draft, name: Span, problems: &mut Problems) {
     need("provides", String::new());
     let Some(word) = draft.type_word else { return };
     let why = || format!(", which a unit of type {} needs", word.as_str());
-    // A oneshot may be there only for what it does when it is stopped.
+    // A oneshot may exist only for its stop commands.
     let only_stops = word == TypeWord::Oneshot && draft.given.contains_key("exec-stop");
     if Types::RUNNING.contains(word) && !only_stops {
         need("exec-start", why());
@@ -127,11 +126,11 @@ fn check_types(draft: &Draft, word: TypeWord, problems: &mut Problems) {
         let Some(key) = keys::find(name).filter(|key| !key.types.contains(word)) else { continue };
         let is_command = word == TypeWord::Virtual && name.starts_with("exec-");
         let code = if is_command { Code::VirtualCommand } else { Code::WrongType };
-        let message = format!("{name} is not for units of type {}", word.as_str());
+        let message = format!("{name} is not allowed for units of type {}", word.as_str());
         let help = match (is_command, key.types == Types::RUNNING) {
             (true, _) => "remove it, or give the unit a type that runs something".to_owned(),
             (_, true) => "remove it: a virtual unit runs nothing".to_owned(),
-            _ => format!("remove it, or make the type one of {}", key.types.spelt()),
+            _ => format!("remove it, or make the type one of {}", key.types.names()),
         };
         for one in given {
             problems.add(code, one.key, message.clone(), help.clone());
@@ -139,7 +138,7 @@ fn check_types(draft: &Draft, word: TypeWord, problems: &mut Problems) {
     }
 }
 
-/// Only a oneshot has several commands to start with.
+/// Reports several start commands of a unit that is no oneshot.
 fn check_starts(draft: &Draft, word: TypeWord, problems: &mut Problems) {
     let several = draft.given.get("exec-start").filter(|_| word != TypeWord::Oneshot);
     if let Some((first, others)) = several.and_then(|given| given.split_first()) {
@@ -152,7 +151,7 @@ fn check_restart(draft: &Draft, word: TypeWord, problems: &mut Problems) {
     let Restart { delay, max_delay, .. } = draft.unit.restart;
     let grows = draft.factor != Some(1) && draft.steps != Some(0);
     if let Some(given) = longest.filter(|_| grows && max_delay < delay) {
-        let message = "this is less than restart-delay";
+        let message = "this is shorter than restart-delay";
         let help = "write a longer one, or remove the line";
         problems.add(Code::BadDuration, given.value, message, help);
     }
@@ -165,7 +164,7 @@ fn check_restart(draft: &Draft, word: TypeWord, problems: &mut Problems) {
     }
 }
 
-/// Keys of which a unit may have one alone.
+/// Reports keys that exclude each other.
 fn check_pairs(draft: &Draft, problems: &mut Problems) {
     let pairs = [
         (Code::TwoReadinesses, "ready-wait", "ready-grep"),
@@ -183,11 +182,11 @@ fn check_pairs(draft: &Draft, problems: &mut Problems) {
 
 fn check_variables(draft: &Draft, problems: &mut Problems) {
     let run = &draft.unit.run;
-    // A file that could not be read may name any of them.
+    // A file that could not be read may set any variable.
     if draft.given.contains_key("env-file") && run.exec_environment.environment_files.is_empty() {
         return;
     }
-    let unknown = |name: &str| !knows_variable(run, name);
+    let unknown = |name: &str| !sets_variable(run, name);
     for (name, span) in draft.variables.iter().filter(|(name, _)| unknown(name)) {
         let message = format!("no variable `{name}` is given to this command");
         let help = format!(
@@ -203,7 +202,7 @@ fn check_kinds(draft: &Draft, problems: &mut Problems) {
         let Some(first) = seen.insert(target, *kind) else { continue };
         let strongest = first.min(*kind);
         seen.insert(target, strongest);
-        let message = format!("`{target}` is named before, and {strongest} is what counts");
+        let message = format!("`{target}` is already named; {strongest} takes precedence");
         problems.add(Code::SeveralKinds, *span, message, "name it once");
     }
 }

@@ -1,25 +1,25 @@
-//! The lines of a file, and the places in it.
+//! Lines of a file and positions in it.
 
 use fleet_unitfile::{Location, Span};
 
-/// What an editor may put before a text that is UTF-8.
+/// Byte order mark that an editor may put before UTF-8 text.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// How many characters of a line are shown before and after a place.
-const AROUND: usize = 60;
+/// Number of characters shown before and after a position.
+const CONTEXT: usize = 60;
 
-/// One line, without its end: a line feed, perhaps with a carriage return before it.
+/// One line without its line ending (LF or CRLF).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line<'a> {
-    /// Its bytes.
+    /// The bytes.
     pub(super) text: &'a [u8],
-    /// The offset of the first one.
+    /// Offset of the first byte.
     pub(super) start: usize,
-    /// Its number, counted from 1.
+    /// Line number, counted from 1.
     pub(super) number: usize,
 }
 
-/// The lines of a text, from behind its byte order mark on.
+/// Returns the lines of a text after its byte order mark.
 pub(super) fn lines(source: &[u8]) -> impl Iterator<Item = Line<'_>> {
     let (mut at, mut number) = (start(source), 0);
     std::iter::from_fn(move || {
@@ -41,7 +41,7 @@ fn without_return(text: &[u8]) -> &[u8] {
     text.strip_suffix(b"\r").unwrap_or(text)
 }
 
-/// Finds the lines and columns of offsets that never get smaller, in one walk over the text.
+/// Converts increasing offsets to lines and columns in a single pass over the text.
 pub(super) struct Locator<'a> {
     source: &'a [u8],
     at: usize,
@@ -53,7 +53,7 @@ impl<'a> Locator<'a> {
         Self { source, at: start(source), location: Location { line: 1, column: 1 } }
     }
 
-    /// The place of an offset; one past the end has that of the end.
+    /// Returns the position of an offset. Offsets past the end have the position of the end.
     pub(super) fn location(&mut self, offset: usize) -> Location {
         while self.at < offset.min(self.source.len()) {
             match self.source[self.at] {
@@ -61,7 +61,7 @@ impl<'a> Locator<'a> {
                     self.location.line += 1;
                     self.location.column = 1;
                 }
-                // The bytes of a character after its first one.
+                // Continuation bytes of a UTF-8 character.
                 0x80..=0xbf => {}
                 _ => self.location.column += 1,
             }
@@ -71,29 +71,29 @@ impl<'a> Locator<'a> {
     }
 }
 
-/// What is near a place in its line, how many characters of that come before the place, and how
-/// many are of it: at least one.
-pub(super) fn around(source: &[u8], span: Span) -> (String, usize, usize) {
+/// Returns the part of a line around a span, the number of characters before the span, and the
+/// number of characters in it (at least one).
+pub(super) fn excerpt(source: &[u8], span: Span) -> (String, usize, usize) {
     let at = span.start.min(source.len());
-    // No further back than is shown: a long line may be wrong in many places.
-    let far = start(source).max(at.saturating_sub(4 * AROUND)).min(at);
+    // Looks back only as far as the excerpt reaches: a long line may have many errors.
+    let far = start(source).max(at.saturating_sub(4 * CONTEXT)).min(at);
     let before = &source[far..at];
     let from = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
     let before = &before[from..];
-    let after = &source[at..source.len().min(at + 4 * AROUND)];
+    let after = &source[at..source.len().min(at + 4 * CONTEXT)];
     let end = after.iter().position(|&byte| byte == b'\n').unwrap_or(after.len());
     let after = without_return(&after[..end]);
     let length = span.end.saturating_sub(span.start).min(after.len());
-    let before = shown(before);
+    let before = decode(before);
     let before: String =
-        before.chars().skip(before.chars().count().saturating_sub(AROUND)).collect();
-    let marked = shown(&after[..length]).chars().take(AROUND).count().max(1);
-    let after: String = shown(after).chars().take(AROUND).collect();
+        before.chars().skip(before.chars().count().saturating_sub(CONTEXT)).collect();
+    let marked = decode(&after[..length]).chars().take(CONTEXT).count().max(1);
+    let after: String = decode(after).chars().take(CONTEXT).collect();
     (format!("{before}{}", after.trim_end()), before.chars().count(), marked)
 }
 
-/// A text in which each character takes one column.
-fn shown(text: &[u8]) -> String {
+/// Decodes a text and replaces control characters, so that each character takes one column.
+fn decode(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -1,8 +1,8 @@
-//! Units and central settings as text: read with all that is wrong in them, and printed back.
+//! Text format of units and central settings: a reader that reports all errors, and a printer.
 //!
-//! A file of *stanzas* describes units. A stanza begins with `unit: NAME`, and each line below it
-//! is a key, a colon and a value; a value that is a list or a command may go on in indented lines.
-//! Lines that begin with `#` are comments. All keys are listed in `docs/init.md`.
+//! A unit file consists of *stanzas*. A stanza begins with `unit: NAME`. Each line below it holds a
+//! key, a colon and a value. The value of a list or a command may continue in indented lines. Lines
+//! that begin with `#` are comments. `docs/init.md` lists all keys.
 //!
 //! ```text
 //! unit: web

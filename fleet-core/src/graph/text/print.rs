@@ -1,7 +1,7 @@
-//! Stanzas of units: the same unit gives the same bytes, which read back as the same unit.
+//! Prints units as stanzas. Equal units give equal bytes, which read back as the same unit.
 
 use super::diagnostic::Problems;
-use super::draft::{Draft, knows_variable};
+use super::draft::{Draft, sets_variable};
 use super::keys::{self, Key};
 use super::types::TypeWord;
 use super::value::Value;
@@ -10,28 +10,28 @@ use crate::graph::{InitUnit, Timeouts};
 /// A unit as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrintedStanza {
-    /// Its stanza, with a line end at the end.
+    /// The stanza, ending with a newline.
     pub text: String,
-    /// What it could not say.
+    /// Keys that could not be written.
     pub omitted: Vec<OmittedKey>,
 }
 
-/// Something of a unit that a stanza cannot say, and that is left out of it.
+/// A setting of a unit that a stanza cannot express, and that is omitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OmittedKey {
-    /// The key that would have said it.
+    /// Key of the setting.
     pub key: &'static str,
-    /// The value that it would have had.
+    /// Value of the setting.
     pub value: String,
-    /// Why it cannot be said.
+    /// Reason why it cannot be written.
     pub why: String,
 }
 
-/// Writes a unit as a stanza. What is the default is not written; `defaults` are the time-outs
-/// that those who read it will take for granted.
+/// Prints a unit as a stanza. Default values are omitted; `defaults` are the timeouts that the
+/// reader will use.
 ///
-/// What was read from a stanza is written without a loss. Units that were made in other ways, as
-/// from unit files of systemd, may ask for what stanzas do not know.
+/// Units read from stanzas print without omissions. Units from other sources, such as systemd unit
+/// files, may have settings that stanzas cannot express.
 #[must_use]
 pub fn print(unit: &InitUnit, defaults: &Timeouts) -> PrintedStanza {
     let mut printed = PrintedStanza { text: format!("unit: {}\n", unit.name), omitted: Vec::new() };
@@ -39,7 +39,7 @@ pub fn print(unit: &InitUnit, defaults: &Timeouts) -> PrintedStanza {
     for key in keys::all() {
         let values = (key.write)(unit, defaults);
         for value in values {
-            match objection(key, &value, word, unit, defaults) {
+            match omission_reason(key, &value, word, unit, defaults) {
                 None => printed.text.push_str(&format!("{}: {value}\n", key.name)),
                 Some(why) => printed.omitted.push(OmittedKey { key: key.name, value, why }),
             }
@@ -48,8 +48,7 @@ pub fn print(unit: &InitUnit, defaults: &Timeouts) -> PrintedStanza {
     printed
 }
 
-/// The keys that the stanzas of two units would not have alike, in the order in which they are
-/// printed.
+/// Returns the keys in which the stanzas of two units differ, in print order.
 #[must_use]
 pub fn differing_keys(one: &InitUnit, other: &InitUnit) -> Vec<&'static str> {
     let defaults = Timeouts::default();
@@ -57,8 +56,8 @@ pub fn differing_keys(one: &InitUnit, other: &InitUnit) -> Vec<&'static str> {
     keys::all().filter(differs).map(|key| key.name).collect()
 }
 
-/// Why this value would not be read back as what it is.
-fn objection(
+/// Returns the reason why the value would not read back unchanged.
+fn omission_reason(
     key: &Key,
     value: &str,
     word: TypeWord,
@@ -66,13 +65,13 @@ fn objection(
     defaults: &Timeouts,
 ) -> Option<String> {
     if !key.types.contains(word) {
-        return Some(format!("it is not for units of type {}", word.as_str()));
+        return Some(format!("it is not allowed for units of type {}", word.as_str()));
     }
     if value.is_empty() || value.trim_matches([' ', '\t']) != value {
-        return Some("a value does not begin or end with a blank, and is not empty".to_owned());
+        return Some("a value must not be empty, nor begin or end with a blank".to_owned());
     }
     if value.contains(char::is_control) {
-        return Some("it has a control character".to_owned());
+        return Some("it contains a control character".to_owned());
     }
     let mut draft = Draft::new(unit.name.clone(), *defaults);
     let mut problems = Problems::default();
@@ -80,6 +79,6 @@ fn objection(
     if problems.errors() > 0 {
         return problems.first().map(str::to_owned);
     }
-    let unknown = draft.variables.iter().find(|(name, _)| !knows_variable(&unit.run, name));
+    let unknown = draft.variables.iter().find(|(name, _)| !sets_variable(&unit.run, name));
     unknown.map(|(name, _)| format!("no variable `{name}` is given to the command"))
 }

@@ -1,48 +1,48 @@
-//! Files of stanzas: from fields to units.
+//! Reads stanzas from the fields of a file.
 
 use fleet_unitfile::Span;
 
 use super::diagnostic::{InitDiagnostic, Problems, short};
-use super::draft::{Draft, Given};
+use super::draft::{Draft, KeyPosition};
 use super::fields::{self, Field, Folding};
 use super::keys::{self, Key, nearest};
 use super::{Code, finish};
 use crate::graph::{EdgeKind, InitUnit, Name, Target, Timeouts};
 
-/// What was read of a file of stanzas.
+/// Result of reading a file of stanzas.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stanzas {
-    /// All stanzas, in the order of the file, those with errors too.
+    /// All stanzas in the order of the file, including those with errors.
     pub stanzas: Vec<Stanza>,
-    /// All that is wrong or odd, in the order of the file.
+    /// All errors and warnings, in the order of the file.
     pub diagnostics: Vec<InitDiagnostic>,
 }
 
-/// A stanza, and where it says what.
+/// A stanza with the positions of its contents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stanza {
-    /// Its name, if it can be read.
+    /// Name of the unit, if it is valid.
     pub name: Option<Name>,
-    /// Where it is named.
+    /// Position of the name.
     pub name_span: Span,
-    /// In which line, counted from 1.
+    /// Line of the name, counted from 1.
     pub line: usize,
-    /// The unit that it describes; nothing if there are errors in it.
+    /// The unit, or `None` if the stanza has errors.
     pub unit: Option<InitUnit>,
-    /// What it provides, and where it says so.
+    /// Provided targets and their positions.
     pub provides: Vec<(Target, Span)>,
-    /// Whether it may provide more than that, which could not be read.
-    pub provides_more: bool,
-    /// What it depends on, and where it says so.
+    /// Whether further targets may be provided by values that could not be read.
+    pub provides_incomplete: bool,
+    /// Dependencies and their positions.
     pub edges: Vec<(EdgeKind, Target, Span)>,
-    /// What it executes, and where it says so.
+    /// Executed programs and their positions.
     pub programs: Vec<(String, Span)>,
 }
 
 /// Reads a file of stanzas.
 ///
-/// Whatever is wrong with it, all of it is read. `defaults` are the time-outs of stanzas that say
-/// nothing.
+/// The whole file is read even if it has errors. `defaults` are the timeouts of stanzas that set
+/// none.
 ///
 /// ```
 /// use fleet_core::graph::Timeouts;
@@ -73,29 +73,29 @@ fn folding(key: &str) -> Folding {
     }
 }
 
-/// Whether a key begins a stanza.
+/// Whether the key begins a stanza.
 fn is_start(key: &str) -> bool {
     matches!(key, "unit" | "name")
 }
 
-/// The key of what a unit provides.
+/// Key that lists the provided targets.
 const PROVIDES: &str = "provides";
 
 struct Reader<'a> {
     defaults: &'a Timeouts,
-    stanza: Option<Open>,
+    stanza: Option<OpenStanza>,
     stanzas: Vec<Stanza>,
     problems: Problems,
 }
 
 /// The stanza that is being read.
-struct Open {
+struct OpenStanza {
     draft: Draft,
     name: Option<Name>,
     name_span: Span,
     line: usize,
-    /// Whether nothing is wrong with it yet.
-    sound: bool,
+    /// Whether no error has been found in it so far.
+    valid: bool,
 }
 
 impl Reader<'_> {
@@ -108,8 +108,8 @@ impl Reader<'_> {
         let before = self.problems.errors();
         let known = keys::find(&field.key);
         match (&mut self.stanza, known) {
-            (None, _) if field.sound => {
-                let message = format!("{} stands before the first unit", short(&field.key));
+            (None, _) if field.valid => {
+                let message = format!("{} precedes the first unit", short(&field.key));
                 let help = "write `unit: NAME` above it";
                 self.problems.add(Code::OutsideStanza, field.key_span, message, help);
             }
@@ -118,7 +118,7 @@ impl Reader<'_> {
             (Some(open), None) => unknown(field, &mut open.draft, &mut self.problems),
         }
         if let Some(open) = &mut self.stanza {
-            open.sound &= field.sound && self.problems.errors() == before;
+            open.valid &= field.valid && self.problems.errors() == before;
         }
     }
 
@@ -126,10 +126,10 @@ impl Reader<'_> {
     fn open(&mut self, field: &Field) {
         let (span, text) = (field.value.span(), field.value.text());
         if field.key == "name" {
-            let message = "`name:` is an old way to begin a stanza";
+            let message = "`name:` is deprecated";
             self.problems.add(Code::OldUnitKey, field.key_span, message, "write `unit:`");
         }
-        let name = if !field.sound {
+        let name = if !field.valid {
             None
         } else if text.is_empty() {
             let message = "the unit has no name";
@@ -138,46 +138,46 @@ impl Reader<'_> {
         } else {
             keys::name(text, span, &mut self.problems)
         };
-        // Nobody sees this name: a stanza without one never becomes a unit.
+        // The placeholder is never visible: a stanza without a name does not become a unit.
         let any = || Name::new("unnamed").expect("letters alone");
         let draft = Draft::new(name.clone().unwrap_or_else(any), *self.defaults);
         let name_span = if text.is_empty() { field.key_span } else { span };
         let line = field.line;
-        self.stanza = Some(Open { draft, sound: name.is_some(), name, name_span, line });
+        self.stanza = Some(OpenStanza { draft, valid: name.is_some(), name, name_span, line });
     }
 
-    /// Ends the stanza that is being read, if there is one.
+    /// Ends the current stanza, if there is one.
     fn close(&mut self) {
         let Some(open) = self.stanza.take() else { return };
-        let Open { mut draft, name, name_span, line, sound } = open;
+        let OpenStanza { mut draft, name, name_span, line, valid } = open;
         let before = self.problems.errors();
         finish::check(&mut draft, name_span, &mut self.problems);
-        let sound = sound && self.problems.errors() == before;
+        let valid = valid && self.problems.errors() == before;
         let provides = draft.unit.provides.iter().cloned().zip(draft.provides.iter().copied());
         self.stanzas.push(Stanza {
             name,
             name_span,
             line,
-            provides_more: draft.provides_more || draft.unit.provides.is_empty(),
+            provides_incomplete: draft.provides_incomplete || draft.unit.provides.is_empty(),
             provides: provides.collect(),
             edges: draft.edges.clone(),
             programs: std::mem::take(&mut draft.programs),
-            unit: sound.then(|| finish::unit(draft)).flatten(),
+            unit: valid.then(|| finish::unit(draft)).flatten(),
         });
     }
 }
 
-/// Takes the value of a known key.
+/// Reads the value of a known key.
 fn take(key: &'static Key, field: &Field, draft: &mut Draft, problems: &mut Problems) {
     let given = draft.given.entry(key.name).or_default();
     let first = given.first().copied();
-    given.push(Given { line: field.line, key: field.key_span, value: field.value.span() });
+    given.push(KeyPosition { line: field.line, key: field.key_span, value: field.value.span() });
     let is_read = match first {
         Some(first) if !key.repeats() => {
             repeated(key.name, first, field.key_span, problems);
             false
         }
-        _ if !field.sound => false,
+        _ if !field.valid => false,
         _ if field.value.text().is_empty() => {
             let message = format!("{} has no value", key.name);
             problems.add(Code::Empty, field.key_span, message, "write one, or remove the line");
@@ -188,37 +188,38 @@ fn take(key: &'static Key, field: &Field, draft: &mut Draft, problems: &mut Prob
             true
         }
     };
-    draft.provides_more |= !is_read && key.name == PROVIDES;
+    draft.provides_incomplete |= !is_read && key.name == PROVIDES;
 }
 
-/// Says that a key is given a second time.
-pub(super) fn repeated(name: &str, first: Given, span: Span, problems: &mut Problems) {
-    let message = format!("{name} is given in line {} before", first.line);
+/// Reports a key that is given a second time.
+pub(super) fn repeated(name: &str, first: KeyPosition, span: Span, problems: &mut Problems) {
+    let message = format!("{name} is already given in line {}", first.line);
     problems.add(Code::RepeatedKey, span, message, "remove one of the two lines");
 }
 
 fn unknown(field: &Field, draft: &mut Draft, problems: &mut Problems) {
-    if !field.sound {
-        // It may have been anything, such as the rest of a list.
-        draft.provides_more = true;
+    if !field.valid {
+        // The line may have been anything, for example the continuation of a list.
+        draft.provides_incomplete = true;
         return;
     }
     if field.key.starts_with("x-") {
-        let message = format!("{} is passed over", short(&field.key));
-        problems.add(Code::Extension, field.key_span, message, "remove it if that is not meant");
+        let message = format!("{} is ignored", short(&field.key));
+        problems.add(Code::Extension, field.key_span, message, "remove it if that is not intended");
         return;
     }
     let meant = nearest(&field.key, keys::all().map(|key| key.name)).and_then(keys::find);
     let help = match meant {
         Some(key) => format!("did you mean {}?", key.name),
-        None => "remove the line, or write x- before a key of your own".to_owned(),
+        None => "remove the line, or prefix a key of your own with x-".to_owned(),
     };
     let message = format!("there is no key `{}`", short(&field.key));
     problems.add(Code::UnknownKey, field.key_span, message, help);
     if let Some(key) = meant {
-        draft.provides_more |= key.name == PROVIDES;
-        // So that the key is not said to be missing, too.
-        let given = Given { line: field.line, key: field.key_span, value: field.value.span() };
+        draft.provides_incomplete |= key.name == PROVIDES;
+        // Marks the intended key as given, so that it is not reported as missing too.
+        let given =
+            KeyPosition { line: field.line, key: field.key_span, value: field.value.span() };
         draft.given.entry(key.name).or_insert_with(|| vec![given]);
     }
 }

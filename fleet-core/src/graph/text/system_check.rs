@@ -1,52 +1,52 @@
-//! What is wrong with the units of a system as a whole, put where it can be put right.
+//! Errors of the units as a whole, reported where they can be corrected.
 
 use std::collections::BTreeMap;
 
 use fleet_unitfile::Span;
 
-use super::candidates::Candidates;
+use super::candidates::CandidateUnits;
 use super::diagnostic::Problems;
 use super::{Code, FileSet, Stanza};
 use crate::graph::{DependencyCycle, EdgeKind, Graph, GraphError, Name, Target};
 
-/// Which stanza depends on what, and how.
+/// Dependent stanza, kind and target of an edge.
 type Edge<'a> = (usize, EdgeKind, &'a Target);
 
-/// Finds the places of flaws.
-pub(super) struct Whole<'a> {
-    sources: &'a FileSet,
-    /// The stanzas of each name, as indices.
+/// Maps graph errors to positions in the files.
+pub(super) struct SystemCheck<'a> {
+    file_set: &'a FileSet,
+    /// Indices of the stanzas of each name.
     named: BTreeMap<&'a Name, Vec<usize>>,
-    /// Which stanza each unit of the graph is.
-    candidates: Candidates,
-    /// Where stanzas depend on targets, once one of those is not provided: a search of a stanza for
-    /// each would take long where there are many.
+    /// Stanza of each unit of the graph.
+    candidates: CandidateUnits,
+    /// Positions of all edges. Computed when the first missing target is found: with many errors a
+    /// search per error would be slow.
     edges: Option<BTreeMap<Edge<'a>, Span>>,
-    /// For each file, what is wrong in it.
+    /// Problems of each file.
     problems: Vec<Problems>,
 }
 
-impl<'a> Whole<'a> {
-    pub(super) fn new(sources: &'a FileSet, candidates: Candidates) -> Self {
+impl<'a> SystemCheck<'a> {
+    pub(super) fn new(file_set: &'a FileSet, candidates: CandidateUnits) -> Self {
         let mut named: BTreeMap<&Name, Vec<usize>> = BTreeMap::new();
-        for (index, (_, stanza)) in sources.stanzas.iter().enumerate() {
+        for (index, (_, stanza)) in file_set.stanzas.iter().enumerate() {
             if let Some(name) = &stanza.name {
                 named.entry(name).or_default().push(index);
             }
         }
-        let problems = sources.files.iter().map(|_| Problems::default()).collect();
-        Self { named, candidates, edges: None, problems, sources }
+        let problems = file_set.files.iter().map(|_| Problems::default()).collect();
+        Self { named, candidates, edges: None, problems, file_set }
     }
 
-    /// What was found, file by file.
+    /// Returns the problems of each file.
     pub(super) fn into_problems(self) -> Vec<Problems> {
         self.problems
     }
 
-    /// Says what is wrong with the units.
-    pub(super) fn flaw(&mut self, flaw: &GraphError) {
-        match flaw {
-            // Told of already, with its place.
+    /// Reports a graph error.
+    pub(super) fn report(&mut self, error: &GraphError) {
+        match error {
+            // Reported already, with a position.
             GraphError::DuplicateUnit { .. } | GraphError::NothingProvided { .. } => {}
             GraphError::DuplicateProvider { target, units } => {
                 self.repeated_provider(target, units)
@@ -54,7 +54,7 @@ impl<'a> Whole<'a> {
             GraphError::NotProvided { unit, kind, target, near } => {
                 self.not_provided(unit, *kind, target, near.as_ref());
             }
-            GraphError::Cycle(circle) => self.circle(circle),
+            GraphError::Cycle(cycle) => self.dependency_cycle(cycle),
             GraphError::NoAlternative { target, unit } => self.no_alternative(target, unit),
             GraphError::NoGoal { goal, near } => self.no_goal(goal, near.as_ref()),
             GraphError::GoalMasked { goal } => {
@@ -65,21 +65,21 @@ impl<'a> Whole<'a> {
                 self.nothing_masked(target, near.as_ref())
             }
             GraphError::TooMany { .. } => {
-                self.add(0, Code::TooLarge, Span::default(), flaw.to_string(), "remove some");
+                self.add(0, Code::TooLarge, Span::default(), error.to_string(), "remove some");
             }
-            // Stanzas that contradict themselves are refused before they become units.
+            // Stanzas with conflicting settings are rejected before they become units.
             GraphError::ProvidedTwice { unit, .. } | GraphError::Conflict { unit, .. } => {
                 if let Some((file, stanza)) = self.stanza(unit) {
-                    let help = "change what contradicts itself";
-                    self.add(file, Code::BadValue, stanza.name_span, flaw.to_string(), help);
+                    let help = "resolve the conflict";
+                    self.add(file, Code::BadValue, stanza.name_span, error.to_string(), help);
                 }
             }
         }
     }
 
-    /// Says what is odd about a graph in which nothing is wrong.
+    /// Reports warnings about a valid graph.
     pub(super) fn warn(&mut self, graph: &Graph) {
-        let Some(goal) = &self.sources.settings().goal else { return };
+        let Some(goal) = &self.file_set.settings().goal else { return };
         let provider = graph.provider(goal).map(|unit| &unit.name);
         for unit in graph.units() {
             let Some((file, stanza)) = self.stanza(&unit.name) else { continue };
@@ -88,18 +88,18 @@ impl<'a> Whole<'a> {
                 unit.provides.iter().any(|it| graph.provider(it).is_some_and(|by| by == unit));
             if Some(&unit.name) == provider {
                 if let Some((_, target, span)) = hard {
-                    let message = format!("the goal goes down whenever `{target}` does");
+                    let message = format!("the goal stops whenever `{target}` does");
                     self.add(file, Code::HardGoal, *span, message, "write waits-for");
                 }
             } else if !is_needed_by_any(graph, &unit.name) && provides_something {
                 let message = "neither the goal nor any other unit needs this one";
-                let help = "name what it provides in another unit, if it is to run";
+                let help = "depend on one of its targets if it should run";
                 self.add(file, Code::Unneeded, stanza.name_span, message.to_owned(), help);
             }
         }
     }
 
-    /// Says which stanzas have the name of one before, whether they became units or not.
+    /// Reports stanzas with the name of an earlier one, whether they became units or not.
     pub(super) fn repeated_units(&mut self) {
         let several = self.named.iter().filter(|(_, stanzas)| stanzas.len() > 1);
         let several: Vec<_> = several.map(|(name, it)| (*name, it.clone())).collect();
@@ -108,30 +108,30 @@ impl<'a> Whole<'a> {
 
     fn repeated_unit(&mut self, name: &Name, stanzas: &[usize]) {
         let Some((first, others)) = stanzas.split_first() else { return };
-        let (file, stanza) = &self.sources.stanzas[*first];
-        let first = format!("{}:{}", self.sources.files[*file].name, stanza.line);
+        let (file, stanza) = &self.file_set.stanzas[*first];
+        let first = format!("{}:{}", self.file_set.files[*file].name, stanza.line);
         for other in others {
-            let (file, stanza) = &self.sources.stanzas[*other];
-            let message = format!("a unit is called `{name}` in {first} before");
-            let help = "give each unit a name of its own";
+            let (file, stanza) = &self.file_set.stanzas[*other];
+            let message = format!("the name `{name}` is already used in {first}");
+            let help = "give each unit a unique name";
             self.add(*file, Code::RepeatedUnit, stanza.name_span, message, help);
         }
     }
 
     fn repeated_provider(&mut self, target: &Target, units: &[Name]) {
-        // One may be chosen where it could not be read.
-        if self.sources.central.1.chooses_more {
+        // An alternative may be chosen in a line that could not be read.
+        if self.file_set.central.1.alternatives_incomplete {
             return;
         }
         let Some((first, others)) = units.split_first() else { return };
         let Some((file, stanza)) = self.stanza(first) else { return };
-        let place = format!("{}:{}", self.sources.files[file].name, stanza.line);
-        let first = called(stanza);
+        let place = format!("{}:{}", self.file_set.files[file].name, stanza.line);
+        let first = display_name(stanza);
         for other in others {
             let Some((file, stanza)) = self.stanza(other) else { continue };
             let found = stanza.provides.iter().find(|(it, _)| it == target);
             let span = found.map_or(stanza.name_span, |(_, span)| *span);
-            let message = format!("`{target}` is provided by {first} in {place}, too");
+            let message = format!("`{target}` is also provided by {first} in {place}");
             let help = format!("choose one in the central settings: `alternatives: {target}=UNIT`");
             self.add(file, Code::RepeatedProvider, span, message, help);
         }
@@ -144,55 +144,55 @@ impl<'a> Whole<'a> {
         target: &Target,
         near: Option<&Target>,
     ) {
-        if !self.candidates.are_complete {
+        if !self.candidates.is_complete {
             return;
         }
         let Some(&at) = self.candidates.stanzas.get(unit) else { return };
-        let sources = self.sources;
-        let (file, stanza) = &sources.stanzas[at];
-        let edges = self.edges.get_or_insert_with(|| edges(sources));
+        let file_set = self.file_set;
+        let (file, stanza) = &file_set.stanzas[at];
+        let edges = self.edges.get_or_insert_with(|| edges(file_set));
         let span = edges.get(&(at, kind, target)).copied().unwrap_or(stanza.name_span);
         let message = format!("no unit provides `{target}`");
         let help = help_of(near);
         self.add(*file, Code::NotProvided, span, message, help);
     }
 
-    fn circle(&mut self, circle: &DependencyCycle) {
-        let Some((unit, kind)) = circle.steps.first() else { return };
-        let next = circle.steps.get(1).map_or(unit, |(next, _)| next);
+    fn dependency_cycle(&mut self, cycle: &DependencyCycle) {
+        let Some((unit, kind)) = cycle.steps.first() else { return };
+        let next = cycle.steps.get(1).map_or(unit, |(next, _)| next);
         let Some((_, to)) = self.stanza(next) else { return };
         let Some((file, stanza)) = self.stanza(unit) else { return };
         let span = edge(stanza, *kind, |target| to.provides.iter().any(|(it, _)| it == target));
-        let (code, message) = if circle.steps.len() == 1 {
-            (Code::DependsOnItself, "the unit provides this itself".to_owned())
+        let (code, message) = if cycle.steps.len() == 1 {
+            (Code::DependsOnItself, "the unit provides this target itself".to_owned())
         } else {
-            (Code::DependencyCycle, format!("a circle: {}", self.spelt(circle)))
+            (Code::DependencyCycle, format!("dependency cycle: {}", self.format_cycle(cycle)))
         };
-        self.add(file, code, span, message, "take one of these dependencies out");
+        self.add(file, code, span, message, "remove one of these dependencies");
     }
 
     fn no_alternative(&mut self, target: &Target, unit: &Name) {
         let mut named = self.named.get(unit).into_iter().flatten();
         let may_provide = |stanza: &Stanza| {
-            stanza.provides_more || stanza.provides.iter().any(|(it, _)| it == target)
+            stanza.provides_incomplete || stanza.provides.iter().any(|(it, _)| it == target)
         };
-        if named.any(|&at| may_provide(&self.sources.stanzas[at].1)) {
+        if named.any(|&at| may_provide(&self.file_set.stanzas[at].1)) {
             return;
         }
-        let (file, central) = &self.sources.central;
+        let (file, central) = &self.file_set.central;
         let place = file.zip(central.alternatives);
         if let Some((file, span)) = place {
             let message = format!("`{unit}` does not provide `{target}`");
-            let help = "choose a unit that does, or none";
+            let help = "choose a unit that provides it, or remove the entry";
             self.add(file, Code::BadValue, span, message, help);
         }
     }
 
     fn nothing_masked(&mut self, target: &Target, near: Option<&Target>) {
-        if !self.candidates.are_complete {
+        if !self.candidates.is_complete {
             return;
         }
-        let (file, central) = &self.sources.central;
+        let (file, central) = &self.file_set.central;
         let place = central.mask.iter().find(|(masked, _)| masked == target);
         if let Some((file, (_, span))) = file.zip(place) {
             let message = format!("no unit provides `{target}`");
@@ -201,7 +201,7 @@ impl<'a> Whole<'a> {
     }
 
     fn no_goal(&mut self, goal: &Target, near: Option<&Target>) {
-        if !self.candidates.are_complete {
+        if !self.candidates.is_complete {
             return;
         }
         let help = match near {
@@ -212,7 +212,7 @@ impl<'a> Whole<'a> {
     }
 
     fn at_goal(&mut self, code: Code, message: String, help: impl Into<String>) {
-        let (file, central) = &self.sources.central;
+        let (file, central) = &self.file_set.central;
         if let Some((file, span)) = file.zip(central.goal) {
             self.add(file, code, span, message, help);
         }
@@ -231,27 +231,28 @@ impl<'a> Whole<'a> {
         }
     }
 
-    /// The stanza that a unit of the graph is, with the index of its file.
+    /// Returns the stanza of a unit, with the index of its file.
     fn stanza(&self, unit: &Name) -> Option<(usize, &'a Stanza)> {
-        let (file, stanza) = self.sources.stanzas.get(*self.candidates.stanzas.get(unit)?)?;
+        let (file, stanza) = self.file_set.stanzas.get(*self.candidates.stanzas.get(unit)?)?;
         Some((*file, stanza))
     }
 
-    /// A circle, as people call its units.
-    fn spelt(&self, circle: &DependencyCycle) -> String {
-        let called = |unit| self.stanza(unit).map_or("", |(_, stanza)| called(stanza));
-        let steps = circle.steps.iter().map(|(unit, kind)| format!("{} -{kind}-> ", called(unit)));
-        let first = circle.steps.first().map_or("", |(unit, _)| called(unit));
+    /// Formats a cycle with the names of the stanzas.
+    fn format_cycle(&self, cycle: &DependencyCycle) -> String {
+        let display_name = |unit| self.stanza(unit).map_or("", |(_, stanza)| display_name(stanza));
+        let steps =
+            cycle.steps.iter().map(|(unit, kind)| format!("{} -{kind}-> ", display_name(unit)));
+        let first = cycle.steps.first().map_or("", |(unit, _)| display_name(unit));
         steps.chain([first.to_owned()]).collect()
     }
 }
 
-/// Whether some other unit requires this one, and does not only order itself after it.
+/// Whether another unit requires this one.
 fn is_needed_by_any(graph: &Graph, unit: &Name) -> bool {
     graph.dependents(unit).iter().any(|(kind, _)| kind.requires())
 }
 
-/// What to do about a target that nobody provides.
+/// Returns the remedy for a missing target.
 fn help_of(near: Option<&Target>) -> String {
     match near {
         Some(near) => format!("did you mean {near}?"),
@@ -259,15 +260,15 @@ fn help_of(near: Option<&Target>) -> String {
     }
 }
 
-/// What a person calls the unit of a stanza.
-fn called(stanza: &Stanza) -> &str {
-    stanza.name.as_ref().map_or("a unit without a name", Name::as_str)
+/// Returns the name of a stanza for messages.
+fn display_name(stanza: &Stanza) -> &str {
+    stanza.name.as_ref().map_or("an unnamed unit", Name::as_str)
 }
 
-/// The first place of each edge of the stanzas.
-fn edges(sources: &FileSet) -> BTreeMap<Edge<'_>, Span> {
+/// Returns the first position of each edge.
+fn edges(file_set: &FileSet) -> BTreeMap<Edge<'_>, Span> {
     let mut places = BTreeMap::new();
-    for (index, (_, stanza)) in sources.stanzas.iter().enumerate() {
+    for (index, (_, stanza)) in file_set.stanzas.iter().enumerate() {
         for (kind, target, span) in &stanza.edges {
             places.entry((index, *kind, target)).or_insert(*span);
         }
@@ -275,7 +276,7 @@ fn edges(sources: &FileSet) -> BTreeMap<Edge<'_>, Span> {
     places
 }
 
-/// Where a stanza names a target in this way.
+/// Returns the position at which a stanza names a matching target.
 fn edge(stanza: &Stanza, kind: EdgeKind, is_it: impl Fn(&Target) -> bool) -> Span {
     let mut edges = stanza.edges.iter().filter(|(_, target, _)| is_it(target));
     let found = edges.clone().find(|(it, ..)| *it == kind).or_else(|| edges.next());

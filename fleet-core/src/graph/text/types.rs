@@ -1,8 +1,8 @@
-//! The words for the types of units, and sets of them.
+//! Names of unit types, and sets of types.
 
 use crate::graph::{InitUnit, ServiceType};
 
-/// A type, as it is written.
+/// A unit type as written in a stanza.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TypeWord {
     Notified,
@@ -14,7 +14,7 @@ pub(super) enum TypeWord {
 }
 
 impl TypeWord {
-    /// All of them.
+    /// All types.
     pub(super) const ALL: [Self; 6] = [
         Self::Notified,
         Self::Supervised,
@@ -24,7 +24,7 @@ impl TypeWord {
         Self::Virtual,
     ];
 
-    /// The type of a unit.
+    /// Returns the type of a unit.
     pub(super) fn of(unit: &InitUnit) -> Self {
         Self::of_kind(&unit.kind)
     }
@@ -40,7 +40,7 @@ impl TypeWord {
         }
     }
 
-    /// As it is written.
+    /// Returns the type as written.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Notified => "foreground-notified",
@@ -52,14 +52,14 @@ impl TypeWord {
         }
     }
 
-    /// The set of it alone.
+    /// Returns the set that contains only this type.
     pub(super) const fn alone(self) -> Types {
         Types(1 << self as u8)
     }
 }
 
 impl ServiceType {
-    /// Its word in a stanza, such as `oneshot`.
+    /// Returns the type's name in a stanza, such as `oneshot`.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         TypeWord::of_kind(self).as_str()
@@ -73,21 +73,21 @@ pub(super) struct Types(u8);
 impl Types {
     /// All types.
     pub(super) const ALL: Self = Self(0b11_1111);
-    /// All that run something.
+    /// All types that execute something.
     pub(super) const RUNNING: Self = Self::ALL.without(TypeWord::Virtual);
 
-    /// The set without one of them.
+    /// Returns the set without one type.
     pub(super) const fn without(self, word: TypeWord) -> Self {
         Self(self.0 & !word.alone().0)
     }
 
-    /// Whether a type is in it.
+    /// Whether the set contains a type.
     pub(super) fn contains(self, word: TypeWord) -> bool {
         self.0 & word.alone().0 != 0
     }
 
-    /// Its types, as in `oneshot, virtual`.
-    pub(super) fn spelt(self) -> String {
+    /// Formats the set as in `oneshot, virtual`.
+    pub(super) fn names(self) -> String {
         let words = TypeWord::ALL.into_iter().filter(|word| self.contains(*word));
         words.map(TypeWord::as_str).collect::<Vec<_>>().join(", ")
     }

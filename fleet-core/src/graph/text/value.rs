@@ -1,4 +1,4 @@
-//! Values: what stands after the colon of a field, and perhaps goes on in the lines below.
+//! Value of a field: the text after the colon, with its continuation lines.
 
 use std::ops::Range;
 
@@ -7,21 +7,21 @@ use fleet_unitfile::Span;
 use super::Code;
 use super::diagnostic::Problems;
 
-/// A value, whose lines are joined by single blanks.
+/// A value, with its lines joined by single blanks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Value {
     text: String,
-    /// For each line, where it begins in the text and where in the file.
+    /// Start of each line: its offset in the text and its offset in the file.
     pieces: Vec<(usize, usize)>,
 }
 
 impl Value {
-    /// One that begins at this offset of the file.
+    /// Creates a value that begins at this offset of the file.
     pub(super) fn new(text: &str, at: usize) -> Self {
         Self { text: text.to_owned(), pieces: vec![(0, at)] }
     }
 
-    /// Goes on with another line of the file.
+    /// Appends a continuation line.
     pub(super) fn fold(&mut self, text: &str, at: usize) {
         if self.text.is_empty() {
             *self = Self::new(text, at);
@@ -32,18 +32,18 @@ impl Value {
         self.text.push_str(text);
     }
 
-    /// What it says.
+    /// Returns the text.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Where all of it stands.
+    /// Returns the position of the whole value.
     pub(super) fn span(&self) -> Span {
         self.part(0..self.text.len())
     }
 
-    /// Where a part of it stands. A part that goes over several lines begins in the first and ends
-    /// in the last.
+    /// Returns the position of a part of the value. A part that spans several lines reaches from
+    /// the first to the last.
     pub(super) fn part(&self, range: Range<usize>) -> Span {
         let start = self.offset(range.start);
         let last = range.end.max(range.start + 1) - 1;
@@ -57,7 +57,7 @@ impl Value {
         file + at.saturating_sub(text)
     }
 
-    /// Says that the whole of it is wrong.
+    /// Reports an error for the whole value.
     pub(super) fn refuse(
         &self,
         problems: &mut Problems,

@@ -320,8 +320,8 @@ fn what_is_no_such_script_is_left_out() {
     ---
     - a:1:1 the unit is left out: the first line names no openrc-run, so it is no
         service script of OpenRC
-    - b c:1:1 the unit is left out: `b c` is no name for a unit: ` ` is not allowed in
-        it, only ASCII letters, digits and _ - . @ : \
+    - b c:1:1 the unit is left out: `b c` is no name for a unit: ` ` is not allowed;
+        use ASCII letters, digits and _ - . @ : \
     + d:1:1 there is no `command`, so the unit is virtual
     ");
 }
@@ -368,20 +368,23 @@ fn what_a_stanza_cannot_say_is_told_at_its_variable() {
     ---
     + 1:1 how often supervise-daemon would start it again is its own matter: here
         it is 10 times in a row
-    - 4:1 `umask: 7777777` cannot be said: `7777777` is no value of this key
-    - 5:1 `directory: relative` cannot be said: `relative` is no value of this key
-    - 6:1 `user: a b` cannot be said: `a b` is no value of this key
-    - 7:1 `restart-delay: 3168808y 9month 1w 4d 11h 16min 39s` cannot be said:
-        `3168808y 9month 1w 4d 11h 16min 39s` is no duration here
-    - 8:1 `stop-timeout: 3168808y 9month 1w 4d 11h 16min 39s` cannot be said:
-        `3168808y 9month 1w 4d 11h 16min 39s` is no duration here
-    - 9:1 `output: append:out` cannot be said: `append:out` is no value of this key
-    - 10:1 `error-output: append:err` cannot be said: `append:err` is no value of
+    - 4:1 `umask: 7777777` cannot be said: `7777777` is not a valid value for this
+        key
+    - 5:1 `directory: relative` cannot be said: `relative` is not a valid value for
         this key
-    - 11:1 `env: A="b?"` cannot be said: it has a control character
+    - 6:1 `user: a b` cannot be said: `a b` is not a valid value for this key
+    - 7:1 `restart-delay: 3168808y 9month 1w 4d 11h 16min 39s` cannot be said:
+        `3168808y 9month 1w 4d 11h 16min 39s` is not a valid duration here
+    - 8:1 `stop-timeout: 3168808y 9month 1w 4d 11h 16min 39s` cannot be said:
+        `3168808y 9month 1w 4d 11h 16min 39s` is not a valid duration here
+    - 9:1 `output: append:out` cannot be said: `append:out` is not a valid value
+        for this key
+    - 10:1 `error-output: append:err` cannot be said: `append:err` is not a valid
+        value for this key
+    - 11:1 `env: A="b?"` cannot be said: it contains a control character
     - 12:1 `assert: path-is-directory srv` cannot be said: `path-is-directory srv`
-        is no value of this key
-    - 13:1 `assert: path-exists conf` cannot be said: `path-exists conf` is no
-        value of this key
+        is not a valid value for this key
+    - 13:1 `assert: path-exists conf` cannot be said: `path-exists conf` is not a
+        valid value for this key
     "#);
 }

@@ -25,7 +25,7 @@ fn services_that_stanzas_can_say_are_exact() {
     type: foreground-notified
     provides: db.service
     exec-start: /usr/bin/db
-    after-exit: rests
+    clean-exit: complete
     reload-timeout: 1min 30s
     restart: never
     restart-delay: 100ms
@@ -42,7 +42,7 @@ fn services_that_stanzas_can_say_are_exact() {
     depends-ms: db.service
     pulls: x.service
     exec-start: /usr/bin/web -p 80
-    after-exit: rests
+    clean-exit: complete
     reload-timeout: 1min 30s
     notify-access: none
     restart: always
@@ -58,7 +58,7 @@ fn services_that_stanzas_can_say_are_exact() {
     provides: x.service
     depends-on: db.service
     exec-start: /usr/bin/x
-    after-exit: rests
+    clean-exit: complete
     reload-timeout: 1min 30s
     notify-access: none
     restart: never
@@ -85,7 +85,7 @@ fn what_is_not_honoured_is_lost_with_its_place() {
     type: foreground-supervised
     provides: db.service
     exec-start: /bin/db
-    after-exit: rests
+    clean-exit: complete
     reload-timeout: 1min 30s
     notify-access: none
     restart: never
@@ -101,7 +101,7 @@ fn what_is_not_honoured_is_lost_with_its_place() {
     provides: web.service
     pulls: db.service
     exec-start: /usr/bin/web
-    after-exit: rests
+    clean-exit: complete
     reload-timeout: 1min 30s
     notify-access: none
     restart: never
@@ -152,7 +152,7 @@ fn what_would_be_a_guess_is_left_out() {
     type: foreground-supervised
     provides: late.service
     exec-start: /bin/l
-    after-exit: rests
+    clean-exit: complete
     reload-timeout: 1min 30s
     notify-access: none
     restart: never
@@ -167,7 +167,7 @@ fn what_would_be_a_guess_is_left_out() {
     type: foreground-supervised
     provides: needs.service
     exec-start: /bin/n
-    after-exit: rests
+    clean-exit: complete
     reload-timeout: 1min 30s
     notify-access: none
     restart: never
@@ -210,7 +210,7 @@ fn what_has_no_name_of_its_own_is_left_out() {
     type: foreground-supervised
     provides: c.service
     exec-start: /bin/it
-    after-exit: rests
+    clean-exit: complete
     reload-timeout: 1min 30s
     notify-access: none
     restart: never
@@ -257,7 +257,7 @@ fn a_value_that_cannot_be_had_is_lost_and_not_the_unit() {
     type: foreground-supervised
     provides: web.service
     exec-start: /bin/web
-    after-exit: rests
+    clean-exit: complete
     reload-timeout: 1min 30s
     notify-access: none
     restart: never
@@ -301,7 +301,7 @@ fn specifiers_become_what_they_are_on_the_machine() {
     type: foreground-supervised
     provides: web.service
     exec-start: /bin/web --name here.example --share 5%H
-    after-exit: rests
+    clean-exit: complete
     reload-timeout: 1min 30s
     notify-access: none
     restart: never

@@ -152,8 +152,8 @@ fn what_has_no_place_in_a_stanza_is_told() {
     + old:1:1 whether the script can be reloaded, or asked for its state, is not known
     + web:1:1 its start has no time-out, as before, but its stop has one of 5 minutes
     + web:1:1 whether the script can be reloaded, or asked for its state, is not known
-    - web:3:1 `~` is no name for a target: `~` is not allowed in it, only ASCII
-        letters, digits and _ - . @ : \
+    - web:3:1 `~` is no name for a target: `~` is not allowed; use ASCII letters,
+        digits and _ - . @ : \
     - web:4:1 it comes after all others, which are not known here
     - web:4:1 `db` is provided by no file, so it is not waited for
     - web:5:1 `cache` is provided by no file, so it is not waited for

@@ -37,17 +37,17 @@ fn all_flaws_are_told_at_once() {
     let mut settings = settings("gaol");
     settings.alternatives = [(target("x"), name("c"))].into();
     insta::assert_snapshot!(flaws(&bad, &settings), @"
-    2 units are called a; give each a name of its own
+    2 units are named a; give each a unique name
     f provides nothing; name at least one target that it provides
     a provides a twice; name it once
-    x is provided by a, b; choose one of them as its alternative
-    c was chosen to provide x, and does not
+    x is provided by a, b; choose one of them in `alternatives`
+the alternative     c does not provide x
     a waits-for bb, which no unit provides
-    b -depends-on-> d -waits-for-> b; take one of these dependencies out
-    e -after-> e; take one of these dependencies out
-    b: a virtual unit runs nothing; give it a type, or take its commands out
+    b -depends-on-> d -waits-for-> b; remove one of these dependencies
+    e -after-> e; remove one of these dependencies
+    b: a virtual unit runs nothing; give it another type, or remove its commands
     c: it has nothing to start; name a command, or make it virtual
-    c: its longest delay is shorter than its first
+    c: its maximum delay is shorter than its initial delay
     no unit provides the goal gaol
     ");
 }
@@ -80,7 +80,7 @@ fn of_several_providers_the_chosen_one_provides() {
     let mut settings = settings("c");
     insta::assert_snapshot!(
         flaws(&units, &settings),
-        @"mail is provided by a, b; choose one of them as its alternative"
+        @"mail is provided by a, b; choose one of them in `alternatives`"
     );
     settings.alternatives = [(target("mail"), name("b"))].into();
     let graph = Graph::strict(units, &settings).unwrap();
@@ -104,7 +104,7 @@ fn one_bad_unit_harms_itself_and_those_that_cannot_do_without_it() {
     insta::assert_snapshot!(told.join("\n"), @"
     hard depends-on bad, which no unit provides
     soft waits-for bad, which no unit provides
-    x -depends-on-> y -depends-on-> x; take one of these dependencies out
+    x -depends-on-> y -depends-on-> x; remove one of these dependencies
     bad: it has nothing to start; name a command, or make it virtual
     ");
     let names: Vec<&str> = graph.units().map(|unit| unit.name.as_str()).collect();

@@ -56,7 +56,7 @@ fn each_message_names_the_place_and_what_to_write() {
 #[test]
 fn what_stands_before_the_first_unit_belongs_to_none() {
     insta::assert_snapshot!(of_stanza("\u{feff}# shop\r\ntype: virtual\r\nunit: a\r\n"), @"
-    E03 line 2, column 1: type stands before the first unit
+    E03 line 2, column 1: type precedes the first unit
     2 | type: virtual
       | ^^^^
     help: write `unit: NAME` above it
@@ -97,7 +97,7 @@ fn a_file_that_is_too_large_is_not_read() {
     E27 line 524289, column 1: the file has more than 1048576 bytes
     524289 | oops
            | ^
-    help: part it into several files
+    help: split it into several files
     ");
 }
 
@@ -107,46 +107,46 @@ fn central_settings_have_their_own_keys() {
                 alternatives: mta, smtp=exim, smtp=postfix\n\
                 mask: cups,\nstart-timeout: x\nunit: a\ngaol: b\nx-y: 1\nstop-timeout:\n";
     insta::assert_snapshot!(told(text.as_bytes(), &read_central(text.as_bytes()).diagnostics), @"
-    E06 line 1, column 7: `a b` is no name of a target
+    E06 line 1, column 7: `a b` is not a valid target name
     1 | goal: a b
       |       ^^^
     help: name one target; that of a virtual unit may wait for several others
-    E29 line 2, column 15: `0` is no value of this key
+    E29 line 2, column 15: `0` is not a valid value for this key
     2 | max-starting: 0
       |               ^
     help: write a whole number from 1 to 4294967295
-    E04 line 3, column 1: max-starting is given in line 2 before
+    E04 line 3, column 1: max-starting is already given in line 2
     3 | max-starting: 4
       | ^^^^^^^^^^^^
     help: remove one of the two lines
-    E29 line 4, column 15: `mta` chooses no unit
+    E29 line 4, column 15: `mta` is not of the form target=unit
     4 | alternatives: mta, smtp=exim, smtp=postfix
       |               ^^^
     help: write target=unit
-    E29 line 4, column 31: `smtp` is `exim` before
+    E29 line 4, column 31: `smtp` is already assigned to `exim`
     4 | alternatives: mta, smtp=exim, smtp=postfix
       |                               ^^^^^^^^^^^^
     help: choose one unit for it
-    E05 line 5, column 11: nothing stands beside this comma
+    E05 line 5, column 11: an item is missing at this comma
     5 | mask: cups,
       |           ^
     help: write a name there, or remove the comma
-    E08 line 6, column 16: `x` is no duration here
+    E08 line 6, column 16: `x` is not a valid duration here
     6 | start-timeout: x
       |                ^
     help: write a number with ms, s, min or h, such as 90s
-    E02 line 7, column 1: a unit in the file of central settings
+    E02 line 7, column 1: units are not allowed in the central settings
     7 | unit: a
       | ^^^^
-    help: write it into a file of its own, whose name ends in .unit
+    help: write it into a separate file whose name ends in .unit
     E02 line 8, column 1: there is no key `gaol` here
     8 | gaol: b
       | ^^^^
     help: did you mean goal?
-    W07 line 9, column 1: x-y is passed over
+    W07 line 9, column 1: x-y is ignored
     9 | x-y: 1
       | ^^^
-    help: remove it if that is not meant
+    help: remove it if that is not intended
     E05 line 10, column 1: stop-timeout has no value
     10 | stop-timeout:
        | ^^^^^^^^^^^^
@@ -166,7 +166,7 @@ fn central_settings_that_cannot_be_read_keep_their_defaults() {
 fn a_stop_without_an_end_is_warned_of_in_the_central_settings_too() {
     let text = "stop-timeout: none\n";
     insta::assert_snapshot!(told(text.as_bytes(), &read_central(text.as_bytes()).diagnostics), @"
-    W06 line 1, column 15: a unit that does not end by itself is then never stopped
+    W06 line 1, column 15: a unit that does not exit by itself is then never stopped
     1 | stop-timeout: none
       |               ^^^^
     help: write how long it may take, such as 90s

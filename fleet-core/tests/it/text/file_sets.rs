@@ -126,7 +126,7 @@ fn each_place_is_inside_one_of_several_files() {
     let told = TestRunner::new(cases(10)).run(&directory(), |files| {
         let mut sources = FileSet::read(files);
         let graph = sources.graph();
-        prop_assert_eq!(graph.is_some(), sources.is_sound());
+        prop_assert_eq!(graph.is_some(), sources.is_valid());
         sources.check_programs(|_| false);
         prop_assert_eq!(sources.diagnostics.len(), sources.files.len());
         for (file, diagnostics) in sources.files.iter().zip(&sources.diagnostics) {

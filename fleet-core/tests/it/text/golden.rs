@@ -19,7 +19,7 @@ fn home() -> FileSet {
 #[test]
 fn its_units_are_printed_as_they_are_written() {
     let home = home();
-    assert!(home.is_sound(), "{:#?}", home.diagnostics);
+    assert!(home.is_valid(), "{:#?}", home.diagnostics);
     let printed = home.units().map(|unit| print(unit, &Timeouts::default()));
     let printed: Vec<String> = printed.map(|it| it.text).collect();
     let written = include_str!("../../../../examples/home/home.unit");

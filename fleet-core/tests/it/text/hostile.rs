@@ -59,7 +59,7 @@ fn a_pattern_that_takes_too_much_room_is_refused() {
         found.iter().map(told).collect()
     };
     assert_eq!(told(r"^listening on \w{1,64}:\d{1,5}$"), Vec::<String>::new());
-    let expected = "5:13 E21 this regular expression takes too much room; \
+    let expected = "5:13 E21 this regular expression is too large when compiled; \
                     repeat less, or write [a-z] or . for a class of all scripts such as \\w";
     assert_eq!(told(r"^listening on \w{1,64}:\w{1,255}$"), [expected]);
     assert_eq!(told(r"\w{5000}"), [expected]);

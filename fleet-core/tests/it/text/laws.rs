@@ -83,7 +83,7 @@ const HEADS: [&str; 8] = [
     "type: foreground-notified\nexec-start: /a -b\nexec-reload: /a\nreload-signal: HUP\n\
      restart-steps: 3",
     "type: foreground-supervised\nexec-start: /a\nready-wait: 3s\nsuccess-exit: 0, 3\n\
-     after-exit: rests",
+     clean-exit: complete",
     "type: foreground-supervised\nexec-start: /a\nready-grep: ^ready (now|soon)$\n\
      restart-factor: 1000",
     "type: background-pidfile\nexec-start: /a\npidfile: /run/a",

@@ -13,7 +13,7 @@ fn check(files: &[(&str, &str)]) -> String {
     };
     let mut sources = FileSet::read(files.iter().map(file).collect());
     let graph = sources.graph();
-    assert_eq!(graph.is_some(), sources.is_sound());
+    assert_eq!(graph.is_some(), sources.is_valid());
     let files = sources.files.iter().zip(&sources.diagnostics);
     files
         .map(|(file, it)| {
@@ -44,11 +44,11 @@ fn names_and_targets_are_there_once() {
     ];
     let files = files.each_ref().map(|(name, text)| (*name, text.as_str()));
     insta::assert_snapshot!(check(&files), @"
-    E12 b.unit line 1, column 7: a unit is called `b` in a.unit:5 before
+    E12 b.unit line 1, column 7: the name `b` is already used in a.unit:5
     1 | unit: b
       |       ^
-    help: give each unit a name of its own
-    E13 b.unit line 7, column 14: `a` is provided by a in a.unit:1, too
+    help: give each unit a unique name
+    E13 b.unit line 7, column 14: `a` is also provided by a in a.unit:1
     7 | provides: d, a
       |              ^
     help: choose one in the central settings: `alternatives: a=UNIT`
@@ -59,7 +59,7 @@ fn names_and_targets_are_there_once() {
     E29 init.conf line 1, column 15: `c` does not provide `a`
     1 | alternatives: a=c
       |               ^^^
-    help: choose a unit that does, or none
+    help: choose a unit that provides it, or remove the entry
     ");
     let text = unit("a", "") + "unit: c\ntype: virtual\nprovides: a, c\n";
     let chosen = [("a.unit", &*text), ("init.conf", "alternatives: a=c\ngoal: c\n")];
@@ -105,18 +105,18 @@ fn what_a_unit_depends_on_is_provided_by_another_and_in_no_circle() {
     4 | depends-on: wbe
       |             ^^^
     help: did you mean web?
-    E15 a.unit line 5, column 12: the unit provides this itself
+    E15 a.unit line 5, column 12: the unit provides this target itself
     5 | waits-for: db, xyz
       |            ^^
-    help: take one of these dependencies out
+    help: remove one of these dependencies
     E16 a.unit line 5, column 16: no unit provides `xyz`
     5 | waits-for: db, xyz
       |                ^^^
     help: remove it, or write a unit that provides it
-    E17 a.unit line 15, column 13: a circle: cache -depends-ms-> web -waits-for-> cache
+    E17 a.unit line 15, column 13: dependency cycle: cache -depends-ms-> web -waits-for-> cache
     15 | depends-ms: web
        |             ^^^
-    help: take one of these dependencies out
+    help: remove one of these dependencies
     E16 a.unit line 16, column 8: no unit provides `nothing`
     16 | pulls: nothing
        |        ^^^^^^^
@@ -131,7 +131,7 @@ fn what_a_stanza_with_errors_provides_is_not_missing() {
     E02 a.unit line 9, column 1: there is no key `colour`
     9 | colour: red
       | ^^^^^^
-    help: remove the line, or write x- before a key of your own
+    help: remove the line, or prefix a key of your own with x-
     ");
 }
 
@@ -150,38 +150,38 @@ fn what_is_wrong_with_the_whole_set_is_told_of_stanzas_with_errors_too() {
     3 | restart: always
       |          ^^^^^^
     help: write on-failure
-    E15 a.unit line 5, column 13: the unit provides this itself
+    E15 a.unit line 5, column 13: the unit provides this target itself
     5 | depends-on: a, nowhere
       |             ^
-    help: take one of these dependencies out
+    help: remove one of these dependencies
     E16 a.unit line 5, column 16: no unit provides `nowhere`
     5 | depends-on: a, nowhere
       |                ^^^^^^^
     help: remove it, or write a unit that provides it
-    E13 a.unit line 9, column 14: `a` is provided by a in a.unit:1, too
+    E13 a.unit line 9, column 14: `a` is also provided by a in a.unit:1
     9 | provides: b, a
       |              ^
     help: choose one in the central settings: `alternatives: a=UNIT`
-    E17 a.unit line 10, column 12: a circle: b -waits-for-> a unit without a name -waits-for-> b
+    E17 a.unit line 10, column 12: dependency cycle: b -waits-for-> an unnamed unit -waits-for-> b
     10 | waits-for: c
        |            ^
-    help: take one of these dependencies out
+    help: remove one of these dependencies
     E02 a.unit line 11, column 1: there is no key `colour`
     11 | colour: red
        | ^^^^^^
-    help: remove the line, or write x- before a key of your own
-    E06 a.unit line 12, column 7: `c d` is no name of a unit
+    help: remove the line, or prefix a key of your own with x-
+    E06 a.unit line 12, column 7: `c d` is not a valid unit name
     12 | unit: c d
        |       ^^^
     help: use ASCII letters, digits and _ - . @ : \
-    E12 a.unit line 19, column 7: a unit is called `e` in a.unit:16 before
+    E12 a.unit line 19, column 7: the name `e` is already used in a.unit:16
     19 | unit: e
        |       ^
-    help: give each unit a name of its own
-    E15 a.unit line 22, column 12: the unit provides this itself
+    help: give each unit a unique name
+    E15 a.unit line 22, column 12: the unit provides this target itself
     22 | waits-for: f, g
        |            ^
-    help: take one of these dependencies out
+    help: remove one of these dependencies
     E16 a.unit line 22, column 15: no unit provides `g`
     22 | waits-for: f, g
        |               ^
@@ -233,14 +233,14 @@ fn nothing_is_said_to_be_missing_while_it_is_not_known_what_each_stanza_provides
 fn the_goal_is_provided_and_everything_is_there_for_it() {
     let text = unit("a", "depends-on: b\n") + &unit("b", "") + &unit("c", "");
     insta::assert_snapshot!(check(&[("a.unit", &text), ("init.conf", "goal: a\n")]), @"
-    W04 a.unit line 4, column 13: the goal goes down whenever `b` does
+    W04 a.unit line 4, column 13: the goal stops whenever `b` does
     4 | depends-on: b
       |             ^
     help: write waits-for
     W03 a.unit line 10, column 7: neither the goal nor any other unit needs this one
     10 | unit: c
        |       ^
-    help: name what it provides in another unit, if it is to run
+    help: depend on one of its targets if it should run
     ");
     insta::assert_snapshot!(check(&[("a.unit", &text), ("init.conf", "goal: aa\n")]), @"
     E28 init.conf line 1, column 7: no unit provides the goal `aa`
@@ -292,7 +292,7 @@ fn a_program_that_is_not_there_is_a_warning() {
     sources.check_programs(|program| program == "/c");
     assert!(sources.graph().is_some());
     insta::assert_snapshot!(told(&sources.files[0].source, &sources.diagnostics[0]), @r"
-    W05 line 4, column 13: `/a` is no executable file here
+    W05 line 4, column 13: `/a` is not an executable file here
     4 | exec-start: /a b
       |             ^^
     help: install it, or correct the path
@@ -306,11 +306,11 @@ fn of_two_stanzas_with_one_name_the_flaws_are_told_at_the_one_that_became_a_unit
     E02 a.unit line 4, column 1: there is no key `colour`
     4 | colour: red
       | ^^^^^^
-    help: remove the line, or write x- before a key of your own
-    E12 a.unit line 6, column 7: a unit is called `a` in a.unit:1 before
+    help: remove the line, or prefix a key of your own with x-
+    E12 a.unit line 6, column 7: the name `a` is already used in a.unit:1
     6 | unit: a
       |       ^
-    help: give each unit a name of its own
+    help: give each unit a unique name
     E16 a.unit line 9, column 12: no unit provides `b`
     9 | waits-for: b
       |            ^

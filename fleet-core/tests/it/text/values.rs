@@ -30,7 +30,7 @@ const LINES: [(&str, &str); 68] = [
     ("pulls: b\nafter: b, c", "pulls: b | after: b, c"),
     ("condition: ! path-exists  /a b", "condition: !path-exists /a b"),
     ("assert: user 5\ncondition: |host web*", "condition: |host web* | assert: user 5"),
-    ("after-exit: rests", "after-exit: rests"),
+    ("clean-exit: complete", "clean-exit: complete"),
     ("abort-signal: KILL\nabort-timeout: 5", "abort-signal: SIGKILL | abort-timeout: 5s"),
     ("restart-factor: 1\nrestart-delay: 5s\nrestart-max-delay: 1s", RESTART),
     ("ready-wait: 1.5", "ready-wait: 1s 500ms"),
@@ -226,14 +226,14 @@ fn what_stanzas_cannot_say_is_a_loss_and_left_out() {
         .map(|it| format!("{}: {:?} ({})", it.key, it.value, it.why))
         .collect();
     insta::assert_snapshot!(lost.join("\n"), @r#"
-    description: "two\nlines" (it has a control character)
-    exec-reload: "/r" (it is not for units of type oneshot)
+    description: "two\nlines" (it contains a control character)
+    exec-reload: "/r" (it is not allowed for units of type oneshot)
     "#);
     for blank in [" one", "one "] {
         unit.description = blank.to_owned();
         let printed = print(&unit, &Timeouts::default());
         let loss = printed.omitted.iter().find(|it| it.key == "description");
-        let why = "a value does not begin or end with a blank, and is not empty";
+        let why = "a value must not be empty, nor begin or end with a blank";
         assert_eq!(loss.map(|it| it.why.as_str()), Some(why), "{blank:?}");
         assert!(!printed.text.contains("description"), "{}", printed.text);
     }

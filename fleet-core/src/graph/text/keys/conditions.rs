@@ -1,4 +1,4 @@
-//! Keys that say what has to be true of the machine for a unit to be started.
+//! Keys for conditions on the machine.
 
 use super::{Form, Key, nearest, read};
 use crate::graph::text::diagnostic::Problems;
@@ -24,7 +24,7 @@ pub(super) const KEYS: &[Key] = &[
     ),
 ];
 
-/// A test by its word.
+/// A test with its word.
 type ByWord = (&'static str, fn(String) -> ConditionTest);
 
 const TESTS: [ByWord; 7] = [
@@ -37,7 +37,7 @@ const TESTS: [ByWord; 7] = [
     ("user", ConditionTest::User),
 ];
 
-/// `|`, `!`, a test and what it is about: `!path-exists /etc/nologin`.
+/// Reads `|`, `!`, a test and its argument: `!path-exists /etc/nologin`.
 fn read_condition(assert: bool, value: &Value, draft: &mut Draft, problems: &mut Problems) {
     let (any, text) = marked(value.text(), '|');
     let (negated, text) = marked(text, '!');
@@ -54,7 +54,7 @@ fn read_condition(assert: bool, value: &Value, draft: &mut Draft, problems: &mut
     };
     let is_path = word.starts_with("path-") || word.starts_with("file-");
     if about.is_empty() || (is_path && read::absolute(about).is_none()) {
-        let what = if is_path { "a whole path, from / on" } else { "what it is about" };
+        let what = if is_path { "an absolute path" } else { "its argument" };
         return read::refuse(value, problems, format!("write {what} after {word}"));
     }
     let test = test(about.to_owned());

@@ -1,4 +1,4 @@
-//! Keys that say what a unit executes, and what to make of its ends.
+//! Keys for commands, timeouts and exits.
 
 use super::write::{some, statuses, unless, word};
 use super::{Form, Key, duration, duration_or_none, one_of, read};
@@ -9,7 +9,7 @@ use crate::graph::text::types::{TypeWord, Types};
 use crate::graph::text::value::Value;
 use crate::graph::{Command, NotifyAccess, OnCleanExit, Run};
 
-/// A list of commands, each in a line of its own.
+/// Declares a key with a list of commands, one per line.
 macro_rules! commands {
     ($name:literal, $types:expr, $($field:ident).+) => {
         Key::new(
@@ -50,13 +50,13 @@ pub(super) const KEYS: &[Key] = &[
         |unit, _| statuses(&unit.run.success),
     ),
     Key::new(
-        "after-exit",
+        "clean-exit",
         Types::RUNNING,
         Form::Line,
         |value, draft, problems| {
-            draft.run().on_clean_exit = one_of(value, problems, &AFTER_EXIT).unwrap_or_default();
+            draft.run().on_clean_exit = one_of(value, problems, &CLEAN_EXIT).unwrap_or_default();
         },
-        |unit, _| word(&AFTER_EXIT, unit.run.on_clean_exit),
+        |unit, _| word(&CLEAN_EXIT, unit.run.on_clean_exit),
     ),
     Key::new(
         "start-timeout",
@@ -117,10 +117,10 @@ const ACCESS: [(&str, NotifyAccess); 4] = [
     ("all", NotifyAccess::All),
 ];
 
-const AFTER_EXIT: [(&str, OnCleanExit); 3] = [
-    ("fails", OnCleanExit::Fail),
-    ("rests", OnCleanExit::Complete),
-    ("remains", OnCleanExit::Remain),
+const CLEAN_EXIT: [(&str, OnCleanExit); 3] = [
+    ("fail", OnCleanExit::Fail),
+    ("complete", OnCleanExit::Complete),
+    ("remain", OnCleanExit::Remain),
 ];
 
 fn read_command(

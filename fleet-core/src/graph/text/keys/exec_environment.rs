@@ -1,4 +1,4 @@
-//! Keys that say what the processes of a unit find around them.
+//! Keys for the execution environment.
 
 use fleet_unitfile::{Size, WordError, cescape, parse_size, split_words};
 
@@ -13,7 +13,7 @@ use crate::graph::{
     DirectoryPath, EnvironmentFile, ExecEnvironment, ExecOutput, InitUnit, WorkingDirectory,
 };
 
-/// A limit of the kernel, by the name that it has there.
+/// Declares a key for a kernel limit, by its kernel name.
 macro_rules! limit {
     ($name:literal) => {
         Key::new(
@@ -30,7 +30,7 @@ macro_rules! limit {
     };
 }
 
-/// A text, which is none unless it is given.
+/// Declares a key with a text; the default is none.
 macro_rules! text {
     ($name:literal, $field:ident) => {
         Key::new(
@@ -43,7 +43,7 @@ macro_rules! text {
     };
 }
 
-/// A number in a range.
+/// Declares a key with a number in a range.
 macro_rules! number {
     ($name:literal, $field:ident, $range:expr) => {
         Key::new(
@@ -144,7 +144,7 @@ pub(super) const KEYS: &[Key] = &[
     limit!("stack"),
 ];
 
-/// A text without blanks.
+/// Reads a text without blanks.
 fn word(value: &Value, problems: &mut Problems) -> Option<String> {
     let word = Some(value.text()).filter(|text| !text.contains([' ', '\t', ',']));
     if word.is_none() {
@@ -153,7 +153,7 @@ fn word(value: &Value, problems: &mut Problems) -> Option<String> {
     word.map(str::to_owned)
 }
 
-/// One word beside the other, in a list.
+/// Reads a list of single words.
 fn words(value: &Value, problems: &mut Problems) -> Vec<String> {
     let mut items = super::list(value, problems);
     items.retain(|(item, span)| {
@@ -178,7 +178,7 @@ fn read_directory(value: &Value, draft: &mut Draft, problems: &mut Problems) {
         Some(place) => {
             draft.run().exec_environment.directory = WorkingDirectory { path: place, optional }
         }
-        None => read::refuse(value, problems, "write the whole path, from / on, or ~"),
+        None => read::refuse(value, problems, "write an absolute path or ~"),
     }
 }
 
@@ -192,7 +192,7 @@ fn write_directory(unit: &InitUnit, _: &crate::graph::Timeouts) -> Vec<String> {
     unless(directory, &WorkingDirectory::default(), format!("{}{place}", dash(directory.optional)))
 }
 
-/// A leading `-`, which says that something may be missing, and what follows it.
+/// Splits off a leading `-`, which marks an optional entry.
 fn optional(text: &str) -> (bool, &str) {
     text.strip_prefix('-').map_or((false, text), |rest| (true, rest))
 }
@@ -208,7 +208,7 @@ fn read_file(value: &Value, draft: &mut Draft, problems: &mut Problems) {
             let file = EnvironmentFile { path, optional };
             draft.run().exec_environment.environment_files.push(file);
         }
-        None => read::refuse(value, problems, "write the whole path, from / on"),
+        None => read::refuse(value, problems, "write an absolute path"),
     }
 }
 
@@ -246,7 +246,7 @@ fn write_unset(entry: &str) -> String {
     }
 }
 
-/// The end of a value: as it is, or, where it begins with a quote, the one word that it quotes.
+/// Returns the end of a value: unchanged, or unquoted if it begins with a quote.
 fn unquoted(value: &Value, text: &str, problems: &mut Problems) -> Option<String> {
     if !text.starts_with(['"', '\'']) {
         return Some(text.to_owned());
@@ -259,14 +259,14 @@ fn unquoted(value: &Value, text: &str, problems: &mut Problems) -> Option<String
         },
         Err(WordError::Escape { at }) => (at, "this backslash begins no escape"),
         Err(WordError::OpenQuote { at }) => (at, "this quote is not closed"),
-        Err(_) => (0, "the escapes of this value are no text"),
+        Err(_) => (0, "the escapes of this value do not form valid text"),
     };
     let help = "quote the whole value, and write \\\\ for a backslash and \\\" for a quote in it";
     problems.add(Code::BadQuoting, value.part(from + at..from + at + 1), message, help);
     None
 }
 
-/// A text as the end of a value, in quotes where it would not be read as it is.
+/// Returns a text as the end of a value, quoted if it would not be read back unchanged.
 fn quoted(text: &str) -> String {
     let plain =
         text.trim() == text && !text.starts_with(['"', '\'']) && !text.contains(char::is_control);
@@ -295,7 +295,7 @@ fn read_output(value: &Value, problems: &mut Problems) -> Option<ExecOutput> {
         _ => None,
     };
     if output.is_none() {
-        let help = "write log, null, inherit, or file:, append: or truncate: before a whole path";
+        let help = "write log, null, inherit, or file:, append: or truncate: with an absolute path";
         read::refuse(value, problems, help);
     }
     output
@@ -312,11 +312,11 @@ fn write_output(output: &ExecOutput) -> String {
     }
 }
 
-/// A limit for both, or a soft and a hard one: `1024`, or `1024:none`.
+/// Reads one limit for both, or a soft and a hard limit: `1024`, or `1024:none`.
 fn read_limit(value: &Value, problems: &mut Problems) -> Option<(Option<u64>, Option<u64>)> {
     let (soft, hard) = value.text().split_once(':').unwrap_or((value.text(), value.text()));
     let limit = one_limit(soft).zip(one_limit(hard));
-    // No limit is more than any.
+    // `None` means no limit, which is greater than any number.
     let ordered =
         limit.filter(|(soft, hard)| hard.is_none_or(|hard| soft.is_some_and(|it| it <= hard)));
     if ordered.is_none() {

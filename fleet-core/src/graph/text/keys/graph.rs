@@ -1,4 +1,4 @@
-//! Keys that say what a unit is and how it stands to others.
+//! Keys for type, targets and dependencies.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +11,8 @@ use crate::graph::text::types::{TypeWord, Types};
 use crate::graph::text::value::Value;
 use crate::graph::{EdgeKind, InitUnit, LinePattern, Readiness, ServiceType};
 
-/// The longest pattern, in bytes: a longer one could take more memory than it is worth.
-const LONGEST_PATTERN: usize = 4096;
+/// Maximum length of a pattern in bytes; a longer one could use too much memory.
+const MAX_PATTERN_SIZE: usize = 4096;
 
 pub(super) const KEYS: &[Key] = &[
     Key::new("type", Types::ALL, Form::Line, read_type, |unit, _| {
@@ -111,7 +111,7 @@ fn read_type(value: &Value, draft: &mut Draft, problems: &mut Problems) {
     if draft.type_word.is_none() {
         let help = match nearest(text, TypeWord::ALL.into_iter().map(TypeWord::as_str)) {
             Some(meant) => format!("did you mean {meant}?"),
-            None => format!("write one of {}", Types::ALL.spelt()),
+            None => format!("write one of {}", Types::ALL.names()),
         };
         value.refuse(
             problems,
@@ -125,10 +125,10 @@ fn read_type(value: &Value, draft: &mut Draft, problems: &mut Problems) {
 fn read_provides(value: &Value, draft: &mut Draft, problems: &mut Problems) {
     let (mut known, before) = (BTreeSet::new(), problems.errors());
     let items = target_items(value, problems);
-    draft.provides_more |= problems.errors() > before;
+    draft.provides_incomplete |= problems.errors() > before;
     for (target, span) in items {
         if !known.insert(target.clone()) {
-            let message = format!("`{target}` is in this list before");
+            let message = format!("`{target}` is already in this list");
             problems.add(Code::ProvidedTwice, span, message, "remove it here");
             continue;
         }
@@ -147,9 +147,9 @@ fn edges(kind: EdgeKind, unit: &InitUnit) -> Vec<String> {
 }
 
 fn read_pattern(value: &Value, draft: &mut Draft, problems: &mut Problems) {
-    if value.text().len() > LONGEST_PATTERN {
-        let message = format!("a regular expression of {} bytes", value.text().len());
-        let help = format!("write one of at most {LONGEST_PATTERN} bytes");
+    if value.text().len() > MAX_PATTERN_SIZE {
+        let message = format!("this regular expression has {} bytes", value.text().len());
+        let help = format!("write one of at most {MAX_PATTERN_SIZE} bytes");
         return value.refuse(problems, Code::BadPattern, message, help);
     }
     match LinePattern::new(value.text()) {

@@ -1,4 +1,4 @@
-//! The keys of a stanza: for each, which units may have it, how it is read and how it is written.
+//! Keys of a stanza: the types that may have each, its reader and its writer.
 
 mod conditions;
 mod exec;
@@ -20,21 +20,21 @@ pub(super) use read::{
     duration_or_none, is_variable, list, name, nearest, number, one_of, one_target, target,
     target_items,
 };
-pub(super) use stop::stop_time_out;
+pub(super) use stop::stop_timeout;
 pub(super) use write::duration;
 
 /// A key of a stanza.
 pub(super) struct Key {
-    /// As it is written.
+    /// The key as written.
     pub(super) name: &'static str,
-    /// Which units may have it.
+    /// Types of units that may have it.
     pub(super) types: Types,
-    /// How it may be given.
+    /// How often and in how many lines it may be given.
     pub(super) form: Form,
-    /// Takes a value, which is not empty, into the draft, or says what is wrong with it.
+    /// Reads a non-empty value into the draft, or reports an error.
     pub(super) read: fn(&Value, &mut Draft, &mut Problems),
-    /// The values that say of the unit what is not the default: none, one, or several where the
-    /// key may be repeated.
+    /// Returns the values that differ from the default: none, one, or several for a key that may be
+    /// repeated.
     pub(super) write: fn(&InitUnit, &Timeouts) -> Vec<String>,
 }
 
@@ -43,11 +43,11 @@ pub(super) struct Key {
 pub(super) enum Form {
     /// Once, in one line.
     Line,
-    /// Once, and its value may go on in indented lines.
+    /// Once, with continuation lines.
     Fold,
     /// Several times, each in one line.
     Lines,
-    /// Several times, and each value may go on in indented lines.
+    /// Several times, each with continuation lines.
     Folds,
 }
 
@@ -62,18 +62,18 @@ impl Key {
         Self { name, types, form, read, write }
     }
 
-    /// Whether its value may go on in indented lines.
+    /// Whether the value may have continuation lines.
     pub(super) fn folds(&self) -> bool {
         matches!(self.form, Form::Fold | Form::Folds)
     }
 
-    /// Whether it may be given several times.
+    /// Whether the key may be repeated.
     pub(super) fn repeats(&self) -> bool {
         matches!(self.form, Form::Lines | Form::Folds)
     }
 }
 
-/// All keys, in the order in which they are printed.
+/// Returns all keys in the order in which they are printed.
 pub(super) fn all() -> impl Iterator<Item = &'static Key> {
     let groups = [
         graph::KEYS,
@@ -87,7 +87,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Key> {
     groups.into_iter().flatten()
 }
 
-/// The key of a name.
+/// Returns the key with this name.
 pub(super) fn find(name: &str) -> Option<&'static Key> {
     all().find(|key| key.name == name)
 }

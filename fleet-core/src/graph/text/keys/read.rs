@@ -1,4 +1,4 @@
-//! How values are read that several keys have in common.
+//! Value readers shared by several keys.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,22 +10,23 @@ use crate::graph::text::diagnostic::{Problems, short};
 use crate::graph::text::value::Value;
 use crate::graph::{InvalidName, Name, Signal, StatusSet, Target};
 
-/// The name that was probably meant by one that is none.
+/// Returns the most similar of the names.
 ///
-/// What differs too much in length is not compared: that would take long.
+/// Names of very different length are skipped, because the comparison would be slow.
 pub(in crate::graph::text) fn nearest<'a>(
     text: &str,
     names: impl Iterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    const ALIKE: f64 = 0.6;
-    let alike = |name: &&str| 5 * name.len().abs_diff(text.len()) <= 2 * name.len().max(text.len());
-    let likeness = |name: &str| strsim::normalized_damerau_levenshtein(text, name);
-    let scored = names.filter(alike).map(|name| (likeness(name), name));
+    const MIN_SIMILARITY: f64 = 0.6;
+    let similar_length =
+        |name: &&str| 5 * name.len().abs_diff(text.len()) <= 2 * name.len().max(text.len());
+    let similarity = |name: &str| strsim::normalized_damerau_levenshtein(text, name);
+    let scored = names.filter(similar_length).map(|name| (similarity(name), name));
     let best = scored.max_by(|one, other| one.0.total_cmp(&other.0));
-    best.filter(|(likeness, _)| *likeness >= ALIKE).map(|(_, name)| name)
+    best.filter(|(similarity, _)| *similarity >= MIN_SIMILARITY).map(|(_, name)| name)
 }
 
-/// One of these words.
+/// Reads one of these words.
 pub(in crate::graph::text) fn one_of<T: Copy>(
     value: &Value,
     problems: &mut Problems,
@@ -43,12 +44,12 @@ pub(in crate::graph::text) fn one_of<T: Copy>(
     found.map(|(_, meaning)| *meaning)
 }
 
-/// `yes` or `no`.
+/// Reads `yes` or `no`.
 pub(super) fn yes_or_no(value: &Value, problems: &mut Problems) -> Option<bool> {
     one_of(value, problems, &[("yes", true), ("no", false)])
 }
 
-/// A whole number in a range.
+/// Reads an integer in a range.
 pub(in crate::graph::text) fn number<T>(
     value: &Value,
     problems: &mut Problems,
@@ -65,33 +66,33 @@ where
     number
 }
 
-/// Says that a value is none that the key takes.
+/// Reports that the key does not accept the value.
 pub(super) fn refuse(value: &Value, problems: &mut Problems, help: impl Into<String>) {
-    let message = format!("`{}` is no value of this key", short(value.text()));
+    let message = format!("`{}` is not a valid value for this key", short(value.text()));
     value.refuse(problems, Code::BadValue, message, help);
 }
 
-/// An absolute path.
+/// Reads an absolute path.
 pub(super) fn path(value: &Value, problems: &mut Problems) -> Option<String> {
     let path = absolute(value.text());
     if path.is_none() {
-        refuse(value, problems, "write the whole path, from / on");
+        refuse(value, problems, "write an absolute path");
     }
     path
 }
 
-/// The text, if it is an absolute path.
+/// Returns the text if it is an absolute path.
 pub(super) fn absolute(text: &str) -> Option<String> {
     text.starts_with('/').then(|| text.to_owned())
 }
 
-/// A duration, perhaps of nothing.
+/// Reads a duration, which may be zero.
 pub(super) fn duration(value: &Value, problems: &mut Problems) -> Option<Duration> {
     let read = duration_text(value.text());
     read.map_err(|help| bad_duration(value, problems, help)).ok()
 }
 
-/// A duration that is longer than nothing, or `none` for one without an end.
+/// Reads a duration longer than zero, or `none` for no limit.
 pub(in crate::graph::text) fn duration_or_none(
     value: &Value,
     problems: &mut Problems,
@@ -101,28 +102,28 @@ pub(in crate::graph::text) fn duration_or_none(
     }
     let duration = duration(value, problems)?;
     if duration.is_zero() {
-        bad_duration(value, problems, "write none for one without an end");
+        bad_duration(value, problems, "write none for no limit");
         return None;
     }
     Some(Some(duration))
 }
 
-/// The duration that a text says, or what to write instead.
+/// Parses a duration, or returns a remedy.
 pub(super) fn duration_text(text: &str) -> Result<Duration, &'static str> {
     match parse_timespan(text) {
         Ok(Timespan::Finite(duration)) => Ok(duration),
-        Ok(Timespan::Infinity) => Err("only some keys may have no end, and say `none` for it"),
+        Ok(Timespan::Infinity) => Err("infinity is not allowed; keys without a limit take `none`"),
         Err(TimespanError::TooLong) => Err("write a shorter one"),
         Err(_) => Err("write a number with ms, s, min or h, such as 90s"),
     }
 }
 
 fn bad_duration(value: &Value, problems: &mut Problems, help: &str) {
-    let message = format!("`{}` is no duration here", short(value.text()));
+    let message = format!("`{}` is not a valid duration here", short(value.text()));
     value.refuse(problems, Code::BadDuration, message, help);
 }
 
-/// The items of a list with the places where they stand; empty ones are left out and refused.
+/// Splits a list into its items and their positions. Empty items are reported and left out.
 pub(in crate::graph::text) fn list<'v>(
     value: &'v Value,
     problems: &mut Problems,
@@ -136,7 +137,7 @@ pub(in crate::graph::text) fn list<'v>(
             problems.add(
                 Code::Empty,
                 place,
-                "nothing stands beside this comma",
+                "an item is missing at this comma",
                 "write a name there, or remove the comma",
             );
         } else {
@@ -147,7 +148,7 @@ pub(in crate::graph::text) fn list<'v>(
     items
 }
 
-/// The items of a list of targets; those that are none are refused.
+/// Reads a list of targets. Invalid items are reported and left out.
 pub(in crate::graph::text) fn target_items(
     value: &Value,
     problems: &mut Problems,
@@ -156,7 +157,7 @@ pub(in crate::graph::text) fn target_items(
     items.into_iter().filter_map(|(it, span)| Some((target(it, span, problems)?, span))).collect()
 }
 
-/// A target.
+/// Reads a target.
 pub(in crate::graph::text) fn target(
     text: &str,
     span: Span,
@@ -166,18 +167,18 @@ pub(in crate::graph::text) fn target(
     read.map_err(|problem| bad_name("target", text, span, problem, problems)).ok()
 }
 
-/// The name of a target, where only one can stand.
+/// Reads the name of a single target.
 pub(in crate::graph::text) fn one_target(value: &Value, problems: &mut Problems) -> Option<Target> {
     if !value.text().contains([' ', '\t', ',']) {
         return target(value.text(), value.span(), problems);
     }
-    let message = format!("`{}` is no name of a target", short(value.text()));
+    let message = format!("`{}` is not a valid target name", short(value.text()));
     let help = "name one target; that of a virtual unit may wait for several others";
     problems.add(Code::BadName, value.span(), message, help);
     None
 }
 
-/// The name of a unit.
+/// Reads the name of a unit.
 pub(in crate::graph::text) fn name(
     text: &str,
     span: Span,
@@ -196,35 +197,35 @@ fn bad_name(what: &str, text: &str, span: Span, problem: InvalidName, problems: 
         InvalidName::Character { .. } => "use ASCII letters, digits and _ - . @ : \\",
         _ => "write at most 255 characters",
     };
-    let message = format!("`{}` is no name of a {what}", short(text));
+    let message = format!("`{}` is not a valid {what} name", short(text));
     problems.add(Code::BadName, span, message, help);
 }
 
-/// The names of variables, in a list.
+/// Reads a list of variable names.
 pub(super) fn variables(value: &Value, problems: &mut Problems) -> Vec<String> {
     let items = list(value, problems);
-    let sound = items.into_iter().filter(|(it, span)| variable(it, *span, problems));
-    sound.map(|(item, _)| item.to_owned()).collect()
+    let valid = items.into_iter().filter(|(it, span)| variable(it, *span, problems));
+    valid.map(|(item, _)| item.to_owned()).collect()
 }
 
-/// Whether a text is the name of a variable; if not, it is refused.
+/// Whether the text is a variable name. Reports an error if not.
 pub(super) fn variable(text: &str, span: Span, problems: &mut Problems) -> bool {
-    let sound = is_variable(text);
-    if !sound {
-        let message = format!("`{}` is no name of a variable", short(text));
+    let valid = is_variable(text);
+    if !valid {
+        let message = format!("`{}` is not a valid variable name", short(text));
         let help = "use ASCII letters, digits and _, and no digit at the start";
         problems.add(Code::BadName, span, message, help);
     }
-    sound
+    valid
 }
 
-/// Whether a text is the name of a variable.
+/// Whether the text is a variable name.
 pub(in crate::graph::text) fn is_variable(text: &str) -> bool {
     let starts = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     starts && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Exit statuses and signals, in a list.
+/// Reads a list of exit statuses and signals.
 pub(super) fn statuses(value: &Value, problems: &mut Problems) -> StatusSet {
     let mut set = StatusSet::default();
     for (item, span) in list(value, problems) {
@@ -238,7 +239,7 @@ pub(super) fn statuses(value: &Value, problems: &mut Problems) -> StatusSet {
     set
 }
 
-/// A signal by its name.
+/// Reads a signal name.
 pub(super) fn signal(value: &Value, problems: &mut Problems) -> Option<Signal> {
     let signal = Signal::parse(value.text());
     if signal.is_none() {

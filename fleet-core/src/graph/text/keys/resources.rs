@@ -1,4 +1,4 @@
-//! Keys that say what the processes of a unit may take together.
+//! Keys for resource limits.
 
 use fleet_unitfile::{Size, parse_permyriad, parse_size};
 
@@ -8,7 +8,7 @@ use crate::graph::text::diagnostic::Problems;
 use crate::graph::text::types::Types;
 use crate::graph::text::value::Value;
 
-/// A number of bytes.
+/// Declares a key with a number of bytes.
 macro_rules! bytes {
     ($name:literal, $field:ident) => {
         Key::new(
@@ -21,7 +21,7 @@ macro_rules! bytes {
     };
 }
 
-/// A number in a range.
+/// Declares a key with a number in a range.
 macro_rules! count {
     ($name:literal, $field:ident, $range:expr) => {
         Key::new(
@@ -67,7 +67,7 @@ fn quota(value: &Value, problems: &mut Problems) -> Option<u64> {
     quota.map(u64::from)
 }
 
-/// Hundredths of a percent, as a percentage.
+/// Formats hundredths of a percent as a percentage.
 fn percent(hundredths: u64) -> String {
     let (whole, rest) = (hundredths / 100, hundredths % 100);
     if rest == 0 { format!("{whole}%") } else { format!("{whole}.{rest:02}%") }

@@ -1,10 +1,10 @@
-//! Keys that say when a unit that ended is started again.
+//! Keys for the restart policy.
 
 use super::write::{some, statuses, unless};
 use super::{Form, Key, duration, number, one_of, read};
 use crate::graph::text::diagnostic::Problems;
 use crate::graph::text::draft::Draft;
-use crate::graph::text::finish::longest_delay;
+use crate::graph::text::finish::default_max_delay;
 use crate::graph::text::types::Types;
 use crate::graph::text::value::Value;
 use crate::graph::{DelayGrowth, Restart, RestartLimit, RestartWhen};
@@ -70,7 +70,7 @@ pub(super) const KEYS: &[Key] = &[
         },
         |unit, _| {
             let delay = unit.restart.max_delay;
-            unless(&delay, &longest_delay(unit.restart.delay), duration(Some(delay)))
+            unless(&delay, &default_max_delay(unit.restart.delay), duration(Some(delay)))
         },
     ),
     Key::new(
@@ -115,7 +115,7 @@ pub(super) const KEYS: &[Key] = &[
     ),
 ];
 
-/// So many failures, or so many starts in a time: `5`, or `5 in 10s`.
+/// Reads a number of failures, or of starts in an interval: `5`, or `5 in 10s`.
 fn read_limit(value: &Value, draft: &mut Draft, problems: &mut Problems) {
     let text = value.text();
     let limit = match text.split_once(" in ") {

@@ -1,4 +1,4 @@
-//! Keys that say how a unit is ended.
+//! Keys for stopping a unit.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(super) const KEYS: &[Key] = &[
         Types::RUNNING,
         Form::Line,
         |value, draft, problems| {
-            let time = stop_time_out(value, problems);
+            let time = stop_timeout(value, problems);
             draft.unit.timeouts.stop = time.unwrap_or(draft.unit.timeouts.stop);
         },
         |unit, defaults| unless(&unit.timeouts.stop, &defaults.stop, duration(unit.timeouts.stop)),
@@ -95,8 +95,8 @@ pub(super) const KEYS: &[Key] = &[
     ),
 ];
 
-/// How long a stop may take; that there is no end to it is warned of.
-pub(in crate::graph::text) fn stop_time_out(
+/// Reads a stop timeout, and warns if it is `none`.
+pub(in crate::graph::text) fn stop_timeout(
     value: &Value,
     problems: &mut Problems,
 ) -> Option<Option<Duration>> {
@@ -105,7 +105,7 @@ pub(in crate::graph::text) fn stop_time_out(
         value.refuse(
             problems,
             Code::NoStopTimeout,
-            "a unit that does not end by itself is then never stopped",
+            "a unit that does not exit by itself is then never stopped",
             "write how long it may take, such as 90s",
         );
     }
