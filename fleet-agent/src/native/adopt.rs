@@ -139,7 +139,7 @@ mod tests {
     use crate::native::run_state::{Role, RunState};
 
     #[test]
-    fn the_first_unknown_leader_of_the_run_is_the_one() {
+    fn the_first_unknown_group_leader_is_the_spawned_process() {
         let process = |pid, group, start, invocation: &str| ProcessInfo {
             id: ProcessId { pid, start },
             parent: 1,

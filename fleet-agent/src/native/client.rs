@@ -145,7 +145,7 @@ impl SupervisorClient {
             let requested = RequestedState { epoch: epoch.0, ..requested };
             if before.as_ref().is_some_and(|status| status.unit.known.hash == hash) {
                 let record = move |at: &UnitDirectory| at.write_requested(requested);
-                client.write(&directory, "record a unit", record).await?;
+                client.write(&directory, "store the requested state of a unit", record).await?;
                 return client
                     .call(move |supervisor| supervisor.set_requested(&name, requested))
                     .await;
@@ -157,7 +157,7 @@ impl SupervisorClient {
                 }
                 at.write_unit(&source, requested)
             };
-            client.write(&directory, "keep a unit file", keep).await?;
+            client.write(&directory, "store a unit file", keep).await?;
             let entry = LoadedUnit::new(name, hash, requested, Definition::Valid(compiled));
             client.call(move |supervisor| supervisor.load(entry)).await?
         })
@@ -192,12 +192,12 @@ impl SupervisorClient {
             let Some(status) = client.status(&name) else { return Ok(None) };
             let requested = request.apply_to(status.requested);
             if requested != status.requested {
-                let action = "record what is asked of a unit";
+                let action = "store the requested state of a unit";
                 let record = move |at: &UnitDirectory| at.write_requested(requested);
                 match client.write(&directory, action, record).await {
                     // A failing disk must not keep units running.
                     Err(error) if request == UnitRequest::Stop => {
-                        tracing::error!(unit = %name, %error, "stopping all the same");
+                        tracing::error!(unit = %name, %error, "stopping the unit nevertheless");
                     }
                     written => written?,
                 }
@@ -234,14 +234,14 @@ impl SupervisorClient {
     /// as a start that came too late.
     async fn write_stopped(self: &Arc<Self>, unit: &UnitName) -> bool {
         let directory = self.context.directory(unit.as_str());
-        let action = "record that a unit is not to run any more";
+        let action = "store that a unit is stopped";
         let written = self.with_unit_lock(unit, async move |client| {
             client.write(&directory, action, UnitDirectory::write_stopped).await
         });
         match written.await {
             Ok(()) => true,
             Err(error) => {
-                tracing::error!(%unit, %error, "leaves it to the next daemon");
+                tracing::error!(%unit, %error, "cannot store that a unit is stopped: left to the next daemon");
                 false
             }
         }
@@ -385,6 +385,6 @@ pub(super) async fn write(
 }
 
 fn crashed() -> ServiceError {
-    let problem = "what leads the units has ended by a defect: restart the daemon";
+    let problem = "the supervisor task has crashed: restart the daemon";
     ServiceError::Unavailable(problem.to_owned())
 }

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tests_of_the_machine() {
+    fn conditions_are_evaluated_on_this_machine() {
         let directory = tempfile::tempdir().expect("a directory can be made");
         let path = |name: &str| directory.path().join(name).display().to_string();
         fs::write(path("empty"), "").expect("it can be written");
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_hold_is_named() {
+    fn a_false_condition_is_named() {
         let condition = |assert| Condition {
             test: ConditionTest::PathExists("/".into()),
             negated: true,

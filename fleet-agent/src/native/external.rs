@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_it_is_seen_by_is_read_or_refused() {
+    fn external_conditions_are_parsed_or_refused() {
         for (text, external) in [
             ("up", External::Up),
             ("path:/run/a b", External::Path("/run/a b".into())),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_for_a_unit_has_its_name_whatever_its_type() {
+    fn a_stand_in_has_the_name_of_its_unit() {
         for name in ["docker.service", "network-online.target", "a.mount"] {
             let unit = stand_in(&name.parse().expect("it is a name")).unit;
             assert_eq!((unit.name.as_str(), unit.provides[0].as_str()), (name, name));

@@ -57,7 +57,7 @@ fn begin(
     let alive = log.alive();
     tokio::spawn(async move {
         if let Err(source) = feed.run(look, changes, alive).await {
-            tracing::warn!(error = %source, "a journal ends early: its log cannot be read");
+            tracing::warn!(error = %source, "journal ends early: cannot read its log");
             let action = "read the log of a unit".to_owned();
             // The reader may be gone.
             drop(broken.send(ServiceError::Io { action, source }));
@@ -171,7 +171,7 @@ impl LogFollower {
         let begin = end.saturating_sub(text.len() as u64);
         let last_read = std::mem::take(&mut self.last_read);
         let all = [&last_read[..], text].concat();
-        self.last_read = all[all.len().saturating_sub(cursor::MOST)..].to_vec();
+        self.last_read = all[all.len().saturating_sub(cursor::MAX_CONTEXT)..].to_vec();
         for (end, text) in self.lines.take(text) {
             let place = begin + end;
             let read = last_read.len() + usize::try_from(end).unwrap_or(usize::MAX);
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_put_together() {
+    fn lines_are_assembled_from_pieces() {
         let mut lines = Lines::default();
         let line = |end, text: &str| (end, text.to_owned());
         assert_eq!(lines.take(b"one\ntw"), [line(4, "one")]);

@@ -107,12 +107,12 @@ impl NativeManager {
         let timers = Timers::open(&context, triggered, &host, &directory);
         let timers = timers.map_err(|source| {
             event_loop.abort();
-            ServiceError::Io { action: "read the records of timers".to_owned(), source }
+            ServiceError::Io { action: "read the stored timers".to_owned(), source }
         })?;
         // Otherwise the next daemon would ignore requests from now on.
         context.shutdown.remove().map_err(|source| {
             event_loop.abort();
-            ServiceError::Io { action: "finish the end of all units".to_owned(), source }
+            ServiceError::Io { action: "complete an earlier shutdown".to_owned(), source }
         })?;
         Ok(Arc::new(Self {
             log_task: tokio::spawn(Arc::clone(&context).limit_logs()).abort_handle(),
@@ -163,7 +163,7 @@ impl NativeManager {
         let noted = tokio::task::spawn_blocking(move || context.shutdown.write()).await;
         // A failing disk must not keep units running.
         if let Err(error) = noted.map_err(io::Error::other).flatten() {
-            tracing::error!(%error, "cannot record that all units are to end");
+            tracing::error!(%error, "cannot store the shutdown marker");
         }
         let (stopped, timers) = join(self.client.stop_all(), self.stop_timers()).await;
         let (mut stopped, is_written) = stopped?;
@@ -171,7 +171,7 @@ impl NativeManager {
         let gone = |result: &Result<(), _>| matches!(result, Err(ServiceError::NotLoaded { .. }));
         stopped.into_iter().filter(|result| !gone(result)).collect::<Result<(), _>>()?;
         if is_written && let Err(error) = self.context.shutdown.remove() {
-            tracing::warn!(%error, "leaves the end of all units to the next daemon");
+            tracing::warn!(%error, "cannot remove the shutdown marker: left to the next daemon");
         }
         Ok(())
     }
@@ -211,7 +211,7 @@ mod tests {
     use crate::ServiceManager as _;
 
     #[tokio::test]
-    async fn nothing_is_asked_of_units_that_nobody_leads_any_more() {
+    async fn calls_fail_once_the_supervisor_task_is_gone() {
         let directory = tempfile::tempdir().expect("a directory can be made");
         let opened = NativeManager::open(NativeConfig::new(directory.path())).await;
         let manager = opened.expect("it opens");
@@ -231,7 +231,7 @@ mod tests {
     /// The start has passed the check for a shutdown, and reaches the supervisor after the
     /// shutdown.
     #[tokio::test]
-    async fn a_start_that_all_units_end_before_has_no_effect_in_the_next_daemon() {
+    async fn a_start_overtaken_by_a_shutdown_has_no_later_effect() {
         for is_killed in [true, false] {
             let directory = tempfile::tempdir().expect("a directory can be made");
             let open = || NativeManager::open(NativeConfig::new(directory.path()));

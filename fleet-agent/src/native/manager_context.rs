@@ -146,7 +146,7 @@ impl ManagerContext {
     /// Limits the size of all logs.
     pub(crate) async fn limit_logs(self: Arc<Self>) {
         if let Err(error) = self.logs.run(&*self.clock).await {
-            tracing::error!(%error, "logs are not kept small any more");
+            tracing::error!(%error, "logs are no longer limited in size");
         }
     }
 }
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_wanted_before_a_boot_is_forgotten_wherever_a_daemon_is_killed() {
+    fn state_of_an_earlier_boot_is_removed_despite_a_crash() {
         let home = used_before_boot();
         let forget = || forget_old_boot(home.path(), &home.path().join("units"));
         // Makes the write of the boot file fail, as if the daemon were killed before it.

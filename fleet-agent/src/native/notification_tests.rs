@@ -1,4 +1,4 @@
-//! The state machine of services that speak for themselves, or go into the background.
+//! The state machine of services with notifications, and of forking services.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ impl Life {
 }
 
 #[test]
-fn one_that_says_when_it_is_ready() {
+fn notified_service() {
     let mut life = Life::new("Type=notify\nExecStartPre=/pre\nExecStart=/main\n");
     life.start().says("READY=1").control(ProcessExit::Code(0)).says("STATUS=soon").says("READY=1");
     life.says("READY=1").stop().main(ProcessExit::Signal(15)).gone();
@@ -50,7 +50,7 @@ fn one_that_says_when_it_is_ready() {
 }
 
 #[test]
-fn one_that_ends_before_it_is_ready_breaks_its_promise() {
+fn exit_before_readiness_is_a_protocol_failure() {
     let mut life = Life::new("Type=notify\nExecStart=/main\n");
     life.start().main(ProcessExit::Code(0)).gone().start().main(ProcessExit::Code(3)).gone();
     life.start().due().main(ProcessExit::Signal(15)).gone();
@@ -69,7 +69,7 @@ fn one_that_ends_before_it_is_ready_breaks_its_promise() {
 }
 
 #[test]
-fn one_of_which_others_may_say_that_it_is_ready_may_end_before() {
+fn main_process_may_exit_if_others_may_report_readiness() {
     let unit = "Type=notify\nRemainAfterExit=yes\nExecStart=/main\n";
     let mut life = Life::new(&format!("{unit}NotifyAccess=all\n"));
     life.start().main(ProcessExit::Code(0)).says("READY=1").stop().gone();
@@ -94,7 +94,7 @@ fn one_of_which_others_may_say_that_it_is_ready_may_end_before() {
 }
 
 #[test]
-fn one_of_which_others_may_say_that_it_is_ready_is_awaited_by_the_next_daemon() {
+fn readiness_by_others_is_awaited_after_a_recovery() {
     let unit = "Type=notify\nRemainAfterExit=yes\nNotifyAccess=all\nExecStart=/main\n";
     let mut life = Life::new(unit);
     life.start().main(ProcessExit::Code(0));
@@ -105,14 +105,14 @@ fn one_of_which_others_may_say_that_it_is_ready_is_awaited_by_the_next_daemon() 
 }
 
 #[test]
-fn one_that_goes_into_the_background() {
+fn forking_service() {
     let mut life = Life::new("Type=forking\nPIDFile=/run/a.pid\nExecStart=/launch\n");
     life.start().control(ProcessExit::Code(0)).names(70).main(ProcessExit::Code(1)).gone();
     life.start().control(ProcessExit::Code(1)).gone();
     life.start().control(ProcessExit::Code(0)).due().gone();
-    // None is left that its file could name.
+    // No process is left that the pid file could name.
     life.start().control(ProcessExit::Code(0)).gone();
-    // It has said itself who it is, before its command has ended.
+    // It has sent `MAINPID=` before its command has exited.
     life.start()
         .names(71)
         .control(ProcessExit::Code(0))
@@ -145,7 +145,7 @@ fn one_that_goes_into_the_background() {
 }
 
 #[test]
-fn reloads_by_commands_signals_and_words() {
+fn reloads_by_commands_signals_and_messages() {
     let mut life = Life::new("ExecStart=/main\nExecReload=/one\nExecReload=/two\n");
     life.start().reload().control(ProcessExit::Code(0)).control(ProcessExit::Code(0));
     life.reload()
@@ -193,7 +193,7 @@ fn reloads_by_commands_signals_and_words() {
 }
 
 #[test]
-fn what_is_said_during_the_commands_of_a_reload_counts_after_them() {
+fn messages_during_reload_commands_count_after_them() {
     let mut life = Life::new("Type=notify\nExecStart=/main\nExecReload=/one\n");
     life.start().says("READY=1").reload().says("RELOADING=1").control(ProcessExit::Code(0));
     assert_eq!(life.service.run_state().phase, ServicePhase::ReloadNotify, "{}", life.story());
@@ -203,7 +203,7 @@ fn what_is_said_during_the_commands_of_a_reload_counts_after_them() {
 }
 
 #[test]
-fn what_cannot_be_reloaded_says_why() {
+fn refused_reload_gives_the_reason() {
     let mut life = Life::new("ExecStart=/main\n");
     let now = life.now;
     assert!(life.service.reload(now).is_err_and(|why| why.contains("not active")));
@@ -213,7 +213,7 @@ fn what_cannot_be_reloaded_says_why() {
 }
 
 #[test]
-fn one_that_ends_by_itself_is_left_alone_while_it_does() {
+fn service_that_stops_itself_gets_no_signal_in_time() {
     let mut life = Life::new("Type=notify\nExecStart=/main\nExecStop=/stop\n");
     life.start().says("READY=1").says("STOPPING=1").main(ProcessExit::Code(0)).gone();
     life.start().says("READY=1").says("STOPPING=1").due();
@@ -231,7 +231,7 @@ fn one_that_ends_by_itself_is_left_alone_while_it_does() {
 }
 
 #[test]
-fn a_watchdog_that_hears_nothing() {
+fn expired_watchdog() {
     let mut life = Life::new("Type=notify\nExecStart=/main\nWatchdogSec=10\nExecStopPost=/after\n");
     life.start().pass(20_000).says("READY=1").pass(9_999).says("WATCHDOG=1").pass(9_999);
     life.says("WATCHDOG_USEC=1000000").pass(1_000).main(ProcessExit::Dumped(6)).gone();
@@ -255,7 +255,7 @@ fn a_watchdog_that_hears_nothing() {
 }
 
 #[test]
-fn more_time_is_given_to_who_asks_for_it_in_time() {
+fn deadline_is_extended_on_request() {
     let mut life =
         Life::new("Type=notify\nExecStart=/main\nTimeoutStartSec=10\nRuntimeMaxSec=20\n");
     life.start().pass(9_000).says("EXTEND_TIMEOUT_USEC=5000000").pass(4_999);
@@ -271,7 +271,7 @@ fn more_time_is_given_to_who_asks_for_it_in_time() {
 }
 
 #[test]
-fn the_signals_of_a_stop() {
+fn stop_signals() {
     let mut life = Life::new(
         "ExecStart=/main\nKillSignal=SIGINT\nSendSIGHUP=yes\nFinalKillSignal=SIGQUIT\n\
          WatchdogSec=1\nWatchdogSignal=SIGUSR1\nTimeoutAbortSec=3\n",
@@ -285,7 +285,7 @@ fn the_signals_of_a_stop() {
 }
 
 #[test]
-fn commands_that_decide_whether_it_starts() {
+fn exec_condition_decides_about_the_start() {
     let mut life = Life::new("ExecCondition=/may\nExecStart=/main\n");
     life.start().control(ProcessExit::Code(0)).stop().main(ProcessExit::Signal(15)).gone();
     life.start().control(ProcessExit::Code(7)).gone();
@@ -306,7 +306,7 @@ fn commands_that_decide_whether_it_starts() {
 }
 
 #[test]
-fn what_does_not_hold_keeps_it_from_starting() {
+fn false_condition_skips_the_start() {
     let now = Timestamp::from_millis(0);
     for (is_failure, phase) in [(false, ServicePhase::Dead), (true, ServicePhase::Failed)] {
         let mut service = ServiceRun::new(spec("ExecStart=/main\n"));

@@ -122,14 +122,14 @@ pub(crate) fn read(
     let text = text(path, owner)?;
     let text = text.trim();
     let pid = match text.parse::<u32>() {
-        Ok(1) => return Err(wrong("names process 1, which is never a service's")),
+        Ok(1) => return Err(wrong("names process 1, which never belongs to a service")),
         Ok(pid) if pid == std::process::id() => {
             return Err(wrong("names the service manager itself"));
         }
         Ok(pid) if pid > 0 => pid,
-        _ => return Err(wrong(&format!("holds {text:?}, which is no number of a process"))),
+        _ => return Err(wrong(&format!("holds {text:?}, which is not a process ID"))),
     };
-    let strange = |error| unknown(path, "names a process that cannot be seen", &error);
+    let strange = |error| unknown(path, "names a process that cannot be examined", &error);
     let Some(process) = started(pid).map_err(strange)? else {
         return Err(wrong(&format!("names process {pid}, which does not run")));
     };
@@ -151,7 +151,7 @@ fn unknown(path: &Path, what: &str, why: &io::Error) -> PidFileError {
 fn text(path: &Path, owner: Option<u32>) -> Result<String, PidFileError> {
     use io::ErrorKind::{InvalidData, NotADirectory, NotFound};
     let unread = |error: io::Error| match error.kind() {
-        NotFound => wrong(path, "was not written"),
+        NotFound => wrong(path, "does not exist"),
         // These errors mean that the file holds no process ID, not that it is unreadable.
         InvalidData | NotADirectory => wrong(path, &format!("cannot be read: {error}")),
         _ => unknown(path, "cannot be read", &error),
@@ -167,11 +167,10 @@ fn text(path: &Path, owner: Option<u32>) -> Result<String, PidFileError> {
     let (user, own) = (metadata.uid(), rustix::process::geteuid().as_raw());
     if ![0, own, owner.unwrap_or(own)].contains(&user) {
         let Some(_) = owner else {
-            let unknown_owner =
-                io::Error::other("the accounts do not tell whether that is the unit's");
+            let unknown_owner = io::Error::other("cannot look up the unit's account");
             return Err(unknown(path, &format!("belongs to user {user}"), &unknown_owner));
         };
-        return Err(wrong(path, &format!("belongs to user {user}, who is not the unit's")));
+        return Err(wrong(path, &format!("belongs to user {user}, not to the unit's user")));
     }
     let mut text = String::new();
     file.take(MAX_LENGTH).read_to_string(&mut text).map_err(unread)?;
@@ -196,26 +195,26 @@ mod tests {
     }
 
     #[test]
-    fn what_a_file_may_name() {
+    fn pid_file_may_name_a_process_of_the_unit_only() {
         let parent = std::os::unix::process::parent_id();
         assert_eq!(said(&format!("{parent}\n"), true), format!("process {parent}"));
         let stranger = format!("x names process {parent}, which is not one of the unit's");
         assert_eq!(said(&parent.to_string(), false), stranger);
-        assert_eq!(said("1\n", true), "x names process 1, which is never a service's");
+        assert_eq!(said("1\n", true), "x names process 1, which never belongs to a service");
         let own = std::process::id().to_string();
         assert_eq!(said(&own, true), "x names the service manager itself");
         let dead = "x names process 4194305, which does not run";
         assert_eq!(said("4194305", true), dead);
         for text in ["", "0", "-7", "x", "7 8", &"7".repeat(100)] {
-            assert!(said(text, true).ends_with("which is no number of a process"), "{text:?}");
+            assert!(said(text, true).ends_with("which is not a process ID"), "{text:?}");
         }
     }
 
     #[test]
-    fn a_file_of_a_stranger_or_none_is_not_believed() {
+    fn missing_or_foreign_pid_file_is_wrong() {
         let read = |path: &str| read(Path::new(path), Some(0), |_| Ok(true)).unwrap_err();
         for (path, problem) in [
-            ("/no/such/file", "/no/such/file was not written"),
+            ("/no/such/file", "/no/such/file does not exist"),
             ("/proc", "/proc is no file"),
             ("/proc/version/x", "/proc/version/x cannot be read: Not a directory (os error 20)"),
         ] {
@@ -226,7 +225,7 @@ mod tests {
     /// Regression: such a file counted as naming no process, and the process it may name was
     /// killed.
     #[test]
-    fn a_file_that_cannot_be_read_is_not_one_that_names_nobody() {
+    fn unreadable_pid_file_does_not_count_as_empty() {
         let unread = read(Path::new("/proc/self/mem"), Some(0), |_| Ok(true));
         assert!(matches!(unread, Err(PidFileError::Unknown(_))), "{unread:?}");
         let directory = tempfile::tempdir().expect("a directory can be made");
@@ -245,7 +244,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_is_seen_to_come_even_in_a_directory_that_was_not_there() {
+    async fn pid_file_is_noticed_in_a_new_directory() {
         let directory = tempfile::tempdir().expect("a directory can be made");
         let path = directory.path().join("run/pid");
         let watch = PidFileWatch::of(&path).expect("it can be watched");
@@ -256,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_comes_while_others_are_asked_for_is_watched() {
+    fn directory_created_during_the_search_is_watched() {
         let directory = tempfile::tempdir().expect("a directory can be made");
         let (run, path) = (directory.path().join("run"), directory.path().join("run/unit/pid"));
         let mut watched = Vec::new();

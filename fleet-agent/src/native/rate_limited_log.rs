@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_happens_again_and_again_is_told_once_a_minute_with_how_often() {
+    fn recurring_event_is_logged_once_a_minute_with_its_count() {
         let log = RateLimitedLog::default();
         let state = [0, 1, 59, 60, 61, 100, 119, 120, 300]
             .map(|second| log.should_log(Timestamp::from_millis(second * 1000)));

@@ -116,16 +116,16 @@ impl Search {
     /// Searches some blocks, and releases them to the log.
     fn search_more(&mut self, log: &Log, reading: &ReadLock) -> io::Result<Progress> {
         for _ in 0..MAX_BLOCKS {
-            let (text, end) = log.read_from(reading.place())?;
+            let (text, end) = log.read_from(reading.offset())?;
             if text.is_empty() {
                 return Ok(Progress::End);
             }
             if self.matches_in(&text) {
                 return Ok(Progress::Found);
             }
-            reading.go_on(end);
+            reading.advance(end);
         }
-        if log.is_over() {
+        if log.exceeds_limit() {
             log.trim()?;
         }
         Ok(Progress::Further)
@@ -161,7 +161,7 @@ mod tests {
 
     /// The default limit is 128 inotify instances per user, and each waiting unit takes one.
     #[tokio::test]
-    async fn where_the_kernel_tells_nobody_the_log_is_looked_at_all_the_same() {
+    async fn log_is_polled_without_inotify() {
         let clock: Arc<dyn Clock> = Arc::new(crate::SystemClock::start());
         for full in [Errno::MFILE, Errno::NFILE, Errno::NOSPC] {
             let mut growth = Growth::of(Err(full.into()), Arc::clone(&clock)).expect("it goes on");
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_match() {
+    fn matching_lines() {
         for (pattern, pieces, found) in [
             ("^ready$", &["rea", "dy", "\n"][..], true),
             ("^ready$", &["ready"], false),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_an_end_takes_no_more_room_than_a_piece() {
+    fn endless_line_takes_bounded_space() {
         let mut search = search("needle$");
         let block = vec![b'x'; 50_000];
         for _ in 0..100 {
@@ -209,7 +209,7 @@ mod tests {
     proptest! {
         /// The reference implementation searches the whole text at once.
         #[test]
-        fn however_it_is_cut(
+        fn matches_do_not_depend_on_the_pieces(
             text in "[abr\\n]{0,60}",
             cuts in prop::collection::vec(0..60usize, 0..6),
         ) {

@@ -1,4 +1,4 @@
-//! Processes that are ready when they have lived for a while, or have written a line.
+//! Readiness after a time, or after an output line, with real processes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(crate) fn line(pattern: &str) -> Readiness {
 }
 
 #[test]
-fn one_that_has_to_live_for_a_while() {
+fn ready_after_running_for_a_while() {
     let mut life = Life::of(unit("ExecStart=/main\n", Readiness::Alive(Duration::from_secs(3))));
     life.start().due();
     assert_eq!(life.now.as_millis(), 3000);
@@ -44,7 +44,7 @@ fn one_that_has_to_live_for_a_while() {
 }
 
 #[test]
-fn one_that_has_to_write_a_line() {
+fn ready_after_an_output_line() {
     let mut life = Life::of(unit("ExecStart=/main\nTimeoutStartSec=9\n", line("x")));
     life.start().step("line", ServiceRun::on_line);
     life.step("line", ServiceRun::on_line).stop().main(ProcessExit::Signal(15)).gone();
@@ -71,15 +71,15 @@ fn driver(context: &Arc<ManagerContext>, unit: &Arc<InitUnit>) -> RunDriver {
     RunDriver::new(context, NAME, &place, log, Arc::clone(unit))
 }
 
-/// One unit by itself, with real processes.
-pub(crate) struct Stage {
+/// Driver of a single unit with real processes.
+pub(crate) struct DriverHarness {
     pub(crate) context: Arc<ManagerContext>,
     unit: Arc<InitUnit>,
     pub(crate) driver: RunDriver,
     _directory: TempDir,
 }
 
-impl Stage {
+impl DriverHarness {
     pub(crate) async fn with(unit: Arc<InitUnit>) -> Self {
         let directory = tempfile::tempdir().expect("a directory can be made");
         let (clock, units) = (Arc::new(SystemClock::start()), directory.path().join("units"));
@@ -103,7 +103,7 @@ impl Stage {
         self.driver.service.stop(&StopReason::Unneeded, self.context.now());
     }
 
-    /// Goes on until the unit has come to that phase.
+    /// Drives the run until the unit reaches a phase.
     pub(crate) async fn wait_for(&mut self, phase: ServicePhase) {
         let go_on = async {
             self.driver.act();
@@ -117,21 +117,21 @@ impl Stage {
     }
 }
 
-impl Drop for Stage {
-    /// A test that fails leaves nothing running.
+impl Drop for DriverHarness {
+    /// A failing test leaves no process behind.
     fn drop(&mut self) {
         let main = self.driver.service.run_state().main;
         let pid = main.and_then(|main| Pid::from_raw(i32::try_from(main.pid).ok()?));
-        // It has ended already where all is well.
+        // In a passing test it has exited already.
         let _gone = pid.map(|pid| kill_process(pid, Signal::KILL));
     }
 }
 
 #[tokio::test]
-async fn a_line_of_its_output_says_that_it_is_ready() {
+async fn output_line_signals_readiness() {
     let script = "echo not yet; echo ready now >&2; exec sleep 1000";
     let service = format!("ExecStart=/bin/sh -c '{script}'\nExecStop=/bin/kill -s KILL $MAINPID\n");
-    let mut stage = Stage::with(unit(&service, line("^ready"))).await;
+    let mut stage = DriverHarness::with(unit(&service, line("^ready"))).await;
     for _ in 0..2 {
         stage.start();
         stage.wait_for(ServicePhase::Running).await;
@@ -141,12 +141,12 @@ async fn a_line_of_its_output_says_that_it_is_ready() {
 }
 
 #[tokio::test]
-async fn a_line_of_an_earlier_run_says_nothing_of_this_one() {
+async fn output_of_an_earlier_run_is_ignored() {
     let directory = tempfile::tempdir().expect("a directory can be made");
     let mark = directory.path().join("mark");
     let script = format!("[ -e {0} ] || echo ready; : >{0}; exec sleep 1000", mark.display());
     let service = format!("ExecStart=/bin/sh -c '{script}'\nTimeoutStartSec=200ms\n");
-    let mut stage = Stage::with(unit(&service, line("^ready$"))).await;
+    let mut stage = DriverHarness::with(unit(&service, line("^ready$"))).await;
     stage.start();
     stage.wait_for(ServicePhase::Running).await;
     stage.stop();
@@ -156,12 +156,12 @@ async fn a_line_of_an_earlier_run_says_nothing_of_this_one() {
     assert_eq!(stage.driver.service.run_state().outcome, Some(RunOutcome::Timeout));
 }
 
-/// The limit is a megabyte, and many times that stands before the line and after it.
+/// The log limit is one megabyte; the output before and after the line is many times that.
 #[tokio::test]
-async fn a_line_is_seen_however_fast_others_are_written() {
+async fn readiness_line_is_found_in_fast_output() {
     let flood = format!("yes {} | head -c 30000000", "x".repeat(499));
     let service = format!("ExecStart=/bin/sh -c '{flood}; echo ready; {flood}; exec sleep 1000'\n");
-    let mut stage = Stage::with(unit(&service, line("^ready$"))).await;
+    let mut stage = DriverHarness::with(unit(&service, line("^ready$"))).await;
     let keeping = tokio::spawn(Arc::clone(&stage.context).limit_logs());
     stage.start();
     stage.wait_for(ServicePhase::Running).await;

@@ -203,7 +203,7 @@ impl RunDriver {
             RunEvent::Deadline => self.on_time(),
             RunEvent::PidFile(changed) => {
                 if let Err(error) = changed {
-                    tracing::error!(%error, unit = %self.unit, "cannot wait for its pid file");
+                    tracing::error!(%error, unit = %self.unit, "cannot watch the pid file");
                     self.pid_file_watch = None;
                 }
                 self.read_pid_file();
@@ -297,7 +297,7 @@ impl RunDriver {
             self.update_listener();
         }
         if let Err(error) = self.save() {
-            self.warn(&error, "cannot record what runs");
+            self.warn(&error, "cannot store the run");
         }
         self.update_active();
     }

@@ -243,7 +243,7 @@ impl JournalFile {
         match self.compacted(path, &temporary) {
             Ok(compacted) => *self = compacted,
             Err(error) => {
-                tracing::warn!(%error, "cannot make the records of units shorter");
+                tracing::warn!(%error, "cannot compact the run journal");
                 self.compact_above = self.length.saturating_add(MIN_COMPACTION_SIZE);
                 // A partial copy would waste space.
                 drop(std::fs::remove_file(temporary));
@@ -303,7 +303,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_last_of_each_unit_counts_wherever_the_next_daemon_begins(
+        fn last_record_of_each_unit_counts_after_any_reopening(
             steps in prop::collection::vec((0..3usize, 0..40u32), 0..40),
             again in prop::collection::vec(any::<bool>(), 40),
         ) {
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_broken_off_anywhere_was_not_written() {
+    fn partial_line_is_ignored() {
         let (_home, path) = home();
         let records = RunJournal::new(path.clone());
         records.write_stanza("b", "unit: b\n").expect("it can be written");
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_counts_also_where_the_file_cannot_be_replaced() {
+    fn journal_works_if_compaction_fails() {
         let (_home, path) = home();
         let (records, temporary) = (RunJournal::new(path.clone()), path.with_extension("new"));
         std::fs::create_dir(&temporary).expect("it can be in the way");
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replacement_that_comes_to_nothing_is_taken_away() {
+    fn failed_compaction_removes_its_file() {
         let (_home, path) = home();
         let records = RunJournal::new(path.clone());
         records.write_run("a", &run(1)).expect("it is written");
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_do_not_pile_up() {
+    fn journal_is_compacted() {
         let (_home, path) = home();
         let records = RunJournal::new(path.clone());
         records.write_stanza("a", "unit: a\n").expect("it can be written");

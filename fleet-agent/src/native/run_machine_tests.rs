@@ -1,4 +1,4 @@
-//! The state machine of a service: whole lives as text.
+//! The state machine of a run, as text.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(super) fn spec(service: &str) -> Arc<InitUnit> {
     compiled.expect("it can be obeyed").unit.unit
 }
 
-/// A service whose processes live as a test says.
+/// A service with scripted processes.
 pub(super) struct Life {
     spec: Arc<InitUnit>,
     pub(super) service: ServiceRun,
@@ -39,7 +39,7 @@ impl Life {
         Self { spec, service, now: Timestamp::from_millis(0), pids: 0, told: Vec::new() }
     }
 
-    /// Does one thing, carries out what follows, and notes both.
+    /// Passes one event, carries out the actions, and records both.
     pub(super) fn step(
         &mut self,
         what: &str,
@@ -110,7 +110,7 @@ const FULL: &str = "ExecStartPre=/pre\nExecStart=/main\nExecStartPost=/post\nExe
                     ExecStopPost=/after\n";
 
 #[test]
-fn a_whole_life() {
+fn starts_runs_and_stops() {
     let mut life = Life::new(FULL);
     life.start()
         .control(ProcessExit::Code(0))
@@ -132,7 +132,7 @@ fn a_whole_life() {
 }
 
 #[test]
-fn a_failure_before_the_main_process() {
+fn failing_start_pre() {
     let mut life = Life::new(FULL);
     life.start().control(ProcessExit::Code(1)).gone().control(ProcessExit::Code(0)).gone();
     insta::assert_snapshot!(life.story(), @r"
@@ -145,7 +145,7 @@ fn a_failure_before_the_main_process() {
 }
 
 #[test]
-fn an_end_by_itself_runs_stop_commands_only_after_a_success() {
+fn stop_commands_run_after_a_successful_exit_only() {
     let mut life = Life::new("ExecStart=/main\nExecStop=/stop\n");
     life.start().main(ProcessExit::Code(0)).control(ProcessExit::Code(0)).gone();
     life.start().main(ProcessExit::Code(1)).gone();
@@ -161,7 +161,7 @@ fn an_end_by_itself_runs_stop_commands_only_after_a_success() {
 }
 
 #[test]
-fn a_task_with_several_commands() {
+fn oneshot_with_several_commands() {
     let mut life =
         Life::new("Type=oneshot\nRemainAfterExit=yes\nExecStart=/1\nExecStart=-/2\nExecStart=/3\n");
     life.start()
@@ -185,7 +185,7 @@ fn a_task_with_several_commands() {
 }
 
 #[test]
-fn a_stop_that_takes_too_long() {
+fn stop_timeout() {
     let mut life = Life::new("ExecStart=/main\nExecStop=/stop\nExecStopPost=/after\n");
     life.start().stop().due().due();
     assert_eq!(life.service.due(), None, "what was killed is waited for");
@@ -208,7 +208,7 @@ fn a_stop_that_takes_too_long() {
 }
 
 #[test]
-fn a_start_that_takes_too_long() {
+fn start_timeout() {
     let mut life = Life::new("ExecStartPre=/pre\nExecStart=/main\nTimeoutStartSec=5\n");
     life.start().due().control(ProcessExit::Signal(15)).gone();
     insta::assert_snapshot!(life.story(), @r"
@@ -234,7 +234,7 @@ fn kill_modes() {
 }
 
 #[test]
-fn a_command_that_cannot_be_spawned_is_a_failure() {
+fn unspawnable_command_is_a_failure() {
     let mut service = ServiceRun::new(spec("ExecStart=/main\n"));
     let now = Timestamp::from_millis(0);
     service.begin(None, now);

@@ -1,4 +1,4 @@
-//! The state machine of a service: what holds in every life, whatever happens.
+//! Invariants of the state machine of a run, for random events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::run_machine_tests::spec;
 use super::run_state::{ProcessId, Role, RunAction, ServicePhase};
 use super::sd_notify_message::NotifyMessage;
 
-/// What may happen to a service, in any order.
+/// Event of a service, in any order.
 #[derive(Debug, Clone)]
 enum Event {
     Start,
@@ -99,7 +99,7 @@ fn services() -> impl Strategy<Value = String> {
     })
 }
 
-/// A service with a machine that keeps count of its processes.
+/// A service, with a model of its processes.
 struct World {
     spec: Arc<InitUnit>,
     service: ServiceRun,
@@ -130,7 +130,7 @@ impl World {
                 control.into_iter().for_each(|pid| self.service.on_exited(pid, *end, self.now));
             }
             Event::Gone => {
-                // The kernel says so only when it is so.
+                // The kernel only reports it when it is true.
                 if main.is_none() && control.is_none() {
                     self.service.on_all_gone(self.now);
                 }
@@ -146,7 +146,7 @@ impl World {
                 self.pids += 1;
                 self.service.on_main(ProcessId { pid: self.pids, start: 0 }, self.now);
             }
-            // It may be refused.
+            // A reload may be refused.
             Event::Reload => drop(self.service.reload(self.now)),
             Event::SpawnFails => self.fail_next_spawn = true,
             Event::DaemonEnds => {
@@ -197,7 +197,7 @@ impl World {
 
 proptest! {
     #[test]
-    fn whatever_happens(service in services(), events in prop::collection::vec(events(), 0..40)) {
+    fn invariants_hold_for_random_events(service in services(), events in prop::collection::vec(events(), 0..40)) {
         let spec = spec(&service);
         let service = ServiceRun::new(Arc::clone(&spec));
         let now = Timestamp::from_millis(0);
@@ -209,7 +209,7 @@ proptest! {
             world.apply(event);
             world.check();
         }
-        // Once it is asked to stop, time brings it to rest, if what is killed ends.
+        // After a stop request, time leads to an idle state, if killed processes exit.
         world.apply(&Event::Stop);
         for _ in 0..20 {
             world.check();

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages() {
+    fn message_lines_are_parsed() {
         let second = Duration::from_secs(1);
         let default = NotifyMessage::default;
         for (message, expected) in [
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_cut_between_characters() {
+    fn long_status_is_cut_at_a_char_boundary() {
         let text = format!("STATUS=x{}", "\u{e9}".repeat(MAX_STATUS));
         let status = NotifyMessage::parse(text.as_bytes()).status.expect("it has one");
         assert_eq!(status.len(), MAX_STATUS - 1);

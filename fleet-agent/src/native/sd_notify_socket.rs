@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_kernel_tells_who_says_it_and_what_is_too_long_does_not_count() {
+    async fn message_has_its_sender_and_long_ones_are_ignored() {
         let invocation = format!("test-{}", std::process::id());
         let socket = NotifySocket::open(&invocation).expect("it can be opened");
         let is_silent =
@@ -135,7 +135,7 @@ mod tests {
 
     /// A drain takes a bounded number of messages, and any process may send invalid ones.
     #[tokio::test]
-    async fn what_does_not_count_is_taken_one_by_one() {
+    async fn ignored_messages_are_received_one_by_one() {
         let invocation = format!("long-{}", std::process::id());
         let socket = NotifySocket::open(&invocation).expect("it can be opened");
         (0..3).for_each(|_| send(&invocation, &[b'x'; MAX_MESSAGE + 1]));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_has_one_listener() {
+    async fn address_has_one_socket() {
         let invocation = format!("twice-{}", std::process::id());
         let first = NotifySocket::open(&invocation).expect("it can be opened");
         assert!(NotifySocket::open(&invocation).is_err());

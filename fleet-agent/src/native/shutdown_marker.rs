@@ -75,6 +75,6 @@ impl ShutdownMarker {
 
 /// Returns the error for a start during a shutdown.
 pub(crate) fn shutdown_refusal(unit: &UnitName) -> ServiceError {
-    let (unit, problem) = (unit.clone(), "all units are being ended".to_owned());
+    let (unit, problem) = (unit.clone(), "all units are shutting down".to_owned());
     ServiceError::StartFailed { unit, problem }
 }

@@ -11,7 +11,7 @@ use super::timer::is_zone;
 /// An unsupported option, with the reason.
 type Unsupported = (&'static str, String);
 
-const NEEDS_ROOT: &str = "asks for what only root may do: take it out, or run fleet as root";
+const NEEDS_ROOT: &str = "needs root: remove it, or run fleet as root";
 
 /// Stanza keys of systemd options.
 const STANZA_KEYS: [(&str, &str); 18] = [
@@ -80,11 +80,11 @@ fn resources(run: &Run, host: &HostCapabilities) -> Vec<Unsupported> {
     let unsupported = |setting: &CgroupSetting| match &host.controllers {
         Ok(available) if available.contains(setting.controller) => None,
         Ok(_) => Some(format!(
-            "is not possible: the controller {} does not limit control groups here: have it \
+            "is not available: the controller {} does not limit control groups here: have it \
              delegated to fleet alone, or take the option out",
             setting.controller
         )),
-        Err(why) => Some(format!("is not possible without control groups: {why}")),
+        Err(why) => Some(format!("is not available without control groups: {why}")),
     };
     let settings = settings(&run.resources).into_iter();
     settings.filter_map(|it| Some((it.option, unsupported(&it)?))).collect()
@@ -126,11 +126,11 @@ fn privileges(run: &Run, host: &HostCapabilities) -> Vec<Unsupported> {
         let problem = match (host.root, user.is_some() || group.is_some()) {
             (true, false) => continue,
             (false, _) => {
-                "cannot be obeyed: the prefixes \"+\" and \"!\" ask for the rights of root, which \
+                "is not allowed: the prefixes \"+\" and \"!\" ask for the rights of root, which \
                  fleet does not have here: take them out"
             }
             (true, true) => {
-                "cannot be obeyed: the prefixes \"+\" and \"!\" cannot be combined with another \
+                "is not allowed: the prefixes \"+\" and \"!\" cannot be combined with another \
                  user or group here: take one of them out"
             }
         };

@@ -1,4 +1,4 @@
-//! What of a unit that is understood is refused here, in which words, and what is only noted.
+//! Options that are refused on this host, with their messages, and options that are ignored.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use super::identity::HostCapabilities;
 use super::support::check_supported;
 
 impl HostCapabilities {
-    /// Root, or somebody who may not become another.
+    /// Returns the capabilities of root, or of an unprivileged user.
     pub(crate) fn of_a_test(root: bool) -> Self {
         let (user, group, id) = if root { ("root", "root", "0") } else { ("me", "us", "1000") };
         let own = |name: &str| vec![name.to_owned(), id.to_owned()];
@@ -34,7 +34,7 @@ fn refusal(root: bool, setting: &str) -> String {
     format!("{}: {}", bad.line, bad.problem)
 }
 
-/// Each text on lines that fit into this file.
+/// Wraps each text for this file.
 fn wrapped(texts: &[String]) -> String {
     let mut out = String::new();
     for text in texts {
@@ -55,19 +55,19 @@ fn wrapped(texts: &[String]) -> String {
     out
 }
 
-/// Settings that the compiler understands and that are refused here.
+/// Settings that the compiler knows and this supervisor refuses.
 const REFUSED: &[&str] =
     &["TasksMax=5", "IOWeight=5", "User=nobody\nExecStop=+/bin/true", "PrivateTmp=yes\nNoSuch=1"];
 
 #[test]
-fn what_cannot_be_done_is_refused_with_its_line() {
+fn unsupported_option_is_refused_with_its_line() {
     let messages: Vec<String> = REFUSED.iter().map(|setting| refusal(true, setting)).collect();
     insta::assert_snapshot!(wrapped(&messages), @r#"
-    3: TasksMax= is not possible: the controller pids does not limit control groups here:
+    3: TasksMax= is not available: the controller pids does not limit control groups here:
        have it delegated to fleet alone, or take the option out
-    3: IOWeight= is not possible: the controller io does not limit control groups here:
+    3: IOWeight= is not available: the controller io does not limit control groups here:
        have it delegated to fleet alone, or take the option out
-    4: ExecStop= cannot be obeyed: the prefixes "+" and "!" cannot be combined with
+    4: ExecStop= is not allowed: the prefixes "+" and "!" cannot be combined with
        another user or group here: take one of them out
     3: PrivateTmp= is not possible: the native supervisor cannot confine processes in
        this way: take the option out or set it to what asks for nothing, or run the unit
@@ -77,7 +77,7 @@ fn what_cannot_be_done_is_refused_with_its_line() {
 }
 
 #[test]
-fn whole_units_that_are_not_run() {
+fn unsupported_units_are_refused() {
     let run = "[Service]\nExecStart=/bin/true\n";
     for (unit, text, problem) in [
         ("a.path", "[Path]\n", "not .path ones"),
@@ -91,7 +91,7 @@ fn whole_units_that_are_not_run() {
 }
 
 #[test]
-fn a_zone_that_the_machine_does_not_know_is_refused_with_its_line() {
+fn unknown_time_zone_is_refused_with_its_line() {
     let text = "[Timer]\nOnBootSec=1\nOnCalendar=daily Mars/Base\n";
     let bad = compile_as(true, "a.timer", text).expect_err("it is refused");
     assert!(bad.line == 3 && bad.problem.contains("the zone \"Mars/Base\""), "{bad:?}");
@@ -130,17 +130,17 @@ fn another_user_needs_root() {
        the option out, or run fleet as root
     3: Group= is "0", but fleet runs as the group "us" and may not become another: take
        the option out, or run fleet as root
-    3: ExecStartPre= cannot be obeyed: the prefixes "+" and "!" ask for the rights of
+    3: ExecStartPre= is not allowed: the prefixes "+" and "!" ask for the rights of
        root, which fleet does not have here: take them out
-    3: Nice= asks for what only root may do: take it out, or run fleet as root
-    3: OOMScoreAdjust= asks for what only root may do: take it out, or run fleet as root
+    3: Nice= needs root: remove it, or run fleet as root
+    3: OOMScoreAdjust= needs root: remove it, or run fleet as root
     3: SupplementaryGroups= asks for what only root may do: take it out, or run fleet as
        root
     "#);
 }
 
 #[test]
-fn what_a_unit_of_files_asks_for_and_cannot_have_is_told_by_its_keys() {
+fn unsupported_stanza_keys_are_named() {
     let messages = |root: bool, lines: &str| {
         let text = format!("unit: a\ntype: oneshot\nprovides: a\nexec-start: /bin/true\n{lines}\n");
         let read = read_stanzas(text.as_bytes(), &Timeouts::default());
@@ -151,15 +151,15 @@ fn what_a_unit_of_files_asks_for_and_cannot_have_is_told_by_its_keys() {
     let asks = "tasks-max: 5\nnice: -5\nuser: nobody\nexec-stop: +/bin/true";
     let all: Vec<String> = [true, false].map(|root| messages(root, asks).expect("it asks")).into();
     insta::assert_snapshot!(wrapped(&all), @r#"
-    tasks-max is not possible: the controller pids does not limit control groups here:
+    tasks-max is not available: the controller pids does not limit control groups here:
        have it delegated to fleet alone, or take the option out; exec-stop cannot be
        obeyed: the prefixes "+" and "!" cannot be combined with another user or group
        here: take one of them out
-    nice asks for what only root may do: take it out, or run fleet as root; tasks-max is
+    nice needs root: remove it, or run fleet as root; tasks-max is
        not possible: the controller pids does not limit control groups here: have it
        delegated to fleet alone, or take the option out; user is "nobody", but fleet runs
        as the user "me" and may not become another: take the option out, or run fleet as
-       root; exec-stop cannot be obeyed: the prefixes "+" and "!" ask for the rights of
+       root; exec-stop is not allowed: the prefixes "+" and "!" ask for the rights of
        root, which fleet does not have here: take them out
     "#);
     assert_eq!(messages(true, "memory-max: 50M\nnice: -5\nuser: nobody"), None);
@@ -167,7 +167,7 @@ fn what_a_unit_of_files_asks_for_and_cannot_have_is_told_by_its_keys() {
 }
 
 #[test]
-fn what_is_passed_over_is_noted() {
+fn ignored_option_is_noted() {
     let text = "[Unit]\nDescription=x\nAfter=b.service\nRequires=c.service\n[Service]\n\
                 PrivateTmp=no\nExecStart=/bin/true\nExecReload=/bin/kill -HUP $MAINPID\n\
                 SyslogIdentifier=x\n\

@@ -51,10 +51,10 @@ pub(crate) fn start_failure_reason(run_state: &RunState, problem: Option<&str>) 
     }
     match (run_state.outcome, run_state.exit.and_then(ProcessExit::status)) {
         (Some(RunOutcome::StartLimitHit), _) => {
-            "it was started too often in a short time".to_owned()
+            "it hit its start limit: started too often in a short time".to_owned()
         }
-        (Some(RunOutcome::Condition), _) => "a command of its ExecCondition= says no".to_owned(),
-        (Some(RunOutcome::Protocol), _) => "it ended before it said that it is ready".to_owned(),
+        (Some(RunOutcome::Condition), _) => "a command of its ExecCondition= failed".to_owned(),
+        (Some(RunOutcome::Protocol), _) => "it exited before it sent READY=1".to_owned(),
         (Some(RunOutcome::Timeout), _) => {
             "it took longer than its TimeoutStartSec= allows".to_owned()
         }
@@ -69,9 +69,9 @@ pub(crate) fn reload_failure_reason(run_state: &RunState) -> String {
         _ if run_state.phase != ServicePhase::Running
             && run_state.phase != ServicePhase::Exited =>
         {
-            "it ended meanwhile"
+            "it stopped during the reload"
         }
-        Some(RunOutcome::Timeout) => "it took longer than its time-out allows",
+        Some(RunOutcome::Timeout) => "it timed out",
         _ => "a command of its ExecReload= failed",
     }
     .to_owned()

@@ -301,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_to_do_follows_from_what_was_done() {
+    fn pending_request_is_the_difference_to_the_applied_state() {
         let nothing = RequestedState::default();
         let launched = RequestedState { launched: true, generation: 1, ..nothing };
         let elapsed = |trigger| RequestedState { triggered: true, trigger, ..nothing };
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn stored_state_round_trips() {
         let temporary = tempfile::tempdir().expect("a directory can be made");
         let directory = UnitDirectory::new(temporary.path().join("a.service"));
         assert!(directory.read().expect("nothing is there").is_none());
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_broken_off_anywhere_was_not_written() {
+    fn partial_record_is_ignored() {
         let temporary = tempfile::tempdir().expect("a directory can be made");
         let directory = UnitDirectory::new(temporary.path().to_owned());
         let path = temporary.path().join("run.json");
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn records_do_not_pile_up() {
+    fn run_file_is_bounded() {
         let temporary = tempfile::tempdir().expect("a directory can be made");
         let directory = UnitDirectory::new(temporary.path().to_owned());
         for pid in 0..2000 {

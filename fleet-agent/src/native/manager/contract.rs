@@ -145,7 +145,7 @@ impl NativeManager {
             problem: bad.problem,
         })?;
         for remark in compiled.remarks.iter().filter(|_| is_new) {
-            tracing::warn!(%unit, remark, "an option is not what it is under systemd");
+            tracing::warn!(%unit, remark, "an option differs from systemd");
         }
         Ok(Box::new(compiled.unit))
     }
@@ -184,7 +184,7 @@ async fn start_timers_of(
     for (timer, is_required) in client.timers_of(&unit).await? {
         match timers.pull(&timer).await {
             Err(error) if is_required => return Err(error),
-            Err(error) => tracing::warn!(%unit, %timer, %error, "starts without a timer"),
+            Err(error) => tracing::warn!(%unit, %timer, %error, "starting without a timer"),
             Ok(()) => {}
         }
     }

@@ -102,14 +102,14 @@ impl RunDriver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::native::readiness_tests::{Stage, line, unit};
+    use crate::native::readiness_tests::{DriverHarness, line, unit};
     use crate::native::run_state::ServicePhase;
 
     /// Starts a unit with a main process and one child of it.
-    async fn two() -> (Stage, ProcessId, u32) {
+    async fn two() -> (DriverHarness, ProcessId, u32) {
         let script = "sleep 1000 & echo $$!; wait";
         let service = format!("ExecStart=/bin/sh -c '{script}'\nNotifyAccess=all\n");
-        let mut stage = Stage::with(unit(&service, line("^[0-9]+$"))).await;
+        let mut stage = DriverHarness::with(unit(&service, line("^[0-9]+$"))).await;
         stage.start();
         stage.wait_for(ServicePhase::Running).await;
         let (text, _) = stage.driver.log().tail(Some(1), None).expect("it can be read");
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn processes_that_name_each_other_as_the_main_one_are_watched_once() {
+    async fn alternating_main_processes_are_watched_once() {
         let (mut stage, main, other) = two().await;
         let mut watched = Vec::new();
         for _ in 0..10 {
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_main_process_that_cannot_be_watched_is_none() {
+    async fn unwatchable_process_is_not_adopted_as_main() {
         let (mut stage, main, other) = two().await;
         let process = ProcessId { pid: other, start: 0 };
         let full = stage.driver.take_as_main(process, |_| Err(io::Error::other("all are open")));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_is_named_while_the_unit_ends_is_not_watched() {
+    async fn main_process_named_while_stopping_is_not_watched() {
         let (mut stage, _, other) = two().await;
         stage.stop();
         stage.driver.act();

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::clock::pause;
-use crate::native::readiness_tests::Stage;
+use crate::native::readiness_tests::DriverHarness;
 use crate::native::run_machine_tests::spec;
 use crate::native::run_state::ServicePhase;
 
@@ -16,7 +16,7 @@ const STEP: Duration = Duration::from_millis(2);
 /// Helper process: sends `READY=1`, creates the file `SAID`, and exits once the file is removed.
 /// Does nothing as a test.
 #[test]
-fn as_it_is_told() {
+fn helper_process() {
     let Ok(message) = std::env::var("SAID") else { return };
     let name = std::env::var("NOTIFY_SOCKET").expect("somebody listens");
     let address = match name.strip_prefix('@') {
@@ -32,7 +32,7 @@ fn as_it_is_told() {
 }
 
 /// Blocks until a file exists. The driver shares this thread, so it receives no message meanwhile.
-fn wait_unheard(file: &Path) {
+fn wait_blocking(file: &Path) {
     for _ in 0..15_000 {
         if file.exists() {
             return;
@@ -43,12 +43,12 @@ fn wait_unheard(file: &Path) {
 }
 
 #[tokio::test]
-async fn what_was_said_by_then_is_heard_before_it_counts_that_all_are_gone() {
+async fn messages_count_before_the_last_exit() {
     let home = tempfile::tempdir().expect("a directory can be made");
     let [gate, message] = ["gate", "said"].map(|name| home.path().join(name));
     let program = std::env::current_exe().expect("it has a path");
     let script = format!(
-        "(until [ -e {} ]; do sleep 0.01; done; exec {} --exact {}::as_it_is_told) & exit 0",
+        "(until [ -e {} ]; do sleep 0.01; done; exec {} --exact {}::helper_process) & exit 0",
         gate.display(),
         program.display(),
         module_path!().split_once("::").expect("it is in a crate").1,
@@ -58,7 +58,7 @@ async fn what_was_said_by_then_is_heard_before_it_counts_that_all_are_gone() {
          ExecStart=/bin/sh -c '{script}'\n",
         message.display()
     );
-    let mut stage = Stage::with(spec(&service)).await;
+    let mut stage = DriverHarness::with(spec(&service)).await;
     stage.start();
     stage.driver.act();
     while !stage.driver.service.awaits_others() {
@@ -66,7 +66,7 @@ async fn what_was_said_by_then_is_heard_before_it_counts_that_all_are_gone() {
         stage.driver.act();
     }
     std::fs::write(&gate, "").expect("it can be made");
-    wait_unheard(&message);
+    wait_blocking(&message);
     // As if the last process had exited since.
     stage.driver.sweep = Some(Box::pin(ready(())));
     stage.driver.wait().await;

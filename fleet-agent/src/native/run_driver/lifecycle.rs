@@ -71,8 +71,8 @@ impl RunDriver {
     }
 
     pub(super) fn limit_log(&self, longest: Option<u64>) {
-        if let Err(error) = self.log.keep_below(longest) {
-            self.warn(&error, "cannot keep a log as short as its unit may have files");
+        if let Err(error) = self.log.limit_length(longest) {
+            self.warn(&error, "cannot limit a log to the unit's file size limit");
         }
     }
 

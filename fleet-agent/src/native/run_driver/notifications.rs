@@ -36,7 +36,7 @@ impl RunDriver {
         match NotifySocket::open(&self.invocation) {
             Ok(socket) => self.notify = Some(socket),
             Err(error) => {
-                tracing::error!(%error, unit = %self.unit, "cannot hear what a unit says");
+                tracing::error!(%error, unit = %self.unit, "cannot open the notification socket of a unit");
             }
         }
     }
@@ -81,7 +81,7 @@ impl RunDriver {
         match received {
             Ok(message) => self.on_message(&message),
             Err(error) => {
-                tracing::error!(%error, unit = %self.unit, "cannot hear what a unit says any more");
+                tracing::error!(%error, unit = %self.unit, "cannot receive messages of a unit any more");
                 self.notify = None;
             }
         }
@@ -89,7 +89,7 @@ impl RunDriver {
 
     fn on_message(&mut self, message: &ReceivedMessage) {
         if !self.is_accepted_sender(message.sender) {
-            tracing::debug!(unit = %self.unit, sender = message.sender, "not for it to say");
+            tracing::debug!(unit = %self.unit, sender = message.sender, "message from a process that may not send any");
             return self.on_rejected_message(message);
         }
         if message.notice.is_ready && self.spec.kind == ServiceType::ForegroundNotified {
@@ -107,16 +107,16 @@ impl RunDriver {
         let awaits = self.spec.kind == ServiceType::ForegroundNotified
             && self.service.run_state().phase == ServicePhase::Start;
         let who = match self.spec.run.notify_access {
-            NotifyAccess::Main => "the main process may",
-            NotifyAccess::Exec => "the main process and those of its other commands may",
-            NotifyAccess::All => "the unit's own processes may, until they were waited for",
+            NotifyAccess::Main => "the main process may send it",
+            NotifyAccess::Exec => "the main process and the unit's other commands may send it",
+            NotifyAccess::All => "processes of the unit may send it, until they are reaped",
             NotifyAccess::None => return,
         };
         if message.notice.is_ready && awaits {
             let option = self.option_name("NotifyAccess=", "notify-access");
             let sender = message.sender;
             self.problem =
-                Some(format!("process {sender} said READY=1, and only {who}: see {option}"));
+                Some(format!("process {sender} sent READY=1, but only {who}: see {option}"));
         }
     }
 
@@ -161,7 +161,7 @@ impl RunDriver {
     }
 
     fn assume_foreign<T: Default>(&self, pid: u32, error: &io::Error) -> T {
-        tracing::warn!(%error, pid, unit = %self.unit, "cannot tell whose process it is");
+        tracing::warn!(%error, pid, unit = %self.unit, "cannot determine the unit of a process");
         T::default()
     }
 
@@ -175,14 +175,16 @@ impl RunDriver {
         }
         match self.own_process(pid).filter(|process| process.pid != std::process::id()) {
             Some(process) => self.adopt_main(process),
-            None => tracing::warn!(unit = %self.unit, pid, "names a stranger as its main process"),
+            None => {
+                tracing::warn!(unit = %self.unit, pid, "MAINPID= names a process of another unit")
+            }
         }
     }
 
     fn adopt_main(&mut self, process: ProcessId) {
         if let Err(why) = self.take_as_main(process, ProcessHandle::open) {
             let (unit, pid) = (&self.unit, process.pid);
-            tracing::warn!(%unit, pid, why, "cannot have it as its main process");
+            tracing::warn!(%unit, pid, why, "cannot adopt the main process");
         }
     }
 
@@ -193,7 +195,7 @@ impl RunDriver {
         match PidFileWatch::of(Path::new(path)) {
             Ok(watch) => self.pid_file_watch = Some(watch),
             Err(error) => {
-                tracing::error!(%error, unit = %self.unit, "cannot wait for its pid file");
+                tracing::error!(%error, unit = %self.unit, "cannot watch the pid file");
             }
         }
         self.read_pid_file();
@@ -232,7 +234,7 @@ impl RunDriver {
         self.pid_file_failures += 1;
         let is_last = self.pid_file_failures > MAX_PID_FILE_FAILURES;
         if self.pid_file_failures == 1 || is_last {
-            tracing::warn!(unit = %self.unit, problem, is_last, "cannot tell its main process");
+            tracing::warn!(unit = %self.unit, problem, is_last, "cannot determine the main process");
         }
         match is_last {
             true => self.pid_file_failures = 0,
@@ -274,7 +276,7 @@ impl RunDriver {
         match found {
             Ok(()) => self.service.on_line(self.context.now()),
             Err(error) => {
-                tracing::error!(%error, unit = %self.unit, "cannot read what it writes");
+                tracing::error!(%error, unit = %self.unit, "cannot read the output of a unit");
                 self.problem = Some(format!("its output cannot be read: {error}"));
             }
         }
@@ -289,19 +291,19 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::native::readiness_tests::Stage;
+    use crate::native::readiness_tests::DriverHarness;
     use crate::native::run_machine_tests::spec;
 
     /// Starts a unit with two processes; its pid file names the first. Then makes the pid file
     /// unreadable and kills that process. The file `next` holds the process ID of the other.
-    async fn killed_without_a_file() -> (Stage, TempDir, ProcessId) {
+    async fn killed_without_a_file() -> (DriverHarness, TempDir, ProcessId) {
         let home = tempfile::tempdir().expect("a directory can be made");
         let path = |name: &str| home.path().join(name);
         let (pid, next) = (path("pid"), path("next"));
         let (pid, next) = (pid.display(), next.display());
         let script = format!("sleep 1000 & echo $$! >{next}; sleep 1000 & echo $$! >{pid}");
         let unit = format!("Type=forking\nPIDFile={pid}\nExecStart=/bin/sh -c '{script}'\n");
-        let mut stage = Stage::with(spec(&unit)).await;
+        let mut stage = DriverHarness::with(spec(&unit)).await;
         stage.start();
         stage.wait_for(ServicePhase::Running).await;
         // It can be opened, but not read.
@@ -315,7 +317,7 @@ mod tests {
 
     /// Regression: the unit failed, and the process that its file would have named was killed.
     #[tokio::test]
-    async fn a_file_that_cannot_be_read_when_the_main_process_ends_is_read_again() {
+    async fn unreadable_pid_file_is_read_again_after_the_main_exit() {
         let (mut stage, home, main) = killed_without_a_file().await;
         while stage.driver.pid_file_failures == 0 {
             stage.driver.wait().await;
@@ -335,7 +337,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_can_never_be_read_names_nobody_in_the_end() {
+    async fn permanently_unreadable_pid_file_counts_as_empty() {
         let (mut stage, _home, _) = killed_without_a_file().await;
         stage.driver.pid_file_failures = MAX_PID_FILE_FAILURES;
         stage.wait_for(ServicePhase::Failed).await;

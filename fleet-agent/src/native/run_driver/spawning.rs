@@ -21,7 +21,7 @@ impl RunDriver {
     /// ends meanwhile.
     pub(super) fn spawn(&mut self, command: &Command, role: Role) {
         if let Err(error) = self.log.look() {
-            self.warn(&error, "cannot look at the log");
+            self.warn(&error, "cannot check the size of the log");
         }
         if role == Role::Main {
             self.hold_output();
@@ -35,7 +35,7 @@ impl RunDriver {
             self.listen();
         }
         let started = room.map_or(Ok(()), |why| Err(never(why))).and_then(|()| {
-            self.save().map_err(|error| never(format!("cannot record that it runs: {error}")))
+            self.save().map_err(|error| never(format!("cannot store the run: {error}")))
         });
         let extra = self.variables(role);
         let started = started.and_then(|()| {
@@ -66,7 +66,7 @@ impl RunDriver {
     /// Kills a child that cannot be watched: its process ID could be reused unnoticed.
     fn kill_unwatchable(&mut self, mut started: Child, error: &io::Error) {
         if let Err(error) = started.start_kill() {
-            tracing::error!(%error, unit = %self.unit, "cannot end a process that goes unwatched");
+            tracing::error!(%error, unit = %self.unit, "cannot kill a process that is not watched");
         }
         let words = format!("cannot watch it: {error}");
         self.on_spawn_failed(SpawnFailure { words, end: ProcessExit::NotSpawned });

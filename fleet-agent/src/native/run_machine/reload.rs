@@ -36,7 +36,7 @@ impl ServiceRun {
                 self.actions.push_back(RunAction::SignalProcess { process, signal: signal.into() });
             }
             _ if self.spec.run.reload.is_empty() => {
-                return Err("its file does not say how: add an ExecReload=, or restart it");
+                return Err("its file has no ExecReload=: add one, or restart the unit");
             }
             _ => self.enter_list(ServicePhase::Reload, now),
         }

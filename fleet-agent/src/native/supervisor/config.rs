@@ -55,12 +55,13 @@ impl SupervisorConfig {
         let lock = acquire_private(&self.directory, &*self.clock).await?;
         let units = self.directory.join("units");
         let prepared = forget_old_boot(&self.directory, &units);
-        prepared.map_err(io_error("read the boot that this machine is in"))?;
+        prepared.map_err(io_error("identify the current boot"))?;
         let groups = if self.control_groups {
-            leave_units(&self.directory).map_err(io_error("begin beside its own units"))?;
+            leave_units(&self.directory)
+                .map_err(io_error("leave the control groups of its units"))?;
             Groups::find(&self.directory)
         } else {
-            Err("they are turned off".to_owned())
+            Err("control groups are disabled".to_owned())
         };
         let context = ManagerContext::new(
             Arc::clone(&self.clock),
@@ -79,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_of_files_are_handed_the_language_of_the_machine() {
+    fn language_is_inherited_unless_configured() {
         let given = |own: &[&str], language: Option<&str>| {
             let mut config = SupervisorConfig::new("/nowhere");
             config.environment.extend(own.iter().map(|it| (LANGUAGE.into(), (*it).to_owned())));

@@ -9,10 +9,10 @@ use crate::ServiceError;
 #[non_exhaustive]
 pub enum SupervisorError {
     /// The graph cannot provide the desired targets.
-    #[error("it cannot be wanted")]
+    #[error("invalid goal or targets")]
     InvalidTargets(#[source] GraphError),
     /// A shutdown has begun.
-    #[error("all units are being ended: choose a goal once they are run again")]
+    #[error("all units are shutting down: set the goal after the next start")]
     ShuttingDown,
     /// The unit cannot be reloaded.
     #[error("{target} cannot be reloaded")]
@@ -24,7 +24,7 @@ pub enum SupervisorError {
         why: NotReloadable,
     },
     /// The unit does not exist, or it never ran.
-    #[error("there is no log of {unit}")]
+    #[error("no log of {unit}: it never ran")]
     NoLog {
         /// Name of the unit.
         unit: Name,
@@ -33,7 +33,7 @@ pub enum SupervisorError {
     #[error(transparent)]
     Service(#[from] ServiceError),
     /// The supervisor task has panicked. The units keep running; start a supervisor again.
-    #[error("the supervisor has ended by a defect: start it again")]
+    #[error("the supervisor task has crashed: start the supervisor again")]
     Crashed,
 }
 

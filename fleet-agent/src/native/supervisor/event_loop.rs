@@ -144,9 +144,9 @@ impl Supervisor {
             return self.send_order(action);
         }
         if let Err(error) = self.start_run(action) {
-            tracing::error!(unit = %action.unit, %error, "cannot begin a run");
+            tracing::error!(unit = %action.unit, %error, "cannot start a run");
             if let Some(entry) = self.units.get_mut(&action.unit) {
-                entry.problem = Some(format!("cannot begin: {error}"));
+                entry.problem = Some(format!("cannot start: {error}"));
                 let outcome = Some(RunOutcome::Resources);
                 entry.run_state = Arc::new(RunState {
                     phase: ServicePhase::Failed,
@@ -239,7 +239,9 @@ impl Supervisor {
         let handle = handle.filter(|handle| handle.incarnation == action.incarnation);
         match handle.map(|handle| handle.sender.send(action.kind.clone())) {
             Some(Ok(())) => {}
-            Some(Err(QueueFull)) => tracing::error!(%action, "an order is lost: too many wait"),
+            Some(Err(QueueFull)) => {
+                tracing::error!(%action, "action lost: the queue of the run is full")
+            }
             None if matches!(action.kind, ActionKind::Reload) => {}
             // No process of the run is left to report it.
             None => self.report_all_gone(action),
@@ -313,7 +315,7 @@ impl Supervisor {
                     self.units.remove(unit);
                     lock(&self.logs).remove(unit);
                     if let Err(error) = self.context.storage(unit.as_str()).remove() {
-                        tracing::warn!(%unit, %error, "cannot remove the records of a unit");
+                        tracing::warn!(%unit, %error, "cannot remove the stored state of a unit");
                     }
                 }
                 _ => {}

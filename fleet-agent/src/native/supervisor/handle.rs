@@ -61,9 +61,10 @@ impl InitSupervisor {
         let config = config.with_language(std::env::var(LANGUAGE).ok());
         let context = config.open().await?;
         let targets_file = config.directory.join(TARGETS);
-        let recovery = Recovery::read(&context, &graph).map_err(io_error("read the records"))?;
+        let recovery =
+            Recovery::read(&context, &graph).map_err(io_error("read the stored state"))?;
         let stored =
-            TargetSelection::read(&targets_file).map_err(io_error("read what was wanted"))?;
+            TargetSelection::read(&targets_file).map_err(io_error("read the desired targets"))?;
         let Recovery { observation, units, runs, unrecoverable } = recovery;
         let is_written = stored.is_some();
         let (system, selection) = restore_state(graph, settings, observation, stored)?;
@@ -305,7 +306,7 @@ impl InitSupervisor {
 impl Supervisor {
     pub(super) fn write_targets(&self) -> Result<(), SupervisorError> {
         let stored = self.selection.write(&self.targets_file);
-        Ok(stored.map_err(io_error("write down what is wanted"))?)
+        Ok(stored.map_err(io_error("store the desired targets"))?)
     }
 
     fn clear_goal(&mut self) {
@@ -354,7 +355,9 @@ fn restore_state(
         match InitState::restore(graph.clone(), &selection.desired.apply_to(settings), observation)
         {
             Ok(system) => return Ok((system, selection)),
-            Err(flaw) => tracing::warn!(%flaw, "what was wanted cannot be any more"),
+            Err(flaw) => {
+                tracing::warn!(%flaw, "cannot restore the desired targets: using the configured ones")
+            }
         }
     }
     let system = InitState::restore(graph, settings, observation)

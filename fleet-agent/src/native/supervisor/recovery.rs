@@ -64,14 +64,14 @@ impl Recovery {
         name: &Name,
     ) {
         if let Err(error) = self.try_recover_unit(context, graph, name) {
-            tracing::error!(unit = %name, %error, "cannot take a unit back");
+            tracing::error!(unit = %name, %error, "cannot recover a unit");
             self.observation.last = Incarnation(self.observation.last.0 + 1);
             let observed = unrecoverable_state(graph, name, self.observation.last, context.now());
             self.observation.units.insert(name.clone(), observed);
             self.unrecoverable.insert(name.clone(), reason(&error));
             // Its processes may still write to the log.
             if let Err(error) = entry_of(&mut self.units, context, name) {
-                tracing::error!(unit = %name, %error, "cannot keep the log of a unit short");
+                tracing::error!(unit = %name, %error, "cannot limit the log of a unit");
             }
         }
     }
@@ -146,7 +146,7 @@ impl Supervisor {
                 _ => continue,
             };
             if let Err(error) = entry.set_idle_state(run_state) {
-                tracing::warn!(%unit, %error, "cannot record whether a unit was given up");
+                tracing::warn!(%unit, %error, "cannot store whether a unit has hit its start limit");
             }
         }
     }
@@ -187,7 +187,7 @@ fn definition(directory: &UnitDirectory, graph: &Graph, name: &Name) -> io::Resu
         (Some(written), Some(present)) if *written == *present => Some(present),
         (written, present) => written.or(present),
     };
-    let unknown = || directory.invalid_definition(format!("there is no stanza of {name}"));
+    let unknown = || directory.invalid_definition(format!("no stanza of {name}"));
     known.ok_or_else(unknown)
 }
 
@@ -311,7 +311,7 @@ mod tests {
     use crate::native::run_machine_tests::spec;
 
     #[test]
-    fn a_unit_that_is_taken_back_keeps_the_counts_of_its_ends() {
+    fn recovered_unit_keeps_its_counters() {
         let definition = spec("ExecStart=/bin/true\n");
         let starting = [ServicePhase::StartPre, ServicePhase::Start, ServicePhase::StartPost];
         for phase in starting.into_iter().chain([ServicePhase::Running, ServicePhase::StopSigterm])
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_was_abnormal_is_so_to_the_next_daemon() {
+    fn abnormal_end_stays_abnormal_after_a_recovery() {
         for (outcome, exit, cause) in [
             (RunOutcome::Protocol, ProcessExit::Code(0), FailureCause::Protocol),
             (RunOutcome::Resources, ProcessExit::NotSpawned, FailureCause::Resources),
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn how_the_main_process_ended_is_known_to_who_takes_back_what_is_left_of_it() {
+    fn main_exit_is_recovered_while_processes_are_left() {
         let (outcome, exit) = (Some(RunOutcome::Watchdog), Some(ProcessExit::Signal(6)));
         let phase = ServicePhase::StopSigterm;
         let observed = after(&RunState { phase, outcome, exit, ..RunState::default() });

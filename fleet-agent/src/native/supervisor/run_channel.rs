@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn much_that_is_asked_takes_no_order_its_place() {
+    fn updates_take_no_action_slot() {
         let (sender, mut receiver) = run_channel();
         for generation in 0..1000 {
             sender.update(|update| {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_are_read_in_turn_and_too_many_are_refused() {
+    fn actions_are_received_in_order_and_bounded() {
         let (sender, mut receiver) = run_channel();
         sender.send(ActionKind::Reload).expect("there is room");
         (1..ORDER_CAPACITY).for_each(|_| sender.send(ActionKind::Kill).expect("there is room"));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_read_after_nobody_leads_any_more() {
+    fn queued_messages_are_received_after_closing() {
         let (sender, mut receiver) = run_channel();
         sender.update(|update| update.kill = true);
         drop(sender);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_hears_of_an_order_also_after_it_had_stopped_waiting() {
+    async fn receiver_is_woken_after_a_cancelled_wait() {
         let (sender, mut receiver) = run_channel();
         assert!(now(&mut receiver).is_none());
         let channel = tokio::spawn(async move { receiver.next().await });
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_hears_of_news_and_that_nobody_leads_any_more() {
+    async fn receiver_is_woken_by_updates_and_by_closing() {
         let (sender, mut receiver) = run_channel();
         let channel = tokio::spawn(async move {
             let update = receiver.next().await;

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_waits_for_a_unit_that_runs_takes_little_room() {
+    fn run_task_is_small() {
         fn size<F: Future>(_: fn(Box<RunTask>) -> F) -> usize {
             size_of::<F>()
         }

@@ -78,7 +78,7 @@ impl SupervisedUnit {
             ..RunState::clone(&self.run_state)
         });
         if let Err(error) = kept {
-            tracing::warn!(%error, "cannot record what a unit was forgiven");
+            tracing::warn!(%error, "cannot store the restart counters of a unit");
         }
     }
 
@@ -93,7 +93,7 @@ impl SupervisedUnit {
             self.directory.write_run(&run)
         });
         if let Err(error) = noted {
-            tracing::warn!(%error, "cannot record that what was asked of a unit is done");
+            tracing::warn!(%error, "cannot store that a request is applied");
         }
     }
 
@@ -129,7 +129,7 @@ pub(super) fn read_definition(
     let found = units.find(|it| it.name == *unit);
     let why = || match read.diagnostics.first() {
         Some(problem) => format!("the stanza of {unit}: {}", problem.message),
-        None => format!("there is no stanza of {unit}"),
+        None => format!("no stanza of {unit}"),
     };
     found.map(Some).ok_or_else(|| directory.invalid_definition(why()))
 }

@@ -1,10 +1,10 @@
-//! What decides and what runs, joined in pure time: each line of the table of events as a run of
-//! a unit tells it.
+//! Planner and run state machine combined, in simulated time: each row of the event table as a run
+//! reports it.
 
-mod one;
+mod scripted_unit;
 
 use fleet_core::graph::{InitUnit, Name, Target};
-use one::One;
+use scripted_unit::ScriptedUnit;
 
 use crate::native::outcome::ProcessExit;
 use crate::native::run_machine_tests::spec;
@@ -13,10 +13,10 @@ use crate::native::run_state::ServicePhase as Stage;
 fn check(stanza: &str, rows: &[(&str, &str)]) {
     let stanza = stanza.replace("; ", "\n") + "\nrestart: never\n";
     for (steps, expected) in rows {
-        let mut one = One::new(&stanza);
-        // What is so before it starts comes first.
+        let mut one = ScriptedUnit::new(&stanza);
+        // The initial conditions come first.
         steps.split(", ").for_each(|step| one.step(step));
-        assert_eq!(one.told(), *expected, "{stanza} {steps}");
+        assert_eq!(one.summary(), *expected, "{stanza} {steps}");
     }
 }
 
@@ -25,7 +25,7 @@ const LATE: &str = "failed: its stop timed out";
 const STATUS_1: &str = "failed: its main process ended with status 1";
 
 #[test]
-fn one_that_says_when_it_is_ready() {
+fn notified_service() {
     let stanza = "type: foreground-notified; exec-start: /main; success-exit: 3; watchdog: 5s; \
                   runtime-max: 20s; stop-timeout: 30s";
     check(
@@ -44,7 +44,7 @@ fn one_that_says_when_it_is_ready() {
             ("start, pass 80, says EXTEND_TIMEOUT_USEC=60000000, pass 59", "starting"),
             ("start, says READY=1, says RELOADING=1", "reloading"),
             ("start, says READY=1, says RELOADING=1, says READY=1", "running"),
-            ("start, says READY=1, says STOPPING=1", "stopping: ByItself"),
+            ("start, says READY=1, says STOPPING=1", "stopping: SelfInitiated"),
             ("start, says READY=1, says STOPPING=1, exits 1, gone", STATUS_1),
             ("start, says READY=1, says STOPPING=1, exits 3", "exited"),
             ("start, says READY=1, exits 1, gone", STATUS_1),
@@ -56,7 +56,7 @@ fn one_that_says_when_it_is_ready() {
 }
 
 #[test]
-fn one_that_is_there() {
+fn supervised_service() {
     let stanza = "type: foreground-supervised; exec-start: /main; success-exit: 3; exec-stop: \
                   /stop; exec-stop-post: /after; runtime-max: 20s; stop-timeout: 30s";
     check(
@@ -71,10 +71,10 @@ fn one_that_is_there() {
             ("start, unwanted, ends 0, gone, ends 0, gone", "inactive"),
             ("start, unwanted, ends 1, gone, ends 1, gone", "inactive"),
             ("start, unwanted, pass 59", "stopping: nothing needs it"),
-            // The command, the signal, and then the last one.
+            // The stop command, the signal, and then the final signal.
             ("start, unwanted, pass 60", "stopping: its stop timed out"),
             ("start, unwanted, pass 60, gone, ends 0, gone", LATE),
-            // What is run after it was killed has a time of its own, and so has its last signal.
+            // The commands after a kill have their own timeout, and so has their final signal.
             ("start, unwanted, pass 60, gone, pass 10", "stopping: its stop timed out"),
             ("start, unwanted, pass 60, gone, pass 29, ends 0, gone", LATE),
             ("start, unwanted, pass 60, gone, pass 69", "stopping: its stop timed out"),
@@ -91,7 +91,7 @@ fn one_that_is_there() {
 }
 
 #[test]
-fn when_one_that_is_there_is_ready() {
+fn supervised_service_readiness() {
     let wait = "type: foreground-supervised; exec-start: /main; success-exit: 3; ready-wait: 2s";
     check(
         wait,
@@ -109,7 +109,7 @@ fn when_one_that_is_there_is_ready() {
 }
 
 #[test]
-fn one_in_the_background() {
+fn pidfile_service() {
     let stanza = "type: background-pidfile; exec-start: /main; pidfile: /run/a; success-exit: 3";
     check(
         stanza,
@@ -126,7 +126,7 @@ fn one_in_the_background() {
 }
 
 #[test]
-fn why_nobody_was_named_in_time_is_the_same_whoever_looks_first() {
+fn pid_file_timeout_has_one_cause() {
     let stanza = "type: background-pidfile; exec-start: /main; pidfile: /run/a";
     let unnamed = "stopping: its PID file names no process of the unit";
     for first in ["", "hasty, "] {
@@ -139,7 +139,7 @@ fn why_nobody_was_named_in_time_is_the_same_whoever_looks_first() {
             ("start, ends 0, says EXTEND_TIMEOUT_USEC=200000000, pass 200", unnamed),
             ("start, ends 0, pass 50, taken-back, pass 89", "starting"),
             ("start, ends 0, pass 50, taken-back, pass 90", unnamed),
-            // Its own command is late, and nobody was looked for.
+            // The start command is late; no main process is awaited yet.
             ("start, pass 90", "stopping: its start timed out"),
         ] {
             check(stanza, &[(&format!("{first}{steps}"), expected)]);
@@ -148,7 +148,7 @@ fn why_nobody_was_named_in_time_is_the_same_whoever_looks_first() {
 }
 
 #[test]
-fn one_that_its_commands_start_and_end() {
+fn scripted_service() {
     let stanza = "type: background-scripted; exec-start: /on; exec-stop: /off; exec-reload: /re";
     check(
         stanza,
@@ -166,7 +166,7 @@ fn one_that_its_commands_start_and_end() {
 }
 
 #[test]
-fn one_that_ends_to_be_up() {
+fn oneshot_service() {
     let stanza = "type: oneshot; exec-start: /1; exec-start: -/2; exec-start-post: /post";
     check(
         stanza,
@@ -195,14 +195,14 @@ fn one_that_ends_to_be_up() {
 }
 
 #[test]
-fn what_a_good_end_makes_of_one() {
-    let stanza = "type: foreground-supervised; exec-start: /main; after-exit: ";
-    let rests = format!("{stanza}rests");
+fn effect_of_a_successful_exit() {
+    let stanza = "type: foreground-supervised; exec-start: /main; clean-exit: ";
+    let rests = format!("{stanza}complete");
     check(
         &rests,
         &[("start, exits 0, gone", "completed"), ("start, killed 15, gone", "completed")],
     );
-    let remains = format!("{stanza}remains");
+    let remains = format!("{stanza}remain");
     check(
         &remains,
         &[("start, exits 0", "exited"), ("start, exits 0, unwanted, gone", "inactive")],
@@ -210,7 +210,7 @@ fn what_a_good_end_makes_of_one() {
 }
 
 #[test]
-fn which_ends_are_followed_by_a_restart() {
+fn restart_policy_by_exit() {
     use ProcessExit::{Code, Dumped, Signal, Unobserved};
     let shutting_down = [Code(0), Signal(15), Code(1), Signal(9), Dumped(11), Unobserved];
     for (policy, expected) in [
@@ -230,7 +230,7 @@ fn which_ends_are_followed_by_a_restart() {
             let name: Name = "a".parse().expect("it is a name");
             let provides = vec![Target::from(&name)];
             let unit = InitUnit { name: name.clone(), provides, ..unit };
-            let mut one = One::of(unit);
+            let mut one = ScriptedUnit::of(unit);
             one.settle();
             one.main_ends(end);
             one.settle();
@@ -241,9 +241,9 @@ fn which_ends_are_followed_by_a_restart() {
     }
 }
 
-/// Who decides counts on it that nothing goes on after this but what is run at the very end.
+/// The planner relies on the end of a run after this, except for its last commands.
 #[test]
-fn who_loses_patience_has_what_is_left_killed() {
+fn timed_out_stop_is_killed() {
     let stanza = "type: foreground-supervised\nexec-start: /main\nexec-stop: /stop\n\
                   exec-stop-post: /after\nrestart: never\n";
     for (kills, steps, signals, after, told) in [
@@ -264,12 +264,12 @@ fn who_loses_patience_has_what_is_left_killed() {
         (false, "start, unwanted, ends 0, gone", vec![], None, "inactive"),
     ] {
         let kills = if kills { "" } else { "stop-final-signal: none\n" };
-        let mut one = One::new(&format!("{stanza}{kills}"));
+        let mut one = ScriptedUnit::new(&format!("{stanza}{kills}"));
         steps.split(", ").for_each(|step| one.step(step));
         one.signals.clear();
         one.step("kill");
         let stage = one.service.as_ref().map(|(_, service)| service.run_state().phase);
         assert_eq!((&one.signals, stage), (&signals, after), "{kills}{steps}");
-        assert!(one.told().starts_with(told), "{kills}{steps}: {}", one.told());
+        assert!(one.summary().starts_with(told), "{kills}{steps}: {}", one.summary());
     }
 }

@@ -68,7 +68,9 @@ impl Supervisor {
         let settings = Settings { max_starting, ..Settings::default() };
         match InitState::restore(graph, &self.selection.desired.apply_to(&settings), observation) {
             Ok(system) => self.system = system,
-            Err(flaw) => return tracing::error!(%flaw, "cannot take up what was taken back"),
+            Err(flaw) => {
+                return tracing::error!(%flaw, "cannot restore the planner with recovered units");
+            }
         }
         self.unrecoverable = unrecoverable;
         for (unit, incarnation, driver) in runs {
@@ -90,7 +92,7 @@ impl Supervisor {
         }
         let gone = self.context.storage(unit.as_str()).write_run(&RunRecord::default());
         if let Err(error) = gone {
-            tracing::warn!(%unit, %error, "cannot record that nothing runs of a unit");
+            tracing::warn!(%unit, %error, "cannot store that a unit has no processes");
         }
         let incarnation = self.system.status(unit).and_then(|state| state.incarnation);
         if let Some(incarnation) = incarnation {

@@ -80,7 +80,7 @@ impl CalendarAlarm {
         }
         self.alarm = at.map(Alarm::set).transpose().unwrap_or_else(|error| {
             if !was_polling {
-                tracing::error!(%error, "cannot wait for a moment of the calendar");
+                tracing::error!(%error, "cannot set an alarm: checking the wall clock every second");
             }
             self.is_polling = true;
             None
@@ -117,7 +117,7 @@ mod tests {
     use crate::wall_time;
 
     #[tokio::test]
-    async fn it_rings_at_its_moment_and_not_before() {
+    async fn alarm_elapses_at_its_time_and_not_before() {
         let at = wall_time().after(Duration::from_millis(40));
         let alarm = Alarm::set(at).expect("it can be set");
         assert_eq!(alarm.wait().await.expect("it rings"), AlarmEvent::Elapsed);

@@ -183,7 +183,7 @@ impl Timers {
 
     async fn request(&self, unit: &UnitName, ask: TimerRequest) -> Result<(), ServiceError> {
         let ended = || {
-            let what = "what sees to timers has ended: restart the daemon";
+            let what = "the timer task has crashed: restart the daemon";
             ServiceError::Unavailable(what.to_owned())
         };
         let (reply, answer) = oneshot::channel();

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_of_each_clock_comes_first() {
+    fn first_elapse_of_each_clock_comes_first() {
         let at = |millis| Some(Timestamp::from_millis(millis));
         let due = |clock: Option<u64>, wall: Option<u64>| NextElapse {
             clock: clock.and_then(at),

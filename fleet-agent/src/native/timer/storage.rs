@@ -140,7 +140,7 @@ impl PersistentStamps {
             return Ok(Some(*at));
         }
         match std::fs::read_to_string(self.directory.join(file)) {
-            // An invalid file was not written by us, and is ignored.
+            // An invalid file does not exist by us, and is ignored.
             Ok(text) => Ok(text.trim().parse().ok().map(Timestamp::from_millis)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn stored_state_round_trips() {
         let at = Timestamp::from_millis;
         let triggers = LastTriggers {
             startup: at(1),
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn stamps_stay_and_do_not_pile_up() {
+    fn stamps_are_durable_and_bounded() {
         let temporary = tempfile::tempdir().expect("a directory can be made");
         let stamps = PersistentStamps::open(temporary.path().join("timers")).expect("it opens");
         assert_eq!(stamps.read("a.timer").expect("it can be read"), None);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_start_of_a_boot_is_remembered() {
+    fn startup_time_is_that_of_the_first_daemon() {
         let temporary = tempfile::tempdir().expect("a directory can be made");
         let file = temporary.path().join("timers.json");
         let at = |millis| startup(&file, Timestamp::from_millis(millis)).map(Timestamp::as_millis);

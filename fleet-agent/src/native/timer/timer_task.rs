@@ -82,7 +82,7 @@ impl TimerTask {
                 }
                 Ok(None) => directory.remove()?,
                 // A timer that cannot be read must not keep others from being recovered.
-                Err(error) => tracing::error!(%unit, %error, "cannot take a timer back"),
+                Err(error) => tracing::error!(%unit, %error, "cannot recover a timer"),
             }
         }
         Ok(())
@@ -142,7 +142,7 @@ impl TimerTask {
         let (timer, file) = (entry.machine.timer(), file_name(unit.as_str()));
         let last = match timer.persistent {
             true => self.stamps.read(&file).unwrap_or_else(|error| {
-                tracing::warn!(%unit, %error, "cannot tell when a timer last elapsed");
+                tracing::warn!(%unit, %error, "cannot read when a timer last elapsed");
                 None
             }),
             false => None,
@@ -228,7 +228,7 @@ impl TimerTask {
                     self.change(&timer, |entry, look| entry.machine.on_time_set(look));
                 }
             }
-            Err(error) => tracing::error!(%error, "cannot wait for the calendar"),
+            Err(error) => tracing::error!(%error, "cannot wait for the wall clock"),
         }
     }
 
@@ -275,7 +275,7 @@ impl TimerTask {
         let result = act(entry, look);
         self.queue.change(timer, before, entry.machine.next_elapse());
         if let Err(error) = entry.write() {
-            tracing::error!(unit = %timer, %error, "cannot write down the state of a timer");
+            tracing::error!(unit = %timer, %error, "cannot store the state of a timer");
         }
         let statuses = entry.managed_unit(timer);
         let mut all = self.statuses.lock().unwrap_or_else(PoisonError::into_inner);
@@ -325,7 +325,7 @@ impl TimerTask {
         stamps.set(&file, wall_time());
         drop(tokio::task::spawn_blocking(move || {
             if let Err(error) = stamps.write(&file) {
-                tracing::error!(%unit, %error, "cannot write down when a timer elapsed");
+                tracing::error!(%unit, %error, "cannot store when a timer elapsed");
             }
         }));
     }

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clocks_of_a_zone_are_set_when_its_database_says_so() {
+    fn zone_transitions_follow_the_database() {
         let zone = JiffZone(TimeZone::get("Europe/Berlin").expect("the machine knows it"));
         let spring = 1_774_746_000;
         let winter =
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn only_zones_that_there_are_can_be_learnt() {
+    fn only_existing_zones_are_known() {
         assert_eq!(JiffZone(TimeZone::UTC).offset_period(0), Utc.offset_period(0));
         assert!(is_zone("utc") && is_zone("Europe/Berlin") && !is_zone("Europe/Atlantis"));
     }

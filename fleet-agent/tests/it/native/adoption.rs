@@ -1,4 +1,4 @@
-//! The end of a daemon, and what the next one finds.
+//! Recovery of units after the end of a daemon.
 
 use fleet_agent::{NativeConfig, NativeManager, ServiceError, ServiceManager};
 use fleet_core::{ActiveState, Epoch, ExitStatus, Generation, SystemdState, TargetState};
@@ -8,13 +8,13 @@ use crate::support::{Bench, Dead, name, runs, signal, signal_group, wait_until};
 
 const FOREVER: &str = "ExecStart=/bin/sleep 1000\n";
 
-/// Whether a process ended so that is no child of ours, as far as the kernel tells.
+/// Checks the exit status of a process that is not our child, as far as the kernel reports it.
 fn is(state: &SystemdState, end: ExitStatus) -> bool {
     [Some(end), Some(ExitStatus::Unknown)].contains(&state.exit)
 }
 
 #[tokio::test]
-async fn what_runs_is_found_with_all_that_was_asked() {
+async fn running_units_are_adopted_with_their_requested_state() {
     let bench = Bench::new().await;
     let file = UnitFile::parse(format!("[Service]\n{FOREVER}")).expect("it is well formed");
     let unit = name("a.service");
@@ -35,12 +35,12 @@ async fn what_runs_is_found_with_all_that_was_asked() {
     bench.clean_up().await;
 }
 
-/// Where the daemon that is to be killed works; set for its process alone.
+/// Directory of the daemon to kill; set for its process only.
 const DAEMON: &str = "FLEET_TEST_DAEMON";
 
-/// The daemon of the test below, in a process of its own. By itself it does nothing.
+/// The daemon of the test below, in its own process. Does nothing as a test.
 #[tokio::test]
-async fn daemon_to_be_killed() {
+async fn daemon_to_kill() {
     let Some(directory) = std::env::var_os(DAEMON) else { return };
     let manager = NativeManager::open(NativeConfig::new(directory)).await.expect("it opens");
     let file = UnitFile::parse(format!("[Service]\n{FOREVER}Restart=on-failure\nRestartSec=0\n"));
@@ -51,10 +51,10 @@ async fn daemon_to_be_killed() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_is_killed_leaves_its_units_running() {
+async fn killed_daemon_leaves_its_units_running() {
     let dead = Bench::new().await.kill().await;
     let mut daemon = std::process::Command::new(std::env::current_exe().expect("it has a path"))
-        .args(["--exact", "native::adoption::daemon_to_be_killed"])
+        .args(["--exact", "native::adoption::daemon_to_kill"])
         .env(DAEMON, dead.path("native"))
         .stdout(std::process::Stdio::null())
         .spawn()
@@ -80,7 +80,7 @@ async fn a_daemon_that_is_killed_leaves_its_units_running() {
 }
 
 #[tokio::test]
-async fn what_is_taken_back_is_watched() {
+async fn adopted_process_is_watched() {
     let bench = Bench::new().await;
     bench.run("a.service", &format!("{FOREVER}Restart=on-failure\nRestartSec=10ms\n")).await;
     let pid = bench.pid("a.service").await;
@@ -94,7 +94,7 @@ async fn what_is_taken_back_is_watched() {
 }
 
 #[tokio::test]
-async fn an_end_that_nobody_saw_is_a_failure_of_unknown_kind() {
+async fn unobserved_exit_is_an_unknown_failure() {
     let bench = Bench::new().await;
     bench.run("no.service", FOREVER).await;
     bench.run("yes.service", &format!("{FOREVER}Restart=on-abort\nRestartSec=10ms\n")).await;
@@ -114,7 +114,7 @@ async fn an_end_that_nobody_saw_is_a_failure_of_unknown_kind() {
 }
 
 #[tokio::test]
-async fn a_start_that_was_under_way_goes_on() {
+async fn interrupted_start_is_continued() {
     let bench = Bench::new().await;
     let gate = bench.path("gate");
     let wait = format!("/bin/sh -c 'until [ -e {} ]; do sleep 0.01; done'", gate.display());
@@ -133,8 +133,8 @@ async fn a_start_that_was_under_way_goes_on() {
     bench.clean_up().await;
 }
 
-/// Makes the record of `a.service` what it was before its process was started.
-pub(super) fn unwrite_start(dead: &Dead) {
+/// Rewrites the run of `a.service` as it was before its process was spawned.
+pub(super) fn rewind_start(dead: &Dead) {
     let path = dead.path("native/units/a.service/run.json");
     let text = std::fs::read_to_string(&path).expect("there is a record");
     let last = text.lines().next_back().expect("it has a record");
@@ -148,19 +148,19 @@ pub(super) fn unwrite_start(dead: &Dead) {
 
 // Holds: R-7
 #[tokio::test]
-async fn a_process_that_was_started_but_not_written_down_is_found() {
+async fn unrecorded_process_is_adopted() {
     let bench = Bench::new().await;
     bench.run("a.service", FOREVER).await;
     let pid = bench.pid("a.service").await;
     let dead = bench.kill().await;
-    unwrite_start(&dead);
+    rewind_start(&dead);
     let bench = dead.revive().await;
     assert_eq!(bench.wait_for_sub("a.service", "running").await.main_pid, Some(pid));
     bench.clean_up().await;
 }
 
 #[tokio::test]
-async fn what_was_asked_and_not_begun_is_done_by_the_next_daemon() {
+async fn pending_requests_are_applied_by_the_next_daemon() {
     let bench = Bench::new().await;
     for unit in ["start.service", "stop.service", "restart.service", "stay.service"] {
         bench.run(unit, FOREVER).await;
@@ -169,7 +169,7 @@ async fn what_was_asked_and_not_begun_is_done_by_the_next_daemon() {
     let stay = bench.pid("stay.service").await;
     bench.stop("start.service").await;
     let dead = bench.kill().await;
-    // The records as they are when a daemon ends right after it wrote down what is asked.
+    // The stored state as a daemon leaves it that ends right after it has stored a request.
     let ask = |unit: &str, generation: u64, launched: bool, restart_generation: u64| {
         let asked = serde_json::json!({
             "epoch": 1, "generation": generation, "launched": launched, "triggered": false,
@@ -183,7 +183,7 @@ async fn what_was_asked_and_not_begun_is_done_by_the_next_daemon() {
     ask("restart.service", 2, true, 2);
     let bench = dead.revive().await;
     bench.wait_for_sub("start.service", "running").await;
-    // Where nobody saw how it ended, that is a failure.
+    // An unobserved exit is a failure.
     let over = |state: &SystemdState| ["dead", "failed"].contains(&state.sub.as_str());
     bench.wait_for("stop.service", over).await;
     assert!(!runs(stop));
@@ -195,7 +195,7 @@ async fn what_was_asked_and_not_begun_is_done_by_the_next_daemon() {
 }
 
 #[tokio::test]
-async fn a_daemon_killed_before_the_first_run_was_written_down_starts_it_next_time() {
+async fn unit_starts_although_its_first_run_was_not_stored() {
     let bench = Bench::new().await;
     bench.run("a.service", FOREVER).await;
     bench.stop("a.service").await;
@@ -212,7 +212,7 @@ async fn a_daemon_killed_before_the_first_run_was_written_down_starts_it_next_ti
 
 // Holds: R-4
 #[tokio::test]
-async fn a_restart_that_waited_for_others_to_stop_is_made_by_the_next_daemon() {
+async fn restart_waiting_for_others_is_applied_by_the_next_daemon() {
     let bench = Bench::new().await;
     bench.run("a.service", FOREVER).await;
     let text = format!(
@@ -240,7 +240,7 @@ async fn a_restart_that_waited_for_others_to_stop_is_made_by_the_next_daemon() {
 }
 
 #[tokio::test]
-async fn a_stop_that_was_under_way_is_finished() {
+async fn interrupted_stop_is_finished() {
     let bench = Bench::new().await;
     let ready = bench.path("ready");
     let service = format!(
@@ -266,7 +266,7 @@ async fn a_stop_that_was_under_way_is_finished() {
 }
 
 #[tokio::test]
-async fn after_a_boot_no_unit_is_known() {
+async fn no_unit_is_known_after_a_boot() {
     let bench = Bench::new().await;
     bench.load("a.service", FOREVER).await;
     let dead = bench.kill().await;
@@ -277,7 +277,7 @@ async fn after_a_boot_no_unit_is_known() {
 }
 
 #[tokio::test]
-async fn one_record_that_cannot_be_read_harms_no_other() {
+async fn unreadable_record_affects_no_other_unit() {
     let bench = Bench::new().await;
     bench.load("a.service", FOREVER).await;
     bench.load("b.service", FOREVER).await;
@@ -292,7 +292,7 @@ async fn one_record_that_cannot_be_read_harms_no_other() {
 }
 
 #[tokio::test]
-async fn a_unit_that_could_not_be_taken_back_does_not_run_twice() {
+async fn unrecoverable_unit_does_not_run_twice() {
     let bench = Bench::new().await;
     bench.run("a.service", FOREVER).await;
     let pid = bench.pid("a.service").await;
@@ -308,14 +308,14 @@ async fn a_unit_that_could_not_be_taken_back_does_not_run_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_directory_has_one_manager() {
+async fn directory_has_one_manager() {
     let bench = Bench::new().await;
     let second = NativeManager::open(NativeConfig::new(bench.path("native"))).await;
     assert!(matches!(second.err(), Some(ServiceError::Unavailable(_))));
     bench.clean_up().await;
 }
 
-/// Writes down what is asked as a daemon does right before it ends.
+/// Stores a requested state, as a daemon does right before it ends.
 fn ask(dead: &Dead, unit: &str, launched: bool) {
     let asked = serde_json::json!({
         "epoch": 1, "generation": 1, "launched": launched, "triggered": false, "trigger": 0,
@@ -326,7 +326,7 @@ fn ask(dead: &Dead, unit: &str, launched: bool) {
 }
 
 #[tokio::test]
-async fn a_start_after_a_stop_at_rest_is_not_lost_with_the_daemon_while_it_waits() {
+async fn waiting_start_after_an_idle_stop_survives_a_crash() {
     let bench = Bench::new().await;
     let gate = bench.path("gate");
     let script = format!("until [ -e {} ]; do sleep 0.01; done", gate.display());
@@ -354,7 +354,7 @@ async fn a_start_after_a_stop_at_rest_is_not_lost_with_the_daemon_while_it_waits
 
 // Holds: R-2
 #[tokio::test]
-async fn a_stop_or_start_that_was_only_written_down_holds_for_a_unit_that_others_need() {
+async fn stored_stop_and_start_apply_to_needed_units() {
     let bench = Bench::new().await;
     for unit in ["old.service", "new.service"] {
         bench.load(unit, FOREVER).await;

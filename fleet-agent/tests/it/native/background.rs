@@ -1,18 +1,18 @@
-//! Services that go into the background and leave a file with the number of their main process.
+//! Forking services, which leave the process ID of their main process in a file.
 
 use std::sync::Arc;
 
 use fleet_agent::ServiceManager;
 use fleet_core::ExitStatus;
 
-use super::helper::{does, that_does};
+use super::helper::{command_with_steps, does};
 use crate::support::{Bench, name, runs, signal, wait_until};
 
 fn unit(bench: &Bench, steps: &str) -> String {
     format!("Type=forking\nPIDFile={}\n{}", bench.path("pid").display(), does(steps))
 }
 
-/// Steps that leave a daemon behind, which writes its number when the gate is opened.
+/// Returns steps that leave a daemon behind, which writes its pid file once the gate is opened.
 fn daemon(bench: &Bench, then: &str) -> String {
     let (gate, pid) = (bench.path("gate"), bench.path("pid"));
     format!("leave 0|await {}|pidfile {}|{then}", gate.display(), pid.display())
@@ -24,7 +24,7 @@ fn open(bench: &Bench, gate: &str) {
 
 // Holds: T-4, X-12
 #[tokio::test]
-async fn a_daemon_is_up_when_its_file_names_it_however_late_that_is() {
+async fn forking_service_is_active_once_its_pid_file_names_it() {
     for control_groups in [true, false] {
         let bench = Bench::with(|config| config.control_groups = control_groups).await;
         bench.begin(&unit(&bench, &daemon(&bench, "sleep"))).await;
@@ -41,7 +41,7 @@ async fn a_daemon_is_up_when_its_file_names_it_however_late_that_is() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_ends_before_its_file_names_it_is_not_waited_for() {
+async fn exit_before_the_pid_file_ends_the_wait() {
     for control_groups in [true, false] {
         let bench = Bench::with(|config| config.control_groups = control_groups).await;
         let steps = format!("leave 0|await {}|exit 0", bench.path("gate").display());
@@ -54,7 +54,7 @@ async fn a_daemon_that_ends_before_its_file_names_it_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn how_a_daemon_ended_is_known_where_the_kernel_tells() {
+async fn exit_status_of_a_non_child_is_known_by_pidfd() {
     let bench = Bench::new().await;
     let end = format!("await {}|exit 7", bench.path("end").display());
     open(&bench, "gate");
@@ -68,7 +68,7 @@ async fn how_a_daemon_ended_is_known_where_the_kernel_tells() {
 
 // Holds: T-7, X-10
 #[tokio::test]
-async fn a_file_that_names_a_stranger_is_not_believed() {
+async fn pid_file_naming_a_foreign_process_is_rejected() {
     let bench = Bench::new().await;
     bench.run("other.service", "ExecStart=/bin/sleep 1000\n").await;
     let other = bench.pid("other.service").await;
@@ -92,7 +92,7 @@ async fn a_file_that_names_a_stranger_is_not_believed() {
 
 // Holds: X-12
 #[tokio::test]
-async fn a_file_that_is_wrong_at_first_may_be_right_later() {
+async fn wrong_pid_file_may_be_corrected() {
     let bench = Bench::new().await;
     std::fs::write(bench.path("pid"), "4194305\n").expect("it can be written");
     bench.begin(&unit(&bench, &daemon(&bench, "sleep"))).await;
@@ -103,13 +103,13 @@ async fn a_file_that_is_wrong_at_first_may_be_right_later() {
 
 // Holds: T-7, X-13
 #[tokio::test]
-async fn a_daemon_whose_command_fails_is_ended_with_it() {
+async fn failing_command_stops_the_forked_process() {
     let bench = Bench::new().await;
     let [pid, child] = ["pid", "child"].map(|name| bench.path(name).display().to_string());
     let daemon = format!("leave 0|pidfile {pid}|pidfile {child}|sleep");
     let launch = format!(
         "{}; until [ -s {child} ]; do sleep 0.01; done; exit 4",
-        that_does(&daemon, &bench.path(""))
+        command_with_steps(&daemon, &bench.path(""))
     );
     let service = format!("Type=forking\nPIDFile={pid}\nExecStart=/bin/sh -c '{launch}'\n");
     bench.load("a.service", &service).await;
@@ -122,7 +122,7 @@ async fn a_daemon_whose_command_fails_is_ended_with_it() {
 }
 
 #[tokio::test]
-async fn a_daemon_is_taken_back() {
+async fn forked_process_is_adopted() {
     let bench = Bench::new().await;
     open(&bench, "gate");
     bench.run("a.service", &unit(&bench, &daemon(&bench, "sleep"))).await;
@@ -138,7 +138,7 @@ async fn a_daemon_is_taken_back() {
 
 // Holds: X-14
 #[tokio::test]
-async fn a_daemon_that_writes_its_successor_into_its_file_goes_on_as_that() {
+async fn successor_in_the_pid_file_becomes_the_main_process() {
     for (control_groups, is_watched) in [(true, true), (true, false), (false, true), (false, false)]
     {
         let bench = Bench::with(|config| config.control_groups = control_groups).await;
@@ -152,7 +152,7 @@ async fn a_daemon_that_writes_its_successor_into_its_file_goes_on_as_that() {
         );
         bench.run("a.service", &unit(&bench, &daemon(&bench, &more))).await;
         let first = bench.pid("a.service").await;
-        // One that is named before anybody has looked is the first, and has none before it.
+        // A process named before the first read becomes the main process, without a predecessor.
         open(&bench, "on");
         wait_until("its successor is named", async || next.exists()).await;
         let bench = if is_watched {
@@ -175,9 +175,9 @@ async fn a_daemon_that_writes_its_successor_into_its_file_goes_on_as_that() {
     }
 }
 
-/// Whoever had taken it back believed no file of another user than root.
+/// Regression: after an adoption, only pid files of root were accepted.
 #[tokio::test]
-async fn a_daemon_of_another_user_that_was_taken_back_goes_on_as_its_successor() {
+async fn adopted_service_of_another_user_follows_its_successor() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
@@ -217,7 +217,7 @@ async fn a_daemon_of_another_user_that_was_taken_back_goes_on_as_its_successor()
 }
 
 #[tokio::test]
-async fn a_daemon_that_is_awaited_is_awaited_by_the_next_daemon_of_ours() {
+async fn wait_for_the_pid_file_is_continued_after_a_crash() {
     let bench = Bench::new().await;
     let start = bench.begin(&unit(&bench, &daemon(&bench, "sleep"))).await;
     let record = bench.path("native/units/a.service/run.json");

@@ -1,5 +1,5 @@
-//! A daemon that is killed again and again, at moments that nobody chose, while its units start,
-//! stop and fail. Each next one is held to what was asked and answered before.
+//! Kills a daemon at random times while its units start, stop and fail. Each next daemon is checked
+//! against the requests and their answers.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,26 +12,28 @@ use fleet_core::{Epoch, SystemdState, TargetState};
 use fleet_unitfile::{UnitFile, UnitName};
 use tokio::task::JoinSet;
 
-use super::killing::{Dice, Victim, kill_again_and_again, processes_of_units, wait_between_looks};
-use super::ledger::{Ledger, Verb};
+use super::kill_harness::{
+    KilledDaemonConfig, SmallRng, kill_repeatedly, processes_of_units, wait_between_looks,
+};
+use super::request_log::{RequestLog, Verb};
 use crate::support::{Bench, DEADLINE, groups_below, name};
 
 const UNITS: u64 = 50;
 
-/// How many calls wait for an answer at once.
+/// Maximum number of concurrent calls.
 const AT_ONCE: usize = 16;
 
-/// How many kinds of units there are.
+/// Number of kinds of units.
 const KINDS: u64 = 8;
 
 const FLAPS: u64 = 1;
 const ENDS: u64 = 2;
 const GIVES_UP: u64 = 7;
 
-/// How many processes of one unit there may be at most.
+/// Maximum number of processes per unit.
 const MOST: usize = 3;
 
-/// A start that is broken off by a kill counts as a failure.
+/// A start interrupted by a kill counts as a failure.
 const AGAIN: &str = "Restart=on-failure\nRestartSec=5ms\nStartLimitBurst=0\n";
 
 fn service(number: u64, home: &Path, plain: bool) -> String {
@@ -40,7 +42,7 @@ fn service(number: u64, home: &Path, plain: bool) -> String {
     let ran = ran.display();
     let kind = match number % KINDS {
         0 => format!("ExecStart=/bin/sleep 1000\n{AGAIN}"),
-        // By its control group alone it can be told whose what it leaves is.
+        // Only the control group tells which unit its leftovers belong to.
         FLAPS => {
             let hides = if plain { "" } else { "env -u INVOCATION_ID " };
             format!("ExecStart=/bin/sh -c '{hides}sleep 1000 & sleep 0.03; exit 1'\n{AGAIN}")
@@ -71,20 +73,20 @@ fn service(number: u64, home: &Path, plain: bool) -> String {
     format!("[Unit]\n{limit}\n[Service]\nEnvironment=UNIT=%n\n{kind}\n")
 }
 
-/// The daemon, in a process of its own. By itself it does nothing.
+/// The daemon, in its own process. Does nothing as a test.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn daemon_to_be_killed_again() {
-    let Some(told) = Victim::told() else { return };
+async fn daemon_to_kill_repeatedly() {
+    let Some(told) = KilledDaemonConfig::from_env() else { return };
     let mut config = NativeConfig::new(told.home.join("native"));
     config.environment.push(("BENCH".to_owned(), told.home.display().to_string()));
     config.control_groups = !told.plain;
     told.begins();
     let manager = NativeManager::open(config).await.expect("it opens");
-    let ledger = Arc::new(Ledger::open(&told.home));
+    let ledger = Arc::new(RequestLog::open(&told.home));
     load_what_is_missing(&manager, &told, &ledger).await;
-    nothing_is_lost(&manager, &told.home, &ledger).await;
+    verify_state(&manager, &told.home, &ledger).await;
     told.is_open();
-    let mut dice = Dice(told.seed);
+    let mut dice = SmallRng(told.seed);
     let mut asked = JoinSet::new();
     loop {
         if asked.len() == AT_ONCE {
@@ -97,8 +99,12 @@ async fn daemon_to_be_killed_again() {
     }
 }
 
-/// Only the first daemon may miss any.
-async fn load_what_is_missing(manager: &NativeManager, told: &Victim, ledger: &Ledger) {
+/// Loads the missing units. Only the first daemon may miss any.
+async fn load_what_is_missing(
+    manager: &NativeManager,
+    told: &KilledDaemonConfig,
+    ledger: &RequestLog,
+) {
     let was_open = !ledger.read().is_empty();
     for number in 0..UNITS {
         let unit = name(&format!("{number}.service"));
@@ -111,16 +117,16 @@ async fn load_what_is_missing(manager: &NativeManager, told: &Victim, ledger: &L
     }
 }
 
-/// Asks something, and writes down what is certain of it.
+/// Sends a request, and logs the known facts about it.
 pub(super) async fn ask(
     manager: Arc<NativeManager>,
-    ledger: Arc<Ledger>,
+    ledger: Arc<RequestLog>,
     unit: String,
     verb: Verb,
 ) {
     let generation = ledger.ask(&unit, verb);
     let asked = name(&unit);
-    // Some fail, and that is as it should be: they are overtaken.
+    // Some calls fail because a later one overtakes them.
     match verb {
         Verb::Stop => drop(manager.stop(&asked).await),
         Verb::Restart => drop(manager.restart(&asked, generation).await),
@@ -129,8 +135,8 @@ pub(super) async fn ask(
     ledger.answered(&unit, generation);
 }
 
-/// Holds the daemon to all that was asked, and writes down what it finds.
-async fn nothing_is_lost(manager: &NativeManager, home: &Path, ledger: &Ledger) {
+/// Checks the daemon against all requests, and logs its findings.
+async fn verify_state(manager: &NativeManager, home: &Path, ledger: &RequestLog) {
     let (all, mut down) = (ledger.read(), Vec::new());
     let of = |unit: &str| unit.trim_end_matches(".service").parse().expect("a number");
     let rests = |unit: &ManagedUnit, state: Option<&StatusReport>| {
@@ -140,7 +146,7 @@ async fn nothing_is_lost(manager: &NativeManager, home: &Path, ledger: &Ledger) 
         let number: u64 = of(&unit);
         let told = all.get(&unit).cloned().unwrap_or_default();
         assert!(told.allows(&found), "{found:?} is not what was asked: {told:?}");
-        let what = sight(number, home, &found.state);
+        let what = observed_value(number, home, &found.state);
         let is_up = found.known.requested == TargetState::Launched;
         if is_up
             && number % KINDS != FLAPS
@@ -153,11 +159,11 @@ async fn nothing_is_lost(manager: &NativeManager, home: &Path, ledger: &Ledger) 
         }
         ledger.see([(&found, what)]);
     }
-    nothing_is_left(home, &down);
+    verify_no_leftovers(home, &down);
 }
 
-/// All units once each is as it should be: what decides has looked at them, and nothing is under
-/// way.
+/// Waits until all units are settled, and returns them: the planner has handled them, and nothing
+/// is in progress.
 pub(super) async fn settled(
     manager: &NativeManager,
     rests: impl Fn(&ManagedUnit, Option<&StatusReport>) -> bool,
@@ -174,20 +180,20 @@ pub(super) async fn settled(
         if late.is_empty() {
             return all.into_iter().map(|it| (it.unit.to_string(), it)).collect();
         }
-        // Whoever has begun this daemon waits as long for all of it.
+        // The test process waits twice as long.
         assert!(begin.elapsed() < DEADLINE / 2, "never as they should be: {late:?}");
         wait_between_looks().await;
     }
 }
 
-/// Whether a unit is about to be something else.
+/// Returns whether the state of a unit is about to change.
 pub(super) fn is_under_way(state: Option<&StatusReport>) -> bool {
     state.is_some_and(|state| {
         matches!(state.state, DerivedState::Starting | DerivedState::Stopping(_))
     })
 }
 
-/// Whether a unit is as it should be, and stays so but for those that flap.
+/// Returns whether a unit is in its expected state, which is final except for flapping units.
 fn rests(number: u64, unit: &ManagedUnit, decided: Option<&StatusReport>) -> bool {
     let (sub, result) = (unit.state.sub.as_str(), unit.state.result.as_deref());
     let is_launched = unit.known.requested == TargetState::Launched;
@@ -202,8 +208,9 @@ fn rests(number: u64, unit: &ManagedUnit, decided: Option<&StatusReport>) -> boo
     }
 }
 
-/// What stays as it is while a unit is not started anew: its main process, or how often it ran.
-fn sight(number: u64, home: &Path, state: &SystemdState) -> u64 {
+/// Returns a value that changes with each start of the unit: its main process, or its number of
+/// runs.
+fn observed_value(number: u64, home: &Path, state: &SystemdState) -> u64 {
     match number % KINDS {
         FLAPS => 0,
         ENDS | GIVES_UP => {
@@ -214,8 +221,8 @@ fn sight(number: u64, home: &Path, state: &SystemdState) -> u64 {
     }
 }
 
-/// Nothing is left of units that are down, nor of earlier runs of those that are up.
-pub(super) fn nothing_is_left(home: &Path, down: &[String]) {
+/// Checks that nothing is left of stopped units, nor of earlier runs of active ones.
+pub(super) fn verify_no_leftovers(home: &Path, down: &[String]) {
     for (unit, found) in processes_of_units(home) {
         let most = if down.contains(&unit) { 0 } else { MOST };
         assert!(found.len() <= most, "{unit} has left processes: {found:?}");
@@ -227,22 +234,22 @@ pub(super) fn nothing_is_left(home: &Path, down: &[String]) {
     }
 }
 
-async fn is_killed_again_and_again(plain: bool) {
+async fn kill_repeatedly_with(plain: bool) {
     let bench = Bench::in_memory(|config| config.control_groups = !plain).await;
     let dead = bench.kill().await;
-    let (home, test) = (dead.home(), "native::crash::daemon_to_be_killed_again");
-    kill_again_and_again(test, &home, plain).await;
+    let (home, test) = (dead.home(), "native::crash::daemon_to_kill_repeatedly");
+    kill_repeatedly(test, &home, plain).await;
     let bench = dead.revive().await;
-    nothing_is_lost(&bench.manager, &home, &Ledger::open(&home)).await;
+    verify_state(&bench.manager, &home, &RequestLog::open(&home)).await;
     bench.clean_up().await;
 }
 
 #[tokio::test]
-async fn nothing_runs_twice_or_is_lost_whenever_the_daemon_is_killed() {
-    is_killed_again_and_again(false).await;
+async fn random_kills_lose_no_unit_and_run_none_twice() {
+    kill_repeatedly_with(false).await;
 }
 
 #[tokio::test]
-async fn nothing_runs_twice_or_is_lost_without_control_groups_either() {
-    is_killed_again_and_again(true).await;
+async fn random_kills_are_safe_without_control_groups() {
+    kill_repeatedly_with(true).await;
 }

@@ -1,4 +1,4 @@
-//! Units of a graph with real processes: what is needed runs, in order, and stays so.
+//! Units of a graph with real processes: needed units run, in order, and stay up.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use fleet_core::graph::{
     WaitReason,
 };
 
-use super::lines::failed;
+use super::event_table::failed;
 use crate::support::{Home, runs, signal, wait_until};
 
-/// A supervisor over a directory of its own, which must be left as empty as it was found.
+/// A supervisor over its own directory, which must be left as empty as it was found.
 pub(super) struct Stand {
     pub(super) supervisor: InitSupervisor,
     pub(super) home: Home,
@@ -80,7 +80,7 @@ impl Stand {
         InitSupervisor::start(config, graph, settings).await.expect("it starts")
     }
 
-    /// Ends the supervisor as its sudden end would, and begins the next one.
+    /// Drops the supervisor, as a crash would, and starts the next one.
     pub(super) async fn again(self, stanzas: &str) -> Self {
         let Self { supervisor, home, settings } = self;
         drop(supervisor);
@@ -123,7 +123,7 @@ impl Stand {
 
 // Holds: G-20, T-18
 #[tokio::test]
-async fn what_is_needed_starts_in_order_and_stops_in_the_other() {
+async fn needed_units_start_in_order_and_stop_in_reverse() {
     let tell = |name: &str, file: &str| {
         format!(
             "exec-start: /bin/sh -c 'echo +{name} >>{file}; exec sleep 1000'\n\
@@ -148,7 +148,7 @@ async fn what_is_needed_starts_in_order_and_stops_in_the_other() {
 
 // Holds: T-18
 #[tokio::test]
-async fn a_dependency_that_is_lost_takes_its_dependents_down_and_back() {
+async fn lost_dependency_restarts_its_dependents() {
     let stanzas = supervised("db", SLEEP) + &supervised("app", &format!("depends-on: db\n{SLEEP}"));
     let stand = Stand::new(&stanzas, "app").await;
     let (app, db) = (stand.running("app").await, stand.running("db").await);
@@ -164,7 +164,7 @@ async fn a_dependency_that_is_lost_takes_its_dependents_down_and_back() {
 
 // Holds: G-25
 #[tokio::test]
-async fn the_end_of_a_runner_changes_nothing() {
+async fn supervisor_exit_changes_nothing() {
     let oneshot = "unit: once\ntype: oneshot\nprovides: once\nexec-start: /bin/true\n";
     let stanzas = supervised("a", &format!("depends-ms: once\n{SLEEP}")) + oneshot;
     let stand = Stand::new(&stanzas, "a").await;
@@ -177,11 +177,11 @@ async fn the_end_of_a_runner_changes_nothing() {
     stand.clean_up().await;
 }
 
-/// Of a unit that runs nothing nothing is written down: it counted as off, and what depended on it
-/// was stopped before it was up again.
+/// Regression: no state is stored for a unit without processes. It counted as inactive, so its
+/// dependents were stopped before it was active again.
 // Holds: I-9
 #[tokio::test]
-async fn who_depends_on_what_runs_nothing_runs_on_under_the_next_runner() {
+async fn dependents_of_virtual_units_survive_a_restart() {
     let none = |name: &str, on: &str| {
         format!("unit: {name}\ntype: virtual\nprovides: {name}\ndepends-on: {on}\n")
     };
@@ -195,7 +195,7 @@ async fn who_depends_on_what_runs_nothing_runs_on_under_the_next_runner() {
     let up = |unit: &UnitSnapshot| unit.report.state == DerivedState::Active(Activity::Running);
     stand.wait_for("online", up).await;
     assert_eq!(stand.running("web").await, pid);
-    // What it depends on is lost all the same when it is.
+    // The loss of a dependency still counts.
     let link = stand.running("link").await;
     signal(link, "KILL");
     stand.wait_for("web", |unit| unit.main_pid.is_some_and(|new| new != pid)).await;
@@ -204,21 +204,21 @@ async fn who_depends_on_what_runs_nothing_runs_on_under_the_next_runner() {
 
 // Holds: R-12
 #[tokio::test]
-async fn what_was_wanted_last_holds_for_the_next_runner() {
+async fn desired_targets_hold_for_the_next_supervisor() {
     let stanzas = supervised("a", SLEEP) + &supervised("b", SLEEP);
     let stand = Stand::new(&stanzas, "a").await;
     let pid = stand.running("a").await;
-    let beside = BTreeSet::from([target("b")]);
-    stand.supervisor.set_goal(None, beside.clone()).await.expect("it is provided");
+    let spawn_helper = BTreeSet::from([target("b")]);
+    stand.supervisor.set_goal(None, spawn_helper.clone()).await.expect("it is provided");
     let other = stand.running("b").await;
     wait_until("a has ended", async || !runs(pid)).await;
     let stand = stand.again(&stanzas).await;
     assert_eq!(
         stand.supervisor.snapshot().await.expect("it answers").desired.extra_targets,
-        beside
+        spawn_helper
     );
     assert_eq!(stand.running("b").await, other);
-    stand.supervisor.set_mask(beside).await.expect("it is no goal");
+    stand.supervisor.set_mask(spawn_helper).await.expect("it is no goal");
     stand.wait_for("b", |unit| unit.report.state == DerivedState::Masked).await;
     assert!(!runs(other));
     let stand = stand.again(&stanzas).await;
@@ -227,7 +227,7 @@ async fn what_was_wanted_last_holds_for_the_next_runner() {
 }
 
 #[tokio::test]
-async fn what_units_are_started_from_is_for_its_owner_alone() {
+async fn run_journal_is_readable_by_its_owner_only() {
     use std::os::unix::fs::PermissionsExt as _;
     let stand = Stand::new(&supervised("a", &format!("env: SECRET=x\n{SLEEP}")), "a").await;
     let mode = std::fs::metadata(stand.home.path("native")).expect("it is there").permissions();
@@ -236,7 +236,7 @@ async fn what_units_are_started_from_is_for_its_owner_alone() {
 }
 
 #[tokio::test]
-async fn what_nobody_chose_follows_the_settings_for_the_next_runner_too() {
+async fn targets_without_override_follow_new_settings() {
     let units = ["a", "b", "c"].map(|name| supervised(name, SLEEP)).concat();
     let settings = |goal: &str, mask: &[&str]| Settings {
         goal: Some(target(goal)),
@@ -248,7 +248,7 @@ async fn what_nobody_chose_follows_the_settings_for_the_next_runner_too() {
     stand.supervisor.reload(graph(&units, &read), &read).await.expect("it has the goal");
     stand.running("b").await;
     stand.wait_for("a", |unit| unit.report.state == DerivedState::Masked).await;
-    // Other settings, and then others once more after another goal was chosen.
+    // Other settings, and another time after another goal was set.
     for (goal, mask, runs) in [("a", "c", "a"), ("c", "a", "b")] {
         stand.settings = settings(goal, &[mask]);
         stand = stand.again(&units).await;
@@ -261,11 +261,11 @@ async fn what_nobody_chose_follows_the_settings_for_the_next_runner_too() {
 }
 
 #[tokio::test]
-async fn another_graph_and_goal_come_at_once_or_not_at_all() {
+async fn graph_and_goal_change_atomically() {
     let stanzas = supervised("a", SLEEP);
     let stand = Stand::new(&stanzas, "a").await;
     let pid = stand.running("a").await;
-    // The goal of before is gone from the files, and the new one was never there.
+    // The previous goal is removed from the files, and the new one never existed.
     let settings = Settings { goal: Some(target("b")), ..Settings::default() };
     let other = graph(&supervised("b", SLEEP), &settings);
     stand.supervisor.set_goal(None, BTreeSet::from([target("a")])).await.expect("it is provided");
@@ -273,7 +273,7 @@ async fn another_graph_and_goal_come_at_once_or_not_at_all() {
     stand.supervisor.reload(other, &settings).await.expect("it has its own goal");
     stand.running("b").await;
     wait_until("a has ended", async || !runs(pid)).await;
-    // What was chosen otherwise holds, and must be there, and not be masked.
+    // An override holds, so its target must exist and must not be masked.
     let both = stanzas + &supervised("b", SLEEP);
     let settings = Settings { max_starting: std::num::NonZeroU32::new(3), ..settings };
     stand.supervisor.reload(graph(&both, &settings), &settings).await.expect("it has the goal");
@@ -290,7 +290,7 @@ async fn another_graph_and_goal_come_at_once_or_not_at_all() {
 
 // Holds: T-18
 #[tokio::test]
-async fn another_graph_changes_what_it_changes() {
+async fn reload_affects_changed_units_only() {
     let stanzas = |program: &str| {
         supervised("stays", SLEEP)
             + &supervised("changes", &format!("exec-start: {program}\n"))
@@ -301,7 +301,8 @@ async fn another_graph_changes_what_it_changes() {
     let stand = Stand::new(&with_more, "all").await;
     let before = [stand.running("stays").await, stand.running("changes").await];
     let goes = stand.running("goes").await;
-    // The one that takes over knows what each was started from, and what is gone.
+    // The next supervisor knows the definition that each unit was started from, and which units are
+    // gone.
     let stand = stand.again(&stanzas("/bin/sleep 1002")).await;
     stand.wait_for("changes", |unit| unit.main_pid.is_some_and(|pid| pid != before[1])).await;
     assert_eq!(stand.running("stays").await, before[0]);
@@ -314,10 +315,10 @@ async fn another_graph_changes_what_it_changes() {
     stand.clean_up().await;
 }
 
-/// A run that could not even be begun, and was tried again without delay, was all that was done.
+/// Regression: a run that could not start, retried without delay, kept the supervisor busy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_begun_leaves_time_for_all_else() {
-    // It has not ended with a bad status by that.
+async fn unstartable_unit_does_not_block_the_supervisor() {
+    // Such a failure does not count as a bad exit status.
     let no_delay = "exec-start: /bin/sleep 1000\nrestart: on-abnormal\nrestart-delay: 0\n\
                     restart-factor: 1\n";
     let stanzas = supervised("bad", no_delay)
@@ -325,7 +326,7 @@ async fn what_cannot_be_begun_leaves_time_for_all_else() {
         + "unit: all\ntype: virtual\nprovides: all\nwaits-for: bad, good\n";
     let settings = Settings { goal: Some(target("all")), ..Settings::default() };
     let home = Home::new();
-    // Where its log should be there is no room for one.
+    // Blocks the path of its log.
     std::fs::create_dir_all(home.path("native/logs/bad")).expect("it can be made");
     let supervisor = Stand::open(&home, graph(&stanzas, &settings), &settings).await;
     let stand = Stand { supervisor, home, settings };
@@ -338,7 +339,7 @@ async fn what_cannot_be_begun_leaves_time_for_all_else() {
 
 // Holds: T-3, T-23
 #[tokio::test]
-async fn a_failure_is_shown_with_its_reason_and_forgotten_on_request() {
+async fn failure_has_a_reason_and_can_be_reset() {
     let stanzas = supervised("bad", "exec-start: /no/such/program\nrestart-delay: 1h\n")
         + &supervised("needs", &format!("depends-ms: bad\n{SLEEP}"));
     let stand = Stand::new(&stanzas, "needs").await;

@@ -1,5 +1,5 @@
-//! A supervisor that is killed again and again, at moments that nobody chose, while the units of its
-//! graph start, stop and fail. Each next one is held to what was asked and answered before.
+//! Kills a supervisor at random times while the units of its graph start, stop and fail. Each next
+//! one is checked against the requests and their answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -10,14 +10,14 @@ use std::time::Duration;
 use fleet_agent::{InitSnapshot, InitSupervisor, SupervisorConfig, UnitSnapshot};
 use fleet_core::graph::{DerivedState, Retry, Settings, Target};
 
-use super::crash::nothing_is_left;
+use super::crash::verify_no_leftovers;
 use super::graph::{graph, target};
-use super::killing::{Dice, Victim, kill_again_and_again};
+use super::kill_harness::{KilledDaemonConfig, SmallRng, kill_repeatedly};
 use crate::support::{Home, runs, wait_until};
 
 const UNITS: u64 = 50;
 
-/// How many kinds of units there are.
+/// Number of kinds of units.
 const KINDS: u64 = 9;
 
 const FLAPS: u64 = 1;
@@ -49,7 +49,7 @@ fn unit(number: u64, home: &Path) -> String {
             "type: foreground-supervised\nready-grep: ^ready\nexec-start-pre: /bin/rm -f {mark}\n\
              exec-start: /bin/sh -c 'sleep 0.03; echo >{mark}; echo ready; exec sleep 1000'"
         ),
-        // It begins once the one before is ready, and tells if that is not so.
+        // Starts after the previous unit is ready, and reports if it is not.
         WITNESS => format!(
             "depends-on: u{before}\ntype: oneshot\n\
              exec-start: /bin/sh -c 'test -e {} || echo {number} >>{}'",
@@ -58,7 +58,7 @@ fn unit(number: u64, home: &Path) -> String {
         ),
         _ => "type: foreground-supervised\nexec-start: /bin/sleep 1000".to_owned(),
     };
-    // Some hold together, so that what fails takes others with it.
+    // Some units are bound to each other, so that failures spread.
     let edge = match edge(number) {
         Some(other) => format!("depends-on: u{other}\n"),
         None if number >= 8 && number % 5 == 1 => format!("waits-for: u{}\n", number - 6),
@@ -83,15 +83,15 @@ async fn open(home: &Path, plain: bool) -> InitSupervisor {
     InitSupervisor::start(config, graph(&stanzas, &settings), &settings).await.expect("it starts")
 }
 
-/// The supervisor, in a process of its own. By itself it does nothing.
+/// The supervisor, in its own process. Does nothing as a test.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn runner_to_be_killed_again() {
-    let Some(told) = Victim::told() else { return };
+async fn supervisor_to_kill_repeatedly() {
+    let Some(told) = KilledDaemonConfig::from_env() else { return };
     told.begins();
     let supervisor = open(&told.home, told.plain).await;
-    let mut wanted = nothing_is_lost(&supervisor, &told.home).await.desired.extra_targets;
+    let mut wanted = verify_state(&supervisor, &told.home).await.desired.extra_targets;
     told.is_open();
-    let mut dice = Dice(told.seed);
+    let mut dice = SmallRng(told.seed);
     loop {
         let one: Target = target(&format!("u{}", dice.below(UNITS)));
         match dice.below(4) {
@@ -111,12 +111,12 @@ async fn runner_to_be_killed_again() {
     }
 }
 
-/// Not all is asked at once, so that each gets somewhere.
-async fn wait_a_little(dice: &mut Dice) {
+/// Pauses between requests, so that each makes some progress.
+async fn wait_a_little(dice: &mut SmallRng) {
     tokio::time::sleep(Duration::from_millis(dice.below(3))).await;
 }
 
-/// Asks for that beside the goal, and writes down what is certain of it.
+/// Requests these extra targets, and logs the known facts about the call.
 async fn want(supervisor: &InitSupervisor, home: &Path, wanted: &BTreeSet<Target>) {
     note(home, &words(wanted));
     supervisor.set_goal(None, wanted.clone()).await.expect("all are provided");
@@ -127,23 +127,23 @@ fn words(wanted: &BTreeSet<Target>) -> String {
     wanted.iter().fold("want".to_owned(), |words, it| format!("{words} {it}"))
 }
 
-/// Writes a line that outlives the supervisor, whenever it is killed.
+/// Writes a line that survives a kill of the supervisor.
 fn note(home: &Path, line: &str) {
     let file = File::options().append(true).create(true).open(home.join("ledger"));
     file.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()))
         .expect("it is written");
 }
 
-/// What is known from outside.
+/// State known from outside.
 #[derive(Debug, Default)]
-struct Told {
-    /// What may be wanted: the last that was answered, and what was asked after it.
+struct KnownFacts {
+    /// Possible targets: those of the last answered call, and of the calls after it.
     wanted: Vec<BTreeSet<String>>,
-    /// The main processes of units that were seen up, and that nothing has ended since.
+    /// Main processes of units that were seen active and not stopped since.
     seen: BTreeMap<String, u32>,
 }
 
-impl Told {
+impl KnownFacts {
     fn read(home: &Path) -> Self {
         let mut told = Self { wanted: vec![BTreeSet::new()], ..Self::default() };
         let text = std::fs::read_to_string(home.join("ledger")).unwrap_or_default();
@@ -164,15 +164,15 @@ impl Told {
     }
 }
 
-/// Holds the supervisor to all that was asked, and writes down what it finds.
-async fn nothing_is_lost(supervisor: &InitSupervisor, home: &Path) -> InitSnapshot {
-    let told = Told::read(home);
+/// Checks the supervisor against all requests, and logs its findings.
+async fn verify_state(supervisor: &InitSupervisor, home: &Path) -> InitSnapshot {
+    let told = KnownFacts::read(home);
     let wanted = supervisor.snapshot().await.expect("it answers").desired.extra_targets;
     let names = wanted.iter().map(ToString::to_string).collect::<BTreeSet<_>>();
     assert!(told.wanted.contains(&names), "{names:?} is not what was asked: {told:?}");
     wait_until("each unit is up that is needed, but those that fail for ever", async || {
         let units = supervisor.snapshot().await.expect("it answers").units;
-        units.iter().all(is_as_it_should_be)
+        units.iter().all(is_expected)
     })
     .await;
     let snapshot = supervisor.snapshot().await.expect("it answers");
@@ -192,7 +192,7 @@ async fn nothing_is_lost(supervisor: &InitSupervisor, home: &Path) -> InitSnapsh
             }
         }
     }
-    nothing_is_left(home, &down);
+    verify_no_leftovers(home, &down);
     let early = std::fs::read_to_string(home.join("too-early")).unwrap_or_default();
     assert_eq!(early, "", "units whose dependencies were not ready");
     snapshot
@@ -202,7 +202,7 @@ fn number(unit: &UnitSnapshot) -> u64 {
     unit.unit.as_str()[1..].parse().expect("a number")
 }
 
-fn is_as_it_should_be(unit: &UnitSnapshot) -> bool {
+fn is_expected(unit: &UnitSnapshot) -> bool {
     let what = &unit.report.state;
     let is_there = matches!(
         what,
@@ -211,40 +211,40 @@ fn is_as_it_should_be(unit: &UnitSnapshot) -> bool {
     if !unit.report.needed {
         return !is_there;
     }
-    if fails_for_ever(number(unit)) {
+    if fails_repeatedly(number(unit)) {
         return !matches!(what, DerivedState::Failed { retry: Retry::Never | Retry::GaveUp, .. });
     }
     matches!(what, DerivedState::Active(_)) && unit.main_pid.is_none_or(runs)
 }
 
-/// Whether it fails again and again, or what it depends on does.
-fn fails_for_ever(number: u64) -> bool {
+/// Returns whether the unit, or a dependency of it, fails repeatedly.
+fn fails_repeatedly(number: u64) -> bool {
     let before = (number % KINDS == WITNESS).then(|| number - 1);
     let others = before.into_iter().chain(edge(number));
-    number % KINDS == FLAPS || others.into_iter().any(fails_for_ever)
+    number % KINDS == FLAPS || others.into_iter().any(fails_repeatedly)
 }
 
-async fn is_killed_again_and_again(plain: bool) {
+async fn kill_repeatedly_with(plain: bool) {
     let place = Home::in_memory();
     let home = PathBuf::from(place.mark());
-    let test = "native::graph_crash::runner_to_be_killed_again";
-    kill_again_and_again(test, &home, plain).await;
+    let test = "native::graph_crash::supervisor_to_kill_repeatedly";
+    kill_repeatedly(test, &home, plain).await;
     let supervisor = open(&home, plain).await;
-    nothing_is_lost(&supervisor, &home).await;
+    verify_state(&supervisor, &home).await;
     let all = (0..UNITS).map(|number| target(&format!("u{number}"))).collect::<BTreeSet<_>>();
     want(&supervisor, &home, &all).await;
-    nothing_is_lost(&supervisor, &home).await;
+    verify_state(&supervisor, &home).await;
     supervisor.shutdown().await.expect("all stop");
     assert_eq!(place.processes(), [0; 0], "processes were left behind");
 }
 
 // Holds: G-3
 #[tokio::test]
-async fn nothing_runs_twice_or_is_lost_whenever_the_runner_is_killed() {
-    is_killed_again_and_again(false).await;
+async fn random_kills_lose_no_unit_and_run_none_twice() {
+    kill_repeatedly_with(false).await;
 }
 
 #[tokio::test]
-async fn nothing_runs_twice_or_is_lost_without_control_groups_either() {
-    is_killed_again_and_again(true).await;
+async fn random_kills_are_safe_without_control_groups() {
+    kill_repeatedly_with(true).await;
 }

@@ -1,28 +1,27 @@
-//! A program that behaves as a test tells it to: this very binary of tests, run again as the
-//! process of a unit.
+//! A program that follows a script: this test binary, run again as the process of a unit.
 //!
-//! What it does stands in its variable `HELPER`, step by step, with `|` between the steps:
+//! The environment variable `HELPER` holds the steps, separated by `|`:
 //!
-//! | step | what it does |
+//! | step | effect |
 //! |---|---|
-//! | `say A=1,B=2` | says these lines by `sd_notify` |
-//! | `last A=1,B=2` | has a child say these lines and end, and leaves it to be waited for |
-//! | `barrier` | waits until all that it said was received |
-//! | `pidfile PATH` | writes its number there; `pidfile PATH NUMBER` another one |
+//! | `say A=1,B=2` | sends these lines by `sd_notify` |
+//! | `last A=1,B=2` | lets a child send these lines and exit, without reaping it |
+//! | `barrier` | waits until all its messages are received |
+//! | `pidfile PATH` | writes its process ID there; `pidfile PATH NUMBER` writes another one |
 //! | `print TEXT` | writes a line |
-//! | `flood COUNT` | writes so many lines of a hundred bytes |
-//! | `make PATH` | makes a file |
-//! | `await PATH` | waits until there is such a file |
-//! | `trap SIGNAL` | does not end by `TERM` or `HUP` any more |
+//! | `flood COUNT` | writes this many lines of a hundred bytes |
+//! | `make PATH` | creates a file |
+//! | `await PATH` | waits until a file exists |
+//! | `trap SIGNAL` | ignores `TERM` or `HUP` |
 //! | `hear` | waits for the trapped signal |
-//! | `child` | lets a child take the rest of the steps, and is that child's parent until it ends |
-//! | `leave STATUS` | lets a child take the rest of the steps, and exits |
+//! | `child` | forks a child for the remaining steps, and waits for it |
+//! | `leave STATUS` | forks a child for the remaining steps, and exits |
 //! | `exit STATUS` | exits |
-//! | `sleep` | does nothing for ever |
-//! | `call PATH A=1,B=2` | says these lines at the address that stands there |
-//! | `traceable` | may be traced by anybody |
-//! | `trace NUMBER` | traces that process from then on |
-//! | `hold NAME` | says in the file `NAME` of `HELPER_AT` that it is there, and waits for a word |
+//! | `sleep` | sleeps forever |
+//! | `call PATH A=1,B=2` | sends these lines to the address in the file |
+//! | `traceable` | allows any process to trace it |
+//! | `trace NUMBER` | traces this process from then on |
+//! | `hold NAME` | announces itself in the file `NAME` of `HELPER_AT`, and waits for a word |
 //!
 //! The word is written to `NAME.go`: `go`, or the status to exit with.
 
@@ -39,23 +38,23 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use rustix::process::{PTracer, Pid, WaitId, WaitIdOptions, set_ptracer, waitid};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The lines of a `[Service]` section for a unit that does these steps.
+/// Returns the lines of a `[Service]` section for a unit with these steps.
 pub(crate) fn does(steps: &str) -> String {
     format!("ExecStart={}\nEnvironment=\"HELPER={steps}\"\n", helper())
 }
 
-/// The lines of a stanza for a unit that does these steps.
-pub(crate) fn stanza_that_does(steps: &str) -> String {
+/// Returns the lines of a stanza for a unit with these steps.
+pub(crate) fn stanza_with_steps(steps: &str) -> String {
     format!("exec-start: {}\nenv: HELPER={steps}\n", helper())
 }
 
-/// A command that does these steps, in that folder.
-pub(crate) fn that_does(steps: &str, at: &Path) -> String {
+/// Returns a command with these steps, in this folder.
+pub(crate) fn command_with_steps(steps: &str, at: &Path) -> String {
     format!("/usr/bin/env HELPER_AT={} \"HELPER={steps}\" {}", at.display(), helper())
 }
 
-/// The helper as a process of the test's own, not of a unit.
-pub(crate) fn beside(steps: &str) -> std::process::Child {
+/// Starts the helper as a process of the test, not of a unit.
+pub(crate) fn spawn_helper(steps: &str) -> std::process::Child {
     Command::new(std::env::current_exe().expect("it has a path"))
         .args(["--exact", &itself(), "--nocapture"])
         .env("HELPER", steps)
@@ -69,15 +68,15 @@ fn helper() -> String {
     format!("{} --exact {} --nocapture", program.display(), itself())
 }
 
-/// The name of the helper among the tests; each binary has it elsewhere.
+/// Returns the test name of the helper, which differs between test binaries.
 fn itself() -> String {
     let (_, module) = module_path!().split_once("::").expect("it is in a binary");
-    format!("{module}::as_it_is_told")
+    format!("{module}::helper_process")
 }
 
-/// The helper. Among the tests it does nothing.
+/// The helper. Does nothing as a test.
 #[tokio::test]
-async fn as_it_is_told() {
+async fn helper_process() {
     let Ok(script) = std::env::var("HELPER") else { return };
     let mut trapped = None;
     let mut steps = script.split('|');
@@ -86,7 +85,7 @@ async fn as_it_is_told() {
         match verb {
             "child" | "leave" => {
                 let steps = steps.collect::<Vec<_>>().join("|");
-                let mut child = hand_over(&steps);
+                let mut child = fork_rest(&steps);
                 if verb == "child" {
                     child.wait().expect("it is a child");
                 }
@@ -121,9 +120,9 @@ fn at_once(verb: &str, rest: &str) {
         "call" => {
             let (path, text) = rest.split_once(' ').expect("an address and a text");
             let name = std::fs::read_to_string(path).expect("it is there");
-            say_to(&address_of(&name), &text.replace(',', "\n"));
+            send_to(&address_of(&name), &text.replace(',', "\n"));
         }
-        // Where nobody asks who may trace whom, there is nothing to be set.
+        // Fails without the Yama security module, where nothing has to be allowed.
         "traceable" => drop(set_ptracer(PTracer::Any)),
         "trace" => {
             let pid = nix::unistd::Pid::from_raw(rest.parse().expect("a number"));
@@ -140,8 +139,8 @@ fn println(text: &str) {
     out.write_all(format!("{text}\n").as_bytes()).expect("somebody reads it");
 }
 
-/// A child in a session of its own that does the rest of the steps.
-fn hand_over(steps: &str) -> std::process::Child {
+/// Starts a child in its own session for the remaining steps.
+fn fork_rest(steps: &str) -> std::process::Child {
     Command::new("setsid")
         .arg(std::env::current_exe().expect("it has a path"))
         .args(["--exact", &itself(), "--nocapture"])
@@ -193,20 +192,20 @@ fn address_of(name: &str) -> SocketAddr {
 }
 
 fn say(text: &str) {
-    say_to(&address(), text);
+    send_to(&address(), text);
 }
 
-/// Returns when the child has ended, and leaves it to be waited for.
+/// Waits until the child has exited, without reaping it.
 #[expect(clippy::zombie_processes, reason = "it is what this is for")]
 fn last(text: &str) {
-    let child = hand_over(&format!("say {text}|exit 0"));
+    let child = fork_rest(&format!("say {text}|exit 0"));
     let pid = Pid::from_child(&child);
     let ended = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
     ended.expect("it is a child");
 }
 
-/// Says something to whoever listens there.
-pub(crate) fn say_to(address: &SocketAddr, text: &str) {
+/// Sends a message to a socket.
+pub(crate) fn send_to(address: &SocketAddr, text: &str) {
     let socket = UnixDatagram::unbound().expect("a socket can be made");
     socket.send_to_addr(text.as_bytes(), address).expect("somebody listens");
 }
@@ -222,6 +221,6 @@ fn barrier() {
     let text = [std::io::IoSlice::new(b"BARRIER=1")];
     sendmsg(&socket, &text, &mut control, SendFlags::empty()).expect("it can be sent");
     drop(writer);
-    // It ends when nobody holds the other end any more.
+    // The read ends once the other end is closed everywhere.
     reader.read_to_end(&mut Vec::new()).expect("it can be read");
 }

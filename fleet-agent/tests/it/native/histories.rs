@@ -1,31 +1,30 @@
-//! Each unit of the table lives as its story says. That systemd's do so in the same run is seen in
-//! a booted machine.
+//! Runs the story of each unit. The same stories run under systemd in a booted machine.
 
 use std::sync::Arc;
 
 use fleet_agent::ServiceManager;
 
-use crate::histories::{Case, cases, tell_all};
+use crate::histories::{Case, cases, run_all};
 use crate::support::Bench;
 
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/init.md");
 
 // Holds: G-30
 #[tokio::test]
-async fn each_unit_lives_as_its_story_says() {
+async fn each_unit_follows_its_story() {
     let bench = Bench::new().await;
     let manager: Arc<dyn ServiceManager> = Arc::clone(&bench.manager) as _;
     let cases = cases(rustix::process::geteuid().is_root());
-    let problems = tell_all(&manager, &bench.path("stories"), &cases, Case::by_native).await;
+    let problems = run_all(&manager, &bench.path("stories"), &cases, Case::by_native).await;
     assert_eq!(problems, [""; 0], "units live otherwise");
     drop(manager);
     bench.clean_up().await;
 }
 
-/// The table says which ones they are, and why.
+/// The document lists the differences, with the reasons.
 // Holds: G-30
 #[test]
-fn each_unit_that_lives_otherwise_than_under_systemd_is_listed() {
+fn differences_to_systemd_are_documented() {
     let text = std::fs::read_to_string(DOCUMENT).expect("it is there");
     let table = text.split_once("<!-- histories: begin -->").expect("it has the table").1;
     let table = table.split_once("<!-- histories: end -->").expect("it has an end").0;
@@ -41,7 +40,7 @@ fn each_unit_that_lives_otherwise_than_under_systemd_is_listed() {
 }
 
 #[test]
-fn each_story_has_a_name_of_its_own() {
+fn story_names_are_unique() {
     let cases = cases(true);
     let names: std::collections::BTreeSet<_> = cases.iter().map(|case| case.name).collect();
     assert_eq!(names.len(), cases.len());

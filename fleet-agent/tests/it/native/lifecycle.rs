@@ -14,7 +14,7 @@ fn summary(state: &SystemdState) -> (ActiveState, &str, Option<&str>) {
 }
 
 #[tokio::test]
-async fn a_unit_starts_and_stops() {
+async fn unit_starts_and_stops() {
     let bench = Bench::new().await;
     bench.load("a.service", FOREVER).await;
     assert_eq!(bench.state("a.service").await, SystemdState::loaded());
@@ -34,7 +34,7 @@ async fn a_unit_starts_and_stops() {
 }
 
 #[tokio::test]
-async fn what_is_asked_is_remembered_and_unloading_forgets_it() {
+async fn requested_state_is_kept_until_unload() {
     let bench = Bench::new().await;
     bench.load("a.service", FOREVER).await;
     let unit = name("a.service");
@@ -56,7 +56,7 @@ async fn what_is_asked_is_remembered_and_unloading_forgets_it() {
 }
 
 #[tokio::test]
-async fn a_killed_process_fails_the_unit_or_is_started_again() {
+async fn killed_process_fails_or_restarts_the_unit() {
     let bench = Bench::new().await;
     bench.run("no.service", FOREVER).await;
     signal(bench.pid("no.service").await, "KILL");
@@ -75,7 +75,7 @@ async fn a_killed_process_fails_the_unit_or_is_started_again() {
 }
 
 #[tokio::test]
-async fn a_stop_wins_over_the_wait_for_a_restart() {
+async fn stop_cancels_a_pending_restart() {
     let bench = Bench::new().await;
     bench.run("a.service", &format!("{FOREVER}Restart=always\nRestartSec=1h\n")).await;
     signal(bench.pid("a.service").await, "KILL");
@@ -90,7 +90,7 @@ async fn a_stop_wins_over_the_wait_for_a_restart() {
 }
 
 #[tokio::test]
-async fn a_program_that_is_missing_is_named() {
+async fn missing_program_is_named() {
     let bench = Bench::new().await;
     bench.load("a.service", "ExecStart=/no/such/program\n").await;
     let error = bench.start("a.service").await.expect_err("it cannot start");
@@ -108,7 +108,7 @@ async fn a_program_that_is_missing_is_named() {
 }
 
 #[tokio::test]
-async fn too_many_starts_are_the_end() {
+async fn start_limit_stops_the_restarts() {
     let bench = Bench::new().await;
     let service = "ExecStart=/bin/false\nRestart=on-failure\nRestartSec=0\n\
                    StartLimitBurst=3\nStartLimitInterval=1h\n";
@@ -122,7 +122,7 @@ async fn too_many_starts_are_the_end() {
 }
 
 #[tokio::test]
-async fn a_restart_is_a_new_process() {
+async fn restart_creates_a_new_process() {
     let bench = Bench::new().await;
     bench.run("a.service", FOREVER).await;
     let pid = bench.pid("a.service").await;
@@ -136,7 +136,7 @@ async fn a_restart_is_a_new_process() {
 }
 
 #[tokio::test]
-async fn the_whole_group_and_those_who_left_it_are_ended() {
+async fn stop_reaches_the_group_and_processes_that_left_it() {
     let bench = Bench::new().await;
     let out = bench.path("pids");
     let script = format!(
@@ -154,7 +154,7 @@ async fn the_whole_group_and_those_who_left_it_are_ended() {
 }
 
 #[tokio::test]
-async fn who_ignores_the_signal_is_killed_in_the_end() {
+async fn process_ignoring_the_signal_is_killed() {
     let bench = Bench::new().await;
     let ready = bench.path("ready");
     let service = format!(
@@ -174,7 +174,7 @@ async fn who_ignores_the_signal_is_killed_in_the_end() {
 
 // Holds: I-26
 #[tokio::test]
-async fn other_units_go_on_while_one_hangs() {
+async fn hanging_unit_does_not_block_others() {
     let bench = Bench::new().await;
     let gate = bench.path("gate");
     let stop =
@@ -192,7 +192,7 @@ async fn other_units_go_on_while_one_hangs() {
 }
 
 #[tokio::test]
-async fn a_directory_that_is_gone_keeps_nothing_running() {
+async fn units_can_be_stopped_without_the_directory() {
     let bench = Bench::new().await;
     bench.run("a.service", FOREVER).await;
     let pid = bench.pid("a.service").await;
@@ -202,7 +202,7 @@ async fn a_directory_that_is_gone_keeps_nothing_running() {
 }
 
 #[tokio::test]
-async fn what_ends_right_after_its_file_has_changed_is_started_from_that() {
+async fn restart_uses_a_file_that_has_just_changed() {
     let bench = Bench::new().await;
     let again = "Restart=always\nRestartSec=0\nStartLimitBurst=0\n";
     bench.run("a.service", &format!("{FOREVER}{again}")).await;

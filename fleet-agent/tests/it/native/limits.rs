@@ -1,4 +1,4 @@
-//! What surrounds the processes of a unit and limits them, and what keeps a unit from starting.
+//! Process attributes and limits, and reasons that keep a unit from starting.
 
 use std::num::NonZeroU32;
 
@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use crate::support::Bench;
 
 #[tokio::test]
-async fn no_more_units_start_at_once_than_may() {
+async fn max_starting_is_respected() {
     let bench = Bench::with(|config| config.max_starting = NonZeroU32::new(1)).await;
     let file = bench.path("turns").display().to_string();
     let script = format!("echo begin >>{file}; sleep 0.01; echo end >>{file}");
@@ -25,7 +25,7 @@ async fn no_more_units_start_at_once_than_may() {
 }
 
 #[tokio::test]
-async fn what_a_process_is_given_is_what_its_unit_says() {
+async fn process_attributes_follow_the_unit() {
     let bench = Bench::new().await;
     let out = bench.path("out");
     let script = format!(
@@ -44,7 +44,7 @@ async fn what_a_process_is_given_is_what_its_unit_says() {
 }
 
 #[tokio::test]
-async fn a_process_has_the_groups_of_its_user_and_those_of_its_unit() {
+async fn process_has_groups_of_user_and_unit() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
@@ -69,7 +69,7 @@ async fn a_process_has_the_groups_of_its_user_and_those_of_its_unit() {
 }
 
 #[tokio::test]
-async fn limits_of_control_groups_are_set_or_refused_with_the_reason() {
+async fn cgroup_limits_are_set_or_refused_with_a_reason() {
     let bench = Bench::new().await;
     let text = "[Service]\nExecStart=/bin/sleep 1000\nTasksMax=17\n";
     match bench.try_load("a.service", text).await {
@@ -92,12 +92,12 @@ async fn limits_of_control_groups_are_set_or_refused_with_the_reason() {
     let bench = Bench::with(|config| config.control_groups = false).await;
     assert!(matches!(bench.manager.tracking(), Tracking::Environment { .. }));
     let refused = bench.try_load("a.service", text).await;
-    assert!(refused.is_err_and(|it| it.to_string().contains("they are turned off")));
+    assert!(refused.is_err_and(|it| it.to_string().contains("control groups are disabled")));
     bench.clean_up().await;
 }
 
 #[tokio::test]
-async fn a_unit_whose_condition_does_not_hold_is_left_out() {
+async fn unit_with_false_condition_is_skipped() {
     let bench = Bench::new().await;
     let gate = bench.path("gate");
     let unit = |option: &str| {

@@ -1,6 +1,5 @@
-//! A whole manager that is killed again and again, at moments that nobody chose: services that
-//! depend on what others run, targets with what they want, and timers. Each next one is held to
-//! what was asked and answered before.
+//! Kills a manager at random times: services with external dependencies, targets with wanted units,
+//! and timers. Each next manager is checked against the requests and their answers.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,18 +11,18 @@ use fleet_core::{Epoch, TargetState};
 use fleet_unitfile::UnitFile;
 use tokio::task::JoinSet;
 
-use super::crash::{ask, is_under_way, nothing_is_left, settled};
-use super::killing::{Dice, Victim, kill_again_and_again, wait_between_looks};
-use super::ledger::{Call, Ledger, Told, Verb};
+use super::crash::{ask, is_under_way, settled, verify_no_leftovers};
+use super::kill_harness::{KilledDaemonConfig, SmallRng, kill_repeatedly, wait_between_looks};
+use super::request_log::{Call, RequestLog, UnitHistory, Verb};
 use crate::support::{Bench, name, wait_until};
 
-/// How many there are of each kind.
+/// Number of units of each kind.
 const MANY: u64 = 6;
 
-/// How many calls wait for an answer at once.
+/// Maximum number of concurrent calls.
 const AT_ONCE: usize = 8;
 
-/// Goes on whatever happens to it, unless it is stopped.
+/// Runs until it is stopped.
 const STEADY: &str = "ExecStart=/bin/sleep 1000\nRestart=on-failure\nRestartSec=5ms\n";
 
 fn units(home: &Path) -> Vec<(String, String)> {
@@ -34,13 +33,13 @@ fn units(home: &Path) -> Vec<(String, String)> {
         all.push((unit, format!("[Unit]\n{limit}{says}\n{settings}{rest}")));
     };
     for number in 0..MANY {
-        // Every other one is bound to what somebody else runs.
+        // Every other one is bound to an external unit.
         let bound = "BindsTo=net.service\nAfter=net.service";
         add(format!("s{number}.service"), if number % 2 == 0 { bound } else { "" }, STEADY);
         add(format!("w{number}.service"), "", STEADY);
         let wants = format!("Wants=w{number}.service w{}.service", (number + 1) % MANY);
         add(format!("t{number}.target"), &wants, "");
-        // What a timer starts waits for another unit each time.
+        // The unit of a timer waits for another unit each time.
         let slow = format!("slow{number}.service");
         let says = format!("Wants={slow}\nAfter={slow}");
         let script = format!("echo run >>{}", home.join(format!("ran{number}")).display());
@@ -57,26 +56,26 @@ fn config(home: &Path, config: &mut NativeConfig) {
     config.external.insert(name("net.service"), External::Path(home.join("net")));
 }
 
-/// The manager, in a process of its own. By itself it does nothing.
+/// The manager, in its own process. Does nothing as a test.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn manager_to_be_killed_again() {
-    let Some(told) = Victim::told() else { return };
+async fn manager_to_kill_repeatedly() {
+    let Some(told) = KilledDaemonConfig::from_env() else { return };
     let mut set_up = NativeConfig::new(told.home.join("native"));
     set_up.environment.push(("BENCH".to_owned(), told.home.display().to_string()));
     config(&told.home, &mut set_up);
     told.begins();
     let manager = NativeManager::open(set_up).await.expect("it opens");
-    let ledger = Arc::new(Ledger::open(&told.home));
+    let ledger = Arc::new(RequestLog::open(&told.home));
     load_what_is_missing(&manager, &told.home, &ledger).await;
-    nothing_is_lost(&manager, &told.home, &ledger).await;
+    verify_state(&manager, &told.home, &ledger).await;
     told.is_open();
-    let mut dice = Dice(told.seed);
+    let mut dice = SmallRng(told.seed);
     let mut asked = JoinSet::new();
     for number in 0..MANY {
-        // The others must not elapse once more.
+        // The others must not elapse again.
         if dice.below(2) == 0 {
             let (manager, ledger) = (Arc::clone(&manager), Arc::clone(&ledger));
-            asked.spawn(elapse_for_ever(manager, ledger, told.home.clone(), number));
+            asked.spawn(elapse_repeatedly(manager, ledger, told.home.clone(), number));
         }
     }
     let most = AT_ONCE + asked.len();
@@ -93,8 +92,8 @@ async fn manager_to_be_killed_again() {
     }
 }
 
-/// Only the first daemon may miss any.
-async fn load_what_is_missing(manager: &NativeManager, home: &Path, ledger: &Ledger) {
+/// Loads the missing units. Only the first daemon may miss any.
+async fn load_what_is_missing(manager: &NativeManager, home: &Path, ledger: &RequestLog) {
     let was_open = !ledger.read().is_empty();
     for (unit, text) in units(home) {
         if manager.get(&name(&unit)).await.expect("it answers").is_none() {
@@ -105,10 +104,10 @@ async fn load_what_is_missing(manager: &NativeManager, home: &Path, ledger: &Led
     }
 }
 
-/// Starts a timer once more, whenever what it elapsed for before has been done.
-async fn elapse_for_ever(
+/// Restarts a timer whenever its last elapse has been handled.
+async fn elapse_repeatedly(
     manager: Arc<NativeManager>,
-    ledger: Arc<Ledger>,
+    ledger: Arc<RequestLog>,
     home: PathBuf,
     number: u64,
 ) {
@@ -122,7 +121,7 @@ async fn elapse_for_ever(
     }
 }
 
-/// Whether a timer has nothing more to do, nor has what it starts.
+/// Returns whether a timer and its unit are idle.
 async fn rest(manager: &NativeManager, number: u64) -> bool {
     let timer = sub(manager, format!("j{number}.timer")).await;
     let job = sub(manager, format!("j{number}.service")).await;
@@ -139,8 +138,8 @@ fn count(home: &Path, number: u64) -> u64 {
     ran.unwrap_or_default().lines().count() as u64
 }
 
-/// Holds the manager to all that was asked, and writes down what it finds.
-async fn nothing_is_lost(manager: &NativeManager, home: &Path, ledger: &Ledger) {
+/// Checks the manager against all requests, and logs its findings.
+async fn verify_state(manager: &NativeManager, home: &Path, ledger: &RequestLog) {
     let all = ledger.read();
     let told = |unit: &str| all.get(unit).cloned().unwrap_or_default();
     let found = settled(manager, rests).await;
@@ -152,9 +151,9 @@ async fn nothing_is_lost(manager: &NativeManager, home: &Path, ledger: &Ledger) 
         let single = format!("s{number}.service");
         let is_launched = found[&single].known.requested == TargetState::Launched;
         assert_eq!(found[&single].state.main_pid.is_some(), is_launched, "{:?}", found[&single]);
-        steady_goes_on(&told(&single), &found[&single]);
-        nothing_is_lost_of_wanted(&told, &found, number);
-        let ran = nothing_is_lost_of_timer(manager, home, (&told, &found), number).await;
+        verify_steady_service(&told(&single), &found[&single]);
+        verify_wanted_service(&told, &found, number);
+        let ran = verify_timer(manager, home, (&told, &found), number).await;
         seen.push((&found[&format!("j{number}.timer")], ran));
     }
     let others = found.values().filter(|it| it.unit.as_str().starts_with(['s', 't', 'w']));
@@ -162,10 +161,11 @@ async fn nothing_is_lost(manager: &NativeManager, home: &Path, ledger: &Ledger) 
     ledger.see(seen);
     let is_down = |unit: &&ManagedUnit| unit.state.sub == "dead";
     let steady = found.values().filter(|it| it.unit.as_str().starts_with('s')).filter(is_down);
-    nothing_is_left(home, &steady.map(|it| it.unit.to_string()).collect::<Vec<_>>());
+    verify_no_leftovers(home, &steady.map(|it| it.unit.to_string()).collect::<Vec<_>>());
 }
 
-/// Whether a unit is as it should be: what timers start is looked at with these.
+/// Returns whether a unit is in its expected state. The units of timers are checked together with
+/// these.
 fn rests(unit: &ManagedUnit, decided: Option<&StatusReport>) -> bool {
     let is_up = match unit.unit.as_str() {
         name if name.starts_with('j') || name.starts_with("slow") => return true,
@@ -177,8 +177,8 @@ fn rests(unit: &ManagedUnit, decided: Option<&StatusReport>) -> bool {
     !is_under_way(decided) && if is_needed { is_up } else { is_off }
 }
 
-/// Of a service that never ends by itself: it is up if that was asked for, and runs on.
-fn steady_goes_on(told: &Told, found: &ManagedUnit) {
+/// Checks a service that never exits: it is active if requested, and keeps running.
+fn verify_steady_service(told: &UnitHistory, found: &ManagedUnit) {
     let is_launched = found.known.requested == TargetState::Launched;
     assert!(!is_launched || found.state.main_pid.is_some(), "{found:?}, {told:?}");
     let pid: u64 = found.state.main_pid.unwrap_or(0).into();
@@ -187,10 +187,10 @@ fn steady_goes_on(told: &Told, found: &ManagedUnit) {
     }
 }
 
-/// Of a service that targets want: it is up if it was asked for or one of these is, unless it was
-/// stopped since.
-fn nothing_is_lost_of_wanted(
-    told: &impl Fn(&str) -> Told,
+/// Checks a service that targets want: it is active if it or one of the targets was started, unless
+/// it was stopped since.
+fn verify_wanted_service(
+    told: &impl Fn(&str) -> UnitHistory,
     found: &BTreeMap<String, ManagedUnit>,
     number: u64,
 ) {
@@ -203,15 +203,19 @@ fn nothing_is_lost_of_wanted(
     if let Some(up) = is_to_be_up(&told, now, &targets) {
         assert_eq!(up, is_up, "{now:?}, {told:?}, {targets:?}");
     }
-    steady_goes_on(&told, now);
+    verify_steady_service(&told, now);
     let pid: u64 = now.state.main_pid.unwrap_or(0).into();
     if told.calls.is_empty() && targets.iter().all(|(told, _)| told.calls.is_empty()) {
         assert_eq!(pid, told.seen.what, "{now:?}, {told:?}, {targets:?}");
     }
 }
 
-/// Whether a service is to be up; nothing if it may or may not.
-fn is_to_be_up(told: &Told, found: &ManagedUnit, targets: &[(Told, ManagedUnit)]) -> Option<bool> {
+/// Returns whether a service must be active; `None` if it may be either.
+fn is_to_be_up(
+    told: &UnitHistory,
+    found: &ManagedUnit,
+    targets: &[(UnitHistory, ManagedUnit)],
+) -> Option<bool> {
     let is_launched = |unit: &ManagedUnit| unit.known.requested == TargetState::Launched;
     if is_launched(found) {
         return Some(true);
@@ -235,12 +239,11 @@ fn is_to_be_up(told: &Told, found: &ManagedUnit, targets: &[(Told, ManagedUnit)]
     starts.next().map(|_| true)
 }
 
-/// Of a timer: it elapses once for each time that it was started, and never besides. Tells how
-/// often that was.
-async fn nothing_is_lost_of_timer(
+/// Checks a timer: it elapses exactly once for each start. Returns the number of elapses.
+async fn verify_timer(
     manager: &NativeManager,
     home: &Path,
-    (told, found): (&impl Fn(&str) -> Told, &BTreeMap<String, ManagedUnit>),
+    (told, found): (&impl Fn(&str) -> UnitHistory, &BTreeMap<String, ManagedUnit>),
     number: u64,
 ) -> u64 {
     let unit = format!("j{number}.timer");
@@ -259,7 +262,7 @@ async fn nothing_is_lost_of_timer(
 }
 
 #[tokio::test]
-async fn nothing_is_lost_of_timers_targets_and_services_whenever_their_manager_is_killed() {
+async fn random_kills_lose_no_timer_target_or_service() {
     let bench = Bench::in_memory(|set_up| {
         let home = set_up.directory.parent().expect("it has one").to_owned();
         std::fs::write(home.join("net"), "").expect("it can be written");
@@ -267,9 +270,9 @@ async fn nothing_is_lost_of_timers_targets_and_services_whenever_their_manager_i
     })
     .await;
     let dead = bench.kill().await;
-    let (home, test) = (dead.home(), "native::manager_crash::manager_to_be_killed_again");
-    kill_again_and_again(test, &home, false).await;
+    let (home, test) = (dead.home(), "native::manager_crash::manager_to_kill_repeatedly");
+    kill_repeatedly(test, &home, false).await;
     let bench = dead.revive().await;
-    nothing_is_lost(&bench.manager, &home, &Ledger::open(&home)).await;
+    verify_state(&bench.manager, &home, &RequestLog::open(&home)).await;
     bench.clean_up().await;
 }

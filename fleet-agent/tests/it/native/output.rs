@@ -1,4 +1,4 @@
-//! What units write.
+//! Output of units.
 
 use std::os::unix::fs::MetadataExt as _;
 
@@ -7,7 +7,7 @@ use fleet_agent::{JournalQuery, ServiceManager};
 use crate::support::{Bench, DEADLINE, hasty, name, signal, signal_group, wait_until};
 
 #[tokio::test]
-async fn both_outputs_are_kept_in_order() {
+async fn stdout_and_stderr_are_kept_in_order() {
     let bench = Bench::new().await;
     bench
         .run("a.service", "Type=oneshot\nExecStart=/bin/sh -c 'echo 1; echo 2 >&2; echo 3'\n")
@@ -22,7 +22,7 @@ async fn both_outputs_are_kept_in_order() {
 }
 
 #[tokio::test]
-async fn outputs_may_go_nowhere() {
+async fn output_may_be_discarded() {
     let bench = Bench::new().await;
     let service = "Type=oneshot\nExecStart=/bin/sh -c 'echo 1; echo 2 >&2'\nStandardOutput=";
     for (unit, setting, expected) in [
@@ -39,7 +39,7 @@ async fn outputs_may_go_nowhere() {
 }
 
 #[tokio::test]
-async fn outputs_may_go_to_files() {
+async fn output_may_go_to_files() {
     let bench = Bench::new().await;
     let file = |name: &str| bench.path(name).display().to_string();
     let read = |name: &str| std::fs::read_to_string(bench.path(name)).expect("it is there");
@@ -59,12 +59,12 @@ async fn outputs_may_go_to_files() {
     assert_eq!(bench.log("apart.service").await, [""; 0]);
     bench.load("lost.service", &format!("{script}StandardOutput=append:/no/such/file\n")).await;
     let error = bench.start("lost.service").await.expect_err("it has nowhere to write");
-    assert!(error.to_string().contains("cannot open /no/such/file to write"), "{error}");
+    assert!(error.to_string().contains("cannot open /no/such/file for writing"), "{error}");
     bench.clean_up().await;
 }
 
 #[tokio::test]
-async fn followers_see_new_lines_and_end_with_the_unit() {
+async fn followed_journal_gets_new_lines_and_ends_with_the_unit() {
     let bench = Bench::new().await;
     let script = "trap \"echo new\" HUP; echo old; while :; do sleep 0.01; done";
     bench.run("a.service", &format!("ExecStart=/bin/sh -c '{script}'\n")).await;
@@ -82,7 +82,7 @@ async fn followers_see_new_lines_and_end_with_the_unit() {
 }
 
 #[tokio::test]
-async fn a_log_stays_within_its_limit() {
+async fn log_stays_within_its_limit() {
     let bench = Bench::with(|config| {
         config.log_limit = 10_000;
         config.clock = hasty();
@@ -98,7 +98,7 @@ async fn a_log_stays_within_its_limit() {
         text.trim_start_matches('\0').len() <= 10_000 && text.ends_with("line 4999\n")
     })
     .await;
-    // Its older half is a hole, unless the file system knows none.
+    // The older half is a hole, unless the file system has no support for holes.
     let (lines, text) = (bench.log("a.service").await, read());
     assert_eq!(lines.join("\n") + "\n", text.trim_start_matches('\0'));
     assert!(lines[0].starts_with("line "), "{}", lines[0]);
@@ -106,7 +106,7 @@ async fn a_log_stays_within_its_limit() {
 }
 
 #[tokio::test]
-async fn a_log_that_rotates_loses_no_line_and_none_while_no_daemon_runs() {
+async fn rotating_log_loses_no_line() {
     let bench = Bench::with(|config| config.log_limit = 10_000).await;
     let service = format!(
         "ExecStart=/bin/sh -c 'i=0; while [ $$i -lt 50000 ]; do echo line $$i; i=$$((i+1)); done; \
@@ -131,9 +131,9 @@ async fn a_log_that_rotates_loses_no_line_and_none_while_no_daemon_runs() {
     bench.clean_up().await;
 }
 
-/// Nobody kept it short, as the unit is not loaded.
+/// Regression: the log of such a unit was not limited, since the unit is not loaded.
 #[tokio::test]
-async fn what_a_unit_writes_that_cannot_be_taken_back_is_kept_within_its_limit() {
+async fn log_of_an_unrecoverable_unit_is_limited() {
     const LIMIT: u64 = 1 << 20;
     let bench = Bench::new().await;
     let (gate, over) = (bench.path("gate"), bench.path("over"));

@@ -1,11 +1,11 @@
-//! A unit that is refused never runs anything.
+//! A refused unit never runs anything.
 
 use fleet_agent::{ServiceError, ServiceManager};
 use fleet_core::Generation;
 
 use crate::support::{Bench, name};
 
-/// A unit each of whose commands leaves a trace, with something that cannot be honoured.
+/// Returns a unit with an unsupported option. Each of its commands would leave a trace.
 fn unit(trace: &str, option: &str) -> String {
     let touch = format!("/usr/bin/touch {trace}");
     let (section, option) = option.split_once('.').expect("each names its section");
@@ -32,7 +32,7 @@ const REFUSED: [&str; 12] = [
 
 // Holds: G-31
 #[tokio::test]
-async fn a_refused_unit_never_runs_anything() {
+async fn refused_unit_runs_nothing() {
     let bench = Bench::new().await;
     let (trace, unit_name) = (bench.path("trace"), name("a.service"));
     for option in REFUSED {
@@ -45,7 +45,7 @@ async fn a_refused_unit_never_runs_anything() {
         assert!(matches!(restarted, Err(ServiceError::NotLoaded { .. })), "{restarted:?}");
         assert_eq!(bench.manager.get(&unit_name).await.expect("it answers"), None, "{option}");
     }
-    // With nothing in it that is refused, the same unit does leave its trace.
+    // Without the refused option the same unit leaves its trace.
     let good = unit(&trace.display().to_string(), "Service.Type=oneshot");
     assert!(!trace.exists(), "a refused unit has run a command");
     bench.try_load("a.service", &good).await.expect("it loads");
@@ -55,7 +55,7 @@ async fn a_refused_unit_never_runs_anything() {
 }
 
 #[tokio::test]
-async fn a_unit_that_runs_goes_on_as_it_was_when_its_new_file_is_refused() {
+async fn refused_file_leaves_the_running_unit_unchanged() {
     let bench = Bench::new().await;
     bench.run("a.service", "ExecStart=/bin/sleep 1000\n").await;
     let pid = bench.pid("a.service").await;

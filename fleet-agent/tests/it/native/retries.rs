@@ -1,4 +1,4 @@
-//! What a unit's own restart policy makes of its ends, and what of that outlives a daemon.
+//! Restart policies, and the part of them that survives a daemon.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use fleet_agent::{ServiceManager, UnitDetails, UnitSnapshot};
 use fleet_core::ActiveState;
 use fleet_core::graph::{DerivedState, Retry};
 
-use super::chosen::{Chosen, lines};
 use super::graph::{SLEEP, Stand, supervised, target};
+use super::kill_point::{CrashScenario, lines};
 use crate::support::{Bench, Home, hasty, name, signal};
 
 fn gave_up(unit: &UnitSnapshot) -> bool {
@@ -15,7 +15,7 @@ fn gave_up(unit: &UnitSnapshot) -> bool {
 }
 
 #[tokio::test]
-async fn a_status_that_forces_a_restart_does_so_after_a_good_end_too() {
+async fn forced_restart_applies_to_a_success() {
     let bench = Bench::new().await;
     let unit = "ExecStart=/bin/true\nRestart=no\nRestartForceExitStatus=0\nRestartSec=10ms\n\
                 StartLimitBurst=3\nStartLimitInterval=1h\n";
@@ -27,7 +27,7 @@ async fn a_status_that_forces_a_restart_does_so_after_a_good_end_too() {
 
 // Holds: I-9, R-11
 #[tokio::test]
-async fn a_unit_that_was_given_up_stays_so_for_the_next_daemon() {
+async fn start_limit_hit_survives_a_crash() {
     let mut bench = Bench::new().await;
     let unit = format!(
         "ExecStart=/bin/sh -c 'echo >>{}; exit 1'\nRestart=on-failure\nRestartSec=0\n\
@@ -40,7 +40,7 @@ async fn a_unit_that_was_given_up_stays_so_for_the_next_daemon() {
     let after = "[Unit]\nAfter=a.service\n[Service]\nType=oneshot\nExecStart=/bin/true\n";
     for _ in 0..3 {
         bench = bench.kill().await.revive().await;
-        // It comes after each start that is due to the other.
+        // It is ordered after each start of the other unit.
         bench.try_load("b.service", after).await.expect("it can be loaded");
         bench.start("b.service").await.expect("it starts");
         assert_eq!(lines(&bench, "starts").len(), 2, "it was started again");
@@ -50,7 +50,7 @@ async fn a_unit_that_was_given_up_stays_so_for_the_next_daemon() {
 }
 
 #[tokio::test]
-async fn a_unit_of_files_that_was_given_up_stays_so_until_a_reset_or_another_definition() {
+async fn start_limit_hit_lasts_until_a_reset_or_a_new_definition() {
     for limit in ["2", "3 in 1h"] {
         let home = Home::new();
         let file = home.path("starts");
@@ -78,7 +78,7 @@ async fn a_unit_of_files_that_was_given_up_stays_so_until_a_reset_or_another_def
 }
 
 #[tokio::test]
-async fn a_reset_of_one_that_was_given_up_and_cannot_start_yet_holds_for_the_next_runner() {
+async fn reset_of_a_blocked_unit_survives_a_restart() {
     let more = "depends-on: gate\nexec-start: /bin/false\nrestart-delay: 1ms\nrestart-limit: 1";
     let stanzas = supervised("a", more) + &supervised("gate", &SLEEP.replace("10ms", "1h"));
     let stand = Stand::new(&stanzas, "a").await;
@@ -94,7 +94,7 @@ async fn a_reset_of_one_that_was_given_up_and_cannot_start_yet_holds_for_the_nex
 }
 
 #[tokio::test]
-async fn a_task_that_is_done_and_counts_as_up_reloads_by_its_commands() {
+async fn exited_oneshot_reloads_by_its_commands() {
     let bench = Bench::new().await;
     let trace = bench.path("trace");
     let unit = format!(
@@ -111,8 +111,8 @@ async fn a_task_that_is_done_and_counts_as_up_reloads_by_its_commands() {
 
 // Holds: R-11
 #[tokio::test]
-async fn what_was_to_be_tried_again_at_the_kill_is_and_it_counts() {
-    let chosen = Chosen::new(false).await;
+async fn pending_retry_survives_a_kill_and_counts() {
+    let chosen = CrashScenario::new(false).await;
     let (begun, good) = (chosen.path("begun"), chosen.path("good"));
     let (begun, good) = (begun.display(), good.display());
     let script = format!("echo 1 >>{begun}; test -e {good} && exec sleep 1000; exit 1");
@@ -121,7 +121,7 @@ async fn what_was_to_be_tried_again_at_the_kill_is_and_it_counts() {
     let mut living = chosen.begin(&["begin start a.service"]).await;
     living.wait_for_phase("a.service", "failed").await;
     living.make("good");
-    let bench = living.strike().with(|config| config.clock = hasty()).revive().await;
+    let bench = living.kill().with(|config| config.clock = hasty()).revive().await;
     let state = bench.wait_for_sub("a.service", "running").await;
     assert_eq!(state.restarts, 1);
     assert_eq!(bench.wait_for_lines("begun", 2).await.len(), 2);
@@ -129,7 +129,7 @@ async fn what_was_to_be_tried_again_at_the_kill_is_and_it_counts() {
 }
 
 #[tokio::test]
-async fn it_is_told_when_a_unit_is_tried_again_and_what_keeps_another_degraded() {
+async fn details_show_next_retry_and_degrading_units() {
     let bench = Bench::new().await;
     bench.load("db.service", "ExecStart=/bin/false\nRestart=always\nRestartSec=1h\n").await;
     let web = "[Unit]\nWants=db.service\nAfter=db.service\n[Service]\nExecStart=/bin/sleep 1000\n";

@@ -1,4 +1,4 @@
-//! Each option that is honoured, by what it does to a process.
+//! Supported options, by their effect on a process.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -7,7 +7,7 @@ use fleet_core::ExitStatus;
 
 use crate::support::{Bench, runs, signal, wait_until};
 
-/// What a script of a task with these settings prints.
+/// Returns the output of a script in a oneshot with these settings.
 async fn printed(bench: &Bench, unit: &str, script: &str, settings: &str) -> Vec<String> {
     let service = format!("Type=oneshot\nExecStart=/bin/sh -c '{script}'\n{settings}");
     bench.run(unit, &service).await;
@@ -15,7 +15,7 @@ async fn printed(bench: &Bench, unit: &str, script: &str, settings: &str) -> Vec
 }
 
 #[tokio::test]
-async fn the_environment_is_what_the_unit_says_and_nothing_else() {
+async fn environment_has_nothing_but_the_units_variables() {
     let bench = Bench::with(|config| config.environment.push(("B".into(), "machine".into()))).await;
     let file = bench.path("variables");
     std::fs::write(&file, "C='from a file'\nB=file\n").expect("it can be written");
@@ -27,7 +27,7 @@ async fn the_environment_is_what_the_unit_says_and_nothing_else() {
     let lines = printed(&bench, "a.service", "/usr/bin/env", &settings).await;
     let mut names: Vec<&str> = lines.iter().filter_map(|line| line.split('=').next()).collect();
     names.sort_unstable();
-    // A shell adds the last three itself.
+    // The shell adds these itself.
     names.retain(|name| !["PWD", "SHLVL", "_", "OLDPWD"].contains(name));
     assert_eq!(names, ["A", "B", "BENCH", "C", "INVOCATION_ID", "PATH", "SYSTEMD_EXEC_PID"]);
     for expected in ["A=1", "B=file", "C=from a file"] {
@@ -50,7 +50,7 @@ async fn variables_are_passed_and_expanded() {
 }
 
 #[tokio::test]
-async fn a_missing_file_of_variables_is_told() {
+async fn missing_environment_file_is_reported() {
     let bench = Bench::new().await;
     bench.load("a.service", "ExecStart=/bin/true\nEnvironmentFile=/no/such\n").await;
     let error = bench.start("a.service").await.expect_err("it cannot start");
@@ -61,7 +61,7 @@ async fn a_missing_file_of_variables_is_told() {
 }
 
 #[tokio::test]
-async fn directories() {
+async fn directories_are_created() {
     let bench = Bench::new().await;
     let place = bench.path("place");
     std::fs::create_dir(&place).expect("it can be made");
@@ -81,7 +81,7 @@ async fn directories() {
 }
 
 #[tokio::test]
-async fn the_mask_and_the_name_of_a_program() {
+async fn umask_and_program_name() {
     let bench = Bench::new().await;
     let file = bench.path("file");
     let script = format!("umask; : >{}", file.display());
@@ -98,7 +98,7 @@ async fn the_mask_and_the_name_of_a_program() {
 }
 
 #[tokio::test]
-async fn another_user_where_that_is_permitted() {
+async fn other_user_if_permitted() {
     let bench = Bench::new().await;
     let service = "Type=oneshot\nExecStart=/bin/sh -c 'id -un; id -gn; echo $$USER'\nUser=nobody\n";
     let own = std::process::Command::new("/usr/bin/id").arg("-u").output().expect("id runs");
@@ -126,7 +126,7 @@ async fn another_user_where_that_is_permitted() {
 }
 
 #[tokio::test]
-async fn commands_around_the_main_process_run_in_their_order() {
+async fn commands_run_in_order() {
     let bench = Bench::new().await;
     let out = bench.path("out").display().to_string();
     let note = |word: &str| format!("/bin/sh -c 'echo {word} >>{out}'");
@@ -153,7 +153,7 @@ async fn commands_around_the_main_process_run_in_their_order() {
 }
 
 #[tokio::test]
-async fn a_command_that_fails_before_the_main_process_fails_the_start() {
+async fn failing_start_pre_fails_the_start() {
     let bench = Bench::new().await;
     bench.load("a.service", "ExecStartPre=/bin/false\nExecStart=/bin/sleep 1000\n").await;
     let error = bench.start("a.service").await.expect_err("it cannot start");
@@ -162,7 +162,7 @@ async fn a_command_that_fails_before_the_main_process_fails_the_start() {
 }
 
 #[tokio::test]
-async fn a_start_that_takes_too_long_fails() {
+async fn start_timeout_fails_the_unit() {
     let bench = Bench::new().await;
     bench
         .load("a.service", "Type=oneshot\nExecStart=/bin/sleep 1000\nTimeoutStartSec=30ms\n")
@@ -174,7 +174,7 @@ async fn a_start_that_takes_too_long_fails() {
 }
 
 #[tokio::test]
-async fn a_task_may_remain_when_it_is_done() {
+async fn oneshot_may_remain_after_exit() {
     let bench = Bench::new().await;
     let out = bench.path("out").display().to_string();
     let service = format!(
@@ -189,14 +189,14 @@ async fn a_task_may_remain_when_it_is_done() {
 }
 
 #[tokio::test]
-async fn the_signal_and_its_reach() {
+async fn kill_signal_and_kill_mode() {
     let bench = Bench::new().await;
     let pids = bench.path("pids").display().to_string();
     let script = format!("sleep 1001 & echo $$! >{pids}; trap \"echo got; exit\" USR1; wait");
     let settings = "KillSignal=SIGUSR1\nKillMode=process\n";
     bench.run("a.service", &format!("ExecStart=/bin/sh -c '{script}'\n{settings}")).await;
     let child: u32 = bench.wait_for_lines("pids", 1).await[0].parse().expect("a pid");
-    // The trap is set a moment after the line is written.
+    // The trap is set shortly after the line is written.
     wait_until("the shell waits", async || sleeps(child)).await;
     let parent = bench.pid("a.service").await;
     wait_until("the trap is set", async || catches_usr1(parent)).await;
@@ -217,7 +217,7 @@ async fn the_signal_and_its_reach() {
 }
 
 #[tokio::test]
-async fn exit_statuses_decide() {
+async fn exit_status_decides_about_success() {
     let bench = Bench::new().await;
     let exit = "ExecStart=/bin/sh -c 'exit 7'\n";
     bench.run("good.service", &format!("{exit}SuccessExitStatus=7\n")).await;
@@ -231,13 +231,13 @@ async fn exit_statuses_decide() {
     bench.clean_up().await;
 }
 
-/// Whether a process sleeps, as one that waits does.
+/// Returns whether a process sleeps, as one that waits does.
 fn sleeps(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" S"))
 }
 
-/// Whether a process has a handler for SIGUSR1, the tenth signal.
+/// Returns whether a process has a handler for SIGUSR1, signal number ten.
 fn catches_usr1(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));

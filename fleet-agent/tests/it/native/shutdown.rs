@@ -1,4 +1,4 @@
-//! The end of all units of fleet: what is written of it and when, and who comes too late.
+//! Shutdown of all units of fleet: its stored state, and calls that come too late.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ fn is_down(state: &SystemdState) -> bool {
     state.active == ActiveState::Inactive
 }
 
-/// A service whose stop goes on until there is such a file.
+/// Returns a service whose stop lasts until a file exists.
 fn slow(gate: &Path) -> String {
     let wait = format!("until [ -e {} ]; do sleep 0.01; done", gate.display());
     format!("{FOREVER}ExecStop=/bin/sh -c '{wait}'\n")
@@ -34,14 +34,14 @@ impl Bench {
     }
 }
 
-/// Ends what goes on of a shutdown, as the end of its process would.
-async fn break_off(ends: JoinHandle<Result<(), ServiceError>>) {
+/// Aborts a shutdown, as the end of its process would.
+async fn abort_shutdown(ends: JoinHandle<Result<(), ServiceError>>) {
     ends.abort();
     drop(ends.await);
 }
 
 #[tokio::test]
-async fn who_asks_for_a_start_while_all_end_is_refused_and_nothing_comes_of_it_later() {
+async fn start_during_a_shutdown_is_refused_for_good() {
     let bench = Bench::new().await;
     let gate = bench.path("gate");
     bench.run("slow.service", &slow(&gate)).await;
@@ -55,11 +55,11 @@ async fn who_asks_for_a_start_while_all_end_is_refused_and_nothing_comes_of_it_l
         let restarted = bench.manager.restart(&unit, Generation(3)).await;
         for refused in [started, restarted] {
             let told = refused.expect_err("it comes too late").to_string();
-            assert!(told.contains("all units are being ended"), "{told}");
+            assert!(told.contains("all units are shutting down"), "{told}");
         }
     }
     assert_eq!(["late.service", "late.timer"].map(|unit| bench.asked(unit)), before);
-    break_off(ends).await;
+    abort_shutdown(ends).await;
     let bench = bench.kill().await.revive().await;
     std::fs::write(gate, "").expect("it can be made");
     bench.wait_for("slow.service", is_down).await;
@@ -70,10 +70,10 @@ async fn who_asks_for_a_start_while_all_end_is_refused_and_nothing_comes_of_it_l
     bench.clean_up().await;
 }
 
-/// A pipe in the way of the record of a unit: who writes it waits until this is dropped.
-struct Held(PathBuf);
+/// A FIFO in place of a stored file: a write to it blocks until this is dropped.
+struct BlockedRecord(PathBuf);
 
-impl Held {
+impl BlockedRecord {
     fn record_of(bench: &Bench, unit: &str) -> Self {
         let aside = bench.path(&format!("native/units/{unit}/requested.json.new"));
         mknodat(CWD, &aside, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("it can be made");
@@ -81,24 +81,24 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for BlockedRecord {
     fn drop(&mut self) {
-        // Nothing is to take its place, so that what was held fails.
+        // The path is moved away, so that the blocked write fails.
         let away = self.0.with_extension("away");
         std::fs::rename(&self.0, &away).expect("it is there");
         open(&away, OFlags::RDWR | OFlags::NONBLOCK, Mode::empty()).expect("it can be opened");
     }
 }
 
-/// The records of hundreds of units kept the first of them waiting for seconds.
+/// Regression: the writes for hundreds of units delayed the first stop for seconds.
 #[tokio::test]
-async fn units_are_told_to_end_before_that_is_written_of_any_and_the_next_daemon_knows_it() {
+async fn shutdown_stops_units_before_storing_it_for_each() {
     let bench = Bench::new().await;
     let gate = bench.path("gate");
     bench.run("slow.service", &slow(&gate)).await;
     bench.run("quick.service", FOREVER).await;
     let pid = bench.pid("quick.service").await;
-    let held = ["slow.service", "quick.service"].map(|unit| Held::record_of(&bench, unit));
+    let held = ["slow.service", "quick.service"].map(|unit| BlockedRecord::record_of(&bench, unit));
     let ends = bench.begin_shutdown();
     bench.wait_for("quick.service", is_down).await;
     bench.wait_for_sub("slow.service", "stop").await;
@@ -106,7 +106,7 @@ async fn units_are_told_to_end_before_that_is_written_of_any_and_the_next_daemon
     for unit in ["slow.service", "quick.service"] {
         assert!(bench.asked(unit).contains("\"launched\":true"), "{unit}: nothing is written yet");
     }
-    break_off(ends).await;
+    abort_shutdown(ends).await;
     drop(held);
     let bench = bench.kill().await.revive().await;
     std::fs::write(gate, "").expect("it can be made");
@@ -115,7 +115,7 @@ async fn units_are_told_to_end_before_that_is_written_of_any_and_the_next_daemon
         assert!(is_down(&bench.state(unit).await), "{unit} was started again");
         assert_eq!(bench.get(unit).await.known.requested, TargetState::Loaded, "{unit}");
     }
-    // The end is over: what is asked after it holds.
+    // The shutdown is over, so later requests hold.
     bench.start("quick.service").await.expect("it starts");
     let pid = bench.pid("quick.service").await;
     let bench = bench.kill().await.revive().await;
@@ -125,7 +125,7 @@ async fn units_are_told_to_end_before_that_is_written_of_any_and_the_next_daemon
 }
 
 #[tokio::test]
-async fn what_a_timer_elapsed_for_before_the_end_of_all_is_not_made_up_for() {
+async fn shutdown_cancels_a_pending_elapse() {
     let over = "\"starting\":null";
     for has_ended in [false, true] {
         let bench = Bench::new().await;

@@ -11,7 +11,7 @@ use crate::support::{Bench, DEADLINE, name, wait_until};
 pub(super) const NO_LIMIT: &str = "[Unit]\nStartLimitIntervalSec=0\n";
 
 impl Bench {
-    /// Loads `a.service`, which adds a line to a file each time it runs, and `a.timer`.
+    /// Loads `a.service`, which adds a line to a file on each run, and `a.timer`.
     pub(super) async fn load_timer(&self, timer: &str) {
         let script = format!("echo run >>{}", self.path("ran").display());
         let service = format!("Type=oneshot\nExecStart=/bin/sh -c '{script}'\n{NO_LIMIT}");
@@ -34,7 +34,7 @@ pub(super) fn runs(path: &Path) -> usize {
 }
 
 #[tokio::test]
-async fn a_timer_starts_its_unit_again_and_again() {
+async fn timer_starts_its_unit_repeatedly() {
     let bench = Bench::new().await;
     bench.load_timer("OnActiveSec=50ms\nOnUnitInactiveSec=20ms").await;
     assert_eq!(bench.state("a.timer").await.sub, "dead");
@@ -53,9 +53,9 @@ async fn a_timer_starts_its_unit_again_and_again() {
     bench.clean_up().await;
 }
 
-/// It says nothing and is no end, or whoever follows it would ask for it again and again.
+/// The journal is empty without ending; otherwise a follower would reconnect repeatedly.
 #[tokio::test]
-async fn a_journal_of_a_timer_that_is_followed_ends_with_the_timer() {
+async fn followed_timer_journal_ends_with_the_timer() {
     let bench = Bench::new().await;
     bench.load_timer("OnActiveSec=1h").await;
     let (timer, query) = (name("a.timer"), JournalQuery::default());
@@ -65,7 +65,7 @@ async fn a_journal_of_a_timer_that_is_followed_ends_with_the_timer() {
     let mut followed = bench.journal("a.timer", query).await;
     let after = bench.manager.journal_from(&timer, "nowhere", true).await;
     let mut after = after.expect("it can be followed");
-    // What changes of the timer, or is loaded anew, ends nothing.
+    // A change or another load of the timer does not end the journal.
     bench.start("a.timer").await.expect("it starts");
     bench.load_timer_alone("OnActiveSec=2h").await;
     bench.stop("a.timer").await;
@@ -81,7 +81,7 @@ async fn a_journal_of_a_timer_that_is_followed_ends_with_the_timer() {
 }
 
 #[tokio::test]
-async fn its_states_are_those_of_systemd() {
+async fn timer_states_are_those_of_systemd() {
     let bench = Bench::new().await;
     bench.load("a.service", "ExecStart=/bin/sleep 1000\n").await;
     bench.load_timer_alone("OnActiveSec=100ms").await;
@@ -105,7 +105,7 @@ async fn its_states_are_those_of_systemd() {
 }
 
 #[tokio::test]
-async fn without_its_unit_a_timer_is_not_started() {
+async fn timer_without_its_unit_is_refused() {
     let bench = Bench::new().await;
     bench.load_timer_alone("OnActiveSec=50ms\nUnit=b.service").await;
     let refused = bench.start("a.timer").await.expect_err("there is nothing to start");
@@ -127,7 +127,7 @@ async fn without_its_unit_a_timer_is_not_started() {
 }
 
 #[tokio::test]
-async fn the_calendar_starts_units_too() {
+async fn calendar_event_starts_a_unit() {
     let bench = Bench::new().await;
     bench.load_timer("OnCalendar=*:*:* UTC").await;
     bench.start("a.timer").await.expect("it starts");
@@ -136,7 +136,7 @@ async fn the_calendar_starts_units_too() {
 }
 
 #[tokio::test]
-async fn a_persistent_timer_makes_up_for_what_it_missed() {
+async fn persistent_timer_catches_up() {
     let bench = Bench::new().await;
     let stamp = bench.path("native/timers/a.timer");
     bench.load_timer("OnCalendar=yearly\nPersistent=yes").await;
@@ -157,7 +157,7 @@ async fn a_persistent_timer_makes_up_for_what_it_missed() {
 }
 
 #[tokio::test]
-async fn a_timer_keeps_to_the_limit_of_starts() {
+async fn timer_respects_the_start_limit() {
     let bench = Bench::new().await;
     let text = "[Unit]\nStartLimitBurst=2\nStartLimitIntervalSec=1h\n[Service]\nType=oneshot\n\
                 ExecStart=/bin/true\n";
@@ -170,13 +170,13 @@ async fn a_timer_keeps_to_the_limit_of_starts() {
 }
 
 #[tokio::test]
-async fn a_target_starts_the_timers_that_it_wants() {
+async fn target_starts_its_timers() {
     let bench = Bench::new().await;
     bench.load_timer("OnActiveSec=1h\n[Install]\nWantedBy=timers.target").await;
     bench.try_load("timers.target", "[Unit]\nDescription=All\n").await.expect("it loads");
     let text = "[Unit]\nWants=timers.target b.timer\n";
     bench.try_load("all.target", text).await.expect("it loads");
-    // What it wants may have nothing to start.
+    // The wanted timer may have no unit to start.
     let text = "[Timer]\nOnActiveSec=1h\nUnit=gone.service\n";
     bench.try_load("b.timer", text).await.expect("it loads");
     assert_eq!(bench.state("a.timer").await.sub, "dead");
@@ -197,7 +197,7 @@ async fn a_target_starts_the_timers_that_it_wants() {
 }
 
 #[tokio::test]
-async fn what_requires_a_timer_starts_with_it_or_not_at_all() {
+async fn unit_requiring_a_timer_starts_with_it_or_fails() {
     let bench = Bench::new().await;
     let text = "[Unit]\nRequires=a.timer\nAfter=a.timer\n";
     bench.try_load("hard.target", text).await.expect("it can be loaded");
@@ -216,7 +216,7 @@ async fn what_requires_a_timer_starts_with_it_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn a_timer_whose_unit_was_replaced_in_its_moment_begins_again() {
+async fn timer_restarts_after_its_unit_was_replaced() {
     let bench = Bench::new().await;
     bench.load("b.service", "ExecStart=/bin/sleep 1000\n").await;
     bench.load_timer_alone("OnActiveSec=1h\nUnit=b.service").await;

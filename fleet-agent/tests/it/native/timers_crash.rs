@@ -1,4 +1,4 @@
-//! Timers whose daemon ends: the next one goes on with them.
+//! Timers after the end of their daemon.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use super::timers::{NO_LIMIT, runs};
 use crate::support::{Bench, name, wait_until};
 
 #[tokio::test]
-async fn a_start_that_was_only_written_down_is_made_by_the_next_daemon() {
+async fn pending_timer_start_is_applied_by_the_next_daemon() {
     let bench = Bench::new().await;
     bench.load_timer("OnActiveSec=1h").await;
     let dead = bench.kill().await;
@@ -26,7 +26,7 @@ async fn a_start_that_was_only_written_down_is_made_by_the_next_daemon() {
 }
 
 #[tokio::test]
-async fn a_timer_is_found_as_it_was() {
+async fn timer_state_survives_a_crash() {
     let bench = Bench::new().await;
     bench.load_timer("OnActiveSec=1h").await;
     bench.manager.start(&name("a.timer"), Generation(3)).await.expect("it starts");
@@ -44,7 +44,7 @@ async fn a_timer_is_found_as_it_was() {
 }
 
 #[tokio::test]
-async fn what_elapses_while_no_daemon_runs_is_made_up_for() {
+async fn elapse_without_a_daemon_is_caught_up() {
     let bench = Bench::new().await;
     bench.load_timer("OnActiveSec=300ms").await;
     bench.start("a.timer").await.expect("it starts");
@@ -60,12 +60,12 @@ async fn what_elapses_while_no_daemon_runs_is_made_up_for() {
     bench.clean_up().await;
 }
 
-/// Where the daemon that is to be killed works; set for its process alone.
+/// Directory of the daemon to kill; set for its process only.
 const DAEMON: &str = "FLEET_TEST_TIMER_DAEMON";
 
-/// The daemon of the test below, in a process of its own. By itself it does nothing.
+/// The daemon of the test below, in its own process. Does nothing as a test.
 #[tokio::test]
-async fn timer_daemon_to_be_killed() {
+async fn timer_daemon_to_kill() {
     let Some(directory) = std::env::var_os(DAEMON) else { return };
     let ran = Path::new(&directory).with_file_name("ran").display().to_string();
     let manager = NativeManager::open(NativeConfig::new(directory)).await.expect("it opens");
@@ -81,10 +81,10 @@ async fn timer_daemon_to_be_killed() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_is_killed_leaves_its_timers_to_the_next() {
+async fn killed_daemon_leaves_its_timers() {
     let dead = Bench::new().await.kill().await;
     let mut daemon = Command::new(std::env::current_exe().expect("it has a path"))
-        .args(["--exact", "native::timers_crash::timer_daemon_to_be_killed"])
+        .args(["--exact", "native::timers_crash::timer_daemon_to_kill"])
         .env(DAEMON, dead.path("native"))
         .stdout(Stdio::null())
         .spawn()
@@ -100,11 +100,11 @@ async fn a_daemon_that_is_killed_leaves_its_timers_to_the_next() {
 }
 
 #[tokio::test]
-async fn a_persistent_timer_that_is_restarted_before_its_stamp_is_written_elapses_once() {
+async fn persistent_timer_restarted_before_its_stamp_elapses_once() {
     let bench = Bench::new().await;
     let stamp = bench.path("native/timers/a.timer");
     std::fs::write(&stamp, "1000").expect("it can be written");
-    // Nothing can be written aside, so the stamp stays what it was.
+    // No temporary file can be written, so the stamp stays as it was.
     std::fs::create_dir(bench.path("native/timers/a.timer.new")).expect("it can be made");
     bench.load_timer("OnCalendar=yearly\nPersistent=yes").await;
     bench.start("a.timer").await.expect("it starts");
@@ -118,7 +118,7 @@ async fn a_persistent_timer_that_is_restarted_before_its_stamp_is_written_elapse
     bench.clean_up().await;
 }
 
-/// Loads `a.service`, which waits for a gate each time that it is to run.
+/// Loads `a.service`, which waits for a gate on each run.
 async fn load_behind_gate(bench: &Bench) {
     let script = format!("until [ -e {} ]; do sleep 0.01; done", bench.path("gate").display());
     let gate = format!("Type=oneshot\nExecStart=/bin/sh -c '{script}'\n");
@@ -132,7 +132,7 @@ async fn load_behind_gate(bench: &Bench) {
 }
 
 #[tokio::test]
-async fn an_elapse_is_not_lost_with_the_daemon_while_its_unit_waits_for_another() {
+async fn elapse_of_a_waiting_unit_survives_a_crash() {
     let bench = Bench::new().await;
     load_behind_gate(&bench).await;
     bench.load_timer_alone("OnActiveSec=1ms").await;
@@ -156,12 +156,12 @@ async fn an_elapse_is_not_lost_with_the_daemon_while_its_unit_waits_for_another(
 }
 
 #[tokio::test]
-async fn an_elapse_that_was_only_written_down_is_made_by_the_next_daemon() {
+async fn pending_elapse_is_applied_by_the_next_daemon() {
     let bench = Bench::new().await;
     bench.load_timer("OnActiveSec=1h").await;
     bench.start("a.timer").await.expect("it starts");
     let dead = bench.kill().await;
-    // The record as it is between the moment and the start of the unit.
+    // The stored state between the elapse and the start of the unit.
     let path = dead.path("native/units/a.timer/timer.json");
     let mut record = read_json(&path);
     record["phase"] = "running".into();
@@ -176,7 +176,7 @@ async fn an_elapse_that_was_only_written_down_is_made_by_the_next_daemon() {
 }
 
 #[tokio::test]
-async fn an_elapse_that_is_told_twice_starts_nothing_that_was_stopped_since() {
+async fn repeated_elapse_starts_no_stopped_unit() {
     let bench = Bench::new().await;
     bench.load("b.service", "ExecStart=/bin/sleep 1000\n").await;
     bench.load_timer_alone("OnActiveSec=1ms\nUnit=b.service").await;
@@ -185,7 +185,7 @@ async fn an_elapse_that_is_told_twice_starts_nothing_that_was_stopped_since() {
     bench.stop("b.service").await;
     bench.wait_for_sub("a.timer", "elapsed").await;
     let dead = bench.kill().await;
-    // The records as they are before the timer knows what came of its elapse.
+    // The stored state before the timer knows the result of its elapse.
     let asked = dead.path("native/units/b.service/requested.json");
     let before = read_json(&asked);
     let timer = dead.path("native/units/a.timer/timer.json");

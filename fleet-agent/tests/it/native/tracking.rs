@@ -1,12 +1,12 @@
-//! How the processes of a unit are found: by control groups, and where there are none.
+//! Tracking of processes, with control groups and without.
 
 use fleet_agent::{ServiceManager, Tracking};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process_group};
 
-use super::adoption::unwrite_start;
+use super::adoption::rewind_start;
 use crate::support::{Bench, name, runs, signal, wait_until};
 
-/// Whether units have control groups. Where they have none, the test that asks is left out.
+/// Returns whether units have control groups. If not, the test is skipped.
 fn has_control_groups(bench: &Bench) -> bool {
     let Tracking::Environment { why } = bench.manager.tracking() else { return true };
     assert!(!why.is_empty());
@@ -14,7 +14,7 @@ fn has_control_groups(bench: &Bench) -> bool {
     false
 }
 
-/// Says that a test was left out, and why there are no control groups: it counts as passed.
+/// Reports a skipped test, with the reason for missing control groups. It counts as passed.
 pub(super) fn left_out(why: &str) {
     use std::io::Write as _;
     let test = std::thread::current().name().unwrap_or_default().to_owned();
@@ -28,12 +28,12 @@ struct Stray(u32);
 impl Drop for Stray {
     fn drop(&mut self) {
         let pid = i32::try_from(self.0).ok().and_then(Pid::from_raw);
-        // It has ended already where all is well.
+        // In a passing test it has exited already.
         let _gone = pid.map(|pid| kill_process(pid, Signal::KILL));
     }
 }
 
-/// Runs a unit whose helper has left its process group, its parent and its environment behind.
+/// Runs a unit whose helper leaves its process group, its parent and its environment.
 async fn run_with_a_stray(bench: &Bench, more: &str) -> Stray {
     let out = bench.path("pid");
     let script = format!(
@@ -44,7 +44,7 @@ async fn run_with_a_stray(bench: &Bench, more: &str) -> Stray {
     stray(bench, 1).await
 }
 
-/// The process that the given run of the unit above has left behind.
+/// Returns the process that this run of the unit has left behind.
 async fn stray(bench: &Bench, run: usize) -> Stray {
     let pids = bench.wait_for_lines("pid", run).await;
     Stray(pids[run - 1].parse().expect("a pid"))
@@ -52,7 +52,7 @@ async fn stray(bench: &Bench, run: usize) -> Stray {
 
 // Holds: T-17
 #[tokio::test]
-async fn a_process_that_hides_is_found_by_its_control_group() {
+async fn hiding_process_is_found_by_its_control_group() {
     let bench = Bench::new().await;
     if !has_control_groups(&bench) {
         return bench.clean_up().await;
@@ -65,9 +65,9 @@ async fn a_process_that_hides_is_found_by_its_control_group() {
 }
 
 #[tokio::test]
-async fn a_process_that_hides_is_lost_without_control_groups() {
+async fn hiding_process_is_lost_without_control_groups() {
     let bench = Bench::with(|config| config.control_groups = false).await;
-    let why = "they are turned off".to_owned();
+    let why = "control groups are disabled".to_owned();
     assert_eq!(bench.manager.tracking(), Tracking::Environment { why });
     let stray = run_with_a_stray(&bench, "").await;
     bench.stop("a.service").await;
@@ -76,7 +76,7 @@ async fn a_process_that_hides_is_lost_without_control_groups() {
 }
 
 #[tokio::test]
-async fn who_hides_in_the_group_of_a_process_that_was_found_ends_with_its_unit() {
+async fn process_in_a_found_group_is_stopped() {
     let bench = Bench::with(|config| config.control_groups = false).await;
     let script = format!(
         "env -i /bin/sh -c \"echo \\$$\\$$ >>{}; exec sleep 1004\" & exec sleep 1005",
@@ -86,17 +86,17 @@ async fn who_hides_in_the_group_of_a_process_that_was_found_ends_with_its_unit()
     let stray = stray(&bench, 1).await;
     let pid = bench.pid("a.service").await;
     let dead = bench.kill().await;
-    unwrite_start(&dead);
+    rewind_start(&dead);
     let bench = dead.revive().await;
     assert_eq!(bench.wait_for_sub("a.service", "running").await.main_pid, Some(pid));
-    // Its parent is gone then, and only their group says to whom it belongs.
+    // Its parent is gone then, so only the process group shows its unit.
     signal(pid, "KILL");
     bench.wait_for_sub("a.service", "failed").await;
     assert!(!runs(stray.0), "it was left behind");
     bench.clean_up().await;
 }
 
-/// The leaders of the groups that count as those of the unit.
+/// Returns the leaders of the unit's process groups.
 fn leaders(bench: &Bench) -> Vec<i32> {
     let record = bench.path("native/units/a.service/run.json");
     let text = std::fs::read_to_string(record).expect("it is there");
@@ -109,7 +109,7 @@ fn leaders(bench: &Bench) -> Vec<i32> {
 }
 
 #[tokio::test]
-async fn a_group_that_has_outlived_its_leader_is_given_up_once_nobody_is_in_it() {
+async fn empty_process_group_is_forgotten() {
     let bench = Bench::with(|config| config.control_groups = false).await;
     let gate = bench.path("gate");
     let waits = format!("until [ -e {} ]; do sleep 0.01; done", gate.display());
@@ -120,7 +120,7 @@ async fn a_group_that_has_outlived_its_leader_is_given_up_once_nobody_is_in_it()
     std::fs::write(gate, "").expect("it can be made");
     let group = Pid::from_raw(reloads).expect("a pid");
     wait_until("it is empty", async || test_kill_process_group(group).is_err()).await;
-    // Its number may be a stranger's from now on.
+    // Its ID may be reused from now on.
     bench.manager.reload_unit(&name("a.service")).await.expect("it reloads");
     let left = leaders(&bench);
     assert!(left.contains(&main) && !left.contains(&reloads), "{left:?}");
@@ -128,7 +128,7 @@ async fn a_group_that_has_outlived_its_leader_is_given_up_once_nobody_is_in_it()
 }
 
 #[tokio::test]
-async fn a_process_that_hides_is_found_by_the_next_daemon() {
+async fn hiding_process_is_found_by_the_next_daemon() {
     let bench = Bench::new().await;
     if !has_control_groups(&bench) {
         return bench.clean_up().await;
@@ -143,7 +143,7 @@ async fn a_process_that_hides_is_found_by_the_next_daemon() {
 }
 
 #[tokio::test]
-async fn a_process_that_ignores_the_signal_and_hides_is_killed_with_the_rest() {
+async fn hiding_process_ignoring_signals_is_killed() {
     let bench = Bench::new().await;
     if !has_control_groups(&bench) {
         return bench.clean_up().await;
@@ -155,7 +155,7 @@ async fn a_process_that_ignores_the_signal_and_hides_is_killed_with_the_rest() {
 }
 
 #[tokio::test]
-async fn what_is_left_alone_stays_in_its_control_group() {
+async fn spared_processes_stay_in_their_control_group() {
     let bench = Bench::new().await;
     if !has_control_groups(&bench) {
         return bench.clean_up().await;
@@ -164,7 +164,7 @@ async fn what_is_left_alone_stays_in_its_control_group() {
     bench.stop("a.service").await;
     assert!(runs(stray.0));
     assert_eq!(bench.groups().len(), 1);
-    bench.start("a.service").await.expect("it starts beside it");
+    bench.start("a.service").await.expect("it starts spawn_helper it");
     let second = self::stray(&bench, 2).await;
     assert_eq!(bench.groups().len(), 2, "each run has a group of its own");
     bench.stop("a.service").await;

@@ -175,7 +175,7 @@ impl Supervisor {
             Err(why) => {
                 let problem = match why {
                     NotReloadable::NoCommand => {
-                        "its file does not say how: add an ExecReload=, or restart it"
+                        "its file has no ExecReload=: add one, or restart the unit"
                     }
                     _ => "it is not active: start it",
                 };

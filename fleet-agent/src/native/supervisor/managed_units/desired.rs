@@ -65,7 +65,7 @@ impl Supervisor {
         } else if self.system.graph().provider(&target).is_some()
             && let Err(flaw) = self.system.add_extra_target(target, now)
         {
-            tracing::error!(%flaw, "what is asked cannot be wanted");
+            tracing::error!(%flaw, "cannot add the target of a launched unit");
         }
     }
 
@@ -94,7 +94,7 @@ impl Supervisor {
 
     pub(super) fn write_mask(&self) {
         if let Err(error) = self.write_targets() {
-            tracing::warn!(%error, "cannot record which units were stopped");
+            tracing::warn!(%error, "cannot store the masked targets");
         }
     }
 }
@@ -148,7 +148,7 @@ mod tests {
 
     /// The requested state was read before the shutdown, and a slow disk delayed its use.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_load_that_the_end_of_all_units_overtakes_starts_none_again() {
+    async fn load_overtaken_by_a_shutdown_starts_nothing() {
         let home = tempfile::tempdir().expect("a directory can be made");
         let handle = open(home.path()).await;
         let units: Vec<UnitName> =

@@ -155,7 +155,7 @@ impl ManagedUnits {
                 Err(io::Error::other(problem.clone()))
             }
             Some(loaded) => Ok(loaded.requested),
-            None => Err(io::Error::other("it is not loaded any more")),
+            None => Err(io::Error::other("it is no longer loaded")),
         }
     }
 
@@ -200,7 +200,7 @@ impl Supervisor {
             }
             let Some(entry) = self.units.get_mut(unit) else { continue };
             if let Err(error) = entry.record_start_limit_hit() {
-                tracing::warn!(%unit, %error, "cannot record that a unit was given up");
+                tracing::warn!(%unit, %error, "cannot store that a unit has hit its start limit");
             }
         }
     }

@@ -70,16 +70,16 @@ pub(in crate::native) async fn open_managed_units(
     let host = host_capabilities(accept, context.controllers());
     let targets_file = config.directory.join(TARGETS);
     let selection = TargetSelection::read(&targets_file).unwrap_or_else(|error| {
-        tracing::error!(%error, "cannot read which units were stopped");
+        tracing::error!(%error, "cannot read the masked targets");
         None
     });
     let mut timers = timers::TimerIndex::default();
     // Before the requested states are read.
     let applied = context.directories().and_then(|all| context.shutdown.apply_to(all.into_iter()));
-    applied.map_err(io_error("finish the end of all units"))?;
+    applied.map_err(io_error("complete an earlier shutdown"))?;
     let logs = Logs::default();
     let recovered = recover_units(&context, &host, &mut timers, &logs)
-        .map_err(io_error("read the records of units"))?;
+        .map_err(io_error("read the stored units"))?;
     let externals = ExternalRegistry::new(external);
     let find_up = externals.find_up(&*context.clock).await;
     let (report_sender, reports) = mpsc::channel(REPORT_CAPACITY);
@@ -139,7 +139,7 @@ fn recover_units(
             // A unit that cannot be read must not keep others from being recovered. It is not
             // loaded, and cannot be loaded while its stored run is invalid.
             Err(error) => {
-                tracing::error!(%unit, %error, "cannot take a unit back");
+                tracing::error!(%unit, %error, "cannot recover a unit");
                 limit_log(context, &unit, logs);
             }
         }
@@ -154,7 +154,7 @@ fn recover_units(
 fn limit_log(context: &ManagerContext, unit: &UnitName, logs: &Logs) {
     match context.open_log(context.directory(unit.as_str()).log()) {
         Ok(log) => drop(lock(logs).insert(name_of(unit), log)),
-        Err(error) => tracing::error!(%unit, %error, "cannot keep the log of a unit short"),
+        Err(error) => tracing::error!(%unit, %error, "cannot limit the log of a unit"),
     }
 }
 
@@ -186,7 +186,7 @@ fn recover_unit(
     let (file, _) = UnitFile::parse_collecting(&source);
     let definition = compile(unit, &file, host).map_or_else(
         |bad| {
-            tracing::warn!(%unit, line = bad.line, problem = bad.problem, "cannot run it again");
+            tracing::warn!(%unit, line = bad.line, problem = bad.problem, "cannot run a recovered unit");
             Definition::Invalid(bad.problem)
         },
         |compiled| Definition::Valid(Box::new(compiled.unit)),

@@ -81,7 +81,7 @@ impl Supervisor {
         let settings = Settings { mask, max_starting, unlimited_starts, ..Settings::default() };
         match InitState::restore(graph, &settings, observed) {
             Ok(system) => self.system = system,
-            Err(flaw) => tracing::error!(%flaw, "cannot take up the units that were loaded"),
+            Err(flaw) => tracing::error!(%flaw, "cannot rebuild the graph"),
         }
     }
 
@@ -89,7 +89,7 @@ impl Supervisor {
     /// when this daemon started. Then that run is adopted.
     pub(super) fn add_unit(&mut self, name: &Name, mut loaded: LoadedUnit) -> CallResult {
         let failed =
-            |source| ServiceError::Io { action: format!("begin to see to {name}"), source };
+            |source| ServiceError::Io { action: format!("start to supervise {name}"), source };
         self.replace_external(name);
         let mut entry = SupervisedUnit::new(&self.context, name).map_err(failed)?;
         let run = entry.directory.read_run().map_err(failed)?;
@@ -152,7 +152,7 @@ impl ManagedUnits {
                 _ => None,
             });
             if let Some((last, circle)) = circle.and_then(|it| Some((self.newest_in(it)?, it))) {
-                out.insert(last, format!("it would wait for itself: {circle}"));
+                out.insert(last, format!("dependency cycle: {circle}"));
                 continue;
             }
             self.set_refusals(&linked, &out, busy);
@@ -207,7 +207,7 @@ impl ManagedUnits {
             let told = self.linked.remarks.get(unit);
             let is_new = |remark: &&Remark| told.is_none_or(|told| !told.contains(remark));
             for remark in remarks.iter().filter(is_new) {
-                tracing::info!(%unit, %remark, "what is said of another unit is to be known");
+                tracing::info!(%unit, %remark, "remark on the relation to another unit");
             }
         }
     }
@@ -217,7 +217,7 @@ impl ManagedUnits {
         for (name, loaded) in &mut self.loaded_units {
             if loaded.refused.is_none() && graph.unit(name).is_none() {
                 let flaw = flaws.iter().find(|flaw| flaw.units().contains(&name));
-                let other = || "it cannot be run together with the others".to_owned();
+                let other = || "it cannot be combined with the other loaded units".to_owned();
                 loaded.refused = Some(flaw.map_or_else(other, ToString::to_string));
             }
         }
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_unit_that_is_linked_anew_as_it_was_is_there_once() {
+    async fn unchanged_unit_is_shared_after_relink() {
         let home = tempfile::tempdir().expect("a directory can be made");
         let handle = open(home.path()).await;
         let text = "[Unit]\nAfter=a.service\n[Service]\nExecStart=/bin/true\n";

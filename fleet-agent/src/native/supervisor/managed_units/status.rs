@@ -91,14 +91,14 @@ impl SupervisedUnit {
     pub(in super::super) fn clear_retry(&mut self) {
         let run_state = RunState { phase: ServicePhase::Dead, ..RunState::clone(&self.run_state) };
         if let Err(error) = self.set_idle_state(run_state) {
-            tracing::warn!(%error, "cannot record that a unit is not tried again");
+            tracing::warn!(%error, "cannot store that a unit is not retried");
         }
     }
 
     /// Clears the result of the last run, so that a later daemon starts the unit.
     pub(super) fn clear_result(&mut self) {
         if let Err(error) = self.set_idle_state(RunState::default()) {
-            tracing::warn!(%error, "cannot record that a unit is to run again");
+            tracing::warn!(%error, "cannot store that a unit may start again");
         }
     }
 
@@ -187,7 +187,7 @@ pub(super) mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn what_is_done_is_written_down_where_the_run_had_ended_before_it_was_told() {
+    async fn applied_request_is_stored_if_its_run_is_already_over() {
         let home = tempfile::tempdir().expect("a directory can be made");
         let handle = open(home.path()).await;
         let unit: UnitName = "a.service".parse().expect("it is a name");
@@ -211,7 +211,7 @@ pub(super) mod tests {
     }
 
     #[tokio::test]
-    async fn a_unit_that_starts_again_is_not_shown_as_it_failed_before() {
+    async fn starting_unit_does_not_show_its_last_failure() {
         let home = tempfile::tempdir().expect("a directory can be made");
         let handle = open(home.path()).await;
         let unit: UnitName = "a.service".parse().expect("it is a name");

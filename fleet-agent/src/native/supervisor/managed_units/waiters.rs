@@ -43,7 +43,7 @@ impl Waiters {
     pub(super) fn refuse_starts(&mut self, name: &Name, unit: &UnitName) {
         let Some(waiting) = self.all.get_mut(name) else { return };
         for (_, reply) in waiting.starts.drain(..) {
-            let problem = "it was stopped before its start was over".to_owned();
+            let problem = "it was stopped before it had started".to_owned();
             answer(reply, Err(ServiceError::StartFailed { unit: unit.clone(), problem }));
         }
     }
@@ -134,14 +134,16 @@ fn start_result(
         DerivedState::Active(_) => Some(Ok(())),
         DerivedState::Completed(_) if good => Some(Ok(())),
         DerivedState::Failed { stuck: true, .. } => {
-            Some(Err("processes of an earlier run of it are left, and do not end".to_owned()))
+            Some(Err("processes of an earlier run are left and do not exit".to_owned()))
         }
         DerivedState::Failed { retry: Retry::GaveUp, .. }
         | DerivedState::Completed(Retry::GaveUp) => {
-            Some(Err("it was started too often in a short time".to_owned()))
+            Some(Err("it hit its start limit: started too often in a short time".to_owned()))
         }
         DerivedState::Failed { .. } | DerivedState::Completed(_) => Some(Err(why())),
-        DerivedState::Masked => Some(Err("it was stopped together with what it needs".to_owned())),
+        DerivedState::Masked => {
+            Some(Err("it was stopped together with a unit that it requires".to_owned()))
+        }
         _ => None,
     }
 }
@@ -149,10 +151,10 @@ fn start_result(
 fn describe_blocker((target, why): &(fleet_core::graph::Target, BlockedBy)) -> String {
     let why = match why {
         BlockedBy::Failed => "has failed",
-        BlockedBy::Completed => "is not up, as it has ended",
-        BlockedBy::Blocked => "cannot be started either",
+        BlockedBy::Completed => "has completed and is not active",
+        BlockedBy::Blocked => "cannot start either",
         BlockedBy::Masked => "was stopped",
-        BlockedBy::Missing => "cannot be run here",
+        BlockedBy::Missing => "is not loaded here",
     };
     format!("it needs {target}, which {why}")
 }
@@ -164,7 +166,7 @@ fn stop_result(
     let Some(state) = state.filter(|state| state.incarnation == run) else { return Some(Ok(())) };
     match &state.state {
         DerivedState::Failed { stuck: true, .. } => {
-            Some(Err("processes of it are left that do not even end by SIGKILL".to_owned()))
+            Some(Err("some of its processes survived SIGKILL".to_owned()))
         }
         DerivedState::Starting | DerivedState::Active(_) | DerivedState::Stopping(_) => None,
         _ => Some(Ok(())),

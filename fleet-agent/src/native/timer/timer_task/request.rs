@@ -73,12 +73,15 @@ impl TimerTask {
         let requested = RequestedState { epoch: epoch.0, ..known };
         let hash = file.hash();
         if before.is_some_and(|(known, _)| known == hash) {
-            write(&directory, "record a timer", move |at| at.write_requested(requested)).await?;
+            write(&directory, "store the requested state of a timer", move |at| {
+                at.write_requested(requested)
+            })
+            .await?;
             self.change(unit, |entry, _| entry.requested = requested);
             return Ok(());
         }
         let source = file.source().to_vec();
-        write(&directory, "keep a unit file", move |at| at.write_unit(&source, requested)).await?;
+        write(&directory, "store a unit file", move |at| at.write_unit(&source, requested)).await?;
         if before.is_none() {
             let entry = TimerEntry::new(timer, hash, requested, directory, self.startup);
             self.insert(unit, entry);
@@ -97,7 +100,7 @@ impl TimerTask {
 
     async fn unload(&mut self, unit: &UnitName) -> Result<(), ServiceError> {
         let directory = self.context.directory(unit.as_str());
-        write(&directory, "forget a timer", UnitDirectory::remove).await?;
+        write(&directory, "remove a timer", UnitDirectory::remove).await?;
         self.remove_from_index(unit);
         if let Some(entry) = self.entries.remove(unit) {
             self.queue.change(unit, entry.machine.next_elapse(), NextElapse::default());
@@ -147,7 +150,7 @@ impl TimerTask {
             return Ok(());
         }
         let directory = entry.directory.clone();
-        write(&directory, "record what is asked of a timer", move |at| {
+        write(&directory, "store the requested state of a timer", move |at| {
             at.write_requested(requested)
         })
         .await?;

@@ -1,4 +1,4 @@
-//! Units that say something of one another: what starts, stops and fails together.
+//! Relations between units: common starts, stops and failures.
 
 use fleet_agent::{External, ManagedUnit, ServiceError, ServiceManager};
 use fleet_core::{ActiveState, Generation, SystemdState, TargetState};
@@ -20,9 +20,9 @@ fn is_down(state: &SystemdState) -> bool {
 }
 
 #[tokio::test]
-async fn what_a_unit_requires_is_started_before_it_and_its_stop_stops_both() {
+async fn requirement_starts_first_and_its_stop_stops_both() {
     let bench = Bench::new().await;
-    // The one that is needed comes later than the one that needs it.
+    // The required unit is loaded after the unit that requires it.
     load(&bench, "web.service", "Requires=db.service\nAfter=db.service").await;
     load(&bench, "db.service", "").await;
     bench.start("web.service").await.expect("it starts");
@@ -42,7 +42,7 @@ async fn what_a_unit_requires_is_started_before_it_and_its_stop_stops_both() {
 }
 
 #[tokio::test]
-async fn what_is_bound_to_a_unit_goes_and_comes_with_it() {
+async fn bound_unit_stops_and_starts_with_its_unit() {
     let bench = Bench::new().await;
     let restarts = "[Service]\nExecStart=/bin/sleep 1000\nRestart=always\nRestartSec=10ms\n";
     bench.try_load("db.service", restarts).await.expect("it can be loaded");
@@ -58,7 +58,7 @@ async fn what_is_bound_to_a_unit_goes_and_comes_with_it() {
 }
 
 #[tokio::test]
-async fn a_unit_that_was_stopped_stays_so_until_who_wants_it_is_started() {
+async fn stopped_unit_stays_down_until_a_dependent_starts() {
     let bench = Bench::new().await;
     load(&bench, "cache.service", "").await;
     load(&bench, "web.service", "Wants=cache.service\nAfter=cache.service").await;
@@ -76,7 +76,7 @@ async fn a_unit_that_was_stopped_stays_so_until_who_wants_it_is_started() {
 }
 
 #[tokio::test]
-async fn what_an_earlier_daemon_asked_of_a_target_without_a_record_is_no_order() {
+async fn target_without_a_run_file_starts_no_stopped_unit() {
     let bench = Bench::new().await;
     load(&bench, "a.service", "").await;
     load(&bench, "b.service", "").await;
@@ -85,7 +85,7 @@ async fn what_an_earlier_daemon_asked_of_a_target_without_a_record_is_no_order()
     let b = bench.pid("b.service").await;
     bench.stop("a.service").await;
     let dead = bench.kill().await;
-    // Earlier daemons wrote none for what has no processes.
+    // An operator may remove this file.
     std::fs::remove_file(dead.path("native/units/all.target/run.json")).expect("it is there");
     let bench = dead.revive().await;
     bench.wait_for("all.target", |state| state.active == ActiveState::Active).await;
@@ -96,11 +96,11 @@ async fn what_an_earlier_daemon_asked_of_a_target_without_a_record_is_no_order()
     bench.clean_up().await;
 }
 
-/// A target has no run that anything would be known of: it counted as down, and what was bound to
-/// it was stopped before it was up again.
+/// Regression: a target has no run to recover. It counted as inactive, so units bound to it were
+/// stopped before it was active again.
 // Holds: I-9
 #[tokio::test]
-async fn what_is_bound_to_a_target_runs_on_under_the_next_daemon() {
+async fn unit_bound_to_a_target_survives_a_crash() {
     let bench = Bench::new().await;
     load(&bench, "net.target", "Wants=link.service").await;
     load(&bench, "link.service", "").await;
@@ -117,7 +117,7 @@ async fn what_is_bound_to_a_target_runs_on_under_the_next_daemon() {
 }
 
 #[tokio::test]
-async fn a_target_is_up_when_what_it_wants_is() {
+async fn target_is_active_after_its_wants() {
     let bench = Bench::new().await;
     load(&bench, "all.target", "Wants=a.service b.service").await;
     load(&bench, "a.service", "PartOf=all.target").await;
@@ -139,7 +139,7 @@ async fn a_target_is_up_when_what_it_wants_is() {
 
 // Holds: I-12
 #[tokio::test]
-async fn a_unit_without_what_it_requires_is_told_and_harms_itself_alone() {
+async fn missing_requirement_affects_its_unit_alone() {
     let bench = Bench::new().await;
     load(&bench, "a.service", "").await;
     load(&bench, "b.service", "Requires=c.service").await;
@@ -154,7 +154,7 @@ async fn a_unit_without_what_it_requires_is_told_and_harms_itself_alone() {
 
 // Holds: I-12
 #[tokio::test]
-async fn of_a_circle_the_last_that_came_is_refused() {
+async fn last_unit_of_a_dependency_cycle_is_refused() {
     let bench = Bench::new().await;
     load(&bench, "a.service", "Wants=b.service\nAfter=b.service").await;
     bench.start("a.service").await.expect("it starts");
@@ -169,7 +169,7 @@ async fn of_a_circle_the_last_that_came_is_refused() {
 }
 
 #[tokio::test]
-async fn who_needs_a_unit_that_failed_is_told_so() {
+async fn failed_requirement_is_reported() {
     let bench = Bench::new().await;
     let mended = bench.path("mended");
     let service = format!(
@@ -188,7 +188,7 @@ async fn who_needs_a_unit_that_failed_is_told_so() {
 }
 
 #[tokio::test]
-async fn what_others_run_is_waited_for_and_is_still_there_for_the_next_daemon() {
+async fn external_unit_is_awaited_and_survives_a_crash() {
     let home = tempfile::tempdir().expect("a directory can be made");
     let socket = home.path().join("docker.sock");
     let docker = External::Path(socket.clone());
@@ -222,7 +222,7 @@ async fn what_others_run_is_waited_for_and_is_still_there_for_the_next_daemon() 
 }
 
 #[tokio::test]
-async fn a_unit_of_others_is_up_once_connections_are_taken() {
+async fn external_unit_is_up_once_it_accepts_connections() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("there are ports");
     let address = listener.local_addr().expect("it has one").to_string();
     let bench = Bench::with(|config| {
@@ -231,14 +231,14 @@ async fn a_unit_of_others_is_up_once_connections_are_taken() {
     .await;
     load(&bench, "web.service", "Requires=db.service\nAfter=db.service").await;
     bench.start("web.service").await.expect("it starts");
-    // What is loaded under the name counts in place of it.
+    // A unit loaded under the name replaces the external one.
     load(&bench, "db.service", "").await;
     bench.start("db.service").await.expect("it starts");
     assert!(runs(bench.pid("db.service").await));
     bench.clean_up().await;
 }
 
-/// A service that minds `SIGTERM` as little as a stop is patient.
+/// Returns a service that ignores `SIGTERM` for longer than its stop timeout.
 fn stubborn(says: &str, ready: &std::path::Path, patience: &str) -> String {
     format!(
         "[Unit]\n{says}\n[Service]\nTimeoutStopSec={patience}\nExecReload=/bin/true\n\
@@ -248,7 +248,7 @@ fn stubborn(says: &str, ready: &std::path::Path, patience: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_a_restart_stops_along_starts_again_however_it_ends() {
+async fn dependents_of_a_restart_start_again() {
     let bench = Bench::new().await;
     load(&bench, "a.service", "").await;
     let text = stubborn("PartOf=a.service\nAfter=a.service", &bench.path("ready"), "20ms");
@@ -263,7 +263,7 @@ async fn what_a_restart_stops_along_starts_again_however_it_ends() {
 }
 
 #[tokio::test]
-async fn a_reload_that_never_comes_because_its_unit_stops_is_told_so() {
+async fn reload_cancelled_by_a_stop_is_reported() {
     let bench = Bench::new().await;
     let text = format!("{SLEEP}ExecReload=/bin/touch {}\n", bench.path("trace").display());
     bench.try_load("a.service", &text).await.expect("it can be loaded");
@@ -278,7 +278,7 @@ async fn a_reload_that_never_comes_because_its_unit_stops_is_told_so() {
     bench.wait_for_sub("b.service", "stop-sigterm").await;
     let manager = std::sync::Arc::clone(&bench.manager);
     let reload = tokio::spawn(async move { manager.reload_unit(&name("a.service")).await });
-    // It has been asked before this is answered.
+    // The request was sent before this is answered.
     bench.load("c.service", "ExecStart=/bin/true\n").await;
     bench.start("c.service").await.expect("it starts");
     signal_group(b, "KILL");
@@ -290,7 +290,7 @@ async fn a_reload_that_never_comes_because_its_unit_stops_is_told_so() {
 }
 
 #[tokio::test]
-async fn what_others_run_takes_no_room_while_it_is_waited_for() {
+async fn external_unit_takes_no_start_slot() {
     let bench = Bench::with(|config| {
         let docker = External::Path(config.directory.join("docker.sock"));
         config.external.insert(name("docker.service"), docker);
@@ -310,12 +310,12 @@ async fn what_others_run_takes_no_room_while_it_is_waited_for() {
 }
 
 #[tokio::test]
-async fn all_units_are_shut_down_in_the_order_of_the_graph() {
+async fn shutdown_follows_the_order_of_the_graph() {
     let bench = Bench::new().await;
     let order = bench.path("order");
     let ends = |unit: &str| {
         let order = order.display();
-        // Who does not wait for the other has ended before it.
+        // Without an ordering it would stop before the other unit.
         format!("ExecStopPost=/bin/sh -c 'sleep 0.05; echo {unit} >>{order}'\n")
     };
     for (unit, says) in

@@ -1,4 +1,4 @@
-//! Services that say how they are, and reloads.
+//! Notification messages of services, and reloads.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::SocketAddr;
@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use fleet_agent::{ServiceError, ServiceManager};
 use fleet_core::{ActiveState, ExitStatus, Generation};
 
-use super::helper::{does, say_to};
+use super::helper::{does, send_to};
 use crate::support::{Bench, DEADLINE, name, runs, signal, wait_until};
 
 #[tokio::test]
-async fn a_service_is_up_when_it_says_so() {
+async fn service_is_active_after_ready() {
     let bench = Bench::new().await;
     let gate = bench.path("gate");
     let steps = format!("await {}|say READY=1,STATUS=at work|sleep", gate.display());
@@ -28,7 +28,7 @@ async fn a_service_is_up_when_it_says_so() {
 
 // Holds: X-9
 #[tokio::test]
-async fn a_service_that_ends_before_it_is_ready_has_failed() {
+async fn exit_before_ready_is_a_failure() {
     let bench = Bench::new().await;
     for (steps, result) in [("exit 0", "protocol"), ("exit 3", "exit-code")] {
         bench.load("a.service", &format!("Type=notify\n{}", does(steps))).await;
@@ -40,11 +40,11 @@ async fn a_service_that_ends_before_it_is_ready_has_failed() {
 
 // Holds: T-4
 #[tokio::test]
-async fn what_is_said_in_the_moment_of_the_end_still_counts() {
+async fn message_at_the_exit_counts() {
     let bench = Bench::new().await;
     bench.load("a.service", &format!("Type=notify\n{}", does("say READY=1|exit 0"))).await;
     for _ in 0..20 {
-        // It may be up for too short a time for anybody to see.
+        // It may be active too briefly to be observed.
         drop(bench.start("a.service").await);
         let state = bench.wait_for("a.service", |state| state.main_pid.is_none()).await;
         assert_eq!(state.result.as_deref(), Some("success"), "{state:?}");
@@ -53,7 +53,7 @@ async fn what_is_said_in_the_moment_of_the_end_still_counts() {
 }
 
 #[tokio::test]
-async fn who_may_speak_for_a_service() {
+async fn notify_access_is_enforced() {
     let bench = Bench::new().await;
     let said = bench.path("said");
     let steps = format!("child|say READY=1|barrier|make {}|sleep", said.display());
@@ -68,27 +68,27 @@ async fn who_may_speak_for_a_service() {
 }
 
 #[tokio::test]
-async fn who_may_not_say_that_a_service_is_ready_is_told_with_the_option_of_its_file() {
+async fn rejected_ready_message_names_the_option() {
     let bench = Bench::new().await;
     let steps = "child|say READY=1|barrier|sleep";
     let service = format!("Type=notify\nTimeoutStartSec=2s\n{}", does(steps));
     bench.load("a.service", &service).await;
     let error = bench.start("a.service").await.expect_err("nobody hears it").to_string();
-    let told = " said READY=1, and only the main process may: see NotifyAccess=";
+    let told = " sent READY=1, but only the main process may send it: see NotifyAccess=";
     assert!(error.ends_with(told), "{error}");
     bench.clean_up().await;
 }
 
 #[tokio::test]
-async fn who_may_speak_for_a_service_without_control_groups() {
+async fn notify_access_without_control_groups() {
     let bench = Bench::with(|config| config.control_groups = false).await;
     let unit = format!("Type=notify\nNotifyAccess=all\n{}", does("child|say READY=1|sleep"));
     bench.run("a.service", &unit).await;
     bench.clean_up().await;
 }
 
-/// Waits for a file while the daemon hears nothing: it is of this thread, too.
-fn wait_unheard(file: &Path) {
+/// Blocks until a file exists. The daemon shares this thread, so it receives no message meanwhile.
+fn wait_blocking(file: &Path) {
     let deadline = Instant::now() + DEADLINE;
     while !file.exists() {
         assert!(Instant::now() < deadline, "it does not come");
@@ -96,39 +96,39 @@ fn wait_unheard(file: &Path) {
     }
 }
 
-/// What is said last of all is heard, too: nobody waits for the child, and the daemon hears it only
-/// once the child has ended.
-async fn one_that_has_ended_is_heard(bench: Bench) {
+/// The message of an exited child counts: the child is not reaped yet, and the daemon receives the
+/// message only after its exit.
+async fn exited_sender_counts(bench: Bench) {
     let (gate, said) = (bench.path("gate"), bench.path("said"));
     let steps = format!("await {}|last READY=1|make {}|sleep", gate.display(), said.display());
     bench.begin(&format!("Type=notify\nNotifyAccess=all\n{}", does(&steps))).await;
     bench.wait_for("a.service", |state| state.main_pid.is_some()).await;
     std::fs::write(gate, "").expect("it can be made");
-    wait_unheard(&said);
+    wait_blocking(&said);
     bench.wait_for_sub("a.service", "running").await;
     bench.clean_up().await;
 }
 
 #[tokio::test]
-async fn what_a_process_said_that_has_ended_since_is_heard() {
-    one_that_has_ended_is_heard(Bench::new().await).await;
+async fn message_of_an_exited_process_counts() {
+    exited_sender_counts(Bench::new().await).await;
 }
 
 #[tokio::test]
-async fn what_a_process_said_that_has_ended_since_is_heard_without_control_groups() {
-    one_that_has_ended_is_heard(Bench::with(|config| config.control_groups = false).await).await;
+async fn exited_sender_counts_without_control_groups() {
+    exited_sender_counts(Bench::with(|config| config.control_groups = false).await).await;
 }
 
 // Holds: T-25
 #[tokio::test]
-async fn nobody_else_speaks_for_a_service() {
+async fn foreign_messages_are_ignored() {
     let bench = Bench::new().await;
     let gate = bench.path("gate");
     let steps = format!("await {}|say STATUS=me|barrier|sleep", gate.display());
     bench.begin(&format!("Type=notify\nNotifyAccess=all\n{}", does(&steps))).await;
     let state = bench.wait_for("a.service", |state| state.main_pid.is_some()).await;
     let main = state.main_pid.expect("it has a main process");
-    // Between its beginning and its program it still has our variables.
+    // Between fork and exec the process still has our environment.
     let address = async || {
         let variables = std::fs::read(format!("/proc/{main}/environ")).unwrap_or_default();
         let mut variables = variables.split(|&byte| byte == 0);
@@ -136,7 +136,7 @@ async fn nobody_else_speaks_for_a_service() {
         found.map(|name| SocketAddr::from_abstract_name(name).expect("it is short"))
     };
     wait_until("its program runs", async || address().await.is_some()).await;
-    say_to(&address().await.expect("it is there"), "READY=1\nSTATUS=stranger");
+    send_to(&address().await.expect("it is there"), "READY=1\nSTATUS=stranger");
     std::fs::write(gate, "").expect("it can be made");
     let unit = name("a.service");
     let heard = async || bench.manager.status_text(&unit).as_deref() == Some("me");
@@ -145,14 +145,14 @@ async fn nobody_else_speaks_for_a_service() {
     bench.clean_up().await;
 }
 
-/// Whether anybody listens there.
-fn is_heard(address: &str) -> bool {
+/// Returns whether a socket is bound to this address.
+fn has_listener(address: &str) -> bool {
     let sockets = std::fs::read_to_string("/proc/net/unix").expect("it can be read");
     sockets.lines().any(|socket| socket.split(' ').next_back() == Some(address))
 }
 
 #[tokio::test]
-async fn who_may_say_nothing_any_more_is_not_listened_to() {
+async fn socket_closes_once_no_process_may_send() {
     let bench = Bench::new().await;
     let told = bench.path("told");
     let tell = format!("/bin/sh -c 'echo to:$$NOTIFY_SOCKET >>{}'", told.display());
@@ -163,7 +163,7 @@ async fn who_may_say_nothing_any_more_is_not_listened_to() {
         bench.start("a.service").await.expect("it is up");
         let told = bench.wait_for_lines("told", 1).await;
         let address = told[0].strip_prefix("to:").expect("it is told");
-        wait_until(access, async || is_heard(address) == heard).await;
+        wait_until(access, async || has_listener(address) == heard).await;
         bench.manager.reload_unit(&name("a.service")).await.expect("it can be");
         bench.stop("a.service").await;
         let commands = if heard { &*told[0] } else { "to:" };
@@ -174,11 +174,11 @@ async fn who_may_say_nothing_any_more_is_not_listened_to() {
 }
 
 #[tokio::test]
-async fn a_service_names_its_main_process() {
+async fn service_names_its_main_process() {
     let bench = Bench::new().await;
     let pid = bench.path("pid");
     let own = std::process::id();
-    // The child cannot say so itself: it is not the main process yet.
+    // The child may not send it itself: it is not the main process yet.
     let child = format!("pidfile {}|sleep", pid.display());
     let unit = format!("Type=notify\nNotifyAccess=all\n{}", does(&format!("child|{child}")));
     bench.begin(&unit).await;
@@ -197,7 +197,7 @@ async fn a_service_names_its_main_process() {
 }
 
 #[tokio::test]
-async fn a_service_that_is_silent_for_too_long_is_ended() {
+async fn silent_service_is_stopped_by_the_watchdog() {
     let bench = Bench::new().await;
     let unit = format!("Type=notify\nWatchdogSec=50ms\n{}", does("say READY=1|sleep"));
     bench.run("a.service", &unit).await;
@@ -207,9 +207,9 @@ async fn a_service_that_is_silent_for_too_long_is_ended() {
     bench.clean_up().await;
 }
 
-/// The time of the other one, which begins later, ends later than its own would have.
+/// The later service has the longer timeout of the two.
 #[tokio::test]
-async fn a_service_that_asks_for_more_time_to_start_has_it() {
+async fn service_can_extend_its_start_timeout() {
     let bench = Bench::new().await;
     let (gate, said) = (bench.path("gate"), bench.path("said"));
     let ask = format!("say EXTEND_TIMEOUT_USEC=600000000|barrier|make {}", said.display());
@@ -227,7 +227,7 @@ async fn a_service_that_asks_for_more_time_to_start_has_it() {
 }
 
 #[tokio::test]
-async fn a_service_that_asks_for_more_time_to_stop_has_it() {
+async fn service_can_extend_its_stop_timeout() {
     let bench = Bench::new().await;
     let (gate, said) = (bench.path("gate"), bench.path("said"));
     let ask = format!("say EXTEND_TIMEOUT_USEC=600000000|barrier|make {}", said.display());
@@ -249,12 +249,12 @@ async fn a_service_that_asks_for_more_time_to_stop_has_it() {
 }
 
 #[tokio::test]
-async fn a_service_ends_by_itself_and_says_so() {
+async fn service_announces_its_own_stop() {
     let bench = Bench::new().await;
     let gate = bench.path("gate");
     let steps = format!("say READY=1|say STOPPING=1|await {}|exit 0", gate.display());
     bench.load("a.service", &format!("Type=notify\n{}", does(&steps))).await;
-    // It may be up for too short a time for anybody to see.
+    // It may be active too briefly to be observed.
     let manager = Arc::clone(&bench.manager);
     tokio::spawn(async move { drop(manager.start(&name("a.service"), Generation(1)).await) });
     bench.wait_for_sub("a.service", "stop-sigterm").await;
@@ -266,7 +266,7 @@ async fn a_service_ends_by_itself_and_says_so() {
 
 // Holds: R-10
 #[tokio::test]
-async fn what_a_service_says_after_the_end_of_the_daemon_is_heard_by_the_next() {
+async fn next_daemon_receives_messages() {
     let bench = Bench::new().await;
     let gate = bench.path("gate");
     let steps = format!("await {}|say READY=1,STATUS=late|sleep", gate.display());
@@ -284,7 +284,7 @@ async fn what_a_service_says_after_the_end_of_the_daemon_is_heard_by_the_next() 
 }
 
 #[tokio::test]
-async fn a_service_reloads_by_a_command() {
+async fn service_reloads_by_command() {
     let bench = Bench::new().await;
     let steps = "trap HUP|print up|hear|print again|hear|sleep";
     let reload = "ExecReload=/bin/kill -s HUP $MAINPID\n";
@@ -305,7 +305,7 @@ async fn a_service_reloads_by_a_command() {
 }
 
 #[tokio::test]
-async fn a_service_reloads_by_a_signal_and_says_when_it_has() {
+async fn service_reloads_by_signal_and_reports_the_end() {
     let bench = Bench::new().await;
     let gate = bench.path("gate");
     let steps = format!(
@@ -325,7 +325,7 @@ async fn a_service_reloads_by_a_signal_and_says_when_it_has() {
 }
 
 #[tokio::test]
-async fn a_service_that_ends_while_it_reloads_is_told() {
+async fn exit_during_a_reload_is_reported() {
     let bench = Bench::new().await;
     let gate = bench.path("gate");
     let wait = format!("until [ -e {} ]; do sleep 0.01; done", gate.display());
@@ -346,7 +346,7 @@ async fn a_service_that_ends_while_it_reloads_is_told() {
 }
 
 #[tokio::test]
-async fn a_service_that_ignores_every_request_is_killed() {
+async fn service_ignoring_all_signals_is_killed() {
     let bench = Bench::new().await;
     let unit = does("trap TERM|say READY=1|sleep");
     let unit = format!("Type=notify\nTimeoutStopSec=50ms\nFinalKillSignal=SIGUSR1\n{unit}");

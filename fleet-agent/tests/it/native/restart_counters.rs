@@ -1,4 +1,4 @@
-//! How often in a row a unit has ended, and failed: what of that counts on with the next supervisor.
+//! Counters of consecutive ends and failures, after a recovery.
 
 use fleet_agent::UnitSnapshot;
 use fleet_core::graph::{DerivedState, Retry};
@@ -18,9 +18,9 @@ async fn fail_once(stand: &Stand) {
     stand.running("a").await;
 }
 
-/// Each end counted as a failure, so that the next one was one too many.
+/// Regression: each successful exit counted as a failure, so that the next one hit the limit.
 #[tokio::test]
-async fn good_ends_are_no_failures_for_the_next_runner() {
+async fn successful_exits_are_no_failures_after_a_recovery() {
     let home = Home::new();
     let stanzas = supervised(
         "a",
@@ -44,7 +44,7 @@ async fn good_ends_are_no_failures_for_the_next_runner() {
 }
 
 #[tokio::test]
-async fn what_was_forgiven_before_does_not_count_for_the_next_runner() {
+async fn cleared_failures_do_not_count_after_a_recovery() {
     let patient = supervised("a", &format!("restart-limit: 2\nrestart-reset: 0\n{SLEEP}"));
     let mut stand = Stand::new(&patient, "a").await;
     for _ in 0..4 {

@@ -1,4 +1,4 @@
-//! Edge cases of what units are to one another, with real processes; the invariants list them all.
+//! Edge cases of the relations between units, with real processes.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -7,25 +7,25 @@ use std::path::Path;
 use fleet_agent::{SupervisorError, UnitSnapshot};
 use fleet_core::graph::{Activity, BlockedBy, DerivedState, Settings, WaitReason};
 
+use super::event_table::{does, failed, is, meet, tell, unit, want};
 use super::graph::{SLEEP, Stand, graph, supervised, target};
-use super::killing::runs_of_units;
-use super::lines::{does, failed, is, meet, tell, unit, want};
+use super::kill_harness::runs_of_units;
 use crate::support::{Home, runs, signal, wait_until};
 
 fn all_of(names: &str) -> String {
     format!("unit: all\ntype: virtual\nprovides: all\nwaits-for: {names}\n")
 }
 
-/// It cannot start, because these failed.
-fn doomed_by(names: &[&str]) -> impl Fn(&UnitSnapshot) -> bool {
+/// Returns a predicate for a unit that is blocked by these failed targets.
+fn blocked_by(names: &[&str]) -> impl Fn(&UnitSnapshot) -> bool {
     let by = names.iter().map(|name| (target(name), BlockedBy::Failed));
     is(DerivedState::Waiting(WaitReason::Blocked(by.collect())))
 }
 
-/// Goals come faster here than processes can be begun.
+/// The goals change faster than processes can be spawned.
 // Holds: X-27
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_a_thousand_goals_in_a_row_the_last_one_counts() {
+async fn last_of_a_thousand_goals_counts() {
     let one =
         |name: &str, more: &str| supervised(name, &format!("env: UNIT={name}\n{SLEEP}{more}"));
     let stanzas = [
@@ -56,11 +56,11 @@ async fn of_a_thousand_goals_in_a_row_the_last_one_counts() {
 
 // Holds: X-7
 #[tokio::test]
-async fn who_never_gets_up_because_its_dependency_flaps_is_not_worn_out() {
+async fn flapping_dependency_uses_up_no_attempts_of_its_dependent() {
     let home = Home::new();
     let path = |name: &str| home.path(name).display().to_string();
     let (begun, gate, turns) = (path("begun"), path("gate"), path("turns"));
-    // It lives until its dependent has begun to start, and no longer before the gate is open.
+    // It runs until its dependent has begun to start, and exits once the gate is open.
     let flaps = format!(
         "until [ -e {begun} ]; do sleep 0.005; done; rm {begun}; [ -e {gate} ] || exit 1; \
          exec sleep 1000"
@@ -87,7 +87,7 @@ async fn who_never_gets_up_because_its_dependency_flaps_is_not_worn_out() {
 
 // Holds: X-23
 #[tokio::test]
-async fn a_circle_that_no_file_shows_is_cut_by_the_time_for_a_start() {
+async fn start_timeout_breaks_a_hidden_dependency_cycle() {
     let home = Home::new();
     let made = home.path("made").display().to_string();
     let waits = format!("until [ -e {made} ]; do sleep 0.01; done; echo up; exec sleep 1000");
@@ -108,7 +108,7 @@ async fn a_circle_that_no_file_shows_is_cut_by_the_time_for_a_start() {
 
 // Holds: X-6
 #[tokio::test]
-async fn a_milestone_that_is_lost_counts_when_its_dependent_has_crashed() {
+async fn lost_milestone_blocks_a_crashed_dependent() {
     let db = unit("db", "foreground-supervised", SLEEP);
     let stanzas = db + &supervised("app", &format!("depends-ms: db\n{SLEEP}"));
     let stand = Stand::new(&stanzas, "app").await;
@@ -117,7 +117,7 @@ async fn a_milestone_that_is_lost_counts_when_its_dependent_has_crashed() {
     stand.wait_for("db", failed).await;
     assert_eq!(stand.running("app").await, app, "it was passed once");
     signal(app, "KILL");
-    stand.wait_for("app", doomed_by(&["db"])).await;
+    stand.wait_for("app", blocked_by(&["db"])).await;
     assert!(stand.supervisor.reset_failed(&target("db")).await.expect("it answers"));
     assert_ne!(stand.running("app").await, app);
     stand.clean_up().await;
@@ -125,7 +125,7 @@ async fn a_milestone_that_is_lost_counts_when_its_dependent_has_crashed() {
 
 // Holds: X-2
 #[tokio::test]
-async fn another_target_of_the_same_unit_becomes_the_goal_and_nothing_restarts() {
+async fn goal_change_within_one_unit_restarts_nothing() {
     let unit = format!("unit: db\ntype: foreground-supervised\nprovides: db, sql\n{SLEEP}");
     let stand = Stand::new(&unit, "db").await;
     let pid = stand.running("db").await;
@@ -138,7 +138,7 @@ async fn another_target_of_the_same_unit_becomes_the_goal_and_nothing_restarts()
 
 // Holds: X-3
 #[tokio::test]
-async fn of_several_ways_to_one_unit_each_goes_its_own_and_the_strongest_counts() {
+async fn strongest_of_several_dependency_paths_counts() {
     let base = unit("base", "foreground-supervised", SLEEP)
         .replace("provides: base", "provides: base, same");
     let stanzas = [
@@ -153,8 +153,8 @@ async fn of_several_ways_to_one_unit_each_goes_its_own_and_the_strongest_counts(
     let before = [stand.running("once").await, stand.running("soft").await];
     let went = [stand.running("hard").await, stand.running("both").await];
     signal(stand.running("base").await, "KILL");
-    stand.wait_for("hard", doomed_by(&["base"])).await;
-    stand.wait_for("both", doomed_by(&["base", "same"])).await;
+    stand.wait_for("hard", blocked_by(&["base"])).await;
+    stand.wait_for("both", blocked_by(&["base", "same"])).await;
     assert!(!went.into_iter().any(runs));
     assert!(stand.unit("all").await.report.degraded);
     assert!(stand.supervisor.reset_failed(&target("same")).await.expect("it answers"));
@@ -166,7 +166,7 @@ async fn of_several_ways_to_one_unit_each_goes_its_own_and_the_strongest_counts(
 
 // Holds: X-5
 #[tokio::test]
-async fn who_waits_for_what_is_masked_goes_on_without_it() {
+async fn waiting_for_a_masked_unit_is_skipped() {
     let stanzas = supervised("m", SLEEP) + &supervised("a", &format!("waits-for: m\n{SLEEP}"));
     let (goal, mask) = (Some(target("a")), BTreeSet::from([target("m")]));
     let settings = Settings { goal, mask, ..Settings::default() };
@@ -180,7 +180,7 @@ async fn who_waits_for_what_is_masked_goes_on_without_it() {
 
 // Holds: X-28
 #[tokio::test]
-async fn units_that_are_read_again_while_all_ends_start_nothing() {
+async fn reload_during_a_shutdown_starts_nothing() {
     let home = Home::new();
     let slow = unit("slow", "foreground-supervised", &does("trap TERM|hold a|hear|hold b", &home));
     let quick = supervised("quick", SLEEP);
@@ -207,7 +207,7 @@ async fn units_that_are_read_again_while_all_ends_start_nothing() {
 }
 
 #[tokio::test]
-async fn no_goal_that_is_chosen_once_all_is_to_end_starts_anything() {
+async fn goal_set_during_a_shutdown_starts_nothing() {
     let home = Home::new();
     let slow = unit("slow", "foreground-supervised", &does("trap TERM|hold a|hear|hold b", &home));
     let stand = Stand::new(&(slow + &supervised("new", SLEEP)), "slow").await;

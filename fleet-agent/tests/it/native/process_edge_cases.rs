@@ -1,4 +1,4 @@
-//! Edge cases of how processes begin, end, or do not, with real ones; the invariants list them all.
+//! Edge cases of starting and stopping processes, with real ones.
 
 use std::path::Path;
 use std::process::Child;
@@ -7,24 +7,24 @@ use std::time::{Duration, Instant};
 use fleet_agent::UnitSnapshot;
 use fleet_core::graph::{Activity, DerivedState, Exit, FailureCause, Settings};
 
+use super::event_table::{does, failed, is, meet, tell, unit, want, with_cause};
 use super::graph::{SLEEP, Stand, supervised, target};
-use super::helper::beside;
-use super::lines::{does, failed, is, meet, tell, unit, want, with_cause};
+use super::helper::spawn_helper;
 use crate::support::{DEADLINE, Home, hasty, runs, signal, wait_until};
 
 /// A goal that needs nothing.
 const NOTHING: &str = "unit: nothing\ntype: virtual\nprovides: nothing\n";
 
-/// A process of the test's own, which ends with the test.
-struct Beside(Child);
+/// A process of the test, which is killed with it.
+struct TestProcess(Child);
 
-impl Drop for Beside {
+impl Drop for TestProcess {
     fn drop(&mut self) {
         self.0.kill().and_then(|()| self.0.wait()).expect("it is our child");
     }
 }
 
-/// A stand for `a`, with one of both ways to find processes.
+/// Starts a supervisor for `a`, with control groups or without.
 async fn stand_for(stanzas: &str, control_groups: bool) -> Stand {
     let settings = Settings { goal: Some(target("a")), ..Settings::default() };
     Stand::with(stanzas, settings, |config| config.control_groups = control_groups).await
@@ -34,8 +34,8 @@ fn stuck(unit: &UnitSnapshot) -> bool {
     matches!(unit.report.state, DerivedState::Failed { stuck: true, .. })
 }
 
-/// Writes a script that doubles as often as it is told, in sessions of their own, and heeds no
-/// signal; each process of it writes its number.
+/// Writes a script that forks itself this many times, in new sessions, and ignores signals. Each
+/// process writes its process ID.
 fn doubling(home: &Home, times: u32) -> String {
     let [script, pids] = ["double", "pids"].map(|name| home.path(name).display().to_string());
     let text = format!(
@@ -54,7 +54,7 @@ fn numbers(file: &Path) -> Vec<u32> {
 
 // Holds: X-25
 #[tokio::test]
-async fn a_unit_that_doubles_while_it_is_ended_is_ended_as_a_whole() {
+async fn forking_storm_is_stopped_completely() {
     for control_groups in [true, false] {
         let home = Home::new();
         let more = format!("stop-timeout: 20ms\nexec-start: {}", doubling(&home, 6));
@@ -70,17 +70,17 @@ async fn a_unit_that_doubles_while_it_is_ended_is_ended_as_a_whole() {
     }
 }
 
-/// What is traced ends only when whoever traces it lets go of it.
-async fn trace(home: &Home, pid: u32) -> Beside {
+/// A traced process survives SIGKILL until its tracer detaches.
+async fn trace(home: &Home, pid: u32) -> TestProcess {
     let held = home.path("held");
-    let tracer = Beside(beside(&format!("trace {pid}|make {}|sleep", held.display())));
+    let tracer = TestProcess(spawn_helper(&format!("trace {pid}|make {}|sleep", held.display())));
     wait_until("it is traced", async || held.exists()).await;
     tracer
 }
 
 // Holds: T-24, X-18
 #[tokio::test]
-async fn what_even_a_kill_does_not_end_holds_nobody_up_and_starts_when_it_is_gone() {
+async fn stuck_unit_delays_no_other_and_starts_once_gone() {
     for control_groups in [true, false] {
         let home = Home::new();
         let more = format!("depends-on: base\n{}", does("traceable|hold a|sleep", &home));
@@ -101,7 +101,10 @@ async fn what_even_a_kill_does_not_end_holds_nobody_up_and_starts_when_it_is_gon
         stand.wait_for("base", is(DerivedState::Active(Activity::Running))).await;
         stand.supervisor.reset_failed(&target("a")).await.expect("it answers");
         let left = stand.unit("a").await;
-        assert!(left.main_pid.is_none_or(|main| main == pid), "it is never started beside itself");
+        assert!(
+            left.main_pid.is_none_or(|main| main == pid),
+            "it is never started spawn_helper itself"
+        );
         assert!(!home.path("a").exists());
         drop(tracer);
         assert_ne!(meet(&home, "a").await, pid);
@@ -112,7 +115,7 @@ async fn what_even_a_kill_does_not_end_holds_nobody_up_and_starts_when_it_is_gon
 
 // Holds: T-24
 #[tokio::test]
-async fn a_shutdown_waits_for_all_but_what_even_a_kill_does_not_end() {
+async fn shutdown_waits_for_all_but_stuck_units() {
     let home = Home::new();
     let more = format!("depends-on: base\n{}", does("traceable|hold a|sleep", &home));
     let stanzas = supervised("a", &more) + &supervised("base", SLEEP);
@@ -131,7 +134,7 @@ async fn a_shutdown_waits_for_all_but_what_even_a_kill_does_not_end() {
 
 // Holds: T-25
 #[tokio::test]
-async fn what_an_earlier_run_has_left_does_not_speak_for_a_later_one() {
+async fn leftovers_of_a_run_cannot_notify_for_the_next() {
     for control_groups in [true, false] {
         let home = Home::new();
         let [address, called] = ["address", "called"].map(|name| home.path(name));
@@ -155,7 +158,7 @@ async fn what_an_earlier_run_has_left_does_not_speak_for_a_later_one() {
         std::fs::write(&address, socket_of(main)).expect("it can be written");
         tell(&home, "kid", "go");
         wait_until("it has spoken", async || called.exists()).await;
-        // What is said later is heard later.
+        // A later message would arrive later.
         assert_eq!(stand.unit("a").await.report.state, DerivedState::Starting);
         std::fs::remove_file(home.path("kid")).expect("it is there");
         tell(&home, "main", "go");
@@ -168,7 +171,7 @@ async fn what_an_earlier_run_has_left_does_not_speak_for_a_later_one() {
     }
 }
 
-/// Where a process is to say how it is.
+/// Returns the notification socket of a process.
 fn socket_of(pid: u32) -> String {
     let variables = std::fs::read(format!("/proc/{pid}/environ")).expect("it runs");
     let mut variables = variables.split(|&byte| byte == 0);
@@ -178,7 +181,7 @@ fn socket_of(pid: u32) -> String {
 
 // Holds: X-8
 #[tokio::test]
-async fn one_that_is_ready_when_its_time_is_over_has_failed() {
+async fn readiness_at_the_deadline_is_too_late() {
     let home = Home::new();
     let up = home.path("up");
     let steps = "trap TERM|hold a|hear|say READY=1|barrier|hold b";
@@ -199,9 +202,9 @@ async fn one_that_is_ready_when_its_time_is_over_has_failed() {
     stand.clean_up().await;
 }
 
-/// Waits until a process has ended and that time has passed, while nobody else has a turn: the
-/// supervisor sees both in one moment.
-fn wait_without_a_turn(pid: u32, span: Duration) {
+/// Blocks until a process has exited and the time has passed, so that the supervisor handles both
+/// in one turn.
+fn block_until_exit(pid: u32, span: Duration) {
     let from = Instant::now();
     while runs(pid) || from.elapsed() < span {
         std::thread::sleep(Duration::from_millis(5));
@@ -210,7 +213,7 @@ fn wait_without_a_turn(pid: u32, span: Duration) {
 
 // Holds: X-20
 #[tokio::test]
-async fn an_end_in_the_moment_of_being_ready_wins() {
+async fn exit_wins_over_simultaneous_readiness() {
     const WAIT: Duration = Duration::from_millis(800);
     let home = Home::new();
     let up = home.path("up");
@@ -223,7 +226,7 @@ async fn an_end_in_the_moment_of_being_ready_wins() {
         let begun = stand.wait_for("a", |unit| unit.main_pid.is_some()).await;
         let pid = begun.main_pid.expect("it was looked for");
         signal(pid, "KILL");
-        wait_without_a_turn(pid, WAIT);
+        block_until_exit(pid, WAIT);
         stand.wait_for("a", with_cause(FailureCause::Exit(Exit::Signal(9)))).await;
         assert!(!up.exists(), "it was taken for ready");
         assert!(stand.supervisor.reset_failed(&target("a")).await.expect("it answers"));
@@ -233,7 +236,7 @@ async fn an_end_in_the_moment_of_being_ready_wins() {
 
 // Holds: X-16
 #[tokio::test]
-async fn a_command_that_hangs_in_the_stop_is_ended_with_it() {
+async fn hanging_stop_command_is_killed() {
     let hangs = "trap \"\" TERM; while :; do sleep 1000; done";
     let more = format!("stop-timeout: 100ms\nexec-stop: /bin/sh -c '{hangs}'\n{SLEEP}");
     let stand = Stand::new(&(supervised("a", &more) + NOTHING), "a").await;
@@ -251,7 +254,7 @@ async fn a_command_that_hangs_in_the_stop_is_ended_with_it() {
 
 // Holds: X-17
 #[tokio::test]
-async fn a_stop_that_needs_what_is_lost_takes_its_time_and_in_order_it_needs_none() {
+async fn stop_needing_a_lost_dependency_runs_into_its_timeout() {
     let home = Home::new();
     let up = home.path("up").display().to_string();
     let db = format!("exec-start-pre: /bin/touch {up}\nexec-stop-post: /bin/rm {up}\n{SLEEP}");
@@ -279,11 +282,11 @@ async fn a_stop_that_needs_what_is_lost_takes_its_time_and_in_order_it_needs_non
 
 // Holds: X-14
 #[tokio::test]
-async fn a_daemon_that_goes_on_as_another_process_than_its_file_names_has_ended() {
+async fn unnamed_successor_does_not_continue_the_service() {
     let home = Home::new();
     let pid = home.path("pid").display().to_string();
     let steps = format!("leave 0|pidfile {pid}|hold main|leave 0|hold kid");
-    // A signal that the kid does not mind.
+    // The child ignores this signal.
     let more = format!("stop-signal: SIGCONT\npidfile: {pid}\n{}", does(&steps, &home));
     let stand = Stand::new(&unit("a", "background-pidfile", &more), "a").await;
     let main = stand.running("a").await;
@@ -300,7 +303,7 @@ async fn a_daemon_that_goes_on_as_another_process_than_its_file_names_has_ended(
 
 // Holds: X-11
 #[tokio::test]
-async fn a_file_that_names_the_command_that_wrote_it_names_nobody() {
+async fn pid_file_naming_its_writer_is_wrong() {
     let home = Home::new();
     let pid = home.path("pid").display().to_string();
     let steps = format!("pidfile {pid}|leave 0|hold kid");

@@ -1,4 +1,4 @@
-//! One unit, with what decides of it and what runs it, in pure time.
+//! ScriptedUnit unit with its planner and its run, in simulated time.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,25 +16,25 @@ use crate::native::run_machine::ServiceRun;
 use crate::native::run_state::{ProcessId, RunAction};
 use crate::native::sd_notify_message::NotifyMessage;
 
-/// One unit, `a`, whose processes live as a test says.
-pub(super) struct One {
+/// The unit `a`, with scripted processes.
+pub(super) struct ScriptedUnit {
     pub(super) system: InitState,
     pub(super) service: Option<(Incarnation, ServiceRun)>,
     now: Timestamp,
     pids: u32,
-    /// Whether its programs are not there.
+    /// Whether its programs are missing.
     absent: bool,
-    /// Whether a condition, or an assertion, of it does not hold.
+    /// Whether a condition, or an assertion, does not hold.
     unmet: Option<bool>,
-    /// The signals that were sent to it.
+    /// Signals that were sent to it.
     pub(super) signals: Vec<i32>,
-    /// Whether what decides is the first to look when a time has come.
+    /// Whether the planner handles a deadline before the run.
     hasty: bool,
-    /// What its run was started from.
+    /// Definition that its run was started from.
     definition: Option<Arc<InitUnit>>,
 }
 
-impl One {
+impl ScriptedUnit {
     pub(super) fn new(stanza: &str) -> Self {
         let text = format!("unit: a\nprovides: a\n{stanza}");
         let read = read_stanzas(text.as_bytes(), &Timeouts::default());
@@ -61,7 +61,7 @@ impl One {
         }
     }
 
-    /// Does one step, and all that follows from it at once.
+    /// Does one step, with all its immediate consequences.
     pub(super) fn step(&mut self, step: &str) {
         let (verb, rest) = step.split_once(' ').unwrap_or((step, ""));
         let number = || rest.parse::<i32>().expect("a number");
@@ -96,7 +96,7 @@ impl One {
     }
 
     fn tell(&mut self, input: impl FnOnce(&mut ServiceRun, Timestamp)) {
-        // What is decided of a run that is over comes too late.
+        // A decision about a finished run comes too late.
         if let Some((_, service)) = &mut self.service {
             input(service, self.now);
         }
@@ -108,7 +108,7 @@ impl One {
         self.tell(|service, now| service.on_exited(main, end, now));
     }
 
-    /// Whatever is left ends by the signal that it was sent.
+    /// All remaining processes exit by the signal that was sent.
     fn gone(&mut self) {
         let (_, service) = self.service.as_ref().expect("it runs");
         let run_state = service.run_state();
@@ -118,14 +118,14 @@ impl One {
         self.tell(ServiceRun::on_all_gone);
     }
 
-    /// Another daemon goes on with the run.
+    /// Another daemon adopts the run.
     fn take_back(&mut self) {
         let (_, service) = self.service.as_mut().expect("it runs");
         let definition = self.definition.clone().expect("it was started");
         *service = ServiceRun::restore(definition, service.run_state().clone(), self.now);
     }
 
-    /// Lets time pass, and everybody have it who asked for it.
+    /// Lets time pass, and handles all deadlines.
     fn pass(&mut self, span: Duration) {
         let until = self.now.after(span);
         loop {
@@ -172,7 +172,7 @@ impl One {
         }
     }
 
-    /// Does what the run wants done, and tells what it has to tell.
+    /// Carries out the actions of the run, and passes on its events.
     fn run(&mut self) {
         let Some((incarnation, service)) = &mut self.service else { return };
         while let Some(action) = service.next_action() {
@@ -204,8 +204,8 @@ impl One {
         }
     }
 
-    /// What is known of it, in words.
-    pub(super) fn told(&self) -> String {
+    /// Describes the observed state.
+    pub(super) fn summary(&self) -> String {
         let seen = self.system.observation().units.into_values().next().unwrap_or_default();
         let ObservedUnit { phase, outcome: ending, cause, reload_failed, processes, .. } = seen;
         match (phase, ending, cause) {

@@ -1,8 +1,7 @@
-//! What was asked of a daemon that is to be killed, in the words of those who ask: a file that
-//! outlives the daemon, to hold the next one to.
+//! A log of the requests to a daemon that is to be killed, which survives the daemon.
 //!
-//! A line is written before each call and after its answer, and when somebody has looked at a unit
-//! that was at rest. What a line says the kernel has, whoever is killed then.
+//! A line is written before each call and after its answer, and whenever an idle unit was observed.
+//! The kernel has each written line, so no kill can lose one.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,14 +12,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fleet_agent::ManagedUnit;
 use fleet_core::{Generation, TargetState};
 
-/// The file, for whoever writes to it.
-pub(super) struct Ledger {
+/// The file, for writing.
+pub(super) struct RequestLog {
     file: File,
     path: PathBuf,
     last: AtomicU64,
 }
 
-/// What may be asked of a unit.
+/// Kinds of requests for a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verb {
     Start,
@@ -31,12 +30,12 @@ pub(super) enum Verb {
 const VERBS: [(&str, Verb); 3] =
     [("start", Verb::Start), ("restart", Verb::Restart), ("stop", Verb::Stop)];
 
-/// What is known of one unit from outside.
+/// Facts known about one unit.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Told {
-    /// How it was when somebody last looked.
+pub(super) struct UnitHistory {
+    /// Last observed state.
     pub(super) seen: Seen,
-    /// What was asked since, in its order.
+    /// Calls since then, in order.
     pub(super) calls: Vec<Call>,
 }
 
@@ -44,7 +43,7 @@ pub(super) struct Told {
 pub(super) struct Seen {
     pub(super) launched: bool,
     pub(super) generation: u64,
-    /// What there was to be seen besides, such as its main process.
+    /// Another observed value, such as its main process.
     pub(super) what: u64,
 }
 
@@ -56,17 +55,17 @@ pub(super) struct Call {
     pub(super) answered: Option<usize>,
 }
 
-impl Ledger {
-    /// Opens it, as each daemon does.
+impl RequestLog {
+    /// Opens the log, as each daemon does.
     pub(super) fn open(home: &Path) -> Self {
         let path = home.join("ledger");
         let file = File::options().append(true).create(true).open(&path).expect("it can be made");
-        // A line each that was ever asked, so that no number is used twice.
+        // One line per call, so that no number is used twice.
         let last = read(&path).lines().count() as u64;
         Self { file, path, last: AtomicU64::new(last) }
     }
 
-    /// Something is about to be asked, by a number that no other call has.
+    /// Logs a call that is about to be made, with a unique number.
     pub(super) fn ask(&self, unit: &str, verb: Verb) -> Generation {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let word = VERBS.iter().find(|(_, it)| *it == verb).expect("each has a word").0;
@@ -74,13 +73,13 @@ impl Ledger {
         Generation(number)
     }
 
-    /// It was answered.
+    /// Logs the answer to a call.
     pub(super) fn answered(&self, unit: &str, call: Generation) {
         self.write(&format!("answer {unit} {}", call.0));
     }
 
-    /// Units were looked at that nothing is asked of, and found as they should be. It is one write:
-    /// killed between two, a daemon would settle what was asked of some and not of others.
+    /// Logs observed units without calls in progress, in a single write. Split in two, a kill
+    /// between them could settle the calls of some units and not of others.
     pub(super) fn see<'a>(&self, units: impl IntoIterator<Item = (&'a ManagedUnit, u64)>) {
         let line = |(unit, what): (&ManagedUnit, u64)| {
             let launched = u8::from(unit.known.requested == TargetState::Launched);
@@ -94,9 +93,9 @@ impl Ledger {
         (&self.file).write_all(format!("{line}\n").as_bytes()).expect("it can be written");
     }
 
-    /// All that it tells, by unit.
-    pub(super) fn read(&self) -> BTreeMap<String, Told> {
-        let mut all: BTreeMap<String, Told> = BTreeMap::new();
+    /// Reads all facts, by unit.
+    pub(super) fn read(&self) -> BTreeMap<String, UnitHistory> {
+        let mut all: BTreeMap<String, UnitHistory> = BTreeMap::new();
         for (line, text) in read(&self.path).lines().enumerate() {
             let words: Vec<&str> = text.split(' ').collect();
             let told = all.entry(words[1].to_owned()).or_default();
@@ -110,7 +109,7 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).expect("it can be read")
 }
 
-impl Told {
+impl UnitHistory {
     fn take(&mut self, line: usize, kind: &str, words: &[&str]) {
         let number = |at: usize| words[at].parse::<u64>().expect("a number");
         match kind {
@@ -132,15 +131,14 @@ impl Told {
         }
     }
 
-    /// Whether all that was asked, but for what is at that line of the ledger, was answered before
-    /// that line.
+    /// Returns whether all other calls were answered before this line of the log.
     pub(super) fn is_over_before(&self, line: usize) -> bool {
         let mut others = self.calls.iter().filter(|call| call.asked != line);
         others.all(|call| call.answered.is_some_and(|answered| answered < line))
     }
 
-    /// Of all that was asked, what may have taken effect last: an answer is a promise, and what was
-    /// not answered may have been begun or not.
+    /// Returns the calls that may have taken effect last. An answered call has taken effect; an
+    /// unanswered one may have or not.
     fn may_be_last(&self) -> impl Iterator<Item = &Call> {
         self.calls.iter().filter(|call| {
             let later = |it: &&Call| call.answered.is_some_and(|answered| it.asked > answered);
@@ -148,13 +146,13 @@ impl Told {
         })
     }
 
-    /// Whether a daemon may know this of the unit, after all that was asked.
+    /// Returns whether a daemon may know this state of the unit, after all these calls.
     pub(super) fn allows(&self, unit: &ManagedUnit) -> bool {
         let launched = unit.known.requested == TargetState::Launched;
         let generation = unit.known.generation.0;
         let is_open = self.calls.iter().all(|call| call.answered.is_none());
         let untouched = (launched, generation) == (self.seen.launched, self.seen.generation);
-        // What a stop leaves of a call before it is not looked at.
+        // The rest of a call before a stop is not compared.
         let fits = |call: &Call| match call.verb {
             Verb::Stop => !launched,
             _ => launched && call.generation == generation,
@@ -162,8 +160,8 @@ impl Told {
         is_open && untouched || self.may_be_last().any(fits)
     }
 
-    /// Whether a unit whose processes never end by themselves, and that is up, has what was seen of
-    /// it then: `None` where it may or may not.
+    /// Returns whether an active unit whose processes never exit has the observed value; `None` if
+    /// either is possible.
     pub(super) fn is_same(&self, unit: &ManagedUnit) -> Option<bool> {
         let generation = unit.known.generation.0;
         if self.seen.launched && generation == self.seen.generation {
@@ -175,7 +173,7 @@ impl Told {
 }
 
 #[test]
-fn what_was_answered_is_promised_and_what_was_not_is_open() {
+fn unanswered_calls_may_or_may_not_have_effect() {
     use fleet_core::{ActiveState, Epoch, KnownUnit, LoadState, SystemdState};
     use fleet_unitfile::UnitHash;
     let is = |asked, generation| ManagedUnit {
@@ -199,14 +197,14 @@ fn what_was_answered_is_promised_and_what_was_not_is_open() {
             vec![(down, 1)],
             vec![(up, 1)],
         ),
-        // Those that overlap have no order.
+        // Overlapping calls have no order.
         (
             &["ask a start 1", "ask a stop 2", "answer a 1", "answer a 2"],
             vec![(up, 1), (down, 1)],
             vec![(up, 2)],
         ),
     ] {
-        let mut told = Told::default();
+        let mut told = UnitHistory::default();
         for (line, text) in lines.iter().enumerate() {
             let words: Vec<&str> = text.split(' ').collect();
             told.take(line, words[0], &words[2..]);

@@ -1,23 +1,23 @@
-//! The example of the init's files, a home server, with programs that stand in for its own.
+//! The home server example of fleet-init, with stand-ins for its programs.
 
 use std::collections::BTreeSet;
 
 use super::graph::{Stand, target};
-use super::helper::stanza_that_does;
+use super::helper::stanza_with_steps;
 use crate::support::{Home, signal};
 use fleet_agent::UnitSnapshot;
 use fleet_core::graph::{Activity, DerivedState, Retry};
 
 const UNITS: &str = include_str!("../../../../examples/home/home.unit");
 
-/// The units of the example. Each tells when its start begins; `ircd` is what that one does.
+/// Returns the units of the example. Each announces its start; `ircd` are the steps of that unit.
 fn units(home: &Home, ircd: &str) -> String {
     let order = home.path("order").display().to_string();
     let begins = |name: &str| format!("exec-start-pre: /bin/sh -c 'echo {name} >>{order}'\n");
     let sleeps = "exec-start: /bin/sleep 1000\nrestart: never\n";
     let line = "exec-start: /bin/sh -c 'echo connected to home; exec sleep 1000'\n";
     let of = |name: &str| match name {
-        "maddy" => stanza_that_does("say READY=1|sleep"),
+        "maddy" => stanza_with_steps("say READY=1|sleep"),
         "netif" => "exec-start: /bin/true\n".to_owned(),
         "irc-bot" => line.to_owned(),
         "inspircd" => format!("exec-start: {ircd}\nrestart: never\n"),
@@ -47,7 +47,7 @@ fn is_degraded_by(unit: &UnitSnapshot, whom: &str) -> bool {
 }
 
 #[tokio::test]
-async fn it_starts_in_waves_and_what_loses_the_names_of_hosts_runs_on() {
+async fn home_example_starts_in_waves_and_survives_dns_loss() {
     let home = Home::new();
     let stand = Stand::new(&units(&home, "/bin/sleep 1000"), "irc-bot").await;
     let bot = stand.running("irc-bot").await;
@@ -79,7 +79,7 @@ async fn it_starts_in_waves_and_what_loses_the_names_of_hosts_runs_on() {
 }
 
 #[tokio::test]
-async fn its_bot_goes_on_without_its_own_network() {
+async fn home_example_bot_survives_loss_of_its_network() {
     let home = Home::new();
     let stand = Stand::new(&units(&home, "/bin/false"), "irc-bot").await;
     stand.running("irc-bot").await;

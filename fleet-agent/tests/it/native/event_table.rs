@@ -1,4 +1,4 @@
-//! Lines of the table of events with real processes, one by one; the invariants list them all.
+//! Rows of the event table, each with real processes.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
@@ -7,7 +7,7 @@ use fleet_agent::UnitSnapshot;
 use fleet_core::graph::{Activity, DerivedState, Exit, FailureCause, Retry, Settings};
 
 use super::graph::{SLEEP, Stand, supervised, target};
-use super::helper::{stanza_that_does, that_does};
+use super::helper::{command_with_steps, stanza_with_steps};
 use crate::support::{Home, runs, signal, wait_until};
 
 pub(super) fn unit(name: &str, kind: &str, more: &str) -> String {
@@ -26,14 +26,14 @@ pub(super) fn with_cause(cause: FailureCause) -> impl Fn(&UnitSnapshot) -> bool 
     is(DerivedState::Failed { cause, retry: Retry::Never, stuck: false })
 }
 
-/// Lets a command of a unit go on, or exit with that status.
+/// Lets a command of a unit continue, or exit with a status.
 pub(super) fn tell(home: &Home, name: &str, word: &str) {
     let half = home.path(&format!("{name}.word"));
     std::fs::write(&half, word).expect("it can be written");
     std::fs::rename(half, home.path(&format!("{name}.go"))).expect("it can be named");
 }
 
-/// Waits until a command of a unit is there, and returns its number.
+/// Waits until a command of a unit runs, and returns its process ID.
 pub(super) async fn meet(home: &Home, name: &str) -> u32 {
     let file = home.path(name);
     wait_until(name, async || file.exists()).await;
@@ -41,7 +41,7 @@ pub(super) async fn meet(home: &Home, name: &str) -> u32 {
 }
 
 pub(super) fn does(steps: &str, home: &Home) -> String {
-    let words = stanza_that_does(steps);
+    let words = stanza_with_steps(steps);
     format!("{words}env: HELPER_AT={}\n", home.path("").display())
 }
 
@@ -51,7 +51,7 @@ pub(super) async fn want(stand: &Stand, goal: &str) {
 
 // Holds: T-14, T-16
 #[tokio::test]
-async fn one_that_is_up_ends_well_or_badly() {
+async fn exit_of_an_active_unit() {
     let home = Home::new();
     let more = |name: &str| format!("success-exit: 3\n{}", does(&format!("hold {name}"), &home));
     let stanzas = [
@@ -71,7 +71,7 @@ async fn one_that_is_up_ends_well_or_badly() {
     stand.wait_for("well", is(DerivedState::Active(Activity::Exited))).await;
     stand.wait_for("badly", with_cause(FailureCause::Exit(Exit::Status(0)))).await;
     stand.wait_for("killed", with_cause(FailureCause::Exit(Exit::Signal(9)))).await;
-    // One that has exited has nothing to end, and is off at once.
+    // An exited unit has nothing to stop and is inactive at once.
     want(&stand, "badly").await;
     stand.wait_for("well", is(DerivedState::Disabled)).await;
     stand.wait_for("all", is(DerivedState::Disabled)).await;
@@ -80,7 +80,7 @@ async fn one_that_is_up_ends_well_or_badly() {
 
 // Holds: T-10
 #[tokio::test]
-async fn one_that_never_was_up_is_not_asked_by_its_own_command_to_stop() {
+async fn stop_command_is_skipped_before_readiness() {
     let home = Home::new();
     let asked = home.path("asked");
     let more = format!(
@@ -104,9 +104,9 @@ async fn one_that_never_was_up_is_not_asked_by_its_own_command_to_stop() {
 
 // Holds: T-17
 #[tokio::test]
-async fn one_that_was_up_is_asked_by_its_own_command_to_stop() {
+async fn stop_command_runs_for_an_active_unit() {
     let home = Home::new();
-    let stop = that_does("hold stop", &home.path(""));
+    let stop = command_with_steps("hold stop", &home.path(""));
     let steps = "trap TERM|say READY=1|hear|hold last";
     let more = format!("exec-stop: {stop}\n{}", does(steps, &home));
     let stanzas = unit("a", "foreground-notified", &more) + &supervised("b", SLEEP);
@@ -124,7 +124,7 @@ async fn one_that_was_up_is_asked_by_its_own_command_to_stop() {
 
 // Holds: T-13
 #[tokio::test]
-async fn one_that_says_that_it_stops_is_left_to_it() {
+async fn unit_announcing_its_stop_gets_no_signal() {
     let home = Home::new();
     let steps = "trap TERM|say READY=1|hold a|say STOPPING=1|hold b";
     let stanzas = unit("a", "foreground-notified", &does(steps, &home));
@@ -135,15 +135,15 @@ async fn one_that_says_that_it_stops_is_left_to_it() {
     stand.wait_for("a", is(DerivedState::Stopping(None))).await;
     meet(&home, "b").await;
     tell(&home, "b", "0");
-    // Nobody asked it to, so that it counts as any other end.
+    // Without a stop request it counts as any other exit.
     stand.wait_for("a", with_cause(FailureCause::Exit(Exit::Status(0)))).await;
     stand.clean_up().await;
 }
 
 // Holds: T-8
 #[tokio::test]
-async fn what_a_unit_that_failed_has_left_ends_before_it_has_failed() {
-    // One that is ready as soon as it runs, and one that never is.
+async fn leftovers_of_a_failed_unit_are_stopped_first() {
+    // A unit that is ready at once, and one that never is.
     for (ready, before) in [
         ("", DerivedState::Active(Activity::Running)),
         ("ready-grep: never\n", DerivedState::Starting),
@@ -173,9 +173,9 @@ async fn what_a_unit_that_failed_has_left_ends_before_it_has_failed() {
 
 // Holds: T-12
 #[tokio::test]
-async fn a_reload_that_takes_too_long_harms_nobody() {
+async fn reload_timeout_keeps_the_unit_active() {
     let home = Home::new();
-    let reload = that_does("hold reload", &home.path(""));
+    let reload = command_with_steps("hold reload", &home.path(""));
     let more = format!("reload-timeout: 100ms\nexec-reload: {reload}\n{SLEEP}");
     let stand = Stand::new(&supervised("a", &more), "a").await;
     let pid = stand.running("a").await;
@@ -188,7 +188,7 @@ async fn a_reload_that_takes_too_long_harms_nobody() {
 
 // Holds: T-16, X-15
 #[tokio::test]
-async fn what_a_oneshot_leaves_lives_as_long_as_it_is_up() {
+async fn processes_of_an_active_oneshot_keep_running() {
     let home = Home::new();
     let stanzas = unit("a", "oneshot", &does("leave 0|hold kid", &home)) + &supervised("b", SLEEP);
     let stand = Stand::new(&stanzas, "a").await;
@@ -203,7 +203,7 @@ async fn what_a_oneshot_leaves_lives_as_long_as_it_is_up() {
 
 // Holds: X-15
 #[tokio::test]
-async fn what_a_oneshot_leaves_that_does_not_stay_up_is_ended() {
+async fn leftovers_of_a_completed_oneshot_are_stopped() {
     let home = Home::new();
     let kid = home.path("kid");
     let leaves = format!("/bin/sh -c 'setsid sleep 1000 & echo $$! >{}'", kid.display());
@@ -217,7 +217,7 @@ async fn what_a_oneshot_leaves_that_does_not_stay_up_is_ended() {
 
 // Holds: T-19
 #[tokio::test]
-async fn what_is_needed_again_while_it_stops_stops_first_and_then_starts() {
+async fn unit_needed_again_while_stopping_stops_first() {
     let home = Home::new();
     let more = does("trap TERM|hold a|hear|hold b", &home);
     let stanzas = unit("a", "foreground-supervised", &more) + &supervised("b", SLEEP);
@@ -240,11 +240,11 @@ async fn what_is_needed_again_while_it_stops_stops_first_and_then_starts() {
 
 const LOG_LIMIT: u64 = 16 << 10;
 
-/// What a unit writes after all that must not make it ready. It is far more than its log keeps.
+/// Size of the last output of a unit, which must not make it ready. Far more than its log keeps.
 const LAST: usize = 1_000_000;
 
-/// Waits until no more than a part is left of what a unit wrote last. Of a log that is searched for
-/// a line nothing is given up that was not looked at.
+/// Waits until most of the last output is discarded. A log that is searched for a line keeps
+/// unsearched output.
 async fn wait_for_the_search(stand: &Stand, name: &str) {
     let log = stand.home.path(&format!("native/logs/{name}"));
     wait_until(&format!("what {name} wrote is searched"), async || {
@@ -256,9 +256,9 @@ async fn wait_for_the_search(stand: &Stand, name: &str) {
 
 // Holds: T-4, X-19
 #[tokio::test]
-async fn no_output_makes_a_unit_ready_but_a_line_that_matches() {
+async fn only_a_matching_line_signals_readiness() {
     let home = Home::new();
-    let does = |steps: &str| that_does(steps, &home.path(""));
+    let does = |steps: &str| command_with_steps(steps, &home.path(""));
     let script = |name: &str, pattern: &str, text: &str| {
         let script = home.path(&format!("{name}.sh"));
         std::fs::write(&script, text).expect("it can be written");

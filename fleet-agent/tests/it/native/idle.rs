@@ -1,4 +1,4 @@
-//! Whoever runs units does nothing while nothing happens: not even look whether something does.
+//! An idle supervisor does not wake up, not even to poll.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -14,18 +14,18 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::graph::{graph, target};
 use crate::support::{DEADLINE, Home, name, wait_until};
 
-/// Where whoever runs units works; set for its process alone.
+/// Directory of the supervisor; set for its process only.
 const PLACE: &str = "FLEET_TEST_RESTING";
-/// Set if it is what runs fleet's units.
+/// Set if the process runs the units of fleet.
 const FLEET: &str = "FLEET_TEST_RESTING_FLEET";
 
 const UNITS: usize = 20;
-/// They have written something, and do not any more.
+/// Writes some output once.
 const COMMAND: &str = "/bin/sh -c 'echo here; exec sleep 1000'";
 
-/// Whoever runs units, in a process of its own. By itself it does nothing.
+/// The supervisor, in its own process. Does nothing as a test.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_rests() {
+async fn idle_supervisor_process() {
     let Some(home) = std::env::var_os(PLACE) else { return };
     let home = Path::new(&home);
     let mut term = signal(SignalKind::terminate()).expect("it can be heard");
@@ -72,15 +72,15 @@ async fn one_that_rests() {
     supervisor.shutdown().await.expect("all stop");
 }
 
-/// What tells the processes of units from others.
+/// Returns the environment variable that marks the processes of the units.
 fn mark(home: &Path) -> (String, String) {
     ("BENCH".to_owned(), home.display().to_string())
 }
 
-/// Such a process, which ends with its units when it is dropped.
-struct Resting(Child);
+/// A supervisor process, which is killed with its units when dropped.
+struct SupervisorProcess(Child);
 
-impl Drop for Resting {
+impl Drop for SupervisorProcess {
     fn drop(&mut self) {
         let pid = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw);
         let _ = pid.map(|pid| kill_process(pid, Signal::TERM));
@@ -88,21 +88,21 @@ impl Drop for Resting {
     }
 }
 
-fn process(home: &Home, is_fleet: bool) -> Resting {
+fn process(home: &Home, is_fleet: bool) -> SupervisorProcess {
     let mut command = Command::new(std::env::current_exe().expect("it has a path"));
     command
-        .args(["--exact", "native::rest::one_that_rests"])
+        .args(["--exact", "native::idle::idle_supervisor_process"])
         .env(PLACE, home.mark())
         .stdout(Stdio::null());
     if is_fleet {
         command.env(FLEET, "");
     }
-    Resting(command.spawn().expect("the test can run itself"))
+    SupervisorProcess(command.spawn().expect("the test can run itself"))
 }
 
-/// How often the threads of a process have given up the processor to wait for something. Each time
-/// that one is woken it does so again.
-fn waits(process: &Resting) -> u64 {
+/// Returns the number of voluntary context switches of the process's threads. Each wake-up adds
+/// one.
+fn context_switches(process: &SupervisorProcess) -> u64 {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", process.0.id())).expect("it runs");
     let statuses = tasks.flatten().map(|task| std::fs::read_to_string(task.path().join("status")));
     let count = |status: String| {
@@ -112,13 +112,13 @@ fn waits(process: &Resting) -> u64 {
     statuses.flatten().map(count).sum::<u64>()
 }
 
-/// Waits until it has not been woken for longer than anything that looks now and then would wait.
-async fn wait_for_rest(process: &Resting) {
+/// Waits until the process was not woken for longer than any plausible polling interval.
+async fn wait_until_idle(process: &SupervisorProcess) {
     let rest = async {
-        let mut before = waits(process);
+        let mut before = context_switches(process);
         loop {
             tokio::time::sleep(Duration::from_secs(6)).await;
-            let now = waits(process);
+            let now = context_switches(process);
             if now == before {
                 return;
             }
@@ -128,17 +128,17 @@ async fn wait_for_rest(process: &Resting) {
     tokio::time::timeout(2 * DEADLINE, rest).await.expect("it comes to rest");
 }
 
-async fn rests(is_fleet: bool) {
+async fn stays_idle(is_fleet: bool) {
     let home = Home::new();
     let process = process(&home, is_fleet);
     let begun = home.path("begun");
     wait_until("all units are up", async || begun.exists()).await;
-    wait_for_rest(&process).await;
+    wait_until_idle(&process).await;
     drop(process);
     assert_eq!(home.processes(), [0; 0], "processes were left behind");
 }
 
 #[tokio::test]
-async fn while_units_run_and_nothing_happens_nobody_wakes() {
-    tokio::join!(rests(false), rests(true));
+async fn idle_supervisor_does_not_wake_up() {
+    tokio::join!(stays_idle(false), stays_idle(true));
 }

@@ -1,4 +1,4 @@
-//! The native service manager conforms.
+//! Conformance tests of the native service manager.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,13 +26,13 @@ impl Harness for NativeHarness {
 
 // Holds: G-30
 #[tokio::test]
-async fn it_conforms() {
+async fn conforms() {
     let directory = tempfile::tempdir().expect("a directory can be made");
     conformance(&NativeHarness { directory }).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_conforms_on_several_threads() {
+async fn conforms_on_several_threads() {
     let directory = tempfile::tempdir().expect("a directory can be made");
     conformance(&NativeHarness { directory }).await;
 }

@@ -1,4 +1,4 @@
-//! What a process is given before its program begins, and what it is told that failed of that.
+//! The environment of a process before its program runs, and errors in setting it up.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -9,11 +9,11 @@ use super::graph::{SLEEP, Stand, supervised};
 use crate::support::{Bench, Home};
 
 #[tokio::test]
-async fn a_pipe_in_a_file_of_units_keeps_nobody_waiting() {
+async fn fifo_in_a_unit_file_blocks_no_other_unit() {
     let home = Home::new();
     let pipe = home.path("pipe").display().to_string();
     mknodat(CWD, &*pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("it can be made");
-    // As many as there are threads, and more.
+    // At least as many units as there are threads.
     let keys = ["env-file: ", "output: append:", "output: file:", "error-output: truncate:"];
     let mut stanzas = supervised("works", SLEEP);
     for (at, key) in keys.iter().enumerate() {
@@ -35,7 +35,7 @@ async fn a_pipe_in_a_file_of_units_keeps_nobody_waiting() {
 }
 
 #[tokio::test]
-async fn each_process_has_a_session_of_its_own() {
+async fn each_process_has_its_own_session() {
     for control_groups in [true, false] {
         let bench = Bench::with(|config| config.control_groups = control_groups).await;
         for more in ["", "UMask=0022\n", "User=root\n"] {
@@ -58,7 +58,7 @@ async fn each_process_has_a_session_of_its_own() {
 }
 
 #[tokio::test]
-async fn what_fails_before_the_program_begins_is_not_called_the_programs_fault() {
+async fn exec_failure_is_told_apart_from_program_failure() {
     let bench = Bench::new().await;
     let service = format!("ExecStart=/bin/sleep 1000\nWorkingDirectory=/root\n{}", nobody());
     bench.load("a.service", &service).await;
@@ -68,26 +68,26 @@ async fn what_fails_before_the_program_begins_is_not_called_the_programs_fault()
     bench.clean_up().await;
 }
 
-/// Has the unit not be root.
+/// Returns the option that makes the unit unprivileged.
 fn nobody() -> &'static str {
     if rustix::process::geteuid().is_root() { "User=nobody\n" } else { "" }
 }
 
-/// What the kernel tells of a process in a line of a file.
+/// Returns a value that the kernel shows for a process, from a line of a file in `/proc`.
 fn told(pid: u32, file: &str, line: &str) -> String {
     let text = std::fs::read_to_string(format!("/proc/{pid}/{file}")).expect("it runs");
     let told = text.lines().find_map(|text| text.strip_prefix(line)).expect("it is told");
     told.trim().to_owned()
 }
 
-/// Whether nothing is done at `SIGPIPE`.
+/// Returns whether the process ignores `SIGPIPE`.
 fn ignores_sigpipe(pid: u32) -> bool {
     let ignored = u64::from_str_radix(&told(pid, "status", "SigIgn:"), 16);
     ignored.expect("it is a number") & 1 << 12 != 0
 }
 
 #[tokio::test]
-async fn a_unit_of_systemd_is_given_what_systemd_gives_where_it_says_nothing() {
+async fn unit_files_have_the_defaults_of_systemd() {
     let bench = Bench::new().await;
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
     let limit = limit.expect("the kernel gives everybody one").to_string();
@@ -95,7 +95,7 @@ async fn a_unit_of_systemd_is_given_what_systemd_gives_where_it_says_nothing() {
     let pid = bench.pid("a.service").await;
     assert!(ignores_sigpipe(pid));
     assert_eq!(told(pid, "status", "Umask:"), "0022");
-    // Nobody can have no limit, and who asks for that has as much as there is.
+    // No process can be unlimited; `infinity` gives the maximum.
     let limits = told(pid, "limits", "Max open files");
     let limits: Vec<&str> = limits.split_whitespace().take(2).collect();
     assert_eq!(limits, [&limit, &limit]);
@@ -106,7 +106,7 @@ async fn a_unit_of_systemd_is_given_what_systemd_gives_where_it_says_nothing() {
 }
 
 #[tokio::test]
-async fn a_unit_of_files_ignores_the_signal_of_a_broken_pipe_only_if_it_says_so() {
+async fn stanza_ignores_sigpipe_only_on_request() {
     let mut stanzas = supervised("heeds", SLEEP);
     stanzas += &supervised("ignores", &format!("{SLEEP}ignore-sigpipe: yes\n"));
     stanzas += "unit: all\ntype: virtual\nprovides: all\nwaits-for: heeds, ignores\n";
@@ -118,7 +118,7 @@ async fn a_unit_of_files_ignores_the_signal_of_a_broken_pipe_only_if_it_says_so(
 }
 
 #[tokio::test]
-async fn the_file_of_an_output_has_the_permissions_that_the_unit_gives_its_files() {
+async fn output_file_permissions_follow_the_umask() {
     let bench = Bench::new().await;
     for (mask, expected) in [("0077", 0o600), ("0", 0o666), ("0137", 0o640)] {
         let file = bench.path(mask).display().to_string();
@@ -131,7 +131,7 @@ async fn the_file_of_an_output_has_the_permissions_that_the_unit_gives_its_files
 }
 
 #[tokio::test]
-async fn a_directory_with_a_dash_that_may_not_be_entered_is_the_root_directory() {
+async fn optional_directory_without_access_is_the_root() {
     let bench = Bench::new().await;
     let service = format!("ExecStart=/bin/sleep 1000\nWorkingDirectory=-/root\n{}", nobody());
     bench.run("a.service", &service).await;
@@ -142,7 +142,7 @@ async fn a_directory_with_a_dash_that_may_not_be_entered_is_the_root_directory()
 }
 
 #[tokio::test]
-async fn the_name_that_a_program_is_told_may_be_a_variable() {
+async fn program_name_may_be_a_variable() {
     let bench = Bench::new().await;
     let out = bench.path("out").display().to_string();
     let service = format!("ExecStart=@/bin/sh ${{A}} -c 'echo $$0 >{out}'\nEnvironment='A=x y'\n");
@@ -152,7 +152,7 @@ async fn the_name_that_a_program_is_told_may_be_a_variable() {
 }
 
 #[tokio::test]
-async fn a_program_that_goes_into_the_background_is_told_its_pidfile() {
+async fn forking_program_gets_its_pid_file_path() {
     let bench = Bench::new().await;
     let file = bench.path("pid").display().to_string();
     let service = format!(

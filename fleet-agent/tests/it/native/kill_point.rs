@@ -1,5 +1,5 @@
-//! A manager in a process of its own that does what a test says, and is killed when the test has it
-//! where it wants it; and the next one, which finds what that one has left.
+//! A manager in its own process that follows a script, and is killed at a point that the test
+//! chooses; then the next manager, which recovers.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,22 +11,22 @@ use fleet_unitfile::UnitFile;
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::task::JoinHandle;
 
-use super::killing::{Daemon, Victim, begin, wait_between_looks};
+use super::kill_harness::{Daemon, KilledDaemonConfig, begin, wait_between_looks};
 use crate::support::{Bench, Dead, base_of_groups, name, wait_until};
 
-/// A machine whose manager is to be killed.
-pub(super) struct Chosen {
+/// A directory whose manager is to be killed.
+pub(super) struct CrashScenario {
     dead: Dead,
     plain: bool,
 }
 
-/// The same with the manager that is to be killed.
-pub(super) struct Living {
-    machine: Chosen,
+/// The running manager that is to be killed.
+pub(super) struct ScriptedManager {
+    machine: CrashScenario,
     daemon: Daemon,
 }
 
-impl Chosen {
+impl CrashScenario {
     pub(super) async fn new(plain: bool) -> Self {
         let bench = Bench::in_memory(|config| config.control_groups = !plain).await;
         Self { dead: bench.kill().await, plain }
@@ -36,34 +36,34 @@ impl Chosen {
         self.dead.path(name)
     }
 
-    /// Has the manager load a unit.
+    /// Lets the manager load a unit.
     pub(super) fn unit(&self, unit: &str, text: &str) {
         let folder = self.path("files");
         std::fs::create_dir_all(&folder).expect("it can be made");
         std::fs::write(folder.join(unit), text).expect("it can be written");
     }
 
-    /// Begins the manager, and has it asked that, one after the other: `start`, `restart` and
-    /// `stop` with a unit, each by the number of its place. After `begin` nobody waits for the
-    /// answer. To `await` a file waits until it says something, and with `end` it kills itself.
-    pub(super) async fn begin(self, asks: &[&str]) -> Living {
+    /// Starts the manager, and lets it make these calls one after the other: `start`, `restart` and
+    /// `stop` with a unit; the generation is the position of the call. `begin` does not wait for
+    /// the answer. `await` waits until a file has content, and `end` kills the manager.
+    pub(super) async fn begin(self, asks: &[&str]) -> ScriptedManager {
         std::fs::write(self.path("asks"), asks.join("\n")).expect("it can be written");
-        let told = Victim { home: self.dead.home(), seed: 0, plain: self.plain };
-        let daemon = begin("native::chosen::manager_that_is_told_what_to_ask", &told);
-        let mut living = Living { machine: self, daemon };
+        let told = KilledDaemonConfig { home: self.dead.home(), seed: 0, plain: self.plain };
+        let daemon = begin("native::kill_point::scripted_manager", &told);
+        let mut living = ScriptedManager { machine: self, daemon };
         living.wait_for_file("open-0").await;
         living
     }
 }
 
-impl Living {
-    /// Waits until there is such a file.
+impl ScriptedManager {
+    /// Waits until a file exists.
     pub(super) async fn wait_for_file(&mut self, file: &str) {
         let path = self.machine.path(file);
         self.daemon.wait_until(&format!("there is {file}"), async || path.exists()).await;
     }
 
-    /// Waits until a record of a unit holds that text: its last line, where it has several.
+    /// Waits until the last line of a stored file of a unit contains this text.
     pub(super) async fn wait_for_record(&mut self, unit: &str, file: &str, text: &str) {
         let path = self.machine.path(&format!("native/units/{unit}/{file}"));
         let read = || std::fs::read_to_string(&path).unwrap_or_default();
@@ -75,7 +75,7 @@ impl Living {
         self.wait_for_record(unit, "run.json", &format!("\"phase\":\"{phase}\"")).await;
     }
 
-    /// Waits until a file has that many whole lines.
+    /// Waits until a file has this many complete lines.
     pub(super) async fn wait_for_lines(&mut self, file: &str, lines: usize) {
         let path = self.machine.path(file);
         let read = || std::fs::read_to_string(&path).unwrap_or_default();
@@ -83,11 +83,11 @@ impl Living {
         self.daemon.wait_until(&format!("{file} has {lines} lines"), are).await;
     }
 
-    /// Holds whatever begins in a control group from now on before its program does.
-    pub(super) fn freeze(&self) -> Option<Frost> {
+    /// Freezes every new process in a control group before its program runs.
+    pub(super) fn freeze(&self) -> Option<FrozenGroups> {
         let base = base_of_groups(&self.machine.dead.home()).filter(|base| base.exists())?;
         std::fs::write(base.join("cgroup.freeze"), "1").expect("it can be frozen");
-        Some(Frost(base))
+        Some(FrozenGroups(base))
     }
 
     pub(super) fn make(&self, file: &str) {
@@ -95,24 +95,24 @@ impl Living {
     }
 
     /// Kills the manager.
-    pub(super) fn strike(self) -> Dead {
+    pub(super) fn kill(self) -> Dead {
         drop(self.daemon);
         self.machine.dead
     }
 
-    /// Waits for a manager that was told to `end`.
+    /// Waits for a manager with an `end` call.
     pub(super) async fn wait_for_end(mut self) -> Dead {
         self.daemon.wait_for_end().await;
         self.machine.dead
     }
 }
 
-/// The control groups of a machine, as long as they are frozen.
-pub(super) struct Frost(PathBuf);
+/// Control groups that are frozen until this is dropped.
+pub(super) struct FrozenGroups(PathBuf);
 
-impl Frost {
-    /// Waits until somebody is held in one of them.
-    pub(super) async fn wait_for_somebody(&self) {
+impl FrozenGroups {
+    /// Waits until a process is frozen in one of them.
+    pub(super) async fn wait_for_frozen_process(&self) {
         let events = self.0.join("cgroup.events");
         let read = || std::fs::read_to_string(&events).expect("it can be read");
         let is_held = async || ["populated 1", "frozen 1"].iter().all(|it| read().contains(it));
@@ -120,25 +120,25 @@ impl Frost {
     }
 }
 
-impl Drop for Frost {
+impl Drop for FrozenGroups {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // It must not outlive a test that failed, and is none of those that can be told yet.
+            // It must not survive a failed test, and cannot be identified yet.
             drop(std::fs::write(self.0.join("cgroup.kill"), "1"));
         }
         std::fs::write(self.0.join("cgroup.freeze"), "0").expect("it can be thawed");
     }
 }
 
-/// A service that tells its number when it begins.
-pub(super) fn tells(chosen: &Chosen, file: &str, says: &str) -> String {
+/// Returns a service that writes its process ID when it starts.
+pub(super) fn tells(chosen: &CrashScenario, file: &str, says: &str) -> String {
     let script = format!("echo $$$$ >>{}; exec sleep 1000", chosen.path(file).display());
     format!("[Unit]\n{says}\n[Service]\nExecStart=/bin/sh -c '{script}'\n")
 }
 
-/// A service that tells when it begins and when it is over, by a line each. It minds no `SIGTERM`,
-/// and its end is a failure.
-pub(super) fn stubborn(chosen: &Chosen, says: &str) -> String {
+/// Returns a service that writes a line when it starts and when it is over. It ignores `SIGTERM`,
+/// and exits with a failure.
+pub(super) fn stubborn(chosen: &CrashScenario, says: &str) -> String {
     format!(
         "[Unit]\n{says}\n[Service]\nTimeoutStopSec=1h\n\
          ExecStart=/bin/sh -c 'trap \"\" TERM; echo $$$$ >>{}; while :; do sleep 1000; done'\n\
@@ -148,7 +148,7 @@ pub(super) fn stubborn(chosen: &Chosen, says: &str) -> String {
     )
 }
 
-/// All that a file holds, line by line.
+/// Returns the lines of a file.
 pub(super) fn lines(bench: &Bench, file: &str) -> Vec<String> {
     let text = std::fs::read_to_string(bench.path(file)).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
@@ -160,17 +160,17 @@ pub(super) fn is_over(state: &SystemdState) -> bool {
 
 pub(super) const RUNNING: DerivedState = DerivedState::Active(Activity::Running);
 
-/// How a unit is for what decides. It has decided all that follows from what was found.
+/// Returns the state of a unit in the planner, once the planner has handled the recovered state.
 pub(super) async fn decided(bench: &Bench, unit: &str) -> DerivedState {
     let units = bench.manager.snapshot().await.expect("it answers").units;
     let found = units.into_iter().find(|it| it.unit.as_str() == unit);
     found.expect("it is in the graph").report.state
 }
 
-/// The manager. By itself it does nothing.
+/// The manager. Does nothing as a test.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn manager_that_is_told_what_to_ask() {
-    let Some(told) = Victim::told() else { return };
+async fn scripted_manager() {
+    let Some(told) = KilledDaemonConfig::from_env() else { return };
     let mut config = NativeConfig::new(told.home.join("native"));
     config.environment.push(("BENCH".to_owned(), told.home.display().to_string()));
     config.control_groups = !told.plain;

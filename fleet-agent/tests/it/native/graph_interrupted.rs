@@ -1,4 +1,4 @@
-//! What a supervisor has begun and not ended when it ends, and what the next one does about it.
+//! Operations that a supervisor has begun and not finished when it ends, continued by the next one.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -8,13 +8,13 @@ use fleet_agent::{SupervisorConfig, UnitSnapshot};
 use fleet_core::graph::{DerivedState, Settings};
 
 use super::graph::{Stand, graph, supervised, target};
-use super::helper::stanza_that_does;
+use super::helper::stanza_with_steps;
 use crate::support::{Home, hasty, runs, signal_group, wait_until};
 
 const STOPS: &str = "\"phase\":\"stop-sigterm\"";
 
-/// A unit that tells when it begins and when it is over, by a line each. It minds no `SIGTERM`, its
-/// end is a failure, and it is not tried again after one.
+/// Returns a unit that writes a line when it begins and when it is over. It ignores `SIGTERM`,
+/// exits with a failure, and is not restarted.
 fn stubborn(place: &Home) -> String {
     let (begun, over) = (place.path("begun"), place.path("over"));
     let (begun, over) = (begun.display(), over.display());
@@ -29,7 +29,7 @@ fn stubborn(place: &Home) -> String {
     )
 }
 
-/// A supervisor for the goal `a`, with control groups or without.
+/// Starts a supervisor with the goal `a`, with control groups or without.
 async fn open(home: Home, stanzas: &str, plain: bool) -> Stand {
     let settings = Settings { goal: Some(target("a")), ..Settings::default() };
     let set_up = |config: &mut SupervisorConfig| config.control_groups = !plain;
@@ -37,7 +37,7 @@ async fn open(home: Home, stanzas: &str, plain: bool) -> Stand {
     Stand { supervisor, home, settings }
 }
 
-/// The next supervisor, once this one has written down that text last.
+/// Starts the next supervisor once the current one has stored this text last.
 async fn after(stand: Stand, stanzas: &str, plain: bool, text: &str) -> Stand {
     let record = stand.home.path("native/runs");
     let read = || std::fs::read_to_string(&record).unwrap_or_default();
@@ -58,7 +58,7 @@ fn stops(unit: &UnitSnapshot) -> bool {
     matches!(unit.report.state, DerivedState::Stopping(_))
 }
 
-async fn a_renewal_is_finished_once(plain: bool) {
+async fn restart_is_finished_once(plain: bool) {
     let home = Home::new();
     let stanzas = stubborn(&home);
     let stand = open(home, &stanzas, plain).await;
@@ -80,12 +80,12 @@ async fn a_renewal_is_finished_once(plain: bool) {
 
 // Holds: R-4
 #[tokio::test]
-async fn a_renewal_that_an_end_came_into_before_its_start_is_finished_once() {
-    a_renewal_is_finished_once(false).await;
-    a_renewal_is_finished_once(true).await;
+async fn interrupted_restart_is_finished_once() {
+    restart_is_finished_once(false).await;
+    restart_is_finished_once(true).await;
 }
 
-async fn a_stop_is_finished_once(plain: bool) {
+async fn stop_is_finished_once(plain: bool) {
     let home = Home::new();
     let stanzas = stubborn(&home);
     let stand = open(home, &stanzas, plain).await;
@@ -105,12 +105,12 @@ async fn a_stop_is_finished_once(plain: bool) {
 
 // Holds: R-1
 #[tokio::test]
-async fn a_stop_that_an_end_came_into_is_finished_once() {
-    a_stop_is_finished_once(false).await;
-    a_stop_is_finished_once(true).await;
+async fn interrupted_stop_is_finished_once() {
+    stop_is_finished_once(false).await;
+    stop_is_finished_once(true).await;
 }
 
-async fn a_daemon_is_awaited_on(plain: bool) {
+async fn pid_file_is_awaited(plain: bool) {
     let home = Home::new();
     let path = |name: &str| home.path(name).display().to_string();
     let (pid, gate, launched) = (path("pid"), path("gate"), home.path("launched"));
@@ -118,7 +118,7 @@ async fn a_daemon_is_awaited_on(plain: bool) {
         "unit: a\ntype: background-pidfile\nprovides: a\npidfile: {pid}\nrestart: never\n\
          exec-start-pre: /bin/sh -c 'echo 1 >>{}'\n{}\n",
         launched.display(),
-        stanza_that_does(&format!("leave 0|await {gate}|pidfile {pid}|sleep")),
+        stanza_with_steps(&format!("leave 0|await {gate}|pidfile {pid}|sleep")),
     );
     let stand = open(home, &stanzas, plain).await;
     let stand = after(stand, &stanzas, plain, "\"awaits_main\":true").await;
@@ -132,13 +132,13 @@ async fn a_daemon_is_awaited_on(plain: bool) {
 
 // Holds: R-8
 #[tokio::test]
-async fn a_daemon_whose_file_had_not_come_at_the_end_is_awaited_on() {
-    a_daemon_is_awaited_on(false).await;
-    a_daemon_is_awaited_on(true).await;
+async fn wait_for_the_pid_file_is_continued() {
+    pid_file_is_awaited(false).await;
+    pid_file_is_awaited(true).await;
 }
 
-/// A unit that says that it is ready when the gate is opened for this run.
-fn that_says_so(home: &Home) -> String {
+/// Returns a unit that is ready once the gate for this run is opened.
+fn notifying_unit(home: &Home) -> String {
     let (begun, gate) = (home.path("begun"), home.path("gate"));
     let script = format!(
         "echo 1 >>{begun}; gate={gate}$(wc -l <{begun}); \
@@ -152,17 +152,17 @@ fn that_says_so(home: &Home) -> String {
 
 // Holds: R-9
 #[tokio::test]
-async fn who_is_to_say_that_it_is_ready_is_heard_by_the_next_runner() {
+async fn readiness_message_reaches_the_next_supervisor() {
     let home = Home::new();
     let other = supervised("b", "exec-start: /bin/sleep 1000") + "waits-for: a\n";
-    let stanzas = that_says_so(&home) + &other;
+    let stanzas = notifying_unit(&home) + &other;
     std::fs::write(home.path("gate1"), "").expect("it can be made");
     let stand = open(home, &stanzas, false).await;
     stand.running("a").await;
     assert!(stand.supervisor.restart(&target("a")).await.expect("it answers"));
     wait_for_lines(&stand.home.path("begun"), 2).await;
     let stand = after(stand, &stanzas, false, "\"phase\":\"start\"").await;
-    // What it said in an earlier run does not count, and time for that is now.
+    // Messages of an earlier run do not count, and the timeout is now.
     stand
         .supervisor
         .set_goal(Some(target("a")), BTreeSet::from([target("b")]))
@@ -182,7 +182,7 @@ async fn who_is_to_say_that_it_is_ready_is_heard_by_the_next_runner() {
 
 // Holds: R-9
 #[tokio::test]
-async fn who_is_ready_after_a_while_is_so_for_the_next_runner() {
+async fn ready_wait_starts_again_with_the_next_supervisor() {
     let stanzas =
         supervised("a", "ready-wait: 60s\nstart-timeout: 1h\nexec-start: /bin/sleep 1000");
     let stand = open(Home::new(), &stanzas, false).await;
@@ -191,7 +191,7 @@ async fn who_is_ready_after_a_while_is_so_for_the_next_runner() {
     assert_eq!(before.report.state, DerivedState::Starting);
     let Stand { supervisor, home, settings } = stand;
     drop(supervisor);
-    // The next one has no patience, as a second is a hundred for it.
+    // A second lasts a hundred seconds for the next supervisor.
     let lock = File::open(home.path("native/lock")).expect("it is there");
     wait_until("it has let go", async || lock.try_lock().is_ok()).await;
     drop(lock);

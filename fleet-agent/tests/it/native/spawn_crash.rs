@@ -1,5 +1,5 @@
-//! What a manager was beginning when it is killed: the next one finds out which process that is, or
-//! that there is none.
+//! Processes that a manager was spawning when it was killed: the next manager identifies the
+//! process, or finds that there is none.
 
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
@@ -11,13 +11,13 @@ use fleet_agent::ServiceError;
 use fleet_core::graph::DerivedState;
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 
-use super::chosen::{Chosen, RUNNING, decided, is_over, lines, tells};
 use super::helper::does;
+use super::kill_point::{CrashScenario, RUNNING, decided, is_over, lines, tells};
 use super::tracking::left_out;
 use crate::support::{hasty, runs, signal, wait_until};
 
-async fn a_daemon_is_no_launcher(plain: bool) {
-    let chosen = Chosen::new(plain).await;
+async fn forked_process_is_not_the_launcher(plain: bool) {
+    let chosen = CrashScenario::new(plain).await;
     let path = |name: &str| chosen.path(name).display().to_string();
     let (pid, gate) = (path("pid"), path("gate"));
     let steps = format!("await {gate}|pidfile {pid}|sleep");
@@ -26,13 +26,13 @@ async fn a_daemon_is_no_launcher(plain: bool) {
     chosen.unit("a.service", &format!("[Service]\nType=forking\nPIDFile={pid}\n{restart}{launch}"));
     let mut living = chosen.begin(&["begin start a.service"]).await;
     living.wait_for_record("a.service", "run.json", "\"awaits_main\":true").await;
-    let dead = living.strike();
-    as_before_its_birth(&dead.path("native/units/a.service/run.json"), "control");
+    let dead = living.kill();
+    rewind_spawn(&dead.path("native/units/a.service/run.json"), "control");
     std::fs::write(&gate, "").expect("it can be made");
     wait_until("the daemon says who it is", async || Path::new(&pid).exists()).await;
     let before = std::fs::read_to_string(&pid).expect("it is there");
     let before: u32 = before.trim().parse().expect("a number");
-    // How its launcher ended nobody knows, which counts as a failure.
+    // The exit status of its launcher is unknown, which counts as a failure.
     let bench = dead.revive().await;
     let state = bench.wait_for_sub("a.service", "running").await;
     assert!(!runs(before), "it runs twice");
@@ -43,15 +43,16 @@ async fn a_daemon_is_no_launcher(plain: bool) {
     bench.clean_up().await;
 }
 
-/// It is in the run and leads a group, as a launcher does, and is the only one that is left.
+/// The forked process belongs to the run and leads a process group, as its launcher did, and is the
+/// only one left.
 // Holds: R-7
 #[tokio::test]
-async fn a_daemon_whose_launcher_ended_at_the_kill_is_not_taken_for_it() {
-    a_daemon_is_no_launcher(false).await;
-    a_daemon_is_no_launcher(true).await;
+async fn forked_process_is_not_mistaken_for_its_launcher() {
+    forked_process_is_not_the_launcher(false).await;
+    forked_process_is_not_the_launcher(true).await;
 }
 
-/// Lets a process that reads from a pipe go on.
+/// Lets a process continue that reads from a pipe.
 async fn open_pipe(pipe: &Path) {
     let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).expect("it is small");
     let mut open = OpenOptions::new();
@@ -62,8 +63,8 @@ async fn open_pipe(pipe: &Path) {
     .await;
 }
 
-/// A unit whose start waits for a pipe in a command before its own. How that ends nobody may see.
-fn that_waits(chosen: &Chosen) -> String {
+/// Returns a unit whose `ExecStartPre=` waits for a pipe. Its exit must not be observed.
+fn unit_waiting_for_pipe(chosen: &CrashScenario) -> String {
     let pipe = chosen.path("pipe");
     mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("it can be made");
     let script =
@@ -71,18 +72,18 @@ fn that_waits(chosen: &Chosen) -> String {
     format!("{}ExecStartPre=-/bin/sh -c '{script}'\n", tells(chosen, "begun", ""))
 }
 
-async fn a_start_goes_on(plain: bool, is_written: bool) {
-    let chosen = Chosen::new(plain).await;
-    chosen.unit("a.service", &that_waits(&chosen));
+async fn start_continues(plain: bool, is_written: bool) {
+    let chosen = CrashScenario::new(plain).await;
+    chosen.unit("a.service", &unit_waiting_for_pipe(&chosen));
     let says = "Requires=a.service\nAfter=a.service";
     chosen.unit("b.service", &tells(&chosen, "begun", says));
     let asks = ["begin start a.service", "await pre", "begin start b.service"];
     let mut living = chosen.begin(&asks).await;
     living.wait_for_record("a.service", "run.json", "\"spawning\":null").await;
     living.wait_for_record("b.service", "requested.json", "\"launched\":true").await;
-    let dead = living.strike();
+    let dead = living.kill();
     if !is_written {
-        as_before_its_birth(&dead.path("native/units/a.service/run.json"), "control");
+        rewind_spawn(&dead.path("native/units/a.service/run.json"), "control");
     }
     let bench = dead.revive().await;
     let record = bench.path("native/units/a.service/run.json");
@@ -98,7 +99,7 @@ async fn a_start_goes_on(plain: bool, is_written: bool) {
     let begun = bench.wait_for_lines("begun", 2).await.into_iter().collect();
     assert_eq!(BTreeSet::from(pids.map(|pid| pid.to_string())), begun);
     assert_eq!(lines(&bench, "pre").len(), 1, "its command was run twice");
-    // That they were asked for is known to be done.
+    // The requests are known to be applied.
     let bench = bench.kill().await.revive().await;
     for (unit, pid) in ["a.service", "b.service"].into_iter().zip(pids) {
         assert_eq!(decided(&bench, unit).await, RUNNING);
@@ -107,15 +108,15 @@ async fn a_start_goes_on(plain: bool, is_written: bool) {
     bench.clean_up().await;
 }
 
-/// What a record says.
+/// Returns the last record of a run file.
 fn last_of(record: &Path) -> serde_json::Value {
     let text = std::fs::read_to_string(record).expect("there is a record");
     let last = text.lines().rfind(|line| !line.is_empty()).expect("it has a record");
     serde_json::from_str(last).expect("it is JSON")
 }
 
-/// Makes of a record the one that was there before the last process was begun.
-fn as_before_its_birth(record: &Path, role: &str) {
+/// Rewrites a run file as it was before the last process was spawned.
+fn rewind_spawn(record: &Path, role: &str) {
     let mut run = last_of(record);
     run["leaders"] = serde_json::json!([]);
     run["run_state"][role] = serde_json::Value::Null;
@@ -129,33 +130,33 @@ fn as_before_its_birth(record: &Path, role: &str) {
 
 // Holds: R-6
 #[tokio::test]
-async fn a_start_that_a_kill_came_into_goes_on_where_it_was() {
-    a_start_goes_on(false, true).await;
-    a_start_goes_on(true, true).await;
+async fn killed_start_continues_at_its_command() {
+    start_continues(false, true).await;
+    start_continues(true, true).await;
 }
 
 // Holds: R-7
 #[tokio::test]
-async fn a_command_that_was_being_begun_at_the_kill_is_run_once() {
-    a_start_goes_on(false, false).await;
-    a_start_goes_on(true, false).await;
+async fn command_spawned_at_the_kill_runs_once() {
+    start_continues(false, false).await;
+    start_continues(true, false).await;
 }
 
-/// What is born when control groups are frozen has begun, and its program has not.
+/// In a frozen control group a process has been forked, but has not executed its program.
 // Holds: R-7
 #[tokio::test]
-async fn a_process_that_was_born_at_the_kill_is_the_one_of_the_next_manager() {
-    let chosen = Chosen::new(false).await;
-    // It carries nothing by which it would be known but for its control group.
+async fn process_spawned_at_the_kill_is_adopted() {
+    let chosen = CrashScenario::new(false).await;
+    // Only its control group identifies it.
     let text = tells(&chosen, "begun", "");
     chosen.unit("a.service", &text.replace("/bin/sh", "/usr/bin/env -u INVOCATION_ID /bin/sh"));
     let living = chosen.begin(&["await frozen", "begin start a.service"]).await;
-    // Nothing else holds one there for as long as it takes.
+    // Nothing else delays a process between fork and exec for long enough.
     let Some(frost) = living.freeze() else { return left_out("none was made") };
     living.make("frozen");
-    frost.wait_for_somebody().await;
-    let dead = living.strike();
-    // By nothing could it be told from the manager that made it, and it holds what that one held.
+    frost.wait_for_frozen_process().await;
+    let dead = living.kill();
+    // It cannot be told apart from the manager that forked it, and holds the manager's lock.
     let too_early = dead.try_to_open(|config| config.clock = hasty()).await;
     assert!(matches!(too_early, Err(ServiceError::Unavailable(_))), "it is in use by another");
     drop(frost);
@@ -170,11 +171,11 @@ async fn a_process_that_was_born_at_the_kill_is_the_one_of_the_next_manager() {
     bench.clean_up().await;
 }
 
-/// Without control groups a process that hides is known by the group that its leader began.
+/// Without control groups a hiding process is found by the process group of its leader.
 // Holds: R-7
 #[tokio::test]
-async fn what_a_process_leaves_that_was_being_begun_at_the_kill_is_ended() {
-    let chosen = Chosen::new(true).await;
+async fn leftovers_of_a_process_spawned_at_the_kill_are_stopped() {
+    let chosen = CrashScenario::new(true).await;
     let script = format!(
         "env -u INVOCATION_ID sleep 1001 & echo $$! >>{}; exec sleep 1000",
         chosen.path("begun").display()
@@ -183,8 +184,8 @@ async fn what_a_process_leaves_that_was_being_begun_at_the_kill_is_ended() {
     let mut living = chosen.begin(&["start a.service"]).await;
     living.wait_for_lines("begun", 1).await;
     living.wait_for_phase("a.service", "running").await;
-    let dead = living.strike();
-    as_before_its_birth(&dead.path("native/units/a.service/run.json"), "main");
+    let dead = living.kill();
+    rewind_spawn(&dead.path("native/units/a.service/run.json"), "main");
     let bench = dead.revive().await;
     let left: u32 = lines(&bench, "begun")[0].parse().expect("a number");
     bench.wait_for_sub("a.service", "running").await;

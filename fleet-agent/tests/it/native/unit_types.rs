@@ -1,5 +1,4 @@
-//! Each type of unit that a stanza can have, with real processes: when it is up, what its end makes
-//! of it, and how it reads its configuration again.
+//! Each unit type of a stanza, with real processes: readiness, exits, and reloads.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -8,7 +7,7 @@ use std::path::Path;
 use fleet_core::graph::{Activity, DerivedState, Exit, FailureCause, Retry};
 
 use super::graph::{SLEEP, Stand, supervised, target};
-use super::helper::{beside, stanza_that_does, that_does};
+use super::helper::{command_with_steps, spawn_helper, stanza_with_steps};
 use crate::support::{Home, runs, signal, wait_until};
 
 fn unit(name: &str, kind: &str, more: &str) -> String {
@@ -19,7 +18,7 @@ fn all_of(units: &[&str]) -> String {
     format!("unit: all\ntype: virtual\nprovides: all\nwaits-for: {}\n", units.join(", "))
 }
 
-/// Why a unit failed.
+/// Returns the failure cause of a unit.
 fn failed(what: &DerivedState) -> Option<FailureCause> {
     match what {
         DerivedState::Failed { cause, retry: Retry::Never, stuck: false } => Some(*cause),
@@ -29,13 +28,13 @@ fn failed(what: &DerivedState) -> Option<FailureCause> {
 
 // Holds: T-1, T-4, T-5
 #[tokio::test]
-async fn each_type_is_up_when_it_says_so() {
+async fn readiness_of_each_unit_type() {
     let home = Home::new();
     let path = |name: &str| home.path(name).display().to_string();
     let (pid, on) = (path("pid"), path("on"));
     let background = format!("leave 0|pidfile {pid}|sleep");
     let stanzas = [
-        unit("says", "foreground-notified", &stanza_that_does("say READY=1,STATUS=well|sleep")),
+        unit("says", "foreground-notified", &stanza_with_steps("say READY=1,STATUS=well|sleep")),
         unit(
             "writes",
             "foreground-supervised",
@@ -45,7 +44,7 @@ async fn each_type_is_up_when_it_says_so() {
         unit(
             "forks",
             "background-pidfile",
-            &format!("pidfile: {pid}\n{}", stanza_that_does(&background)),
+            &format!("pidfile: {pid}\n{}", stanza_with_steps(&background)),
         ),
         unit(
             "script",
@@ -74,12 +73,12 @@ async fn each_type_is_up_when_it_says_so() {
 }
 
 #[tokio::test]
-async fn what_says_that_a_unit_is_ready_and_may_not_is_named() {
+async fn rejected_readiness_sender_is_named() {
     let steps = "child|say READY=1|barrier|sleep";
-    let more = format!("start-timeout: 2s\n{}", stanza_that_does(steps));
-    // One who may says it after all.
+    let more = format!("start-timeout: 2s\n{}", stanza_with_steps(steps));
+    // A permitted process sends it later.
     let home = Home::new();
-    let says = |steps: &str| that_does(steps, Path::new(&home.mark()));
+    let says = |steps: &str| command_with_steps(steps, Path::new(&home.mark()));
     let after_all = format!("{}; exec {}", says("say READY=1|barrier"), says("say READY=1|sleep"));
     let after_all = format!("exec-start: /bin/sh -c '{after_all}'");
     let stanzas = unit("vain", "foreground-notified", &more)
@@ -93,13 +92,13 @@ async fn what_says_that_a_unit_is_ready_and_may_not_is_named() {
     }
     let over = |unit: &fleet_agent::UnitSnapshot| failed(&unit.report.state).is_some();
     let problem = stand.wait_for("vain", over).await.problem.unwrap_or_default();
-    let told = " said READY=1, and only the main process may: see notify-access";
+    let told = " sent READY=1, but only the main process may send it: see notify-access";
     assert!(problem.ends_with(told), "{problem}");
     stand.clean_up().await;
 }
 
 #[tokio::test]
-async fn a_stranger_that_says_that_a_unit_is_ready_is_named() {
+async fn foreign_readiness_sender_is_named() {
     let home = Home::new();
     let at = home.path("at");
     let command =
@@ -109,22 +108,22 @@ async fn a_stranger_that_says_that_a_unit_is_ready_is_named() {
     let written = || std::fs::read_to_string(&at).is_ok_and(|text| !text.is_empty());
     wait_until("its address is known", async || written()).await;
     let main = stand.wait_for("a", |unit| unit.main_pid.is_some()).await.main_pid;
-    let mut stranger = beside(&format!("call {} READY=1", at.display()));
+    let mut stranger = spawn_helper(&format!("call {} READY=1", at.display()));
     let sender = stranger.id();
     assert!(stranger.wait().expect("it is a child").success());
-    // What was said by then counts, and did not make it ready.
+    // The earlier message counted, but did not make the unit ready.
     signal(main.expect("it runs"), "KILL");
     let over = |unit: &fleet_agent::UnitSnapshot| failed(&unit.report.state).is_some();
     let problem = stand.wait_for("a", over).await.problem.unwrap_or_default();
-    let why = "only the unit's own processes may, until they were waited for: see notify-access";
-    assert_eq!(problem, format!("process {sender} said READY=1, and {why}"));
+    let why = "only processes of the unit may send it, until they are reaped: see notify-access";
+    assert_eq!(problem, format!("process {sender} sent READY=1, but {why}"));
     stand.clean_up().await;
 }
 
 #[tokio::test]
-async fn what_a_unit_said_in_a_run_that_is_over_is_shown_no_more() {
+async fn status_text_ends_with_its_run() {
     let steps = "say READY=1,STATUS=at work|exit 0";
-    let stanzas = unit("a", "foreground-notified", &stanza_that_does(steps)) + &all_of(&["a"]);
+    let stanzas = unit("a", "foreground-notified", &stanza_with_steps(steps)) + &all_of(&["a"]);
     let stand = Stand::new(&stanzas, "all").await;
     let over = |unit: &fleet_agent::UnitSnapshot| failed(&unit.report.state).is_some();
     assert_eq!(stand.wait_for("a", over).await.status, None);
@@ -132,30 +131,30 @@ async fn what_a_unit_said_in_a_run_that_is_over_is_shown_no_more() {
 }
 
 #[tokio::test]
-async fn a_unit_that_asks_for_what_cannot_be_done_fails_alone_and_says_why() {
+async fn unsupported_unit_fails_alone_with_a_reason() {
     let stanzas = unit("a", "oneshot", "memory-max: 50M\nexec-start: /bin/true")
         + &unit("b", "oneshot", "exec-start: /bin/true")
         + &all_of(&["a", "b"]);
     let stand = Stand::without_control_groups(&stanzas, "all").await;
     let over = |unit: &fleet_agent::UnitSnapshot| failed(&unit.report.state).is_some();
     let problem = stand.wait_for("a", over).await.problem.unwrap_or_default();
-    assert!(problem.contains("memory-max is not possible without control groups"), "{problem}");
+    assert!(problem.contains("memory-max is not available without control groups"), "{problem}");
     stand.wait_for("b", |unit| unit.report.state == DerivedState::Active(Activity::Exited)).await;
     stand.clean_up().await;
 }
 
 // Holds: T-6, T-7, T-9, T-15, T-20, X-9
 #[tokio::test]
-async fn each_end_is_told_as_what_it_is() {
+async fn each_end_has_its_cause() {
     let sleeper = "ready-grep: never\nexec-start: /bin/sleep 1000\nstart-timeout: 20ms";
-    let background = format!("pidfile: /nowhere/pid\n{}", stanza_that_does("exit 3"));
+    let background = format!("pidfile: /nowhere/pid\n{}", stanza_with_steps("exit 3"));
     let stanzas = [
-        unit("early", "foreground-notified", &stanza_that_does("exit 0")),
-        // A good end breaks the promise, too.
+        unit("early", "foreground-notified", &stanza_with_steps("exit 0")),
+        // A successful exit before readiness is a failure, too.
         unit(
             "promise",
             "foreground-notified",
-            &format!("success-exit: 0\n{}", stanza_that_does("exit 0")),
+            &format!("success-exit: 0\n{}", stanza_with_steps("exit 0")),
         ),
         unit("lack", "oneshot", "env-file: /no/such\nexec-start: /bin/true"),
         unit(
@@ -166,7 +165,7 @@ async fn each_end_is_told_as_what_it_is() {
         unit("late", "foreground-supervised", sleeper),
         unit("good", "foreground-supervised", "success-exit: 3\nexec-start: /bin/sh -c 'exit 3'"),
         unit("bad", "foreground-supervised", "exec-start: /bin/sh -c 'exit 4'"),
-        // Those two are ready as soon as they run, and these never are.
+        // Two of them are ready at once, and these never are.
         unit(
             "good-early",
             "foreground-supervised",
@@ -184,7 +183,7 @@ async fn each_end_is_told_as_what_it_is() {
         unit(
             "dog",
             "foreground-notified",
-            &format!("watchdog: 20ms\n{}", stanza_that_does("say READY=1|sleep")),
+            &format!("watchdog: 20ms\n{}", stanza_with_steps("say READY=1|sleep")),
         ),
     ];
     let names = [
@@ -224,10 +223,10 @@ async fn each_end_is_told_as_what_it_is() {
 
 // Holds: T-21
 #[tokio::test]
-async fn one_that_ignores_its_stop_is_killed_and_shown_so() {
+async fn unit_ignoring_its_stop_is_killed() {
     let steps = "trap TERM|say READY=1|sleep";
-    let more = format!("stop-timeout: 30ms\n{}", stanza_that_does(steps));
-    // It is one that would be tried again.
+    let more = format!("stop-timeout: 30ms\n{}", stanza_with_steps(steps));
+    // A unit with retries.
     let tried = unit("a", "foreground-notified", &more).replace("restart: never\n", "");
     let stanzas = tried + &supervised("b", SLEEP);
     let stand = Stand::new(&stanzas, "a").await;
@@ -253,9 +252,9 @@ async fn one_that_ignores_its_stop_is_killed_and_shown_so() {
 
 // Holds: T-11
 #[tokio::test]
-async fn a_reload_is_told_by_what_it_comes_to() {
+async fn reload_result_is_reported() {
     let steps = "trap HUP|say READY=1|hear|say RELOADING=1|say READY=1,STATUS=new|sleep";
-    let more = format!("reload-signal: SIGHUP\n{}", stanza_that_does(steps));
+    let more = format!("reload-signal: SIGHUP\n{}", stanza_with_steps(steps));
     let stanzas = [
         unit("says", "foreground-notified", &more),
         supervised("bad", &format!("exec-reload: /bin/false\n{SLEEP}")),
@@ -277,7 +276,7 @@ async fn a_reload_is_told_by_what_it_comes_to() {
 
 // Holds: G-2, T-2
 #[tokio::test]
-async fn no_more_start_at_once_than_may() {
+async fn max_starting_is_respected() {
     let home = Home::new();
     let file = home.path("turns").display().to_string();
     let names: Vec<String> = (0..8).map(|number| format!("u{number}")).collect();
@@ -301,7 +300,7 @@ async fn no_more_start_at_once_than_may() {
 
 // Holds: T-22
 #[tokio::test]
-async fn one_that_fails_again_and_again_is_given_up() {
+async fn repeated_failures_hit_the_restart_limit() {
     let more = "exec-start: /bin/false\nrestart-delay: 1ms\nrestart-limit: 3";
     let stanzas = supervised("a", more) + &supervised("b", &format!("waits-for: a\n{SLEEP}"));
     let stand = Stand::new(&stanzas, "b").await;
@@ -309,7 +308,7 @@ async fn one_that_fails_again_and_again_is_given_up() {
         matches!(unit.report.state, DerivedState::Failed { retry: Retry::GaveUp, .. })
     };
     assert_eq!(stand.wait_for("a", over).await.report.attempts, 4);
-    // Whoever waits for it went on, and says what is missing.
+    // The waiting unit has started nevertheless, and shows its missing dependency.
     let pid = stand.running("b").await;
     assert_eq!(stand.unit("b").await.degraded_by, [target("a")]);
     signal(pid, "KILL");

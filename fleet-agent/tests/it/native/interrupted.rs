@@ -1,15 +1,15 @@
-//! What a manager has begun and not ended when it is killed, and what the next one does about it.
-//! Each moment is brought about, where those of random kills are hardly ever hit.
+//! Operations that a manager has begun and not finished when it is killed, continued by the next
+//! one. The kills are placed where random ones hardly ever hit.
 
 use fleet_core::graph::DerivedState;
 use fleet_core::{Generation, TargetState};
 
-use super::chosen::{Chosen, RUNNING, decided, is_over, lines, stubborn, tells};
 use super::helper::does;
+use super::kill_point::{CrashScenario, RUNNING, decided, is_over, lines, stubborn, tells};
 use crate::support::{hasty, runs, signal_group};
 
-async fn a_stop_is_finished_once(plain: bool) {
-    let chosen = Chosen::new(plain).await;
+async fn stop_is_finished_once(plain: bool) {
+    let chosen = CrashScenario::new(plain).await;
     chosen.unit("a.service", &stubborn(&chosen, ""));
     chosen.unit("all.target", "[Unit]\nWants=a.service\n");
     let asks = ["start a.service", "start all.target", "await go", "begin stop a.service"];
@@ -17,7 +17,7 @@ async fn a_stop_is_finished_once(plain: bool) {
     living.wait_for_lines("begun", 1).await;
     living.make("go");
     living.wait_for_phase("a.service", "stop-sigterm").await;
-    let bench = living.strike().revive().await;
+    let bench = living.kill().revive().await;
     let found = bench.get("a.service").await;
     assert_eq!((found.known.requested, &*found.state.sub), (TargetState::Loaded, "stop-sigterm"));
     assert!(matches!(decided(&bench, "a.service").await, DerivedState::Stopping(_)));
@@ -35,23 +35,23 @@ async fn a_stop_is_finished_once(plain: bool) {
 
 // Holds: R-1
 #[tokio::test]
-async fn a_stop_that_a_kill_came_into_is_finished_once() {
-    a_stop_is_finished_once(false).await;
-    a_stop_is_finished_once(true).await;
+async fn killed_stop_is_finished_once() {
+    stop_is_finished_once(false).await;
+    stop_is_finished_once(true).await;
 }
 
-async fn a_restart_is_finished_once(plain: bool) {
-    let chosen = Chosen::new(plain).await;
+async fn restart_is_finished_once(plain: bool) {
+    let chosen = CrashScenario::new(plain).await;
     chosen.unit("a.service", &stubborn(&chosen, ""));
     let asks = ["start a.service", "await go", "begin restart a.service"];
     let mut living = chosen.begin(&asks).await;
     living.wait_for_lines("begun", 1).await;
     living.make("go");
     living.wait_for_phase("a.service", "stop-sigterm").await;
-    let bench = living.strike().revive().await;
+    let bench = living.kill().revive().await;
     let before = bench.pid("a.service").await;
     assert_eq!(lines(&bench, "begun"), [before.to_string()], "it stops first");
-    // It has failed to stop, and nothing says that it is started again after a failure.
+    // It has failed to stop, and has no restart policy for a failure.
     signal_group(before, "KILL");
     let begun = bench.wait_for_lines("begun", 2).await;
     let state = bench.wait_for_sub("a.service", "running").await;
@@ -69,14 +69,13 @@ async fn a_restart_is_finished_once(plain: bool) {
 
 // Holds: R-4
 #[tokio::test]
-async fn a_restart_that_a_kill_came_into_before_its_start_is_finished_once() {
-    a_restart_is_finished_once(false).await;
-    a_restart_is_finished_once(true).await;
+async fn killed_restart_is_finished_once() {
+    restart_is_finished_once(false).await;
+    restart_is_finished_once(true).await;
 }
 
-/// A service that fails when it begins for the first time, and leaves a process that minds no
-/// `SIGTERM`.
-fn fails_once(chosen: &Chosen) -> String {
+/// Returns a service that fails on its first start, and leaves a process that ignores `SIGTERM`.
+fn fails_once(chosen: &CrashScenario) -> String {
     let (begun, left) = (chosen.path("begun"), chosen.path("left"));
     let (begun, left) = (begun.display(), left.display());
     format!(
@@ -86,15 +85,15 @@ fn fails_once(chosen: &Chosen) -> String {
     )
 }
 
-async fn what_fails_is_restarted(plain: bool) {
-    let chosen = Chosen::new(plain).await;
+async fn failure_is_restarted(plain: bool) {
+    let chosen = CrashScenario::new(plain).await;
     chosen.unit("a.service", &fails_once(&chosen));
     let asks = ["begin start a.service", "await go", "begin restart a.service"];
     let mut living = chosen.begin(&asks).await;
     living.wait_for_phase("a.service", "stop-sigterm").await;
     living.make("go");
     living.wait_for_record("a.service", "requested.json", "\"generation\":3").await;
-    let bench = living.strike().revive().await;
+    let bench = living.kill().revive().await;
     let first: u32 = lines(&bench, "begun")[0].parse().expect("a number");
     assert_eq!(bench.state("a.service").await.sub, "stop-sigterm");
     signal_group(first, "KILL");
@@ -106,15 +105,15 @@ async fn what_fails_is_restarted(plain: bool) {
 
 // Holds: R-4
 #[tokio::test]
-async fn what_was_failing_at_the_kill_is_started_again_if_that_was_asked() {
-    what_fails_is_restarted(false).await;
-    what_fails_is_restarted(true).await;
+async fn failure_during_a_kill_is_followed_by_a_restart() {
+    failure_is_restarted(false).await;
+    failure_is_restarted(true).await;
 }
 
 // Holds: R-4
 #[tokio::test]
-async fn what_a_restart_has_stopped_along_starts_again_with_the_next_manager() {
-    let chosen = Chosen::new(false).await;
+async fn dependents_of_a_killed_restart_start_again() {
+    let chosen = CrashScenario::new(false).await;
     chosen.unit("a.service", &tells(&chosen, "a", ""));
     chosen.unit("b.service", &stubborn(&chosen, "PartOf=a.service\nAfter=a.service"));
     let asks = ["start a.service", "start b.service", "await go", "begin restart a.service"];
@@ -122,7 +121,7 @@ async fn what_a_restart_has_stopped_along_starts_again_with_the_next_manager() {
     living.wait_for_lines("begun", 1).await;
     living.make("go");
     living.wait_for_phase("b.service", "stop-sigterm").await;
-    let bench = living.strike().revive().await;
+    let bench = living.kill().revive().await;
     let before = bench.pid("b.service").await;
     signal_group(before, "KILL");
     bench.wait_for_lines("a", 2).await;
@@ -135,8 +134,8 @@ async fn what_a_restart_has_stopped_along_starts_again_with_the_next_manager() {
     bench.clean_up().await;
 }
 
-async fn a_daemon_is_awaited_on(plain: bool) {
-    let chosen = Chosen::new(plain).await;
+async fn pid_file_is_awaited(plain: bool) {
+    let chosen = CrashScenario::new(plain).await;
     let path = |name: &str| chosen.path(name).display().to_string();
     let (pid, gate) = (path("pid"), path("gate"));
     let steps = format!("leave 0|await {gate}|pidfile {pid}|sleep");
@@ -145,7 +144,7 @@ async fn a_daemon_is_awaited_on(plain: bool) {
     chosen.unit("a.service", &service);
     let mut living = chosen.begin(&["begin start a.service"]).await;
     living.wait_for_record("a.service", "run.json", "\"awaits_main\":true").await;
-    let bench = living.strike().revive().await;
+    let bench = living.kill().revive().await;
     let state = bench.state("a.service").await;
     assert_eq!((&*state.sub, state.main_pid), ("start", None), "nobody is named yet");
     std::fs::write(&gate, "").expect("it can be made");
@@ -158,16 +157,16 @@ async fn a_daemon_is_awaited_on(plain: bool) {
 
 // Holds: R-8
 #[tokio::test]
-async fn a_daemon_whose_file_had_not_come_at_the_kill_is_awaited_on() {
-    a_daemon_is_awaited_on(false).await;
-    a_daemon_is_awaited_on(true).await;
+async fn wait_for_the_pid_file_survives_a_kill() {
+    pid_file_is_awaited(false).await;
+    pid_file_is_awaited(true).await;
 }
 
-/// Time-outs begin anew with the next manager, for which a second is a hundred.
+/// Timeouts start again with the next manager, for which a second lasts a hundred.
 // Holds: R-1
 #[tokio::test]
-async fn a_stop_that_hangs_is_ended_by_the_next_manager_in_its_time() {
-    let chosen = Chosen::new(false).await;
+async fn hanging_stop_times_out_under_the_next_manager() {
+    let chosen = CrashScenario::new(false).await;
     let script = format!("echo 1 >>{}; exec sleep 1000", chosen.path("stops").display());
     let stop = format!("TimeoutStopSec=100s\nExecStop=/bin/sh -c '{script}'\n");
     chosen.unit("a.service", &(tells(&chosen, "begun", "") + &stop));
@@ -175,7 +174,7 @@ async fn a_stop_that_hangs_is_ended_by_the_next_manager_in_its_time() {
     let mut living = chosen.begin(&asks).await;
     living.wait_for_lines("stops", 1).await;
     living.wait_for_record("a.service", "run.json", "\"spawning\":null").await;
-    let bench = living.strike().with(|config| config.clock = hasty()).revive().await;
+    let bench = living.kill().with(|config| config.clock = hasty()).revive().await;
     let state = bench.wait_for("a.service", is_over).await;
     assert_eq!(state.result.as_deref(), Some("timeout"));
     assert_eq!(lines(&bench, "stops").len(), 1);
@@ -184,13 +183,13 @@ async fn a_stop_that_hangs_is_ended_by_the_next_manager_in_its_time() {
 
 // Holds: R-10
 #[tokio::test]
-async fn who_says_nothing_any_more_is_ended_by_the_next_manager() {
-    let chosen = Chosen::new(false).await;
+async fn watchdog_expires_under_the_next_manager() {
+    let chosen = CrashScenario::new(false).await;
     let steps = does("say READY=1|sleep");
     chosen.unit("a.service", &format!("[Service]\nType=notify\nWatchdogSec=100s\n{steps}"));
     let mut living = chosen.begin(&["start a.service"]).await;
     living.wait_for_phase("a.service", "running").await;
-    let bench = living.strike().with(|config| config.clock = hasty()).revive().await;
+    let bench = living.kill().with(|config| config.clock = hasty()).revive().await;
     let state = bench.wait_for("a.service", is_over).await;
     assert_eq!(state.result.as_deref(), Some("watchdog"));
     bench.clean_up().await;

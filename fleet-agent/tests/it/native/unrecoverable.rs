@@ -1,4 +1,4 @@
-//! Units that the next supervisor cannot take back: none is started beside what may run of it.
+//! Units that the next supervisor cannot recover: no second run is started.
 
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::Path;
@@ -14,7 +14,7 @@ fn stanzas() -> String {
     [supervised("a", SLEEP), supervised("b", SLEEP), edges.to_owned()].join("\n")
 }
 
-/// Says of a unit what another version would say where this one says that.
+/// Replaces text in the stored state of a unit, as another version might write it.
 fn say(records: &Path, unit: &str, before: &str, after: &str) {
     assert_eq!(before.len(), after.len(), "all else stays where it is");
     let text = std::fs::read_to_string(records).expect("it is there");
@@ -30,28 +30,28 @@ fn say(records: &Path, unit: &str, before: &str, after: &str) {
 const KNOWN: &str = "\"phase\":\"running\"";
 const UNKNOWN: &str = "\"phase\":\"resting\"";
 
-/// The supervisor after one that ran two units, of which it cannot take the first back.
-async fn with_one_lost() -> (Stand, u32, u32) {
+/// Returns a supervisor that cannot recover the first of its two units.
+async fn with_one_unrecoverable() -> (Stand, u32, u32) {
     let stand = Stand::new(&stanzas(), "all").await;
     let (a, b) = (stand.running("a").await, stand.running("b").await);
-    (after_one_that_said(stand, (KNOWN, UNKNOWN), &stanzas()).await, a, b)
+    (after_replacing(stand, (KNOWN, UNKNOWN), &stanzas()).await, a, b)
 }
 
-/// The next supervisor, to which the one before has said something else of the first unit.
-async fn after_one_that_said(stand: Stand, (before, after): (&str, &str), stanzas: &str) -> Stand {
+/// Starts the next supervisor, after the stored state of the first unit was changed.
+async fn after_replacing(stand: Stand, (before, after): (&str, &str), stanzas: &str) -> Stand {
     let Stand { supervisor, home, settings } = stand;
     drop(supervisor);
     say(&home.path("native/runs"), "a", before, after);
     let set_up = |config: &mut SupervisorConfig| config.log_limit = LOG_LIMIT;
     let supervisor = Stand::open_with(&home, graph(stanzas, &settings), &settings, set_up).await;
     let stand = Stand { supervisor, home, settings };
-    assert!(is_lost(&stand.unit("a").await));
+    assert!(is_unrecoverable(&stand.unit("a").await));
     stand
 }
 
 const LOG_LIMIT: u64 = 1 << 20;
 
-fn is_lost(unit: &UnitSnapshot) -> bool {
+fn is_unrecoverable(unit: &UnitSnapshot) -> bool {
     matches!(unit.report.state, DerivedState::Failed { cause: FailureCause::Lost, stuck: true, .. })
 }
 
@@ -62,23 +62,23 @@ async fn read_again(stand: &Stand, stanzas: &str, settings: &Settings) {
 
 // Holds: R-13
 #[tokio::test]
-async fn a_unit_that_cannot_be_taken_back_is_not_started_beside_what_runs() {
-    let (stand, a, b) = with_one_lost().await;
+async fn unrecoverable_unit_is_not_started_twice() {
+    let (stand, a, b) = with_one_unrecoverable().await;
     assert_eq!(stand.running("b").await, b, "it harms no other");
     let problem = stand.unit("a").await.problem.expect("there is one");
     assert!(problem.contains("native/runs") && problem.contains("resting"), "{problem}");
     read_again(&stand, &stanzas(), &stand.settings).await;
-    assert!(is_lost(&stand.unit("a").await) && runs(a));
+    assert!(is_unrecoverable(&stand.unit("a").await) && runs(a));
     stand.supervisor.shutdown().await.expect("what can be stopped is");
-    assert!(is_lost(&stand.unit("a").await), "who ends the others hears of it");
+    assert!(is_unrecoverable(&stand.unit("a").await), "who ends the others hears of it");
     assert_eq!(stand.home.processes(), [a], "it runs on, once");
     signal_group(a, "KILL");
 }
 
 // Holds: R-13
 #[tokio::test]
-async fn a_unit_that_could_not_be_taken_back_is_once_the_reason_is_gone() {
-    let (stand, a, b) = with_one_lost().await;
+async fn unit_is_recovered_once_the_obstacle_is_gone() {
+    let (stand, a, b) = with_one_unrecoverable().await;
     say(&stand.home.path("native/runs"), "a", UNKNOWN, KNOWN);
     read_again(&stand, &stanzas(), &stand.settings).await;
     assert_eq!((stand.running("a").await, stand.running("b").await), (a, b));
@@ -88,8 +88,8 @@ async fn a_unit_that_could_not_be_taken_back_is_once_the_reason_is_gone() {
 
 // Holds: R-13
 #[tokio::test]
-async fn a_unit_that_could_not_be_taken_back_starts_once_somebody_resets_it() {
-    let (stand, a, _) = with_one_lost().await;
+async fn unrecoverable_unit_starts_after_a_reset() {
+    let (stand, a, _) = with_one_unrecoverable().await;
     signal_group(a, "KILL");
     assert!(stand.supervisor.reset_failed(&target("a")).await.expect("it answers"));
     assert_ne!(stand.running("a").await, a);
@@ -98,21 +98,21 @@ async fn a_unit_that_could_not_be_taken_back_starts_once_somebody_resets_it() {
     stand.clean_up().await;
 }
 
-/// What another version calls what this one knows as the type of a unit.
+/// Replaces the unit type by one that only another version knows.
 const TYPE: (&str, &str) = ("type: foreground-supervised", "type: foreground-supervises");
 
-/// The present one counted in its place, or none at all, so that what ran was forgotten.
+/// Regression: the current definition, or none, was used instead, so the run was forgotten.
 #[tokio::test]
-async fn a_unit_whose_definition_makes_no_sense_is_lost_whether_it_is_in_the_files_or_not() {
+async fn invalid_definition_makes_a_unit_unrecoverable() {
     let without = stanzas().replace("waits-for: a\n", "").replace(&supervised("a", SLEEP), "");
     for files in [stanzas(), without] {
         let stand = Stand::new(&stanzas(), "all").await;
         let a = stand.running("a").await;
-        let stand = after_one_that_said(stand, TYPE, &files).await;
+        let stand = after_replacing(stand, TYPE, &files).await;
         let problem = stand.unit("a").await.problem.expect("there is one");
         assert!(problem.contains("native/runs") && problem.contains("supervises"), "{problem}");
         read_again(&stand, &stanzas(), &stand.settings).await;
-        assert!(is_lost(&stand.unit("a").await) && runs(a), "it runs on");
+        assert!(is_unrecoverable(&stand.unit("a").await) && runs(a), "it runs on");
         say(&stand.home.path("native/runs"), "a", TYPE.1, TYPE.0);
         read_again(&stand, &stanzas(), &stand.settings).await;
         assert_eq!(stand.running("a").await, a);
@@ -120,9 +120,9 @@ async fn a_unit_whose_definition_makes_no_sense_is_lost_whether_it_is_in_the_fil
     }
 }
 
-/// Nothing of it runs, so that nothing can be started beside it.
+/// It has no processes, so starting it is safe.
 #[tokio::test]
-async fn a_unit_that_is_over_starts_whatever_its_definition_says() {
+async fn finished_unit_starts_despite_an_invalid_definition() {
     let never = "exec-start: /bin/false\nrestart: never\n";
     let failing = stanzas().replace(&supervised("a", SLEEP), &supervised("a", never));
     let stand = Stand::new(&failing, "all").await;
@@ -136,14 +136,14 @@ async fn a_unit_that_is_over_starts_whatever_its_definition_says() {
     say(&home.path("native/runs"), "a", TYPE.0, TYPE.1);
     let supervisor = Stand::open(&home, graph(&failing, &settings), &settings).await;
     let stand = Stand { supervisor, home, settings };
-    assert!(!is_lost(&stand.unit("a").await));
+    assert!(!is_unrecoverable(&stand.unit("a").await));
     read_again(&stand, &stanzas(), &stand.settings).await;
     stand.running("a").await;
     stand.clean_up().await;
 }
 
 #[tokio::test]
-async fn what_a_unit_writes_that_cannot_be_taken_back_is_kept_within_its_limit() {
+async fn log_of_an_unrecoverable_unit_is_limited() {
     let home = Home::new();
     let path = |name: &str| home.path(name).display().to_string();
     let (gate, over) = (path("gate"), path("over"));
@@ -157,7 +157,7 @@ async fn what_a_unit_writes_that_cannot_be_taken_back_is_kept_within_its_limit()
     let log = stand.home.path("native/logs/a");
     let says = || std::fs::read_to_string(&log).unwrap_or_default();
     wait_until("it has begun", async || says().contains("hello")).await;
-    let stand = after_one_that_said(stand, (KNOWN, UNKNOWN), &writes).await;
+    let stand = after_replacing(stand, (KNOWN, UNKNOWN), &writes).await;
     let unit = stand.unit("a").await.unit;
     let mut journal =
         stand.supervisor.journal(&unit, JournalQuery::default()).expect("it can be read");
@@ -173,13 +173,13 @@ async fn what_a_unit_writes_that_cannot_be_taken_back_is_kept_within_its_limit()
     stand.clean_up().await;
 }
 
-/// It was failed for ever, as nobody provided what would have been reset.
+/// Regression: it stayed failed, since no unit provided its target for a reset.
 #[tokio::test]
-async fn a_lost_unit_that_is_in_no_file_any_more_is_reset_by_its_name() {
-    let (stand, a, b) = with_one_lost().await;
+async fn unrecoverable_unit_without_file_is_reset_by_name() {
+    let (stand, a, b) = with_one_unrecoverable().await;
     let without = stanzas().replace("waits-for: a\n", "").replace(&supervised("a", SLEEP), "");
     read_again(&stand, &without, &stand.settings).await;
-    assert!(is_lost(&stand.unit("a").await));
+    assert!(is_unrecoverable(&stand.unit("a").await));
     signal_group(a, "KILL");
     assert!(stand.supervisor.reset_failed(&target("a")).await.expect("it answers"));
     let units = stand.supervisor.snapshot().await.expect("it answers").units;
@@ -191,10 +191,10 @@ async fn a_lost_unit_that_is_in_no_file_any_more_is_reset_by_its_name() {
     stand.clean_up().await;
 }
 
-/// It was to be tried again at once, for ever.
+/// Regression: it was retried at once, without end.
 #[tokio::test]
-async fn another_definition_promises_nothing_of_a_unit_that_cannot_be_taken_back() {
-    let (stand, a, _) = with_one_lost().await;
+async fn new_definition_does_not_restart_an_unrecoverable_unit() {
+    let (stand, a, _) = with_one_unrecoverable().await;
     read_again(&stand, &stanzas().replace("sleep 1000", "sleep 2000"), &stand.settings).await;
     let what = stand.unit("a").await.report.state;
     assert!(
@@ -205,9 +205,10 @@ async fn another_definition_promises_nothing_of_a_unit_that_cannot_be_taken_back
     signal_group(a, "KILL");
 }
 
-/// The file counted as one that names nobody, and what it would have named was killed.
+/// Regression: the file counted as naming no process, and the process it would have named was
+/// killed.
 #[tokio::test]
-async fn a_unit_whose_file_cannot_be_read_may_run_on_and_is_lost() {
+async fn unit_with_unreadable_pid_file_is_unrecoverable() {
     let home = Home::new();
     let (pid, next) = (home.path("pid"), home.path("next"));
     let script = format!(
@@ -225,14 +226,14 @@ async fn a_unit_whose_file_cannot_be_read_may_run_on_and_is_lost() {
     let Stand { supervisor, home: place, settings } = stand;
     drop(supervisor);
     std::fs::remove_file(&pid).expect("it is there");
-    // It can be opened, and not read.
+    // It can be opened, but not read.
     symlink("/proc/self/mem", &pid).expect("it can be made");
     signal(main, "KILL");
     wait_until("it has ended", async || !runs(main)).await;
     let supervisor = Stand::open(&place, graph(&unit, &settings), &settings).await;
     let stand = Stand { supervisor, home: place, settings };
     let found = stand.unit("a").await;
-    assert!(is_lost(&found), "{found:?}");
+    assert!(is_unrecoverable(&found), "{found:?}");
     assert!(found.problem.is_some_and(|problem| problem.contains("cannot be read")));
     let other = std::fs::read_to_string(&next).expect("it was written");
     std::fs::rename(&next, &pid).expect("it can be in its place");
@@ -241,10 +242,10 @@ async fn a_unit_whose_file_cannot_be_read_may_run_on_and_is_lost() {
     stand.clean_up().await;
 }
 
-/// Of one that is not started by that nothing else is written down.
+/// The reset must be stored, since no other state is stored for a unit that is not started.
 #[tokio::test]
-async fn a_unit_that_was_reset_is_not_lost_to_the_next_runner() {
-    let (mut stand, a, _) = with_one_lost().await;
+async fn reset_of_an_unrecoverable_unit_is_stored() {
+    let (mut stand, a, _) = with_one_unrecoverable().await;
     signal_group(a, "KILL");
     stand.settings.goal = Some(target("b"));
     read_again(&stand, &stanzas(), &stand.settings).await;
