@@ -98,35 +98,35 @@ mod tests {
 
     #[test]
     fn last_cursor_of_each_machine_is_kept() {
-        let mut told = Cursors::new();
+        let mut cursors = Cursors::new();
         for cursor in [Some("m1/1"), Some("m2/s=1;i=2/3"), None, Some("m1/2"), Some("odd")] {
             let cursor = cursor.map(str::to_owned);
-            told.record(&JournalEntry { cursor, ..String::new().into() });
+            cursors.record(&JournalEntry { cursor, ..String::new().into() });
         }
-        assert_eq!(told.cursors().collect::<Vec<_>>(), ["m1/2", "m2/s=1;i=2/3"]);
-        assert_eq!((told.cursor("m1"), told.cursor("m3")), (Some("2"), None));
-        assert!(told.time_since_opened() >= REQUEST_MARGIN);
+        assert_eq!(cursors.cursors().collect::<Vec<_>>(), ["m1/2", "m2/s=1;i=2/3"]);
+        assert_eq!((cursors.cursor("m1"), cursors.cursor("m3")), (Some("2"), None));
+        assert!(cursors.time_since_opened() >= REQUEST_MARGIN);
     }
 
     #[test]
     fn oldest_cursors_are_dropped_beyond_the_limit() {
-        let mut told = Cursors::new();
+        let mut cursors = Cursors::new();
         let cursor = "s=0123456789abcdef0123456789abcdef;i=1f;b=0123456789abcdef0123456789abcdef;\
                       m=123456789;t=123456789abcd;x=0123456789abcdef";
-        let tell = |told: &mut Cursors, machine: u32| {
+        let record = |cursors: &mut Cursors, machine: u32| {
             let cursor = Some(format!("{machine:032x}/{cursor}"));
-            told.record(&JournalEntry { cursor, ..String::new().into() });
+            cursors.record(&JournalEntry { cursor, ..String::new().into() });
         };
         for machine in 0..1_000 {
-            tell(&mut told, machine);
-            tell(&mut told, 0);
+            record(&mut cursors, machine);
+            record(&mut cursors, 0);
         }
-        let kept = told.cursors().count();
-        assert!((256..1_000).contains(&kept), "{kept}");
-        let sizes = told.last.iter().map(|(machine, last)| size(machine, &last.cursor));
-        assert_eq!(sizes.sum::<usize>(), told.bytes);
-        assert!(told.bytes <= MAX_BYTES);
-        let there = |machine: u32| told.cursor(&format!("{machine:032x}")).is_some();
+        let count = cursors.cursors().count();
+        assert!((256..1_000).contains(&count), "{count}");
+        let sizes = cursors.last.iter().map(|(machine, last)| size(machine, &last.cursor));
+        assert_eq!(sizes.sum::<usize>(), cursors.bytes);
+        assert!(cursors.bytes <= MAX_BYTES);
+        let there = |machine: u32| cursors.cursor(&format!("{machine:032x}")).is_some();
         assert_eq!([0, 1, 999].map(there), [true, false, true]);
     }
 }

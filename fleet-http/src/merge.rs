@@ -186,15 +186,15 @@ mod tests {
 
     use super::*;
 
-    type Told = Vec<(Option<u64>, String)>;
+    type Lines = Vec<(Option<u64>, String)>;
 
     /// Merges completely available journals named `m0`, `m1`, ….
-    fn merge(journals: Vec<Told>) -> Vec<String> {
-        let opening = journals.into_iter().enumerate().map(|(number, told)| {
+    fn merge(journals: Vec<Lines>) -> Vec<String> {
+        let opening = journals.into_iter().enumerate().map(|(number, journal)| {
             let line = |(at, text): (Option<u64>, String)| {
                 Ok(JournalEntry { timestamp: at.map(Timestamp::from_millis), ..text.into() })
             };
-            let lines = stream::iter(told.into_iter().map(line).collect::<Vec<_>>());
+            let lines = stream::iter(journal.into_iter().map(line).collect::<Vec<_>>());
             (format!("m{number}"), ready(Ok::<_, Infallible>(lines)))
         });
         let merged = merge_journals(opening.collect(), Duration::from_secs(60));
@@ -207,21 +207,26 @@ mod tests {
 
     #[test]
     fn earliest_line_is_next_and_journals_keep_order() {
-        let told = |lines: &[(Option<u64>, &str)]| -> Told {
+        let journal = |lines: &[(Option<u64>, &str)]| -> Lines {
             lines.iter().map(|(at, text)| (*at, (*text).to_owned())).collect()
         };
         let merged = merge(vec![
-            told(&[(Some(10), "a"), (Some(30), "b"), (Some(20), "clock set back"), (None, "c")]),
-            told(&[(None, "of old"), (Some(20), "d"), (None, "goes with d"), (Some(31), "e")]),
-            told(&[]),
-            told(&[(Some(10), "f")]),
+            journal(&[(Some(10), "a"), (Some(30), "b"), (Some(20), "clock set back"), (None, "c")]),
+            journal(&[
+                (None, "no timestamp"),
+                (Some(20), "d"),
+                (None, "follows d"),
+                (Some(31), "e"),
+            ]),
+            journal(&[]),
+            journal(&[(Some(10), "f")]),
         ]);
         let expected = [
-            "m1: of old",
+            "m1: no timestamp",
             "m0: a",
             "m3: f",
             "m1: d",
-            "m1: goes with d",
+            "m1: follows d",
             "m0: b",
             "m0: clock set back",
             "m0: c",
@@ -234,25 +239,25 @@ mod tests {
         /// The naive implementation assigns each line its effective timestamp and sorts all lines.
         #[test]
         fn merge_equals_sort_by_effective_timestamp(
-            moments in proptest::collection::vec(
+            timestamps in proptest::collection::vec(
                 proptest::collection::vec(proptest::option::of(0..20_u64), 0..20), 0..6),
         ) {
             let mut all = Vec::new();
-            for (machine, moments) in moments.iter().enumerate() {
-                let mut counts = 0;
-                for (number, moment) in moments.iter().enumerate() {
-                    counts = moment.map_or(counts, |moment| moment.max(counts));
-                    all.push((counts, machine, number));
+            for (machine, timestamps) in timestamps.iter().enumerate() {
+                let mut effective = 0;
+                for (number, timestamp) in timestamps.iter().enumerate() {
+                    effective = timestamp.map_or(effective, |timestamp| timestamp.max(effective));
+                    all.push((effective, machine, number));
                 }
             }
             all.sort_unstable();
             let text = |(_, machine, number)| format!("m{machine}: {number}");
             let expected: Vec<String> = all.into_iter().map(text).collect();
-            let told = |moments: Vec<Option<u64>>| -> Told {
-                let numbered = moments.into_iter().enumerate();
-                numbered.map(|(number, moment)| (moment, number.to_string())).collect()
+            let journal = |timestamps: Vec<Option<u64>>| -> Lines {
+                let numbered = timestamps.into_iter().enumerate();
+                numbered.map(|(number, timestamp)| (timestamp, number.to_string())).collect()
             };
-            prop_assert_eq!(merge(moments.into_iter().map(told).collect()), expected);
+            prop_assert_eq!(merge(timestamps.into_iter().map(journal).collect()), expected);
         }
     }
 }

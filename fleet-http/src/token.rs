@@ -8,7 +8,7 @@ use std::str::FromStr;
 /// ```
 /// use fleet_http::Token;
 ///
-/// let token: Token = "nothing-anybody-could-guess".parse()?;
+/// let token: Token = "a-long-unguessable-secret".parse()?;
 /// assert_eq!(format!("{token:?}"), "Token");
 /// # Ok::<(), fleet_http::TokenError>(())
 /// ```

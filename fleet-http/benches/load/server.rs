@@ -165,13 +165,13 @@ impl Wire {
         let (mut line, mut length) = (String::new(), 0);
         while line != "\r\n" {
             line.clear();
-            self.0.read_line(&mut line).await.expect("an answer");
+            self.0.read_line(&mut line).await.expect("an response");
             if let Some(told) = line.strip_prefix("content-length: ") {
                 length = told.trim().parse().expect("a number");
             }
         }
         let mut body = vec![0; length];
-        self.0.read_exact(&mut body).await.expect("an answer");
+        self.0.read_exact(&mut body).await.expect("an response");
         body
     }
 }

@@ -151,9 +151,9 @@ impl Caller {
         &self,
         path: &str,
     ) -> Result<(T, Option<String>), ClientError> {
-        let answer = self.open(path, &Query::new()).await?;
-        let tag = answer.headers().get(ETAG).and_then(|tag| tag.to_str().ok()).map(str::to_owned);
-        let body = self.with_timeout(self.body(answer)).await?;
+        let response = self.open(path, &Query::new()).await?;
+        let tag = response.headers().get(ETAG).and_then(|tag| tag.to_str().ok()).map(str::to_owned);
+        let body = self.with_timeout(self.body(response)).await?;
         Ok((self.decode(&body)?, tag))
     }
 
@@ -168,10 +168,10 @@ impl Caller {
 
     async fn with_timeout<T>(
         &self,
-        answer: impl Future<Output = Result<T, ClientError>>,
+        response: impl Future<Output = Result<T, ClientError>>,
     ) -> Result<T, ClientError> {
-        match timeout(RESPONSE_TIMEOUT, answer).await {
-            Ok(answer) => answer,
+        match timeout(RESPONSE_TIMEOUT, response).await {
+            Ok(response) => response,
             Err(_) => Err(ClientError::TimedOut {
                 endpoint: self.endpoint.clone(),
                 after: RESPONSE_TIMEOUT,
@@ -189,7 +189,7 @@ impl Caller {
         let request = || self.request(Method::GET, path, Bytes::new());
         match self.call(request()?).await {
             Err(ClientError::Broken { .. }) => self.call(request()?).await,
-            answer => answer,
+            response => response,
         }
     }
 

@@ -226,13 +226,13 @@ mod tests {
             ("://x", "URL scheme undefined"),
             ("ftp://x", "unknown URL scheme \"ftp\""),
             ("unix://var/run/x", "unable to connect to host \"var\" with scheme \"unix\""),
-            ("unix://", "\"unix://\" is no endpoint"),
-            ("unix:///", "\"unix:///\" is no endpoint"),
-            ("http://", "\"http://\" is no endpoint"),
-            ("http://:80", "\"http://:80\" is no endpoint"),
-            ("http://a:b", "\"http://a:b\" is no endpoint"),
-            ("http://a:70000", "\"http://a:70000\" is no endpoint"),
-            ("http://a?x=y", "\"http://a?x=y\" is no endpoint"),
+            ("unix://", "invalid endpoint \"unix://\""),
+            ("unix:///", "invalid endpoint \"unix:///\""),
+            ("http://", "invalid endpoint \"http://\""),
+            ("http://:80", "invalid endpoint \"http://:80\""),
+            ("http://a:b", "invalid endpoint \"http://a:b\""),
+            ("http://a:70000", "invalid endpoint \"http://a:70000\""),
+            ("http://a?x=y", "invalid endpoint \"http://a?x=y\""),
         ];
         for (text, beginning) in cases {
             let error = text.parse::<Endpoint>().expect_err(text).to_string();

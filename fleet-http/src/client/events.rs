@@ -98,7 +98,7 @@ impl Events {
             match self.read_event().await {
                 Ok(None) if self.reconnects => self.reconnect().await?,
                 Err(error) if self.reconnects && error.is_transient() => self.reconnect().await?,
-                told => return told,
+                result => return result,
             }
         }
     }
@@ -154,6 +154,6 @@ impl Events {
 }
 
 async fn open(caller: &Caller, options: &EventOptions) -> Result<BodyLines, ClientError> {
-    let answer = caller.open("events", &options.query()).await?;
-    Ok(BodyLines::new(caller.endpoint().clone(), answer))
+    let response = caller.open("events", &options.query()).await?;
+    Ok(BodyLines::new(caller.endpoint().clone(), response))
 }

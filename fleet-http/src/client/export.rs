@@ -40,10 +40,10 @@ pub struct ExportBytes {
 }
 
 impl ExportBytes {
-    pub(super) fn new(endpoint: Endpoint, answer: Response<Incoming>) -> Self {
-        let warns = answer.headers().get(STRICTNESS).is_some_and(|value| value == "warn");
+    pub(super) fn new(endpoint: Endpoint, response: Response<Incoming>) -> Self {
+        let warns = response.headers().get(STRICTNESS).is_some_and(|value| value == "warn");
         let strictness = if warns { Strictness::Warn } else { Strictness::Refuse };
-        Self { endpoint, strictness, body: answer.into_body() }
+        Self { endpoint, strictness, body: response.into_body() }
     }
 
     /// Returns the server's handling of unit files that fleet v1 silently accepted.

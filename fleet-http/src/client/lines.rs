@@ -16,8 +16,8 @@ pub(super) struct BodyLines {
 }
 
 impl BodyLines {
-    pub(super) fn new(endpoint: Endpoint, answer: Response<Incoming>) -> Self {
-        Self { endpoint, body: answer.into_body(), buffer: LineBuffer::default(), ended: false }
+    pub(super) fn new(endpoint: Endpoint, response: Response<Incoming>) -> Self {
+        Self { endpoint, body: response.into_body(), buffer: LineBuffer::default(), ended: false }
     }
 
     /// Returns the next line without its newline, or `None` at the end. Invalid UTF-8 is replaced.

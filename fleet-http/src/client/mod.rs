@@ -342,16 +342,16 @@ impl Client {
     ///
     /// Returns [`ClientError::Api`] with status 503 if the server cannot reach its store.
     pub async fn export(&self) -> Result<ExportBytes, ClientError> {
-        let answer = self.caller.open("export", &Query::new()).await?;
-        Ok(ExportBytes::new(self.endpoint().clone(), answer))
+        let response = self.caller.open("export", &Query::new()).await?;
+        Ok(ExportBytes::new(self.endpoint().clone(), response))
     }
 }
 
 /// Maps a 404 response to `None`.
-fn none_if_not_found<T>(answer: Result<T, ClientError>) -> Result<Option<T>, ClientError> {
-    match answer {
+fn none_if_not_found<T>(response: Result<T, ClientError>) -> Result<Option<T>, ClientError> {
+    match response {
         Err(ClientError::Api { status: 404, .. }) => Ok(None),
-        answer => answer.map(Some),
+        response => response.map(Some),
     }
 }
 

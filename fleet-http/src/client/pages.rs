@@ -20,7 +20,7 @@ impl Client {
         loop {
             match self.list_once(path, query, &split).await {
                 Err(ClientError::Api { status: 400, .. }) if tries < MAX_RELISTS => tries += 1,
-                answer => return answer,
+                response => return response,
             }
         }
     }

@@ -60,8 +60,8 @@ impl Client {
         };
         let units = puts.iter().map(named).collect();
         let destroy = destroy.iter().map(ToString::to_string).collect();
-        let asked = PlanRequest { destroy, units };
-        let (_, body) = self.caller.send(Method::POST, "plan", None, &asked).await?;
+        let request = PlanRequest { destroy, units };
+        let (_, body) = self.caller.send(Method::POST, "plan", None, &request).await?;
         self.caller.decode(&body)
     }
 

@@ -71,8 +71,8 @@ impl AuthConfig {
         if is_in {
             return Ok(Rights::Write);
         }
-        let shown = bearer(headers);
-        if let (Some(tokens), Some(token)) = (&self.tokens, shown)
+        let presented = bearer(headers);
+        if let (Some(tokens), Some(token)) = (&self.tokens, presented)
             && let Some(rights) = tokens.admit(token)
         {
             return Ok(rights);
@@ -82,8 +82,8 @@ impl AuthConfig {
             (true, false) => "a client certificate",
             (false, _) => "a token as Authorization: Bearer TOKEN",
         };
-        let why = if shown.is_some() { "unknown token" } else { "authentication required" };
-        Err(format!("{why}: present {what}"))
+        let problem = if presented.is_some() { "unknown token" } else { "authentication required" };
+        Err(format!("{problem}: present {what}"))
     }
 }
 

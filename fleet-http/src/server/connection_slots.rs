@@ -250,9 +250,9 @@ mod tests {
         }
         assert!(!idle.reclaim_longest());
         slots[0].on_flush();
-        assert!(!idle.reclaim_longest(), "it is still being answered");
+        assert!(!idle.reclaim_longest(), "its request is still being served");
         drop(busy);
-        assert!(!idle.reclaim_longest(), "its answer is not sent yet");
+        assert!(!idle.reclaim_longest(), "its response is not flushed yet");
         slots[0].on_flush();
         assert!(idle.reclaim_longest());
     }
@@ -279,7 +279,7 @@ mod tests {
         ConnectionSlot::new(&idle);
         bytes.send(Bytes::from_static(b"x")).unwrap();
         assert!(matches!(poll(), Poll::Ready(Some(Ok(_)))));
-        assert_eq!(idle.queue().waiting.len(), 2, "what has come is looked at");
+        assert_eq!(idle.queue().waiting.len(), 2, "the received byte is being processed");
         assert!(poll().is_pending());
         slots[1].begin_request().map(drop).unwrap();
         slots[1].on_flush();
@@ -287,7 +287,7 @@ mod tests {
         // served.
         assert!(idle.reclaim_longest() && slots[2].begin_request().is_none());
         assert!(idle.reclaim_longest());
-        assert!(matches!(poll(), Poll::Ready(Some(Err(_)))), "it had to make room");
+        assert!(matches!(poll(), Poll::Ready(Some(Err(_)))), "the slot was reclaimed");
         assert!(slots[1].begin_request().is_some());
     }
 }

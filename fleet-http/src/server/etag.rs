@@ -69,17 +69,23 @@ impl Condition {
 }
 
 /// Whether the client's tags show that it has already seen the unit in this state.
-pub(super) fn is_known(headers: &HeaderMap, mirror: &Mirror, shown: &Snapshot, name: &str) -> bool {
+pub(super) fn is_known(
+    headers: &HeaderMap,
+    mirror: &Mirror,
+    snapshot: &Snapshot,
+    name: &str,
+) -> bool {
     let seen = tags(headers, &IF_NONE_MATCH);
     let seen: Vec<&str> = seen.map(|tag| tag.strip_prefix("W/").unwrap_or(tag)).collect();
     let latest = seen.iter().filter_map(|tag| revision(tag, mirror)).max();
     seen.contains(&"*")
         || latest.is_some_and(|seen| {
-            seen == shown.revision || (seen < shown.revision && is_unchanged(mirror, seen, name))
+            seen == snapshot.revision
+                || (seen < snapshot.revision && is_unchanged(mirror, seen, name))
         })
 }
 
-/// Whether nothing shown of a unit has changed since that revision.
+/// Whether nothing snapshot of a unit has changed since that revision.
 fn is_unchanged(mirror: &Mirror, seen: Revision, name: &str) -> bool {
     let delta = mirror.full_delta_since(seen);
     let (Some(changes), Some(results)) = (delta.inputs.changes, delta.results) else {

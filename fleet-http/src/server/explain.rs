@@ -35,5 +35,5 @@ pub(super) async fn explain(
         return Err(Failure::conflict(format!("cannot explain {name}: {}", fault.message)));
     }
     let explained = run_planner(move || fleet_scheduler::explain(&snapshot, &name)).await?;
-    explained.map(|told| Json(wire::explanation(&told))).ok_or_else(Failure::no_unit)
+    explained.map(|explanation| Json(wire::explanation(&explanation))).ok_or_else(Failure::no_unit)
 }

@@ -72,11 +72,11 @@ async fn refuse_plaintext(mut stream: TcpStream) -> std::io::Result<()> {
     let message = "this port requires TLS: use https:// instead of http://".to_owned();
     let error = ErrorEntity { code: 400, message, ..ErrorEntity::default() };
     let body = serde_json::to_string(&ErrorBody { error, unit: None })?;
-    let answer = format!(
+    let response = format!(
         "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
          Connection: close\r\n\r\n{body}",
         body.len()
     );
-    stream.write_all(answer.as_bytes()).await?;
+    stream.write_all(response.as_bytes()).await?;
     stream.shutdown().await
 }

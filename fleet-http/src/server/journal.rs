@@ -86,7 +86,7 @@ pub(super) async fn journal(
     let unit = snapshot.unit(&name).ok_or_else(Failure::no_unit)?;
     let mut source = JournalSource::new(&api, &unit.name, query(&params)?, &request);
     source.resume_after(params.all("after"))?;
-    let with =
+    let prefix =
         LinePrefix { cursors: params.flag("cursors")?, timestamps: params.flag("timestamps")? };
     let mut machines = requested_machines(&snapshot, unit, &params)?;
     let lines = match machines.len() {
@@ -97,9 +97,9 @@ pub(super) async fn journal(
         _ => source.open_all(machines),
     };
     let lines = until_shutdown(lines, shutdown);
-    let body = Body::from_stream(lines.then(move |told| line(told, with)));
-    let dated = with.timestamps.then_some([(TIMESTAMPS, "1")]);
-    let placed = with.cursors.then_some([(CURSORS, "1")]);
+    let body = Body::from_stream(lines.then(move |entry| encode_line(entry, prefix)));
+    let dated = prefix.timestamps.then_some([(TIMESTAMPS, "1")]);
+    let placed = prefix.cursors.then_some([(CURSORS, "1")]);
     Ok((dated, placed, [(CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response())
 }
 
@@ -120,15 +120,15 @@ fn until_shutdown(lines: JournalStream, shutdown: Option<Extension<Shutdown>>) -
 
 /// Encodes a line. An error ends the connection, so it first yields to let the connection send the
 /// preceding lines.
-async fn line(
+async fn encode_line(
     line: Result<JournalEntry, JournalError>,
-    with: LinePrefix,
+    prefix: LinePrefix,
 ) -> Result<String, JournalError> {
     if let Err(error) = &line {
         tracing::warn!(error = error_chain(error), "journal interrupted");
         tokio::task::yield_now().await;
     }
-    line.map(|line| line.encode(with) + "\n")
+    line.map(|line| line.encode(prefix) + "\n")
 }
 
 pub(super) fn query(params: &Params) -> Result<JournalRequest, Failure> {

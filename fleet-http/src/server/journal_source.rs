@@ -63,8 +63,7 @@ impl JournalSource {
             let known = given.split_once('/').filter(|_| is_cursor(given));
             let (machine, cursor) = known.ok_or_else(|| {
                 Failure::bad_request(format!(
-                    "invalid value of after: {given:?} is none of the cursors that \
-                     cursors=1 has told"
+                    "invalid value of after: {given:?} is not a cursor that cursors=1 returned"
                 ))
             })?;
             self.after.insert(machine.to_owned(), cursor.to_owned());
@@ -73,12 +72,14 @@ impl JournalSource {
     }
 
     /// Resumes after the last line received from a machine.
-    pub(super) fn resume_from(mut self, machine: &MachineId, told: &Cursors) -> Self {
-        match told.cursor(machine.as_str()) {
+    pub(super) fn resume_from(mut self, machine: &MachineId, cursors: &Cursors) -> Self {
+        match cursors.cursor(machine.as_str()) {
             Some(cursor) => {
                 self.after.insert(machine.to_string(), cursor.to_owned());
             }
-            None => (self.query.lines, self.query.since) = (None, Some(told.time_since_opened())),
+            None => {
+                (self.query.lines, self.query.since) = (None, Some(cursors.time_since_opened()))
+            }
         }
         self
     }
@@ -177,16 +178,16 @@ impl JournalSource {
     /// Returns the status details from a machine if they arrive in time. The status is complete
     /// without them.
     pub(super) async fn details(&self, machine: &MachineId) -> Option<StatusDetails> {
-        let told = async {
+        let details = async {
             match self.api.journals.details(machine, &self.unit).await {
                 Err(JournalError::NotLocal { .. }) if !self.is_proxied => {
                     let client = self.api.peers.client(&self.url(machine)?).ok()?;
                     client.details(&self.unit, machine).await.ok()?
                 }
-                told => told.ok()?,
+                details => details.ok()?,
             }
         };
-        timeout(MACHINE_TIMEOUT, told).await.ok()?
+        timeout(MACHINE_TIMEOUT, details).await.ok()?
     }
 
     fn url(&self, machine: &MachineId) -> Option<String> {

@@ -67,24 +67,24 @@ impl JournalEntry {
     pub const MAX_CURSOR_LEN: usize = 512;
 
     /// Encodes the line with the given prefix fields.
-    pub(crate) fn encode(self, with: LinePrefix) -> String {
+    pub(crate) fn encode(self, prefix: LinePrefix) -> String {
         let Self { timestamp, text, cursor } = self;
         let unknown = || "-".to_owned();
-        let cursor = with.cursors.then(|| cursor.unwrap_or_else(unknown) + " ");
+        let cursor = prefix.cursors.then(|| cursor.unwrap_or_else(unknown) + " ");
         let millis = timestamp.map_or_else(unknown, |at| at.as_millis().to_string());
-        let timestamp = with.timestamps.then(|| millis + " ");
+        let timestamp = prefix.timestamps.then(|| millis + " ");
         [cursor, timestamp, Some(text)].into_iter().flatten().collect()
     }
 
     /// Decodes a line that was written by [`encode`](Self::encode). Accepts any input.
-    pub(crate) fn read(mut line: &str, with: LinePrefix) -> Self {
+    pub(crate) fn read(mut line: &str, prefix: LinePrefix) -> Self {
         let mut word = |is_there: bool| {
             let (word, rest) = line.split_once(' ').filter(|_| is_there)?;
             line = rest;
             Some(word)
         };
-        let cursor = word(with.cursors).filter(|word| is_cursor(word)).map(str::to_owned);
-        let millis = word(with.timestamps).and_then(|word| word.parse().ok());
+        let cursor = word(prefix.cursors).filter(|word| is_cursor(word)).map(str::to_owned);
+        let millis = word(prefix.timestamps).and_then(|word| word.parse().ok());
         Self { timestamp: millis.map(Timestamp::from_millis), text: line.to_owned(), cursor }
     }
 }
@@ -188,10 +188,10 @@ mod tests {
         let timestamp = Some(Timestamp::from_millis(7));
         let line =
             JournalEntry { timestamp, text: "a b".to_owned(), cursor: Some("m1/3".to_owned()) };
-        let told = ALL.map(|with| line.clone().encode(with));
-        assert_eq!(told, ["a b", "7 a b", "m1/3 a b", "m1/3 7 a b"]);
-        let told = ALL.map(|with| JournalEntry::from(String::new()).encode(with));
-        assert_eq!(told, ["", "- ", "- ", "- - "]);
+        let encoded = ALL.map(|prefix| line.clone().encode(prefix));
+        assert_eq!(encoded, ["a b", "7 a b", "m1/3 a b", "m1/3 7 a b"]);
+        let encoded = ALL.map(|prefix| JournalEntry::from(String::new()).encode(prefix));
+        assert_eq!(encoded, ["", "- ", "- ", "- - "]);
     }
 
     proptest! {
@@ -203,12 +203,12 @@ mod tests {
         ) {
             let timestamp = at.map(Timestamp::from_millis);
             let line = JournalEntry { timestamp, text, cursor };
-            for with in ALL {
-                let read = JournalEntry::read(&line.clone().encode(with), with);
+            for prefix in ALL {
+                let read = JournalEntry::read(&line.clone().encode(prefix), prefix);
                 let expected = JournalEntry {
-                    timestamp: line.timestamp.filter(|_| with.timestamps),
+                    timestamp: line.timestamp.filter(|_| prefix.timestamps),
                     text: line.text.clone(),
-                    cursor: line.cursor.clone().filter(|_| with.cursors),
+                    cursor: line.cursor.clone().filter(|_| prefix.cursors),
                 };
                 prop_assert_eq!(read, expected);
             }
@@ -218,8 +218,8 @@ mod tests {
         #[test]
         fn arbitrary_bytes_decode_to_an_entry(bytes in any::<Vec<u8>>()) {
             let text = String::from_utf8_lossy(&bytes);
-            for with in ALL {
-                let line = JournalEntry::read(&text, with);
+            for prefix in ALL {
+                let line = JournalEntry::read(&text, prefix);
                 prop_assert!(text.ends_with(&line.text));
                 prop_assert!(line.cursor.is_none_or(|cursor| is_cursor(&cursor)));
             }

@@ -183,9 +183,9 @@ async fn bind_tcp(
     by: impl Fn(SocketAddr) -> ListenAddress,
     auth: &AuthPolicy,
 ) -> Result<Listener, ListenError> {
-    let asked = by(address);
-    let bound = TcpListener::bind(address).await.map_err(|cause| io_error(&asked, cause))?;
-    let at = bound.local_addr().map(by).map_err(|cause| io_error(&asked, cause))?;
+    let requested = by(address);
+    let bound = TcpListener::bind(address).await.map_err(|cause| io_error(&requested, cause))?;
+    let at = bound.local_addr().map(by).map_err(|cause| io_error(&requested, cause))?;
     Ok(Listener { socket: Socket::Tcp(bound), at, auth: auth.clone(), _file: None })
 }
 

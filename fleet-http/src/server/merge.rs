@@ -17,20 +17,20 @@ where
     O: Future<Output = Result<JournalStream, JournalError>> + Send + 'static,
 {
     merge_journals(opening, MACHINE_TIMEOUT)
-        .map(|(machine, told)| Ok(told_by(&machine, told)))
+        .map(|(machine, entry)| Ok(entry_of(&machine, entry)))
         .boxed()
 }
 
-fn told_by(
+fn entry_of(
     machine: &MachineId,
-    told: Result<JournalEntry, Interrupted<JournalError>>,
+    entry: Result<JournalEntry, Interrupted<JournalError>>,
 ) -> JournalEntry {
-    let missing = match told {
+    let error = match entry {
         Ok(line) => return JournalEntry { text: format!("{machine}: {}", line.text), ..line },
         Err(Interrupted::Failed(error)) => error,
         Err(Interrupted::TimedOut) => timed_out(machine),
     };
-    format!("{machine}: [{}]", error_chain(&missing)).into()
+    format!("{machine}: [{}]", error_chain(&error)).into()
 }
 
 #[cfg(test)]
@@ -61,8 +61,8 @@ mod tests {
             ("m3".parse().unwrap(), std::future::pending().boxed()),
             ("m4".parse().unwrap(), async { Err(JournalError::Failed("no disk".into())) }.boxed()),
         ];
-        let told: Vec<String> = merged(opening).map(|line| line.unwrap().text).collect().await;
-        let (slow, others): (Vec<_>, Vec<_>) = told.into_iter().partition(|it| it == "m2: slow");
+        let lines: Vec<String> = merged(opening).map(|line| line.unwrap().text).collect().await;
+        let (slow, others): (Vec<_>, Vec<_>) = lines.into_iter().partition(|it| it == "m2: slow");
         assert!((1..10).contains(&slow.len()), "{slow:?}");
         let silent = "does not respond: no data within 3 seconds]";
         let expected = [

@@ -27,9 +27,9 @@ impl MeteredStore {
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         let watch = Stopwatch::start();
-        let answer = call.await;
-        self.metrics.operation(name, answer.is_ok(), watch.elapsed());
-        answer
+        let result = call.await;
+        self.metrics.operation(name, result.is_ok(), watch.elapsed());
+        result
     }
 }
 

@@ -46,10 +46,10 @@ const OLD_BYTES: usize = 4;
 impl PageToken {
     /// Encodes the token.
     pub(crate) fn encode(self) -> String {
-        let shown = u16::try_from(self.page).unwrap_or(u16::MAX);
+        let number = u16::try_from(self.page).unwrap_or(u16::MAX);
         let mut bytes = Vec::with_capacity(OLD_BYTES + 16);
         bytes.extend(self.limit.to_le_bytes());
-        bytes.extend(shown.to_le_bytes());
+        bytes.extend(number.to_le_bytes());
         if let Some(revision) = self.revision {
             bytes.extend(self.page.to_le_bytes());
             bytes.extend(revision.0.to_le_bytes());

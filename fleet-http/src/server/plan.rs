@@ -31,14 +31,14 @@ use crate::wire::{PlanReport, PlanRequest, PutUnit, decode_plan};
 )]
 pub(super) async fn plan(State(api): State<Shared>, request: Request) -> Result<Response, Failure> {
     let (head, body) = request.into_parts();
-    let asked = decode_plan(&read_body(&head, body).await?).map_err(Failure::bad_request)?;
+    let request_body = decode_plan(&read_body(&head, body).await?).map_err(Failure::bad_request)?;
     let known = api.view()?;
     let mut after = Snapshot::clone(&known);
-    for entity in &asked.units {
+    for entity in &request_body.units {
         let unit = unit(&api, entity, &after).map_err(|it| it.with_context(&name_of(entity)))?;
         after.put_unit(unit);
     }
-    for name in &asked.destroy {
+    for name in &request_body.destroy {
         if after.unit(name).is_none() && after.fault(name).is_none() {
             return Err(Failure::no_unit().with_context(name));
         }

@@ -86,12 +86,12 @@ fn wait_for_instances(
     let is_meant = |unit: &&UnitName| unit.template().is_some_and(|it| templates.contains(&it));
     let awaited: Vec<&UnitName> = down.iter().filter(is_meant).collect();
     let stuck = awaited.iter().all(|unit| has_failed(snapshot, unit));
-    let told = awaited.iter().take(MAX_NAMED).filter_map(|unit| {
+    let statuses = awaited.iter().take(MAX_NAMED).filter_map(|unit| {
         let at = &snapshot.placement(unit.as_str())?.machine;
         Some(format!("{unit} is not up on {}: {}", at.short(), current_status(snapshot, unit, at)))
     });
-    let told = told.collect::<Vec<_>>().join("; ");
-    Wait { why: format!("too few instances are up; {told}"), stuck }
+    let statuses = statuses.collect::<Vec<_>>().join("; ");
+    Wait { why: format!("too few instances are up; {statuses}"), stuck }
 }
 
 /// Whether a unit has failed where it is placed and will not come up without intervention.

@@ -73,16 +73,16 @@ pub(super) async fn status(
     let on = on.into_iter().enumerate().map(|(at, machine)| {
         let (source, snapshot) = (source.clone(), snapshot.clone());
         async move {
-            let is_asked = at < MAX_MACHINES;
-            let told = async { if is_asked { source.details(&machine).await } else { None } };
+            let is_read = at < MAX_MACHINES;
+            let details = async { if is_read { source.details(&machine).await } else { None } };
             let last = async {
                 match lines {
                     0 => (Vec::new(), None),
-                    _ if is_asked => source.last_lines(&machine).await,
+                    _ if is_read => source.last_lines(&machine).await,
                     _ => (Vec::new(), Some(too_many(&machine))),
                 }
             };
-            let (details, (lines, missing)) = tokio::join!(told, last);
+            let (details, (lines, missing)) = tokio::join!(details, last);
             let state = snapshot.state(source.unit().as_str(), machine.as_str());
             MachineStatus {
                 lines,

@@ -62,8 +62,8 @@ impl Tokens {
     /// ```
     /// use fleet_http::Tokens;
     ///
-    /// assert!(Tokens::parse("# of the build server\nnothing-anybody-could-guess\n").is_ok());
-    /// assert!(Tokens::parse("# of the wall display\nread:what-nobody-could-guess\n").is_ok());
+    /// assert!(Tokens::parse("# of the build server\na-long-unguessable-secret\n").is_ok());
+    /// assert!(Tokens::parse("# of the wall display\nread:read-only-unguessable-token\n").is_ok());
     /// assert!(Tokens::parse("short\n").is_err());
     /// ```
     ///
@@ -72,8 +72,9 @@ impl Tokens {
     /// Returns [`TokensError`] for the first invalid line, or if there is no token.
     pub fn parse(text: &str) -> Result<Self, TokensError> {
         let lines = text.lines().map(str::trim).enumerate().map(|(at, line)| (at + 1, line));
-        let said = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-        let known: Vec<_> = said.map(|(line, text)| known(line, text)).collect::<Result<_, _>>()?;
+        let entries = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+        let known: Vec<_> =
+            entries.map(|(line, text)| known(line, text)).collect::<Result<_, _>>()?;
         if known.is_empty() { Err(TokensError::Empty) } else { Ok(Self(known)) }
     }
 
@@ -170,12 +171,12 @@ mod tests {
         let cases = [
             ("", "the file contains no token: write one per line"),
             ("# nothing\n", "the file contains no token: write one per line"),
-            ("\nshort\n", "line 2 is no token: a token has 16 to 512 characters, not 5: \"openssl"),
+            ("\nshort\n", "line 2 is not a valid token: a token has 16 to 512 characters, not 5: "),
             (
                 "a-token with a space\n",
-                "line 1 is no token: a token is of letters, digits and \"-._~+/=\", without ' '",
+                "line 1 is not a valid token: a token consists of letters, digits and \"-._~+/=\", not ' '",
             ),
-            ("sha256:12\n", "line 1: a hash is sha256: and 64 hexadecimal digits"),
+            ("sha256:12\n", "line 1 is not a valid hash: write sha256: and 64 hexadecimal digits"),
         ];
         for (text, beginning) in cases {
             // The causes are included, and must not repeat a message.

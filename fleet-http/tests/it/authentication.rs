@@ -143,16 +143,19 @@ async fn client_refuses_to_send_token_in_plain_text() {
 async fn ports_require_tokens_and_unix_sockets_do_not() {
     let auth = AuthPolicy::new(None, tokens(TOKEN));
     let server = Server::start_with_auth("tcp://127.0.0.1:0", &auth, ServerLimits::default()).await;
-    let answer = server.get("/fleet/v1/version").await;
-    assert_eq!(answer.status, 401);
-    assert_eq!(answer.header("www-authenticate"), Some("Bearer realm=\"fleet\""));
-    assert!(answer.message().starts_with("authentication required: present a token"), "{answer}");
+    let response = server.get("/fleet/v1/version").await;
+    assert_eq!(response.status, 401);
+    assert_eq!(response.header("www-authenticate"), Some("Bearer realm=\"fleet\""));
+    assert!(
+        response.message().starts_with("authentication required: present a token"),
+        "{response}"
+    );
     let headers = [("Authorization", "bearer the-token-of-the-tests")];
-    let answer = http::request(&server.at, "GET", "/fleet/v1/version", &headers, "").await;
-    assert_eq!(answer.status, 200);
+    let response = http::request(&server.at, "GET", "/fleet/v1/version", &headers, "").await;
+    assert_eq!(response.status, 200);
     for (name, value) in [("Authorization", "Basic abc"), ("Authorization", "Bearer ")] {
-        let answer = http::request(&server.at, "GET", "/metrics", &[(name, value)], "").await;
-        assert_eq!(answer.status, 401, "{value}");
+        let response = http::request(&server.at, "GET", "/metrics", &[(name, value)], "").await;
+        assert_eq!(response.status, 401, "{value}");
     }
     let folder = tempfile::tempdir().unwrap();
     let at = format!("unix://{}", folder.path().join("s").display());
@@ -195,9 +198,9 @@ async fn replaced_ca_rejects_open_connections() {
 async fn plaintext_request_to_tls_port_gets_an_error() {
     let ours = Authority::new();
     let server = start(&AuthPolicy::new(Some(ours.server(true)), None)).await;
-    let answer = server.get("/fleet/v1/version").await;
-    assert_eq!(answer.status, 400);
-    assert_eq!(answer.message(), "this port requires TLS: use https:// instead of http://");
+    let response = server.get("/fleet/v1/version").await;
+    assert_eq!(response.status, 400);
+    assert_eq!(response.message(), "this port requires TLS: use https:// instead of http://");
 }
 
 #[tokio::test]

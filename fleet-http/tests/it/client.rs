@@ -125,19 +125,19 @@ async fn unreachable_endpoint_error_includes_advice() {
     assert!(cause.contains("No such file or directory"), "{cause}");
 }
 
-/// Answers each connection with the next of `answers` and closes it.
-async fn scripted(answers: Vec<&'static str>) -> (Client, tokio::task::JoinHandle<Vec<String>>) {
+/// Answers each connection with the next of `responses` and closes it.
+async fn scripted(responses: Vec<&'static str>) -> (Client, tokio::task::JoinHandle<Vec<String>>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("http://{}/behind", listener.local_addr().unwrap());
     let server = tokio::spawn(async move {
         let mut requests = Vec::new();
-        for answer in answers {
+        for response in responses {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut buffer = vec![0; 4096];
             let read = stream.read(&mut buffer).await.unwrap();
             let text = String::from_utf8_lossy(&buffer[..read]).into_owned();
             requests.push(text.lines().next().unwrap_or_default().to_owned());
-            stream.write_all(answer.as_bytes()).await.unwrap();
+            stream.write_all(response.as_bytes()).await.unwrap();
         }
         requests
     });
@@ -169,11 +169,11 @@ async fn write_is_never_repeated() {
 
 #[tokio::test]
 async fn invalid_response_is_reported() {
-    for answer in [
+    for response in [
         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
         "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 5\r\n\r\nhello",
     ] {
-        let (client, server) = scripted(vec![answer]).await;
+        let (client, server) = scripted(vec![response]).await;
         let error = client.version().await.unwrap_err();
         assert!(matches!(error, ClientError::BadResponse { .. }), "{error}");
         assert_eq!(server.await.unwrap().len(), 1);

@@ -5,21 +5,21 @@ use fleet_store::{Commit, Key, Store as _, Transaction};
 use fleet_unitfile::UnitFile;
 
 use crate::harness::{Server, name, running};
-use crate::http::{Answer, request};
+use crate::http::{HttpResponse, request};
 
 const PATH: &str = "/fleet/v1/units/a.service";
 const ONE: &str = r#"{"desiredState":"inactive","source":"[Service]\nType=exec\n"}"#;
 const OTHER: &str = r#"{"desiredState":"inactive","source":"[Service]\nType=simple\n"}"#;
 const LOADED: &str = r#"{"desiredState":"loaded"}"#;
 
-async fn write(server: &Server, method: &str, path: &str, tag: &str, body: &str) -> Answer {
+async fn write(server: &Server, method: &str, path: &str, tag: &str, body: &str) -> HttpResponse {
     let headers = [("Content-Type", "application/json"), ("If-Match", tag)];
     request(&server.at, method, path, &headers, body).await
 }
 
 async fn tag(server: &Server) -> String {
-    let answer = server.get(PATH).await;
-    answer.header("etag").expect("no entity tag").to_owned()
+    let response = server.get(PATH).await;
+    response.header("etag").expect("no entity tag").to_owned()
 }
 
 async fn start() -> Server {

@@ -8,10 +8,10 @@ async fn unknown_desired_state_does_not_damage_unit() {
     let server = Server::start().await;
     server.sleepers(&["a.service"], "loaded").await;
     let invalid = r#"{"desiredState":"invalid"}"#;
-    let answer = server.put("/fleet/v1/units/a.service", invalid).await;
-    assert_eq!(answer.status, 400);
+    let response = server.put("/fleet/v1/units/a.service", invalid).await;
+    assert_eq!(response.status, 400);
     assert_eq!(
-        answer.message(),
+        response.message(),
         r#"unknown state "invalid": write "inactive", "loaded" or "launched""#
     );
     let shown = server.get("/fleet/v1/units/a.service").await.json();
@@ -34,9 +34,9 @@ async fn null_option_is_refused() {
     let server = Server::start().await;
     for (options, what) in [("[null]", "options[0] is null"), ("null", "options is null")] {
         let body = format!(r#"{{"options":{options}}}"#);
-        let answer = server.put("/fleet/v1/units/a.service", &body).await;
-        assert_eq!(answer.status, 400);
-        assert!(answer.message().contains(what), "{answer}");
+        let response = server.put("/fleet/v1/units/a.service", &body).await;
+        assert_eq!(response.status, 400);
+        assert!(response.message().contains(what), "{response}");
     }
 }
 
@@ -44,8 +44,8 @@ async fn null_option_is_refused() {
 #[tokio::test]
 async fn missing_state_is_not_found() {
     let server = Server::start().await;
-    let answer = server.get("/fleet/v1/state/a.service").await;
-    assert_eq!((answer.status, answer.message().as_str()), (404, "unit state does not exist"));
+    let response = server.get("/fleet/v1/state/a.service").await;
+    assert_eq!((response.status, response.message().as_str()), (404, "unit state does not exist"));
 }
 
 // Holds: D-5
@@ -60,15 +60,15 @@ async fn template_cannot_be_activated() {
     let expected = r#"cannot activate template "a@.service": activate an instance of it"#;
     for state in ["loaded", "launched"] {
         // On creation.
-        let answer = server.put(path, &body(state, "/bin/true")).await;
-        assert_eq!((answer.status, answer.message().as_str()), (400, expected));
+        let response = server.put(path, &body(state, "/bin/true")).await;
+        assert_eq!((response.status, response.message().as_str()), (400, expected));
         // On replacement.
         server.put(path, &body("inactive", "/bin/false")).await;
-        let answer = server.put(path, &body(state, "/bin/true")).await;
-        assert_eq!((answer.status, answer.message().as_str()), (400, expected));
+        let response = server.put(path, &body(state, "/bin/true")).await;
+        assert_eq!((response.status, response.message().as_str()), (400, expected));
         // By a state change.
-        let answer = server.put(path, &format!(r#"{{"desiredState":"{state}"}}"#)).await;
-        assert_eq!((answer.status, answer.message().as_str()), (400, expected));
+        let response = server.put(path, &format!(r#"{{"desiredState":"{state}"}}"#)).await;
+        assert_eq!((response.status, response.message().as_str()), (400, expected));
         assert_eq!(server.call("DELETE", path, "").await.status, 204);
     }
     let shown = server.put(path, r#"{"desiredState":"inactive"}"#).await;
@@ -82,8 +82,8 @@ async fn replacement_is_validated_like_creation() {
     server.sleepers(&["a.service"], "launched").await;
     let before = server.get("/fleet/v1/units/a.service").await;
     let body = r#"{"desiredState":"inactive","source":"[X-Fleet]\nGlobbal=true\n"}"#;
-    let answer = server.put("/fleet/v1/units/a.service", body).await;
-    assert_eq!(answer.status, 400);
+    let response = server.put("/fleet/v1/units/a.service", body).await;
+    assert_eq!(response.status, 400);
     assert_eq!(server.get("/fleet/v1/units/a.service").await, before, "nothing may be stored");
 }
 
@@ -93,8 +93,8 @@ async fn newline_in_value_is_refused() {
     let server = Server::start().await;
     let body =
         r#"{"options":[{"section":"Service","name":"ExecStart","value":"/bin/true\nUser=root"}]}"#;
-    let answer = server.put("/fleet/v1/units/a.service", body).await;
-    assert_eq!(answer.status, 400, "{answer}");
+    let response = server.put("/fleet/v1/units/a.service", body).await;
+    assert_eq!(response.status, 400, "{response}");
 }
 
 // Holds: D-8
@@ -121,8 +121,8 @@ async fn page_number_does_not_overflow() {
     let server = Server::start().await;
     server.sleepers(&["a.service"], "inactive").await;
     // Page 65,535 of version 1 would begin with item 6,553,400.
-    let answer = server.get("/fleet/v1/units?nextPageToken=ZAD__w==").await;
-    assert_eq!(answer.to_string(), "200 {}");
+    let response = server.get("/fleet/v1/units?nextPageToken=ZAD__w==").await;
+    assert_eq!(response.to_string(), "200 {}");
 }
 
 // Holds: D-10
@@ -178,11 +178,11 @@ async fn damaged_unit_is_listed_and_can_be_destroyed() {
     assert_eq!(problems, [("a.service", true), ("b.service", false), ("c.service", true)]);
     let shown = server.get("/fleet/v1/units/b.service").await;
     assert_eq!(shown.status, 200);
-    let answer = server.put("/fleet/v1/units/b.service", r#"{"desiredState":"loaded"}"#).await;
-    assert_eq!(answer.status, 409);
+    let response = server.put("/fleet/v1/units/b.service", r#"{"desiredState":"loaded"}"#).await;
+    assert_eq!(response.status, 409);
     assert!(
-        answer.message().ends_with("destroy the unit, or send its unit file again"),
-        "{answer}"
+        response.message().ends_with("destroy the unit, or send its unit file again"),
+        "{response}"
     );
     assert_eq!(server.call("DELETE", "/fleet/v1/units/b.service", "").await.status, 204);
     assert_eq!(server.get("/fleet/v1/units/b.service").await.status, 404);
@@ -218,9 +218,9 @@ async fn every_error_has_a_message() {
         ("PATCH", "/fleet/v1/discovery"),
         ("BREW", "/fleet/v1/machines"),
     ] {
-        let answer = server.call(method, path, "").await;
-        assert!(answer.status >= 400, "{method} {path}");
-        assert!(!answer.message().is_empty(), "{method} {path}");
+        let response = server.call(method, path, "").await;
+        assert!(response.status >= 400, "{method} {path}");
+        assert!(!response.message().is_empty(), "{method} {path}");
     }
 }
 
@@ -232,8 +232,8 @@ async fn long_lines_and_crlf_continuations_are_accepted() {
         let (before, value) = ("#\\n".repeat(at / 2), "x".repeat(3000));
         let source = format!("{before}[Service]\\r\\nExecStart=/bin/a \\\\\\r\\n {value}\\r\\n");
         let body = format!(r#"{{"source":"{source}"}}"#);
-        let answer = server.put("/fleet/v1/units/a.service", &body).await;
-        assert_eq!(answer.to_string(), "201", "a line of 3,000 bytes after {at}");
+        let response = server.put("/fleet/v1/units/a.service", &body).await;
+        assert_eq!(response.to_string(), "201", "a line of 3,000 bytes after {at}");
         let shown = server.get("/fleet/v1/units/a.service").await.json();
         let value_now = shown["options"][0]["value"].as_str().unwrap();
         assert!(value_now.ends_with(&value), "{value_now}");

@@ -5,9 +5,9 @@ use serde_json::Value;
 use crate::harness::Server;
 
 async fn document(server: &Server) -> Value {
-    let answer = server.get("/fleet/v1/discovery").await;
-    assert_eq!(answer.header("content-type"), Some("application/json"));
-    answer.json()
+    let response = server.get("/fleet/v1/discovery").await;
+    assert_eq!(response.header("content-type"), Some("application/json"));
+    response.json()
 }
 
 fn methods(document: &Value) -> Vec<&Value> {
@@ -43,9 +43,9 @@ async fn documented_methods_exist() {
     for method in methods(&document(&server).await) {
         let verb = method["httpMethod"].as_str().unwrap();
         let path = method["path"].as_str().unwrap().replace("{unitName}", "a.service");
-        let answer = server.call("OPTIONS", &format!("/fleet/v1/{path}"), "").await;
-        assert_eq!(answer.status, 204, "{path}");
-        let allowed = answer.header("allow").unwrap();
+        let response = server.call("OPTIONS", &format!("/fleet/v1/{path}"), "").await;
+        assert_eq!(response.status, 204, "{path}");
+        let allowed = response.header("allow").unwrap();
         assert!(allowed.split(", ").any(|allowed| allowed == verb), "{verb} {path}");
     }
 }

@@ -10,17 +10,17 @@ const FOO: &str = r#"{
 #[tokio::test]
 async fn create_a_unit() {
     let server = Server::start().await;
-    let answer = server.put("/fleet/v1/units/foo.service", FOO).await;
-    assert_eq!((answer.status, answer.body.as_str()), (201, ""));
+    let response = server.put("/fleet/v1/units/foo.service", FOO).await;
+    assert_eq!((response.status, response.body.as_str()), (201, ""));
 }
 
 #[tokio::test]
 async fn create_a_unit_with_name_in_body() {
     let server = Server::start().await;
     let named = |name: &str| FOO.replacen('{', &format!("{{\"name\": \"{name}\","), 1);
-    let answer = server.put("/fleet/v1/units/foo.service", &named("bar.service")).await;
+    let response = server.put("/fleet/v1/units/foo.service", &named("bar.service")).await;
     assert_eq!(
-        (answer.status, answer.message().as_str()),
+        (response.status, response.message().as_str()),
         (400, r#"name in URL "foo.service" differs from unit name in request body "bar.service""#)
     );
     assert_eq!(server.put("/fleet/v1/units/foo.service", &named("foo.service")).await.status, 201);
@@ -30,18 +30,18 @@ async fn create_a_unit_with_name_in_body() {
 async fn create_an_entity_without_options() {
     let server = Server::start().await;
     for body in [r#"{"desiredState":"launched"}"#, r#"{"options":[]}"#, "{}", "null"] {
-        let answer = server.put("/fleet/v1/units/foo.service", body).await;
-        assert_eq!(answer.status, 409, "{body}");
-        assert_eq!(answer.message(), "unit does not exist and options field empty");
+        let response = server.put("/fleet/v1/units/foo.service", body).await;
+        assert_eq!(response.status, 409, "{body}");
+        assert_eq!(response.message(), "unit does not exist and options field empty");
     }
 }
 
 #[tokio::test]
 async fn create_an_invalid_entity() {
     let server = Server::start().await;
-    let answer = server.put("/fleet/v1/units/foo.service", r#"{"options": 7}"#).await;
-    assert_eq!(answer.status, 400);
-    assert!(answer.message().starts_with("unable to decode body: "), "{answer}");
+    let response = server.put("/fleet/v1/units/foo.service", r#"{"options": 7}"#).await;
+    assert_eq!(response.status, 400);
+    assert!(response.message().starts_with("unable to decode body: "), "{response}");
     assert_eq!(server.put("/fleet/v1/units/foo", FOO).await.status, 400);
 }
 
@@ -50,8 +50,8 @@ async fn modify_a_units_desired_state() {
     let server = Server::start().await;
     server.sleepers(&["bar.service"], "launched").await;
     let body = r#"{"desiredState": "inactive"}"#;
-    let answer = server.put("/fleet/v1/units/bar.service", body).await;
-    assert_eq!(answer.to_string(), "204");
+    let response = server.put("/fleet/v1/units/bar.service", body).await;
+    assert_eq!(response.to_string(), "204");
     let shown = server.get("/fleet/v1/units/bar.service").await.json();
     assert_eq!(shown["desiredState"], "inactive");
 }
@@ -70,8 +70,8 @@ async fn modify_a_unit_with_name_in_body() {
     server.sleepers(&["bar.service"], "launched").await;
     for (name, status) in [("foo.service", 400), ("bar.service", 204)] {
         let body = format!(r#"{{"name": "{name}", "desiredState": "inactive"}}"#);
-        let answer = server.put("/fleet/v1/units/bar.service", &body).await;
-        assert_eq!(answer.status, status, "{name}");
+        let response = server.put("/fleet/v1/units/bar.service", &body).await;
+        assert_eq!(response.status, status, "{name}");
     }
 }
 
@@ -79,8 +79,8 @@ async fn modify_a_unit_with_name_in_body() {
 async fn all_other_fields_are_ignored() {
     let server = Server::start().await;
     let more = r#"{"currentState": "launched", "machineID": "m9", "reason": "none", "#;
-    let answer = server.put("/fleet/v1/units/foo.service", &FOO.replacen('{', more, 1)).await;
-    assert_eq!(answer.to_string(), "201");
+    let response = server.put("/fleet/v1/units/foo.service", &FOO.replacen('{', more, 1)).await;
+    assert_eq!(response.to_string(), "201");
     let shown = server.get("/fleet/v1/units/foo.service").await.json();
     assert_eq!(shown["currentState"], "inactive");
     assert!(shown.get("machineID").is_none(), "{shown}");
@@ -100,11 +100,11 @@ async fn get_a_unit() {
     let _presence = server.machine("m1", &[]).await;
     server.put("/fleet/v1/units/foo.service", FOO).await;
     server.decide(&[("foo.service", "m1")], &[]).await;
-    let answer = server.get("/fleet/v1/units/foo.service").await;
-    assert_eq!(answer.header("content-type"), Some("application/json"));
-    insta::assert_snapshot!(answer);
-    let answer = server.get("/fleet/v1/units/bar.service").await;
-    assert_eq!((answer.status, answer.message().as_str()), (404, "unit does not exist"));
+    let response = server.get("/fleet/v1/units/foo.service").await;
+    assert_eq!(response.header("content-type"), Some("application/json"));
+    insta::assert_snapshot!(response);
+    let response = server.get("/fleet/v1/units/bar.service").await;
+    assert_eq!((response.status, response.message().as_str()), (404, "unit does not exist"));
 }
 
 #[tokio::test]
@@ -113,8 +113,8 @@ async fn destroy_a_unit() {
     server.sleepers(&["foo.service"], "launched").await;
     let destroy = || server.call("DELETE", "/fleet/v1/units/foo.service", "");
     assert_eq!(destroy().await.to_string(), "204");
-    let answer = destroy().await;
-    assert_eq!((answer.status, answer.message().as_str()), (404, "unit does not exist"));
+    let response = destroy().await;
+    assert_eq!((response.status, response.message().as_str()), (404, "unit does not exist"));
     assert_eq!(server.get("/fleet/v1/units").await.to_string(), "200 {}");
 }
 
@@ -177,9 +177,9 @@ async fn edit_machine_metadata_with_invalid_operations() {
         r#"{ "op": "replace", "path": "/m1/metadata/a" }"#,
         r#"{ "op": "remove", "path": "/m1/a" }"#,
     ] {
-        let answer = server.call("PATCH", "/fleet/v1/machines", &format!("[{operation}]")).await;
-        assert_eq!(answer.status, 400, "{operation}");
-        assert!(answer.message().starts_with("operation 0: "), "{answer}");
+        let response = server.call("PATCH", "/fleet/v1/machines", &format!("[{operation}]")).await;
+        assert_eq!(response.status, 400, "{operation}");
+        assert!(response.message().starts_with("operation 0: "), "{response}");
     }
 }
 
@@ -214,9 +214,9 @@ async fn pagination_example() {
 #[tokio::test]
 async fn capability_discovery() {
     let server = Server::start().await;
-    let answer = server.get("/fleet/v1/discovery").await;
-    assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")));
-    assert_eq!(answer.json()["rootUrl"], "$ENDPOINT/", "placeholder for the API URL");
+    let response = server.get("/fleet/v1/discovery").await;
+    assert_eq!((response.status, response.header("content-type")), (200, Some("application/json")));
+    assert_eq!(response.json()["rootUrl"], "$ENDPOINT/", "placeholder for the API URL");
 }
 
 #[tokio::test]
@@ -224,21 +224,21 @@ async fn media_types() {
     let server = Server::start().await;
     server.sleepers(&["foo.service"], "inactive").await;
     for resource in ["units", "units/foo.service", "state", "machines", "state/x", "nothing"] {
-        let answer = server.get(&format!("/fleet/v1/{resource}")).await;
-        assert_eq!(answer.header("content-type"), Some("application/json"), "{resource}");
+        let response = server.get(&format!("/fleet/v1/{resource}")).await;
+        assert_eq!(response.header("content-type"), Some("application/json"), "{resource}");
     }
     let body = r#"{"desiredState": "loaded"}"#;
-    let answer = server.call("PUT", "/fleet/v1/units/foo.service", body).await;
-    assert_eq!(answer.status, 415, "{answer}");
+    let response = server.call("PUT", "/fleet/v1/units/foo.service", body).await;
+    assert_eq!(response.status, 415, "{response}");
 }
 
 #[tokio::test]
 async fn error_communication() {
     let server = Server::start().await;
-    let answer = server.get("/fleet/v1/units?nextPageToken=!").await;
-    assert_eq!(answer.header("content-type"), Some("application/json"));
+    let response = server.get("/fleet/v1/units?nextPageToken=!").await;
+    assert_eq!(response.header("content-type"), Some("application/json"));
     assert_eq!(
-        answer.to_string(),
+        response.to_string(),
         r#"400 {"error":{"code":400,"message":"invalid value of nextPageToken query parameter"}}"#
     );
 }

@@ -111,9 +111,9 @@ async fn unresumable_stream_begins_with_resync() {
         assert_eq!(next(&mut events).await, "resync", "{foreign}");
         last_id_of(&mut events, &server).await;
     }
-    let answer = server.get("/fleet/v1/events?since=yesterday").await;
+    let response = server.get("/fleet/v1/events?since=yesterday").await;
     assert_eq!(
-        (answer.status, answer.message().as_str()),
+        (response.status, response.message().as_str()),
         (400, r#"invalid event ID "yesterday": use one from an event stream"#)
     );
 }
@@ -122,9 +122,9 @@ async fn unresumable_stream_begins_with_resync() {
 async fn impossible_filter_is_refused() {
     let server = Server::start().await;
     for query in ["unit=hello", "machine=m/1"] {
-        let answer = server.get(&format!("/fleet/v1/events?{query}")).await;
-        assert_eq!(answer.status, 400, "{query}");
-        assert!(!answer.message().is_empty());
+        let response = server.get(&format!("/fleet/v1/events?{query}")).await;
+        assert_eq!(response.status, 400, "{query}");
+        assert!(!response.message().is_empty());
     }
 }
 

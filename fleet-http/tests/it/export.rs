@@ -33,9 +33,9 @@ async fn export_matches_client_and_raw_http() {
     assert_eq!(units, ["a.service", "b.service"]);
     assert_eq!(revision, server.mirror.snapshot().revision.0);
 
-    let answer = server.get("/v1-alpha/export").await;
-    assert_eq!(answer.header("content-type"), Some("application/x-ndjson"));
-    assert_eq!(answer.header("x-fleet-unknown-options"), Some("refuse"));
+    let response = server.get("/v1-alpha/export").await;
+    assert_eq!(response.header("content-type"), Some("application/x-ndjson"));
+    assert_eq!(response.header("x-fleet-unknown-options"), Some("refuse"));
     let refused = server.call("POST", "/fleet/v1/export", "").await;
     assert_eq!(refused.status, 405);
 }
@@ -86,9 +86,9 @@ async fn import_raises_epoch_and_sets_intents() {
         (r#"{"intents":[{"machineID":"a b","intent":"cordoned"}]}"#, "intents[0]"),
         (r#"{"intents":[{"machineID":"m1","intent":"drained"}]}"#, "with minAvailable"),
     ] {
-        let answer = server.call("POST", "/fleet/v1/import", body).await;
-        assert_eq!(answer.status, 400, "{body}");
-        assert!(answer.message().contains(message), "{}", answer.message());
+        let response = server.call("POST", "/fleet/v1/import", body).await;
+        assert_eq!(response.status, 400, "{body}");
+        assert!(response.message().contains(message), "{}", response.message());
     }
 }
 
@@ -98,9 +98,9 @@ async fn outdated_snapshot_is_not_exported() {
     server.store.set_unreachable(true);
     let mut progress = server.mirror.subscribe();
     progress.wait_for(|progress| !progress.is_current).await.unwrap();
-    let answer = server.get("/fleet/v1/export").await;
-    assert_eq!(answer.status, 503);
-    assert!(answer.message().contains("export again later"), "{}", answer.message());
+    let response = server.get("/fleet/v1/export").await;
+    assert_eq!(response.status, 503);
+    assert!(response.message().contains("retry later"), "{}", response.message());
 }
 
 #[tokio::test]

@@ -24,7 +24,7 @@ use tempfile::TempDir;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::http::{self, Answer};
+use crate::http::{self, HttpResponse};
 
 /// Time limit for waiting; longer than any test.
 const TTL: Duration = Duration::from_secs(3600);
@@ -172,17 +172,17 @@ impl Server {
         Client::new(&self.at.to_string().parse().unwrap())
     }
 
-    pub(crate) async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> HttpResponse {
         self.call("GET", path, "").await
     }
 
-    pub(crate) async fn put(&self, path: &str, body: &str) -> Answer {
+    pub(crate) async fn put(&self, path: &str, body: &str) -> HttpResponse {
         let json = [("Content-Type", "application/json")];
         http::request(&self.at, "PUT", path, &json, body).await
     }
 
     /// Sends a request with default headers.
-    pub(crate) async fn call(&self, method: &str, path: &str, body: &str) -> Answer {
+    pub(crate) async fn call(&self, method: &str, path: &str, body: &str) -> HttpResponse {
         http::request(&self.at, method, path, &[], body).await
     }
 
@@ -191,8 +191,8 @@ impl Server {
         for name in names {
             let options = r#"[{"section":"Service","name":"ExecStart","value":"/bin/sleep 1d"}]"#;
             let body = format!(r#"{{"desiredState":"{desired}","options":{options}}}"#);
-            let answer = self.put(&format!("/fleet/v1/units/{name}"), &body).await;
-            assert_eq!(answer.to_string(), "201", "{name}");
+            let response = self.put(&format!("/fleet/v1/units/{name}"), &body).await;
+            assert_eq!(response.to_string(), "201", "{name}");
         }
     }
 

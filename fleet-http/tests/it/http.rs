@@ -13,13 +13,13 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
 /// A parsed response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     headers: Vec<(String, String)>,
     pub(crate) body: String,
 }
 
-impl Answer {
+impl HttpResponse {
     /// Returns the value of a header.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(key, _)| key == name);
@@ -54,7 +54,7 @@ impl Answer {
     }
 }
 
-impl fmt::Display for Answer {
+impl fmt::Display for HttpResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let space = if self.body.is_empty() { "" } else { " " };
         write!(f, "{}{space}{}", self.status, self.body)
@@ -95,9 +95,9 @@ async fn talk(
 ) -> Vec<u8> {
     // A server that refuses early may close before everything is written.
     let _cut = stream.write_all(bytes).await;
-    let mut answer = Vec::new();
-    let _cut = stream.read_to_end(&mut answer).await;
-    answer
+    let mut response = Vec::new();
+    let _cut = stream.read_to_end(&mut response).await;
+    response
 }
 
 /// Sends a request and returns its response.
@@ -107,7 +107,7 @@ pub(crate) async fn request(
     target: &str,
     headers: &[(&str, &str)],
     body: &str,
-) -> Answer {
+) -> HttpResponse {
     let mut head =
         format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
     for (name, value) in headers {
@@ -117,5 +117,5 @@ pub(crate) async fn request(
         head += &format!("Content-Length: {}\r\n", body.len());
     }
     let bytes = exchange(at, format!("{head}\r\n{body}").as_bytes()).await;
-    Answer::parse(&bytes)
+    HttpResponse::parse(&bytes)
 }

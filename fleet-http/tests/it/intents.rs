@@ -4,7 +4,7 @@ use fleet_core::MachineId;
 
 use crate::harness::{Server, running};
 
-async fn post(server: &Server, path: &str) -> crate::http::Answer {
+async fn post(server: &Server, path: &str) -> crate::http::HttpResponse {
     server.call("POST", &format!("/fleet/v1/machines/{path}"), "").await
 }
 
@@ -57,7 +57,7 @@ async fn drain_reports_moves_held_and_global_units() {
 async fn invalid_requests_are_refused() {
     let server = Server::start().await;
     let _presence = server.machine("m1", &[]).await;
-    let absent = "no machine \"m2\" is present";
+    let absent = "machine \"m2\" is not present";
     for (path, status, message) in [
         ("m2/cordon", 404, absent),
         ("m2/drain", 404, absent),
@@ -69,8 +69,8 @@ async fn invalid_requests_are_refused() {
         ("m1/drain?dryRun=perhaps", 400, "invalid value of dryRun: \"perhaps\" is neither 1 nor 0"),
         ("m1", 405, "only GET supported against this resource"),
     ] {
-        let answer = post(&server, path).await;
-        assert_eq!((answer.status, answer.message()), (status, message.to_owned()), "{path}");
+        let response = post(&server, path).await;
+        assert_eq!((response.status, response.message()), (status, message.to_owned()), "{path}");
     }
     assert_eq!(server.get("/fleet/v1/machines/m2").await.message(), absent);
     assert_eq!(server.get("/fleet/v1/machines/m1").await.json().get("intent"), None);

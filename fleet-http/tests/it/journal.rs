@@ -14,13 +14,13 @@ async fn placed(on: &str) -> Server {
 #[tokio::test]
 async fn lines_are_plain_text() {
     let server = placed("m1").await;
-    let answer = server.get("/fleet/v1/units/a.service/journal?lines=2").await;
-    assert_eq!(answer.to_string(), "200 a.service 1\na.service 2\n");
-    assert_eq!(answer.header("content-type"), Some("text/plain; charset=utf-8"));
-    let answer = server.get("/fleet/v1/units/a.service/journal").await;
-    assert_eq!(answer.body.lines().count(), 10);
-    let answer = server.get("/fleet/v1/units/a.service/journal?lines=0").await;
-    assert_eq!(answer.to_string(), "200");
+    let response = server.get("/fleet/v1/units/a.service/journal?lines=2").await;
+    assert_eq!(response.to_string(), "200 a.service 1\na.service 2\n");
+    assert_eq!(response.header("content-type"), Some("text/plain; charset=utf-8"));
+    let response = server.get("/fleet/v1/units/a.service/journal").await;
+    assert_eq!(response.body.lines().count(), 10);
+    let response = server.get("/fleet/v1/units/a.service/journal?lines=0").await;
+    assert_eq!(response.to_string(), "200");
 }
 
 #[tokio::test]
@@ -38,7 +38,7 @@ async fn errors_name_the_machine_or_problem() {
             404,
             "unloaded.service has no journal on machine m1: it is not",
         ),
-        ("a.service/journal?machine=m4", 404, "no machine \"m4\" is present"),
+        ("a.service/journal?machine=m4", 404, "machine \"m4\" is not present"),
         ("a.service/journal?machine=m2", 500, "cannot read the journal: the disk is on fire"),
         ("a.service/journal?machine=m0", 404, "a.service has no journal on machine m0: it is not"),
         ("a.service/journal?machine=m/1", 400, "invalid value of machine: "),
@@ -51,9 +51,9 @@ async fn errors_name_the_machine_or_problem() {
         ("a.service/journal?follow=maybe", 400, "invalid value of follow: "),
     ];
     for (path, status, beginning) in cases {
-        let answer = server.get(&format!("/fleet/v1/units/{path}")).await;
-        assert_eq!(answer.status, status, "{path}: {answer}");
-        assert!(answer.message().starts_with(beginning), "{path}: {answer}");
+        let response = server.get(&format!("/fleet/v1/units/{path}")).await;
+        assert_eq!(response.status, status, "{path}: {response}");
+        assert!(response.message().starts_with(beginning), "{path}: {response}");
     }
 }
 
@@ -62,12 +62,12 @@ async fn unplaced_unit_error_includes_reason() {
     let server = Server::start().await;
     server.sleepers(&["a.service"], "launched").await;
     let path = "/fleet/v1/units/a.service/journal";
-    let answer = server.get(path).await;
-    assert_eq!(answer.status, 409);
-    assert!(answer.message().ends_with("the engine has not considered it yet"), "{answer}");
+    let response = server.get(path).await;
+    assert_eq!(response.status, 409);
+    assert!(response.message().ends_with("the engine has not considered it yet"), "{response}");
     server.decide(&[], &[("a.service", fleet_core::Reason::NoMachines)]).await;
-    let answer = server.get(path).await;
-    assert_eq!(answer.message(), "a.service is on no machine: no machine is present");
+    let response = server.get(path).await;
+    assert_eq!(response.message(), "a.service is on no machine: no machine is present");
 }
 
 #[tokio::test]
@@ -81,9 +81,9 @@ async fn global_unit_journal_merges_all_machines() {
     assert_eq!(server.get(path).await.status, 200);
     let two = server.machine("m2", &[]).await;
     server.publish(&two, running("a.service", "m2")).await;
-    let answer = server.get(path).await;
-    assert_eq!(answer.status, 200);
-    let mut lines: Vec<&str> = answer.body.lines().collect();
+    let response = server.get(path).await;
+    assert_eq!(response.status, 200);
+    let mut lines: Vec<&str> = response.body.lines().collect();
     lines.sort_unstable();
     assert_eq!(lines.len(), 11);
     assert_eq!(lines[0], "m1: a.service 1");
@@ -115,9 +115,9 @@ async fn since_is_passed_to_the_journal() {
         ("since=1min%2030s&lines=2", 2, "a.service 1, at most 90s old"),
         ("since=infinity&lines=2", 2, "a.service 1"),
     ] {
-        let answer = server.get(&format!("{path}?{query}")).await;
-        assert_eq!(answer.body.lines().count(), lines, "{query}");
-        assert_eq!(answer.body.lines().next(), Some(first), "{query}");
+        let response = server.get(&format!("{path}?{query}")).await;
+        assert_eq!(response.body.lines().count(), lines, "{query}");
+        assert_eq!(response.body.lines().next(), Some(first), "{query}");
     }
     let since = Some("1500ms".parse().unwrap());
     let options = JournalOptions { since, ..JournalOptions::default() };

@@ -257,11 +257,11 @@ async fn lines_have_cursors() {
     let server = start(&journal_source).await;
     ["one", "two", "the end"].into_iter().for_each(|line| journal_source.write(line));
     let path = "/fleet/v1/units/a.service/journal?cursors=1";
-    let answer = server.get(path).await;
-    assert_eq!(answer.to_string(), "200 m1/1 one\nm1/2 two\n");
-    assert_eq!(answer.header("x-fleet-cursors"), Some("1"));
-    let answer = server.get(&format!("{path}&timestamps=1&after=m1/1&after=m2/7")).await;
-    assert_eq!(answer.to_string(), "200 m1/2 - two\n");
+    let response = server.get(path).await;
+    assert_eq!(response.to_string(), "200 m1/1 one\nm1/2 two\n");
+    assert_eq!(response.header("x-fleet-cursors"), Some("1"));
+    let response = server.get(&format!("{path}&timestamps=1&after=m1/1&after=m2/7")).await;
+    assert_eq!(response.to_string(), "200 m1/2 - two\n");
 }
 
 /// Three daemons of one cluster with a global unit on two machines; the first daemon has no
@@ -367,10 +367,10 @@ async fn metadata_filter_selects_machines() {
     three.diaries.iter().for_each(|journal_source| journal_source.write("one"));
     three.diaries.iter().for_each(|journal_source| journal_source.write("the end"));
     let path = "/fleet/v1/units/a.service/journal?metadata=zone";
-    let zones = "on no machine that has this metadata";
-    let answer = three.proxy.get(path).await;
-    assert_eq!(answer.status, 409, "{answer}");
-    assert!(answer.message().ends_with(zones), "{answer}");
+    let zones = "on no machine with this metadata";
+    let response = three.proxy.get(path).await;
+    assert_eq!(response.status, 409, "{response}");
+    assert!(response.message().ends_with(zones), "{response}");
     let ops = r#"[{"op":"add","path":"/m2/metadata/zone","value":"b"}]"#;
     assert_eq!(three.proxy.call("PATCH", "/fleet/v1/machines", ops).await.status, 204);
     assert_eq!(three.proxy.get(path).await.to_string(), "200 one\n");

@@ -39,17 +39,17 @@ async fn huge_announced_body_is_refused_early() {
     let server = Server::start().await;
     let mut stream = unix(&server).await;
     stream.write_all(ANNOUNCED.as_bytes()).await.unwrap();
-    let mut answer = [0; 12];
-    timeout(DEADLINE, stream.read_exact(&mut answer)).await.unwrap().unwrap();
-    assert_eq!(&answer, b"HTTP/1.1 413");
+    let mut response = [0; 12];
+    timeout(DEADLINE, stream.read_exact(&mut response)).await.unwrap().unwrap();
+    assert_eq!(&response, b"HTTP/1.1 413");
 }
 
 #[tokio::test]
 async fn oversized_unannounced_body_gets_a_response() {
     for server in [Server::start().await, Server::start_on_tcp().await] {
         let bytes = [ANNOUNCED.as_bytes(), &vec![b' '; 32 << 20]].concat();
-        let answer = exchange(&server.at, &bytes).await;
-        assert!(answer.starts_with(b"HTTP/1.1 413"), "{:?}", String::from_utf8_lossy(&answer));
+        let response = exchange(&server.at, &bytes).await;
+        assert!(response.starts_with(b"HTTP/1.1 413"), "{:?}", String::from_utf8_lossy(&response));
         assert!(is_served(&server).await);
     }
 }
@@ -72,9 +72,9 @@ async fn slow_request_body_times_out() {
     let head = ANNOUNCED.replace("1073741824", "100000");
     write.write_all(head.as_bytes()).await.unwrap();
     wait_until_closed(&mut write, b' ').await;
-    let mut answer = Vec::new();
-    let _cut = read.read_to_end(&mut answer).await;
-    assert!(answer.starts_with(b"HTTP/1.1 408"), "{:?}", String::from_utf8_lossy(&answer));
+    let mut response = Vec::new();
+    let _cut = read.read_to_end(&mut response).await;
+    assert!(response.starts_with(b"HTTP/1.1 408"), "{:?}", String::from_utf8_lossy(&response));
     assert!(is_served(&server).await);
 }
 
@@ -85,16 +85,16 @@ async fn client_that_reads_nothing_is_closed() {
     let value = "x".repeat(400 << 10);
     let body = format!(r#"{{"source":"[Service]\nExecStart=/bin/{value}\n"}}"#);
     for n in 0..10 {
-        let answer = server.put(&format!("/fleet/v1/units/{n}.service"), &body).await;
-        assert_eq!(answer.to_string(), "201");
+        let response = server.put(&format!("/fleet/v1/units/{n}.service"), &body).await;
+        assert_eq!(response.to_string(), "201");
     }
     let mut stream = unix(&server).await;
     let get = b"GET /fleet/v1/units HTTP/1.1\r\nHost: localhost\r\n\r\n";
     stream.write_all(get).await.unwrap();
     wait_until_closed(&mut stream, b' ').await;
-    let mut answer = Vec::new();
-    let _cut = stream.read_to_end(&mut answer).await;
-    assert!(answer.len() < 4000 << 10, "{}", answer.len());
+    let mut response = Vec::new();
+    let _cut = stream.read_to_end(&mut response).await;
+    assert!(response.len() < 4000 << 10, "{}", response.len());
     assert!(is_served(&server).await);
 }
 
@@ -118,9 +118,9 @@ async fn idle_connections_make_room() {
     // The last one was not.
     let last = idle.last_mut().unwrap();
     last.write_all(b"TP/1.1\r\n\r\n").await.unwrap();
-    let mut answer = [0; 12];
-    timeout(DEADLINE, last.read_exact(&mut answer)).await.unwrap().unwrap();
-    assert_eq!(&answer, b"HTTP/1.1 200");
+    let mut response = [0; 12];
+    timeout(DEADLINE, last.read_exact(&mut response)).await.unwrap().unwrap();
+    assert_eq!(&response, b"HTTP/1.1 200");
 }
 
 #[tokio::test]
@@ -154,15 +154,15 @@ async fn busy_connections_are_kept() {
     let mut busy = unix(&server).await;
     let follow = b"GET /fleet/v1/units/a.service/journal?follow=1 HTTP/1.1\r\nHost: a\r\n\r\n";
     busy.write_all(follow).await.unwrap();
-    let mut answer = [0; 12];
-    timeout(DEADLINE, busy.read_exact(&mut answer)).await.unwrap().unwrap();
-    assert_eq!(&answer, b"HTTP/1.1 200");
+    let mut response = [0; 12];
+    timeout(DEADLINE, busy.read_exact(&mut response)).await.unwrap().unwrap();
+    assert_eq!(&response, b"HTTP/1.1 200");
     let mut next = unix(&server).await;
     next.write_all(b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await.unwrap();
     assert!(timeout(SOON, next.read_u8()).await.is_err(), "the only slot is taken");
     drop(busy);
-    timeout(DEADLINE, next.read_exact(&mut answer)).await.unwrap().unwrap();
-    assert_eq!(&answer, b"HTTP/1.1 200");
+    timeout(DEADLINE, next.read_exact(&mut response)).await.unwrap().unwrap();
+    assert_eq!(&response, b"HTTP/1.1 200");
 }
 
 #[tokio::test]
@@ -175,16 +175,16 @@ async fn unread_response_keeps_its_connection() {
     let mut busy = unix(&server).await;
     let ask = "GET /fleet/v1/units/a.service HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
     busy.write_all(ask.as_bytes()).await.unwrap();
-    let mut answer = [0; 12];
-    timeout(DEADLINE, busy.read_exact(&mut answer)).await.unwrap().unwrap();
+    let mut response = [0; 12];
+    timeout(DEADLINE, busy.read_exact(&mut response)).await.unwrap().unwrap();
     let mut next = unix(&server).await;
     next.write_all(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
     assert!(timeout(SOON, next.read_u8()).await.is_err(), "the only slot is taken");
     let mut rest = Vec::new();
     timeout(DEADLINE, busy.read_to_end(&mut rest)).await.unwrap().unwrap();
     assert!(rest.ends_with(b"}"), "{} bytes came", rest.len());
-    timeout(DEADLINE, next.read_exact(&mut answer)).await.unwrap().unwrap();
-    assert_eq!(&answer, b"HTTP/1.1 200");
+    timeout(DEADLINE, next.read_exact(&mut response)).await.unwrap().unwrap();
+    assert_eq!(&response, b"HTTP/1.1 200");
 }
 
 #[tokio::test]
@@ -199,12 +199,12 @@ async fn foreign_host_is_refused_on_ports() {
         ("/fleet/v1/units", "localhost:4285", "200"),
         ("/fleet/v1/units", "127.0.0.1", "200"),
     ] {
-        let answer = String::from_utf8(exchange(&server.at, &ask(target, host)).await).unwrap();
-        assert_eq!(answer[9..12], *status, "{target} {host}");
+        let response = String::from_utf8(exchange(&server.at, &ask(target, host)).await).unwrap();
+        assert_eq!(response[9..12], *status, "{target} {host}");
     }
     let server = Server::start().await;
-    let answer = exchange(&server.at, &ask("/fleet/v1/units", "evil.example")).await;
-    assert!(answer.starts_with(b"HTTP/1.1 200"), "unix sockets do not check the host");
+    let response = exchange(&server.at, &ask("/fleet/v1/units", "evil.example")).await;
+    assert!(response.starts_with(b"HTTP/1.1 200"), "unix sockets do not check the host");
 }
 
 #[tokio::test]
@@ -214,9 +214,9 @@ async fn large_responses_are_compressed_if_accepted() {
     server.sleepers(&names.iter().map(String::as_str).collect::<Vec<_>>(), "inactive").await;
     let ask = async |path: &str, accept: &str| {
         let head = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{accept}\r\n");
-        let answer = exchange(&server.at, head.as_bytes()).await;
-        let text = String::from_utf8_lossy(&answer).into_owned();
-        (text.contains("content-encoding: gzip"), text.contains("vary"), answer.len() < 2000)
+        let response = exchange(&server.at, head.as_bytes()).await;
+        let text = String::from_utf8_lossy(&response).into_owned();
+        (text.contains("content-encoding: gzip"), text.contains("vary"), response.len() < 2000)
     };
     let gzip = "Accept-Encoding: gzip\r\n";
     assert_eq!(ask("/fleet/v1/units", gzip).await, (true, true, true));

@@ -80,10 +80,10 @@ async fn non_loopback_address_without_tls_is_refused() {
     for address in ["tcp://0.0.0.0:0", "tcp://[::]:0", "tcp://192.0.2.1:80"] {
         let error = Listener::bind(&address.parse().unwrap()).await.unwrap_err();
         assert!(matches!(error, ListenError::NotLoopback(_)), "{address}: {error}");
-        assert!(error.to_string().contains("write https://"), "{error}");
+        assert!(error.to_string().contains("use https://"), "{error}");
     }
-    let everywhere = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
-    let error = Listener::from_std_tcp(everywhere, &AuthPolicy::default()).unwrap_err();
+    let all_addresses = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+    let error = Listener::from_std_tcp(all_addresses, &AuthPolicy::default()).unwrap_err();
     assert!(matches!(error, ListenError::NotLoopback(_)), "{error}");
 }
 

@@ -9,8 +9,8 @@ use crate::harness::Server;
 async fn empty_patch_succeeds() {
     let server = Server::start().await;
     for body in ["[]", "null", "[] and more"] {
-        let answer = server.call("PATCH", "/fleet/v1/machines", body).await;
-        assert_eq!(answer.to_string(), "204", "{body}");
+        let response = server.call("PATCH", "/fleet/v1/machines", body).await;
+        assert_eq!(response.to_string(), "204", "{body}");
     }
 }
 
@@ -85,9 +85,9 @@ async fn invalid_operations_change_nothing() {
     for (operation, beginning) in cases {
         let body =
             format!(r#"[{{"op":"add","path":"/m1/metadata/good","value":"1"}},{operation}]"#);
-        let answer = server.call("PATCH", "/fleet/v1/machines", &body).await;
-        assert_eq!(answer.status, 400, "{operation}");
-        assert!(answer.message().starts_with(beginning), "{operation}: {answer}");
+        let response = server.call("PATCH", "/fleet/v1/machines", &body).await;
+        assert_eq!(response.status, 400, "{operation}");
+        assert!(response.message().starts_with(beginning), "{operation}: {response}");
     }
     let machines = server.get("/fleet/v1/machines").await.json();
     assert!(machines["machines"][0].get("metadata").is_none(), "{machines}");
@@ -97,8 +97,8 @@ async fn invalid_operations_change_nothing() {
 async fn non_array_body_is_refused() {
     let server = Server::start().await;
     for body in ["{}", "7", "\"add\"", "", "["] {
-        let answer = server.call("PATCH", "/fleet/v1/machines", body).await;
-        assert_eq!(answer.status, 400, "{body}");
-        assert!(answer.message().starts_with("unable to decode body: "), "{body}: {answer}");
+        let response = server.call("PATCH", "/fleet/v1/machines", body).await;
+        assert_eq!(response.status, 400, "{body}");
+        assert!(response.message().starts_with("unable to decode body: "), "{body}: {response}");
     }
 }

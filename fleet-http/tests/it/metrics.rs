@@ -7,21 +7,21 @@ use crate::harness::{Server, working_store};
 
 /// Returns the series that begin with this text, in order.
 async fn values(server: &Server, beginning: &str) -> Vec<String> {
-    let answer = server.get("/metrics").await;
-    assert_eq!(answer.status, 200);
-    let lines = answer.body.lines().filter(|line| line.starts_with(beginning));
+    let response = server.get("/metrics").await;
+    assert_eq!(response.status, 200);
+    let lines = response.body.lines().filter(|line| line.starts_with(beginning));
     lines.map(str::to_owned).collect()
 }
 
 #[tokio::test]
 async fn text_is_valid_open_metrics() {
     let server = Server::start().await;
-    let answer = server.get("/metrics").await;
-    let content = answer.header("content-type").unwrap();
+    let response = server.get("/metrics").await;
+    let content = response.header("content-type").unwrap();
     assert_eq!(content, "application/openmetrics-text; version=1.0.0; charset=utf-8");
-    assert!(answer.body.ends_with("# EOF\n"), "{answer}");
-    assert_eq!(answer.body.matches("# EOF").count(), 1);
-    for line in answer.body.lines().filter(|line| !line.starts_with('#')) {
+    assert!(response.body.ends_with("# EOF\n"), "{response}");
+    assert_eq!(response.body.matches("# EOF").count(), 1);
+    for line in response.body.lines().filter(|line| !line.starts_with('#')) {
         let (series, value) = line.rsplit_once(' ').unwrap();
         assert!(series.starts_with("fleet_"), "{line}");
         assert!(value.parse::<f64>().is_ok(), "{line}");

@@ -7,9 +7,9 @@ use serde_json::Value;
 use crate::harness::Server;
 
 async fn description(server: &Server) -> Value {
-    let answer = server.get("/fleet/v1/openapi.json").await;
-    assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")));
-    answer.json()
+    let response = server.get("/fleet/v1/openapi.json").await;
+    assert_eq!((response.status, response.header("content-type")), (200, Some("application/json")));
+    response.json()
 }
 
 /// Returns each described path with its methods.
@@ -29,9 +29,9 @@ async fn described_methods_match_routes() {
     for (path, mut methods) in operations(&described) {
         lines.push(format!("{} {path}", methods.iter().cloned().collect::<Vec<_>>().join(" ")));
         let path = path.replace("{name}", "a.service").replace("{id}", "m1");
-        let answer = server.call("OPTIONS", &path, "").await;
-        assert_eq!(answer.status, 204, "{path}");
-        let allowed = answer.header("allow").unwrap().split(", ").map(str::to_owned).collect();
+        let response = server.call("OPTIONS", &path, "").await;
+        assert_eq!(response.status, 204, "{path}");
+        let allowed = response.header("allow").unwrap().split(", ").map(str::to_owned).collect();
         methods.insert("OPTIONS".to_owned());
         if methods.contains("GET") {
             methods.insert("HEAD".to_owned());
@@ -96,9 +96,9 @@ async fn unit_fields_match_the_schema() {
     for (path, schema) in
         [("units/a.service", "Unit"), ("units", "UnitPage"), ("units/b.service", "ErrorBody")]
     {
-        let answer = server.get(&format!("/fleet/v1/{path}")).await.json();
+        let response = server.get(&format!("/fleet/v1/{path}")).await.json();
         let known = &described["components"]["schemas"][schema]["properties"];
-        for field in answer.as_object().unwrap().keys() {
+        for field in response.as_object().unwrap().keys() {
             assert!(known[field].is_object(), "{schema}.{field} is not described");
         }
     }

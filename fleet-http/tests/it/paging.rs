@@ -106,9 +106,9 @@ async fn expired_list_must_be_restarted() {
         server.sleepers(&[&format!("d{number}.service")], "inactive").await;
         server.get("/fleet/v1/units").await;
     }
-    let answer = server.get(&first).await;
-    assert_eq!(answer.status, 400);
-    assert!(answer.message().ends_with("list again from the start"), "{answer}");
+    let response = server.get(&first).await;
+    assert_eq!(response.status, 400);
+    assert!(response.message().ends_with("restart the list from its first page"), "{response}");
 }
 
 #[tokio::test]
@@ -118,8 +118,8 @@ async fn version_1_tokens_use_the_current_snapshot() {
     let page = server.get("/fleet/v1/units?nextPageToken=AgACAA==").await.json();
     assert_eq!(unit_names(&page), ["c.service"]);
     server.call("DELETE", "/fleet/v1/units/a.service", "").await;
-    let answer = server.get("/fleet/v1/units?nextPageToken=AgACAA==").await;
-    assert_eq!(answer.to_string(), "200 {}");
+    let response = server.get("/fleet/v1/units?nextPageToken=AgACAA==").await;
+    assert_eq!(response.to_string(), "200 {}");
 }
 
 #[tokio::test]
@@ -190,8 +190,8 @@ async fn invalid_tokens_are_refused() {
     ];
     for resource in ["units", "state", "machines"] {
         for (query, message) in cases {
-            let answer = server.get(&format!("/fleet/v1/{resource}?{query}")).await;
-            assert_eq!((answer.status, answer.message().as_str()), (400, message), "{query}");
+            let response = server.get(&format!("/fleet/v1/{resource}?{query}")).await;
+            assert_eq!((response.status, response.message().as_str()), (400, message), "{query}");
         }
     }
 }

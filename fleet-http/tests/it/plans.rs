@@ -25,9 +25,9 @@ async fn explain_returns_each_machines_verdict() {
     let source = r"[Service]\nExecStart=/bin/true\n[X-Fleet]\nMachineMetadata=disk=ssd\n";
     let body = format!(r#"{{"desiredState":"launched","source":"{source}"}}"#);
     assert_eq!(server.put("/fleet/v1/units/a.service", &body).await.status, 201);
-    let answer = server.get("/fleet/v1/units/a.service/explain").await.json();
+    let response = server.get("/fleet/v1/units/a.service/explain").await.json();
     let expected = serde_json::json!({ "load": 0, "machineID": "m1", "verdict": "eligible" });
-    assert_eq!(answer["machines"][0], expected);
+    assert_eq!(response["machines"][0], expected);
     let explanation = server.client().explain(&name("a.service")).await.unwrap().unwrap();
     let lines = explanation.machines.iter().map(|machine| {
         let MachineVerdict { machine_id, verdict, rule, text, .. } = machine;
@@ -50,9 +50,9 @@ async fn explain_refuses_missing_and_faulty_units() {
     server.sleepers(&["a.service"], "launched").await;
     server.damage("a.service").await;
     for (unit, status) in [("b.service", 404), ("nonsense", 404), ("a.service", 409)] {
-        let answer = server.get(&format!("/fleet/v1/units/{unit}/explain")).await;
-        assert_eq!(answer.status, status, "{answer}");
-        assert!(!answer.message().is_empty());
+        let response = server.get(&format!("/fleet/v1/units/{unit}/explain")).await;
+        assert_eq!(response.status, status, "{response}");
+        assert!(!response.message().is_empty());
     }
     assert_eq!(server.client().explain(&name("b.service")).await.unwrap(), None);
 }
@@ -75,14 +75,14 @@ async fn dry_run_changes_nothing() {
         ("a.service", r#"{"desiredState":"inactive"}"#, remove("it is inactive")),
         ("a.service", r#"{"desiredState":"loaded"}"#, "{}".to_owned()),
     ] {
-        let answer = server.put(&format!("/fleet/v1/units/{unit}?dryRun=1"), body).await;
-        assert_eq!(answer.to_string(), format!("200 {expected}"));
+        let response = server.put(&format!("/fleet/v1/units/{unit}?dryRun=1"), body).await;
+        assert_eq!(response.to_string(), format!("200 {expected}"));
         assert_eq!(state(&server).await, before, "{body}");
     }
-    let answer = server.put("/fleet/v1/units/c.service?dryRun=1", tape).await.json();
-    assert_eq!(answer["unplaced"][0]["reasonDetail"]["kind"], "noMachineFits");
-    let answer = server.call("DELETE", "/fleet/v1/units/a.service?dryRun=1", "").await;
-    assert_eq!(answer.to_string(), format!("200 {}", remove("it was destroyed")));
+    let response = server.put("/fleet/v1/units/c.service?dryRun=1", tape).await.json();
+    assert_eq!(response["unplaced"][0]["reasonDetail"]["kind"], "noMachineFits");
+    let response = server.call("DELETE", "/fleet/v1/units/a.service?dryRun=1", "").await;
+    assert_eq!(response.to_string(), format!("200 {}", remove("it was destroyed")));
     assert_eq!(state(&server).await, before);
 }
 
@@ -111,12 +111,12 @@ async fn every_write_supports_dry_run() {
             let target = format!("/fleet/v1/{target}?{query}");
             crate::http::request(&server.at, method, &target, &json, body).await
         };
-        let answer = ask("dryRun=1").await;
-        assert!(answer.to_string().starts_with(expected), "{method} {target}: {answer}");
+        let response = ask("dryRun=1").await;
+        assert!(response.to_string().starts_with(expected), "{method} {target}: {response}");
         for slip in ["dryrun=1", "dry_run=1", "dry-run"] {
-            let answer = ask(slip).await;
-            assert_eq!(answer.status, 400, "{method} {target}?{slip}");
-            assert!(answer.message().ends_with("write dryRun=1"), "{answer}");
+            let response = ask(slip).await;
+            assert_eq!(response.status, 400, "{method} {target}?{slip}");
+            assert!(response.message().ends_with("use dryRun=1"), "{response}");
         }
         assert_eq!(state(&server).await, before, "{method} {target}");
     }
@@ -139,8 +139,8 @@ async fn dry_run_fails_like_the_write() {
     ] {
         let json = [("Content-Type", "application/json")];
         let target = format!("/fleet/v1/units/{target}");
-        let answer = crate::http::request(&server.at, method, &target, &json, body).await;
-        assert_eq!(answer.status, status, "{method} {target}");
+        let response = crate::http::request(&server.at, method, &target, &json, body).await;
+        assert_eq!(response.status, status, "{method} {target}");
     }
     assert_eq!(state(&server).await, before);
 }
@@ -191,8 +191,8 @@ async fn plan_combines_several_writes() {
         format!(r#"{{"name":"{name}","desiredState":"launched","source":"{source}"}}"#)
     };
     let (b, c) = (unit("b.service", ""), unit("c.service", ""));
-    let answer = plan(&format!(r#"{{"units":[{b},{c}],"destroy":["a.service"]}}"#)).await.json();
-    let steps = answer["steps"].as_array().unwrap().iter();
+    let response = plan(&format!(r#"{{"units":[{b},{c}],"destroy":["a.service"]}}"#)).await.json();
+    let steps = response["steps"].as_array().unwrap().iter();
     let steps = steps.map(|it| format!("{} {} {}\n", it["unit"], it["from"], it["to"]));
     insta::assert_snapshot!(steps.collect::<String>().replace('"', ""), @r"
     a.service m1 null
@@ -216,9 +216,9 @@ async fn plan_combines_several_writes() {
         (r#"{"units":[{"source":"[A]\n"}]}"#.into(), 400, ": unit name"),
         (r#"{"unit":[]}"#.into(), 400, "unable to decode body: unknown field `unit`"),
     ] {
-        let answer = plan(&body).await;
-        assert_eq!(answer.status, status, "{body}: {answer}");
-        assert!(answer.message().starts_with(begins), "{answer}");
+        let response = plan(&body).await;
+        assert_eq!(response.status, status, "{body}: {response}");
+        assert!(response.message().starts_with(begins), "{response}");
     }
     assert_eq!(state(&server).await, before);
 }

@@ -28,22 +28,22 @@ async fn wrong_methods_and_paths_match_version_1() {
         ("GET", "/", 404, NOWHERE),
         ("GET", "/units/", 404, NOWHERE),
         ("GET", "/machines/", 404, NOWHERE),
-        ("GET", "/machines/m1", 404, "no machine \"m1\" is present"),
+        ("GET", "/machines/m1", 404, "machine \"m1\" is not present"),
         ("GET", "/units/a.service/b", 404, NOWHERE),
         ("GET", "/units/a%2Fb.service", 404, NOWHERE),
         ("GET", "/cats", 404, NOWHERE),
     ];
     for prefix in ["/fleet/v1", "/v1-alpha"] {
         for (method, path, status, message) in cases {
-            let answer = server.call(method, &format!("{prefix}{path}"), "").await;
-            let found = (answer.status, answer.message());
+            let response = server.call(method, &format!("{prefix}{path}"), "").await;
+            let found = (response.status, response.message());
             assert_eq!(found, (status, message.to_owned()), "{method} {prefix}{path}");
         }
     }
-    let answer = server.get("/").await;
-    assert_eq!((answer.status, answer.message().as_str()), (405, NOTHING));
-    let answer = server.get("/elsewhere").await;
-    assert_eq!((answer.status, answer.message().as_str()), (404, NOWHERE));
+    let response = server.get("/").await;
+    assert_eq!((response.status, response.message().as_str()), (405, NOTHING));
+    let response = server.get("/elsewhere").await;
+    assert_eq!((response.status, response.message().as_str()), (404, NOWHERE));
 }
 
 // Holds: D-14
@@ -59,10 +59,10 @@ async fn options_and_405_list_methods() {
         ("/healthz", "GET, HEAD, OPTIONS"),
     ];
     for (path, methods) in cases {
-        let answer = server.call("OPTIONS", path, "").await;
-        assert_eq!((answer.status, answer.header("allow")), (204, Some(methods)), "{path}");
-        let answer = server.call("TRACE", path, "").await;
-        assert_eq!(answer.header("allow"), Some(methods), "{path}");
+        let response = server.call("OPTIONS", path, "").await;
+        assert_eq!((response.status, response.header("allow")), (204, Some(methods)), "{path}");
+        let response = server.call("TRACE", path, "").await;
+        assert_eq!(response.header("allow"), Some(methods), "{path}");
     }
 }
 
@@ -88,8 +88,8 @@ async fn unclean_paths_are_redirected() {
         ("//fleet/v1/units", "/fleet/v1/units"),
         ("/fleet/../fleet/v1/units", "/fleet/v1/units"),
     ] {
-        let answer = server.get(path).await;
-        assert_eq!((answer.status, answer.header("location")), (301, Some(location)), "{path}");
+        let response = server.get(path).await;
+        assert_eq!((response.status, response.header("location")), (301, Some(location)), "{path}");
     }
 }
 
@@ -100,9 +100,9 @@ async fn names_are_percent_decoded() {
     let units = server.client().units().await.unwrap();
     let names: Vec<&str> = units.iter().map(|unit| unit.name.as_str()).collect();
     assert_eq!(names, [r"a\x2db.service", "b@1.service"]);
-    let answer = server.get("/fleet/v1/units/%ff.service").await;
-    assert_eq!(answer.status, 400);
-    assert!(!answer.message().is_empty());
+    let response = server.get("/fleet/v1/units/%ff.service").await;
+    assert_eq!(response.status, 400);
+    assert!(!response.message().is_empty());
 }
 
 // Holds: D-15
@@ -110,16 +110,16 @@ async fn names_are_percent_decoded() {
 async fn every_response_has_server_header() {
     let server = Server::start().await;
     for path in ["/fleet/v1/units", "/fleet/v1/units/a.service", "/", "/healthz", "/nothing"] {
-        let answer = server.get(path).await;
-        assert_eq!(answer.header("server"), Some("fleetd/1.2.3"), "{path}");
+        let response = server.get(path).await;
+        assert_eq!(response.header("server"), Some("fleetd/1.2.3"), "{path}");
     }
 }
 
 #[tokio::test]
 async fn version_is_reported() {
     let server = Server::start().await;
-    let answer = server.get("/fleet/v1/version").await;
-    assert_eq!(answer.to_string(), r#"200 {"version":"1.2.3"}"#);
+    let response = server.get("/fleet/v1/version").await;
+    assert_eq!(response.to_string(), r#"200 {"version":"1.2.3"}"#);
 }
 
 #[tokio::test]
@@ -127,13 +127,13 @@ async fn oversized_body_is_refused() {
     let server = Server::start().await;
     let headers = [("Content-Type", "application/json")];
     let body = format!(r#"{{"source":"{}"}}"#, "x".repeat(8 << 20));
-    let answer = request(&server.at, "PUT", "/fleet/v1/units/a.service", &headers, &body).await;
+    let response = request(&server.at, "PUT", "/fleet/v1/units/a.service", &headers, &body).await;
     assert_eq!(
-        (answer.status, answer.message().as_str()),
+        (response.status, response.message().as_str()),
         (413, "the body is larger than 8388608 bytes")
     );
-    let answer = server.call("PATCH", "/fleet/v1/machines", &body).await;
-    assert_eq!(answer.status, 413);
+    let response = server.call("PATCH", "/fleet/v1/machines", &body).await;
+    assert_eq!(response.status, 413);
 }
 
 #[tokio::test]
@@ -142,8 +142,8 @@ async fn chunked_body_is_accepted() {
     let head = "PUT /fleet/v1/units/a.service HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\
                 Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
     let chunks = "b\r\n{\"source\":\"\r\n1a\r\n[Service]\\nType=exec\\n\"}  \r\n0\r\n\r\n";
-    let answer = exchange(&server.at, format!("{head}{chunks}").as_bytes()).await;
-    assert!(answer.starts_with(b"HTTP/1.1 201 "), "{}", String::from_utf8_lossy(&answer));
+    let response = exchange(&server.at, format!("{head}{chunks}").as_bytes()).await;
+    assert!(response.starts_with(b"HTTP/1.1 201 "), "{}", String::from_utf8_lossy(&response));
     assert_eq!(server.get("/fleet/v1/units/a.service").await.status, 200);
 }
 
@@ -157,12 +157,12 @@ async fn writes_with_origin_are_refused() {
         ("DELETE", "/fleet/v1/units/a.service"),
         ("PATCH", "/fleet/v1/machines"),
     ] {
-        let answer = request(&server.at, method, path, &headers, "[]").await;
-        assert_eq!(answer.status, 403, "{method}");
-        assert!(!answer.message().is_empty());
+        let response = request(&server.at, method, path, &headers, "[]").await;
+        assert_eq!(response.status, 403, "{method}");
+        assert!(!response.message().is_empty());
     }
-    let answer = request(&server.at, "GET", "/fleet/v1/units", &headers, "").await;
-    assert_eq!(answer.status, 200);
+    let response = request(&server.at, "GET", "/fleet/v1/units", &headers, "").await;
+    assert_eq!(response.status, 200);
 }
 
 #[tokio::test]
@@ -176,8 +176,8 @@ async fn invalid_http_does_not_affect_others() {
             b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
             long.as_bytes(),
         ] {
-            let answer = exchange(&server.at, bytes).await;
-            assert!(answer.starts_with(b"HTTP/1.1 4"), "{}", String::from_utf8_lossy(&answer));
+            let response = exchange(&server.at, bytes).await;
+            assert!(response.starts_with(b"HTTP/1.1 4"), "{}", String::from_utf8_lossy(&response));
         }
         assert_eq!(server.get("/healthz").await.to_string(), "200 ok");
     }
@@ -188,8 +188,8 @@ async fn connection_serves_several_requests() {
     let server = Server::start_on_tcp().await;
     let one = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let last = "GET /healthz HTTP/1.1\r\nHost: [::1]\r\nConnection: close\r\n\r\n";
-    let answer = exchange(&server.at, format!("{one}{one}{last}").as_bytes()).await;
-    let answer = String::from_utf8(answer).unwrap();
-    assert_eq!(answer.matches("HTTP/1.1 200 OK").count(), 3, "{answer}");
+    let response = exchange(&server.at, format!("{one}{one}{last}").as_bytes()).await;
+    let response = String::from_utf8(response).unwrap();
+    assert_eq!(response.matches("HTTP/1.1 200 OK").count(), 3, "{response}");
     assert!(matches!(server.at, ListenAddress::Tcp(_)));
 }

@@ -118,8 +118,8 @@ async fn place_on_second(first: &Server, second: &Server, api: &str) {
 async fn remote_journal_is_read_from_its_daemon() {
     let (first, second, _) = two().await;
     place_on_second(&first, &second, &second.at.to_string()).await;
-    let answer = first.get(&format!("{PATH}?lines=2")).await;
-    assert_eq!(answer.to_string(), "200 1 of m2\n2 of m2\n");
+    let response = first.get(&format!("{PATH}?lines=2")).await;
+    assert_eq!(response.to_string(), "200 1 of m2\n2 of m2\n");
     let status = first.client().status(&name("a.service"), Some(1)).await.unwrap().unwrap();
     assert_eq!(status.unit.name, "a.service");
     let [on] = &status.machines[..] else { panic!("not on exactly one machine: {status:?}") };
@@ -136,12 +136,12 @@ async fn remote_journal_is_read_from_its_daemon() {
 async fn remote_timestamps_are_passed_on() {
     let (first, second, _) = two().await;
     place_on_second(&first, &second, &second.at.to_string()).await;
-    let answer = first.get(&format!("{PATH}?lines=2&timestamps=1")).await;
-    assert_eq!(answer.to_string(), "200 12 1 of m2\n22 2 of m2\n");
-    assert_eq!(answer.header("x-fleet-timestamps"), Some("1"));
-    let answer = first.get(&format!("{PATH}?lines=1&timestamps=0")).await;
+    let response = first.get(&format!("{PATH}?lines=2&timestamps=1")).await;
+    assert_eq!(response.to_string(), "200 12 1 of m2\n22 2 of m2\n");
+    assert_eq!(response.header("x-fleet-timestamps"), Some("1"));
+    let response = first.get(&format!("{PATH}?lines=1&timestamps=0")).await;
     assert_eq!(
-        (answer.to_string().as_str(), answer.header("x-fleet-timestamps")),
+        (response.to_string().as_str(), response.header("x-fleet-timestamps")),
         ("200 1 of m2\n", None)
     );
     assert_eq!(first.get(&format!("{PATH}?timestamps=maybe")).await.status, 400);
@@ -199,13 +199,13 @@ async fn proxied_request_is_not_forwarded_again() {
     // The machine's API URL belongs to another daemon.
     place_on_second(&second, &first, &first.at.to_string()).await;
     let other = Server::beside(&first, |api| api.journals = PeerJournals::of("m3")).await;
-    let answer = other.get(PATH).await;
-    assert_eq!(answer.status, 502, "{answer}");
+    let response = other.get(PATH).await;
+    assert_eq!(response.status, 502, "{response}");
     let said = format!("the daemon at {} is that of another machine", first.at);
-    assert!(answer.message().contains(&said), "{answer}");
+    assert!(response.message().contains(&said), "{response}");
     let shown = [("X-Fleet-Proxied", "1")];
-    let answer = http::request(&first.at, "GET", PATH, &shown, "").await;
-    assert_eq!(answer.status, 501, "{answer}");
+    let response = http::request(&first.at, "GET", PATH, &shown, "").await;
+    assert_eq!(response.status, 501, "{response}");
 }
 
 #[tokio::test]
@@ -222,9 +222,9 @@ async fn global_journal_names_unreachable_machines() {
         ("m5", String::new()),
     ];
     global(&first, &machines.each_ref().map(|(id, api)| (*id, api.as_str()))).await;
-    let answer = first.get(&format!("{PATH}?lines=2")).await;
-    assert_eq!(answer.status, 200, "{answer}");
-    let lines: Vec<&str> = answer.body.lines().collect();
+    let response = first.get(&format!("{PATH}?lines=2")).await;
+    assert_eq!(response.status, 200, "{response}");
+    let lines: Vec<&str> = response.body.lines().collect();
     let absent = format!("m3: [machine m3 does not respond: cannot connect to {gone}: ");
     let beginnings = [
         "m1: 1 of m1",
@@ -235,7 +235,7 @@ async fn global_journal_names_unreachable_machines() {
         "m4: [machine m4 does not respond: no data within 3 seconds]",
         "m5: [the journal is on machine m5, which has not published the URL of its API]",
     ];
-    assert_eq!(lines.len(), beginnings.len(), "{answer}");
+    assert_eq!(lines.len(), beginnings.len(), "{response}");
     for (line, beginning) in lines.iter().zip(beginnings) {
         assert!(line.starts_with(beginning), "{line}");
     }
@@ -317,8 +317,8 @@ async fn status_of_a_single_machine() {
     let status = first.client().status(&name("a.service"), Some(0)).await.unwrap().unwrap();
     let told = status.machines.iter().map(|on| on.details.clone().unwrap().tracking);
     assert_eq!(told.collect::<Vec<_>>(), ["by m1", "by m2"]);
-    let answer = first.get("/fleet/v1/units/a.service/status?lines=0&machine=m2").await;
-    let status: fleet_http::wire::UnitStatusReport = serde_json::from_str(&answer.body).unwrap();
+    let response = first.get("/fleet/v1/units/a.service/status?lines=0&machine=m2").await;
+    let status: fleet_http::wire::UnitStatusReport = serde_json::from_str(&response.body).unwrap();
     let on: Vec<_> = status.machines.iter().map(|on| on.machine_id.as_str()).collect();
     assert_eq!(on, ["m2"]);
 }

@@ -4,7 +4,7 @@ use fleet_core::Strictness;
 use fleet_http::wire::ErrorDetail;
 
 use crate::harness::Server;
-use crate::http::{Answer, request};
+use crate::http::{HttpResponse, request};
 
 const SOURCE: &str = "# comment\r\n[Service]\r\nExecStart=/bin/sleep \\\r\n  1d\r\n";
 
@@ -25,12 +25,12 @@ async fn content_type_is_checked_first() {
     ];
     for (types, message) in cases {
         let headers: Vec<_> = types.iter().map(|value| ("Content-Type", *value)).collect();
-        let answer = request(&server.at, "PUT", "/fleet/v1/units/a", &headers, "no JSON").await;
-        assert_eq!((answer.status, answer.message().as_str()), (415, message), "{types:?}");
+        let response = request(&server.at, "PUT", "/fleet/v1/units/a", &headers, "no JSON").await;
+        assert_eq!((response.status, response.message().as_str()), (415, message), "{types:?}");
     }
     let headers = [("Content-Type", " application/json ; charset=utf-8")];
-    let answer = request(&server.at, "PUT", "/fleet/v1/units/a", &headers, "no JSON").await;
-    assert_eq!(answer.status, 400);
+    let response = request(&server.at, "PUT", "/fleet/v1/units/a", &headers, "no JSON").await;
+    assert_eq!(response.status, 400);
 }
 
 #[tokio::test]
@@ -53,9 +53,9 @@ async fn errors_describe_the_problem() {
         ("a.service", r#"{"options":[{}]}"#, 400, ""),
     ];
     for (name, body, status, beginning) in cases {
-        let answer = server.put(&format!("/fleet/v1/units/{name}"), body).await;
-        assert_eq!(answer.status, status, "{body}: {answer}");
-        let message = answer.message();
+        let response = server.put(&format!("/fleet/v1/units/{name}"), body).await;
+        assert_eq!(response.status, status, "{body}: {response}");
+        let message = response.message();
         assert!(!message.is_empty() && message.starts_with(beginning), "{body}: {message}");
     }
 }
@@ -68,14 +68,14 @@ async fn all_unit_file_errors_are_listed() {
         .await;
     let fleet = "[X-Fleet]\nMachineMetadata=a=b c=d\nConflict=b.service\n";
     let options = server.put("/fleet/v1/units/a.service", &body(fleet)).await;
-    let places = |answer: &Answer| {
-        let error = answer.json()["error"].clone();
+    let places = |response: &HttpResponse| {
+        let error = response.json()["error"].clone();
         let details: Vec<ErrorDetail> = serde_json::from_value(error["details"].clone()).unwrap();
         let line = |d: &ErrorDetail| {
             format!("line {}, column {}: {}: {}", d.line, d.column, d.message, d.help)
         };
         let lines: Vec<String> = details.iter().map(line).collect();
-        assert_eq!(answer.message(), lines.join("\n"), "the message contains all errors");
+        assert_eq!(response.message(), lines.join("\n"), "the message contains all errors");
         details.iter().map(|d| (d.line, d.column)).collect::<Vec<_>>()
     };
     assert_eq!((syntax.status, places(&syntax)), (400, vec![(1, 1), (4, 1)]));
@@ -94,10 +94,10 @@ async fn cycles_are_refused_with_their_units() {
     let server = Server::start().await;
     let beside = |other: &str| body(&format!("[X-Fleet]\nMachineOf={other}\n"));
     assert_eq!(server.put("/fleet/v1/units/a.service", &beside("b.service")).await.status, 201);
-    let answer = server.put("/fleet/v1/units/b.service", &beside("a.service")).await;
-    assert_eq!(answer.status, 400);
-    assert!(answer.message().starts_with("MachineOf forms a dependency cycle: "), "{answer}");
-    assert!(answer.message().contains("a.service -> b.service"), "{answer}");
+    let response = server.put("/fleet/v1/units/b.service", &beside("a.service")).await;
+    assert_eq!(response.status, 400);
+    assert!(response.message().starts_with("MachineOf forms a dependency cycle: "), "{response}");
+    assert!(response.message().contains("a.service -> b.service"), "{response}");
 }
 
 // Holds: I-13
@@ -141,9 +141,9 @@ async fn source_and_options_must_agree() {
     let both = |value| {
         serde_json::json!({"source":"[Service]\nType=exec\n","options":[option(value)]}).to_string()
     };
-    let answer = server.put("/fleet/v1/units/a.service", &both("simple")).await;
-    assert_eq!(answer.status, 400);
-    assert_eq!(answer.message(), "source and options differ: send one of them");
+    let response = server.put("/fleet/v1/units/a.service", &both("simple")).await;
+    assert_eq!(response.status, 400);
+    assert_eq!(response.message(), "source and options differ: send one of them");
     assert_eq!(server.put("/fleet/v1/units/a.service", &both("exec")).await.status, 201);
 }
 
@@ -191,8 +191,8 @@ async fn create_only_keeps_existing_unit() {
     assert_eq!(put(one, "\"tag\"").await.status, 400);
     assert_eq!(put(one, "*").await.status, 201);
     for source in [one, other] {
-        let answer = put(source, "*").await;
-        assert_eq!(answer.status, 412, "{answer}");
+        let response = put(source, "*").await;
+        assert_eq!(response.status, 412, "{response}");
     }
     assert_eq!(server.get("/fleet/v1/units/a.service").await.json()["source"], one);
 }

@@ -12,13 +12,13 @@ use fleet_store::{PlacementWrites, Presence, SetPlacement};
 use tokio::time::timeout;
 
 use crate::harness::{Server, name, running};
-use crate::http::{Answer, DEADLINE};
+use crate::http::{DEADLINE, HttpResponse};
 
 const TTL: Duration = Duration::from_secs(60);
 
 const PATH: &str = "/fleet/v1/rebalance";
 
-async fn post(server: &Server, query: &str) -> Answer {
+async fn post(server: &Server, query: &str) -> HttpResponse {
     server.call("POST", &format!("{PATH}{query}"), "").await
 }
 
@@ -177,8 +177,8 @@ async fn invalid_parameters_are_refused() {
         ),
         ("?dryRun=perhaps", "invalid value of dryRun: \"perhaps\" is neither 1 nor 0"),
     ] {
-        let answer = post(&server, query).await;
-        assert_eq!((answer.status, answer.message()), (400, message.to_owned()), "{query}");
+        let response = post(&server, query).await;
+        assert_eq!((response.status, response.message()), (400, message.to_owned()), "{query}");
     }
     let put = server.put(PATH, "").await;
     let message = "only GET, POST and DELETE supported against this resource";

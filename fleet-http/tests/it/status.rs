@@ -11,7 +11,7 @@ use futures_util::{StreamExt as _, stream};
 use tokio::time::interval;
 
 use crate::harness::{Server, running};
-use crate::http::Answer;
+use crate::http::HttpResponse;
 
 /// Endless journals, regardless of the requested number of lines.
 #[derive(Clone, Copy)]
@@ -49,9 +49,9 @@ async fn status_of(journals: Endless, lines: usize) -> (usize, String) {
     server.decide(&[("a.service", "m1")], &[]).await;
     server.publish(&presence, running("a.service", "m1")).await;
     let path = format!("/fleet/v1/units/a.service/status?lines={lines}");
-    let answer: Answer = server.get(&path).await;
-    assert_eq!(answer.status, 200, "{answer}");
-    let status: fleet_http::wire::UnitStatusReport = serde_json::from_str(&answer.body).unwrap();
+    let response: HttpResponse = server.get(&path).await;
+    assert_eq!(response.status, 200, "{response}");
+    let status: fleet_http::wire::UnitStatusReport = serde_json::from_str(&response.body).unwrap();
     let [on] = &status.machines[..] else { panic!("not on exactly one machine: {status:?}") };
     (on.lines.len(), on.journal_error.clone())
 }

@@ -16,16 +16,16 @@ async fn requests_fail_before_first_read() {
     store.set_unreachable(true);
     let server = Server::start_unread(store, |_| {}).await;
     let paths = ["units", "units/a.service", "state", "state/a.service", "machines"];
-    let answers = paths.map(async |path| server.get(&format!("/fleet/v1/{path}")).await);
-    for (path, answer) in paths.iter().zip(join_all(answers).await) {
-        assert_eq!(answer.status, 503, "{path}: an unread store is not an empty one");
-        assert_eq!(answer.message(), "fleet server unable to communicate with its store");
-        assert_eq!(answer.header("retry-after"), Some("1"));
+    let responses = paths.map(async |path| server.get(&format!("/fleet/v1/{path}")).await);
+    for (path, response) in paths.iter().zip(join_all(responses).await) {
+        assert_eq!(response.status, 503, "{path}: an unread store is not an empty one");
+        assert_eq!(response.message(), "fleet server unable to communicate with its store");
+        assert_eq!(response.header("retry-after"), Some("1"));
     }
     assert_eq!(server.get("/healthz").await.to_string(), "200 ok");
-    let answer = server.get("/readyz").await;
-    assert_eq!(answer.status, 503);
-    assert_eq!(answer.message(), "the mirror of the store is not current");
+    let response = server.get("/readyz").await;
+    assert_eq!(response.status, 503);
+    assert_eq!(response.message(), "the mirror of the store is not current");
 }
 
 /// A request that starts the daemon by socket activation must not fail because the store was not
@@ -37,12 +37,12 @@ async fn requests_wait_for_first_read() {
     store.set_unreachable(true);
     let server = Server::start_unread(store.clone(), |_| {}).await;
     let asking = server.get("/fleet/v1/units");
-    let (answer, ()) = tokio::join!(asking, async {
+    let (response, ()) = tokio::join!(asking, async {
         // Requests that do not need the store are answered in the meantime.
         assert_eq!(server.get("/fleet/v1/version").await.status, 200);
         store.set_unreachable(false);
     });
-    assert_eq!(answer.status, 200);
+    assert_eq!(response.status, 200);
 }
 
 #[tokio::test]
@@ -70,9 +70,9 @@ async fn reads_continue_and_report_staleness() {
 
 async fn wait_for_staleness(server: &Server) -> u64 {
     loop {
-        let answer = server.get("/fleet/v1/units/a.service").await;
-        assert_eq!(answer.status, 200);
-        if let Some(age) = answer.header("x-fleet-behind") {
+        let response = server.get("/fleet/v1/units/a.service").await;
+        assert_eq!(response.status, 200);
+        if let Some(age) = response.header("x-fleet-behind") {
             return age.parse().unwrap();
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -86,7 +86,7 @@ async fn writes_fail_with_the_cause() {
     server.store.set_unreachable(true);
     let patch = r#"[{"op":"add","path":"/m1/metadata/a","value":"1"}]"#;
     let source = r#"{"source":"[Service]\nType=exec\n"}"#;
-    let answers = [
+    let responses = [
         server.put("/fleet/v1/units/b.service", source).await,
         server.put("/fleet/v1/units/a.service", source).await,
         server.put("/fleet/v1/units/a.service", r#"{"desiredState":"loaded"}"#).await,
@@ -94,9 +94,9 @@ async fn writes_fail_with_the_cause() {
         server.call("POST", "/fleet/v1/units/a.service/restart", "").await,
         server.call("PATCH", "/fleet/v1/machines", patch).await,
     ];
-    for answer in answers {
-        assert_eq!(answer.status, 503);
-        let message = answer.message();
+    for response in responses {
+        assert_eq!(response.status, 503);
+        let message = response.message();
         assert!(message.starts_with("the store failed: the store is unavailable: "), "{message}");
     }
     server.store.set_unreachable(false);
@@ -109,9 +109,9 @@ async fn uncertain_write_is_an_error() {
     let server = Server::start().await;
     server.store.lose_responses(1);
     let source = r#"{"source":"[Service]\nType=exec\n"}"#;
-    let answer = server.put("/fleet/v1/units/a.service", source).await;
-    assert_eq!(answer.status, 503);
-    assert!(answer.message().contains("did not say whether the commit happened"), "{answer}");
+    let response = server.put("/fleet/v1/units/a.service", source).await;
+    assert_eq!(response.status, 503);
+    assert!(response.message().contains("may or may not have been applied"), "{response}");
 }
 
 #[tokio::test]

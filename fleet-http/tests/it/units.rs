@@ -180,15 +180,15 @@ async fn restarts_are_counted() {
 async fn only_launched_units_are_restarted() {
     let server = Server::start().await;
     server.sleepers(&["a.service"], "loaded").await;
-    let answer = server.call("POST", "/fleet/v1/units/a.service/restart", "").await;
-    assert_eq!(answer.status, 409);
+    let response = server.call("POST", "/fleet/v1/units/a.service/restart", "").await;
+    assert_eq!(response.status, 409);
     assert_eq!(
-        answer.message(),
+        response.message(),
         "cannot restart a.service: its desired state is loaded; start it instead"
     );
     for unit in ["b.service", "b"] {
-        let answer = server.call("POST", &format!("/fleet/v1/units/{unit}/restart"), "").await;
-        assert_eq!(answer.status, 404, "{unit}");
+        let response = server.call("POST", &format!("/fleet/v1/units/{unit}/restart"), "").await;
+        assert_eq!(response.status, 404, "{unit}");
     }
 }
 
