@@ -1,10 +1,11 @@
-//! How long plans take, beside those of the naive planner.
+//! Measures plans, and those of the naive planner for comparison.
 //!
 //! `cargo bench -p fleet-scheduler --bench plan`
 //!
-//! `whole` loads a snapshot and plans it, `planned` asks a loaded index again, `change` has one
-//! unit come to a planned cluster and one go. The naive planner gets a small cluster, for it takes
-//! long; `small` is the fast one with the same. The example `scale` measures the large shapes.
+//! `load_and_plan` loads a snapshot and plans it. `planned` plans a loaded index again. `change`
+//! adds a unit to a planned cluster and removes it. The naive planner is slow and gets a small
+//! cluster; `small` measures the fast planner on the same cluster. The example `scale` measures the
+//! large shapes.
 
 #[path = "../examples/scale/clusters.rs"]
 mod clusters;
@@ -24,7 +25,7 @@ fn main() {
 }
 
 #[divan::bench(args = SHAPES)]
-fn whole(bencher: Bencher, shape: &str) {
+fn load_and_plan(bencher: Bencher, shape: &str) {
     let cluster = clusters::cluster(shape, UNITS, MACHINES);
     bencher.bench_local(|| plan(&cluster));
 }
@@ -59,7 +60,7 @@ fn small_naive(bencher: Bencher, shape: &str) {
     bencher.bench_local(|| naive::plan(&cluster, &Policy::default()));
 }
 
-/// An index of a cluster whose plan was carried out.
+/// Returns an index of a cluster after its plan was applied.
 fn settled(shape: &str) -> Index {
     let mut index = Index::load(Policy::default(), &clusters::cluster(shape, UNITS, MACHINES));
     carry_out(&mut index);

@@ -22,14 +22,14 @@
 //! | `restart` | nine tenths are placed, the others reserve more than any machine has |
 //! | `change` | planned, then changed repeatedly: measures one change |
 //! | `lost` | planned, then a tenth of the machines are lost: measures that plan |
-//! | `unplaceable` | planned, then units that fit and units that do not alternate: measures one that fits |
+//! | `unplaceable` | planned, then fitting units alternate with unplaceable ones: measures one |
 //! | `explain` | planned: measures one explanation |
 //! | `blocked_conflicts`, `blocked_replaces` | all keep one unit away: measures its explanation |
 //! | `drain` | planned, then a hundredth of the machines are drained: measures that plan |
 //! | `rebalance` | planned, then five machines join: measures a hundred moves to them |
 //! | `replaced` | pairs of which one replaces the other: measures the arrival of another unit |
 //! | `stuck` | such pairs on the same full machines: measures the arrival of another unit |
-//! | `waiting` | units that fill a machine each, and replacers that cannot come: measures an arrival |
+//! | `waiting` | units fill a machine each, replacers cannot come: measures an arrival |
 //!
 //! `seconds` and `ns_per_unit` refer to the plan alone, `load_seconds` to the load of the snapshot
 //! into an index. Both are the best of three. `index_bytes_per_unit` is the memory of the index

@@ -35,7 +35,7 @@ fn assert_bounded(index: &mut Index) {
 }
 
 #[test]
-fn changes_that_no_plan_follows_do_not_pile_up() {
+fn changes_without_plans_do_not_accumulate() {
     let mut index = index(Ranking::BinPacking);
     for turn in 0..MANY {
         index.put(demand(turn % 3, Some(turn)));
@@ -49,7 +49,7 @@ fn changes_that_no_plan_follows_do_not_pile_up() {
 }
 
 #[test]
-fn questions_that_no_plan_follows_do_not_pile_up() {
+fn queries_without_plans_do_not_accumulate() {
     let mut index = index(Ranking::LeastLoaded);
     (0..9).for_each(|number| index.put(demand(number, None)));
     for turn in 0..MANY {
@@ -60,7 +60,7 @@ fn questions_that_no_plan_follows_do_not_pile_up() {
 }
 
 #[test]
-fn who_waits_after_many_changes_is_placed_by_the_plan_that_comes_at_last() {
+fn waiting_units_are_placed_after_many_changes() {
     let mut index = index(Ranking::LeastLoaded);
     (0..MANY).for_each(|turn| index.put(demand(turn % 7, Some(turn))));
     assert_eq!(index.plan().steps.len(), 7);

@@ -113,7 +113,7 @@ mod tests {
     proptest! {
         /// Names are found, inserted and removed as in an ordinary map.
         #[test]
-        fn names_are_found_as_in_a_map(
+        fn names_behave_like_an_ordinary_map(
             loaded in 0..300_u16,
             events in proptest::collection::vec((any::<bool>(), 0..600_u16), 0..600),
             text in 0..600_u16,

@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pattern_falls_into_pieces() {
+    fn pattern_is_split_into_literal_pieces() {
         let cases = [
             ("web.service", "web.service"),
             ("web-*", "web-|"),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_that_begin_alike_are_not_filed_together() {
+    fn patterns_with_equal_prefixes_get_different_keys() {
         let mut index = PatternIndex::default();
         for number in 0..50_u32 {
             index.insert(&format!("web-*-{number:02}.service"), PatternNo(number));
@@ -222,13 +222,14 @@ mod tests {
     proptest! {
         /// Every matching pattern is a candidate, and removed patterns leave nothing behind.
         #[test]
-        fn all_patterns_that_cover_a_name_are_found(
+        fn every_matching_pattern_is_a_candidate(
             patterns in proptest::collection::vec("([ab.*?]|\\[[!^]?[]ab]{1,2}\\]){1,5}", 1..20),
             stem in "[ab.]{1,6}",
         ) {
             let name: UnitName = format!("{stem}.path").parse().unwrap();
             let suffixes = ["", ".path", "*"].into_iter().cycle();
-            let patterns = patterns.iter().zip(suffixes).map(|(start, end)| format!("{start}{end}"));
+            let patterns = patterns.iter().zip(suffixes);
+            let patterns = patterns.map(|(start, end)| format!("{start}{end}"));
             let patterns: Vec<Pattern> = patterns.filter_map(|text| text.parse().ok()).collect();
             let mut index = PatternIndex::default();
             let mut filed = Vec::new();

@@ -52,7 +52,7 @@ fn printed(plan: &Plan) -> String {
 }
 
 #[test]
-fn a_pattern_of_replaces_that_is_written_twice_counts_once() {
+fn duplicate_replaces_pattern_counts_once() {
     let mut index = Index::new(Policy::default());
     index.put_machine(machine("m3"));
     index.put_machine(machine("m5"));
@@ -64,7 +64,7 @@ fn a_pattern_of_replaces_that_is_written_twice_counts_once() {
 }
 
 #[test]
-fn who_could_not_make_room_does_so_once_there_is_somewhere_to_go() {
+fn stuck_replaced_unit_moves_once_a_machine_fits() {
     let mut index = Index::new(Policy::default());
     index.put_machine(machine("m1"));
     put(&mut index, "new.service", replacing(&["old.service"]));
@@ -84,7 +84,7 @@ fn who_could_not_make_room_does_so_once_there_is_somewhere_to_go() {
 }
 
 #[test]
-fn a_unit_finds_the_only_machine_that_it_may_run_on_when_that_comes() {
+fn pinned_unit_is_placed_when_its_machine_changes() {
     let mut index = Index::new(Policy::default());
     for at in 0..40 {
         index.put_machine(machine(&format!("m{at}")).with_metadata("host", &format!("h{at}")));
@@ -112,7 +112,7 @@ fn a_unit_finds_the_only_machine_that_it_may_run_on_when_that_comes() {
 }
 
 #[test]
-fn a_pattern_that_comes_later_finds_those_that_were_there() {
+fn later_pattern_matches_existing_units() {
     let mut index = Index::new(Policy::default());
     index.put_machine(machine("m1"));
     index.put_machine(machine("m2"));
@@ -130,7 +130,7 @@ fn a_pattern_that_comes_later_finds_those_that_were_there() {
 
 /// Creates an index with a machine `m1` that `old.service` fills. `new.service` waits to replace
 /// it.
-fn one_that_waits_to_replace(metadata: &str) -> Index {
+fn waiting_replacer(metadata: &str) -> Index {
     let full = Resources { cpu: 10, ..Resources::default() };
     let mut index = Index::new(Policy::default());
     let m1 = machine("m1").with_metadata("host", "a");
@@ -148,8 +148,8 @@ fn one_that_waits_to_replace(metadata: &str) -> Index {
 }
 
 #[test]
-fn who_waits_to_replace_goes_to_a_machine_that_grows() {
-    let mut index = one_that_waits_to_replace("b");
+fn waiting_replacer_is_placed_on_a_grown_machine() {
+    let mut index = waiting_replacer("b");
     let full = Resources { cpu: 10, ..Resources::default() };
     index.put_machine(Machine { offers: full, ..machine("m2").with_metadata("host", "b") });
     assert_eq!(printed(&carry_out(&mut index)), "place new.service on m2: it is wanted\n");
@@ -157,8 +157,8 @@ fn who_waits_to_replace_goes_to_a_machine_that_grows() {
 
 // Holds: D-33
 #[test]
-fn who_waits_to_replace_comes_once_the_other_has_somewhere_to_go() {
-    let mut index = one_that_waits_to_replace("a");
+fn waiting_replacer_comes_once_the_other_can_move() {
+    let mut index = waiting_replacer("a");
     let full = Resources { cpu: 10, ..Resources::default() };
     index.put_machine(Machine { offers: full, ..machine("m2").with_metadata("host", "b") });
     let expected = "move old.service from m1 to m2: new.service replaces it\n\
@@ -167,7 +167,7 @@ fn who_waits_to_replace_comes_once_the_other_has_somewhere_to_go() {
 }
 
 #[test]
-fn who_waits_to_replace_comes_once_the_other_finds_a_peer_elsewhere() {
+fn waiting_replacer_comes_once_a_peer_is_elsewhere() {
     let mut index = Index::new(Policy::default());
     index.put_machine(machine("m1").with_metadata("host", "a"));
     index.put_machine(machine("m2").with_metadata("host", "b"));
@@ -187,7 +187,7 @@ fn who_waits_to_replace_comes_once_the_other_finds_a_peer_elsewhere() {
 }
 
 #[test]
-fn a_class_does_not_take_over_what_was_told_of_one_before_it() {
+fn new_class_does_not_inherit_cached_refusals() {
     let mut index = Index::new(Policy::default());
     index.put_machine(machine("m1").with_metadata("disk", "ssd"));
     index.put_machine(machine("m2"));

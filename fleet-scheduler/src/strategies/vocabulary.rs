@@ -33,10 +33,10 @@ const PATTERNS: [&str; 10] = [
     "*",
     "[ab]1.service",
     "c[!1]*",
-    "nobody.service",
+    "unknown.service",
 ];
 
-const PEER_PATTERNS: [&str; 6] = ["a*", "b[12].service", "d@*", "c?.*", "?1.service", "nobody*"];
+const PEER_PATTERNS: [&str; 6] = ["a*", "b[12].service", "d@*", "c?.*", "?1.service", "unknown*"];
 
 const EXPRESSIONS: [&str; 7] = [
     "disk = x",

@@ -1,4 +1,4 @@
-//! Large and hostile clusters: reasons stay short, and nothing is lost.
+//! Large and hostile clusters: reasons stay short, and no unit is lost.
 
 use fleet_core::{
     Epoch, Machine, Reason, Requirements, Revision, Rule, Snapshot, TargetState, Unit,
@@ -6,7 +6,8 @@ use fleet_core::{
 use fleet_scheduler::{check, plan};
 use fleet_unitfile::{UnitFile, UnitName};
 
-/// A machine, and units `u0` to `u{count - 1}` of which each follows the one that `peer` says.
+/// Returns a machine and units `u0` to `u{count - 1}`, each of which follows the unit given by
+/// `peer`.
 fn cluster(count: usize, peer: impl Fn(usize) -> Option<usize>) -> Snapshot {
     let mut cluster = Snapshot::default();
     cluster.revision = Revision(10);
@@ -33,14 +34,14 @@ fn ring(count: usize) -> Snapshot {
 }
 
 #[test]
-fn a_circle_is_spelled_out_up_to_64_units() {
+fn cycle_of_up_to_64_units_is_listed() {
     let plan = plan(&ring(64));
     let Reason::Cycle { units } = &*plan.unplaced[&name(5)] else { panic!("{plan}") };
     assert_eq!((units.len(), &units[0], &units[63]), (64, &name(5), &name(4)));
 }
 
 #[test]
-fn of_a_longer_circle_only_the_next_unit_is_told() {
+fn longer_cycle_reports_only_the_next_unit() {
     let plan = plan(&ring(65));
     assert_eq!(plan.unplaced.len(), 65);
     let Reason::NoMachineFits { machines: 1, tallies, .. } = &*plan.unplaced[&name(5)] else {
@@ -50,7 +51,7 @@ fn of_a_longer_circle_only_the_next_unit_is_told() {
 }
 
 #[test]
-fn a_long_chain_is_placed_at_once() {
+fn long_chain_is_placed_in_one_plan() {
     let cluster = cluster(2000, |index| index.checked_sub(1));
     let plan = plan(&cluster);
     assert_eq!((plan.steps.len(), plan.unplaced.len()), (2000, 0));
@@ -58,14 +59,14 @@ fn a_long_chain_is_placed_at_once() {
 }
 
 #[test]
-fn a_long_chain_behind_a_unit_that_fits_nowhere_waits_with_it() {
+fn long_chain_waits_with_its_unplaceable_head() {
     let mut cluster = cluster(2000, |index| index.checked_sub(1));
     let nowhere = Some("m9".parse().unwrap());
     put(&mut cluster, name(0), Requirements { machine_id: nowhere, ..Requirements::default() });
     let plan = plan(&cluster);
     assert_eq!((plan.steps.len(), plan.unplaced.len()), (0, 2000));
     for unit in [0, 63, 1999] {
-        // Two thousand names would help nobody; who is refused first does.
+        // A list of two thousand names would not help; the first refused unit does.
         let Reason::NoMachineFits { tallies, .. } = &*plan.unplaced[&name(unit)] else {
             panic!("{plan}");
         };
@@ -75,7 +76,7 @@ fn a_long_chain_behind_a_unit_that_fits_nowhere_waits_with_it() {
 }
 
 #[test]
-fn one_unit_that_keeps_all_others_away_stops_only_their_placing_beside_it() {
+fn conflict_with_all_blocks_only_its_own_machine() {
     let mut cluster = cluster(300, |_| None);
     let conflicts = vec!["*".parse().unwrap()];
     put(&mut cluster, name(0), Requirements { conflicts, ..Requirements::default() });
@@ -85,7 +86,7 @@ fn one_unit_that_keeps_all_others_away_stops_only_their_placing_beside_it() {
 }
 
 #[test]
-fn a_unit_that_replaces_the_unit_that_it_follows_is_placed_nowhere() {
+fn unit_replacing_its_own_peer_is_placed_nowhere() {
     let mut cluster = cluster(1, |_| None);
     cluster.put_machine(Machine::new("m2".parse().unwrap()));
     cluster.place(name(0), "m1".parse().unwrap(), Epoch(1));

@@ -1,4 +1,4 @@
-//! An index that lives on from change to change answers as one that is loaded anew each time.
+//! A long-lived index answers like one that is freshly loaded after each change.
 
 use fleet_core::{Epoch, Snapshot};
 use fleet_scheduler::strategies::{
@@ -9,41 +9,41 @@ use fleet_scheduler::{ClusterChange, Index, Plan, Policy, Step, StepAction, appl
 use proptest::prelude::*;
 
 use crate::config::cases;
-use crate::known::KNOWN;
+use crate::features::FEATURES;
 
-type Verdict = Result<(), TestCaseError>;
+type Outcome = Result<(), TestCaseError>;
 
 proptest! {
     #![proptest_config(cases(3))]
 
     #[test]
-    fn an_index_that_lives_on_answers_as_one_that_is_loaded_anew(history in histories(KNOWN, 14)) {
-        live(&history, Policy::default())?;
+    fn long_lived_index_answers_like_a_fresh_one(history in histories(FEATURES, 14)) {
+        replay_all(&history, Policy::default())?;
     }
 
     #[test]
-    fn with_rules_of_your_own_it_does_so_too(
-        history in histories(KNOWN, 10),
+    fn long_lived_index_with_custom_rules_answers_the_same(
+        history in histories(FEATURES, 10),
         policy in policies(),
     ) {
-        live(&history, policy)?;
+        replay_all(&history, policy)?;
     }
 
     #[test]
-    fn what_if_is_what_would_be_planned(
-        cluster in clusters(KNOWN),
-        events in events(KNOWN, 4),
+    fn what_if_equals_the_later_plan(
+        cluster in clusters(FEATURES),
+        events in events(FEATURES, 4),
         policy in policies(),
     ) {
         let changes: Vec<ClusterChange> = events.iter().map(ClusterChange::from).collect();
-        let mut life = Life::new(cluster.0.clone(), policy);
-        // Before the first plan, after it, and once it is carried out.
-        life.guesses_right(&events, &changes)?;
-        let decided = life.plans_as_anew()?;
-        life.guesses_right(&events, &changes)?;
-        life.carry(&decided, PlanOutcome::Applied)?;
-        life.guesses_right(&events, &changes)?;
-        life.plans_as_anew()?;
+        let mut replay = Replay::new(cluster.0.clone(), policy);
+        // Before the first plan, after it, and after it was applied.
+        replay.predicts_correctly(&events, &changes)?;
+        let decided = replay.plans_like_a_fresh_index()?;
+        replay.predicts_correctly(&events, &changes)?;
+        replay.carry_out(&decided, PlanOutcome::Applied)?;
+        replay.predicts_correctly(&events, &changes)?;
+        replay.plans_like_a_fresh_index()?;
     }
 }
 
@@ -51,85 +51,89 @@ proptest! {
     #![proptest_config(cases(1))]
 
     #[test]
-    fn among_many_machines_it_does_so_too(
-        history in histories_from(wide_clusters(KNOWN), KNOWN, 8),
+    fn long_lived_index_of_many_machines_answers_the_same(
+        history in histories_from(wide_clusters(FEATURES), FEATURES, 8),
         policy in prop_oneof![2 => Just(Policy::default()), 1 => policies()],
     ) {
-        live(&history, policy)?;
+        replay_all(&history, policy)?;
     }
 }
 
-fn live(history: &History, policy: Policy) -> Verdict {
-    let mut life = Life::new(Snapshot::clone(&history.start), policy);
-    for happening in &history.steps {
-        match happening {
-            HistoryStep::Change(event) => life.happen(event)?,
-            HistoryStep::Plan(carried) => {
-                let plan = life.compare()?;
-                life.carry(&plan, *carried)?;
+fn replay_all(history: &History, policy: Policy) -> Outcome {
+    let mut replay = Replay::new(Snapshot::clone(&history.start), policy);
+    for step in &history.steps {
+        match step {
+            HistoryStep::Change(event) => replay.observe_event(event)?,
+            HistoryStep::Plan(outcome) => {
+                let plan = replay.compare()?;
+                replay.carry_out(&plan, *outcome)?;
             }
         }
     }
-    life.compare().map(drop)
+    replay.compare().map(drop)
 }
 
-/// A cluster twice: as an index that lives on, and as a snapshot.
-struct Life {
+/// A cluster in two forms: a long-lived index and a snapshot.
+struct Replay {
     policy: Policy,
     index: Index,
     cluster: Snapshot,
 }
 
-impl Life {
+impl Replay {
     fn new(cluster: Snapshot, policy: Policy) -> Self {
         Self { index: Index::load(policy.clone(), &cluster), policy, cluster }
     }
 
-    /// Something changes; what would be planned then is known before.
-    fn happen(&mut self, event: &ClusterEvent) -> Verdict {
+    /// Applies a change, after predicting the plan that follows it.
+    fn observe_event(&mut self, event: &ClusterEvent) -> Outcome {
         let before = self.index.plan();
-        let guessed = self.index.what_if(&[ClusterChange::from(event)]);
-        prop_assert_eq!(&before.steps, &self.index.plan().steps, "after a guess");
+        let predicted = self.index.what_if(&[ClusterChange::from(event)]);
+        prop_assert_eq!(&before.steps, &self.index.plan().steps, "after a prediction");
         event.apply_to(&mut self.cluster);
         self.index.change(&ClusterChange::from(event));
         self.index.set_revision(self.cluster.revision);
-        prop_assert_eq!(&guessed.steps, &self.index.plan().steps, "{} was guessed", event);
+        prop_assert_eq!(&predicted.steps, &self.index.plan().steps, "predicted for {}", event);
         Ok(())
     }
 
-    fn guesses_right(&mut self, events: &[ClusterEvent], changes: &[ClusterChange]) -> Verdict {
+    fn predicts_correctly(
+        &mut self,
+        events: &[ClusterEvent],
+        changes: &[ClusterChange],
+    ) -> Outcome {
         let mut after = self.cluster.clone();
         events.iter().for_each(|event| event.apply_to(&mut after));
         let expected = Index::load(self.policy.clone(), &after).plan();
         same(&self.index.what_if(changes), &expected)
     }
 
-    /// Everything that can be asked is answered as by an index that is loaded anew.
+    /// Compares every query with that of a freshly loaded index.
     fn compare(&mut self) -> Result<Plan, TestCaseError> {
-        let plan = self.plans_as_anew()?;
-        let mut anew = Index::load(self.policy.clone(), &self.cluster);
+        let plan = self.plans_like_a_fresh_index()?;
+        let mut fresh = Index::load(self.policy.clone(), &self.cluster);
         let unplaced = self.index.reasons();
-        prop_assert_eq!(&unplaced, &anew.plan().unplaced);
+        prop_assert_eq!(&unplaced, &fresh.plan().unplaced);
         let whole = Plan { unplaced, ..plan.clone() };
         prop_assert_eq!(check(&self.cluster, &whole), []);
         for unit in self.cluster.units() {
-            let told = self.index.explain(&unit.name);
-            prop_assert_eq!(told, anew.explain(&unit.name), "{}", unit.name);
+            let result = self.index.explain(&unit.name);
+            prop_assert_eq!(result, fresh.explain(&unit.name), "{}", unit.name);
         }
-        prop_assert_eq!(&self.index.plan().steps, &plan.steps, "once more");
+        prop_assert_eq!(&self.index.plan().steps, &plan.steps, "repeated");
         Ok(plan)
     }
 
-    /// The plan of the index, if it is the one of the snapshot.
-    fn plans_as_anew(&mut self) -> Result<Plan, TestCaseError> {
+    /// Returns the plan of the index after comparing it with that of the snapshot.
+    fn plans_like_a_fresh_index(&mut self) -> Result<Plan, TestCaseError> {
         let found = self.index.plan();
         same(&found, &Index::load(self.policy.clone(), &self.cluster).plan())?;
         Ok(found)
     }
 
-    fn carry(&mut self, plan: &Plan, carried: PlanOutcome) -> Verdict {
+    fn carry_out(&mut self, plan: &Plan, outcome: PlanOutcome) -> Outcome {
         let epoch = Epoch(plan.based_on.0);
-        match carried {
+        match outcome {
             PlanOutcome::Applied => {
                 self.index.plan();
                 self.index.apply(plan, epoch);
@@ -161,8 +165,8 @@ impl Life {
     }
 }
 
-/// Whether an index decides what is decided from scratch; it may tell of fewer units why they wait.
-fn same(found: &Plan, expected: &Plan) -> Verdict {
+/// Checks that an index decides like a fresh one. It may report reasons of fewer units.
+fn same(found: &Plan, expected: &Plan) -> Outcome {
     prop_assert_eq!(&found.steps, &expected.steps, "{} instead of {}", found, expected);
     for (unit, reason) in &found.unplaced {
         prop_assert_eq!(Some(reason), expected.unplaced.get(unit), "of {}", unit);

@@ -1,28 +1,28 @@
-//! A small language of commands in which scenarios are written, and its interpreter.
+//! The command language of scenarios, and its interpreter.
 //!
 //! | command | effect |
 //! |---|---|
-//! | `machine ID KEY=VALUE...` | a machine comes, or changes; see below |
-//! | `gone ID` | a machine goes |
-//! | `unit NAME STATE`, then indented lines | a unit, with these lines as its `[X-Fleet]` section |
-//! | `state NAME STATE` | another desired state |
-//! | `destroy NAME` | the unit is forgotten |
-//! | `unreadable NAME` | the unit's record cannot be read any more |
-//! | `placed NAME ID EPOCH` | the unit was placed |
-//! | `unplaced NAME` | the unit is not placed any more |
-//! | `plan` | prints the plan and carries it out |
-//! | `decide` | the same, but prints only who is elsewhere then, and who is nowhere |
-//! | `drain ID... WORD=...` | cordons machines, prints the plan of their drain, carries it out |
-//! | `rebalance BUDGET WORD=...` | prints a plan that evens out loads, and carries it out |
+//! | `machine ID KEY=VALUE...` | adds or changes a machine; see below |
+//! | `gone ID` | removes a machine |
+//! | `unit NAME STATE`, then indented lines | adds a unit with this `[X-Fleet]` section |
+//! | `state NAME STATE` | changes the desired state |
+//! | `destroy NAME` | removes the unit |
+//! | `unreadable NAME` | makes the unit's record unreadable |
+//! | `placed NAME ID EPOCH` | records a placement |
+//! | `unplaced NAME` | removes a placement |
+//! | `plan` | prints the plan and applies it |
+//! | `decide` | the same, but prints only units that move and units without a machine |
+//! | `drain ID... WORD=...` | cordons machines, prints the plan of their drain and applies it |
+//! | `rebalance BUDGET WORD=...` | prints a plan that evens out loads and applies it |
 //! | `explain NAME` | prints the explanation of a unit |
 //! | `share ID` | prints the share of a machine |
 //!
-//! A machine's metadata may be followed by `offers cpu=4 memory=8G disk=1T`, or a part of that, and
-//! by `cordoned`. The words of a drain are `min_available=NUMBER`, `max_moves=NUMBER` and `down=NAME`,
-//! those of a rebalancing `max_group_size=NUMBER`, `gain=NUMBER`, `min_available=NUMBER` and `down=NAME`.
+//! A machine's metadata may be followed by `offers cpu=4 memory=8G disk=1T`, or a part of it, and
+//! by `cordoned`. The words of a drain are `min_available=NUMBER`, `max_moves=NUMBER` and
+//! `down=NAME`. Those of a rebalancing are `max_group_size=NUMBER`, `gain=NUMBER`,
+//! `min_available=NUMBER` and `down=NAME`.
 //!
-//! What a command prints is written below it, each line behind `>`. Lines that start with `#` are
-//! for the reader.
+//! The output of a command follows it, each line after `>`. Lines that start with `#` are comments.
 
 use std::collections::BTreeMap;
 
@@ -33,9 +33,9 @@ use fleet_core::{
 use fleet_scheduler::{Drain, Index, Policy, Rebalance, apply, check, explain, naive, plan, share};
 use fleet_unitfile::{UnitFile, UnitName};
 
-use crate::twin::placements;
+use crate::naive_planner::placements;
 
-/// Runs a scenario and returns it with what each command really prints.
+/// Runs a scenario and returns it with the actual output of each command.
 pub(crate) fn run(text: &str) -> String {
     let mut cluster = Snapshot::default();
     cluster.revision = Revision(10);
@@ -81,15 +81,15 @@ fn command(cluster: &mut Snapshot, line: &str, section: &str) -> String {
         ["decide"] => return decide_and_apply(cluster),
         ["drain", ref words @ ..] => return drain_and_apply(cluster, words),
         ["rebalance", budget, ref words @ ..] => {
-            let asked = words.iter().fold(Rebalance::with_budget(number(budget)), rebalanced_by);
-            let decided = Index::load(Policy::default(), cluster).rebalance(&asked);
+            let request = words.iter().fold(Rebalance::with_budget(number(budget)), rebalance_word);
+            let decided = Index::load(Policy::default(), cluster).rebalance(&request);
             assert_eq!(check(cluster, &decided), []);
             *cluster = apply(cluster, &decided);
             return decided.to_string();
         }
         ["explain", name] => {
             let explanation = explain(cluster, &self::name(name));
-            return explanation.map_or(String::from("no such unit"), |told| told.to_string());
+            return explanation.map_or(String::from("no such unit"), |result| result.to_string());
         }
         ["share", id] => return print_share(cluster, id),
         _ => panic!("not a command: {line}"),
@@ -119,7 +119,7 @@ fn machine(id: &str, words: &[&str]) -> Machine {
     machine
 }
 
-/// A unit with that section.
+/// Returns a unit with this section.
 pub(crate) fn unit(name: &str, state: &str, section: &str) -> Unit {
     let name = self::name(name);
     let file = UnitFile::parse(section).expect("a unit file");
@@ -128,67 +128,67 @@ pub(crate) fn unit(name: &str, state: &str, section: &str) -> Unit {
     Unit::new(name, file, parsed.requirements, state)
 }
 
-/// Prints the plan and carries it out. Whatever the scenario, the plan breaks no rule, is that of
-/// the rule_set, and the next one is empty.
+/// Prints the plan and applies it. Checks that the plan breaks no rule, matches the specification,
+/// and leaves nothing to do.
 fn plan_and_apply(cluster: &mut Snapshot) -> String {
     let decided = plan(cluster);
     assert_eq!(check(cluster, &decided), []);
-    let rule_set = naive::plan(cluster, &Policy::default());
+    let expected = naive::plan(cluster, &Policy::default());
     *cluster = apply(cluster, &decided);
-    assert_eq!(placements(cluster), rule_set, "{decided}");
+    assert_eq!(placements(cluster), expected, "{decided}");
     let next = plan(cluster);
     assert!(next.is_empty() && next.unplaced == decided.unplaced, "{decided}\nthen {next}");
     decided.to_string()
 }
 
-/// The same, but prints only who is elsewhere then, and who is nowhere.
+/// Applies the plan, but prints only units that move and units without a machine.
 fn decide_and_apply(cluster: &mut Snapshot) -> String {
     let before = placements(cluster);
     let waiting = plan(cluster).unplaced;
     plan_and_apply(cluster);
     let after = placements(cluster);
-    let mut told: BTreeMap<&UnitName, String> = BTreeMap::new();
-    told.extend(waiting.keys().map(|name| (name, String::from("nowhere"))));
+    let mut result: BTreeMap<&UnitName, String> = BTreeMap::new();
+    result.extend(waiting.keys().map(|name| (name, String::from("nowhere"))));
     let came = after.iter().filter(|(name, machine)| before.get(*name) != Some(machine));
-    told.extend(came.map(|(name, machine)| (name, format!("to {machine}"))));
-    if told.is_empty() {
+    result.extend(came.map(|(name, machine)| (name, format!("to {machine}"))));
+    if result.is_empty() {
         return String::from("nothing changes");
     }
-    told.into_iter().map(|(name, what)| format!("{name} {what}\n")).collect()
+    result.into_iter().map(|(name, what)| format!("{name} {what}\n")).collect()
 }
 
 fn drain_and_apply(cluster: &mut Snapshot, words: &[&str]) -> String {
-    let asked = words.iter().fold(Drain::new([]), drained_by);
-    for id in &asked.machines {
+    let request = words.iter().fold(Drain::new([]), drain_word);
+    for id in &request.machines {
         let machine = Machine::clone(cluster.machine(id.as_str()).expect("it is present"));
         cluster.put_machine(Machine { cordoned: true, ..machine });
     }
-    let told = Index::load(Policy::default(), cluster).drain(&asked);
-    assert_eq!(check(cluster, &told.plan), []);
-    *cluster = apply(cluster, &told.plan);
-    told.to_string()
+    let result = Index::load(Policy::default(), cluster).drain(&request);
+    assert_eq!(check(cluster, &result.plan), []);
+    *cluster = apply(cluster, &result.plan);
+    result.to_string()
 }
 
-fn drained_by(mut asked: Drain, word: &&str) -> Drain {
+fn drain_word(mut request: Drain, word: &&str) -> Drain {
     match word.split_once('=') {
-        Some(("min_available", least)) => asked.min_available = number(least),
-        Some(("max_moves", most)) => asked.max_moves = number(most),
-        Some(("down", unit)) => drop(asked.down.insert(name(unit))),
-        None => drop(asked.machines.insert(word.parse().expect("a machine ID"))),
+        Some(("min_available", least)) => request.min_available = number(least),
+        Some(("max_moves", most)) => request.max_moves = number(most),
+        Some(("down", unit)) => drop(request.down.insert(name(unit))),
+        None => drop(request.machines.insert(word.parse().expect("a machine ID"))),
         Some(_) => panic!("not a word of a drain: {word}"),
     }
-    asked
+    request
 }
 
-fn rebalanced_by(mut asked: Rebalance, word: &&str) -> Rebalance {
+fn rebalance_word(mut request: Rebalance, word: &&str) -> Rebalance {
     match word.split_once('=') {
-        Some(("max_group_size", most)) => asked.max_group_size = Some(number(most)),
-        Some(("gain", gain)) => asked.gain = number(gain),
-        Some(("min_available", least)) => asked.min_available = number(least),
-        Some(("down", unit)) => drop(asked.down.insert(name(unit))),
+        Some(("max_group_size", most)) => request.max_group_size = Some(number(most)),
+        Some(("gain", gain)) => request.gain = number(gain),
+        Some(("min_available", least)) => request.min_available = number(least),
+        Some(("down", unit)) => drop(request.down.insert(name(unit))),
         _ => panic!("not a word of a rebalancing: {word}"),
     }
-    asked
+    request
 }
 
 fn number(text: &str) -> u32 {
@@ -201,7 +201,7 @@ fn print_share(cluster: &Snapshot, id: &str) -> String {
         .units
         .iter()
         .map(|(name, (unit, epoch))| format!("{name} {} of epoch {epoch}", unit.desired));
-    let refused = share.refused.iter().map(|(name, why)| format!("{name} refused: {why}"));
+    let refused = share.refused.iter().map(|(name, reason)| format!("{name} refused: {reason}"));
     let undecided = share.undecided.iter().map(|name| format!("{name} undecided"));
     units.chain(refused).chain(undecided).collect::<Vec<_>>().join("\n")
 }

@@ -1,11 +1,11 @@
-//! The linter finds what is wrong: each plan here has one fault, and it is named.
+//! The linter reports the defect of each plan here by name.
 
 use fleet_core::{Epoch, Machine, Requirements, Revision, Snapshot, TargetState, Unit};
 use fleet_scheduler::{Plan, Step, StepAction, StepCause, check, plan};
 use fleet_unitfile::UnitFile;
 
-/// A cluster of two machines, with `a` placed on `m1`, `b` following it, and `c` that must not be
-/// beside `a`.
+/// Returns a cluster of two machines. `a` is placed on `m1`, `b` follows it, and `c` conflicts with
+/// it.
 fn cluster() -> Snapshot {
     let mut cluster = Snapshot::default();
     cluster.revision = Revision(10);
@@ -28,7 +28,7 @@ fn put(cluster: &mut Snapshot, name: &str, requirements: Requirements) {
     cluster.put_unit(unit);
 }
 
-/// What the linter says of the right plan after a change.
+/// Returns the violations of the correct plan after a change.
 fn found(change: impl Fn(&mut Plan)) -> Vec<String> {
     let mut plan = plan(&cluster());
     change(&mut plan);
@@ -46,12 +46,12 @@ fn step(unit: &str, action: StepAction) -> Step {
 }
 
 #[test]
-fn the_right_plan_is_found_right() {
+fn correct_plan_has_no_violation() {
     assert_eq!(found(|_| ()), [""; 0]);
 }
 
 #[test]
-fn broken_rules_are_found() {
+fn broken_rules_are_reported() {
     let cases = [
         ("b.service", "m2", "b.service is on m2, refused by MachineOf"),
         ("c.service", "m1", "c.service is on m1, refused by Conflicts"),
@@ -59,31 +59,31 @@ fn broken_rules_are_found() {
         ("b.service", "m9", "b.service is on m9, which is not present"),
     ];
     for (unit, to, expected) in cases {
-        let told = found(|plan| send(plan, unit, to));
-        assert!(told.iter().any(|line| line.starts_with(expected)), "{unit} to {to}: {told:?}");
+        let result = found(|plan| send(plan, unit, to));
+        assert!(result.iter().any(|line| line.starts_with(expected)), "{unit} to {to}: {result:?}");
     }
 }
 
 #[test]
-fn wrong_steps_are_found() {
+fn wrong_steps_are_reported() {
     let place = |machine: &str| StepAction::Place { machine: machine.parse().unwrap() };
     let remove = |machine: &str| StepAction::Remove { from: machine.parse().unwrap() };
     let cases = [
         (step("a.service", place("m1")), "the step does not start at the placement of its unit"),
         (step("a.service", remove("m2")), "the step does not start at the placement of its unit"),
         (step("b.service", place("m1")), "the plan has more than one step for b.service"),
-        (step("nobody.service", place("m1")), "no step may move nobody.service"),
-        (step("nobody.service", place("m1")), "nobody.service must not be placed"),
+        (step("unknown.service", place("m1")), "no step may move unknown.service"),
+        (step("unknown.service", place("m1")), "unknown.service must not be placed"),
         (step("a.service", remove("m1")), "a.service has neither a machine nor a reason"),
     ];
     for (step, expected) in cases {
-        let told = found(|plan| plan.steps.push(step.clone()));
-        assert!(told.iter().any(|line| line.starts_with(expected)), "{step}: {told:?}");
+        let result = found(|plan| plan.steps.push(step.clone()));
+        assert!(result.iter().any(|line| line.starts_with(expected)), "{step}: {result:?}");
     }
 }
 
 #[test]
-fn wrong_books_are_found() {
+fn wrong_reasons_and_revisions_are_reported() {
     let forgotten = found(|plan| plan.steps.retain(|step| step.unit != *"c.service"));
     assert_eq!(forgotten, ["c.service has neither a machine nor a reason"]);
     let needless = found(|plan| {

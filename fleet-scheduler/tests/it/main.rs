@@ -1,19 +1,19 @@
-//! The scheduler as its users see it: through a snapshot that goes in and a plan that comes out.
+//! The scheduler through its public API: a snapshot goes in and a plan comes out.
 
 mod bounds;
 mod config;
+mod custom_policies;
+mod features;
 mod histories;
-mod known;
 mod language;
 mod linter;
-mod ordered;
-mod own;
+mod mutations;
+mod naive_planner;
+mod naive_relocation;
 mod properties;
+mod reasons;
+mod rebalance_orders;
 mod regressions;
-mod relocated;
 mod relocation;
-mod sabotage;
-mod sabotaged_moves;
+mod relocation_mutations;
 mod scenarios;
-mod truths;
-mod twin;

@@ -1,4 +1,4 @@
-//! What holds of every plan for every cluster.
+//! Properties of every plan for every cluster.
 
 use std::collections::BTreeSet;
 
@@ -12,23 +12,23 @@ use fleet_unitfile::UnitName;
 use proptest::prelude::*;
 
 use crate::config::cases;
-use crate::known::KNOWN;
-use crate::twin::placements;
+use crate::features::FEATURES;
+use crate::naive_planner::placements;
 
 proptest! {
     #![proptest_config(cases(2))]
 
     // Holds: I-4, D-33
     #[test]
-    fn a_plan_is_that_of_a_naive_scheduler(cluster in clusters(KNOWN)) {
+    fn plan_matches_the_naive_planner(cluster in clusters(FEATURES)) {
         let plan = plan(&cluster);
         let expected = naive::plan(&cluster, &Policy::default());
         prop_assert_eq!(placements(&apply(&cluster, &plan)), expected, "{}", plan);
     }
 
     #[test]
-    fn by_whichever_ranking_a_plan_is_that_of_the_letter(
-        cluster in clusters(KNOWN),
+    fn plan_of_other_rankings_matches_the_specification(
+        cluster in clusters(FEATURES),
         ranking in prop_oneof![Just(Ranking::BinPacking), Just(Ranking::Spread)],
     ) {
         let policy = Policy { ranking, ..Policy::default() };
@@ -39,14 +39,14 @@ proptest! {
 
     // Holds: I-4, I-5
     #[test]
-    fn a_plan_breaks_no_rule(cluster in clusters(KNOWN)) {
+    fn plan_breaks_no_rule(cluster in clusters(FEATURES)) {
         let plan = plan(&cluster);
         prop_assert_eq!(check(&cluster, &plan), [], "{}", plan);
     }
 
     // Holds: I-10, D-33
     #[test]
-    fn when_a_plan_is_carried_out_nothing_is_left_to_do(cluster in clusters(KNOWN)) {
+    fn applied_plan_leaves_nothing_to_do(cluster in clusters(FEATURES)) {
         let first = plan(&cluster);
         let second = plan(&apply(&cluster, &first));
         prop_assert!(second.is_empty(), "{first}\nthen {second}");
@@ -55,14 +55,14 @@ proptest! {
 
     // Holds: I-17, D-40
     #[test]
-    fn the_order_in_which_a_cluster_came_about_makes_no_difference(cluster in clusters(KNOWN)) {
+    fn plan_is_independent_of_insertion_order(cluster in clusters(FEATURES)) {
         let (one, other) = (plan(&cluster), plan(&rebuilt_backwards(&cluster)));
         prop_assert_eq!(format!("{one:?}"), format!("{other:?}"));
     }
 
     // Holds: I-10
     #[test]
-    fn nothing_moves_that_need_not(cluster in clusters(KNOWN)) {
+    fn every_move_has_a_true_cause(cluster in clusters(FEATURES)) {
         let plan = plan(&cluster);
         for step in &plan.steps {
             prop_assert!(is_true(&cluster, step), "{step}, in {plan}");
@@ -71,7 +71,7 @@ proptest! {
 
     // Holds: I-22
     #[test]
-    fn a_machine_that_fits_ends_the_waiting(
+    fn suitable_machine_ends_the_waiting(
         (cluster, unit) in clusters_with_unit(Features { metadata: true, ..Features::NONE }),
     ) {
         let unit = cluster.unit(unit.as_str()).unwrap();
@@ -87,7 +87,7 @@ proptest! {
 
     // Holds: I-23
     #[test]
-    fn a_share_is_what_is_placed_and_what_fits_in(cluster in clusters(KNOWN)) {
+    fn share_is_placed_units_and_fitting_globals(cluster in clusters(FEATURES)) {
         for machine in cluster.machines() {
             let share = share(&cluster, &machine.id);
             let mut expected: BTreeSet<UnitName> = naive::globals_on(&cluster, machine);
@@ -103,7 +103,7 @@ proptest! {
     }
 }
 
-/// The same cluster, put together the other way round.
+/// Returns the same cluster, built in reverse order.
 fn rebuilt_backwards(cluster: &Snapshot) -> Snapshot {
     let mut copy = Snapshot::default();
     copy.revision = cluster.revision;
@@ -121,13 +121,13 @@ fn rebuilt_backwards(cluster: &Snapshot) -> Snapshot {
     copy
 }
 
-/// The unit of that name, if it wants one machine.
+/// Returns the unit of a name, if it is wanted and not global.
 fn single<'a>(cluster: &'a Snapshot, name: &UnitName) -> Option<&'a Unit> {
     let unit = cluster.unit(name.as_str()).map(AsRef::as_ref);
     unit.filter(|unit: &&Unit| unit.is_wanted() && !unit.is_global())
 }
 
-/// Whether a step is taken for the cause that it names, so nothing moves that need not.
+/// Whether the cause of a step holds, so that no unit moves without need.
 fn is_true(before: &Snapshot, step: &Step) -> bool {
     let unit = &step.unit;
     let from = match &step.action {
@@ -138,10 +138,10 @@ fn is_true(before: &Snapshot, step: &Step) -> bool {
     };
     let gone = before.machine(from.as_str()).is_none();
     match &step.cause {
-        StepCause::NotWanted(why) => is_unwanted(before, unit, *why),
+        StepCause::NotWanted(reason) => is_unwanted(before, unit, *reason),
         StepCause::MachineGone => gone,
         StepCause::Refused(refusal) => {
-            // Whom it must be beside may have left, and have come back since.
+            // The peer may have left and come back.
             let rule = refusal.rule();
             let was_so = rule == Rule::MachineOf || was_broken(before, from, rule);
             !gone && was_so && !naive::kept_placements(before).contains_key(unit)
@@ -155,9 +155,9 @@ fn is_true(before: &Snapshot, step: &Step) -> bool {
     }
 }
 
-fn is_unwanted(before: &Snapshot, name: &UnitName, why: RemovalReason) -> bool {
+fn is_unwanted(before: &Snapshot, name: &UnitName, reason: RemovalReason) -> bool {
     let unit = before.unit(name.as_str());
-    match why {
+    match reason {
         RemovalReason::Destroyed => unit.is_none() && before.fault(name.as_str()).is_none(),
         RemovalReason::Template => unit.is_some() && name.is_template(),
         RemovalReason::Inactive => unit.is_some_and(|unit| !unit.is_wanted()),
@@ -166,7 +166,7 @@ fn is_unwanted(before: &Snapshot, name: &UnitName, why: RemovalReason) -> bool {
     }
 }
 
-/// Whether the machine did not pass a rule of a unit there before the plan.
+/// Whether a unit on the machine broke the rule before the plan.
 fn was_broken(before: &Snapshot, on: &MachineId, rule: Rule) -> bool {
     let nothing = Plan { based_on: before.revision, ..Plan::default() };
     check(before, &nothing).iter().any(|violation| match violation {
@@ -175,7 +175,7 @@ fn was_broken(before: &Snapshot, on: &MachineId, rule: Rule) -> bool {
     })
 }
 
-/// Whether a unit's `MachineOf=` names another.
+/// Whether a unit's `MachineOf=` names another unit.
 fn covers(before: &Snapshot, unit: &UnitName, other: &UnitName) -> bool {
     let unit = single(before, unit);
     unit.is_some_and(|unit| unit.requirements.machine_of.iter().any(|peer| peer.covers(other)))

@@ -1,4 +1,4 @@
-//! What an index that lives on once overlooked.
+//! Regressions of long-lived indexes.
 
 use fleet_core::{Epoch, Machine, Requirements, Snapshot};
 use fleet_scheduler::{
@@ -8,10 +8,9 @@ use fleet_unitfile::UnitName;
 
 use crate::language::unit;
 
-/// A unit waited in vain for the first one that its pattern matched, and was not told that a global
-/// one had come meanwhile.
+/// A unit waited for the first match of its pattern and was not woken when a global unit matched.
 #[test]
-fn a_global_unit_that_comes_ends_the_waiting_of_those_who_name_it() {
+fn new_global_unit_wakes_units_with_a_matching_pattern() {
     let mut cluster = Snapshot::default();
     let mut index = Index::load(Policy::default(), &cluster);
     let units = [
@@ -30,10 +29,10 @@ fn a_global_unit_that_comes_ends_the_waiting_of_those_who_name_it() {
     assert_eq!(index.plan().steps, plan(&cluster).steps);
 }
 
-/// Units that waited as one class were tied one by one when a unit came that named all of them by a
-/// pattern which was known already; then only the first was told of a machine that takes them.
+/// Units waited as one class. A new unit then tied all of them by a pattern that was known already.
+/// Only the first unit was woken for a machine that accepts them.
 #[test]
-fn units_that_a_known_pattern_ties_all_hear_of_a_machine() {
+fn units_tied_by_a_known_pattern_are_all_retried() {
     let mut cluster = Snapshot::default();
     for (name, option) in [
         ("a@1.service", "MaxPerMachine=1"),
@@ -56,9 +55,9 @@ fn units_that_a_known_pattern_ties_all_hear_of_a_machine() {
     assert_eq!(index.plan().steps, plan(&cluster).steps);
 }
 
-/// Units that every machine refused by what it is are tried again when a machine is another.
+/// Units that every machine filters out are retried when a machine changes.
 #[test]
-fn a_unit_without_hope_has_some_when_a_machine_changes() {
+fn filtered_out_unit_is_retried_when_a_machine_changes() {
     let mut index = Index::new(Policy::default());
     let zone = |zone: &str| Machine::new("m1".parse().unwrap()).with_metadata("zone", zone);
     index.put_machine(zone("a"));
@@ -80,9 +79,9 @@ fn a_unit_without_hope_has_some_when_a_machine_changes() {
     }
 }
 
-/// A unit that waits for its machine to come back was told of only in the first of two plans.
+/// A unit that waits for its own machine was reported only in the first of two plans.
 #[test]
-fn a_plan_that_is_made_again_tells_again_of_who_is_not_rescheduled() {
+fn repeated_plan_reports_unrescheduled_units_again() {
     let mut index = Index::new(Policy::default());
     index.put_unit(&unit("a.service", "launched", "[X-Fleet]\nReschedule=never\n"));
     index.place("a.service".parse().unwrap(), "m1".parse().unwrap(), Epoch(1));
@@ -92,9 +91,9 @@ fn a_plan_that_is_made_again_tells_again_of_who_is_not_rescheduled() {
     assert_eq!(one, other);
 }
 
-/// What was known of the zones of no machine at all was taken for what is known of the first one.
+/// The spread values of an empty set of machines were used for the first machine.
 #[test]
-fn a_machine_that_comes_back_to_units_that_spread_is_counted() {
+fn returning_machine_counts_for_spread() {
     let mut cluster = Snapshot::default();
     let spread = unit("d@2.service", "launched", "[X-Fleet]\nSpread=zone\n");
     cluster.put_unit(spread);
@@ -115,10 +114,10 @@ fn put(index: &mut Index, name: &str, text: &str) {
     index.put(UnitSpec { name, requirements: parsed.requirements.into(), wanted: true });
 }
 
-/// A unit that follows a pattern waited in vain for a unit that did, and was not tried again when a
+/// A unit waited for an unsatisfiable unit that its pattern matched. It was not retried when a
 /// global unit came that the pattern matches as well.
 #[test]
-fn a_global_unit_that_comes_wakes_who_waits_for_its_pattern() {
+fn new_global_unit_wakes_followers_of_its_pattern() {
     let mut index = Index::new(Policy::default());
     put(&mut index, "d@2.service", "[X-Fleet]\nMachineOf=a.service\n");
     put(&mut index, "d@3.service", "[X-Fleet]\nGlobal=true\n");
@@ -128,9 +127,9 @@ fn a_global_unit_that_comes_wakes_who_waits_for_its_pattern() {
     assert_eq!(index.plan().steps[0].to_string(), "place e.service on m1: it is wanted");
 }
 
-/// Instances were counted on a machine that had come back after its key was numbered.
+/// Instances were counted on a machine that had returned after the values of its key were numbered.
 #[test]
-fn instances_on_a_machine_that_comes_back_are_counted() {
+fn instances_on_a_returning_machine_are_counted() {
     let mut index = Index::new(Policy::default());
     let spread = "[X-Fleet]\nSpread=zone\n";
     put(&mut index, "a@1.service", spread);
@@ -145,9 +144,9 @@ fn instances_on_a_machine_that_comes_back_are_counted() {
     assert_eq!(steps, ["place a@2.service on m2: it is wanted"]);
 }
 
-/// A unit that fits nowhere, and asks for a reason whenever it comes.
-fn hopeless(index: &mut Index, turn: usize) -> String {
-    let name: UnitName = format!("hopeless-{turn}.service").parse().unwrap();
+/// Adds a unit that fits nowhere, and returns its reason.
+fn unplaceable(index: &mut Index, turn: usize) -> String {
+    let name: UnitName = format!("unplaceable-{turn}.service").parse().unwrap();
     let metadata = [("disk".into(), ["ssd".into()].into())].into();
     let requirements = Requirements { metadata, ..Requirements::default() }.into();
     index.put(UnitSpec { name: name.clone(), requirements, wanted: true });
@@ -155,24 +154,24 @@ fn hopeless(index: &mut Index, turn: usize) -> String {
 }
 
 #[test]
-fn machines_that_come_back_in_another_order_are_told_by_their_own_ids() {
+fn machines_readded_in_another_order_keep_their_ids() {
     let machine = |id: &str| Machine::new(id.parse().unwrap());
     let mut index = Index::new(Policy::default());
     for id in ["m1", "m2"] {
         index.put_machine(machine(id));
     }
-    let told = hopeless(&mut index, 0);
-    assert_eq!(hopeless(&mut index, 1), told);
+    let result = unplaceable(&mut index, 0);
+    assert_eq!(unplaceable(&mut index, 1), result);
     for id in ["m1", "m2"] {
         index.remove_machine(id);
     }
     for id in ["m1", "m2"] {
         index.put_machine(machine(id));
     }
-    assert_eq!(hopeless(&mut index, 2), told);
+    assert_eq!(unplaceable(&mut index, 2), result);
 }
 
-/// Only machines whose daemon is new enough.
+/// Accepts only machines with a recent daemon.
 #[derive(Debug)]
 struct Modern;
 
@@ -190,10 +189,10 @@ impl HardRule for Modern {
     }
 }
 
-/// A machine that said nothing new but its version was taken to be the same, which it is not to a
-/// rule of one's own.
+/// A machine that changed only its version was treated as unchanged, but a custom rule may look at
+/// it.
 #[test]
-fn a_rule_of_your_own_is_asked_again_whatever_a_machine_says_anew() {
+fn custom_rule_is_rechecked_after_any_machine_change() {
     let machine =
         |version: &str| Machine { version: version.into(), ..Machine::new("m1".parse().unwrap()) };
     let rules: Vec<std::sync::Arc<dyn HardRule>> = vec![std::sync::Arc::new(Modern)];

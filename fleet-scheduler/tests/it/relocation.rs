@@ -1,4 +1,4 @@
-//! Drains and rebalancing: what holds of both for every cluster.
+//! Drains and rebalancing: properties that hold for every cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,14 +15,14 @@ use fleet_unitfile::UnitName;
 use proptest::prelude::*;
 
 use crate::config::cases;
-use crate::twin::placements;
+use crate::naive_planner::placements;
 
-/// A cluster that has nothing to do.
+/// Returns the cluster after its plan, which has nothing left to do.
 fn settled(cluster: &Snapshot) -> Snapshot {
     apply(cluster, &plan(cluster))
 }
 
-/// The cluster with those machines cordoned.
+/// Returns the cluster with these machines cordoned.
 fn cordoned(cluster: &Snapshot, machines: &BTreeSet<MachineId>) -> Snapshot {
     let mut cluster = cluster.clone();
     for id in machines {
@@ -37,8 +37,8 @@ fn drain(cluster: &Snapshot, drain: &Drain) -> DrainPlan {
     Index::load(Policy::default(), cluster).drain(drain)
 }
 
-fn rebalance(cluster: &Snapshot, asked: &Rebalance) -> Plan {
-    Index::load(Policy::default(), cluster).rebalance(asked)
+fn rebalance(cluster: &Snapshot, request: &Rebalance) -> Plan {
+    Index::load(Policy::default(), cluster).rebalance(request)
 }
 
 fn moved<'a>(plan: &'a Plan, cause: &StepCause) -> Vec<&'a Step> {
@@ -50,7 +50,7 @@ fn single<'a>(cluster: &'a Snapshot, name: &UnitName) -> Option<&'a Unit> {
     unit.filter(|unit: &&Unit| unit.is_wanted() && !unit.is_global())
 }
 
-/// Where each unit is that is up.
+/// Returns the machines of the units that are up.
 fn up(cluster: &Snapshot, down: &BTreeSet<UnitName>) -> BTreeMap<UnitName, MachineId> {
     let mut up = placements(cluster);
     up.retain(|name, machine| {
@@ -60,7 +60,7 @@ fn up(cluster: &Snapshot, down: &BTreeSet<UnitName>) -> BTreeMap<UnitName, Machi
     up
 }
 
-/// How many instances of each template are among these.
+/// Counts the instances of each template.
 fn instances<'a>(names: impl Iterator<Item = &'a UnitName>) -> BTreeMap<UnitName, u32> {
     let mut counts = BTreeMap::new();
     for template in names.filter_map(UnitName::template) {
@@ -69,9 +69,9 @@ fn instances<'a>(names: impl Iterator<Item = &'a UnitName>) -> BTreeMap<UnitName
     counts
 }
 
-/// The instances that are up and stay where they are, before and after; `plan` is of a cluster that
-/// had nothing to do, so all its steps are for the errand.
-fn undercut(
+/// Returns a template with fewer running instances than the minimum because of the plan. The
+/// cluster had nothing to do before, so all steps belong to the drain or rebalancing.
+fn below_minimum(
     cluster: &Snapshot,
     plan: &Plan,
     min_available: u32,
@@ -88,7 +88,7 @@ fn undercut(
     })
 }
 
-/// What may be asked of a drain.
+/// Generates drain requests.
 pub(crate) fn drains() -> impl Strategy<Value = Drain> {
     let machines = prop::collection::btree_set(1..=5_u8, 1..=2);
     let down = prop::collection::btree_set(1..=3_u8, 0..=1);
@@ -103,7 +103,7 @@ pub(crate) fn drains() -> impl Strategy<Value = Drain> {
     })
 }
 
-/// What may be asked of a rebalancing.
+/// Generates rebalance requests.
 pub(crate) fn rebalances() -> impl Strategy<Value = Rebalance> {
     let down = prop::collection::btree_set(1..=3_u8, 0..=1);
     let group_size = prop_oneof![3 => Just(None), 1 => (0..3_u32).prop_map(Some)];
@@ -117,7 +117,7 @@ pub(crate) fn rebalances() -> impl Strategy<Value = Rebalance> {
     })
 }
 
-/// Load of each machine, global units counted.
+/// Returns the load of each machine, global units counted.
 fn loads(cluster: &Snapshot) -> BTreeMap<MachineId, usize> {
     let load = |machine: &Machine| {
         let placed = cluster.placements().filter(|(name, at)| {
@@ -129,12 +129,12 @@ fn loads(cluster: &Snapshot) -> BTreeMap<MachineId, usize> {
     cluster.machines().map(|machine| (machine.id.clone(), load(machine))).collect()
 }
 
-/// The sum of the squares: how uneven the loads are.
+/// Returns the sum of the squared loads.
 fn unevenness(cluster: &Snapshot) -> usize {
     loads(cluster).values().map(|load| load * load).sum()
 }
 
-/// The score of a machine for a unit that is taken off the cluster.
+/// Returns the score of a machine for a unit that is not in the cluster.
 fn score(cluster: &Snapshot, unit: &Unit, machine: &MachineId) -> i64 {
     let machine = cluster.machine(machine.as_str()).unwrap();
     let wants: &Requirements = &unit.requirements;
@@ -160,82 +160,82 @@ proptest! {
 
     // Holds: I-4
     #[test]
-    fn a_drain_breaks_no_rule(cluster in clusters(Features::ALL), asked in drains()) {
-        let told = drain(&cluster, &asked);
-        let cluster = cordoned(&cluster, &asked.machines);
-        prop_assert_eq!(check(&cluster, &told.plan), [], "{}", told);
+    fn drain_breaks_no_rule(cluster in clusters(Features::ALL), request in drains()) {
+        let result = drain(&cluster, &request);
+        let cluster = cordoned(&cluster, &request.machines);
+        prop_assert_eq!(check(&cluster, &result.plan), [], "{}", result);
     }
 
     // Holds: I-18
     #[test]
-    fn a_drain_leaves_as_many_up_as_it_must(cluster in clusters(Features::ALL), asked in drains()) {
-        let cluster = settled(&cordoned(&cluster, &asked.machines));
-        let told = drain(&cluster, &asked);
-        let found = undercut(&cluster, &told.plan, asked.min_available, &asked.down);
-        prop_assert_eq!(found, None, "{}", told);
+    fn drain_keeps_the_minimum_up(cluster in clusters(Features::ALL), request in drains()) {
+        let cluster = settled(&cordoned(&cluster, &request.machines));
+        let result = drain(&cluster, &request);
+        let found = below_minimum(&cluster, &result.plan, request.min_available, &request.down);
+        prop_assert_eq!(found, None, "{}", result);
     }
 
     #[test]
-    fn a_drain_accounts_for_everybody(cluster in clusters(Features::ALL), asked in drains()) {
-        let told = drain(&cluster, &asked);
-        let after = apply(&cordoned(&cluster, &asked.machines), &told.plan);
+    fn drain_moves_or_explains_every_unit(cluster in clusters(Features::ALL), request in drains()) {
+        let result = drain(&cluster, &request);
+        let after = apply(&cordoned(&cluster, &request.machines), &result.plan);
         for (name, at) in placements(&after) {
             let counts = single(&after, &name).is_some() || after.fault(name.as_str()).is_some();
-            let drained = asked.machines.contains(&at) && after.machine(at.as_str()).is_some();
-            prop_assert_eq!(told.held.contains_key(&name), counts && drained, "{}", name);
+            let drained = request.machines.contains(&at) && after.machine(at.as_str()).is_some();
+            prop_assert_eq!(result.held.contains_key(&name), counts && drained, "{}", name);
         }
-        let moved = moved(&told.plan, &StepCause::Drained);
+        let moved = moved(&result.plan, &StepCause::Drained);
         let from_there = moved.iter().all(|step| {
-            matches!(&step.action, StepAction::Move { from, .. } if asked.machines.contains(from))
+            matches!(&step.action, StepAction::Move { from, .. } if request.machines.contains(from))
         });
-        prop_assert!(from_there, "{}", told);
+        prop_assert!(from_there, "{}", result);
     }
 
     #[test]
-    fn a_preview_leaves_the_index_as_it_was(cluster in clusters(Features::ALL), asked in drains()) {
+    fn preview_leaves_the_index_unchanged(cluster in clusters(Features::ALL), request in drains()) {
         let mut index = Index::load(Policy::default(), &cluster);
         let before = index.plan();
-        let told = index.drain(&asked);
+        let result = index.drain(&request);
         prop_assert_eq!(&index.plan().steps, &before.steps);
         let plan = index.rebalance(&Rebalance::with_budget(5));
         prop_assert_eq!(&index.plan().steps, &before.steps);
-        prop_assert_eq!(index.drain(&asked).plan.steps, told.plan.steps);
+        prop_assert_eq!(index.drain(&request).plan.steps, result.plan.steps);
         prop_assert_eq!(index.rebalance(&Rebalance::with_budget(5)).steps, plan.steps);
     }
 
-    /// Who stays when a drain has come to its end is placed nowhere by the letter either, if all
-    /// that must be beside it looks for a machine.
+    /// A unit that remains after a finished drain is not placed by the specification either,
+    /// together with its eviction group.
     #[test]
-    fn a_drain_that_has_ended_leaves_nobody_who_could_go(
+    fn finished_drain_leaves_no_movable_unit(
         cluster in clusters(Features { faults: false, ..Features::ALL }),
-        asked in drains(),
+        request in drains(),
     ) {
-        let asked = Drain { min_available: 0, max_moves: u32::MAX, ..asked };
-        let mut cluster = settled(&cordoned(&cluster, &asked.machines));
+        let request = Drain { min_available: 0, max_moves: u32::MAX, ..request };
+        let mut cluster = settled(&cordoned(&cluster, &request.machines));
         for _ in 0..20 {
-            let told = drain(&cluster, &asked);
-            if told.plan.is_empty() {
+            let result = drain(&cluster, &request);
+            if result.plan.is_empty() {
                 break;
             }
-            cluster = apply(&cluster, &told.plan);
+            cluster = apply(&cluster, &result.plan);
         }
-        let told = drain(&cluster, &asked);
-        prop_assert!(told.plan.is_empty(), "it does not end: {}", told);
-        for (unit, why) in &told.held {
-            prop_assert!(matches!(why, HoldReason::NowhereElse(_)));
+        let result = drain(&cluster, &request);
+        prop_assert!(result.plan.is_empty(), "the drain does not end: {}", result);
+        for (unit, reason) in &result.held {
+            prop_assert!(matches!(reason, HoldReason::NowhereElse(_)));
             let mut alone = cluster.clone();
             alone.unplace(unit.as_str());
             let placed = naive::plan(&alone, &Policy::default());
-            // Others may have had to leave for it: then not all would have been as it was.
+            // If other units had to leave for it, the state before is not comparable.
             let others = placements(&alone);
             let kept = others.iter().all(|(name, at)| placed.get(name) == Some(at));
-            prop_assert!(!kept || !placed.contains_key(unit), "{} could go: {}", unit, told);
+            prop_assert!(!kept || !placed.contains_key(unit), "{} could move: {}", unit, result);
         }
     }
 
     // Holds: I-4
     #[test]
-    fn a_rebalancing_breaks_no_rule(
+    fn rebalancing_breaks_no_rule(
         cluster in clusters(Features::ALL),
         budget in 0..6_u32,
         gain in 0..3_u32,
@@ -246,16 +246,17 @@ proptest! {
 
     // Holds: I-18
     #[test]
-    fn a_rebalancing_keeps_to_its_budget_and_leaves_enough_up(
+    fn rebalancing_respects_budget_and_minimum(
         cluster in clusters(Features::ALL),
         budget in 0..6_u32,
         min_available in 0..3_u32,
     ) {
         let cluster = settled(&cluster);
-        let asked = Rebalance { min_available, ..Rebalance::with_budget(budget) };
-        let plan = rebalance(&cluster, &asked);
+        let request = Rebalance { min_available, ..Rebalance::with_budget(budget) };
+        let plan = rebalance(&cluster, &request);
         prop_assert!(plan.steps.len() <= usize::try_from(budget).unwrap(), "{}", plan);
-        prop_assert_eq!(undercut(&cluster, &plan, min_available, &asked.down), None, "{}", plan);
+        let below = below_minimum(&cluster, &plan, min_available, &request.down);
+        prop_assert_eq!(below, None, "{}", plan);
         for step in &plan.steps {
             let wants = &cluster.unit(step.unit.as_str()).unwrap().requirements;
             prop_assert_eq!(&step.cause, &StepCause::Rebalanced);
@@ -264,7 +265,7 @@ proptest! {
     }
 
     #[test]
-    fn a_rebalancing_makes_it_more_even_until_it_ends(cluster in clusters(Features::ALL)) {
+    fn rebalancing_evens_loads_until_it_ends(cluster in clusters(Features::ALL)) {
         let mut cluster = settled(&cluster);
         loop {
             let plan = rebalance(&cluster, &Rebalance::with_budget(3));
@@ -279,7 +280,7 @@ proptest! {
 
     // Holds: I-18
     #[test]
-    fn each_move_is_worth_it_and_makes_no_score_worse(
+    fn each_balance_move_gains_and_lowers_no_score(
         cluster in clusters(Features {
             groups: false,
             peer_patterns: false,
@@ -325,14 +326,14 @@ proptest! {
         }
         let loads = loads(&cluster);
         let most = loads.values().max().copied().unwrap_or(0);
-        // Those that cannot be read do not move.
+        // Unreadable units do not move.
         let fixed = cluster.placements().filter(|(name, _)| cluster.fault(name.as_str()).is_some());
         let is_even = most - loads.values().min().unwrap() <= 1 + usize::try_from(gain).unwrap();
         prop_assert!(is_even || fixed.count() > 0, "{:?}", loads);
     }
 
     #[test]
-    fn whoever_packs_is_not_unpacked(cluster in clusters(Features::NONE)) {
+    fn bin_packing_is_not_rebalanced(cluster in clusters(Features::NONE)) {
         let policy = Policy { ranking: Ranking::BinPacking, ..Policy::default() };
         let mut index = Index::load(policy, &cluster);
         let plan = index.plan();
@@ -360,19 +361,19 @@ fn put(index: &mut Index, name: &str, at: &str, text: &str) {
 
 // Holds: I-18
 #[test]
-fn who_has_to_make_room_for_a_drained_unit_counts_as_well() {
+fn units_making_room_for_a_drain_count_for_the_minimum() {
     let mut index = index(&["m1", "m2", "m3"]);
     put(&mut index, "new.service", "m1", "Replaces=web@*\n");
     put(&mut index, "web@1.service", "m2", "");
     put(&mut index, "full.service", "m3", "");
     put(&mut index, "fuller.service", "m3", "");
-    let told = index.drain(&Drain { min_available: 1, ..Drain::new(["m1".parse().unwrap()]) });
+    let result = index.drain(&Drain { min_available: 1, ..Drain::new(["m1".parse().unwrap()]) });
     let web = "web@.service".parse().unwrap();
     let held = HoldReason::MinAvailable { template: web, up: 1, min_available: 1 };
-    assert_eq!(told.held.into_values().collect::<Vec<_>>(), [held]);
-    assert!(told.plan.is_empty());
-    let told = index.drain(&Drain::new(["m1".parse().unwrap()]));
-    let steps: Vec<_> = told.plan.steps.iter().map(ToString::to_string).collect();
+    assert_eq!(result.held.into_values().collect::<Vec<_>>(), [held]);
+    assert!(result.plan.is_empty());
+    let result = index.drain(&Drain::new(["m1".parse().unwrap()]));
+    let steps: Vec<_> = result.plan.steps.iter().map(ToString::to_string).collect();
     assert_eq!(
         steps,
         [
@@ -383,17 +384,17 @@ fn who_has_to_make_room_for_a_drained_unit_counts_as_well() {
 }
 
 #[test]
-fn two_units_that_a_third_must_be_beside_leave_together_with_it() {
+fn two_peers_of_a_unit_leave_together_with_it() {
     let mut index = index(&["m1", "m2"]);
     put(&mut index, "a.service", "m1", "");
     put(&mut index, "b.service", "m1", "");
     put(&mut index, "c.service", "m1", "MachineOf=a.service\nMachineOf=b.service\n");
-    let told = index.drain(&Drain::new(["m1".parse().unwrap()]));
-    assert_eq!((told.plan.steps.len(), told.held.len()), (3, 0), "{told}");
+    let result = index.drain(&Drain::new(["m1".parse().unwrap()]));
+    assert_eq!((result.plan.steps.len(), result.held.len()), (3, 0), "{result}");
 }
 
 #[test]
-fn what_people_want_to_be_drained_is_read_out_of_a_snapshot() {
+fn drain_is_derived_from_the_intents_of_a_snapshot() {
     let mut cluster = Snapshot::default();
     let drained = |id: &str, min_available| {
         Machine::new(id.parse().unwrap()).with_intent(Intent::Drained { min_available })
@@ -403,17 +404,17 @@ fn what_people_want_to_be_drained_is_read_out_of_a_snapshot() {
     cluster.put_machine(drained("m1", 1));
     cluster.put_machine(drained("m2", 2));
     cluster.put_machine(Machine::new("m3".parse().unwrap()).with_intent(Intent::Cordoned));
-    assert_eq!(wanted(&cluster), None, "they are empty");
+    assert_eq!(wanted(&cluster), None, "the machines are empty");
     let [one, two]: [UnitName; 2] =
         ["a@1.service", "a@2.service"].map(|name| name.parse().unwrap());
     cluster.place(one.clone(), "m1".parse().unwrap(), Epoch(1));
     cluster.place(two.clone(), "m3".parse().unwrap(), Epoch(1));
     let mut drain = Drain { min_available: 1, ..Drain::new(["m1".parse().unwrap()]) };
     drain.down = [one.clone(), two.clone()].into();
-    assert_eq!(wanted(&cluster), Some(drain.clone()), "nothing is known of who is up");
+    assert_eq!(wanted(&cluster), Some(drain.clone()), "no unit state is reported");
     for active in [ActiveState::Failed, ActiveState::Active] {
         cluster.put_state(state(&two, "m3", active));
-        cluster.put_state(state(&one, "m2", active)); // where it is not placed
+        cluster.put_state(state(&one, "m2", active)); // a machine on which it is not placed
     }
     drain.down = [one].into();
     assert_eq!(wanted(&cluster), Some(drain));
@@ -421,7 +422,7 @@ fn what_people_want_to_be_drained_is_read_out_of_a_snapshot() {
     assert_eq!(
         wanted(&cluster),
         Some(Drain::new(["m1".parse().unwrap()])),
-        "nobody asks who is up"
+        "unit states do not matter without a minimum"
     );
 }
 

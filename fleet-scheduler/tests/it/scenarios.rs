@@ -1,7 +1,7 @@
-//! Runs every scenario: what it prints is what stands in its file.
+//! Runs every scenario and compares its output with the file.
 //!
-//! With `FLEET_UPDATE_SCENARIOS=1` in the environment the files are written anew; read the
-//! difference afterwards, as with any snapshot.
+//! With `FLEET_UPDATE_SCENARIOS=1` in the environment the files are rewritten. Review the
+//! difference, as with any snapshot.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ macro_rules! scenarios {
         $(
             #[test]
             fn $name() {
-                hold_to(
+                assert_scenario(
                     concat!(stringify!($name), ".txt"),
                     include_str!(concat!("../scenarios/", stringify!($name), ".txt")),
                 );
@@ -31,12 +31,12 @@ scenarios! {
     conflicts
     cordons
     cycles
+    drain_plans
     drains
-    drains_on_purpose
     expressions
     global_units
     groups
-    groups_whole
+    groups_atomic
     lifecycle
     limits
     machine_gone
@@ -53,11 +53,11 @@ scenarios! {
     replaces_and_globals
     replaces_in_groups
     reservations
-    unit_files_document
+    unit_file_examples
     unreadable
 }
 
-fn hold_to(file: &str, expected: &str) {
+fn assert_scenario(file: &str, expected: &str) {
     let found = run(expected);
     if found != expected && is_to_be_updated() {
         write(file, &found);
@@ -66,17 +66,17 @@ fn hold_to(file: &str, expected: &str) {
     assert!(found == expected, "tests/scenarios/{file} should be:\n----\n{found}----");
 }
 
-#[expect(clippy::disallowed_methods, reason = "a person says whether files are to be rewritten")]
+#[expect(clippy::disallowed_methods, reason = "the environment requests an update")]
 fn is_to_be_updated() -> bool {
     std::env::var_os("FLEET_UPDATE_SCENARIOS").is_some()
 }
 
-#[expect(clippy::disallowed_methods, reason = "the expectations of a test are written on request")]
+#[expect(clippy::disallowed_methods, reason = "expectations are written on request")]
 fn write(file: &str, text: &str) {
     std::fs::write(folder().join(file), text).expect("the scenarios can be written");
 }
 
-#[expect(clippy::disallowed_methods, reason = "a scenario that nobody runs proves nothing")]
+#[expect(clippy::disallowed_methods, reason = "every scenario file must be run")]
 fn files() -> Vec<String> {
     let entries = std::fs::read_dir(folder()).expect("there are scenarios");
     let names = entries.map(|entry| entry.expect("the folder can be read").file_name());

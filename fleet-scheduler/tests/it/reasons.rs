@@ -1,4 +1,4 @@
-//! Reasons and explanations are true: what they say is found again by looking.
+//! Reasons and explanations hold: an independent check confirms them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use fleet_scheduler::{PlacementVerdict, Policy, apply, explain, naive, plan};
 use proptest::prelude::*;
 
 use crate::config::cases;
-use crate::known::KNOWN;
+use crate::features::FEATURES;
 use crate::language::unit;
 
 proptest! {
@@ -17,17 +17,17 @@ proptest! {
 
     // Holds: I-22
     #[test]
-    fn every_reason_is_true(cluster in clusters(KNOWN)) {
+    fn every_reason_holds(cluster in clusters(FEATURES)) {
         let plan = plan(&cluster);
         let after = apply(&cluster, &plan);
         for (name, reason) in &plan.unplaced {
-            let judged = naive::check_reason(&after, &Policy::default(), name, reason);
-            prop_assert_eq!(judged.map_err(|untrue| untrue.to_string()), Ok(()), "{}", plan);
+            let checked = naive::check_reason(&after, &Policy::default(), name, reason);
+            prop_assert_eq!(checked.map_err(|wrong| wrong.to_string()), Ok(()), "{}", plan);
         }
     }
 
     #[test]
-    fn whom_no_machine_takes_is_told_which_one_comes_nearest(cluster in clusters(KNOWN)) {
+    fn refusal_reason_names_the_nearest_machine(cluster in clusters(FEATURES)) {
         for reason in plan(&cluster).unplaced.values() {
             if let Reason::NoMachineFits { nearest, .. }
             | Reason::NoMachineFitsGroup { nearest, .. } = reason.as_ref()
@@ -39,7 +39,7 @@ proptest! {
 
     // Holds: I-22
     #[test]
-    fn a_unit_that_could_have_a_machine_has_one(cluster in clusters(KNOWN)) {
+    fn placeable_unit_is_placed(cluster in clusters(FEATURES)) {
         let plan = plan(&cluster);
         let after = apply(&cluster, &plan);
         let waiting = plan.unplaced.keys().filter(|name| after.placement(name.as_str()).is_none());
@@ -52,13 +52,15 @@ proptest! {
     }
 
     #[test]
-    fn an_explanation_says_what_the_plan_says(cluster in clusters(KNOWN)) {
+    fn explanation_agrees_with_the_plan(cluster in clusters(FEATURES)) {
         let plan = plan(&cluster);
         let after = apply(&cluster, &plan);
         for unit in after.units().filter(|unit| unit.is_wanted() && !unit.is_global()) {
-            let told = explain(&after, &unit.name).unwrap();
-            prop_assert_eq!(told.reason.as_ref(), plan.unplaced.get(&unit.name).map(AsRef::as_ref));
-            let here = told.machines.iter().filter(|(_, verdict)| *verdict == PlacementVerdict::Here);
+            let result = explain(&after, &unit.name).unwrap();
+            let reason = plan.unplaced.get(&unit.name).map(AsRef::as_ref);
+            prop_assert_eq!(result.reason.as_ref(), reason);
+            let is_here = |verdict: &PlacementVerdict| *verdict == PlacementVerdict::Here;
+            let here = result.machines.iter().filter(|(_, verdict)| is_here(verdict));
             let here: Vec<_> = here.map(|(machine, _)| machine).collect();
             let placed = after.placement(unit.name.as_str()).map(|placement| &placement.machine);
             let present = placed.filter(|machine| after.machine(machine.as_str()).is_some());
@@ -67,7 +69,7 @@ proptest! {
     }
 
     #[test]
-    fn every_machine_says_to_a_waiting_unit_what_the_letter_says(cluster in clusters(KNOWN)) {
+    fn verdicts_match_the_specification(cluster in clusters(FEATURES)) {
         let after = apply(&cluster, &plan(&cluster));
         let waiting = after.units().filter(|unit| {
             let nowhere = after.placement(unit.name.as_str()).is_none();
@@ -76,19 +78,20 @@ proptest! {
         for unit in waiting {
             for (machine, verdict) in explain(&after, &unit.name).unwrap().machines {
                 let machine = after.machine(machine.as_str()).unwrap();
-                let rule_set = naive::first_refusal(&after, &Policy::default(), &unit.name, machine);
-                let told = match verdict {
+                let policy = Policy::default();
+                let expected = naive::first_refusal(&after, &policy, &unit.name, machine);
+                let result = match verdict {
                     PlacementVerdict::Refused(refusal) => Some(refusal.rule()),
                     _ => None,
                 };
-                let told_of = format!("{} on {}", unit.name, machine.id);
-                prop_assert_eq!(told, rule_set.map(|(_, rule)| rule), "{}", told_of);
+                let context = format!("{} on {}", unit.name, machine.id);
+                prop_assert_eq!(result, expected.map(|(_, rule)| rule), "{}", context);
             }
         }
     }
 
     #[test]
-    fn a_machine_says_in_an_explanation_what_it_says_in_the_reason(cluster in clusters(KNOWN)) {
+    fn explanation_agrees_with_the_reason(cluster in clusters(FEATURES)) {
         let plan = plan(&cluster);
         let after = apply(&cluster, &plan);
         for (name, reason) in &plan.unplaced {
@@ -98,20 +101,20 @@ proptest! {
                 continue;
             };
             let machines = explain(&after, name).unwrap().machines;
-            let told: BTreeMap<_, _> = machines.into_iter().collect();
+            let result: BTreeMap<_, _> = machines.into_iter().collect();
             let examples = tallies.iter().map(|tally| (&tally.example, &tally.refusal));
             let nearest = nearest.iter().map(|nearest| (&nearest.machine, &nearest.refusal));
             for (machine, refusal) in examples.chain(nearest) {
                 let expected = PlacementVerdict::Refused(Arc::new(refusal.clone()));
-                prop_assert_eq!(&told[machine], &expected, "{} on {}", name, machine);
+                prop_assert_eq!(&result[machine], &expected, "{} on {}", name, machine);
             }
         }
     }
 }
 
-/// Of several who keep a unit away from a machine the first by name is told, be it a global one.
+/// Of several units that keep a unit away, the first by name is reported, even if it is global.
 #[test]
-fn whoever_comes_first_by_name_is_said_to_keep_a_unit_away() {
+fn first_blocker_by_name_is_reported() {
     let cases = [
         ("Conflicts=shy*", "", "", ["b.service", "d.service"]),
         ("", "", "Conflicts=*.service", ["b.service", "d.service"]),
@@ -134,10 +137,10 @@ fn whoever_comes_first_by_name_is_said_to_keep_a_unit_away() {
             cluster.put_machine(Machine::new(machine.parse().unwrap()));
             cluster.place(name.parse().unwrap(), machine.parse().unwrap(), Epoch(1));
         }
-        let told = explain(&cluster, &"shy.service".parse().unwrap()).unwrap();
-        for ((machine, verdict), expected) in told.machines.iter().zip(expected) {
-            let told = verdict.to_string();
-            assert!(told.contains(&format!(": {expected} is on it")), "{machine}: {told}");
+        let result = explain(&cluster, &"shy.service".parse().unwrap()).unwrap();
+        for ((machine, verdict), expected) in result.machines.iter().zip(expected) {
+            let result = verdict.to_string();
+            assert!(result.contains(&format!(": {expected} is on it")), "{machine}: {result}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Policies of an embedder's own, and clusters of many machines: what holds of the default planner
-//! and a few machines holds of these as well.
+//! Custom policies and clusters of many machines: the properties of the default planner hold for
+//! them as well.
 
 use fleet_core::{Epoch, Machine, Resources, Rule, Snapshot};
 use fleet_scheduler::strategies::{clusters, policies, wide_clusters};
@@ -10,11 +10,11 @@ use fleet_scheduler::{
 use proptest::prelude::*;
 
 use crate::config::{cases, few_cases};
-use crate::known::KNOWN;
+use crate::features::FEATURES;
 use crate::language::unit;
-use crate::twin::placements;
+use crate::naive_planner::placements;
 
-/// The plan, if it is that of the rule_set.
+/// Returns the plan after comparing it with the specification.
 fn planned(policy: &Policy, cluster: &Snapshot) -> Result<Plan, TestCaseError> {
     let plan = Index::load(policy.clone(), cluster).plan();
     let expected = naive::plan(cluster, policy);
@@ -22,15 +22,15 @@ fn planned(policy: &Policy, cluster: &Snapshot) -> Result<Plan, TestCaseError> {
     Ok(plan)
 }
 
-/// Whether each reason of a plan is true, and the next plan has nothing to do.
+/// Checks that each reason of a plan holds, and that the next plan has nothing to do.
 fn is_settled(policy: &Policy, cluster: &Snapshot, plan: &Plan) -> Result<(), TestCaseError> {
     let after = apply(cluster, plan);
     let next = Index::load(policy.clone(), &after).plan();
     prop_assert!(next.is_empty(), "{plan}\nthen {next}");
     prop_assert_eq!(&next.unplaced, &plan.unplaced);
     for (name, reason) in &plan.unplaced {
-        let judged = naive::check_reason(&after, policy, name, reason);
-        prop_assert_eq!(judged.map_err(|untrue| untrue.to_string()), Ok(()), "{}", plan);
+        let checked = naive::check_reason(&after, policy, name, reason);
+        prop_assert_eq!(checked.map_err(|wrong| wrong.to_string()), Ok(()), "{}", plan);
     }
     Ok(())
 }
@@ -39,8 +39,8 @@ proptest! {
     #![proptest_config(cases(3))]
 
     #[test]
-    fn with_rules_of_your_own_a_plan_is_that_of_the_letter(
-        cluster in clusters(KNOWN),
+    fn plan_with_custom_rules_matches_the_specification(
+        cluster in clusters(FEATURES),
         policy in policies(),
     ) {
         let plan = planned(&policy, &cluster)?;
@@ -48,8 +48,8 @@ proptest! {
     }
 
     #[test]
-    fn rules_of_your_own_hold_after_the_plan(cluster in clusters(KNOWN), policy in policies()) {
-        // What looks elsewhere may be true of the moment alone.
+    fn custom_rules_hold_after_the_plan(cluster in clusters(FEATURES), policy in policies()) {
+        // A rule that looks at other machines may hold only at the time of the decision.
         let lasts = |rule: &dyn HardRule| rule.retry_on() != RetryOn::AnyChange;
         prop_assume!(policy.rules.iter().all(|rule| lasts(&**rule)));
         let plan = Index::load(policy.clone(), &cluster).plan();
@@ -61,22 +61,22 @@ proptest! {
     #![proptest_config(few_cases(2))]
 
     #[test]
-    fn among_many_machines_a_plan_is_that_of_the_letter(cluster in wide_clusters(KNOWN)) {
+    fn plan_for_many_machines_matches_the_specification(cluster in wide_clusters(FEATURES)) {
         let plan = planned(&Policy::default(), &cluster)?;
         is_settled(&Policy::default(), &cluster, &plan)?;
         prop_assert_eq!(check(&cluster, &plan), [], "{}", plan);
     }
 
     #[test]
-    fn among_many_machines_with_rules_of_your_own_it_is_so_too(
-        cluster in wide_clusters(KNOWN),
+    fn custom_plan_for_many_machines_matches_the_specification(
+        cluster in wide_clusters(FEATURES),
         policy in policies(),
     ) {
         planned(&policy, &cluster)?;
     }
 }
 
-/// Nobody may come to a machine where anybody is.
+/// Refuses every machine that has a unit.
 #[derive(Debug)]
 struct Alone;
 
@@ -99,7 +99,7 @@ fn alone() -> Policy {
     Policy { rules: vec![std::sync::Arc::new(Alone)], ..Policy::default() }
 }
 
-/// Machines `m1` and so on, and launched units `a.service` and so on with an option each.
+/// Returns machines `m1` and so on, and launched units with an option each.
 fn cluster(machines: u8, units: &[(&str, &str)]) -> Snapshot {
     let mut cluster = Snapshot::default();
     for at in 1..=machines {
@@ -112,14 +112,14 @@ fn cluster(machines: u8, units: &[(&str, &str)]) -> Snapshot {
 }
 
 #[test]
-fn a_plan_that_breaks_a_rule_of_your_own_is_found_out() {
+fn plan_breaking_a_custom_rule_is_reported() {
     let mut cluster = cluster(2, &[("a.service", ""), ("b.service", ""), ("c.service", "")]);
     cluster.place("a.service".parse().unwrap(), "m1".parse().unwrap(), Epoch(1));
     let careless = Index::load(Policy::default(), &cluster).plan();
     let found = check_with(&alone(), &cluster, &careless);
-    let told: Vec<String> = found.iter().map(ToString::to_string).collect();
-    // Of those that share a machine, the one that was there before is not asked.
-    assert_eq!(told, ["c.service is on m1, refused by Alone: a.service is there"]);
+    let result: Vec<String> = found.iter().map(ToString::to_string).collect();
+    // Of the units that share a machine, the earlier one is not checked.
+    assert_eq!(result, ["c.service is on m1, refused by Alone: a.service is there"]);
     assert!(
         matches!(&found[0], Violation::Broken { refusal, .. } if refusal.rule() == Rule::Custom)
     );
@@ -127,19 +127,19 @@ fn a_plan_that_breaks_a_rule_of_your_own_is_found_out() {
     assert_eq!(check_with(&alone(), &cluster, &right), []);
 }
 
-/// All rules of an embedder were called `Custom` there.
+/// Explanations once called all custom rules `Custom`.
 #[test]
-fn an_explanation_calls_a_rule_of_your_own_by_its_name() {
+fn explanation_names_the_custom_rule() {
     let mut cluster = cluster(2, &[("a.service", ""), ("b.service", ""), ("c.service", "")]);
     cluster = apply(&cluster, &Index::load(alone(), &cluster).plan());
-    let told = Index::load(alone(), &cluster).explain(&"c.service".parse().unwrap());
-    let told = told.unwrap().to_string();
-    assert!(told.ends_with("m2  refused by Alone: b.service is there"), "{told}");
+    let result = Index::load(alone(), &cluster).explain(&"c.service".parse().unwrap());
+    let result = result.unwrap().to_string();
+    assert!(result.ends_with("m2  refused by Alone: b.service is there"), "{result}");
 }
 
-/// Who is replaced is on its way: a rule that counts does not count it.
+/// A rule that counts units does not count a unit that is to be replaced.
 #[test]
-fn a_rule_of_your_own_does_not_see_who_is_about_to_be_replaced() {
+fn custom_rule_does_not_see_units_to_be_replaced() {
     let mut cluster = cluster(
         2,
         &[
@@ -152,10 +152,10 @@ fn a_rule_of_your_own_does_not_see_who_is_about_to_be_replaced() {
     for name in ["old.service", "with.service"] {
         cluster.place(name.parse().unwrap(), "m1".parse().unwrap(), Epoch(1));
     }
-    // The two leave together, and nowhere could both be alone.
+    // The two units leave together, and no machine could hold each alone.
     let plan = Index::load(alone(), &cluster).plan();
-    let why = plan.unplaced["new.service"].to_string();
-    assert!(plan.is_empty() && why.contains("no other machine takes that unit"), "{plan}");
+    let reason = plan.unplaced["new.service"].to_string();
+    assert!(plan.is_empty() && reason.contains("no other machine takes that unit"), "{plan}");
     cluster.remove_unit("with.service");
     cluster.unplace("with.service");
     let plan = Index::load(alone(), &cluster).plan();
@@ -167,7 +167,7 @@ fn a_rule_of_your_own_does_not_see_who_is_about_to_be_replaced() {
     assert_eq!(steps, expected, "{plan}");
 }
 
-/// Refuses one unit a machine of which something is true.
+/// Refuses a machine for one unit if a predicate holds.
 #[derive(Debug)]
 struct Refuses(&'static str, fn(&View<'_>, &Machine) -> bool);
 
@@ -187,7 +187,7 @@ impl HardRule for Refuses {
 }
 
 #[test]
-fn whichever_way_a_rule_of_your_own_looks_it_does_not_see_who_is_about_to_be_replaced() {
+fn no_view_query_shows_units_to_be_replaced() {
     let mut cluster = cluster(
         2,
         &[

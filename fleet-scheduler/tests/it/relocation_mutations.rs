@@ -1,6 +1,6 @@
-//! Drains and rebalancing with a known mistake, made by leaving out or exchanging one clause of the
-//! rule_set: each comes to something else than the letter in some generated cluster, or in one that
-//! is made for it where chance would take too long.
+//! Mutation tests of drains and rebalancing: one clause of the specification is left out or
+//! exchanged. The result must differ in some generated cluster, or in a specific one if chance
+//! would take too long.
 
 use std::collections::BTreeSet;
 
@@ -15,16 +15,16 @@ use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner
 use crate::language::unit;
 use crate::relocation::{drains, rebalances};
 
-/// Whether two judges differ for any of some thousand questions.
-fn is_found_out<T: std::fmt::Debug>(
-    asked: impl Strategy<Value = T>,
+/// Runs generated requests until a difference is detected.
+fn is_detected<T: std::fmt::Debug>(
+    request: impl Strategy<Value = T>,
     differs: impl Fn(&Cluster, &T) -> bool,
 ) -> bool {
     let config = Config { cases: 10_000, failure_persistence: None, ..Config::default() };
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(Config { max_shrink_iters: 0, ..config }, rng);
-    let found = runner.run(&(clusters(Features::ALL), asked), |(cluster, asked)| {
-        prop_assert!(!differs(&cluster, &asked));
+    let found = runner.run(&(clusters(Features::ALL), request), |(cluster, request)| {
+        prop_assert!(!differs(&cluster, &request));
         Ok(())
     });
     match found {
@@ -40,24 +40,24 @@ fn changed(change: impl Fn(&mut RuleSet)) -> RuleSet {
     rule_set
 }
 
-/// Whether drains by the changed letter are found out.
-fn drains_otherwise(change: impl Fn(&mut RuleSet)) -> bool {
+/// Whether a changed drain is detected.
+fn drain_mutation_is_detected(change: impl Fn(&mut RuleSet)) -> bool {
     let rule_set = changed(change);
-    is_found_out(drains(), |cluster, asked: &Drain| {
+    is_detected(drains(), |cluster, request: &Drain| {
         let policy = Policy::default();
-        naive::drain_with(&rule_set, cluster, &policy, asked)
-            != naive::drain(cluster, &policy, asked)
+        naive::drain_with(&rule_set, cluster, &policy, request)
+            != naive::drain(cluster, &policy, request)
     })
 }
 
-/// Whether rebalancing by the changed letter is found out. Some machines are new, or nothing would
-/// have to be done.
-fn rebalances_otherwise(ranking: Ranking, change: impl Fn(&mut RuleSet)) -> bool {
+/// Whether a changed rebalancing is detected. Some machines are new, or there would be nothing to
+/// do.
+fn rebalance_mutation_is_detected(ranking: Ranking, change: impl Fn(&mut RuleSet)) -> bool {
     let rule_set = changed(change);
-    is_found_out(rebalances(), |cluster, asked: &Rebalance| {
+    is_detected(rebalances(), |cluster, request: &Rebalance| {
         let (cluster, policy) = (widened(cluster), Policy { ranking, ..Policy::default() });
-        naive::rebalance_with(&rule_set, &cluster, &policy, asked)
-            != naive::rebalance(&cluster, &policy, asked)
+        naive::rebalance_with(&rule_set, &cluster, &policy, request)
+            != naive::rebalance(&cluster, &policy, request)
     })
 }
 
@@ -69,21 +69,22 @@ fn widened(cluster: &Snapshot) -> Snapshot {
 }
 
 #[test]
-fn a_drain_that_forgets_what_holds_a_company_back_is_found_out() {
+fn missing_drain_clause_is_detected() {
     for clause in ["unreadable", "min_available", "max_moves"] {
-        let found =
-            drains_otherwise(|rule_set| rule_set.drain_clauses.retain(|(name, _)| *name != clause));
-        assert!(found, "nobody saw that {clause} is missing");
+        let found = drain_mutation_is_detected(|rule_set| {
+            rule_set.drain_clauses.retain(|(name, _)| *name != clause)
+        });
+        assert!(found, "the missing clause {clause} was not detected");
     }
 }
 
 #[test]
-fn a_drain_that_asks_in_another_order_is_found_out() {
-    assert!(drains_otherwise(|rule_set| rule_set.drain_clauses.reverse()));
+fn reordered_drain_clauses_are_detected() {
+    assert!(drain_mutation_is_detected(|rule_set| rule_set.drain_clauses.reverse()));
 }
 
 #[test]
-fn a_drain_that_forgets_who_makes_room_is_found_out() {
+fn missing_displacement_clause_is_detected() {
     let cluster = cluster(&[
         ("new.service", "m1", "Replaces=web@*"),
         ("web@1.service", "m2", ""),
@@ -91,56 +92,56 @@ fn a_drain_that_forgets_who_makes_room_is_found_out() {
         ("fuller.service", "m3", ""),
     ]);
     let rule_set = changed(|rule_set| rule_set.displacement_clause = |_, _| None);
-    let asked = Drain { min_available: 1, ..Drain::new(["m1".parse().unwrap()]) };
+    let request = Drain { min_available: 1, ..Drain::new(["m1".parse().unwrap()]) };
     let policy = Policy::default();
-    let right = naive::drain(&cluster, &policy, &asked);
-    assert_ne!(naive::drain_with(&rule_set, &cluster, &policy, &asked), right);
+    let right = naive::drain(&cluster, &policy, &request);
+    assert_ne!(naive::drain_with(&rule_set, &cluster, &policy, &request), right);
 }
 
 #[test]
-fn a_drain_that_tears_companies_apart_is_found_out() {
-    assert!(drains_otherwise(
+fn drain_splitting_groups_is_detected() {
+    assert!(drain_mutation_is_detected(
         |rule_set| rule_set.eviction_group = |_, unit, _| BTreeSet::from([unit])
     ));
 }
 
-/// Those who follow the unit go along, and those whom it follows do not.
+/// The followers of the unit move with it, and the units that it follows do not.
 #[test]
-fn a_drain_that_forgets_whom_a_unit_names_is_found_out() {
-    assert!(drains_otherwise(
+fn drain_group_without_named_units_is_detected() {
+    assert!(drain_mutation_is_detected(
         |rule_set| rule_set.eviction_group = RuleSet::default().displaced_group
     ));
 }
 
 #[test]
-fn a_drain_that_takes_any_machine_is_found_out() {
-    assert!(drains_otherwise(|rule_set| {
+fn drain_with_arbitrary_machine_order_is_detected() {
+    assert!(drain_mutation_is_detected(|rule_set| {
         rule_set.machine_order = |state, _| state.cluster.machines().map(AsRef::as_ref).collect();
     }));
 }
 
 #[test]
-fn a_rebalancing_that_forgets_who_may_leave_is_found_out() {
+fn missing_leave_clause_is_detected() {
     for clause in ["movable", "budget", "max_group_size", "min_available"] {
-        let found = rebalances_otherwise(Ranking::LeastLoaded, |rule_set| {
+        let found = rebalance_mutation_is_detected(Ranking::LeastLoaded, |rule_set| {
             rule_set.leave_clauses.retain(|(name, _)| *name != clause);
         });
-        assert!(found, "nobody saw that {clause} is missing");
+        assert!(found, "the missing clause {clause} was not detected");
     }
 }
 
 #[test]
-fn a_rebalancing_that_forgets_what_suits_a_company_is_found_out() {
+fn missing_target_clause_is_detected() {
     for clause in ["replaces_none", "scores", "is_worth_it"] {
-        let found = rebalances_otherwise(Ranking::LeastLoaded, |rule_set| {
+        let found = rebalance_mutation_is_detected(Ranking::LeastLoaded, |rule_set| {
             rule_set.target_clauses.retain(|(name, _)| *name != clause);
         });
-        assert!(found, "nobody saw that {clause} is missing");
+        assert!(found, "the missing clause {clause} was not detected");
     }
 }
 
 #[test]
-fn a_rebalancing_that_makes_room_for_a_global_unit_is_found_out() {
+fn rebalancing_ignoring_globals_is_detected() {
     let mut cluster = cluster(&[
         ("free.service", "m1", "Conflicts=agent.service"),
         ("kept.service", "m1", "MachineID=m1"),
@@ -148,14 +149,14 @@ fn a_rebalancing_that_makes_room_for_a_global_unit_is_found_out() {
     cluster.put_machine(Machine::new("m1".parse().unwrap()).with_metadata("kind", "old"));
     let global = "[X-Fleet]\nGlobal=true\nMachineMetadata=kind=old\n";
     cluster.put_unit(unit("agent.service", "launched", global));
-    is_seen_in(&cluster, Ranking::LeastLoaded, |rule_set| {
+    is_detected_in(&cluster, Ranking::LeastLoaded, |rule_set| {
         rule_set.leave_clauses.retain(|(name, _)| *name != "globals");
     });
 }
 
-/// The machine with less to do has more instances.
+/// The machine with the lower load has more instances.
 #[test]
-fn a_rebalancing_that_forgets_how_instances_are_spread_is_found_out() {
+fn rebalancing_ignoring_instance_counts_is_detected() {
     let cluster = cluster(&[
         ("d@1.service", "m1", "MachineMetadataExpr=not exists far"),
         ("x1.service", "m1", "MachineID=m1"),
@@ -164,12 +165,12 @@ fn a_rebalancing_that_forgets_how_instances_are_spread_is_found_out() {
         ("d@2.service", "m2", "MachineID=m2"),
         ("full.service", "m3", "Conflicts=*"),
     ]);
-    is_seen_in(&cluster, Ranking::Spread, |rule_set| {
+    is_detected_in(&cluster, Ranking::Spread, |rule_set| {
         rule_set.target_clauses.retain(|(name, _)| *name != "instances");
     });
 }
 
-/// Three machines, and units with the machine and an option of each.
+/// Returns three machines, and units with a machine and an option each.
 fn cluster(units: &[(&str, &str, &str)]) -> Snapshot {
     let mut cluster = Snapshot::default();
     for id in ["m1", "m2", "m3"] {
@@ -182,18 +183,18 @@ fn cluster(units: &[(&str, &str, &str)]) -> Snapshot {
     cluster
 }
 
-fn is_seen_in(cluster: &Snapshot, ranking: Ranking, change: impl Fn(&mut RuleSet)) {
+fn is_detected_in(cluster: &Snapshot, ranking: Ranking, change: impl Fn(&mut RuleSet)) {
     let (rule_set, policy) = (changed(change), Policy { ranking, ..Policy::default() });
-    let asked = Rebalance::with_budget(5);
-    let right = naive::rebalance(cluster, &policy, &asked);
-    assert_ne!(naive::rebalance_with(&rule_set, cluster, &policy, &asked), right);
-    let plan = fleet_scheduler::Index::load(policy, cluster).rebalance(&asked);
-    assert_eq!(crate::twin::placements(&apply(cluster, &plan)), right);
+    let request = Rebalance::with_budget(5);
+    let right = naive::rebalance(cluster, &policy, &request);
+    assert_ne!(naive::rebalance_with(&rule_set, cluster, &policy, &request), right);
+    let plan = fleet_scheduler::Index::load(policy, cluster).rebalance(&request);
+    assert_eq!(crate::naive_planner::placements(&apply(cluster, &plan)), right);
 }
 
 #[test]
-fn a_rebalancing_that_counts_one_too_few_is_found_out() {
-    assert!(rebalances_otherwise(Ranking::LeastLoaded, |rule_set| {
+fn rebalancing_off_by_one_is_detected() {
+    assert!(rebalance_mutation_is_detected(Ranking::LeastLoaded, |rule_set| {
         for (name, clause) in &mut rule_set.target_clauses {
             if *name == "is_worth_it" {
                 *clause = |going, machine, after| {
@@ -205,8 +206,10 @@ fn a_rebalancing_that_counts_one_too_few_is_found_out() {
 }
 
 #[test]
-fn a_rebalancing_that_tears_companies_apart_is_found_out() {
+fn rebalancing_splitting_groups_is_detected() {
     let alone: fn(&naive::PlacementState<'_>, UnitName, &Machine) -> BTreeSet<UnitName> =
         |_, unit, _| BTreeSet::from([unit]);
-    assert!(rebalances_otherwise(Ranking::LeastLoaded, |rule_set| rule_set.eviction_group = alone));
+    assert!(rebalance_mutation_is_detected(Ranking::LeastLoaded, |rule_set| rule_set
+        .eviction_group =
+        alone));
 }

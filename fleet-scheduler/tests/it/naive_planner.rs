@@ -1,4 +1,4 @@
-//! The naive planner by itself: the letter that it follows contradicts itself nowhere.
+//! The naive planner alone: the specification does not contradict itself.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,16 @@ use proptest::prelude::*;
 
 use crate::config::cases;
 
-/// Where the units are, by the name of each.
+/// The machine of each placed unit.
 pub(crate) type Placements = BTreeMap<UnitName, MachineId>;
 
-/// The placements of a cluster.
+/// Returns the placements of a cluster.
 pub(crate) fn placements(cluster: &Snapshot) -> Placements {
     let placements = cluster.placements();
     placements.map(|(name, placement)| (name.clone(), placement.machine.clone())).collect()
 }
 
-/// The plan that leads there, in no particular order and without true causes and reasons.
+/// Returns a plan with these placements, in arbitrary order and without actual causes and reasons.
 pub(crate) fn plan_to(cluster: &Snapshot, placements: &Placements) -> Plan {
     let mut plan = Plan { based_on: cluster.revision, ..Plan::default() };
     let before = self::placements(cluster);
@@ -52,13 +52,13 @@ proptest! {
     #![proptest_config(cases(2))]
 
     #[test]
-    fn the_naive_plan_breaks_no_rule(cluster in clusters(Features::ALL)) {
+    fn naive_plan_breaks_no_rule(cluster in clusters(Features::ALL)) {
         let placements = naive::plan(&cluster, &Policy::default());
         prop_assert_eq!(check(&cluster, &plan_to(&cluster, &placements)), [], "{:?}", placements);
     }
 
     #[test]
-    fn carried_out_the_naive_plan_leaves_nothing_to_do(cluster in clusters(Features::ALL)) {
+    fn applied_naive_plan_leaves_nothing_to_do(cluster in clusters(Features::ALL)) {
         let placements = naive::plan(&cluster, &Policy::default());
         let after = apply(&cluster, &plan_to(&cluster, &placements));
         prop_assert_eq!(naive::plan(&after, &Policy::default()), placements);

@@ -1,5 +1,6 @@
-//! Planners with a known mistake, made by exchanging one clause of the rule_set: each is found out
-//! within some thousand clusters, or the properties are worth nothing.
+//! Mutation tests: planners with a known defect, made by exchanging one clause of the
+//! specification. Each must be detected within some thousand clusters, or the properties are too
+//! weak.
 
 use std::collections::BTreeSet;
 
@@ -11,15 +12,15 @@ use fleet_unitfile::UnitName;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 
-use crate::twin::plan_to;
+use crate::naive_planner::plan_to;
 
-/// Runs a planner on up to so many clusters, until a judge finds it out.
-fn is_found_out(rule_set: &RuleSet, judge: impl Fn(&RuleSet, &Cluster) -> bool) -> bool {
+/// Runs a planner on generated clusters until the defect is detected.
+fn is_detected(rule_set: &RuleSet, detects: impl Fn(&RuleSet, &Cluster) -> bool) -> bool {
     let config = Config { cases: 10_000, failure_persistence: None, ..Config::default() };
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(Config { max_shrink_iters: 0, ..config }, rng);
     let found = runner.run(&clusters(Features::ALL), |cluster| {
-        prop_assert!(!judge(rule_set, &cluster));
+        prop_assert!(!detects(rule_set, &cluster));
         Ok(())
     });
     match found {
@@ -29,7 +30,7 @@ fn is_found_out(rule_set: &RuleSet, judge: impl Fn(&RuleSet, &Cluster) -> bool) 
     }
 }
 
-/// Whether the linter finds that a machine should have refused by a rule.
+/// Detects violations of a rule with the linter.
 fn lint(rule: Rule) -> impl Fn(&RuleSet, &Cluster) -> bool {
     move |rule_set, cluster| {
         let broken = |violation: &Violation| match violation {
@@ -45,7 +46,7 @@ fn violations(rule_set: &RuleSet, cluster: &Snapshot) -> Vec<Violation> {
     check(cluster, &plan_to(cluster, &placements))
 }
 
-/// Whether the placements are others than those of the rule_set.
+/// Detects placements that differ from the specification.
 fn compare(rule_set: &RuleSet, cluster: &Cluster) -> bool {
     let policy = Policy::default();
     naive::plan_with(rule_set, cluster, &policy) != naive::plan(cluster, &policy)
@@ -54,46 +55,46 @@ fn compare(rule_set: &RuleSet, cluster: &Cluster) -> bool {
 fn is_linted(change: impl Fn(&mut RuleSet), rule: Rule) {
     let mut rule_set = RuleSet::default();
     change(&mut rule_set);
-    assert!(is_found_out(&rule_set, lint(rule)), "nobody saw that {rule} is broken");
+    assert!(is_detected(&rule_set, lint(rule)), "no violation of {rule} was detected");
 }
 
 fn differs(change: impl Fn(&mut RuleSet)) {
     let mut rule_set = RuleSet::default();
     change(&mut rule_set);
-    assert!(is_found_out(&rule_set, compare), "the plans are all the same");
+    assert!(is_detected(&rule_set, compare), "no plan differs");
 }
 
-/// Every hard rule in turn is never asked of anybody.
+/// Each hard rule in turn is missing.
 // Holds: I-4
 #[test]
-fn a_planner_that_forgets_a_rule_is_found_by_the_linter() {
+fn linter_detects_a_missing_rule() {
     for rule in Rule::ALL.into_iter().filter(|rule| *rule != Rule::Custom) {
-        is_linted(|rule_set| rule_set.rules.retain(|(asked, _)| *asked != rule), rule);
+        is_linted(|rule_set| rule_set.rules.retain(|(request, _)| *request != rule), rule);
     }
 }
 
-/// Every rule that decides who stays is asked of newcomers alone.
+/// Each retention rule in turn is checked only for units that come.
 #[test]
-fn a_planner_that_never_looks_back_is_found_by_the_linter() {
+fn linter_detects_missing_retention_rules() {
     for rule in [Rule::MachineId, Rule::MachineMetadata, Rule::MachineMetadataExpr] {
-        is_linted(|rule_set| rule_set.lasting_rules.retain(|asked| *asked != rule), rule);
+        is_linted(|rule_set| rule_set.lasting_rules.retain(|request| *request != rule), rule);
     }
     for rule in [Rule::Conflicts, Rule::MaxPerMachine, Rule::Reserve] {
-        is_linted(|rule_set| rule_set.retention_rules.retain(|asked| *asked != rule), rule);
+        is_linted(|rule_set| rule_set.retention_rules.retain(|request| *request != rule), rule);
     }
 }
 
-/// A rule as it may be written wrong.
+/// Replaces the implementation of a rule.
 fn exchange(rule_set: &mut RuleSet, rule: Rule, refuses: fn(RuleQuery<'_>) -> bool) {
-    for (of, asked) in &mut rule_set.rules {
+    for (of, request) in &mut rule_set.rules {
         if *of == rule {
-            *asked = refuses;
+            *request = refuses;
         }
     }
 }
 
 #[test]
-fn conflicts_that_only_the_newcomer_states_are_found_by_the_linter() {
+fn linter_detects_one_sided_conflicts() {
     let one_sided = |q: RuleQuery<'_>| {
         let patterns = &q.unit.requirements.conflicts;
         let others = q.there.iter().filter(|other| **other != q.unit.name);
@@ -103,7 +104,7 @@ fn conflicts_that_only_the_newcomer_states_are_found_by_the_linter() {
 }
 
 #[test]
-fn a_limit_that_only_the_newcomer_states_is_found_by_the_linter() {
+fn linter_detects_one_sided_limits() {
     let own_limit = |q: RuleQuery<'_>| {
         let Some(limit) = q.unit.requirements.max_per_machine else { return false };
         let template = q.unit.name.template();
@@ -115,13 +116,13 @@ fn a_limit_that_only_the_newcomer_states_is_found_by_the_linter() {
 }
 
 #[test]
-fn reservations_that_count_the_newcomer_alone_are_found_by_the_linter() {
+fn linter_detects_reservations_without_other_units() {
     let alone = |q: RuleQuery<'_>| !q.unit.requirements.reserve.fits_in(q.machine.offers);
     is_linted(|rule_set| exchange(rule_set, Rule::Reserve, alone), Rule::Reserve);
 }
 
 #[test]
-fn metadata_of_which_one_key_is_enough_is_found_by_the_linter() {
+fn linter_detects_metadata_with_any_key() {
     let any_key = |q: RuleQuery<'_>| {
         let wanted = &q.unit.requirements.metadata;
         let has = |(key, values): (&String, &BTreeSet<String>)| {
@@ -139,7 +140,7 @@ fn metadata_of_which_one_key_is_enough_is_found_by_the_linter() {
 }
 
 #[test]
-fn a_unit_that_counts_as_its_own_peer_is_found_by_the_linter() {
+fn linter_detects_a_unit_as_its_own_peer() {
     let among_all = |q: RuleQuery<'_>| {
         let mut all = q.there.clone();
         all.insert(q.unit.name.clone());
@@ -150,34 +151,34 @@ fn a_unit_that_counts_as_its_own_peer_is_found_by_the_linter() {
 }
 
 #[test]
-fn units_that_are_rescheduled_against_their_will_are_found_by_the_linter() {
+fn linter_detects_forbidden_rescheduling() {
     let rule_set = RuleSet { keeps_lost_placement: |_| false, ..RuleSet::default() };
     let moved = |rule_set: &RuleSet, cluster: &Cluster| {
         let is_that = |violation: &Violation| matches!(violation, Violation::MustNotMove(_));
         violations(rule_set, cluster).iter().any(is_that)
     };
-    assert!(is_found_out(&rule_set, moved));
+    assert!(is_detected(&rule_set, moved));
 }
 
 #[test]
-fn a_train_without_its_followers_is_found_by_the_comparison() {
+fn comparison_detects_displaced_units_without_followers() {
     differs(|rule_set| rule_set.displaced_group = |_, head, _| BTreeSet::from([head]));
 }
 
 #[test]
-fn groups_that_are_placed_one_by_one_are_found_by_the_comparison() {
+fn comparison_detects_groups_placed_one_by_one() {
     differs(|rule_set| rule_set.waiting_peers = |_, _, _| BTreeSet::new());
 }
 
 #[test]
-fn global_units_that_ignore_a_rule_are_found_by_the_comparison() {
+fn comparison_detects_missing_global_rules() {
     for rule in [Rule::MachineMetadata, Rule::MachineMetadataExpr, Rule::Conflicts] {
-        differs(|rule_set| rule_set.global_rules.retain(|asked| *asked != rule));
+        differs(|rule_set| rule_set.global_rules.retain(|request| *request != rule));
     }
 }
 
 #[test]
-fn seniority_by_name_alone_is_found_by_the_comparison() {
+fn comparison_detects_seniority_by_name_alone() {
     fn by_name(_: &Snapshot, name: &UnitName) -> (bool, Epoch, UnitName) {
         (true, Epoch::ZERO, name.clone())
     }
@@ -185,7 +186,7 @@ fn seniority_by_name_alone_is_found_by_the_comparison() {
 }
 
 #[test]
-fn a_wrong_order_of_machines_is_found_by_the_comparison() {
+fn comparison_detects_a_wrong_machine_order() {
     // By ID alone; the highest ID first; the load without global units.
     differs(|rule_set| rule_set.machine_order = |state, _| all(state));
     differs(|rule_set| {
@@ -204,9 +205,9 @@ fn a_wrong_order_of_machines_is_found_by_the_comparison() {
     });
 }
 
-/// Without preferences, the right order is that of loads.
+/// Without preferences, the correct order is by load.
 #[test]
-fn preferences_that_nobody_obeys_are_found_by_the_comparison() {
+fn comparison_detects_ignored_preferences() {
     differs(|rule_set| {
         rule_set.machine_order = |state, _| {
             let mut machines = all(state);

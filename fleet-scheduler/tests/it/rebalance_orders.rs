@@ -1,4 +1,4 @@
-//! What may be moved for an order to rebalance.
+//! The rebalance request that follows from the order of a cluster.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use fleet_unitfile::UnitName;
 
 use crate::language::unit;
 
-/// Two machines, one of them with three units, of which two must be together.
+/// Returns two machines, one of them with three units, two of which must stay together.
 fn lopsided(order: Option<Rebalancing>) -> Snapshot {
     let mut cluster = Snapshot::default();
     for id in ["m1", "m2"] {
@@ -36,19 +36,19 @@ fn order(max_in_flight: u32, most: Option<u32>) -> Rebalancing {
     })
 }
 
-fn moved(cluster: &Snapshot, asked: &Rebalance) -> Vec<String> {
-    let plan = Index::load(Policy::default(), cluster).rebalance(asked);
+fn moved(cluster: &Snapshot, request: &Rebalance) -> Vec<String> {
+    let plan = Index::load(Policy::default(), cluster).rebalance(request);
     plan.steps.iter().map(|step| step.unit.to_string()).collect()
 }
 
 #[test]
-fn without_an_order_nothing_is_wanted() {
+fn no_order_gives_no_request() {
     let cluster = lopsided(None);
     assert_eq!((Rebalance::from_order(&cluster), Rebalance::remaining(&cluster)), (None, None));
 }
 
 #[test]
-fn who_must_be_together_moves_where_as_many_may_be_under_way() {
+fn group_moves_only_if_it_fits_the_in_flight_limit() {
     for (max_in_flight, expected) in [(1, &["g.service"] as &[_]), (2, &["e.service", "f.service"])]
     {
         let cluster = lopsided(Some(order(max_in_flight, None)));
@@ -64,19 +64,19 @@ fn who_must_be_together_moves_where_as_many_may_be_under_way() {
 }
 
 #[test]
-fn who_is_under_way_takes_up_room() {
+fn units_in_flight_reduce_the_budget() {
     let [from, to] = ["m1", "m2"].map(|id| id.parse().unwrap());
     let unit: UnitName = "e.service".parse().unwrap();
     let moving = BTreeMap::from([(unit.clone(), InFlightMove { from, to, was_active: true })]);
     let mut cluster = lopsided(Some(Rebalancing { moved: 1, moves: moving, ..order(3, Some(9)) }));
-    assert_eq!(Rebalance::from_order(&cluster).unwrap().budget, 3, "it has not left yet");
+    assert_eq!(Rebalance::from_order(&cluster).unwrap().budget, 3, "the unit has not left yet");
     cluster.place(unit, "m2".parse().unwrap(), Epoch(2));
     assert_eq!(Rebalance::from_order(&cluster).unwrap().budget, 2);
     assert_eq!(Rebalance::remaining(&cluster).unwrap().budget, 8);
 }
 
 #[test]
-fn who_is_down_is_hoped_for_unless_it_has_no_reason_to_come_up() {
+fn down_units_count_as_recovering_unless_finished() {
     let terms = RebalanceLimits { min_available: 2, ..RebalanceLimits::default() };
     let mut cluster = lopsided(Some(Rebalancing::new(terms)));
     let [done, failed, stopped] = ["w@1.service", "w@2.service", "w@3.service"];
@@ -99,9 +99,9 @@ fn who_is_down_is_hoped_for_unless_it_has_no_reason_to_come_up() {
             problem: None,
         });
     }
-    let asked = Rebalance::from_order(&cluster).unwrap();
-    assert_eq!(asked.down.len(), 6, "nothing else is known to be up");
-    let hope = asked.assuming_recovery(&cluster).unwrap();
-    assert_eq!(hope.down.iter().map(UnitName::as_str).collect::<Vec<_>>(), [done, stopped]);
-    assert_eq!(hope.assuming_recovery(&cluster), None, "nobody else is hoped for");
+    let request = Rebalance::from_order(&cluster).unwrap();
+    assert_eq!(request.down.len(), 6, "all other units count as down");
+    let recovered = request.assuming_recovery(&cluster).unwrap();
+    assert_eq!(recovered.down.iter().map(UnitName::as_str).collect::<Vec<_>>(), [done, stopped]);
+    assert_eq!(recovered.assuming_recovery(&cluster), None, "no further unit may come up");
 }

@@ -1,4 +1,4 @@
-//! Drains and rebalancing are those of the rule_set: the planner comes to the same as its naive twin.
+//! Drains and rebalancing lead to the same result in the planner and the naive planner.
 
 use std::collections::BTreeMap;
 
@@ -12,39 +12,44 @@ use proptest::prelude::*;
 
 use crate::config::{cases, few_cases};
 use crate::language::unit;
+use crate::naive_planner::placements;
 use crate::relocation::{drains, rebalances};
-use crate::twin::placements;
 
-type Verdict = Result<(), TestCaseError>;
+type Outcome = Result<(), TestCaseError>;
 
-/// Whether a drain moves whom the letter moves, and holds back whom it holds back, for its reason.
-fn drains_by_the_letter(cluster: &Snapshot, policy: &Policy, asked: &Drain) -> Verdict {
-    let told = Index::load(policy.clone(), cluster).drain(asked);
-    let expected = naive::drain(cluster, policy, asked);
-    prop_assert_eq!(placements(&apply(cluster, &told.plan)), expected.placements, "{}", told);
-    prop_assert!(told.held.keys().eq(expected.held.keys()), "{}\n{:?}", told, expected.held);
-    for (unit, why) in &expected.held {
-        is_held_by_the_letter(&told, &told.held[unit], why)?;
+/// Checks that a drain moves and holds back the same units as the specification, for the same
+/// reasons.
+fn drains_like_the_specification(cluster: &Snapshot, policy: &Policy, request: &Drain) -> Outcome {
+    let result = Index::load(policy.clone(), cluster).drain(request);
+    let expected = naive::drain(cluster, policy, request);
+    prop_assert_eq!(placements(&apply(cluster, &result.plan)), expected.placements, "{}", result);
+    prop_assert!(result.held.keys().eq(expected.held.keys()), "{}\n{:?}", result, expected.held);
+    for (unit, reason) in &expected.held {
+        is_held_like_the_specification(&result, &result.held[unit], reason)?;
     }
     Ok(())
 }
 
-fn is_held_by_the_letter(told: &DrainPlan, held: &HoldReason, expected: &StayReason) -> Verdict {
+fn is_held_like_the_specification(
+    result: &DrainPlan,
+    held: &HoldReason,
+    expected: &StayReason,
+) -> Outcome {
     match (held, expected) {
-        (held, StayReason::Blocked(expected)) => prop_assert_eq!(held, expected, "{}", told),
+        (held, StayReason::Blocked(expected)) => prop_assert_eq!(held, expected, "{}", result),
         (HoldReason::NowhereElse(reason), StayReason::Refused(counts)) => {
             if let Reason::NoMachineFits { tallies, .. }
             | Reason::NoMachineFitsGroup { tallies, .. } = &**reason
             {
-                prop_assert_eq!(&counted(tallies), counts, "{}", told);
+                prop_assert_eq!(&counted(tallies), counts, "{}", result);
             }
         }
-        (held, expected) => prop_assert!(false, "{held:?} instead of {expected:?}: {told}"),
+        (held, expected) => prop_assert!(false, "{held:?} instead of {expected:?}: {result}"),
     }
     Ok(())
 }
 
-/// How many machines refuse by each rule, an embedder's rules counted as one.
+/// Counts the refusing machines by rule, with all custom rules counted as one.
 fn counted(tallies: &[Tally]) -> BTreeMap<Rule, u32> {
     let mut counts = BTreeMap::new();
     for tally in tallies {
@@ -53,14 +58,18 @@ fn counted(tallies: &[Tally]) -> BTreeMap<Rule, u32> {
     counts
 }
 
-fn rebalances_by_the_letter(cluster: &Snapshot, policy: &Policy, asked: &Rebalance) -> Verdict {
-    let plan = Index::load(policy.clone(), cluster).rebalance(asked);
-    let expected = naive::rebalance(cluster, policy, asked);
+fn rebalances_like_the_specification(
+    cluster: &Snapshot,
+    policy: &Policy,
+    request: &Rebalance,
+) -> Outcome {
+    let plan = Index::load(policy.clone(), cluster).rebalance(request);
+    let expected = naive::rebalance(cluster, policy, request);
     prop_assert_eq!(placements(&apply(cluster, &plan)), expected, "{}", plan);
     Ok(())
 }
 
-/// The default policy for the most part, and others.
+/// Generates the default policy most of the time, and others.
 fn any_policy() -> impl Strategy<Value = Policy> {
     prop_oneof![2 => Just(Policy::default()), 1 => policies()]
 }
@@ -70,37 +79,37 @@ proptest! {
 
     // Holds: I-18
     #[test]
-    fn a_drain_is_that_of_the_letter(
+    fn drain_matches_the_specification(
         cluster in clusters(Features::ALL),
-        asked in drains(),
+        request in drains(),
         policy in any_policy(),
     ) {
-        drains_by_the_letter(&cluster, &policy, &asked)?;
+        drains_like_the_specification(&cluster, &policy, &request)?;
     }
 
     #[test]
-    fn a_drain_of_a_cluster_at_rest_is_that_of_the_letter(
+    fn drain_of_a_settled_cluster_matches_the_specification(
         cluster in clusters(Features::ALL),
-        asked in drains(),
+        request in drains(),
     ) {
         let cluster = apply(&cluster, &plan(&cluster));
-        drains_by_the_letter(&cluster, &Policy::default(), &asked)?;
+        drains_like_the_specification(&cluster, &Policy::default(), &request)?;
     }
 
     // Holds: I-18
     #[test]
-    fn a_rebalancing_is_that_of_the_letter(
+    fn rebalancing_matches_the_specification(
         cluster in clusters(Features::ALL),
-        asked in rebalances(),
+        request in rebalances(),
         policy in any_policy(),
     ) {
-        rebalances_by_the_letter(&cluster, &policy, &asked)?;
+        rebalances_like_the_specification(&cluster, &policy, &request)?;
     }
 
     #[test]
-    fn a_rebalancing_with_empty_machines_is_that_of_the_letter(
+    fn rebalancing_to_empty_machines_matches_the_specification(
         cluster in clusters(Features { cordons: false, ..Features::ALL }),
-        asked in rebalances(),
+        request in rebalances(),
         policy in any_policy(),
         empty in 1..3_u8,
     ) {
@@ -108,7 +117,7 @@ proptest! {
         for at in 0..empty {
             cluster.put_machine(Machine::new(format!("new{at}").parse().unwrap()));
         }
-        rebalances_by_the_letter(&cluster, &policy, &asked)?;
+        rebalances_like_the_specification(&cluster, &policy, &request)?;
     }
 }
 
@@ -116,20 +125,20 @@ proptest! {
     #![proptest_config(few_cases(1))]
 
     #[test]
-    fn among_many_machines_both_are_those_of_the_letter(
+    fn relocation_on_many_machines_matches_the_specification(
         cluster in wide_clusters(Features::ALL),
         drained in drains(),
         balanced in rebalances(),
     ) {
-        drains_by_the_letter(&cluster, &Policy::default(), &drained)?;
-        rebalances_by_the_letter(&cluster, &Policy::default(), &balanced)?;
+        drains_like_the_specification(&cluster, &Policy::default(), &drained)?;
+        rebalances_like_the_specification(&cluster, &Policy::default(), &balanced)?;
     }
 }
 
-/// The unit could go to the empty machine; but then a global unit that it keeps away would come to
-/// its own, which would have as much to do as before.
+/// The unit could move to the empty machine. But a global unit that it keeps away would take its
+/// place, and the load would stay the same.
 #[test]
-fn nobody_moves_for_balance_if_a_global_unit_takes_its_place() {
+fn no_balance_move_if_a_global_unit_takes_the_place() {
     let mut cluster = Snapshot::default();
     cluster.put_machine(Machine::new("m1".parse().unwrap()).with_metadata("kind", "old"));
     cluster.put_machine(Machine::new("m2".parse().unwrap()));
@@ -145,16 +154,16 @@ fn nobody_moves_for_balance_if_a_global_unit_takes_its_place() {
     }
     let mut index = Index::load(Policy::default(), &cluster);
     assert!(index.rebalance(&Rebalance::with_budget(5)).is_empty());
-    // Without the global unit it goes.
+    // Without the global unit it moves.
     index.remove_unit("agent.service");
     let steps = index.rebalance(&Rebalance::with_budget(5)).steps;
-    let told: Vec<String> = steps.iter().map(ToString::to_string).collect();
-    assert_eq!(told, ["move free.service from m1 to m2: the other machine has fewer units"]);
+    let result: Vec<String> = steps.iter().map(ToString::to_string).collect();
+    assert_eq!(result, ["move free.service from m1 to m2: the other machine has fewer units"]);
 }
 
-/// Where loads are to differ there is no balance to be made.
+/// With this ranking loads should differ, so there is nothing to balance.
 #[test]
-fn the_letter_does_not_unpack_either() {
+fn naive_rebalancing_does_not_unpack_either() {
     let mut cluster = Snapshot::default();
     for id in ["m1", "m2"] {
         cluster.put_machine(Machine::new(id.parse().unwrap()));
@@ -164,7 +173,7 @@ fn the_letter_does_not_unpack_either() {
         cluster.place(name.parse().unwrap(), "m1".parse().unwrap(), Epoch(1));
     }
     let policy = Policy { ranking: Ranking::BinPacking, ..Policy::default() };
-    let asked = Rebalance::with_budget(5);
-    assert_eq!(naive::rebalance(&cluster, &policy, &asked), placements(&cluster));
-    assert_ne!(naive::rebalance(&cluster, &Policy::default(), &asked), placements(&cluster));
+    let request = Rebalance::with_budget(5);
+    assert_eq!(naive::rebalance(&cluster, &policy, &request), placements(&cluster));
+    assert_ne!(naive::rebalance(&cluster, &Policy::default(), &request), placements(&cluster));
 }
