@@ -1,8 +1,8 @@
-//! What the etcd store costs over etcd itself.
+//! Cost of the etcd store compared with etcd itself.
 //!
-//! `cargo bench -p fleet-store --features etcd --bench etcd` starts an etcd of its own and prints
-//! one JSON line for each figure. Beside each stands, in the same run, what the client library
-//! alone takes for the same: one endpoint, one stream, and nothing looked at.
+//! `cargo bench -p fleet-store --features etcd --bench etcd` starts its own etcd and prints one
+//! JSON line for each figure. The same run also measures the client library alone: one endpoint,
+//! one stream, and no checks.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -15,15 +15,15 @@ use fleet_store::{EtcdConfig, EtcdStore, Store as _, Transaction, Watch};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 
-/// How many changes are watched, and how many are written one after the other.
+/// Number of watched changes, and of consecutive writes.
 const CHANGES: usize = 3000;
 
-/// How many keys are read at once.
+/// Number of keys in a read.
 const LISTED: usize = 10_000;
 
 #[tokio::main]
 async fn main() {
-    // cargo also builds this to test that it builds; then there is nothing to measure.
+    // cargo also runs this as a test, which only has to build.
     if std::env::args().any(|arg| arg == "--test") {
         return;
     }
@@ -36,7 +36,7 @@ async fn main() {
     listing(&store, &raw).await;
 }
 
-/// An etcd that ends when the benchmark does, however that ends.
+/// An etcd that is killed when dropped.
 struct Server {
     url: String,
     process: Child,
@@ -67,7 +67,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // What cannot be ended has ended.
+        // An error means that it has exited.
         let _ended = self.process.kill().and_then(|()| self.process.wait());
     }
 }
@@ -80,7 +80,7 @@ async fn wait_ready(store: &EtcdStore) {
     }
 }
 
-/// When a change reaches a bare watch, and when one of the store's.
+/// Measures the delivery of changes by a bare watch and by the store's.
 async fn watching(store: &EtcdStore, raw: &Raw) {
     let revision = store.read("").await.expect("etcd answers").revision;
     let watch = store.watch("", revision).await.expect("etcd answers");
@@ -160,7 +160,7 @@ fn report(name: &str, times: &mut [Duration]) {
     std::io::stdout().write_all(line.as_bytes()).expect("somebody reads the figures");
 }
 
-/// The client library and nothing else.
+/// The client library alone.
 struct Raw(Client);
 
 impl Raw {
@@ -185,7 +185,7 @@ impl Raw {
         let all = WatchOptions::new().with_all_keys();
         let opened = self.0.watch_client().watch("", Some(all)).await;
         let mut stream = opened.expect("etcd answers");
-        stream.message().await.expect("etcd answers"); // that it has begun
+        stream.message().await.expect("etcd answers"); // the watch has started
         stream
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 
-/// How many bytes are allocated now.
+/// Returns the number of allocated bytes.
 pub(crate) fn live() -> usize {
     LIVE.load(Ordering::Relaxed)
 }

@@ -1,8 +1,8 @@
-//! What the store and the mirror cost, one JSON line for each figure.
+//! Cost of the store and the mirror, as one JSON line for each figure.
 //!
-//! `cargo bench -p fleet-store --bench store`, with `-- mirror`, `-- watches`, `-- writes` or
-//! `-- transfer` for a part. Where there is a floor, it was measured in the same
-//! run: what redb takes for the same durable write without fleet.
+//! `cargo bench -p fleet-store --bench store` runs everything; `-- mirror`, `-- watches`, `--
+//! writes` or `-- transfer` runs a part. If redb alone can do the same durable write, the same run
+//! measures it as a lower bound.
 
 mod heap;
 mod mirror;
@@ -18,7 +18,7 @@ use fleet_store::NewUnit;
 use fleet_unitfile::UnitFile;
 
 fn main() {
-    // cargo also builds this to test that it builds; then there is nothing to measure.
+    // cargo also runs this as a test, which only has to build.
     if std::env::args().any(|arg| arg == "--test") {
         return;
     }
@@ -40,7 +40,7 @@ fn main() {
     }
 }
 
-/// A unit of a few hundred bytes, with a content of its own.
+/// A unit of a few hundred bytes with its own content.
 fn unit(number: usize) -> NewUnit {
     unit_of(number, number)
 }
@@ -69,7 +69,7 @@ fn report_beside(figure: &str, value: f64, floor: f64) {
 }
 
 fn print(line: &serde_json::Value) {
-    // A reader who has seen enough is no reason to stop halfway.
+    // A closed pipe is no reason to stop.
     let _unread = writeln!(std::io::stdout(), "{line}").is_err();
 }
 
@@ -81,7 +81,7 @@ fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }
 
-/// The median and the 99th of a hundred.
+/// Returns the median and the 99th percentile.
 fn spread(mut times: Vec<Duration>) -> (Duration, Duration) {
     times.sort();
     (times[times.len() / 2], times[times.len() * 99 / 100])

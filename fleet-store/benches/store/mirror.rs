@@ -1,4 +1,4 @@
-//! A mirror of a large cluster: how long it loads, what it holds, and what a change costs.
+//! A mirror of a large cluster: its loading time, its memory, and the cost of a change.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -41,8 +41,8 @@ async fn one_cluster(name: &str, unit: fn(usize) -> NewUnit) {
     changes(name, &registry, &mirror).await;
 }
 
-/// Processor time used so far, of a machine with 100 ticks to the second, as Linux has. On a busy
-/// machine it says more than the clock.
+/// Processor time used so far, on a system with 100 ticks per second like Linux. On a busy machine
+/// it is more meaningful than the clock.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("a process");
     let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
@@ -50,14 +50,14 @@ fn cpu_seconds() -> f64 {
     (ticks(11) + ticks(12)) / 100.0
 }
 
-/// What one unit file takes that is read.
+/// Returns the memory of a parsed unit file.
 fn content_bytes(unit: fn(usize) -> NewUnit) -> usize {
     let before = heap::live();
     let units: Vec<_> = (0..1000).map(|number| unit(number).file).collect();
     (heap::live() - before - 8 * units.len()) / units.len()
 }
 
-/// A change while a reader holds the snapshot before it, from the write to the reader's seeing it.
+/// Measures a change from the write until a reader sees it, while the previous snapshot is held.
 async fn changes(name: &str, registry: &Registry, mirror: &Mirror) {
     let (mut times, mut copied) = (Vec::new(), 0);
     for number in 0..1000 {

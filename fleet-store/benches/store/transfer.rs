@@ -1,4 +1,4 @@
-//! A large cluster that moves: to a file, and from it into a durable store.
+//! Moving a large cluster to a file, and into a durable store.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! How long after a commit was acknowledged a watch delivers it.
+//! Time from the acknowledgement of a commit to its delivery by a watch.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ async fn delivery(backend: &str, store: Arc<dyn Store>) {
         let put = Transaction::new().put("key", number.to_string());
         let commit = store.commit(put).await.expect("a commit");
         acknowledged.push((commit, Instant::now()));
-        tokio::time::sleep(Duration::from_millis(1)).await; // so that none waits for another
+        tokio::time::sleep(Duration::from_millis(1)).await; // so that the commits do not queue
     }
     let delivered = reader.await.expect("a reader");
     let pairs = acknowledged.into_iter().zip(delivered);

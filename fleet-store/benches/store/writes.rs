@@ -1,4 +1,4 @@
-//! Durable writes: the registry on the embedded store beside redb alone.
+//! Durable writes: the registry on the embedded store compared with redb alone.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use redb::{Database, TableDefinition};
 
 use crate::{report, report_beside, unit};
 
-/// How many writes one writer makes.
+/// Number of writes of one writer.
 const WRITES: usize = 400;
-/// How many writers there are, where there are many.
+/// Number of concurrent writers.
 const WRITERS: usize = 64;
-/// In how many turns one writer and redb alone are measured.
+/// Number of rounds in which one writer and redb alone alternate.
 const TURNS: usize = 20;
-/// How many placements one decision has, of units that were written before.
+/// Number of placements in a decision, of units that were written before.
 const PLACEMENTS: usize = 10_000;
 
 const ROWS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("rows");
@@ -26,7 +26,7 @@ pub(crate) async fn measure() {
     let raw = Database::create(folder.path().join("raw.redb")).expect("a database");
     let store = EmbeddedStore::open(folder.path().join("store.redb")).await.expect("a store");
     let registry = Registry::new(Arc::new(store), Layout::DEFAULT_PREFIX);
-    // In turns: a disk has moods.
+    // Alternate, because the speed of a disk varies over time.
     let (mut floor, mut one) = (Duration::ZERO, Duration::ZERO);
     for turn in 0..TURNS {
         let numbers = turn * WRITES / TURNS..(turn + 1) * WRITES / TURNS;
@@ -46,7 +46,7 @@ pub(crate) async fn measure() {
     placements(&registry, &raw).await;
 }
 
-/// A decision about many units, in as few transactions as it takes.
+/// Measures a decision on many units, in as few transactions as possible.
 async fn placements(registry: &Registry, raw: &Database) {
     let machine = |number: usize| format!("m-{number}").parse().expect("a machine ID");
     let ttl = Duration::from_secs(3600);
@@ -62,7 +62,7 @@ async fn placements(registry: &Registry, raw: &Database) {
     let begin = Instant::now();
     let last = leader.commit(&writes).await.expect("a write");
     let taken = begin.elapsed();
-    // Nobody else writes, so each revision is a transaction of these.
+    // There is no other writer, so each revision is one of these transactions.
     let transactions = usize::try_from(last.0 - leader.elected().0).expect("a small number");
     report("placements_10000_transactions", transactions as f64);
     let begin = Instant::now();
@@ -74,7 +74,7 @@ async fn placements(registry: &Registry, raw: &Database) {
     report_beside("embedded_10000_placements_s", taken.as_secs_f64(), floor);
 }
 
-/// A transaction of redb alone that makes as many placements durable.
+/// Writes the same placements with redb alone.
 fn write_raw_placements(database: &Database, numbers: Range<usize>) {
     let transaction = database.begin_write().expect("a transaction");
     {
@@ -87,7 +87,7 @@ fn write_raw_placements(database: &Database, numbers: Range<usize>) {
     transaction.commit().expect("a commit");
 }
 
-/// A transaction of redb alone that makes durable what a new unit writes.
+/// Writes the data of a new unit with redb alone.
 fn write_raw(database: &Database, number: usize) {
     let unit = unit(number);
     let transaction = database.begin_write().expect("a transaction");

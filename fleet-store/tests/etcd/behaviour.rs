@@ -1,4 +1,4 @@
-//! What etcd asks of its clients beyond the contract.
+//! Behaviour of etcd that clients must handle beyond the contract.
 
 use std::time::Duration;
 
@@ -175,7 +175,7 @@ async fn rejected_user_gets_the_cause_and_no_effect() {
         for outcome in outcomes {
             let error = outcome.expect_err("it is not let in");
             assert!(chain(&error).contains(why), "{why:?}: {}", chain(&error));
-            let doubted = why.is_empty(); // the server breaks off while the request is on its way
+            let doubted = why.is_empty(); // the server closes the connection during the request
             let undone = matches!(error, StoreError::Unavailable(_));
             assert!(undone || doubted, "{}", chain(&error));
         }
@@ -194,7 +194,8 @@ async fn configured_user_works_without_authentication() {
     put(&EtcdStore::new(&config).unwrap(), "a", "").await;
 }
 
-/// Whoever waits for the revision of a write that changed nothing must not wait for another one.
+/// A reader that waits for the revision of a write without effect must not depend on a further
+/// write.
 #[tokio::test]
 #[ignore = "needs etcd: run by scripts/test"]
 async fn watch_learns_of_foreign_revisions() {

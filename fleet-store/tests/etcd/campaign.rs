@@ -1,5 +1,5 @@
-//! Members are killed, paused and cut off at random while writers and watchers run, and all that
-//! they were told and saw must be true of one store.
+//! Random kills, pauses and disconnections of members during writes and watches. All results and
+//! delivered changes must be consistent with one history.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,37 +11,37 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::cluster::Cluster;
-use crate::history::{Attempt, History, Seen, Steps, Told, step};
-use crate::link::{Link, Way};
+use crate::history::{Attempt, History, Steps, WatchLog, WriteResult, step};
+use crate::link::{Link, LinkMode};
 use crate::support::{put, soon};
 
 const WRITERS: u64 = 4;
 const WATCHERS: u64 = 3;
-/// How many writes are acknowledged in the middle of a fault before it is healed.
+/// Number of acknowledged writes during a fault before it ends.
 const PROGRESS: u64 = 150;
-/// Faults one after the other, unless told otherwise.
+/// Default number of consecutive faults.
 const ROUNDS: u64 = 14;
 const LIMIT: Duration = Duration::from_secs(1);
-/// The key that the last write of all has.
+/// Key of the last write.
 const LAST: &str = "last";
 
-/// What befalls one member, or the way to it.
+/// A fault of a member, or of the link to it.
 #[derive(Debug, Clone, Copy)]
 enum Fault {
     Kill,
     Pause,
-    Way(Way),
+    LinkMode(LinkMode),
 }
 
 const FAULTS: [Fault; 5] = [
     Fault::Kill,
     Fault::Pause,
-    Fault::Way(Way::Silent),
-    Fault::Way(Way::Mute),
-    Fault::Way(Way::Cut),
+    Fault::LinkMode(LinkMode::HoldAll),
+    Fault::LinkMode(LinkMode::HoldResponses),
+    Fault::LinkMode(LinkMode::Cut),
 ];
 
-/// `FLEET_ETCD_SEED` replays the faults of a seed, and `FLEET_ETCD_ROUNDS` says how many there are.
+/// `FLEET_ETCD_SEED` repeats the faults of a seed, and `FLEET_ETCD_ROUNDS` sets their number.
 // Holds: I-6, I-24
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs etcd: run by scripts/test"]
@@ -50,22 +50,22 @@ async fn member_faults_lose_no_write_and_no_change() {
     let rounds = number("FLEET_ETCD_ROUNDS").unwrap_or(ROUNDS);
     let mut story = Vec::new();
     let field = Field::prepare().await;
-    let (contradictions, told) = field.run(seed, rounds, &mut story).await;
+    let (contradictions, count) = field.run(seed, rounds, &mut story).await;
     let again = format!("FLEET_ETCD_SEED={seed} FLEET_ETCD_ROUNDS={rounds}: {story:?}");
     assert!(contradictions.is_empty(), "{again}\n{}", contradictions.join("\n"));
-    // Or the faults did not bite.
-    assert!(told.done > rounds * PROGRESS && told.unknown > 0, "{told:?}\n{again}");
+    // Otherwise the faults had no effect.
+    assert!(count.done > rounds * PROGRESS && count.unknown > 0, "{count:?}\n{again}");
 }
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// How many writes were told to have ended in each way.
+/// Number of writes by result.
 #[derive(Debug, Default)]
 struct Count {
     done: u64,
-    undone: u64,
+    not_done: u64,
     unknown: u64,
 }
 
@@ -97,7 +97,7 @@ impl Field {
     ) -> (Vec<String>, Count) {
         let watchers: Vec<_> = (0..WATCHERS).map(|i| self.watcher(i)).collect();
         let writers: Vec<_> = (0..WRITERS).map(|i| self.writer(i)).collect();
-        let mut chance = Chance(seed);
+        let mut chance = Rng(seed);
         for _ in 0..rounds {
             let member = chance.below(self.links.len());
             let fault = FAULTS[chance.below(FAULTS.len())];
@@ -111,24 +111,24 @@ impl Field {
         }
         let last = put(&self.cluster.store("test/"), LAST, "").await;
         for watcher in watchers {
-            history.seen.extend(soon(watcher).await.unwrap());
+            history.watch_logs.extend(soon(watcher).await.unwrap());
         }
         let truth = self.truth(last).await;
         (history.contradictions(&truth), count(&history))
     }
 
-    /// One fault, some progress in spite of it, its end, and some progress after it.
+    /// Causes a fault, waits for progress, ends the fault, and waits for progress again.
     async fn round(&mut self, member: usize, fault: Fault) {
         match fault {
             Fault::Kill => self.cluster.kill_member(member),
             Fault::Pause => self.cluster.pause_member(member),
-            Fault::Way(way) => self.links[member].set(way),
+            Fault::LinkMode(way) => self.links[member].set(way),
         }
         self.wait_for_progress().await;
         match fault {
             Fault::Kill => self.cluster.start_member(member),
             Fault::Pause => self.cluster.resume_member(member),
-            Fault::Way(_) => self.links[member].set(Way::Open),
+            Fault::LinkMode(_) => self.links[member].set(LinkMode::Open),
         }
         assert!(self.cluster.wait_until_ready().await, "a member has ended by itself");
         self.wait_for_progress().await;
@@ -144,7 +144,7 @@ impl Field {
         soon(progress).await;
     }
 
-    /// A store that prefers the members in an order of its own.
+    /// A store with its own order of the members.
     fn store(&self, number: u64) -> EtcdStore {
         let endpoints = self.links.iter().map(|link| link.url().to_owned()).collect();
         let (spread, time_limit) = (Some(number), LIMIT);
@@ -165,11 +165,11 @@ impl Field {
         tokio::spawn(writer.run(self.stop.subscribe()))
     }
 
-    fn watcher(&self, number: u64) -> JoinHandle<Vec<Seen>> {
+    fn watcher(&self, number: u64) -> JoinHandle<Vec<WatchLog>> {
         tokio::spawn(watch_on(self.store(number)))
     }
 
-    /// All that happened, as the healed cluster tells it in one go.
+    /// Reads the whole history from the healed cluster.
     async fn truth(&self, last: Revision) -> Steps {
         let store = self.cluster.store("test/");
         let mut watch = store.watch("", Revision(self.start.0 - 1)).await.unwrap();
@@ -178,19 +178,19 @@ impl Field {
             let changes = soon(watch.next()).await.unwrap();
             truth.insert(changes.revision, step(&changes));
         }
-        let state = Seen { listing: store.read("").await.unwrap(), changes: Vec::new() };
-        let whole = History { seen: vec![state], ..History::default() };
+        let state = WatchLog { listing: store.read("").await.unwrap(), changes: Vec::new() };
+        let whole = History { watch_logs: vec![state], ..History::default() };
         assert_eq!(whole.contradictions(&truth), [""; 0], "the store contradicts itself");
         truth
     }
 }
 
-/// Writes one value after the other, each on condition that the one before is still there.
+/// Writes a sequence of values, each on condition that the previous one is unchanged.
 struct Writer {
     store: EtcdStore,
     key: String,
     copy: String,
-    /// The revision of the value that is there.
+    /// Revision of the current value.
     known: Option<Revision>,
     acknowledged: Arc<AtomicU64>,
 }
@@ -203,13 +203,13 @@ impl Writer {
                 break;
             }
             let value = number.to_string();
-            let told = self.write(&value, number % 3 == 0).await;
-            attempts.push(Attempt { key: self.key.clone(), value, told });
+            let result = self.write(&value, number % 3 == 0).await;
+            attempts.push(Attempt { key: self.key.clone(), value, result });
         }
         attempts
     }
 
-    async fn write(&mut self, value: &str, forget: bool) -> Told {
+    async fn write(&mut self, value: &str, forget: bool) -> WriteResult {
         let expected = match self.known {
             Some(revision) => Condition::modified_at(&self.key, revision),
             None => Condition::absent(&self.key),
@@ -224,21 +224,21 @@ impl Writer {
             Ok(Commit::Applied(revision)) => {
                 self.known = Some(revision);
                 self.acknowledged.fetch_add(1, Ordering::SeqCst);
-                Told::Done(revision)
+                WriteResult::Done(revision)
             }
             Ok(Commit::Refused { found, .. }) => {
                 self.known = found.map(|entry| entry.modified);
-                Told::Undone
+                WriteResult::NotDone
             }
-            Err(StoreError::Unavailable(_)) => Told::Undone,
-            Err(StoreError::Unknown(_)) => Told::Unknown,
-            Err(error) => panic!("a writer was told {error:?}"),
+            Err(StoreError::Unavailable(_)) => WriteResult::NotDone,
+            Err(StoreError::Unknown(_)) => WriteResult::Unknown,
+            Err(error) => panic!("a writer was count {error:?}"),
         }
     }
 }
 
-/// Watches until the last write, beginning with a listing whenever the watch is lost.
-async fn watch_on(store: EtcdStore) -> Vec<Seen> {
+/// Watches until the last write, and restarts with a listing whenever the watch is lost.
+async fn watch_on(store: EtcdStore) -> Vec<WatchLog> {
     let mut all = Vec::new();
     loop {
         let Ok(listing) = store.read("").await else { continue };
@@ -252,10 +252,10 @@ async fn watch_on(store: EtcdStore) -> Vec<Seen> {
                     changes.push(next);
                 }
                 Err(StoreError::WatchLost) => break,
-                Err(error) => panic!("a watcher was told {error:?}"),
+                Err(error) => panic!("a watcher was count {error:?}"),
             }
         }
-        all.push(Seen { listing, changes });
+        all.push(WatchLog { listing, changes });
         if done {
             return all;
         }
@@ -265,19 +265,19 @@ async fn watch_on(store: EtcdStore) -> Vec<Seen> {
 fn count(history: &History) -> Count {
     let mut count = Count::default();
     for attempt in &history.attempts {
-        match attempt.told {
-            Told::Done(_) => count.done += 1,
-            Told::Undone => count.undone += 1,
-            Told::Unknown => count.unknown += 1,
+        match attempt.result {
+            WriteResult::Done(_) => count.done += 1,
+            WriteResult::NotDone => count.not_done += 1,
+            WriteResult::Unknown => count.unknown += 1,
         }
     }
     count
 }
 
-/// Numbers that follow from a seed (splitmix64).
-struct Chance(u64);
+/// Random numbers from a seed (splitmix64).
+struct Rng(u64);
 
-impl Chance {
+impl Rng {
     fn below(&mut self, limit: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;

@@ -1,4 +1,4 @@
-//! An authority of a test's own, and what it signs.
+//! A test CA and its certificates.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use fleet_store::{EtcdIdentity, EtcdTls};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 
-/// Where the files are that members and clients show, and the authority behind them.
+/// Directory with the certificates of the CA, the members and the clients.
 pub(crate) struct Certificates {
     folder: PathBuf,
 }
 
 impl Certificates {
-    /// Makes all of them in a folder.
+    /// Creates all certificates in a directory.
     pub(crate) fn make(folder: &Path) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -28,12 +28,12 @@ impl Certificates {
         made
     }
 
-    /// The path of `ca.pem`, `member.pem`, `member.key`, `client.pem` or `client.key`.
+    /// Returns the path of `ca.pem`, `member.pem`, `member.key`, `client.pem` or `client.key`.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// What a client needs to be let in.
+    /// Returns the TLS settings of a client.
     pub(crate) fn tls(&self) -> EtcdTls {
         let read = |name| fs::read(self.path(name)).unwrap();
         let identity = EtcdIdentity { certificate: read("client.pem"), key: read("client.key") };

@@ -1,4 +1,4 @@
-//! An etcd cluster of a test's own: real processes on free ports, which end with it.
+//! A test's own etcd cluster: real processes on free ports, killed when dropped.
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -11,12 +11,12 @@ use tempfile::TempDir;
 
 use crate::certificates::Certificates;
 
-/// How long a cluster may take to come up.
+/// Timeout for the start of a cluster.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often other ports are tried when somebody took one meanwhile.
+/// Number of attempts with other ports, if one was taken meanwhile.
 const TRIES: usize = 5;
 
-/// The user and the role of the tests, and what they may see.
+/// User and role of the tests.
 const USER: &str = "fleet";
 const PASSWORD: &str = "a secret, and not a good one";
 
@@ -24,7 +24,7 @@ pub(crate) struct Cluster {
     members: Vec<Member>,
     certificates: Option<Certificates>,
     users: bool,
-    /// Removed last: the members write there.
+    /// Removed last, because the members write there.
     _home: TempDir,
 }
 
@@ -35,22 +35,22 @@ struct Member {
     process: Option<Child>,
 }
 
-/// What kind of cluster to start.
+/// Kind of a cluster.
 #[derive(Clone, Copy)]
 pub(crate) struct Kind {
     pub(crate) members: usize,
     pub(crate) secure: bool,
-    /// More arguments for every member.
+    /// Additional arguments of every member.
     pub(crate) arguments: &'static [&'static str],
 }
 
 impl Cluster {
-    /// One member, open to everybody.
+    /// Starts one member without authentication.
     pub(crate) async fn one() -> Self {
         Self::start(Kind { members: 1, secure: false, arguments: &[] }).await
     }
 
-    /// Three members that want a client's certificate and a user with a password.
+    /// Starts three members that require client certificates and a user with a password.
     pub(crate) async fn three_secure() -> Self {
         let mut cluster = Self::start(Kind { members: 3, secure: true, arguments: &[] }).await;
         cluster.add_user();
@@ -101,12 +101,12 @@ impl Cluster {
         Self { members, certificates, users: false, _home: home }
     }
 
-    /// The members' client URLs.
+    /// Returns the client URLs of the members.
     pub(crate) fn urls(&self) -> Vec<String> {
         self.members.iter().map(|member| member.url.clone()).collect()
     }
 
-    /// How a store reaches this cluster; its keys begin with `prefix`.
+    /// Returns the configuration of a store whose keys begin with `prefix`.
     pub(crate) fn config(&self, prefix: &str) -> EtcdConfig {
         let user = EtcdUser { name: USER.to_owned(), password: PASSWORD.to_owned() };
         EtcdConfig {
@@ -121,7 +121,7 @@ impl Cluster {
         EtcdStore::new(&self.config(prefix)).unwrap()
     }
 
-    /// Starts a member, which goes on from what it has on its disk.
+    /// Starts a member, which continues with the data on its disk.
     pub(crate) fn start_member(&mut self, member: usize) {
         let member = &mut self.members[member];
         let started = program("etcd")
@@ -132,7 +132,7 @@ impl Cluster {
         member.process = Some(started.expect("etcd is installed"));
     }
 
-    /// Kills a member at once, as a loss of power would.
+    /// Kills a member immediately, as a loss of power would.
     pub(crate) fn kill_member(&mut self, member: usize) {
         if let Some(mut process) = self.members[member].process.take() {
             process.kill().unwrap();
@@ -140,7 +140,7 @@ impl Cluster {
         }
     }
 
-    /// Lets a member do nothing, while its connections stay as they are.
+    /// Stops a member's execution; its connections remain.
     pub(crate) fn pause_member(&self, member: usize) {
         self.signal(member, Signal::STOP);
     }
@@ -154,7 +154,7 @@ impl Cluster {
         kill_process(Pid::from_child(process), signal).unwrap();
     }
 
-    /// Runs etcdctl as whoever may do everything.
+    /// Runs etcdctl as root.
     pub(crate) fn etcdctl(&self, arguments: &[&str]) -> String {
         let mut etcdctl = program("etcdctl");
         etcdctl.env("ETCDCTL_API", "3");
@@ -175,7 +175,7 @@ impl Cluster {
         text(&output.stdout)
     }
 
-    /// From now on etcd asks who is there. The user of the stores may see their keys alone.
+    /// Enables authentication. The stores' user may only access its own keys.
     fn add_user(&mut self) {
         let user = format!("{USER}:{PASSWORD}");
         self.etcdctl(&["user", "add", "root:root"]);
@@ -188,7 +188,7 @@ impl Cluster {
         self.users = true;
     }
 
-    /// Whether all members answer; not if one has ended by itself.
+    /// Waits until all members respond. Returns `false` if one has exited.
     pub(crate) async fn wait_until_ready(&mut self) -> bool {
         let deadline = Instant::now() + PATIENCE;
         for member in 0..self.members.len() {
@@ -216,7 +216,7 @@ impl Drop for Cluster {
     }
 }
 
-/// The program that the PATH leads to, without what else the environment tells it.
+/// Returns a command for a program in the PATH, without etcd's environment variables.
 fn program(name: &str) -> Command {
     let mut program = Command::new(name);
     program.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
@@ -239,7 +239,7 @@ fn tls_arguments(certificates: &Certificates) -> Vec<String> {
     ]
 }
 
-/// Ports that nobody listens on; all are held until all are known, so that no two are the same.
+/// Returns free ports. All are held until all are known, so they differ.
 fn free_ports(count: usize) -> Vec<u16> {
     let held: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     held.iter().map(|listener| listener.local_addr().unwrap().port()).collect()

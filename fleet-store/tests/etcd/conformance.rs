@@ -1,4 +1,4 @@
-//! The etcd store keeps the contract that every store keeps.
+//! The etcd store keeps the contract of every store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,7 +8,7 @@ use fleet_store::testing::{FaultInjector, conformance, conformance_under_faults}
 use fleet_store::{EtcdConfig, EtcdStore, Store};
 
 use crate::cluster::Cluster;
-use crate::link::{Link, Way};
+use crate::link::{Link, LinkMode};
 use crate::support::put;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -23,7 +23,7 @@ async fn secured_cluster_keeps_the_contract() {
     keeps_the_contract(&Cluster::three_secure().await).await;
 }
 
-/// Each promise is checked on keys of its own.
+/// Checks each promise on separate keys.
 async fn keeps_the_contract(cluster: &Cluster) {
     let count = AtomicU32::new(0);
     let make = || async {
@@ -36,16 +36,16 @@ async fn keeps_the_contract(cluster: &Cluster) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs etcd: run by scripts/test"]
 async fn single_server_keeps_the_contract_under_faults() {
-    keeps_the_contract_in_trouble(Cluster::one().await).await;
+    keeps_the_contract_under_faults(Cluster::one().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs etcd: run by scripts/test"]
 async fn secured_cluster_keeps_the_contract_under_faults() {
-    keeps_the_contract_in_trouble(Cluster::three_secure().await).await;
+    keeps_the_contract_under_faults(Cluster::three_secure().await).await;
 }
 
-/// What befalls the way to every member of a real cluster.
+/// Fault injection through the links to all members of a real cluster.
 struct Links {
     cluster: Arc<Cluster>,
     links: Vec<Link>,
@@ -60,14 +60,14 @@ impl Links {
         Self { cluster, links }
     }
 
-    /// A store that reaches the members over these links alone.
+    /// Returns a store that reaches the members only over these links.
     fn store(&self, prefix: &str) -> EtcdStore {
         let endpoints = self.links.iter().map(|link| link.url().to_owned()).collect();
         let config = EtcdConfig { endpoints, ..self.cluster.config(prefix) };
         EtcdStore::new(&config).unwrap()
     }
 
-    fn set(&self, way: Way) {
+    fn set(&self, way: LinkMode) {
         self.links.iter().for_each(|link| link.set(way));
     }
 }
@@ -75,26 +75,27 @@ impl Links {
 #[async_trait]
 impl FaultInjector for Links {
     async fn disconnect(&self) {
-        self.set(Way::Cut);
+        self.set(LinkMode::Cut);
     }
 
     async fn slow_down(&self) {
-        self.set(Way::Slow);
+        self.set(LinkMode::Slow);
     }
 
     async fn heal(&self) {
-        self.set(Way::Open);
+        self.set(LinkMode::Open);
     }
 
-    /// The change that etcd compacts at is kept, so it is one that no tested store sees.
+    /// etcd keeps the change at the compaction revision, so a key outside the tested stores is
+    /// used.
     async fn compact(&self) {
         let beside = put(&self.cluster.store("test/beside/"), "a", "").await;
         self.cluster.etcdctl(&["compact", &beside.to_string()]);
     }
 }
 
-/// Each promise is checked on keys and links of its own.
-async fn keeps_the_contract_in_trouble(cluster: Cluster) {
+/// Checks each promise on separate keys and links.
+async fn keeps_the_contract_under_faults(cluster: Cluster) {
     let cluster = Arc::new(cluster);
     let count = AtomicU32::new(0);
     let make = || async {

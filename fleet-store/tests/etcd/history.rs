@@ -1,50 +1,51 @@
-//! What writers were told and watchers saw, and whether it can all be true of one store.
+//! Results of writers and deliveries of watches, and a check that they are consistent with one
+//! history.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_core::Revision;
 use fleet_store::{Changes, Listing};
 
-/// What one revision changed: values by their keys, and nothing for a key that was deleted.
+/// Changes of a revision: values by key, `None` for deleted keys.
 pub(crate) type Step = BTreeMap<String, Option<String>>;
 
-/// All that happened, by revision.
+/// Full history by revision.
 pub(crate) type Steps = BTreeMap<Revision, Step>;
 
-/// A value that was to be written, which no other write has, and what the writer was told.
+/// An attempt to write a unique value, and its result.
 #[derive(Debug, Clone)]
 pub(crate) struct Attempt {
     pub(crate) key: String,
     pub(crate) value: String,
-    pub(crate) told: Told,
+    pub(crate) result: WriteResult,
 }
 
-/// What became of a write, as far as its writer was told.
+/// Result of a write as reported to the writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Told {
-    /// It happened, in this revision.
+pub(crate) enum WriteResult {
+    /// Applied in this revision.
     Done(Revision),
-    /// It did not happen.
-    Undone,
-    /// It may have happened.
+    /// Not applied.
+    NotDone,
+    /// Possibly applied.
     Unknown,
 }
 
-/// What one watch delivered, and the listing that it began with.
+/// Deliveries of one watch, and the listing that it started with.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
+pub(crate) struct WatchLog {
     pub(crate) listing: Listing,
     pub(crate) changes: Vec<Changes>,
 }
 
-/// All that was told and seen.
+/// All results and deliveries.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct History {
     pub(crate) attempts: Vec<Attempt>,
-    pub(crate) seen: Vec<Seen>,
+    pub(crate) watch_logs: Vec<WatchLog>,
 }
 
-/// The changes of a watch in a form that is easily compared.
+/// Returns the changes of a watch in a comparable form.
 pub(crate) fn step(changes: &Changes) -> Step {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let value = |change: &fleet_store::KeyChange| change.value.as_deref().map(text);
@@ -52,27 +53,28 @@ pub(crate) fn step(changes: &Changes) -> Step {
 }
 
 impl History {
-    /// What contradicts `truth`, which is all that the store says happened; nothing if all is well.
+    /// Returns all contradictions to `truth`, the full history in the store.
     pub(crate) fn contradictions(&self, truth: &Steps) -> Vec<String> {
         let attempts = self.attempts.iter().filter_map(|attempt| attempt.contradiction(truth));
-        let seen = self.seen.iter().filter_map(|seen| seen.contradiction(truth));
-        attempts.chain(seen).chain(twice(truth)).collect()
+        let watch_logs =
+            self.watch_logs.iter().filter_map(|watch_logs| watch_logs.contradiction(truth));
+        attempts.chain(watch_logs).chain(twice(truth)).collect()
     }
 }
 
 impl Attempt {
     fn contradiction(&self, truth: &Steps) -> Option<String> {
         let happened = |step: &Step| step.get(&self.key) == Some(&Some(self.value.clone()));
-        let wrong = match self.told {
-            Told::Done(revision) => !truth.get(&revision).is_some_and(happened),
-            Told::Undone => truth.values().any(happened),
-            Told::Unknown => false,
+        let wrong = match self.result {
+            WriteResult::Done(revision) => !truth.get(&revision).is_some_and(happened),
+            WriteResult::NotDone => truth.values().any(happened),
+            WriteResult::Unknown => false,
         };
-        wrong.then(|| format!("a writer was told what is not so: {self:?}"))
+        wrong.then(|| format!("a writer was result what is not so: {self:?}"))
     }
 }
 
-impl Seen {
+impl WatchLog {
     fn contradiction(&self, truth: &Steps) -> Option<String> {
         let from = self.listing.revision;
         if state_at(truth, from) != listed(&self.listing) {
@@ -81,7 +83,7 @@ impl Seen {
         let delivered = self.changes.iter().filter(|changes| !changes.changes.is_empty());
         let delivered: Vec<_> =
             delivered.map(|changes| (changes.revision, step(changes))).collect();
-        // What says that nothing came up to a revision says it of all that was to come before.
+        // A progress report also covers all earlier revisions.
         let upto = self.changes.last().map_or(from, |changes| changes.revision);
         if !self.changes.is_sorted_by(|one, other| one.revision < other.revision) {
             return Some(format!("a watch from {from} went back"));
@@ -97,7 +99,7 @@ impl Seen {
     }
 }
 
-/// The keys with their values after the steps up to `revision`.
+/// Returns the keys with their values after the steps up to `revision`.
 fn state_at(truth: &Steps, revision: Revision) -> BTreeMap<String, String> {
     let mut state = BTreeMap::new();
     for (key, value) in truth.range(..=revision).flat_map(|(_, step)| step) {
@@ -114,11 +116,11 @@ fn listed(listing: &Listing) -> BTreeMap<String, String> {
     listing.entries.iter().map(|entry| (entry.key.clone(), text(&entry.value))).collect()
 }
 
-/// Values that were written more than once, though every write has a value of its own.
+/// Finds values that were written more than once, although each is unique.
 fn twice(truth: &Steps) -> Option<String> {
-    let mut seen = BTreeSet::new();
+    let mut watch_logs = BTreeSet::new();
     let mut pairs = truth.values().flatten().filter(|(_, value)| value.is_some());
-    let again = pairs.find(|(key, value)| !seen.insert((*key, *value)));
+    let again = pairs.find(|(key, value)| !watch_logs.insert((*key, *value)));
     again.map(|pair| format!("written twice: {pair:?}"))
 }
 
@@ -134,7 +136,7 @@ mod tests {
         Changes { revision: Revision(revision), changes: vec![change] }
     }
 
-    /// The word of a watch that it has delivered all up to there.
+    /// A watch's report of its progress.
     fn nothing(revision: u64) -> Changes {
         Changes { revision: Revision(revision), changes: Vec::new() }
     }
@@ -146,13 +148,13 @@ mod tests {
         let attempts = made.map(|(revision, key, value)| Attempt {
             key: key.to_owned(),
             value: value.to_owned(),
-            told: Told::Done(Revision(revision)),
+            result: WriteResult::Done(Revision(revision)),
         });
         let entry =
             Entry { key: "a".to_owned(), value: b"1".to_vec(), modified: Revision(2), lease: None };
         let listing = Listing { revision: Revision(2), entries: vec![entry] };
-        let seen = Seen { listing, changes: steps[1..].to_vec() };
-        (History { attempts: attempts.to_vec(), seen: vec![seen] }, truth)
+        let watch_logs = WatchLog { listing, changes: steps[1..].to_vec() };
+        (History { attempts: attempts.to_vec(), watch_logs: vec![watch_logs] }, truth)
     }
 
     #[test]
@@ -160,8 +162,8 @@ mod tests {
         let (history, truth) = sound();
         assert_eq!(history.contradictions(&truth), [""; 0]);
         let (mut history, truth) = sound();
-        history.seen[0].changes.insert(1, nothing(4));
-        history.seen[0].changes.push(nothing(7));
+        history.watch_logs[0].changes.insert(1, nothing(4));
+        history.watch_logs[0].changes.push(nothing(7));
         assert_eq!(history.contradictions(&truth), [""; 0]);
     }
 
@@ -169,20 +171,20 @@ mod tests {
     fn every_fault_is_found() {
         let faults: [fn(&mut History, &mut Steps); 10] = [
             |_, truth| drop(truth.remove(&Revision(6))),
-            |history, _| history.attempts[1].told = Told::Undone,
-            |history, _| history.attempts[1].told = Told::Done(Revision(5)),
-            |history, _| drop(history.seen[0].changes.remove(1)),
+            |history, _| history.attempts[1].result = WriteResult::NotDone,
+            |history, _| history.attempts[1].result = WriteResult::Done(Revision(5)),
+            |history, _| drop(history.watch_logs[0].changes.remove(1)),
             |history, _| {
-                let again = history.seen[0].changes[1].clone();
-                history.seen[0].changes.insert(1, again);
+                let again = history.watch_logs[0].changes[1].clone();
+                history.watch_logs[0].changes.insert(1, again);
             },
-            |history, _| history.seen[0].changes.swap(0, 1),
+            |history, _| history.watch_logs[0].changes.swap(0, 1),
             |history, _| {
-                history.seen[0].changes.truncate(1);
-                history.seen[0].changes.push(nothing(6));
+                history.watch_logs[0].changes.truncate(1);
+                history.watch_logs[0].changes.push(nothing(6));
             },
-            |history, _| history.seen[0].changes.insert(1, nothing(5)),
-            |history, _| history.seen[0].listing.entries.clear(),
+            |history, _| history.watch_logs[0].changes.insert(1, nothing(5)),
+            |history, _| history.watch_logs[0].listing.entries.clear(),
             |_, truth| drop(truth.insert(Revision(7), step(&changes(7, "a", "4")))),
         ];
         for (number, fault) in faults.iter().enumerate() {
@@ -195,9 +197,9 @@ mod tests {
     #[test]
     fn unknown_write_may_or_may_not_be_in_the_history() {
         let (mut history, mut truth) = sound();
-        history.attempts[3].told = Told::Unknown;
+        history.attempts[3].result = WriteResult::Unknown;
         assert_eq!(history.contradictions(&truth), [""; 0]);
-        history.seen[0].changes.pop();
+        history.watch_logs[0].changes.pop();
         truth.remove(&Revision(6));
         assert_eq!(history.contradictions(&truth), [""; 0]);
     }

@@ -1,7 +1,7 @@
-//! The etcd store over a real etcd, which each test starts for itself.
+//! Tests of the etcd store with a real etcd, which each test starts itself.
 //!
-//! They are a binary of their own since they need `etcd` and `etcdctl` on the machine, and so are
-//! ignored unless asked for: `cargo test -p fleet-store --features etcd --test etcd -- --ignored`.
+//! They are in a separate binary because they need `etcd` and `etcdctl`. They are ignored by
+//! default; to run them: `cargo test -p fleet-store --features etcd --test etcd -- --ignored`.
 
 mod behaviour;
 mod campaign;

@@ -1,4 +1,4 @@
-//! Members and connections fail; nothing is claimed that is not known.
+//! Failing members and connections: unknown results are reported as unknown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use fleet_store::{
 use fleet_unitfile::UnitFile;
 
 use crate::cluster::{Cluster, Kind};
-use crate::link::{Link, Way};
+use crate::link::{Link, LinkMode};
 use crate::support::{chain, next, put, soon};
 
-/// Short, for tests in which it passes.
+/// Short, because some tests wait for it.
 const LIMIT: Duration = Duration::from_millis(500);
 
 fn over(cluster: &Cluster, links: &[&Link]) -> EtcdStore {
@@ -27,7 +27,7 @@ async fn present(store: &EtcdStore) -> Revision {
     store.read("").await.unwrap().revision
 }
 
-/// Reads on until the watch has ended, and says how.
+/// Reads until the watch has ended, and returns the error.
 async fn end_of(mut watch: Watch) -> StoreError {
     soon(async {
         loop {
@@ -46,12 +46,12 @@ async fn commit_with_a_lost_response_may_be_applied() {
     let link = Link::to(&cluster.urls()[0]).await;
     let store = over(&cluster, &[&link]);
     put(&store, "before", "").await;
-    link.set(Way::Mute);
+    link.set(LinkMode::HoldResponses);
     let lost = soon(store.commit(Transaction::new().put("a", "1"))).await;
     assert!(matches!(lost, Err(StoreError::Unknown(_))), "{lost:?}");
     let lost = soon(store.read("")).await;
     assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
-    link.set(Way::Open);
+    link.set(LinkMode::Open);
     assert_eq!(store.read("a").await.unwrap().entries.len(), 1, "it did happen");
 }
 
@@ -60,10 +60,10 @@ async fn commit_with_a_lost_response_may_be_applied() {
 async fn unreachable_endpoint_is_skipped() {
     let cluster = Cluster::one().await;
     let link = Link::to(&cluster.urls()[0]).await;
-    let nobody = "http://127.0.0.1:1".to_owned(); // a port that is served nowhere
+    let closed_port = "http://127.0.0.1:1".to_owned(); // a port without a listener
     for endpoints in [
-        vec![nobody.clone(), link.url().to_owned()],
-        vec![nobody.clone(), nobody.clone(), link.url().to_owned()],
+        vec![closed_port.clone(), link.url().to_owned()],
+        vec![closed_port.clone(), closed_port.clone(), link.url().to_owned()],
     ] {
         let config = EtcdConfig { endpoints, ..cluster.config("test/") };
         let store = EtcdStore::new(&config).unwrap();
@@ -72,7 +72,7 @@ async fn unreachable_endpoint_is_skipped() {
             assert_eq!(store.read("a").await.unwrap().entries.len(), 1);
         }
     }
-    let config = EtcdConfig { endpoints: vec![nobody], ..cluster.config("test/") };
+    let config = EtcdConfig { endpoints: vec![closed_port], ..cluster.config("test/") };
     let store = EtcdStore::new(&config).unwrap();
     let failed = store.commit(Transaction::new().put("a", "1")).await.unwrap_err();
     assert!(matches!(failed, StoreError::Unavailable(_)), "it was never sent: {}", chain(&failed));
@@ -81,7 +81,7 @@ async fn unreachable_endpoint_is_skipped() {
     assert!(matches!(store.watch("", Revision(1)).await, Err(StoreError::Unavailable(_))));
 }
 
-/// A client that asks any member by chance fails once in a while for as long as one is gone.
+/// A client that chose members at random would fail repeatedly while one is stopped.
 #[tokio::test]
 #[ignore = "needs etcd: run by scripts/test"]
 async fn stopped_member_fails_no_call() {
@@ -96,7 +96,7 @@ async fn stopped_member_fails_no_call() {
     }
     cluster.kill_member(1);
     for store in &stores {
-        // The members may have to choose a leader first.
+        // The members may have to elect a leader first.
         soon(async { while store.read("").await.is_err() {} }).await;
         for i in 0..100 {
             put(store, "a", &i.to_string()).await;
@@ -115,12 +115,12 @@ async fn silent_endpoint_is_skipped_and_the_watch_moves() {
     let mut watch = store.watch("", present(&store).await).await.unwrap();
     let one = put(&other, "a", "1").await;
     assert_eq!(next(&mut watch).await.revision, one);
-    first.set(Way::Silent);
+    first.set(LinkMode::HoldAll);
     let two = put(&other, "a", "2").await;
     assert_eq!(soon(store.read("a")).await.unwrap().entries[0].value, b"2");
     assert_eq!(next(&mut watch).await.revision, two);
-    second.set(Way::Cut);
-    first.set(Way::Open);
+    second.set(LinkMode::Cut);
+    first.set(LinkMode::Open);
     let three = put(&other, "a", "3").await;
     assert_eq!(next(&mut watch).await.revision, three);
 }
@@ -130,7 +130,7 @@ async fn silent_endpoint_is_skipped_and_the_watch_moves() {
 #[ignore = "needs etcd: run by scripts/test"]
 async fn watch_that_cannot_continue_returns_an_error() {
     let cluster = Cluster::one().await;
-    for way in [Way::Silent, Way::Mute, Way::Cut] {
+    for way in [LinkMode::HoldAll, LinkMode::HoldResponses, LinkMode::Cut] {
         let link = Link::to(&cluster.urls()[0]).await;
         let store = over(&cluster, &[&link]);
         let watch = store.watch("", present(&store).await).await.unwrap();
@@ -146,7 +146,7 @@ async fn watch_of_a_quiet_prefix_lasts() {
     let link = Link::to(&cluster.urls()[0]).await;
     let store = over(&cluster, &[&link]);
     let mut watch = store.watch("quiet", present(&store).await).await.unwrap();
-    // As long as it takes a lease to end, which is longer than the watch bears with silence.
+    // Until a lease ends, which is longer than the watch tolerates silence.
     let lease = store.grant(Duration::from_secs(2)).await.unwrap();
     let bound = Transaction::new().put_leased("quiet", "", lease);
     let Commit::Applied(bound) = store.commit(bound).await.unwrap() else { panic!("refused") };
@@ -180,7 +180,7 @@ async fn watch_and_leases_survive_a_server_restart() {
     assert_eq!(store.read("bound").await.unwrap().entries[0].lease, Some(lease));
 }
 
-/// Tokens are kept in memory by the members, so a member that comes back knows none.
+/// Members keep tokens in memory, so a restarted member knows none.
 #[tokio::test]
 #[ignore = "needs etcd: run by scripts/test"]
 async fn lost_token_is_renewed() {
@@ -242,7 +242,7 @@ async fn mirror_resyncs_after_missed_changes_are_compacted() {
     let mirror = Mirror::start(&Registry::new(Arc::new(over(&cluster, &[&link])), layout));
     let before = submit(&behind, "before.service").await;
     soon(mirror.wait_for(before)).await.unwrap();
-    link.set(Way::Cut);
+    link.set(LinkMode::Cut);
     let mut progress = mirror.subscribe();
     soon(progress.wait_for(|progress| !progress.is_current)).await.unwrap();
     let seen = Mirror::start(&behind);
@@ -250,7 +250,7 @@ async fn mirror_resyncs_after_missed_changes_are_compacted() {
     behind.destroy(&"before.service".parse().unwrap(), &seen).await.unwrap();
     let after = submit(&behind, "after.service").await;
     cluster.etcdctl(&["compact", &after.to_string()]);
-    link.set(Way::Open);
+    link.set(LinkMode::Open);
     let snapshot = soon(mirror.wait_for(after)).await.unwrap();
     let units: Vec<_> = snapshot.units().map(|unit| unit.name.to_string()).collect();
     assert_eq!(units, ["after.service"]);

@@ -1,11 +1,11 @@
-//! What several tests need.
+//! Helpers for several tests.
 
 use std::time::Duration;
 
 use fleet_core::Revision;
 use fleet_store::{Changes, Commit, EtcdStore, Store as _, Transaction, Watch};
 
-/// Waits for what should come soon; fails loudly where it does not.
+/// Waits for an expected event; fails instead of hanging.
 pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
     let limit = Duration::from_secs(60);
     tokio::time::timeout(limit, work).await.expect("it happens within a minute")
@@ -18,7 +18,7 @@ pub(crate) async fn put(store: &EtcdStore, key: &str, value: &str) -> Revision {
     }
 }
 
-/// The next changes that are some.
+/// Returns the next non-empty changes.
 pub(crate) async fn next(watch: &mut Watch) -> Changes {
     loop {
         let changes = soon(watch.next()).await.expect("the watch goes on");
@@ -28,7 +28,7 @@ pub(crate) async fn next(watch: &mut Watch) -> Changes {
     }
 }
 
-/// An error with all of its causes.
+/// Formats an error with all its causes.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

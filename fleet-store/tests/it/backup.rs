@@ -1,4 +1,4 @@
-//! Backups of an embedded store in use, and the new life that begins with one.
+//! Backups of a running embedded store, and restoring from them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use fleet_store::{
 
 use crate::support::{TTL, id, join, mirror, name, soon, state, submit};
 
-/// Where the lineage that is backed up begins.
+/// Epoch base of the lineage that is backed up.
 const BEGINNING: u64 = 1 << 50;
 
 struct Files {
@@ -45,7 +45,7 @@ async fn restore(files: &Files, to: &str) -> Result<Revision, StoreError> {
     EmbeddedStore::restore(backup, to, &Layout::default(), &lineage("second")).await
 }
 
-/// A unit that is placed and reported, and one that is not; the backup is made while they are.
+/// A placed and reported unit, and another one; backed up while the leases last.
 async fn cluster_with_backup(files: &Files) -> (Arc<EmbeddedStore>, Revision) {
     let store = open(&files.path("store")).await;
     let registry = registry(&store);
@@ -69,7 +69,7 @@ async fn cluster_with_backup(files: &Files) -> (Arc<EmbeddedStore>, Revision) {
 async fn restored_state_is_later_than_the_lost_one() {
     let files = Files::new();
     let (store, revision) = cluster_with_backup(&files).await;
-    // What happens after the backup is lost with the store.
+    // This write after the backup is lost with the store.
     submit(&registry(&store), "late.service").await;
     let lost = store.read("").await.unwrap().revision;
     let last_lease = store.grant(TTL).await.unwrap();
@@ -87,7 +87,7 @@ async fn restored_state_is_later_than_the_lost_one() {
     let placement = snapshot.placement("a.service").unwrap();
     let epoch = Epoch(BEGINNING + begun.0);
     assert_eq!((placement.machine.as_str(), placement.epoch), ("m-1", epoch));
-    // Nobody is there yet, and nobody leads.
+    // No machine is present, and there is no leader.
     assert_eq!((snapshot.machines().len(), snapshot.states().count()), (0, 0));
     let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
     assert!(leader.term() > Term(lost.0));
@@ -128,7 +128,7 @@ async fn existing_file_is_not_overwritten() {
     assert_eq!(std::fs::read(files.path("backup")).unwrap(), before);
 }
 
-/// Writers go on while backups are made, and each backup is a state that there was.
+/// Backups run during concurrent writes, and each is a consistent state.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn backup_is_one_revision_despite_concurrent_writes() {
     let files = Files::new();
@@ -155,7 +155,7 @@ async fn backup_is_one_revision_despite_concurrent_writes() {
     writer.abort();
 }
 
-/// A daemon that runs must not go on with another history as if nothing had happened.
+/// A running daemon must not silently continue with another history.
 // Holds: I-8
 #[tokio::test(start_paused = true)]
 async fn store_with_another_lineage_is_not_followed() {
@@ -167,7 +167,7 @@ async fn store_with_another_lineage_is_not_followed() {
     let revision = registry.store().read("").await.unwrap().revision;
     soon(mirror.wait_for(revision)).await.unwrap();
     assert_eq!(mirror.lineage(), Some(lineage("first")));
-    // By hand: somebody puts another cluster in place of this one.
+    // Simulate that another cluster replaced this one under the same prefix.
     let key = registry.layout().key(&Key::Lineage);
     let other = br#"{"v":2,"id":"other"}"#.to_vec();
     let unit = registry.layout().key(&Key::Unit(name("a.service")));
@@ -181,7 +181,7 @@ async fn store_with_another_lineage_is_not_followed() {
     soon(mirror.wait_current()).await.unwrap();
 }
 
-/// All placements of a restored store are of one epoch, so that would no longer tell which counts.
+/// Restored placements all have the same epoch, so superseded ones could no longer be recognized.
 #[tokio::test]
 async fn superseded_placements_are_not_restored() {
     let files = Files::new();
@@ -201,7 +201,7 @@ async fn superseded_placements_are_not_restored() {
     assert_eq!(keys, ["/fleet/placements/m-2/a.service"]);
 }
 
-/// There are other keys in it than this version looks for.
+/// Such a backup has keys that this version does not read.
 #[tokio::test]
 async fn backup_of_another_layout_is_refused() {
     let files = Files::new();
@@ -229,7 +229,7 @@ fn lineage_is_short_plain_text() {
     assert_eq!(lineage("0f-9A").to_string(), "0f-9A");
 }
 
-/// A cluster that was moved here has epochs far ahead of its revisions, and so have the machines.
+/// After an import, epochs are far ahead of revisions, also on the machines.
 // Holds: I-2
 #[tokio::test]
 async fn restored_import_is_later_than_the_lost_one() {

@@ -1,4 +1,4 @@
-//! Every backend keeps the same contract.
+//! Every backend keeps the contract.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ async fn memory_store_keeps_the_contract_in_real_time() {
     conformance(|| async { memory() }).await;
 }
 
-/// The suite's helper that fails on demand must be a good store while nothing is demanded of it.
+/// The suite's fault injection must not break a store without faults.
 #[tokio::test(start_paused = true)]
 async fn faulty_store_without_faults_keeps_the_contract() {
     conformance(|| async { Arc::new(FaultyStore::new(memory())) as Arc<dyn Store> }).await;
@@ -39,14 +39,14 @@ async fn embedded_store_keeps_the_contract() {
     conformance(make).await;
 }
 
-fn troubled(store: Arc<dyn Store>) -> (Arc<dyn Store>, Arc<dyn FaultInjector>) {
+fn with_faults(store: Arc<dyn Store>) -> (Arc<dyn Store>, Arc<dyn FaultInjector>) {
     let store = FaultyStore::new(store);
     (Arc::new(store.clone()), Arc::new(store))
 }
 
 #[tokio::test(start_paused = true)]
 async fn memory_store_keeps_the_contract_under_faults() {
-    conformance_under_faults(|| async { troubled(memory()) }).await;
+    conformance_under_faults(|| async { with_faults(memory()) }).await;
 }
 
 #[cfg(feature = "embedded")]
@@ -57,16 +57,16 @@ async fn embedded_store_keeps_the_contract_under_faults() {
     let make = || async {
         let number = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let path = folder.path().join(format!("{number}.redb"));
-        troubled(Arc::new(fleet_store::EmbeddedStore::open(path).await.unwrap()))
+        with_faults(Arc::new(fleet_store::EmbeddedStore::open(path).await.unwrap()))
     };
     conformance_under_faults(make).await;
 }
 
 /// A store that breaks one promise: its leases never end.
-struct Forgetful(MemoryStore);
+struct EndlessLeases(MemoryStore);
 
 #[async_trait::async_trait]
-impl Store for Forgetful {
+impl Store for EndlessLeases {
     async fn read(&self, prefix: &str) -> Result<fleet_store::Listing, fleet_store::StoreError> {
         self.0.read(prefix).await
     }
@@ -105,7 +105,7 @@ impl Store for Forgetful {
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "lease_end_deletes_its_keys_in_one_revision")]
 async fn conformance_names_the_broken_promise() {
-    conformance(|| async { Arc::new(Forgetful(MemoryStore::new())) as Arc<dyn Store> }).await;
+    conformance(|| async { Arc::new(EndlessLeases(MemoryStore::new())) as Arc<dyn Store> }).await;
 }
 
 #[test]

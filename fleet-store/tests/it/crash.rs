@@ -1,4 +1,4 @@
-//! The embedded store in a process that is killed at any moment, again and again.
+//! The embedded store in a process that is killed at random times.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write as _};
@@ -9,20 +9,19 @@ use std::time::{Duration, Instant};
 
 use fleet_store::{EmbeddedStore, Listing, Store, Transaction};
 
-/// How often the process is killed.
+/// Number of kills.
 const ROUNDS: u64 = 200;
-/// How many write at once.
+/// Number of concurrent writers.
 const WRITERS: u64 = 6;
-/// The longest that a process may write after its first acknowledgement.
+/// Maximum time to write after the first acknowledgement.
 const LONGEST: Duration = Duration::from_millis(25);
 
 const CHILD: &str = "FLEET_STORE_TEST_PATH";
 const SEED: &str = "FLEET_STORE_CRASH_SEED";
 
-/// A process in which many write says what was acknowledged, and is killed at a moment that chance
-/// decides; now and then before it has said anything, and now and then on a file that is just being
-/// made. The file opens each time, all that was acknowledged is there, and nothing is there by
-/// half.
+/// A process with concurrent writers prints each acknowledgement, and is killed at a random time.
+/// Sometimes this is before its first output, and sometimes while the file is being created. Each
+/// time the file must open, contain all acknowledged writes, and contain no partial write.
 // Holds: I-6
 #[test]
 fn every_acknowledged_write_survives_a_kill() {
@@ -30,7 +29,7 @@ fn every_acknowledged_write_survives_a_kill() {
         return write_for_ever(Path::new(&path));
     }
     let seed = std::env::var(SEED).map_or_else(|_| seed(), |seed| seed.parse().unwrap());
-    let mut chance = Chance(seed);
+    let mut chance = Rng(seed);
     let folder = tempfile::tempdir().unwrap();
     let mut path = folder.path().join("0.redb");
     let mut acknowledged = BTreeMap::new();
@@ -56,7 +55,7 @@ fn every_acknowledged_write_survives_a_kill() {
     assert!(total as u64 > ROUNDS, "too little was written to speak of load: {total}");
 }
 
-/// Every writer has its number in two keys, and a third key while the number is odd.
+/// Every writer stores its number in two keys, and a third key exists while the number is odd.
 fn check(round: &str, acknowledged: &BTreeMap<u64, u64>, survived: &Listing) {
     let number = |key: String| {
         let entry = survived.entries.iter().find(|entry| entry.key == key)?;
@@ -75,17 +74,17 @@ fn check(round: &str, acknowledged: &BTreeMap<u64, u64>, survived: &Listing) {
     assert!(survived.revision.0 >= sum, "{round}: revisions were lost");
 }
 
-/// The writing process; it ends with the test, however that ends.
-struct Writing(Child);
+/// The writer process; killed when dropped.
+struct WriterProcess(Child);
 
-impl Drop for Writing {
+impl Drop for WriterProcess {
     fn drop(&mut self) {
         drop(self.0.kill());
         drop(self.0.wait());
     }
 }
 
-fn start_writing(path: &Path) -> Writing {
+fn start_writing(path: &Path) -> WriterProcess {
     let name = "crash::every_acknowledged_write_survives_a_kill";
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture"])
@@ -93,12 +92,12 @@ fn start_writing(path: &Path) -> Writing {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    Writing(child)
+    WriterProcess(child)
 }
 
-/// Kills the process `moment` after its first word, or after its start if nobody waits for that
-/// word, and returns what it said of each writer last.
-fn kill_at(mut writing: Writing, moment: Duration, after_first: bool) -> BTreeMap<u64, u64> {
+/// Kills the process `moment` after its first output, or after its start. Returns the last
+/// acknowledged number of each writer.
+fn kill_at(mut writing: WriterProcess, moment: Duration, after_first: bool) -> BTreeMap<u64, u64> {
     let lines = BufReader::new(writing.0.stdout.take().unwrap()).lines();
     let said: Arc<Mutex<BTreeMap<u64, u64>>> = Arc::default();
     let reader = std::thread::spawn({
@@ -120,13 +119,13 @@ fn kill_at(mut writing: Writing, moment: Duration, after_first: bool) -> BTreeMa
     std::mem::take(&mut *said.lock().unwrap())
 }
 
-/// What a line says; nothing if it is another one, or was cut off.
+/// Parses an acknowledgement; `None` for other or truncated lines.
 fn acknowledgement(line: &str) -> Option<(u64, u64)> {
     let (writer, number) = line.strip_prefix("ack ")?.strip_suffix(" .")?.split_once(' ')?;
     Some((writer.parse().ok()?, number.parse().ok()?))
 }
 
-/// Waits until `done`, but no longer than `limit`.
+/// Waits until `done`, but at most for `limit`.
 fn wait_until(limit: Duration, mut done: impl FnMut() -> bool) {
     let begin = Instant::now();
     while begin.elapsed() < limit && !done() {
@@ -172,9 +171,9 @@ fn seed() -> u64 {
     u64::from(std::process::id()) * 0x9E37_79B9 + 1
 }
 
-struct Chance(u64);
+struct Rng(u64);
 
-impl Chance {
+impl Rng {
     fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

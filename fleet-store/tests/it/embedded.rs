@@ -1,4 +1,4 @@
-//! The embedded store over its whole life: restarts, a second process and damaged files.
+//! The embedded store over its lifetime: restarts, a second process and damaged files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -39,13 +39,13 @@ async fn acknowledged_writes_survive_a_reopening() {
 
     let store = open(&path).await;
     assert_eq!(store.read("").await.unwrap(), before);
-    // The revision goes on, and so do the names of leases.
+    // Revisions and lease IDs continue.
     assert_eq!(put(&store, "d", "4").await, before.revision.next());
     assert!(store.grant(Duration::from_secs(1)).await.unwrap() > lease);
     assert!(!folder.path().join("store.redb.new").exists());
 }
 
-/// Some of these are a row of the log, and some go to the tables with what is there.
+/// Some of these fit into a log row, and some flush the log to the tables.
 #[tokio::test]
 async fn largest_writes_survive_a_reopening() {
     let folder = tempfile::tempdir().unwrap();
@@ -168,7 +168,7 @@ fn change(path: &Path, change: impl FnOnce(&redb::WriteTransaction)) {
     transaction.commit().unwrap();
 }
 
-/// A closed store, with all that was written in its log, or, if `settled`, with nothing there.
+/// Creates and closes a store. Its writes are in the log, or in the tables if `settled`.
 async fn closed_store(path: &Path, settled: bool) -> Listing {
     let store = open(path).await;
     let lease = store.grant(Duration::from_secs(3600)).await.unwrap();
@@ -206,7 +206,7 @@ async fn incomplete_log_is_refused() {
     }
 }
 
-/// The numbers about the whole, and the leases, were read as they were found.
+/// The numbers about the store, and the leases, are covered by a checksum.
 #[tokio::test]
 async fn damaged_number_is_refused() {
     let spoil: [fn(&redb::WriteTransaction); 5] = [
@@ -242,8 +242,7 @@ async fn other_files_are_refused() {
     assert!(matches!(nowhere, Err(StoreError::Unavailable(_))), "{nowhere:?}");
 }
 
-/// Wherever a byte of the file is wrong, either it is refused, or nothing of what was stored is
-/// different.
+/// For any wrong byte, the file is either refused or its content is unchanged.
 #[tokio::test]
 async fn damaged_file_is_refused_or_intact() {
     for settled in [false, true] {
@@ -268,16 +267,15 @@ async fn damaged_file_is_refused_or_intact() {
     }
 }
 
-/// The library's own notes of which pages are free have no sum, and it panics where they are wrong.
-/// That befell the log on its way to the tables; then a second panic, of a table that was being
-/// closed, ended the process.
+/// redb's free page list has no checksum, and redb panics if it is wrong. During a flush of the
+/// log, a second panic while a table was closed could abort the process.
 #[tokio::test]
 async fn damaged_free_page_list_does_not_abort() {
     let folder = tempfile::tempdir().unwrap();
     let path = path_in(&folder);
     let before = closed_store(&path, false).await;
     let good = std::fs::read(&path).unwrap();
-    // Where some of them are.
+    // A part of the list.
     let used: Vec<usize> = (0x5000..0x5200).filter(|at| good[*at] != 0).collect();
     let mut refused = 0;
     for at in &used {
@@ -289,7 +287,7 @@ async fn damaged_free_page_list_does_not_abort() {
     assert!(refused > 20, "only {refused} were refused");
 }
 
-/// Whether the file is refused, in which byte `at` is wrong.
+/// Checks a file with a wrong byte at `at`; returns whether it was refused.
 async fn is_refused_or_whole(path: &Path, before: &Listing, at: usize) -> bool {
     match EmbeddedStore::open(path).await {
         Ok(store) => {

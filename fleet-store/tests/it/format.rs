@@ -1,5 +1,5 @@
-//! The keys and values as they are stored. Daemons of different versions share a store, so what is
-//! written here must not change without a new format number.
+//! The stored keys and values. Daemons of different versions share a store, so this encoding must
+//! not change without a new format number.
 
 use fleet_core::{
     ActiveState, Epoch, ExitStatus, Generation, Intent, LoadState, Reason, Refusal, Revision,
@@ -84,7 +84,7 @@ async fn stored_encoding_is_stable() {
     "#);
 }
 
-/// Everything, broken before each field, so that a line fits.
+/// Lists everything with line breaks before each field, to keep lines short.
 async fn listed(registry: &Registry) -> String {
     let entries = registry.store().read("").await.unwrap().entries;
     let line = |entry: &fleet_store::Entry| {
@@ -157,15 +157,14 @@ fn reason() -> Reason {
     Reason::NoMachineFits { machines: 1, tallies: vec![tally], nearest: None }
 }
 
-/// What this version wrote, for later ones to read, and what a later one may write: whoever cannot
-/// read a value says so, harms nothing else, and writes nothing over it.
+/// A value of a later format is reported, affects nothing else, and is not overwritten.
 // Holds: I-12
 #[tokio::test(start_paused = true)]
 async fn newer_value_is_refused_and_unchanged() {
     let registry = registry();
     store_one_of_each(&registry).await;
     let before = registry.store().read("").await.unwrap().entries;
-    // A newer lineage is a newer layout, and then the store is not read at all.
+    // A newer lineage means a newer layout; such a store is not read at all.
     let lineage = registry.layout().key(&Key::Lineage);
     let is_value =
         |value: &[u8]| value.starts_with(b"{\"v\":1,") || value.starts_with(b"{\"v\":2,");
@@ -178,7 +177,7 @@ async fn newer_value_is_refused_and_unchanged() {
     }
     let written = registry.store().read("").await.unwrap();
     let snapshot = soon(mirror(&registry).await.wait_for(written.revision)).await.unwrap();
-    // A unit is a fault, a machine is there; states, reasons and metadata are not known.
+    // Units become faults and machines stay present; states, reasons and metadata are unknown.
     assert_eq!((snapshot.units().len(), snapshot.faults().len()), (0, 2));
     assert!(snapshot.machine("m-1").is_some());
     assert_eq!((snapshot.states().count(), snapshot.reasons().len()), (0, 0));
@@ -197,12 +196,11 @@ async fn newer_value_is_refused_and_unchanged() {
     assert_eq!(registry.store().read("").await.unwrap().entries, written.entries);
 }
 
-/// Placements are looked for elsewhere than where the first layout kept them, and who finds none
-/// would place all units anew.
+/// A daemon that looks for placements under other keys would find none and place all units again.
 // Holds: I-8
 #[tokio::test(start_paused = true)]
 async fn store_of_another_layout_is_refused_and_unchanged() {
-    for (format, told) in [(1, "export the cluster with the fleet that wrote"), (3, "upgrade")] {
+    for (format, message) in [(1, "export the cluster with the fleet that wrote"), (3, "upgrade")] {
         let registry = registry();
         let lineage = registry.layout().key(&Key::Lineage);
         let there = Transaction::new()
@@ -213,7 +211,7 @@ async fn store_of_another_layout_is_refused_and_unchanged() {
 
         let refused = |result: Result<(), RegistryError>| {
             let Err(RegistryError::Value { key, source }) = result else { panic!("{result:?}") };
-            assert!(key == lineage && source.to_string().contains(told), "{source}");
+            assert!(key == lineage && source.to_string().contains(message), "{source}");
         };
         refused(registry.lineage(&"other".parse().unwrap()).await.map(drop));
         refused(registry.campaign(&id("m-1"), TTL).await.map(drop));

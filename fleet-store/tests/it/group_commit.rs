@@ -1,4 +1,4 @@
-//! Writes of units that come at the same moment are made together, and are each told their own.
+//! Concurrent writes of units are merged, and each gets its own result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use fleet_store::{ExpectUnit, Layout, Registry, RegistryError, StoreError};
 
 use crate::support::{memory, mirror, name, soon, unit};
 
-type Answer = Result<Revision, RegistryError>;
+type CreateResult = Result<Revision, RegistryError>;
 
 fn registry() -> (Registry, FaultyStore) {
     let store = FaultyStore::new(memory());
@@ -17,8 +17,8 @@ fn registry() -> (Registry, FaultyStore) {
     (Registry::new(Arc::new(store.clone()), Layout::DEFAULT_PREFIX), store)
 }
 
-/// Creates all of them at the same moment.
-async fn create(registry: &Registry, names: &[&str]) -> Vec<Answer> {
+/// Creates all units concurrently.
+async fn create(registry: &Registry, names: &[&str]) -> Vec<CreateResult> {
     let tasks: Vec<_> = names
         .iter()
         .map(|name| {
@@ -66,7 +66,7 @@ async fn concurrent_creates_share_a_revision_and_fail_individually() {
 
 #[tokio::test(start_paused = true)]
 async fn failed_commit_fails_every_merged_transaction() {
-    // The first goes alone, and the others together.
+    // The first one is committed alone, and the others together.
     let names = ["a.service", "b.service", "c.service"];
     let (registry, store) = registry();
     store.set_unreachable(true);

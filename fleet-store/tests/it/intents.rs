@@ -1,4 +1,4 @@
-//! What people said is to become of machines, as the mirror shows it.
+//! Operators' intents for machines, as shown by the mirror.
 
 use fleet_core::{Intent, Machine, Revision};
 use fleet_store::{Key, Mirror, Registry, Transaction};

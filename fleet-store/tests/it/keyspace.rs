@@ -1,4 +1,4 @@
-//! The keyspace against a naive twin: the same answers to the same random story.
+//! The keyspace behaves like a naive model under random operations.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use fleet_store::{
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// What may happen to a keyspace.
+/// An operation on a keyspace.
 #[derive(Debug, Clone)]
 enum Step {
     Commit(Transaction),
     Grant(u64),
     Renew(u64),
     Revoke(u64),
-    /// Time passes, and what is over is told so.
+    /// Time passes, and expired leases are ended.
     Pass(u64),
-    /// Time passes, and nobody tells.
+    /// Time passes, but expired leases are not ended yet.
     Lag(u64),
 }
 
@@ -60,18 +60,18 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The contract, spelled out in the simplest way: everything is searched for.
+/// The contract in its simplest implementation: every lookup is a search.
 #[derive(Default)]
-struct Twin {
+struct Model {
     now: u64,
     entries: Vec<Entry>,
     leases: Vec<(LeaseId, u64, u64)>,
     granted: u64,
-    /// The entries at each revision.
+    /// Entries at each revision.
     states: Vec<Vec<Entry>>,
 }
 
-impl Twin {
+impl Model {
     fn revision(&self) -> Revision {
         Revision(self.states.len() as u64)
     }
@@ -131,7 +131,7 @@ impl Twin {
         self.record(&before);
     }
 
-    /// Makes a revision if anything is not as before.
+    /// Adds a revision if the entries have changed.
     fn record(&mut self, before: &[Entry]) {
         self.entries.sort_by(|a, b| a.key.cmp(&b.key));
         if self.entries != before {
@@ -155,47 +155,47 @@ impl Twin {
     }
 }
 
-/// Takes the step in both, and compares what they answer.
-fn take(step: &Step, keyspace: &mut Keyspace, twin: &mut Twin, made: &mut Vec<Changes>) {
-    let now = Timestamp::from_millis(twin.now);
+/// Applies a step to both and compares the results.
+fn take(step: &Step, keyspace: &mut Keyspace, model: &mut Model, made: &mut Vec<Changes>) {
+    let now = Timestamp::from_millis(model.now);
     match step {
         Step::Commit(transaction) => {
             let outcome = keyspace.apply(now, transaction);
-            assert_eq!(outcome.as_ref().ok().map(|o| o.commit.clone()), twin.commit(transaction));
+            assert_eq!(outcome.as_ref().ok().map(|o| o.commit.clone()), model.commit(transaction));
             made.extend(outcome.ok().and_then(|outcome| outcome.changes));
         }
         Step::Grant(ttl) => {
             let id = keyspace.grant(now, Duration::from_millis(*ttl));
-            twin.granted += 1;
-            assert_eq!(id, LeaseId(twin.granted));
+            model.granted += 1;
+            assert_eq!(id, LeaseId(model.granted));
             let ttl = (*ttl).max(1);
-            twin.leases.push((id, ttl, twin.now + ttl));
+            model.leases.push((id, ttl, model.now + ttl));
         }
         Step::Renew(id) => {
             let (id, renewed) = (LeaseId(*id), keyspace.renew(now, LeaseId(*id)));
-            assert_eq!(renewed.is_ok(), twin.lasts(id));
-            if twin.lasts(id) {
-                let now = twin.now;
-                let lease = twin.leases.iter_mut().find(|(lease, _, _)| *lease == id);
+            assert_eq!(renewed.is_ok(), model.lasts(id));
+            if model.lasts(id) {
+                let now = model.now;
+                let lease = model.leases.iter_mut().find(|(lease, _, _)| *lease == id);
                 lease.into_iter().for_each(|(_, ttl, end)| *end = now + *ttl);
             }
         }
         Step::Revoke(id) => {
             made.extend(keyspace.revoke(LeaseId(*id)).and_then(|ended| ended.changes));
-            twin.end(LeaseId(*id));
+            model.end(LeaseId(*id));
         }
         Step::Pass(millis) => {
-            twin.now += millis;
-            let ended = keyspace.expire(Timestamp::from_millis(twin.now));
-            assert_eq!(ended.iter().map(|ended| ended.lease).collect::<Vec<_>>(), twin.over());
+            model.now += millis;
+            let ended = keyspace.expire(Timestamp::from_millis(model.now));
+            assert_eq!(ended.iter().map(|ended| ended.lease).collect::<Vec<_>>(), model.over());
             made.extend(ended.into_iter().filter_map(|ended| ended.changes));
-            twin.over().into_iter().for_each(|lease| twin.end(lease));
+            model.over().into_iter().for_each(|lease| model.end(lease));
         }
-        Step::Lag(millis) => twin.now += millis,
+        Step::Lag(millis) => model.now += millis,
     }
 }
 
-/// Whether replaying changes onto one state gives another.
+/// Returns the entries after applying changes.
 fn replay(from: &[Entry], all: &[Changes]) -> Vec<Entry> {
     let mut entries: BTreeMap<String, Entry> =
         from.iter().map(|entry| (entry.key.clone(), entry.clone())).collect();
@@ -217,29 +217,29 @@ fn replay(from: &[Entry], all: &[Changes]) -> Vec<Entry> {
 proptest! {
     #[test]
     fn keyspace_behaves_like_its_model(steps in vec(step(), 0..60), prefix in "[ab]?/?") {
-        let (mut keyspace, mut twin, mut made) = (Keyspace::new(), Twin::default(), Vec::new());
+        let (mut keyspace, mut model, mut made) = (Keyspace::new(), Model::default(), Vec::new());
         for step in &steps {
-            take(step, &mut keyspace, &mut twin, &mut made);
-            prop_assert_eq!(keyspace.read(&prefix), twin.listing(&prefix));
-            let next = twin.leases.iter().map(|(_, _, end)| Timestamp::from_millis(*end)).min();
+            take(step, &mut keyspace, &mut model, &mut made);
+            prop_assert_eq!(keyspace.read(&prefix), model.listing(&prefix));
+            let next = model.leases.iter().map(|(_, _, end)| Timestamp::from_millis(*end)).min();
             prop_assert_eq!(keyspace.next_expiry(), next);
         }
-        // Every revision was told of once, and its changes lead from the state before to it.
-        let told: Vec<u64> = made.iter().map(|changes| changes.revision.0).collect();
-        prop_assert_eq!(told, (1..=twin.revision().0).collect::<Vec<_>>());
-        for revision in 0..=twin.revision().0 {
+        // Every revision was returned once, and its changes lead from the previous state to it.
+        let revisions: Vec<u64> = made.iter().map(|changes| changes.revision.0).collect();
+        prop_assert_eq!(revisions, (1..=model.revision().0).collect::<Vec<_>>());
+        for revision in 0..=model.revision().0 {
             let after = keyspace.changes_after(Revision(revision), "").unwrap();
-            prop_assert_eq!(replay(twin.state(Revision(revision)), &after), twin.entries.clone());
+            prop_assert_eq!(replay(model.state(Revision(revision)), &after), model.entries.clone());
         }
     }
 
-    /// A keyspace that only hears of the changes, as readers of a durable store do, is the same.
+    /// A keyspace that only applies changes, like the readers of a durable store, is identical.
     #[test]
     fn keyspace_fed_with_changes_is_identical(steps in vec(step(), 0..60)) {
-        let (mut keyspace, mut twin, mut made) = (Keyspace::new(), Twin::default(), Vec::new());
+        let (mut keyspace, mut model, mut made) = (Keyspace::new(), Model::default(), Vec::new());
         let mut follower = Keyspace::new();
         for step in &steps {
-            take(step, &mut keyspace, &mut twin, &mut made);
+            take(step, &mut keyspace, &mut model, &mut made);
             made.drain(..).for_each(|changes| follower.apply_changes(changes));
             prop_assert_eq!(follower.read(""), keyspace.read(""));
         }

@@ -76,14 +76,14 @@ async fn expired_leader_is_replaced_and_cannot_write() {
         assert!(matches!(result, Err(RegistryError::Deposed { term: Term(1) })), "{result:?}");
     };
     deposed(stale.renew().await);
-    // Before anybody else leads, and after.
+    // Before and after another election.
     deposed(stale.commit(&place("a.service", placed("m-1", 1), None)).await.map(drop));
     let leader = lead(&registry, "m-2").await;
     deposed(stale.commit(&place("a.service", placed("m-1", 1), None)).await.map(drop));
     leader.commit(&place("a.service", placed("m-2", 2), None)).await.unwrap();
     deposed(stale.commit(&unplace("a.service", placed("m-2", 2))).await.map(drop));
     deposed(stale.commit(&reason("a.service", Some(Reason::NoMachines))).await.map(drop));
-    // The old leader resigns late: that is not the new one's end.
+    // The old leader resigns late; that must not end the new leadership.
     stale.resign().await.unwrap();
     leader.renew().await.unwrap();
     leader.commit(&unplace("a.service", placed("m-2", 2))).await.unwrap();
@@ -150,8 +150,8 @@ async fn concurrently_destroyed_unit_gets_no_placement() {
     assert_eq!(registry.store().read("/fleet/placements/").await.unwrap().entries, []);
 }
 
-/// A leader that was not told of its own write decides on what was before it: that is noticed where
-/// the placements are, since it cannot be noticed in the leader.
+/// A leader that missed the result of its own write decides on an outdated state. The condition on
+/// the placements' version detects that.
 // Holds: I-5
 #[tokio::test(start_paused = true)]
 async fn unacknowledged_write_is_detected_by_the_next_decision() {
@@ -168,7 +168,7 @@ async fn unacknowledged_write_is_detected_by_the_next_decision() {
     let again = leader.commit(&place("a.service", placed("m-2", seen), None)).await;
     assert!(matches!(again, Err(RegistryError::Conflict)), "{again:?}");
     assert_eq!(registry.store().read("/fleet/placements/").await.unwrap().entries, before);
-    // The next term knows of it.
+    // The next term starts after that write.
     let leader = lead(&registry, "m-1").await;
     let again = leader.commit(&place("a.service", placed("m-2", seen), None)).await;
     assert!(matches!(again, Err(RegistryError::Conflict)), "{again:?}");
@@ -176,7 +176,7 @@ async fn unacknowledged_write_is_detected_by_the_next_decision() {
 
 #[tokio::test(start_paused = true)]
 async fn many_placements_take_few_steps_and_all_arrive() {
-    // Each unit that had a reason takes one write more.
+    // Each unit that had a reason needs one more write.
     for (count, had_reasons, most) in [(10_000, false, 100), (126, true, 2), (0, false, 0)] {
         let registry = registry();
         let mirror = mirror(&registry).await;

@@ -1,4 +1,4 @@
-//! What machines remember of one lineage is compared with the orders of the next.
+//! Epochs and generations remembered from one lineage are compared with those of the next.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use fleet_store::{
 
 use crate::support::{TTL, id, mirror, name, registry, soon, submit};
 
-/// The epoch and the generation of a unit that is placed and restarted in a store of a lineage.
+/// Places and restarts a unit in a store of a lineage, and returns its epoch and generation.
 async fn orders(registry: &Registry, lineage: Option<Lineage>) -> (Epoch, Generation) {
     if let Some(lineage) = lineage {
         assert_eq!(registry.lineage(&lineage).await.unwrap(), lineage);
@@ -42,7 +42,7 @@ async fn later_lineage_has_later_epochs() {
     assert_eq!(after, (Epoch(1_003), Generation(1_004)));
 }
 
-/// A leader that has just placed a unit sees its own write as no other than it was decided on.
+/// A leader that has just placed a unit recognizes its own write as the state that it decided on.
 #[tokio::test(start_paused = true)]
 async fn decisions_are_compared_by_revision_in_any_lineage() {
     let registry = registry();
@@ -58,11 +58,11 @@ async fn decisions_are_compared_by_revision_in_any_lineage() {
         PlacementWrites { set: vec![place], ..PlacementWrites::default() }
     };
     leader.commit(&place("a.service")).await.unwrap();
-    // It was decided before the write that it knows of.
+    // This was decided before the write that the leader knows of.
     assert!(leader.commit(&place("b.service")).await.is_err());
 }
 
-/// Where a lineage begins may be raised, by an import; it is the same history, and mirrors go on.
+/// An import may raise the epoch base; the history stays the same, and mirrors continue.
 #[tokio::test(start_paused = true)]
 async fn mirror_follows_a_lineage_with_a_raised_epoch_base() {
     let registry = registry();
@@ -77,7 +77,7 @@ async fn mirror_follows_a_lineage_with_a_raised_epoch_base() {
     assert!(mirror.lineage().unwrap().epoch_base() > 5_000_000);
 }
 
-/// A leader counts from where the lineage began at its election, so another one has to follow it.
+/// A leader uses the epoch base of its election, so a new leader is needed.
 // Holds: I-2
 #[tokio::test(start_paused = true)]
 async fn leader_deposed_by_raised_epochs_cannot_place() {
@@ -97,13 +97,13 @@ async fn leader_deposed_by_raised_epochs_cannot_place() {
     assert!(matches!(late, Err(RegistryError::Deposed { .. })), "{late:?}");
 
     let next = registry.campaign(&id("m-2"), TTL).await.unwrap().expect("nobody leads");
-    registry.raise_epochs(past).await.unwrap(); // they are later already, so nobody is deposed
+    registry.raise_epochs(past).await.unwrap(); // they are later already, so no leader is deposed
     let revision = next.commit(&writes(Epoch(next.elected().0))).await.unwrap();
     let snapshot = soon(mirror(&registry).await.wait_for(revision)).await.unwrap();
     assert!(snapshot.placement("a.service").unwrap().epoch > past);
 }
 
-/// The leader is deposed in the very step in which the beginning changes, whoever hears of it.
+/// The step that changes the epoch base also deposes the leader, even if its response is lost.
 #[tokio::test(start_paused = true)]
 async fn lost_response_of_raising_epochs_still_deposes_the_leader() {
     let registry = registry();
@@ -121,7 +121,7 @@ async fn lost_response_of_raising_epochs_still_deposes_the_leader() {
     assert!(matches!(late, Err(RegistryError::Deposed { .. })), "{late:?}");
 }
 
-/// It would go on planning for nothing, beside the one that leads.
+/// Otherwise the deposed leader would continue to plan beside the new one.
 #[tokio::test(start_paused = true)]
 async fn leader_deposed_by_raised_epochs_fails_to_renew() {
     let registry = registry();
@@ -132,14 +132,14 @@ async fn leader_deposed_by_raised_epochs_fails_to_renew() {
     assert!(matches!(lost, Err(RegistryError::Deposed { .. })), "{lost:?}");
 }
 
-/// The same cluster, reached by a way on which each call takes so many milliseconds longer.
+/// Returns the same cluster through a store that delays each call by these milliseconds.
 fn slow(registry: &Registry, delay: u64) -> Registry {
     let store = FaultyStore::new(registry.store().clone());
     store.set_delay(Duration::from_millis(delay));
     Registry::new(Arc::new(store), Layout::DEFAULT_PREFIX)
 }
 
-/// Between its looking where the lineage begins and its election.
+/// The base changes between the candidate's read and its election.
 // Holds: I-2
 #[tokio::test(start_paused = true)]
 async fn election_with_an_outdated_epoch_base_fails() {
@@ -173,7 +173,7 @@ async fn election_with_an_outdated_epoch_base_fails() {
     assert!(elected > 0 && beaten > 0, "{elected} {beaten}");
 }
 
-/// What comes after such an epoch could not be counted, nor be imported anywhere.
+/// Epochs beyond the limit could neither be increased nor imported elsewhere.
 #[tokio::test(start_paused = true)]
 async fn epoch_beyond_the_limit_is_refused() {
     let registry = registry();

@@ -1,4 +1,4 @@
-//! The agent of a machine is woken by what concerns the machine, and by nothing else.
+//! A machine's agent is woken only by changes that affect the machine.
 
 use fleet_core::{Epoch, Intent, Revision, TargetState};
 use fleet_store::{
@@ -11,15 +11,15 @@ use crate::support::{TTL, destroy, id, join, mirror, name, registry, soon, submi
 
 const GLOBAL: &str = "[X-Fleet]\nGlobal=true\n";
 
-/// A cluster in which somebody follows the machine `m-1`.
-struct Followed {
+/// A cluster with a watch of the machine `m-1`.
+struct WatchedMachine {
     registry: Registry,
     leader: Leadership,
     mirror: Mirror,
     concern: Receiver<MachineProgress>,
 }
 
-impl Followed {
+impl WatchedMachine {
     async fn new() -> Self {
         let registry = registry();
         for unit in ["mine.service", "theirs.service", "free.service"] {
@@ -49,7 +49,7 @@ impl Followed {
         soon(self.mirror.wait_for(revision)).await.unwrap()
     }
 
-    /// Whether it was woken until the mirror had seen all there is.
+    /// Waits for the mirror, and returns whether the receiver was notified.
     async fn seen(&mut self) -> bool {
         self.caught_up().await;
         let woken = self.concern.has_changed().unwrap();
@@ -69,7 +69,7 @@ impl Followed {
 // Holds: I-25
 #[tokio::test(start_paused = true)]
 async fn change_elsewhere_wakes_no_machine() {
-    let mut it = Followed::new().await;
+    let mut it = WatchedMachine::new().await;
     it.place("free.service", "m-2").await;
     assert!(!it.seen().await, "a unit came to another machine");
     it.place("theirs.service", "m-3").await;
@@ -87,7 +87,7 @@ async fn change_elsewhere_wakes_no_machine() {
 
 #[tokio::test(start_paused = true)]
 async fn change_affecting_a_machine_wakes_it() {
-    let mut it = Followed::new().await;
+    let mut it = WatchedMachine::new().await;
     it.place("free.service", "m-1").await;
     assert!(it.seen().await, "a unit came");
     it.registry.set_desired(&name("mine.service"), TargetState::Loaded).await.unwrap();
@@ -114,7 +114,7 @@ async fn change_affecting_a_machine_wakes_it() {
 
 #[tokio::test(start_paused = true)]
 async fn global_or_unreadable_unit_wakes_every_machine() {
-    let mut it = Followed::new().await;
+    let mut it = WatchedMachine::new().await;
     let global = |file| unit("global.service", file, TargetState::Launched);
     it.registry.put_unit(global(GLOBAL), ExpectUnit::Any).await.unwrap();
     assert!(it.seen().await, "a global unit came");
@@ -129,10 +129,10 @@ async fn global_or_unreadable_unit_wakes_every_machine() {
     assert!(it.seen().await, "it is known again");
 }
 
-/// Of two placements of a unit, one on another machine may take the place of this one's.
+/// Of two placements of a unit, one on another machine can supersede this machine's.
 #[tokio::test(start_paused = true)]
 async fn machine_with_superseded_placement_is_woken() {
-    let mut it = Followed::new().await;
+    let mut it = WatchedMachine::new().await;
     let other = it.key(&Key::Placement(id("m-3"), name("mine.service")));
     it.raw(Transaction::new().put(&other, r#"{"v":2,"epoch":1}"#)).await;
     assert!(!it.seen().await, "a stray elsewhere");

@@ -1,4 +1,4 @@
-//! The mirror follows, and a value that it cannot read harms that value alone.
+//! The mirror follows the store, and an unreadable value affects nothing else.
 
 use std::sync::Arc;
 
@@ -131,7 +131,7 @@ async fn unreadable_value_is_a_fault_of_its_unit_only() {
         assert!(snapshot.fault("bad.service").is_some(), "{value}");
         assert!(snapshot.unit("good.service").is_some(), "{value}");
         assert_eq!(snapshot.faults().len(), 1);
-        // Whoever looks for the first time sees the same.
+        // A new mirror shows the same.
         let fresh = self::mirror(&registry).await.snapshot();
         assert_eq!(fresh.fault("bad.service"), snapshot.fault("bad.service"));
         assert_eq!(fresh.units().len(), 1);
@@ -179,8 +179,8 @@ async fn missing_content_is_a_fault_until_it_is_stored_again() {
     assert!(snapshot.unit("a.service").is_some() && snapshot.faults().len() == 0);
 }
 
-/// Unknown is not absent: a unit whose placement cannot be read must not look as if it had none,
-/// and a machine whose claim cannot be read must not look as if it were gone.
+/// Unknown is not absent: an unreadable placement must not look like none, and a machine with an
+/// unreadable claim must not look absent.
 // Holds: I-8
 #[tokio::test(start_paused = true)]
 async fn unreadable_placement_or_claim_is_not_absent() {

@@ -1,4 +1,4 @@
-//! What a mirror says is different, followed by somebody who believes it.
+//! A reader that applies the mirror's deltas always has the same state as the snapshot.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use proptest::prelude::*;
 use crate::mirror_resync::{Step, caught_up, step, take};
 use crate::support::{TTL, id, memory, mirror, registry, soon, submit};
 
-/// What somebody keeps who looks at a snapshot only where the mirror says that it is different.
+/// A copy of the cluster that is only updated with the mirror's deltas.
 #[derive(Default)]
-struct Copy {
+struct IncrementalCopy {
     seen: Revision,
     units: BTreeMap<String, String>,
     machines: BTreeMap<String, String>,
     placements: BTreeMap<String, String>,
 }
 
-impl Copy {
+impl IncrementalCopy {
     fn of(snapshot: &Snapshot) -> Self {
         let mut copy = Self::default();
         let mut all = ChangeSet::default();
@@ -69,8 +69,8 @@ fn set(map: &mut BTreeMap<String, String>, key: &str, value: Option<String>) {
     };
 }
 
-/// Two readers, one of which looks after each step and one only now and then; the watch of their
-/// mirror is cut from time to time, so that it has to read everything again.
+/// One reader catches up after each step, another one only sometimes. The mirror's watch is cut
+/// occasionally, so the mirror has to read everything again.
 async fn play(steps: Vec<(Step, u8)>) {
     let memory = memory();
     let behind = Registry::new(memory.clone(), Layout::DEFAULT_PREFIX);
@@ -78,7 +78,7 @@ async fn play(steps: Vec<(Step, u8)>) {
     let store = FaultyStore::new(memory);
     let seen = Registry::new(Arc::new(store.clone()), Layout::DEFAULT_PREFIX);
     let mirror = mirror(&seen).await;
-    let (mut eager, mut lazy) = (Copy::default(), Copy::default());
+    let (mut eager, mut lazy) = (IncrementalCopy::default(), IncrementalCopy::default());
     for (step, chance) in steps {
         let snapshot = caught_up(&mirror, &behind).await;
         if chance % 8 == 0 {
@@ -114,10 +114,10 @@ async fn candidate_is_woken_when_the_leadership_is_vacant() {
     soon(mirror.wait_until_vacant(&one)).await.unwrap();
     let leader = registry.campaign(&one, TTL).await.unwrap().unwrap();
     soon(mirror.wait_for(leader.elected())).await.unwrap();
-    soon(mirror.wait_until_vacant(&one)).await.unwrap(); // it may take over from its earlier life
+    soon(mirror.wait_until_vacant(&one)).await.unwrap(); // it may take over its own earlier leadership
     tokio::time::timeout(TTL / 2, mirror.wait_until_vacant(&other)).await.unwrap_err();
-    soon(mirror.wait_until_vacant(&other)).await.unwrap(); // the leader has fallen silent
-    // Of a claim that cannot be read nobody knows whose it is.
+    soon(mirror.wait_until_vacant(&other)).await.unwrap(); // the leadership has expired
+    // The owner of an unreadable claim is unknown.
     let key = registry.layout().key(&Key::Leader);
     let newer = Transaction::new().put(key.as_str(), br#"{"v":2}"#.to_vec());
     registry.store().commit(newer).await.unwrap();
@@ -139,7 +139,7 @@ async fn delta_is_none_for_a_reader_too_far_behind() {
     let news = mirror.delta_since(snapshot.revision);
     assert!(news.is_current && news.changes.unwrap().is_empty());
     assert!(mirror.delta_since(Revision(2)).changes.is_none(), "nobody has seen that");
-    // A mirror that begins now cannot say what happened before.
+    // A new mirror does not know earlier changes.
     submit(&registry, "b.service").await;
     let late = self::mirror(&registry).await;
     let news = late.delta_since(Revision(1));

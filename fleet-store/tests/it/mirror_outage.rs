@@ -1,5 +1,4 @@
-//! The mirror while its store is away: what it knew stays readable, and it does not call that
-//! current.
+//! The mirror during an outage of its store: the last snapshot stays readable but is not current.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +9,7 @@ use fleet_store::{Layout, MemoryStore, Mirror, MirrorStatus, Registry, Store};
 
 use crate::support::{destroy, join, mirror, name, soon, submit};
 
-/// A mirror over a store with faults, and a registry that writes behind the faults' back.
+/// A mirror of a store with faults, and a registry that bypasses the faults.
 async fn setting() -> (FaultyStore, Registry, Mirror) {
     let memory: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let store = FaultyStore::new(memory.clone());
@@ -42,7 +41,7 @@ async fn cut_watch_causes_a_resync() {
     }
 }
 
-/// Reading again costs what is different: what was read before is not read once more.
+/// A resync keeps unchanged objects and does not parse them again.
 #[tokio::test(start_paused = true)]
 async fn resync_reuses_unchanged_objects() {
     let (store, behind, mirror) = setting().await;
@@ -99,7 +98,7 @@ async fn retry_pauses_grow_to_a_limit() {
     assert!((115..=130).contains(&attempts), "{attempts} in ten minutes");
 }
 
-/// A store that lost its memory looks empty at a low revision. That stops nothing.
+/// A store that lost its data looks empty at a low revision. This must not stop any unit.
 // Holds: I-8
 #[tokio::test(start_paused = true)]
 async fn older_store_is_rejected() {
@@ -153,7 +152,7 @@ async fn submit_and_wait(mirror: &Mirror) {
 
 use replaced::Replaced;
 
-/// A store that can be exchanged for another while it is used.
+/// A store that can be replaced by another one while it is in use.
 mod replaced {
     use std::sync::{Arc, Mutex};
     use std::time::Duration;

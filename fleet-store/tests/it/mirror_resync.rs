@@ -1,5 +1,4 @@
-//! A mirror that followed a story change by change against one that reads its end for the first
-//! time: whatever was written, they see the same.
+//! A mirror that followed all changes equals one that reads the final state, after any writes.
 
 use fleet_core::{
     Epoch, Intent, Placement, Reason, RebalanceLimits, Snapshot, TargetState, UnitState,
@@ -39,7 +38,7 @@ pub(crate) enum Step {
     Explain {
         unit: usize,
     },
-    /// What the machine reports of a unit.
+    /// The machine reports a state of a unit.
     Report {
         unit: usize,
         machine: usize,
@@ -59,12 +58,12 @@ pub(crate) enum Step {
         machine: usize,
         intent: usize,
     },
-    /// An order to rebalance; nothing takes it back.
+    /// A rebalancing request; `None` ends it.
     Rebalance {
         at_once: u32,
     },
-    /// Bytes that nobody of this version wrote.
-    Scribble {
+    /// A value that this version cannot read.
+    WriteUnreadable {
         key: usize,
         unit: usize,
         bytes: Vec<u8>,
@@ -115,7 +114,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(machine, key, value)| Step::Metadata { machine, key, value }),
         1 => (0..3u32).prop_map(|at_once| Step::Rebalance { at_once }),
         3 => (0..5usize, unit.clone(), bytes)
-            .prop_map(|(key, unit, bytes)| Step::Scribble { key, unit, bytes }),
+            .prop_map(|(key, unit, bytes)| Step::WriteUnreadable { key, unit, bytes }),
         1 => (0..5usize, unit).prop_map(|(key, unit)| Step::Erase { key, unit }),
     ]
 }
@@ -124,8 +123,7 @@ fn unit_name(unit: usize) -> String {
     format!("u{unit}.service")
 }
 
-/// The keys whose unreadable values are told apart from those that were never there in no way that
-/// depends on what came before.
+/// Keys whose unreadable values have the same effect with and without an earlier value.
 fn key(kind: usize, unit: usize) -> Key {
     let unit_name = name(&unit_name(unit));
     match kind {
@@ -144,7 +142,7 @@ pub(crate) async fn take(step: Step, registry: &Registry, leader: &Leadership, s
     match step {
         Step::Put { unit, file } => {
             let unit = self::unit(&unit_name(unit), FILES[file], TargetState::Loaded);
-            // A record of a newer format is not written over.
+            // A record of a newer format is not overwritten.
             drop(registry.put_unit(unit, ExpectUnit::Any).await);
         }
         Step::Destroy { unit } => drop(destroy(registry, &unit_name(unit)).await),
@@ -194,7 +192,7 @@ pub(crate) async fn take(step: Step, registry: &Registry, leader: &Leadership, s
             let terms = RebalanceLimits { max_in_flight: at_once, ..RebalanceLimits::default() };
             registry.request_rebalancing(terms).await.unwrap();
         }
-        Step::Scribble { key, unit, bytes } => {
+        Step::WriteUnreadable { key, unit, bytes } => {
             let put = Transaction::new().put(registry.layout().key(&self::key(key, unit)), bytes);
             registry.store().commit(put).await.unwrap();
         }
@@ -224,7 +222,7 @@ async fn play(steps: Vec<Step>) {
     }
     let unused = followed.unused_contents();
     assert_eq!(unused, mirror(&registry).await.unused_contents());
-    // Collecting them changes nothing that anybody sees.
+    // Collecting them has no visible effect.
     let before = caught_up(&followed, &registry).await;
     assert_eq!(registry.collect_contents(&unused).await.unwrap(), unused.len());
     let mut after = caught_up(&followed, &registry).await;

@@ -1,4 +1,4 @@
-//! Snapshots share what is the same in them. It is counted, by where in memory things are.
+//! Snapshots share unchanged data. The tests count entries by their addresses.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use crate::support::{join, mirror, name, registry, soon, state, submit};
 
 const UNITS: usize = 1000;
 
-/// How many entries lie beside each other, and are copied when one of them changes.
+/// Number of adjacent entries that are copied together on a change.
 const CHUNK: usize = 64;
 
-/// How many of the later entries do not lie where one of the earlier ones does.
+/// Counts the later entries whose addresses are not among those of the earlier ones.
 fn copied<'a, T: 'a>(
     before: impl Iterator<Item = &'a T>,
     after: impl Iterator<Item = &'a T>,
@@ -58,7 +58,7 @@ async fn change_copies_only_neighbouring_entries() {
     let changed = copied_states(&after, &last);
     assert!((1..=CHUNK).contains(&changed), "{changed} of {UNITS} states were copied");
     assert_eq!(copied_units(&after, &last), 0);
-    // Whoever holds the earlier one sees what it saw.
+    // Readers that hold the earlier snapshot still see its state.
     let generation = |snapshot: &Snapshot| snapshot.unit("u500.service").unwrap().generation;
     assert!(generation(&held) < generation(&last));
 }

@@ -1,4 +1,4 @@
-//! A machine's claim on its identity, and the states it publishes.
+//! A machine's claim to its identity, and its published states.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -68,7 +68,7 @@ async fn copied_machine_is_refused_with_the_holder() {
     let RegistryError::MachineTaken { holder, .. } = refused else { panic!("{refused}") };
     assert_eq!(holder.as_deref(), Some(&record));
 
-    // Whoever says little is told of with little, and no clock that is wrong does any harm.
+    // A minimal record gives a short description, and a wrong clock does no harm.
     let started = Some(Timestamp::from_millis(u64::MAX));
     let bare = MachineRecord { started, ..MachineRecord::new(id("m-1")) };
     presence.update_machine(bare).await.unwrap();
@@ -84,7 +84,7 @@ async fn returning_machine_takes_over_its_claim_immediately() {
     before.publish_states(&[state("a.service", "old")], &[]).await.unwrap();
     let presence = join(&registry, "m-1").await;
     assert_ne!(presence.lease(), before.lease());
-    // The states of the earlier life went with its lease, and it cannot publish any more.
+    // The earlier presence's states are gone with its lease, and it cannot publish any more.
     let revision = registry.store().read("").await.unwrap().revision;
     let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
     assert!(snapshot.machine("m-1").is_some());

@@ -1,5 +1,5 @@
-//! The order to rebalance: people give it, the leader notes how far it has come, the mirror shows
-//! it.
+//! The rebalancing request: operators create it, the leader updates its progress, and the mirror
+//! shows it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ fn terms(at_once: u32) -> RebalanceLimits {
     RebalanceLimits { max_in_flight: at_once, ..RebalanceLimits::default() }
 }
 
-/// The order once a unit was moved for it.
+/// The request after a unit was moved.
 fn begun(order: &Rebalancing) -> Rebalancing {
     let moving = InFlightMove { from: id("m-1"), to: id("m-2"), was_active: true };
     let moving = BTreeMap::from([(name("a.service"), moving)]);
@@ -88,7 +88,7 @@ async fn leader_cannot_update_a_changed_rebalancing_request() {
     assert!(seen(&mirror, revision).await.is_some());
 }
 
-/// Of moves that were refused, none counts as made.
+/// Refused moves do not count as made.
 #[tokio::test(start_paused = true)]
 async fn refused_moves_do_not_update_the_rebalancing_request() {
     let registry = registry();

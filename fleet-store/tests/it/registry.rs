@@ -1,4 +1,4 @@
-//! Units and metadata: each operation, and each refusal.
+//! Units and metadata: each operation and each refusal.
 
 use std::sync::Arc;
 
@@ -55,18 +55,18 @@ async fn changed_unit_is_not_written() {
     let first = put(ExpectUnit::Absent).await.unwrap();
     submit(&registry, "b.service").await;
     let second = put(ExpectUnit::UnchangedSince(first)).await.unwrap();
-    let is_told = |error: RegistryError, at: Revision| {
+    let assert_changed = |error: RegistryError, at: Revision| {
         assert!(
             matches!(&error, RegistryError::Changed { name, modified }
             if *name == a && *modified == at),
             "{error}"
         );
     };
-    is_told(put(ExpectUnit::UnchangedSince(first)).await.unwrap_err(), second);
-    is_told(set(first).await.unwrap_err(), second);
-    is_told(registry.destroy_if_unchanged(&a, &mirror, first).await.unwrap_err(), second);
+    assert_changed(put(ExpectUnit::UnchangedSince(first)).await.unwrap_err(), second);
+    assert_changed(set(first).await.unwrap_err(), second);
+    assert_changed(registry.destroy_if_unchanged(&a, &mirror, first).await.unwrap_err(), second);
     let third = set(second).await.unwrap();
-    is_told(registry.destroy_if_unchanged(&a, &mirror, second).await.unwrap_err(), third);
+    assert_changed(registry.destroy_if_unchanged(&a, &mirror, second).await.unwrap_err(), third);
     registry.destroy_if_unchanged(&a, &mirror, third).await.unwrap();
     let gone = registry.destroy_if_unchanged(&a, &mirror, third).await;
     assert!(matches!(gone, Err(RegistryError::NotFound { .. })));
@@ -236,7 +236,8 @@ async fn used_contents_are_not_collected() {
     let unused = mirror.unused_contents();
     assert_eq!(unused.len(), 1);
 
-    // Someone stores the same content between looking and collecting: theirs wins.
+    // Another writer stores the same content between the listing and the collection. It must
+    // remain.
     submit(&registry, "c.service").await;
     assert_eq!(registry.collect_contents(&unused).await.unwrap(), 0);
     assert_eq!(contents().await, 1);

@@ -1,5 +1,4 @@
-//! Placements are kept by machine, and yet no unit ever gets two, whatever the writers do and
-//! however outdated is what they go by.
+//! A unit never gets two placements, for any writes based on any outdated state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +20,7 @@ const MACHINES: [&str; 3] = ["m-0", "m-1", "m-2"];
 const UNITS: [&str; 2] = ["a.service", "b.service"];
 const FILE: &str = "[Service]\nExecStart=/bin/true\n";
 
-/// What the writers do. A `view` is how old that is what they go by: so many looks ago.
+/// An operation of a writer. `view` is the age of the state that it is based on, in observations.
 #[derive(Debug, Clone)]
 enum Step {
     Look,
@@ -51,7 +50,7 @@ enum Step {
         view: usize,
         unit: usize,
     },
-    /// A cluster comes in whose machines remember more than this one has come to.
+    /// Imports a cluster whose machines remember later epochs.
     Raise,
 }
 
@@ -73,12 +72,12 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Everybody who writes.
+/// All writers.
 struct Writers {
     registry: Registry,
-    /// Leaders, the latest last; nobody has told the others.
+    /// Leaders, latest last. Earlier ones do not know that they were replaced.
     leaders: Vec<Leadership>,
-    /// What was seen, the latest last, by mirrors that follow no more.
+    /// Observed states, latest last, as mirrors that no longer follow.
     views: Vec<Mirror>,
 }
 
@@ -108,7 +107,7 @@ impl Writers {
             }
             Step::Campaign { candidate } => {
                 if let Some(before) = self.leaders.last() {
-                    // Its time is over, and it does not know.
+                    // The leadership has expired, but the leader does not know.
                     tokio::time::advance(TTL * 2).await;
                     assert!(before.renew().await.is_err());
                 }
@@ -151,7 +150,7 @@ impl Writers {
     }
 }
 
-/// Where units are placed, as it is stored.
+/// Returns the stored placements by unit.
 async fn stored(registry: &Registry) -> BTreeMap<UnitName, Vec<MachineId>> {
     let mut stored: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for entry in registry.store().read("/fleet/placements/").await.unwrap().entries {
@@ -163,15 +162,16 @@ async fn stored(registry: &Registry) -> BTreeMap<UnitName, Vec<MachineId>> {
     stored
 }
 
-/// What machines remember: the latest order for each unit, and how far all orders have come.
+/// State remembered by machines: the latest epoch and generation of each unit, and the highest
+/// epoch.
 #[derive(Default)]
-struct Remembered {
+struct MachineMemory {
     orders: BTreeMap<UnitName, Placement>,
     raised: Epoch,
 }
 
-impl Remembered {
-    /// Every other order comes after the one before, though the unit was destroyed in between.
+impl MachineMemory {
+    /// Every different placement must have a later epoch, even after the unit was destroyed.
     fn compare(&mut self, cluster: &Snapshot) {
         for (unit, now) in cluster.placements() {
             let before = self.orders.insert(unit.clone(), now.clone());
@@ -190,7 +190,7 @@ proptest! {
     #[test]
     fn unit_never_has_two_placements(steps in vec(step(), 1..40)) {
         let play = async {
-            let (mut writers, mut remembered) = (Writers::new().await, Remembered::default());
+            let (mut writers, mut remembered) = (Writers::new().await, MachineMemory::default());
             for step in &steps {
                 let before = writers.registry.export().await.unwrap().max_epoch;
                 writers.take(step).await;
@@ -225,11 +225,11 @@ async fn decision_placing_a_unit_twice_is_refused() {
     assert!(stored(&registry).await.is_empty());
 }
 
-/// A machine that remembers the unit before would leave the one that comes alone.
+/// Otherwise a machine that remembers the earlier unit would ignore the new one.
 #[tokio::test(start_paused = true)]
 async fn adopted_placements_are_later_than_placed_ones() {
     let mut writers = Writers::new().await;
-    let mut remembered = Remembered::default();
+    let mut remembered = MachineMemory::default();
     for step in [
         Step::Submit { unit: 0 },
         Step::Look,
@@ -244,19 +244,19 @@ async fn adopted_placements_are_later_than_placed_ones() {
     assert_eq!(remembered.orders[&name(UNITS[0])].machine, id(MACHINES[1]));
 }
 
-/// A cluster, and a mirror of it that sees everything later when it is told to.
-struct Behind {
+/// A cluster, and a mirror of it that can be delayed.
+struct LaggingMirror {
     registry: Registry,
     leader: Leadership,
     link: FaultyStore,
     mirror: Mirror,
 }
 
-impl Behind {
+impl LaggingMirror {
     async fn new() -> Self {
         let link = FaultyStore::new(memory());
         let slow = Registry::new(Arc::new(link.clone()), Layout::DEFAULT_PREFIX);
-        // The same cluster by another way, which is never slow.
+        // The same cluster without the delay.
         let registry = Registry::new(link.inner(), Layout::DEFAULT_PREFIX);
         submit(&registry, UNITS[0]).await;
         let leader = registry.campaign(&id("m-0"), TTL).await.unwrap().unwrap();
@@ -269,7 +269,7 @@ impl Behind {
         soon(self.mirror.wait_for(revision)).await.unwrap()
     }
 
-    /// Places the unit, as whoever sees everything.
+    /// Places the unit with a current mirror.
     async fn place(&self, machine: &str) {
         let seen = self.registry.export().await.unwrap().snapshot;
         let previous = seen.placement(UNITS[0]).cloned();
@@ -287,7 +287,7 @@ impl Behind {
 #[tokio::test(start_paused = true)]
 async fn destroy_with_a_current_mirror_needs_no_read() {
     for place in [None, Some("m-1")] {
-        let cluster = Behind::new().await;
+        let cluster = LaggingMirror::new().await;
         if let Some(machine) = place {
             cluster.place(machine).await;
         }
@@ -304,7 +304,7 @@ async fn destroy_with_a_current_mirror_needs_no_read() {
 #[tokio::test(start_paused = true)]
 async fn unit_placed_while_destroyed_leaves_nothing() {
     for places in [&["m-1"][..], &["m-1", "m-2"]] {
-        let cluster = Behind::new().await;
+        let cluster = LaggingMirror::new().await;
         let (unseen, seen) = places.split_last().unwrap();
         for machine in seen {
             cluster.place(machine).await;
@@ -320,7 +320,7 @@ async fn unit_placed_while_destroyed_leaves_nothing() {
 // Holds: I-7
 #[tokio::test(start_paused = true)]
 async fn recreated_unit_leaves_nothing_when_destroyed() {
-    let cluster = Behind::new().await;
+    let cluster = LaggingMirror::new().await;
     cluster.place("m-1").await;
     cluster.see().await;
     cluster.link.set_delay(Duration::from_millis(100));
@@ -334,7 +334,7 @@ async fn recreated_unit_leaves_nothing_when_destroyed() {
 #[tokio::test(start_paused = true)]
 async fn destroy_with_a_lost_response_is_atomic() {
     for happened in [true, false] {
-        let cluster = Behind::new().await;
+        let cluster = LaggingMirror::new().await;
         cluster.place("m-1").await;
         cluster.see().await;
         let broken = Registry::new(Arc::new(cluster.link.clone()), Layout::DEFAULT_PREFIX);
@@ -351,10 +351,10 @@ async fn destroy_with_a_lost_response_is_atomic() {
     }
 }
 
-/// What people want is done, and an engine finds what is left.
+/// The unit is destroyed as requested, and an engine removes the remaining placement.
 #[tokio::test(start_paused = true)]
 async fn destroy_works_with_a_lagging_mirror() {
-    let cluster = Behind::new().await;
+    let cluster = LaggingMirror::new().await;
     cluster.see().await;
     cluster.link.set_unreachable(true);
     cluster.place("m-1").await;

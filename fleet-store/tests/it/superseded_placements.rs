@@ -1,4 +1,4 @@
-//! What a mirror makes of placements that are stored in any number and order: one for each unit.
+//! For any stored placements in any order, a mirror shows at most one for each unit.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -16,48 +16,47 @@ use crate::support::{id, mirror, name, registry, submit};
 const MACHINES: [&str; 3] = ["m-0", "m-1", "m-2"];
 const UNITS: [&str; 2] = ["a.service", "b.service"];
 
-/// What somebody writes who is no registry: a placement of an epoch, one that nobody understands,
-/// or that it is gone.
+/// A write that bypasses the registry: a placement with an epoch, an unreadable one, or a deletion.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Wrote {
+enum ForeignWrite {
     Epoch(u64),
-    Nonsense,
-    Nothing,
+    Unreadable,
+    Delete,
 }
 
-/// Some writes in one step, by unit and machine.
-type Step = Vec<((usize, usize), Wrote)>;
+/// Writes of one step, by unit and machine.
+type Step = Vec<((usize, usize), ForeignWrite)>;
 
 fn step() -> impl Strategy<Value = Step> {
-    let wrote = prop_oneof![
-        4 => (0..4u64).prop_map(Wrote::Epoch),
-        1 => Just(Wrote::Nonsense),
-        3 => Just(Wrote::Nothing),
+    let written = prop_oneof![
+        4 => (0..4u64).prop_map(ForeignWrite::Epoch),
+        1 => Just(ForeignWrite::Unreadable),
+        3 => Just(ForeignWrite::Delete),
     ];
-    vec(((0..UNITS.len(), 0..MACHINES.len()), wrote), 1..5)
+    vec(((0..UNITS.len(), 0..MACHINES.len()), written), 1..5)
 }
 
-/// All that is stored.
+/// All stored placements.
 #[derive(Default)]
-struct Twin {
-    placements: BTreeMap<(usize, usize), Wrote>,
+struct Model {
+    placements: BTreeMap<(usize, usize), ForeignWrite>,
 }
 
-impl Twin {
+impl Model {
     fn take(&mut self, step: &Step) {
-        for (at, wrote) in step {
-            match wrote {
-                Wrote::Nothing => drop(self.placements.remove(at)),
-                wrote => drop(self.placements.insert(*at, *wrote)),
+        for (at, written) in step {
+            match written {
+                ForeignWrite::Delete => drop(self.placements.remove(at)),
+                written => drop(self.placements.insert(*at, *written)),
             }
         }
     }
 
-    /// The placements of a unit that can be understood, the one that counts first.
+    /// Returns the readable placements of a unit, starting with the one that counts.
     fn of(&self, unit: usize) -> Vec<Placement> {
         let own = self.placements.iter().filter(|((of, _), _)| *of == unit);
-        let read = own.filter_map(|((_, machine), wrote)| match wrote {
-            Wrote::Epoch(epoch) => {
+        let read = own.filter_map(|((_, machine), written)| match written {
+            ForeignWrite::Epoch(epoch) => {
                 Some(Placement { machine: id(MACHINES[*machine]), epoch: Epoch(*epoch) })
             }
             _ => None,
@@ -67,26 +66,27 @@ impl Twin {
         read
     }
 
-    /// The machines of the placements of a unit that nobody understands.
+    /// Returns the machines with unreadable placements of a unit.
     fn unreadable(&self, unit: usize) -> Vec<MachineId> {
         let own = self.placements.iter().filter(|((of, _), _)| *of == unit);
-        let unreadable = own.filter(|(_, wrote)| **wrote == Wrote::Nonsense);
+        let unreadable = own.filter(|(_, written)| **written == ForeignWrite::Unreadable);
         unreadable.map(|((_, machine), _)| id(MACHINES[*machine])).collect()
     }
 
-    /// Whether a mirror shows this; of a faulty unit, what it shows depends on what was before.
+    /// Compares a mirror with the model. For a unit with a fault the shown placement depends on
+    /// earlier states.
     async fn compare(&self, mirror: &Mirror, registry: &Registry) {
         let snapshot = caught_up(mirror, registry).await;
-        let strays = mirror.superseded_placements();
+        let superseded = mirror.superseded_placements();
         for (number, unit) in UNITS.into_iter().enumerate() {
             let unreadable = self.unreadable(number);
             assert_eq!(snapshot.fault(unit).is_none(), unreadable.is_empty(), "{unit}");
-            let stray = strays.iter().filter(|stray| stray.unit == unit).cloned();
-            let mut stray: Vec<RemovePlacement> = stray.collect();
+            let own = superseded.iter().filter(|own| own.unit == unit).cloned();
+            let mut own: Vec<RemovePlacement> = own.collect();
             let mut expected = self.of(number);
             if !unreadable.is_empty() {
-                // At least nothing is to be taken away, and none counts where another one may.
-                assert_eq!(stray, [], "{unit}");
+                // No placement may be removed, and none counts if another one may.
+                assert_eq!(own, [], "{unit}");
                 let counts = snapshot.placement(unit).map(|counts| &counts.machine);
                 assert!(counts.is_none_or(|it| unreadable.iter().all(|one| one == it)), "{unit}");
                 continue;
@@ -94,22 +94,22 @@ impl Twin {
             assert_eq!(snapshot.placement(unit), expected.first(), "{unit}");
             expected.drain(..expected.len().min(1));
             expected.sort_by_key(|previous| previous.machine.clone());
-            stray.sort_by_key(|stray| stray.previous.machine.clone());
-            let stray: Vec<_> = stray.into_iter().map(|stray| stray.previous).collect();
-            assert_eq!(stray, expected, "{unit}");
+            own.sort_by_key(|own| own.previous.machine.clone());
+            let own: Vec<_> = own.into_iter().map(|own| own.previous).collect();
+            assert_eq!(own, expected, "{unit}");
         }
     }
 }
 
 async fn write(step: &Step, registry: &Registry) {
     let last: BTreeMap<_, _> = step.iter().copied().collect();
-    let write = |all: Transaction, ((unit, machine), wrote): (&(usize, usize), &Wrote)| {
+    let write = |all: Transaction, ((unit, machine), written): (&(usize, usize), &ForeignWrite)| {
         let key = Key::Placement(id(MACHINES[*machine]), name(UNITS[*unit]));
         let key = registry.layout().key(&key);
-        match wrote {
-            Wrote::Epoch(epoch) => all.put(key, format!(r#"{{"v":2,"epoch":{epoch}}}"#)),
-            Wrote::Nonsense => all.put(key, "?"),
-            Wrote::Nothing => all.delete(key),
+        match written {
+            ForeignWrite::Epoch(epoch) => all.put(key, format!(r#"{{"v":2,"epoch":{epoch}}}"#)),
+            ForeignWrite::Unreadable => all.put(key, "?"),
+            ForeignWrite::Delete => all.delete(key),
         }
     };
     let all = last.iter().fold(Transaction::new(), write);
@@ -121,18 +121,18 @@ async fn play(steps: Vec<Step>) {
     for unit in UNITS {
         submit(&registry, unit).await;
     }
-    let (followed, mut twin) = (mirror(&registry).await, Twin::default());
+    let (followed, mut model) = (mirror(&registry).await, Model::default());
     let link = FaultyStore::new(registry.store().clone());
     let cut = mirror(&Registry::new(Arc::new(link.clone()), Layout::DEFAULT_PREFIX)).await;
     for step in &steps {
         link.cut_watches();
         write(step, &registry).await;
-        twin.take(step);
-        twin.compare(&followed, &registry).await;
-        twin.compare(&cut, &registry).await;
-        twin.compare(&mirror(&registry).await, &registry).await;
+        model.take(step);
+        model.compare(&followed, &registry).await;
+        model.compare(&cut, &registry).await;
+        model.compare(&mirror(&registry).await, &registry).await;
     }
-    // Whatever it was, nothing of it outlives the units.
+    // No placement may outlive the units.
     for unit in UNITS {
         registry.destroy(&name(unit), &followed).await.unwrap();
     }
@@ -151,26 +151,27 @@ proptest! {
     }
 }
 
-/// Nobody knows which of the two is the later one, so neither machine may be told to stop the unit.
+/// It is unknown which of the two is later, so neither machine may stop the unit.
 #[tokio::test(start_paused = true)]
 async fn placement_does_not_count_beside_an_unreadable_one() {
     let (registry, [a, _]) = (registry(), UNITS);
     submit(&registry, a).await;
     let followed = mirror(&registry).await;
-    write(&vec![((0, 0), Wrote::Epoch(1)), ((0, 1), Wrote::Nonsense)], &registry).await;
+    write(&vec![((0, 0), ForeignWrite::Epoch(1)), ((0, 1), ForeignWrite::Unreadable)], &registry)
+        .await;
     for mirror in [followed.clone(), mirror(&registry).await] {
         let snapshot = caught_up(&mirror, &registry).await;
         assert!(snapshot.fault(a).is_some());
         assert_eq!(snapshot.placement(a), None);
         assert_eq!(mirror.superseded_placements(), []);
     }
-    write(&vec![((0, 1), Wrote::Nothing)], &registry).await;
+    write(&vec![((0, 1), ForeignWrite::Delete)], &registry).await;
     let snapshot = caught_up(&followed, &registry).await;
     assert_eq!(snapshot.placement(a).unwrap().machine, id(MACHINES[0]));
     assert!(snapshot.fault(a).is_none());
 }
 
-/// One that nobody understands harms its own unit, be it there before a mirror is or come later.
+/// An unreadable placement affects only its own unit, whether it exists before the mirror or not.
 #[tokio::test(start_paused = true)]
 async fn new_mirror_tolerates_an_unreadable_placement() {
     let registry = registry();
@@ -178,7 +179,8 @@ async fn new_mirror_tolerates_an_unreadable_placement() {
         submit(&registry, unit).await;
     }
     let follower = mirror(&registry).await;
-    write(&vec![((0, 0), Wrote::Nonsense), ((1, 1), Wrote::Epoch(2))], &registry).await;
+    write(&vec![((0, 0), ForeignWrite::Unreadable), ((1, 1), ForeignWrite::Epoch(2))], &registry)
+        .await;
     for mirror in [follower, mirror(&registry).await] {
         let snapshot = caught_up(&mirror, &registry).await;
         assert!(snapshot.fault(UNITS[0]).is_some() && snapshot.fault(UNITS[1]).is_none());

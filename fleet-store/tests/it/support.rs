@@ -1,4 +1,4 @@
-//! What several tests need.
+//! Helpers for several tests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use fleet_unitfile::{UnitFile, UnitHash, UnitName};
 
 pub(crate) const TTL: Duration = Duration::from_secs(30);
 
-/// Waits for what should come soon; fails loudly where it does not.
+/// Waits for an expected event; fails instead of hanging.
 pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
     let limit = Duration::from_secs(60);
     tokio::time::timeout(limit, work).await.expect("it happens within a minute")
@@ -52,7 +52,7 @@ pub(crate) async fn submit(registry: &Registry, unit_name: &str) {
     registry.put_unit(unit, ExpectUnit::Any).await.unwrap();
 }
 
-/// Destroys a unit, by a mirror that sees all there is.
+/// Destroys a unit with a current mirror.
 pub(crate) async fn destroy(registry: &Registry, unit: &str) -> Result<Revision, RegistryError> {
     let mirror = mirror(registry).await;
     registry.destroy(&name(unit), &mirror).await
@@ -69,7 +69,7 @@ pub(crate) async fn join(registry: &Registry, name: &str) -> Presence {
     registry.join(machine(name), "token", TTL).await.unwrap()
 }
 
-/// What machine `m-1` reports of a unit in this sub-state.
+/// A state of a unit on machine `m-1` with this sub-state.
 pub(crate) fn state(unit: &str, sub: &str) -> UnitState {
     let systemd = SystemdState {
         result: Some("exit-code".to_owned()),

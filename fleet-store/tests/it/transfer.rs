@@ -15,7 +15,7 @@ use fleet_store::{
 
 use crate::support::{TTL, id, memory, name, registry, unit};
 
-/// Three units, of which one is placed, metadata, and two machines that are to take no units.
+/// A cluster with three units, one of them placed, metadata, and intents for two machines.
 pub(crate) async fn cluster() -> Registry {
     let registry = registry();
     registry.lineage(&"first".parse().unwrap()).await.unwrap();
@@ -42,7 +42,7 @@ pub(crate) async fn cluster() -> Registry {
     registry
 }
 
-/// Has an engine place a unit.
+/// Places a unit as an engine does.
 pub(crate) async fn place(registry: &Registry, unit: &str, machine: &str) {
     let leader = registry.campaign(&id("engine"), TTL).await.unwrap().unwrap();
     let epoch = fleet_core::Epoch(leader.elected().0);
@@ -52,7 +52,7 @@ pub(crate) async fn place(registry: &Registry, unit: &str, machine: &str) {
     leader.resign().await.unwrap();
 }
 
-/// The file that a cluster makes.
+/// Exports a cluster to a file.
 pub(crate) async fn file(registry: &Registry) -> Vec<u8> {
     registry.export().await.unwrap().lines().flatten().collect()
 }
@@ -65,14 +65,14 @@ pub(crate) fn read(file: &[u8]) -> Result<Import, ImportError> {
     Import::read(file)
 }
 
-/// Gives a store what its first daemon gives it.
-pub(crate) async fn settle(registry: &Registry) {
+/// Gives a store a lineage, as its first daemon does.
+pub(crate) async fn add_lineage(registry: &Registry) {
     registry.lineage(&"second".parse().unwrap()).await.unwrap();
 }
 
-/// Imports a file that is sound.
-pub(crate) async fn bring(registry: &Registry, file: &[u8]) -> ImportReport {
-    settle(registry).await;
+/// Imports a valid file.
+pub(crate) async fn import_file(registry: &Registry, file: &[u8]) -> ImportReport {
+    add_lineage(registry).await;
     import(registry, read(file).unwrap(), &options()).await.unwrap()
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn faulty() -> fleet_store::testing::FaultyStore {
     fleet_store::testing::FaultyStore::new(memory())
 }
 
-/// The same text in lines that fit.
+/// Wraps text to short lines.
 pub(crate) fn wrapped(text: &str) -> String {
     let mut wrapped = String::new();
     for line in text.lines() {

@@ -1,4 +1,4 @@
-//! What happens at the bounds: to a reader that is too slow, and to one that comes too late.
+//! Watches at the limits: a reader that is too slow, and one that starts too early.
 
 use fleet_core::Revision;
 use fleet_store::{Keyspace, StoreError, Transaction};
@@ -27,7 +27,7 @@ async fn slow_reader_is_cut_off_without_a_gap() {
     assert!(matches!(cut, StoreError::WatchLost));
     assert!((1000..written).contains(&read), "{read} revisions were kept for it");
     assert!(matches!(soon(slow.next()).await, Err(StoreError::WatchLost)));
-    // What it missed is still kept, so it can go on from where it was.
+    // The missed changes are still kept, so the reader can continue from its last revision.
     let mut again = store.watch("", Revision(read)).await.unwrap();
     assert_eq!(soon(again.next()).await.unwrap().revision, Revision(read + 1));
 }

@@ -1,4 +1,4 @@
-//! The file: what it looks like, and that no damaged one is believed.
+//! The export file: its form, and the refusal of damaged ones.
 
 use std::error::Error as _;
 
@@ -45,7 +45,7 @@ async fn export_is_readable_in_any_chunks() {
     }
 }
 
-/// What is done to a file, and what is said of it then.
+/// A kind of damage: its name, and the change to the file.
 type Damage = (&'static str, fn(&str) -> String);
 
 const DAMAGES: [Damage; 15] = [
@@ -74,15 +74,15 @@ fn lines(text: &str, keep: fn(usize) -> bool) -> String {
 #[tokio::test]
 async fn damaged_file_is_refused_with_its_location() {
     let text = String::from_utf8(file(&cluster().await).await).unwrap();
-    let told = |(what, damage): &Damage| {
+    let messages = |(what, damage): &Damage| {
         let damaged = damage(&text);
         assert_ne!(damaged, text, "{what}: nothing was done");
         let error = read(damaged.as_bytes()).expect_err(what);
         let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
         format!("{what}: {error}{cause}\n")
     };
-    let told: String = DAMAGES.iter().map(told).collect();
-    insta::assert_snapshot!(wrapped(&told), @r#"
+    let messages: String = DAMAGES.iter().map(messages).collect();
+    insta::assert_snapshot!(wrapped(&messages), @r#"
     emptied: the file is neither an export nor the keys of a fleet v1: it is empty
     cut within a line: the export cannot be used: the export is cut off after line 7:
       its last line is missing
@@ -116,7 +116,7 @@ async fn damaged_file_is_refused_with_its_location() {
     "#);
 }
 
-/// An unreadable unit harms nobody else, and is not passed over in silence.
+/// An unreadable unit affects no other unit, and is reported.
 #[tokio::test]
 async fn export_names_unreadable_units() {
     let registry = registry();

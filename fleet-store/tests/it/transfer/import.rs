@@ -1,4 +1,4 @@
-//! Importing: what is refused, what is left, what becomes of placements, and interruptions.
+//! Importing: refusals, existing objects, placements, and interruptions.
 
 use std::time::Duration;
 
@@ -8,7 +8,9 @@ use fleet_store::{
     RescheduleReason, StoreError, Transaction, import,
 };
 
-use super::{bring, cluster, faulty, file, options, over, place, read, settle, snapshot, wrapped};
+use super::{
+    add_lineage, cluster, faulty, file, import_file, options, over, place, read, snapshot, wrapped,
+};
 use crate::support::{TTL, destroy, id, name, registry, submit, unit};
 
 fn placements(snapshot: &Snapshot) -> Vec<String> {
@@ -16,19 +18,18 @@ fn placements(snapshot: &Snapshot) -> Vec<String> {
 }
 
 async fn try_to(registry: &Registry, file: &[u8], options: ImportOptions) -> ImportReport {
-    settle(registry).await;
+    add_lineage(registry).await;
     import(registry, read(file).unwrap(), &options).await.unwrap()
 }
 
-/// An agent that was on the machine before takes what is placed now for newer, and so it does with
-/// whatever an engine places later.
+/// An agent that remembers a unit's earlier placement must accept the new one, and all later ones.
 // Holds: I-2
 #[tokio::test]
 async fn imported_epochs_exceed_those_that_machines_remember() {
     let source = cluster().await;
     let before = snapshot(&source).await.placement("web.service").unwrap().epoch;
     let target = registry();
-    let report = bring(&target, &file(&source).await).await;
+    let report = import_file(&target, &file(&source).await).await;
     assert_eq!((report.created, report.placements_kept, report.reschedule_reason), (3, 1, None));
     let after = snapshot(&target).await;
     let kept = after.placement("web.service").unwrap();
@@ -42,16 +43,16 @@ async fn imported_epochs_exceed_those_that_machines_remember() {
     let after = snapshot(&target).await;
     assert!(after.placement("db.service").unwrap().epoch > kept.epoch);
 
-    // And so is a restart of a unit that was made anew: a machine may remember the one before.
+    // The same holds for a restart of a recreated unit: a machine may remember the earlier one.
     let known = after.unit("web.service").unwrap().generation;
     destroy(&target, "web.service").await.unwrap();
     submit(&target, "web.service").await;
     let (_, generation) = target.request_restart(&name("web.service")).await.unwrap();
     assert!(generation.0 > known.0 + 1_000_000);
 
-    // It may move on, and come still later.
+    // The cluster can be moved again, and gets even later epochs.
     let third = registry();
-    bring(&third, &file(&target).await).await;
+    import_file(&third, &file(&target).await).await;
     let third = snapshot(&third).await;
     let last = after.placement("db.service").unwrap().epoch;
     assert!(third.placement("db.service").unwrap().epoch > Epoch(last.0 + 1_000_000));
@@ -63,16 +64,16 @@ async fn import_reschedules_if_the_engine_may_decide_differently() {
     let file = file(&cluster().await).await;
     let full = registry();
     submit(&full, "own.service").await;
-    let report = bring(&full, &file).await;
+    let report = import_file(&full, &file).await;
     assert_eq!((report.placements_kept, report.rescheduled), (0, 1));
     assert_eq!(report.reschedule_reason, Some(RescheduleReason::OwnUnits(1)));
 
     let led = registry();
     let leader = led.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
-    let report = bring(&led, &file).await;
+    let report = import_file(&led, &file).await;
     assert_eq!((report.created, report.placements_kept, report.rescheduled), (3, 0, 1));
     assert_eq!(report.reschedule_reason, Some(RescheduleReason::EngineLeads));
-    // What is placed from now on comes after what machines remember of the cluster before.
+    // New placements have epochs later than those that machines remember.
     let remembered = read(&file).unwrap().max_epoch();
     drop(leader.resign().await);
     place(&led, "web.service", "m-1").await;
@@ -84,32 +85,32 @@ async fn import_reschedules_if_the_engine_may_decide_differently() {
     }
 }
 
-/// Nobody has to make way for what was there already, and nothing is counted anew.
+/// The leader stays, and epochs are not raised.
 #[tokio::test]
 async fn reimporting_an_own_export_deposes_no_leader() {
     let cluster = cluster().await;
     let leader = cluster.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
     let (own, mut lines) = (file(&cluster).await, Vec::new());
     destroy(&cluster, "db.service").await.unwrap();
-    let report = bring(&cluster, &own).await;
+    let report = import_file(&cluster, &own).await;
     assert_eq!((report.created, report.unchanged), (1, 2));
     leader.renew().await.unwrap();
     let after = cluster.export().await.unwrap();
     assert_eq!(after.lineage.as_ref().unwrap().epoch_base(), 0);
-    // An older copy of the store that has taken its place knows less than machines remember.
+    // An older copy of the store has lower epochs than machines may remember.
     lines.extend(after.lines().flatten());
     let earlier = super::cluster().await;
-    assert_eq!(bring(&earlier, &lines).await.unchanged, 3);
+    assert_eq!(import_file(&earlier, &lines).await.unchanged, 3);
     assert!(earlier.export().await.unwrap().max_epoch > read(&lines).unwrap().max_epoch());
 }
 
-/// The import leads, so a leader before it cannot write any more, and the next sees all of it.
+/// The import leads, so an earlier leader cannot write any more, and the next one sees everything.
 // Holds: I-3
 #[tokio::test]
 async fn import_has_its_own_term() {
     let target = registry();
     let before = target.campaign(&id("fleetctl-import"), TTL).await.unwrap().unwrap();
-    bring(&target, &file(&cluster().await).await).await;
+    import_file(&target, &file(&cluster().await).await).await;
     let late = before.commit(&fleet_store::PlacementWrites::default()).await;
     assert!(late.is_ok(), "nothing was to be written");
     let mut before = before;
@@ -119,11 +120,11 @@ async fn import_has_its_own_term() {
     assert_eq!(next.term().0, before.term().0 + 2);
 }
 
-/// What the first versions wrote had none, and no version writes it any more.
+/// Adopted units use the same encoding as created ones.
 #[tokio::test]
 async fn adopted_contents_have_the_format_line() {
     let target = registry();
-    assert_eq!(bring(&target, &file(&cluster().await).await).await.placements_kept, 1);
+    assert_eq!(import_file(&target, &file(&cluster().await).await).await.placements_kept, 1);
     let contents = target.store().read("/fleet/contents/").await.unwrap().entries;
     assert_eq!(contents.len(), 3);
     for content in contents {
@@ -131,7 +132,7 @@ async fn adopted_contents_have_the_format_line() {
     }
 }
 
-/// Not even a leader writes over a unit, or a placement, that came in between.
+/// Not even a leader overwrites a unit or placement that was created concurrently.
 #[tokio::test]
 async fn existing_unit_is_not_adopted() {
     let target = registry();
@@ -150,7 +151,7 @@ async fn existing_unit_is_not_adopted() {
     assert_eq!(placements(&*snapshot(&target).await), ["b.service on m-1"]);
 }
 
-/// Whatever is there of a unit that is not, the one that comes has one place.
+/// An adopted unit gets exactly one placement, despite leftovers of a destroyed unit.
 #[tokio::test]
 async fn adopting_a_unit_deletes_orphaned_placements() {
     let target = registry();
@@ -184,14 +185,14 @@ async fn interrupted_import_is_completed_by_a_repeat() {
     for calls in 1..100 {
         let store = faulty();
         let target = over(store.clone());
-        settle(&target).await;
+        add_lineage(&target).await;
         store.set_delay(Duration::from_millis(1));
         let (file, options) = (read(&written).unwrap(), options());
-        // Each call of the store takes a millisecond, so it ends in one of the calls.
+        // Each call takes a millisecond, so the timeout interrupts a different call each time.
         let cut =
             tokio::time::timeout(Duration::from_millis(calls), import(&target, file, &options));
         let ended = cut.await.is_ok();
-        let report = bring(&target, &written).await;
+        let report = import_file(&target, &written).await;
         assert_eq!(report.mismatches, Some(Vec::new()));
         assert_eq!(report.created + report.unchanged, 153);
         assert_eq!(placements(&*snapshot(&target).await), expected, "after {calls} calls");
@@ -208,11 +209,11 @@ async fn lost_response_is_reported_and_a_repeat_is_safe() {
     let store = faulty();
     let target = over(store.clone());
     let written = file(&cluster().await).await;
-    settle(&target).await;
+    add_lineage(&target).await;
     store.lose_responses(1);
     let lost = import(&target, read(&written).unwrap(), &options()).await;
     assert!(matches!(lost, Err(RegistryError::Store(StoreError::Unknown(_)))), "{lost:?}");
-    assert_eq!(bring(&target, &written).await.mismatches, Some(Vec::new()));
+    assert_eq!(import_file(&target, &written).await.mismatches, Some(Vec::new()));
 }
 
 #[tokio::test]
@@ -232,14 +233,14 @@ async fn import_reports_all_problems_and_writes_nothing() {
     let target = registry();
     let other = unit("d.service", "[Service]\nExecStart=/bin/x\n", "launched".parse().unwrap());
     target.put_unit(other, ExpectUnit::Absent).await.unwrap();
-    settle(&target).await;
+    add_lineage(&target).await;
     let before = target.store().read("").await.unwrap();
-    let report = bring(&target, &written).await;
+    let report = import_file(&target, &written).await;
     assert_eq!(target.store().read("").await.unwrap(), before);
-    let told = report.refused.iter().flat_map(|it| {
+    let messages = report.refused.iter().flat_map(|it| {
         it.reasons.iter().map(|reason| format!("{}: {}: {reason}\n", it.location, it.name))
     });
-    insta::assert_snapshot!(wrapped(&told.collect::<String>()), @r#"
+    insta::assert_snapshot!(wrapped(&messages.collect::<String>()), @r#"
     line 2: a.service: MachineOf forms a dependency cycle: a.service -> b.service ->
       a.service
     line 3: b.service: MachineOf forms a dependency cycle: b.service -> a.service ->
@@ -267,11 +268,11 @@ async fn dry_run_writes_nothing_and_reports_the_plan() {
     let target = registry();
     let written = file(&cluster().await).await;
     let dry = ImportOptions { dry_run: true, ..options() };
-    settle(&target).await;
+    add_lineage(&target).await;
     let before = target.store().read("").await.unwrap().entries;
     let would = try_to(&target, &written, dry).await;
     assert_eq!(target.store().read("").await.unwrap().entries, before);
-    let done = bring(&target, &written).await;
+    let done = import_file(&target, &written).await;
     assert_eq!(done, ImportReport { mismatches: Some(Vec::new()), ..would });
 }
 
@@ -282,7 +283,7 @@ async fn different_metadata_is_refused_without_replace() {
     let change = fleet_store::MetadataChange::Set { machine, key, value };
     target.patch_metadata(&[change]).await.unwrap();
     let written = file(&cluster().await).await;
-    let report = bring(&target, &written).await;
+    let report = import_file(&target, &written).await;
     assert_eq!(report.refused[0].name, "metadata rack of machine m-2");
     assert!(snapshot(&target).await.unit("web.service").is_none());
     let report = try_to(&target, &written, ImportOptions { replace: true, ..options() }).await;
@@ -294,7 +295,7 @@ async fn different_intent_is_refused_without_replace() {
     let target = registry();
     target.set_intent(&id("m-2"), Some(Intent::Cordoned)).await.unwrap();
     let written = file(&cluster().await).await;
-    let report = bring(&target, &written).await;
+    let report = import_file(&target, &written).await;
     assert_eq!((report.refused[0].name.as_str(), report.intents), ("machine m-2", 1));
     let reason = "it is cordoned in the cluster, but drained with 2 up in the file";
     assert_eq!(report.refused[0].reasons, [reason]);
@@ -305,12 +306,12 @@ async fn different_intent_is_refused_without_replace() {
     assert_eq!(intents[&id("m-2")], Intent::Drained { min_available: 2 });
 }
 
-/// What somebody did between writing and reading back is not passed over.
+/// A concurrent change between writing and reading back is reported.
 #[tokio::test]
 async fn import_compares_the_state_read_back() {
     let target = registry();
     let written = file(&cluster().await).await;
-    bring(&target, &written).await;
+    import_file(&target, &written).await;
     let import = read(&written).unwrap();
     let before = target.export().await.unwrap();
     let plan = fleet_store::ImportPlan::new(import, &before, &options());
@@ -321,7 +322,7 @@ async fn import_compares_the_state_read_back() {
     assert_eq!(differing, ["db.service", "web.service", "machine m-3"]);
 }
 
-/// Epochs are counted from where the lineage begins, so without one they cannot come later.
+/// Epochs count from the lineage's base, so without a lineage they cannot be raised.
 #[tokio::test]
 async fn import_without_a_lineage_is_refused() {
     let (target, file) = (registry(), file(&cluster().await).await);

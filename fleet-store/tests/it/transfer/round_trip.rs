@@ -1,4 +1,4 @@
-//! Whatever a cluster holds comes back out of its export.
+//! Any cluster round-trips through its export.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,15 @@ use fleet_store::{ExpectUnit, MetadataChange, NewUnit, Registry};
 use fleet_unitfile::UnitFile;
 use proptest::prelude::*;
 
-use super::{bring, file, place, snapshot};
+use super::{file, import_file, place, snapshot};
 use crate::support::{id, name, registry};
 
-/// A unit as it is made up: its text, desired state, and the machine that it is on.
-type MadeUp = (Vec<u8>, u8, Option<u8>);
+/// A generated unit: its text, desired state and machine.
+type GeneratedUnit = (Vec<u8>, u8, Option<u8>);
 
-/// What is made up of a cluster: its units, the metadata of a machine, and intents.
-type Cluster = (BTreeMap<String, MadeUp>, BTreeMap<String, String>, BTreeMap<u8, Option<u32>>);
+/// A generated cluster: units, the metadata of a machine, and intents.
+type Cluster =
+    (BTreeMap<String, GeneratedUnit>, BTreeMap<String, String>, BTreeMap<u8, Option<u32>>);
 
 fn clusters() -> impl Strategy<Value = Cluster> {
     let text = prop_oneof![
@@ -55,7 +56,8 @@ async fn build((units, pairs, intents): &Cluster) -> Registry {
     registry
 }
 
-/// All lines but the first, which speaks of the store, and the last, whose checksum covers it.
+/// Returns all lines but the first, which depends on the store, and the last, whose checksum covers
+/// it.
 fn inner(file: &[u8]) -> Vec<&str> {
     let lines: Vec<&str> = std::str::from_utf8(file).unwrap().lines().collect();
     lines[1..lines.len() - 1].to_vec()
@@ -73,15 +75,15 @@ proptest! {
             let written = file(&source).await;
             prop_assert_eq!(&written, &file(&source).await, "the same cluster, other bytes");
             let target = registry();
-            let report = bring(&target, &written).await;
+            let report = import_file(&target, &written).await;
             prop_assert_eq!(report.created, units.len() as u64);
             prop_assert_eq!(report.placements_kept, snapshot(&source).await.placements().len() as u64);
             prop_assert_eq!(report.mismatches, Some(Vec::new()));
             let again = file(&target).await;
             prop_assert_eq!(inner(&written), inner(&again));
             prop_assert!(std::str::from_utf8(&written).unwrap().contains(&report.content));
-            // A second time there is nothing left to do.
-            let report = bring(&target, &written).await;
+            // A second import changes nothing.
+            let report = import_file(&target, &written).await;
             prop_assert_eq!((report.created, report.unchanged), (0, units.len() as u64));
             let last = file(&target).await;
             prop_assert_eq!(inner(&again), inner(&last));

@@ -1,22 +1,22 @@
-//! The keys of a fleet v1, in the forms in which tools print them.
+//! Key dumps of fleet v1, in the forms that tools print.
 
 use std::error::Error as _;
 
 use fleet_store::ImportOrigin;
 
-use super::{bring, read, registry, snapshot, wrapped};
+use super::{import_file, read, registry, snapshot, wrapped};
 
-/// The text of a unit file, and its hash.
+/// Text of a unit file, and its hash.
 const WEB: (&str, &str) =
     ("[Service]\nExecStart=/bin/web\n", "91fedf94fc53008fc0aaced7445df2cbf4f33725");
 
-/// A hash as fleet v1 writes it: 20 numbers.
+/// A hash in the form of fleet v1: 20 numbers.
 fn numbers(hash: &str) -> String {
     let numbers = (0..40).step_by(2).map(|at| u8::from_str_radix(&hash[at..at + 2], 16).unwrap());
     numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(",")
 }
 
-/// Keys and values of a cluster of fleet v1, with something of everything.
+/// Keys and values of a cluster of fleet v1, with all kinds of keys.
 fn keys(prefix: &str) -> Vec<(String, String)> {
     let object = |name: &str, hash: &str| {
         let numbers = numbers(hash);
@@ -57,7 +57,7 @@ fn flat(keys: &[(String, String)]) -> String {
     serde_json::Value::Object(map).to_string()
 }
 
-/// As etcd answers: a directory in a directory.
+/// The keys as nested directories, as in etcd's responses.
 fn nested(keys: &[(String, String)]) -> String {
     let leaf = |(key, value): &(String, String)| {
         let index = 7;
@@ -109,7 +109,7 @@ async fn valid_units_are_imported_with_their_machines() {
     let bad = ["lost", "bad", "odd", "alias", "name"];
     let sound = keys("x/").into_iter().filter(|(key, _)| !bad.iter().any(|it| key.contains(it)));
     let target = registry();
-    let report = bring(&target, flat(&sound.collect::<Vec<_>>()).as_bytes()).await;
+    let report = import_file(&target, flat(&sound.collect::<Vec<_>>()).as_bytes()).await;
     assert_eq!((report.created, report.placements_kept, report.metadata), (2, 1, 1));
     let after = snapshot(&target).await;
     assert_eq!(after.placement("web.service").unwrap().machine.as_str(), "m-1");
@@ -129,11 +129,11 @@ fn invalid_dump_is_refused_with_a_remedy() {
         r#"{"/a":"b"}"#,
         &flat(&two),
     ];
-    let told = texts.iter().map(|text| {
+    let messages = texts.iter().map(|text| {
         let error = read(text.as_bytes()).unwrap_err();
         format!("{error}: {}\n", error.source().unwrap())
     });
-    insta::assert_snapshot!(wrapped(&told.collect::<String>()), @r#"
+    insta::assert_snapshot!(wrapped(&messages.collect::<String>()), @r#"
     the file is neither an export nor the keys of a fleet v1: line 1, column 1:
       expected value: get the keys with their values, as by curl
       http://ETCD:2379/v2/keys/_coreos.com/fleet?recursive=true
