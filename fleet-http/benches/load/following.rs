@@ -1,4 +1,4 @@
-//! Many who follow events, some of whom read nothing.
+//! Latency and memory of event subscribers, some of which read nothing.
 
 use std::time::{Duration, Instant};
 
@@ -8,33 +8,33 @@ use fleet_unitfile::UnitName;
 use futures_util::future::join_all;
 
 use crate::server::{Server, name, upload};
-use crate::{Goal, millis, tell};
+use crate::{Goal, millis, report};
 
-/// How many read, and how many read nothing.
-const QUICK: usize = 800;
-const SLOW: usize = 200;
+/// Number of subscribers that read, and of those that do not.
+const READERS: usize = 800;
+const IDLE: usize = 200;
 
-/// How many units are written in a turn beside the one that is waited for: in all turns together
-/// more than waits anywhere for who does not read.
-const FLOOD: usize = 50;
+/// Number of units written in a turn besides the awaited one. The total exceeds all buffers of a
+/// subscriber that does not read.
+const WRITES_PER_TURN: usize = 50;
 
-/// How long it takes until all who follow and read have heard of a write, with and without others
-/// who read nothing, and what all of them cost.
+/// Measures the time until all reading subscribers have received a write, with and without others
+/// that read nothing, and the memory of all of them.
 pub(crate) async fn following(server: &Server) {
     let before = server.memory();
-    let mut quick = streams(server, QUICK).await;
-    hear("by themselves", server, &mut quick, 30).await;
-    let mut slow = streams(server, SLOW).await;
-    hear("beside 200 who read nothing", server, &mut quick, 100).await;
+    let mut quick = streams(server, READERS).await;
+    measure_latency("without others", server, &mut quick, 30).await;
+    let mut slow = streams(server, IDLE).await;
+    measure_latency("with 200 idle subscribers", server, &mut quick, 100).await;
     let cost = server.memory().saturating_sub(before) as f64 / 1024.0;
-    let what = format!("memory of 1,000 who follow, {}", server.whose());
-    tell(&what, cost, "MiB", Goal::AtMost(100.0));
+    let figure = format!("memory of 1,000 subscribers, {}", server.scope());
+    report(&figure, cost, "MiB", Goal::AtMost(100.0));
     for events in &mut slow {
         wait_for_resync(events).await;
     }
 }
 
-/// So many streams that have begun.
+/// Opens this number of streams.
 async fn streams(server: &Server, count: usize) -> Vec<Events> {
     let open = || async {
         let options = EventOptions::default();
@@ -45,11 +45,11 @@ async fn streams(server: &Server, count: usize) -> Vec<Events> {
     join_all((0..count).map(|_| open())).await
 }
 
-async fn hear(company: &str, server: &Server, quick: &mut [Events], turns: usize) {
+async fn measure_latency(setting: &str, server: &Server, quick: &mut [Events], turns: usize) {
     let client = server.client();
     let mut took = Vec::new();
     for turn in 0..turns {
-        server.write(&format!("f{turn}-"), FLOOD).await;
+        server.write(&format!("f{turn}-"), WRITES_PER_TURN).await;
         let unit = name(&format!("last{turn}"));
         let start = Instant::now();
         client.put_unit(&unit, &upload()).await.expect("a write");
@@ -58,26 +58,26 @@ async fn hear(company: &str, server: &Server, quick: &mut [Events], turns: usize
         client.destroy(&unit).await.expect("a write");
     }
     took.sort_unstable();
-    let say = |which: &str, took: Duration| {
-        let what = format!("until 800 who read have heard, {company}, {which}");
-        tell(&what, millis(took), "ms", Goal::None);
+    let report_latency = |which: &str, took: Duration| {
+        let figure = format!("event latency to 800 readers, {setting}, {which}");
+        report(&figure, millis(took), "ms", Goal::None);
     };
-    say("median", took[turns / 2]);
-    say("longest", took[turns - 1]);
+    report_latency("median", took[turns / 2]);
+    report_latency("longest", took[turns - 1]);
 }
 
 async fn wait_for(events: &mut Events, unit: &UnitName) {
     loop {
         match events.next_event().await.expect("a stream").expect("that goes on") {
-            ClusterEvent::Unit(told) if told.name == unit.as_str() => return,
-            // Who lists now sees it.
+            ClusterEvent::Unit(changed) if changed.name == unit.as_str() => return,
+            // A list at this point shows the write.
             ClusterEvent::Resync => return,
             _ => {}
         }
     }
 }
 
-/// Who has missed something is told so.
+/// A subscriber that missed events gets a resync.
 async fn wait_for_resync(events: &mut Events) {
     while events.next_event().await.expect("a stream").expect("that goes on")
         != ClusterEvent::Resync

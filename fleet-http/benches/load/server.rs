@@ -1,4 +1,4 @@
-//! The server that is measured: one of this process, or a daemon.
+//! The measured server: in this process, or an external daemon.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,31 +17,31 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
 
-/// How many write at once where it is not what they cost that matters.
-const AT_ONCE: usize = 64;
+/// Number of concurrent writes while preparing a figure.
+const CONCURRENCY: usize = 64;
 
 /// A server on a unix socket.
 pub(crate) struct Server {
     endpoint: Endpoint,
     socket: PathBuf,
-    /// Of a server in this process.
+    /// Directory of a server in this process.
     folder: Option<TempDir>,
 }
 
 impl Server {
-    /// The daemon that listens there.
-    pub(crate) fn there(endpoint: &Endpoint) -> Self {
+    /// Connects to the daemon that listens there.
+    pub(crate) fn connect(endpoint: &Endpoint) -> Self {
         let url = endpoint.to_string();
         let socket = url.strip_prefix("unix://").expect("a unix socket").into();
         Self { endpoint: endpoint.clone(), socket, folder: None }
     }
 
-    /// One in this process, without journals.
+    /// Starts a server in this process, without journals.
     pub(crate) async fn start(store: Arc<dyn Store>) -> Self {
         Self::start_with(store, Arc::new(NoJournals)).await
     }
 
-    /// One in this process.
+    /// Starts a server in this process.
     pub(crate) async fn start_with(store: Arc<dyn Store>, journals: Arc<dyn Journals>) -> Self {
         let registry = Registry::new(store, Layout::DEFAULT_PREFIX);
         let mirror = Mirror::start(&registry);
@@ -73,18 +73,18 @@ impl Server {
         self.endpoint.to_string()
     }
 
-    /// Has so many units `u0`, `u1`, … there.
+    /// Creates this number of units `u0`, `u1`, ….
     pub(crate) async fn fill(&self, count: usize) {
         self.write("u", count).await;
     }
 
-    /// Writes so many units whose names begin like that.
+    /// Creates this number of units with names that begin with `prefix`.
     pub(crate) async fn write(&self, prefix: &str, count: usize) {
         let client = &self.client();
         let put = |number: usize| async move {
             client.put_unit(&name(&format!("{prefix}{number}")), &upload()).await.expect("a write");
         };
-        stream::iter(0..count).for_each_concurrent(AT_ONCE, put).await;
+        stream::iter(0..count).for_each_concurrent(CONCURRENCY, put).await;
     }
 
     /// Destroys all units.
@@ -95,35 +95,35 @@ impl Server {
             client.destroy(&name).await.expect("a write");
         };
         let units = client.units().await.expect("a list");
-        stream::iter(units).for_each_concurrent(AT_ONCE, destroy).await;
+        stream::iter(units).for_each_concurrent(CONCURRENCY, destroy).await;
     }
 
-    /// A connection for a client that understands as little as can be.
+    /// Connects a client that decodes as little as possible.
     pub(crate) async fn wire(&self) -> Wire {
         Wire(BufReader::new(UnixStream::connect(&self.socket).await.expect("a connection")))
     }
 
-    /// Whose memory and processor time are told.
-    pub(crate) fn whose(&self) -> &'static str {
+    /// Returns the scope of memory and CPU time figures.
+    pub(crate) fn scope(&self) -> &'static str {
         if self.folder.is_some() { "both ends" } else { "the daemon" }
     }
 
-    /// How much memory the process has in which it is, in KiB.
+    /// Returns the memory use of the server's process, in KiB.
     pub(crate) fn memory(&self) -> usize {
         let status = read(&self.process().join("status"));
         let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("its size");
         line.split_whitespace().nth(1).expect("a number").parse().expect("a number")
     }
 
-    /// For how long that process has worked.
-    pub(crate) fn worked(&self) -> Duration {
+    /// Returns the CPU time of the server's process.
+    pub(crate) fn cpu_time(&self) -> Duration {
         let tasks = std::fs::read_dir(self.process().join("task")).expect("its threads");
-        let worked = tasks.map(|task| {
+        let cpu_time = tasks.map(|task| {
             let path = task.expect("a thread").path().join("schedstat");
-            let told = std::fs::read_to_string(path).unwrap_or_default();
-            told.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0)
+            let stat = std::fs::read_to_string(path).unwrap_or_default();
+            stat.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0)
         });
-        Duration::from_nanos(worked.sum())
+        Duration::from_nanos(cpu_time.sum())
     }
 
     fn process(&self) -> PathBuf {
@@ -140,10 +140,10 @@ impl Server {
 }
 
 fn read(path: &Path) -> String {
-    std::fs::read_to_string(path).expect("what Linux tells of a process")
+    std::fs::read_to_string(path).expect("a file of procfs")
 }
 
-/// A connection on which bytes are read, and hardly looked at.
+/// A connection that reads bytes and decodes only page tokens.
 pub(crate) struct Wire(BufReader<UnixStream>);
 
 impl Wire {
@@ -165,13 +165,13 @@ impl Wire {
         let (mut line, mut length) = (String::new(), 0);
         while line != "\r\n" {
             line.clear();
-            self.0.read_line(&mut line).await.expect("an response");
-            if let Some(told) = line.strip_prefix("content-length: ") {
-                length = told.trim().parse().expect("a number");
+            self.0.read_line(&mut line).await.expect("a response");
+            if let Some(value) = line.strip_prefix("content-length: ") {
+                length = value.trim().parse().expect("a number");
             }
         }
         let mut body = vec![0; length];
-        self.0.read_exact(&mut body).await.expect("an response");
+        self.0.read_exact(&mut body).await.expect("a response");
         body
     }
 }

@@ -25,11 +25,11 @@ async fn unit_lifecycle() {
         assert_eq!(client.put_unit(&unit, &other).await.unwrap(), PutOutcome::Changed);
         client.set_desired(&unit, TargetState::Launched).await.unwrap();
         let generation = client.restart(&unit).await.unwrap();
-        let shown = client.unit(&unit).await.unwrap().unwrap();
-        assert_eq!(shown.desired(), Some(TargetState::Launched));
-        assert_eq!(shown.current(), Some(TargetState::Inactive));
-        assert_eq!(shown.generation, generation.0);
-        assert_eq!(shown.source.as_deref(), Some("[Service]\nType=simple\n"));
+        let fetched = client.unit(&unit).await.unwrap().unwrap();
+        assert_eq!(fetched.desired(), Some(TargetState::Launched));
+        assert_eq!(fetched.current(), Some(TargetState::Inactive));
+        assert_eq!(fetched.generation, generation.0);
+        assert_eq!(fetched.source.as_deref(), Some("[Service]\nType=simple\n"));
         assert!(client.destroy(&unit).await.unwrap());
         assert!(!client.destroy(&unit).await.unwrap());
     }
@@ -42,8 +42,8 @@ async fn unit_names_round_trip() {
     let file = upload("[Service]\nType=exec\n", None, true);
     for text in [r"a\x2db.service", "a:b@c.d@e.service", "a@b@c.path", "_-.service"] {
         assert_eq!(client.put_unit(&name(text), &file).await.unwrap(), PutOutcome::Created);
-        let shown = client.unit(&name(text)).await.unwrap().unwrap();
-        assert_eq!(shown.name, text);
+        let fetched = client.unit(&name(text)).await.unwrap().unwrap();
+        assert_eq!(fetched.name, text);
     }
 }
 

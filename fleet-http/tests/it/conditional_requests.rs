@@ -17,7 +17,7 @@ async fn write(server: &Server, method: &str, path: &str, tag: &str, body: &str)
     request(&server.at, method, path, &headers, body).await
 }
 
-async fn tag(server: &Server) -> String {
+async fn fetch_etag(server: &Server) -> String {
     let response = server.get(PATH).await;
     response.header("etag").expect("no entity tag").to_owned()
 }
@@ -32,18 +32,18 @@ async fn start() -> Server {
 #[tokio::test]
 async fn if_match_fails_after_a_change() {
     let server = start().await;
-    let seen = tag(&server).await;
-    assert!(seen.contains('-'), "revision and lineage: {seen}");
+    let etag = fetch_etag(&server).await;
+    assert!(etag.contains('-'), "revision and lineage: {etag}");
     server.sleepers(&["b.service"], "inactive").await;
-    let written = write(&server, "PUT", PATH, &seen, OTHER).await;
+    let written = write(&server, "PUT", PATH, &etag, OTHER).await;
     assert_eq!(written.status, 201, "another unit's change must not matter: {written}");
     for (method, body) in [("PUT", ONE), ("PUT", LOADED), ("DELETE", "")] {
         for path in [PATH.to_owned(), format!("{PATH}?dryRun=1")] {
-            let refused = write(&server, method, &path, &seen, body).await;
+            let refused = write(&server, method, &path, &etag, body).await;
             assert_eq!(refused.status, 412, "{method} {body}: {refused}");
             assert!(refused.message().starts_with("the unit was modified"), "{refused}");
             assert_eq!(refused.json()["unit"]["source"], "[Service]\nType=simple\n");
-            assert!(refused.header("etag").is_some_and(|now| now != seen), "{refused}");
+            assert!(refused.header("etag").is_some_and(|now| now != etag), "{refused}");
         }
     }
     // The response to a write contains the tag for the next one.
@@ -61,7 +61,7 @@ async fn if_match_fails_after_a_change() {
 #[tokio::test]
 async fn if_match_detects_changes_not_yet_mirrored() {
     let server = start().await;
-    let seen = tag(&server).await;
+    let etag = fetch_etag(&server).await;
     let key = server.registry.layout().key(&Key::Unit(name("a.service")));
     server.mirror.shutdown();
     let Commit::Applied(_) =
@@ -70,7 +70,7 @@ async fn if_match_detects_changes_not_yet_mirrored() {
         panic!("conflict")
     };
     for (method, body) in [("PUT", ONE), ("PUT", LOADED), ("DELETE", "")] {
-        let refused = write(&server, method, PATH, &seen, body).await;
+        let refused = write(&server, method, PATH, &etag, body).await;
         assert!(matches!(refused.status, 409 | 412), "{method} {body}: {refused}");
     }
 }
@@ -78,9 +78,9 @@ async fn if_match_detects_changes_not_yet_mirrored() {
 #[tokio::test]
 async fn if_match_fails_for_a_destroyed_unit() {
     let server = start().await;
-    let seen = tag(&server).await;
+    let etag = fetch_etag(&server).await;
     assert_eq!(server.call("DELETE", PATH, "").await.status, 204);
-    for condition in [&*seen, "*", "\"1\""] {
+    for condition in [&*etag, "*", "\"1\""] {
         for (method, target, body) in
             [("PUT", PATH, ONE), ("PUT", PATH, LOADED), ("DELETE", PATH, "")]
         {
@@ -97,13 +97,13 @@ async fn if_match_fails_for_a_destroyed_unit() {
 #[tokio::test]
 async fn unknown_etags_never_match() {
     let server = start().await;
-    let seen = tag(&server).await;
-    let (number, _) = seen.trim_matches('"').split_once('-').unwrap();
+    let etag = fetch_etag(&server).await;
+    let (number, _) = etag.trim_matches('"').split_once('-').unwrap();
     let unknown = [
         format!("\"{number}\""),
         format!("\"{number}-00000000000000000000000000000000\""),
-        format!("W/{seen}"),
-        seen.trim_matches('"').to_owned(),
+        format!("W/{etag}"),
+        etag.trim_matches('"').to_owned(),
         "\"\"".to_owned(),
         "nonsense".to_owned(),
     ];
@@ -126,38 +126,38 @@ async fn unchanged_unit_is_not_sent_again() {
     let server = start().await;
     let get_if_none_match =
         async |tag: &str| request(&server.at, "GET", PATH, &[("If-None-Match", tag)], "").await;
-    let seen = tag(&server).await;
-    let same = get_if_none_match(&seen).await;
+    let etag = fetch_etag(&server).await;
+    let same = get_if_none_match(&etag).await;
     assert_eq!(same.to_string(), "304");
     assert!(same.header("etag").is_some());
     server.sleepers(&["b.service"], "inactive").await;
-    assert_eq!(get_if_none_match(&format!("\"1-x\", W/{seen}")).await.status, 304, "another unit");
+    assert_eq!(get_if_none_match(&format!("\"1-x\", W/{etag}")).await.status, 304, "another unit");
     assert_eq!(get_if_none_match("*").await.status, 304);
     assert_eq!(get_if_none_match("\"1\"").await.status, 200);
     let presence = server.machine("m1", &[]).await;
-    assert_eq!(get_if_none_match(&seen).await.status, 200, "new machine");
-    let seen = tag(&server).await;
+    assert_eq!(get_if_none_match(&etag).await.status, 200, "new machine");
+    let etag = fetch_etag(&server).await;
     server.publish(&presence, running("a.service", "m1")).await;
-    assert_eq!(get_if_none_match(&seen).await.status, 200, "state");
-    let seen = tag(&server).await;
+    assert_eq!(get_if_none_match(&etag).await.status, 200, "state");
+    let etag = fetch_etag(&server).await;
     server.decide(&[("a.service", "m1")], &[]).await;
-    assert_eq!(get_if_none_match(&seen).await.status, 200, "placement");
-    let seen = tag(&server).await;
+    assert_eq!(get_if_none_match(&etag).await.status, 200, "placement");
+    let etag = fetch_etag(&server).await;
     server.put(PATH, LOADED).await;
-    assert_eq!(get_if_none_match(&seen).await.status, 200, "desired state");
+    assert_eq!(get_if_none_match(&etag).await.status, 200, "desired state");
 }
 
 #[tokio::test]
 async fn client_conditional_writes() {
     let server = start().await;
     let (client, unit) = (server.client(), name("a.service"));
-    let seen = client.unit_with_etag(&unit).await.unwrap().unwrap();
-    assert_eq!(seen.unit.source.as_deref(), Some("[Service]\nType=exec\n"));
+    let current = client.unit_with_etag(&unit).await.unwrap().unwrap();
+    assert_eq!(current.unit.source.as_deref(), Some("[Service]\nType=exec\n"));
     let file = UnitFile::parse("[Service]\nType=simple\n").unwrap();
     let upload = UnitUpload { file, desired: None, create_only: false };
-    assert!(client.put_unit_if(&unit, &upload, &seen.etag).await.unwrap());
-    assert!(!client.put_unit_if(&unit, &upload, &seen.etag).await.unwrap());
-    assert!(!client.destroy_if(&unit, &seen.etag).await.unwrap());
+    assert!(client.put_unit_if(&unit, &upload, &current.etag).await.unwrap());
+    assert!(!client.put_unit_if(&unit, &upload, &current.etag).await.unwrap());
+    assert!(!client.destroy_if(&unit, &current.etag).await.unwrap());
     let now = client.unit_with_etag(&unit).await.unwrap().unwrap();
     assert!(client.destroy_if(&unit, &now.etag).await.unwrap());
     assert_eq!(client.unit_with_etag(&unit).await.unwrap(), None);

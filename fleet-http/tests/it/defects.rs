@@ -14,8 +14,8 @@ async fn unknown_desired_state_does_not_damage_unit() {
         response.message(),
         r#"unknown state "invalid": write "inactive", "loaded" or "launched""#
     );
-    let shown = server.get("/fleet/v1/units/a.service").await.json();
-    assert_eq!(shown["desiredState"], "loaded");
+    let fetched = server.get("/fleet/v1/units/a.service").await.json();
+    assert_eq!(fetched["desiredState"], "loaded");
     assert_eq!(server.call("DELETE", "/fleet/v1/units/a.service", "").await.status, 204);
 }
 
@@ -71,8 +71,8 @@ async fn template_cannot_be_activated() {
         assert_eq!((response.status, response.message().as_str()), (400, expected));
         assert_eq!(server.call("DELETE", path, "").await.status, 204);
     }
-    let shown = server.put(path, r#"{"desiredState":"inactive"}"#).await;
-    assert_eq!(shown.status, 409);
+    let fetched = server.put(path, r#"{"desiredState":"inactive"}"#).await;
+    assert_eq!(fetched.status, 409);
 }
 
 // Holds: D-6
@@ -176,8 +176,8 @@ async fn damaged_unit_is_listed_and_can_be_destroyed() {
     let problems: Vec<(&str, bool)> =
         units.iter().map(|unit| (unit.name.as_str(), unit.problem.is_empty())).collect();
     assert_eq!(problems, [("a.service", true), ("b.service", false), ("c.service", true)]);
-    let shown = server.get("/fleet/v1/units/b.service").await;
-    assert_eq!(shown.status, 200);
+    let fetched = server.get("/fleet/v1/units/b.service").await;
+    assert_eq!(fetched.status, 200);
     let response = server.put("/fleet/v1/units/b.service", r#"{"desiredState":"loaded"}"#).await;
     assert_eq!(response.status, 409);
     assert!(
@@ -195,8 +195,8 @@ async fn damaged_unit_can_be_replaced() {
     server.sleepers(&["a.service"], "inactive").await;
     server.damage("a.service").await;
     server.sleepers(&["a.service"], "inactive").await;
-    let shown = server.get("/fleet/v1/units/a.service").await.json();
-    assert!(shown.get("problem").is_none(), "{shown}");
+    let fetched = server.get("/fleet/v1/units/a.service").await.json();
+    assert!(fetched.get("problem").is_none(), "{fetched}");
 }
 
 // Holds: D-13
@@ -234,10 +234,10 @@ async fn long_lines_and_crlf_continuations_are_accepted() {
         let body = format!(r#"{{"source":"{source}"}}"#);
         let response = server.put("/fleet/v1/units/a.service", &body).await;
         assert_eq!(response.to_string(), "201", "a line of 3,000 bytes after {at}");
-        let shown = server.get("/fleet/v1/units/a.service").await.json();
-        let value_now = shown["options"][0]["value"].as_str().unwrap();
+        let fetched = server.get("/fleet/v1/units/a.service").await.json();
+        let value_now = fetched["options"][0]["value"].as_str().unwrap();
         assert!(value_now.ends_with(&value), "{value_now}");
-        assert_eq!(shown["options"].as_array().unwrap().len(), 1);
+        assert_eq!(fetched["options"].as_array().unwrap().len(), 1);
     }
 }
 
@@ -279,6 +279,6 @@ async fn unplaced_unit_can_be_stopped() {
     // The unit is not placed yet, but can be stopped.
     let body = r#"{"desiredState":"inactive"}"#;
     assert_eq!(server.put("/fleet/v1/units/a.service", body).await.status, 204);
-    let shown = server.get("/fleet/v1/units/a.service").await.json();
-    assert_eq!(shown["desiredState"], "inactive");
+    let fetched = server.get("/fleet/v1/units/a.service").await.json();
+    assert_eq!(fetched["desiredState"], "inactive");
 }

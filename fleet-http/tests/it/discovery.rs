@@ -72,12 +72,12 @@ async fn documented_fields_exist() {
     let document = document(&server).await;
     // Decoding fails for a field of the wrong type but ignores unknown fields. So for each property
     // of the schema, the type must refuse an array of numbers.
-    let known = |schema: &str, reads: &dyn Fn(Value) -> bool| {
+    let check = |schema: &str, reads: &dyn Fn(Value) -> bool| {
         for property in document["schemas"][schema]["properties"].as_object().unwrap().keys() {
             assert!(!reads(serde_json::json!({ property: [7] })), "{schema}.{property}");
         }
     };
-    known("Unit", &|value| serde_json::from_value::<UnitEntity>(value).is_ok());
-    known("UnitState", &|value| serde_json::from_value::<UnitStateEntity>(value).is_ok());
-    known("Machine", &|value| serde_json::from_value::<MachineEntity>(value).is_ok());
+    check("Unit", &|value| serde_json::from_value::<UnitEntity>(value).is_ok());
+    check("UnitState", &|value| serde_json::from_value::<UnitStateEntity>(value).is_ok());
+    check("Machine", &|value| serde_json::from_value::<MachineEntity>(value).is_ok());
 }

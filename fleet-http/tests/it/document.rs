@@ -52,8 +52,8 @@ async fn modify_a_units_desired_state() {
     let body = r#"{"desiredState": "inactive"}"#;
     let response = server.put("/fleet/v1/units/bar.service", body).await;
     assert_eq!(response.to_string(), "204");
-    let shown = server.get("/fleet/v1/units/bar.service").await.json();
-    assert_eq!(shown["desiredState"], "inactive");
+    let fetched = server.get("/fleet/v1/units/bar.service").await.json();
+    assert_eq!(fetched["desiredState"], "inactive");
 }
 
 #[tokio::test]
@@ -81,9 +81,9 @@ async fn all_other_fields_are_ignored() {
     let more = r#"{"currentState": "launched", "machineID": "m9", "reason": "none", "#;
     let response = server.put("/fleet/v1/units/foo.service", &FOO.replacen('{', more, 1)).await;
     assert_eq!(response.to_string(), "201");
-    let shown = server.get("/fleet/v1/units/foo.service").await.json();
-    assert_eq!(shown["currentState"], "inactive");
-    assert!(shown.get("machineID").is_none(), "{shown}");
+    let fetched = server.get("/fleet/v1/units/foo.service").await.json();
+    assert_eq!(fetched["currentState"], "inactive");
+    assert!(fetched.get("machineID").is_none(), "{fetched}");
 }
 
 #[tokio::test]

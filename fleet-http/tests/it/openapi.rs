@@ -50,8 +50,10 @@ async fn description_covers_discovery_document() {
     for method in resources.flat_map(|it| it["methods"].as_object().unwrap().values()) {
         let path = method["path"].as_str().unwrap().replace("{unitName}", "{name}");
         let path = format!("/fleet/v1/{path}");
-        let (_, methods) =
-            described.iter().find(|(known, _)| *known == path).expect("not described");
+        let (_, methods) = described
+            .iter()
+            .find(|(described_path, _)| *described_path == path)
+            .expect("not described");
         assert!(methods.contains(method["httpMethod"].as_str().unwrap()), "{path}");
     }
 }
@@ -97,9 +99,9 @@ async fn unit_fields_match_the_schema() {
         [("units/a.service", "Unit"), ("units", "UnitPage"), ("units/b.service", "ErrorBody")]
     {
         let response = server.get(&format!("/fleet/v1/{path}")).await.json();
-        let known = &described["components"]["schemas"][schema]["properties"];
+        let properties = &described["components"]["schemas"][schema]["properties"];
         for field in response.as_object().unwrap().keys() {
-            assert!(known[field].is_object(), "{schema}.{field} is not described");
+            assert!(properties[field].is_object(), "{schema}.{field} is not described");
         }
     }
 }

@@ -56,8 +56,8 @@ impl Journals for PeerJournals {
         if !query.follow {
             return Ok(there.boxed());
         }
-        let to_come = stream::unfold(self.new_lines.subscribe(), async |mut said| {
-            said.recv().await.ok().map(|line| (Ok(line.into()), said))
+        let to_come = stream::unfold(self.new_lines.subscribe(), async |mut receiver| {
+            receiver.recv().await.ok().map(|line| (Ok(line.into()), receiver))
         });
         Ok(there.chain(to_come).boxed())
     }
@@ -125,8 +125,8 @@ async fn remote_journal_is_read_from_its_daemon() {
     let [on] = &status.machines[..] else { panic!("not on exactly one machine: {status:?}") };
     assert_eq!((on.machine_id.as_str(), &on.lines[..]), ("m2", &["1 of m2".to_owned()][..]));
     assert_eq!(on.journal_error, "");
-    let told = on.details.clone().expect("no details");
-    assert_eq!((told.tracking.as_str(), told.retry_in_milliseconds), ("by m2", Some(7)));
+    let details = on.details.clone().expect("no details");
+    assert_eq!((details.tracking.as_str(), details.retry_in_milliseconds), ("by m2", Some(7)));
     assert_eq!(first.get("/fleet/v1/units/x.service/status").await.status, 404);
     assert_eq!(first.get("/fleet/v1/units/a.service/status?lines=1001").await.status, 400);
     assert_eq!(first.get("/fleet/v1/units/a.service/status?follow=1").await.status, 400);
@@ -152,12 +152,11 @@ async fn remote_timestamps_are_passed_on() {
 async fn daemons_authenticate_to_each_other() {
     let ours = Authority::new();
     let token = "the-token-of-the-tests";
-    let guard = AuthPolicy::new(Some(ours.server(false)), Some(Tokens::parse(token).unwrap()));
+    let auth = AuthPolicy::new(Some(ours.server(false)), Some(Tokens::parse(token).unwrap()));
     let (first, second, _) = two().await;
-    let kept =
-        Server::beside_with_auth(&second, &guard, |api| api.journals = PeerJournals::of("m2"))
-            .await;
-    place_on_second(&first, &kept, &kept.at.to_string()).await;
+    let protected =
+        Server::beside_with_auth(&second, &auth, |api| api.journals = PeerJournals::of("m2")).await;
+    place_on_second(&first, &protected, &protected.at.to_string()).await;
     let refused = first.get(PATH).await;
     assert_eq!(refused.status, 502, "it does not trust the CA: {refused}");
     let credentials = ours.client(None, Some(token));
@@ -170,8 +169,8 @@ async fn daemons_authenticate_to_each_other() {
     peers.set_credentials(ours.client(None, Some("some-other-token-here")));
     let refused = asking.get(PATH).await;
     assert_eq!(refused.status, 502, "{refused}");
-    let said = "machine m2 does not respond: its daemon refused authentication: unknown token";
-    assert!(refused.message().starts_with(said), "{refused}");
+    let expected = "machine m2 does not respond: its daemon refused authentication: unknown token";
+    assert!(refused.message().starts_with(expected), "{refused}");
 }
 
 /// Otherwise anyone with write access to the store could make daemons send their token anywhere.
@@ -201,10 +200,10 @@ async fn proxied_request_is_not_forwarded_again() {
     let other = Server::beside(&first, |api| api.journals = PeerJournals::of("m3")).await;
     let response = other.get(PATH).await;
     assert_eq!(response.status, 502, "{response}");
-    let said = format!("the daemon at {} is that of another machine", first.at);
-    assert!(response.message().contains(&said), "{response}");
-    let shown = [("X-Fleet-Proxied", "1")];
-    let response = http::request(&first.at, "GET", PATH, &shown, "").await;
+    let expected = format!("the daemon at {} is that of another machine", first.at);
+    assert!(response.message().contains(&expected), "{response}");
+    let headers = [("X-Fleet-Proxied", "1")];
+    let response = http::request(&first.at, "GET", PATH, &headers, "").await;
     assert_eq!(response.status, 501, "{response}");
 }
 
@@ -213,11 +212,11 @@ async fn global_journal_names_unreachable_machines() {
     let (first, second, _) = two().await;
     let silent = UnixListener::bind(first.folder().join("silent")).unwrap();
     let silent_at = format!("unix://{}", first.folder().join("silent").display());
-    let gone = format!("unix://{}", first.folder().join("gone").display());
+    let unreachable = format!("unix://{}", first.folder().join("unreachable").display());
     let machines = [
         ("m1", first.at.to_string()),
         ("m2", second.at.to_string()),
-        ("m3", gone.clone()),
+        ("m3", unreachable.clone()),
         ("m4", silent_at),
         ("m5", String::new()),
     ];
@@ -225,7 +224,7 @@ async fn global_journal_names_unreachable_machines() {
     let response = first.get(&format!("{PATH}?lines=2")).await;
     assert_eq!(response.status, 200, "{response}");
     let lines: Vec<&str> = response.body.lines().collect();
-    let absent = format!("m3: [machine m3 does not respond: cannot connect to {gone}: ");
+    let absent = format!("m3: [machine m3 does not respond: cannot connect to {unreachable}: ");
     let beginnings = [
         "m1: 1 of m1",
         "m2: 1 of m2",
@@ -288,10 +287,10 @@ async fn tls_forwarding_keeps_line_order() {
     let ours = Authority::new();
     let (first, second, journals_of_m2) = two().await;
     let own = ours.sign();
-    let guard = AuthPolicy::new(Some(ours.server(true)), None);
-    let said = journals_of_m2.clone();
-    let kept = Server::beside_with_auth(&second, &guard, |api| api.journals = said).await;
-    place_on_second(&first, &kept, &kept.at.to_string()).await;
+    let auth = AuthPolicy::new(Some(ours.server(true)), None);
+    let journals = journals_of_m2.clone();
+    let protected = Server::beside_with_auth(&second, &auth, |api| api.journals = journals).await;
+    place_on_second(&first, &protected, &protected.at.to_string()).await;
     let credentials: Credentials = ours.client(Some(&own), None);
     let asking = Server::beside(&first, |api| {
         (api.journals, api.peers) = (PeerJournals::of("m1"), Peers::new(credentials));
@@ -315,8 +314,8 @@ async fn status_of_a_single_machine() {
     let api = second.at.to_string();
     global(&first, &[("m1", ""), ("m2", &api)]).await;
     let status = first.client().status(&name("a.service"), Some(0)).await.unwrap().unwrap();
-    let told = status.machines.iter().map(|on| on.details.clone().unwrap().tracking);
-    assert_eq!(told.collect::<Vec<_>>(), ["by m1", "by m2"]);
+    let tracking = status.machines.iter().map(|on| on.details.clone().unwrap().tracking);
+    assert_eq!(tracking.collect::<Vec<_>>(), ["by m1", "by m2"]);
     let response = first.get("/fleet/v1/units/a.service/status?lines=0&machine=m2").await;
     let status: fleet_http::wire::UnitStatusReport = serde_json::from_str(&response.body).unwrap();
     let on: Vec<_> = status.machines.iter().map(|on| on.machine_id.as_str()).collect();

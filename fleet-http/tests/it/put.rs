@@ -105,13 +105,13 @@ async fn cycles_are_refused_with_their_units() {
 async fn source_round_trips() {
     let server = Server::start().await;
     assert_eq!(server.put("/fleet/v1/units/a.service", &body(SOURCE)).await.status, 201);
-    let shown = server.get("/fleet/v1/units/a.service").await.json();
-    assert_eq!(shown["source"], SOURCE);
+    let fetched = server.get("/fleet/v1/units/a.service").await.json();
+    assert_eq!(fetched["source"], SOURCE);
     // Options that an old client reads and writes elsewhere have the same hash.
-    let copy = serde_json::json!({ "options": shown["options"] }).to_string();
+    let copy = serde_json::json!({ "options": fetched["options"] }).to_string();
     assert_eq!(server.put("/fleet/v1/units/copy.service", &copy).await.status, 201);
     let copied = server.get("/fleet/v1/units/copy.service").await.json();
-    assert_eq!(copied["hash"], shown["hash"]);
+    assert_eq!(copied["hash"], fetched["hash"]);
 }
 
 #[tokio::test]
@@ -129,8 +129,8 @@ async fn comment_change_is_a_content_change() {
     ];
     for (body, status, source) in steps {
         assert_eq!(server.put("/fleet/v1/units/a.service", &body).await.status, status, "{body}");
-        let shown = server.get("/fleet/v1/units/a.service").await.json();
-        assert_eq!(shown["source"], source, "after {body}");
+        let fetched = server.get("/fleet/v1/units/a.service").await.json();
+        assert_eq!(fetched["source"], source, "after {body}");
     }
 }
 
@@ -164,8 +164,8 @@ async fn replaces_content_and_sets_state() {
     ];
     for (body, status, state) in steps {
         assert_eq!(server.put("/fleet/v1/units/a.service", &body).await.status, status, "{body}");
-        let shown = server.get("/fleet/v1/units/a.service").await.json();
-        assert_eq!(shown["desiredState"], state, "after {body}");
+        let fetched = server.get("/fleet/v1/units/a.service").await.json();
+        assert_eq!(fetched["desiredState"], state, "after {body}");
     }
 }
 
@@ -175,9 +175,9 @@ async fn field_names_ignore_case_and_trailing_bytes() {
     let body = r#"{"DESIREDSTATE":"loaded","Options":[{"SECTION":"Service","Name":"ExecStart",
         "vaLue":"/bin/true"}],"unknown":{"name":7}} and more"#;
     assert_eq!(server.put("/fleet/v1/units/a.service", body).await.to_string(), "201");
-    let shown = server.get("/fleet/v1/units/a.service").await.json();
-    assert_eq!(shown["desiredState"], "loaded");
-    assert_eq!(shown["options"][0]["value"], "/bin/true");
+    let fetched = server.get("/fleet/v1/units/a.service").await.json();
+    assert_eq!(fetched["desiredState"], "loaded");
+    assert_eq!(fetched["options"][0]["value"], "/bin/true");
 }
 
 #[tokio::test]

@@ -66,12 +66,12 @@ async fn states_filter_by_metadata_template_and_state() {
 #[tokio::test]
 async fn state_is_that_of_the_placement() {
     let server = three_states().await;
-    let shown = server.get("/fleet/v1/state/a.service").await.json();
-    assert_eq!(shown["machineID"], "m1", "without a placement the first machine counts");
+    let fetched = server.get("/fleet/v1/state/a.service").await.json();
+    assert_eq!(fetched["machineID"], "m1", "without a placement the first machine counts");
     server.sleepers(&["a.service"], "launched").await;
     server.decide(&[("a.service", "m2")], &[]).await;
-    let shown = server.get("/fleet/v1/state/a.service").await.json();
-    assert_eq!(shown["machineID"], "m2");
+    let fetched = server.get("/fleet/v1/state/a.service").await.json();
+    assert_eq!(fetched["machineID"], "m2");
 }
 
 #[tokio::test]

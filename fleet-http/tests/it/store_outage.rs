@@ -100,8 +100,8 @@ async fn writes_fail_with_the_cause() {
         assert!(message.starts_with("the store failed: the store is unavailable: "), "{message}");
     }
     server.store.set_unreachable(false);
-    let shown = server.get("/fleet/v1/units/a.service").await.json();
-    assert_eq!(shown["desiredState"], "launched");
+    let fetched = server.get("/fleet/v1/units/a.service").await.json();
+    assert_eq!(fetched["desiredState"], "launched");
 }
 
 #[tokio::test]

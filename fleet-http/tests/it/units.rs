@@ -27,16 +27,16 @@ async fn unplaced_unit_has_a_reason() {
     let server = Server::start().await;
     server.sleepers(&["a.service"], "launched").await;
     server.decide(&[], &[("a.service", no_machine_fits())]).await;
-    let mut shown = server.get("/fleet/v1/units/a.service").await.json();
-    assert_eq!(shown["reason"], no_machine_fits().to_string());
+    let mut fetched = server.get("/fleet/v1/units/a.service").await.json();
+    assert_eq!(fetched["reason"], no_machine_fits().to_string());
     let listed = server.get("/fleet/v1/units").await.json();
-    assert_eq!(listed["units"][0]["reasonDetail"], shown["reasonDetail"]);
+    assert_eq!(listed["units"][0]["reasonDetail"], fetched["reasonDetail"]);
     // The refusals' texts are not fixed here, only their places.
-    for refusal in shown["reasonDetail"]["refusals"].as_array_mut().unwrap() {
+    for refusal in fetched["reasonDetail"]["refusals"].as_array_mut().unwrap() {
         assert!(refusal["text"].as_str().is_some_and(|text| text.contains("wants")), "{refusal}");
         refusal["text"] = "...".into();
     }
-    insta::assert_snapshot!(format!("{:#}", shown["reasonDetail"]));
+    insta::assert_snapshot!(format!("{:#}", fetched["reasonDetail"]));
 }
 
 // Holds: I-15
@@ -48,18 +48,18 @@ async fn unit_on_absent_machine_has_unknown_for() {
     // No server has ever seen the other unit's machine.
     server.decide(&[("a.service", "m1"), ("b.service", "m2")], &[]).await;
     server.publish(&presence, running("a.service", "m1")).await;
-    let shown = async |unit: &str| server.get(&format!("/fleet/v1/units/{unit}")).await.json();
-    assert!(shown("a.service").await["unknownFor"].is_null(), "its machine is present");
+    let fetch = async |unit: &str| server.get(&format!("/fleet/v1/units/{unit}")).await.json();
+    assert!(fetch("a.service").await["unknownFor"].is_null(), "its machine is present");
     presence.leave().await.unwrap();
     server.sleepers(&["c.service"], "inactive").await; // What this shows came after that.
     assert_eq!(server.get("/fleet/v1/state/a.service").await.status, 404);
-    assert!(shown("a.service").await["unknownFor"].is_u64(), "{}", shown("a.service").await);
-    assert!(shown("b.service").await["unknownFor"].is_u64(), "{}", shown("b.service").await);
+    assert!(fetch("a.service").await["unknownFor"].is_u64(), "{}", fetch("a.service").await);
+    assert!(fetch("b.service").await["unknownFor"].is_u64(), "{}", fetch("b.service").await);
     let listed = server.get("/fleet/v1/units").await.json();
     let unknown = |at: usize| listed["units"][at]["unknownFor"].is_u64();
     assert_eq!([unknown(0), unknown(1), unknown(2)], [true, true, false], "{listed:#}");
     let _back = server.machine("m1", &[]).await;
-    assert!(shown("a.service").await["unknownFor"].is_null(), "its machine is back");
+    assert!(fetch("a.service").await["unknownFor"].is_null(), "its machine is back");
 }
 
 // Holds: D-24
@@ -90,8 +90,8 @@ async fn every_reason_kind_has_its_own_fields() {
     for reason in reasons {
         server.sleepers(&["a.service"], "launched").await;
         server.decide(&[], &[("a.service", reason)]).await;
-        let shown = server.get("/fleet/v1/units/a.service").await.json();
-        details.push(shown["reasonDetail"].to_string());
+        let fetched = server.get("/fleet/v1/units/a.service").await.json();
+        details.push(fetched["reasonDetail"].to_string());
         server.call("DELETE", "/fleet/v1/units/a.service", "").await;
     }
     insta::assert_snapshot!(details.join("\n"));
@@ -106,17 +106,17 @@ async fn waiting_unit_has_placement_and_reason() {
     presence.leave().await.unwrap();
     let waits_for = |id: &str| Reason::NotRescheduled { machine: id.parse().unwrap() };
     server.decide(&[], &[("a.service", waits_for("m1"))]).await;
-    let shown = server.get("/fleet/v1/units/a.service").await.json();
+    let fetched = server.get("/fleet/v1/units/a.service").await.json();
     assert_eq!(
-        (&shown["machineID"], &shown["reason"]),
+        (&fetched["machineID"], &fetched["reason"]),
         (&"m1".into(), &waits_for("m1").to_string().into())
     );
     let detail = r#"{"kind":"notRescheduled","machineID":"m1"}"#;
-    assert_eq!(shown["reasonDetail"].to_string(), detail);
+    assert_eq!(fetched["reasonDetail"].to_string(), detail);
     // For another machine it would contradict the placement.
     server.decide(&[], &[("a.service", waits_for("m2"))]).await;
-    let shown = server.get("/fleet/v1/units/a.service").await.json();
-    assert_eq!(shown.get("reason"), None);
+    let fetched = server.get("/fleet/v1/units/a.service").await.json();
+    assert_eq!(fetched.get("reason"), None);
 }
 
 #[tokio::test]
@@ -135,10 +135,10 @@ async fn non_utf8_source_is_base64() {
     let file = fleet_unitfile::UnitFile::parse(source).unwrap();
     let upload = fleet_http::UnitUpload { file, desired: None, create_only: false };
     server.client().put_unit(&name("a.service"), &upload).await.unwrap();
-    let shown = server.get("/fleet/v1/units/a.service").await.json();
-    assert!(shown.get("source").is_none(), "{shown}");
+    let fetched = server.get("/fleet/v1/units/a.service").await.json();
+    assert!(fetched.get("source").is_none(), "{fetched}");
     use base64::Engine as _;
-    let encoded = shown["sourceBase64"].as_str().unwrap();
+    let encoded = fetched["sourceBase64"].as_str().unwrap();
     assert_eq!(base64::engine::general_purpose::STANDARD.decode(encoded).unwrap(), source);
 }
 
@@ -148,11 +148,11 @@ async fn global_unit_state_is_that_of_slowest_machine() {
     let source = r#"{"desiredState":"launched","source":"[X-Fleet]\nGlobal=true\n"}"#;
     assert_eq!(server.put("/fleet/v1/units/a.service", source).await.status, 201);
     let current = async || {
-        let shown = server.get("/fleet/v1/units/a.service").await.json();
-        assert_eq!((&shown["global"], shown.get("machineID")), (&true.into(), None));
+        let fetched = server.get("/fleet/v1/units/a.service").await.json();
+        assert_eq!((&fetched["global"], fetched.get("machineID")), (&true.into(), None));
         let listed = server.get("/fleet/v1/units").await.json();
-        assert_eq!(listed["units"][0]["currentState"], shown["currentState"]);
-        shown["currentState"].as_str().unwrap().to_owned()
+        assert_eq!(listed["units"][0]["currentState"], fetched["currentState"]);
+        fetched["currentState"].as_str().unwrap().to_owned()
     };
     assert_eq!(current().await, "inactive");
     let presence = server.machine("m1", &[]).await;
@@ -171,8 +171,8 @@ async fn restarts_are_counted() {
     let first = first.json()["generation"].as_u64().unwrap();
     let second = restart().await.json()["generation"].as_u64().unwrap();
     assert!(first > 0 && second > first, "{first}, then {second}");
-    let shown = server.get("/fleet/v1/units/a.service").await.json();
-    assert_eq!(shown["generation"], second);
+    let fetched = server.get("/fleet/v1/units/a.service").await.json();
+    assert_eq!(fetched["generation"], second);
 }
 
 // Holds: D-28
@@ -198,8 +198,8 @@ async fn read_after_write_shows_the_write() {
     for round in 0..100 {
         let state = ["inactive", "loaded", "launched"][round % 3];
         server.sleepers(&["a.service"], state).await;
-        let shown = server.get("/fleet/v1/units/a.service").await.json();
-        assert_eq!(shown["desiredState"], state);
+        let fetched = server.get("/fleet/v1/units/a.service").await.json();
+        assert_eq!(fetched["desiredState"], state);
         assert_eq!(server.call("DELETE", "/fleet/v1/units/a.service", "").await.status, 204);
         assert_eq!(server.get("/fleet/v1/units/a.service").await.status, 404);
     }

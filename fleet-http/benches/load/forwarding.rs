@@ -1,4 +1,4 @@
-//! Lines that come by way of another daemon.
+//! Latency of journal lines that another daemon forwards.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,13 +11,13 @@ use fleet_unitfile::UnitName;
 use tokio::sync::broadcast;
 
 use crate::server::{Server, name};
-use crate::{Goal, millis, tell};
+use crate::{Goal, millis, report};
 
-/// How long a line takes from the daemon of its machine, by way of another, to who follows.
-pub(crate) async fn passing_on() {
+/// Measures the time from the daemon of a line's machine through another daemon to a follower.
+pub(crate) async fn forwarding() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    let (said, _) = broadcast::channel(1);
-    let there = Server::start_with(store.clone(), Arc::new(Said(said.clone()))).await;
+    let (sender, _) = broadcast::channel(1);
+    let there = Server::start_with(store.clone(), Arc::new(SentLines(sender.clone()))).await;
     let record = MachineRecord { api: there.url(), ..MachineRecord::new(machine()) };
     let registry = Registry::new(store.clone(), Layout::DEFAULT_PREFIX);
     let joined = registry.join(record, "token", Duration::from_secs(3600)).await;
@@ -33,33 +33,33 @@ pub(crate) async fn passing_on() {
     let mut took = Vec::new();
     for number in 0..1000 {
         let start = Instant::now();
-        said.send(number.to_string()).expect("one who listens");
+        sender.send(number.to_string()).expect("one who listens");
         assert_eq!(lines.next_line().await.expect("a line"), Some(number.to_string()));
         took.push(start.elapsed());
     }
     took.sort_unstable();
-    tell("until a line over two daemons has come, median", millis(took[500]), "ms", Goal::None);
+    report("latency of a line through two daemons, median", millis(took[500]), "ms", Goal::None);
     let goal = Goal::AtMost(100.0);
-    tell("until a line over two daemons has come, longest", millis(took[999]), "ms", goal);
+    report("latency of a line through two daemons, longest", millis(took[999]), "ms", goal);
 }
 
 fn machine() -> MachineId {
     "m1".parse().expect("an identity")
 }
 
-/// Journals of what is said.
-struct Said(broadcast::Sender<String>);
+/// Journal of lines from a channel.
+struct SentLines(broadcast::Sender<String>);
 
 #[async_trait]
-impl Journals for Said {
+impl Journals for SentLines {
     async fn open(
         &self,
         _: &MachineId,
         _: &UnitName,
         _: &JournalRequest,
     ) -> Result<JournalStream, JournalError> {
-        let next = async |mut said: broadcast::Receiver<String>| {
-            said.recv().await.ok().map(|line: String| (Ok(line.into()), said))
+        let next = async |mut receiver: broadcast::Receiver<String>| {
+            receiver.recv().await.ok().map(|line: String| (Ok(line.into()), receiver))
         };
         Ok(Box::pin(futures_util::stream::unfold(self.0.subscribe(), next)))
     }
