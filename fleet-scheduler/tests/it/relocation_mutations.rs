@@ -72,7 +72,7 @@ fn widened(cluster: &Snapshot) -> Snapshot {
 fn missing_drain_clause_is_detected() {
     for clause in ["unreadable", "min_available", "max_moves"] {
         let found = drain_mutation_is_detected(|rule_set| {
-            rule_set.drain_clauses.retain(|(name, _)| *name != clause)
+            rule_set.drain_clauses.retain(|(name, _)| *name != clause);
         });
         assert!(found, "the missing clause {clause} was not detected");
     }
