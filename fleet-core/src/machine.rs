@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn identities_are_checked() {
+    fn machine_ids_are_validated() {
         for good in ["a", "148a18ff6e95460fb2dc5b1a4b6b4d21", "node-7.example_1"] {
             assert_eq!(good.parse::<MachineId>().unwrap().as_str(), good);
         }
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn short_forms_are_recognised() {
+    fn short_machine_ids_are_recognised() {
         for short in ["148a18ff", "148a18ff..."] {
             assert!(MachineId::looks_short(short), "{short}");
         }

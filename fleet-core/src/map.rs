@@ -138,9 +138,9 @@ mod tests {
         Insert(u16, u8),
         Remove(u16),
         Change(u16),
-        /// Inserts so many from there on, in order or against it.
+        /// Inserts a range of keys from the first on, in ascending or descending order.
         Extend(u16, u16, bool),
-        /// From here on there is a copy that must stay as it is.
+        /// Keeps a clone that later steps must not change.
         Copy,
     }
 
@@ -166,7 +166,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_map_is_a_map_and_its_copies_stay_as_they_were(steps in vec(step(), 0..600)) {
+        fn map_agrees_with_btree_map_and_clones_are_unchanged(steps in vec(step(), 0..600)) {
             let (mut map, mut twin) = (Map::default(), BTreeMap::new());
             let mut copies = Vec::new();
             for step in steps {

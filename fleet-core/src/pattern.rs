@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pattern_covers_whole_names() {
+    fn pattern_matches_whole_names() {
         let cases = [
             ("*", "a.service", true),
             ("a**e", "a.service", true),
@@ -147,8 +147,7 @@ mod tests {
         }
     }
 
-    /// Whether the pattern covers the name, by trying everything; it knows `*`, `?` and classes of
-    /// single characters.
+    /// Matches by exhaustive search. Supports `*`, `?` and classes of single characters.
     fn naive(pattern: &[char], name: &[char]) -> bool {
         let Some((first, rest)) = pattern.split_first() else {
             return name.is_empty();
@@ -173,7 +172,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn matching_agrees_with_trying_everything(
+        fn matching_agrees_with_the_naive_matcher(
             pattern in "([ab.*?]|\\[[\\^!]?[ab.]{1,2}\\]){1,6}",
             stem in "[ab.]{1,6}",
         ) {
@@ -186,7 +185,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_read_or_refused_within_itself(text in ".{0,12}|[a*?!^\\[\\]]{0,8}") {
+        fn pattern_error_is_within_the_text(text in ".{0,12}|[a*?!^\\[\\]]{0,8}") {
             if let Err(error) = text.parse::<Pattern>() {
                 proptest::prop_assert!(error.column <= text.chars().count().max(1));
                 proptest::prop_assert_ne!(error.message, "is not understood");
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_cover_no_name_is_refused_with_its_column() {
+    fn impossible_patterns_are_refused_with_a_column() {
         let cases = [
             ("web[", 4),
             ("a**[", 4),

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_is_under_way_until_its_new_machine_says_that_it_is_up() {
+    fn move_is_in_flight_until_the_unit_is_active() {
         use ActiveState::{Activating, Active, Failed, Inactive, Reloading};
         for (epoch, active, result, expected) in [
             (5, Active, None, 0),
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_wanted_there_or_was_not_up_is_not_waited_for() {
+    fn unwanted_or_inactive_units_are_not_in_flight() {
         let launched = TargetState::Launched;
         for (desired, machine, was_active) in [
             (TargetState::Loaded, "m2", true),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_moved_is_what_is_free_and_left() {
+    fn moves_allowed_is_bounded_by_free_and_remaining_moves() {
         let cluster = cluster(TargetState::Launched, "m2", 5);
         assert_eq!((order(true).moves_allowed(&cluster), order(true).moves_left()), (1, 1));
         assert_eq!(order(false).moves_allowed(&cluster), 1, "one is left of four");

@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_are_read_or_refused() {
+    fn amounts_parse_or_fail() {
         let cases = [
             (Resource::Cpu, "1.5", Some(1500)),
             (Resource::Cpu, "0.001", Some(1)),
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_programs_write_is_understood_in_the_help() {
+    fn help_suggests_amounts_written_as_in_other_programs() {
         let cases = [
             (Resource::Cpu, "500m", "write 0.5"),
             (Resource::Cpu, "two", "write cores down to thousandths, as in 1.5, or 150%"),
@@ -303,14 +303,14 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_is_shown_is_read_back(amount: u64) {
+        fn formatted_amount_parses_back(amount: u64) {
             for resource in Resource::ALL {
                 proptest::prop_assert_eq!(resource.parse(&resource.format(amount)), Ok(amount));
             }
         }
 
         #[test]
-        fn sums_and_differences_agree_with_each_resource_alone(
+        fn arithmetic_applies_to_each_resource(
             one: [u64; 3],
             other: [u64; 3],
         ) {
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn resources_in_words() {
+    fn resources_display() {
         assert_eq!(Resources::ZERO.to_string(), "nothing");
         let all = Resources { cpu: 250, memory: 3 << 30, disk: 1000 };
         assert_eq!(all.to_string(), "cpu 0.25, memory 3G, disk 1000");

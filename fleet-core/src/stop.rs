@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_stop_is_what_the_file_allows() {
+    fn max_stop_duration_follows_the_unit_file() {
         let cases = [
             ("ExecStart=/bin/a", Some(90)),
             ("TimeoutStopSec=10", Some(10)),
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn units_without_processes_stop_at_once_and_others_by_their_own_section() {
+    fn units_without_processes_stop_at_once() {
         let cases = [
             ("a.timer", "[Timer]\nOnBootSec=1\n", Some(0)),
             ("a.target", "[Unit]\nDescription=a\n", Some(0)),
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_out_that_a_service_manager_tells_counts_instead() {
+    fn reported_timeout_overrides_the_unit_file() {
         let seconds = |seconds| Some(Duration::from_secs(seconds));
         let rows = [
             ("TimeoutStopSec=10", seconds(40), seconds(40)),

@@ -3,7 +3,7 @@
 //! `cargo bench -p fleet-unitfile --bench read`
 //!
 //! Reads the unit files of this machine as one text, or those of the tests if it has none. The
-//! table shows bytes per second. `benches/beside` compares with other crates.
+//! table shows bytes per second. `benches/compare` compares with other crates.
 
 use std::hint::black_box;
 use std::path::Path;

@@ -136,7 +136,7 @@ mod tests {
     use crate::file::UnitFile;
 
     #[test]
-    fn data_reads_back_as_it_was_written() {
+    fn serde_data_round_trips() {
         let (unit, diagnostics) = UnitFile::parse_collecting("[A]\nK=a \\\n b\nno\n");
         let json = serde_json::to_string(&unit.options()).unwrap();
         assert_eq!(json, r#"[{"section":"A","name":"K","value":"a \\\n b"}]"#);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn data_that_would_be_invalid_is_refused() {
+    fn invalid_data_is_refused_by_serde() {
         for json in [
             r#"{"section":"A","name":"K","value":"v\nL=w"}"#,
             r#"{"section":"A]","name":"K","value":"v"}"#,

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hash_reads_back_from_its_text_only() {
+    fn hash_reads_back_from_its_exact_text() {
         let hash = UnitHash::from_bytes([0x0a; 20]);
         assert_eq!(hash.to_string(), "0a".repeat(20));
         assert_eq!(hash.short(), "0a0a0a0");

@@ -146,7 +146,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_index_finds_what_a_list_finds(entries in entries()) {
+        fn index_agrees_with_a_list(entries in entries()) {
             let (mut index, mut list, mut at) = (Index::default(), Vec::new(), 0);
             for (distance, text) in &entries {
                 at += distance;

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_different_line_ends_is_one() {
+    fn run_of_different_line_ends_is_one_line_end() {
         for (text, expected) in [
             ("", &[][..]),
             ("a", &["a"]),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_knows_its_place() {
+    fn line_has_offset_and_number() {
         let line = Lines::new(b"..ab\r\ncd", 2).nth(1).unwrap();
         assert_eq!((line.start, line.number, line.text), (6, 2, &b"cd"[..]));
     }

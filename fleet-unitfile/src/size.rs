@@ -251,14 +251,14 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_part_of_a_share_is_read_as_any_integer() {
+    fn integer_part_of_a_percentage_takes_all_bases() {
         for (text, share) in [("+1%", 100), ("0x10%", 1600), ("010%", 800), ("-0.5%", 50)] {
             assert_eq!(parse_permyriad(text), Ok(share), "{text}");
         }
     }
 
     #[test]
-    fn what_is_no_size_is_refused() {
+    fn invalid_sizes_are_refused() {
         for (text, error) in [
             ("", SizeError::Syntax { at: 0 }),
             ("K", SizeError::Syntax { at: 0 }),

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_every_kind_are_made() {
+    fn generated_names_cover_every_kind() {
         let names = sample(unit_name(), 400);
         assert!(names.iter().any(UnitName::is_template));
         assert!(names.iter().any(UnitName::is_instance));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn valid_files_are_valid_and_broken_ones_partly_so() {
+    fn generated_files_are_valid_and_damaged_ones_partly() {
         let units = sample(unit_file(), 100);
         assert!(units.iter().any(|unit| unit.options().len() > 4));
         let sources = sample(damaged_unit_file(), 200);

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_type_reads_back_from_its_own_word_and_from_no_other_spelling() {
+    fn unit_types_parse_case_sensitively() {
         for unit_type in UnitType::ALL {
             assert_eq!(unit_type.to_string().parse(), Ok(unit_type));
             assert!(unit_type.as_str().to_uppercase().parse::<UnitType>().is_err());

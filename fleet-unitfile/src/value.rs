@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_words_for_yes_and_no() {
+    fn boolean_words() {
         for (words, meaning) in [
             (&["1", "yes", "y", "true", "t", "on", "YES", "On", "tRuE"][..], Some(true)),
             (&["0", "no", "n", "false", "f", "off", "No", "OFF"][..], Some(false)),

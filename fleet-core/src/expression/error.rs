@@ -166,13 +166,10 @@ impl fmt::Display for ExpressionProblem {
                 write!(f, "expected {expected}, found {found:?}")
             }
             Self::Keyword { word } => write!(f, "{word:?} is a keyword here"),
-            Self::ForeignSign { sign, .. } => write!(f, "{sign:?} is not an operator here"),
+            Self::ForeignSign { sign, .. } => write!(f, "{sign:?} is not valid here"),
             Self::NotANumber { found } => write!(f, "{found:?} is not a decimal number"),
             Self::OpenQuote => f.write_str("a quotation mark is never closed"),
-            Self::Escape => f.write_str(
-                "a backslash in quotation marks stands before nothing \
-                                         that it could escape",
-            ),
+            Self::Escape => f.write_str("invalid escape in quotation marks"),
             Self::Empty => f.write_str("a key or a value is empty"),
             Self::Control => f.write_str("it holds a control character or an unusual blank"),
             Self::Specifier(_) => f.write_str("a specifier cannot be expanded"),

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_read_or_not() {
+    fn decimals_parse_or_fail() {
         for good in ["0", "-0", "007", "1.50", "-12.5", "123456789012345678901234567890"] {
             assert!(Decimal::parse(good).is_some(), "{good}");
         }

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_condition_is_one_key_and_one_value() {
+    fn condition_has_one_key_and_one_value() {
         let cases = [
             ("a=b", Ok(("a", "b"))),
             ("a=b c", Ok(("a", "b c"))),
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suggestion_is_always_readable() {
+    fn suggestion_is_always_valid() {
         let cases = [
             ("a=b c=d", Some("\"a=b\" \"c=d\"")),
             ("\"a=b\" \"c=d", Some("\"a=b\" \"c=d\"")),

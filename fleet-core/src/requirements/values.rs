@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quoted_line_holds_several_values() {
+    fn quoted_line_has_several_values() {
         let cases: [(&str, &[&str]); 14] = [
             ("", &[]),
             ("\"\"", &[]),
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expression_keeps_its_quotation_marks() {
+    fn expression_keeps_quotation_marks() {
         for option in [FleetOption::MachineMetadataExpr, FleetOption::Prefer] {
             let line = "\"disk type\" = \"solid state\"";
             assert_eq!(split(option, line), [line], "{option}");
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn unit_names_are_split_at_blanks_always() {
+    fn unit_names_are_always_split_at_blanks() {
         for option in [FleetOption::MachineOf, FleetOption::Conflicts, FleetOption::Replaces] {
             for line in ["a b\tc", "\"a\" \"b\" \"c\"", "\"a b\" \"c\"", "a  b   c"] {
                 assert_eq!(split(option, line), ["a", "b", "c"], "{option}={line}");

@@ -1,4 +1,4 @@
-//! Desired × known → tasks: the table, and what must hold of every input.
+//! Convergence: the table of tasks, and properties for all inputs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 type Desired = BTreeMap<UnitName, DesiredUnit>;
 type Known = BTreeMap<UnitName, KnownUnit>;
 
-/// A unit file that differs with its number.
+/// Makes a unit file whose content depends on the number.
 fn file(number: u8) -> UnitFile {
     UnitFile::parse(format!("[Unit]\nDescription={number}\n")).unwrap()
 }
@@ -19,7 +19,7 @@ fn hash(number: u8) -> UnitHash {
     file(number).hash()
 }
 
-/// A unit as a machine should have it: its file, desired state, epoch and generation.
+/// The desired state of a unit: file, target state, epoch and generation.
 #[derive(Debug, Clone, Copy)]
 struct Want {
     file: u8,
@@ -54,7 +54,7 @@ fn texts(tasks: &[Task]) -> Vec<String> {
 }
 
 #[test]
-fn the_table() {
+fn each_row_of_the_table_has_its_tasks() {
     let unload = "unload a.service: it is loaded but not wanted here";
     let differs = "unload a.service: another unit file is loaded under its name";
     let load = "load a.service: it is wanted here but not loaded";
@@ -82,9 +82,9 @@ fn the_table() {
         (want(1, Launched, 1, 2), have(1, Launched, 1, 3), &[]),
         (want(1, Loaded, 1, 3), have(1, Loaded, 1, 2), &[]),
         (want(1, Launched, 2, 0), have(1, Launched, 1, 0), &[newer, reload]),
-        // An order that has been overtaken.
+        // An outdated placement.
         (want(2, Loaded, 1, 9), have(1, Launched, 2, 0), &[]),
-        // A unit that was placed and became global has no epoch, and is not overtaken by its past.
+        // A unit that was placed before it became global has no epoch, and is not outdated.
         (global(1, Loaded), have(1, Launched, 2, 0), &[stop]),
     ];
     for (want, known, expected) in table {
@@ -97,7 +97,7 @@ fn the_table() {
 }
 
 #[test]
-fn a_template_is_never_loaded() {
+fn template_is_never_loaded() {
     let template = desired("a@.service", want(1, Launched, 1, 0).unwrap());
     let wanted = Desired::from([(template.unit.name.clone(), template)]);
     assert!(converge(&wanted, &Known::new()).is_empty());
@@ -105,7 +105,7 @@ fn a_template_is_never_loaded() {
 
 // Holds: I-14
 #[test]
-fn tasks_come_by_rank_then_by_name() {
+fn tasks_are_ordered_by_rank_then_name() {
     let wants = [
         ("a.service", want(2, Loaded, 1, 0), have(1, Loaded, 1, 0)),
         ("b.service", None, have(1, Launched, 1, 0)),
@@ -137,7 +137,7 @@ start c.service: it is loaded but should be started
 ");
 }
 
-/// Does what the tasks say to a machine that is only its knowledge, and insists on their order.
+/// Applies the tasks to the known units, and checks their order.
 fn carry_out(tasks: &[Task], known: &mut Known) {
     let mut unread = BTreeSet::new();
     for task in tasks {
@@ -166,7 +166,7 @@ fn have_nothing(hash: UnitHash) -> KnownUnit {
     KnownUnit { hash, requested: Inactive, epoch: Epoch::ZERO, generation: Generation::ZERO }
 }
 
-/// What a machine ends up with for one unit, said without tasks.
+/// Returns the expected end state of one unit, computed without tasks.
 fn end(want: Option<&DesiredUnit>, known: Option<&KnownUnit>) -> Option<(UnitHash, TargetState)> {
     let want = want.filter(|want| want.unit.desired != Inactive)?;
     match known {
@@ -197,7 +197,7 @@ fn any_known() -> impl Strategy<Value = Option<KnownUnit>> {
     prop::option::of(fields.prop_map(|(f, asked, e, g)| have(f, asked, e, g).unwrap()))
 }
 
-/// Up to six units, each desired, known, both or neither.
+/// Generates up to six units, each desired, known, both or neither.
 fn any_machine() -> impl Strategy<Value = (Desired, Known)> {
     prop::collection::vec((any_want(), any_known()), 6).prop_map(|units| {
         let (mut wanted, mut had) = (Desired::new(), Known::new());
@@ -212,7 +212,7 @@ fn any_machine() -> impl Strategy<Value = (Desired, Known)> {
 
 proptest! {
     #[test]
-    fn two_passes_reach_what_is_desired((wanted, had) in any_machine()) {
+    fn two_passes_reach_the_desired_state((wanted, had) in any_machine()) {
         let mut known = had.clone();
         carry_out(&converge(&wanted, &known), &mut known);
         carry_out(&converge(&wanted, &known), &mut known);
@@ -226,7 +226,7 @@ proptest! {
 
     // Holds: I-14
     #[test]
-    fn tasks_are_in_order_and_none_is_idle((wanted, had) in any_machine()) {
+    fn tasks_are_ordered_and_each_has_an_effect((wanted, had) in any_machine()) {
         let tasks = converge(&wanted, &had);
         let keys: Vec<_> = tasks.iter().map(|task| (task.rank(), task.unit().cloned())).collect();
         prop_assert!(keys.is_sorted_by(|one, other| one < other), "{:?}", keys);
@@ -247,7 +247,7 @@ proptest! {
 
     // Holds: I-2
     #[test]
-    fn an_overtaken_order_touches_nothing((mut wanted, had) in any_machine()) {
+    fn outdated_placement_changes_nothing((mut wanted, had) in any_machine()) {
         wanted.retain(|name, want| {
             let overtaken = had.get(name).is_some_and(|known| want.epoch < known.epoch);
             overtaken && !want.unit.is_global() && want.unit.desired != Inactive
@@ -259,7 +259,7 @@ proptest! {
 
     // Holds: I-17
     #[test]
-    fn each_unit_is_decided_for_itself((wanted, had) in any_machine()) {
+    fn units_converge_independently((wanted, had) in any_machine()) {
         let all: BTreeSet<String> = texts(&converge(&wanted, &had)).into_iter().collect();
         let names: BTreeSet<&UnitName> = wanted.keys().chain(had.keys()).collect();
         let mut alone = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! Circles of `MachineOf=` and `Replaces=`, against a naive search.
+//! Dependency cycles of `MachineOf=` and `Replaces=`, compared with a naive search.
 
 use fleet_core::TargetState::Inactive;
 use fleet_core::{Requirements, Snapshot, Strictness, Unit, machine_of_cycle, replaces_cycle};
@@ -19,7 +19,7 @@ fn known(units: &[(&str, &str)]) -> Snapshot {
 }
 
 #[test]
-fn a_circle_is_spelled_out_from_the_new_unit() {
+fn cycle_is_listed_from_the_new_unit() {
     let known = known(&[
         ("b.service", "MachineOf=x.service c.service"),
         ("c.service", "MachineOf=a.service"),
@@ -34,7 +34,7 @@ MachineOf forms a dependency cycle: a.service -> b.service -> c.service -> a.ser
 }
 
 #[test]
-fn the_shortest_circle_is_shown() {
+fn shortest_cycle_is_returned() {
     let known = known(&[
         ("b.service", "MachineOf=c.service"),
         ("c.service", "MachineOf=a.service"),
@@ -47,14 +47,14 @@ MachineOf forms a dependency cycle: a.service -> d.service -> a.service
 }
 
 #[test]
-fn a_pattern_of_machine_of_closes_no_circle() {
+fn machine_of_pattern_forms_no_cycle() {
     let known = known(&[("b.service", "MachineOf=a.service"), ("c.service", "")]);
     assert_eq!(machine_of_cycle(&known, &unit("a.service", "MachineOf=[bc].service")), None);
     assert!(machine_of_cycle(&known, &unit("a.service", "MachineOf=x* b.service")).is_some());
 }
 
 #[test]
-fn new_content_takes_the_place_of_the_old() {
+fn new_content_replaces_the_known_unit() {
     let known =
         known(&[("a.service", "MachineOf=b.service"), ("b.service", "MachineOf=x.service")]);
     assert_eq!(machine_of_cycle(&known, &unit("b.service", "MachineOf=y.service")), None);
@@ -63,7 +63,7 @@ fn new_content_takes_the_place_of_the_old() {
 }
 
 #[test]
-fn patterns_replace_in_circles_of_any_length() {
+fn replaces_cycles_of_any_length_are_found() {
     let known = known(&[
         ("b1.service", "Replaces=c*"),
         ("c1.service", "Replaces=a*"),
@@ -75,17 +75,17 @@ fn patterns_replace_in_circles_of_any_length() {
 Replaces forms a dependency cycle: a1.service -> b1.service -> c1.service -> a1.service
 ");
     assert_eq!(replaces_cycle(&known, &unit("a1.service", "Replaces=c0*")), None);
-    // Its own pattern covering its own name is no circle, and a template replaces nobody.
+    // A pattern that matches the unit's own name forms no cycle, and a template replaces no unit.
     assert_eq!(replaces_cycle(&known, &unit("d1.service", "Replaces=d*")), None);
     assert_eq!(replaces_cycle(&known, &unit("a1.service", "Replaces=b@*")), None);
 }
 
-/// The names that the generated units have.
+/// The names of the generated units.
 fn name(index: usize) -> String {
     format!("u{index}.service")
 }
 
-/// Whether `target` can be reached from `from`, by trying all ways.
+/// Whether `target` can be reached from `from`, by exhaustive search.
 fn reaches(edges: &[Vec<usize>], from: usize, target: usize, seen: &mut Vec<usize>) -> bool {
     edges[from].iter().any(|&next| {
         next == target
@@ -113,7 +113,7 @@ fn section(option: &str, to: &[usize]) -> String {
 
 proptest! {
     #[test]
-    fn a_circle_is_found_if_and_only_if_there_is_one(edges in edges(), new in 0_usize..7) {
+    fn cycle_is_found_exactly_if_one_exists(edges in edges(), new in 0_usize..7) {
         let machine_of: fn(&_, &_) -> _ = machine_of_cycle;
         let finders = [("MachineOf", machine_of), ("Replaces", replaces_cycle)];
         for (option, find) in finders {
@@ -125,7 +125,7 @@ proptest! {
             let found = find(&known, &new_unit);
             prop_assert_eq!(found.is_some(), reaches(&edges, new, new, &mut Vec::new()));
             let Some(cycle) = found else { continue };
-            // Each unit leads to the next, the last one to the first, and none comes twice.
+            // Each unit refers to the next, the last one to the first, and none occurs twice.
             let index = |u: &UnitName| (0..7).find(|i| name(*i) == u.as_str()).unwrap();
             let way: Vec<usize> = cycle.units.iter().map(index).collect();
             prop_assert_eq!(way[0], new);

@@ -1,18 +1,18 @@
-//! The examples of the page on unit options are read as they stand there.
+//! Parses the examples on the page about unit options.
 
 use fleet_core::{FleetOption, Requirements, Strictness};
 use fleet_unitfile::UnitFile;
 
 const PAGE: &str = include_str!("../../../docs/unit-options.md");
 
-/// The blocks of unit file text.
+/// Returns the code blocks with unit file text.
 fn examples() -> Vec<&'static str> {
     let blocks = PAGE.split("```ini\n").skip(1);
     blocks.map(|block| block.split_once("```").expect("the block is closed").0).collect()
 }
 
 #[test]
-fn every_example_is_accepted_without_a_warning() {
+fn documented_examples_parse_without_warnings() {
     for example in examples() {
         let file = UnitFile::parse(example).unwrap();
         let name = "web@1.service".parse().unwrap();
@@ -24,7 +24,7 @@ fn every_example_is_accepted_without_a_warning() {
 }
 
 #[test]
-fn every_option_has_an_example_and_a_row() {
+fn every_option_is_documented_with_an_example() {
     let examples = examples().concat();
     for option in FleetOption::ALL {
         assert!(examples.contains(&format!("\n{option}=")), "{option} has no example");

@@ -1,9 +1,9 @@
-//! What must hold of every expression, against a naive reading of it.
+//! Properties of all expressions, compared with a naive implementation.
 
 use fleet_core::{Expression, Metadata};
 use proptest::prelude::*;
 
-/// An expression as a tree, without any of the cleverness of the real one.
+/// An expression tree without any normalization.
 #[derive(Debug, Clone)]
 enum Naive {
     All(Vec<Self>),
@@ -16,7 +16,7 @@ enum Naive {
     Compare(String, &'static str, i32),
 }
 
-/// Everything in parentheses and quotation marks.
+/// Writes every part in parentheses and quotation marks.
 fn write(naive: &Naive) -> String {
     let quote = |text: &String| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
     let join = |parts: &[Naive], by| parts.iter().map(write).collect::<Vec<_>>().join(by);
@@ -93,7 +93,7 @@ fn machine() -> impl Strategy<Value = Metadata> {
 
 proptest! {
     #[test]
-    fn evaluation_agrees_with_a_naive_one(naive in naive(), machine in machine()) {
+    fn evaluation_agrees_with_the_naive_evaluator(naive in naive(), machine in machine()) {
         let text = write(&naive);
         let expression: Expression = text.parse().unwrap();
         prop_assert_eq!(expression.eval(&machine), eval(&naive, &machine), "{}", text);
@@ -101,7 +101,7 @@ proptest! {
     }
 
     #[test]
-    fn canonical_text_reads_as_the_same(naive in naive(), machine in machine()) {
+    fn canonical_text_parses_to_the_same_expression(naive in naive(), machine in machine()) {
         let expression: Expression = write(&naive).parse().unwrap();
         let again: Expression = expression.to_string().parse().unwrap();
         prop_assert_eq!(&again, &expression);
@@ -110,7 +110,7 @@ proptest! {
     }
 
     #[test]
-    fn the_false_part_alone_is_false(naive in naive(), machine in machine()) {
+    fn first_false_part_is_false_by_itself(naive in naive(), machine in machine()) {
         let expression: Expression = write(&naive).parse().unwrap();
         let Some(part) = expression.first_false(&machine) else { return Ok(()) };
         let part: Expression = part.part.parse().unwrap();
@@ -118,7 +118,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_read_or_refused_within_itself(
+    fn expression_error_is_within_the_text(
         text in "(a|in|and|or|not|exists|1|=|!=|<|\\(|\\)|,|\"|\\\\| |é|&){0,12}",
     ) {
         match text.parse::<Expression>() {

@@ -1,4 +1,4 @@
-//! The language of expressions over metadata.
+//! The expression language over metadata.
 
 use fleet_core::{Expression, Metadata};
 
@@ -16,7 +16,7 @@ fn expression(text: &str) -> Expression {
 }
 
 #[test]
-fn what_an_expression_says_of_a_machine() {
+fn expressions_evaluate_on_metadata() {
     let machine = metadata(&[("disk", "ssd"), ("cores", "16"), ("ram", "1.50"), ("place", "a b")]);
     let table = [
         ("disk = ssd", true),
@@ -57,7 +57,7 @@ fn what_an_expression_says_of_a_machine() {
 }
 
 #[test]
-fn canonical_text() {
+fn expressions_display_as_canonical_text() {
     let table = [
         ("a=b", "a = b"),
         ("  a\t=  b ", "a = b"),
@@ -84,7 +84,7 @@ fn canonical_text() {
     }
 }
 
-/// Texts that are no expressions.
+/// Invalid expressions.
 const BAD: [&str; 34] = [
     "",
     "disk",
@@ -123,7 +123,7 @@ const BAD: [&str; 34] = [
 ];
 
 #[test]
-fn what_is_no_expression_and_why() {
+fn invalid_expressions_report_error_and_remedy() {
     let report = BAD.map(|text| match text.parse::<Expression>() {
         Ok(expression) => panic!("accepted: {expression}"),
         Err(error) => {
@@ -133,60 +133,55 @@ fn what_is_no_expression_and_why() {
         }
     });
     insta::assert_snapshot!(wrap(&report.join("\n")), @r#"
-"" at 0..0: a condition should follow at the end: write a condition such as disk = ssd
-"disk" at 4..4: an operator such as "=" should follow at the end: write key = value, key
-    != value, key in (a, b), key < 5, or exists key
-"disk ssd" at 5..8: an operator such as "=" should stand where "ssd" does: write key =
-    value, key != value, key in (a, b), key < 5, or exists key
-"disk =" at 6..6: a value should follow at the end: write a value, as in disk = ssd
-"= ssd" at 0..1: a condition should stand where "=" does: write a condition such as disk =
-    ssd
-"disk in ssd" at 8..11: a list in parentheses should stand where "ssd" does: write a list,
-    as in disk in (ssd, nvme)
-"disk in ()" at 9..10: a value should stand where ")" does: write a value, as in disk =
-    ssd
-"disk in (a b)" at 11..12: "," or ")" should stand where "b" does: write commas between
-    the values, as in disk in (ssd, nvme)
-"disk in (a, b" at 13..13: "," or ")" should follow at the end: write commas between the
-    values, as in disk in (ssd, nvme)
-"(a = b" at 6..6: ")" should follow at the end: close the parenthesis, or go on by and or
-    or
-"a = b)" at 5..6: "and" or "or" should stand where ")" does: remove it, or open a
-    parenthesis before it
-"a = b c = d" at 6..7: "and" or "or" should stand where "c" does: join conditions by and
-    or or, and quote a value that holds blanks
-"a = b AND c = d" at 6..9: "and" or "or" should stand where "AND" does: write and, in
-    small letters
-"NOT a = b" at 0..3: a condition should stand where "NOT" does: write not, in small
-    letters
-"a = b and" at 9..9: a condition should follow at the end: write a condition such as disk
-    = ssd
-"a = b or or c = d" at 9..11: a condition should stand where "or" does: write a condition
-    such as disk = ssd
-"not" at 3..3: a condition should follow at the end: write a condition such as disk = ssd
-"exists" at 6..6: a key should follow at the end: write a key, as in exists disk
-"exists (a)" at 7..8: a key should stand where "(" does: write a key, as in exists disk
-"a = and" at 4..7: "and" is a keyword here: write "and" in quotation marks
-"a == b" at 2..4: "==" is not an operator here: write =
-"a = b && c = d" at 6..8: "&&" is not an operator here: write and
-"!a" at 0..1: "!" is not an operator here: write not
-"a =~ b" at 2..4: "=~" is not an operator here: write in (a, b)
-"a = 'b'" at 4..5: "'" is not an operator here: write "
-"a < b" at 4..5: "b" is not a decimal number: write a decimal number such as 16 or 1.5, or
-    compare by = or !=
-"a < 1e3" at 4..7: "1e3" is not a decimal number: write a decimal number such as 16 or
-    1.5, or compare by = or !=
-"a < \"1 2\"" at 4..9: "1 2" is not a decimal number: write a decimal number such as 16 or
-    1.5, or compare by = or !=
-"a = \"b" at 4..6: a quotation mark is never closed: write another " at its end
-"a = \"b\\" at 4..7: a quotation mark is never closed: write another " at its end
-"a = \"b\\n\"" at 6..8: a backslash in quotation marks stands before nothing that it could
-    escape: write \" for a quotation mark, \\ for a backslash
-"a = \"\"" at 4..6: a key or a value is empty: leave it out, or write exists key to ask
-    for any value
-"a = b\u{7}" at 5..6: it holds a control character or an unusual blank: remove it
-"a\u{a0}= b" at 1..3: it holds a control character or an unusual blank: remove it
-"#);
+    "" at 0..0: expected a condition at the end: write a condition such as disk = ssd
+    "disk" at 4..4: expected an operator such as "=" at the end: write key = value, key !=
+        value, key in (a, b), key < 5, or exists key
+    "disk ssd" at 5..8: expected an operator such as "=", found "ssd": write key = value, key
+        != value, key in (a, b), key < 5, or exists key
+    "disk =" at 6..6: expected a value at the end: write a value, as in disk = ssd
+    "= ssd" at 0..1: expected a condition, found "=": write a condition such as disk = ssd
+    "disk in ssd" at 8..11: expected a list in parentheses, found "ssd": write a list, as in
+        disk in (ssd, nvme)
+    "disk in ()" at 9..10: expected a value, found ")": write a value, as in disk = ssd
+    "disk in (a b)" at 11..12: expected "," or ")", found "b": write commas between the
+        values, as in disk in (ssd, nvme)
+    "disk in (a, b" at 13..13: expected "," or ")" at the end: write commas between the
+        values, as in disk in (ssd, nvme)
+    "(a = b" at 6..6: expected ")" at the end: close the parenthesis, or continue with and or
+        or
+    "a = b)" at 5..6: expected "and" or "or", found ")": remove it, or open a parenthesis
+        before it
+    "a = b c = d" at 6..7: expected "and" or "or", found "c": join conditions by and or or,
+        and quote a value that holds blanks
+    "a = b AND c = d" at 6..9: expected "and" or "or", found "AND": write and, in lower case
+    "NOT a = b" at 0..3: expected a condition, found "NOT": write not, in lower case
+    "a = b and" at 9..9: expected a condition at the end: write a condition such as disk = ssd
+    "a = b or or c = d" at 9..11: expected a condition, found "or": write a condition such as
+        disk = ssd
+    "not" at 3..3: expected a condition at the end: write a condition such as disk = ssd
+    "exists" at 6..6: expected a key at the end: write a key, as in exists disk
+    "exists (a)" at 7..8: expected a key, found "(": write a key, as in exists disk
+    "a = and" at 4..7: "and" is a keyword here: write "and" in quotation marks
+    "a == b" at 2..4: "==" is not valid here: write =
+    "a = b && c = d" at 6..8: "&&" is not valid here: write and
+    "!a" at 0..1: "!" is not valid here: write not
+    "a =~ b" at 2..4: "=~" is not valid here: write in (a, b)
+    "a = 'b'" at 4..5: "'" is not valid here: write "
+    "a < b" at 4..5: "b" is not a decimal number: write a decimal number such as 16 or 1.5, or
+        compare by = or !=
+    "a < 1e3" at 4..7: "1e3" is not a decimal number: write a decimal number such as 16 or
+        1.5, or compare by = or !=
+    "a < \"1 2\"" at 4..9: "1 2" is not a decimal number: write a decimal number such as 16 or
+        1.5, or compare by = or !=
+    "a = \"b" at 4..6: a quotation mark is never closed: write another " at its end
+    "a = \"b\\" at 4..7: a quotation mark is never closed: write another " at its end
+    "a = \"b\\n\"" at 6..8: invalid escape in quotation marks: write \" for a quotation mark,
+        \\ for a backslash
+    "a = \"\"" at 4..6: a key or a value is empty: leave it out, or write exists key to ask
+        for any value
+    "a = b\u{7}" at 5..6: it holds a control character or an unusual blank: remove it
+    "a\u{a0}= b" at 1..3: it holds a control character or an unusual blank: remove it
+    "#);
 }
 
 #[test]
@@ -201,13 +196,13 @@ fn depth_and_length_are_bounded() {
     let long = |length: usize| format!("a = {}", "b".repeat(length - 4));
     assert!(long(4096).parse::<Expression>().is_ok());
     assert_eq!(refusal(long(4097)), "it is longer than 4096 bytes");
-    // Canonical text is longer than this, and has to be read again where it is stored.
+    // The canonical text is longer than the source, and has to parse again when it is loaded.
     let dense = vec!["a=b"; 512].join(" or ");
     assert!(dense.len() < 4096 && dense.parse::<Expression>().is_err());
 }
 
 #[test]
-fn the_part_that_is_false_and_what_the_machine_has() {
+fn first_false_part_reports_the_machines_values() {
     let machine = metadata(&[("disk", "hdd"), ("cores", "4")]);
     let table = [
         ("disk = ssd and cores > 8", "disk = ssd", "disk=hdd"),

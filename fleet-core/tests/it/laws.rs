@@ -1,4 +1,4 @@
-//! What must hold of every `[X-Fleet]` section.
+//! Properties of all `[X-Fleet]` sections.
 
 use fleet_core::{
     FleetOption, ParsedRequirements, RequirementErrors, Requirements, Reschedule, Resource,
@@ -13,7 +13,7 @@ fn parse(text: &str, strictness: Strictness) -> Result<ParsedRequirements, Requi
     Requirements::parse(&name, &file, strictness)
 }
 
-/// Lines that are right, odd, and wrong, in any mixture.
+/// Generates valid, suspicious and invalid lines in any mixture.
 fn section() -> impl Strategy<Value = String> {
     let names = prop_oneof![
         prop::sample::select(FleetOption::ALL.map(FleetOption::as_str).to_vec()),
@@ -54,11 +54,11 @@ fn section() -> impl Strategy<Value = String> {
     let value = prop::collection::vec(pieces, 0..5).prop_map(|pieces| pieces.concat());
     let line = (names, value).prop_map(|(name, value)| format!("{name}={value}\n"));
     let lines = prop::collection::vec(line, 0..6).prop_map(|lines| lines.concat());
-    // An empty line ends what a last backslash continues.
+    // An empty line ends the continuation of a last backslash.
     lines.prop_map(|lines| format!("[X-Fleet]\n{}\n", lines.replace("\\\n", "\\\n\n")))
 }
 
-/// Writes requirements as a section again.
+/// Writes requirements as a section.
 fn write(requirements: &Requirements) -> String {
     let mut text = "[X-Fleet]\n".to_owned();
     let mut line = |name: &str, value: &str| {
@@ -78,10 +78,10 @@ fn write(requirements: &Requirements) -> String {
     text
 }
 
-/// Writes what stands alone; in expressions quotation marks have a meaning of their own.
+/// Writes scalar options; in expressions quotation marks have their own meaning.
 fn write_plain(requirements: &Requirements, text: &mut String) {
     let mut line = |name: FleetOption, value: &dyn std::fmt::Display| {
-        // The blank keeps a last backslash from going on with the next line.
+        // The blank keeps a last backslash from continuing the line.
         text.push_str(&format!("{name}={} \n", value.to_string().replace('%', "%%")));
     };
     let reserved = [
@@ -89,7 +89,7 @@ fn write_plain(requirements: &Requirements, text: &mut String) {
         (FleetOption::ReserveMemory, Resource::Memory),
         (FleetOption::ReserveDisk, Resource::Disk),
     ];
-    // Beside Global= most of them may not be written at all.
+    // Most of them are not allowed together with Global=.
     for (option, resource) in reserved.into_iter().filter(|it| requirements.reserve[it.1] > 0) {
         line(option, &resource.format(requirements.reserve[resource]));
     }
@@ -103,11 +103,11 @@ fn write_plain(requirements: &Requirements, text: &mut String) {
     line(FleetOption::OnPartition, &requirements.on_partition);
 }
 
-/// Whether what a text asks for is asked for by what is written of it.
+/// Checks that the requirements of a text read back after writing.
 fn reads_back(text: &str) -> Result<(), TestCaseError> {
     let Ok(parsed) = parse(text, Strictness::Warn) else { return Ok(()) };
     let written = write(&parsed.requirements);
-    // A quotation mark cannot be written inside of quotes.
+    // A quotation mark cannot be written inside quotes.
     let patterns = parsed.requirements.conflicts.iter().chain(&parsed.requirements.replaces);
     prop_assume!(patterns.into_iter().all(|pattern| !pattern.as_str().contains('"')));
     prop_assume!(!parsed.requirements.metadata.iter().any(|(key, values)| {
@@ -119,17 +119,17 @@ fn reads_back(text: &str) -> Result<(), TestCaseError> {
 }
 
 #[test]
-fn a_last_backslash_is_written_so_that_it_reads_back() {
+fn trailing_backslash_reads_back() {
     reads_back("[X-Fleet]\nSpread=\\\t\n\n").unwrap();
 }
 
 proptest! {
     #[test]
-    fn what_is_accepted_strictly_means_the_same_leniently(text in section()) {
+    fn strict_and_lenient_parsing_agree_on_valid_sections(text in section()) {
         match (parse(&text, Strictness::Refuse), parse(&text, Strictness::Warn)) {
             (Ok(strict), lenient) => prop_assert_eq!(Ok(strict), lenient),
             (Err(strict), Ok(lenient)) => {
-                // Each error became a warning, in its place.
+                // Each error became a warning at the same position.
                 let places: Vec<_> = strict.iter().map(|error| error.span).collect();
                 let warned: Vec<_> = lenient.warnings.iter().map(|warning| warning.span).collect();
                 prop_assert!(places.iter().all(|place| warned.contains(place)));
@@ -141,7 +141,7 @@ proptest! {
     }
 
     #[test]
-    fn errors_stand_in_the_file_and_in_its_order(text in section()) {
+    fn errors_are_within_the_file_and_ordered(text in section()) {
         let Err(errors) = parse(&text, Strictness::Refuse) else { return Ok(()) };
         let places: Vec<_> = errors.iter().map(|error| error.span).collect();
         prop_assert!(places.is_sorted_by_key(|span| span.start));
@@ -153,7 +153,7 @@ proptest! {
     }
 
     #[test]
-    fn requirements_that_are_written_read_back(text in section()) {
+    fn written_requirements_read_back(text in section()) {
         reads_back(&text)?;
     }
 }

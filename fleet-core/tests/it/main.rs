@@ -1,4 +1,4 @@
-//! Tests of the crate as its users see it.
+//! Tests of the public interface.
 
 mod convergence;
 mod convert;

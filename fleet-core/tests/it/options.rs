@@ -1,4 +1,4 @@
-//! The options that were added to those of fleet v1: what each takes, refuses, and warns of.
+//! Options that fleet v1 did not have: their values, errors and warnings.
 
 use fleet_core::{OnPartition, Reschedule, Strictness};
 
@@ -6,7 +6,7 @@ use crate::refusals::errors;
 use crate::requirements::{parse, read};
 use crate::warnings::warnings;
 
-/// What was read of such options by an instance called `foo@1.service`, in one line.
+/// Summarizes the requirements of an instance called `foo@1.service` on one line.
 fn brief(lines: &str) -> String {
     let wants = read("foo@1.service", lines);
     let mut parts = Vec::new();
@@ -64,21 +64,21 @@ fn each_option_takes_its_values() {
 }
 
 #[test]
-fn an_option_that_is_given_again() {
+fn repeated_options_add_up_or_override() {
     check(&[
-        // Of what can be one thing alone, the last one counts.
+        // For options with one value, the last one counts.
         ("ReserveCPU=1\nReserveCPU=2", "cpu 2"),
         ("MaxPerMachine=1\nMaxPerMachine=2", "max 2"),
         ("Reschedule=never\nReschedule=always", ""),
         ("OnPartition=keep\nOnPartition=stop", "stop"),
         ("Spread=1: zone\nSpread=rack\nSpread=7: zone", "spread 7: zone, spread 1: rack"),
-        // Demands and wishes add up.
+        // Expressions and preferences add up.
         (
             "MachineMetadataExpr=a = b or c = d\nMachineMetadataExpr=e = f",
             "((a = b or c = d) and e = f)",
         ),
         ("Prefer=a = b\nPrefer=2: c = d\nPrefer=1: a=b", "prefer 1: a = b, prefer 2: c = d"),
-        // Nothing takes back all that was given before.
+        // An empty assignment resets the option.
         ("ReserveCPU=1\nReserveMemory=1G\nReserveCPU=", "memory 1G"),
         ("ReserveMemory=1\nReserveDisk=1\nReserveMemory=\nReserveDisk=", ""),
         ("MaxPerMachine=1\nMaxPerMachine=", ""),
@@ -92,7 +92,7 @@ fn an_option_that_is_given_again() {
 }
 
 #[test]
-fn specifiers_in_every_one_of_them() {
+fn specifiers_expand_in_every_option() {
     check(&[
         ("ReserveCPU=%i", "cpu 1"),
         ("ReserveCPU=%i%i%", "cpu 0.11"),
@@ -112,15 +112,15 @@ fn specifiers_in_every_one_of_them() {
 }
 
 #[test]
-fn no_name_adds_a_condition_of_its_own() {
-    // The name holds blanks, quotation marks and words of the language, all escaped.
+fn unit_name_cannot_add_a_condition() {
+    // The name contains escaped blanks, quotation marks and keywords.
     let wants = read("a\\x20or\\x20b\\x3d\\x22c\\x22.service", "MachineMetadataExpr=role = %p");
     let text = wants.metadata_expr.unwrap().to_string();
     assert_eq!(text, r#"role = "a or b=\"c\"""#);
 }
 
 #[test]
-fn a_template_leaves_out_what_depends_on_the_instance() {
+fn template_skips_instance_dependent_values() {
     let lines = "ReserveCPU=%i\nMachineMetadataExpr=rank = %i\nPrefer=%i: a = b\nSpread=%i\n\
                  MaxPerMachine=%i\nReserveDisk=1G";
     let wants = read("foo@.service", lines);
@@ -134,20 +134,21 @@ fn bad_amounts() {
     let lines = "ReserveCPU=500m\nReserveCPU=lots\nReserveCPU=1.2345\nReserveCPU=10%H\n\
                  ReserveMemory=512MB\nReserveMemory=50%\nReserveDisk=infinity\nReserveDisk=-1";
     insta::assert_snapshot!(errors(lines), @r#"
-line 2, column 12: ReserveCPU: "500m" is not an amount of processor time: write 0.5
-line 3, column 12: ReserveCPU: "lots" is not an amount of processor time: write cores down to
-    thousandths, as in 1.5, or 150%
-line 4, column 12: ReserveCPU: "1.2345" is not an amount of processor time: write cores down
-    to thousandths, as in 1.5, or 150%
-line 5, column 12: ReserveCPU=10%H cannot be expanded: unknown specifier "%H" at byte 2:
-    use %n, %N, %p or %i, and %% for a percent sign
-line 6, column 15: ReserveMemory: "512MB" is not an amount of memory: write 512M
-line 7, column 15: ReserveMemory: "50%" is not an amount of memory: write bytes, as in 512M or
-    10G
-line 8, column 13: ReserveDisk: "infinity" is not an amount of disk: write bytes, as in 512M
-    or 10G
-line 9, column 13: ReserveDisk: "-1" is not an amount of disk: write bytes, as in 512M or 10G
-"#);
+    line 2, column 12: ReserveCPU: "500m" is not an amount of processor time: write 0.5
+    line 3, column 12: ReserveCPU: "lots" is not an amount of processor time: write cores down
+        to thousandths, as in 1.5, or 150%
+    line 4, column 12: ReserveCPU: "1.2345" is not an amount of processor time: write cores
+        down to thousandths, as in 1.5, or 150%
+    line 5, column 12: ReserveCPU=10%H cannot be expanded: unknown specifier "%H" at byte 2:
+        use %n, %N, %p or %i, and %% for a percent sign
+    line 6, column 15: ReserveMemory: "512MB" is not an amount of memory: write 512M
+    line 7, column 15: ReserveMemory: "50%" is not an amount of memory: write bytes, as in
+        512M or 10G
+    line 8, column 13: ReserveDisk: "infinity" is not an amount of disk: write bytes, as in
+        512M or 10G
+    line 9, column 13: ReserveDisk: "-1" is not an amount of disk: write bytes, as in 512M or
+        10G
+    "#);
 }
 
 #[test]
@@ -157,46 +158,46 @@ fn bad_numbers_weights_keys_and_choices() {
                  Spread=zone=a\nSpread=5:\nSpread=zone rack\n\
                  Reschedule=maybe\nReschedule=Never\nOnPartition=restart";
     insta::assert_snapshot!(errors(lines), @"
-line 2, column 15: MaxPerMachine=0 is not a whole number of at least 1: write a number such as 1,
-    or remove the option
-line 3, column 15: MaxPerMachine=-1 is not a whole number of at least 1: write a number such as
-    1, or remove the option
-line 4, column 15: MaxPerMachine=two is not a whole number of at least 1: write a number such as
-    1, or remove the option
-line 5, column 15: MaxPerMachine=+2 is not a whole number of at least 1: write a number such as
-    1, or remove the option
-line 6, column 8: Prefer: 0 is not a weight: write a number from -1000 to 1000 but 0, as in
-    Prefer=10: disk = ssd, or quote the key
-line 7, column 8: Prefer: 1001 is not a weight: write a number from -1000 to 1000 but 0, as
-    in Prefer=10: disk = ssd, or quote the key
-line 8, column 8: Spread: -1 is not a weight: write a number from 1 to 1000, as in Spread=5:
-    zone
-line 9, column 8: Spread: 1001 is not a weight: write a number from 1 to 1000, as in
-    Spread=5: zone
-line 10, column 8: Spread=zone=a is not a metadata key: write one key for each Spread, as in
-    Spread=zone
-line 11, column 8: Spread= is not a metadata key: write one key for each Spread, as in
-    Spread=zone
-line 12, column 8: Spread=zone rack is not a metadata key: write one key for each Spread, as
-    in Spread=zone
-line 13, column 12: Reschedule=maybe is not a valid value: write always or never
-line 14, column 12: Reschedule=Never is not a valid value: write always or never
-line 15, column 13: OnPartition=restart is not a valid value: write keep or stop
-");
+    line 2, column 15: MaxPerMachine=0 is not a whole number of at least 1: write a number
+        such as 1, or remove the option
+    line 3, column 15: MaxPerMachine=-1 is not a whole number of at least 1: write a number
+        such as 1, or remove the option
+    line 4, column 15: MaxPerMachine=two is not a whole number of at least 1: write a number
+        such as 1, or remove the option
+    line 5, column 15: MaxPerMachine=+2 is not a whole number of at least 1: write a number
+        such as 1, or remove the option
+    line 6, column 8: Prefer: 0 is not a weight: write a number from -1000 to 1000 but 0, as
+        in Prefer=10: disk = ssd, or quote the key
+    line 7, column 8: Prefer: 1001 is not a weight: write a number from -1000 to 1000 but 0,
+        as in Prefer=10: disk = ssd, or quote the key
+    line 8, column 8: Spread: -1 is not a weight: write a number from 1 to 1000, as in
+        Spread=5: zone
+    line 9, column 8: Spread: 1001 is not a weight: write a number from 1 to 1000, as in
+        Spread=5: zone
+    line 10, column 8: Spread=zone=a is not a metadata key: write one key for each Spread, as
+        in Spread=zone
+    line 11, column 8: Spread= is not a metadata key: write one key for each Spread, as in
+        Spread=zone
+    line 12, column 8: Spread=zone rack is not a metadata key: write one key for each Spread,
+        as in Spread=zone
+    line 13, column 12: Reschedule=maybe is not a valid value: write always or never
+    line 14, column 12: Reschedule=Never is not a valid value: write always or never
+    line 15, column 13: OnPartition=restart is not a valid value: write keep or stop
+    ");
 }
 
 #[test]
-fn a_weight_without_its_colon_is_shown_with_it() {
+fn missing_colon_is_suggested() {
     let lines = "Prefer=10 disk = x\nPrefer=-5  exists disk\nSpread=5 zone\n\
                  Prefer=10 disk\nPrefer=10 = x\nSpread=zone 5";
     insta::assert_snapshot!(errors(lines), @r#"
     line 2, column 8: Prefer: no colon after the weight 10: write Prefer=10: disk = x
     line 3, column 8: Prefer: no colon after the weight -5: write Prefer=-5: exists disk
     line 4, column 8: Spread: no colon after the weight 5: write Spread=5: zone
-    line 5, column 11: Prefer: an operator such as "=" should stand where "disk" does: write
-        key = value, key != value, key in (a, b), key < 5, or exists key
-    line 7, column 8: Spread=zone 5 is not a metadata key: write one key for each Spread, as in
-        Spread=zone
+    line 5, column 11: Prefer: expected an operator such as "=", found "disk": write key =
+        value, key != value, key in (a, b), key < 5, or exists key
+    line 7, column 8: Spread=zone 5 is not a metadata key: write one key for each Spread, as
+        in Spread=zone
     "#);
 }
 
@@ -208,28 +209,28 @@ fn bad_expressions() {
                  MachineMetadataExpr=cores > many\nMachineMetadataExpr=a = %H\n\
                  MachineMetadataExpr=a = b AND \\\n  c = d";
     insta::assert_snapshot!(errors(lines), @r#"
-line 2, column 21: MachineMetadataExpr: an operator such as "=" should follow at the end:
-    write key = value, key != value, key in (a, b), key < 5, or exists key
-line 3, column 21: MachineMetadataExpr: a value should follow at the end: write a value,
-    as in disk = ssd
-line 4, column 27: MachineMetadataExpr: "and" or "or" should stand where "c" does: join
-    conditions by and or or, and quote a value that holds blanks
-line 5, column 23: MachineMetadataExpr: "==" is not an operator here: write =
-line 6, column 16: Prefer: an operator such as "=" should stand where "~" does: write key
-    = value, key != value, key in (a, b), key < 5, or exists key
-line 7, column 10: Prefer: a condition should follow at the end: write a condition such as
-    disk = ssd
-line 8, column 29: MachineMetadataExpr: "many" is not a decimal number: write a decimal
-    number such as 16 or 1.5, or compare by = or !=
-line 9, column 25: MachineMetadataExpr: a specifier cannot be expanded: unknown specifier
-    "%H" at byte 0: use %n, %N, %p or %i, and %% for a percent sign
-line 10, column 1: MachineMetadataExpr: "and" or "or" should stand where "AND" does: write
-    and, in lower case
-"#);
+    line 2, column 21: MachineMetadataExpr: expected an operator such as "=" at the end: write
+        key = value, key != value, key in (a, b), key < 5, or exists key
+    line 3, column 21: MachineMetadataExpr: expected a value at the end: write a value, as in
+        disk = ssd
+    line 4, column 27: MachineMetadataExpr: expected "and" or "or", found "c": join conditions
+        by and or or, and quote a value that holds blanks
+    line 5, column 23: MachineMetadataExpr: "==" is not valid here: write =
+    line 6, column 16: Prefer: expected an operator such as "=", found "~": write key = value,
+        key != value, key in (a, b), key < 5, or exists key
+    line 7, column 10: Prefer: expected a condition at the end: write a condition such as disk
+        = ssd
+    line 8, column 29: MachineMetadataExpr: "many" is not a decimal number: write a decimal
+        number such as 16 or 1.5, or compare by = or !=
+    line 9, column 25: MachineMetadataExpr: a specifier cannot be expanded: unknown specifier
+        "%H" at byte 0: use %n, %N, %p or %i, and %% for a percent sign
+    line 10, column 1: MachineMetadataExpr: expected "and" or "or", found "AND": write and, in
+        lower case
+    "#);
 }
 
 #[test]
-fn an_error_in_an_expression_knows_its_place_to_the_byte() {
+fn expression_error_has_an_exact_span() {
     for (line, wrong) in [
         ("MachineMetadataExpr=disk = ssd  && a = b", "&&"),
         ("Prefer=10: disk = ssd && a = b", "&&"),
@@ -244,7 +245,7 @@ fn an_error_in_an_expression_knows_its_place_to_the_byte() {
 }
 
 #[test]
-fn a_global_unit_has_no_use_for_most_of_them() {
+fn global_excludes_most_options() {
     let global = "Global=true\nMachineMetadataExpr=a = b\nOnPartition=stop\nConflicts=b*";
     assert!(parse("foo.service", global, Strictness::Refuse).is_ok());
     let lines = [
@@ -265,7 +266,7 @@ fn a_global_unit_has_no_use_for_most_of_them() {
 }
 
 #[test]
-fn what_counts_instances_has_no_effect_on_a_unit_that_is_none() {
+fn instance_options_warn_on_plain_units() {
     let lines = "MaxPerMachine=2\nSpread=zone";
     assert_eq!(warnings("foo@1.service", lines, Strictness::Refuse), "");
     assert_eq!(warnings("foo@.service", lines, Strictness::Refuse), "");
@@ -275,20 +276,20 @@ line 2, column 1: MaxPerMachine has no effect: it applies to instances of a temp
 line 3, column 1: Spread has no effect: it applies to instances of a template: name the
     unit as an instance, as in web@1.service, or remove the option
 ");
-    // What was taken back has none either, and nobody need be told.
+    // An option that was reset has no effect either, and no warning.
     assert_eq!(warnings("foo.service", "Spread=zone\nSpread=", Strictness::Refuse), "");
 }
 
 #[test]
-fn company_by_pattern() {
+fn machine_of_accepts_patterns() {
     let wants = read("foo@1.service", "MachineOf=db@*.service %p.socket [ab].path");
     assert_eq!(wants.machine_of, ["db@*.service", "foo.socket", "[ab].path"]);
     let named: Vec<bool> = wants.machine_of.iter().map(|peer| peer.name().is_some()).collect();
     assert_eq!(named, [false, true, false]);
     insta::assert_snapshot!(errors("MachineOf=db[ d*\nConflicts=d* x*"), @r#"
-line 2, column 11: MachineOf: "db[" is not a pattern: character 3 is a "[" that is never
-    closed: write unit names, with * for any text, ? for one character, [a-z] for a class
-line 2, column 15: MachineOf=d* cannot be met: Conflicts=d* (line 3) excludes that unit:
-    take the unit out of MachineOf, or narrow the pattern of Conflicts
-"#);
+    line 2, column 11: MachineOf: "db[" is not a pattern: character 3 is a "[" that is never
+        closed: write unit names, with * for any text, ? for one character, [a-z] for a class
+    line 2, column 15: MachineOf=d* cannot be satisfied: Conflicts=d* (line 3) excludes that
+        unit: take the unit out of MachineOf, or narrow the pattern of Conflicts
+    "#);
 }

@@ -1,4 +1,4 @@
-//! The words of reasons and refusals, which people read when a unit does not run.
+//! The text forms of reasons and refusals.
 
 use fleet_core::{
     MachineId, NearestMachine, Pattern, Reason, Refusal, Resource, Rule, Tally, tally,
@@ -70,7 +70,7 @@ fn refusals() -> Vec<(MachineId, Refusal)> {
 }
 
 #[test]
-fn every_refusal_in_words() {
+fn refusals_display() {
     let texts: Vec<String> =
         refusals().iter().map(|(id, refusal)| format!("{}: {refusal}", id.short())).collect();
     insta::assert_snapshot!(wrap(&texts.join("\n")), @"
@@ -123,7 +123,7 @@ fn reasons() -> Vec<Reason> {
             tallies: of_b.clone(),
             nearest: nearest(Some("a.service")),
         },
-        // There is no choice of one.
+        // With a single machine there is no nearest one.
         Reason::NoMachineFits { machines: 1, tallies: of_b, nearest: nearest(None) },
         Reason::PeerUnknown { peer: unit("db.service").into() },
         Reason::PeerInactive { peer: unit("db.service").into() },
@@ -142,55 +142,55 @@ fn reasons() -> Vec<Reason> {
 }
 
 #[test]
-fn every_reason_in_words() {
+fn reasons_display() {
     let texts: Vec<String> = reasons().iter().map(ToString::to_string).collect();
     insta::assert_snapshot!(wrap(&texts.join("\n")), @"
-no machine is present
-none of 17 machines fits: Cordon refuses 1 (a0: it is cordoned, and takes no unit that is
-    not there); MachineID refuses 1 (f9: the unit wants machine
-    148a18ff6e95460fb2dc5b1a4b6b4d21); MachineMetadata refuses 2 (such as 148a18ff: the
-    unit wants region=us-east-1 or us-west-1, the machine has no region);
-    MachineMetadataExpr refuses 1 (a1: the unit wants cores > 8 or exists gpu, the machine
-    has cores=4, no gpu); MachineOf refuses 2 (such as d6: db.service is not on it);
-    Conflicts refuses 2 (such as c3f0aa11: web@1.service is on it, and matches
-    Conflicts=web@*); MaxPerMachine refuses 1 (a3: 2 of web@.service on it,
-    MaxPerMachine=2 allows no more); Reserve refuses 2 (such as a4: the unit reserves
-    memory 2G, of 4G offered 1G is free); Replaces refuses 2 (such as e7: old.service is
-    on it, and no other machine takes that unit); licence refuses 2 (such as a6: no
-    licence for it); quota refuses 1 (a8: the customer has no more)
-the only machine does not fit: Conflicts refuses 1 (c3f0aa11: web@1.service is on it, and
-    matches Conflicts=web@*)
-the only machine does not fit a.service, b.service together: Conflicts refuses 1
-    (c3f0aa11: web@1.service is on it, and matches Conflicts=web@*)
-none of 2 machines fits: Conflicts refuses 1 (c3f0aa11: web@1.service is on it, and
-    matches Conflicts=web@*); nearest is 148a18ff: the unit reserves disk 10G, of 10G
-    offered 9G is free
-none of 2 machines fits a.service, b.service together: Conflicts refuses 1 (c3f0aa11:
-    b.service: web@1.service is on it, and matches Conflicts=web@*); nearest is 148a18ff:
-    a.service: the unit reserves disk 10G, of 10G offered 9G is free
-the only machine does not fit: Conflicts refuses 1 (c3f0aa11: b.service: web@1.service is
-    on it, and matches Conflicts=web@*)
-MachineOf=db.service names an unknown unit: submit it, or correct the name
-MachineOf=db.service names a unit that is inactive: load or start it
-MachineOf names units that are on different machines: a.service is on 148a18ff, b.service
-    on c3f0aa11
-MachineOf forms a dependency cycle: a.service -> b.service -> a.service
-MachineOf=db@*.service matches no other unit: submit one, or correct it
-MachineOf=db@*.service matches only inactive units: load or start one
-its machine 148a18ff is not present, and Reschedule=never keeps it from another: bring the
-    machine back, or change the unit
-its machine 148a18ff is not present, and is waited for because the store was out of reach
-    until just now
-its machine c3f0aa11 is not present: OnPartition=stop keeps it from another for 97s, until
-    it must have ended there
-its machine c3f0aa11 is not present, and OnPartition=stop keeps it from another: nothing
-    limits its stop, so nobody knows when it has ended there; bring the machine back, or,
-    if the unit cannot run there any more, destroy and submit it
-");
+    no machine is present
+    none of 17 machines fits: Cordon refuses 1 (a0: it is cordoned, and takes no unit that is
+        not there); MachineID refuses 1 (f9: the unit wants machine
+        148a18ff6e95460fb2dc5b1a4b6b4d21); MachineMetadata refuses 2 (such as 148a18ff: the
+        unit wants region=us-east-1 or us-west-1, the machine has no region);
+        MachineMetadataExpr refuses 1 (a1: the unit wants cores > 8 or exists gpu, the machine
+        has cores=4, no gpu); MachineOf refuses 2 (such as d6: db.service is not on it);
+        Conflicts refuses 2 (such as c3f0aa11: web@1.service is on it, and matches
+        Conflicts=web@*); MaxPerMachine refuses 1 (a3: 2 of web@.service on it,
+        MaxPerMachine=2 allows no more); Reserve refuses 2 (such as a4: the unit reserves
+        memory 2G, of 4G offered 1G is free); Replaces refuses 2 (such as e7: old.service is
+        on it, and no other machine takes that unit); licence refuses 2 (such as a6: no
+        licence for it); quota refuses 1 (a8: the customer has no more)
+    the only machine does not fit: Conflicts refuses 1 (c3f0aa11: web@1.service is on it, and
+        matches Conflicts=web@*)
+    the only machine does not fit a.service, b.service together: Conflicts refuses 1
+        (c3f0aa11: web@1.service is on it, and matches Conflicts=web@*)
+    none of 2 machines fits: Conflicts refuses 1 (c3f0aa11: web@1.service is on it, and
+        matches Conflicts=web@*); nearest is 148a18ff: the unit reserves disk 10G, of 10G
+        offered 9G is free
+    none of 2 machines fits a.service, b.service together: Conflicts refuses 1 (c3f0aa11:
+        b.service: web@1.service is on it, and matches Conflicts=web@*); nearest is 148a18ff:
+        a.service: the unit reserves disk 10G, of 10G offered 9G is free
+    the only machine does not fit: Conflicts refuses 1 (c3f0aa11: b.service: web@1.service is
+        on it, and matches Conflicts=web@*)
+    MachineOf=db.service names an unknown unit: submit it, or correct the name
+    MachineOf=db.service names a unit that is inactive: load or start it
+    MachineOf names units that are on different machines: a.service is on 148a18ff, b.service
+        on c3f0aa11
+    MachineOf forms a dependency cycle: a.service -> b.service -> a.service
+    MachineOf=db@*.service matches no other unit: submit one, or correct it
+    MachineOf=db@*.service matches only inactive units: load or start one
+    its machine 148a18ff is not present, and Reschedule=never forbids another: bring the
+        machine back, or change the unit
+    its machine 148a18ff is not present, and the unit waits for it because the store was
+        unreachable until recently
+    its machine c3f0aa11 is not present: OnPartition=stop forbids another for 97s, until it
+        must have stopped there
+    its machine c3f0aa11 is not present, and OnPartition=stop forbids another: its stop has no
+        time limit, so it may still run there; bring the machine back, or, if the unit cannot
+        run there any more, destroy and submit it
+    ");
 }
 
 #[test]
-fn a_tally_counts_every_refusal_once_in_the_order_of_the_rules() {
+fn tally_counts_refusals_in_rule_order() {
     let tallies = tally(refusals());
     let rules: Vec<(Rule, u32)> = tallies.iter().map(|t| (t.refusal.rule(), t.machines)).collect();
     let expected = [
@@ -203,7 +203,7 @@ fn a_tally_counts_every_refusal_once_in_the_order_of_the_rules() {
         (Rule::MaxPerMachine, 1),
         (Rule::Reserve, 2),
         (Rule::Replaces, 2),
-        // Rules of embedding programs are told apart by their names.
+        // Custom rules are distinguished by name.
         (Rule::Custom, 2),
         (Rule::Custom, 1),
     ];
@@ -213,7 +213,7 @@ fn a_tally_counts_every_refusal_once_in_the_order_of_the_rules() {
 }
 
 #[test]
-fn rules_are_named_by_their_options() {
+fn rules_have_the_names_of_their_options() {
     for (_, refusal) in refusals() {
         let rule = refusal.rule();
         assert_eq!(Rule::from_name(rule.as_str()), Some(rule));

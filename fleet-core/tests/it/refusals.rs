@@ -1,4 +1,4 @@
-//! What is refused in `[X-Fleet]` sections, word for word.
+//! Errors in `[X-Fleet]` sections, with their messages.
 
 use fleet_core::{FleetOption, RequirementErrorKind, Strictness};
 use fleet_unitfile::Span;
@@ -6,7 +6,7 @@ use fleet_unitfile::Span;
 use crate::requirements::parse;
 use crate::wrap::wrap;
 
-/// All errors of a section of `foo@1.service`; its lines begin at line 2 of the file.
+/// Returns all errors of a section of `foo@1.service`; the section begins on line 2 of the file.
 pub(crate) fn errors(lines: &str) -> String {
     match parse("foo@1.service", lines, Strictness::Refuse) {
         Ok(parsed) => panic!("accepted: {lines}\n{parsed:?}"),
@@ -61,17 +61,17 @@ line 10, column 1: MachineMetadata=a=b	c=d is not one condition: it has more tha
 #[test]
 fn bad_patterns() {
     insta::assert_snapshot!(errors("Conflicts=web[ a,b\nReplaces={a,b}\nX-Conflicts=\"a"), @r#"
-line 2, column 1: Conflicts cannot be used together with Replaces (line 3): remove one of
-    them
-line 2, column 11: Conflicts: "web[" is not a pattern: character 4 is a "[" that is never
-    closed: write unit names, with * for any text, ? for one character, [a-z] for a class
-line 2, column 16: Conflicts: "a,b" is not a pattern: character 2 is not allowed in unit names:
-    write unit names, with * for any text, ? for one character, [a-z] for a class
-line 3, column 10: Replaces: "{a,b}" is not a pattern: character 1 is not allowed in unit names:
-    write unit names, with * for any text, ? for one character, [a-z] for a class
-line 4, column 13: Conflicts: "\"a" is not a pattern: character 1 is not allowed in unit names:
-    write unit names, with * for any text, ? for one character, [a-z] for a class
-"#);
+    line 2, column 1: Conflicts cannot be used together with Replaces (line 3): remove one of
+        them
+    line 2, column 11: Conflicts: "web[" is not a pattern: character 4 is a "[" that is never
+        closed: write unit names, with * for any text, ? for one character, [a-z] for a class
+    line 2, column 16: Conflicts: "a,b" is not a pattern: character 2 is not allowed in unit
+        names: write unit names, with * for any text, ? for one character, [a-z] for a class
+    line 3, column 10: Replaces: "{a,b}" is not a pattern: character 1 is not allowed in unit
+        names: write unit names, with * for any text, ? for one character, [a-z] for a class
+    line 4, column 13: Conflicts: "\"a" is not a pattern: character 1 is not allowed in unit
+        names: write unit names, with * for any text, ? for one character, [a-z] for a class
+    "#);
 }
 
 #[test]
@@ -80,18 +80,19 @@ fn bad_unit_names() {
                  MachineOf=db@.service\nMachineOf=*.service\n\
                  MachineOf=a.service \\\nConflicts=b*";
     insta::assert_snapshot!(errors(lines), @r#"
-line 2, column 11: MachineOf=foo is not a unit's name: unit name "foo" has no type: add a
-    suffix such as ".service"
-line 3, column 11: MachineOf=a.service,b.service is not a unit's name: unit name
-    "a.service,b.service" has the character ',': use ASCII letters, digits and ":-_.\@",
-    and write any other as an escape such as "\x20"
-line 4, column 11: MachineOf=foo@1.service names the unit itself: remove it: a unit is
-    always on its own machine
-line 5, column 11: MachineOf=db@.service names a template, which never runs itself: name
-    one of its instances, as in MachineOf=web@1.service
-line 8, column 1: MachineOf: "Conflicts=b*" is not a pattern: character 10 is in no unit's
-    name: write unit names, with * for any text, ? for one character, [a-z] for a class
-"#);
+    line 2, column 11: MachineOf=foo is not a unit's name: unit name "foo" has no type: add a
+        suffix such as ".service"
+    line 3, column 11: MachineOf=a.service,b.service is not a unit's name: unit name
+        "a.service,b.service" has the character ',': use ASCII letters, digits and ":-_.\@",
+        and write any other as an escape such as "\x20"
+    line 4, column 11: MachineOf=foo@1.service names the unit itself: remove it: a unit is
+        always on its own machine
+    line 5, column 11: MachineOf=db@.service names a template, which never runs itself: name
+        one of its instances, as in MachineOf=web@1.service
+    line 8, column 1: MachineOf: "Conflicts=b*" is not a pattern: character 10 is not allowed
+        in unit names: write unit names, with * for any text, ? for one character, [a-z] for a
+        class
+    "#);
 }
 
 #[test]
@@ -126,7 +127,7 @@ line 6, column 11: MachineOf=%j cannot be expanded: unknown specifier "%j" at by
 }
 
 #[test]
-fn an_empty_instance_leaves_half_a_condition() {
+fn empty_instance_leaves_an_incomplete_condition() {
     let error = parse("foo.service", "MachineMetadata=role=%i", Strictness::Refuse).unwrap_err();
     insta::assert_snapshot!(wrap(&error.to_string()), @r#"
 line 2, column 17: MachineMetadata=role= is not one condition: nothing stands after the
@@ -135,7 +136,7 @@ line 2, column 17: MachineMetadata=role= is not one condition: nothing stands af
 }
 
 #[test]
-fn options_that_cannot_be_used_together() {
+fn exclusive_options_are_refused() {
     let id = "MachineID=a";
     let of = "MachineOf=b.service";
     let global = "Global=true";
@@ -151,24 +152,24 @@ fn options_that_cannot_be_used_together() {
     ];
     let texts = pairs.map(|(one, other)| errors(&format!("{one}\n{other}")));
     insta::assert_snapshot!(texts.concat(), @"
-line 2, column 1: MachineID cannot be used together with MachineOf (line 3): remove one of
-    them
-line 2, column 8: Global cannot be used together with MachineID (line 3): remove one of
-    them: beside Global only MachineMetadata, MachineMetadataExpr, Conflicts and
-    OnPartition have a meaning
-line 2, column 1: MachineID cannot be used together with Replaces (line 3): remove one of
-    them
-line 2, column 8: Global cannot be used together with MachineOf (line 3): remove one of
-    them: beside Global only MachineMetadata, MachineMetadataExpr, Conflicts and
-    OnPartition have a meaning
-line 2, column 8: Global cannot be used together with Replaces (line 3): remove one of
-    them: beside Global only MachineMetadata, MachineMetadataExpr, Conflicts and
-    OnPartition have a meaning
-line 2, column 1: Replaces cannot be used together with Conflicts (line 3): remove one of
-    them
-");
+    line 2, column 1: MachineID cannot be used together with MachineOf (line 3): remove one of
+        them
+    line 2, column 8: Global cannot be used together with MachineID (line 3): remove one of
+        them: with Global, only MachineMetadata, MachineMetadataExpr, Conflicts and
+        OnPartition apply
+    line 2, column 1: MachineID cannot be used together with Replaces (line 3): remove one of
+        them
+    line 2, column 8: Global cannot be used together with MachineOf (line 3): remove one of
+        them: with Global, only MachineMetadata, MachineMetadataExpr, Conflicts and
+        OnPartition apply
+    line 2, column 8: Global cannot be used together with Replaces (line 3): remove one of
+        them: with Global, only MachineMetadata, MachineMetadataExpr, Conflicts and
+        OnPartition apply
+    line 2, column 1: Replaces cannot be used together with Conflicts (line 3): remove one of
+        them
+    ");
     for (one, other) in pairs {
-        // The order is no excuse, and nor is the other strictness or an old spelling.
+        // Order, strictness and deprecated names make no difference.
         for lines in [format!("{other}\n{one}"), format!("X-Condition{id}\n{of}")] {
             assert!(parse("a.service", &lines, Strictness::Warn).is_err(), "{lines}");
         }
@@ -176,40 +177,40 @@ line 2, column 1: Replaces cannot be used together with Conflicts (line 3): remo
 }
 
 #[test]
-fn a_peer_that_the_unit_keeps_away() {
+fn peer_that_the_unit_excludes_is_refused() {
     let lines = "Conflicts=x*\nMachineOf=a.service db.service\nConflicts=d*";
     insta::assert_snapshot!(errors(lines), @"
-line 3, column 21: MachineOf=db.service cannot be met: Conflicts=d* (line 4) keeps that
-    unit away: take the unit out of MachineOf, or narrow the pattern of Conflicts
-");
+    line 3, column 21: MachineOf=db.service cannot be satisfied: Conflicts=d* (line 4)
+        excludes that unit: take the unit out of MachineOf, or narrow the pattern of Conflicts
+    ");
     insta::assert_snapshot!(errors("MachineOf=a.service\nReplaces=b* a*"), @"
-line 2, column 11: MachineOf=a.service cannot be met: Replaces=a* (line 3) keeps that unit
-    away: take the unit out of MachineOf, or narrow the pattern of Replaces
-");
+    line 2, column 11: MachineOf=a.service cannot be satisfied: Replaces=a* (line 3) excludes
+        that unit: take the unit out of MachineOf, or narrow the pattern of Replaces
+    ");
 }
 
 #[test]
-fn all_errors_of_a_file_in_its_order() {
+fn all_errors_are_reported_in_source_order() {
     let lines = "Global=true\nMachineID=148a18ff\nConflict=a\nMachineOf=b.service\nConflicts=[";
     insta::assert_snapshot!(errors(lines), @r#"
-line 2, column 8: Global cannot be used together with MachineID (line 3): remove one of
-    them: beside Global only MachineMetadata, MachineMetadataExpr, Conflicts and
-    OnPartition have a meaning
-line 2, column 8: Global cannot be used together with MachineOf (line 5): remove one of
-    them: beside Global only MachineMetadata, MachineMetadataExpr, Conflicts and
-    OnPartition have a meaning
-line 3, column 1: MachineID cannot be used together with MachineOf (line 5): remove one of
-    them
-line 3, column 11: MachineID=148a18ff is only the beginning of a machine ID: write the
-    entire ID, as "fleetctl list-machines --full" prints it
-line 4, column 1: [X-Fleet] has no option "Conflict": write Conflicts, spelled exactly so
-line 6, column 11: Conflicts: "[" is not a pattern: character 1 is a "[" that is never
-    closed: write unit names, with * for any text, ? for one character, [a-z] for a class
-"#);
+    line 2, column 8: Global cannot be used together with MachineID (line 3): remove one of
+        them: with Global, only MachineMetadata, MachineMetadataExpr, Conflicts and
+        OnPartition apply
+    line 2, column 8: Global cannot be used together with MachineOf (line 5): remove one of
+        them: with Global, only MachineMetadata, MachineMetadataExpr, Conflicts and
+        OnPartition apply
+    line 3, column 1: MachineID cannot be used together with MachineOf (line 5): remove one of
+        them
+    line 3, column 11: MachineID=148a18ff is only the beginning of a machine ID: write the
+        entire ID, as "fleetctl list-machines --full" prints it
+    line 4, column 1: [X-Fleet] has no option "Conflict": write Conflicts, spelled exactly so
+    line 6, column 11: Conflicts: "[" is not a pattern: character 1 is a "[" that is never
+        closed: write unit names, with * for any text, ? for one character, [a-z] for a class
+    "#);
 }
 
 #[test]
-fn an_error_knows_its_place_to_the_byte() {
+fn error_has_an_exact_span() {
     let text = "[X-Fleet]\nConflicts=a* b[ c*\n";
     let errors = parse("a.service", "Conflicts=a* b[ c*", Strictness::Refuse).unwrap_err();
     let error = errors.first();
@@ -224,14 +225,14 @@ fn an_error_knows_its_place_to_the_byte() {
 }
 
 #[test]
-fn a_value_is_found_behind_one_that_ends_like_it() {
+fn value_span_follows_an_earlier_similar_value() {
     let errors = parse("a.service", "Conflicts=xb[ b[ b[", Strictness::Refuse).unwrap_err();
     let columns: Vec<usize> = errors.iter().map(|error| error.location.column).collect();
     assert_eq!(columns, [11, 15, 18]);
 }
 
 #[test]
-fn two_machine_ids_differ_in_either_order() {
+fn conflicting_machine_ids_are_refused_in_any_order() {
     for (one, other) in [("a", "b"), ("b", "a")] {
         let lines = format!("MachineID={one}\nMachineID={other}");
         assert!(parse("a.service", &lines, Strictness::Warn).is_err(), "{lines}");
@@ -239,7 +240,7 @@ fn two_machine_ids_differ_in_either_order() {
 }
 
 #[test]
-fn the_number_of_values_is_bounded() {
+fn number_of_values_is_bounded() {
     let values = |count| vec!["a.service"; count].join(" ");
     assert!(parse("b.service", &format!("MachineOf={}", values(256)), Strictness::Refuse).is_ok());
     let after = format!("MachineOf={0}\nMachineOf=\nMachineOf={0}", values(200));
@@ -252,7 +253,7 @@ line 3, column 1: MachineOf is given more than 256 values: use patterns, or leav
 }
 
 #[test]
-fn the_number_of_reports_is_bounded() {
+fn number_of_reports_is_bounded() {
     let lines = "Nonsense=1\n".repeat(1000);
     let errors = parse("b.service", &lines, Strictness::Refuse).unwrap_err();
     assert_eq!(errors.iter().len(), 100);

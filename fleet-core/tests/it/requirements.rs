@@ -1,11 +1,11 @@
-//! What `[X-Fleet]` sections mean: every option, every spelling, every example of the documents.
+//! The meaning of `[X-Fleet]` sections: all options, all names, and the documented examples.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_core::{ParsedRequirements, RequirementErrors, Requirements, Strictness};
 use fleet_unitfile::UnitFile;
 
-/// Reads a section given as its lines.
+/// Parses a section given as its lines.
 pub(crate) fn parse(
     name: &str,
     lines: &str,
@@ -22,7 +22,7 @@ pub(crate) fn read(name: &str, lines: &str) -> Requirements {
     }
 }
 
-/// Requirements in one line, for tables.
+/// Summarizes requirements on one line, for tables.
 fn brief(requirements: &Requirements) -> String {
     let mut parts = Vec::new();
     if requirements.global {
@@ -50,7 +50,7 @@ fn check(table: &[(&str, &str)]) {
 const ID: &str = "148a18ff6e95460fb2dc5b1a4b6b4d21";
 
 #[test]
-fn every_option_under_every_spelling() {
+fn options_parse_under_all_names() {
     check(&[
         ("", ""),
         ("MachineID=node-7", "id=node-7"),
@@ -94,7 +94,7 @@ fn several_values_on_a_line() {
 }
 
 #[test]
-fn an_assignment_of_nothing_takes_back() {
+fn empty_assignment_resets_the_option() {
     check(&[
         ("Conflicts=", ""),
         ("Conflicts=a*\nConflicts=\nConflicts=b*", "not=b*"),
@@ -105,14 +105,14 @@ fn an_assignment_of_nothing_takes_back() {
         ("MachineMetadata=a=b\nMachineMetadata=\nMachineMetadata=c=d", "c=d"),
         ("Replaces=a*\nReplaces=", ""),
         ("Global=true\nGlobal=", ""),
-        // What was taken back can be in nobody's way.
+        // An option that was reset excludes nothing.
         ("Global=true\nGlobal=\nMachineID=a", "id=a"),
         ("Replaces=a*\nReplaces=\nGlobal=true", "global"),
     ]);
 }
 
 #[test]
-fn the_words_for_yes_and_no() {
+fn boolean_words() {
     for yes in ["true", "yes", "1", "on", "t", "y", "TRUE", "Yes", "oN"] {
         assert!(read("a.service", &format!("Global={yes}")).global, "{yes}");
     }
@@ -122,7 +122,7 @@ fn the_words_for_yes_and_no() {
 }
 
 #[test]
-fn options_that_may_be_used_together() {
+fn compatible_options_are_accepted() {
     check(&[
         ("Global=true\nMachineMetadata=a=b\nConflicts=c*", "global, a=b, not=c*"),
         ("Global=false\nReplaces=a*", "for=a*"),
@@ -133,14 +133,14 @@ fn options_that_may_be_used_together() {
         ("MachineOf=a.service\nReplaces=b*", "of=a.service, for=b*"),
         ("MachineOf=a.service\nMachineMetadata=b=c", "of=a.service, b=c"),
         ("Replaces=a*\nMachineMetadata=b=c", "b=c, for=a*"),
-        // A unit is never in its own way.
+        // A unit never excludes itself.
         ("Conflicts=foo*", "not=foo*"),
         ("Replaces=foo*", "for=foo*"),
     ]);
 }
 
 #[test]
-fn specifiers_stand_for_parts_of_the_name() {
+fn specifiers_expand_to_parts_of_the_name() {
     let table = [
         ("foo.service", "MachineOf=%p.socket", "of=foo.socket"),
         ("bar.service", "MachineOf=%p.socket", "of=bar.socket"),
@@ -154,7 +154,7 @@ fn specifiers_stand_for_parts_of_the_name() {
         ("foo@true.service", "Global=%i", "global"),
         ("foo.service", "MachineMetadata=load=50%%", "load=50%"),
         ("foo.service", "MachineMetadata=name=%%n", "name=%n"),
-        // An escaped blank or "=" in a name adds no condition of its own.
+        // An escaped blank or "=" in a name adds no condition.
         ("a\\x20b.service", "MachineMetadata=name=%p", "name=a b"),
     ];
     for (name, line, expected) in table {
@@ -163,7 +163,7 @@ fn specifiers_stand_for_parts_of_the_name() {
 }
 
 #[test]
-fn a_template_leaves_out_what_depends_on_the_instance() {
+fn template_skips_instance_dependent_values() {
     let table = [
         ("MachineMetadata=role=%i", ""),
         ("MachineOf=%i", ""),
@@ -180,7 +180,7 @@ fn a_template_leaves_out_what_depends_on_the_instance() {
 }
 
 #[test]
-fn only_the_section_of_that_name_is_read() {
+fn only_the_x_fleet_section_is_read() {
     let text = "[Unit]\nConflicts=a*\nGlobal=maybe\n[X-Fleet]\nConflicts=b*\n[Service]\n\
                 MachineID=c\n[X-Fleet]\nConflicts=c*\n";
     let file = UnitFile::parse(text).unwrap();
@@ -188,7 +188,7 @@ fn only_the_section_of_that_name_is_read() {
     assert_eq!(brief(&parsed.unwrap().requirements), "not=b*, not=c*");
 }
 
-/// Keys with the values of which one is wanted.
+/// Keys with their accepted values.
 type Wanted = BTreeMap<String, BTreeSet<String>>;
 
 fn wanted(pairs: &[(&str, &[&str])]) -> Wanted {
@@ -197,7 +197,7 @@ fn wanted(pairs: &[(&str, &[&str])]) -> Wanted {
 }
 
 #[test]
-fn the_examples_of_the_unit_files_document() {
+fn examples_of_the_v1_documentation() {
     let (east, west) = ("us-east-1", "us-west-1");
     let table: [(&str, Wanted); 6] = [
         ("MachineMetadata=location=chicago", wanted(&[("location", &["chicago"])])),

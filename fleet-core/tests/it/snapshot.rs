@@ -1,10 +1,10 @@
-//! What a snapshot answers: the current state of a unit above all.
+//! Queries of a snapshot, above all the current state of a unit.
 
 use fleet_core::TargetState::{self, Inactive, Launched, Loaded};
 use fleet_core::{Epoch, Fault, Generation, Requirements, Snapshot, SystemdState, Unit, UnitState};
 use fleet_unitfile::{UnitFile, UnitName};
 
-/// Which machines report a unit, and what each was asked.
+/// The machines that report a unit, with the requested state of each.
 type Reports = &'static [(&'static str, TargetState)];
 
 fn unit(name: &str, global: bool) -> Unit {
@@ -27,8 +27,8 @@ fn state(name: &str, machine: &str, asked: TargetState) -> UnitState {
 }
 
 #[test]
-fn the_current_state_is_what_the_machine_of_the_placement_was_asked() {
-    // Where the unit is placed, and who reports what of it.
+fn current_state_is_that_of_the_placement() {
+    // The placement, and the reported states.
     let table: [(Option<&str>, Reports, TargetState); 6] = [
         (None, &[], Inactive),
         (None, &[("m1", Launched)], Inactive),
@@ -51,7 +51,7 @@ fn the_current_state_is_what_the_machine_of_the_placement_was_asked() {
 }
 
 #[test]
-fn the_current_state_of_a_global_unit_is_the_least_of_its_machines() {
+fn global_current_state_is_the_least_of_all_machines() {
     let table: [(Reports, TargetState); 4] = [
         (&[], Inactive),
         (&[("m1", Launched)], Launched),
@@ -68,7 +68,7 @@ fn the_current_state_of_a_global_unit_is_the_least_of_its_machines() {
 }
 
 #[test]
-fn a_fault_and_a_unit_of_one_name_exclude_each_other() {
+fn fault_and_unit_replace_each_other() {
     let name: UnitName = "a.service".parse().unwrap();
     let mut snapshot = Snapshot::default();
     snapshot.put_unit(unit("a.service", false));
@@ -83,7 +83,7 @@ fn a_fault_and_a_unit_of_one_name_exclude_each_other() {
 }
 
 #[test]
-fn states_and_run_time_metadata_vanish_with_their_last_entry() {
+fn empty_states_and_metadata_are_removed() {
     let mut snapshot = Snapshot::default();
     snapshot.put_state(state("a.service", "m1", Loaded));
     snapshot.put_state(state("a.service", "m2", Launched));
@@ -102,13 +102,13 @@ fn states_and_run_time_metadata_vanish_with_their_last_entry() {
 }
 
 #[test]
-fn the_placements_on_a_machine_follow_every_move() {
+fn placements_on_a_machine_follow_moves() {
     let mut snapshot = Snapshot::default();
     let places = [("a.service", "m1", 1), ("b.service", "m2", 1), ("c.service", "m1", 2)];
     for (unit, machine, epoch) in places {
         snapshot.place(unit.parse().unwrap(), machine.parse().unwrap(), Epoch(epoch));
     }
-    // m10 comes right behind m1 and has nothing to do with it.
+    // m10 sorts right after m1 and must not be included.
     snapshot.place("d.service".parse().unwrap(), "m10".parse().unwrap(), Epoch(1));
     let old = snapshot.clone();
     snapshot.place("a.service".parse().unwrap(), "m2".parse().unwrap(), Epoch(3));
@@ -128,7 +128,7 @@ fn on(snapshot: &Snapshot, machine: &str) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn the_global_units_are_those_that_say_so_now() {
+fn global_units_follow_replacements() {
     let mut snapshot = Snapshot::default();
     for name in ["a.service", "b.service", "c.service", "d.service"] {
         snapshot.put_unit(unit(name, true));
@@ -141,7 +141,7 @@ fn the_global_units_are_those_that_say_so_now() {
 }
 
 #[test]
-fn a_unit_has_as_many_states_as_machines_report_it() {
+fn unit_has_one_state_per_machine() {
     let mut snapshot = Snapshot::default();
     let machines = |snapshot: &Snapshot| -> Vec<(String, TargetState)> {
         let states = snapshot.states_of("a.service");
@@ -164,9 +164,9 @@ fn a_unit_has_as_many_states_as_machines_report_it() {
     assert_eq!(snapshot.states().count(), 0);
 }
 
-/// What comes together is taken in as if it came one by one, in whatever order.
+/// Bulk insertion is equivalent to single insertions in any order.
 #[test]
-fn what_comes_together_is_as_if_it_came_one_by_one() {
+fn bulk_insertion_equals_single_insertions() {
     let orders: [&[(&str, &str)]; 6] = [
         &[],
         &[("a.service", "m1"), ("b.service", "m1"), ("c.service", "m2")],
@@ -182,7 +182,7 @@ fn what_comes_together_is_as_if_it_came_one_by_one() {
             let message = number.to_string();
             snapshot.put_fault("b.service".parse().unwrap(), Fault { message });
         }
-        // What is global once is not the next time.
+        // A global unit may become a placed one.
         let unit = |(name, machine): &(&str, &str)| {
             std::sync::Arc::new(unit(name, (*machine == "m1") == number.is_multiple_of(2)))
         };
@@ -196,7 +196,7 @@ fn what_comes_together_is_as_if_it_came_one_by_one() {
 }
 
 #[test]
-fn a_look_from_a_place_on_is_the_rest_of_the_whole_wherever_the_place_is() {
+fn iteration_from_a_key_is_a_suffix() {
     let mut snapshot = Snapshot::default();
     let pairs = [("a", "m1"), ("b", "m1"), ("b", "m3"), ("b", "m4"), ("d", "m2")];
     for (unit, machine) in pairs {

@@ -1,11 +1,11 @@
-//! The table of the states document: six commands by four states.
+//! The table of commands and target states.
 
 use fleet_core::TargetState::{self, Inactive, Launched, Loaded};
 use fleet_core::{ActiveState, LoadState, Transition, Verb};
 
 const FROM: [Option<TargetState>; 4] = [None, Some(Inactive), Some(Loaded), Some(Launched)];
 
-/// What a command does, in one word: `same`, `refused`, or the new state.
+/// Returns the effect of a command: `same`, `refused`, or the new state.
 fn outcome(verb: Verb, from: Option<TargetState>) -> &'static str {
     match verb.apply(from) {
         Err(_) => "refused",
@@ -16,7 +16,7 @@ fn outcome(verb: Verb, from: Option<TargetState>) -> &'static str {
 }
 
 #[test]
-fn every_command_works_from_the_documented_states_only() {
+fn commands_apply_to_documented_states_only() {
     let table = [
         // from:       none        inactive    loaded      launched
         (Verb::Submit, ["inactive", "same", "refused", "refused"]),
@@ -33,7 +33,7 @@ fn every_command_works_from_the_documented_states_only() {
 }
 
 #[test]
-fn a_refusal_says_what_to_do_instead() {
+fn invalid_transition_states_a_remedy() {
     let verbs = [Verb::Submit, Verb::Load, Verb::Start, Verb::Stop, Verb::Unload, Verb::Destroy];
     let pairs = verbs.iter().flat_map(|verb| FROM.map(|from| verb.apply(from)));
     let refusals: Vec<String> = pairs.filter_map(|r| Some(r.err()?.to_string())).collect();
@@ -48,7 +48,7 @@ cannot unload a unit that is not known: submit it first
 }
 
 #[test]
-fn a_unit_passes_every_state_between() {
+fn steps_pass_every_state_between() {
     let table: [(TargetState, TargetState, &[TargetState]); 9] = [
         (Inactive, Inactive, &[]),
         (Inactive, Loaded, &[Loaded]),
@@ -66,7 +66,7 @@ fn a_unit_passes_every_state_between() {
 }
 
 #[test]
-fn the_words_read_back() {
+fn target_states_parse_back() {
     for state in LoadState::ALL {
         assert_eq!(state.as_str().parse(), Ok(*state));
     }
@@ -74,7 +74,7 @@ fn the_words_read_back() {
         assert_eq!(state.as_str().parse(), Ok(*state));
     }
     let error = "asleep".parse::<ActiveState>().unwrap_err();
-    insta::assert_snapshot!(error, @r#""asleep" is no ActiveState that systemd has"#);
+    insta::assert_snapshot!(error, @r#""asleep" is not a ActiveState of systemd"#);
     for state in TargetState::ALL {
         assert_eq!(state.as_str().parse(), Ok(state));
     }

@@ -1,4 +1,4 @@
-//! What is warned of in `[X-Fleet]` sections, and what a lenient reader lets pass.
+//! Warnings about `[X-Fleet]` sections, and lenient parsing.
 
 use fleet_core::{RequirementWarning, RequirementWarningKind, Requirements, Strictness};
 use fleet_unitfile::UnitFile;
@@ -6,7 +6,7 @@ use fleet_unitfile::UnitFile;
 use crate::requirements::parse;
 use crate::wrap::wrap;
 
-/// All warnings of a section of the unit of that name.
+/// Returns all warnings of a section of the named unit.
 pub(crate) fn warnings(name: &str, lines: &str, strictness: Strictness) -> String {
     let warnings = parse(name, lines, strictness).unwrap().warnings;
     let texts: Vec<String> = warnings.iter().map(ToString::to_string).collect();
@@ -14,7 +14,7 @@ pub(crate) fn warnings(name: &str, lines: &str, strictness: Strictness) -> Strin
 }
 
 #[test]
-fn old_spellings_are_warned_of() {
+fn deprecated_names_are_warned_about() {
     let lines = "X-ConditionMachineMetadata=a=b\nX-Conflicts=c*\nMachineMetadata=d=e";
     insta::assert_snapshot!(warnings("foo@1.service", lines, Strictness::Refuse), @"
 line 2, column 1: X-ConditionMachineMetadata is the old name of MachineMetadata: write
@@ -29,16 +29,16 @@ line 3, column 1: X-ConditionMachineBootID is the old name of MachineID: write M
 }
 
 #[test]
-fn a_pattern_that_forgets_the_type_is_warned_of() {
+fn pattern_without_a_type_is_warned_about() {
     let lines = "Conflicts=monitor web*.service db.service";
     insta::assert_snapshot!(warnings("foo@1.service", lines, Strictness::Refuse), @"
-line 2, column 11: Conflicts=monitor matches no unit: patterns match whole names:
-    write the whole name, as in monitor.service, or monitor*
-");
+    line 2, column 11: Conflicts=monitor matches no unit: patterns match whole names: write
+        the whole name, as in monitor.service, or monitor*
+    ");
 }
 
 #[test]
-fn sections_that_look_like_the_right_one_are_warned_of() {
+fn misnamed_sections_are_warned_about() {
     for (section, misnamed) in [
         ("x-fleet", true),
         ("X-FLEET", true),
@@ -67,7 +67,7 @@ line 2, column 1: section [x-fleet] is not read by fleet: did you mean [X-Fleet]
 }
 
 #[test]
-fn warnings_come_in_the_order_of_the_file() {
+fn warnings_are_in_source_order() {
     let text = "[Fleet]\nGlobal=true\n[X-Fleet]\nX-Conflicts=a*\n[fleet]\nGlobal=true\n";
     let file = UnitFile::parse(text).unwrap();
     let name = "a.service".parse().unwrap();
@@ -77,7 +77,7 @@ fn warnings_come_in_the_order_of_the_file() {
 }
 
 #[test]
-fn a_lenient_reader_ignores_what_the_old_program_ignored() {
+fn lenient_parsing_ignores_what_v1_ignored() {
     let lines = "Conflict=a*\nMachineMetadata=a=b=c\nMachineMetadata=d=e\nConflicts=[ f*";
     let parsed = parse("foo@1.service", lines, Strictness::Warn).unwrap();
     assert_eq!(parsed.requirements.metadata.len(), 1);
@@ -94,7 +94,7 @@ line 5, column 11: ignored: Conflicts: "[" is not a pattern: character 1 is a "[
 }
 
 #[test]
-fn a_lenient_reader_still_refuses_what_could_not_be_obeyed() {
+fn lenient_parsing_refuses_unusable_values() {
     for lines in [
         "MachineID=148a18ff",
         "MachineOf=foo",

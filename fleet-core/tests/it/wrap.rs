@@ -1,6 +1,6 @@
-//! Long lines of text, broken so that they fit into a source file.
+//! Wraps long lines, so that they fit into a source file.
 
-/// Breaks lines at blanks; what follows of a line is indented.
+/// Wraps lines at blanks; continuation lines are indented.
 pub(crate) fn wrap(text: &str) -> String {
     const COLUMNS: usize = 90;
     let mut out = String::new();

@@ -18,8 +18,8 @@ fuzz_target!(|text: &str| {
     if let Ok(name) = UnitName::parse(text) {
         assert_eq!(name.as_str(), text);
         assert!(!drop_in_directories(&name).is_empty());
-        let facts = SpecifierContext::system_manager();
-        assert!(facts.expand("%n%i%p%j%N%%", &name).is_ok());
-        drop(facts.expand("%f%I%P%J", &name));
+        let context = SpecifierContext::system_manager();
+        assert!(context.expand("%n%i%p%j%N%%", &name).is_ok());
+        drop(context.expand("%f%I%P%J", &name));
     }
 });

@@ -10,14 +10,14 @@ const NAMES: [&str; 5] =
 fuzz_target!(|input: (u8, &str)| {
     let (which, text) = input;
     let name: UnitName = NAMES[usize::from(which) % NAMES.len()].parse().expect("a name");
-    let facts = SpecifierContext::system_manager();
-    match facts.expand(text, &name) {
+    let context = SpecifierContext::system_manager();
+    match context.expand(text, &name) {
         Ok(expanded) if !text.contains('%') => assert_eq!(expanded, text),
         Ok(_) => {}
         Err(error) => assert!(!error.to_string().is_empty()),
     }
     // A doubled percent sign stands for itself in any context.
     let literal = text.replace('%', "%%");
-    assert_eq!(facts.expand(&literal, &name).as_deref(), Ok(text));
+    assert_eq!(context.expand(&literal, &name).as_deref(), Ok(text));
     assert_eq!(expand_specifiers(&literal, &name).as_deref(), Ok(text));
 });

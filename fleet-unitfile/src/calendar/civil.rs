@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_day_follows_the_one_before() {
+    fn day_numbers_are_consecutive() {
         let mut date = Date { year: 1969, month: 12, day: 30 };
         for number in -2..90_000 {
             assert_eq!((Date::from_number(number), date.number()), (date, number));

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn moments() {
+    fn valid_calendar_events() {
         for value in [
             "daily",
             "Weekly",
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_moment() {
+    fn invalid_calendar_events() {
         for value in [
             "",
             "dayly",

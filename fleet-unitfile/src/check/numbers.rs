@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_ordered_by_what_they_allow() {
+    fn soft_limit_must_not_exceed_hard_limit() {
         let fine = |value, measure| limit(value, measure).is_none();
         assert!(fine("1024:4096", Measure::Count) && !fine("4096:1024", Measure::Count));
         assert!(fine("infinity", Measure::Size) && !fine("infinity:1G", Measure::Size));

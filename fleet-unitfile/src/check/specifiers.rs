@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_percent_sign_needs_a_letter_that_systemd_knows() {
+    fn unknown_specifier_letters_are_found() {
         for (value, expected) in [
             ("/bin/%i", None),
             ("100%%", None),

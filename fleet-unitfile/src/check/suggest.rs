@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn distances() {
+    fn edit_distances() {
         for (a, b, expected) in [
             ("", "", 0),
             ("", "abc", 3),
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_word_is_found_and_nothing_far_away() {
+    fn nearest_word_is_found_within_a_limit() {
         let words = ["After", "Before", "Requires", "Restart"];
         assert_eq!(nearest("afetr", words), Some("After"));
         assert_eq!(nearest("Require", words), Some("Requires"));

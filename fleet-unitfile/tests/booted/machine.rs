@@ -1,4 +1,4 @@
-//! A machine of the machine kit, which is gone when the test ends, however that ends.
+//! A machine of the machine kit, which is removed at the end of the test in any case.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -9,13 +9,13 @@ use fleet_unitfile::{Specifier, SpecifierContext};
 const KIT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/machine");
 const NAME: &str = "reader";
 
-/// One machine, the only one of its run.
+/// A machine, the only one of its run.
 pub(crate) struct Machine {
     run: PathBuf,
 }
 
 impl Machine {
-    /// Boots a machine, in a run of this process alone.
+    /// Boots a machine in a run of this process.
     pub(crate) fn boot() -> Self {
         let name = format!("fleet-booted-{}", std::process::id());
         let machine = Self { run: std::env::temp_dir().join(name) };
@@ -23,18 +23,18 @@ impl Machine {
         machine
     }
 
-    /// The folder that the machine sees as `/srv/share`.
+    /// Returns the directory that the machine sees as `/srv/share`.
     pub(crate) fn share(&self) -> PathBuf {
         self.run.join("share")
     }
 
-    /// Runs a shell script in the machine, and returns what it prints.
+    /// Runs a shell script in the machine, and returns its output.
     pub(crate) fn shell(&self, script: &str) -> String {
         self.kit(&["exec", NAME, "sh", "-euc", script])
     }
 
-    /// What specifiers stand for in this machine.
-    pub(crate) fn facts(&self) -> SpecifierContext {
+    /// Returns the values of specifiers in this machine.
+    pub(crate) fn context(&self) -> SpecifierContext {
         let ask = |script: &str| self.shell(script).trim_end().to_owned();
         let release = |field: &str| ask(&format!(". /etc/os-release; echo \"${{{field}:-}}\""));
         let boot_id = ask("tr -d - </proc/sys/kernel/random/boot_id");
@@ -57,8 +57,8 @@ impl Machine {
 
     fn kit(&self, arguments: &[&str]) -> String {
         let output = kit(&self.run, arguments);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "scripts/machine {arguments:?}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "scripts/machine {arguments:?}: {stderr}");
         String::from_utf8(output.stdout).expect("the machine prints UTF-8")
     }
 }

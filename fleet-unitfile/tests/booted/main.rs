@@ -1,17 +1,18 @@
-//! Thousands of unit files, read by a booted systemd and by this crate: every property the same.
+//! Compares thousands of unit files, as read by a booted systemd and by this crate, property by
+//! property.
 //!
-//! A test binary by itself, because it boots a machine. `scripts/test` runs it where that can be
-//! done.
+//! A test binary of its own, because it boots a machine. `scripts/test` runs it on hosts where that
+//! is possible.
 
 mod cases;
-mod dice;
 mod expected;
-mod known;
 mod machine;
+mod options;
 mod parts;
-mod read;
+mod properties;
+mod random;
 mod samples;
-mod theirs;
+mod systemd;
 mod values;
 
 use std::collections::BTreeMap;
@@ -20,92 +21,92 @@ use fleet_unitfile::{Specifier, UnitFile, UnitType};
 use serde_json::json;
 
 use self::cases::{Case, File, case, plain, shared};
-use self::dice::Dice;
 use self::expected::{Expected, World, expected};
 use self::machine::Machine;
+use self::random::Random;
 
-/// How many units are read at once.
+/// Number of units that are loaded at once.
 const BATCH: usize = 250;
-/// How many differences are told in full.
-const TOLD: usize = 20;
+/// Maximum number of differences that are printed in full.
+const MAX_REPORTED: usize = 20;
 
 #[test]
 #[ignore = "boots a machine: run by scripts/test"]
-fn systemd_and_this_crate_read_the_same() {
+fn systemd_and_crate_read_the_same_properties() {
     let seed = setting("FLEET_BOOTED_SEED", 20_140_224);
     let count = setting("FLEET_BOOTED_FILES", 2_000);
-    let mut dice = Dice::new(seed);
+    let mut random = Random::new(seed);
     let machine = Machine::boot();
     let world = world(&machine);
     let (mut files, mut number, mut differences) = (0, 0, Vec::new());
     while files < count {
-        let shared = shared(&mut dice);
+        let shared = shared(&mut random);
         let mut cases = Vec::new();
         while cases.len() < BATCH && files < count {
             number += 1;
-            cases.push(case(&mut dice, number));
+            cases.push(case(&mut random, number));
             files += cases.last().map_or(0, |case| case.files.len() as u64);
         }
         differences.extend(compare(&machine, &world, &cases, &shared));
     }
-    say(&format!("{files} files of {number} units were read, FLEET_BOOTED_SEED={seed}"));
-    let told: Vec<String> = differences.iter().take(TOLD).cloned().collect();
-    let (all, told) = (differences.len(), told.join("\n"));
-    assert!(all == 0, "{all} differences, FLEET_BOOTED_SEED={seed}:\n{told}");
+    print(&format!("{files} files of {number} units were read, FLEET_BOOTED_SEED={seed}"));
+    let reported: Vec<String> = differences.iter().take(MAX_REPORTED).cloned().collect();
+    let (all, reported) = (differences.len(), reported.join("\n"));
+    assert!(all == 0, "{all} differences, FLEET_BOOTED_SEED={seed}:\n{reported}");
 }
 
-/// Tells whoever runs the test, past what is kept of it.
-fn say(text: &str) {
+/// Prints to the terminal, bypassing the captured output.
+fn print(text: &str) {
     use std::io::Write as _;
     writeln!(std::io::stderr(), "{text}").expect("a test can write to its standard error");
 }
 
-#[expect(clippy::disallowed_methods, reason = "whoever runs the test chooses its size")]
+#[expect(clippy::disallowed_methods, reason = "the environment sets the size of the test")]
 fn setting(name: &str, default: u64) -> u64 {
     let given = std::env::var(name).ok();
     given.map_or(default, |given| given.parse().unwrap_or_else(|_| panic!("{name}: {given}")))
 }
 
-/// What the machine is like, learnt from units that say nothing, and from one that asks.
+/// Determines the facts of the machine from minimal units.
 fn world(machine: &Machine) -> World {
     let types = ["service", "socket", "timer", "path", "mount", "slice", "target"];
     let types = types.iter().map(|it| it.parse::<UnitType>().expect("a type"));
     let mut probes: Vec<Case> = types.map(|it| plain(it, "")).collect();
     probes.push(plain(UnitType::Service, "MemoryMax=100%\n[Unit]\nDescription=%s\n"));
-    let mut answers = theirs::ask(machine, &probes, &[]);
+    let mut answers = systemd::ask(machine, &probes, &[]);
     let asked = answers.pop().expect("as many as were asked").properties;
     let memory = asked["MemoryMax"].as_u64().expect("a size");
     let page = machine.shell("getconf PAGESIZE").trim().parse().expect("a number");
     let shell = asked["Description"].as_str().expect("a text");
-    let facts = machine.facts().with(Specifier::Shell, shell);
-    let of_type = |(probe, answer): (&Case, theirs::Answer)| {
+    let context = machine.context().with(Specifier::Shell, shell);
+    let of_type = |(probe, answer): (&Case, systemd::SystemdUnit)| {
         (probe.name.unit_type().as_str(), answer.properties)
     };
     let plain: BTreeMap<_, _> = probes.iter().zip(answers).map(of_type).collect();
-    World { facts, memory: (memory, page), plain }
+    World { context, memory: (memory, page), plain }
 }
 
-/// Lets both read the units of a batch, and tells each difference with all that led to it.
+/// Loads the units of a batch with both, and describes each difference with its input.
 fn compare(machine: &Machine, world: &World, cases: &[Case], shared: &[File]) -> Vec<String> {
-    let answers = theirs::ask(machine, cases, shared);
+    let answers = systemd::ask(machine, cases, shared);
     assert_eq!(answers.len(), cases.len(), "systemd answered for each unit");
     let pairs = cases.iter().zip(&answers);
-    let told = pairs.filter_map(|(case, theirs)| {
+    let reported = pairs.filter_map(|(case, theirs)| {
         let ours = expected(case, shared, world);
         let differences = differences(&ours, theirs);
         (!differences.is_empty()).then(|| format!("{}{}", differences.concat(), shown(case)))
     });
-    told.collect()
+    reported.collect()
 }
 
-fn differences(ours: &Expected, theirs: &theirs::Answer) -> Vec<String> {
+fn differences(ours: &Expected, theirs: &systemd::SystemdUnit) -> Vec<String> {
     if ours.load_state != theirs.load_state {
         let (ours, theirs) = (ours.load_state, &theirs.load_state);
         return vec![format!("LoadState: ours {ours}, systemd's {theirs}\n")];
     }
     let unequal = ours.properties.iter().filter_map(|(name, ours)| {
         let theirs = theirs.properties.get(name).cloned().unwrap_or(json!(null));
-        let theirs = theirs::comparable(name, theirs);
+        let theirs = systemd::comparable(name, theirs);
         (*ours != theirs).then(|| format!("{name}:\n  ours      {ours}\n  systemd's {theirs}\n"))
     });
     unequal.collect()

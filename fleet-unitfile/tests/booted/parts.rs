@@ -1,4 +1,4 @@
-//! Parts of values: words, limits, numbers and paths, each as systemd shows it.
+//! Parts of values: words, limits, numbers and paths, in the form in which systemd shows them.
 
 use fleet_unitfile::{
     CommandLine, Privileges, Size, Timespan, WordError, cescape, parse_size, parse_timespan,
@@ -6,9 +6,9 @@ use fleet_unitfile::{
 };
 use serde_json::{Value, json};
 
-use crate::known::Known;
+use crate::options::ComparedOption;
 
-/// The commands before the first that is refused.
+/// Returns the commands before the first refused one.
 pub(crate) fn before_refusal(value: &str) -> Vec<CommandLine> {
     let ends = value.match_indices(';').map(|(at, _)| at);
     let ends = ends.filter(|at| value[..*at].ends_with([' ', '\t']));
@@ -16,7 +16,7 @@ pub(crate) fn before_refusal(value: &str) -> Vec<CommandLine> {
     ends.find_map(|end| CommandLine::parse(&value[..end]).ok()).unwrap_or_default()
 }
 
-/// The words before the first that cannot be read, without those that are not UTF-8.
+/// Returns the words before the first invalid one, without those that are not UTF-8.
 pub(crate) fn before_error(value: &str) -> Vec<String> {
     let blanks = value.char_indices().filter(|(_, c)| matches!(c, ' ' | '\t'));
     let ends: Vec<usize> = blanks.map(|(at, _)| at).chain([value.len()]).collect();
@@ -25,7 +25,7 @@ pub(crate) fn before_error(value: &str) -> Vec<String> {
         match split_words(&value[start..end]) {
             Ok(more) => words.extend(more),
             Err(WordError::NotUtf8 { .. }) => {}
-            // A quote may go on after the blank.
+            // A quote may continue after the blank.
             Err(WordError::OpenQuote { .. }) => continue,
             Err(_) => break,
         }
@@ -34,7 +34,7 @@ pub(crate) fn before_error(value: &str) -> Vec<String> {
     words
 }
 
-/// The words of a list in which backslashes stay.
+/// Splits a list in which backslashes are literal.
 pub(crate) fn unquoted(value: &str) -> Vec<String> {
     let kept = value.replace('\\', "\\\\");
     before_error(&kept)
@@ -57,7 +57,7 @@ pub(crate) fn flags(command: &CommandLine) -> Vec<&'static str> {
     flags
 }
 
-pub(crate) fn limit(known: &Known, text: &str) -> Option<Value> {
+pub(crate) fn limit(known: &ComparedOption, text: &str) -> Option<Value> {
     if text == "infinity" {
         return Some(json!(u64::MAX));
     }
@@ -85,7 +85,7 @@ pub(crate) fn address(text: &str) -> String {
     }
 }
 
-/// An integer in the four bases that systemd knows.
+/// Parses an integer in the four bases that systemd knows.
 pub(crate) fn integer(text: &str) -> Option<i64> {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(digits) => (-1, digits),
@@ -101,7 +101,7 @@ pub(crate) fn integer(text: &str) -> Option<i64> {
     Some(sign * i64::from_str_radix(digits, base).ok()?)
 }
 
-/// A path without what does not count in it.
+/// Normalizes a path.
 pub(crate) fn simplified(path: &str) -> String {
     let parts = path.split('/').filter(|part| !part.is_empty() && *part != ".");
     let parts: Vec<&str> = parts.collect();

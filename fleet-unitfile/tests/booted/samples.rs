@@ -1,4 +1,4 @@
-//! The values that are drawn from: for each kind good ones, and ones that are broken.
+//! Sample values of each kind, valid and invalid.
 
 pub(crate) const TEXTS: &[&str] = &[
     "plain",
@@ -75,7 +75,7 @@ pub(crate) const WORDS: &[&str] = &[
     "\\a\\b\\f\\v",
     "\"a\\nb\"",
 ];
-// Bytes that are not UTF-8 are left out: systemd takes them, but the bus cannot tell them.
+// Invalid UTF-8 is left out: systemd accepts it, but D-Bus cannot transport it.
 pub(crate) const BROKEN_WORDS: &[&str] = &[
     "\"open",
     "'open",

@@ -1,5 +1,4 @@
-//! Names of units: aliases, masks, links, and what stands in the directories of each name; and
-//! that systemd says the same.
+//! Unit names: aliases, masks, links and the directories of each name, compared with systemd.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,7 +9,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 
-use crate::left_out;
+use crate::report_skipped;
 
 const DIRECTORIES: [&str; 3] = ["/etc/units", "/run/units", "/lib/units"];
 
@@ -18,7 +17,7 @@ fn name(text: &str) -> UnitName {
     UnitName::parse(text).unwrap()
 }
 
-/// Entries written as `PATH`, `PATH!` for an empty file, or `PATH -> TARGET`.
+/// Parses entries written as `PATH`, `PATH!` for an empty file, or `PATH -> TARGET`.
 fn tree(entries: &[String]) -> UnitTree {
     let text = "[Service]\nExecStart=/bin/true\n";
     let entries = entries.iter().map(|entry| match entry.split_once(" -> ") {
@@ -31,28 +30,28 @@ fn tree(entries: &[String]) -> UnitTree {
     UnitTree::new(&DIRECTORIES, entries)
 }
 
-/// All that is known of a unit, a line each, in the words of systemd's own listing.
-fn told(unit: &MergedUnit) -> String {
+/// Describes a unit in the format of systemd's own listing.
+fn describe(unit: &MergedUnit) -> String {
     let Some(main) = unit.main() else { return "not found\n".to_owned() };
     if unit.is_masked() {
         return "masked\n".to_owned();
     }
-    let mut told = format!("Unit: {}\n", unit.name());
+    let mut text = format!("Unit: {}\n", unit.name());
     for alias in unit.aliases() {
-        writeln!(told, "Alias: {alias}").unwrap();
+        writeln!(text, "Alias: {alias}").unwrap();
     }
-    writeln!(told, "Fragment Path: {}", main.path).unwrap();
+    writeln!(text, "Fragment Path: {}", main.path).unwrap();
     for part in &unit.parts()[1..] {
-        writeln!(told, "DropIn Path: {}", part.path).unwrap();
+        writeln!(text, "DropIn Path: {}", part.path).unwrap();
     }
     for dependency in unit.dependencies() {
-        writeln!(told, "{:?}: {}", dependency.kind, dependency.unit).unwrap();
+        writeln!(text, "{:?}: {}", dependency.kind, dependency.unit).unwrap();
     }
-    told
+    text
 }
 
 #[test]
-fn a_unit_is_made_of_what_belongs_to_any_of_its_names() {
+fn unit_merges_the_files_of_all_its_names() {
     let entries = [
         "/lib/units/a.service",
         "/etc/units/b.service -> ../../lib/units/a.service",
@@ -83,14 +82,14 @@ fn a_unit_is_made_of_what_belongs_to_any_of_its_names() {
                     Requires: y.service\n\
                     Wants: off.service\nWants: x.service\nWants: z@a.service\n";
     for wanted in ["a.service", "b.service", "c.service"] {
-        assert_eq!(told(&tree.unit(&name(wanted))), expected, "{wanted}");
+        assert_eq!(describe(&tree.unit(&name(wanted))), expected, "{wanted}");
     }
     let names: Vec<String> = tree.names().map(|name| name.to_string()).collect();
     assert_eq!(names, ["a.service", "b.service", "c.service"]);
 }
 
 #[test]
-fn instances_have_the_names_of_their_template_too() {
+fn instances_inherit_the_aliases_of_their_template() {
     let entries = [
         "/lib/units/a@.service",
         "/lib/units/b@.service -> a@.service",
@@ -101,7 +100,7 @@ fn instances_have_the_names_of_their_template_too() {
         "/lib/units/a@.service.wants/w@.service -> x",
     ];
     let tree = tree(&entries.map(str::to_owned));
-    let of = |wanted: &str| told(&tree.unit(&name(wanted)));
+    let of = |wanted: &str| describe(&tree.unit(&name(wanted)));
     let expected = "Unit: a@7.service\nAlias: b@7.service\n\
                     Fragment Path: /lib/units/a@.service\n\
                     DropIn Path: /lib/units/b@.service.d/b.conf\nWants: w@7.service\n";
@@ -110,16 +109,16 @@ fn instances_have_the_names_of_their_template_too() {
         .replace("b.conf\n", "b.conf\nDropIn Path: /lib/units/c@7.service.d/c.conf\n");
     assert_eq!(of("a@7.service"), of_seven);
     assert_eq!(of("c@7.service"), of_seven);
-    // By one alias of the template, systemd does not find those of the instance.
+    // By an alias of the template, systemd does not find the aliases of the instance.
     assert_eq!(of("b@7.service"), expected);
-    // An alias of one instance alone, which others do not know of.
+    // An alias of one instance only, which other instances do not have.
     assert_eq!(of("b@8.service"), expected.replace('7', "8"));
-    // Another instance is no other name of this one.
+    // Another instance is not an alias of this one.
     assert_eq!(of("d@7.service"), "not found\n");
 }
 
 #[test]
-fn an_alias_of_one_instance_goes_with_the_file_that_the_instance_has() {
+fn instance_alias_follows_the_file_of_the_instance() {
     let alias = "/lib/units/a@i.service -> e@.service";
     for (entries, wanted, expected) in [
         (
@@ -134,12 +133,12 @@ fn an_alias_of_one_instance_goes_with_the_file_that_the_instance_has() {
         ),
     ] {
         let tree = tree(&entries.map(str::to_owned));
-        assert_eq!(told(&tree.unit(&name(wanted))), expected);
+        assert_eq!(describe(&tree.unit(&name(wanted))), expected);
     }
 }
 
 #[test]
-fn masks_links_and_what_is_not_there() {
+fn masks_links_and_missing_files() {
     let entries = [
         "/etc/units/a.service -> /dev/null",
         "/lib/units/a.service",
@@ -171,13 +170,14 @@ fn masks_links_and_what_is_not_there() {
         ("k.mount", "not found\n"),
         ("z.service", "not found\n"),
     ] {
-        assert_eq!(told(&tree.unit(&name(wanted))), expected, "{wanted}");
+        assert_eq!(describe(&tree.unit(&name(wanted))), expected, "{wanted}");
     }
 }
 
-/// Units, aliases and masks of a few names, with drop-ins and dependencies of each.
+/// Generates units, aliases and masks of a few names, with drop-ins and dependencies.
 ///
-/// The files beside different names differ in theirs, since systemd's order of aliases is open.
+/// Files in the directories of different names have different names, since systemd's order of
+/// aliases is undefined.
 fn entries() -> impl Strategy<Value = Vec<String>> {
     let directory = || prop::sample::select(DIRECTORIES.to_vec());
     let names = ["a-b", "c", "d", "a-b@", "a-b@i", "e@", "e@i"];
@@ -199,7 +199,7 @@ fn entries() -> impl Strategy<Value = Vec<String>> {
     let beside = (directory(), prop::sample::select(folders.to_vec()), 0..3, 0..8).prop_map(
         |(directory, folder, number, kind)| {
             let (own, folder) = match folder {
-                // It is shared by all, and so the last of each.
+                // A directory shared by all units has the lowest precedence.
                 "service" => ("c".to_owned(), "service".to_owned()),
                 _ => (
                     folder.replace(['-', '@'], "").replace("ai", "ab"),
@@ -244,9 +244,9 @@ fn write(top: &Path, entries: &[String]) {
     }
 }
 
-/// What systemd tells of a unit, in the words of [`told`]; `None` where it is not installed.
+/// Returns systemd's description of a unit, in the format of [`describe`]; `None` without systemd.
 #[expect(clippy::disallowed_methods, reason = "the test compares with another program")]
-fn systemd_tells(top: &Path, unit: &str) -> Option<String> {
+fn describe_by_systemd(top: &Path, unit: &str) -> Option<String> {
     let path = DIRECTORIES.map(|it| format!("{}{it}", top.display())).join(":");
     let mut command = std::process::Command::new("systemd-analyze");
     command.args(["verify", "--man=no", unit]).current_dir(top);
@@ -295,7 +295,7 @@ fn systemd_tells(top: &Path, unit: &str) -> Option<String> {
 }
 
 #[test]
-fn systemd_makes_the_same_of_names_links_and_masks() {
+fn systemd_resolves_the_same_names_links_and_masks() {
     let mut runner = TestRunner::deterministic();
     let mut loaded = 0;
     for _ in 0..80 {
@@ -304,18 +304,18 @@ fn systemd_makes_the_same_of_names_links_and_masks() {
         write(top.path(), &entries);
         let tree = tree(&entries);
         for wanted in ["a-b.service", "c.service", "a-b@i.service", "e@i.service"] {
-            let Some(theirs) = systemd_tells(top.path(), wanted) else {
-                return left_out("systemd-analyze");
+            let Some(theirs) = describe_by_systemd(top.path(), wanted) else {
+                return report_skipped("systemd-analyze");
             };
             loaded += usize::from(theirs.starts_with("Unit: "));
-            // systemd lists drop-ins that are masked, and reads nothing in them.
+            // systemd lists masked drop-ins, but reads nothing from them.
             let masked = |line: &&str| {
                 let path = line.strip_prefix("DropIn Path: ");
                 path.is_some_and(|path| entries.contains(&format!("{path} -> /dev/null")))
             };
             let theirs = theirs.lines().filter(|line| !masked(line));
             let theirs = theirs.fold(String::new(), |text, line| text + line + "\n");
-            assert_eq!(told(&tree.unit(&name(wanted))), theirs, "{wanted} in {entries:#?}");
+            assert_eq!(describe(&tree.unit(&name(wanted))), theirs, "{wanted} in {entries:#?}");
         }
     }
     assert!(loaded > 40, "systemd lists units as this test knows it: {loaded}");

@@ -1,4 +1,4 @@
-//! Rhythms of the calendar, beside systemd's own.
+//! Calendar events, compared with systemd.
 
 use fleet_unitfile::is_calendar;
 use proptest::prelude::*;
@@ -6,9 +6,9 @@ use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 
 use crate::durations::analyze;
-use crate::left_out;
+use crate::report_skipped;
 
-/// Which of some texts systemd does not take for a rhythm; `None` where it is not installed.
+/// Returns the texts that systemd does not accept as calendar events; `None` without systemd.
 fn refused_by_systemd(texts: &[&str]) -> Option<Vec<String>> {
     let output = analyze(&["calendar", "--iterations=1"], texts)?;
     let report = String::from_utf8(output.stderr).unwrap();
@@ -19,7 +19,7 @@ fn refused_by_systemd(texts: &[&str]) -> Option<Vec<String>> {
     Some(refused.collect())
 }
 
-/// One of some texts with bars between, or now and then one that is mostly wrong.
+/// Picks one of several texts separated by bars, and sometimes an invalid one.
 fn part(right: &'static str) -> impl Strategy<Value = &'static str> {
     let wrong = "|24|32|60|13|99|1..|..5|5..3|1/0|*/2|7*|-3|0x1|1,,2|+1|1/|3/40|01/1|2..4/9|\
                  0..2/1,5|1,*|1.5|1..3/100|2/9999999999|1..2/99999|3/200|10..4294967299";
@@ -27,8 +27,8 @@ fn part(right: &'static str) -> impl Strategy<Value = &'static str> {
     prop_oneof![12 => one_of(right), 1 => one_of(wrong)]
 }
 
-/// Rhythms that are right or nearly so.
-pub(crate) fn rhythm() -> impl Strategy<Value = String> {
+/// Generates calendar events that are valid or nearly so.
+pub(crate) fn calendar_event() -> impl Strategy<Value = String> {
     let days = part(
         "||||Mon |Mon..Fri |sat,Sunday |Tue,Thu..Sat |Fri-Sun |MON |Sun..Mon |Mon.. |\
          monday,,fri |Mon, |Mon,|Fo |Sun,Mon,Tue..Wed ",
@@ -60,7 +60,7 @@ pub(crate) fn rhythm() -> impl Strategy<Value = String> {
     all.prop_map(|(days, date, time, zone)| format!("{days}{date}{time}{zone}"))
 }
 
-/// Rhythms on both sides of a rule, with bars between.
+/// Calendar events on both sides of a rule, separated by bars.
 const KNOWN: &str = concat!(
     "daily|Weekly|yearly|fortnightly||Mon|2026-11-21|12|20/3:00|20/4:00|20..22/5:00|",
     "*-*-31/5|*-*~28|*-*~29|*-*~1/30|*:50..59/20|*:0/59|*:0/60|*:*:59/0.5|*:*:59.5/1|",
@@ -74,19 +74,19 @@ const KNOWN: &str = concat!(
 );
 
 #[test]
-fn systemd_takes_the_same_two_thousand_rhythms() {
-    let mut rhythms: Vec<String> = KNOWN.split('|').map(str::to_owned).collect();
+fn systemd_accepts_the_same_calendar_events() {
+    let mut events: Vec<String> = KNOWN.split('|').map(str::to_owned).collect();
     let mut runner = TestRunner::deterministic();
-    while rhythms.len() < 2400 {
-        rhythms.push(rhythm().new_tree(&mut runner).unwrap().current());
+    while events.len() < 2400 {
+        events.push(calendar_event().new_tree(&mut runner).unwrap().current());
     }
-    let rhythms: Vec<&str> = rhythms.iter().map(String::as_str).collect();
-    let ours: Vec<&str> = rhythms.iter().copied().filter(|text| !is_calendar(text)).collect();
+    let events: Vec<&str> = events.iter().map(String::as_str).collect();
+    let ours: Vec<&str> = events.iter().copied().filter(|text| !is_calendar(text)).collect();
     assert!((400..2000).contains(&ours.len()), "{} are refused", ours.len());
     let mut theirs = Vec::new();
-    for some in rhythms.chunks(300) {
+    for some in events.chunks(300) {
         let Some(refused) = refused_by_systemd(some) else {
-            return left_out("systemd-analyze");
+            return report_skipped("systemd-analyze");
         };
         theirs.extend(refused);
     }

@@ -27,7 +27,7 @@ fn hashes_are_those_of_fleet_v1() {
 }
 
 #[test]
-fn what_means_nothing_does_not_change_the_hash() {
+fn insignificant_text_does_not_change_the_hash() {
     let plain = hash("[A]\nK=v\nL=w\n\n[B]\nM=x\n");
     for source in [
         "\u{feff}[A]\nK=v\nL=w\n[B]\nM=x",
@@ -44,7 +44,7 @@ fn what_means_nothing_does_not_change_the_hash() {
 }
 
 #[test]
-fn canonical_text_keeps_values_as_they_are_written() {
+fn canonical_text_keeps_values_verbatim() {
     for (source, expected) in [
         ("[A]\n[B]\nK=1", "[B]\nK=1\n"),
         ("[A]\n K = a \\\n   b  \nL=", "[A]\nK=a \\\n   b\nL=\n"),
@@ -54,7 +54,7 @@ fn canonical_text_keeps_values_as_they_are_written() {
         ("[A]\nK\\\n = \\\nb\n", "[A]\nK=\\\nb\n"),
         ("[A]\nNa\\\nme=a\\\nb\n", "[A]\nNa me=a\\\nb\n"),
         // An empty line, a blank one or the end of the file after the backslash: the line end
-        // stays, so that the backslash cannot take in the next option.
+        // stays, so that the backslash cannot swallow the next option.
         ("[A]\nK=a \\\n\nL=b\n", "[A]\nK=a \\\n\nL=b\n"),
         ("[A]\nK=a \\\n \t\nL=b\n", "[A]\nK=a \\\n\nL=b\n"),
         ("[A]\nK=a \\\n", "[A]\nK=a \\\n\n"),
@@ -104,7 +104,7 @@ fn options_make_a_unit_file() {
 }
 
 #[test]
-fn an_option_that_would_read_back_differently_is_refused() {
+fn option_that_would_not_read_back_is_refused() {
     use OptionErrorKind::{LineEnd, Name, Noncharacter, OpenBackslash, Section, TooLong};
     let long = "v".repeat(1024 * 1024 - 2);
     for (section, name, value, kind) in [
@@ -149,7 +149,7 @@ fn an_option_that_would_read_back_differently_is_refused() {
 }
 
 #[test]
-fn an_option_that_looks_odd_is_kept() {
+fn unusual_option_is_accepted() {
     for (section, name, value, reading) in [
         ("A", "K", &"v".repeat(1024 * 1024 - 3)[..], None),
         ("A", "K\\", "v", None),
@@ -171,7 +171,7 @@ fn an_option_that_looks_odd_is_kept() {
 }
 
 #[test]
-fn a_refusal_names_the_option_and_the_remedy() {
+fn option_error_names_the_option_and_a_remedy() {
     let refuse = |section, name, value| {
         let option = UnitOption::new(section, name, value);
         UnitFile::from_options([option]).unwrap_err().to_string()

@@ -1,5 +1,4 @@
-//! What checking finds: in a corpus of broken files, in the files of this machine, and in the
-//! tables themselves.
+//! Findings in a corpus of broken files and in the files of this machine, and the directive tables.
 
 mod access;
 mod ignored;
@@ -15,7 +14,7 @@ use fleet_unitfile::{
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Everything that is wrong with a file, of grammar and meaning, in the order of the source.
+/// Returns all findings of a file, from grammar and checks, in source order.
 fn findings(name: &str, source: &[u8]) -> (UnitFile, Vec<Finding>) {
     let (file, diagnostics) = UnitFile::parse_collecting(source);
     let mut findings: Vec<Finding> = diagnostics.iter().map(Finding::from).collect();
@@ -43,7 +42,7 @@ fn broken() -> Vec<(String, PathBuf, Vec<u8>)> {
 }
 
 #[test]
-fn what_is_found_in_broken_files() {
+fn findings_in_broken_files() {
     let corpus = broken();
     assert!(corpus.len() >= 85, "a file of the corpus is missing");
     let mut report = String::new();
@@ -60,18 +59,18 @@ fn what_is_found_in_broken_files() {
 }
 
 #[test]
-fn the_corpus_shows_every_code_that_a_text_file_can_draw() {
+fn corpus_covers_every_code_of_text_files() {
     let corpus = broken();
     let all = corpus.iter().flat_map(|(name, _, source)| findings(name, source).1);
     let mut seen: BTreeSet<FindingCode> = all.map(|finding| finding.code()).collect();
-    // Those of the grammar are shown by its own corpus.
+    // The grammar has a corpus of its own for its codes.
     seen.extend(FindingCode::ALL.iter().filter(|code| code.as_str() < "U0100"));
     let missing: Vec<_> = FindingCode::ALL.iter().filter(|code| !seen.contains(code)).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }
 
 #[test]
-fn files_that_a_distribution_installs_have_no_errors() {
+fn installed_unit_files_have_no_errors() {
     for folder in ["/usr/lib/systemd/system", "/usr/lib/systemd/user"] {
         for (name, path, source) in files(Path::new(folder)) {
             if UnitName::parse(&name).is_err() {
@@ -89,7 +88,7 @@ fn files_that_a_distribution_installs_have_no_errors() {
 }
 
 #[test]
-fn codes_have_an_order_and_a_form() {
+fn codes_are_ordered_and_well_formed() {
     let texts: Vec<&str> = FindingCode::ALL.iter().map(|code| code.as_str()).collect();
     assert!(texts.is_sorted_by(|a, b| a < b), "{texts:?}");
     assert!(texts.iter().all(|text| text.len() == 5 && text.starts_with('U')));
@@ -97,19 +96,19 @@ fn codes_have_an_order_and_a_form() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "tests may read files; the crate itself may not")]
-fn the_document_of_codes_tells_them_all() {
+fn code_reference_lists_all_codes() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/unitfile-codes.md");
     let text = std::fs::read_to_string(path).unwrap();
-    let told: Vec<&str> = text.lines().filter(|line| line.starts_with("| `U")).collect();
+    let listed: Vec<&str> = text.lines().filter(|line| line.starts_with("| `U")).collect();
     let expected: Vec<String> = FindingCode::ALL
         .iter()
         .map(|code| format!("| `{code}` | {} | {} |", code.severity(), code.meaning()))
         .collect();
-    assert_eq!(told, expected, "the table should be:\n{}", expected.join("\n"));
+    assert_eq!(listed, expected, "the table should be:\n{}", expected.join("\n"));
 }
 
-/// What the systemd that is installed has of directives, as `(section, name)`; `None` where it is
-/// not installed, or another version than the tables are of.
+/// Returns the directives of the installed systemd as `(section, name)`; `None` if it is not
+/// installed or has another version than the tables.
 #[expect(clippy::disallowed_methods, reason = "the test compares with another program")]
 fn installed() -> Option<BTreeSet<(String, String)>> {
     let ask = |argument: &str| {
@@ -133,7 +132,7 @@ fn installed() -> Option<BTreeSet<(String, String)>> {
 }
 
 #[test]
-fn the_tables_are_the_list_of_systemd() {
+fn directive_tables_match_systemd() {
     let ours: BTreeSet<(String, String)> = directives()
         .filter(|it| !it.is_newer)
         .map(|it| (it.section.to_owned(), it.name.to_owned()))
@@ -147,16 +146,16 @@ fn the_tables_are_the_list_of_systemd() {
 }
 
 #[test]
-fn sections_and_names_without_end_take_no_time_without_end() {
+fn huge_files_are_checked_in_bounded_time() {
     let line = |n: usize| format!("[Section{n}]\n[Service]\nOption{n}=1\n");
     let source: String = (0..30_000).map(line).collect();
     let (_, found) = findings("web.service", source.as_bytes());
-    // And that there is no command.
+    // The other finding is the missing command.
     assert_eq!(found.len(), 201);
 }
 
 #[test]
-fn who_has_very_much_wrong_is_told_of_the_first_and_of_errors() {
+fn findings_are_bounded_and_keep_errors() {
     let mut source = "[Service]\n".to_owned();
     source.push_str(&"Nice=x\n".repeat(5000));
     source.push_str("ExecStart=bin/web\n");
@@ -166,7 +165,7 @@ fn who_has_very_much_wrong_is_told_of_the_first_and_of_errors() {
     assert_eq!(found[200].location().line, 5002);
 }
 
-/// Lines out of real names and out of pieces on which values fall apart.
+/// Generates lines from real names and from pieces that are hard to split.
 fn source() -> impl Strategy<Value = String> {
     let names: Vec<&str> = directives().map(|it| it.name).collect();
     let sections: Vec<&str> = directives().map(|it| it.section).collect();
@@ -215,7 +214,7 @@ fn source() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn whatever_is_written_is_told_of_in_places_that_there_are(
+    fn findings_have_valid_spans(
         source in source(),
         unit_type in prop::sample::select(UnitType::ALL.to_vec()),
     ) {
@@ -237,16 +236,16 @@ proptest! {
     }
 
     #[test]
-    fn comments_and_private_sections_change_nothing(source in source()) {
+    fn comments_and_x_sections_change_no_findings(source in source()) {
         let name = UnitName::parse("web.service").unwrap();
-        let told = |source: &str| {
+        let describe = |source: &str| {
             let findings = check(&name, &UnitFile::parse_collecting(source).0);
-            let told = findings.iter().map(|it| (it.code(), it.message().to_owned()));
-            told.filter(|(code, _)| *code != FindingCode::Repeated).collect::<Vec<_>>()
+            let found = findings.iter().map(|it| (it.code(), it.message().to_owned()));
+            found.filter(|(code, _)| *code != FindingCode::Repeated).collect::<Vec<_>>()
         };
-        // An unfinished last line would swallow what follows it.
+        // An unfinished last line would swallow the following text.
         let source = source + "\n\n";
         let more = format!("{source}# a comment\n[X-Mine]\nNice=high\nAnything=goes\n");
-        prop_assert_eq!(told(&source), told(&more));
+        prop_assert_eq!(describe(&source), describe(&more));
     }
 }

@@ -1,4 +1,4 @@
-//! Command lines: what systemd runs, what it refuses, and that they can be written.
+//! Command lines: parsing, refusals and writing, as in systemd.
 
 use fleet_unitfile::{
     CommandError, CommandLine, Privileges, Specifier, SpecifierContext, UnitName, WordError,
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::properties::config;
 
-/// The commands of a value as the text that they are written as, or the refusal.
+/// Returns the commands of a value as they are written, or the error.
 fn read(value: &str) -> String {
     match CommandLine::parse(value) {
         Ok(commands) => {
@@ -20,7 +20,7 @@ fn read(value: &str) -> String {
 }
 
 #[test]
-fn a_value_is_read_as_systemd_reads_it() {
+fn command_values_parse_as_in_systemd() {
     for (value, expected) in [
         ("", ""),
         ("  ", ""),
@@ -37,7 +37,7 @@ fn a_value_is_read_as_systemd_reads_it() {
         ("-@/bin/a zero", "-@/bin/a zero"),
         ("+-:/bin/a", "-:+/bin/a"),
         ("!!/bin/a", "!!/bin/a"),
-        // The second dash is a part of the name.
+        // The second dash is part of the name.
         ("-- a", "-- a"),
         (r#""-/bin/a b""#, r#""-/bin/a b""#),
         (r"/bin/sed s/\./,/", r#"/bin/sed "s/\\./,/""#),
@@ -53,7 +53,7 @@ fn a_value_is_read_as_systemd_reads_it() {
 }
 
 #[test]
-fn prefixes_say_how_a_command_runs() {
+fn prefixes_set_privileges_and_flags() {
     let one = |value: &str| CommandLine::parse(value).unwrap().remove(0);
     assert_eq!(one("a").privileges(), Privileges::Unit);
     assert_eq!(one("+a").privileges(), Privileges::Full);
@@ -67,7 +67,7 @@ fn prefixes_say_how_a_command_runs() {
 }
 
 #[test]
-fn what_cannot_be_run_is_refused_where_it_stands() {
+fn invalid_commands_are_refused_with_their_offset() {
     for (value, expected) in [
         ("-", CommandError::NoPath { at: 0 }),
         ("a ; - b", CommandError::NoPath { at: 4 }),
@@ -85,7 +85,7 @@ fn what_cannot_be_run_is_refused_where_it_stands() {
 }
 
 #[test]
-fn a_program_is_named_without_detours_and_told_what_is_written() {
+fn program_path_is_simplified_and_argv0_is_literal() {
     for (value, path, first) in [
         ("/bin//a/./b/.", "/bin/a/b", "/bin//a/./b/."),
         ("/../a", "/../a", "/../a"),
@@ -101,7 +101,7 @@ fn a_program_is_named_without_detours_and_told_what_is_written() {
     assert_eq!((expanded.path(), expanded.argv().next()), ("/a", Some("///a")));
 }
 
-/// What `/x` and the words after it become.
+/// Returns the expansion of `/x` and the words after it.
 fn with_variables(words: &str) -> Vec<String> {
     let command = CommandLine::parse(&format!("/x {words}")).unwrap().remove(0);
     command.argv_with(|name| match name {
@@ -113,7 +113,7 @@ fn with_variables(words: &str) -> Vec<String> {
         "NONE" => Some(""),
         "BLANK" => Some("  \n "),
         "DOLLAR" => Some("$ONE ${ONE}"),
-        "" => panic!("nobody asks for a variable without a name"),
+        "" => panic!("an empty name is never looked up"),
         _ => None,
     })
 }
@@ -143,7 +143,7 @@ fn variables_become_words_or_parts_of_words() {
 }
 
 #[test]
-fn a_program_is_no_variable_and_a_colon_keeps_them_all() {
+fn program_is_not_expanded_and_colon_disables_variables() {
     let argv = |value: &str| {
         let command = CommandLine::parse(value).unwrap().remove(0);
         let argv = command.argv_with(|name| (name == "A").then_some("b c"));
@@ -160,7 +160,7 @@ fn a_program_is_no_variable_and_a_colon_keeps_them_all() {
 }
 
 #[test]
-fn words_know_where_they_stand() {
+fn command_words_have_spans() {
     let value = r#" -"/bin/a" 'b c'  \; d ; e"#;
     let commands = CommandLine::parse(value).unwrap();
     let text = |span: fleet_unitfile::Span| &value[span.start..span.end];
@@ -174,18 +174,18 @@ fn words_know_where_they_stand() {
 #[test]
 fn specifiers_are_replaced_word_by_word() {
     let name = UnitName::parse("web@a b.service".replace(' ', r"\x20").as_str()).unwrap();
-    let facts = SpecifierContext::new()
+    let context = SpecifierContext::new()
         .with(Specifier::HostName, "two words")
         .with(Specifier::HomeDirectory, "/home/a");
     let command = CommandLine::parse("%h/run --as %I --on %H").unwrap().remove(0);
-    let expanded = command.expand(&facts, &name).unwrap();
+    let expanded = command.expand(&context, &name).unwrap();
     let argv: Vec<_> = expanded.argv().collect();
     assert_eq!(argv, ["/home/a/run", "--as", "a b", "--on", "two words"]);
     let command = CommandLine::parse("a %b").unwrap().remove(0);
-    let error = command.expand(&facts, &name).unwrap_err();
+    let error = command.expand(&context, &name).unwrap_err();
     assert!(matches!(error, CommandError::Specifier { at: 2, .. }), "{error:?}");
     let command = CommandLine::parse("%i/b").unwrap().remove(0);
-    let error = command.expand(&facts, &name).unwrap_err();
+    let error = command.expand(&context, &name).unwrap_err();
     assert_eq!(error, CommandError::PathCharacter { at: 0 });
 }
 
@@ -193,12 +193,12 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn a_word_that_is_quoted_reads_back(word in any::<String>()) {
+    fn quoted_word_reads_back(word in any::<String>()) {
         prop_assert_eq!(split_words(&quote_word(&word)), Ok(vec![word]));
     }
 
     #[test]
-    fn a_command_that_is_written_reads_back(
+    fn written_command_reads_back(
         value in "([-@:+!]{0,3}/?[a%\"' \\\\;x3b\t]{0,6} ?){0,4}"
     ) {
         if let Ok(commands) = CommandLine::parse(&value) {

@@ -1,4 +1,4 @@
-//! Whole unit files: those of the corpus in `tests/units`, and those of the machine.
+//! Complete unit files: those of the corpus in `tests/units`, and those of the machine.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use fleet_unitfile::{UnitFile, UnitOption};
 
 use crate::folded;
 
-/// The files below a folder whose names pass, in order; none where there is no such folder.
+/// Returns the matching files below a directory, in order; none if there is no such directory.
 #[expect(clippy::disallowed_methods, reason = "tests may read files; the crate itself may not")]
 fn files(folder: &Path, passes: fn(&Path) -> bool) -> Vec<(PathBuf, Vec<u8>)> {
     let Ok(entries) = std::fs::read_dir(folder) else {
@@ -26,26 +26,26 @@ fn is_bad(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "bad")
 }
 
-/// What every unit file that can be read has in common.
+/// Checks properties that every valid unit file has.
 fn is_sound(path: &Path, source: &[u8]) {
     let unit =
         UnitFile::parse(source).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     assert_eq!(unit.source(), source);
-    assert!(!unit.options().is_empty(), "{} says nothing", path.display());
+    assert!(!unit.options().is_empty(), "{} has no options", path.display());
     let again = UnitFile::from_options(unit.options().map(UnitOption::from)).unwrap();
     assert_eq!(again.hash(), unit.hash(), "{}", path.display());
     assert_eq!(again.canonical(), unit.canonical(), "{}", path.display());
 }
 
 #[test]
-fn every_good_file_of_the_corpus_is_sound() {
+fn valid_corpus_files_round_trip() {
     let good = corpus(|path| !is_bad(path));
     assert_eq!(good.len(), 7, "a file of the corpus is missing, or not counted here");
     good.iter().for_each(|(path, source)| is_sound(path, source));
 }
 
 #[test]
-fn every_bad_file_of_the_corpus_is_refused_where_it_is_bad() {
+fn invalid_corpus_files_are_refused_at_their_error() {
     let report = corpus(is_bad).into_iter().map(|(path, source)| {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         format!("{name}: {}", UnitFile::parse(source).unwrap_err())
@@ -67,7 +67,7 @@ fn every_bad_file_of_the_corpus_is_refused_where_it_is_bad() {
 }
 
 #[test]
-fn the_whole_of_a_file_is_read() {
+fn all_options_of_a_file_are_read() {
     let corpus = corpus(|path| path.ends_with("commented.service"));
     let [(_, source)] = &corpus[..] else { panic!("one such file") };
     let unit = UnitFile::parse(source).unwrap();
@@ -88,7 +88,7 @@ fn the_whole_of_a_file_is_read() {
 }
 
 #[test]
-fn every_unit_file_of_this_machine_is_sound() {
+fn unit_files_of_this_machine_round_trip() {
     for folder in ["/usr/lib/systemd/system", "/etc/systemd/system"] {
         for (path, source) in files(Path::new(folder), is_unit) {
             // A masked unit may be an empty file.

@@ -1,4 +1,4 @@
-//! Edits by place, edits of sections, and the normal form.
+//! Edits by index, edits of sections, and the normal form.
 
 use fleet_unitfile::{
     Event, MergedUnit, OptionError, OptionErrorKind, OptionView, Reader, UnitFile, UnitName,
@@ -13,7 +13,7 @@ fn unit(source: &str) -> UnitFile {
 }
 
 #[test]
-fn an_option_is_changed_where_it_stands() {
+fn option_is_changed_in_place() {
     let source = "[A]\n# one\nK = 1 \nK=2\n\n[B]\nK=3";
     let edited = |unit: UnitFile| unit.source_str().unwrap().to_owned();
     let unit = unit(source);
@@ -33,7 +33,7 @@ fn an_option_is_changed_where_it_stands() {
 }
 
 #[test]
-fn line_ends_are_those_of_the_file() {
+fn edits_use_the_line_ends_of_the_file() {
     let unit = unit("[A]\r\nK=1\r\n[B]\r\n");
     let edited = unit.with_after(0, "L", "2").unwrap();
     assert_eq!(edited.source_str(), Some("[A]\r\nK=1\r\nL=2\r\n[B]\r\n"));
@@ -62,7 +62,7 @@ fn sections_are_added_renamed_and_removed() {
 }
 
 #[test]
-fn the_normal_form_keeps_what_was_written() {
+fn formatting_keeps_options_and_comments() {
     for (source, expected) in [
         ("", ""),
         ("\u{feff}\n\n[A]\n\n\nK = v \n", "[A]\nK=v\n"),
@@ -79,7 +79,7 @@ fn the_normal_form_keeps_what_was_written() {
 }
 
 #[test]
-fn an_empty_value_resets_a_list() {
+fn empty_value_resets_a_list() {
     let unit = unit("[A]\nK=1\nL=\nK=2\nK=\nK=3\n[B]\nK=\n[A]\nK=4\n");
     let effective = |section, name| {
         let values = unit.effective(section, name).map(OptionView::value);
@@ -91,7 +91,7 @@ fn an_empty_value_resets_a_list() {
 }
 
 #[test]
-fn an_empty_value_takes_back_what_systemd_takes_back_by_it() {
+fn empty_value_resets_the_same_lists_as_in_systemd() {
     let effective = |section: &str, lines: &str, name: &str| {
         let source = format!("[{section}]\n{}\n", lines.replace(' ', "\n"));
         let alone = unit(&source);
@@ -106,13 +106,13 @@ fn an_empty_value_takes_back_what_systemd_takes_back_by_it() {
         found.join(" ")
     };
     for (section, lines, name, expected) in [
-        // Dependencies are never taken back.
+        // Dependencies are never reset.
         ("Unit", "After=a After= After=b", "After", "a b"),
         ("Unit", "RequiresMountsFor=/a RequiresMountsFor=", "RequiresMountsFor", "/a"),
         ("Service", "Sockets=a.socket Sockets=", "Sockets", "a.socket"),
         ("Install", "Also=a Also=", "Also", "a"),
         ("Install", "WantedBy=a WantedBy= WantedBy=b", "WantedBy", "b"),
-        // Lists of several options are taken back as a whole.
+        // Lists of several options are reset together.
         ("Unit", "ConditionHost=a ConditionUser=", "ConditionHost", ""),
         ("Unit", "AssertHost=a ConditionUser=", "AssertHost", "a"),
         ("Timer", "OnCalendar=daily OnBootSec= OnBootSec=1", "OnCalendar", ""),
@@ -121,7 +121,7 @@ fn an_empty_value_takes_back_what_systemd_takes_back_by_it() {
         ("Socket", "ListenFIFO=/a ListenStream= ListenFIFO=/b", "ListenFIFO", "/b"),
         ("Service", "BindPaths=/a BindReadOnlyPaths=", "BindPaths", ""),
         ("Service", "Environment=A=1 PassEnvironment=", "Environment", "A=1"),
-        // Older names are names of the same list.
+        // Older names refer to the same list.
         (
             "Service",
             "ReadWritePaths=/a ReadWriteDirectories=/b ReadWritePaths=/c",
@@ -135,7 +135,7 @@ fn an_empty_value_takes_back_what_systemd_takes_back_by_it() {
         ("Unit", "PropagateReloadTo=a PropagatesReloadTo=b", "PropagatesReloadTo", "a b"),
         ("Unit", "PropagateReloadFrom=a ReloadPropagatedFrom=b", "ReloadPropagatedFrom", "a b"),
         ("X-Any", "BindTo=a BindsTo=b", "BindsTo", "b"),
-        // Sections of others have lists of their own.
+        // Other sections have lists of their own.
         ("X-Any", "OnCalendar=daily OnBootSec=", "OnCalendar", "daily"),
     ] {
         assert_eq!(effective(section, lines, name), expected, "{lines}");
@@ -144,7 +144,7 @@ fn an_empty_value_takes_back_what_systemd_takes_back_by_it() {
 
 type Triples = Vec<(String, String, String)>;
 
-/// The comments that are no part of an option, without blanks around them.
+/// Returns the comments outside options, without surrounding blanks.
 fn comments(unit: &UnitFile) -> Vec<Vec<u8>> {
     let comments = Reader::new(unit.source()).filter_map(|event| match event {
         Event::Comment { text, .. } => Some(text.trim_ascii().to_vec()),
@@ -163,7 +163,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn an_edit_by_place_changes_one_option(
+    fn edit_by_index_changes_one_option(
         source in source(),
         place in any::<prop::sample::Index>(),
         name in "[A-C#\\[]{1,2}",
@@ -194,7 +194,7 @@ proptest! {
     }
 
     #[test]
-    fn edits_of_sections_leave_the_others(source in source()) {
+    fn section_edits_leave_other_sections_unchanged(source in source()) {
         let (unit, _) = UnitFile::parse_collecting(&source);
         let without = unit.without_section("A");
         prop_assert!(!without.has_section("A"));
@@ -210,7 +210,7 @@ proptest! {
     }
 
     #[test]
-    fn the_normal_form_means_the_same_and_is_its_own(source in source()) {
+    fn formatting_keeps_the_hash_and_is_idempotent(source in source()) {
         let (unit, diagnostics) = UnitFile::parse_collecting(&source);
         let formatted = unit.formatted();
         prop_assert_eq!(formatted.hash(), unit.hash());

@@ -1,4 +1,4 @@
-//! Spans of time, beside systemd's own.
+//! Time spans, compared with systemd.
 
 use std::process::Output;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 
-use crate::left_out;
 use crate::properties::config;
+use crate::report_skipped;
 
 #[test]
-fn a_span_is_written_with_each_unit_that_occurs() {
+fn time_span_is_written_with_its_nonzero_units() {
     for (micros, text) in [
         (0, "0"),
         (1, "1us"),
@@ -28,14 +28,14 @@ fn a_span_is_written_with_each_unit_that_occurs() {
     assert_eq!(Timespan::Infinity.to_string(), "infinity");
 }
 
-/// What `systemd-analyze` prints of some texts; `None` where it is not installed.
+/// Returns the output of `systemd-analyze` for some texts; `None` if it is not installed.
 #[expect(clippy::disallowed_methods, reason = "the test compares with another program")]
 pub(crate) fn analyze(verb: &[&str], texts: &[&str]) -> Option<Output> {
     let mut command = std::process::Command::new("systemd-analyze");
     command.args(verb).arg("--").args(texts).output().ok()
 }
 
-/// What systemd makes of spans that it takes: its microseconds and how it writes them.
+/// Returns the microseconds and the text form that systemd derives from time spans.
 fn systemd_reads(spans: &[&str]) -> Option<Vec<(u64, String)>> {
     let text = String::from_utf8(analyze(&["timespan"], spans)?.stdout).unwrap();
     let of = |word: &str| {
@@ -50,7 +50,7 @@ fn systemd_reads(spans: &[&str]) -> Option<Vec<(u64, String)>> {
 fn systemd_writes_whole_seconds_the_same() {
     let spans = ["1s", "59", "3600", "100000", "1week 3days", "400d", "2M 1w", "90min", "5y 1s"];
     let Some(read) = systemd_reads(&spans) else {
-        return left_out("systemd-analyze");
+        return report_skipped("systemd-analyze");
     };
     assert_eq!(read.len(), spans.len());
     for (span, (_, human)) in spans.into_iter().zip(read) {
@@ -58,7 +58,7 @@ fn systemd_writes_whole_seconds_the_same() {
     }
 }
 
-/// Which of some spans, by number, systemd complains of in a unit file.
+/// Returns the indexes of time spans that systemd warns about in a unit file.
 #[expect(clippy::disallowed_methods, reason = "the test hands a file to another program")]
 fn complained_of(spans: &[&str]) -> Vec<usize> {
     let folder = tempfile::tempdir().unwrap();
@@ -76,7 +76,7 @@ fn complained_of(spans: &[&str]) -> Vec<usize> {
     numbers.map(|line| line - 2).collect()
 }
 
-/// Spans of time that are right or nearly so.
+/// Generates time spans that are valid or nearly so.
 fn span() -> impl Strategy<Value = String> {
     let numbers = "0 1 5 90 007 1.5 0.25 .5 2.000001 1.0000019 123456789 +3 -1 1. 1..2 . 0x1 1e3 \
                    584542 9223372036854775807 9223372036854775808 18446744073709551615 0.1234567";
@@ -92,7 +92,7 @@ fn span() -> impl Strategy<Value = String> {
 }
 
 #[test]
-fn systemd_reads_two_thousand_spans_the_same() {
+fn systemd_reads_the_same_time_spans() {
     let mut runner = TestRunner::deterministic();
     let known = ["infinity", " infinity ", "infinity 1s", "1s infinity", "584541y", "584542y 0s"];
     let mut spans: Vec<String> = known.map(str::to_owned).into();
@@ -105,7 +105,7 @@ fn systemd_reads_two_thousand_spans_the_same() {
     assert!(taken.len() > 300 && refused.len() > 300, "{} are taken", taken.len());
     for some in taken.chunks(200) {
         let Some(read) = systemd_reads(some) else {
-            return left_out("systemd-analyze");
+            return report_skipped("systemd-analyze");
         };
         let ours = some.iter().map(|span| match parse_timespan(span).unwrap().as_duration() {
             Some(span) => u64::try_from(span.as_micros()).unwrap(),
@@ -116,9 +116,9 @@ fn systemd_reads_two_thousand_spans_the_same() {
         let theirs: Vec<_> = some.iter().copied().zip(theirs).collect();
         assert_eq!(ours, theirs, "systemd stops at the first that it does not take");
     }
-    // Of these it has to complain one by one.
-    let told = complained_of(&refused);
-    let taken = refused.iter().enumerate().filter(|(number, _)| !told.contains(number));
+    // systemd has to warn about each of these.
+    let reported = complained_of(&refused);
+    let taken = refused.iter().enumerate().filter(|(number, _)| !reported.contains(number));
     let taken: Vec<&str> = taken.map(|(_, span)| *span).collect();
     assert_eq!(taken, [""; 0], "taken by systemd alone");
 }
@@ -127,7 +127,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn a_span_that_is_written_reads_back(micros in 0..u64::MAX) {
+    fn written_time_span_reads_back(micros in 0..u64::MAX) {
         let span = Timespan::Finite(Duration::from_micros(micros));
         prop_assert_eq!(span.to_string().parse(), Ok(span));
     }

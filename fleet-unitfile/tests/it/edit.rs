@@ -1,9 +1,9 @@
-//! Edits of one option, and that they leave the rest of the source alone.
+//! Edits of one option, which leave the rest of the source unchanged.
 
 use fleet_unitfile::{OptionErrorKind, UnitFile, UnitOption};
 
 #[test]
-fn an_option_is_set_where_it_belongs() {
+fn option_is_set_in_its_section() {
     for (source, name, value, expected) in [
         ("", "K", "v", "[A]\nK=v\n"),
         ("# c", "K", "v", "# c\n\n[A]\nK=v\n"),
@@ -30,7 +30,7 @@ fn an_option_is_set_where_it_belongs() {
 }
 
 #[test]
-fn an_option_below_an_empty_line_that_ended_a_value_is_not_joined_to_it() {
+fn option_after_a_value_ended_by_an_empty_line_stays_apart() {
     for (source, expected) in [
         ("[A]\nL=w\\\r\r", "[A]\nL=w\\\r\rK=v\r"),
         ("[A]\nL=w\\\r\r\n", "[A]\nL=w\\\r\r\nK=v\r\n"),
@@ -45,7 +45,7 @@ fn an_option_below_an_empty_line_that_ended_a_value_is_not_joined_to_it() {
 }
 
 #[test]
-fn a_new_name_that_ends_in_a_backslash_takes_in_no_line_of_an_old_one() {
+fn name_ending_in_a_backslash_joins_no_old_line() {
     for (source, expected) in [
         ("[A]\nK\\\n;c\n=v\nL=w\n", "[A]\nM\\=v\nL=w\n"),
         ("[A]\nK \t= v\nL=w\n", "[A]\nM\\ \t= v\nL=w\n"),
@@ -58,7 +58,7 @@ fn a_new_name_that_ends_in_a_backslash_takes_in_no_line_of_an_old_one() {
 }
 
 #[test]
-fn an_option_is_removed_with_its_lines() {
+fn option_is_removed_with_all_its_lines() {
     for (source, expected) in [
         ("[A]\n# c\n  K=v\nL=w\n", "[A]\n# c\nL=w\n"),
         ("[A]\r\nK=v\r\nL=w\r\nK=x\r\n", "[A]\r\nL=w\r\n"),
@@ -74,7 +74,7 @@ fn an_option_is_removed_with_its_lines() {
 }
 
 #[test]
-fn an_edit_that_would_add_lines_is_refused() {
+fn edit_that_would_inject_lines_is_refused() {
     let unit = UnitFile::parse("[A]\nK=v\n").unwrap();
     let error = unit.with(UnitOption::new("A", "K", "v\nL=w")).unwrap_err();
     assert_eq!(error.kind(), OptionErrorKind::LineEnd);

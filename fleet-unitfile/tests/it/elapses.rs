@@ -1,4 +1,4 @@
-//! When rhythms of the calendar come next: known cases, a naive twin, and systemd's own.
+//! Next elapses of calendar events: known cases, a naive search, and systemd's results.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 
-use crate::calendar::rhythm;
-use crate::left_out;
+use crate::calendar::calendar_event;
 use crate::properties::config;
+use crate::report_skipped;
 
-/// A zone by the moments at which its clocks were set, and how far ahead they are from then on.
+/// A time zone given by the times of its clock changes and the offsets from then on.
 #[derive(Debug, Clone)]
 struct Set(Vec<(i64, i32)>);
 
@@ -27,7 +27,7 @@ impl Zone for Set {
     }
 }
 
-/// The clocks of Berlin from the end of 2025 to the autumn of 2027.
+/// The time zone of Berlin from the end of 2025 to the autumn of 2027.
 fn berlin() -> Set {
     const SET: [i64; 4] = [1_774_746_000, 1_792_890_000, 1_806_195_600, 1_824_944_400];
     let set = SET.into_iter().zip([7200, 3600, 7200, 3600]);
@@ -42,7 +42,7 @@ fn days_in(year: u64, month: u64) -> u64 {
     [31, 28 + u64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31][month as usize - 1]
 }
 
-/// `2026-01-31 12:00:00`, with any word before and after it, in seconds since the start of 1970.
+/// Parses `2026-01-31 12:00:00`, with any word before and after it, as seconds since 1970.
 fn seconds(text: &str) -> u64 {
     let part = |mark: char| text.split(' ').find(|word| word.contains(mark));
     let numbers = |word: &str, mark| word.split(mark).map(|it| it.parse().unwrap()).collect();
@@ -59,7 +59,7 @@ fn next(text: &str, after: Duration, zone: &impl Zone) -> Option<Duration> {
 }
 
 #[test]
-fn the_next_of_each_kind() {
+fn next_elapse_of_each_kind_of_event() {
     for (text, after, expected) in [
         ("daily", "2026-11-22 19:00:00", "2026-11-23 00:00:00"),
         ("minutely", "2026-11-22 19:00:00", "2026-11-22 19:01:00"),
@@ -90,7 +90,7 @@ fn the_next_of_each_kind() {
 }
 
 #[test]
-fn what_never_comes() {
+fn events_without_a_next_elapse() {
     for text in ["2020-1-1", "*-02-30", "2199-12-31 23:59", "@1700000000", "Tue 2030-1-2"] {
         let last = Duration::from_secs(seconds("2199-12-31 23:59:00"));
         assert_eq!(next(text, last, &Utc), None, "{text}");
@@ -99,7 +99,7 @@ fn what_never_comes() {
 }
 
 #[test]
-fn seconds_have_fractions() {
+fn seconds_may_have_fractions() {
     let at = Duration::from_millis;
     assert_eq!(next("*:*:0/0.25", at(1_500), &Utc), Some(at(1_750)));
     assert_eq!(next("*:*:0.5", at(500), &Utc), Some(at(60_500)));
@@ -108,9 +108,9 @@ fn seconds_have_fractions() {
 }
 
 #[test]
-fn clocks_that_are_set() {
+fn clock_changes_skip_or_repeat_local_times() {
     for (text, after, expected) in [
-        // At two the clocks show three, and at three in autumn they show two once more.
+        // In spring the clock skips from two to three; in autumn it goes back from three to two.
         ("02:30", "2026-03-28 12:00:00", "2026-03-30 00:30:00"),
         ("hourly", "2026-03-29 00:30:00", "2026-03-29 01:00:00"),
         ("02:30", "2026-10-24 12:00:00", "2026-10-25 00:30:00"),
@@ -125,7 +125,7 @@ fn clocks_that_are_set() {
     }
 }
 
-/// A rhythm by all the numbers that it holds, none of them standing for all.
+/// A calendar event given by all matching numbers of each field.
 #[derive(Debug, Clone)]
 struct Numbers {
     weekdays: Vec<u64>,
@@ -153,7 +153,7 @@ impl Numbers {
         format!("{date} {hours}:{minutes}:{}", list(&self.seconds))
     }
 
-    /// Whether clocks that show so many seconds since the start of 1970 show one of its times.
+    /// Whether a local time, in seconds since 1970, matches the event.
     fn holds(&self, shown: u64) -> bool {
         let has = |numbers: &[u64], number: u64| numbers.is_empty() || numbers.contains(&number);
         let (mut day, mut year, mut month) = (shown / 86_400, 1970, 1);
@@ -180,13 +180,13 @@ fn numbers() -> impl Strategy<Value = Numbers> {
     let date = (some(0, 6, 3), some(1, 3, 1), some(1, 22, 3), any::<bool>());
     let time = (some(0, 23, 4), some(0, 59, 3), some(0, 59, 3));
     (date, time).prop_map(|((weekdays, months, days, from_end), (hours, minutes, seconds))| {
-        // systemd takes fewer of the last days the more ranges there are.
+        // systemd counts fewer of the last days the more ranges there are.
         let days = if from_end { days.into_iter().take(1).collect() } else { days };
         Numbers { weekdays, months, days, from_end, hours, minutes, seconds }
     })
 }
 
-/// Clocks that are set now and then by some quarters of an hour.
+/// Generates a time zone with occasional clock changes by multiples of a quarter hour.
 fn zone() -> impl Strategy<Value = Set> {
     let step = (86_400..200_000_i64, -8..=8_i32);
     (-40..40_i32, prop::collection::vec(step, 0..4)).prop_map(|(offset, steps)| {
@@ -200,8 +200,7 @@ fn zone() -> impl Strategy<Value = Set> {
     })
 }
 
-/// The first second after that one at which the clocks show a time of the rhythm for the first
-/// time; looks at one after the other.
+/// Finds the first match after a time by testing every second. A repeated local time counts once.
 fn walk(numbers: &Numbers, after: i64, most: i64, zone: &Set) -> Option<i64> {
     let shown = |at: i64| at + i64::from(zone.offset_period(at).offset);
     let mut latest = (after - 10_000..=after).map(shown).max().unwrap();
@@ -213,11 +212,11 @@ fn walk(numbers: &Numbers, after: i64, most: i64, zone: &Set) -> Option<i64> {
 }
 
 proptest! {
-    // A walk is long.
+    // An exhaustive search is slow.
     #![proptest_config(ProptestConfig { cases: 100, ..config() })]
 
     #[test]
-    fn the_next_one_is_the_first_that_a_walk_finds(
+    fn next_elapse_equals_that_of_an_exhaustive_search(
         numbers in numbers(),
         zone in zone(),
         after in 50_000..600_000_i64,
@@ -231,7 +230,7 @@ proptest! {
     }
 
     #[test]
-    fn a_later_start_finds_nothing_earlier(
+    fn next_elapse_is_monotonic(
         numbers in numbers(),
         zone in zone(),
         micros in 0..u32::MAX,
@@ -246,7 +245,7 @@ proptest! {
     }
 }
 
-/// The next times of each text by systemd, in whole seconds; `None` where it is not installed.
+/// Returns the next elapses of each text from systemd, in whole seconds; `None` without systemd.
 #[expect(clippy::disallowed_methods, reason = "the test compares with another program")]
 fn systemd_finds(texts: &[&str], after: &str, count: usize) -> Option<Vec<Vec<u64>>> {
     let mut command = std::process::Command::new("systemd-analyze");
@@ -268,7 +267,7 @@ fn systemd_finds(texts: &[&str], after: &str, count: usize) -> Option<Vec<Vec<u6
     Some(all)
 }
 
-/// The same by us.
+/// Returns the next elapses from this crate.
 fn we_find(text: &str, after: &str, count: usize) -> Vec<u64> {
     let calendar: Calendar = text.parse().unwrap();
     let follow = |at: &Duration| match calendar.zone() {
@@ -280,25 +279,25 @@ fn we_find(text: &str, after: &str, count: usize) -> Vec<u64> {
 }
 
 #[test]
-fn systemd_finds_the_same_times_of_a_thousand_rhythms() {
+fn systemd_computes_the_same_elapses() {
     const KNOWN: &str = "daily|weekly|*-*~1|*-02~1|Mon *-*~7/1|*-*~1..7/2|*-*~3,4,22|*:0/7:0/13|\
                          *-*-* 02:30 Europe/Berlin|hourly Europe/Berlin|*:0/25 Europe/Berlin|\
                          Sun 03:00 Europe/Berlin|*:*:59.5|2/3:1/7|*-*-29..31/2|*-02-29|\
                          Mon *-02-29|20..40/7-*-1|@1800000000|2020-01-01|*-*-1/9";
-    let mut rhythms: Vec<String> = KNOWN.split('|').map(str::to_owned).collect();
+    let mut events: Vec<String> = KNOWN.split('|').map(str::to_owned).collect();
     let mut runner = TestRunner::deterministic();
-    while rhythms.len() < 1000 {
-        let text = rhythm().new_tree(&mut runner).unwrap().current();
-        rhythms.extend(Some(text).filter(|text| text.parse::<Calendar>().is_ok()));
+    while events.len() < 1000 {
+        let text = calendar_event().new_tree(&mut runner).unwrap().current();
+        events.extend(Some(text).filter(|text| text.parse::<Calendar>().is_ok()));
     }
     let mut elapses = 0;
-    // On 29 March the clocks of Berlin are set to an hour later.
+    // On 29 March, Berlin switches to summer time.
     let days = ["2026-03-28 12:34:56", "2027-12-31 23:59:59", "2024-02-29 00:00:00"];
-    for (number, some) in rhythms.chunks(100).enumerate() {
+    for (number, some) in events.chunks(100).enumerate() {
         let after = days[number % days.len()];
         let texts: Vec<&str> = some.iter().map(String::as_str).collect();
         let Some(theirs) = systemd_finds(&texts, after, 6) else {
-            return left_out("systemd-analyze");
+            return report_skipped("systemd-analyze");
         };
         assert_eq!(theirs.len(), texts.len());
         for (text, theirs) in texts.into_iter().zip(theirs) {

@@ -1,4 +1,4 @@
-//! The grammar, case by case: what is read, what is refused, and what the refusal says.
+//! The grammar, case by case: accepted text, refused text, and messages.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use fleet_unitfile::{Diagnostic, DiagnosticKind, Location, OptionView, Severity,
 
 use crate::folded;
 
-/// What a source says, on one line, and what is wrong with it.
+/// Returns the options of a source on one line, and the kinds of its diagnostics.
 fn read(source: impl AsRef<[u8]>) -> (String, Vec<DiagnosticKind>) {
     let (unit, diagnostics) = UnitFile::parse_collecting(source);
     let mut text = String::new();
@@ -18,7 +18,7 @@ fn read(source: impl AsRef<[u8]>) -> (String, Vec<DiagnosticKind>) {
     (text, diagnostics.iter().map(Diagnostic::kind).collect())
 }
 
-/// Checks a table of sources that are read without a word.
+/// Checks a table of sources without diagnostics.
 fn all_read(table: &[(&str, &str)]) {
     for &(source, expected) in table {
         assert_eq!(read(source), (expected.to_owned(), vec![]), "{source:?}");
@@ -26,7 +26,7 @@ fn all_read(table: &[(&str, &str)]) {
     }
 }
 
-/// Checks a table of sources with one flaw each, and what is read besides.
+/// Checks a table of sources with one error each, and the remaining options.
 fn all_refused(table: &[(&[u8], DiagnosticKind, &str)]) {
     for &(source, kind, rest) in table {
         let shown = String::from_utf8_lossy(source);
@@ -62,7 +62,7 @@ fn sections_and_options() {
 }
 
 #[test]
-fn comments_stand_alone_on_their_lines() {
+fn comments_are_whole_lines() {
     all_read(&[
         ("# c\n; d\n  # e\n\t;\n", ""),
         ("#c\\\n[A]\nK=v\n", "A.K=v"),
@@ -74,7 +74,7 @@ fn comments_stand_alone_on_their_lines() {
 }
 
 #[test]
-fn an_open_backslash_continues_the_line() {
+fn unescaped_backslash_continues_the_line() {
     all_read(&[
         ("[A]\nK=a\\\nb\n", "A.K=a b"),
         ("[A]\nK=a \\\n   b\n", "A.K=a     b"),
@@ -93,7 +93,7 @@ fn an_open_backslash_continues_the_line() {
 }
 
 #[test]
-fn line_ends_of_every_kind() {
+fn all_kinds_of_line_ends() {
     all_read(&[
         ("[A]\r\nK=v\r\nL=w\r\n", "A.K=v | A.L=w"),
         ("[A]\rK=v\rL=w", "A.K=v | A.L=w"),
@@ -106,7 +106,7 @@ fn line_ends_of_every_kind() {
 }
 
 #[test]
-fn a_byte_order_mark_at_the_start_is_skipped() {
+fn leading_byte_order_mark_is_skipped() {
     all_read(&[
         ("\u{feff}[A]\nK=v\n", "A.K=v"),
         ("\u{feff}# c\n[A]\nK=v\n", "A.K=v"),
@@ -119,7 +119,7 @@ fn a_byte_order_mark_at_the_start_is_skipped() {
 }
 
 #[test]
-fn lines_that_are_nothing() {
+fn invalid_lines_are_refused() {
     use DiagnosticKind::{EmptyName, MissingEquals, OutsideSection};
     all_refused(&[
         (b"[A]\nfoo\nK=v\n", MissingEquals, "A.K=v"),
@@ -134,7 +134,7 @@ fn lines_that_are_nothing() {
 }
 
 #[test]
-fn headers_that_are_none_head_nothing() {
+fn invalid_headers_hide_their_options() {
     use DiagnosticKind::{EmptySection, SectionCharacter, UnclosedHeader};
     all_refused(&[
         (b"[A\nK=v\n[B]\nL=w\n", UnclosedHeader, "B.L=w"),
@@ -152,13 +152,13 @@ fn headers_that_are_none_head_nothing() {
 }
 
 #[test]
-fn text_that_is_not_utf8() {
+fn invalid_utf8_is_refused_outside_comments() {
     use DiagnosticKind::InvalidUtf8;
     all_refused(&[
         (b"[A]\nK=\xff\nL=w\n", InvalidUtf8, "A.L=w"),
         (b"[A]\nK\xff=v\n", InvalidUtf8, ""),
         (b"[A]\nK=a\\\n\xc3\nL=w\n", InvalidUtf8, "A.L=w"),
-        // Half a character at the end of each line does not add up to a whole one.
+        // Half a character at the end of each of two lines is not joined to a whole one.
         (b"[A]\nK=\xc3\\\n\xa4\n", InvalidUtf8, ""),
         (b"[A\xff]\nK=v\n[B]\nL=w\n", InvalidUtf8, "B.L=w"),
         (b"[A]\n \\\n[B]\xff\nK=v\n", InvalidUtf8, ""),
@@ -173,7 +173,7 @@ fn text_that_is_not_utf8() {
 }
 
 #[test]
-fn a_line_is_shorter_than_a_mebibyte_joined_or_not() {
+fn line_length_is_limited_joined_or_not() {
     const MAX: usize = 1024 * 1024 - 1;
     let option = |len: usize| format!("[A]\nK={}\nL=w\n", "v".repeat(len - 2));
     let comment = |len: usize| format!("#{}\n[A]\nL=w\n", "c".repeat(len - 1));
@@ -217,7 +217,7 @@ fn diagnostics_are_bounded_and_keep_the_first_error() {
 }
 
 #[test]
-fn messages_name_the_place_the_flaw_and_the_remedy() {
+fn messages_have_location_error_and_remedy() {
     let source =
         b"K=v\n[Unit\n[Ser]vice]\n[A]\n=v\n  ExecStart /bin/true\n\xc3\xa4=\xff\nK=\\ \nK=\\\n\
         [B]\nK=a\\";
@@ -249,7 +249,7 @@ fn messages_name_the_place_the_flaw_and_the_remedy() {
 }
 
 #[test]
-fn spans_and_locations_point_at_the_words() {
+fn spans_and_locations_match_the_text() {
     let source = "\u{feff}[A]\r\n  Näme = väl \\\r\n#c\r\n ue  \r\nEmpty=\r\n";
     let unit = UnitFile::parse(source).unwrap();
     let [first, empty] = unit.options().collect::<Vec<_>>()[..] else { panic!("two options") };
@@ -268,7 +268,7 @@ fn spans_and_locations_point_at_the_words() {
 }
 
 #[test]
-fn a_unit_file_is_a_value_like_others() {
+fn unit_file_implements_common_traits() {
     let source = "# c\n[A]\nK=1\n";
     let unit: UnitFile = source.parse().unwrap();
     assert_eq!(unit.as_ref(), source.as_bytes());
@@ -284,7 +284,7 @@ fn a_unit_file_is_a_value_like_others() {
 }
 
 #[test]
-fn questions_about_a_unit_file() {
+fn unit_file_accessors() {
     let unit = UnitFile::parse("[Unit]\nDescription=a\nDescription=b\n[X]\n[Unit]\nK=1\n").unwrap();
     assert_eq!(unit.sections().collect::<Vec<_>>(), ["Unit", "X"]);
     assert!(unit.has_section("X") && !unit.has_section("x"));

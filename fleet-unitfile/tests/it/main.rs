@@ -20,7 +20,7 @@ mod specifiers;
 mod systemd;
 mod values;
 
-/// Breaks long lines at blanks, so that a snapshot of messages fits the page.
+/// Wraps long lines at blanks, so that a snapshot of messages fits the page.
 fn folded(text: &str) -> String {
     let mut folded = String::new();
     for line in text.lines() {
@@ -40,9 +40,9 @@ fn folded(text: &str) -> String {
     folded
 }
 
-/// Says that a comparison was left out, for want of the program to compare with.
-fn left_out(program: &str) {
+/// Reports that a comparison was skipped because the program is not installed.
+fn report_skipped(program: &str) {
     use std::io::Write as _;
-    let told = writeln!(std::io::stderr(), "left out: {program} is not installed, or is another");
-    told.expect("a test can write to its standard error");
+    let written = writeln!(std::io::stderr(), "skipped: {program} is not installed, or is another");
+    written.expect("a test can write to its standard error");
 }

@@ -1,4 +1,4 @@
-//! Drop-ins: which apply, in which order, and that systemd says the same.
+//! Drop-ins: selection and order, compared with systemd.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 
-use crate::left_out;
+use crate::report_skipped;
 
 const DIRECTORIES: [&str; 3] = ["/etc/units", "/run/units", "/lib/units"];
 
@@ -16,9 +16,8 @@ fn name(text: &str) -> UnitName {
     UnitName::parse(text).unwrap()
 }
 
-/// The paths that make up a unit, from files that say nothing but where they are; those that end
-/// in `!` are empty.
-fn chosen(unit: &str, paths: &[&str]) -> Vec<String> {
+/// Returns the paths that a unit is merged from. Paths that end in `!` are empty files.
+fn selected(unit: &str, paths: &[&str]) -> Vec<String> {
     let files = paths.iter().map(|path| match path.strip_suffix('!') {
         Some(path) => (path.to_owned(), UnitFile::parse("").unwrap()),
         None => ((*path).to_owned(), UnitFile::parse(format!("[Unit]\nX={path}\n")).unwrap()),
@@ -28,7 +27,7 @@ fn chosen(unit: &str, paths: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn the_directories_of_a_name() {
+fn drop_in_directories_of_a_name() {
     for (unit, expected) in [
         ("a.service", &["a.service.d"][..]),
         ("a@.service", &["a@.service.d"]),
@@ -56,7 +55,7 @@ fn the_directories_of_a_name() {
 }
 
 #[test]
-fn files_are_read_in_the_order_of_their_names() {
+fn drop_ins_are_read_in_file_name_order() {
     let paths = [
         "/lib/units/service.d/20.conf",
         "/etc/units/a.service.d/30.conf",
@@ -75,11 +74,11 @@ fn files_are_read_in_the_order_of_their_names() {
         "/etc/units/a.service.d/30.conf",
         "/lib/units/a.service.d/9.conf",
     ];
-    assert_eq!(chosen("a.service", &paths), expected);
+    assert_eq!(selected("a.service", &paths), expected);
 }
 
 #[test]
-fn of_files_with_one_name_the_highest_counts_even_an_empty_one() {
+fn first_of_same_named_drop_ins_counts_even_if_empty() {
     for (paths, expected) in [
         (
             &["/lib/units/a-b.service.d/1.conf", "/etc/units/a-.service.d/1.conf"][..],
@@ -99,21 +98,21 @@ fn of_files_with_one_name_the_highest_counts_even_an_empty_one() {
             Some("/etc/units/a-b.service.d/1.conf"),
         ),
     ] {
-        assert_eq!(chosen("a-b.service", paths), Vec::from_iter(expected), "{paths:?}");
+        assert_eq!(selected("a-b.service", paths), Vec::from_iter(expected), "{paths:?}");
     }
 }
 
 #[test]
-fn an_instance_is_made_of_its_own_file_or_of_the_template() {
+fn instance_uses_its_own_file_or_the_template() {
     let template = "/etc/units/a@.service";
-    assert_eq!(chosen("a@1.service", &[template]), [template]);
+    assert_eq!(selected("a@1.service", &[template]), [template]);
     let own = "/lib/units/a@1.service";
-    assert_eq!(chosen("a@1.service", &[template, own]), [own]);
-    assert_eq!(chosen("a@1.service", &[own, "/run/units/a@1.service", template]).len(), 1);
+    assert_eq!(selected("a@1.service", &[template, own]), [own]);
+    assert_eq!(selected("a@1.service", &[own, "/run/units/a@1.service", template]).len(), 1);
 }
 
 #[test]
-fn options_know_their_file_and_a_reset_reaches_over_files() {
+fn options_have_their_file_and_resets_span_files() {
     let file = |path: &str, text: &str| (path.to_owned(), UnitFile::parse(text).unwrap());
     let files = [
         file("/lib/units/a.service", "[Service]\nNice=1\nUser=somebody\nExecStart=/bin/a\n"),
@@ -136,7 +135,7 @@ fn options_know_their_file_and_a_reset_reaches_over_files() {
     assert!(MergedUnit::select(name("a.service"), &DIRECTORIES, masked).is_masked());
 }
 
-/// Paths of drop-ins below the three directories, each with whether it is an empty file.
+/// Generates drop-in paths below the three directories, each with a flag for an empty file.
 fn tree() -> impl Strategy<Value = BTreeMap<String, bool>> {
     let directory = prop::sample::select(DIRECTORIES.to_vec());
     let drop_in = prop::sample::select(vec![
@@ -156,16 +155,16 @@ fn tree() -> impl Strategy<Value = BTreeMap<String, bool>> {
     prop::collection::btree_map(path, prop::bool::weighted(0.2), 0..20)
 }
 
-/// The paths of the files that systemd reads, in its order: each has a value that it complains
-/// of. `None` where it is not installed.
+/// Returns the paths of the files that systemd reads, in order: each has a value that it warns
+/// about. `None` without systemd.
 #[expect(clippy::disallowed_methods, reason = "the test compares with another program")]
 fn read_by_systemd(top: &Path, unit: &str) -> Option<Vec<String>> {
     let path = DIRECTORIES.map(|it| format!("{}{it}", top.display())).join(":");
     let mut command = std::process::Command::new("systemd-analyze");
     command.args(["verify", "--man=no", unit]).env("SYSTEMD_UNIT_PATH", path).current_dir(top);
     let report = String::from_utf8(command.output().ok()?.stderr).unwrap();
-    let told = report.lines().filter_map(|line| line.split_once("ignoring: at "));
-    Some(told.map(|(_, path)| path.to_owned()).collect())
+    let reported = report.lines().filter_map(|line| line.split_once("ignoring: at "));
+    Some(reported.map(|(_, path)| path.to_owned()).collect())
 }
 
 #[test]
@@ -175,7 +174,7 @@ fn systemd_reads_the_same_drop_ins() {
     for _ in 0..40 {
         let top = tempfile::tempdir().unwrap();
         let mut tree = tree().new_tree(&mut runner).unwrap().current();
-        // One that always applies tells whether systemd words its warnings as this test knows.
+        // A drop-in that always applies shows whether systemd's warnings have the expected wording.
         tree.insert("/etc/units/a-b@i-j.service.d/0.conf".to_owned(), false);
         let text = |path: &str| format!("[Service]\nKillMode=at {path}\n");
         for (path, is_empty) in &tree {
@@ -188,7 +187,7 @@ fn systemd_reads_the_same_drop_ins() {
         std::fs::write(main, "[Service]\nExecStart=/bin/true\n").unwrap();
         let read = read_by_systemd(top.path(), "a-b@i-j.service");
         let Some(read) = read.filter(|read| !read.is_empty()) else {
-            return left_out("systemd-analyze");
+            return report_skipped("systemd-analyze");
         };
         let marked = tree.iter().map(|(path, is_empty)| match is_empty {
             true => format!("{path}!"),
@@ -196,6 +195,6 @@ fn systemd_reads_the_same_drop_ins() {
         });
         let marked: Vec<String> = marked.collect();
         let paths: Vec<&str> = marked.iter().map(String::as_str).collect();
-        assert_eq!(chosen("a-b@i-j.service", &paths), read, "{tree:?}");
+        assert_eq!(selected("a-b@i-j.service", &paths), read, "{tree:?}");
     }
 }

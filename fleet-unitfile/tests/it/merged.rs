@@ -1,4 +1,4 @@
-//! Checking units with their drop-ins: what is found, and in which file.
+//! Checks of units with their drop-ins, and the file of each finding.
 
 use fleet_unitfile::{
     FindingCode, MergedUnit, Severity, UNIT_DIRECTORIES, UnitFile, UnitName, check, check_merged,
@@ -6,7 +6,7 @@ use fleet_unitfile::{
 
 const MAIN: &str = "/usr/lib/systemd/system/web.service";
 
-/// A unit of a main file, unless that is empty, and of drop-ins in the order given.
+/// Makes a unit of a main file, unless that is empty, and of drop-ins in order.
 fn unit(main: &str, drop_ins: &[&str]) -> MergedUnit {
     let file = |text: &str| UnitFile::parse_collecting(text).0;
     let main = (!main.is_empty()).then(|| (MAIN.to_owned(), file(main)));
@@ -17,19 +17,19 @@ fn unit(main: &str, drop_ins: &[&str]) -> MergedUnit {
     MergedUnit::select(name, &UNIT_DIRECTORIES, main.into_iter().chain(drop_ins))
 }
 
-/// The codes of all findings, each with the last part of its file's path and its line.
-fn told(main: &str, drop_ins: &[&str]) -> String {
+/// Returns the codes of all findings, each with its file name and line.
+fn describe(main: &str, drop_ins: &[&str]) -> String {
     let unit = unit(main, drop_ins);
     let findings = check_merged(&unit);
-    let told = findings.iter().map(|it| {
+    let reported = findings.iter().map(|it| {
         let file = it.part.path.rsplit('/').next().unwrap();
         format!("{file}:{} {}", it.finding.location().line, it.finding.code())
     });
-    told.collect::<Vec<_>>().join(", ")
+    reported.collect::<Vec<_>>().join(", ")
 }
 
 #[test]
-fn rules_about_the_whole_are_about_all_files_together() {
+fn unit_rules_apply_to_the_merged_unit() {
     let web = "[Service]\nExecStart=/bin/web\n";
     for (main, drop_ins, expected) in [
         (web, &[][..], ""),
@@ -43,12 +43,12 @@ fn rules_about_the_whole_are_about_all_files_together() {
         (web, &["[Service]\nType=oneshot\n", "[Service]\nRestart=always\n"], "1.conf:2 U0404"),
         (web, &["[Service]\nType=dbus\n"], "0.conf:2 U0403"),
         (web, &["[Service]\nType=dbus\n", "[Service]\nBusName=org.a.Web\n"], ""),
-        // What is wrong with a value is told of the file that has it, once.
+        // An invalid value is reported once, in its own file.
         (web, &["[Service]\nNice=high\n", "[Servcie]\nNice=1\n"], "0.conf:2 U0204, 1.conf:1 U0101"),
-        // To set an option again is what drop-ins are for; in one file it is odd.
+        // Drop-ins may set an option again; in one file that is reported.
         ("[Service]\nExecStart=/bin/web\nNice=1\n", &["[Service]\nNice=2\n"], ""),
         (web, &["[Service]\nNice=2\nNice=3\n"], "0.conf:3 U0106"),
-        // After an error systemd reads the drop-in no further, so it does not set the type.
+        // After an error systemd skips the rest of the drop-in, so it does not set the type.
         (
             web,
             &["[Service]\nExecStart=/bin/b\nExecStop=b/c\nType=oneshot\n"],
@@ -60,14 +60,14 @@ fn rules_about_the_whole_are_about_all_files_together() {
             "0.conf:4 U0301",
         ),
     ] {
-        assert_eq!(told(main, drop_ins), expected, "{main:?} and {drop_ins:?}");
+        assert_eq!(describe(main, drop_ins), expected, "{main:?} and {drop_ins:?}");
     }
 }
 
 #[test]
-fn a_drop_in_alone_misses_nothing_and_a_masked_unit_is_not_looked_at() {
-    assert_eq!(told("", &["[Service]\nUser=web\nExecStart=/bin/a\nExecStart=/bin/b\n"]), "");
-    assert_eq!(told("", &["[Service]\nUser=-1\n"]), "0.conf:2 U0304");
+fn lone_drop_in_and_masked_unit_miss_no_options() {
+    assert_eq!(describe("", &["[Service]\nUser=web\nExecStart=/bin/a\nExecStart=/bin/b\n"]), "");
+    assert_eq!(describe("", &["[Service]\nUser=-1\n"]), "0.conf:2 U0304");
     let empty = (MAIN.to_owned(), UnitFile::parse("").unwrap());
     let name = UnitName::parse("web.service").unwrap();
     let masked = MergedUnit::select(name, &UNIT_DIRECTORIES, [empty]);
@@ -75,7 +75,7 @@ fn a_drop_in_alone_misses_nothing_and_a_masked_unit_is_not_looked_at() {
 }
 
 #[test]
-fn a_unit_without_drop_ins_is_checked_as_its_file_is() {
+fn unit_without_drop_ins_has_the_findings_of_its_file() {
     let name = UnitName::parse("web.service").unwrap();
     for source in [
         "[Service]\nExecStart=bin/web\nNice=x\nRestrat=no\n[Foo]\n",
@@ -90,7 +90,7 @@ fn a_unit_without_drop_ins_is_checked_as_its_file_is() {
 }
 
 #[test]
-fn a_finding_is_shown_in_the_file_that_it_is_in() {
+fn finding_is_rendered_with_its_file() {
     let unit = unit("[Service]\nExecStart=/bin/web\n", &["# Ours.\n[Service]\nUser=-1\n"]);
     let findings = check_merged(&unit);
     assert_eq!(findings[0].finding.code(), FindingCode::User);

@@ -1,4 +1,4 @@
-//! Unit names: which are accepted, the parts of them, and what refusals say.
+//! Unit names: validity, parts, and error messages.
 
 use fleet_unitfile::{EscapeError, NameErrorKind, UnitName, UnitType, escape, unescape};
 
@@ -9,7 +9,7 @@ fn name(text: &str) -> UnitName {
 }
 
 #[test]
-fn a_name_falls_into_its_parts() {
+fn name_is_split_into_its_parts() {
     for (text, stem, prefix, instance, template) in [
         ("foo.service", "foo", "foo", None, None),
         ("foo@.service", "foo@", "foo", Some(""), None),
@@ -44,7 +44,7 @@ fn all_types_make_names_and_five_make_templates() {
 }
 
 #[test]
-fn the_first_broken_rule_is_told() {
+fn first_broken_rule_is_reported() {
     use NameErrorKind::{Character, EmptyPrefix, NoType, TooLong, UnknownType};
     for (text, kind) in [
         ("", NameErrorKind::Empty),
@@ -71,7 +71,7 @@ fn the_first_broken_rule_is_told() {
 }
 
 #[test]
-fn a_name_has_at_most_255_bytes() {
+fn name_is_limited_to_255_bytes() {
     let of_length = |len: usize| format!("{}.service", "a".repeat(len - 8));
     assert_eq!(name(&of_length(255)).stem().len(), 247);
     assert!(UnitName::parse(&of_length(256)).is_err());
@@ -82,7 +82,7 @@ fn a_name_has_at_most_255_bytes() {
 }
 
 #[test]
-fn messages_say_what_to_write() {
+fn name_errors_state_a_remedy() {
     let long = format!("{}.service", "a".repeat(300));
     let texts = ["", "foo", "foo.conf", "@x.service", "a b.service", "a@b.mount", &long];
     let messages = texts.map(|text| UnitName::parse(text).unwrap_err().to_string());
@@ -119,7 +119,7 @@ fn messages_say_what_to_write() {
 }
 
 #[test]
-fn an_instance_and_its_template_find_each_other() {
+fn instance_and_template_convert_to_each_other() {
     let template = name("web@.socket");
     let instance = template.instantiate("a@b").unwrap();
     assert_eq!(instance, "web@a@b.socket");
@@ -128,7 +128,7 @@ fn an_instance_and_its_template_find_each_other() {
 }
 
 #[test]
-fn names_compare_as_their_texts() {
+fn names_compare_by_text() {
     let mut names = ["b.service", "a.timer", "a.service", "a@.service"].map(name);
     names.sort();
     assert_eq!(names, ["a.service", "a.timer", "a@.service", "b.service"]);

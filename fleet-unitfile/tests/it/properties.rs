@@ -1,4 +1,4 @@
-//! Properties over every text, half of it made of the bytes that mean something.
+//! Properties of arbitrary texts, half of them made of significant bytes.
 
 use fleet_unitfile::{
     Event, OptionView, Reader, Severity, UnitFile, UnitName, UnitOption, escape, expand_specifiers,
@@ -7,7 +7,7 @@ use fleet_unitfile::{
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Sources that are mostly nearly right, from pieces that fall apart in interesting places.
+/// Generates sources that are mostly nearly valid, from pieces with syntactic meaning.
 pub(crate) fn source() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         8 => prop::sample::select(vec![
@@ -22,12 +22,12 @@ pub(crate) fn source() -> impl Strategy<Value = Vec<u8>> {
     (start, vec(piece, 0..24)).prop_map(|(start, pieces)| [start.into(), pieces.concat()].concat())
 }
 
-/// A text of the characters that mean something in some grammar of this crate.
+/// Generates a text of characters that are significant in some grammar of this crate.
 fn text() -> impl Strategy<Value = String> {
     "[ \\\\\"'%xnNpiuU0-9a-fsm.@:;\\-/\t\r\nä\u{0}]{0,16}"
 }
 
-/// The joined lines of a source, written down as slowly and plainly as the rule can be said.
+/// Joins the lines of a source with a naive implementation of the rule.
 fn naively_joined(source: &[u8]) -> Vec<Vec<u8>> {
     let source = source.strip_prefix(b"\xef\xbb\xbf").unwrap_or(source);
     let (mut logical, mut open) = (Vec::new(), None::<Vec<u8>>);
@@ -71,7 +71,7 @@ fn naive_lines(source: &[u8]) -> Vec<Vec<u8>> {
     lines
 }
 
-/// The options of a source, by the plainest reading of the grammar; `None` where it is wrong.
+/// Parses the options of a source with a naive parser; `None` if it is invalid.
 fn naively_read(source: &[u8]) -> Option<Vec<(String, String, String)>> {
     let (mut options, mut section) = (Vec::new(), None::<String>);
     for line in naively_joined(source) {
@@ -105,7 +105,7 @@ pub(crate) fn triples(unit: &UnitFile) -> Vec<(String, String, String)> {
     unit.options().map(triple).collect()
 }
 
-/// Cases are cheap, and a failure is kept as a row of a table rather than as a file.
+/// Cases are cheap, and a failing one is added to a table instead of a file.
 pub(crate) fn config() -> ProptestConfig {
     ProptestConfig { cases: 2000, failure_persistence: None, ..Default::default() }
 }
@@ -114,14 +114,14 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn reading_agrees_with_the_plain_reading(source in source()) {
+    fn parsing_agrees_with_the_naive_parser(source in source()) {
         let read = UnitFile::parse(&source).ok().map(|unit| triples(&unit));
         prop_assert_eq!(read, naively_read(&source));
     }
 
     // Holds: I-13
     #[test]
-    fn any_bytes_are_kept_and_both_ways_of_reading_agree(source in source()) {
+    fn source_is_kept_and_strict_and_lenient_parsing_agree(source in source()) {
         let (unit, diagnostics) = UnitFile::parse_collecting(&source);
         prop_assert_eq!(unit.source(), &source[..]);
         let error = diagnostics.iter().find(|it| it.severity() == Severity::Error);
@@ -135,7 +135,7 @@ proptest! {
     }
 
     #[test]
-    fn spans_stay_in_the_source_and_lead_back_to_their_places(source in source()) {
+    fn spans_are_valid_and_locate_their_text(source in source()) {
         let (unit, diagnostics) = UnitFile::parse_collecting(&source);
         for diagnostic in &diagnostics {
             let span = diagnostic.span();
@@ -146,7 +146,7 @@ proptest! {
             let (span, value) = (option.span(), option.value_span());
             prop_assert!(span.start < span.end && span.end <= source.len());
             prop_assert!(span.start < value.start && value.end == span.end);
-            // The blank that may guard a backslash at the end is outside of the span.
+            // A blank that protects a backslash at the end is outside the span.
             let written = String::from_utf8_lossy(&source[value.start..value.end]) + " ";
             let again = UnitOption::new(option.section(), option.name(), written);
             prop_assert_eq!(again.value(), option.value());
@@ -155,7 +155,7 @@ proptest! {
 
     // Holds: I-13
     #[test]
-    fn canonical_text_reads_back_as_the_same(source in source()) {
+    fn canonical_text_reads_back(source in source()) {
         let (unit, _) = UnitFile::parse_collecting(&source);
         let canonical = unit.canonical();
         let again = UnitFile::parse(&canonical).expect("canonical text is valid");
@@ -171,7 +171,7 @@ proptest! {
     }
 
     #[test]
-    fn an_option_of_plain_texts_is_itself(source in source()) {
+    fn option_made_of_its_parts_is_equal(source in source()) {
         let (unit, _) = UnitFile::parse_collecting(&source);
         for option in unit.options() {
             let plain = UnitOption::new(option.section(), option.name(), option.verbatim());
@@ -183,7 +183,7 @@ proptest! {
 
     // Holds: I-13
     #[test]
-    fn what_is_accepted_for_writing_reads_back(
+    fn writable_options_read_back(
         texts in vec((text(), text(), text()), 1..4),
     ) {
         let options = texts.iter().map(|(section, name, value)| {
@@ -198,7 +198,7 @@ proptest! {
     }
 
     #[test]
-    fn an_edit_changes_one_option(
+    fn edit_changes_one_option(
         source in source(),
         section in "[ABC]",
         name in "[KLM]",
@@ -214,7 +214,7 @@ proptest! {
             match (same, place) {
                 (Some(same), _) => expected[same] = new,
                 (None, Some(last)) => expected.insert(last + 1, new),
-                // Below the last header of the section, which has no options, or at the end.
+                // Below the last header of the section, if that has no options, or at the end.
                 (None, None) => {
                     let mut below = expected.len();
                     let mut before = 0;
@@ -233,7 +233,7 @@ proptest! {
     }
 
     #[test]
-    fn a_removal_leaves_the_other_options(source in source(), name in "[KL]") {
+    fn removal_keeps_the_other_options(source in source(), name in "[KL]") {
         let (unit, _) = UnitFile::parse_collecting(&source);
         let mut expected = triples(&unit);
         expected.retain(|it| it.0 != "A" || it.1 != name);
@@ -241,7 +241,7 @@ proptest! {
     }
 
     #[test]
-    fn escaping_is_undone(text in any::<String>()) {
+    fn unescape_inverts_escape(text in any::<String>()) {
         let escaped = escape(&text);
         let name = format!("a{escaped}.service");
         prop_assert!(UnitName::parse(&name).is_ok() || name.len() > 255);
@@ -249,7 +249,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_a_reader_panic(text in prop_oneof![text(), any::<String>()]) {
+    fn no_text_makes_a_parser_panic(text in prop_oneof![text(), any::<String>()]) {
         let name = UnitName::parse(r"a@b\x20c.service").unwrap();
         let percents = text.matches('%').count();
         prop_assert!(expand_specifiers(&text, &name).is_ok() || percents > 0);
@@ -267,7 +267,7 @@ proptest! {
     }
 
     #[test]
-    fn quoted_words_are_split_where_they_were_joined(words in vec("[ a\"\\\\ä\t]{0,6}", 0..5)) {
+    fn joined_quoted_words_split_again(words in vec("[ a\"\\\\ä\t]{0,6}", 0..5)) {
         let quoted: Vec<_> = words.iter().map(|word| {
             format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\""))
         }).collect();

@@ -1,4 +1,4 @@
-//! The borrowing reader: what it tells, and that it says the same as the unit file.
+//! The borrowing reader: its events, and its agreement with the unit file.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -8,34 +8,34 @@ use proptest::prelude::*;
 
 use crate::properties::{config, source};
 
-/// Every event as a line, with the part of the source that it is about.
-fn told(source: &str) -> String {
-    let mut told = String::new();
+/// Describes each event on a line, with its part of the source.
+fn describe(source: &str) -> String {
+    let mut reported = String::new();
     for event in Reader::new(source) {
         match event {
             Event::Comment { text, span } => {
                 assert_eq!(text, &source.as_bytes()[span.start..span.end]);
-                writeln!(told, "comment {:?}", &source[span.start..span.end])
+                writeln!(reported, "comment {:?}", &source[span.start..span.end])
             }
             Event::Section { name, span } => {
-                writeln!(told, "section {name} {:?}", &source[span.start..span.end])
+                writeln!(reported, "section {name} {:?}", &source[span.start..span.end])
             }
             Event::Option(it) => {
                 let written = &source[it.value_span().start..it.value_span().end];
-                writeln!(told, "option {it:?} reads {:?} of {written:?}", it.value())
+                writeln!(reported, "option {it:?} reads {:?} of {written:?}", it.value())
             }
-            Event::Diagnostic(it) => writeln!(told, "{} {}", it.severity(), it.message()),
+            Event::Diagnostic(it) => writeln!(reported, "{} {}", it.severity(), it.message()),
             _ => unreachable!("there are four kinds of event"),
         }
         .unwrap();
     }
-    told
+    reported
 }
 
 #[test]
-fn events_come_in_the_order_of_the_source() {
+fn events_are_in_source_order() {
     let source = "# top\nEarly=1\n[A]\nK = v \nL=a \\\n; inside\n b\n[B\\\nC]\n\nK=\nno\n[D]\nE=\\";
-    insta::assert_snapshot!(told(source), @r##"
+    insta::assert_snapshot!(describe(source), @r##"
     comment "# top"
     error option before the first section in "Early=1"
     section A "[A]"
@@ -51,7 +51,7 @@ fn events_come_in_the_order_of_the_source() {
 }
 
 #[test]
-fn what_stands_in_the_source_is_borrowed() {
+fn literal_values_are_borrowed_from_the_source() {
     let source = "[A]\nK = v\nL=a\\\nb\n";
     let options: Vec<_> = Reader::new(source).options().collect();
     assert!(matches!(options[0].name(), Cow::Borrowed("K")));
@@ -60,11 +60,11 @@ fn what_stands_in_the_source_is_borrowed() {
 }
 
 #[test]
-fn a_line_that_goes_on_forever_is_refused_once_and_reading_goes_on() {
+fn overlong_line_is_refused_once_and_reading_continues() {
     let source = "[A]\nK=".to_owned() + &"\\\n[x]".repeat(2_000_000) + "\nL=w\n";
     let events: Vec<_> = Reader::new(&source).collect();
     assert_eq!(events.len(), 3);
-    let Event::Diagnostic(diagnostic) = &events[1] else { panic!("a line of 8 MB is told") };
+    let Event::Diagnostic(diagnostic) = &events[1] else { panic!("a line of 8 MB is refused") };
     assert_eq!(diagnostic.span().end, source.len() - "\nL=w\n".len());
     assert_eq!(diagnostic.location().line, 2);
     let Event::Option(option) = &events[2] else { panic!("what follows is read") };
@@ -75,9 +75,9 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn the_reader_says_what_the_unit_file_says(source in source()) {
+    fn reader_and_unit_file_agree(source in source()) {
         let (unit, diagnostics) = UnitFile::parse_collecting(&source);
-        let (mut options, mut told) = (unit.options(), diagnostics.iter());
+        let (mut options, mut reported) = (unit.options(), diagnostics.iter());
         let mut sections: Vec<String> = Vec::new();
         for event in Reader::new(&source) {
             match event {
@@ -91,14 +91,14 @@ proptest! {
                     prop_assert_eq!(it.span(), option.span());
                     prop_assert_eq!(it.value_span(), option.value_span());
                 }
-                Event::Diagnostic(it) => prop_assert_eq!(Some(&it), told.next()),
+                Event::Diagnostic(it) => prop_assert_eq!(Some(&it), reported.next()),
                 Event::Section { name, .. } if !sections.iter().any(|it| *it == name) => {
                     sections.push(name.into_owned());
                 }
                 _ => {}
             }
         }
-        prop_assert!(options.next().is_none() && told.next().is_none());
+        prop_assert!(options.next().is_none() && reported.next().is_none());
         prop_assert!(unit.sections().eq(sections.iter().map(String::as_str)));
     }
 }

@@ -1,4 +1,4 @@
-//! All of systemd's specifiers, and paths and escapes in names.
+//! Specifiers of systemd, and paths and escapes in names.
 
 use std::process::Command;
 
@@ -8,14 +8,14 @@ use fleet_unitfile::{
 };
 use proptest::prelude::*;
 
-use crate::left_out;
 use crate::properties::config;
+use crate::report_skipped;
 
 #[test]
-fn every_specifier_of_the_name_is_known() {
+fn name_specifiers_expand() {
     let template = UnitName::parse(r"a\x20b-c\x2dd@srv-x\x20y.service").unwrap();
     let plain = UnitName::parse("srv-data.mount").unwrap();
-    let facts = SpecifierContext::new();
+    let context = SpecifierContext::new();
     for (text, of_instance, of_plain) in [
         ("%n", r"a\x20b-c\x2dd@srv-x\x20y.service", "srv-data.mount"),
         ("%N", r"a\x20b-c\x2dd@srv-x\x20y", "srv-data"),
@@ -28,23 +28,23 @@ fn every_specifier_of_the_name_is_known() {
         ("%f", "/srv/x y", "/srv/data"),
         ("100%%n", "100%n", "100%n"),
     ] {
-        assert_eq!(facts.expand(text, &template).as_deref(), Ok(of_instance), "{text}");
-        assert_eq!(facts.expand(text, &plain).as_deref(), Ok(of_plain), "{text}");
+        assert_eq!(context.expand(text, &template).as_deref(), Ok(of_instance), "{text}");
+        assert_eq!(context.expand(text, &plain).as_deref(), Ok(of_plain), "{text}");
     }
 }
 
 #[test]
-fn every_other_specifier_is_what_was_told() {
+fn context_specifiers_expand_to_their_value() {
     let name = UnitName::parse("a.service").unwrap();
     for &specifier in Specifier::ALL {
         let text = format!("<%{}>", specifier.letter());
-        let told = SpecifierContext::new().with(specifier, "it").expand(&text, &name);
-        assert_eq!(told.as_deref(), Ok("<it>"), "{specifier}");
+        let expanded = SpecifierContext::new().with(specifier, "it").expand(&text, &name);
+        assert_eq!(expanded.as_deref(), Ok("<it>"), "{specifier}");
         let unknown = SpecifierContext::new().expand(&text, &name);
         let letter = specifier.letter();
         assert_eq!(unknown, Err(SpecifierError::UnknownValue { at: 1, letter, specifier }));
     }
-    // Those of the manual of systemd 252, in its order, without those of the name.
+    // The letters of the manual of systemd 252, in its order, without those of the name.
     let mut letters: Vec<_> =
         Specifier::ALL.iter().map(|specifier| specifier.letter()).chain(['Y']).collect();
     letters.sort_unstable();
@@ -52,34 +52,34 @@ fn every_other_specifier_is_what_was_told() {
 }
 
 #[test]
-fn some_facts_follow_from_others() {
+fn missing_values_are_derived_from_others() {
     let name = UnitName::parse("a.service").unwrap();
-    let facts = SpecifierContext::system_manager()
+    let context = SpecifierContext::system_manager()
         .with(Specifier::HostName, "web1.example.com")
         .with(Specifier::Fragment, "/etc/systemd/system/a.service");
     let text = "%l %q %d %Y";
     let expected = "web1 web1 /run/credentials/a.service /etc/systemd/system";
-    assert_eq!(facts.expand(text, &name).as_deref(), Ok(expected));
-    let facts =
-        facts.with(Specifier::ShortHostName, "w").with(Specifier::CredentialsDirectory, "/c");
-    assert_eq!(facts.expand("%l %q %d", &name).as_deref(), Ok("w w /c"));
+    assert_eq!(context.expand(text, &name).as_deref(), Ok(expected));
+    let context =
+        context.with(Specifier::ShortHostName, "w").with(Specifier::CredentialsDirectory, "/c");
+    assert_eq!(context.expand("%l %q %d", &name).as_deref(), Ok("w w /c"));
 }
 
 #[test]
-fn what_has_no_meaning_is_an_error_with_its_place() {
+fn invalid_specifiers_report_their_offset() {
     let name = UnitName::parse(r"a\x-.service").unwrap();
-    let facts = SpecifierContext::new();
+    let context = SpecifierContext::new();
     let unknown = SpecifierError::NotASpecifier { at: 2, letter: 'z' };
-    assert_eq!(facts.expand("a %z", &name), Err(unknown));
+    assert_eq!(context.expand("a %z", &name), Err(unknown));
     let unknown = SpecifierError::NotASpecifier { at: 0, letter: '7' };
-    assert_eq!(facts.expand("%7", &name), Err(unknown));
+    assert_eq!(context.expand("%7", &name), Err(unknown));
     let source = EscapeError::Malformed { at: 1 };
     let error = SpecifierError::Unescape { at: 0, letter: 'P', source };
-    assert_eq!(facts.expand("%P", &name), Err(error));
+    assert_eq!(context.expand("%P", &name), Err(error));
 }
 
 #[test]
-fn a_percent_sign_that_begins_nothing_stays() {
+fn lone_percent_sign_stays_literal() {
     let name = UnitName::parse("a.service").unwrap();
     for (text, expected) in [
         ("ä%", "ä%"),
@@ -93,7 +93,7 @@ fn a_percent_sign_that_begins_nothing_stays() {
 }
 
 #[test]
-fn paths_become_parts_of_names_and_back() {
+fn paths_convert_to_unit_names_and_back() {
     for (path, part) in [
         ("/", "-"),
         ("", "-"),
@@ -113,7 +113,7 @@ fn paths_become_parts_of_names_and_back() {
     assert_eq!(mount, r"srv-my\x20data.mount");
 }
 
-/// What `systemd-escape` prints for each text; `None` where it is not installed.
+/// Returns the output of `systemd-escape` for each text; `None` if it is not installed.
 #[expect(clippy::disallowed_methods, reason = "the test compares with another program")]
 fn systemd_escape(options: &[&str], texts: &[String]) -> Option<Vec<String>> {
     let mut printed = Vec::new();
@@ -132,7 +132,7 @@ fn systemd_escapes_the_same_paths() {
     let both = pieces.iter().flat_map(|a| pieces.iter().map(move |b| format!("/x{a}{b}")));
     let texts: Vec<String> = both.chain(["/".into(), "/./".into(), "/..".into()]).collect();
     let Some(printed) = systemd_escape(&["--path"], &texts) else {
-        return left_out("systemd-escape");
+        return report_skipped("systemd-escape");
     };
     for (text, printed) in texts.iter().zip(printed) {
         assert_eq!(escape_path(text).unwrap_or_default(), printed, "{text:?}");
@@ -143,7 +143,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn a_path_reads_back_in_its_plain_form(
+    fn escaped_path_reads_back_normalized(
         parts in prop::collection::vec("[a-c.\\-ä ]{1,3}", 0..4),
     ) {
         let is_plain = |part: &String| part != "." && part != "..";
@@ -153,7 +153,7 @@ proptest! {
     }
 
     #[test]
-    fn c_escapes_are_undone(text in any::<String>()) {
+    fn cunescape_inverts_cescape(text in any::<String>()) {
         prop_assert_eq!(cunescape(&cescape(&text)), Ok(text));
     }
 }

@@ -1,4 +1,4 @@
-//! The same sources, read by systemd itself where it is installed.
+//! Compares parsed sources with an installed systemd.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -9,12 +9,12 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 
-use crate::left_out;
+use crate::report_skipped;
 
-/// systemd tells the whole value of an option that it cannot make sense of, after this.
-const TOLD: &str = "ignoring: ";
+/// The prefix after which systemd prints an invalid value.
+const IGNORED_PREFIX: &str = "ignoring: ";
 
-/// Sources from pieces that fall apart in interesting places, the values no kill mode.
+/// Generates sources from syntactically significant pieces; no value is a kill mode.
 fn source() -> impl Strategy<Value = String> {
     let pieces = [
         "[Service]",
@@ -52,7 +52,7 @@ fn source() -> impl Strategy<Value = String> {
     })
 }
 
-/// What systemd says of all files of a folder; `None` where it is not installed.
+/// Returns systemd's report about all files of a directory; `None` without systemd.
 #[expect(clippy::disallowed_methods, reason = "the test compares with another program")]
 fn verify(folder: &Path, names: &[String]) -> Option<String> {
     let mut command = std::process::Command::new("systemd-analyze");
@@ -61,10 +61,10 @@ fn verify(folder: &Path, names: &[String]) -> Option<String> {
     Some(String::from_utf8(output.stderr).unwrap())
 }
 
-/// The values of `KillMode=` that are not empty, one a line, as the given file has them.
+/// Returns the non-empty values of `KillMode=` in a file, one per line.
 fn read_by_systemd(report: &str, name: &str) -> String {
     let about = report.lines().filter(|line| line.contains(&format!("/{name}:")));
-    let values = about.filter_map(|line| line.split_once(TOLD));
+    let values = about.filter_map(|line| line.split_once(IGNORED_PREFIX));
     values.fold(String::new(), |mut text, (_, value)| {
         writeln!(text, "{value}").unwrap();
         text
@@ -102,11 +102,11 @@ fn systemd_reads_the_same_values() {
         std::fs::write(folder.path().join(name), source).unwrap();
     }
     let Some(report) = verify(folder.path(), &names) else {
-        return left_out("systemd-analyze");
+        return report_skipped("systemd-analyze");
     };
-    // A systemd that words its warnings in another way tells nothing.
+    // A systemd with other warning texts cannot be compared.
     if read_by_systemd(&report, &names[0]) != "known\n" {
-        return left_out("a systemd-analyze that words its warnings as this test knows them");
+        return report_skipped("a systemd-analyze that words its warnings as this test knows them");
     }
     for (name, source) in names.iter().zip(&sources) {
         let unit = UnitFile::parse_collecting(source).0;

@@ -1,4 +1,4 @@
-//! Values: specifiers, words and spans of time.
+//! Values: specifiers, words and time spans.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use fleet_unitfile::{
 };
 
 #[test]
-fn specifiers_stand_for_parts_of_the_name() {
+fn specifiers_expand_to_parts_of_the_name() {
     for (name, text, expanded) in [
         ("web@3.service", "", ""),
         ("web@3.service", "plain", "plain"),
@@ -26,7 +26,7 @@ fn specifiers_stand_for_parts_of_the_name() {
 }
 
 #[test]
-fn specifiers_that_are_none_are_refused_with_their_place() {
+fn invalid_specifiers_are_refused_with_their_offset() {
     let name = UnitName::parse(r"a\b.service").unwrap();
     for (text, error) in [
         ("ä%H", SpecifierError::Unknown { at: 2, letter: 'H' }),
@@ -88,7 +88,7 @@ fn unknown_escapes_are_refused_or_kept() {
 }
 
 #[test]
-fn words_that_cannot_be_kept_are_refused() {
+fn invalid_words_are_refused_in_relaxed_mode_too() {
     for (text, error) in [
         ("a 'b", WordError::OpenQuote { at: 2 }),
         ("a\"", WordError::OpenQuote { at: 1 }),
@@ -143,7 +143,7 @@ fn time_spans_add_up() {
 }
 
 #[test]
-fn time_spans_that_are_none_are_refused() {
+fn invalid_time_spans_are_refused() {
     use TimespanError::{Empty, Syntax, TooLong};
     for (text, error) in [
         ("", Empty),

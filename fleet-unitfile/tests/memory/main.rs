@@ -1,6 +1,6 @@
-//! How much memory reading takes, whatever the source looks like.
+//! Memory use of parsing for all kinds of sources.
 //!
-//! A binary of its own, since it counts what the whole process allocates.
+//! A binary of its own, since it counts the allocations of the whole process.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -13,7 +13,7 @@ static ALLOCATOR: PeakAlloc = PeakAlloc;
 /// Only one test at a time may allocate.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// How much more than now was allocated at any moment while this ran.
+/// Returns the peak of additional memory during `work`.
 fn peak_of<T>(_turn: &MutexGuard<'_, ()>, work: impl FnOnce() -> T) -> (usize, T) {
     ALLOCATOR.reset_peak_usage();
     let before = ALLOCATOR.current_usage();
@@ -21,7 +21,7 @@ fn peak_of<T>(_turn: &MutexGuard<'_, ()>, work: impl FnOnce() -> T) -> (usize, T
     (ALLOCATOR.peak_usage() - before, result)
 }
 
-/// The piece as often as it takes to make these many bytes, after something else.
+/// Repeats a piece after a head up to a given length.
 fn repeated(head: &[u8], piece: &[u8], len: usize) -> Vec<u8> {
     let mut source = head.to_vec();
     while source.len() < len {
@@ -30,7 +30,7 @@ fn repeated(head: &[u8], piece: &[u8], len: usize) -> Vec<u8> {
     source
 }
 
-/// Sources that are as hard on memory as can be thought of.
+/// Sources that are particularly expensive in memory.
 fn sources() -> Vec<(&'static str, Vec<u8>)> {
     let of = |piece: &str| repeated(b"[A]\n", piece.as_bytes(), 2_000_000);
     let longest = format!("A={}\n", "x".repeat(1024 * 1024 - 3));
@@ -66,7 +66,7 @@ fn sources() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[test]
-fn a_unit_file_takes_at_most_three_times_its_source() {
+fn unit_file_memory_is_at_most_three_times_its_source() {
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     for (what, source) in sources() {
         let (peak, unit) = peak_of(&turn, || UnitFile::parse_collecting(&source).0);
@@ -78,7 +78,7 @@ fn a_unit_file_takes_at_most_three_times_its_source() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a test may read its own files")]
-fn real_units_take_less_than_half_more_than_their_source() {
+fn real_unit_file_memory_is_below_one_and_a_half_times() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/units");
     let mut units = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -92,9 +92,9 @@ fn real_units_take_less_than_half_more_than_their_source() {
 }
 
 #[test]
-fn the_reader_allocates_nothing_for_a_line() {
+fn reader_does_not_allocate_per_line() {
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    // Anything of it that was copied would be seen, even if only for a moment.
+    // Even a short-lived copy of it would be counted.
     let long = "x".repeat(4096);
     let source = format!("# {long}\n[{long}]\n{long} = {long}\n\n").repeat(100);
     let read = || {

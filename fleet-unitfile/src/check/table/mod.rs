@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_table_is_sorted_and_no_section_has_a_name_twice() {
+    fn tables_are_sorted_without_duplicates() {
         for (section, tables) in SECTIONS {
             for table in tables {
                 assert!(table.is_sorted_by(|a, b| a.0 < b.0), "{section}");
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shared_is_found_in_each_section_and_nowhere_else() {
+    fn shared_directives_are_in_their_sections_only() {
         assert_eq!(kind("Service", "Nice"), kind("Swap", "Nice"));
         assert_eq!(kind("Slice", "Nice"), None);
         assert!(kind("Slice", "MemoryMax").is_some());

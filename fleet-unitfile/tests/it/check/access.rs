@@ -1,14 +1,14 @@
-//! Values that tell what a unit may reach or how much of it, each beside systemd's verdict.
+//! Values that grant or restrict access, compared with systemd.
 
 use std::collections::BTreeSet;
 
 use super::findings;
 use super::verify::{lines, verify};
 
-/// An option, values that it takes, and values that it does not.
+/// An option, with valid and invalid values.
 type Row = (&'static str, &'static [&'static str], &'static [&'static str]);
 
-/// Of a personality only what no machine takes, or what is the word for none.
+/// Only architectures that no machine runs, and the word for none.
 const ROWS: [Row; 6] = [
     (
         "IPAddressAllow",
@@ -102,7 +102,7 @@ const ROWS: [Row; 6] = [
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the test hands files to another program")]
-fn systemd_takes_and_ignores_the_same_values() {
+fn systemd_accepts_and_ignores_the_same_values() {
     let folder = tempfile::tempdir().unwrap();
     let mut names = Vec::new();
     let mut all = BTreeSet::new();

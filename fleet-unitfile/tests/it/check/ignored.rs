@@ -1,10 +1,10 @@
-//! Values that a booted systemd was seen to ignore, refuse or take, one line each.
+//! Values that a booted systemd was observed to ignore, refuse or accept, one line each.
 
 use fleet_unitfile::FindingCode;
 
 use super::findings;
 
-/// What is found in a unit of a type that has one more line.
+/// Returns the findings in a unit of a type with one more line.
 fn found(unit_type: &str, line: &str) -> Vec<FindingCode> {
     let needed = match unit_type {
         "socket" => "[Socket]\nListenStream=/run/x\n",
@@ -18,23 +18,23 @@ fn found(unit_type: &str, line: &str) -> Vec<FindingCode> {
 }
 
 #[test]
-fn what_systemd_ignores_is_told() {
+fn ignored_text_is_a_warning() {
     use FindingCode::{
         Boolean, Choice, Environment, IgnoredCommand, Number, Path, Size, Specifier,
     };
     for (line, code) in [
-        // An empty value is a default for some options, and no value for most.
+        // An empty value is the default of some options, and invalid for most.
         ("RuntimeMaxSec=", FindingCode::Timespan),
         ("Restart=", Choice),
         ("StandardOutput=", Choice),
         ("RemainAfterExit=", Boolean),
         ("CPUSchedulingPriority=", Number),
-        // Paths lead downwards, and the marks of a condition have their order.
+        // Paths must not lead upwards, and condition marks have an order.
         ("EnvironmentFile=-/etc/../x", Path),
         ("[Unit]\nConditionPathExists=! /run/x", Path),
         ("[Unit]\nConditionPathExists=!!/run/x", Path),
         ("[Unit]\nConditionPathExists=!|/run/x", Path),
-        // No memory, no processor, more than all of it.
+        // No memory, no processor, or more than all of it.
         ("MemoryMax=0", Size),
         ("MemoryHigh=0%", Size),
         ("CPUQuota=0%", Number),
@@ -44,7 +44,7 @@ fn what_systemd_ignores_is_told() {
         ("[Unit]\nAfter=a@%I.service", Specifier),
         ("WorkingDirectory=-/x/%z", Specifier),
         ("ExecStop=-/bin/%z", IgnoredCommand),
-        // Quotes and escapes are read before specifiers are.
+        // Quotes and escapes are processed before specifiers.
         (r"Environment=A=\x25z", Specifier),
         ("Environment=A=%\"z\"", Specifier),
         ("ExecStop=/bin/true ; -/bin/true %z", IgnoredCommand),
@@ -54,14 +54,14 @@ fn what_systemd_ignores_is_told() {
 }
 
 #[test]
-fn what_systemd_refuses_is_an_error() {
+fn refused_text_is_an_error() {
     use FindingCode::{Accept, FatalPath, FatalSpecifier, NoTrigger};
     for (unit_type, line, code) in [
         ("service", "WorkingDirectory=/etc/../x", FatalPath),
         ("service", "ExecStop=/bin/true -%z", FatalSpecifier),
         ("service", r"ExecStop=/bin/true \x25z", FatalSpecifier),
         ("service", "ExecStop=/bin/true %\"z\"", FatalSpecifier),
-        // An empty value of one trigger takes back those of the others.
+        // An empty value of one trigger resets the others.
         ("timer", "OnCalendar=", NoTrigger),
         ("path", "DirectoryNotEmpty=", NoTrigger),
         ("socket", "ListenFIFO=", NoTrigger),
@@ -74,7 +74,7 @@ fn what_systemd_refuses_is_an_error() {
 }
 
 #[test]
-fn what_systemd_takes_is_not_told() {
+fn accepted_text_has_no_finding() {
     for (unit_type, line) in [
         ("service", "Nice="),
         ("service", "KillMode="),
@@ -97,7 +97,7 @@ fn what_systemd_takes_is_not_told() {
 }
 
 #[test]
-fn a_name_that_goes_on_in_the_next_line_is_told_as_a_whole() {
+fn continued_name_is_marked_as_a_whole() {
     let source = "[Unit]\na\\\nä=b\n";
     let (file, findings) = findings("a.automount", source.as_bytes());
     let span = findings[0].span();
@@ -106,7 +106,7 @@ fn a_name_that_goes_on_in_the_next_line_is_told_as_a_whole() {
 }
 
 #[test]
-fn what_is_no_character_makes_a_word_that_is_not_utf8() {
+fn escape_of_no_character_makes_invalid_utf8() {
     for word in [r"\ud800", r"\U00110000"] {
         let error = fleet_unitfile::split_words_relaxed(word).unwrap_err();
         assert_eq!(error, fleet_unitfile::WordError::NotUtf8 { at: 0 }, "{word}");
@@ -114,7 +114,7 @@ fn what_is_no_character_makes_a_word_that_is_not_utf8() {
 }
 
 #[test]
-fn a_section_is_told_at_its_header_and_not_in_the_value_above() {
+fn section_finding_is_at_its_header() {
     let source = "[Unit]\nDescription=a \\\n[Foo]\n[Foo]\nA=b\n[Service]\nExecStart=/bin/true\n";
     let (_, findings) = findings("a.service", source.as_bytes());
     let of_section = findings.iter().find(|it| it.code() == FindingCode::UnknownSection).unwrap();
@@ -123,7 +123,7 @@ fn a_section_is_told_at_its_header_and_not_in_the_value_above() {
 }
 
 #[test]
-fn every_finding_knows_its_line_however_many_there_are() {
+fn findings_have_correct_lines_in_large_files() {
     let text = "# ä\r\n[Service]\n\rUser=web\0Nice=x\n\nKey=1\n".repeat(40);
     let (file, findings) = findings("a.service", text.as_bytes());
     assert!(findings.len() > 100);

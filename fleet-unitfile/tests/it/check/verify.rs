@@ -1,6 +1,6 @@
-//! Checking beside systemd's own: the same files, the same lines, the same verdicts.
+//! Checks compared with `systemd-analyze verify`: the same files, lines and verdicts.
 //!
-//! Only where a systemd is installed of the version that the tables are of.
+//! Requires the systemd version of the directive tables.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,26 +11,26 @@ use fleet_unitfile::{
 
 use super::{broken, findings};
 
-/// Types that systemd reads no files of, so that it has nothing to say of them.
+/// Types of which systemd reads no files, so that it has no verdict.
 const NOT_READ: [&str; 3] = [".busname", ".scope", ".snapshot"];
 
-/// What we tell and systemd 252 does not, on purpose.
+/// Findings that systemd 252 intentionally does not have.
 const ON_PURPOSE: [FindingCode; 4] = [
-    // It tells so of the unit, and of no line.
+    // systemd reports this about the unit, not about a line.
     FindingCode::Masked,
-    // It takes the last one without a word.
+    // systemd silently uses the last value.
     FindingCode::Repeated,
-    // It puts the unit's own instance or prefix in, without a word.
+    // systemd silently fills in the unit's own instance or prefix.
     FindingCode::Template,
-    // It says so of some only.
+    // systemd reports this for some options only.
     FindingCode::OutdatedKey,
 ];
 
-/// Options whose words systemd 252 skips without telling.
+/// Options whose unknown words systemd 252 silently skips.
 const SKIPPED: [&str; 3] = ["AmbientCapabilities", "CapabilityBoundingSet", "SecureBits"];
 
-/// What `systemd-analyze verify` says of files in a folder; `None` where it is not installed, or
-/// of another version.
+/// Returns the output of `systemd-analyze verify` for the files of a directory; `None` if it is not
+/// installed or has another version.
 #[expect(clippy::disallowed_methods, reason = "the test compares with another program")]
 pub(super) fn verify(folder: &Path, names: &[String]) -> Option<String> {
     let run = |arguments: &[String]| {
@@ -46,7 +46,7 @@ pub(super) fn verify(folder: &Path, names: &[String]) -> Option<String> {
     Some(String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// The lines of each file that systemd complains of.
+/// Returns the lines of each file that systemd warns about.
 pub(super) fn lines(report: &str) -> BTreeSet<(String, usize)> {
     let lines = report.lines().filter_map(|line| {
         let (path, rest) = line.split_once(": ").filter(|(path, _)| path.starts_with('/'))?;
@@ -57,7 +57,7 @@ pub(super) fn lines(report: &str) -> BTreeSet<(String, usize)> {
     lines.collect()
 }
 
-/// The line in which the value ends that a finding is about: systemd counts those.
+/// Returns the last line of the value of a finding, which is the line that systemd reports.
 fn last_line(file: &UnitFile, finding: &Finding) -> usize {
     let about = file.options().find(|option| {
         let span = option.span();
@@ -67,7 +67,7 @@ fn last_line(file: &UnitFile, finding: &Finding) -> usize {
 }
 
 #[test]
-fn systemd_refuses_the_files_that_have_errors_and_no_others() {
+fn systemd_refuses_exactly_the_files_with_errors() {
     let corpus = broken();
     let names: Vec<String> = corpus.iter().map(|(name, ..)| name.clone()).collect();
     let read = |name: &&String| !NOT_READ.iter().any(|suffix| name.ends_with(suffix));
@@ -86,7 +86,7 @@ fn systemd_refuses_the_files_that_have_errors_and_no_others() {
         .filter(|(name, ..)| read.contains(name))
         .filter(|(name, _, source)| {
             let (_, findings) = findings(name, source);
-            // Of lines that strict parsing refuses, systemd only warns.
+            // systemd only warns about lines that strict parsing refuses.
             let errors = findings.iter().filter(|it| it.severity() == Severity::Error);
             errors.into_iter().any(|it| it.code() >= FindingCode::Program)
         })
@@ -96,7 +96,7 @@ fn systemd_refuses_the_files_that_have_errors_and_no_others() {
 }
 
 #[test]
-fn systemd_complains_of_the_same_lines() {
+fn systemd_warns_about_the_same_lines() {
     let corpus = broken();
     let read = |name: &String| !NOT_READ.iter().any(|suffix| name.ends_with(suffix));
     let names: Vec<String> =
@@ -107,15 +107,15 @@ fn systemd_complains_of_the_same_lines() {
     let (mut ours, mut fatal) = (BTreeMap::new(), BTreeMap::new());
     for (name, _, source) in corpus.iter().filter(|(name, ..)| read(name)) {
         let (file, findings) = findings(name, source);
-        let told = findings.iter().filter(|it| it.code() < FindingCode::NoCommand);
-        // It says nothing of what is only old.
-        for finding in told.filter(|it| it.severity() > Severity::Hint) {
+        let reported = findings.iter().filter(|it| it.code() < FindingCode::NoCommand);
+        // systemd does not report outdated options.
+        for finding in reported.filter(|it| it.severity() > Severity::Hint) {
             let line = last_line(&file, finding);
             let key = (name.clone(), line);
             if !ON_PURPOSE.contains(&finding.code()) || theirs.contains(&key) {
                 ours.insert(key, finding.to_string());
             }
-            // At the first error in a value systemd stops reading.
+            // systemd stops reading at the first error in a value.
             if finding.code() >= FindingCode::Program {
                 fatal.entry(name.clone()).or_insert(line);
             }
@@ -134,19 +134,19 @@ fn systemd_complains_of_the_same_lines() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the test hands files to another program")]
-fn every_letter_and_digit_is_a_specifier_for_both_or_for_neither() {
+fn systemd_knows_the_same_specifier_letters() {
     let letters: Vec<char> = ('0'..='9').chain('A'..='Z').chain('a'..='z').collect();
     let options = letters.iter().map(|it| format!("Description=%{it}\nAfter=a%{it}.service\n"));
     let source = format!("[Service]\nExecStart=/bin/true\n[Unit]\n{}", options.collect::<String>());
     let (_, findings) = findings("a.service", source.as_bytes());
     let unknown = findings.iter().filter(|it| it.code() == FindingCode::Specifier);
     let ours: BTreeSet<usize> = unknown.map(|it| it.location().line).collect();
-    let facts = fleet_unitfile::SpecifierContext::new();
+    let context = fleet_unitfile::SpecifierContext::new();
     let name = fleet_unitfile::UnitName::parse("a.service").unwrap();
     for (at, letter) in letters.iter().enumerate() {
-        let expanded = facts.expand(&format!("%{letter}"), &name);
+        let expanded = context.expand(&format!("%{letter}"), &name);
         let none = matches!(expanded, Err(fleet_unitfile::SpecifierError::NotASpecifier { .. }));
-        // Those of control groups are old; systemd warns of them, and replaces them still.
+        // systemd still expands the old specifiers for control groups, with a warning.
         let is_old = ['c', 'r', 'R'].contains(letter);
         assert_eq!(none && !is_old, ours.contains(&(at * 2 + 4)), "%{letter}");
     }
@@ -159,7 +159,7 @@ fn every_letter_and_digit_is_a_specifier_for_both_or_for_neither() {
     assert_eq!(ours, theirs, "{report}");
 }
 
-/// Values of every sort; most options can make nothing of most of them.
+/// Values of every sort; most options refuse most of them.
 const VALUES: [&str; 28] = [
     "yes",
     "5",
@@ -191,7 +191,7 @@ const VALUES: [&str; 28] = [
     "127.0.0.1:80",
 ];
 
-/// What makes a unit of a type one that systemd reads to the end, and the name of such a unit.
+/// The options that make a unit of a type valid, and the name of such a unit.
 const SOUND: [(&str, &str, &str); 8] = [
     ("Unit", "service", "[Service]\nExecStart=/bin/true\n[Unit]\n"),
     ("Service", "service", "[Service]\nExecStart=/bin/true\n"),
@@ -205,7 +205,7 @@ const SOUND: [(&str, &str, &str); 8] = [
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the test hands files to another program")]
-fn of_every_directive_there_is_no_false_alarm_and_little_is_missed() {
+fn every_directive_is_checked_without_false_positives() {
     let folder = tempfile::tempdir().unwrap();
     let mut alarms = BTreeMap::new();
     let mut names = Vec::new();
@@ -222,15 +222,15 @@ fn of_every_directive_there_is_no_false_alarm_and_little_is_missed() {
                 .fold(start.to_owned(), |source, value| source + &format!("{option}={value}\n"));
             std::fs::write(folder.path().join(&name), &source).unwrap();
             let (_, findings) = findings(&name, source.as_bytes());
-            // Where a value makes systemd stop, it says nothing of those after it.
+            // If a value makes systemd stop, it reports nothing after it.
             let fatal = findings.iter().find(|it| it.severity() == Severity::Error);
             let end = fatal.map_or(usize::MAX, |fatal| fatal.location().line);
-            // Rules about the whole unit are not about a line of it.
-            let told = findings
+            // Rules about the whole unit have no line.
+            let reported = findings
                 .iter()
                 .filter(|it| it.location().line <= end && it.code() < FindingCode::NoCommand)
                 .filter(|it| it.severity() > Severity::Hint);
-            for finding in told.filter(|it| !ON_PURPOSE.contains(&it.code())) {
+            for finding in reported.filter(|it| !ON_PURPOSE.contains(&it.code())) {
                 alarms.insert((name.clone(), finding.location().line), finding.to_string());
             }
             names.push(name);
@@ -239,7 +239,7 @@ fn of_every_directive_there_is_no_false_alarm_and_little_is_missed() {
     let Some(report) = verify(folder.path(), &names) else { return };
     let theirs = lines(&report);
     assert!(theirs.len() > 5000, "{} lines", theirs.len());
-    // The rest is of the few options whose values are not checked.
+    // The remaining ones are options whose values are not checked.
     let found = theirs.iter().filter(|key| alarms.contains_key(*key)).count();
     assert!(found * 8 > theirs.len() * 7, "{found} of {} are found", theirs.len());
     let false_alarms: Vec<_> = alarms.iter().filter(|(key, _)| !theirs.contains(*key)).collect();

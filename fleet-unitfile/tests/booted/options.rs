@@ -1,53 +1,53 @@
-//! The options that are compared, and the property of systemd's that shows each.
+//! The compared options, with the systemd property that shows each.
 
 use fleet_unitfile::UnitType;
 
-/// An option, and where systemd shows its value.
+/// An option, and the systemd property of its value.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Known {
+pub(crate) struct ComparedOption {
     pub(crate) section: &'static str,
     pub(crate) option: &'static str,
     pub(crate) property: &'static str,
     pub(crate) kind: Kind,
 }
 
-/// How a value is read.
+/// The way in which a value is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Bool,
     Calendar,
     Choice(&'static [&'static str]),
     Commands,
-    /// What is tested, as systemd names it.
+    /// The condition, as systemd names it.
     Condition(&'static str),
     Environment,
     EnvironmentFile,
     Limit,
-    /// What listens, as systemd names it.
+    /// The socket type, as systemd names it.
     Listen(&'static str),
     Memory,
     Mode,
-    /// From when a timer counts, as systemd names it.
+    /// The base of a timer, as systemd names it.
     Monotonic(&'static str),
     Number(i64, i64),
     Path,
     Quota,
     Span,
-    /// A span of time, of which zero means no end.
+    /// A time span in which zero means infinity.
     Timeout,
     Text,
     Units,
     Urls,
     Variables,
-    /// What is watched, as systemd names it.
+    /// The watch type, as systemd names it.
     Watch(&'static str),
     WorkingDirectory,
 }
 
 macro_rules! known {
     ($($section:literal $option:literal $property:literal $kind:expr;)*) => {
-        const ALL: &[Known] = &[
-            $(Known { section: $section, option: $option, property: $property, kind: $kind },)*
+        const ALL: &[ComparedOption] = &[
+            $(ComparedOption { section: $section, option: $option, property: $property, kind: $kind },)*
         ];
     };
 }
@@ -147,13 +147,13 @@ known! {
     "Mount" "TimeoutSec" "TimeoutUSec" Kind::Timeout;
 }
 
-/// The options of a type of unit.
-pub(crate) fn known(unit_type: UnitType) -> Vec<&'static Known> {
+/// Returns the compared options of a unit type.
+pub(crate) fn known(unit_type: UnitType) -> Vec<&'static ComparedOption> {
     let section = section(unit_type);
     ALL.iter().filter(|it| it.section == "Unit" || it.section == section).collect()
 }
 
-/// The section that a type has for itself, or another that all have.
+/// Returns the type-specific section, or one that all types have.
 pub(crate) fn section(unit_type: UnitType) -> &'static str {
     match unit_type {
         UnitType::Service => "Service",
@@ -166,7 +166,7 @@ pub(crate) fn section(unit_type: UnitType) -> &'static str {
     }
 }
 
-/// Options without which systemd refuses a unit of a type.
+/// Returns the options without which systemd refuses a unit of the type.
 pub(crate) fn needed(unit_type: UnitType, name: &str) -> String {
     match unit_type {
         UnitType::Service => "[Service]\nExecStart=/bin/true\n".to_owned(),
@@ -179,7 +179,7 @@ pub(crate) fn needed(unit_type: UnitType, name: &str) -> String {
             format!("[Mount]\nWhat=tmpfs\nWhere={place}\n")
         }
         UnitType::Slice => "[Slice]\n".to_owned(),
-        // Otherwise it comes after all that it wants.
+        // Otherwise it would be ordered after all units that it wants.
         _ => "[Unit]\nDefaultDependencies=no\n".to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! What systemd makes of units: their files go into a machine, their properties come out.
+//! Loads units into systemd in a machine, and returns their properties.
 
 use std::fs;
 use std::path::Path;
@@ -10,8 +10,8 @@ use crate::cases::{Case, File};
 use crate::expected::Properties;
 use crate::machine::Machine;
 
-/// What systemd says of a unit.
-pub(crate) struct Answer {
+/// The state of a unit in systemd.
+pub(crate) struct SystemdUnit {
     pub(crate) load_state: String,
     pub(crate) properties: Properties,
 }
@@ -33,8 +33,8 @@ ask even
 wait $!
 "#;
 
-/// The answers to each unit, in order.
-pub(crate) fn ask(machine: &Machine, cases: &[Case], shared: &[File]) -> Vec<Answer> {
+/// Returns the state of each unit, in order.
+pub(crate) fn ask(machine: &Machine, cases: &[Case], shared: &[File]) -> Vec<SystemdUnit> {
     let share = machine.share();
     let batch = share.join("batch");
     let files = cases.iter().flat_map(|case| &case.files).chain(shared);
@@ -66,25 +66,25 @@ fn write(path: &Path, source: &[u8]) {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the machine wrote the file")]
-fn read(path: &Path) -> Vec<Answer> {
+fn read(path: &Path) -> Vec<SystemdUnit> {
     let text = fs::read_to_string(path).expect("the machine wrote it");
     text.lines().map(answer).collect()
 }
 
-fn answer(line: &str) -> Answer {
+fn answer(line: &str) -> SystemdUnit {
     let mut reply: Value = serde_json::from_str(line).expect("busctl writes JSON");
     let Value::Object(all) = reply.pointer_mut("/data/0").map(Value::take).unwrap_or_default()
     else {
         let load_state = "no answer".to_owned();
-        return Answer { load_state, properties: Properties::new() };
+        return SystemdUnit { load_state, properties: Properties::new() };
     };
     let properties: Properties =
         all.into_iter().map(|(name, mut value)| (name, value["data"].take())).collect();
     let load_state = properties["LoadState"].as_str().expect("a text").to_owned();
-    Answer { load_state, properties }
+    SystemdUnit { load_state, properties }
 }
 
-/// Where the bus has a unit.
+/// Returns the D-Bus path of a unit.
 fn bus_path(name: &UnitName) -> String {
     let mut path = "/org/freedesktop/systemd1/unit/".to_owned();
     for byte in name.as_str().bytes() {
@@ -96,7 +96,8 @@ fn bus_path(name: &UnitName) -> String {
     path
 }
 
-/// A property without what a file does not say: when things happened, and what all units have.
+/// Removes data from a property that does not come from the unit file: timestamps and common
+/// values.
 pub(crate) fn comparable(property: &str, value: Value) -> Value {
     let Value::Array(all) = value else { return value };
     let first = |count: usize| {
@@ -110,10 +111,10 @@ pub(crate) fn comparable(property: &str, value: Value) -> Value {
         _ if property.starts_with("Exec") => first(3),
         "After" | "Before" | "BindsTo" | "Conflicts" | "OnFailure" | "OnSuccess" | "PartOf"
         | "PropagatesReloadTo" | "Requires" | "Requisite" | "Wants" => {
-            let is_told = |it: &&Value| it.as_str().is_some_and(|it| it.starts_with("dep-"));
-            let mut told: Vec<Value> = all.iter().filter(is_told).cloned().collect();
-            told.sort_by_key(|it| it.as_str().map(str::to_owned));
-            Value::Array(told)
+            let is_shown = |it: &&Value| it.as_str().is_some_and(|it| it.starts_with("dep-"));
+            let mut reported: Vec<Value> = all.iter().filter(is_shown).cloned().collect();
+            reported.sort_by_key(|it| it.as_str().map(str::to_owned));
+            Value::Array(reported)
         }
         _ => Value::Array(all),
     }

@@ -1,4 +1,4 @@
-//! Options as properties of systemd's: each kind of value, read with this crate.
+//! Converts options to systemd properties, one kind of value at a time.
 
 use fleet_unitfile::{
     MergedUnit, OptionView, Size, SpecifierContext, UnitName, UnitOption, UnitType, parse_bool,
@@ -7,21 +7,21 @@ use fleet_unitfile::{
 use serde_json::{Value, json};
 
 use crate::expected::{World, codes};
-use crate::known::{Kind, Known, known};
+use crate::options::{ComparedOption, Kind, known};
 use crate::parts::{
     address, before_error, before_refusal, flags, integer, limit, simplified, span, unquoted,
 };
 
-/// A unit that is read.
-pub(crate) struct Reading<'a> {
+/// A unit whose properties are predicted.
+pub(crate) struct UnitProperties<'a> {
     pub(crate) unit: &'a MergedUnit,
-    pub(crate) facts: &'a SpecifierContext,
+    pub(crate) context: &'a SpecifierContext,
     pub(crate) world: &'a World,
 }
 
-impl Reading<'_> {
-    /// The property that shows an option; `None` where it is not compared.
-    pub(crate) fn property(&self, known: &Known) -> Option<Value> {
+impl UnitProperties<'_> {
+    /// Returns the property of an option; `None` if it is not compared.
+    pub(crate) fn property(&self, known: &ComparedOption) -> Option<Value> {
         match known.kind {
             Kind::Commands => Some(self.commands(known)),
             Kind::Condition(_) | Kind::Listen(_) | Kind::Monotonic(_) | Kind::Watch(_) => {
@@ -30,7 +30,7 @@ impl Reading<'_> {
             Kind::Calendar => Some(json!(self.mixed(known).as_array()?.len())),
             Kind::Environment => Some(self.environment(known)),
             Kind::EnvironmentFile => Some(self.environment_files(known)),
-            // What cannot fail has no units for that.
+            // A unit type that cannot fail has no units for failure.
             Kind::Units if self.cannot_fail() && known.option.starts_with("On") => None,
             Kind::Units => Some(self.units(known)),
             Kind::Urls => Some(self.urls(known)),
@@ -39,8 +39,8 @@ impl Reading<'_> {
         }
     }
 
-    /// The soft limit, which stands before the hard one or is the same.
-    pub(crate) fn soft_limit(&self, known: &Known) -> Option<Value> {
+    /// Returns the soft limit. If only one limit is set, it is both.
+    pub(crate) fn soft_limit(&self, known: &ComparedOption) -> Option<Value> {
         let soft = format!("{}Soft", known.property);
         match self.last(known) {
             Some(value) => limit(known, value.split(':').next()?),
@@ -60,24 +60,23 @@ impl Reading<'_> {
         self.world.plain[self.name().unit_type().as_str()].get(property).cloned()
     }
 
-    /// All lines of an option that systemd does not ignore, empty ones too.
-    fn counted(&self, known: &Known) -> Vec<OptionView<'_>> {
+    /// Returns all lines of an option that systemd does not ignore, including empty ones.
+    fn counted(&self, known: &ComparedOption) -> Vec<OptionView<'_>> {
         let lines = self.unit.values(known.section, known.option).map(|it| it.option);
         let lines: Vec<_> = lines.filter(|option| self.counts(known, *option)).collect();
         let start = lines.iter().rposition(|it| it.value().is_empty()).map_or(0, |at| at + 1);
         lines[start..].to_vec()
     }
 
-    /// The value that counts of an option that has one.
-    fn last(&self, known: &Known) -> Option<&str> {
+    /// Returns the effective value of an option that takes one value.
+    fn last(&self, known: &ComparedOption) -> Option<&str> {
         let lines = self.unit.values(known.section, known.option).map(|it| it.option);
         let counts = |it: &OptionView<'_>| self.counts(known, *it);
         lines.rev().find(counts).map(OptionView::value).filter(|value| !value.is_empty())
     }
 
-    /// Whether systemd does not ignore a line: nothing is wrong with it, nor with what its
-    /// specifiers stand for.
-    fn counts(&self, known: &Known, option: OptionView<'_>) -> bool {
+    /// Whether systemd accepts a line: neither its text nor its expanded specifiers are invalid.
+    fn counts(&self, known: &ComparedOption, option: OptionView<'_>) -> bool {
         let value = option.value();
         if !codes(self.name(), option.into()).is_empty() {
             return false;
@@ -100,17 +99,17 @@ impl Reading<'_> {
         }
     }
 
-    /// An absolute path, once its specifiers are replaced.
+    /// Returns an absolute path with its specifiers expanded.
     fn path(&self, text: &str) -> Option<String> {
         let path = self.expand(text)?;
         path.starts_with('/').then(|| simplified(&path))
     }
 
     fn expand(&self, text: &str) -> Option<String> {
-        self.facts.expand(text, self.name()).ok()
+        self.context.expand(text, self.name()).ok()
     }
 
-    fn single(&self, known: &Known) -> Option<Value> {
+    fn single(&self, known: &ComparedOption) -> Option<Value> {
         let comes_to_nothing = |value: &&str| self.expand(value).is_some_and(|it| it.is_empty());
         let value = self.last(known).filter(|value| {
             !matches!(known.option, "Description" | "SourcePath") || !comes_to_nothing(value)
@@ -118,13 +117,13 @@ impl Reading<'_> {
         let Some(value) = value else {
             return match known.property {
                 "Description" => match self.name().unit_type() {
-                    // These are described by what they stand for.
+                    // Such units are described by their path.
                     UnitType::Mount | UnitType::Slice => None,
                     _ => Some(json!(self.name().as_str())),
                 },
-                // A service that runs once has no end of time to start in.
+                // A oneshot service has no start timeout.
                 "TimeoutStartUSec" => None,
-                // What a service without a type is depends on its commands.
+                // The default type of a service depends on its commands.
                 "Type" if self.name().unit_type() == UnitType::Service => None,
                 _ => self.plain(known.property),
             };
@@ -161,7 +160,7 @@ impl Reading<'_> {
         })
     }
 
-    fn commands(&self, known: &Known) -> Value {
+    fn commands(&self, known: &ComparedOption) -> Value {
         let mut all = Vec::new();
         let lines = self.unit.values(known.section, known.option);
         for value in lines.map(|it| it.option.value()) {
@@ -169,8 +168,8 @@ impl Reading<'_> {
                 all.clear();
             }
             for command in before_refusal(value) {
-                // One that may fail is ignored, with all after it.
-                let Ok(command) = command.expand(self.facts, self.name()) else { break };
+                // A command that may fail is ignored, with all after it.
+                let Ok(command) = command.expand(self.context, self.name()) else { break };
                 let argv: Vec<&str> = command.argv().collect();
                 all.push(match known.property.ends_with("Ex") {
                     true => json!([command.path(), argv, flags(&command)]),
@@ -181,12 +180,12 @@ impl Reading<'_> {
         json!(all)
     }
 
-    /// Options of several names that make one list, the last first.
-    fn mixed(&self, of: &Known) -> Value {
+    /// Merges options of several names into one list, the last first.
+    fn mixed(&self, of: &ComparedOption) -> Value {
         let mut entries = Vec::new();
         let all = known(self.name().unit_type());
         for it in self.unit.options().map(|it| it.option) {
-            let is_it = |known: &&&Known| {
+            let is_it = |known: &&&ComparedOption| {
                 (known.section, known.option) == (it.section(), it.name())
                     && (known.property == of.property
                         || known.property.starts_with("Timers")
@@ -209,7 +208,7 @@ impl Reading<'_> {
         json!(entries)
     }
 
-    fn entry(&self, known: &Known, value: &str) -> Option<Value> {
+    fn entry(&self, known: &ComparedOption, value: &str) -> Option<Value> {
         match known.kind {
             Kind::Condition(name) => {
                 let (triggers, rest) =
@@ -227,7 +226,7 @@ impl Reading<'_> {
         }
     }
 
-    fn environment(&self, known: &Known) -> Value {
+    fn environment(&self, known: &ComparedOption) -> Value {
         let mut all: Vec<String> = Vec::new();
         for option in self.lines_in_parts(known) {
             for word in before_error(option) {
@@ -245,7 +244,7 @@ impl Reading<'_> {
         json!(all)
     }
 
-    fn environment_files(&self, known: &Known) -> Value {
+    fn environment_files(&self, known: &ComparedOption) -> Value {
         let files = self.counted(known).into_iter().filter_map(|option| {
             let value = self.expand(option.value())?;
             let (may_miss, path) =
@@ -255,8 +254,8 @@ impl Reading<'_> {
         Value::Array(files.collect())
     }
 
-    /// Places of documents: specifiers are replaced before the line is split.
-    fn urls(&self, known: &Known) -> Value {
+    /// Returns documentation URLs: specifiers are expanded before the line is split.
+    fn urls(&self, known: &ComparedOption) -> Value {
         let mut all = Vec::new();
         for line in self.lines_in_parts(known) {
             let words = self.expand(line).map(|line| unquoted(&line)).unwrap_or_default();
@@ -265,8 +264,8 @@ impl Reading<'_> {
         json!(all)
     }
 
-    /// Names of variables, each once.
-    fn variables(&self, known: &Known) -> Value {
+    /// Returns variable names, without duplicates.
+    fn variables(&self, known: &ComparedOption) -> Value {
         let mut all: Vec<String> = Vec::new();
         for word in self.lines_in_parts(known).into_iter().flat_map(before_error) {
             let expanded = self.expand(&word).filter(|_| self.is_sound(known, &word));
@@ -277,8 +276,8 @@ impl Reading<'_> {
         json!(all)
     }
 
-    /// Names of other units, of which only those count that no unit has by default.
-    fn units(&self, known: &Known) -> Value {
+    /// Returns names of other units, except those that units have by default.
+    fn units(&self, known: &ComparedOption) -> Value {
         let mut all = std::collections::BTreeSet::new();
         for option in self.unit.effective(known.section, known.option) {
             for word in option.option.value().split_whitespace() {
@@ -299,13 +298,14 @@ impl Reading<'_> {
         json!(all)
     }
 
-    /// The lines of a list after its last reset, those too of which only some words count.
-    fn lines_in_parts(&self, known: &Known) -> Vec<&str> {
+    /// Returns the lines of a list after its last reset, including those that are only partly
+    /// valid.
+    fn lines_in_parts(&self, known: &ComparedOption) -> Vec<&str> {
         self.unit.effective(known.section, known.option).map(|it| it.option.value()).collect()
     }
 
-    /// Whether nothing is wrong with one word of a list.
-    fn is_sound(&self, known: &Known, word: &str) -> bool {
+    /// Whether one word of a list is valid.
+    fn is_sound(&self, known: &ComparedOption, word: &str) -> bool {
         let option = UnitOption::new(known.section, known.option, quote_word(word));
         codes(self.name(), option).is_empty()
     }

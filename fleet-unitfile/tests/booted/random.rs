@@ -1,25 +1,25 @@
-//! Chance from a seed, with which files are made up.
+//! Seeded random generator for test files.
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-/// The same throws for the same seed.
-pub(crate) struct Dice(TestRunner);
+/// A random generator with reproducible results for a seed.
+pub(crate) struct Random(TestRunner);
 
-impl Dice {
+impl Random {
     pub(crate) fn new(seed: u64) -> Self {
         let bytes: Vec<u8> = seed.to_le_bytes().into_iter().cycle().take(32).collect();
         let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
         Self(TestRunner::new_with_rng(Config::default(), rng))
     }
 
-    /// A number below another.
+    /// Returns a random number below `end`.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         self.0.rng().next_u32() as usize % end
     }
 
-    /// Whether something happens that does once in so many times.
+    /// Returns true once in `times` calls on average.
     pub(crate) fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }

@@ -62,7 +62,7 @@ fn speed(reader: &Reader, source: &str) -> f64 {
 fn worked() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     let nanoseconds = stat.split(' ').next().and_then(|text| text.parse().ok());
-    Duration::from_nanos(nanoseconds.expect("Linux tells how long a thread has worked"))
+    Duration::from_nanos(nanoseconds.expect("Linux reports the processor time of a thread"))
 }
 
 /// Returns the text of every UTF-8 unit file below a directory, in the order of their paths.
