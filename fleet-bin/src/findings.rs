@@ -121,17 +121,17 @@ impl fmt::Display for Finding {
 mod tests {
     use super::*;
 
-    fn told(name: &str, source: &str) -> String {
+    fn render(name: &str, source: &str) -> String {
         let path = Path::new("units").join(name);
         let (_, findings) = check(&path, &name.parse().unwrap(), source.as_bytes());
         findings.iter().map(|finding| format!("{finding}\n").replace(", or", ",\nor")).collect()
     }
 
     #[test]
-    fn everything_wrong_is_told_in_the_order_of_the_file() {
+    fn all_findings_are_in_file_order() {
         let source = "[Service]\nExecStart=/bin/web\nthis is no option\n\n[X-Fleet]\n\
                       MachineMetaData=disk=ssd\nGlobal=perhaps\nX-Conflicts=db*\n";
-        insta::assert_snapshot!(told("web.service", source), @r##"
+        insta::assert_snapshot!(render("web.service", source), @r##"
         units/web.service:3:1: missing "=" in "this is no option" [U0007]
         help: write Name=value, start a comment with "#",
         or end the line above with a backslash to continue it
@@ -143,9 +143,9 @@ mod tests {
     }
 
     #[test]
-    fn a_warning_says_so_and_leaves_the_file_sound() {
+    fn file_with_a_warning_stays_valid() {
         let source = "[X-Fleet]\nX-Conflicts=db*\n";
-        insta::assert_snapshot!(told("web.service", source), @r"
+        insta::assert_snapshot!(render("web.service", source), @r"
         units/web.service:2:1: warning: X-Conflicts is the old name of Conflicts
         help: write Conflicts
         ");
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_systemd_would_refuse_or_ignore_is_told_and_taken_by_the_cluster() {
+    fn verify_reports_systemd_findings_that_check_accepts() {
         let source = b"[Service]\nExecStart=bin/web\nRestrat=always\n[X-Fleet]\nGlobal=maybe\n";
         let (path, name) = (Path::new("web.service"), "web.service".parse().unwrap());
         let findings: String =
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finding_as_json_has_documented_fields() {
+    fn json_finding_has_the_documented_fields() {
         let name = "web.service".parse().unwrap();
         let (file, findings) = check(Path::new("web.service"), &name, b"oops\n");
         assert!(file.is_none());

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_can_read_is_no_secret() {
+    fn file_readable_by_others_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens");
         std::fs::write(&path, "a").unwrap();
@@ -62,21 +62,21 @@ mod tests {
         assert_eq!(with_mode(0o600, OWNER_ONLY), Ok(b"a".to_vec()));
         assert_eq!(with_mode(0o640, OWNER_AND_GROUP), Ok(b"a".to_vec()));
         let error = with_mode(0o644, OWNER_ONLY).unwrap_err();
-        let remedy = format!("write \"chmod 0600 {}\"", path.display());
-        assert!(error.starts_with("others can get at it (its mode is 0644)"), "{error}");
+        let remedy = format!("run \"chmod 0600 {}\"", path.display());
+        assert!(error.starts_with("other users can access it (mode 0644)"), "{error}");
         assert!(error.ends_with(&remedy), "{error}");
         assert!(with_mode(0o640, OWNER_ONLY).is_err());
         assert!(with_mode(0o604, OWNER_AND_GROUP).is_err());
     }
 
     #[test]
-    fn what_never_ends_is_not_read_to_its_end() {
+    fn endless_file_is_refused() {
         let error = read(Path::new("/dev/zero"), 0).unwrap_err();
-        assert_eq!(error, "it has more than 1024 KiB: that is no secret");
+        assert_eq!(error, "larger than 1024 KiB, which is no secret file");
     }
 
     #[test]
-    fn the_first_plain_token_is_taken() {
+    fn first_plain_token_is_used() {
         let text = "# of all\n\nsha256:00\n the-first-of-the-tokens\nthe-second-of-the-tokens\n";
         assert_eq!(first_token(text), Some("the-first-of-the-tokens".parse().unwrap()));
         assert_eq!(first_token("# nothing\n"), None);

@@ -154,7 +154,7 @@ pub(crate) enum Command {
         move; 1 failure.\n\n\
         Examples:\n  \
         fleetctl rebalance --dry-run\n  \
-        fleetctl rebalance --at-once 3 --min-available 2 --wait"
+        fleetctl rebalance --at-once 3 --keep-up 2 --wait"
     )]
     Rebalance(RebalanceArgs),
     /// Print a completion script for a shell.

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_there_as_a_whole_or_as_it_was() {
+    fn unfinished_file_leaves_the_old_content() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("export");
         std::fs::write(&path, "before").unwrap();
@@ -78,14 +78,14 @@ mod tests {
     }
 
     #[test]
-    fn an_error_does_not_name_the_temporary_file() {
+    fn missing_folder_error_hides_the_temporary_file() {
         let folder = tempfile::tempdir().unwrap();
         let error = AtomicFile::begin(&folder.path().join("none/export")).map(drop).unwrap_err();
         assert_eq!(error.to_string(), "No such file or directory (os error 2)");
     }
 
     #[test]
-    fn what_is_no_file_is_not_replaced() {
+    fn folders_and_devices_are_not_replaced() {
         let folder = tempfile::tempdir().unwrap();
         assert!(AtomicFile::begin(folder.path()).is_err());
         assert!(AtomicFile::begin(Path::new("/dev/null")).is_err());

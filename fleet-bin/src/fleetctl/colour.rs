@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_matters_has_a_colour() {
+    fn only_notable_states_are_coloured() {
         let words = ["active", "inactive", "failed", "activating", "-", "starting"];
         let painted = words.map(|word| Colour::On.state(word)).join(" ");
         insta::assert_snapshot!(painted.replace('\u{1b}', "^").replace(' ', "\n"), @r"

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_extra_column_appears_with_something_to_say() {
+    fn extra_column_appears_if_a_row_has_a_value() {
         assert_eq!(table(None, false, &[("abc", "-")]), "MACHINE\na\n");
         assert_eq!(table(None, true, &[("abc", "full")]), "MACHINE\tREASON\nabc\tfull\n");
         assert_eq!(
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_field_is_refused() {
+    fn unknown_field_is_refused() {
         insta::assert_snapshot!(table(Some("machin"), false, &[]), @r#"
         fleetctl: --fields: there is no field "machin"
         help: did you mean machine?

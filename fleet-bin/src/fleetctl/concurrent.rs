@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn answers_are_in_the_order_of_the_questions_and_not_too_many_are_asked_at_a_time() {
+    async fn buffered_keeps_order_and_limits_concurrency() {
         let (now, most) = (Cell::new(0), Cell::new(0));
         let (now, most) = (&now, &most);
         let questions = (0..100).map(|number| async move {
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn after_a_refusal_nothing_more_is_asked_and_what_was_is_answered() {
+    async fn try_buffered_starts_nothing_after_a_failure() {
         let asked = Cell::new(0);
         let asked = &asked;
         let questions = (0..100).map(|number| async move {

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_wins_over_the_environment() {
+    fn command_line_overrides_the_environment() {
         let variables = [("FLEETCTL_CA_FILE", "/ca"), ("FLEETCTL_TOKEN_FILE", "/token")];
         let read = credentials("fleetctl list-units --ca-file /other", &variables);
         let expected = CredentialFiles {
@@ -120,25 +120,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_no_use_is_refused_with_the_flag() {
+    fn unusable_credentials_are_refused_with_the_flag() {
         let refused = |line: &str| {
             let mut text = Vec::new();
             let error = credentials(line, &[]).credentials(true).unwrap_err();
             error.print(&mut text).unwrap();
             String::from_utf8(text).unwrap()
         };
-        insta::assert_snapshot!(refused("fleetctl --cert-file /a list-units"), @r"
-        fleetctl: --cert-file is of no use alone
-        help: write --key-file, too
+        insta::assert_snapshot!(refused("fleetctl --cert-file /a list-units"), @"
+        fleetctl: --cert-file requires --key-file
+        help: add --key-file
         ");
         for (flag, beginning) in [
             ("--ca-file", "fleetctl: --ca-file: cannot read /nowhere: No such file"),
             ("--token-file", "fleetctl: --token-file: /nowhere: No such file"),
         ] {
-            let said = refused(&format!("fleetctl {flag} /nowhere list-units"));
-            assert!(said.starts_with(beginning), "{said}");
+            let message = refused(&format!("fleetctl {flag} /nowhere list-units"));
+            assert!(message.starts_with(beginning), "{message}");
         }
-        // Where nothing goes by TLS, only the token matters.
+        // Without TLS, only the token is used.
         let unused = credentials("fleetctl --cert-file /a list-units", &[]).credentials(false);
         assert!(unused.is_ok());
     }

@@ -196,7 +196,7 @@ fn remedy(state: &wire::UnitStateEntity) -> &'static str {
 mod tests {
     use super::*;
 
-    fn told(view: &ClusterView) -> String {
+    fn report(view: &ClusterView) -> String {
         view.diagnose().iter().map(|it| it.text(Colour::Off)).collect()
     }
 
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_healthy_cluster_has_no_ailment() {
+    fn healthy_cluster_has_no_diagnosis() {
         let unit = wire::UnitEntity {
             name: "web.service".into(),
             desired_state: "launched".into(),
@@ -230,11 +230,11 @@ mod tests {
         };
         let (units, states) = (vec![unit, asleep], vec![state]);
         let machines = vec![machine("m1", "1"), machine("m2", "1")];
-        assert_eq!(told(&ClusterView { units, states, machines }), "");
+        assert_eq!(report(&ClusterView { units, states, machines }), "");
     }
 
     #[test]
-    fn what_failed_and_was_stopped_is_no_ailment() {
+    fn failed_and_stopped_unit_is_no_problem() {
         let view = |desired: &str| ClusterView {
             units: vec![wire::UnitEntity {
                 name: "web.service".into(),
@@ -250,12 +250,12 @@ mod tests {
             }],
             machines: vec![machine("m1", "1")],
         };
-        assert_eq!(told(&view("loaded")), "");
-        assert!(told(&view("launched")).contains("failed on m1"));
+        assert_eq!(report(&view("loaded")), "");
+        assert!(report(&view("launched")).contains("failed on m1"));
     }
 
     #[test]
-    fn every_ailment_has_a_sentence_and_a_remedy() {
+    fn every_diagnosis_has_a_message_and_a_remedy() {
         let unit = |name: &str, reason: &str, problem: &str, unknown_for| wire::UnitEntity {
             name: name.into(),
             desired_state: "launched".into(),
@@ -293,34 +293,34 @@ mod tests {
         ];
         let drained = wire::MachineEntity { intent: "drained".into(), ..machine("m2", "2") };
         let view = ClusterView { units, states, machines: vec![machine("m1", "1"), drained] };
-        insta::assert_snapshot!(told(&view), @r#"
-        problem: nothing is known of away.service for 7s: m9 is not present
+        insta::assert_snapshot!(report(&view), @r#"
+        problem: the state of away.service has been unknown for 7s: m9 is not present
            help: check that the machine is up, and the log of its fleetd
         problem: bad.service failed on m1: exit-code
            help: see "fleetctl logs bad.service"; "fleetctl start bad.service" tries again
-        problem: broken.service cannot be understood: no section
+        problem: broken.service is broken: no section
            help: submit it again with --replace, or "fleetctl destroy broken.service"
         problem: lost.service has no machine: no machine fits
            help: "fleetctl explain lost.service" shows the verdict of each machine
         problem: tick.timer cannot run on m1: tick.service is not there
-           help: load what it starts on that machine: MachineOf= in [X-Fleet] keeps both together
+           help: load the unit that it starts on the same machine: MachineOf= in [X-Fleet] co-locates both
         problem: unfit.service cannot run on m1: PrivateNetwork= needs systemd
            help: fix its unit file, then "fleetctl apply FILE"
         warning: machines run different versions of fleetd: 1, 2
-           help: bring all to one; "fleetctl list-machines --fields machine,version" shows them
+           help: upgrade all to one version; "fleetctl list-machines --fields machine,version" shows them
         warning: loop.service was restarted 5 times on m1
            help: see "fleetctl logs loop.service"
         warning: m2 is drained
-           help: "fleetctl machine uncordon m2" when the work on it is done
+           help: run "fleetctl machine uncordon m2" after its maintenance
         warning: old.service on m1 still has the file abcdef0 instead of 0123456
            help: if this persists, check the log of fleetd on that machine
         "#);
-        insta::assert_snapshot!(told(&ClusterView::default()), @r"
+        insta::assert_snapshot!(report(&ClusterView::default()), @r"
         problem: no machine is present, so nothing can run
            help: start fleetd on a machine, and check its log: it may not reach the store
         ");
         let cordoned = wire::MachineEntity { cordoned: true, ..machine("m1", "1") };
         let view = ClusterView { machines: vec![cordoned], ..ClusterView::default() };
-        assert!(told(&view).contains("every machine is cordoned"));
+        assert!(report(&view).contains("every machine is cordoned"));
     }
 }

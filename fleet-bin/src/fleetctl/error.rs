@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_prints_its_causes_once_and_its_hints() {
+    fn error_prints_causes_once_then_hints() {
         let disk = io::Error::other("the disk is full");
         let error = CliError::failed("cannot start web.service")
             .because(CliError::failed("cannot read it").because(disk))
@@ -251,19 +251,19 @@ mod tests {
     }
 
     #[test]
-    fn many_errors_are_told_in_their_number() {
-        let told = |count: usize| {
+    fn long_error_list_ends_with_a_count() {
+        let print_errors = |count: usize| {
             let errors = (1..=count).map(|number| CliError::failed(format!("no {number}")));
             printed(&CliError::of_all(errors.collect()).unwrap_err())
         };
-        assert!(told(20).ends_with("\nfleetctl: no 20\n"), "{}", told(20));
-        let many = told(1000);
+        assert!(print_errors(20).ends_with("\nfleetctl: no 20\n"), "{}", print_errors(20));
+        let many = print_errors(1000);
         assert_eq!(many.lines().count(), 21, "{many}");
-        assert!(many.ends_with("no 20\nfleetctl: and 980 more such errors\n"), "{many}");
+        assert!(many.ends_with("no 20\nfleetctl: and 980 more errors\n"), "{many}");
     }
 
     #[test]
-    fn a_terminal_shows_who_speaks_and_what_helps_in_colour() {
+    fn program_and_help_labels_are_coloured() {
         let error = CliError::failed("cannot start web.service").help("make room");
         let mut text = Vec::new();
         error.print_as("fleetctl", Colour::On, &mut text).unwrap();
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_went_away_is_told_nothing_and_is_no_failure() {
+    fn closed_output_is_a_silent_success() {
         let error = CliError::from(io::Error::from(io::ErrorKind::BrokenPipe));
         assert_eq!((error.exit(), printed(&error).as_str()), (Exit::Success, ""));
         let error = CliError::from(io::Error::other("no space"));

@@ -98,16 +98,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn offers_are_read_at_a_glance() {
-        let told = |cpu, memory, disk| offers(&wire::ResourceAmounts { cpu, disk, memory });
-        assert_eq!(told(1500, 8_425_503_402, 1 << 40), "cpu 1.5, memory 7.8G, disk 1T");
-        assert_eq!(told(0, 1023, 0), "memory 1023");
-        assert_eq!(told(0, 512 << 20, u64::MAX), "memory 512M, disk 16777215.9T");
-        assert_eq!(told(0, 0, 0), "");
+    fn offers_are_formatted_compactly() {
+        let format_offers =
+            |cpu, memory, disk| offers(&wire::ResourceAmounts { cpu, disk, memory });
+        assert_eq!(format_offers(1500, 8_425_503_402, 1 << 40), "cpu 1.5, memory 7.8G, disk 1T");
+        assert_eq!(format_offers(0, 1023, 0), "memory 1023");
+        assert_eq!(format_offers(0, 512 << 20, u64::MAX), "memory 512M, disk 16777215.9T");
+        assert_eq!(format_offers(0, 0, 0), "");
     }
 
     #[test]
-    fn a_name_is_not_said_twice() {
+    fn name_is_stripped_from_a_problem() {
         for (problem, expected) in [
             ("a.service: no", "no"),
             ("a.service, line 2: no", "line 2: no"),
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn machines_are_shown_with_their_address_if_they_have_one() {
+    fn machine_label_has_the_known_address() {
         let machine = |id: &str, ip: &str| wire::MachineEntity {
             id: id.into(),
             primary_ip: ip.into(),

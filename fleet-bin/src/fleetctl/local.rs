@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_own_file_comes_before_the_template() {
+    fn own_file_precedes_the_template() {
         let folder = tempfile::tempdir().unwrap();
         let write =
             |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_is_checked_under_its_own_name() {
+    fn instance_is_checked_under_its_own_name() {
         let folder = tempfile::tempdir().unwrap();
         let text = "[X-Fleet]\nMachineOf=web@%i.service\n";
         std::fs::write(folder.path().join("web@.service"), text).unwrap();
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_and_cannot_be_read_is_an_error() {
+    fn unreadable_file_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("web.service")).unwrap();
         let error = local(folder.path(), &["web"]).unwrap_err().to_string();

@@ -202,26 +202,30 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_be_done_follows_from_file_and_state() {
+    fn change_follows_from_file_and_desired_state() {
         let text = "[Service]\nExecStart=/bin/web\n";
-        for (known, change, told) in [
+        for (known, change, summary) in [
             (None, Change::Create, "web.service: new, to be launched\n"),
             (Some((text, "launched")), Change::None, ""),
             (Some((text, "loaded")), Change::State, "web.service: loaded to launched\n"),
-            (Some(("[A]\nb=c\n", "launched")), Change::Replace, "web.service: another file\n"),
+            (Some(("[A]\nb=c\n", "launched")), Change::Replace, "web.service: changed file\n"),
             (
                 Some(("[A]\nb=c\n", "loaded")),
                 Change::Replace,
-                "web.service: another file, loaded to launched\n",
+                "web.service: changed file, loaded to launched\n",
             ),
         ] {
             let wanted = wanted(known, text);
-            assert_eq!((wanted.change(), wanted.told().as_str()), (change, told), "{known:?}");
+            assert_eq!(
+                (wanted.change(), wanted.summary().as_str()),
+                (change, summary),
+                "{known:?}"
+            );
         }
     }
 
     #[test]
-    fn a_comment_is_a_difference_and_a_missing_last_end_of_line_too() {
+    fn comments_and_missing_final_newlines_are_differences() {
         let wanted = wanted(Some(("# old\n[A]\nb=c", "launched")), "# new\n[A]\nb=c\n");
         assert_eq!(wanted.change(), Change::Replace);
         insta::assert_snapshot!(wanted.diff(), @r"

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_type_is_added_where_there_is_none() {
+    fn missing_type_defaults_to_service() {
         for (arg, name, path) in [
             ("foo", "foo.service", "foo.service"),
             ("foo.1", "foo.1.service", "foo.1.service"),
@@ -110,29 +110,29 @@ mod tests {
     }
 
     #[test]
-    fn every_bad_name_is_told_with_its_rule() {
+    fn every_invalid_name_is_reported_with_its_rule() {
         let args = ["ok", "not ok", "..", "é"].map(str::to_owned);
         let mut text = Vec::new();
         unit_args(&args).unwrap_err().print(&mut text).unwrap();
         let text = String::from_utf8(text).unwrap().replace(": ", ":\n  ");
         insta::assert_snapshot!(text, @r#"
         fleetctl:
-          "not ok" names no unit:
+          invalid unit "not ok":
           unit name "not ok.service" has the character ' ':
           use ASCII letters, digits and ":-_.\@", and write any other as an escape such as "\x20"
         fleetctl:
-          ".." names no unit:
+          invalid unit "..":
           unit name "" is empty:
           write a name such as "web.service"
         fleetctl:
-          "é" names no unit:
+          invalid unit "é":
           unit name "é.service" has the character 'é':
           use ASCII letters, digits and ":-_.\@", and write any other as an escape such as "\x20"
         "#);
     }
 
     #[test]
-    fn a_unit_that_is_named_twice_counts_once() {
+    fn duplicate_units_count_once() {
         let args = ["b", "a", "b.service"].map(str::to_owned);
         let names: Vec<_> = unit_args(&args).unwrap().into_iter().map(|unit| unit.name).collect();
         assert_eq!(names, ["b.service", "a.service"]);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_near_name_is_suggested() {
+    fn only_similar_names_are_suggested() {
         let known = ["web.service", "db.service", "web@1.service", "typo.service"];
         for (name, expected) in [
             ("wbe.service", Some("web.service")),

@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_such_number_is_told_what_to_write() {
+    fn number_outside_bounds_names_the_bounds() {
         let read = number(1..=100_u32);
         assert_eq!((read("1"), read("100")), (Ok(1), Ok(100)));
         for text in ["", "x", "0", "101", "-1", "1.5", "4294967296"] {

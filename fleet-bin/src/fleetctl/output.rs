@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_comes_in_every_format() {
+    fn list_prints_in_every_format() {
         let list = |format| printed(format, |out| out.list(&PETS, "NAME\tLEGS\n").unwrap());
         assert_eq!(list(Format::Table), "NAME\tLEGS\n");
         assert_eq!(list(Format::Name), "cat\nbird\n");
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn results_that_come_one_by_one_still_make_one_document() {
+    fn single_records_form_one_json_document() {
         let print = |out: &mut Output<&mut Vec<u8>>| {
             PETS.iter().for_each(|pet| out.record(pet, "a pet\n").unwrap());
             out.finish().unwrap();

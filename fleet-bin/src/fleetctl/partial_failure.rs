@@ -52,7 +52,7 @@ pub(crate) fn abbreviated_list(names: &[&str]) -> String {
 mod tests {
     use super::*;
 
-    fn told(count: usize) -> String {
+    fn error_text(count: usize) -> String {
         let names: Vec<String> = (1..=count).map(|number| format!("u{number}")).collect();
         let refused = || Err(CliError::failed("no"));
         let done = names.iter().map(|name| (name.as_str(), Ok(())));
@@ -63,13 +63,13 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_tells_what_was_done_before_and_not_without_end() {
-        insta::assert_snapshot!(told(0), @"fleetctl: no");
-        insta::assert_snapshot!(told(8), @r"
+    fn failure_lists_a_limited_number_of_changed_units() {
+        insta::assert_snapshot!(error_text(0), @"fleetctl: no");
+        insta::assert_snapshot!(error_text(8), @r"
         fleetctl: no
         help: stopped before that: u1, u2, u3, u4, u5, u6, u7, u8
         ");
-        insta::assert_snapshot!(told(10), @r"
+        insta::assert_snapshot!(error_text(10), @r"
         fleetctl: no
         help: stopped before that: u1, u2, u3, u4, u5, u6, u7, u8 and 2 more
         ");

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_live_line_is_drawn_over_itself_and_taken_away() {
+    fn live_line_is_redrawn_and_erased() {
         let mut screen = Vec::new();
         let mut progress = Progress::new(&mut screen, true, || 20);
         progress.show("0/2 units active");
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_terminal_only_notices_are_printed() {
+    fn only_notices_are_printed_without_a_terminal() {
         let mut file = Vec::new();
         let mut progress = Progress::new(&mut file, false, || 80);
         progress.show("0/2 units active");
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_fits_whatever_it_says() {
+    fn live_line_is_cut_to_the_width() {
         for (columns, expected) in [(80, "a b c"), (6, "a b c"), (5, "a b…"), (1, "…"), (0, "…")]
         {
             assert_eq!(fit("a\nb\tc", columns), expected, "{columns}");

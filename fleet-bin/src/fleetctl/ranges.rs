@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_and_lists_are_written_out() {
+    fn ranges_and_lists_expand() {
         for (arg, expected) in [
             ("web", "web"),
             ("web@{1..3}", "web@1 web@2 web@3"),
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_range_is_refused_with_what_to_write() {
+    fn invalid_ranges_are_usage_errors_with_help() {
         for arg in
             ["{a..z}", "{1..}", "{-1..2}", "{+1..2}", "{1..10001}", "{1..101}{1..100}", "{a,{b}}"]
         {

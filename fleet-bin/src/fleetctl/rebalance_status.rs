@@ -74,27 +74,27 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_an_order_up_is_told_where_it_cannot_end_by_itself() {
-        let told = |stuck| {
+    fn stuck_rebalancing_is_a_problem() {
+        let report_text = |stuck| {
             let waits = "m1 is drained first".to_owned();
             let report = RebalanceReport { waits, stuck, ..RebalanceReport::default() };
-            let told = rebalance_problems(&report, &[], &[]);
-            told.iter().map(|it| it.text(Colour::Off)).collect::<String>()
+            let problems = rebalance_problems(&report, &[], &[]);
+            problems.iter().map(|it| it.text(Colour::Off)).collect::<String>()
         };
-        assert_eq!(told(false), "");
-        insta::assert_snapshot!(told(true), @r#"
-        problem: the order to rebalance does not go on by itself: m1 is drained first
-           help: mend that, or end the order: "fleetctl rebalance --stop"
+        assert_eq!(report_text(false), "");
+        insta::assert_snapshot!(report_text(true), @r#"
+        problem: rebalancing is stuck: m1 is drained first
+           help: fix this, or cancel with "fleetctl rebalance --stop"
         "#);
     }
 
     #[test]
-    fn who_is_on_the_way_is_no_trouble_and_who_does_not_arrive_is() {
+    fn only_units_that_cannot_start_are_problems() {
         let under_way = vec![
-            under_way("away.service", "m9", "its machine has not told of it yet"),
+            under_way("away.service", "m9", "its machine has not reported it yet"),
             under_way("bad.service", "m2", "it is failed (failed)"),
             under_way("l.service", "m2", "it is activating (auto-restart)"),
-            under_way("new.service", "m2", "its machine has not told of it yet"),
+            under_way("new.service", "m2", "its machine has not reported it yet"),
             under_way("odd.service", "m2", "PrivateNetwork= needs systemd"),
             under_way("slow.service", "m2", "it is activating (start-pre)"),
         ];
@@ -111,16 +111,16 @@ mod tests {
         let machines =
             ["m1", "m2"].map(|id| MachineEntity { id: id.into(), ..MachineEntity::default() });
         let report = RebalanceReport { under_way, ..RebalanceReport::default() };
-        let told: String = rebalance_problems(&report, &states, &machines)
+        let text: String = rebalance_problems(&report, &states, &machines)
             .iter()
             .map(|it| it.text(Colour::Off))
             .filter_map(|text| text.lines().next().map(|line| format!("{line}\n")))
             .collect();
-        insta::assert_snapshot!(told, @r"
-        problem: the order to rebalance waits for away.service on m9: that machine is not present
-        problem: the order to rebalance waits for bad.service on m2: it is failed (failed)
-        problem: the order to rebalance waits for l.service on m2: it is activating (auto-restart)
-        problem: the order to rebalance waits for odd.service on m2: PrivateNetwork= needs systemd
+        insta::assert_snapshot!(text, @"
+        problem: rebalancing waits for away.service on m9: that machine is not present
+        problem: rebalancing waits for bad.service on m2: it is failed (failed)
+        problem: rebalancing waits for l.service on m2: it is activating (auto-restart)
+        problem: rebalancing waits for odd.service on m2: PrivateNetwork= needs systemd
         ");
     }
 }

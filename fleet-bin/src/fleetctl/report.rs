@@ -174,20 +174,20 @@ mod tests {
             current_state: state.into(),
             ..wire::UnitEntity::default()
         };
-        let told = |id: &&str| wire::UnitStateEntity {
+        let state_on = |id: &&str| wire::UnitStateEntity {
             machine_id: (*id).into(),
             requested_state: if state.is_empty() { "loaded".into() } else { state.into() },
             ..wire::UnitStateEntity::default()
         };
-        let states = on.iter().map(told).collect();
+        let states = on.iter().map(state_on).collect();
         let observation = Observation { unit: Some(unit), states, ..Observation::default() };
         Report::new("web.service", action, Outcome::Reached).with_observation(&observation)
     }
 
-    /// The unit and its states are asked for side by side, and the answers are of two moments. What
-    /// was waited for was seen in the states.
+    /// The unit and its states are requested concurrently, so they may differ. The wait is based on
+    /// the states.
     #[test]
-    fn what_is_told_of_a_unit_is_what_was_waited_for() {
+    fn reported_state_comes_from_the_unit_states() {
         let state = |machine: &str, asked: &str| wire::UnitStateEntity {
             machine_id: machine.into(),
             requested_state: asked.into(),
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_are_those_of_v1() {
+    fn report_lines_match_v1() {
         let machine = wire::MachineEntity {
             id: "1a2b3c4d5e6f".into(),
             primary_ip: "10.0.0.1".into(),
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fields_are_stable() {
+    fn json_fields_are_stable() {
         let report = report(Action::Start, "m1", &["m1"], "launched").with_message("why");
         insta::assert_snapshot!(serde_json::to_string_pretty(&report).unwrap(), @r#"
         {

@@ -195,7 +195,7 @@ mod tests {
         }
     }
 
-    fn told(result: Result<ContentAction, CliError>) -> String {
+    fn render(result: Result<ContentAction, CliError>) -> String {
         match result {
             Ok(ContentAction::Keep) => "keep".into(),
             Ok(ContentAction::Create(ContentSource::Local(file))) => {
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_that_is_not_known_gets_its_file_from_here_or_from_its_template() {
+    fn unknown_unit_uses_local_file_or_template() {
         let (web, instance) = (unit("web.service", Some(HERE)), unit("web@1.service", None));
         let own = unit("web@1.service", Some(HERE));
         for (unit, has_template, expected) in [
@@ -220,21 +220,21 @@ mod tests {
             (&instance, true, "create of its template"),
             (&own, true, "create of web@1.service"),
         ] {
-            assert_eq!(told(content(Verb::Start, unit, None, has_template, false)), expected);
+            assert_eq!(render(content(Verb::Start, unit, None, has_template, false)), expected);
         }
-        insta::assert_snapshot!(told(content(Verb::Start, &instance, None, false, false)), @r"
+        insta::assert_snapshot!(render(content(Verb::Start, &instance, None, false, false)), @r"
         fleetctl: web@1.service is not known to the cluster, and there is no file web@1.service
         help: write that file, or submit its template web@.service
         ");
         let nowhere = unit("web.service", None);
-        insta::assert_snapshot!(told(content(Verb::Start, &nowhere, None, false, false)), @r"
+        insta::assert_snapshot!(render(content(Verb::Start, &nowhere, None, false, false)), @"
         fleetctl: web.service is not known to the cluster, and there is no file web.service
-        help: name the path of its unit file
+        help: give the path of its unit file
         ");
     }
 
     #[test]
-    fn a_unit_that_is_known_keeps_its_file_unless_that_is_said() {
+    fn known_unit_keeps_its_file_without_replace() {
         let (here, nothing) = (unit("web.service", Some(HERE)), unit("web.service", None));
         let same = known(&format!("# with a comment\n{HERE}"), "launched");
         let other = known("[Service]\nExecStart=/bin/other\n", "launched");
@@ -244,37 +244,37 @@ mod tests {
             (&here, &same, true, "keep"),
             (&here, &other, true, "replace"),
         ] {
-            assert_eq!(told(content(Verb::Start, unit, Some(known), false, replace)), expected);
+            assert_eq!(render(content(Verb::Start, unit, Some(known), false, replace)), expected);
         }
-        let differs = told(content(Verb::Start, &here, Some(&other), false, false));
+        let differs = render(content(Verb::Start, &here, Some(&other), false, false));
         insta::assert_snapshot!(differs, @r#"
-        fleetctl: web.service (hash 91fedf9) is not the web.service of the cluster (hash ec3b7e6)
-        help: add --replace to put web.service in its place
+        fleetctl: web.service (hash 91fedf9) differs from web.service in the cluster (hash ec3b7e6)
+        help: add --replace to use web.service
         help: "fleetctl cat web.service" shows the cluster's file
         "#);
-        let no_file = told(content(Verb::Start, &nothing, Some(&other), false, true));
+        let no_file = render(content(Verb::Start, &nothing, Some(&other), false, true));
         assert!(no_file.contains("cannot replace web.service: there is no file web.service"));
     }
 
-    /// An earlier command may have been told that the store did not answer, and its unit may still
-    /// have been written, between a look and the next write.
+    /// An earlier command may have failed to get a response from the store, although its unit was
+    /// written between a lookup and the next write.
     #[test]
-    fn a_unit_that_came_meanwhile_is_as_good_as_one_that_was_sent() {
+    fn lost_create_race_with_same_file_is_success() {
         let name: UnitName = "web.service".parse().unwrap();
         let sent = UnitFile::parse(HERE).unwrap().hash();
         let judged = |now: &wire::UnitEntity| {
-            told(resolve_create_race(&name, sent, now).map(|()| ContentAction::Keep))
+            render(resolve_create_race(&name, sent, now).map(|()| ContentAction::Keep))
         };
         assert_eq!(judged(&known(HERE, "inactive")), "keep");
         let other = judged(&known("[Service]\nExecStart=/bin/other\n", "inactive"));
-        insta::assert_snapshot!(other, @r"
-        fleetctl: somebody else submitted another web.service at the same moment
+        insta::assert_snapshot!(other, @"
+        fleetctl: another client has just submitted a different web.service
         help: run the command again to compare both files
         ");
     }
 
     #[test]
-    fn a_command_replaces_only_what_it_does_not_pull_down() {
+    fn replace_must_not_lower_the_desired_state() {
         let here = unit("web.service", Some(HERE));
         let other = "[Service]\nExecStart=/bin/other\n";
         for (verb, desired, replaces) in [
@@ -292,14 +292,14 @@ mod tests {
             assert_eq!(result.is_ok(), replaces, "{verb:?} {desired}");
         }
         let refused = content(Verb::Load, &here, Some(&known(other, "launched")), false, true);
-        insta::assert_snapshot!(told(refused), @r"
-        fleetctl: cannot load another web.service while its desired state is launched
+        insta::assert_snapshot!(render(refused), @"
+        fleetctl: cannot load a different web.service while its desired state is launched
         help: use start --replace, which keeps it launched
         ");
     }
 
     #[test]
-    fn submitting_again_asks_for_nothing() {
+    fn submitting_again_changes_nothing() {
         let name: UnitName = "web.service".parse().unwrap();
         for from in TargetState::ALL {
             assert_eq!(change(Verb::Submit, &name, Some(from)).unwrap(), None);
@@ -308,9 +308,9 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_state_changes_are_refused() {
         let refused = |verb, name: &str, from| {
-            told(Err(change(verb, &name.parse().unwrap(), from).unwrap_err()))
+            render(Err(change(verb, &name.parse().unwrap(), from).unwrap_err()))
         };
         let stopped = refused(Verb::Stop, "web.service", Some(TargetState::Inactive));
         let expected = "web.service: cannot stop a unit whose desired state is inactive";

@@ -82,7 +82,7 @@ mod tests {
     use crate::fleetctl::colour::{BAD, Colour, HELP, ODD};
 
     #[test]
-    fn what_a_terminal_obeys_is_shown_as_an_escape() {
+    fn control_characters_become_escapes() {
         for (text, expected) in [
             ("plain, é and 日本\n\ttoo", "plain, é and 日本\n\ttoo"),
             ("\u{1b}[2J\u{1b}]0;title\u{7}", r"\x1b[2J\x1b]0;title\x07"),
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_but_paint_gets_through_where_words_are_painted() {
+    fn only_own_colour_sequences_stay() {
         let words = [BAD, ODD, HELP].map(|style| Colour::On.paint(style, "word"));
         let words = words.into_iter().chain([Colour::On.state("active")]).collect::<String>();
         assert_eq!(sanitize_painted(&words), words);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn json_that_is_made_harmless_means_the_same() {
+    fn sanitized_json_keeps_its_value() {
         let value = serde_json::json!({ "line": "a\u{9b}31m\u{1b}\r\u{202e}b\u{7f}é" });
         for text in [value.to_string(), format!("{value:#}")] {
             let made = sanitize_json(text);

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_cover_whole_names_and_no_templates() {
+    fn patterns_match_whole_names_but_no_templates() {
         let units = [
             unit("web.service", "launched"),
             unit("web@.service", "inactive"),
@@ -129,26 +129,26 @@ mod tests {
             unit("web@3.service", "loaded"),
             unit("web@1.socket", "launched"),
         ];
-        let names = |arg: &str, fits| match matching(arg, &units, filter) {
+        let names = |arg: &str, filter| match matching(arg, &units, filter) {
             Ok(found) => found.iter().map(|it| it.name.as_str().to_owned()).collect::<Vec<_>>(),
             Err(error) => vec![error.to_string()],
         };
-        for (arg, fits, expected) in [
+        for (arg, filter, expected) in [
             ("web@*.service", DesiredFilter::All, "web@1.service web@2.service web@3.service"),
             ("web@*.service", DesiredFilter::Placed, "web@1.service web@3.service"),
             ("web@*.service", DesiredFilter::Launched, "web@1.service"),
             ("web@[1]*", DesiredFilter::All, "web@1.service web@1.socket"),
             ("web@?", DesiredFilter::All, "no unit of the cluster matches web@?"),
-            ("*@2.*", DesiredFilter::Placed, "nothing is to be done for what matches *@2.*"),
-            ("web@[", DesiredFilter::All, "\"web@[\" stands for no units"),
+            ("*@2.*", DesiredFilter::Placed, "nothing to do for the units that match *@2.*"),
+            ("web@[", DesiredFilter::All, "\"web@[\" is not a valid pattern"),
         ] {
-            assert_eq!(names(arg, fits).join(" "), expected, "{arg}");
+            assert_eq!(names(arg, filter).join(" "), expected, "{arg}");
         }
         assert!(is_pattern("web@*") && !is_pattern("./web*.service") && !is_pattern("web"));
     }
 
     #[test]
-    fn what_is_named_and_matched_counts_once_at_its_path() {
+    fn named_and_matched_unit_counts_once_at_its_path() {
         let arg = |arg: &str| unit_arg(arg).unwrap();
         let found = deduplicate(vec![arg("web"), arg("x/web.service")], &[arg("x/web.service")]);
         assert_eq!(found, [arg("x/web.service")]);

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_wins_over_the_environment_and_that_over_the_default() {
+    fn command_line_precedes_environment_and_default() {
         let environment = [("FLEETCTL_ENDPOINT", "tcp://a:1"), ("FLEETCTL_OUTPUT", "jsonl")];
         let cases = [
             ("fleetctl list-units", &[] as &[_], DEFAULT_ENDPOINT, Format::Table),
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn debugging_is_asked_for_in_either_way() {
+    fn debug_is_set_by_flag_or_variable() {
         for (line, variable, expected) in [
             ("fleetctl version", "", false),
             ("fleetctl version", "true", true),
@@ -162,14 +162,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_is_refused_with_another_way() {
+    fn removed_features_are_refused_with_help() {
         let refused = |line: &str| {
             let mut text = Vec::new();
             settings(line, &[("FLEETCTL_OUTPUT", "xml")]).unwrap_err().print(&mut text).unwrap();
             String::from_utf8(text).unwrap()
         };
         insta::assert_snapshot!(refused("fleetctl --driver etcd list-units"), @r#"
-        fleetctl: there is no driver "etcd"
+        fleetctl: driver "etcd" is not supported
         help: omit --driver: fleetctl always connects to a fleetd, set by --endpoint
         "#);
         insta::assert_snapshot!(refused("fleetctl --driver API list-units"), @r"
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_v1_read_from_the_environment_is_read_from_there() {
+    fn v1_environment_variables_are_read() {
         let environment = [
             ("FLEETCTL_SSH_USERNAME", "core"),
             ("FLEETCTL_SSH_TIMEOUT", "3.0"),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn patience_follows_the_flags() {
+    fn wait_timeout_follows_the_flags() {
         for (flags, expected) in [
             ("", WaitTimeout::For(DEFAULT_WAIT)),
             (" --no-block", WaitTimeout::None),

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn old_spellings_become_new_ones() {
+    fn v1_spellings_are_rewritten() {
         for (old, new) in [
             ("-endpoint=http://a:1 list-units", "--endpoint=http://a:1 list-units"),
             ("-endpoint http://a:1 list-units", "--endpoint http://a:1 list-units"),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn help_asks_for_the_command_that_was_meant() {
+    fn help_suggests_the_nearest_command() {
         for (line, near) in [
             ("help strat", Some("'start'")),
             ("help machine drian", Some("'drain'")),
@@ -144,36 +144,32 @@ mod tests {
             let args = ["fleetctl"].into_iter().chain(line.split(' ')).map(OsString::from);
             let args: Vec<_> = args.collect();
             let error = Cli::command().try_get_matches_from(&args).unwrap_err();
-            let told = with_suggestion(error, &args, &Cli::command()).to_string();
-            let tip = told.lines().find(|line| line.contains("tip:"));
-            assert_eq!(tip.is_some(), near.is_some(), "{line}: {told}");
-            assert!(tip.is_none_or(|tip| tip.contains(near.unwrap())), "{line}: {told}");
+            let text = with_suggestion(error, &args, &Cli::command()).to_string();
+            let tip = text.lines().find(|line| line.contains("tip:"));
+            assert_eq!(tip.is_some(), near.is_some(), "{line}: {text}");
+            assert!(tip.is_none_or(|tip| tip.contains(near.unwrap())), "{line}: {text}");
         }
     }
 
     #[test]
-    fn a_wrong_value_comes_with_what_to_write_and_how_the_command_goes() {
-        for (line, said, usage) in [
+    fn invalid_value_error_has_help_and_usage() {
+        for (line, help, usage) in [
             ("scale web@ x", "from 0 to 10000", "scale [OPTIONS] <TEMPLATE@> <N>"),
-            (
-                "-o json machine drain m1 --min-available=-1",
-                "from 0 to",
-                "machine drain [OPTIONS] <ID>",
-            ),
+            ("-o json machine drain m1 --keep-up=-1", "from 0 to", "machine drain [OPTIONS] <ID>"),
             ("start --wait=up web", "loaded, active, finished", "start [OPTIONS] <UNIT>..."),
             ("-o yaml list-units", "table, json", "list-units [OPTIONS]"),
         ] {
             let args = ["fleetctl"].into_iter().chain(line.split(' ')).map(OsString::from);
             let args: Vec<_> = args.collect();
             let error = Cli::command().try_get_matches_from(&args).unwrap_err();
-            let told = with_usage(error, &args, Cli::command()).to_string();
+            let text = with_usage(error, &args, Cli::command()).to_string();
             let usage = format!("Usage: fleetctl {usage}");
-            assert!(told.contains(said) && told.contains(&usage), "{line}: {told}");
+            assert!(text.contains(help) && text.contains(&usage), "{line}: {text}");
         }
     }
 
     #[test]
-    fn everything_else_stays() {
+    fn other_arguments_stay_unchanged() {
         for line in [
             "list-units -l --full",
             "journal -fn 5 a",

@@ -133,7 +133,7 @@ mod tests {
     use crate::fleetctl::args::Cli;
 
     #[test]
-    fn a_way_is_tried_as_people_type_it() {
+    fn test_command_includes_the_port() {
         assert_eq!(Ssh::test_command("core@box"), "ssh core@box");
         assert_eq!(Ssh::test_command("core@box:2222"), "ssh -p 2222 core@box");
         assert_eq!(Ssh::test_command("[::1]:2222"), "ssh -p 2222 ::1");
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_ssh_is_handed_on() {
+    fn v1_options_are_passed_to_ssh() {
         let all = "fleetctl --ssh-username core --ssh-timeout 2.5 --known-hosts-file k \
                    --strict-host-key-checking=false --tunnel a:2222 version";
         let ssh = ssh(&all.split_whitespace().collect::<Vec<_>>().join(" "));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_of_the_tunnel_is_not_reached_through_itself() {
+    fn tunnel_host_is_reached_directly() {
         let direct = |tunnel: &str, port| {
             let ssh = ssh(&format!("fleetctl --tunnel {tunnel} version"));
             ssh.shell("10.0.0.1", port, false, &[]).join(" ")
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_left_to_its_configuration() {
+    fn unset_options_are_not_passed_to_ssh() {
         let ssh = ssh("fleetctl --tunnel core@a version");
         let forward = ssh.forward("core@a", Path::new("l"), "r").join(" ");
         assert_eq!(forward, "-o ExitOnForwardFailure=yes -N -T -L l:r -- core@a");
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn host_keys_are_checked_at_least_as_they_are_asked_to_be() {
+    fn host_key_checking_follows_the_option() {
         for (flag, expected) in [("", "ask"), ("=true", "ask"), ("=false", "no"), ("=0", "no")] {
             let ssh = ssh(&format!("fleetctl --strict-host-key-checking{flag} version"));
             let shell = ssh.shell("a", None, false, &[]).join(" ");
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_values_are_refused() {
         for line in [
             "--ssh-timeout x",
             "--ssh-timeout -1",

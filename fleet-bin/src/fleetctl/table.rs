@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_reach_to_the_next_tab_stop_past_the_widest() {
+    fn cells_are_padded_past_the_widest() {
         let rows = [
             row(["app.service", "282f949f.../10.10.20.1", "active"]),
             row(["a", NOTHING, "failed"]),
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn states_in_colour_take_no_more_room() {
+    fn colours_do_not_change_the_padding() {
         let rows = [row(["failed", "active", "running"]), row(["b", "failed", "-"])];
         let text = |colour| painted(&["unit", "active", "sub"], true, &rows, colour);
         insta::assert_snapshot!(text(Colour::On).replace('\t', "→").replace('\u{1b}', "^"), @r"
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_always_has_a_tab_after_it() {
+    fn cell_is_followed_by_at_least_one_tab() {
         for (cell, tabs) in [("", 1), ("1234567", 1), ("12345678", 1), ("éééééé", 1)] {
             let text = layout(&["x", "y"], false, &[row([cell, "end"])]);
             assert_eq!(text, format!("{cell}{}end\n", "\t".repeat(tabs)), "{cell:?}");
@@ -119,13 +119,13 @@ mod tests {
     }
 
     #[test]
-    fn no_rows_leave_the_header_or_nothing() {
+    fn table_without_rows_is_the_header() {
         assert_eq!(layout(&["unit", "sub"], true, &[]), "UNIT\tSUB\n");
         assert_eq!(layout(&["unit", "sub"], false, &[]), "");
     }
 
     #[test]
-    fn a_cell_cannot_break_out_of_its_row() {
+    fn cell_content_stays_on_its_row() {
         let text = layout(&["desc", "x"], false, &[row(["two\nlines\tand a tab", "\u{1b}[31m"])]);
         assert_eq!(text, "two lines and a tab\t\\x1b[31m\n");
         assert_eq!(

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endpoints_are_those_over_there() {
+    fn endpoints_convert_to_ssh_syntax() {
         for (endpoint, expected) in [
             ("unix:///run/fleet.sock", Some("/run/fleet.sock")),
             ("http://127.0.0.1:4285/", Some("127.0.0.1:4285")),

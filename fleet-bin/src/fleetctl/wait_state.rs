@@ -145,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// What is seen of a unit that was to be started.
+    /// Returns an observation of a unit that is to be started.
     fn observation(machine: &str, active: &str, sub: &str) -> Observation {
         let unit = wire::UnitEntity {
             desired_state: "launched".into(),
@@ -173,7 +173,7 @@ mod tests {
         })
     }
 
-    /// Looks at these moments, and returns the first moment at which the wait is over, and how.
+    /// Observes at these times, and returns the time and the outcome of the end of the wait.
     fn ends(
         mut pending: WaitState,
         observations: &[(u64, &Observation)],
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_must_stay_up_for_a_moment() {
+    fn new_process_must_stay_up() {
         let (runs, failed) =
             (observation("m1", "active", "running"), observation("m1", "failed", "failed"));
         let exited = observation("m1", "active", "exited");
@@ -203,7 +203,7 @@ mod tests {
                 9000,
                 Some((200, Outcome::Failed)),
             ),
-            // A new process has to stay up anew.
+            // A new process must stay up again.
             (false, vec![(0, &runs), (100, &failed), (190, &runs), (300, &runs)], 9000, None),
             (true, vec![(0, &runs)], 9000, Some((0, Outcome::Reached))),
             (false, vec![(0, &runs)], 0, Some((0, Outcome::Reached))),
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_the_way_ends_the_wait_when_it_stays() {
+    fn lasting_obstacle_ends_the_wait() {
         let (nowhere, starting) =
             (observation("", "", ""), observation("m1", "activating", "start"));
         for (observations, late, expected) in [
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_the_way_is_news_once() {
+    fn obstacle_is_reported_once() {
         let mut pending = pending(false);
         let mut tells = |at: u64, observation: &Observation| {
             pending.observe(observation, Timestamp::from_millis(at), false);

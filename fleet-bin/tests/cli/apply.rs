@@ -1,40 +1,40 @@
-//! `apply` and `diff`: a cluster becomes what files say, or it is told why not.
+//! `apply` and `diff`.
 
 use crate::cluster::Cluster;
-use crate::puppet::Role;
+use crate::fake_engine::Role;
 
 const WEB: &str = "[Service]\nExecStart=/bin/web\n";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn apply_brings_the_cluster_to_what_files_say() {
+async fn apply_makes_the_cluster_match_the_files() {
     let cluster = Cluster::start(&["m1", "m2"]).await;
     cluster.write("web.service", WEB);
     cluster.write_sleepers(&["db.service", "job@.service"]);
     let line = "apply web db.service job@.service job@{1..2}";
-    insta::assert_snapshot!(cluster.run(&format!("{line} --dry-run")).await, @r"
+    insta::assert_snapshot!(cluster.run(&format!("{line} --dry-run")).await, @"
     exit 5
     web.service: new, to be launched
     db.service: new, to be launched
     job@.service: new, to be inactive
     job@1.service: new, to be launched
     job@2.service: new, to be launched
-    db.service comes to m1/10.0.0.1: it is wanted
-    job@1.service comes to m2/10.0.0.2: it is wanted
-    job@2.service comes to m1/10.0.0.1: it is wanted
-    web.service comes to m2/10.0.0.2: it is wanted
+    db.service is placed on m1/10.0.0.1: it is wanted
+    job@1.service is placed on m2/10.0.0.2: it is wanted
+    job@2.service is placed on m1/10.0.0.1: it is wanted
+    web.service is placed on m2/10.0.0.2: it is wanted
     ");
-    assert_eq!(cluster.desired("web.service").await, "", "a dry run sent it");
-    insta::assert_snapshot!(cluster.run(line).await.sorted(), @r"
+    assert_eq!(cluster.desired("web.service").await, "", "a dry run must not upload");
+    insta::assert_snapshot!(cluster.run(line).await.sorted(), @"
     exit 0
     web.service: new, to be launched
     db.service: new, to be launched
     job@.service: new, to be inactive
     job@1.service: new, to be launched
     job@2.service: new, to be launched
-    db.service comes to m1/10.0.0.1: it is wanted
-    job@1.service comes to m2/10.0.0.2: it is wanted
-    job@2.service comes to m1/10.0.0.1: it is wanted
-    web.service comes to m2/10.0.0.2: it is wanted
+    db.service is placed on m1/10.0.0.1: it is wanted
+    job@1.service is placed on m2/10.0.0.2: it is wanted
+    job@2.service is placed on m1/10.0.0.1: it is wanted
+    web.service is placed on m2/10.0.0.2: it is wanted
     Unit db.service launched on m1/10.0.0.1
     Unit job@.service inactive
     Unit job@1.service launched on m1/10.0.0.1
@@ -49,7 +49,7 @@ async fn apply_brings_the_cluster_to_what_files_say() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn apply_shows_what_differs_and_replaces_it() {
+async fn apply_prints_and_replaces_different_files() {
     let cluster = Cluster::start(&["m1", "m2"]).await;
     cluster.write("web.service", WEB);
     cluster.write_sleepers(&["db.service"]);
@@ -57,9 +57,9 @@ async fn apply_shows_what_differs_and_replaces_it() {
     cluster.run(line).await.ok();
     cluster.write("web.service", &format!("# another one\n{WEB}"));
     cluster.run("stop db").await.ok();
-    insta::assert_snapshot!(cluster.run("diff web.service db.service").await, @r"
+    insta::assert_snapshot!(cluster.run("diff web.service db.service").await, @"
     exit 5
-    # web.service: another file
+    # web.service: changed file
     --- cluster/web.service
     +++ web.service
     @@ -1,2 +1,3 @@
@@ -68,9 +68,9 @@ async fn apply_shows_what_differs_and_replaces_it() {
      ExecStart=/bin/web
     # db.service: loaded to launched
     ");
-    insta::assert_snapshot!(cluster.run(line).await.sorted(), @r"
+    insta::assert_snapshot!(cluster.run(line).await.sorted(), @"
     exit 0
-    web.service: another file
+    web.service: changed file
     --- cluster/web.service
     +++ web.service
     @@ -1,2 +1,3 @@
@@ -111,19 +111,19 @@ async fn apply_shows_what_differs_and_replaces_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn apply_takes_the_unit_files_of_a_folder() {
+async fn apply_reads_the_unit_files_of_a_folder() {
     let cluster = Cluster::start(&["m1"]).await;
     std::fs::create_dir(cluster.folder().join("units")).unwrap();
     std::fs::create_dir(cluster.folder().join("empty")).unwrap();
     cluster.write_sleepers(&["units/b.service", "units/a.socket", "units/t@.service"]);
     cluster.write("units/README.md", "none\n");
-    insta::assert_snapshot!(cluster.run("apply --state loaded units").await.sorted(), @r"
+    insta::assert_snapshot!(cluster.run("apply --state loaded units").await.sorted(), @"
     exit 0
     a.socket: new, to be loaded
     b.service: new, to be loaded
     t@.service: new, to be inactive
-    a.socket comes to m1/10.0.0.1: it is wanted
-    b.service comes to m1/10.0.0.1: it is wanted
+    a.socket is placed on m1/10.0.0.1: it is wanted
+    b.service is placed on m1/10.0.0.1: it is wanted
     Unit a.socket loaded on m1/10.0.0.1
     Unit b.service loaded on m1/10.0.0.1
     Unit t@.service inactive
@@ -131,27 +131,27 @@ async fn apply_takes_the_unit_files_of_a_folder() {
     insta::assert_snapshot!(cluster.run("apply empty none web@{1..2} {a..b}").await, @r#"
     exit 2
     ---
-    fleetctl: "{a..b}" has a range that goes from no number to another
-    help: write a range such as web@{1..9}, or a list such as {web,db}.service
+    fleetctl: "{a..b}" has an invalid range: both ends must be numbers
+    help: use a range such as web@{1..9}, or a list such as {web,db}.service
     "#);
-    insta::assert_snapshot!(cluster.run("apply empty none web@{1..2}").await, @r"
+    insta::assert_snapshot!(cluster.run("apply empty none web@{1..2}").await, @"
     exit 1
     ---
-    fleetctl: no unit file is in empty
+    fleetctl: no unit files in empty
     help: the name of a unit file ends in its type, as in web.service
     ");
-    insta::assert_snapshot!(cluster.run("apply none web@1").await, @r"
+    insta::assert_snapshot!(cluster.run("apply none web@1").await, @"
     exit 1
     ---
     fleetctl: there is no file none.service
-    help: name unit files, or folders with unit files in them
+    help: give unit files, or folders with unit files
     fleetctl: there is no file web@1.service
     help: write it, or its template web@.service
     ");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn apply_sends_nothing_where_one_of_all_is_wrong() {
+async fn apply_uploads_nothing_if_one_file_is_wrong() {
     let cluster = Cluster::start(&["m1"]).await;
     cluster.write("good.service", WEB);
     cluster.write("bad.service", "[Service]\nExecStart=/bin/x\n[X-Fleet]\nGlobl=1\n");
@@ -162,41 +162,41 @@ async fn apply_sends_nothing_where_one_of_all_is_wrong() {
     help: write Global, spelled exactly so
     fleetctl: nothing was sent: a unit file has errors
     "#);
-    // Each by itself is right: only together they lead in a circle.
+    // Each file is valid by itself, but together they form a cycle.
     cluster.write("x.service", &format!("{WEB}[X-Fleet]\nReplaces=y.service\n"));
     cluster.write("y.service", &format!("{WEB}[X-Fleet]\nReplaces=x.service\n"));
-    insta::assert_snapshot!("a_circle_is_refused", cluster.run("apply good x y").await);
+    insta::assert_snapshot!("cycle_is_refused", cluster.run("apply good x y").await);
     for command in ["apply --dry-run", "plan"] {
         assert_eq!(cluster.run(&format!("{command} good x y")).await.code, 1, "{command}");
     }
     assert_eq!(cluster.run("list-unit-files -o name").await.stdout, "");
-    cluster.play.cast("good.service", Role::FailingBefore(u64::MAX));
+    cluster.roles.set("good.service", Role::FailingBefore(u64::MAX));
     insta::assert_snapshot!(cluster.run("apply good").await, @r#"
     exit 1
     good.service: new, to be launched
-    good.service comes to m1/10.0.0.1: it is wanted
+    good.service is placed on m1/10.0.0.1: it is wanted
     ---
     good.service: failed on m1: exited with status 3, result exit-code
       | good.service on m1: 1
       | good.service on m1: 2
       | good.service on m1: 3
     fleetctl: good.service is not active
-    help: the desired state stays; "fleetctl status good.service" shows how it goes on
+    help: the desired state stays; "fleetctl status good.service" shows the progress
     "#);
 }
 
-/// The second of three is destroyed between when its file is sent and when it is to be launched.
+/// The second of three units is destroyed between its upload and its launch.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn apply_that_breaks_off_says_how_far_it_came_and_goes_on_when_it_is_run_again() {
+async fn failed_apply_reports_progress_and_resumes() {
     let cluster = Cluster::start(&["m1"]).await;
     cluster.write_sleepers(&["a.service", "b.service", "c.service"]);
     cluster.run("start a").await.ok();
     cluster.write("a.service", "[Service]\nExecStart=/bin/sleep 2d\n");
-    cluster.thief.steal_when_launched("b.service");
+    cluster.store.destroy_on_launch("b.service");
     let run = cluster.run("apply a b c").await;
-    insta::assert_snapshot!(run, @r#"
+    insta::assert_snapshot!(run, @"
     exit 1
-    a.service: another file
+    a.service: changed file
     --- cluster/a.service
     +++ a.service
     @@ -1,2 +1,2 @@
@@ -205,43 +205,43 @@ async fn apply_that_breaks_off_says_how_far_it_came_and_goes_on_when_it_is_run_a
     +ExecStart=/bin/sleep 2d
     b.service: new, to be launched
     c.service: new, to be launched
-    b.service comes to m1/10.0.0.1: it is wanted
-    c.service comes to m1/10.0.0.1: it is wanted
+    b.service is placed on m1/10.0.0.1: it is wanted
+    c.service is placed on m1/10.0.0.1: it is wanted
     ---
-    fleetctl: b.service is known no more: somebody has destroyed it
+    fleetctl: b.service is no longer known: another client has destroyed it
     help: brought to their desired states before that: c.service
-    help: the files of all units were sent
-    help: when that is mended, the same command does what is left
-    "#);
-    insta::assert_snapshot!(cluster.run("apply a b c").await.sorted(), @r"
+    help: the files of all units were uploaded
+    help: fix this and run the same command again to complete it
+    ");
+    insta::assert_snapshot!(cluster.run("apply a b c").await.sorted(), @"
     exit 0
     b.service: new, to be launched
-    b.service comes to m1/10.0.0.1: it is wanted
+    b.service is placed on m1/10.0.0.1: it is wanted
     Unit b.service launched on m1/10.0.0.1
     ");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn apply_does_not_speak_of_units_that_wait_for_something_else() {
+async fn apply_omits_unrelated_waiting_units() {
     let cluster = Cluster::start(&["m1"]).await;
     cluster.write("gpu.service", &format!("{WEB}[X-Fleet]\nMachineMetadata=gpu=yes\n"));
     cluster.write_sleepers(&["db.service"]);
-    cluster.play.cast("gpu.service", Role::Unplaceable);
+    cluster.roles.set("gpu.service", Role::Unplaceable);
     cluster.run("start --no-block gpu").await.ok();
-    insta::assert_snapshot!(cluster.run("apply --dry-run db").await, @r"
+    insta::assert_snapshot!(cluster.run("apply --dry-run db").await, @"
     exit 5
     db.service: new, to be launched
-    db.service comes to m1/10.0.0.1: it is wanted
+    db.service is placed on m1/10.0.0.1: it is wanted
     ");
     let both = cluster.run("apply --dry-run db gpu").await.stdout;
     assert!(both.contains("gpu.service has no machine"), "{both}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn apply_that_breaks_off_tells_programs_what_was_done() {
+async fn failed_apply_lists_changes_in_json() {
     let cluster = Cluster::start(&["m1"]).await;
     cluster.write_sleepers(&["a.service", "b.service", "c.service"]);
-    cluster.thief.steal_when_launched("b.service");
+    cluster.store.destroy_on_launch("b.service");
     let run = cluster.run("apply a b c -o json").await;
     let all: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
     let text = |report: &serde_json::Value, field: &str| report[field].as_str().unwrap().to_owned();
@@ -249,39 +249,39 @@ async fn apply_that_breaks_off_tells_programs_what_was_done() {
     let outcomes = outcomes.map(|it| [text(it, "unit"), text(it, "outcome")].join(" "));
     let expected = ["a.service triggered", "b.service failed", "c.service triggered"];
     assert_eq!((run.code, outcomes.collect::<Vec<_>>()), (1, expected.map(String::from).into()));
-    assert!(run.stderr.starts_with("fleetctl: b.service is known no more"), "{run}");
+    assert!(run.stderr.starts_with("fleetctl: b.service is no longer known"), "{run}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn to_apply_a_unit_that_has_failed_once_more_is_no_success() {
+async fn reapplying_a_failed_unit_is_a_failure() {
     let cluster = Cluster::start(&["m1"]).await;
     cluster.write_sleepers(&["bad.service", "good.service"]);
-    cluster.play.cast("bad.service", Role::FailingBefore(1));
+    cluster.roles.set("bad.service", Role::FailingBefore(1));
     assert_eq!(cluster.run("apply bad good").await.code, 1);
     insta::assert_snapshot!(cluster.run("apply bad good").await, @r#"
     exit 1
     ---
-    fleetctl: bad.service is as its file says, and has failed
+    fleetctl: bad.service matches its file, but has failed
     help: see "fleetctl logs bad.service"; "fleetctl start bad.service" tries again
     "#);
     insta::assert_snapshot!(cluster.run("apply bad -o jsonl").await, @r#"
     exit 1
     {"action":"apply","machines":["m1"],"outcome":"failed","state":"launched","unit":"bad.service"}
     ---
-    fleetctl: bad.service is as its file says, and has failed
+    fleetctl: bad.service matches its file, but has failed
     help: see "fleetctl logs bad.service"; "fleetctl start bad.service" tries again
     "#);
     cluster.write_sleepers(&["lost.service"]);
-    cluster.play.cast("lost.service", Role::Unplaceable);
+    cluster.roles.set("lost.service", Role::Unplaceable);
     assert_eq!(cluster.run("apply lost").await.code, 1);
     insta::assert_snapshot!(cluster.run("apply lost").await, @r#"
     exit 1
-    lost.service comes to m1/10.0.0.1: it is wanted
+    lost.service is placed on m1/10.0.0.1: it is wanted
     ---
-    fleetctl: lost.service is as its file says, and has no machine: no machine is present
-    help: "fleetctl explain lost.service" tells what every machine says to it
+    fleetctl: lost.service matches its file, but has no machine: no machine is present
+    help: "fleetctl explain lost.service" shows the verdict of each machine
     "#);
-    // Nobody wants more of it than that it is on its machine.
+    // With the desired state `loaded`, the earlier failure does not matter.
     cluster.run("stop bad").await.ok();
     cluster.run("apply --state loaded bad").await.ok();
 }

@@ -1,4 +1,4 @@
-//! A cluster for a test: a store in memory, the API on a unix socket, and the puppet.
+//! A cluster for a test: a memory store, the API on a unix socket, and the fake engine.
 
 use std::future::ready;
 use std::path::Path;
@@ -7,8 +7,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fleet_core::{MachineId, Snapshot, Strictness, Timestamp};
 use fleet_http::{
-    Api, Client, JournalError, JournalLine, JournalQuery, JournalStream, Journals, Listen,
-    Listener, Metrics, Peers, serve,
+    Api, Client, JournalEntry, JournalError, JournalRequest, JournalStream, Journals,
+    ListenAddress, Listener, Metrics, Peers, serve,
 };
 use fleet_store::{Key, Layout, Mirror, Registry, Transaction};
 use fleet_unitfile::UnitName;
@@ -17,35 +17,35 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
+use crate::fake_engine::{FakeEngine, Roles};
 use crate::fleetctl::{DEADLINE, Fleetctl};
-use crate::puppet::{Play, Puppet};
-use crate::thief::Thief;
+use crate::racing_store::RacingStore;
 
-/// A cluster that ends when it is dropped.
+/// A cluster that stops when dropped.
 pub(crate) struct Cluster {
     pub(crate) registry: Registry,
     pub(crate) mirror: Mirror,
-    pub(crate) play: Play,
-    pub(crate) thief: Thief,
+    pub(crate) roles: Roles,
+    pub(crate) store: RacingStore,
     folder: TempDir,
-    at: Listen,
+    at: ListenAddress,
     _tasks: JoinSet<()>,
 }
 
 impl Cluster {
-    /// With machines of these IDs, whose addresses are 10.0.0.1 and so on.
+    /// Starts a cluster with these machines, whose addresses are 10.0.0.1 and following.
     pub(crate) async fn start(machines: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let listen = Listen::Unix(folder.path().join("fleet.sock"));
-        let thief = Thief::default();
-        let registry = Registry::new(Arc::new(thief.clone()), Layout::DEFAULT_PREFIX);
+        let listen = ListenAddress::Unix(folder.path().join("fleet.sock"));
+        let store = RacingStore::default();
+        let registry = Registry::new(Arc::new(store.clone()), Layout::DEFAULT_PREFIX);
         registry.lineage(&"test".parse().unwrap()).await.unwrap();
         let mirror = Mirror::start(&registry);
         mirror.wait_current().await.unwrap();
         let api = Api {
             registry: registry.clone(),
             mirror: mirror.clone(),
-            journals: Arc::new(Shelf),
+            journals: Arc::new(FakeJournals),
             peers: Peers::default(),
             metrics: Metrics::new(),
             page_size: Api::PAGE_SIZE,
@@ -53,15 +53,15 @@ impl Cluster {
             version: "1.2.3".to_owned(),
         };
         let listener = Listener::bind(&listen).await.unwrap();
-        let play = Play::default();
-        let puppet = Puppet::join(&registry, &mirror, machines, play.clone()).await;
+        let roles = Roles::default();
+        let engine = FakeEngine::join(&registry, &mirror, machines, roles.clone()).await;
         let mut tasks = JoinSet::new();
         tasks.spawn(serve(listener, api.router(), std::future::pending()));
-        tasks.spawn(puppet.run());
-        Self { registry, mirror, play, thief, folder, at: listen, _tasks: tasks }
+        tasks.spawn(engine.run());
+        Self { registry, mirror, roles, store, folder, at: listen, _tasks: tasks }
     }
 
-    /// Where unit files of the test are; `fleetctl` runs here.
+    /// Returns the folder with unit files, which is also the working directory of `fleetctl`.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -76,7 +76,7 @@ impl Cluster {
         names.iter().for_each(|name| self.write(name, "[Service]\nExecStart=/bin/sleep 1d\n"));
     }
 
-    /// Runs `fleetctl` with arguments that are separated by blanks.
+    /// Runs `fleetctl` with arguments separated by blanks.
     pub(crate) async fn run(&self, line: &str) -> Fleetctl {
         Fleetctl::run(self.folder(), &self.at.to_string(), line).await
     }
@@ -89,26 +89,26 @@ impl Cluster {
         Client::new(&self.at.to_string().parse().unwrap())
     }
 
-    /// The desired state of a unit; empty for one that is not known.
+    /// Returns the desired state of a unit; empty for an unknown one.
     pub(crate) async fn desired(&self, unit: &str) -> String {
         let name: UnitName = unit.parse().unwrap();
         self.client().unit(&name).await.unwrap().map_or_else(String::new, |it| it.desired_state)
     }
 
-    /// Waits until what is known of the cluster is so.
+    /// Waits until the snapshot meets a condition.
     pub(crate) async fn wait_until(&self, reached: impl Fn(&Snapshot) -> bool) {
         let mut progress = self.mirror.subscribe();
         let reached = progress.wait_for(|_| reached(&self.mirror.snapshot()));
         drop(tokio::time::timeout(DEADLINE, reached).await.unwrap().unwrap());
     }
 
-    /// Has the cluster rebalanced, as if the engine had just moved these units, which were up.
-    pub(crate) async fn order_moves(&self, from: &str, to: &str, units: &[&str]) {
+    /// Stores a rebalancing, as if the engine had just moved these units, which were up.
+    pub(crate) async fn store_rebalancing(&self, from: &str, to: &str, units: &[&str]) {
         let moving =
             units.iter().map(|unit| json!({"unit": unit, "from": from, "to": to, "up": true}));
         let moving: Vec<_> = moving.collect();
         let order = json!({
-            "v": 1, "at_once": 1, "gain": 0, "keep_up": 0, "moved": units.len(), "moving": moving,
+            "v": 1, "at_once": 1, "gain": 0, "min_available": 0, "moved": units.len(), "moving": moving,
         });
         let key = self.registry.layout().key(&Key::Rebalancing);
         let order = Transaction::new().put(key, order.to_string());
@@ -116,7 +116,7 @@ impl Cluster {
         self.wait_until(|it| it.rebalancing.is_some()).await;
     }
 
-    /// Moves units, and ends the order to rebalance with that, as the engine would.
+    /// Moves units and ends the rebalancing, as the engine would.
     pub(crate) async fn carry_out(&self, from: &str, to: &str, units: &[&str]) {
         let (from, to): (MachineId, MachineId) = (from.parse().unwrap(), to.parse().unwrap());
         let layout = self.registry.layout();
@@ -131,7 +131,7 @@ impl Cluster {
         drop(self.registry.store().commit(end).await.unwrap());
     }
 
-    /// Writes bytes where a unit's record belongs that are none.
+    /// Overwrites a unit's record with invalid bytes.
     pub(crate) async fn damage(&self, unit: &str) {
         let key = self.registry.layout().key(&Key::Unit(unit.parse().unwrap()));
         let damage = Transaction::new().put(key, "damage");
@@ -140,31 +140,31 @@ impl Cluster {
     }
 }
 
-/// What a unit writes that means no good: to clear the screen, to type an answer, to name a window,
-/// and the same in the way of one byte.
-pub(crate) const ORDERS: &str = "\u{1b}[2J\u{1b}[6n\u{1b}]0;mine\u{7}\u{9b}2J\r";
+/// Control sequences in the journal of a unit: clear the screen, type input, set the window title,
+/// and the same with a one-byte introducer.
+pub(crate) const CONTROL_SEQUENCES: &str = "\u{1b}[2J\u{1b}[6n\u{1b}]0;mine\u{7}\u{9b}2J\r";
 
-/// Journals of made-up lines.
-struct Shelf;
+/// Journals with generated lines.
+struct FakeJournals;
 
 #[async_trait]
-impl Journals for Shelf {
+impl Journals for FakeJournals {
     async fn open(
         &self,
         machine: &MachineId,
         unit: &UnitName,
-        query: &JournalQuery,
+        query: &JournalRequest,
     ) -> Result<JournalStream, JournalError> {
         if machine.as_str() == "far" {
-            return Err(JournalError::NotHere { machine: machine.clone() });
+            return Err(JournalError::NotLocal { machine: machine.clone() });
         }
         let (unit, machine) = (unit.clone(), machine.clone());
         let unit_is_cut = unit.as_str() == "cut.service";
         let unit_is_slow = unit.as_str() == "slow.service";
         let lines = query.lines.map_or(4, |lines| lines.min(3));
         let age = query.since.map_or_else(String::new, |age| format!(", at most {age:?} old"));
-        let orders = if unit.as_str() == "rude.service" { ORDERS } else { "" };
-        // Of these two it is known when they wrote their lines, in turns.
+        let control = if unit.as_str() == "rude.service" { CONTROL_SEQUENCES } else { "" };
+        // The lines of these two units have timestamps, and alternate.
         let first = match unit.as_str() {
             "odd.service" => Some(1),
             "even.service" => Some(2),
@@ -172,9 +172,9 @@ impl Journals for Shelf {
         };
         let line = move |n: u32| {
             let at = first.map(|first: u64| Timestamp::from_millis(first + 2 * u64::from(n)));
-            Ok(JournalLine {
-                at,
-                ..JournalLine::from(format!("{unit} on {machine}: {n}{age}{orders}"))
+            Ok(JournalEntry {
+                timestamp: at,
+                ..JournalEntry::from(format!("{unit} on {machine}: {n}{age}{control}"))
             })
         };
         let lines = stream::iter(1..=lines).map(line);

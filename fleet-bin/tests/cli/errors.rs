@@ -1,4 +1,4 @@
-//! What each command says where it cannot do what it is told, and the code with which it ends.
+//! Errors and exit codes of each command.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -8,8 +8,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::cluster::Cluster;
+use crate::fake_engine::Role;
 use crate::fleetctl::{DEADLINE, command};
-use crate::puppet::Role;
 
 async fn cluster() -> Cluster {
     let cluster = Cluster::start(&["m1", "m2"]).await;
@@ -17,15 +17,15 @@ async fn cluster() -> Cluster {
     cluster.write_sleepers(&["nowhere.service"]);
     cluster.write("all.service", "[Service]\nExecStart=/bin/true\n[X-Fleet]\nGlobal=true\n");
     cluster.write("wrong.service", "[Service]\nExecStart=/bin/true\n[X-Fleet]\nConflict=a\n");
-    cluster.play.cast("bad.service", Role::FailingBefore(u64::MAX));
-    cluster.play.cast("nowhere.service", Role::Unplaceable);
+    cluster.roles.set("bad.service", Role::FailingBefore(u64::MAX));
+    cluster.roles.set("nowhere.service", Role::Unplaceable);
     cluster.run("start web all").await.ok();
     cluster.run("submit idle job@.service").await.ok();
     cluster
 }
 
-/// Runs of the program with all that they print.
-async fn told(cluster: &Cluster, lines: &[&str]) -> String {
+/// Runs the commands, and returns all that they print.
+async fn transcript(cluster: &Cluster, lines: &[&str]) -> String {
     let mut all = String::new();
     for line in lines {
         let run = cluster.run(line).await;
@@ -35,7 +35,7 @@ async fn told(cluster: &Cluster, lines: &[&str]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_command_that_takes_a_unit_suggests_the_one_that_was_meant() {
+async fn every_unit_command_suggests_similar_names() {
     let cluster = cluster().await;
     for line in [
         "stop wbe",
@@ -61,7 +61,7 @@ async fn every_command_that_takes_a_unit_suggests_the_one_that_was_meant() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn commands_for_units_say_what_is_wrong_and_what_to_do() {
+async fn unit_command_errors_have_help() {
     let cluster = cluster().await;
     let lines = [
         "submit wrong.service",
@@ -89,11 +89,11 @@ async fn commands_for_units_say_what_is_wrong_and_what_to_do() {
         "ssh idle",
         "ssh nobody",
     ];
-    insta::assert_snapshot!("errors_units", told(&cluster, &lines).await);
+    insta::assert_snapshot!("errors_units", transcript(&cluster, &lines).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn other_commands_say_what_is_wrong_and_what_to_do() {
+async fn other_command_errors_have_help() {
     let cluster = cluster().await;
     cluster.write("not.jsonl", "no export\n");
     let lines = [
@@ -117,15 +117,15 @@ async fn other_commands_say_what_is_wrong_and_what_to_do() {
         "--endpoint ftp://a version --server",
         "--token-file none version --server",
     ];
-    insta::assert_snapshot!("errors_others", told(&cluster, &lines).await);
+    insta::assert_snapshot!("errors_others", transcript(&cluster, &lines).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slips_of_the_pen_are_taken_for_what_was_meant() {
+async fn typos_get_suggestions() {
     let cluster = cluster().await;
     let lines =
         ["strat web", "start --no-blok web", "list-units -o jsno", "apply --wait activ web"];
-    insta::assert_snapshot!(told(&cluster, &lines).await, @r"
+    insta::assert_snapshot!(transcript(&cluster, &lines).await, @r"
     $ fleetctl strat web
     exit 2
     ---
@@ -174,7 +174,7 @@ async fn slips_of_the_pen_are_taken_for_what_was_meant() {
     ");
 }
 
-/// The codes that the reference lists.
+/// Returns the exit codes of the reference.
 async fn documented(cluster: &Cluster) -> BTreeSet<i32> {
     let reference = cluster.run("reference").await.ok().stdout;
     let table = reference.split("### Exit codes").nth(1).unwrap().split("###").next().unwrap();
@@ -183,9 +183,9 @@ async fn documented(cluster: &Cluster) -> BTreeSet<i32> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_exit_code_is_one_that_is_documented_and_comes() {
+async fn every_documented_exit_code_occurs() {
     let cluster = cluster().await;
-    let mut came = BTreeSet::new();
+    let mut codes = BTreeSet::new();
     for (code, line) in [
         (0, "start web"),
         (0, "status web all"),
@@ -212,23 +212,23 @@ async fn every_exit_code_is_one_that_is_documented_and_comes() {
     ] {
         let run = cluster.run(line).await;
         assert_eq!(run.code, code, "{line}: {run}");
-        came.insert(run.code);
+        codes.insert(run.code);
     }
-    came.insert(interrupted(&cluster).await);
-    assert_eq!(came, documented(&cluster).await);
+    codes.insert(interrupted(&cluster).await);
+    assert_eq!(codes, documented(&cluster).await);
 }
 
-/// The code of a wait that Ctrl-C ends.
+/// Returns the exit code of a wait that is interrupted by Ctrl-C.
 async fn interrupted(cluster: &Cluster) -> i32 {
     cluster.run("destroy nowhere").await.ok();
     let mut command = command(cluster.folder(), &cluster.endpoint(), "start nowhere");
     let mut fleetctl = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut stderr = BufReader::new(fleetctl.stderr.take().unwrap()).lines();
-    // From here on it waits, and listens for the signal.
+    // After the first line, the command waits and handles the signal.
     let first = tokio::time::timeout(DEADLINE, stderr.next_line()).await.unwrap().unwrap();
     assert!(first.unwrap().contains("waiting: "));
     let pid = Pid::from_raw(fleetctl.id().unwrap().try_into().unwrap()).unwrap();
     kill_process(pid, Signal::INT).unwrap();
-    let ended = tokio::time::timeout(DEADLINE, fleetctl.wait()).await.unwrap().unwrap();
-    ended.code().unwrap()
+    let status = tokio::time::timeout(DEADLINE, fleetctl.wait()).await.unwrap().unwrap();
+    status.code().unwrap()
 }

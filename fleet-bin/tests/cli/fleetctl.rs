@@ -1,4 +1,4 @@
-//! Runs of the program, and what came of them.
+//! Runs of the program, and their results.
 
 use std::fmt;
 use std::path::Path;
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use tokio::process::Command;
 
-/// How long a run may take. Much longer than it ever should.
+/// Time limit of a run, much longer than any should take.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
-/// What came of a run.
+/// Result of a run.
 pub(crate) struct Fleetctl {
     pub(crate) code: i32,
     pub(crate) stdout: String,
@@ -18,32 +18,32 @@ pub(crate) struct Fleetctl {
 }
 
 impl Fleetctl {
-    /// Runs the program in a folder, with arguments that are separated by blanks.
+    /// Runs the program in a folder, with arguments separated by blanks.
     pub(crate) async fn run(folder: &Path, endpoint: &str, line: &str) -> Self {
         let output = command(folder, endpoint, line).output();
         let output = tokio::time::timeout(DEADLINE, output).await;
-        output.unwrap_or_else(|_| panic!("{line}: it does not end")).unwrap().into()
+        output.unwrap_or_else(|_| panic!("{line}: timeout")).unwrap().into()
     }
 
-    /// The same run, which must have gone well.
+    /// Asserts that the run was successful.
     pub(crate) fn ok(self) -> Self {
         assert_eq!(self.code, 0, "{self}");
         self
     }
 
-    /// The same, with the lines that tell of units in order: they are printed as units get there.
+    /// Sorts the lines about units, which arrive in any order.
     pub(crate) fn sorted(mut self) -> Self {
-        let tells = |line: &&str| {
+        let is_report = |line: &&str| {
             ["Unit ", "Destroyed ", "{\"action\""].iter().any(|start| line.starts_with(start))
         };
-        let (mut told, rest): (Vec<_>, Vec<_>) = self.stdout.lines().partition(tells);
-        told.sort_unstable();
-        self.stdout = rest.iter().chain(&told).flat_map(|line| [line, "\n"]).collect();
+        let (mut reports, rest): (Vec<_>, Vec<_>) = self.stdout.lines().partition(is_report);
+        reports.sort_unstable();
+        self.stdout = rest.iter().chain(&reports).flat_map(|line| [line, "\n"]).collect();
         self
     }
 }
 
-/// The program, with nothing of this process's own environment but what it cannot do without.
+/// Returns a command for the program, with no environment except the endpoint.
 pub(crate) fn command(folder: &Path, endpoint: &str, line: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fleetctl"));
     command.args(line.split(' ').filter(|arg| !arg.is_empty()));
@@ -62,7 +62,7 @@ impl From<Output> for Fleetctl {
     }
 }
 
-/// Everything, for snapshots: the code, standard output, and standard error after a rule.
+/// Formats exit code and standard output, then standard error after a rule, for snapshots.
 impl fmt::Display for Fleetctl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "exit {}\n{}", self.code, self.stdout.replace('\t', "→"))?;

@@ -6,8 +6,8 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader, Lines};
 
 use crate::cluster::Cluster;
+use crate::fake_engine::Role;
 use crate::fleetctl::DEADLINE;
-use crate::puppet::Role;
 use crate::relay::Relay;
 
 async fn cluster() -> Cluster {
@@ -15,7 +15,7 @@ async fn cluster() -> Cluster {
     cluster.write_sleepers(&["asleep.service", "far.service", "web.service"]);
     let service = "[Service]\nExecStart=/bin/sleep 1d\n[X-Fleet]\nGlobal=true\n";
     cluster.write("all.service", &format!("[Unit]\nDescription=Everywhere\n{service}"));
-    cluster.play.cast("far.service", Role::Unplaceable);
+    cluster.roles.set("far.service", Role::Unplaceable);
     cluster.run("submit asleep").await.ok();
     cluster.run("start all web").await.ok();
     cluster.run("start --no-block far").await.ok();
@@ -24,7 +24,7 @@ async fn cluster() -> Cluster {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn units_are_listed_with_the_reason_of_those_that_do_not_run() {
+async fn list_units_prints_reasons() {
     let cluster = cluster().await;
     insta::assert_snapshot!(cluster.run("list-units").await, @r"
     exit 0
@@ -95,7 +95,7 @@ async fn unit_files_and_machines_are_listed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_empty_cluster_has_only_headers() {
+async fn empty_cluster_prints_only_headers() {
     let cluster = Cluster::start(&[]).await;
     insta::assert_snapshot!(cluster.run("list-units").await, @r"
     exit 0
@@ -109,7 +109,7 @@ async fn an_empty_cluster_has_only_headers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lists_are_longer_than_a_page() {
+async fn lists_span_several_pages() {
     let cluster = Cluster::start(&["m1"]).await;
     let names: Vec<String> = (0..150).map(|n| format!("u{n:03}.service")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -120,7 +120,7 @@ async fn lists_are_longer_than_a_page() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_list_that_is_watched_is_printed_again_when_something_changes() {
+async fn watched_list_is_printed_after_each_change() {
     let cluster = Cluster::start(&["m1"]).await;
     cluster.write_sleepers(&["web.service", "db.service"]);
     cluster.run("start web").await.ok();
@@ -142,9 +142,9 @@ async fn a_list_that_is_watched_is_printed_again_when_something_changes() {
     fleetctl.kill().await.unwrap();
 }
 
-/// A person who looks at a list must not take it for new when it is not.
+/// A watched list that is out of date must say so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_watches_is_told_that_the_daemon_is_away_and_goes_on_when_it_is_back() {
+async fn watch_survives_a_daemon_restart() {
     let cluster = Cluster::start(&["m1"]).await;
     cluster.write_sleepers(&["web.service", "db.service"]);
     cluster.run("start web").await.ok();
@@ -153,33 +153,38 @@ async fn who_watches_is_told_that_the_daemon_is_away_and_goes_on_when_it_is_back
         (
             "list-units --watch --no-legend --fields unit",
             "web.service",
-            "the list may be old: fleetd does not answer; going on",
+            "fleetd does not respond, so the list may be out of date; reconnecting",
             "db.service",
         ),
-        ("events -o jsonl", "{\"event\":\"resync\"", "the events broke off", "{\"event\":\"unit\""),
+        (
+            "events -o jsonl",
+            "{\"event\":\"resync\"",
+            "lost the event stream",
+            "{\"event\":\"unit\"",
+        ),
     ] {
         let mut relay = Relay::open(&at, &cluster.endpoint());
         let mut command = crate::fleetctl::command(cluster.folder(), &relay.endpoint(), line);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut fleetctl = command.spawn().unwrap();
-        let mut shown = BufReader::new(fleetctl.stdout.take().unwrap()).lines();
-        let mut said = BufReader::new(fleetctl.stderr.take().unwrap()).lines();
-        wait_until(&mut shown, first).await;
+        let mut output = BufReader::new(fleetctl.stdout.take().unwrap()).lines();
+        let mut notes = BufReader::new(fleetctl.stderr.take().unwrap()).lines();
+        wait_until(&mut output, first).await;
         relay.cut().await;
-        wait_until(&mut said, note).await;
+        wait_until(&mut notes, note).await;
         cluster.run("start db").await.ok();
-        wait_until(&mut shown, then).await;
+        wait_until(&mut output, then).await;
         fleetctl.kill().await.unwrap();
         cluster.run("destroy db").await.ok();
         std::fs::remove_file(&at).unwrap();
     }
 }
 
-/// Waits for a line that begins so.
+/// Waits for a line with this prefix.
 async fn wait_until(lines: &mut Lines<BufReader<impl AsyncRead + Unpin>>, start: &str) {
     loop {
         let next = tokio::time::timeout(DEADLINE, lines.next_line()).await;
-        if next.expect("there is a line").unwrap().expect("it goes on").starts_with(start) {
+        if next.expect("there is a line").unwrap().expect("the output is open").starts_with(start) {
             break;
         }
     }

@@ -1,4 +1,4 @@
-//! `machine`: to look at machines, and to cordon and drain them.
+//! `machine`: show, cordon and drain.
 
 use fleet_core::Intent;
 
@@ -13,20 +13,20 @@ async fn cluster() -> Cluster {
     cluster
 }
 
-/// Why no other machine takes `here.service`.
+/// Reason for refusing `here.service` on all other machines.
 const WHY: &str = "none of 2 machines fits: Cordon refuses 1 (m1: it is cordoned, and takes no \
                    unit that is not there); MachineID refuses 1 (282f949f: the unit wants \
                    machine m1); nearest is 282f949f: the unit wants machine m1";
 
-/// What is printed, with a sign for that reason.
-async fn told(cluster: &Cluster, line: &str) -> String {
+/// Runs a command, and abbreviates that reason in its output.
+async fn run(cluster: &Cluster, line: &str) -> String {
     cluster.run(line).await.to_string().replace(WHY, "(why)")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_machine_is_shown_with_what_is_on_it_and_what_becomes_of_that() {
+async fn machine_show_prints_units_and_drain() {
     let cluster = cluster().await;
-    insta::assert_snapshot!(told(&cluster, "machine show m1").await, @r"
+    insta::assert_snapshot!(run(&cluster, "machine show m1").await, @r"
     exit 0
     m1
        Address: 10.0.0.1
@@ -36,7 +36,7 @@ async fn a_machine_is_shown_with_what_is_on_it_and_what_becomes_of_that() {
           Unit: here.service: active (running)
           Unit: web.service: active (running)
     ");
-    insta::assert_snapshot!(told(&cluster, "machine drain m1 --dry-run").await, @r"
+    insta::assert_snapshot!(run(&cluster, "machine drain m1 --dry-run").await, @r"
     exit 5
     web.service moves to 282f949f...
     here.service stays for now: (why)
@@ -48,19 +48,19 @@ async fn a_machine_is_shown_with_what_is_on_it_and_what_becomes_of_that() {
     282f949f...→-
     m1→→-
     ");
-    insta::assert_snapshot!(told(&cluster, "machine drain m1 --keep-up 2").await, @r"
+    insta::assert_snapshot!(run(&cluster, "machine drain m1 --keep-up 2").await, @r"
     exit 0
     web.service moves to 282f949f...
     here.service stays for now: (why)
     all.service stays: it is global
     ");
-    insta::assert_snapshot!(told(&cluster, "machine show m1").await, @r"
+    insta::assert_snapshot!(run(&cluster, "machine show m1").await, @"
     exit 0
     m1
        Address: 10.0.0.1
        Version: 1.2.3
       Metadata: rack=r1
-        Intent: drained, with 2 instances of each template up
+        Intent: drained, keeping 2 instances of each template up
           Unit: all.service: active (running)
           Unit: here.service: active (running)
           Unit: web.service: active (running)
@@ -71,10 +71,10 @@ async fn a_machine_is_shown_with_what_is_on_it_and_what_becomes_of_that() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_status_of_a_unit_says_why_it_stays_on_a_machine_that_is_drained() {
+async fn status_prints_why_a_unit_stays_on_a_drained_machine() {
     let cluster = cluster().await;
     cluster.run("machine drain m1").await.ok();
-    insta::assert_snapshot!(told(&cluster, "status -n 0 here web").await, @r"
+    insta::assert_snapshot!(run(&cluster, "status -n 0 here web").await, @r"
     exit 0
     here.service
           Hash: d86b6bb
@@ -105,9 +105,9 @@ async fn the_status_of_a_unit_says_why_it_stays_on_a_machine_that_is_drained() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_drain_is_told_in_json_and_what_is_left_of_one_in_the_end() {
+async fn drain_prints_json_and_the_rest_after_a_timeout() {
     let cluster = cluster().await;
-    insta::assert_snapshot!(told(&cluster, "machine drain m1 --keep-up 1 -o json").await, @r#"
+    insta::assert_snapshot!(run(&cluster, "machine drain m1 --keep-up 1 -o json").await, @r#"
     exit 0
     [
       {
@@ -120,8 +120,8 @@ async fn a_drain_is_told_in_json_and_what_is_left_of_one_in_the_end() {
             "unit": "here.service"
           }
         ],
-        "keepUp": 1,
         "machineID": "m1",
+        "minAvailable": 1,
         "moves": [
           {
             "to": "282f949fc0de4711",
@@ -137,18 +137,18 @@ async fn a_drain_is_told_in_json_and_what_is_left_of_one_in_the_end() {
     282f949f...→-
     m1→→drained
     ");
-    // Nobody moves units in this cluster.
-    insta::assert_snapshot!(told(&cluster, "machine drain m1 --wait --wait-timeout 0").await, @r#"
+    // The fake engine never moves units.
+    insta::assert_snapshot!(run(&cluster, "machine drain m1 --wait --wait-timeout 0").await, @r#"
     exit 1
     web.service moves to 282f949f...
     here.service stays for now: (why)
     all.service stays: it is global
     ---
-    fleetctl: m1 is not empty: 1 to move, 0 to end, 1 held back
+    fleetctl: m1 is not empty: 1 to move, 0 stopping, 1 held back
     help: here.service: (why)
-    help: the drain goes on; "fleetctl machine cordon" leaves the others where they are
+    help: the drain continues; "fleetctl machine cordon" ends it and keeps the other units
     "#);
-    insta::assert_snapshot!(told(&cluster, "machine drain m1 --dry-run --wait").await, @r"
+    insta::assert_snapshot!(run(&cluster, "machine drain m1 --dry-run --wait").await, @r"
     exit 2
     ---
     error: the argument '--dry-run' cannot be used with '--wait'
@@ -160,15 +160,15 @@ async fn a_drain_is_told_in_json_and_what_is_left_of_one_in_the_end() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_machine_is_cordoned_until_it_is_uncordoned() {
+async fn machine_is_cordoned_until_it_is_uncordoned() {
     let cluster = cluster().await;
-    insta::assert_snapshot!(cluster.run("machine cordon 282f").await, @r"
+    insta::assert_snapshot!(cluster.run("machine cordon 282f").await, @"
     exit 0
-    Machine 282f949f... takes no more units
+    Machine 282f949f... is cordoned
     ");
-    let said =
+    let intent =
         |cluster: &Cluster| cluster.mirror.snapshot().machine("282f949fc0de4711").unwrap().intent;
-    assert_eq!(said(&cluster), Some(Intent::Cordoned));
+    assert_eq!(intent(&cluster), Some(Intent::Cordoned));
     insta::assert_snapshot!(cluster.run("machine uncordon 282f949f... -o json").await, @r#"
     exit 0
     [
@@ -178,11 +178,11 @@ async fn a_machine_is_cordoned_until_it_is_uncordoned() {
       }
     ]
     "#);
-    assert_eq!(said(&cluster), None);
-    insta::assert_snapshot!(cluster.run("machine cordon m3").await, @r"
+    assert_eq!(intent(&cluster), None);
+    insta::assert_snapshot!(cluster.run("machine cordon m3").await, @"
     exit 1
     ---
-    fleetctl: no machine that is present is called m3
+    fleetctl: no present machine has the ID m3
     help: did you mean m1?
     ");
     let away = "00000000000000000000000000000000";
@@ -191,7 +191,7 @@ async fn a_machine_is_cordoned_until_it_is_uncordoned() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_waits_for_a_drain_hears_of_its_end() {
+async fn drain_wait_ends_with_the_drain() {
     let cluster = Cluster::start(&["m1", "m2"]).await;
     insta::assert_snapshot!(cluster.run("machine drain m2 --wait").await, @r"
     exit 0

@@ -1,29 +1,28 @@
-//! The real `fleet-init`, and the real `fleetctl` against a real server on a unix socket. The
-//! engine and the agents behind it are played by a puppet, so that every unit behaves as its test
-//! says.
+//! The real `fleet-init`, and the real `fleetctl` against a real server on a unix socket. A fake
+//! engine with fake agents makes each unit behave as its test requires.
 
 mod apply;
-mod balance;
-mod bring_up;
 mod cluster;
+mod docs;
 mod errors;
+mod export_import;
+mod fake_engine;
 mod fleet_init;
 mod fleetctl;
-mod foretell;
 mod lists;
-mod look;
 mod machines;
-mod moving;
-mod paper;
-mod puppet;
+mod monitor;
+mod plan;
+mod racing_store;
+mod rebalance;
 mod relay;
+mod requests;
 mod scale;
 mod schema;
 mod show;
 mod ssh;
-mod take_down;
+mod start;
+mod stop;
 mod terminal;
-mod thief;
-mod thrift;
 mod usage;
-mod waiting;
+mod wait;

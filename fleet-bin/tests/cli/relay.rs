@@ -1,4 +1,4 @@
-//! A way to a server that can be cut, as if the server had been started anew.
+//! A proxy for a server's socket that can drop its connections, as a server restart would.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
-/// A socket that leads to another one until it is cut.
+/// A socket that forwards to another one.
 pub(crate) struct Relay {
     at: PathBuf,
     to: PathBuf,
@@ -14,7 +14,7 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    /// Between `at`, which is made, and the socket that an endpoint names.
+    /// Creates the socket `at`, forwarding to the socket of the endpoint.
     pub(crate) fn open(at: &Path, endpoint: &str) -> Self {
         let to = endpoint.strip_prefix("unix://").unwrap().into();
         let mut relay = Self { at: at.to_owned(), to, tasks: JoinSet::new() };
@@ -26,7 +26,7 @@ impl Relay {
         format!("unix://{}", self.at.display())
     }
 
-    /// Ends all connections, and takes new ones.
+    /// Closes all connections, and accepts new ones.
     pub(crate) async fn cut(&mut self) {
         self.tasks.shutdown().await;
         std::fs::remove_file(&self.at).unwrap();
@@ -42,7 +42,7 @@ impl Relay {
                 let to = to.clone();
                 connections.spawn(async move {
                     let mut far = UnixStream::connect(to).await.unwrap();
-                    // How a connection ends is for its two ends to see.
+                    // Both ends see for themselves that the connection has ended.
                     drop(copy_bidirectional(&mut near, &mut far).await);
                 });
             }

@@ -1,9 +1,9 @@
-//! `scale`, and the patterns and ranges by which every command takes units.
+//! `scale`, and the patterns and ranges that all commands accept.
 
 use crate::cluster::Cluster;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn scale_has_so_many_instances() {
+async fn scale_sets_the_number_of_instances() {
     let cluster = Cluster::start(&["m1"]).await;
     cluster.write_sleepers(&["web@.service"]);
     insta::assert_snapshot!(cluster.run("scale web@ 3 --dry-run").await, @r"
@@ -25,19 +25,19 @@ async fn scale_has_so_many_instances() {
     ");
     cluster.run("start web@blue").await.ok();
     cluster.run("stop web@2").await.ok();
-    insta::assert_snapshot!(cluster.run("scale web@.service 2").await, @r"
+    insta::assert_snapshot!(cluster.run("scale web@.service 2").await, @"
     exit 0
     Unit web@2.service launched on m1/10.0.0.1
     Destroyed web@3.service
     ---
-    without a number, and left alone: web@blue.service
+    skipped, because they have no number: web@blue.service
     ");
     insta::assert_snapshot!(cluster.run("scale web@ 1 -o jsonl --dry-run").await, @r#"
     exit 5
     {"change":"none","unit":"web@1.service"}
     {"change":"destroy","unit":"web@2.service"}
     ---
-    without a number, and left alone: web@blue.service
+    skipped, because they have no number: web@blue.service
     "#);
     let both = cluster.run("scale web@ 1 -o json").await.ok();
     assert_eq!(both.stdout.matches("destroy").count(), 1, "{both}");
@@ -47,8 +47,8 @@ async fn scale_has_so_many_instances() {
     insta::assert_snapshot!(cluster.run("scale web 1").await, @r#"
     exit 2
     ---
-    fleetctl: web.service is no template
-    help: the name of a template has nothing after its "@": write web@
+    fleetctl: web.service is not a template
+    help: the name of a template ends in "@", as in web@.service
     "#);
     insta::assert_snapshot!(cluster.run("scale none@ 1").await, @r"
     exit 1
@@ -60,7 +60,7 @@ async fn scale_has_so_many_instances() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn patterns_and_ranges_name_units_of_every_command() {
+async fn commands_accept_patterns_and_ranges() {
     let cluster = Cluster::start(&["m1"]).await;
     cluster.write_sleepers(&["web@.service", "db.service"]);
     insta::assert_snapshot!(cluster.run("start web@{1..3} db").await.sorted(), @r"
@@ -112,7 +112,7 @@ async fn patterns_and_ranges_name_units_of_every_command() {
     insta::assert_snapshot!(cluster.run("restart web@*").await, @r#"
     exit 1
     ---
-    fleetctl: nothing is to be done for what matches web@*
+    fleetctl: nothing to do for the units that match web@*
     help: 3 match; "fleetctl list-unit-files" shows their desired states
     "#);
     insta::assert_snapshot!("patterns_that_match_nothing", cluster.run("destroy x* web@[").await);

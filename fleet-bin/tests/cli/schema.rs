@@ -1,4 +1,4 @@
-//! What programs read of results: names of fields that do not change, and are documented.
+//! Field names in JSON output, which are documented and stable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -6,9 +6,9 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::cluster::Cluster;
-use crate::puppet::Role;
+use crate::fake_engine::Role;
 
-/// The runs by which each command shows all that it can.
+/// Commands that cover all fields.
 const RUNS: [&str; 32] = [
     "submit job@.service",
     "start web.service all.service",
@@ -44,7 +44,7 @@ const RUNS: [&str; 32] = [
     "destroy web",
 ];
 
-/// A cluster with a unit for each thing that can be told of one.
+/// Starts a cluster with units in all kinds of states.
 async fn cluster() -> Cluster {
     let cluster = Cluster::start(&["m1", "m2"]).await;
     let service = "[Service]\nExecStart=/bin/sleep 1d\n";
@@ -58,15 +58,14 @@ async fn cluster() -> Cluster {
     }
     cluster.write_sleepers(&["changed/web.service"]);
     cluster.write("odd/wrong.service", "[Service]\nExecStrat=/bin/true\n");
-    cluster.play.cast("bad.service", Role::FailingBefore(u64::MAX));
-    cluster.play.cast("late.service", Role::Unplaceable);
-    cluster.play.cast("lost.service", Role::Unplaceable);
-    cluster.play.cast("odd.service", Role::Unsupported);
+    cluster.roles.set("bad.service", Role::FailingBefore(u64::MAX));
+    cluster.roles.set("late.service", Role::Unplaceable);
+    cluster.roles.set("lost.service", Role::Unplaceable);
+    cluster.roles.set("odd.service", Role::Unsupported);
     cluster
 }
 
-/// The names of all fields, with those that they are in before them. What is in a map is called
-/// by names of its own.
+/// Collects the paths of all fields. The keys of `metadata` are data and not collected.
 fn fields(value: &Value, path: &str, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(map) => {
@@ -83,7 +82,7 @@ fn fields(value: &Value, path: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-/// The name of a command without its arguments.
+/// Returns the name of a command without its arguments.
 fn command(line: &str) -> String {
     let words = if line.starts_with("machine ") { 2 } else { 1 };
     let dry = if line.contains("--dry-run") { " --dry-run" } else { "" };
@@ -91,7 +90,7 @@ fn command(line: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fields_have_the_names_that_are_documented() {
+async fn json_fields_match_the_documentation() {
     let cluster = cluster().await;
     let first = cluster.run("events -n 1 -o jsonl").await.ok().stdout;
     let first: Value = serde_json::from_str(&first).unwrap();
@@ -108,16 +107,16 @@ async fn fields_have_the_names_that_are_documented() {
     }
     let undocumented = undocumented(&all);
     assert!(undocumented.is_empty(), "not in docs/fleetctl.md: {undocumented:?}");
-    // Which of its fields are seen depends on what happens at the same moment.
+    // The fields of events depend on concurrent changes.
     all.remove("events");
-    let told = all.iter().map(|(command, fields)| {
+    let lines = all.iter().map(|(command, fields)| {
         let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
         format!("{command}: {}\n", fields.join(" "))
     });
-    insta::assert_snapshot!("fields", told.collect::<String>());
+    insta::assert_snapshot!("fields", lines.collect::<String>());
 }
 
-/// The outermost fields that the document does not name in the row of their command.
+/// Returns the outermost fields that the documentation lacks in the row of their command.
 fn undocumented(all: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
     let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/fleetctl.md"));
     let document = std::fs::read_to_string(path).unwrap();
@@ -131,7 +130,7 @@ fn undocumented(all: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
             commands.contains(&format!("`{command}`"))
         };
         let row = json.lines().find(is_of).map(str::to_owned).unwrap_or_default();
-        // These are documented as those of the API.
+        // Their fields are documented with the API.
         let is_of_api = row.contains("[API]");
         for field in fields.iter().filter(|field| !field.contains('.') && !is_of_api) {
             if !row.contains(&format!("`{field}`")) {
@@ -146,7 +145,7 @@ fn undocumented(all: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_list_comes_in_every_format() {
+async fn every_list_prints_in_every_format() {
     let cluster = cluster().await;
     cluster.run("start web").await.ok();
     cluster.run("submit job@.service").await.ok();

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::cluster::Cluster;
-use crate::puppet::Role;
+use crate::fake_engine::Role;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cat_prints_every_byte() {
@@ -26,15 +26,15 @@ async fn cat_prints_every_byte() {
     ");
 }
 
-/// Units that are active, active everywhere, failed, and on no machine.
+/// Starts a cluster with an active, a global, a failed and an unplaced unit.
 async fn all_sorts() -> Cluster {
     let cluster = Cluster::start(&["m1", "far"]).await;
     let service = "[Service]\nExecStart=/bin/sleep 1d\n";
     cluster.write("web.service", &format!("[Unit]\nDescription=The web\n{service}"));
     cluster.write("all.service", &format!("{service}[X-Fleet]\nGlobal=true\n"));
     cluster.write_sleepers(&["bad.service", "lost.service"]);
-    cluster.play.cast("bad.service", Role::FailingBefore(u64::MAX));
-    cluster.play.cast("lost.service", Role::Unplaceable);
+    cluster.roles.set("bad.service", Role::FailingBefore(u64::MAX));
+    cluster.roles.set("lost.service", Role::Unplaceable);
     cluster.run("start web all").await.ok();
     cluster.run("start --no-block bad lost").await.ok();
     cluster.wait_until(|it| it.states_of("bad.service").count() == 1).await;
@@ -43,7 +43,7 @@ async fn all_sorts() -> Cluster {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn status_tells_all_and_exits_as_systemctl_does() {
+async fn status_exit_codes_match_systemctl() {
     let cluster = all_sorts().await;
     insta::assert_snapshot!(cluster.run("status web").await, @r"
     exit 0
@@ -85,7 +85,7 @@ async fn status_tells_all_and_exits_as_systemctl_does() {
 
 // Holds: D-43
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn status_shows_every_machine_and_every_unit_that_is_known() {
+async fn status_prints_all_machines_and_known_units() {
     let cluster = all_sorts().await;
     insta::assert_snapshot!(cluster.run("status all -n 2").await, @r"
     exit 0
@@ -98,7 +98,7 @@ async fn status_shows_every_machine_and_every_unit_that_is_known() {
         Active: active (running)
       Main PID: 4711
 
-    (the journal is on machine far, which does not say where its API is reached)
+    (the journal is on machine far, which has not published the URL of its API)
 
        Machine: m1/10.0.0.1
         Loaded: loaded
@@ -130,7 +130,7 @@ async fn status_shows_every_machine_and_every_unit_that_is_known() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn journals_come_from_the_machine_that_is_asked_for() {
+async fn journal_comes_from_the_chosen_machine() {
     let cluster = Cluster::start(&["m1", "m2", "far"]).await;
     cluster.write_sleepers(&["web.service"]);
     cluster.write("all.service", "[Service]\nExecStart=/bin/sleep 1d\n[X-Fleet]\nGlobal=true\n");
@@ -166,20 +166,20 @@ async fn journals_come_from_the_machine_that_is_asked_for() {
     let mut lines: Vec<&str> = all.lines().collect();
     lines.sort_unstable(); // who answers first comes first
     insta::assert_snapshot!(lines.join("\n"), @r"
-    far: [the journal is on machine far, which does not say where its API is reached]
+    far: [the journal is on machine far, which has not published the URL of its API]
     m1: all.service on m1: 1
     m2: all.service on m2: 1
     ");
-    insta::assert_snapshot!(cluster.run("journal --machine m all").await, @r"
+    insta::assert_snapshot!(cluster.run("journal --machine m all").await, @"
     exit 1
     ---
-    fleetctl: several machines are called m
-    help: write more of one of m1, m2
+    fleetctl: several machine IDs start with m
+    help: give more of one ID: m1, m2
     ");
-    insta::assert_snapshot!(cluster.run("journal --machine fra all").await, @r"
+    insta::assert_snapshot!(cluster.run("journal --machine fra all").await, @"
     exit 1
     ---
-    fleetctl: no machine that is present is called fra
+    fleetctl: no present machine has the ID fra
     help: did you mean far?
     ");
     let far = cluster.run("journal --machine far all").await;
@@ -194,7 +194,7 @@ async fn journals_come_from_the_machine_that_is_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_journal_that_is_followed_comes_line_by_line() {
+async fn followed_journal_arrives_line_by_line() {
     use tokio::io::{AsyncBufReadExt as _, BufReader};
 
     let cluster = Cluster::start(&["m1"]).await;
@@ -235,7 +235,7 @@ async fn verify_needs_no_cluster() {
     bad.service:2:1: missing option name before "=" in "=/bin/web" [U0008]
     help: write Name=value
     bad.service:3:11: ExecStart: "web/run" is neither an absolute path nor a plain name [U0301]
-    help: write the whole path, from / on
+    help: write an absolute path
     bad.service:5:1: [X-Fleet] has no option "Globl"
     help: write Global, spelled exactly so
     ---
@@ -250,20 +250,20 @@ async fn verify_needs_no_cluster() {
     odd.service: ok
     "#);
     std::fs::create_dir(folder.path().join("units")).unwrap();
-    insta::assert_snapshot!(verify("verify units").await, @r"
+    insta::assert_snapshot!(verify("verify units").await, @"
     exit 1
     ---
-    fleetctl: no unit file is in units
+    fleetctl: no unit files in units
     help: the name of a unit file ends in its type, as in web.service
     ");
     write("units/good.service", "[Service]\nExecStart=/bin/web\n");
     write("units/README", "none");
     assert_eq!(verify("verify units").await.ok().stderr, "units/good.service: ok\n");
-    insta::assert_snapshot!(verify("verify none.service").await, @r"
+    insta::assert_snapshot!(verify("verify none.service").await, @"
     exit 1
     ---
     fleetctl: there is no file none.service
-    help: name the path of a unit file
+    help: give the path of a unit file
     ");
     let document: Value =
         serde_json::from_str(&verify("verify -o json bad.service").await.stdout).unwrap();
@@ -276,7 +276,7 @@ async fn verify_needs_no_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn versions_are_told() {
+async fn versions_are_printed() {
     let cluster = Cluster::start(&[]).await;
     let version = env!("CARGO_PKG_VERSION");
     for line in ["version", "--version", "-v"] {

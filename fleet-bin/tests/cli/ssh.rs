@@ -1,4 +1,4 @@
-//! `--tunnel`, `ssh` and `fd-forward`, with a program that passes for ssh.
+//! `--tunnel`, `ssh` and `fd-forward`, with a fake ssh program.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -12,8 +12,7 @@ use tokio::time::timeout;
 use crate::cluster::Cluster;
 use crate::fleetctl::{DEADLINE, Fleetctl, command};
 
-/// Notes how it was called. A socket that it is to forward it makes known under the other name, and
-/// a command it runs here.
+/// Records its arguments. Links a socket to forward to its local name, and runs a command locally.
 const FAKE: &str = r#"#!/bin/sh
 printf 'ssh %s\n' "$*" >>"${0%/*}/calls"
 echo $$ >"${0%/*}/pid"
@@ -35,7 +34,7 @@ shift
 exec "$@"
 "#;
 
-/// A cluster with a program beside it that passes for ssh.
+/// Starts a cluster with the fake ssh in its folder.
 async fn cluster() -> Cluster {
     let cluster = Cluster::start(&["m1", "m2"]).await;
     cluster.write("ssh", FAKE);
@@ -54,7 +53,7 @@ async fn run(cluster: &Cluster, line: &str) -> Fleetctl {
     timeout(DEADLINE, command.output()).await.unwrap().unwrap().into()
 }
 
-/// How ssh was called since the last time that this was asked for.
+/// Returns and clears the recorded calls of ssh.
 fn calls(cluster: &Cluster) -> String {
     let path = cluster.folder().join("calls");
     let calls = std::fs::read_to_string(&path).unwrap();
@@ -69,7 +68,7 @@ fn calls(cluster: &Cluster) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tunnel_leads_to_the_socket_over_there() {
+async fn tunnel_forwards_the_remote_socket() {
     let cluster = cluster().await;
     let line = "--tunnel core@host:2222 --ssh-username=core list-machines -o name";
     insta::assert_snapshot!(run(&cluster, line).await, @r"
@@ -84,27 +83,27 @@ async fn a_tunnel_leads_to_the_socket_over_there() {
     insta::assert_snapshot!(nowhere, @r#"
     exit 1
     ---
-    fleetctl: there is no way to host: ssh: exit status: 255
-    help: see whether "ssh host" works
-    help: it must be allowed there to forward unix sockets
+    fleetctl: cannot reach host: ssh: exit status: 255
+    help: check that "ssh host" works
+    help: the host must allow forwarding of unix sockets
     "#);
     calls(&cluster);
-    // What needs no daemon needs no way to one.
+    // Commands without a daemon open no tunnel.
     run(&cluster, "--tunnel host version").await.ok();
     let offline = run(&cluster, "--tunnel host export --config none.toml").await;
     assert_eq!(offline.code, 2, "{offline}");
     assert!(!cluster.folder().join("calls").exists());
     let refused = run(&cluster, "--tunnel host --endpoint tcp://nothing version --server").await;
-    insta::assert_snapshot!(refused, @r"
+    insta::assert_snapshot!(refused, @"
     exit 2
     ---
-    fleetctl: --endpoint tcp://nothing cannot be had through a tunnel
-    help: write unix:///path or http://host:port, as they are over there
+    fleetctl: --endpoint tcp://nothing cannot be used through a tunnel
+    help: use unix:///path or http://host:port, as seen from that host
     ");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tunnel_is_closed_whatever_signal_ends_the_program() {
+async fn tunnel_is_closed_on_every_signal() {
     let cluster = cluster().await;
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let temp = tempfile::tempdir().unwrap();
@@ -116,29 +115,33 @@ async fn a_tunnel_is_closed_whatever_signal_ends_the_program() {
         timeout(DEADLINE, lines.next_line()).await.unwrap().unwrap().expect("an event");
         let ssh = std::fs::read_to_string(cluster.folder().join("pid")).unwrap();
         let alive = Path::new("/proc").join(ssh.trim());
-        assert!(alive.exists(), "there is no tunnel");
+        assert!(alive.exists(), "ssh is not running");
         let pid = Pid::from_raw(fleetctl.id().unwrap().try_into().unwrap()).unwrap();
         kill_process(pid, signal).unwrap();
-        let ended = timeout(DEADLINE, fleetctl.wait()).await.unwrap().unwrap();
-        assert_eq!(ended.code(), Some(130), "{signal:?}");
-        assert_eq!(temp.path().read_dir().unwrap().count(), 0, "its folder is left behind");
+        let result = timeout(DEADLINE, fleetctl.wait()).await.unwrap().unwrap();
+        assert_eq!(result.code(), Some(130), "{signal:?}");
+        assert_eq!(
+            temp.path().read_dir().unwrap().count(),
+            0,
+            "the temporary folder is left behind"
+        );
         wait_until_gone(&alive).await;
     }
 }
 
 async fn wait_until_gone(process: &Path) {
     let deadline = Instant::now() + DEADLINE;
-    // Whoever took it over may let it wait as a zombie, which has no memory any more.
-    let is_there =
+    // A process reaped late stays as a zombie, which has no memory.
+    let is_alive =
         || std::fs::read_to_string(process.join("statm")).is_ok_and(|it| !it.starts_with("0 "));
-    while is_there() {
+    while is_alive() {
         assert!(Instant::now() < deadline, "ssh is left behind: {}", process.display());
         tokio::task::yield_now().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ssh_runs_a_command_where_a_unit_or_a_machine_is() {
+async fn ssh_runs_a_command_on_the_machine() {
     let cluster = cluster().await;
     insta::assert_snapshot!(run(&cluster, "ssh web echo -n --full here").await, @r"
     exit 0
@@ -160,23 +163,23 @@ async fn ssh_runs_a_command_where_a_unit_or_a_machine_is() {
     ssh -o ExitOnForwardFailure=yes -N -T -L LOCAL:REMOTE -- host
     ssh -J host -- 10.0.0.1 echo
     ");
-    insta::assert_snapshot!(run(&cluster, "ssh m2").await, @r"
+    insta::assert_snapshot!(run(&cluster, "ssh m2").await, @"
     exit 1
     ---
-    fleetctl: m2 is a machine and a unit as well
-    help: say which, with --machine or --unit
+    fleetctl: m2 is both a machine and a unit
+    help: choose with --machine or --unit
     ");
     insta::assert_snapshot!(run(&cluster, "ssh").await, @r#"
     exit 2
     ---
-    fleetctl: one machine or unit must be named
+    fleetctl: no machine or unit given
     help: "fleetctl list-machines" and "fleetctl list-units" show them
     "#);
     insta::assert_snapshot!(run(&cluster, "ssh wbe").await, @r#"
     exit 1
     ---
-    fleetctl: no machine that is present is called wbe
-    help: "fleetctl list-machines" shows those that are
+    fleetctl: no present machine has the ID wbe
+    help: "fleetctl list-machines" shows the present machines
     help: did you mean web.service?
     "#);
     insta::assert_snapshot!(run(&cluster, "ssh --unit all").await, @r#"
@@ -189,7 +192,7 @@ async fn ssh_runs_a_command_where_a_unit_or_a_machine_is() {
     exit 1
     ---
     fleetctl: idle.service is on no machine
-    help: "fleetctl status idle.service" tells why
+    help: "fleetctl status idle.service" shows why
     "#);
     assert!(!cluster.folder().join("calls").exists(), "{}", calls(&cluster));
     let mut without = command(cluster.folder(), &cluster.endpoint(), "ssh web");
@@ -210,18 +213,18 @@ async fn fd_forward_connects_to_a_socket() {
     let mut command = command(cluster.folder(), "unix:///none", &format!("fd-forward {socket}"));
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut fleetctl = command.spawn().unwrap();
-    // It ends with the connection, though it could be told more.
+    // The command exits when the connection closes, even while its input is open.
     let mut stdin = fleetctl.stdin.take().unwrap();
-    let asked = "GET /fleet/v1/version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    stdin.write_all(asked.as_bytes()).await.unwrap();
-    let ended = timeout(DEADLINE, fleetctl.wait_with_output()).await.unwrap().unwrap();
-    let answer = String::from_utf8(ended.stdout).unwrap();
-    assert!(ended.status.success() && answer.ends_with(r#"{"version":"1.2.3"}"#), "{answer}");
+    let request = "GET /fleet/v1/version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    stdin.write_all(request.as_bytes()).await.unwrap();
+    let result = timeout(DEADLINE, fleetctl.wait_with_output()).await.unwrap().unwrap();
+    let response = String::from_utf8(result.stdout).unwrap();
+    assert!(result.status.success() && response.ends_with(r#"{"version":"1.2.3"}"#), "{response}");
     drop(stdin);
-    insta::assert_snapshot!(cluster.run("fd-forward /none/s").await, @r"
+    insta::assert_snapshot!(cluster.run("fd-forward /none/s").await, @"
     exit 1
     ---
     fleetctl: cannot connect to /none/s: No such file or directory (os error 2)
-    help: name the unix socket of a fleetd that runs here
+    help: give the unix socket of a fleetd on this machine
     ");
 }

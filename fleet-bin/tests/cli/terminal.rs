@@ -1,5 +1,4 @@
-//! What a real terminal shows: a live line that fits also after a resize and is gone in the end,
-//! and colours.
+//! Output on a terminal: the live line, also after a resize and at the end, and colours.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -12,14 +11,14 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use crate::cluster::{Cluster, ORDERS};
+use crate::cluster::{CONTROL_SEQUENCES, Cluster};
+use crate::fake_engine::Role;
 use crate::fleetctl::{DEADLINE, command};
-use crate::puppet::Role;
 
-/// What takes a line away.
+/// Sequence that erases the live line.
 const ERASE: &str = "\r\x1b[K";
 
-/// A terminal, and all that was written to it.
+/// A pseudoterminal, and all bytes written to it.
 struct Terminal {
     master: OwnedFd,
     written: Arc<Mutex<Vec<u8>>>,
@@ -27,7 +26,7 @@ struct Terminal {
 }
 
 impl Terminal {
-    /// With so many columns; the other result is what a program writes to.
+    /// Opens a terminal of this width. The file is the end for the program.
     fn open(columns: u16) -> (Self, File) {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
@@ -38,7 +37,7 @@ impl Terminal {
         let (reader, read) = (master.try_clone().unwrap(), Arc::clone(&written));
         let reader = std::thread::spawn(move || {
             let (mut reader, mut bytes) = (File::from(reader), [0; 4096]);
-            // It fails when nobody has the other end any more.
+            // Reading fails after the other end is closed.
             while let Ok(count @ 1..) = reader.read(&mut bytes) {
                 read.lock().unwrap().extend_from_slice(&bytes[..count]);
             }
@@ -57,36 +56,36 @@ impl Terminal {
         String::from_utf8_lossy(&self.written.lock().unwrap()).into_owned()
     }
 
-    /// All that was written, once nobody has the other end any more.
-    async fn wait_to_the_end(&self) -> String {
-        self.wait_until("nobody writes any more", |_| self.reader.is_finished()).await;
+    /// Waits until the other end is closed, and returns all bytes written.
+    async fn wait_until_closed(&self) -> String {
+        self.wait_until("the program exits", |_| self.reader.is_finished()).await;
         self.text().replace("\r\n", "\n")
     }
 
-    /// Waits until what was written is so.
+    /// Waits until the written text meets a condition.
     async fn wait_until(&self, what: &str, reached: impl Fn(&str) -> bool) {
         let deadline = Instant::now() + DEADLINE;
         while !reached(&self.text()) {
-            assert!(Instant::now() < deadline, "waited in vain until {what}: {:?}", self.text());
+            assert!(Instant::now() < deadline, "timeout: {what}: {:?}", self.text());
             tokio::task::yield_now().await;
         }
     }
 }
 
-/// The columns that the last live line takes.
+/// Returns the width of the last live line.
 fn last_width(text: &str) -> usize {
     text.rsplit(ERASE).next().unwrap_or_default().chars().count()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_live_line_follows_the_terminal_and_is_gone_after_ctrl_c() {
+async fn live_line_fits_the_terminal_and_is_erased_on_ctrl_c() {
     let cluster = Cluster::start(&["m1"]).await;
     cluster.write_sleepers(&["web.service"]);
-    cluster.play.cast("web.service", Role::Starting);
+    cluster.roles.set("web.service", Role::Starting);
     let (terminal, slave) = Terminal::open(60);
     let mut command = command(cluster.folder(), &cluster.endpoint(), "start web");
     let fleetctl = command.stderr(slave).spawn().unwrap();
-    // The program has the other end alone, so that its end is the end of the terminal.
+    // Only the program may hold the other end, so that its exit closes it.
     drop(command);
     terminal.wait_until("there is a live line", |text| text.contains("waiting for web")).await;
     assert!((21..60).contains(&last_width(&terminal.text())), "{:?}", terminal.text());
@@ -98,17 +97,19 @@ async fn the_live_line_follows_the_terminal_and_is_gone_after_ctrl_c() {
     kill_process(pid, Signal::INT).unwrap();
     let ended = tokio::time::timeout(DEADLINE, fleetctl.wait_with_output()).await.unwrap().unwrap();
     assert_eq!(ended.status.code(), Some(130));
-    terminal.wait_until("the last word", |text| text.contains("stays asked for\r\n")).await;
+    terminal
+        .wait_until("the error is printed", |text| text.contains("desired states stay\r\n"))
+        .await;
     let text = terminal.text();
     let last = text.rsplit(ERASE).next().unwrap();
     assert!(last.starts_with("fleetctl: interrupted"), "the line is still there: {text:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn colours_are_for_terminals_unless_the_environment_says_otherwise() {
+async fn colours_follow_terminal_and_environment() {
     let cluster = Cluster::start(&["m1"]).await;
     cluster.write_sleepers(&["web.service", "bad.service"]);
-    cluster.play.cast("bad.service", Role::FailingBefore(u64::MAX));
+    cluster.roles.set("bad.service", Role::FailingBefore(u64::MAX));
     cluster.run("start --no-block web bad").await.ok();
     cluster.wait_until(|it| it.states().count() == 2).await;
     let line = "list-units --no-legend --fields unit,active";
@@ -135,7 +136,7 @@ async fn colours_are_for_terminals_unless_the_environment_says_otherwise() {
     let mut command = command(cluster.folder(), &cluster.endpoint(), line);
     command.env("CLICOLOR_FORCE", "1").args(["-o", "jsonl"]);
     let bytes = command.output().await.unwrap().stdout;
-    assert!(!bytes.contains(&0x1b), "programs read no colours");
+    assert!(!bytes.contains(&0x1b), "JSON has no colours");
 }
 
 async fn printed_on_a_terminal(mut command: tokio::process::Command) -> String {
@@ -143,15 +144,15 @@ async fn printed_on_a_terminal(mut command: tokio::process::Command) -> String {
     let ended = command.stdout(slave).status();
     assert!(tokio::time::timeout(DEADLINE, ended).await.unwrap().unwrap().success());
     drop(command);
-    terminal.wait_to_the_end().await
+    terminal.wait_until_closed().await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_comes_from_elsewhere_does_nothing_to_a_terminal() {
+async fn foreign_text_is_sanitized_for_terminals() {
     let cluster = Cluster::start(&["m1"]).await;
     let file = format!(
         "[Unit]\nDescription=Rude {}\n[Service]\nExecStart=/bin/sleep 1d\n",
-        ORDERS.trim_end()
+        CONTROL_SEQUENCES.trim_end()
     );
     cluster.write("rude.service", &file);
     cluster.run("start rude").await.ok();
@@ -169,13 +170,13 @@ async fn what_comes_from_elsewhere_does_nothing_to_a_terminal() {
         command.env("TERM", "xterm");
         let printed = printed_on_a_terminal(command).await;
         assert!(printed.contains(shown), "{line}: {printed:?}");
-        let obeyed = |text: &str| text.contains(['\u{7}', '\u{9b}', '\r']);
-        assert!(!obeyed(&printed) && !printed.contains("\u{1b}[2J"), "{line}: {printed:?}");
+        let has_control = |text: &str| text.contains(['\u{7}', '\u{9b}', '\r']);
+        assert!(!has_control(&printed) && !printed.contains("\u{1b}[2J"), "{line}: {printed:?}");
     }
     for line in ["logs rude --raw -n 1", "journal rude --raw -n 1", "cat rude"] {
         let run = cluster.run(line).await.ok();
-        assert!(run.stdout.contains(ORDERS.trim_end()), "{line}: {run}");
+        assert!(run.stdout.contains(CONTROL_SEQUENCES.trim_end()), "{line}: {run}");
     }
-    // Whoever reads the lines of a pipe may show them on a terminal just as well.
+    // The reader of a pipe may print to a terminal, too.
     assert!(!cluster.run("logs rude").await.ok().stdout.contains('\u{1b}'));
 }

@@ -1,18 +1,18 @@
-//! The command line itself: help, mistakes, exit codes, and a reader that goes away.
+//! The command line: help, errors, exit codes, and a closed output.
 
 use std::process::Stdio;
 
 use crate::cluster::Cluster;
 use crate::fleetctl::{DEADLINE, Fleetctl, command};
 
-/// Runs the program where nobody listens.
+/// Runs the program without a daemon.
 async fn alone(line: &str) -> Fleetctl {
     let folder = tempfile::tempdir().unwrap();
     Fleetctl::run(folder.path(), "unix:///none/f.sock", line).await
 }
 
 #[tokio::test]
-async fn help_is_a_success_and_goes_to_standard_output() {
+async fn help_succeeds_on_standard_output() {
     for line in ["", "help", "--help", "-h", "-help", "start --help", "help start"] {
         let run = alone(line).await.ok();
         assert!(run.stdout.contains("Usage: fleetctl"), "{line}: {run}");
@@ -37,18 +37,18 @@ async fn help_is_a_success_and_goes_to_standard_output() {
     }
 }
 
-/// As in fleet v1, so that an alias with options can be told something else.
+/// As in fleet v1, so that the options of a shell alias can be overridden.
 #[tokio::test]
-async fn of_an_option_that_is_given_twice_the_last_counts() {
+async fn last_of_repeated_options_wins() {
     for line in ["-o json version -o name", "-o json -o name version"] {
-        let told = alone(line).await.ok().stdout;
-        assert_eq!(told, concat!(env!("CARGO_PKG_VERSION"), "\n"), "{line}");
+        let output = alone(line).await.ok().stdout;
+        assert_eq!(output, concat!(env!("CARGO_PKG_VERSION"), "\n"), "{line}");
     }
 }
 
 // Holds: D-41
 #[tokio::test]
-async fn a_mistake_on_the_command_line_is_exit_code_2() {
+async fn command_line_errors_exit_with_2() {
     for line in [
         "strat web",
         "start --wrong web",
@@ -91,19 +91,19 @@ async fn a_mistake_on_the_command_line_is_exit_code_2() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_told_with_what_to_do() {
+async fn unreachable_daemon_error_has_help() {
     insta::assert_snapshot!(alone("list-units").await, @r#"
     exit 1
     ---
     fleetctl: no fleetd answers at unix:///none/f.sock: No such file or directory (os error 2)
     help: start one there, for example with "fleetd dev"
-    help: or name where one listens, with --endpoint or FLEETCTL_ENDPOINT
+    help: or set the address of one, with --endpoint or FLEETCTL_ENDPOINT
     "#);
 }
 
 // Holds: D-41
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn commands_may_be_shortened_and_options_written_as_in_v1() {
+async fn commands_may_be_abbreviated_and_v1_options_work() {
     let cluster = Cluster::start(&["m1"]).await;
     for line in ["list-m -no-legend -o name", "list-machines --no-legend --fields=machine --full"] {
         assert_eq!(cluster.run(line).await.ok().stdout, "m1\n", "{line}");
@@ -116,14 +116,15 @@ async fn commands_may_be_shortened_and_options_written_as_in_v1() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reader_that_goes_away_is_no_failure() {
+async fn closed_output_is_no_failure() {
     let cluster = Cluster::start(&["m1"]).await;
     cluster.write_sleepers(&["web.service"]);
     cluster.run("start web").await.ok();
     let mut command = command(cluster.folder(), &cluster.endpoint(), "journal -f web");
     let mut fleetctl = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // Nobody reads what it prints from here on.
+    // Nothing reads the output from here on.
     drop(fleetctl.stdout.take());
-    let ended = tokio::time::timeout(DEADLINE, fleetctl.wait_with_output()).await.unwrap().unwrap();
-    assert_eq!((ended.status.code(), ended.stderr.as_slice()), (Some(0), b"" as &[u8]));
+    let output =
+        tokio::time::timeout(DEADLINE, fleetctl.wait_with_output()).await.unwrap().unwrap();
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), b"" as &[u8]));
 }

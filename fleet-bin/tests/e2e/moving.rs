@@ -1,4 +1,4 @@
-//! A cluster that moves to another store, with real daemons and units that run on.
+//! Migrations of a cluster to another store, with real daemons and units that keep running.
 
 #[cfg(feature = "etcd")]
 mod etcd;
@@ -12,7 +12,7 @@ use crate::daemon::{is_alive, main_pid, told, wait_for};
 use crate::run::{Machine, UNIT};
 
 impl Machine {
-    /// Runs fleetctl, which must do what it is told, and returns what it printed.
+    /// Runs fleetctl, asserts its success, and returns its output.
     fn succeed(&self, args: &[&str]) -> String {
         let output = self.fleetctl(args);
         assert!(output.status.success(), "fleetctl {args:?}: {}", told(&output));
@@ -23,7 +23,7 @@ impl Machine {
         self.path("fleet.conf").to_str().unwrap().to_owned()
     }
 
-    /// Exports the cluster, by the daemon or without it, and returns the file.
+    /// Exports the cluster to a file, and returns the path of the file.
     fn export(&self, name: &str, args: &[&str]) -> String {
         let file = self.path(name).to_str().unwrap().to_owned();
         self.succeed(&[&["export", file.as_str()], args].concat());
@@ -34,8 +34,8 @@ impl Machine {
         self.fleetctl(&[&["import", "-o", "json"], args].concat())
     }
 
-    /// Waits until the daemon shows that the unit is active, and demands that it is still the
-    /// process that it was.
+    /// Waits until the daemon reports the unit as active, and asserts that its process has not
+    /// changed.
     fn wait_undisturbed(&self, pid: Pid) {
         let row = wait_for("the unit is shown again", || self.row());
         assert_eq!(main_pid(&row), pid, "the unit was restarted");
@@ -47,7 +47,7 @@ fn report(output: &Output) -> Value {
     reports.into_iter().next().unwrap_or_else(|| panic!("no report: {}", told(output)))
 }
 
-/// The lines of an export about units, without those about the store.
+/// Returns the lines of an export about units.
 fn units(file: &str) -> Vec<String> {
     let text = std::fs::read_to_string(file).unwrap();
     let units = text.lines().filter(|line| line.starts_with(r#"{"kind":"unit""#));
@@ -55,7 +55,7 @@ fn units(file: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_cluster_whose_store_is_lost_comes_back_from_its_export_and_no_unit_notices() {
+fn lost_store_is_restored_from_an_export_without_restarts() {
     let mut machine = Machine::new();
     let pid = main_pid(&machine.start_with_unit());
     machine.succeed(&["restart", UNIT]);
@@ -63,8 +63,8 @@ fn a_cluster_whose_store_is_lost_comes_back_from_its_export_and_no_unit_notices(
     assert_ne!(restarted, pid);
     let file = machine.export("backup", &[]);
     let busy = machine.import(&[&file, "--config", &machine.config()]);
-    let said = String::from_utf8_lossy(&busy.stderr);
-    assert!(busy.status.code() == Some(1) && said.contains("in use"), "{}", told(&busy));
+    let errors = String::from_utf8_lossy(&busy.stderr);
+    assert!(busy.status.code() == Some(1) && errors.contains("in use"), "{}", told(&busy));
 
     machine.end();
     let offline = machine.export("offline", &["--config", &machine.config()]);
@@ -72,7 +72,7 @@ fn a_cluster_whose_store_is_lost_comes_back_from_its_export_and_no_unit_notices(
     std::fs::remove_file(machine.path("data/store.redb")).unwrap();
     let dry = machine.import(&[&file, "--dry-run", "--config", &machine.config()]);
     assert_eq!(report(&dry)["kept"], 1, "{}", told(&dry));
-    assert!(!machine.path("data/store.redb").exists(), "a dry run made a store");
+    assert!(!machine.path("data/store.redb").exists(), "a dry run must not create a store");
     let imported = machine.import(&[&file, "--config", &machine.config()]);
     let imported = report(&imported);
     assert_eq!((&imported["created"], &imported["kept"]), (&1.into(), &1.into()), "{imported}");
@@ -81,7 +81,7 @@ fn a_cluster_whose_store_is_lost_comes_back_from_its_export_and_no_unit_notices(
     machine.start();
     machine.wait_undisturbed(restarted);
     assert_eq!(units(&machine.export("after", &[])), units(&file));
-    // What is ordered from now on is taken for newer than what the machine remembers.
+    // Orders from now on must be newer than those that the machine remembers.
     machine.succeed(&["restart", UNIT]);
     let again =
         wait_for("it was restarted", || machine.row().filter(|row| main_pid(row) != restarted));
@@ -91,7 +91,7 @@ fn a_cluster_whose_store_is_lost_comes_back_from_its_export_and_no_unit_notices(
 }
 
 #[test]
-fn a_running_cluster_takes_an_export_in_and_places_it_itself() {
+fn running_cluster_imports_and_places_units() {
     let mut source = Machine::new();
     source.start_with_unit();
     let file = source.export("export", &[]);

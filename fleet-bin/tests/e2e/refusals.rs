@@ -1,39 +1,39 @@
-//! What is refused: each with a clear error, and nothing changed.
+//! Refused commands: each has a clear error, and changes nothing.
 
 use crate::daemon::{Cluster, told};
 
-/// What a person hands in, what must be said of it, and the exit status.
+/// A unit file with the parts that its error must contain.
 struct Case {
     file: &'static str,
     text: &'static str,
-    said: &'static [&'static str],
+    expected: &'static [&'static str],
 }
 
 const CASES: &[Case] = &[
     Case {
         file: "broken.service",
         text: "[Service]\nExecStart /bin/true\n",
-        said: &["broken.service:2:1:", "help: "],
+        expected: &["broken.service:2:1:", "help: "],
     },
     Case {
         file: "unknown.service",
         text: "[Service]\nExecStart=/bin/true\n[X-Fleet]\nMachineMetaData=a=b\n",
-        said: &["unknown.service:4:1:", "MachineMetaData", "MachineMetadata"],
+        expected: &["unknown.service:4:1:", "MachineMetaData", "MachineMetadata"],
     },
     Case {
         file: "metadata.service",
         text: "[Service]\nExecStart=/bin/true\n[X-Fleet]\nMachineMetadata=a=b c=d\n",
-        said: &["metadata.service:4:", "\"a=b\" \"c=d\""],
+        expected: &["metadata.service:4:", "\"a=b\" \"c=d\""],
     },
     Case {
         file: "bad name.service",
         text: "[Service]\nExecStart=/bin/true\n",
-        said: &["bad name"],
+        expected: &["bad name"],
     },
 ];
 
 #[test]
-fn what_cannot_be_understood_is_refused_and_changes_nothing() {
+fn invalid_unit_files_are_refused_without_changes() {
     let cluster = Cluster::start(&[]);
     for case in CASES {
         let path = cluster.write(case.file, case.text);
@@ -41,8 +41,8 @@ fn what_cannot_be_understood_is_refused_and_changes_nothing() {
             let output = cluster.fleetctl(&[command.as_ref(), path.as_os_str()]);
             let errors = String::from_utf8_lossy(&output.stderr);
             assert!(matches!(output.status.code(), Some(1 | 2)), "{}", told(&output));
-            for said in case.said {
-                assert!(errors.contains(said), "{} says nothing of {said}: {errors}", case.file);
+            for expected in case.expected {
+                assert!(errors.contains(expected), "{} lacks {expected}: {errors}", case.file);
             }
         }
     }
@@ -50,7 +50,7 @@ fn what_cannot_be_understood_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn one_broken_file_keeps_all_of_an_invocation_away() {
+fn one_broken_file_fails_the_whole_command() {
     let cluster = Cluster::start(&[]);
     let sound = cluster.write("sound.service", "[Service]\nExecStart=/bin/true\n");
     let broken = cluster.write("broken.service", "[Service\n");
@@ -60,7 +60,7 @@ fn one_broken_file_keeps_all_of_an_invocation_away() {
 }
 
 #[test]
-fn other_content_under_a_taken_name_is_refused() {
+fn different_content_of_a_known_unit_is_refused() {
     let cluster = Cluster::start(&[]);
     let first = "[Service]\nExecStart=/bin/sleep 1000\n";
     let path = cluster.write("taken.service", first);
@@ -73,7 +73,7 @@ fn other_content_under_a_taken_name_is_refused() {
 }
 
 #[test]
-fn a_circle_of_machine_of_is_spelled_out() {
+fn machine_of_cycle_is_printed() {
     let cluster = Cluster::start(&[]);
     let unit =
         |other: &str| format!("[Service]\nExecStart=/bin/true\n[X-Fleet]\nMachineOf={other}\n");
@@ -88,7 +88,7 @@ fn a_circle_of_machine_of_is_spelled_out() {
 }
 
 #[test]
-fn a_unit_that_this_service_manager_cannot_run_harms_itself_alone() {
+fn unsupported_unit_does_not_affect_others() {
     let cluster = Cluster::start(&[]);
     let forking = cluster.write("old.service", "[Service]\nType=forking\nExecStart=/bin/true\n");
     let sound = cluster.write("sound.service", "[Service]\nExecStart=/bin/sleep infinity\n");
@@ -99,7 +99,7 @@ fn a_unit_that_this_service_manager_cannot_run_harms_itself_alone() {
 }
 
 #[test]
-fn wrong_usage_ends_with_status_2() {
+fn usage_errors_exit_with_2() {
     let cluster = Cluster::start(&[]);
     for args in
         [&["no-such-command"][..], &["start", "--no-such-flag"], &["-o", "yaml", "list-units"]]
@@ -110,7 +110,7 @@ fn wrong_usage_ends_with_status_2() {
 }
 
 #[test]
-fn dev_starts_nothing_when_a_unit_file_is_wrong() {
+fn dev_starts_nothing_if_a_unit_file_is_wrong() {
     let home = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| {
         let path = home.path().join(name);
@@ -120,14 +120,14 @@ fn dev_starts_nothing_when_a_unit_file_is_wrong() {
     let broken = write("broken.service", "[Service]\nExecStart /bin/true\n");
     let one = write("one.service", "[X-Fleet]\nMachineOf=two.service\n");
     let two = write("two.service", "[X-Fleet]\nMachineOf=one.service\n");
-    let cases = [(vec![broken], "broken.service:2:1:"), (vec![one, two], "leads in a circle")];
-    for (files, said) in cases {
+    let cases = [(vec![broken], "broken.service:2:1:"), (vec![one, two], "dependency cycle")];
+    for (files, expected) in cases {
         let mut fleetd = std::process::Command::new(env!("CARGO_BIN_EXE_fleetd"));
         fleetd.args(["dev", "--data-dir"]).arg(home.path().join("data")).args(files);
         let output = fleetd.output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{}", told(&output));
         let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(errors.contains("nothing was started") && errors.contains(said), "{errors}");
-        assert!(!home.path().join("data").exists(), "something was begun");
+        assert!(errors.contains("nothing was started") && errors.contains(expected), "{errors}");
+        assert!(!home.path().join("data").exists(), "the data folder was created");
     }
 }

@@ -1,5 +1,5 @@
-//! `--tunnel` and `ssh` by the real ssh, through a real sshd of the test's own: `scripts/test` runs
-//! it where there is one.
+//! `--tunnel` and `ssh` with the real ssh and a real sshd of the test. `scripts/test` runs it if
+//! sshd is installed.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -13,8 +13,8 @@ use tempfile::TempDir;
 
 use crate::daemon::{Cluster, told, wait_for};
 
-/// How root's sshd gets what it wants of the machine without anything there being touched: in
-/// mounts of its own, with a folder in `/run`, and a root whose shell and home are known.
+/// Runs root's sshd in mounts of its own, which leave the machine untouched: an empty `/run`, and a
+/// root account with a known shell and home.
 const MOUNTS: &str = r#"set -e
 mount --bind "$0/passwd" /etc/passwd
 if [ -e /etc/shadow ]; then mount --bind "$0/shadow" /etc/shadow; fi
@@ -22,7 +22,7 @@ mount -t tmpfs none /run
 mkdir -m 755 /run/sshd
 exec "$@""#;
 
-/// A server on a port of loopback, and an `ssh` that knows of it. It ends when this is dropped.
+/// An sshd on a loopback port, and an `ssh` configured for it. Stops when dropped.
 struct Sshd {
     folder: TempDir,
     port: u16,
@@ -49,7 +49,7 @@ impl Sshd {
         sshd
     }
 
-    /// Where it does not, what it has said by then is told.
+    /// Waits for sshd. If it does not respond, panics with its log.
     fn wait_answers(&self) {
         let answers = || TcpStream::connect(("127.0.0.1", self.port)).ok();
         let wait = || wait_for("sshd answers", answers);
@@ -58,19 +58,19 @@ impl Sshd {
         }
     }
 
-    /// What the server has said.
+    /// Returns the log of the server.
     fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// Runs `fleetctl` where `ssh` is the real one, with settings of its own.
+    /// Runs `fleetctl` with the real `ssh` and the test's settings.
     fn fleetctl(&self, cluster: &Cluster, args: &[&str]) -> Output {
         let path = std::env::var("PATH").unwrap();
         let path = format!("{}:{path}", self.folder.path().display());
         cluster.fleetctl_command(args).env("PATH", path).output().unwrap()
     }
 
-    /// The same, which must have gone well.
+    /// Runs `fleetctl`, and asserts its success.
     fn succeed(&self, cluster: &Cluster, args: &[&str]) -> String {
         let output = self.fleetctl(cluster, args);
         assert!(output.status.success(), "{args:?}: {}\n{}", told(&output), self.log());
@@ -85,7 +85,7 @@ impl Drop for Sshd {
     }
 }
 
-/// The program, as its absolute path: it begins itself anew for each connection.
+/// Returns the absolute path of sshd, which it needs to re-execute itself for each connection.
 fn program() -> PathBuf {
     let path = std::env::var("PATH").unwrap();
     let folders = path.split(':').chain(["/usr/sbin", "/usr/local/sbin"]);
@@ -127,8 +127,8 @@ fn write_settings(at: &Path, port: u16) {
              UserKnownHostsFile {folder}/known_hosts\n"
         ),
     );
-    // A person's own settings are found by who they are, and not by HOME; this is as if they were
-    // there.
+    // ssh finds the user's settings by the user ID rather than HOME, so this wrapper passes the
+    // file.
     let real = Command::new("sh").args(["-c", "command -v ssh"]).output().unwrap().stdout;
     let real = String::from_utf8(real).unwrap();
     write("ssh", &format!("#!/bin/sh\nexec {} -F {folder}/ssh_config \"$@\"\n", real.trim()));
@@ -137,7 +137,7 @@ fn write_settings(at: &Path, port: u16) {
 
 #[test]
 #[ignore = "needs sshd: run by scripts/test"]
-fn sshd_brings_the_socket_of_a_daemon_and_shells_of_machines() {
+fn real_sshd_serves_tunnels_and_shells() {
     let cluster = Cluster::start(&[]);
     let unit = "[Service]\nExecStart=/bin/sh -c 'echo hello; exec sleep infinity'\n";
     let path = cluster.write("talker.service", unit);
@@ -151,16 +151,16 @@ fn sshd_brings_the_socket_of_a_daemon_and_shells_of_machines() {
         assert_eq!(through(&["list-units", "-o", "name"]), "talker.service\n");
         assert_eq!(through(&["journal", "talker"]), "hello\n");
         assert_eq!(through(&["logs", "talker"]), "hello\n");
-        // To the very host, or through it.
+        // The machine is the host of the tunnel itself, or reached through it.
         let jumped = through(&["ssh", "--ssh-port", &port, "talker", "echo", "$((6 * 7))"]);
-        assert_eq!(jumped, "42\n", "a shell over there reads the command");
+        assert_eq!(jumped, "42\n", "the remote shell must evaluate the command");
     }
 
     let shell = sshd.fleetctl(&cluster, &["ssh", "--ssh-port", &port, "talker", "exit", "7"]);
     assert_eq!(shell.status.code(), Some(7), "{}\n{}", told(&shell), sshd.log());
     let unknown = format!("nobody@{host}");
     let refused = sshd.fleetctl(&cluster, &["--tunnel", &unknown, "list-units"]);
-    let said = String::from_utf8_lossy(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(1), "{said}");
-    assert!(said.contains("there is no way to nobody@127.0.0.1"), "{said}");
+    let errors = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("cannot reach nobody@127.0.0.1"), "{errors}");
 }

@@ -91,14 +91,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_configuration_that_no_daemon_takes_is_told() {
+    fn invalid_daemon_configuration_is_a_problem() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("fleet.conf");
         assert_eq!(installation_problem(&file).into_iter().count(), 0);
         std::fs::write(&file, "store = \"embedded\"\n").unwrap();
         assert_eq!(installation_problem(&file), None);
         std::fs::write(&file, "stoer = \"embedded\"\n").unwrap();
-        let told = installation_problem(&file).unwrap();
-        assert!(told.message.contains("stoer"), "{told:?}");
+        let problem = installation_problem(&file).unwrap();
+        assert!(problem.message.contains("stoer"), "{problem:?}");
     }
 }

@@ -81,7 +81,7 @@ mod tests {
     use crate::fleetctl::colour::Colour;
 
     #[test]
-    fn machines_look_as_in_the_unit_files_document() {
+    fn machine_table_matches_the_documentation() {
         let machine = |id: &str, ip: &str, metadata: &[(&str, &str)]| wire::MachineEntity {
             id: id.into(),
             primary_ip: ip.into(),
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_machines_offer_is_shown_where_it_is_asked_for() {
+    fn offers_are_shown_on_request() {
         let machine = |id: &str, cpu, cordoned| wire::MachineEntity {
             id: id.into(),
             offers: wire::ResourceAmounts { cpu, disk: 0, memory: u64::from(cordoned) << 30 },

@@ -115,7 +115,7 @@ mod tests {
     use crate::fleetctl::colour::Colour;
 
     #[test]
-    fn a_description_tells_of_the_instance() {
+    fn description_expands_instance_specifiers() {
         for (text, expected) in
             [("Worker %i of %p", "Worker 1 of worker"), ("100%% at %H", "100%% at %H"), ("", "")]
         {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_unit_has_its_row() {
+    fn table_shows_every_kind_of_unit() {
         let option = wire::UnitOptionEntity {
             section: "Unit".into(),
             name: "Description".into(),

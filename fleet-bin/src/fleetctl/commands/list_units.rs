@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_healthy_cluster_looks_as_in_v1() {
+    fn unit_table_matches_v1() {
         let states = vec![
             state("app.service", "282f949fc0de", "active", ""),
             state("app.service", "fd1d3e94beef", "active", ""),
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_should_run_and_does_not_has_a_row_with_the_reason() {
+    fn unit_that_does_not_run_has_a_row_with_a_reason() {
         let units = vec![
             unit("alone.service", "launched", "", "no machine is present"),
             unit("asleep.service", "inactive", "", ""),

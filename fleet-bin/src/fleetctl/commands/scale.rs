@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn instances_are_numbered_from_1_on() {
+    fn changes_number_instances_from_1() {
         let unit = |name: &str, desired: &str| wire::UnitEntity {
             name: name.into(),
             desired_state: desired.into(),
@@ -144,29 +144,29 @@ mod tests {
             unit("web@blue.service", "launched"),
             unit("web@0.service", "launched"),
         ];
-        let told = |count| {
+        let changed_lines = |count| {
             let all = changes(&"web@.service".parse().unwrap(), count, &known).unwrap();
             let words = all.iter().filter(|it| it.change != "none");
             words.map(|it| format!("{} {}\n", it.change, it.unit)).collect::<String>()
         };
-        insta::assert_snapshot!(told(3), @r"
+        insta::assert_snapshot!(changed_lines(3), @r"
         start web@2.service
         create web@3.service
         destroy web@10.service
         destroy web@4.service
         destroy web@0.service
         ");
-        assert_eq!(told(0).matches("destroy").count(), 5);
+        assert_eq!(changed_lines(0).matches("destroy").count(), 5);
     }
 
     #[test]
-    fn only_a_template_can_be_scaled() {
+    fn only_templates_can_be_scaled() {
         assert_eq!(template("web@").unwrap().as_str(), "web@.service");
         let mut text = Vec::new();
         template("web@1").unwrap_err().print(&mut text).unwrap();
-        insta::assert_snapshot!(String::from_utf8(text).unwrap(), @r"
-        fleetctl: web@1.service is no template
-        help: write web@.service
+        insta::assert_snapshot!(String::from_utf8(text).unwrap(), @"
+        fleetctl: web@1.service is not a template
+        help: use web@.service
         ");
         assert_eq!(template("web").unwrap_err().exit().code(), 2);
     }

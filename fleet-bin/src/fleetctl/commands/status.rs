@@ -95,7 +95,7 @@ pub(super) async fn run(context: &mut Context, args: &StatusArgs) -> Result<Exit
     let mut gap = "";
     for unit in select(&context.session, &args.units, DesiredFilter::All).await? {
         let observed = observe(&context.session, &unit.name, lines).await?;
-        let Some((observation, told)) = observed else {
+        let Some((observation, details)) = observed else {
             context.progress.note(&format!("Unit {} does not exist.", unit.name));
             for hint in context.session.unknown(&unit.name).await.hints() {
                 context.progress.note(&format!("help: {hint}"));
@@ -108,9 +108,9 @@ pub(super) async fn run(context: &mut Context, args: &StatusArgs) -> Result<Exit
         drains.machines.load(&context.session, on.chain([known.machine_id.as_str()])).await?;
         let mut status = Status::new(&known, &observation, &drains.machines.labels());
         drains.set_held_reasons(context, &mut status).await?;
-        status.add_details(&told);
+        status.add_details(&details);
         if lines > 0 {
-            add_journals(context, &unit.name, &mut status, told, lines).await;
+            add_journals(context, &unit.name, &mut status, details, lines).await;
         }
         if !status.is_active() && exit == Exit::Success {
             exit = Exit::NotActive;
@@ -129,10 +129,10 @@ async fn observe(
     name: &UnitName,
     lines: u32,
 ) -> Result<Option<(Observation, Vec<wire::MachineStatus>)>, CliError> {
-    let (told, states) =
+    let (details, states) =
         futures_util::try_join!(session.status(name, lines), session.states_of(name))?;
-    Ok(told.map(|told| {
-        (Observation { unit: Some(told.unit), states, ..Observation::default() }, told.machines)
+    Ok(details.map(|status| {
+        (Observation { unit: Some(status.unit), states, ..Observation::default() }, status.machines)
     }))
 }
 
@@ -176,14 +176,14 @@ async fn add_journals(
     context: &Context,
     name: &UnitName,
     status: &mut Status,
-    told: Vec<wire::MachineStatus>,
+    details: Vec<wire::MachineStatus>,
     lines: u32,
 ) {
     let read = async |on: &OnMachine| {
-        if let Some(told) = told.iter().find(|told| told.machine_id == on.machine) {
-            let missing = Some(&told.journal_error).filter(|missing| !missing.is_empty());
+        if let Some(details) = details.iter().find(|details| details.machine_id == on.machine) {
+            let missing = Some(&details.journal_error).filter(|missing| !missing.is_empty());
             let missing = missing.map(|missing| format!("({missing})"));
-            return told.lines.iter().cloned().chain(missing).collect();
+            return details.lines.iter().cloned().chain(missing).collect();
         }
         let read = context.session.last_lines(name, Some(on.machine.clone()), lines);
         match tokio::time::timeout(JOURNAL_TIMEOUT, read).await {
@@ -226,12 +226,14 @@ impl Status {
     }
 
     /// Adds the service managers' details of the unit.
-    fn add_details(&mut self, told: &[wire::MachineStatus]) {
+    fn add_details(&mut self, details: &[wire::MachineStatus]) {
         for on in &mut self.machines {
-            let told = told.iter().find(|told| told.machine_id == on.machine);
-            let Some(told) = told.and_then(|told| told.details.clone()) else { continue };
-            on.retry_in_milliseconds = told.retry_in_milliseconds;
-            (on.degraded_by, on.tracking) = (told.degraded_by, told.tracking);
+            let details = details.iter().find(|details| details.machine_id == on.machine);
+            let Some(details) = details.and_then(|details| details.details.clone()) else {
+                continue;
+            };
+            on.retry_in_milliseconds = details.retry_in_milliseconds;
+            (on.degraded_by, on.tracking) = (details.degraded_by, details.tracking);
         }
     }
 

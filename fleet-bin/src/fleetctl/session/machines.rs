@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_is_known_by_the_start_of_its_id() {
+    fn machine_is_found_by_a_prefix_of_its_id() {
         let ids = ["m1", "m10", "m2"];
         for (start, expected) in
             [("m1", &["m1"] as &[_]), ("m2", &["m2"]), ("m10", &["m10"]), ("m", &ids), ("x", &[])]

@@ -1,4 +1,4 @@
-//! Tables: what is seen of a unit, and what that means for whoever waits.
+//! Verdicts for observations, as tables.
 
 use super::*;
 
@@ -27,11 +27,15 @@ fn state(machine: &str, asked: &str, active: &str, sub: &str) -> wire::UnitState
     }
 }
 
-fn told(goal: Goal, unit: Option<wire::UnitEntity>, states: &[wire::UnitStateEntity]) -> String {
-    told_of(goal, &Observation { unit, states: states.to_vec(), ..Observation::default() })
+fn evaluate_states(
+    goal: Goal,
+    unit: Option<wire::UnitEntity>,
+    states: &[wire::UnitStateEntity],
+) -> String {
+    evaluate(goal, &Observation { unit, states: states.to_vec(), ..Observation::default() })
 }
 
-fn told_of(goal: Goal, observation: &Observation) -> String {
+fn evaluate(goal: Goal, observation: &Observation) -> String {
     match goal.evaluate(observation) {
         Verdict::Reached => "reached".into(),
         Verdict::Running => "runs".into(),
@@ -44,7 +48,7 @@ fn told_of(goal: Goal, observation: &Observation) -> String {
 }
 
 #[test]
-fn a_start_is_over_when_the_service_manager_says_active() {
+fn start_ends_when_the_unit_is_active() {
     let launched = || Some(unit("launched", "m1"));
     let run = |active, sub| state("m1", "launched", active, sub);
     let with = |result: &str, exit: &str, state: wire::UnitStateEntity| wire::UnitStateEntity {
@@ -72,47 +76,50 @@ fn a_start_is_over_when_the_service_manager_says_active() {
         ),
         (
             vec![with("exit-code", "exited with status 1", run("activating", "auto-restart"))],
-            "stuck: m1 starts it over and over: exited with status 1, result exit-code",
+            "stuck: m1 keeps restarting it: exited with status 1, result exit-code",
         ),
     ] {
-        assert_eq!(told(ACTIVE, launched(), &states), expected, "{states:?}");
+        assert_eq!(evaluate_states(ACTIVE, launched(), &states), expected, "{states:?}");
     }
 }
 
 #[test]
-fn what_is_left_of_an_earlier_run_does_not_count() {
+fn states_of_earlier_runs_do_not_count() {
     let failed = state("m1", "launched", "failed", "failed");
     let restarted = wire::UnitEntity { generation: 2, ..unit("launched", "m1") };
     let before = wire::UnitStateEntity { generation: 1, ..failed.clone() };
     let expected = "pending: m1 has not started it yet";
-    assert_eq!(told(ACTIVE, Some(restarted.clone()), std::slice::from_ref(&before)), expected);
-    // The answer to the restart may be ahead of what is seen of the unit.
+    assert_eq!(
+        evaluate_states(ACTIVE, Some(restarted.clone()), std::slice::from_ref(&before)),
+        expected
+    );
+    // The response to the restart may arrive before the unit shows the new generation.
     let unit_before = wire::UnitEntity { generation: 1, ..restarted };
     let goal = Goal::Active { generation: 2 };
-    assert_eq!(told(goal, Some(unit_before), &[before]), expected);
+    assert_eq!(evaluate_states(goal, Some(unit_before), &[before]), expected);
 
     let old_file = wire::UnitStateEntity {
         hash: "old".into(),
         ..state("m1", "launched", "active", "running")
     };
     let expected = "pending: m1 has not loaded its present file yet";
-    assert_eq!(told(ACTIVE, Some(unit("launched", "m1")), &[old_file]), expected);
+    assert_eq!(evaluate_states(ACTIVE, Some(unit("launched", "m1")), &[old_file]), expected);
 }
 
 #[test]
-fn a_unit_without_a_machine_says_why() {
+fn unplaced_unit_gives_its_reason() {
     let waiting = || unit("launched", "");
-    assert_eq!(told(ACTIVE, Some(waiting()), &[]), "pending: it has no machine yet");
+    assert_eq!(evaluate_states(ACTIVE, Some(waiting()), &[]), "pending: it has no machine yet");
     let refused = wire::UnitEntity { reason: "no machine is present".into(), ..waiting() };
     for goal in [ACTIVE, Goal::Loaded] {
         let desired = if goal == ACTIVE { "launched" } else { "loaded" };
         let refused = wire::UnitEntity { desired_state: desired.into(), ..refused.clone() };
-        assert_eq!(told(goal, Some(refused), &[]), "stuck: no machine is present");
+        assert_eq!(evaluate_states(goal, Some(refused), &[]), "stuck: no machine is present");
     }
 }
 
 #[test]
-fn a_problem_on_the_machine_is_told() {
+fn problem_on_the_machine_is_reported() {
     let problem = |state: wire::UnitStateEntity| wire::UnitStateEntity {
         problem: "PrivateTmp= is not supported".into(),
         ..state
@@ -140,24 +147,24 @@ fn a_problem_on_the_machine_is_told() {
         (bad.clone(), "failed at m1: not loaded on m1: bad-setting"),
         (problem(bad), "failed at m1: not loaded on m1: bad-setting: PrivateTmp= is not supported"),
     ] {
-        assert_eq!(told(ACTIVE, Some(unit("launched", "m1")), &[state]), expected);
+        assert_eq!(evaluate_states(ACTIVE, Some(unit("launched", "m1")), &[state]), expected);
     }
 }
 
 #[test]
-fn a_load_is_over_when_the_machine_has_it() {
+fn load_ends_when_the_machine_has_the_unit() {
     let loaded = || Some(unit("loaded", "m1"));
     for (states, expected) in [
         (vec![], "pending: m1 has not loaded it yet"),
         (vec![state("m1", "loaded", "inactive", "dead")], "reached"),
         (vec![state("m1", "launched", "active", "running")], "pending: m1 has not stopped it yet"),
     ] {
-        assert_eq!(told(Goal::Loaded, loaded(), &states), expected, "{states:?}");
+        assert_eq!(evaluate_states(Goal::Loaded, loaded(), &states), expected, "{states:?}");
     }
 }
 
 #[test]
-fn taking_down_is_over_when_nothing_runs() {
+fn stop_ends_when_the_unit_runs_nowhere() {
     let down = || state("m1", "loaded", "inactive", "dead");
     let up = || state("m1", "launched", "active", "running");
     let stopping = || state("m1", "loaded", "deactivating", "stop-sigterm");
@@ -176,7 +183,7 @@ fn taking_down_is_over_when_nothing_runs() {
         ),
         (Goal::Stopped, Some(unit("loaded", "m1")), vec![down()], "reached"),
         (Goal::Stopped, Some(unit("loaded", "m1")), vec![], "pending: m1 has not loaded it yet"),
-        // It never had a machine, and now is not wanted to run: nothing is left to stop.
+        // The unit never had a machine, and is no longer to run: there is nothing to stop.
         (Goal::Stopped, Some(unit("loaded", "")), vec![], "reached"),
         (Goal::Unplaced, Some(unit("inactive", "m1")), vec![], "pending: it is still placed on m1"),
         (
@@ -195,28 +202,28 @@ fn taking_down_is_over_when_nothing_runs() {
         (Goal::Gone, None, vec![up()], "pending: it is still active (running) on m1"),
         (Goal::Gone, None, vec![], "reached"),
     ] {
-        assert_eq!(told(goal, unit, &states), expected, "{goal:?} {states:?}");
+        assert_eq!(evaluate_states(goal, unit, &states), expected, "{goal:?} {states:?}");
     }
 }
 
 #[test]
-fn that_others_want_something_else_is_told() {
+fn changed_desired_state_ends_the_wait() {
     for (goal, desired, expected) in [
         (ACTIVE, "loaded", "stuck: its desired state is loaded, not launched"),
         (Goal::Stopped, "launched", "stuck: its desired state is launched, not loaded"),
         (Goal::Unplaced, "launched", "stuck: its desired state is launched, not inactive"),
     ] {
-        assert_eq!(told(goal, Some(unit(desired, "m1")), &[]), expected);
+        assert_eq!(evaluate_states(goal, Some(unit(desired, "m1")), &[]), expected);
     }
     for goal in [ACTIVE, Goal::Loaded, Goal::Stopped, Goal::Unplaced] {
-        assert_eq!(told(goal, None, &[]), "failed: it was destroyed meanwhile");
+        assert_eq!(evaluate_states(goal, None, &[]), "failed: it was destroyed meanwhile");
     }
     let broken = wire::UnitEntity { problem: "its text is gone".into(), ..unit("", "") };
-    assert_eq!(told(ACTIVE, Some(broken), &[]), "failed: its text is gone");
+    assert_eq!(evaluate_states(ACTIVE, Some(broken), &[]), "failed: its text is gone");
 }
 
 #[test]
-fn a_global_unit_is_there_when_it_is_everywhere() {
+fn global_unit_must_be_on_all_eligible_machines() {
     let up = |machine| state(machine, "launched", "active", "running");
     let failed = |machine| state(machine, "launched", "failed", "failed");
     let observation = |eligible: &[&str], states: &[wire::UnitStateEntity]| Observation {
@@ -229,13 +236,13 @@ fn a_global_unit_is_there_when_it_is_everywhere() {
         (&["m1", "m2"], vec![up("m1")], "enough: on 1 of 2 machines; not on m2"),
         (&["m1", "m2"], vec![failed("m2"), up("m1")], "failed at m2: failed on m2"),
         (&["m1", "m2"], vec![], "pending: no machine has loaded it yet"),
-        (&[], vec![], "stuck: no machine that is present fits it"),
+        (&[], vec![], "stuck: no present machine fits it"),
         (
             &["m1"],
             vec![state("m1", "loaded", "inactive", "dead")],
             "pending: m1 has not started it yet",
         ),
     ] {
-        assert_eq!(told_of(ACTIVE, &observation(eligible, &states)), expected, "{eligible:?}");
+        assert_eq!(evaluate(ACTIVE, &observation(eligible, &states)), expected, "{eligible:?}");
     }
 }

@@ -41,7 +41,7 @@ fn status(unit: &wire::UnitEntity, states: Vec<wire::UnitStateEntity>) -> Status
 }
 
 #[test]
-fn a_unit_that_failed_says_how_and_what_it_wrote() {
+fn failed_unit_shows_result_and_journal() {
     let failed = wire::UnitStateEntity {
         result: "exit-code".into(),
         exit: "exited with status 3".into(),
@@ -69,7 +69,7 @@ fn a_unit_that_failed_says_how_and_what_it_wrote() {
 }
 
 #[test]
-fn a_unit_without_a_machine_says_why() {
+fn unplaced_unit_shows_its_reason() {
     let status = status(&unit("launched", "", "no machine is present"), vec![]);
     assert!(!status.is_active());
     insta::assert_snapshot!(status.text(Colour::Off), @r"
@@ -83,7 +83,7 @@ fn a_unit_without_a_machine_says_why() {
 }
 
 #[test]
-fn a_unit_that_is_not_reported_yet_says_so() {
+fn unreported_unit_is_marked() {
     insta::assert_snapshot!(status(&unit("loaded", "m1", ""), vec![]).text(Colour::Off), @r"
     web.service - The web
           Hash: 0123456
@@ -95,7 +95,7 @@ fn a_unit_that_is_not_reported_yet_says_so() {
 }
 
 #[test]
-fn a_global_unit_is_shown_on_every_machine() {
+fn global_unit_is_shown_on_every_machine() {
     let mut running = state("282f949fc0de", "active", "running");
     running.main_pid = Some(7);
     let global = wire::UnitEntity { global: true, ..unit("launched", "", "") };
@@ -147,7 +147,7 @@ fn a_global_unit_is_shown_on_every_machine() {
 }
 
 #[test]
-fn what_the_service_manager_tells_beside_is_shown() {
+fn service_manager_details_are_shown() {
     let waits = state("282f949fc0de", "activating", "auto-restart");
     let mut status = status(&unit("launched", "282f949fc0de", ""), vec![waits]);
     let particulars = wire::StatusDetails {
@@ -155,12 +155,12 @@ fn what_the_service_manager_tells_beside_is_shown() {
         retry_in_milliseconds: Some(2500),
         tracking: "by control groups".into(),
     };
-    let told = wire::MachineStatus {
+    let machine_status = wire::MachineStatus {
         machine_id: "282f949fc0de".into(),
         details: Some(particulars),
         ..wire::MachineStatus::default()
     };
-    status.add_details(&[told]);
+    status.add_details(&[machine_status]);
     insta::assert_snapshot!(status.text(Colour::Off), @r"
     web.service - The web
           Hash: 0123456

@@ -1,12 +1,12 @@
-//! `plan` and `explain`: what would be done, and why not.
+//! `plan` and `explain`.
 
 use crate::cluster::Cluster;
-use crate::puppet::Role;
+use crate::fake_engine::Role;
 
 const WEB: &str = "[Service]\nExecStart=/bin/web\n";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn plan_tells_what_the_engine_would_do() {
+async fn plan_prints_the_engine_steps() {
     let cluster = Cluster::start(&["m1", "m2"]).await;
     cluster.write("web.service", &format!("{WEB}[X-Fleet]\nMachineMetadata=rack=r2\n"));
     cluster.write("gpu.service", &format!("{WEB}[X-Fleet]\nMachineMetadata=gpu=yes\n"));
@@ -18,7 +18,7 @@ async fn plan_tells_what_the_engine_would_do() {
     nothing to do
     ");
     let plan = cluster.run("plan web.service gpu.service --destroy d*").await;
-    insta::assert_snapshot!("a_plan", plan);
+    insta::assert_snapshot!("plan", plan);
     insta::assert_snapshot!(cluster.run("plan web -o jsonl").await, @r#"
     exit 5
     {"cause":"it is wanted","to":"m2","unit":"web.service"}
@@ -32,38 +32,38 @@ async fn plan_tells_what_the_engine_would_do() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_unit_that_has_no_machine_and_gets_none_is_no_change_of_a_plan() {
+async fn unplaced_unit_that_stays_so_is_no_change() {
     let cluster = Cluster::start(&["m1"]).await;
     cluster
         .write("gpu.service", "[Service]\nExecStart=/bin/a\n[X-Fleet]\nMachineMetadata=gpu=yes\n");
-    let told = "gpu.service has no machine: the only machine does not fit";
+    let reason = "gpu.service has no machine: the only machine does not fit";
     let new = cluster.run("plan gpu").await;
-    assert!(new.code == 5 && new.stdout.starts_with(told), "{new}");
-    cluster.play.cast("gpu.service", Role::Unplaceable);
+    assert!(new.code == 5 && new.stdout.starts_with(reason), "{new}");
+    cluster.roles.set("gpu.service", Role::Unplaceable);
     assert_eq!(cluster.run("start gpu").await.code, 1);
     for line in ["plan", "plan gpu"] {
         let plan = cluster.run(line).await.ok();
-        assert!(plan.stdout.starts_with(told) && plan.stderr == "nothing to do\n", "{plan}");
+        assert!(plan.stdout.starts_with(reason) && plan.stderr == "nothing to do\n", "{plan}");
     }
     cluster.write_sleepers(&["web.service"]);
     cluster.run("start web").await.ok();
     cluster.write("web.service", "[Service]\nExecStart=/bin/sleep 2d\n");
-    let note = "no unit would get another machine; \"fleetctl diff\" shows how the files differ\n";
+    let note = "no placement would change; \"fleetctl diff\" shows the changed files\n";
     assert_eq!(cluster.run("plan web").await.ok().stderr, note);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn explain_tells_what_every_machine_says() {
+async fn explain_prints_every_verdict() {
     let cluster = Cluster::start(&["m1", "m2"]).await;
     cluster.write("web.service", &format!("{WEB}[X-Fleet]\nMachineMetadata=rack=r1\n"));
     cluster.write("gpu.service", &format!("{WEB}[X-Fleet]\nMachineMetadata=gpu=yes\n"));
     cluster.write("beside.service", &format!("{WEB}[X-Fleet]\nMachineOf=web.service\n"));
-    cluster.play.cast("gpu.service", Role::Unplaceable);
+    cluster.roles.set("gpu.service", Role::Unplaceable);
     cluster.run("start web").await.ok();
     cluster.run("submit beside").await.ok();
     cluster.run("start --no-block gpu").await.ok();
     insta::assert_snapshot!("explanations", cluster.run("explain web beside gpu").await);
-    insta::assert_snapshot!("an_explanation_as_json", cluster.run("explain gpu -o json").await);
+    insta::assert_snapshot!("explanation_as_json", cluster.run("explain gpu -o json").await);
     insta::assert_snapshot!(cluster.run("explain wbe").await, @r"
     exit 1
     ---
@@ -73,10 +73,10 @@ async fn explain_tells_what_every_machine_says() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn explain_tells_that_a_machine_cannot_run_what_is_there() {
+async fn explain_prints_problems_of_the_machine() {
     let cluster = Cluster::start(&["m1"]).await;
     cluster.write_sleepers(&["odd.service"]);
-    cluster.play.cast("odd.service", Role::Unsupported);
+    cluster.roles.set("odd.service", Role::Unsupported);
     assert_eq!(cluster.run("start odd").await.code, 1);
     insta::assert_snapshot!(cluster.run("explain odd").await, @r"
     exit 0

@@ -6,14 +6,14 @@ use crate::fleetctl::Fleetctl;
 const TWO: &[&str] = &["m1", "m2"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_unit_is_submitted_loaded_and_started_in_the_words_of_v1() {
+async fn submit_load_and_start_print_as_v1() {
     let cluster = Cluster::start(TWO).await;
     cluster.write_sleepers(&["web.service"]);
     insta::assert_snapshot!(cluster.run("submit web").await, @r"
     exit 0
     Unit web.service inactive
     ");
-    // Once more changes nothing, and says nothing.
+    // Submitting again changes and prints nothing.
     insta::assert_snapshot!(cluster.run("submit web").await, @"exit 0");
     insta::assert_snapshot!(cluster.run("load web").await, @r"
     exit 0
@@ -44,7 +44,7 @@ async fn a_unit_is_submitted_loaded_and_started_in_the_words_of_v1() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn several_units_are_started_at_once_without_being_submitted_before() {
+async fn several_unknown_units_start_in_one_command() {
     let cluster = Cluster::start(TWO).await;
     cluster.write_sleepers(&["a.service", "b.service", "c.timer"]);
     let run = cluster.run("start -o name a b.service c.timer").await.ok();
@@ -53,9 +53,9 @@ async fn several_units_are_started_at_once_without_being_submitted_before() {
     assert_eq!(names, ["a.service", "b.service", "c.timer"]);
 }
 
-/// Each finds no unit, and all but one find that it came meanwhile.
+/// All runs miss the units, and all but one find them created meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_same_units_may_be_started_by_several_at_the_same_moment() {
+async fn concurrent_starts_of_the_same_units_succeed() {
     let cluster = Cluster::start(TWO).await;
     let names: Vec<_> = (0..16).map(|number| format!("web-{number}.service")).collect();
     cluster.write_sleepers(&names.iter().map(|name| &**name).collect::<Vec<_>>());
@@ -65,9 +65,9 @@ async fn the_same_units_may_be_started_by_several_at_the_same_moment() {
     }
 }
 
-/// They are sent side by side, but for those among which there may be a circle.
+/// Units are uploaded concurrently, except those that may form a cycle.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn units_that_lead_in_a_circle_are_refused_however_many_are_sent_at_once() {
+async fn dependency_cycle_among_uploads_is_refused() {
     let cluster = Cluster::start(TWO).await;
     cluster.write_sleepers(&["c.service", "d.service"]);
     let beside =
@@ -75,7 +75,10 @@ async fn units_that_lead_in_a_circle_are_refused_however_many_are_sent_at_once()
     cluster.write("a.service", &beside("b"));
     cluster.write("b.service", &beside("a"));
     let run = cluster.run("start a b c d").await;
-    assert!(run.code == 1 && run.stderr.contains("in a circle: b.service -> a.service"), "{run}");
+    assert!(
+        run.code == 1 && run.stderr.contains("dependency cycle: b.service -> a.service"),
+        "{run}"
+    );
     let help = "help: submitted, and not started, before that: c.service, d.service, a.service";
     assert!(run.stderr.contains(help), "{run}");
     assert_eq!(cluster.desired("c.service").await, "inactive");
@@ -93,7 +96,7 @@ async fn no_block_only_triggers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_instance_gets_the_file_of_its_template_from_here_or_from_the_cluster() {
+async fn instance_uses_local_or_cluster_template() {
     let cluster = Cluster::start(TWO).await;
     cluster.write("web@.service", "# a template\n[Service]\nExecStart=/bin/web %i\n");
     cluster.run("start web@1").await.ok();
@@ -125,7 +128,7 @@ async fn an_instance_gets_the_file_of_its_template_from_here_or_from_the_cluster
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn everything_wrong_with_all_files_is_told_and_nothing_is_sent() {
+async fn all_file_errors_are_reported_before_upload() {
     let cluster = Cluster::start(TWO).await;
     cluster.write_sleepers(&["good.service"]);
     cluster.write("web.service", "[Service]\nExecStart=/bin/web\n[Install\nAlias=a\n");
@@ -143,14 +146,14 @@ async fn everything_wrong_with_all_files_is_told_and_nothing_is_sent() {
     "#);
     let bad_name = cluster.run("submit good bad!name").await;
     assert_eq!(bad_name.code, 1, "{bad_name}");
-    let expected = "fleetctl: \"bad!name\" names no unit: unit name \"bad!name.service\" has ";
+    let expected = "fleetctl: invalid unit \"bad!name\": unit name \"bad!name.service\" has ";
     assert!(bad_name.stderr.starts_with(expected), "{bad_name}");
     assert_eq!(cluster.run("submit good nothing").await.code, 1);
     assert_eq!(cluster.desired("good.service").await, "");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_file_under_a_taken_name_changes_nothing_unless_replacing_is_asked_for() {
+async fn different_file_needs_replace() {
     let cluster = Cluster::start(TWO).await;
     cluster.write_sleepers(&["web.service", "other.service"]);
     cluster.run("start web").await.ok();
@@ -158,15 +161,15 @@ async fn another_file_under_a_taken_name_changes_nothing_unless_replacing_is_ask
     insta::assert_snapshot!(cluster.run("start other web").await, @r#"
     exit 1
     ---
-    fleetctl: web.service (hash 6384608) is not the web.service of the cluster (hash 6cff462)
-    help: add --replace to put web.service in its place
-    help: "fleetctl cat web.service" shows the other one
+    fleetctl: web.service (hash 6384608) differs from web.service in the cluster (hash 6cff462)
+    help: add --replace to use web.service
+    help: "fleetctl cat web.service" shows the cluster's file
     "#);
     assert_eq!(cluster.desired("other.service").await, "");
-    insta::assert_snapshot!(cluster.run("submit --replace web").await, @r"
+    insta::assert_snapshot!(cluster.run("submit --replace web").await, @"
     exit 1
     ---
-    fleetctl: cannot submit another web.service while its desired state is launched
+    fleetctl: cannot submit a different web.service while its desired state is launched
     help: use start --replace, which keeps it launched
     ");
     assert!(cluster.run("cat web").await.stdout.contains("sleep"));
@@ -179,7 +182,7 @@ async fn another_file_under_a_taken_name_changes_nothing_unless_replacing_is_ask
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_only_the_cluster_can_see_is_told_by_it() {
+async fn cluster_side_errors_are_printed() {
     let cluster = Cluster::start(TWO).await;
     cluster.write("a.service", "[X-Fleet]\nMachineOf=b.service\n");
     cluster.write("b.service", "[X-Fleet]\nMachineOf=a.service\n");
@@ -194,10 +197,10 @@ async fn what_only_the_cluster_can_see_is_told_by_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn starting_a_unit_again_that_failed_is_a_new_attempt() {
+async fn starting_a_failed_unit_retries() {
     let cluster = Cluster::start(TWO).await;
     cluster.write_sleepers(&["web.service"]);
-    cluster.play.cast("web.service", crate::puppet::Role::FailingBefore(1));
+    cluster.roles.set("web.service", crate::fake_engine::Role::FailingBefore(1));
     insta::assert_snapshot!(cluster.run("start web").await, @r#"
     exit 1
     ---
@@ -206,7 +209,7 @@ async fn starting_a_unit_again_that_failed_is_a_new_attempt() {
       | web.service on m1: 2
       | web.service on m1: 3
     fleetctl: web.service is not active
-    help: the desired state stays; "fleetctl status web.service" shows how it goes on
+    help: the desired state stays; "fleetctl status web.service" shows the progress
     "#);
     insta::assert_snapshot!(cluster.run("start web").await, @r"
     exit 0

@@ -1,4 +1,4 @@
-//! A store in which somebody destroys a unit at the worst moment.
+//! A store that destroys a unit in the middle of a command.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,21 +9,21 @@ use fleet_store::{
     Commit, LeaseId, Listing, MemoryStore, Store, StoreError, Transaction, Watch, Write,
 };
 
-/// A store in memory, from which a unit can be taken as it is about to be launched.
+/// A memory store that can destroy a unit right before it is launched.
 #[derive(Clone, Default)]
-pub(crate) struct Thief {
+pub(crate) struct RacingStore {
     store: Arc<MemoryStore>,
     wanted: Arc<Mutex<Option<String>>>,
 }
 
-impl Thief {
-    /// Destroys this unit when somebody first wants it to be launched.
-    pub(crate) fn steal_when_launched(&self, unit: &str) {
+impl RacingStore {
+    /// Destroys this unit before the first commit that launches it.
+    pub(crate) fn destroy_on_launch(&self, unit: &str) {
         *self.wanted.lock().unwrap() = Some(format!("/units/{unit}"));
     }
 
-    /// The key to take now, if this transaction launches the unit.
-    fn prey(&self, transaction: &Transaction) -> Option<String> {
+    /// Returns the unit's key if this transaction launches it.
+    fn launched_key(&self, transaction: &Transaction) -> Option<String> {
         let mut wanted = self.wanted.lock().unwrap();
         let end = wanted.clone()?;
         let launches = |write: &&Write| match write {
@@ -39,13 +39,13 @@ impl Thief {
 }
 
 #[async_trait]
-impl Store for Thief {
+impl Store for RacingStore {
     async fn read(&self, prefix: &str) -> Result<Listing, StoreError> {
         self.store.read(prefix).await
     }
 
     async fn commit(&self, transaction: Transaction) -> Result<Commit, StoreError> {
-        if let Some(key) = self.prey(&transaction) {
+        if let Some(key) = self.launched_key(&transaction) {
             self.store.commit(Transaction::new().delete(key)).await?;
         }
         self.store.commit(transaction).await

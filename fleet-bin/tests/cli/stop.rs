@@ -1,11 +1,11 @@
 //! `stop`, `unload`, `destroy` and `restart`.
 
 use crate::cluster::Cluster;
-use crate::puppet::Role;
+use crate::fake_engine::Role;
 
 // Holds: D-36
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_unit_is_stopped_unloaded_and_destroyed() {
+async fn unit_is_stopped_unloaded_and_destroyed() {
     let cluster = Cluster::start(&["m1"]).await;
     cluster.write_sleepers(&["web.service"]);
     cluster.run("start web").await.ok();
@@ -35,7 +35,7 @@ async fn a_unit_is_stopped_unloaded_and_destroyed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_unit_that_is_not_known_is_an_error_with_a_suggestion_and_nothing_is_done() {
+async fn unknown_unit_fails_the_command_with_a_suggestion() {
     let cluster = Cluster::start(&["m1"]).await;
     cluster.write_sleepers(&["web.service", "db.service"]);
     cluster.run("start web db").await.ok();
@@ -56,11 +56,11 @@ async fn a_unit_that_is_not_known_is_an_error_with_a_suggestion_and_nothing_is_d
 
 // Holds: D-23
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_unit_that_found_no_machine_can_be_taken_back() {
+async fn unplaced_unit_can_be_unloaded() {
     let cluster = Cluster::start(&["m1"]).await;
     cluster.write_sleepers(&["a.service", "b.service"]);
     for unit in ["a.service", "b.service"] {
-        cluster.play.cast(unit, Role::Unplaceable);
+        cluster.roles.set(unit, Role::Unplaceable);
     }
     cluster.run("start --no-block a b").await.ok();
     insta::assert_snapshot!(cluster.run("stop a").await, @r"
@@ -77,7 +77,7 @@ async fn a_unit_that_found_no_machine_can_be_taken_back() {
 
 // Holds: D-28, D-43
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restart_waits_for_the_new_run_on_every_machine() {
+async fn restart_waits_for_the_new_run_on_every_machine() {
     let cluster = Cluster::start(&["m1", "m2"]).await;
     cluster.write_sleepers(&["web.service"]);
     cluster.write("all.service", "[Service]\nExecStart=/bin/sleep 1d\n[X-Fleet]\nGlobal=true\n");
@@ -92,9 +92,9 @@ async fn a_restart_waits_for_the_new_run_on_every_machine() {
     ");
     let snapshot = cluster.mirror.snapshot();
     for unit in ["web.service", "all.service"] {
-        let wanted = snapshot.unit(unit).unwrap().generation;
-        assert!(wanted.0 > 0, "{unit}");
-        assert!(snapshot.states_of(unit).all(|state| state.generation == wanted), "{unit}");
+        let generation = snapshot.unit(unit).unwrap().generation;
+        assert!(generation.0 > 0, "{unit}");
+        assert!(snapshot.states_of(unit).all(|state| state.generation == generation), "{unit}");
     }
     cluster.run("stop web").await.ok();
     insta::assert_snapshot!(cluster.run("restart web").await, @r#"
@@ -106,15 +106,15 @@ async fn a_restart_waits_for_the_new_run_on_every_machine() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_unit_that_cannot_be_understood_can_only_be_destroyed() {
+async fn broken_unit_can_only_be_destroyed() {
     let cluster = Cluster::start(&["m1"]).await;
     cluster.write_sleepers(&["web.service"]);
     cluster.run("submit web").await.ok();
     cluster.damage("web.service").await;
     let run = cluster.run("unload web").await;
     assert_eq!(run.code, 1, "{run}");
-    assert!(run.stderr.starts_with("fleetctl: web.service cannot be understood: "), "{run}");
-    assert!(run.stderr.contains("help: \"fleetctl destroy web.service\" takes it away"), "{run}");
+    assert!(run.stderr.starts_with("fleetctl: web.service is broken: "), "{run}");
+    assert!(run.stderr.contains("help: \"fleetctl destroy web.service\" deletes it"), "{run}");
     cluster.run("destroy web").await.ok();
     assert_eq!(cluster.run("list-unit-files --no-legend").await.ok().stdout, "");
 }

@@ -1,9 +1,9 @@
-//! `rebalance`: what would move, and how the order is given, looked at and taken back.
+//! `rebalance`: planned moves, waiting and cancelling.
 
 use crate::cluster::Cluster;
-use crate::puppet::Role;
+use crate::fake_engine::Role;
 
-/// All units came before the second machine took any.
+/// Starts a cluster with all units on the first of two machines.
 async fn lopsided() -> Cluster {
     let cluster = Cluster::start(&["m1", "282f949fc0de4711"]).await;
     cluster.run("machine cordon 282f").await.ok();
@@ -13,19 +13,19 @@ async fn lopsided() -> Cluster {
     cluster
 }
 
-fn is_ordered(cluster: &Cluster) -> bool {
+fn is_rebalancing(cluster: &Cluster) -> bool {
     cluster.mirror.snapshot().rebalancing.is_some()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_would_move_is_told_and_nothing_is_changed() {
+async fn dry_run_prints_moves_and_changes_nothing() {
     let cluster = lopsided().await;
-    insta::assert_snapshot!(cluster.run("rebalance --dry-run").await, @r"
+    insta::assert_snapshot!(cluster.run("rebalance --dry-run").await, @"
     exit 5
     a.service moves from m1 to 282f949f...
     b.service moves from m1 to 282f949f...
-    282f949f... has 0 units, and then 2
-    m1 has 4 units, and then 2
+    282f949f...: 0 units now, 2 afterwards
+    m1: 4 units now, 2 afterwards
     ");
     insta::assert_snapshot!(cluster.run("rebalance --dry-run --max 1 -o json").await, @r#"
     exit 5
@@ -53,22 +53,21 @@ async fn what_would_move_is_told_and_nothing_is_changed() {
         "order": {
           "atOnce": 1,
           "gain": 0,
-          "keepUp": 0,
+          "minAvailable": 0,
           "most": 1,
           "moved": 0
         }
       }
     ]
     "#);
-    let told = cluster.run("rebalance --dry-run --gain 3").await.ok().stdout;
-    let reason = "nothing to do: the machines have from 0 to 4 units, and no unit may move to \
-                  where that would be worth it\n";
-    assert_eq!(told, reason);
-    assert!(!is_ordered(&cluster));
+    let output = cluster.run("rebalance --dry-run --gain 3").await.ok().stdout;
+    let reason = "nothing to do: the machines have 0 to 4 units, and no allowed move would improve the balance\n";
+    assert_eq!(output, reason);
+    assert!(!is_rebalancing(&cluster));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_order_is_waited_for_and_taken_back() {
+async fn rebalancing_is_awaited_and_cancelled() {
     let cluster = lopsided().await;
     // Nobody moves units in this cluster.
     let line = "rebalance --at-once 2 --wait --wait-timeout 0";
@@ -76,25 +75,25 @@ async fn an_order_is_waited_for_and_taken_back() {
     exit 1
     a.service moves from m1 to 282f949f...
     b.service moves from m1 to 282f949f...
-    282f949f... has 0 units, and then 2
-    m1 has 4 units, and then 2
+    282f949f...: 0 units now, 2 afterwards
+    m1: 4 units now, 2 afterwards
     ---
-    fleetctl: the units are not spread yet: 0 moved, 0 under way, 2 to move
-    help: it goes on; "fleetctl rebalance --stop" leaves the others where they are
+    fleetctl: rebalancing is not finished: 0 moved, 0 moving, 2 to move
+    help: it continues; "fleetctl rebalance --stop" cancels it
     "#);
-    assert!(is_ordered(&cluster));
-    insta::assert_snapshot!(cluster.run("rebalance --stop").await, @r"
+    assert!(is_rebalancing(&cluster));
+    insta::assert_snapshot!(cluster.run("rebalance --stop").await, @"
     exit 0
-    No unit is moved for the sake of balance any more
+    Rebalancing is cancelled
     ");
     cluster.run("rebalance --stop").await.ok();
-    assert!(!is_ordered(&cluster));
+    assert!(!is_rebalancing(&cluster));
     cluster.run("rebalance").await.ok();
-    assert!(is_ordered(&cluster));
+    assert!(is_rebalancing(&cluster));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_waits_is_told_that_the_order_was_taken_back() {
+async fn cancelled_rebalancing_ends_the_wait() {
     let cluster = lopsided().await;
     let stop = async {
         cluster.wait_until(|it| it.rebalancing.is_some()).await;
@@ -105,49 +104,49 @@ async fn whoever_waits_is_told_that_the_order_was_taken_back() {
     exit 1
     a.service moves from m1 to 282f949f...
     b.service moves from m1 to 282f949f...
-    282f949f... has 0 units, and then 2
-    m1 has 4 units, and then 2
+    282f949f...: 0 units now, 2 afterwards
+    m1: 4 units now, 2 afterwards
     ---
-    fleetctl: somebody took the order to rebalance back: 2 units are left
-    help: "fleetctl rebalance" goes on with them
+    fleetctl: rebalancing was cancelled: 2 units are left to move
+    help: "fleetctl rebalance" moves them
     "#);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_for_what_cannot_come_by_itself_is_told_so() {
+async fn stuck_rebalancing_ends_the_wait() {
     let cluster = Cluster::start(&["m1", "282f949fc0de4711"]).await;
     cluster.write_sleepers(&["b.service", "c.service"]);
-    cluster.play.cast("b.service", Role::FailingBefore(u64::MAX));
+    cluster.roles.set("b.service", Role::FailingBefore(u64::MAX));
     cluster.run("start --no-block b c").await.ok();
     cluster.wait_until(|it| it.states().count() == 2).await;
-    cluster.order_moves("282f949fc0de4711", "m1", &["b.service"]).await;
+    cluster.store_rebalancing("282f949fc0de4711", "m1", &["b.service"]).await;
     insta::assert_snapshot!(cluster.run("rebalance --wait").await, @r#"
     exit 1
-    b.service is under way to m1: it is failed (failed)
+    b.service is moving to m1: it is failed (failed)
     b.service moves from m1 to 282f949f...
-    282f949f... has 0 units, and then 1
-    m1 has 2 units, and then 1
+    282f949f...: 0 units now, 1 afterwards
+    m1: 2 units now, 1 afterwards
     ---
-    fleetctl: the order to rebalance does not go on by itself: 1 moved, 1 under way, 1 to move
+    fleetctl: rebalancing is stuck: 1 moved, 1 moving, 1 to move
     help: b.service on m1: it is failed (failed)
-    help: mend that and it goes on; "fleetctl rebalance --stop" leaves the others where they are
+    help: fix this and it continues; "fleetctl rebalance --stop" cancels it
     "#);
-    assert!(is_ordered(&cluster), "it goes on when the unit is mended");
+    assert!(is_rebalancing(&cluster), "it continues when the unit is fixed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_nothing_is_to_be_done_nothing_is_ordered_or_waited_for() {
+async fn nothing_to_do_starts_no_rebalancing() {
     let cluster = Cluster::start(&["m1", "m2"]).await;
     insta::assert_snapshot!(cluster.run("rebalance --wait").await, @r"
     exit 0
     nothing to do: each machine has 0 units
     ");
-    assert!(!is_ordered(&cluster));
+    assert!(!is_rebalancing(&cluster));
 }
 
-/// The bound is less than the two that only move together.
+/// The limit is smaller than each pair of co-located units.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_order_that_moves_nobody_is_not_one_that_was_taken_back() {
+async fn rebalancing_without_moves_is_not_cancelled() {
     let cluster = Cluster::start(&["m1", "m2"]).await;
     cluster.run("machine cordon m2").await.ok();
     for (one, other) in [("a", "b"), ("c", "d")] {
@@ -162,11 +161,11 @@ async fn an_order_that_moves_nobody_is_not_one_that_was_taken_back() {
     assert_eq!(both.code, 5, "there is something to move: {both}");
     let run = cluster.run("rebalance --at-once 2 --max 1 --wait").await.ok();
     assert!(run.stdout.starts_with("nothing to do: "), "{run}");
-    assert!(!is_ordered(&cluster));
+    assert!(!is_rebalancing(&cluster));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn units_that_come_while_an_order_is_carried_out_do_not_make_it_one_that_was_taken_back() {
+async fn new_units_do_not_make_rebalancing_look_cancelled() {
     let cluster = lopsided().await;
     cluster.write_sleepers(&["e.service", "f.service", "g.service", "h.service"]);
     let carry_out = async {
@@ -175,19 +174,19 @@ async fn units_that_come_while_an_order_is_carried_out_do_not_make_it_one_that_w
         cluster.carry_out("m1", "282f949fc0de4711", &["a.service", "b.service"]).await;
     };
     let (waited, ()) = tokio::join!(cluster.run("rebalance --max 2 --wait"), carry_out);
-    insta::assert_snapshot!(waited, @r"
+    insta::assert_snapshot!(waited, @"
     exit 0
     a.service moves from m1 to 282f949f...
     b.service moves from m1 to 282f949f...
-    282f949f... has 0 units, and then 2
-    m1 has 4 units, and then 2
+    282f949f...: 0 units now, 2 afterwards
+    m1: 4 units now, 2 afterwards
     ---
-    The order is carried out, and 2 more could be moved
+    Rebalancing has reached its limit; 2 more units could move
     ");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_meant_is_a_mistake_of_the_command_line() {
+async fn contradicting_options_are_usage_errors() {
     let cluster = Cluster::start(&["m1"]).await;
     for line in ["--at-once 0", "--at-once 101", "--max 0", "--stop --wait", "--dry-run --wait"] {
         assert_eq!(cluster.run(&format!("rebalance {line}")).await.code, 2, "{line}");

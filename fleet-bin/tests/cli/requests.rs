@@ -1,17 +1,17 @@
-//! What commands ask of a daemon: for one unit, never for all of them.
+//! Requests of commands for single units, which must not fetch whole lists.
 
 use crate::cluster::Cluster;
 use crate::fleetctl::{DEADLINE, Fleetctl, command};
 
-/// The requests of a run, in order, without what is the same in all of them.
+/// Returns the requests of a run, sorted and without the common part of the URL.
 async fn requests(cluster: &Cluster, line: &str) -> String {
     let mut command = command(cluster.folder(), &cluster.endpoint(), &format!("--debug {line}"));
-    // There is no ssh there, which would look for machines that are none.
+    // The PATH has no ssh, which would try to connect to the fake machines.
     let output = command.env("PATH", "/none").output();
     let output = tokio::time::timeout(DEADLINE, output).await;
-    let run = Fleetctl::from(output.unwrap_or_else(|_| panic!("{line}: it does not end")).unwrap());
-    let asked = run.stderr.lines().filter(|line| line.contains(": asked "));
-    let mut asked: Vec<String> = asked
+    let run = Fleetctl::from(output.unwrap_or_else(|_| panic!("{line}: timeout")).unwrap());
+    let requests = run.stderr.lines().filter(|line| line.contains(": sent a request "));
+    let mut requests: Vec<String> = requests
         .map(|line| {
             let field = |name: &str| {
                 let rest = line.split_once(&format!("{name}=")).map_or("", |(_, rest)| rest);
@@ -21,14 +21,14 @@ async fn requests(cluster: &Cluster, line: &str) -> String {
             format!("{} {uri}", field("method"))
         })
         .collect();
-    assert!(!asked.is_empty(), "{line}: {run}");
-    asked.sort();
-    asked.dedup();
-    format!("{line}: {}\n", asked.join(", "))
+    assert!(!requests.is_empty(), "{line}: {run}");
+    requests.sort();
+    requests.dedup();
+    format!("{line}: {}\n", requests.join(", "))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn for_one_unit_nobody_asks_for_the_whole_cluster() {
+async fn single_unit_commands_do_not_list_the_cluster() {
     let cluster = Cluster::start(&["m1"]).await;
     cluster.write_sleepers(&["web.service", "db.service", "job@.service"]);
     cluster.run("start web db").await.ok();
@@ -67,11 +67,11 @@ async fn for_one_unit_nobody_asks_for_the_whole_cluster() {
         assert!(!all.lines().any(asks), "{list} in {all}");
     }
     insta::assert_snapshot!("requests", all);
-    // A global unit belongs on whatever machines fit it.
+    // The eligible machines of a global unit follow from the list.
     cluster.write("all.service", "[Service]\nExecStart=/bin/true\n[X-Fleet]\nGlobal=true\n");
     assert!(requests(&cluster, "start all").await.contains("GET /machines,"));
     assert!(!requests(&cluster, "stop all").await.contains("GET /machines,"));
-    // A pattern takes the list.
+    // A pattern needs the list of units.
     let pattern = requests(&cluster, "cat d*").await;
     assert_eq!(pattern, "cat d*: GET /units, GET /units/db.service\n");
 }

@@ -1,4 +1,4 @@
-//! What is written from the program itself: completions, manual pages, the reference.
+//! Completions, manual pages and the reference, all generated from the program.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ async fn alone(line: &str) -> Fleetctl {
 }
 
 #[tokio::test]
-async fn every_shell_gets_a_script_that_knows_the_commands() {
+async fn completion_scripts_have_all_commands() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = alone(&format!("completions {shell}")).await.ok().stdout;
         for word in ["apply", "dry-run", "uncordon"] {
@@ -20,7 +20,7 @@ async fn every_shell_gets_a_script_that_knows_the_commands() {
     assert_eq!(alone("completions tcl").await.code, 2);
 }
 
-/// A bash that reads the script, then completes each of these lines at its end.
+/// Completes each line with a bash that has loaded the script.
 async fn completed(script: &str, lines: &[&str]) -> String {
     let complete = r#"
 complete_line() {
@@ -54,7 +54,7 @@ async fn bash_completes_commands_options_and_values() {
 }
 
 #[tokio::test]
-async fn manual_pages_are_written_for_each_command() {
+async fn every_command_has_a_manual_page() {
     let folder = tempfile::tempdir().unwrap();
     let line = format!("man {}", folder.path().display());
     alone(&line).await.ok();
@@ -62,24 +62,24 @@ async fn manual_pages_are_written_for_each_command() {
         let text = std::fs::read_to_string(folder.path().join(page)).unwrap();
         assert!(text.contains(".SH SYNOPSIS"), "{page}: {text}");
     }
-    assert!(!folder.path().join("fleetctl-reference.1").exists(), "it is no command for people");
+    assert!(!folder.path().join("fleetctl-reference.1").exists(), "the command is hidden");
     let nowhere = alone("man none").await;
     assert_eq!(nowhere.code, 1, "{nowhere}");
-    assert!(nowhere.stderr.contains("help: name a folder that is there"), "{nowhere}");
+    assert!(nowhere.stderr.contains("help: give an existing folder"), "{nowhere}");
 }
 
-/// Where the reference begins in the document; it ends the document.
+/// Start of the reference, which ends the document.
 const BEGIN: &str = "## Reference\n";
 
 #[tokio::test]
-async fn the_document_has_the_reference_that_the_program_prints() {
+async fn documentation_matches_the_generated_reference() {
     let printed = alone("reference").await.ok().stdout;
     let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/fleetctl.md"));
     let document = std::fs::read_to_string(path).unwrap();
     let at = document.find(BEGIN).expect("the document has a reference");
     assert!(
         document[at..] == printed,
-        "docs/fleetctl.md is not what the program says: put the output of \"fleetctl reference\" \
-         in the place of what follows \"## Reference\""
+        "docs/fleetctl.md is out of date: replace its section \"## Reference\" by the output of \
+         \"fleetctl reference\""
     );
 }

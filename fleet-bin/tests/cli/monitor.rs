@@ -1,16 +1,16 @@
-//! `logs`, `events` and `doctor`: what goes on in a cluster, and what is wrong with it.
+//! `logs`, `events` and `doctor`.
 
 use std::process::Stdio;
 
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::cluster::Cluster;
+use crate::fake_engine::Role;
 use crate::fleetctl::{DEADLINE, Fleetctl, command};
-use crate::puppet::Role;
 
 const GLOBAL: &str = "[Service]\nExecStart=/bin/sleep 1d\n[X-Fleet]\nGlobal=true\n";
 
-/// The first lines that a run prints which goes on for ever.
+/// Returns the first lines of a run that never ends.
 async fn first_lines(cluster: &Cluster, line: &str, count: usize) -> Vec<String> {
     let mut command = command(cluster.folder(), &cluster.endpoint(), line);
     let mut fleetctl = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -18,14 +18,14 @@ async fn first_lines(cluster: &Cluster, line: &str, count: usize) -> Vec<String>
     let mut read = Vec::new();
     while read.len() < count {
         let next = tokio::time::timeout(DEADLINE, lines.next_line()).await.unwrap().unwrap();
-        read.push(next.expect("it goes on"));
+        read.push(next.expect("stdout is open"));
     }
     fleetctl.kill().await.unwrap();
     read
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn logs_of_many_units_and_machines_bear_names() {
+async fn logs_label_lines_with_units_and_machines() {
     let cluster = Cluster::start(&["m1", "m2"]).await;
     cluster.write_sleepers(&["web.service", "db.service", "idle.service"]);
     cluster.write("all.service", GLOBAL);
@@ -64,7 +64,7 @@ async fn logs_of_many_units_and_machines_bear_names() {
     exit 1
     ---
     idle.service is on no machine
-    fleetctl: none of these units has a journal there
+    fleetctl: no journals to read
     help: "fleetctl list-units" shows which unit is on which machine
     "#);
     insta::assert_snapshot!(cluster.run("logs wbe db").await, @r"
@@ -73,17 +73,17 @@ async fn logs_of_many_units_and_machines_bear_names() {
     fleetctl: wbe.service is not known to the cluster
     help: did you mean web.service?
     ");
-    insta::assert_snapshot!(cluster.run("logs -f web -o json").await, @r"
+    insta::assert_snapshot!(cluster.run("logs -f web -o json").await, @"
     exit 2
     ---
-    fleetctl: logs that are followed are never one whole document
-    help: use -o jsonl, which prints one document a line
+    fleetctl: followed logs have no end, so they cannot be one JSON document
+    help: use -o jsonl, which prints one document per line
     ");
-    insta::assert_snapshot!(cluster.run("journal -f web -o json").await, @r"
+    insta::assert_snapshot!(cluster.run("journal -f web -o json").await, @"
     exit 2
     ---
-    fleetctl: journals that are followed are never one whole document
-    help: use -o jsonl, which prints one document a line
+    fleetctl: followed journals have no end, so they cannot be one JSON document
+    help: use -o jsonl, which prints one document per line
     ");
     let mut followed = first_lines(&cluster, "logs -f -n 2 web db", 4).await;
     followed.sort();
@@ -91,7 +91,7 @@ async fn logs_of_many_units_and_machines_bear_names() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn logs_of_the_past_are_in_the_order_in_which_they_were_written() {
+async fn past_logs_are_ordered_by_time() {
     let cluster = Cluster::start(&["m1"]).await;
     cluster.write_sleepers(&["even.service", "odd.service"]);
     cluster.run("start even odd").await.ok();
@@ -105,20 +105,20 @@ async fn logs_of_the_past_are_in_the_order_in_which_they_were_written() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_document_has_what_came_before_an_error() {
+async fn json_document_keeps_results_before_an_error() {
     let cluster = Cluster::start(&["m1"]).await;
     cluster.write_sleepers(&["cut.service"]);
     cluster.run("start cut").await.ok();
     let run = cluster.run("journal cut -o json").await;
     let lines: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
     assert_eq!((run.code, lines[0]["line"].as_str()), (1, Some("cut.service on m1: 1")), "{run}");
-    let help = "help: \"fleetctl status cut.service\" shows where it is, and \"fleetctl doctor\" \
-                what is wrong there; then ask for its journal again\n";
+    let help = "help: \"fleetctl status cut.service\" shows its machine, and \"fleetctl doctor\" \
+                reports problems there; then try again\n";
     assert!(run.stderr.ends_with(help), "{run}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn logs_that_cannot_be_had_do_not_hide_the_others() {
+async fn unreadable_logs_do_not_hide_others() {
     let cluster = Cluster::start(&["m1", "far"]).await;
     cluster.write("all.service", GLOBAL);
     cluster.run("start all").await.ok();
@@ -131,9 +131,9 @@ async fn logs_that_cannot_be_had_do_not_hide_the_others() {
     assert!(run.stderr.contains("the journal is on machine far"), "{run}");
 }
 
-/// It was waited for without an end, and nothing of the others was shown.
+/// The command used to wait without limit, and printed no other lines.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_journal_that_says_nothing_more_is_named_and_holds_up_no_other() {
+async fn silent_journal_is_named_and_delays_no_other() {
     let cluster = Cluster::start(&["m1"]).await;
     cluster.write_sleepers(&["even.service", "slow.service"]);
     cluster.run("start even slow").await.ok();
@@ -142,19 +142,19 @@ async fn a_journal_that_says_nothing_more_is_named_and_holds_up_no_other() {
     slow.service: slow.service on m1: 1
     even.service: even.service on m1: 1
     ---
-    fleetctl: nothing more came of the journal of slow.service on m1 within 5 seconds
-    help: "fleetctl journal slow.service" waits for it alone
+    fleetctl: the journal of slow.service on m1 was silent for 5 seconds
+    help: "fleetctl journal slow.service" reads it without a time limit
     "#);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn events_are_told_one_by_one_and_go_on_where_they_ended() {
+async fn events_resume_after_the_last_id() {
     let cluster = Cluster::start(&["m1"]).await;
     cluster.write_sleepers(&["web.service", "db.service"]);
     let first = cluster.run("events -n 1 -o jsonl").await.ok().stdout;
     let first: serde_json::Value = serde_json::from_str(&first).unwrap();
     assert_eq!(first["event"], "resync");
-    let since = first["id"].as_str().expect("a place to go on from").to_owned();
+    let since = first["id"].as_str().expect("an id to resume from").to_owned();
     cluster.run("start web db").await.ok();
     cluster.run("destroy web").await.ok();
     let line = format!("events --since {since} --unit web -n 1");
@@ -165,62 +165,62 @@ async fn events_are_told_one_by_one_and_go_on_where_they_ended() {
     let names = cluster.run(&format!("events --since {since} -n 4 -o name")).await.ok().stdout;
     assert!(names.contains("db.service"), "{names}");
     let line = format!("events --since {since} --machine m1 --unit db -n 2");
-    insta::assert_snapshot!(cluster.run(&line).await, @r"
+    insta::assert_snapshot!(cluster.run(&line).await, @"
     exit 0
-    unit db.service: to be launched, is launched on m1
+    unit db.service: desired launched, current launched on m1
     state db.service on m1: active (running)
     ");
     insta::assert_snapshot!(cluster.run("events --since noon").await, @r#"
     exit 1
     ---
-    fleetctl: cannot follow the cluster: no event has the id "noon": write one that was told
+    fleetctl: cannot follow the events: invalid event ID "noon": use one from an event stream
     "#);
     assert_eq!(cluster.run("events -o json").await.code, 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_follows_logs_is_told_at_once_which_are_missing() {
+async fn followed_logs_report_missing_journals_at_once() {
     let cluster = Cluster::start(&["far", "m1"]).await;
     cluster.write("all.service", GLOBAL);
     cluster.run("start all").await.ok();
     let mut command = command(cluster.folder(), &cluster.endpoint(), "logs -f all");
     let mut fleetctl = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(fleetctl.stderr.take().unwrap()).lines();
-    let told = tokio::time::timeout(DEADLINE, lines.next_line()).await.unwrap().unwrap();
-    let told = told.expect("it goes on");
-    assert!(told.starts_with("warning: cannot read the journal of all.service: "), "{told}");
-    assert!(told.contains("far"), "{told}");
+    let warning = tokio::time::timeout(DEADLINE, lines.next_line()).await.unwrap().unwrap();
+    let warning = warning.expect("stderr is open");
+    assert!(warning.starts_with("warning: cannot read the journal of all.service: "), "{warning}");
+    assert!(warning.contains("far"), "{warning}");
     fleetctl.kill().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn doctor_tells_what_is_wrong_and_what_to_do() {
+async fn doctor_prints_problems_and_remedies() {
     let cluster = Cluster::start(&["m1", "m2"]).await;
     let other = "warning: fleetctl has version";
     let healthy = cluster.run("doctor").await;
     assert_eq!(healthy.code, 0, "{healthy}");
     assert!(healthy.stdout.starts_with(other), "{healthy}");
     cluster.write_sleepers(&["bad.service", "lost.service", "odd.service"]);
-    cluster.play.cast("bad.service", Role::FailingBefore(u64::MAX));
-    cluster.play.cast("lost.service", Role::Unplaceable);
-    cluster.play.cast("odd.service", Role::Unsupported);
+    cluster.roles.set("bad.service", Role::FailingBefore(u64::MAX));
+    cluster.roles.set("lost.service", Role::Unplaceable);
+    cluster.roles.set("odd.service", Role::Unsupported);
     cluster.run("start --no-block bad lost odd").await.ok();
     cluster.run("machine cordon m2").await.ok();
     cluster.wait_until(|it| it.states().count() == 2 && it.reason("lost.service").is_some()).await;
-    let ill = cluster.run("doctor").await;
-    let told = ill.to_string().replace(env!("CARGO_PKG_VERSION"), "VERSION");
-    insta::assert_snapshot!(told, @r#"
+    let unhealthy = cluster.run("doctor").await;
+    let output = unhealthy.to_string().replace(env!("CARGO_PKG_VERSION"), "VERSION");
+    insta::assert_snapshot!(output, @r#"
     exit 1
     problem: bad.service failed on m1/10.0.0.1: exit-code, exited with status 3
        help: see "fleetctl logs bad.service"; "fleetctl start bad.service" tries again
     problem: lost.service has no machine: no machine is present
-       help: "fleetctl explain lost.service" tells what every machine says to it
+       help: "fleetctl explain lost.service" shows the verdict of each machine
     problem: odd.service cannot run on m1/10.0.0.1: PrivateNetwork= needs systemd
-       help: change its unit file, then "fleetctl apply FILE"
+       help: fix its unit file, then "fleetctl apply FILE"
     warning: fleetctl has version VERSION, and fleetd 1.2.3
-       help: install both from one release: what is newer may be misunderstood
+       help: install both from one release: they may be incompatible
     warning: m2/10.0.0.2 is cordoned
-       help: "fleetctl machine uncordon m2" when the work on it is done
+       help: run "fleetctl machine uncordon m2" after its maintenance
     ---
     3 problems, 2 warnings
     "#);
@@ -229,32 +229,32 @@ async fn doctor_tells_what_is_wrong_and_what_to_do() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn doctor_tells_what_an_order_to_rebalance_waits_for() {
+async fn doctor_prints_stuck_rebalancing() {
     let cluster = Cluster::start(&["m1", "m2"]).await;
     cluster.write_sleepers(&["bad.service", "good.service"]);
-    cluster.play.cast("bad.service", Role::FailingBefore(u64::MAX));
+    cluster.roles.set("bad.service", Role::FailingBefore(u64::MAX));
     cluster.run("start --no-block bad good").await.ok();
     cluster.wait_until(|it| it.states().count() == 2).await;
-    cluster.order_moves("m2", "m1", &["bad.service", "good.service"]).await;
-    let told = cluster.run("doctor").await.stdout.replace(env!("CARGO_PKG_VERSION"), "VERSION");
-    insta::assert_snapshot!(told, @r#"
+    cluster.store_rebalancing("m2", "m1", &["bad.service", "good.service"]).await;
+    let output = cluster.run("doctor").await.stdout.replace(env!("CARGO_PKG_VERSION"), "VERSION");
+    insta::assert_snapshot!(output, @r#"
     problem: bad.service failed on m1/10.0.0.1: exit-code, exited with status 3
        help: see "fleetctl logs bad.service"; "fleetctl start bad.service" tries again
-    problem: the order to rebalance waits for bad.service on m1/10.0.0.1: it is failed (failed)
-       help: mend it ("fleetctl logs bad.service"), or end the order: "fleetctl rebalance --stop"
+    problem: rebalancing waits for bad.service on m1/10.0.0.1: it is failed (failed)
+       help: fix the unit (see "fleetctl logs bad.service"), or cancel with "fleetctl rebalance --stop"
     warning: fleetctl has version VERSION, and fleetd 1.2.3
-       help: install both from one release: what is newer may be misunderstood
+       help: install both from one release: they may be incompatible
     "#);
 }
 
 #[tokio::test]
-async fn doctor_tells_that_nobody_answers() {
+async fn doctor_prints_unreachable_daemon() {
     let folder = tempfile::tempdir().unwrap();
     let run = Fleetctl::run(folder.path(), "unix:///none/f.sock", "doctor").await;
     insta::assert_snapshot!(run, @r#"
     exit 1
     problem: no fleetd answers at unix:///none/f.sock: No such file or directory (os error 2)
-       help: start one ("systemctl start fleet", "fleetd dev"), or say where one is: --endpoint URL
+       help: start one ("systemctl start fleet", "fleetd dev"), or set its address with --endpoint URL
     ---
     1 problem, 0 warnings
     "#);

@@ -1,5 +1,5 @@
-//! The engine and the agents of a test's cluster: they do at once what is wanted, except where the
-//! test says otherwise.
+//! Engine and agents of a test cluster. They apply desired states at once, unless a unit has
+//! another role.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -10,37 +10,38 @@ use fleet_core::{
     SystemdState, TargetState, Unit, UnitState,
 };
 use fleet_store::{
-    Leadership, MachineRecord, Mirror, Place, PlacementWrites, Presence, Registry, Unplace,
+    Leadership, MachineRecord, Mirror, PlacementWrites, Presence, Registry, RemovePlacement,
+    SetPlacement,
 };
 use fleet_unitfile::UnitName;
 
 /// Longer than any test.
 const TTL: Duration = Duration::from_secs(3600);
 
-/// What a unit does that is no good unit. Every other one gets the first machine and runs.
+/// Misbehaviour of a unit. A unit without a role runs on the first machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// No machine takes it.
+    /// No machine accepts the unit.
     Unplaceable,
-    /// It is placed, and its machine never says anything of it.
+    /// The unit is placed, but its machine never reports it.
     Ignored,
-    /// It goes on starting.
+    /// The unit never finishes starting.
     Starting,
-    /// It fails each time it is started, except from this generation on.
+    /// Starts fail before this generation.
     FailingBefore(u64),
-    /// It does its work and ends.
+    /// The unit exits successfully.
     Finishing,
-    /// Its machine cannot do what it asks for.
+    /// The machine does not support the unit.
     Unsupported,
 }
 
-/// The roles of units, which a test may change as it goes.
+/// Roles of units, which a test may change at any time.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Play(Arc<Mutex<BTreeMap<String, Role>>>);
+pub(crate) struct Roles(Arc<Mutex<BTreeMap<String, Role>>>);
 
-impl Play {
-    /// Gives a unit its role, from the next change of the cluster on.
-    pub(crate) fn cast(&self, unit: &str, role: Role) {
+impl Roles {
+    /// Sets the role of a unit, effective from the next change of the cluster.
+    pub(crate) fn set(&self, unit: &str, role: Role) {
         self.0.lock().unwrap().insert(unit.to_owned(), role);
     }
 
@@ -49,21 +50,21 @@ impl Play {
     }
 }
 
-/// Engine and agents in one.
-pub(crate) struct Puppet {
+/// Engine and agents of all machines.
+pub(crate) struct FakeEngine {
     mirror: Mirror,
     leadership: Leadership,
     machines: Vec<(MachineId, Presence)>,
-    play: Play,
+    roles: Roles,
 }
 
-impl Puppet {
-    /// Makes the machines present.
+impl FakeEngine {
+    /// Registers the machines.
     pub(crate) async fn join(
         registry: &Registry,
         mirror: &Mirror,
         ids: &[&str],
-        play: Play,
+        roles: Roles,
     ) -> Self {
         let engine: MachineId = "engine".parse().unwrap();
         let leadership = registry.campaign(&engine, TTL).await.unwrap().unwrap();
@@ -81,10 +82,10 @@ impl Puppet {
         let mut progress = mirror.subscribe();
         let all_there = |_: &_| mirror.snapshot().machines().len() == ids.len();
         drop(progress.wait_for(all_there).await.unwrap());
-        Self { mirror: mirror.clone(), leadership, machines, play }
+        Self { mirror: mirror.clone(), leadership, machines, roles }
     }
 
-    /// Follows the cluster until it is dropped.
+    /// Follows the cluster until dropped.
     pub(crate) async fn run(self) {
         let mut progress = self.mirror.subscribe();
         loop {
@@ -103,25 +104,25 @@ impl Puppet {
     async fn decide(&self, snapshot: &Snapshot) {
         let mut writes = PlacementWrites::default();
         for unit in snapshot.units().filter(|unit| !unit.is_global()) {
-            let was = snapshot.placement(unit.name.as_str()).cloned();
-            let refused = self.play.role(unit.name.as_str()) == Some(Role::Unplaceable);
-            match (unit.is_wanted(), was, self.machines.first()) {
+            let previous = snapshot.placement(unit.name.as_str()).cloned();
+            let refused = self.roles.role(unit.name.as_str()) == Some(Role::Unplaceable);
+            match (unit.is_wanted(), previous, self.machines.first()) {
                 (true, None, Some((machine, _))) if !refused => {
                     let epoch = Epoch(snapshot.revision.0);
                     let (unit, machine) = (unit.name.clone(), machine.clone());
-                    writes.place.push(Place { unit, machine, epoch, was: None });
+                    writes.set.push(SetPlacement { unit, machine, epoch, previous: None });
                 }
                 (true, None, _) if snapshot.reason(unit.name.as_str()).is_none() => {
                     writes.reasons.push((unit.name.clone(), Some(Reason::NoMachines)));
                 }
-                (false, Some(was), _) => {
-                    writes.unplace.push(Unplace { unit: unit.name.clone(), was });
+                (false, Some(previous), _) => {
+                    writes.remove.push(RemovePlacement { unit: unit.name.clone(), previous });
                 }
                 _ => {}
             }
         }
         if !writes.is_empty() {
-            // Where somebody was faster, the next look shows it.
+            // After a conflict, the next iteration retries.
             drop(self.leadership.commit(&writes).await);
         }
     }
@@ -149,13 +150,13 @@ impl Puppet {
     }
 
     fn state(&self, snapshot: &Snapshot, unit: &Unit, machine: &MachineId) -> Option<UnitState> {
-        let role = self.play.role(unit.name.as_str());
+        let role = self.roles.role(unit.name.as_str());
         let placement = snapshot.placement(unit.name.as_str());
         let mut state = UnitState {
             unit: unit.name.clone(),
             machine: machine.clone(),
             hash: unit.hash(),
-            asked: unit.desired,
+            requested: unit.desired,
             epoch: placement.map_or(Epoch::ZERO, |placement| placement.epoch),
             generation: Generation::ZERO,
             systemd: SystemdState::loaded(),
@@ -164,7 +165,7 @@ impl Puppet {
         match role {
             Some(Role::Ignored) => return None,
             Some(Role::Unsupported) => {
-                state.asked = TargetState::Inactive;
+                state.requested = TargetState::Inactive;
                 state.systemd.load = LoadState::BadSetting;
                 state.problem = Some("PrivateNetwork= needs systemd".to_owned());
             }
