@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | process with its start time | runs, same start time | watched, although not a child |
 //! | process with its start time | gone | ended unobserved, or the pid file names its successor |
-//! | a process was being spawned | one with the invocation ID of the run | adopted as that process |
+//! | a process was being spawned | one with the run's invocation ID | adopted as that process |
 //! | a process was being spawned | none | ended unobserved |
 //!
 //! The exit status of a process that ended unobserved is unknown. It counts as a failure, so the

@@ -54,7 +54,7 @@ mod tests {
 
     /// Nice levels belong to the thread, which drops its privileges alone.
     #[test]
-    fn who_may_not_be_so_urgent_is_as_urgent_as_it_may_be() {
+    fn nice_level_is_as_close_as_permitted() {
         let before = getrlimit(Resource::Nice);
         // If it cannot be raised, the present limit counts.
         let maximum = before.maximum.map(|most| most.max(22));
@@ -62,7 +62,7 @@ mod tests {
         let levels = std::thread::spawn(|| {
             if geteuid().is_root() {
                 let nobody = Uid::from_raw(65534);
-                set_thread_res_uid(nobody, nobody, nobody).expect("root may be anybody");
+                set_thread_res_uid(nobody, nobody, nobody).expect("root may use any account");
             }
             let allowed = most_urgent(getrlimit(Resource::Nice).current);
             let present = getpriority_process(None).expect("it has one");
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_nice_levels() {
+    fn nice_limit_maps_to_level() {
         let levels = [Some(0), Some(1), Some(20), Some(40), Some(99), None].map(most_urgent);
         assert_eq!(levels, [19, 19, 0, -20, -20, -20]);
     }

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_outside_of_the_systems_own_directories_is_far() {
+    fn paths_outside_system_directories_may_block() {
         for (path, expected) in [
             ("true", false),
             ("/bin/true", false),

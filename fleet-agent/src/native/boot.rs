@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_container_that_is_started_again_is_another_boot() {
+    fn restarted_container_is_another_boot() {
         let written = "a\nnamespace 5\nfirst 7";
         let rows = [
             ("a\nnamespace 5\nfirst 7", false),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_the_present_boot_is_known_here() {
+    fn current_boot_has_all_values() {
         let present = Boot::current().expect("it can be read");
         assert!(present.namespace.is_some() && present.first.is_some(), "{present:?}");
     }

@@ -326,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_own_group_is_found_where_it_is_mounted() {
+    fn own_cgroup_is_located_by_mounts() {
         let alone = "29 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n";
         let hybrid = "30 25 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
                       31 25 0:28 / /sys/fs/cgroup/unified rw - cgroup2 none rw\n";
@@ -346,13 +346,13 @@ mod tests {
     }
 
     #[test]
-    fn a_group_with_processes_says_so() {
+    fn populated_cgroup_is_detected() {
         assert!(is_populated(b"populated 1\nfrozen 0\n"));
         assert!(!is_populated(b"populated 0\nfrozen 1\n") && !is_populated(b""));
     }
 
     #[test]
-    fn the_members_of_a_group_that_has_one_of_threads_inside_are_found() {
+    fn members_include_threaded_child_group() {
         let directory = tempfile::tempdir().expect("a directory can be made");
         // If no groups can be created, there is nothing to test.
         let Ok(groups) = Groups::find(directory.path()) else { return };
@@ -369,15 +369,15 @@ mod tests {
         child.kill().and_then(|()| child.wait()).expect("it is our child");
         groups.remove_empty();
         made.and(entered).expect("it can be made");
-        assert_eq!(members.expect("that is no failure"), [child.id()]);
+        assert_eq!(members.expect("it is no error"), [child.id()]);
     }
 
     #[tokio::test]
-    async fn a_group_that_is_gone_is_empty() {
+    async fn removed_cgroup_is_empty() {
         let group = Group(PathBuf::from("/no/such/group"));
-        assert_eq!(group.members().expect("that is no failure"), [0; 0]);
-        group.kill().and_then(|()| group.remove()).expect("that is no failure");
-        group.wait_empty().await.expect("that is no failure");
-        assert!(group.is_empty().expect("that is no failure"));
+        assert_eq!(group.members().expect("it is no error"), [0; 0]);
+        group.kill().and_then(|()| group.remove()).expect("it is no error");
+        group.wait_empty().await.expect("it is no error");
+        assert!(group.is_empty().expect("it is no error"));
     }
 }

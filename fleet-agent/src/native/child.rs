@@ -115,7 +115,7 @@ fn reset_signals(but_sigpipe: bool) {
         // SAFETY: the structure has no handler, so no code of ours runs on a signal. The kernel
         // refuses signals whose disposition is fixed, which changes nothing. The C library would
         // skip the two signals that it reserves.
-        #[expect(unsafe_code, reason = "no library that we use says what a signal does")]
+        #[expect(unsafe_code, reason = "no library in use resets dispositions in a child")]
         unsafe {
             libc::syscall(libc::SYS_rt_sigaction, signal, done.as_ptr(), none, size_of::<u64>());
         }

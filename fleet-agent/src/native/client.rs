@@ -241,7 +241,7 @@ impl SupervisorClient {
         match written.await {
             Ok(()) => true,
             Err(error) => {
-                tracing::error!(%unit, %error, "cannot store that a unit is stopped: left to the next daemon");
+                tracing::error!(%unit, %error, "cannot store a stop: left to the next daemon");
                 false
             }
         }

@@ -90,14 +90,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_found_where_it_is_now() {
+    fn cursor_is_found_after_cut() {
         let text = b"one\ntwo\ntwo\nthree\nfour\n";
         let two = LogCursor::new(1008, b"one\ntwo\n");
         assert_eq!(two.find(text, 1000), Some(8), "nothing was cut");
         assert_eq!(two.find(b"three\n", 1012), None, "it was dropped");
         let third = LogCursor::new(1012, b"two\ntwo\n");
-        assert_eq!(third.find(b"two\ntwo\nthree\n", 0), Some(8), "offsets are counted anew");
-        assert_eq!(third.find(b"two\nthree\n", 0), None, "of what is known half was dropped");
+        assert_eq!(third.find(b"two\ntwo\nthree\n", 0), Some(8), "the base has changed");
+        assert_eq!(third.find(b"two\nthree\n", 0), None, "half of the hashed text was dropped");
         let word = LogCursor::new(90, b"tick\n");
         assert_eq!(word.find(b"tock\ntick\ntock\n", 0), Some(10), "there is one of it");
         assert_eq!(word.find(b"tick\ntick\ntock\n", 0), None, "it could be either");
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_read_as_it_was_written() {
+    fn cursor_round_trips() {
         let position = LogCursor::new(7, b"one\n");
         insta::assert_snapshot!(position, @"7.4.715adb46adb6c5f");
         assert_eq!(position.to_string().parse::<LogCursor>().unwrap(), position);
@@ -124,7 +124,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_comes_is_read_or_refused(text in ".*", log in any::<Vec<u8>>()) {
+        fn any_text_parses_or_fails(text in ".*", log in any::<Vec<u8>>()) {
             if let Ok(position) = text.parse::<LogCursor>() {
                 let _any = position.find(&log, 3);
             }
@@ -132,7 +132,7 @@ mod tests {
 
         /// No line is skipped silently, however often lines repeat.
         #[test]
-        fn it_is_where_it_was_or_is_told_to_be_lost(
+        fn cursor_is_exact_or_reported_lost(
             lines in proptest::collection::vec(prop_oneof!["tick\n", "tock\n"], 1..60),
             told in any::<prop::sample::Index>(),
             cut in any::<prop::sample::Index>(),
@@ -154,7 +154,7 @@ mod tests {
         /// Distinct lines are found by the preceding text, wherever they have moved, if the base
         /// has changed and the old offset is beyond the end.
         #[test]
-        fn a_cut_does_not_move_it(
+        fn cut_does_not_move_cursor(
             numbers in proptest::collection::btree_set(0..10_000_u32, 1..60),
             told in any::<prop::sample::Index>(),
             cut in any::<prop::sample::Index>(),

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn later_sources_win_and_unset_wins_over_all_but_what_processes_are_found_by() {
+    fn later_sources_override_and_identity_is_last() {
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let exec_env = ExecEnvironment {
             environment: vec![
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_with_a_dash_is_passed_over_whatever_is_wrong_with_it() {
+    fn optional_environment_file_is_ignored_on_error() {
         let home = tempfile::tempdir().expect("a directory can be made");
         let path = |name: &str| home.path().join(name).display().to_string();
         for (name, bytes) in [("good", &b"A=1\n"[..]), ("bytes", b"A=\xff\n"), ("zero", b"A=\0\n")]

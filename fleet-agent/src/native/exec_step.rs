@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_tells_what_failed_and_why() {
+    fn step_error_round_trips_as_number() {
         for step in ALL {
             let number = StepError(step, Errno::ACCESS).code();
             let told = SpawnError::from_code(number);

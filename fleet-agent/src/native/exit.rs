@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_is_waited_for_and_what_was_waited_for_is_known_or_never_will_be() {
+    fn exit_of_reaped_child_is_known_or_unsupported() {
         let mut child = std::process::Command::new("/bin/sh")
             .args(["-c", "read line; exit 7"])
             .stdin(std::process::Stdio::piped())

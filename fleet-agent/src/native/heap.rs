@@ -11,7 +11,7 @@ use nix::libc;
 pub fn use_single_malloc_arena() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: it takes the allocator's own locks, and sets a number.
-    #[expect(unsafe_code, reason = "no library that we use tells the allocator so")]
+    #[expect(unsafe_code, reason = "no library in use wraps mallopt")]
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 1);
     }
@@ -21,7 +21,7 @@ pub fn use_single_malloc_arena() {
 pub fn trim_heap() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: it takes the allocator's own locks, and touches no memory in use.
-    #[expect(unsafe_code, reason = "no library that we use has the allocator do so")]
+    #[expect(unsafe_code, reason = "no library in use wraps malloc_trim")]
     unsafe {
         libc::malloc_trim(0);
     }

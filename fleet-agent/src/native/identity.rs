@@ -178,7 +178,7 @@ mod tests {
 
     /// Verified with systemd 252.
     #[test]
-    fn what_lets_nobody_in_is_no_shell_and_the_root_directory_no_home() {
+    fn nologin_shells_and_root_home_are_left_out() {
         for (account, expected) in [
             ("u /home/u /bin/sh", "HOME=/home/u USER=u LOGNAME=u SHELL=/bin/sh"),
             ("u /nonexistent /usr/sbin/nologin", "HOME=/nonexistent USER=u LOGNAME=u"),
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_is_told_by_a_number_has_to_be_there() {
+    fn numeric_group_must_exist() {
         assert_eq!((group("0"), group("root")), (Ok(0), Ok(0)));
         let unknown =
             UnknownAccount::Group("there is no group \"4000000000\" on this machine".to_owned());

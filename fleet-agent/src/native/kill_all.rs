@@ -176,13 +176,13 @@ mod tests {
         let mut lists = lists.iter();
         let list = || Ok(lists.next().expect("there is one").to_vec());
         let look = |pid| Ok(seen.contains(&pid).then_some(ProcessId { pid, start: 0 }));
-        let found = running_processes(list, look).expect("nothing is in the way");
+        let found = running_processes(list, look).expect("no error is expected");
         assert_eq!(lists.len(), 0, "that is too few");
         found.into_iter().map(|process| process.pid).collect()
     }
 
     #[test]
-    fn one_that_may_not_be_signalled_keeps_the_signal_from_no_other() {
+    fn failed_signal_does_not_skip_other_processes() {
         let all = [7, 8, 9].map(|pid| ProcessId { pid, start: 0 });
         let mut tried = Vec::new();
         let answer = for_each_process(&all, |process| {
@@ -195,11 +195,11 @@ mod tests {
         assert_eq!(answer.expect_err("they cannot be reached").to_string(), "no 7");
         assert_eq!(tried, all);
         let gone = for_each_process(&all, |it| Ok((it.pid != 8).then_some(it.pid)));
-        assert_eq!(gone.expect("nothing is in the way"), [7, 9]);
+        assert_eq!(gone.expect("no error is expected"), [7, 9]);
     }
 
     #[test]
-    fn one_that_was_begun_by_a_process_that_ended_when_its_turn_came_is_found() {
+    fn child_of_ended_process_is_found() {
         assert_eq!(running(&[&[8], &[9]], &[9]), [9]);
         assert_eq!(running(&[&[7, 8], &[7, 9]], &[7, 9]), [7, 9]);
         // Its parent hands over to the next one in the same way.
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stays_on_the_list_and_is_hidden_is_not_looked_for_for_ever() {
+    fn hidden_process_does_not_cause_endless_lists() {
         assert_eq!(running(&[&[8], &[8]], &[]), [0; 0]);
         assert_eq!(running(&[&[7, 8], &[8, 9]], &[9]), [9]);
         let mut pid = 0;

@@ -1,4 +1,4 @@
-//! Logs of units that may not have long files: no line of its own may kill a unit.
+//! Logs of units with a file size limit: no log line may kill its unit.
 
 use std::io::Write as _;
 
@@ -13,7 +13,7 @@ use super::unit_directory::RunRecord;
 const LIMITED: &str = "ExecStart=/bin/echo up\nLimitFSIZE=64K\n";
 
 impl DriverHarness {
-    /// Has the log longer than the unit may have a file.
+    /// Makes the log longer than the unit's file size limit.
     fn fill(&self) {
         let text = b"sixteen letters\n".repeat(1 << 13);
         let filled = append(self.log()).and_then(|mut file| file.write_all(&text));
@@ -31,7 +31,7 @@ impl DriverHarness {
 }
 
 #[tokio::test]
-async fn a_unit_outlives_the_first_line_after_a_log_that_is_too_long() {
+async fn unit_survives_write_after_long_log() {
     let mut stage = DriverHarness::with(spec(LIMITED)).await;
     stage.start();
     stage.fill();
@@ -44,7 +44,7 @@ async fn a_unit_outlives_the_first_line_after_a_log_that_is_too_long() {
 }
 
 #[tokio::test]
-async fn the_next_daemon_bounds_the_log_of_a_unit_that_runs() {
+async fn next_daemon_limits_log_of_running_unit() {
     let mut stage = DriverHarness::with(spec(LIMITED)).await;
     stage.fill();
     let service = ServiceRun::restore(spec(LIMITED), RunState::default(), stage.context.now());
@@ -53,7 +53,7 @@ async fn the_next_daemon_bounds_the_log_of_a_unit_that_runs() {
 }
 
 #[tokio::test]
-async fn a_unit_that_gets_a_limit_has_its_log_bounded_for_its_next_process() {
+async fn new_file_size_limit_applies_to_next_process() {
     let mut stage = DriverHarness::with(spec("ExecStart=/bin/echo up\n")).await;
     stage.fill();
     stage.driver.set_definition(spec(LIMITED));

@@ -242,6 +242,6 @@ mod tests {
         assert!(was_used_this_boot(home.path()).expect("it can be read"));
         std::fs::write(home.path().join(TARGETS), "{}").expect("it can be written");
         forget().expect("there is nothing to do");
-        assert_eq!(left(home.path()), [TARGETS], "what is of this boot stays");
+        assert_eq!(left(home.path()), [TARGETS], "state of this boot stays");
     }
 }

@@ -1,7 +1,7 @@
 //! A service manager that runs units itself, on machines without systemd.
 //!
 //! ```text
-//! manager ── client ──> supervisor ── a task per run: run_driver ──> run_machine   next step (pure)
+//! manager ── client ──> supervisor ── a task per run: run_driver ──> run_machine  next step (pure)
 //!    │                      │                             │
 //!    │ compile:             └ decides, by a graph         ├──> process, child     spawn, reap
 //!    └ unit file ->                                       ├──> kill_all, cgroup   signal, wait

@@ -77,16 +77,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pipe_keeps_nobody_waiting() {
+    fn fifo_open_does_not_block() {
         let home = tempfile::tempdir().expect("a directory can be made");
         let path = home.path().join("pipe");
         mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("it can be made");
         read_text(&path, 100).expect_err("it is no file");
         let options = || OpenOptions::new().write(true).clone();
-        open_nonblocking(options(), &path).expect_err("nobody reads from it");
+        open_nonblocking(options(), &path).expect_err("it has no reader");
         let mut reader = OpenOptions::new();
         let mut reader = reader.read(true).custom_flags(flags()).open(&path).expect("at once");
-        let mut writer = open_nonblocking(options(), &path).expect("somebody reads");
+        let mut writer = open_nonblocking(options(), &path).expect("the reader exists");
         assert!(!fcntl_getfl(&writer).expect("it has flags").contains(OFlags::NONBLOCK));
         writer.write_all(b"said").expect("it can be written to");
         drop(writer);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_made_with_its_permissions_whatever_the_mask_of_who_makes_it() {
+    fn created_file_ignores_own_umask() {
         let home = tempfile::tempdir().expect("a directory can be made");
         let path = |name: &str| home.path().join(name);
         let options = || OpenOptions::new().append(true).clone();
@@ -108,12 +108,12 @@ mod tests {
             assert_eq!(mode(open_or_create(options(), &name, 0o622).expect("it is there")), made);
         }
         std::os::unix::fs::symlink(path("new"), path("link")).expect("it can be made");
-        open_or_create(options(), &path("link"), 0o600).expect("what it names is made");
+        open_or_create(options(), &path("link"), 0o600).expect("the target of the link is created");
         assert_eq!(mode(File::open(path("new")).expect("it is there")), 0o600);
     }
 
     #[test]
-    fn what_has_no_end_is_not_read_for_ever() {
+    fn endless_file_is_refused() {
         let home = tempfile::tempdir().expect("a directory can be made");
         let path = home.path().join("text");
         std::fs::write(&path, "four").expect("it can be written");

@@ -13,7 +13,7 @@ use super::sd_notify_message::NotifyMessage;
 impl Life {
     fn says(&mut self, words: &str) -> &mut Self {
         let notice = NotifyMessage::parse(words.replace(' ', "\n").as_bytes());
-        self.step(words, |service, now| service.on_notice(&notice, now))
+        self.step(words, |service, now| service.on_message(&notice, now))
     }
 
     fn names(&mut self, pid: u32) -> &mut Self {

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_read_as_variables_are_and_the_last_one_counts() {
+    fn last_os_release_field_counts() {
         let text = "# ID=no\nVERSION_ID=\"12\"\nID=one\nID=debian\nIMAGE_ID=\"a \"'b'\n\
                     BUILD_ID=\"1\\\n2\"\n";
         let read = |name| field(text, name);

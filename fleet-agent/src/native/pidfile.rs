@@ -129,11 +129,11 @@ pub(crate) fn read(
         Ok(pid) if pid > 0 => pid,
         _ => return Err(wrong(&format!("holds {text:?}, which is not a process ID"))),
     };
-    let strange = |error| unknown(path, "names a process that cannot be examined", &error);
-    let Some(process) = started(pid).map_err(strange)? else {
+    let unexamined = |error| unknown(path, "names a process that cannot be examined", &error);
+    let Some(process) = started(pid).map_err(unexamined)? else {
         return Err(wrong(&format!("names process {pid}, which does not run")));
     };
-    match is_own(process).map_err(strange)? {
+    match is_own(process).map_err(unexamined)? {
         true => Ok(process),
         false => Err(wrong(&format!("names process {pid}, which is not one of the unit's"))),
     }
@@ -150,7 +150,7 @@ fn unknown(path: &Path, what: &str, why: &io::Error) -> PidFileError {
 /// Reads the file. A file that belongs to a foreign user is rejected.
 fn text(path: &Path, owner: Option<u32>) -> Result<String, PidFileError> {
     use io::ErrorKind::{InvalidData, NotADirectory, NotFound};
-    let unread = |error: io::Error| match error.kind() {
+    let open_error = |error: io::Error| match error.kind() {
         NotFound => wrong(path, "does not exist"),
         // These errors mean that the file holds no process ID, not that it is unreadable.
         InvalidData | NotADirectory => wrong(path, &format!("cannot be read: {error}")),
@@ -159,8 +159,8 @@ fn text(path: &Path, owner: Option<u32>) -> Result<String, PidFileError> {
     let nonblocking = rustix::fs::OFlags::NONBLOCK.bits();
     let flags = i32::try_from(nonblocking).unwrap_or(0);
     // Opening a FIFO would block otherwise.
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(unread)?;
-    let metadata = file.metadata().map_err(unread)?;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(open_error)?;
+    let metadata = file.metadata().map_err(open_error)?;
     if !metadata.is_file() {
         return Err(wrong(path, "is no file"));
     }
@@ -173,7 +173,7 @@ fn text(path: &Path, owner: Option<u32>) -> Result<String, PidFileError> {
         return Err(wrong(path, &format!("belongs to user {user}, not to the unit's user")));
     }
     let mut text = String::new();
-    file.take(MAX_LENGTH).read_to_string(&mut text).map_err(unread)?;
+    file.take(MAX_LENGTH).read_to_string(&mut text).map_err(open_error)?;
     Ok(text)
 }
 
@@ -183,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    fn said(text: &str, is_own: bool) -> String {
+    fn result_for(text: &str, is_own: bool) -> String {
         let directory = tempfile::tempdir().expect("a directory can be made");
         let path = directory.path().join("pid");
         std::fs::write(&path, text).expect("it can be written");
@@ -197,16 +197,16 @@ mod tests {
     #[test]
     fn pid_file_may_name_a_process_of_the_unit_only() {
         let parent = std::os::unix::process::parent_id();
-        assert_eq!(said(&format!("{parent}\n"), true), format!("process {parent}"));
+        assert_eq!(result_for(&format!("{parent}\n"), true), format!("process {parent}"));
         let stranger = format!("x names process {parent}, which is not one of the unit's");
-        assert_eq!(said(&parent.to_string(), false), stranger);
-        assert_eq!(said("1\n", true), "x names process 1, which never belongs to a service");
+        assert_eq!(result_for(&parent.to_string(), false), stranger);
+        assert_eq!(result_for("1\n", true), "x names process 1, which never belongs to a service");
         let own = std::process::id().to_string();
-        assert_eq!(said(&own, true), "x names the service manager itself");
+        assert_eq!(result_for(&own, true), "x names the service manager itself");
         let dead = "x names process 4194305, which does not run";
-        assert_eq!(said("4194305", true), dead);
+        assert_eq!(result_for("4194305", true), dead);
         for text in ["", "0", "-7", "x", "7 8", &"7".repeat(100)] {
-            assert!(said(text, true).ends_with("which is not a process ID"), "{text:?}");
+            assert!(result_for(text, true).ends_with("which is not a process ID"), "{text:?}");
         }
     }
 
@@ -218,7 +218,10 @@ mod tests {
             ("/proc", "/proc is no file"),
             ("/proc/version/x", "/proc/version/x cannot be read: Not a directory (os error 20)"),
         ] {
-            assert!(matches!(read(path), PidFileError::Wrong(told) if told == problem), "{path}");
+            assert!(
+                matches!(read(path), PidFileError::Wrong(message) if message == problem),
+                "{path}"
+            );
         }
     }
 
@@ -226,8 +229,8 @@ mod tests {
     /// killed.
     #[test]
     fn unreadable_pid_file_does_not_count_as_empty() {
-        let unread = read(Path::new("/proc/self/mem"), Some(0), |_| Ok(true));
-        assert!(matches!(unread, Err(PidFileError::Unknown(_))), "{unread:?}");
+        let open_error = read(Path::new("/proc/self/mem"), Some(0), |_| Ok(true));
+        assert!(matches!(open_error, Err(PidFileError::Unknown(_))), "{open_error:?}");
         let directory = tempfile::tempdir().expect("a directory can be made");
         let path = directory.path().join("pid");
         let parent = std::os::unix::process::parent_id().to_string();

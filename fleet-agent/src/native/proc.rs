@@ -140,20 +140,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_very_process_runs() {
+    fn own_process_is_running() {
         let own = started(std::process::id()).expect("it can be read").expect("it runs");
         assert_eq!(child(own.pid).expect("it can be read"), Some(own));
-        assert_eq!(started(u32::MAX).expect("nothing is in the way"), None);
+        assert_eq!(started(u32::MAX).expect("no error is expected"), None);
     }
 
     /// The parent is started by a unit, for example by a shell of an `sshd` unit.
     #[test]
-    fn what_who_looks_has_begun_is_of_no_run_for_that() {
+    fn own_children_belong_to_no_run() {
         let group = rustix::process::getpgrp().as_raw_nonzero().get().unsigned_abs();
         let leader = child(group).expect("it can be read");
         let leader = leader.unwrap_or(ProcessId { pid: group, start: 0 });
         let mut sleep = std::process::Command::new("sleep");
-        let mut sleep = sleep.arg("1000").process_group(0).spawn().expect("it can be begun");
+        let mut sleep = sleep.arg("1000").process_group(0).spawn().expect("it can be started");
         let begun = child(sleep.id()).expect("it can be read").expect("it runs");
         let is_of = |process| descends_from_run(process, "a", &[leader]).expect("it can be read");
         let (of_child, of_own) = (is_of(begun), is_of(child(std::process::id()).unwrap().unwrap()));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_process_whose_number_a_thread_has_by_now_is_gone() {
+    async fn pid_reused_by_thread_counts_as_gone() {
         let held = std::thread::spawn(|| {
             let number = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
             assert_ne!(number, std::process::id());
@@ -172,7 +172,7 @@ mod tests {
         });
         let held = held.join().expect("it ends");
         for held in held {
-            assert!(held.expect("that is no failure").is_none());
+            assert!(held.expect("it is no error").is_none());
         }
     }
 }

@@ -305,7 +305,7 @@ mod tests {
 
     /// Regardless of our own mask.
     #[test]
-    fn who_names_no_mask_has_the_usual_one() {
+    fn missing_umask_uses_default() {
         let usual = setup(&ExecEnvironment::default());
         assert_eq!(usual.umask, Some(0o022));
         let named = ExecEnvironment { umask: Some(0), ..ExecEnvironment::default() };

@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn want_of_files_is_not_the_end_of_a_process() {
+    fn descriptor_shortage_is_not_process_exit() {
         let errno = |no: Errno| read_result::<()>(Err(no.into()));
         assert!(errno(Errno::MFILE).is_err());
         assert!(matches!(errno(Errno::NOENT), Ok(Err(Unreadable::Gone))));
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_may_be_called_anything() {
+    fn stat_line_with_odd_program_name_parses() {
         let line = "7 (a) Z (b) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 1000 2";
         let Stat { process, runs, is_kernel, .. } = parse_stat(7, line).expect("it is well formed");
         assert_eq!((process.id.start, process.parent, process.group), (4711, 1, 7));
@@ -269,18 +269,18 @@ mod tests {
     }
 
     #[test]
-    fn this_very_process_shows_what_it_was_given() {
+    fn own_environment_is_read_completely() {
         let own = std::process::id();
         let variables = environment(format_args!("{own}")).expect("it can be read");
         let length = variables.map(|it| it.len()).ok();
         let stat = stat(own).expect("it can be read").expect("it runs");
         assert_eq!((stat.process.id.pid, stat.environment), (own, length));
-        assert_eq!(probe(u32::MAX).expect("nothing is in the way"), ProbeResult::Gone);
+        assert_eq!(probe(u32::MAX).expect("no error is expected"), ProbeResult::Gone);
     }
 
     /// Becomes a process with a second thread, if the variable is set. Otherwise it does nothing.
     #[test]
-    fn one_to_be_looked_at() {
+    fn helper_process_with_second_thread() {
         if std::env::var_os("LOOKED_AT").is_some() {
             loop {
                 std::thread::park();
@@ -312,11 +312,11 @@ mod tests {
 
     /// Listing all processes did not terminate while such a process existed.
     #[test]
-    fn one_whose_threads_have_all_ended_is_about_to_end() {
+    fn process_with_ended_threads_is_transient() {
         use nix::sys::wait::{WaitPidFlag, waitpid};
         let mut itself = std::process::Command::new(std::env::current_exe().expect("it is one"));
         itself
-            .args(["--exact", "native::process_info::tests::one_to_be_looked_at"])
+            .args(["--exact", "native::process_info::tests::helper_process_with_second_thread"])
             .env("LOOKED_AT", "1");
         let child = itself.stdout(std::process::Stdio::null()).spawn().expect("it can run");
         let (pid, mut child) = (child.id(), Killed(child));
@@ -334,11 +334,11 @@ mod tests {
         waitpid(second, Some(WaitPidFlag::__WALL)).expect("it is ours");
         let is_it = |process: &ProcessInfo| process.id.pid == pid && process.invocation.is_none();
         assert!(matches!(&seen, Ok(ProbeResult::Transient(process)) if is_it(process)), "{seen:?}");
-        assert!(all.expect("it comes to its end").iter().any(is_it));
+        assert!(all.expect("it terminates").iter().any(is_it));
     }
 
     #[test]
-    fn each_thread_shows_what_its_process_was_given() {
+    fn threads_share_the_environment() {
         let mut shell = std::process::Command::new("/bin/sleep");
         let mut child = shell.arg("1000").env(INVOCATION_ID, "a").spawn().expect("there is one");
         let Ok(ProbeResult::Running(process)) = probe_until_settled(child.id()) else {

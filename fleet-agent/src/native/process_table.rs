@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_found_by_identity_group_and_descent() {
+    fn members_by_invocation_group_and_descent() {
         let all = [
             process(9, 1, 9, None),
             process(10, 1, 10, Some("a")),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn who_looks_is_no_member_and_neither_is_what_it_has_begun() {
+    fn own_process_and_children_are_no_members() {
         let own = std::process::id();
         let leader = ProcessId { pid: own + 3, start: 0 };
         let all = [
@@ -198,11 +198,11 @@ mod tests {
         ];
         let found: Vec<u32> = members(&all, "a", &[leader]).iter().map(|it| it.id.pid).collect();
         let expected = [own + 1, own + 3, own + 6];
-        assert_eq!(found, expected, "what it began for that run is one, once its program runs");
+        assert_eq!(found, expected, "its child for that run is a member after the exec");
     }
 
     #[test]
-    fn a_group_whose_number_was_given_to_a_stranger_is_left_alone() {
+    fn reused_process_group_is_left_alone() {
         let mut all = [process(9, 1, 9, None), process(10, 9, 9, None)];
         let leaders = [ProcessId { pid: 9, start: 0 }];
         assert_eq!(members(&all, "a", &leaders).len(), 2);
@@ -221,7 +221,7 @@ mod tests {
                 Ok(probe.clone())
             },
         );
-        let pids = all.expect("nothing is in the way").into_iter().map(|it| it.id.pid).collect();
+        let pids = all.expect("no error is expected").into_iter().map(|it| it.id.pid).collect();
         assert_eq!((lists.len(), looks.len()), (0, 0), "that is too few");
         pids
     }
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_was_born_after_the_list_of_a_parent_that_has_ended_is_found() {
+    fn child_created_after_list_is_found() {
         let looks = [runs(1), (8, ProbeResult::Gone), (9, ProbeResult::Irrelevant), runs(10)];
         assert_eq!(read(&[&[1, 8, 9], &[1, 9, 10]], &looks), [1, 10]);
         // It is a zombie.
@@ -243,22 +243,22 @@ mod tests {
     }
 
     #[test]
-    fn one_that_begins_to_execute_a_program_is_looked_at_again() {
+    fn transient_process_is_probed_again() {
         let becomes = || ProbeResult::Transient(process(8, 1, 8, None));
         let looks = [(8, becomes()), runs(9), (8, becomes()), runs(8)];
         assert_eq!(read(&[&[8, 9], &[8, 9], &[8, 9]], &looks), [8, 9]);
         // It stays blocked, and counts as far as it can be read.
         let for_ever =
-            read_until_complete(|| Ok(vec![8]), |_| Ok(becomes())).expect("nothing is in the way");
+            read_until_complete(|| Ok(vec![8]), |_| Ok(becomes())).expect("no error is expected");
         assert_eq!(for_ever, [process(8, 1, 8, None)]);
         // A missed process could belong to a unit.
         read_until_complete(|| Ok(vec![8]), |_| Ok(ProbeResult::Gone))
-            .expect_err("it never is on a list to its end");
+            .expect_err("the list never completes");
     }
 
     /// Each process of the run starts the next, execs twice, and exits.
     #[test]
-    fn a_run_that_changes_hands_all_the_time_is_never_seen_empty() {
+    fn handing_over_run_is_never_empty() {
         let home = tempfile::tempdir().expect("a directory can be made");
         let (goes, run) = (home.path().join("goes"), home.path().display().to_string());
         std::fs::write(&goes, "").expect("it can be made");
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn this_very_process_is_among_all() {
+    fn own_process_is_listed() {
         let own = std::process::id();
         let all = read_all().expect("they can be read");
         assert!(all.iter().any(|process| process.id.pid == own));

@@ -166,7 +166,7 @@ mod tests {
         for full in [Errno::MFILE, Errno::NFILE, Errno::NOSPC] {
             let mut growth = Growth::of(Err(full.into()), Arc::clone(&clock)).expect("it goes on");
             growth.next().await.expect("it is looked at again");
-            let Growth::Polling { pause, .. } = growth else { panic!("nobody tells") };
+            let Growth::Polling { pause, .. } = growth else { panic!("inotify is not used") };
             assert_eq!(pause, 2 * MIN_POLL_INTERVAL);
         }
         assert!(Growth::of(Err(Errno::ACCESS.into()), clock).is_err());

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_the_kernel_reads_it() {
+    fn settings_use_kernel_format() {
         assert_eq!(settings(&ResourceLimits::default()), []);
         let resources = ResourceLimits {
             memory_max: Some(1 << 30),

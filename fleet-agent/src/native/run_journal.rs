@@ -158,13 +158,13 @@ impl RunJournal {
         })
     }
 
-    fn with<T>(&self, what: impl FnOnce(&mut JournalFile) -> io::Result<T>) -> io::Result<T> {
+    fn with<T>(&self, f: impl FnOnce(&mut JournalFile) -> io::Result<T>) -> io::Result<T> {
         // A poisoned lock is used as it is: no holder leaves the state half changed.
         let mut file = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(file) = &mut *file {
-            return what(file);
+            return f(file);
         }
-        what(file.insert(JournalFile::open(&self.path)?))
+        f(file.insert(JournalFile::open(&self.path)?))
     }
 }
 
@@ -172,12 +172,12 @@ impl JournalFile {
     fn open(path: &Path) -> io::Result<Self> {
         let file = File::options().read(true).append(true).create(true).open(path)?;
         let text = std::fs::read(path)?;
-        let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
+        let complete = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
         // Removes a partial line, so that the next write cannot complete it.
-        file.set_len(whole as u64)?;
+        file.set_len(complete as u64)?;
         let (compact_above, units) = (MIN_COMPACTION_SIZE, BTreeMap::new());
         let mut file = Self { file, length: 0, live_bytes: 0, compact_above, units };
-        for line in text[..whole].split_inclusive(|&byte| byte == b'\n') {
+        for line in text[..complete].split_inclusive(|&byte| byte == b'\n') {
             file.take(line);
         }
         Ok(file)
@@ -291,12 +291,12 @@ mod tests {
     }
 
     /// Writes one record for one of three units: a removal, a definition, or a run.
-    fn write(records: &RunJournal, (unit, what): (usize, u32)) {
+    fn write(records: &RunJournal, (unit, f): (usize, u32)) {
         let unit = ["a", "b", "c"][unit];
-        let written = match what {
+        let written = match f {
             0 => records.forget(unit),
-            1..=20 => records.write_stanza(unit, &"x".repeat(what as usize)),
-            _ => records.write_run(unit, &run(what)),
+            1..=20 => records.write_stanza(unit, &"x".repeat(f as usize)),
+            _ => records.write_run(unit, &run(f)),
         };
         written.expect("it can be written");
     }

@@ -17,7 +17,7 @@ pub(super) fn spec(service: &str) -> Arc<InitUnit> {
     let host = HostCapabilities::of_a_test(true);
     let name = "a.service".parse().expect("the name is well formed");
     let compiled = compile(&name, &file.expect("it is well formed"), &host);
-    compiled.expect("it can be obeyed").unit.unit
+    compiled.expect("it is supported").unit.unit
 }
 
 /// A service with scripted processes.
@@ -188,9 +188,9 @@ fn oneshot_with_several_commands() {
 fn stop_timeout() {
     let mut life = Life::new("ExecStart=/main\nExecStop=/stop\nExecStopPost=/after\n");
     life.start().stop().due().due();
-    assert_eq!(life.service.due(), None, "what was killed is waited for");
+    assert_eq!(life.service.due(), None, "killed processes are reaped");
     life.main(ProcessExit::Signal(9)).control(ProcessExit::Signal(9)).gone().due().due();
-    assert_eq!(life.service.due(), None, "what was killed is waited for");
+    assert_eq!(life.service.due(), None, "killed processes are reaped");
     life.control(ProcessExit::Signal(9)).gone();
     insta::assert_snapshot!(life.story(), @r"
     start: new-run main => active running success

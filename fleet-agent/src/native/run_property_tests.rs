@@ -140,7 +140,7 @@ impl World {
                 self.service.on_time(self.now);
             }
             Event::Says(words) => {
-                self.service.on_notice(&NotifyMessage::parse(words.as_bytes()), self.now);
+                self.service.on_message(&NotifyMessage::parse(words.as_bytes()), self.now);
             }
             Event::NamesMain => {
                 self.pids += 1;
@@ -184,20 +184,23 @@ impl World {
                 (None, None),
                 "what rests has no process"
             );
-            assert_eq!(self.service.due(), None, "what rests owes nothing");
+            assert_eq!(self.service.due(), None, "an idle service has no actions");
         }
         let killed =
             matches!(run_state.phase, ServicePhase::StopSigkill | ServicePhase::FinalSigkill);
         let transient = run_state.phase.is_stopping() && !killed || run_state.phase.is_reloading();
-        assert!(!transient || self.service.due().is_some(), "no phase of change lasts for ever");
+        assert!(!transient || self.service.due().is_some(), "every transitional phase ends");
         let running = run_state.phase == ServicePhase::Running;
-        assert!(!running || run_state.main.is_some(), "what runs has a main process");
+        assert!(!running || run_state.main.is_some(), "a running unit has a main process");
     }
 }
 
 proptest! {
     #[test]
-    fn invariants_hold_for_random_events(service in services(), events in prop::collection::vec(events(), 0..40)) {
+    fn invariants_hold_for_random_events(
+        service in services(),
+        events in prop::collection::vec(events(), 0..40),
+    ) {
         let spec = spec(&service);
         let service = ServiceRun::new(Arc::clone(&spec));
         let now = Timestamp::from_millis(0);

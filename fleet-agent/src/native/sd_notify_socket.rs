@@ -109,7 +109,7 @@ mod tests {
         let name = address(invocation);
         let address = SocketAddr::from_abstract_name(&name[1..]).expect("the name is short");
         let socket = UnixDatagram::unbound().expect("a socket can be made");
-        socket.send_to_addr(message, &address).expect("somebody listens");
+        socket.send_to_addr(message, &address).expect("the socket is bound");
     }
 
     #[tokio::test]
@@ -129,7 +129,12 @@ mod tests {
         assert!(is_silent());
         send(&invocation, b"READY=1");
         assert!(
-            socket.try_receive().expect("it can be asked").expect("it was said").notice.is_ready
+            socket
+                .try_receive()
+                .expect("it can be asked")
+                .expect("a message was sent")
+                .notice
+                .is_ready
         );
     }
 
@@ -141,9 +146,9 @@ mod tests {
         (0..3).for_each(|_| send(&invocation, &[b'x'; MAX_MESSAGE + 1]));
         send(&invocation, b"READY=1");
         for _ in 0..3 {
-            assert_eq!(socket.try_receive().expect("it was said"), None);
+            assert_eq!(socket.try_receive().expect("a message was sent"), None);
         }
-        assert!(socket.try_receive().expect("it was said").is_some());
+        assert!(socket.try_receive().expect("a message was sent").is_some());
     }
 
     #[tokio::test]

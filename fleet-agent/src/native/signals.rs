@@ -70,7 +70,7 @@ impl From<graph::Signal> for Sig {
     fn from(signal: graph::Signal) -> Self {
         let name = signal.to_string();
         let found = NAMES.iter().find(|(known, _)| *known == name);
-        Self(found.expect("both lists hold the same names, which a test sees to").1)
+        Self(found.expect("a test checks that both lists have the same names").1)
     }
 }
 
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_signal_that_a_unit_may_name_has_its_number() {
+    fn every_unit_file_signal_has_a_number() {
         for signal in graph::Signal::all() {
             let number = Sig::from(signal).number();
             assert_eq!(format!("SIG{}", short_name(number)), signal.to_string());

@@ -248,7 +248,7 @@ unsafe extern "C" fn child_main(told: *const c_void) -> ! {
 }
 
 /// Converts the results of `clone3` to a pid and an owned pidfd.
-#[expect(unsafe_code, reason = "a descriptor is owned by whoever the kernel made it for")]
+#[expect(unsafe_code, reason = "the kernel creates the descriptor for this process")]
 fn begun(pid: i64, descriptor: libc::c_int) -> Option<(Pid, OwnedFd)> {
     // SAFETY: the kernel created it for this call, and no other code uses it.
     let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };

@@ -1,4 +1,4 @@
-//! Births inside control groups, where there can be any, and what becomes of the children.
+//! Tests of processes spawned inside control groups, and of their ends.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -21,12 +21,12 @@ fn text(text: &str) -> CString {
     CString::new(text).expect("it has no zero byte")
 }
 
-/// How a program ended that was begun in a group of its own, and what it wrote.
+/// Runs a program in a control group of its own. Returns its exit and its output.
 async fn give(program: &str, script: &str) -> Option<(io::Result<ProcessExit>, String)> {
     give_with(program, script, in_usr()).await
 }
 
-/// Where all begin that need no other place.
+/// Setup of children without special needs.
 fn in_usr() -> ChildSetup {
     let start = Some(WorkingDirectory { path: text("/usr"), optional: false });
     ChildSetup { umask: Some(0o27), start, ..ChildSetup::default() }
@@ -47,7 +47,7 @@ async fn give_with(
     Some((ended.0, std::fs::read_to_string(&path).expect("it can be read")))
 }
 
-/// Begins a program in a group of its own; nothing where there are no groups.
+/// Spawns a program in a control group of its own; `None` if there are no control groups.
 fn begin(
     home: &Path,
     program: &str,
@@ -75,23 +75,23 @@ fn begin(
 }
 
 #[tokio::test]
-async fn a_program_begins_in_its_group_with_all_that_it_is_given() {
+async fn program_starts_in_cgroup_with_its_setup() {
     let script = "echo $WHO $PWD $(umask) $(cut -d' ' -f5,6 /proc/$$/stat | grep -cx \"$$ $$\") \
                   $((SYSTEMD_EXEC_PID - $$)); grep -c /born.0 /proc/self/cgroup; kill -PIPE $$";
-    // As a copy of this process, too, which whoever gives up rights begins as.
+    // As a copy of this process too, which is used for children that drop privileges.
     let rights = || Credentials { uid: None, gid: None, groups: None };
     for identity in [None, Some(rights())] {
         let given = give_with("/bin/sh", script, ChildSetup { identity, ..in_usr() }).await;
         let Some((end, wrote)) = given else { return };
-        // Ours ignores the signal; a program does not.
+        // This test ignores the signal; the program does not.
         assert_eq!(end.expect("it ended"), ProcessExit::Signal(13));
         assert_eq!(wrote, "me /usr 0027 1 0\n1\n");
     }
 }
 
-/// Old kernels, and the filters of containers, know no such request.
+/// Old kernels and seccomp filters refuse the call.
 #[tokio::test]
-async fn a_program_that_the_standard_library_begins_is_given_the_same() {
+async fn std_spawn_applies_the_same_setup() {
     let home = tempfile::tempdir().expect("a directory can be made");
     let begin = |program: &str| {
         let output = File::create(home.path().join("out")).expect("it can be made");
@@ -109,7 +109,7 @@ async fn a_program_that_the_standard_library_begins_is_given_the_same() {
         let program = plan.program().expect("it has no zero byte");
         plan.spawn(program)
     };
-    let end = begin("/bin/sh").expect("it begins").wait().await.expect("it ended");
+    let end = begin("/bin/sh").expect("it starts").wait().await.expect("it ended");
     let wrote = std::fs::read_to_string(home.path().join("out")).expect("it can be read");
     assert_eq!((end, &*wrote), (ProcessExit::Signal(13), "shell me /usr 0027 0\n"));
     let error = begin("/etc/passwd").expect_err("it is no program");
@@ -117,7 +117,7 @@ async fn a_program_that_the_standard_library_begins_is_given_the_same() {
 }
 
 #[tokio::test]
-async fn what_is_no_program_is_told() {
+async fn exec_failure_is_reported() {
     let Some((end, _)) = give("/etc/passwd", "").await else { return };
     assert_eq!(end.map_err(|error| error.kind()), Err(io::ErrorKind::PermissionDenied));
     for (optional, expected) in [(false, Err(io::ErrorKind::NotFound)), (true, Ok("/\n"))] {
@@ -128,9 +128,9 @@ async fn what_is_no_program_is_told() {
     }
 }
 
-/// Who is not root, or is it in a container, may have little of this.
+/// Without root, or in a container, little of this may be permitted.
 #[tokio::test]
-async fn what_a_program_may_not_have_in_full_does_not_keep_it_from_beginning() {
+async fn unpermitted_limits_do_not_prevent_start() {
     let hard = rustix::process::getrlimit(Resource::Nofile).maximum;
     let more = Rlimit { current: Some(7), maximum: None };
     let setup = ChildSetup {
@@ -142,13 +142,13 @@ async fn what_a_program_may_not_have_in_full_does_not_keep_it_from_beginning() {
     let given = give_with("/bin/sh", "ulimit -Sn; ulimit -Hn", setup).await;
     let Some((end, wrote)) = given else { return };
     assert_eq!(end.expect("it ended"), ProcessExit::Code(0));
-    // The kernel lets nobody have no limit of open files.
-    let most = hard.expect("so there is one");
+    // The kernel always limits open files.
+    let most = hard.expect("the limit exists");
     assert_eq!(wrote, format!("7\n{most}\n"));
 }
 
 #[tokio::test]
-async fn a_program_ignores_the_signal_of_a_broken_pipe_if_it_is_to() {
+async fn ignored_sigpipe_stays_ignored() {
     let setup = ChildSetup { ignore_sigpipe: true, ..in_usr() };
     let given = give_with("/bin/sh", "kill -PIPE $$; echo on", setup).await;
     let Some((end, wrote)) = given else { return };
@@ -165,13 +165,13 @@ async fn wait_until(mut so: impl FnMut() -> bool) {
     tokio::time::timeout(Duration::from_secs(30), wait).await.expect("in time");
 }
 
-/// Whoever looked after a child is gone while this process goes on, as when a supervisor ends.
+/// The child's caller is gone while this process continues, as after the end of a supervisor.
 #[tokio::test]
-async fn a_child_that_was_let_go_of_does_not_stay_when_it_has_ended() {
+async fn dropped_child_is_reaped() {
     let home = tempfile::tempdir().expect("a directory can be made");
     let path = home.path().join("out");
     let Some((child, groups)) = begin(home.path(), "/bin/sh", "echo x", in_usr()) else { return };
-    let child = child.expect("it begins");
+    let child = child.expect("it starts");
     let pid = child.id().expect("it was not waited for");
     drop(child);
     wait_until(|| std::fs::read_to_string(&path).is_ok_and(|text| text == "x\n")).await;

@@ -83,7 +83,7 @@ mod tests {
     use crate::native::os_release::RELEASES;
 
     #[test]
-    fn what_every_machine_has_is_known() {
+    fn common_specifiers_are_known() {
         let name = "web@1.service".parse().expect("it is a name");
         let text = specifiers().expand("%H %l %v %b %t %S %C %L %E %U %G %i", &name);
         let text = text.expect("all of it is known");

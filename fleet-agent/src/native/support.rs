@@ -80,11 +80,11 @@ fn resources(run: &Run, host: &HostCapabilities) -> Vec<Unsupported> {
     let unsupported = |setting: &CgroupSetting| match &host.controllers {
         Ok(available) if available.contains(setting.controller) => None,
         Ok(_) => Some(format!(
-            "is not available: the controller {} does not limit control groups here: have it \
-             delegated to fleet alone, or take the option out",
+            "needs the cgroup controller {}, which is not delegated here: delegate it to fleet \
+             alone, or remove the option",
             setting.controller
         )),
-        Err(why) => Some(format!("is not available without control groups: {why}")),
+        Err(why) => Some(format!("needs control groups: {why}")),
     };
     let settings = settings(&run.resources).into_iter();
     settings.filter_map(|it| Some((it.option, unsupported(&it)?))).collect()
@@ -109,8 +109,8 @@ fn privileges(run: &Run, host: &HostCapabilities) -> Vec<Unsupported> {
         let wanted = wanted.as_ref().filter(|wanted| !host.root && !own.contains(wanted))?;
         let own = own.first().map_or("", String::as_str);
         Some(format!(
-            "is {wanted:?}, but fleet runs as the {kind} {own:?} and may not become another: \
-             take the option out, or run fleet as root"
+            "is {wanted:?}, but fleet runs as the {kind} {own:?} and may not change it: \
+             remove the option, or run fleet as root"
         ))
     };
     let user_problem = other("user", user, &host.users);
@@ -126,12 +126,12 @@ fn privileges(run: &Run, host: &HostCapabilities) -> Vec<Unsupported> {
         let problem = match (host.root, user.is_some() || group.is_some()) {
             (true, false) => continue,
             (false, _) => {
-                "is not allowed: the prefixes \"+\" and \"!\" ask for the rights of root, which \
-                 fleet does not have here: take them out"
+                "is not allowed: the prefixes \"+\" and \"!\" need root, but fleet does not run as \
+                 root: remove them"
             }
             (true, true) => {
                 "is not allowed: the prefixes \"+\" and \"!\" cannot be combined with another \
-                 user or group here: take one of them out"
+                 user or group here: remove one of them"
             }
         };
         all.push((name, problem.to_owned()));

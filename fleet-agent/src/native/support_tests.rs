@@ -69,8 +69,8 @@ fn unsupported_option_is_refused_with_its_line() {
        have it delegated to fleet alone, or take the option out
     4: ExecStop= is not allowed: the prefixes "+" and "!" cannot be combined with
        another user or group here: take one of them out
-    3: PrivateTmp= is not possible: the native supervisor cannot confine processes in
-       this way: take the option out or set it to what asks for nothing, or run the unit
+    3: PrivateTmp= is not supported: the native supervisor cannot confine processes in
+       this way: remove the option, set it to a neutral value, or run the unit
        under systemd; line 4: NoSuch= is no option of systemd in [Service]: take it out,
        or begin its name with X-
     "#);
@@ -173,9 +173,9 @@ fn ignored_option_is_noted() {
                 SyslogIdentifier=x\n\
                 TTYReset=no\n[Install]\nWantedBy=multi-user.target\nAlias=d.service\n\
                 [X-Fleet]\nGlobal=true\n";
-    let compiled = compile_as(true, "a.service", text).expect("it can be obeyed");
+    let compiled = compile_as(true, "a.service", text).expect("it is supported");
     insta::assert_snapshot!(wrapped(&compiled.remarks), @r"
-    9:1: Service.SyslogIdentifier concerns a journal that is not there
-    10:1: Service.TTYReset concerns a terminal, and no unit has one here
+    9:1: Service.SyslogIdentifier has no effect, because there is no journal
+    10:1: Service.TTYReset has no effect, because units have no terminal
     ");
 }

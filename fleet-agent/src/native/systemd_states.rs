@@ -7,7 +7,7 @@ use super::run_state::{RunState, ServicePhase};
 
 impl ServicePhase {
     /// Returns systemd's active state and sub-state.
-    pub(crate) const fn words(self) -> (ActiveState, &'static str) {
+    pub(crate) const fn systemd_states(self) -> (ActiveState, &'static str) {
         match self {
             Self::Dead => (ActiveState::Inactive, "dead"),
             Self::Condition => (ActiveState::Activating, "condition"),
@@ -34,7 +34,7 @@ impl ServicePhase {
 
 /// Returns the state to publish.
 pub(crate) fn to_systemd_state(run_state: &RunState) -> SystemdState {
-    let (active, sub) = run_state.phase.words();
+    let (active, sub) = run_state.phase.systemd_states();
     SystemdState {
         result: run_state.outcome.map(|outcome| outcome.as_str().to_owned()),
         main_pid: run_state.main.map(|process| process.pid),

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_certainly_older_is_left_out() {
+    fn certainly_older_part_is_left_out() {
         let mut time_index = TimeIndex::default();
         assert_eq!(time_index.offset_before(at(u64::MAX)), 0);
         time_index.record_look(10, at(1000), at(1001));
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn by_when_a_line_was_written_the_next_look_tells() {
+    fn next_look_bounds_write_time() {
         let mut time_index = TimeIndex::default();
         assert_eq!(time_index.written_by(0), None);
         time_index.record_look(10, at(1000), at(1001));
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn it_stays_small_and_knows_the_latest_best() {
+    fn index_is_bounded_and_most_precise_at_end() {
         let mut time_index = TimeIndex::default();
         for step in 1..=100_000 {
             time_index.record_look(step, at(step * 1000), at(step * 1000));
@@ -118,7 +118,7 @@ mod tests {
     proptest! {
         /// The model records the time of every byte.
         #[test]
-        fn nothing_that_is_late_enough_is_left_out(
+        fn no_recent_line_is_left_out(
             steps in vec((0..60_u64, 0..4_usize, any::<bool>()), 1..400),
             since in 0..20_000_u64,
         ) {

@@ -259,7 +259,7 @@ impl UnitDirectory {
         let complete = text.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);
         let last = text[..complete].split(|&byte| byte == b'\n').rfind(|line| !line.is_empty());
         let run = last.map(serde_json::from_slice).transpose();
-        let or = "; or remove that file, if nothing of the unit runs any more";
+        let or = "; or remove the file, if no process of the unit is left";
         run.map_err(|why| invalid_record(&path, why, or))
     }
 
@@ -282,8 +282,8 @@ impl UnitDirectory {
 pub(crate) fn invalid_record(path: &Path, why: impl Into<io::Error>, or: &str) -> io::Error {
     let (why, path) = (why.into(), path.display());
     let problem = format!(
-        "what {path} says of what runs makes no sense to this version of fleet ({why}): run the \
-         one that wrote it{or}"
+        "cannot read the stored run in {path} ({why}): if another version of fleet wrote it, run \
+         that version{or}"
     );
     io::Error::new(why.kind(), problem)
 }

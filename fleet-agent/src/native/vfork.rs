@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stack_begins_where_a_function_has_to_find_it() {
+    fn stack_top_is_aligned() {
         for odd in 0..32 {
             let mut stack = Vec::with_capacity(STACK + odd);
             let (lowest, size) = stack_range(&mut stack);

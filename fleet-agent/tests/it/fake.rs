@@ -1,4 +1,4 @@
-//! The fake service manager: it conforms, and does as it is told.
+//! Tests of the fake service manager: conformance and scripted behaviour.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use fleet_unitfile::{UnitFile, UnitName};
 
 use crate::support::name;
 
-/// A fake machine whose units are scripted when the suite asks for them.
+/// A fake machine that scripts each unit requested by the suite.
 pub(crate) struct FakeHarness {
     pub(crate) machine: Arc<FakeManager>,
 }
@@ -58,28 +58,28 @@ fn file() -> UnitFile {
 }
 
 #[tokio::test]
-async fn it_does_as_it_is_told() {
+async fn fake_follows_its_script() {
     let machine = FakeManager::new();
     let unit = name("a.service");
     machine.fail_load(&unit, "no");
     let refused = machine.load(&unit, &file(), Epoch(1)).await.expect_err("it is refused");
     assert!(matches!(refused, ServiceError::BadSetting { line: 1, .. }));
     machine.clear_failures(&unit);
-    machine.load(&unit, &file(), Epoch(1)).await.expect("it is mended");
+    machine.load(&unit, &file(), Epoch(1)).await.expect("it is repaired");
     machine.start(&unit, Generation(1)).await.expect("it starts");
     machine.crash(&unit);
     let state = machine.get(&unit).await.expect("it answers").expect("it is known").state;
     assert_eq!((state.active, state.exit), (ActiveState::Failed, Some(ExitStatus::Signal(9))));
     machine.exit(&unit, 0);
     let again = machine.get(&unit).await.expect("it answers").expect("it is known").state;
-    assert_eq!(again, state, "what does not run cannot end");
+    assert_eq!(again, state, "an idle unit cannot exit");
     let hash = file().hash();
     let load = Call::Load { unit: unit.clone(), hash, epoch: Epoch(1) };
     assert_eq!(machine.calls(), [load.clone(), load, Call::Start(unit, Generation(1))]);
 }
 
 #[tokio::test]
-async fn a_reboot_forgets_units_and_keeps_scripts() {
+async fn reboot_forgets_units_and_keeps_scripts() {
     let machine = FakeManager::new();
     let unit = name("a.service");
     machine.load(&unit, &file(), Epoch(1)).await.expect("it loads");
@@ -94,7 +94,7 @@ async fn a_reboot_forgets_units_and_keeps_scripts() {
 }
 
 #[tokio::test]
-async fn followers_see_what_is_written() {
+async fn followers_get_written_lines() {
     let machine = FakeManager::new();
     let unit = name("a.service");
     machine.load(&unit, &file(), Epoch(1)).await.expect("it loads");

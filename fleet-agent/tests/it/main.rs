@@ -1,4 +1,4 @@
-//! The service managers, as whoever uses the crate sees them.
+//! The service managers through their public interface.
 
 mod fake;
 mod histories;

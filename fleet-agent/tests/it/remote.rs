@@ -1,9 +1,9 @@
 //! A service manager in another process, over a socket.
 
-mod broken;
+mod journal_errors;
 mod clients;
-mod conforms;
-mod earlier;
+mod conformance;
+mod other_versions;
 mod outages;
-mod served;
-mod silent;
+mod served_manager;
+mod unresponsive_server;

@@ -1,4 +1,4 @@
-//! A native service manager over a directory of its own, and the wait for what it does.
+//! A native service manager in a directory of its own, and waits for its units.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -17,12 +17,12 @@ use tokio::task::{AbortHandle, JoinHandle};
 
 pub(crate) use crate::wait::{DEADLINE, wait_until};
 
-/// The name of a unit.
+/// Parses a unit name.
 pub(crate) fn name(text: &str) -> UnitName {
     text.parse().expect("the name is well formed")
 }
 
-/// The real clock, a hundred times as fast.
+/// The real clock, a hundred times faster.
 struct HastyClock(SystemClock);
 
 #[async_trait]
@@ -36,12 +36,12 @@ impl Clock for HastyClock {
     }
 }
 
-/// A clock by which seconds pass in hundredths.
+/// Returns a clock on which a second lasts ten milliseconds.
 pub(crate) fn hasty() -> Arc<dyn Clock> {
     Arc::new(HastyClock(SystemClock::start()))
 }
 
-/// A machine with a native service manager, which must be left as empty as it was found.
+/// A machine with a native service manager, which has to be left empty.
 pub(crate) struct Bench {
     pub(crate) manager: Arc<NativeManager>,
     config: NativeConfig,
@@ -57,7 +57,7 @@ impl Bench {
         Self::at(Home::new(), set_up).await
     }
 
-    /// The same where no disk holds anybody up.
+    /// Like `open`, in memory, where no disk delays it.
     pub(crate) async fn in_memory(set_up: impl FnOnce(&mut NativeConfig)) -> Self {
         Self::at(Home::in_memory(), set_up).await
     }
@@ -71,17 +71,17 @@ impl Bench {
         Self { manager, config, directory }
     }
 
-    /// The control groups of its units, by name.
+    /// Returns the control groups of its units, by name.
     pub(crate) fn groups(&self) -> Vec<String> {
         self.directory.groups().unwrap_or_default()
     }
 
-    /// A place for files of the test.
+    /// Returns a path for a file of the test.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.0.path().join(name)
     }
 
-    /// Ends the manager, as the end of the daemon would.
+    /// Drops the manager, like the sudden end of a daemon.
     pub(crate) async fn kill(self) -> Dead {
         let Self { manager, config, directory } = self;
         drop(manager);
@@ -98,7 +98,7 @@ impl Bench {
         self.try_load(unit, &text).await.expect("it can be loaded");
     }
 
-    /// Loads `a.service` and begins to start it, without waiting for the end of that.
+    /// Loads `a.service` and starts it, without waiting for the result.
     pub(crate) async fn begin(&self, service: &str) -> AbortHandle {
         self.load("a.service", service).await;
         let manager = Arc::clone(&self.manager);
@@ -113,7 +113,7 @@ impl Bench {
         self.manager.start(&name(unit), Generation(1)).await
     }
 
-    /// Begins to start a unit.
+    /// Starts a unit in the background.
     pub(crate) fn begin_start(&self, unit: &str) -> JoinHandle<Result<(), ServiceError>> {
         let (manager, unit) = (Arc::clone(&self.manager), name(unit));
         tokio::spawn(async move { manager.start(&unit, Generation(1)).await })
@@ -141,7 +141,7 @@ impl Bench {
         self.state(unit).await.main_pid.expect("it has a main process")
     }
 
-    /// Waits until the unit's state is as it should be.
+    /// Waits until the unit's state satisfies the condition.
     pub(crate) async fn wait_for(
         &self,
         unit: &str,
@@ -167,7 +167,7 @@ impl Bench {
         self.wait_for(unit, |state| state.sub == sub).await
     }
 
-    /// Waits until a file holds that many whole lines, and returns them.
+    /// Waits until a file has this many complete lines, and returns them.
     pub(crate) async fn wait_for_lines(&self, file: &str, lines: usize) -> Vec<String> {
         let path = self.path(file);
         let read = || std::fs::read_to_string(&path).unwrap_or_default();
@@ -192,7 +192,7 @@ impl Bench {
         self.manager.journal(&name(unit), query).await.expect("it has a journal")
     }
 
-    /// Ends everything, and sees that nothing is left.
+    /// Unloads everything, and checks that nothing is left.
     pub(crate) async fn clean_up(self) {
         self.manager.shutdown().await.expect("all units stop");
         assert_eq!(self.directory.processes(), [0; 0], "processes were left behind");
@@ -202,7 +202,7 @@ impl Bench {
     }
 }
 
-/// The directory of a machine. Its end ends what a test that failed has left running.
+/// The directory of a machine. Dropping it kills processes that a failed test has left.
 pub(crate) struct Home(TempDir);
 
 impl Home {
@@ -210,28 +210,28 @@ impl Home {
         Self(tempfile::tempdir().expect("a directory can be made"))
     }
 
-    /// One where nothing that is synced takes time, if there is such a place.
+    /// Creates one where syncing takes no time, if there is such a file system.
     pub(crate) fn in_memory() -> Self {
         let made = tempfile::tempdir_in("/dev/shm");
         made.map_or_else(|_| Self::new(), Self)
     }
 
-    /// What the processes of its units are known by.
+    /// Returns the marker by which the processes of its units are found.
     pub(crate) fn mark(&self) -> String {
         self.0.path().display().to_string()
     }
 
-    /// A place below it.
+    /// Returns a path below it.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    /// The control groups of the machine's units, if it has a place for them.
+    /// Returns the control groups of the machine's units, if it can have any.
     fn groups(&self) -> Option<Vec<String>> {
         groups_below(self.0.path())
     }
 
-    /// The processes of the machine's units.
+    /// Returns the processes of the machine's units.
     pub(crate) fn processes(&self) -> Vec<u32> {
         marked(self.0.path())
     }
@@ -254,20 +254,20 @@ pub(crate) struct Dead {
 }
 
 impl Dead {
-    /// The next daemon.
+    /// Opens the next daemon's manager.
     pub(crate) async fn revive(self) -> Bench {
         let Self { config, directory } = self;
         let manager = NativeManager::open(config.clone()).await.expect("it opens");
         Bench { manager, config, directory }
     }
 
-    /// The same, set up otherwise.
+    /// Changes the configuration of the next daemon.
     pub(crate) fn with(mut self, set_up: impl FnOnce(&mut NativeConfig)) -> Self {
         set_up(&mut self.config);
         self
     }
 
-    /// Whether the next daemon could begin, with another set-up.
+    /// Tries to open a manager with this configuration.
     pub(crate) async fn try_to_open(
         &self,
         set_up: impl FnOnce(&mut NativeConfig),
@@ -281,20 +281,20 @@ impl Dead {
         self.directory.0.path().join(name)
     }
 
-    /// Where the machine is.
+    /// Returns the directory of the machine.
     pub(crate) fn home(&self) -> PathBuf {
         self.directory.0.path().to_owned()
     }
 }
 
-/// The control groups of the units of the machine at that place, if it has any for them.
+/// Returns the control groups of the machine's units, if it can have any.
 pub(crate) fn groups_below(home: &Path) -> Option<Vec<String>> {
     let entries = std::fs::read_dir(base_of_groups(home)?).ok()?;
     let groups = entries.flatten().filter(|entry| entry.path().is_dir());
     Some(groups.map(|group| group.file_name().to_string_lossy().into_owned()).collect())
 }
 
-/// The control group in which those of the units of the machine at that place are, if it has one.
+/// Returns the parent of these control groups, if there is one.
 pub(crate) fn base_of_groups(home: &Path) -> Option<PathBuf> {
     let mounts = std::fs::read_to_string("/proc/mounts").expect("it can be read");
     let mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
@@ -306,23 +306,23 @@ pub(crate) fn base_of_groups(home: &Path) -> Option<PathBuf> {
     Some(Path::new(&points.next_back()?).join(own).join(base))
 }
 
-/// The processes of the units of the machine at that place.
+/// Returns the processes of the machine's units.
 pub(crate) fn marked(home: &Path) -> Vec<u32> {
     processes_with(&format!("BENCH={}", home.display()))
 }
 
-/// Whether a process of that number runs.
+/// Whether a process with this pid runs.
 pub(crate) fn runs(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
     stat.is_ok_and(|stat| !stat.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" Z")))
 }
 
-/// Sends a signal by its name to a process.
+/// Sends a signal, given by name, to a process.
 pub(crate) fn signal(pid: u32, signal: &str) {
     kill(signal, &pid.to_string());
 }
 
-/// Sends a signal by its name to all processes of a group.
+/// Sends a signal, given by name, to a process group.
 pub(crate) fn signal_group(group: u32, signal: &str) {
     kill(signal, &format!("-{group}"));
 }

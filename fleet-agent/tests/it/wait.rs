@@ -1,11 +1,11 @@
-//! Waits for what nothing tells of; all binaries of tests share it.
+//! Polling waits, shared by all test binaries.
 
 use std::time::Duration;
 
-/// How long a test waits for what must happen at all.
+/// Time limit for everything that has to happen.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Waits until something is so that nothing tells of.
+/// Polls until the condition holds.
 pub(crate) async fn wait_until(what: &str, mut so: impl AsyncFnMut() -> bool) {
     let wait = async {
         while !so().await {

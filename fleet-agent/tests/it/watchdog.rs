@@ -1,4 +1,4 @@
-//! A daemon's watchdog stops when one of its loops hangs, be it in a wait.
+//! The watchdog reports loops that hang, even in an await.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ use fleet_store::{
 
 use crate::support::wait_until;
 
-/// AgentState that are never found.
+/// A state store that never responds.
 struct LostNotes;
 
 #[async_trait]
@@ -31,7 +31,7 @@ impl AgentState for LostNotes {
     }
 }
 
-/// A store whose watches fall silent, which the contract forbids.
+/// A store whose watches fall silent, which violates its contract.
 #[derive(Debug)]
 struct MuteStore {
     store: MemoryStore,
@@ -67,7 +67,7 @@ impl Store for MuteStore {
     }
 }
 
-/// Runs an agent, and waits until its watchdog names these loops as hanging.
+/// Runs an agent, and waits until its watchdog reports these loops.
 async fn hangs(store: Arc<dyn Store>, state: Arc<dyn AgentState>, expected: &[&str]) {
     let registry = Registry::new(store, "/watchdog");
     let (trigger, shutdown) = ShutdownTrigger::new();
@@ -91,7 +91,7 @@ async fn hangs(store: Arc<dyn Store>, state: Arc<dyn AgentState>, expected: &[&s
         agent.watchdog().check(now.after(just_before)).is_empty()
     })
     .await;
-    // Each question is asked when the turns that the one before has seen should be over.
+    // Each check comes when the busy periods observed by the previous one should be over.
     wait_until(&format!("these hang: {expected:?}"), async || {
         now = now.after(MAX_BUSY * 2);
         agent.watchdog().check(now) == expected
@@ -101,14 +101,14 @@ async fn hangs(store: Arc<dyn Store>, state: Arc<dyn AgentState>, expected: &[&s
 }
 
 #[tokio::test]
-async fn a_task_that_hangs_in_a_wait_stops_the_pulse() {
+async fn task_stuck_in_await_is_reported() {
     let store = Arc::new(MemoryStore::new());
     hangs(store.clone(), Arc::new(MemoryState::default()), &[]).await;
     hangs(store, Arc::new(LostNotes), &["fence", "reconcile"]).await;
 }
 
 #[tokio::test]
-async fn a_mirror_that_does_not_follow_stops_the_pulse() {
+async fn mirror_that_stops_following_is_reported() {
     let store = Arc::new(MuteStore { store: MemoryStore::new(), watches: Mutex::default() });
     hangs(store, Arc::new(MemoryState::default()), &["mirror"]).await;
 }

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_was_begun_by_a_unit_of_its_own_knows_where_to_go() {
+    fn supervisor_in_own_unit_finds_outer_cgroup() {
         let outside = |own: &str| {
             let groups = Path::new(own).join("fleet-1-2");
             outside_of(&groups, Path::new(own)).map(|group| group.display().to_string())

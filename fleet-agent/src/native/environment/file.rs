@@ -162,7 +162,7 @@ mod tests {
     ];
 
     #[test]
-    fn files_of_variables_mean_what_they_mean_to_systemd() {
+    fn environment_files_parse_like_systemd() {
         for (text, expected) in FILES {
             let expected: Vec<_> =
                 expected.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();

@@ -83,10 +83,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_cut_off_is_remembered() {
+    fn base_offset_is_stored() {
         let directory = tempfile::tempdir().expect("a directory can be made");
         let path = directory.path().join("log");
-        std::fs::write(&path, "what is left").expect("it is made");
+        std::fs::write(&path, "content").expect("it is made");
         let first = BaseOffset::of(&path);
         let second = first.advance(&path, 5).and_then(|it| it.advance(&path, 7)).expect("written");
         assert_eq!(second.base, 12);

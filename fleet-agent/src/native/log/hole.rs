@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_begins_where_the_hole_ends() {
+    fn data_starts_at_end_of_hole() {
         let mut file = tempfile::tempfile().expect("it can be made");
         assert_eq!(data_start(&mut file).expect("it can be read"), 0);
         file.write_all(&b"0123456\n".repeat(2000)).expect("it can be written");
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_that_ends_in_a_large_block_is_passed() {
+    fn zeros_after_hole_are_skipped() {
         let mut file = tempfile::tempfile().expect("it can be made");
         for (zeros, offset) in [(128 << 10, 128 << 10), (0, 128 << 10)] {
             file.write_all(&vec![0; zeros]).and_then(|()| file.write_all(b"one\n")).expect("room");
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_around_a_place() {
+    fn line_boundaries_around_an_offset() {
         let mut file = tempfile::tempfile().expect("it can be made");
         file.write_all(b"one\ntwo\nthree").expect("it can be written");
         for (offset, start, next) in [(0, 0, 4), (3, 0, 4), (4, 4, 8), (6, 4, 8), (9, 8, 9)] {

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn who_writes_without_a_pause_is_looked_at_ten_times_a_second() {
+    fn constant_writer_is_polled_ten_times_a_second() {
         let mut pace = PollInterval::new(at(0));
         pace.on_written(at(60_000));
         let mut pauses = vec![pace.pause.as_millis()];
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn who_fills_a_log_is_looked_at_in_time() {
+    fn fast_writer_shortens_the_interval() {
         let mut pace = PollInterval { pause: LONGEST, rests: at(0) };
         let mut pauses = Vec::new();
         for grown in [250, 500, 0, 125, 1000, 1000, u64::MAX] {
@@ -97,7 +97,7 @@ mod tests {
     /// However slowly a unit wrote before, fast writes are seen within the longest interval. From
     /// then on its log stays within twice the limit.
     #[test]
-    fn a_log_outgrows_its_limit_by_one_pause_of_fast_writing() {
+    fn log_exceeds_limit_by_one_interval() {
         let (limit, fast) = (1 << 20, 64 << 10);
         for before in [SHORTEST, LONGEST] {
             let mut pace = PollInterval { pause: before, rests: at(0) };
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_writes_again_and_again_wakes_nobody_each_time() {
+    fn repeated_writes_do_not_each_wake_the_daemon() {
         let (mut pace, mut now, mut looks) = (PollInterval::new(at(0)), 10_000, 0);
         // A line every 10 ms for a minute: an early look finds nothing.
         while now < 70_000 {

@@ -1,4 +1,4 @@
-//! What a log keeps, and where.
+//! Tests of logs: stored lines, rotation and offsets.
 
 use std::os::fd::AsRawFd as _;
 
@@ -14,7 +14,7 @@ fn log(limit: u64, text: &[u8]) -> (tempfile::TempDir, Log) {
 }
 
 #[test]
-fn the_last_lines() {
+fn tail_returns_last_lines() {
     let (_directory, log) = log(1 << 20, b"one\ntwo\nthree");
     for (lines, expected) in [
         (None, "one\ntwo\nthree"),
@@ -28,7 +28,7 @@ fn the_last_lines() {
     }
 }
 
-/// Has what the log holds by now as if it had been written at that moment.
+/// Makes the current content of the log appear as written at that time.
 fn date(log: &Log, millis: u64) {
     let file = append(log.path()).expect("it can be opened");
     let at = std::time::UNIX_EPOCH + std::time::Duration::from_millis(millis);
@@ -36,7 +36,7 @@ fn date(log: &Log, millis: u64) {
 }
 
 #[test]
-fn the_lines_since_a_moment() {
+fn tail_since_leaves_out_earlier_lines() {
     let (_directory, log) = log(1 << 20, b"one\ntwo\nthr");
     date(&log, 1000);
     append(log.path()).and_then(|mut file| file.write_all(b"ee\nfour\n")).expect("written");
@@ -59,7 +59,7 @@ fn the_lines_since_a_moment() {
 }
 
 #[test]
-fn a_rotation_keeps_the_moments_of_lines() {
+fn rotation_keeps_line_times() {
     let early: String = (0..90).map(|number| format!("line {number:02}\n")).collect();
     let (_directory, log) = log(400, early.as_bytes());
     date(&log, 1000);
@@ -73,14 +73,15 @@ fn a_rotation_keeps_the_moments_of_lines() {
 }
 
 #[test]
-fn lines_longer_than_a_block_are_whole() {
+fn long_lines_are_returned_completely() {
     let long = "x".repeat(3 * usize::try_from(BLOCK).expect("it is small"));
     let (_directory, log) = log(1 << 20, format!("first\n{long}\nlast\n").as_bytes());
     let (text, _) = log.tail(Some(2), None).expect("it can be read");
     assert_eq!(text, format!("{long}\nlast\n").as_bytes());
 }
 
-/// A hundred lines in a log that may have four hundred bytes, cut or with a hole.
+/// Creates a log with a limit of four hundred bytes and writes a hundred lines, then cuts or
+/// rotates it.
 fn rotated(is_cut: bool) -> (tempfile::TempDir, Log, String) {
     let lines: String = (0..100).map(|number| format!("line {number:02}\n")).collect();
     let (directory, log) = log(400, lines.as_bytes());
@@ -96,7 +97,7 @@ fn all(log: &Log) -> String {
 }
 
 #[test]
-fn what_is_too_long_is_kept_to_its_newer_half_and_places_stay() {
+fn trim_keeps_newer_half_and_offsets() {
     for is_cut in [false, true] {
         let (_directory, log, lines) = rotated(is_cut);
         let kept = all(&log);
@@ -109,12 +110,12 @@ fn what_is_too_long_is_kept_to_its_newer_half_and_places_stay() {
         assert_eq!(read(lines.len() as u64), b"fleet: more\n");
         assert_eq!(read(0).len(), kept.len() + 12);
         log.trim().expect("it can be done");
-        assert_eq!(log.floor(), floor, "it is short enough by now");
+        assert_eq!(log.floor(), floor, "it is short enough");
     }
 }
 
 #[test]
-fn the_next_daemon_knows_the_same_places() {
+fn offsets_survive_a_daemon_restart() {
     for is_cut in [false, true] {
         let (_directory, log, _) = rotated(is_cut);
         let next = Log::open(log.path().clone(), 400).expect("it is there");
@@ -124,7 +125,7 @@ fn the_next_daemon_knows_the_same_places() {
 }
 
 #[test]
-fn a_log_that_was_removed_leaves_nothing_to_the_next_one() {
+fn removed_log_leaves_no_offset() {
     let (directory, log, _) = rotated(true);
     Log::remove(log.path()).and_then(|()| Log::remove(log.path())).expect("it can be removed");
     assert_eq!(std::fs::read_dir(directory.path()).expect("it is there").count(), 0);
@@ -133,7 +134,7 @@ fn a_log_that_was_removed_leaves_nothing_to_the_next_one() {
 }
 
 #[test]
-fn a_name_that_leaves_no_room_for_another_beside_it_is_a_log_all_the_same() {
+fn log_with_longest_file_name_works() {
     let directory = tempfile::tempdir().expect("a directory can be made");
     let path = directory.path().join("x".repeat(255));
     let log = Log::open(path.clone(), 400).expect("a file can be made");
@@ -147,9 +148,9 @@ fn a_name_that_leaves_no_room_for_another_beside_it_is_a_log_all_the_same() {
     assert!(!path.exists());
 }
 
-/// Its limit is far from reached, but who writes on would be killed for it.
+/// Its limit is far away, but the unit would be killed for longer files.
 #[test]
-fn what_its_writer_may_not_have_so_long_is_cut_at_once_and_while_it_grows() {
+fn file_size_limit_cuts_log_at_once_and_later() {
     let (_directory, log) = log(1 << 20, &b"sixteen letters\n".repeat(100));
     let length = || std::fs::metadata(log.path()).expect("it is there").len();
     log.limit_length(Some(800)).expect("it can be done");
@@ -165,14 +166,14 @@ fn what_its_writer_may_not_have_so_long_is_cut_at_once_and_while_it_grows() {
     assert!(log.look().is_ok() && !log.exceeds_limit(), "nothing bounds it any more");
 }
 
-/// Whether the file system of the log does. Where it does not, logs are cut.
+/// Whether the log's file system supports holes. Without them logs are cut.
 fn knows_holes(log: &Log) -> bool {
     append(log.path()).and_then(|file| punch_hole(&file, 1)).expect("it can be tried")
 }
 
-/// The file is where it was, and takes no more room than what is kept.
+/// The file stays the same, and takes no more space than its stored part.
 #[test]
-fn a_rotation_gives_room_back() {
+fn rotation_frees_disk_space() {
     use std::os::unix::fs::MetadataExt as _;
     let (_directory, log) = log(1 << 20, &b"sixteen letters\n".repeat(1 << 18));
     if !knows_holes(&log) {
@@ -187,7 +188,7 @@ fn a_rotation_gives_room_back() {
 }
 
 #[test]
-fn nothing_is_lost_that_is_written_while_it_rotates() {
+fn rotation_loses_no_concurrent_write() {
     let (_directory, log) = log(1000, b"");
     if !knows_holes(&log) {
         return;
@@ -210,11 +211,11 @@ fn nothing_is_lost_that_is_written_while_it_rotates() {
     assert_eq!((lines, end), (expected.iter().map(String::as_str).collect(), 240_000));
 }
 
-/// What is appended while a log is cut may be lost, and never stands before what is older: places
-/// would be off by as much. So the file is shortened to what stands there already, which is seen of
-/// one that lets nobody shorten it.
+/// Appends during a cut may be lost, but never come before older text, which would shift the
+/// offsets. So the kept part is written before the file is truncated. That shows with a file that
+/// cannot be truncated.
 #[test]
-fn what_is_kept_of_a_cut_is_there_before_the_rest_goes() {
+fn cut_writes_kept_part_before_truncating() {
     let file = memfd_create("log", MemfdFlags::ALLOW_SEALING).expect("there is memory");
     fcntl_add_seals(&file, SealFlags::SHRINK).expect("it is our own");
     let directory = tempfile::tempdir().expect("a directory can be made");
@@ -230,9 +231,9 @@ fn what_is_kept_of_a_cut_is_there_before_the_rest_goes() {
     assert_eq!(text, format!("{half}{rest}"));
 }
 
-/// It was cut for less room than there is now, and only a block of the hole is looked at.
+/// It was cut for a smaller limit, and only one block of the hole is checked.
 #[test]
-fn no_hole_is_kept_of_a_log_that_may_be_longer_than_it_was() {
+fn raised_length_limit_leaves_no_hole() {
     let (_directory, log) = log(1000, &b"sixteen letters\n".repeat(1 << 14));
     if !knows_holes(&log) {
         return;
@@ -243,9 +244,9 @@ fn no_hole_is_kept_of_a_log_that_may_be_longer_than_it_was() {
     assert_eq!(all(&next), kept);
 }
 
-/// The kernel may give it the number of the one before.
+/// The kernel may reuse the inode number.
 #[test]
-fn what_comes_where_a_log_was_gone_is_another_one() {
+fn recreated_log_is_a_new_file() {
     let (directory, log) = log(1 << 20, b"one\n");
     assert_eq!(log.look().expect("it is there"), 4);
     let aside = directory.path().join("aside");
@@ -255,9 +256,9 @@ fn what_comes_where_a_log_was_gone_is_another_one() {
     assert_eq!((log.look().expect("it is there"), log.floor()), (8, 4));
 }
 
-/// The same lines again are not the same offset.
+/// Equal lines later have other offsets.
 #[test]
-fn a_log_that_somebody_emptied_or_replaced_goes_on_with_its_places() {
+fn truncated_or_replaced_log_continues_offsets() {
     let text = b"tick tick tick!\n".repeat(20);
     let (directory, log) = log(1 << 20, &text);
     let position = super::super::cursor::LogCursor::new(160, &text[..160]);
@@ -283,9 +284,9 @@ fn a_log_that_somebody_emptied_or_replaced_goes_on_with_its_places() {
     assert_eq!((find(&next), next.floor()), (None, 640), "the next daemon knows it, too");
 }
 
-/// As `exec >/dev/stderr` does: it opens the log anew, and does not append.
+/// Like `exec >/dev/stderr`: it opens the log again, without `O_APPEND`.
 #[test]
-fn nothing_is_in_the_way_of_a_unit_that_has_emptied_its_log() {
+fn truncating_unit_gets_no_extra_lines() {
     let (_directory, log) = log(1 << 20, b"one\ntwo\nthree\n");
     log.look().expect("it is there");
     let mut written = File::create(log.path()).expect("it can be emptied");
@@ -300,9 +301,9 @@ fn nothing_is_in_the_way_of_a_unit_that_has_emptied_its_log() {
     assert_eq!((read.as_str(), all(&log).as_str()), ("four\nfive\n", "four\nfive\n"));
 }
 
-/// A unit may let go of `O_APPEND`.
+/// A unit may clear `O_APPEND`.
 #[test]
-fn what_is_written_to_the_hole_of_a_log_is_given_back() {
+fn writes_into_the_hole_are_freed_again() {
     let (_directory, log) = log(1 << 20, &b"sixteen letters\n".repeat(2 << 20));
     if !knows_holes(&log) {
         return;
@@ -321,9 +322,10 @@ fn what_is_written_to_the_hole_of_a_log_is_given_back() {
     }
 }
 
-/// One that reads all has all, however much was written since, and what it has read is given up.
+/// A reader of all lines gets all of them, however much is written meanwhile. Read lines are
+/// dropped.
 #[test]
-fn nothing_is_given_up_that_somebody_has_yet_to_read() {
+fn unread_part_is_kept() {
     for is_cut in [false, true] {
         let lines: String = (0..100).map(|number| format!("line {number:02}\n")).collect();
         let (_directory, log) = log(400, b"");
@@ -332,16 +334,16 @@ fn nothing_is_given_up_that_somebody_has_yet_to_read() {
         append(log.path()).and_then(|mut it| it.write_all(lines.as_bytes())).expect("written");
         log.trim().expect("it can be done");
         assert_eq!(log.read_from(0).expect("it is read").0, lines.as_bytes(), "cut: {is_cut}");
-        // It is in the middle of a line, and that is kept as a whole.
+        // The offset is within a line, which is kept completely.
         reading.advance(500);
         log.trim().expect("it can be done");
         assert_eq!((log.floor(), all(&log)), (496, lines[496..].to_owned()), "cut: {is_cut}");
         reading.advance(800);
         log.trim().expect("it can be done");
-        assert_eq!(log.floor(), 496, "it is short enough by now");
+        assert_eq!(log.floor(), 496, "it is short enough");
         drop(log.reading(0));
         append(log.path()).and_then(|mut it| it.write_all(lines.as_bytes())).expect("written");
         log.trim().expect("it can be done");
-        assert_eq!(log.floor(), 1408, "nobody reads it any more");
+        assert_eq!(log.floor(), 1408, "the reader is gone");
     }
 }

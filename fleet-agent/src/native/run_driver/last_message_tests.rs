@@ -18,13 +18,13 @@ const STEP: Duration = Duration::from_millis(2);
 #[test]
 fn helper_process() {
     let Ok(message) = std::env::var("SAID") else { return };
-    let name = std::env::var("NOTIFY_SOCKET").expect("somebody listens");
+    let name = std::env::var("NOTIFY_SOCKET").expect("the socket is bound");
     let address = match name.strip_prefix('@') {
         Some(name) => SocketAddr::from_abstract_name(name),
         None => SocketAddr::from_pathname(name),
     };
     let socket = UnixDatagram::unbound().expect("a socket can be made");
-    socket.send_to_addr(b"READY=1", &address.expect("it is short")).expect("somebody listens");
+    socket.send_to_addr(b"READY=1", &address.expect("it is short")).expect("the socket is bound");
     std::fs::write(&message, "").expect("it can be made");
     while Path::new(&message).exists() {
         pause(STEP);

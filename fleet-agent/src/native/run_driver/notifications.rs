@@ -36,7 +36,7 @@ impl RunDriver {
         match NotifySocket::open(&self.invocation) {
             Ok(socket) => self.notify = Some(socket),
             Err(error) => {
-                tracing::error!(%error, unit = %self.unit, "cannot open the notification socket of a unit");
+                tracing::error!(%error, unit = %self.unit, "cannot open the notification socket");
             }
         }
     }
@@ -81,7 +81,7 @@ impl RunDriver {
         match received {
             Ok(message) => self.on_message(&message),
             Err(error) => {
-                tracing::error!(%error, unit = %self.unit, "cannot receive messages of a unit any more");
+                tracing::error!(%error, unit = %self.unit, "cannot receive messages any more");
                 self.notify = None;
             }
         }
@@ -89,7 +89,8 @@ impl RunDriver {
 
     fn on_message(&mut self, message: &ReceivedMessage) {
         if !self.is_accepted_sender(message.sender) {
-            tracing::debug!(unit = %self.unit, sender = message.sender, "message from a process that may not send any");
+            let sender = message.sender;
+            tracing::debug!(unit = %self.unit, sender, "message from a process that may not send any");
             return self.on_rejected_message(message);
         }
         if message.notice.is_ready && self.spec.kind == ServiceType::ForegroundNotified {
@@ -98,7 +99,7 @@ impl RunDriver {
         if let Some(pid) = message.notice.main {
             self.on_main_named(pid);
         }
-        self.service.on_notice(&message.notice, self.context.now());
+        self.service.on_message(&message.notice, self.context.now());
     }
 
     /// Records a `READY=1` from a process that may not send it: the reason why the unit never gets
@@ -106,7 +107,7 @@ impl RunDriver {
     fn on_rejected_message(&mut self, message: &ReceivedMessage) {
         let awaits = self.spec.kind == ServiceType::ForegroundNotified
             && self.service.run_state().phase == ServicePhase::Start;
-        let who = match self.spec.run.notify_access {
+        let allowed = match self.spec.run.notify_access {
             NotifyAccess::Main => "the main process may send it",
             NotifyAccess::Exec => "the main process and the unit's other commands may send it",
             NotifyAccess::All => "processes of the unit may send it, until they are reaped",
@@ -116,7 +117,7 @@ impl RunDriver {
             let option = self.option_name("NotifyAccess=", "notify-access");
             let sender = message.sender;
             self.problem =
-                Some(format!("process {sender} sent READY=1, but only {who}: see {option}"));
+                Some(format!("process {sender} sent READY=1, but only {allowed}: see {option}"));
         }
     }
 
@@ -206,8 +207,8 @@ impl RunDriver {
         let ServiceType::BackgroundPidfile { path } = &spec.kind else { return };
         let read = pidfile::read(Path::new(path), self.owner(), |process| self.is_own(process));
         let taken = read.map_err(|error| error.to_string()).and_then(|process| {
-            let in_words = |why| format!("{path} names process {}, which {why}", process.pid);
-            self.take_as_main(process, ProcessHandle::open).map_err(in_words)
+            let describe = |why| format!("{path} names process {}, which {why}", process.pid);
+            self.take_as_main(process, ProcessHandle::open).map_err(describe)
         });
         match taken {
             Ok(()) => (self.pid_file_watch, self.problem) = (None, None),
@@ -234,7 +235,7 @@ impl RunDriver {
         self.pid_file_failures += 1;
         let is_last = self.pid_file_failures > MAX_PID_FILE_FAILURES;
         if self.pid_file_failures == 1 || is_last {
-            tracing::warn!(unit = %self.unit, problem, is_last, "cannot determine the main process");
+            tracing::warn!(unit = %self.unit, problem, is_last, "cannot find the main process");
         }
         match is_last {
             true => self.pid_file_failures = 0,

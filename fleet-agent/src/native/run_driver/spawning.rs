@@ -26,16 +26,16 @@ impl RunDriver {
         if role == Role::Main {
             self.hold_output();
         }
-        let never = |words| SpawnFailure { words, end: ProcessExit::NotSpawned };
+        let not_spawned = |words| SpawnFailure { words, end: ProcessExit::NotSpawned };
         // Later processes of a run may use the last file descriptors.
-        let begins = self.service.run_state().phase.is_starting() && self.leaders.is_empty();
-        let room = if begins { descriptor_shortage() } else { None };
+        let is_first = self.service.run_state().phase.is_starting() && self.leaders.is_empty();
+        let shortage = if is_first { descriptor_shortage() } else { None };
         // A run that cannot start must not hold a descriptor: stopping it may need the last one.
-        if begins && room.is_none() && self.notify.is_none() {
+        if is_first && shortage.is_none() && self.notify.is_none() {
             self.listen();
         }
-        let started = room.map_or(Ok(()), |why| Err(never(why))).and_then(|()| {
-            self.save().map_err(|error| never(format!("cannot store the run: {error}")))
+        let started = shortage.map_or(Ok(()), |why| Err(not_spawned(why))).and_then(|()| {
+            self.save().map_err(|error| not_spawned(format!("cannot store the run: {error}")))
         });
         let extra = self.variables(role);
         let started = started.and_then(|()| {

@@ -13,30 +13,30 @@ use crate::native::sd_notify_message::{NotifyMessage, WatchdogMessage};
 impl ServiceRun {
     /// Handles a message. For `MAINPID=` the driver calls [`on_main`](Self::on_main) once it has
     /// verified the process.
-    pub(crate) fn on_notice(&mut self, notice: &NotifyMessage, now: Timestamp) {
-        if let Some(status) = &notice.status {
+    pub(crate) fn on_message(&mut self, message: &NotifyMessage, now: Timestamp) {
+        if let Some(status) = &message.status {
             self.state.status = Some(status.clone());
         }
-        if notice.watchdog_span.is_some() {
-            self.watchdog = notice.watchdog_span;
+        if message.watchdog_span.is_some() {
+            self.watchdog = message.watchdog_span;
             self.feed_watchdog(now);
         }
-        if notice.is_stopping {
+        if message.is_stopping {
             self.on_stopping(now);
         } else {
-            if notice.is_reloading {
+            if message.is_reloading {
                 self.on_reloading(now);
             }
-            if notice.is_ready {
+            if message.is_ready {
                 self.on_ready(now);
             }
         }
-        match notice.watchdog {
+        match message.watchdog {
             Some(WatchdogMessage::Alive) => self.feed_watchdog(now),
             Some(WatchdogMessage::Trigger) if self.is_up() => self.watchdog_expired(now),
             _ => {}
         }
-        if let Some(span) = notice.extension {
+        if let Some(span) = message.extension {
             self.extend_deadline(span, now);
         }
     }

@@ -60,9 +60,12 @@ impl ServiceRun {
         if self.state.phase == ServicePhase::Reload && !good {
             return self.end_reload(outcome, now);
         }
-        let is_lack = outcome == RunOutcome::Resources;
-        let cause =
-            if is_lack { FailureCause::Resources } else { FailureCause::Script(end.exit()) };
+        let is_resource_failure = outcome == RunOutcome::Resources;
+        let cause = if is_resource_failure {
+            FailureCause::Resources
+        } else {
+            FailureCause::Script(end.exit())
+        };
         self.record_outcome(outcome, EventKind::Failed(cause));
         match self.state.phase {
             ServicePhase::StopPost | ServicePhase::Stop | ServicePhase::Reload if good => {

@@ -84,12 +84,13 @@ impl ServiceRun {
     }
 
     fn after_signal(&mut self, now: Timestamp) {
-        let rest = self.spec.run.kill.mode == KillMode::Mixed && self.spec.run.kill.send_sigkill;
+        let then_kill =
+            self.spec.run.kill.mode == KillMode::Mixed && self.spec.run.kill.send_sigkill;
         match self.state.phase {
-            ServicePhase::StopWatchdog | ServicePhase::StopSigterm if rest => {
+            ServicePhase::StopWatchdog | ServicePhase::StopSigterm if then_kill => {
                 self.signal(ServicePhase::StopSigkill, now);
             }
-            ServicePhase::FinalSigterm if rest => self.signal(ServicePhase::FinalSigkill, now),
+            ServicePhase::FinalSigterm if then_kill => self.signal(ServicePhase::FinalSigkill, now),
             ServicePhase::StopWatchdog | ServicePhase::StopSigterm | ServicePhase::StopSigkill => {
                 self.enter_stop_post(now);
             }

@@ -306,12 +306,12 @@ impl Supervisor {
     fn publish(&mut self, changed: BTreeSet<Name>) {
         for unit in &changed {
             let Some(entry) = self.units.get_mut(unit) else { continue };
-            let kept = self.managed.as_ref().is_some_and(|managed| managed.is_loaded(unit));
+            let is_loaded = self.managed.as_ref().is_some_and(|managed| managed.is_loaded(unit));
             match self.system.stays_inactive(unit) {
-                Some(true) if std::mem::take(&mut entry.is_auto_restart) && kept => {
+                Some(true) if std::mem::take(&mut entry.is_auto_restart) && is_loaded => {
                     entry.clear_retry()
                 }
-                None if !kept => {
+                None if !is_loaded => {
                     self.units.remove(unit);
                     lock(&self.logs).remove(unit);
                     if let Err(error) = self.context.storage(unit.as_str()).remove() {

@@ -355,8 +355,8 @@ fn restore_state(
         match InitState::restore(graph.clone(), &selection.desired.apply_to(settings), observation)
         {
             Ok(system) => return Ok((system, selection)),
-            Err(flaw) => {
-                tracing::warn!(%flaw, "cannot restore the desired targets: using the configured ones")
+            Err(error) => {
+                tracing::warn!(%error, "cannot restore the targets: using the configured ones")
             }
         }
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use fleet_core::Timestamp;
 use fleet_core::graph::{
     Activity, Exit, FailureCause, Graph, Incarnation, InitUnit, Name, Observation, ObservedUnit,
-    Phase as Doing, StopOutcome, StopReason,
+    Phase, StopOutcome, StopReason,
 };
 
 use super::event_loop::Supervisor;
@@ -45,10 +45,10 @@ impl Recovery {
         let mut recovery = Self::default();
         for name in context.known_units()? {
             let Ok(name) = Name::new(&name) else { continue };
-            let takes = |recovery: &Self| recovery.runs.len() + recovery.unrecoverable.len();
-            let before = takes(&recovery);
+            let count = |recovery: &Self| recovery.runs.len() + recovery.unrecoverable.len();
+            let before = count(&recovery);
             recovery.recover_unit(context, graph, &name);
-            if takes(&recovery) > before {
+            if count(&recovery) > before {
                 check_descriptors_left(recovery.runs.len())?;
             }
         }
@@ -101,8 +101,8 @@ impl Recovery {
         let (run_state, now) = (run.run_state.clone(), context.now());
         let mut observed = observe_run(&definition, &run_state, incarnation, now);
         // Another definition clears a start limit hit, even if it changed while no supervisor ran.
-        let otherwise = |present: &Arc<InitUnit>| definition.needs_restart_for(present);
-        if observed.gave_up && present.is_some_and(otherwise) {
+        let is_changed = |present: &Arc<InitUnit>| definition.needs_restart_for(present);
+        if observed.gave_up && present.is_some_and(is_changed) {
             observed = ObservedUnit::default();
         }
         let entry = entry_of(&mut self.units, context, name)?;
@@ -146,7 +146,7 @@ impl Supervisor {
                 _ => continue,
             };
             if let Err(error) = entry.set_idle_state(run_state) {
-                tracing::warn!(%unit, %error, "cannot store whether a unit has hit its start limit");
+                tracing::warn!(%unit, %error, "cannot store a start limit hit");
             }
         }
     }
@@ -219,10 +219,10 @@ fn observe_run(
     };
     match run_state.phase {
         phase if phase.is_starting() => {
-            ObservedUnit { phase: Doing::Starting, deadline: later(limits.start), ..busy }
+            ObservedUnit { phase: Phase::Starting, deadline: later(limits.start), ..busy }
         }
         phase if phase.is_stopping() => ObservedUnit {
-            phase: Doing::Stopping,
+            phase: Phase::Stopping,
             outcome: Some(stop_outcome(run_state)),
             deadline: later(limits.stop),
             ..busy
@@ -244,7 +244,7 @@ fn observe_run(
             let runtime = later(definition.run.runtime_max);
             let reload = later(limits.reload).filter(|_| activity == Activity::Reloading);
             let deadline = runtime.into_iter().chain(reload).min();
-            let phase = Doing::Active(activity);
+            let phase = Phase::Active(activity);
             ObservedUnit { phase, active_since: Some(now), deadline, ..busy }
         }
     }
@@ -277,7 +277,7 @@ fn observe_end(
     cause: Option<FailureCause>,
     now: Timestamp,
 ) -> ObservedUnit {
-    let phase = if cause.is_some() { Doing::Failed } else { Doing::Completed };
+    let phase = if cause.is_some() { Phase::Failed } else { Phase::Completed };
     let attempts = run_state.attempts.saturating_add(1);
     let failures = if cause.is_some() { run_state.failures.saturating_add(1) } else { 0 };
     let restart = &definition.restart;

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use futures_util::FutureExt as _;
 
-    /// What waits, without waiting: nothing; that it was the last; or how it is.
+    /// Polls once: `None` if nothing is queued, `Some(None)` once closed, or the next message.
     fn now(receiver: &mut RunReceiver) -> Option<Option<(RunUpdate, Option<ActionKind>)>> {
         receiver.next().now_or_never()
     }
@@ -178,7 +178,7 @@ mod tests {
         let channel = tokio::spawn(async move { receiver.next().await });
         tokio::task::yield_now().await;
         sender.send(ActionKind::Reload).expect("there is room");
-        let (_, order) = channel.await.expect("it ends").expect("somebody leads");
+        let (_, order) = channel.await.expect("it ends").expect("the supervisor runs");
         assert_eq!(order, Some(ActionKind::Reload));
     }
 

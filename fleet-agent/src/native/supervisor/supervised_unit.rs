@@ -72,12 +72,12 @@ impl SupervisedUnit {
         let attempts = state.attempts.saturating_sub(1);
         // A success leaves no failures to count.
         let failures = state.failures.checked_sub(1).unwrap_or(self.run_state.failures);
-        let kept = self.set_idle_state(RunState {
+        let stored = self.set_idle_state(RunState {
             attempts,
             failures,
             ..RunState::clone(&self.run_state)
         });
-        if let Err(error) = kept {
+        if let Err(error) = stored {
             tracing::warn!(%error, "cannot store the restart counters of a unit");
         }
     }

@@ -13,10 +13,10 @@ use crate::native::run_state::ServicePhase as Stage;
 fn check(stanza: &str, rows: &[(&str, &str)]) {
     let stanza = stanza.replace("; ", "\n") + "\nrestart: never\n";
     for (steps, expected) in rows {
-        let mut one = ScriptedUnit::new(&stanza);
+        let mut unit = ScriptedUnit::new(&stanza);
         // The initial conditions come first.
-        steps.split(", ").for_each(|step| one.step(step));
-        assert_eq!(one.summary(), *expected, "{stanza} {steps}");
+        steps.split(", ").for_each(|step| unit.step(step));
+        assert_eq!(unit.summary(), *expected, "{stanza} {steps}");
     }
 }
 
@@ -230,12 +230,12 @@ fn restart_policy_by_exit() {
             let name: Name = "a".parse().expect("it is a name");
             let provides = vec![Target::from(&name)];
             let unit = InitUnit { name: name.clone(), provides, ..unit };
-            let mut one = ScriptedUnit::of(unit);
-            one.settle();
-            one.main_ends(end);
-            one.settle();
-            one.step("gone");
-            let seen = one.system.observation().units.remove(&name).expect("it ran");
+            let mut unit = ScriptedUnit::of(unit);
+            unit.settle();
+            unit.main_ends(end);
+            unit.settle();
+            unit.step("gone");
+            let seen = unit.system.observation().units.remove(&name).expect("it ran");
             assert_eq!(seen.retry_at.is_some(), restarts, "{policy} after {end:?}");
         }
     }
@@ -246,7 +246,7 @@ fn restart_policy_by_exit() {
 fn timed_out_stop_is_killed() {
     let stanza = "type: foreground-supervised\nexec-start: /main\nexec-stop: /stop\n\
                   exec-stop-post: /after\nrestart: never\n";
-    for (kills, steps, signals, after, told) in [
+    for (kills, steps, signals, after, expected) in [
         (true, "start", vec![9], Some(Stage::StopSigkill), "stopping"),
         (true, "start, unwanted", vec![9], Some(Stage::StopSigkill), "stopping"),
         (true, "start, unwanted, ends 0", vec![9], Some(Stage::StopSigkill), "stopping"),
@@ -264,12 +264,12 @@ fn timed_out_stop_is_killed() {
         (false, "start, unwanted, ends 0, gone", vec![], None, "inactive"),
     ] {
         let kills = if kills { "" } else { "stop-final-signal: none\n" };
-        let mut one = ScriptedUnit::new(&format!("{stanza}{kills}"));
-        steps.split(", ").for_each(|step| one.step(step));
-        one.signals.clear();
-        one.step("kill");
-        let stage = one.service.as_ref().map(|(_, service)| service.run_state().phase);
-        assert_eq!((&one.signals, stage), (&signals, after), "{kills}{steps}");
-        assert!(one.summary().starts_with(told), "{kills}{steps}: {}", one.summary());
+        let mut unit = ScriptedUnit::new(&format!("{stanza}{kills}"));
+        steps.split(", ").for_each(|step| unit.step(step));
+        unit.signals.clear();
+        unit.step("kill");
+        let stage = unit.service.as_ref().map(|(_, service)| service.run_state().phase);
+        assert_eq!((&unit.signals, stage), (&signals, after), "{kills}{steps}");
+        assert!(unit.summary().starts_with(expected), "{kills}{steps}: {}", unit.summary());
     }
 }

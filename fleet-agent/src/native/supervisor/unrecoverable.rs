@@ -43,8 +43,8 @@ pub(super) fn unrecoverable_state(
 /// Describes why a unit cannot be recovered and what to do about it.
 pub(super) fn reason(error: &io::Error) -> String {
     format!(
-        "{error}; it is tried again when the files are read again; if nothing of it runs any \
-         more, reset it"
+        "{error}; recovery is tried again at the next reload; if no process of the unit is left, \
+         use reset-failed"
     )
 }
 
@@ -68,8 +68,8 @@ impl Supervisor {
         let settings = Settings { max_starting, ..Settings::default() };
         match InitState::restore(graph, &self.selection.desired.apply_to(&settings), observation) {
             Ok(system) => self.system = system,
-            Err(flaw) => {
-                return tracing::error!(%flaw, "cannot restore the planner with recovered units");
+            Err(error) => {
+                return tracing::error!(%error, "cannot restore the planner with recovered units");
             }
         }
         self.unrecoverable = unrecoverable;
@@ -90,8 +90,8 @@ impl Supervisor {
         if self.unrecoverable.remove(unit).is_none() {
             return;
         }
-        let gone = self.context.storage(unit.as_str()).write_run(&RunRecord::default());
-        if let Err(error) = gone {
+        let written = self.context.storage(unit.as_str()).write_run(&RunRecord::default());
+        if let Err(error) = written {
             tracing::warn!(%unit, %error, "cannot store that a unit has no processes");
         }
         let incarnation = self.system.status(unit).and_then(|state| state.incarnation);

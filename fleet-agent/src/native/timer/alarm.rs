@@ -80,7 +80,7 @@ impl CalendarAlarm {
         }
         self.alarm = at.map(Alarm::set).transpose().unwrap_or_else(|error| {
             if !was_polling {
-                tracing::error!(%error, "cannot set an alarm: checking the wall clock every second");
+                tracing::error!(%error, "cannot set an alarm: polling the clock every second");
             }
             self.is_polling = true;
             None
@@ -120,9 +120,9 @@ mod tests {
     async fn alarm_elapses_at_its_time_and_not_before() {
         let at = wall_time().after(Duration::from_millis(40));
         let alarm = Alarm::set(at).expect("it can be set");
-        assert_eq!(alarm.wait().await.expect("it rings"), AlarmEvent::Elapsed);
+        assert_eq!(alarm.wait().await.expect("the alarm elapses"), AlarmEvent::Elapsed);
         assert!(wall_time() >= at);
         let past = Alarm::set(Timestamp::from_millis(0)).expect("it can be set");
-        assert_eq!(past.wait().await.expect("it rings"), AlarmEvent::Elapsed);
+        assert_eq!(past.wait().await.expect("the alarm elapses"), AlarmEvent::Elapsed);
     }
 }

@@ -80,7 +80,7 @@ impl TimerEntry {
 
     /// Continues where the earlier daemon ended, and applies a stop that is still pending. Returns
     /// whether the timer has to be started.
-    pub(super) fn resume(&mut self, timer: Arc<Timer>, look: TimerContext<'_>) -> bool {
+    pub(super) fn resume(&mut self, timer: Arc<Timer>, cx: TimerContext<'_>) -> bool {
         let Some(stored) = &self.stored else {
             return self.requested.should_run();
         };
@@ -88,7 +88,7 @@ impl TimerEntry {
         let memory = stored.state();
         self.unit_state.started = memory.last.unit_active;
         self.unit_state.stopped = memory.last.unit_inactive;
-        self.machine = TimerMachine::restore(timer, memory, look);
+        self.machine = TimerMachine::restore(timer, memory, cx);
         let requested =
             (self.requested.launched, self.requested.triggered, self.requested.generation);
         let is_done = (stored.launched, stored.triggered, stored.generation) == requested;

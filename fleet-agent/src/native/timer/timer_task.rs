@@ -90,9 +90,9 @@ impl TimerTask {
 
     fn resume(&mut self, unit: &UnitName, entry: TimerEntry) {
         self.insert(unit, entry);
-        let starts = self.change(unit, |entry, look| {
+        let starts = self.change(unit, |entry, cx| {
             let timer = Arc::new(entry.machine.timer().clone());
-            entry.resume(timer, look)
+            entry.resume(timer, cx)
         });
         if starts == Some(true) {
             self.start_timer(unit);
@@ -154,7 +154,7 @@ impl TimerTask {
             self.stamp(unit);
         }
         self.observe_unit(unit);
-        self.change(unit, |entry, look| entry.machine.on_start(last, entry.unit_state, look));
+        self.change(unit, |entry, cx| entry.machine.on_start(last, entry.unit_state, cx));
     }
 
     /// Returns the next elapse. None comes during a shutdown: the starts would be refused, and
@@ -168,12 +168,12 @@ impl TimerTask {
         while !self.context.shutdown.has_begun()
             && let Some(timer) = self.queue.due(self.now())
         {
-            let elapses = self.change(&timer, |entry, look| {
-                let elapses = entry.machine.on_elapse(look);
+            let elapses = self.change(&timer, |entry, cx| {
+                let elapses = entry.machine.on_elapse(cx);
                 if elapses {
                     // Stored together with the elapse, so that the next daemon starts the unit if
                     // this one does not.
-                    entry.starting = Some(random_number().wrapping_add(look.now.clock.as_millis()));
+                    entry.starting = Some(random_number().wrapping_add(cx.now.clock.as_millis()));
                 }
                 elapses
             });
@@ -211,10 +211,10 @@ impl TimerTask {
             // The unit may be loaded again by now.
             return self.check_unit(timer);
         }
-        self.change(timer, |entry, look| {
+        self.change(timer, |entry, cx| {
             if !entry.unit_state.active && is_active == Some(false) {
                 // The unit was active between two looks.
-                entry.observe_unit(true, entry.machine.state().last.last.unwrap_or(look.now.clock));
+                entry.observe_unit(true, entry.machine.state().last.last.unwrap_or(cx.now.clock));
             }
         });
         self.check_unit(timer);
@@ -225,7 +225,7 @@ impl TimerTask {
             Ok(AlarmEvent::Elapsed) => {}
             Ok(AlarmEvent::ClockSet) => {
                 for timer in self.queue.by_wall() {
-                    self.change(&timer, |entry, look| entry.machine.on_time_set(look));
+                    self.change(&timer, |entry, cx| entry.machine.on_time_set(cx));
                 }
             }
             Err(error) => tracing::error!(%error, "cannot wait for the wall clock"),
@@ -238,9 +238,9 @@ impl TimerTask {
             return self.start_timer(timer);
         }
         self.observe_unit(timer);
-        self.change(timer, |entry, look| {
+        self.change(timer, |entry, cx| {
             if entry.starting.is_none() {
-                entry.machine.on_unit(entry.unit_state, look);
+                entry.machine.on_unit(entry.unit_state, cx);
             }
         });
     }
@@ -269,10 +269,10 @@ impl TimerTask {
         timer: &UnitName,
         act: impl FnOnce(&mut TimerEntry, TimerContext<'_>) -> R,
     ) -> Option<R> {
-        let look = TimerContext { now: self.now(), random: random_number(), zones: &self.zones };
+        let cx = TimerContext { now: self.now(), random: random_number(), zones: &self.zones };
         let entry = self.entries.get_mut(timer)?;
         let before = entry.machine.next_elapse();
-        let result = act(entry, look);
+        let result = act(entry, cx);
         self.queue.change(timer, before, entry.machine.next_elapse());
         if let Err(error) = entry.write() {
             tracing::error!(unit = %timer, %error, "cannot store the state of a timer");

@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(zone.offset_period(spring - 1), winter);
         let summer = zone.offset_period(spring);
         assert_eq!((summer.offset, summer.since), (7200, Some((spring, 3600))));
-        let calendar: Calendar = "02:30 Europe/Berlin".parse().expect("it is a rhythm");
+        let calendar: Calendar = "02:30 Europe/Berlin".parse().expect("it is a calendar event");
         let next = calendar.next_after(Duration::from_secs(1_774_699_200), &zone);
         assert_eq!(next, Some(Duration::from_secs(1_774_830_600)), "02:30 is left out that day");
         assert!(calendar.next_after(Duration::from_secs(7_000_000_000), &zone).is_some());

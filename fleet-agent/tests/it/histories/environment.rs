@@ -38,7 +38,7 @@ pub(super) const CASES: &[Case] = &[
         r#"test "$${A-none}-$${B-none}-$$C" = none-none-3"#
     ),
     finds!(
-        "variables that nobody can pass on",
+        "variables that cannot be passed on",
         "Environment=A=1\nPassEnvironment=A NO_SUCH_VARIABLE",
         r#"test "$$A-$${NO_SUCH_VARIABLE-none}" = 1-none"#
     ),
@@ -61,14 +61,14 @@ pub(super) const CASES: &[Case] = &[
         "+ (start) exited - dead",
     ),
     finds!(
-        "what each process is told",
+        "variables of each process",
         "",
         r#"test "$${#INVOCATION_ID}-$$SYSTEMD_EXEC_PID" = "32-$$$$" && test -n "$$PATH""#
     ),
     finds!("where to say something", "NotifyAccess=all", r#"test -n "$$NOTIFY_SOCKET""#),
     finds!("nowhere to say something", "", r#"test -z "$$NOTIFY_SOCKET""#),
     finds!("a mask for its files", "UMask=0027", r#"test "$$(umask)" = 0027"#),
-    finds!("the mask of who names none", "", r#"test "$$(umask)" = 0022"#),
+    finds!("the default umask", "", r#"test "$$(umask)" = 0022"#),
     finds!("it is nice", "Nice=5", r#"test "$$(nice)" = 5"#),
     finds!(
         "it ends first where memory is short",
@@ -76,7 +76,7 @@ pub(super) const CASES: &[Case] = &[
         r#"test "$$(cat /proc/self/oom_score_adj)" = 700"#
     ),
     finds!("its directory", "WorkingDirectory=/proc/sys", r#"test "$$(pwd)" = /proc/sys"#),
-    finds!("the directory of who names none", "", r#"test "$$(pwd)" = /"#).root_only(),
+    finds!("the default directory", "", r#"test "$$(pwd)" = /"#).root_only(),
     finds!("an empty standard input", "StandardInput=null", r#"test -z "$$(cat)""#),
     finds!(
         "limits",
@@ -123,21 +123,21 @@ pub(super) const CASES: &[Case] = &[
         r#"test "$$(pwd)" -ef /bin"#
     )
     .root_only(),
-    finds!("what stands for its name", "", r#"test "%n-%p-%j-%i%I-%%" = "%N.service-%N-a--%%""#),
+    finds!("specifiers of its name", "", r#"test "%n-%p-%j-%i%I-%%" = "%N.service-%N-a--%%""#),
     finds!(
-        "what stands for its machine",
+        "specifiers of its machine",
         "",
         r#"test "%H-%v" = "$$(uname -n)-$$(uname -r)" && \
            test "%m" = "$$(cat /etc/machine-id)" && \
            test "%b" = "$$(cat /proc/sys/kernel/random/boot_id | tr -d -)""#
     ),
     finds!(
-        "what stands for its user",
+        "specifiers of its user",
         "",
         r#"test "%u-%U-%g-%G" = "$$(id -un)-$$(id -u)-$$(id -gn)-$$(id -g)""#
     ),
     finds!(
-        "what stands for directories",
+        "specifiers of directories",
         "",
         r#"test "%t %S %C %L %E %h %T %V" = \
            "/run /var/lib /var/cache /var/log /etc /root /tmp /var/tmp""#
@@ -171,21 +171,21 @@ pub(super) const CASES: &[Case] = &[
         "+ (start) failed",
     ),
     case(
-        "what is told of a good end",
+        "variables after a good exit",
         "SuccessExitStatus=3\nExecStart=<hold main>\n\
          ExecStopPost=/bin/sh -c 'test $$SERVICE_RESULT-$$EXIT_CODE-$$EXIT_STATUS = \
          success-exited-3'",
         "+ running main=3 (stop-post) dead",
     ),
     case(
-        "what is told of a good end by a signal",
+        "variables after a good exit by a signal",
         "ExecStart=<hold main>\n\
          ExecStopPost=/bin/sh -c 'test $$SERVICE_RESULT-$$EXIT_CODE-$$EXIT_STATUS = \
          success-killed-TERM'",
         "+ running main? - (stop-post) dead",
     ),
     case(
-        "what names its main process",
+        "the variable of its main process",
         "ExecStart=<hold main>\nExecStartPost=/bin/sh -c 'test -d /proc/$MAINPID'\n\
          ExecStop=/bin/sh -c 'test -d /proc/$MAINPID && kill $$MAINPID'",
         "+ (start-post) running main? - (stop) dead",

@@ -134,13 +134,13 @@ pub(crate) async fn run_all(
     cases: &[Case],
     story: fn(&Case) -> &'static str,
 ) -> Vec<String> {
-    let told = cases.iter().enumerate().map(|(at, case)| async move {
+    let results = cases.iter().enumerate().map(|(at, case)| async move {
         let place = place.join(at.to_string());
-        let told = tell(Arc::clone(manager), case.cast(at, &place), &place, story(case)).await;
-        told.err().map(|problem| format!("{}: {problem}", case.name))
+        let results = tell(Arc::clone(manager), case.cast(at, &place), &place, story(case)).await;
+        results.err().map(|problem| format!("{}: {problem}", case.name))
     });
-    let told: Vec<Option<String>> = stream::iter(told).buffered(AT_ONCE).collect().await;
-    told.into_iter().flatten().collect()
+    let results: Vec<Option<String>> = stream::iter(results).buffered(AT_ONCE).collect().await;
+    results.into_iter().flatten().collect()
 }
 
 async fn tell(
@@ -155,19 +155,19 @@ async fn tell(
         std::fs::create_dir_all(&place).expect("a folder can be made");
         runners.insert(called, StoryRunner::new(Arc::clone(&manager), &unit, &text, &place).await?);
     }
-    let told = run_story(&mut runners, story).await;
+    let results = run_story(&mut runners, story).await;
     let mut unloaded = Ok(());
     for teller in runners.values() {
         unloaded = unloaded.and(teller.unload().await);
     }
-    told.and(unloaded)
+    results.and(unloaded)
 }
 
 /// Runs a whole story, and returns the first difference.
 async fn run_story(runners: &mut BTreeMap<&str, StoryRunner>, story: &str) -> Result<(), String> {
     for word in story.split_whitespace() {
         let (called, step) = word.split_once('/').unwrap_or(("a", word));
-        runners.get_mut(called).expect("the story knows it").tell(step).await?;
+        runners.get_mut(called).expect("it is part of the story").tell(step).await?;
     }
     for teller in runners.values_mut() {
         teller.end().await?;

@@ -13,66 +13,66 @@ const STAYS: &str = "Type=oneshot\nRemainAfterExit=yes\nExecStart=<hold main>";
 
 pub(super) const CASES: &[Case] = &[
     case(
-        "starts what it requires, and waits for it",
+        "starts its requirement, and waits for it",
         NEEDS,
         "+ b/start b/main=0 b/exited running main=0 dead . b/- b/dead",
     )
     .with_units(&[("b.service", STAYS)]),
-    case("what it requires fails to start", NEEDS, "+ b/start b/main=1 b/failed .")
+    case("its requirement fails to start", NEEDS, "+ b/start b/main=1 b/failed .")
         .with_units(&[("b.service", TASK)]),
     case(
-        "what it requires is stopped",
+        "its requirement is stopped",
         NEEDS,
         "+ b/running b/main? running main? . b/- dead b/dead",
     )
     .with_units(&[("b.service", MAIN)]),
     case(
-        "what it requires is restarted",
+        "its requirement is restarted",
         NEEDS,
         "+ b/running b/main? running main? . b/~ dead b/stop-sigterm b/main=0 b/(dead) b/running \
          b/main? running main? . - dead . b/- b/stop-sigterm b/main=0 b/dead",
     )
     .with_units(&[("b.service", DEAF)]),
     case(
-        "what it is bound to fails",
+        "the unit it is bound to fails",
         BOUND,
         "+ b/running b/main? running main? . b/main=1 b/failed dead",
     )
     .with_units(&[("b.service", MAIN)]),
     case(
-        "what it is bound to ends well",
+        "the unit it is bound to ends well",
         BOUND,
         "+ b/running b/main? running main? . b/main=0 b/dead dead",
     )
     .with_units(&[("b.service", MAIN)]),
     case(
-        "what it wants fails",
+        "a wanted unit fails",
         WANTS,
         "+ b/running b/main? running main? . b/main=1 b/failed main=0 dead",
     )
     .with_units(&[("b.service", MAIN)]),
-    case("what it wants fails to start", WANTS, "+ b/start b/main=1 b/failed running main=0 dead")
+    case("a wanted unit fails to start", WANTS, "+ b/start b/main=1 b/failed running main=0 dead")
         .with_units(&[("b.service", TASK)]),
     case(
-        "what it wants is stopped",
+        "a wanted unit is stopped",
         WANTS,
         "+ b/running b/main? running main? . b/- b/dead main=0 dead",
     )
     .with_units(&[("b.service", MAIN)]),
     case(
-        "what it is part of is stopped",
+        "the unit it is part of is stopped",
         PART,
         "b/+ b/running b/main? b/. + running main? . b/- dead b/dead",
     )
     .with_units(&[("b.service", MAIN)]),
     case(
-        "what it is part of is restarted",
+        "the unit it is part of is restarted",
         PART,
         "b/+ b/running b/main? b/. + running main? . b/~ dead b/stop-sigterm b/main=0 b/(dead) \
          b/running b/main? running main? - dead . b/- b/stop-sigterm b/main=0 b/dead",
     )
     .with_units(&[("b.service", DEAF)]),
-    case("what it is part of does not start it", PART, "b/+ b/running b/main? b/. b/- b/dead")
+    case("the unit it is part of does not start it", PART, "b/+ b/running b/main? b/. b/- b/dead")
         .with_units(&[("b.service", MAIN)]),
     case(
         "it starts before another that is started with it",
@@ -88,7 +88,7 @@ pub(super) const CASES: &[Case] = &[
         ("t.target", "[Unit]\nWants={a} {b}\nAfter={a} {b}\n"),
     ]),
     case(
-        "it ends after what follows it",
+        "it ends after the units ordered after it",
         "ExecStart=<hold main>\nExecStop=<hold s>",
         "b/+ running main? b/running b/main? b/. b/- - b/stop b/s=0 b/dead stop s=0 dead",
     )

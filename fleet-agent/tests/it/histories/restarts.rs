@@ -85,7 +85,7 @@ pub(super) const CASES: &[Case] = &[
         "+ auto-restart:resources - dead",
     ),
     case(
-        "on-abnormal, no such file of variables for what is before it",
+        "on-abnormal, no such environment file for its first command",
         "Restart=on-abnormal\nRestartSec=1h\nEnvironmentFile=/no/such\nExecStartPre=<hold p>\n\
          ExecStart=<hold main>",
         "+ (start-pre) auto-restart:resources - dead",
@@ -149,7 +149,7 @@ pub(super) const CASES: &[Case] = &[
         "+ (start) failed:timeout",
     ),
     case(
-        "prevented by what main ended with before a command failed",
+        "prevented by the main exit before a command failed",
         "Restart=always\nRestartSec=1h\nRestartPreventExitStatus=0\nExecStart=<hold main>\n\
          ExecStartPost=<hold p>",
         "+ start-post p? main=0 p=1 failed:exit-code",

@@ -117,7 +117,7 @@ pub(super) const CASES: &[Case] = &[
         "+ condition c=1 dead",
     ),
     case(
-        "a condition cannot be told",
+        "a condition cannot be checked",
         "ExecCondition=<hold c>\nExecStart=<hold main>",
         "+ condition c=255 failed",
     ),
@@ -127,7 +127,7 @@ pub(super) const CASES: &[Case] = &[
         "+ condition c!KILL failed",
     ),
     case(
-        "a condition that does not hold, and what is run after all",
+        "a failed condition, and commands run all the same",
         "ExecCondition=<hold c>\nExecStart=<hold main>\nExecStopPost=<hold s>",
         "+ condition c=1 stop-post s=0 dead",
     ),
@@ -180,12 +180,12 @@ pub(super) const CASES: &[Case] = &[
         "+ .",
     ),
     case(
-        "a kernel that was told something else",
+        "a kernel with other parameters",
         "[Unit]\nConditionKernelCommandLine=no-such-word\n[Service]\nExecStart=<hold main>\n",
         "+ .",
     ),
     case(
-        "without what comes by itself",
+        "without default dependencies",
         "[Unit]\nDefaultDependencies=no\nConflicts=shutdown.target\n[Service]\n\
          ExecStart=<hold main>\n",
         "+ running main? - dead",
@@ -254,7 +254,7 @@ pub(super) const CASES: &[Case] = &[
         "+ start a=go running main=0 dead",
     ),
     case(
-        "notify, though nobody may say it",
+        "notify, though no process may send it",
         "Type=notify\nNotifyAccess=none\nExecStart=<hold a|say READY=1|hold main>",
         "+ start a=go running main=0 dead",
     ),
@@ -279,13 +279,13 @@ pub(super) const CASES: &[Case] = &[
         "+ (start) failed",
     ),
     case(
-        "notify, remains, and another says that it is ready",
+        "notify, remains, and another process sends ready",
         "Type=notify\nNotifyAccess=all\nRemainAfterExit=yes\n\
          ExecStart=<hold main|child|hold b|say READY=1|hold kid>",
         "+ start main=go b? main!TERM b=go (running) exited kid? - dead",
     ),
     case(
-        "notify, remains, and nobody is left to say that it is ready",
+        "notify, remains, and no process is left to send ready",
         "Type=notify\nNotifyAccess=exec\nRemainAfterExit=yes\nExecStart=<hold main|child|hold b>",
         "+ start main=go b? main!TERM b=0 failed:protocol",
     ),
@@ -311,7 +311,7 @@ pub(super) const CASES: &[Case] = &[
         "+ start c=1 failed",
     ),
     case(
-        "forking, nobody is left that its file could name",
+        "forking, no process is left for its file",
         "Type=forking\nPIDFile={at}/pid\nExecStart=<hold c>",
         "+ start c=0 failed",
     ),
@@ -334,7 +334,7 @@ pub(super) const CASES: &[Case] = &[
         "+ (start) running main=go next? main!KILL failed",
     ),
     case(
-        "forking, nobody writes the file",
+        "forking, the file is never written",
         "Type=forking\nPIDFile={at}/pid\nTimeoutStartSec=300ms\nExecStart=<leave 0|hold main>",
         "+ (start) failed",
     ),

@@ -24,7 +24,7 @@ pub(super) struct StoryRunner {
     history: Arc<Mutex<Vec<SystemdState>>>,
     follower: AbortHandle,
     /// Number of states that the story has consumed.
-    told: usize,
+    consumed: usize,
     /// States that may occur before the next expected one.
     passing: Vec<String>,
     /// The state that was expected last.
@@ -61,7 +61,7 @@ impl StoryRunner {
             place: place.to_owned(),
             history,
             follower,
-            told: 1,
+            consumed: 1,
             passing: Vec::new(),
             last: String::new(),
             pids: BTreeMap::new(),
@@ -77,7 +77,7 @@ impl StoryRunner {
     /// Ends the story: no further state may occur.
     pub(super) async fn end(&mut self) -> Result<(), String> {
         self.wait_for_orders().await.map_err(|problem| self.at("the end", &problem))?;
-        let left = self.states().split_off(self.told);
+        let left = self.states().split_off(self.consumed);
         match left.iter().find(|state| !self.is_fleeting(state)) {
             Some(state) => Err(self.at("the end", &format!("it shows {}", state.sub))),
             None => Ok(()),
@@ -148,7 +148,7 @@ impl StoryRunner {
             state.sub == sub && result.is_none_or(|it| state.result.as_deref() == Some(it))
         };
         let next = |all: &[SystemdState]| all.iter().position(is_it);
-        let from = self.told;
+        let from = self.consumed;
         let seen = || next(&self.states()[from..]).is_some();
         if !is_so_in_time(async || seen()).await {
             return Err("it never shows that".to_owned());
@@ -162,7 +162,7 @@ impl StoryRunner {
         if is != (LoadState::Loaded, active_of(sub)) {
             return Err(format!("it is {is:?}"));
         }
-        self.told = at + 1;
+        self.consumed = at + 1;
         self.passing.clear();
         sub.clone_into(&mut self.last);
         Ok(())
@@ -184,7 +184,7 @@ impl StoryRunner {
     }
 
     fn states(&self) -> Vec<SystemdState> {
-        self.history.lock().expect("nobody panics with it").clone()
+        self.history.lock().expect("no panic while locked").clone()
     }
 
     /// Waits until the command of this name runs.
@@ -240,7 +240,7 @@ async fn follow(
 ) {
     loop {
         if let Ok(Some(managed)) = manager.get(&unit).await {
-            let mut history = history.lock().expect("nobody panics with it");
+            let mut history = history.lock().expect("no panic while locked");
             let shows = |state: &SystemdState| (state.load, state.active, state.sub.clone());
             match history.last_mut() {
                 // The result may follow later.

@@ -60,7 +60,7 @@ pub(super) const CASES: &[Case] = &[
     )
     .with_units(&[("t.timer", "[Timer]\nOnActiveSec=0\nAccuracySec=1us\nUnit={a}\n")]),
     case(
-        "a timer whose service is started by somebody else",
+        "a timer whose service is started by others",
         MAIN,
         "t/+ t/waiting + running main=0 dead t/- t/dead",
     )

@@ -73,7 +73,7 @@ async fn killed_daemon_leaves_its_units_running() {
     signal(pid, "KILL");
     let again = |state: &SystemdState| state.sub == "running" && state.main_pid != Some(pid);
     let state = bench.wait_for("a.service", again).await;
-    assert!(is(&state, ExitStatus::Signal(9)), "how the run before ended: {state:?}");
+    assert!(is(&state, ExitStatus::Signal(9)), "exit of the previous run: {state:?}");
     bench.stop("a.service").await;
     assert!(!state.main_pid.is_some_and(runs));
     bench.clean_up().await;
@@ -301,7 +301,7 @@ async fn unrecoverable_unit_does_not_run_twice() {
     std::fs::write(record, "{").expect("it can be written");
     let bench = dead.revive().await;
     assert_eq!(bench.manager.list().await.expect("it answers"), []);
-    assert!(runs(pid), "what cannot be read is no reason to end anything");
+    assert!(runs(pid), "an unreadable file stops nothing");
     bench.run("a.service", FOREVER).await;
     assert!(!runs(pid) && bench.pid("a.service").await != pid);
     bench.clean_up().await;
@@ -379,6 +379,6 @@ async fn stored_stop_and_start_apply_to_needed_units() {
     let bench = bench.kill().await.revive().await;
     bench.wait_for_sub("new.service", "running").await;
     assert_ne!(bench.state("old.service").await.active, ActiveState::Active);
-    assert_eq!(bench.pid("web.service").await, web, "who only wants them runs on");
+    assert_eq!(bench.pid("web.service").await, web, "a unit that only wants them keeps running");
     bench.clean_up().await;
 }

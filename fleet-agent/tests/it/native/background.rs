@@ -35,7 +35,7 @@ async fn forking_service_is_active_once_its_pid_file_names_it() {
         assert_eq!(written, [pid.to_string()]);
         bench.stop("a.service").await;
         assert!(!runs(pid));
-        assert!(!bench.path("pid").exists(), "the file names nobody any more");
+        assert!(!bench.path("pid").exists(), "the pid file is removed");
         bench.clean_up().await;
     }
 }
@@ -228,7 +228,7 @@ async fn wait_for_the_pid_file_is_continued_after_a_crash() {
     let manager = Arc::downgrade(&bench.manager);
     start.abort();
     let dead = bench.kill().await;
-    wait_until("nobody holds the manager", async || manager.strong_count() == 0).await;
+    wait_until("no other reference to the manager", async || manager.strong_count() == 0).await;
     let bench = dead.revive().await;
     open(&bench, "gate");
     bench.wait_for_sub("a.service", "running").await;

@@ -76,17 +76,17 @@ fn service(number: u64, home: &Path, plain: bool) -> String {
 /// The daemon, in its own process. Does nothing as a test.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn daemon_to_kill_repeatedly() {
-    let Some(told) = KilledDaemonConfig::from_env() else { return };
-    let mut config = NativeConfig::new(told.home.join("native"));
-    config.environment.push(("BENCH".to_owned(), told.home.display().to_string()));
-    config.control_groups = !told.plain;
-    told.begins();
+    let Some(setup) = KilledDaemonConfig::from_env() else { return };
+    let mut config = NativeConfig::new(setup.home.join("native"));
+    config.environment.push(("BENCH".to_owned(), setup.home.display().to_string()));
+    config.control_groups = !setup.plain;
+    setup.begins();
     let manager = NativeManager::open(config).await.expect("it opens");
-    let ledger = Arc::new(RequestLog::open(&told.home));
-    load_what_is_missing(&manager, &told, &ledger).await;
-    verify_state(&manager, &told.home, &ledger).await;
-    told.is_open();
-    let mut dice = SmallRng(told.seed);
+    let ledger = Arc::new(RequestLog::open(&setup.home));
+    load_what_is_missing(&manager, &setup, &ledger).await;
+    verify_state(&manager, &setup.home, &ledger).await;
+    setup.is_open();
+    let mut dice = SmallRng(setup.seed);
     let mut asked = JoinSet::new();
     loop {
         if asked.len() == AT_ONCE {
@@ -102,7 +102,7 @@ async fn daemon_to_kill_repeatedly() {
 /// Loads the missing units. Only the first daemon may miss any.
 async fn load_what_is_missing(
     manager: &NativeManager,
-    told: &KilledDaemonConfig,
+    setup: &KilledDaemonConfig,
     ledger: &RequestLog,
 ) {
     let was_open = !ledger.read().is_empty();
@@ -110,7 +110,7 @@ async fn load_what_is_missing(
         let unit = name(&format!("{number}.service"));
         if manager.get(&unit).await.expect("it answers").is_none() {
             assert!(!was_open, "{unit} is lost");
-            let file = UnitFile::parse(service(number, &told.home, told.plain))
+            let file = UnitFile::parse(service(number, &setup.home, setup.plain))
                 .expect("it is well formed");
             manager.load(&unit, &file, Epoch(1)).await.expect("it loads");
         }
@@ -144,15 +144,15 @@ async fn verify_state(manager: &NativeManager, home: &Path, ledger: &RequestLog)
     };
     for (unit, found) in settled(manager, rests).await {
         let number: u64 = of(&unit);
-        let told = all.get(&unit).cloned().unwrap_or_default();
-        assert!(told.allows(&found), "{found:?} is not what was asked: {told:?}");
+        let history = all.get(&unit).cloned().unwrap_or_default();
+        assert!(history.allows(&found), "{found:?} differs from the requests: {history:?}");
         let what = observed_value(number, home, &found.state);
         let is_up = found.known.requested == TargetState::Launched;
         if is_up
             && number % KINDS != FLAPS
-            && let Some(same) = told.is_same(&found)
+            && let Some(same) = history.is_same(&found)
         {
-            assert_eq!(what == told.seen.what, same, "{what} is seen, {found:?}, {told:?}");
+            assert_eq!(what == history.seen.what, same, "{what} is seen, {found:?}, {history:?}");
         }
         if !is_up {
             down.push(unit);
@@ -181,7 +181,7 @@ pub(super) async fn settled(
             return all.into_iter().map(|it| (it.unit.to_string(), it)).collect();
         }
         // The test process waits twice as long.
-        assert!(begin.elapsed() < DEADLINE / 2, "never as they should be: {late:?}");
+        assert!(begin.elapsed() < DEADLINE / 2, "units not settled: {late:?}");
         wait_between_looks().await;
     }
 }

@@ -116,7 +116,7 @@ async fn stop_command_runs_for_an_active_unit() {
     meet(&home, "stop").await;
     assert!(!home.path("last").exists(), "the signal comes after the command");
     tell(&home, "stop", "0");
-    assert_eq!(meet(&home, "last").await, pid, "it was told by a signal then");
+    assert_eq!(meet(&home, "last").await, pid, "it was signalled instead");
     tell(&home, "last", "1");
     stand.wait_for("a", is(DerivedState::Disabled)).await;
     stand.clean_up().await;
@@ -247,7 +247,7 @@ const LAST: usize = 1_000_000;
 /// unsearched output.
 async fn wait_for_the_search(stand: &Stand, name: &str) {
     let log = stand.home.path(&format!("native/logs/{name}"));
-    wait_until(&format!("what {name} wrote is searched"), async || {
+    wait_until(&format!("the output of {name} is searched"), async || {
         let left = std::fs::metadata(&log).expect("it is there").blocks() * 512;
         left < LAST as u64 / 2
     })

@@ -28,7 +28,7 @@ async fn fifo_in_a_unit_file_blocks_no_other_unit() {
             matches!(unit.report.state, DerivedState::Failed { .. })
         };
         let unit = stand.wait_for(&format!("u{at}"), is_failed).await;
-        let problem = unit.problem.expect("it is told");
+        let problem = unit.problem.expect("it is reported");
         assert!(problem.contains(&pipe), "{key}: {problem}");
     }
     stand.clean_up().await;
@@ -74,15 +74,15 @@ fn nobody() -> &'static str {
 }
 
 /// Returns a value that the kernel shows for a process, from a line of a file in `/proc`.
-fn told(pid: u32, file: &str, line: &str) -> String {
+fn proc_value(pid: u32, file: &str, line: &str) -> String {
     let text = std::fs::read_to_string(format!("/proc/{pid}/{file}")).expect("it runs");
-    let told = text.lines().find_map(|text| text.strip_prefix(line)).expect("it is told");
-    told.trim().to_owned()
+    let proc_value = text.lines().find_map(|text| text.strip_prefix(line)).expect("it is reported");
+    proc_value.trim().to_owned()
 }
 
 /// Returns whether the process ignores `SIGPIPE`.
 fn ignores_sigpipe(pid: u32) -> bool {
-    let ignored = u64::from_str_radix(&told(pid, "status", "SigIgn:"), 16);
+    let ignored = u64::from_str_radix(&proc_value(pid, "status", "SigIgn:"), 16);
     ignored.expect("it is a number") & 1 << 12 != 0
 }
 
@@ -90,13 +90,13 @@ fn ignores_sigpipe(pid: u32) -> bool {
 async fn unit_files_have_the_defaults_of_systemd() {
     let bench = Bench::new().await;
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
-    let limit = limit.expect("the kernel gives everybody one").to_string();
+    let limit = limit.expect("every process has one").to_string();
     bench.run("a.service", "ExecStart=/bin/sleep 1000\nLimitNOFILE=infinity\n").await;
     let pid = bench.pid("a.service").await;
     assert!(ignores_sigpipe(pid));
-    assert_eq!(told(pid, "status", "Umask:"), "0022");
+    assert_eq!(proc_value(pid, "status", "Umask:"), "0022");
     // No process can be unlimited; `infinity` gives the maximum.
-    let limits = told(pid, "limits", "Max open files");
+    let limits = proc_value(pid, "limits", "Max open files");
     let limits: Vec<&str> = limits.split_whitespace().take(2).collect();
     assert_eq!(limits, [&limit, &limit]);
     bench.stop("a.service").await;

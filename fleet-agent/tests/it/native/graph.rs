@@ -208,17 +208,14 @@ async fn desired_targets_hold_for_the_next_supervisor() {
     let stanzas = supervised("a", SLEEP) + &supervised("b", SLEEP);
     let stand = Stand::new(&stanzas, "a").await;
     let pid = stand.running("a").await;
-    let spawn_helper = BTreeSet::from([target("b")]);
-    stand.supervisor.set_goal(None, spawn_helper.clone()).await.expect("it is provided");
+    let extra = BTreeSet::from([target("b")]);
+    stand.supervisor.set_goal(None, extra.clone()).await.expect("it is provided");
     let other = stand.running("b").await;
     wait_until("a has ended", async || !runs(pid)).await;
     let stand = stand.again(&stanzas).await;
-    assert_eq!(
-        stand.supervisor.snapshot().await.expect("it answers").desired.extra_targets,
-        spawn_helper
-    );
+    assert_eq!(stand.supervisor.snapshot().await.expect("it answers").desired.extra_targets, extra);
     assert_eq!(stand.running("b").await, other);
-    stand.supervisor.set_mask(spawn_helper).await.expect("it is no goal");
+    stand.supervisor.set_mask(extra).await.expect("it is no goal");
     stand.wait_for("b", |unit| unit.report.state == DerivedState::Masked).await;
     assert!(!runs(other));
     let stand = stand.again(&stanzas).await;
@@ -306,7 +303,7 @@ async fn reload_affects_changed_units_only() {
     let stand = stand.again(&stanzas("/bin/sleep 1002")).await;
     stand.wait_for("changes", |unit| unit.main_pid.is_some_and(|pid| pid != before[1])).await;
     assert_eq!(stand.running("stays").await, before[0]);
-    wait_until("what is gone has ended", async || !runs(goes)).await;
+    wait_until("removed units have stopped", async || !runs(goes)).await;
     let other = graph(&stanzas("/bin/sleep 1003"), &stand.settings);
     let pid = stand.running("changes").await;
     stand.supervisor.reload(other, &stand.settings).await.expect("it has the goal");

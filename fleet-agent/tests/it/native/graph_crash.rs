@@ -86,17 +86,17 @@ async fn open(home: &Path, plain: bool) -> InitSupervisor {
 /// The supervisor, in its own process. Does nothing as a test.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn supervisor_to_kill_repeatedly() {
-    let Some(told) = KilledDaemonConfig::from_env() else { return };
-    told.begins();
-    let supervisor = open(&told.home, told.plain).await;
-    let mut wanted = verify_state(&supervisor, &told.home).await.desired.extra_targets;
-    told.is_open();
-    let mut dice = SmallRng(told.seed);
+    let Some(setup) = KilledDaemonConfig::from_env() else { return };
+    setup.begins();
+    let supervisor = open(&setup.home, setup.plain).await;
+    let mut wanted = verify_state(&supervisor, &setup.home).await.desired.extra_targets;
+    setup.is_open();
+    let mut dice = SmallRng(setup.seed);
     loop {
         let one: Target = target(&format!("u{}", dice.below(UNITS)));
         match dice.below(4) {
             0 => {
-                note(&told.home, &format!("renew {one}"));
+                note(&setup.home, &format!("renew {one}"));
                 supervisor.restart(&one).await.expect("it answers");
             }
             1 => drop(supervisor.reset_failed(&one).await.expect("it answers")),
@@ -104,7 +104,7 @@ async fn supervisor_to_kill_repeatedly() {
                 if !wanted.remove(&one) {
                     wanted.insert(one);
                 }
-                want(&supervisor, &told.home, &wanted).await;
+                want(&supervisor, &setup.home, &wanted).await;
             }
         }
         wait_a_little(&mut dice).await;
@@ -145,32 +145,32 @@ struct KnownFacts {
 
 impl KnownFacts {
     fn read(home: &Path) -> Self {
-        let mut told = Self { wanted: vec![BTreeSet::new()], ..Self::default() };
+        let mut facts = Self { wanted: vec![BTreeSet::new()], ..Self::default() };
         let text = std::fs::read_to_string(home.join("ledger")).unwrap_or_default();
         for line in text.lines() {
             let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
             match &*words[0] {
                 "want" => {
                     let wanted: BTreeSet<String> = words[1..].iter().cloned().collect();
-                    told.seen.retain(|unit, _| wanted.contains(unit));
-                    told.wanted.push(wanted);
+                    facts.seen.retain(|unit, _| wanted.contains(unit));
+                    facts.wanted.push(wanted);
                 }
-                "answered" => drop(told.wanted.drain(..told.wanted.len() - 1)),
-                "renew" => drop(told.seen.remove(&words[1])),
-                _ => drop(told.seen.insert(words[1].clone(), words[2].parse().expect("a number"))),
+                "answered" => drop(facts.wanted.drain(..facts.wanted.len() - 1)),
+                "renew" => drop(facts.seen.remove(&words[1])),
+                _ => drop(facts.seen.insert(words[1].clone(), words[2].parse().expect("a number"))),
             }
         }
-        told
+        facts
     }
 }
 
 /// Checks the supervisor against all requests, and logs its findings.
 async fn verify_state(supervisor: &InitSupervisor, home: &Path) -> InitSnapshot {
-    let told = KnownFacts::read(home);
+    let facts = KnownFacts::read(home);
     let wanted = supervisor.snapshot().await.expect("it answers").desired.extra_targets;
     let names = wanted.iter().map(ToString::to_string).collect::<BTreeSet<_>>();
-    assert!(told.wanted.contains(&names), "{names:?} is not what was asked: {told:?}");
-    wait_until("each unit is up that is needed, but those that fail for ever", async || {
+    assert!(facts.wanted.contains(&names), "{names:?} differs from the requests: {facts:?}");
+    wait_until("each needed unit is active, except failing ones", async || {
         let units = supervisor.snapshot().await.expect("it answers").units;
         units.iter().all(is_expected)
     })
@@ -185,7 +185,7 @@ async fn verify_state(supervisor: &InitSupervisor, home: &Path) -> InitSnapshot 
         if !unit.report.needed {
             down.push(name);
         } else if is_steady && let Some(pid) = unit.main_pid {
-            let seen = told.seen.get(&name);
+            let seen = facts.seen.get(&name);
             assert!(seen.is_none_or(|seen| *seen == pid), "{name} ran on as {seen:?}: {unit:?}");
             if names.contains(&name) {
                 note(home, &format!("seen {name} {pid}"));

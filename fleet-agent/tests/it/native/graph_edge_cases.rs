@@ -191,7 +191,7 @@ async fn reload_during_a_shutdown_starts_nothing() {
     tell(&home, "a", "go");
     let read_again = async {
         meet(&home, "b").await;
-        wait_until("what ends at once is gone", async || !runs(pid)).await;
+        wait_until("a process that exits at once is gone", async || !runs(pid)).await;
         let graph = graph(&more, &stand.settings);
         stand.supervisor.reload(graph, &stand.settings).await.expect("it has the goal");
         for name in ["quick", "new"] {

@@ -193,7 +193,7 @@ async fn ready_wait_starts_again_with_the_next_supervisor() {
     drop(supervisor);
     // A second lasts a hundred seconds for the next supervisor.
     let lock = File::open(home.path("native/lock")).expect("it is there");
-    wait_until("it has let go", async || lock.try_lock().is_ok()).await;
+    wait_until("it has detached", async || lock.try_lock().is_ok()).await;
     drop(lock);
     let set_up = |config: &mut SupervisorConfig| config.clock = hasty();
     let supervisor = Stand::open_with(&home, graph(&stanzas, &settings), &settings, set_up).await;

@@ -136,7 +136,7 @@ fn at_once(verb: &str, rest: &str) {
 
 fn println(text: &str) {
     let mut out = std::io::stdout().lock();
-    out.write_all(format!("{text}\n").as_bytes()).expect("somebody reads it");
+    out.write_all(format!("{text}\n").as_bytes()).expect("the reader exists");
 }
 
 /// Starts a child in its own session for the remaining steps.
@@ -167,20 +167,20 @@ async fn wait_for_file(path: &Path) {
 
 async fn hold(name: &str) {
     let at = std::env::var_os("HELPER_AT").map(PathBuf::from).expect("it is set");
-    let (file, told) = (at.join(name), at.join(format!("{name}.go")));
+    let (file, word_file) = (at.join(name), at.join(format!("{name}.go")));
     let half = at.join(format!("{name}.half"));
     std::fs::write(&half, std::process::id().to_string()).expect("it can be written");
     std::fs::rename(half, file).expect("it can be named");
-    wait_for_file(&told).await;
-    let word = std::fs::read_to_string(&told).expect("it is there");
-    std::fs::remove_file(told).expect("it is there");
+    wait_for_file(&word_file).await;
+    let word = std::fs::read_to_string(&word_file).expect("it is there");
+    std::fs::remove_file(word_file).expect("it is there");
     if word != "go" {
         std::process::exit(word.parse().expect("a status"));
     }
 }
 
 fn address() -> SocketAddr {
-    address_of(&std::env::var("NOTIFY_SOCKET").expect("somebody listens"))
+    address_of(&std::env::var("NOTIFY_SOCKET").expect("the socket is bound"))
 }
 
 fn address_of(name: &str) -> SocketAddr {
@@ -207,12 +207,12 @@ fn last(text: &str) {
 /// Sends a message to a socket.
 pub(crate) fn send_to(address: &SocketAddr, text: &str) {
     let socket = UnixDatagram::unbound().expect("a socket can be made");
-    socket.send_to_addr(text.as_bytes(), address).expect("somebody listens");
+    socket.send_to_addr(text.as_bytes(), address).expect("the socket is bound");
 }
 
 fn barrier() {
     let socket = UnixDatagram::unbound().expect("a socket can be made");
-    socket.connect_addr(&address()).expect("somebody listens");
+    socket.connect_addr(&address()).expect("the socket is bound");
     let (mut reader, writer) = std::io::pipe().expect("a pipe can be made");
     let descriptors = [writer.as_fd()];
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

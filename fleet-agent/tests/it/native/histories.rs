@@ -16,7 +16,7 @@ async fn each_unit_follows_its_story() {
     let manager: Arc<dyn ServiceManager> = Arc::clone(&bench.manager) as _;
     let cases = cases(rustix::process::geteuid().is_root());
     let problems = run_all(&manager, &bench.path("stories"), &cases, Case::by_native).await;
-    assert_eq!(problems, [""; 0], "units live otherwise");
+    assert_eq!(problems, [""; 0], "units differ from their stories");
     drop(manager);
     bench.clean_up().await;
 }

@@ -125,7 +125,7 @@ async fn wait_until_idle(process: &SupervisorProcess) {
             before = now;
         }
     };
-    tokio::time::timeout(2 * DEADLINE, rest).await.expect("it comes to rest");
+    tokio::time::timeout(2 * DEADLINE, rest).await.expect("it becomes idle");
 }
 
 async fn stays_idle(is_fleet: bool) {

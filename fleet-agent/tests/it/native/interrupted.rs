@@ -26,7 +26,7 @@ async fn stop_is_finished_once(plain: bool) {
     bench.wait_for("a.service", is_over).await;
     assert!(!runs(pid));
     let bench = bench.kill().await.revive().await;
-    assert!(is_over(&bench.state("a.service").await), "who wants it does not start it");
+    assert!(is_over(&bench.state("a.service").await), "a dependent does not start it");
     assert_eq!(decided(&bench, "a.service").await, DerivedState::Masked);
     assert_eq!(bench.state("all.target").await.sub, "active");
     assert_eq!((lines(&bench, "begun").len(), lines(&bench, "over").len()), (1, 1));
@@ -146,7 +146,7 @@ async fn pid_file_is_awaited(plain: bool) {
     living.wait_for_record("a.service", "run.json", "\"awaits_main\":true").await;
     let bench = living.kill().revive().await;
     let state = bench.state("a.service").await;
-    assert_eq!((&*state.sub, state.main_pid), ("start", None), "nobody is named yet");
+    assert_eq!((&*state.sub, state.main_pid), ("start", None), "no main process is named yet");
     std::fs::write(&gate, "").expect("it can be made");
     let state = bench.wait_for_sub("a.service", "running").await;
     let written = bench.wait_for_lines("pid", 1).await;

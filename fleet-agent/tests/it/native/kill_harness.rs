@@ -77,14 +77,14 @@ pub(super) async fn kill_repeatedly(test: &str, home: &Path, plain: bool) {
 }
 
 /// Starts this test as a daemon.
-pub(super) fn begin(test: &str, told: &KilledDaemonConfig) -> Daemon {
+pub(super) fn begin(test: &str, setup: &KilledDaemonConfig) -> Daemon {
     let mut command = Command::new(std::env::current_exe().expect("it has a path"));
     command
         .args(["--exact", "--nocapture", test])
-        .env(PLACE, &told.home)
-        .env(SEED, told.seed.to_string())
+        .env(PLACE, &setup.home)
+        .env(SEED, setup.seed.to_string())
         .stdout(Stdio::null());
-    if told.plain {
+    if setup.plain {
         command.env(PLAIN, "");
     }
     Daemon(command.spawn().expect("the test can run itself"))
@@ -106,7 +106,7 @@ impl Daemon {
             // The process may exit right after the condition holds.
             let ended = self.0.try_wait().expect("it is a child");
             let is_so = so().await;
-            assert!(is_so || ended.is_none(), "it has ended before {what}: what it found is above");
+            assert!(is_so || ended.is_none(), "it exited before {what}: its findings are above");
             is_so
         })
         .await;

@@ -48,8 +48,8 @@ impl CrashScenario {
     /// the answer. `await` waits until a file has content, and `end` kills the manager.
     pub(super) async fn begin(self, asks: &[&str]) -> ScriptedManager {
         std::fs::write(self.path("asks"), asks.join("\n")).expect("it can be written");
-        let told = KilledDaemonConfig { home: self.dead.home(), seed: 0, plain: self.plain };
-        let daemon = begin("native::kill_point::scripted_manager", &told);
+        let setup = KilledDaemonConfig { home: self.dead.home(), seed: 0, plain: self.plain };
+        let daemon = begin("native::kill_point::scripted_manager", &setup);
         let mut living = ScriptedManager { machine: self, daemon };
         living.wait_for_file("open-0").await;
         living
@@ -116,7 +116,7 @@ impl FrozenGroups {
         let events = self.0.join("cgroup.events");
         let read = || std::fs::read_to_string(&events).expect("it can be read");
         let is_held = async || ["populated 1", "frozen 1"].iter().all(|it| read().contains(it));
-        wait_until("a process is held at its beginning", is_held).await;
+        wait_until("a process is frozen before its program runs", is_held).await;
     }
 }
 
@@ -170,18 +170,18 @@ pub(super) async fn decided(bench: &Bench, unit: &str) -> DerivedState {
 /// The manager. Does nothing as a test.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn scripted_manager() {
-    let Some(told) = KilledDaemonConfig::from_env() else { return };
-    let mut config = NativeConfig::new(told.home.join("native"));
-    config.environment.push(("BENCH".to_owned(), told.home.display().to_string()));
-    config.control_groups = !told.plain;
+    let Some(setup) = KilledDaemonConfig::from_env() else { return };
+    let mut config = NativeConfig::new(setup.home.join("native"));
+    config.environment.push(("BENCH".to_owned(), setup.home.display().to_string()));
+    config.control_groups = !setup.plain;
     let manager = NativeManager::open(config).await.expect("it opens");
-    load_all(&manager, &told.home.join("files")).await;
-    told.is_open();
-    let asks = std::fs::read_to_string(told.home.join("asks")).expect("it is there");
+    load_all(&manager, &setup.home.join("files")).await;
+    setup.is_open();
+    let asks = std::fs::read_to_string(setup.home.join("asks")).expect("it is there");
     for (number, ask) in (1..).zip(asks.lines()) {
         match ask.split_once(' ') {
             None => kill_process(getpid(), Signal::KILL).expect("it can be killed"),
-            Some(("await", file)) => wait_for_words(&told.home.join(file)).await,
+            Some(("await", file)) => wait_for_words(&setup.home.join(file)).await,
             Some(("begin", ask)) => drop(call(&manager, ask, number)),
             Some(_) => answered(call(&manager, ask, number)).await,
         }

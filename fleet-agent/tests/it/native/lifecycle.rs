@@ -117,7 +117,7 @@ async fn start_limit_stops_the_restarts() {
     let state = bench.wait_for_sub("a.service", "failed").await;
     assert_eq!(summary(&state), (ActiveState::Failed, "failed", Some("start-limit-hit")));
     assert_eq!(state.restarts, 3);
-    bench.start("a.service").await.expect("a person gets a new attempt");
+    bench.start("a.service").await.expect("a requested start is a new attempt");
     bench.clean_up().await;
 }
 
@@ -197,7 +197,7 @@ async fn units_can_be_stopped_without_the_directory() {
     bench.run("a.service", FOREVER).await;
     let pid = bench.pid("a.service").await;
     std::fs::remove_dir_all(bench.path("native")).expect("the directory is there");
-    bench.manager.shutdown().await.expect("what runs can be stopped");
+    bench.manager.shutdown().await.expect("running units can be stopped");
     assert!(!runs(pid));
 }
 

@@ -59,23 +59,23 @@ fn config(home: &Path, config: &mut NativeConfig) {
 /// The manager, in its own process. Does nothing as a test.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn manager_to_kill_repeatedly() {
-    let Some(told) = KilledDaemonConfig::from_env() else { return };
-    let mut set_up = NativeConfig::new(told.home.join("native"));
-    set_up.environment.push(("BENCH".to_owned(), told.home.display().to_string()));
-    config(&told.home, &mut set_up);
-    told.begins();
+    let Some(setup) = KilledDaemonConfig::from_env() else { return };
+    let mut set_up = NativeConfig::new(setup.home.join("native"));
+    set_up.environment.push(("BENCH".to_owned(), setup.home.display().to_string()));
+    config(&setup.home, &mut set_up);
+    setup.begins();
     let manager = NativeManager::open(set_up).await.expect("it opens");
-    let ledger = Arc::new(RequestLog::open(&told.home));
-    load_what_is_missing(&manager, &told.home, &ledger).await;
-    verify_state(&manager, &told.home, &ledger).await;
-    told.is_open();
-    let mut dice = SmallRng(told.seed);
+    let ledger = Arc::new(RequestLog::open(&setup.home));
+    load_what_is_missing(&manager, &setup.home, &ledger).await;
+    verify_state(&manager, &setup.home, &ledger).await;
+    setup.is_open();
+    let mut dice = SmallRng(setup.seed);
     let mut asked = JoinSet::new();
     for number in 0..MANY {
         // The others must not elapse again.
         if dice.below(2) == 0 {
             let (manager, ledger) = (Arc::clone(&manager), Arc::clone(&ledger));
-            asked.spawn(elapse_repeatedly(manager, ledger, told.home.clone(), number));
+            asked.spawn(elapse_repeatedly(manager, ledger, setup.home.clone(), number));
         }
     }
     let most = AT_ONCE + asked.len();
@@ -141,19 +141,23 @@ fn count(home: &Path, number: u64) -> u64 {
 /// Checks the manager against all requests, and logs its findings.
 async fn verify_state(manager: &NativeManager, home: &Path, ledger: &RequestLog) {
     let all = ledger.read();
-    let told = |unit: &str| all.get(unit).cloned().unwrap_or_default();
+    let history = |unit: &str| all.get(unit).cloned().unwrap_or_default();
     let found = settled(manager, rests).await;
     for (unit, now) in &found {
-        assert!(told(unit).allows(now), "{now:?} is not what was asked: {:?}", told(unit));
+        assert!(
+            history(unit).allows(now),
+            "{now:?} differs from the requests: {:?}",
+            history(unit)
+        );
     }
     let mut seen = Vec::new();
     for number in 0..MANY {
         let single = format!("s{number}.service");
         let is_launched = found[&single].known.requested == TargetState::Launched;
         assert_eq!(found[&single].state.main_pid.is_some(), is_launched, "{:?}", found[&single]);
-        verify_steady_service(&told(&single), &found[&single]);
-        verify_wanted_service(&told, &found, number);
-        let ran = verify_timer(manager, home, (&told, &found), number).await;
+        verify_steady_service(&history(&single), &found[&single]);
+        verify_wanted_service(&history, &found, number);
+        let ran = verify_timer(manager, home, (&history, &found), number).await;
         seen.push((&found[&format!("j{number}.timer")], ran));
     }
     let others = found.values().filter(|it| it.unit.as_str().starts_with(['s', 't', 'w']));
@@ -178,19 +182,19 @@ fn rests(unit: &ManagedUnit, decided: Option<&StatusReport>) -> bool {
 }
 
 /// Checks a service that never exits: it is active if requested, and keeps running.
-fn verify_steady_service(told: &UnitHistory, found: &ManagedUnit) {
+fn verify_steady_service(history: &UnitHistory, found: &ManagedUnit) {
     let is_launched = found.known.requested == TargetState::Launched;
-    assert!(!is_launched || found.state.main_pid.is_some(), "{found:?}, {told:?}");
+    assert!(!is_launched || found.state.main_pid.is_some(), "{found:?}, {history:?}");
     let pid: u64 = found.state.main_pid.unwrap_or(0).into();
-    if is_launched && let Some(same) = told.is_same(found) {
-        assert_eq!(pid == told.seen.what, same, "{found:?}, {told:?}");
+    if is_launched && let Some(same) = history.is_same(found) {
+        assert_eq!(pid == history.seen.what, same, "{found:?}, {history:?}");
     }
 }
 
 /// Checks a service that targets want: it is active if it or one of the targets was started, unless
 /// it was stopped since.
 fn verify_wanted_service(
-    told: &impl Fn(&str) -> UnitHistory,
+    history: &impl Fn(&str) -> UnitHistory,
     found: &BTreeMap<String, ManagedUnit>,
     number: u64,
 ) {
@@ -198,21 +202,21 @@ fn verify_wanted_service(
     let now = &found[&unit];
     let is_up = now.state.main_pid.is_some();
     let targets = [number, (number + MANY - 1) % MANY].map(|number| format!("t{number}.target"));
-    let targets = targets.map(|target| (told(&target), found[&target].clone()));
-    let told = told(&unit);
-    if let Some(up) = is_to_be_up(&told, now, &targets) {
-        assert_eq!(up, is_up, "{now:?}, {told:?}, {targets:?}");
+    let targets = targets.map(|target| (history(&target), found[&target].clone()));
+    let history = history(&unit);
+    if let Some(up) = is_to_be_up(&history, now, &targets) {
+        assert_eq!(up, is_up, "{now:?}, {history:?}, {targets:?}");
     }
-    verify_steady_service(&told, now);
+    verify_steady_service(&history, now);
     let pid: u64 = now.state.main_pid.unwrap_or(0).into();
-    if told.calls.is_empty() && targets.iter().all(|(told, _)| told.calls.is_empty()) {
-        assert_eq!(pid, told.seen.what, "{now:?}, {told:?}, {targets:?}");
+    if history.calls.is_empty() && targets.iter().all(|(history, _)| history.calls.is_empty()) {
+        assert_eq!(pid, history.seen.what, "{now:?}, {history:?}, {targets:?}");
     }
 }
 
 /// Returns whether a service must be active; `None` if it may be either.
 fn is_to_be_up(
-    told: &UnitHistory,
+    history: &UnitHistory,
     found: &ManagedUnit,
     targets: &[(UnitHistory, ManagedUnit)],
 ) -> Option<bool> {
@@ -223,19 +227,19 @@ fn is_to_be_up(
     if !targets.iter().any(|(_, target)| is_launched(target)) {
         return Some(false);
     }
-    let is_quiet = targets.iter().all(|(told, _)| told.calls.is_empty());
+    let is_quiet = targets.iter().all(|(history, _)| history.calls.is_empty());
     let is_last = |stop: &&Call| {
         let is_stop = stop.verb == Verb::Stop && stop.answered.is_some();
-        is_stop && is_quiet && told.is_over_before(stop.asked)
+        is_stop && is_quiet && history.is_over_before(stop.asked)
     };
-    if told.calls.iter().any(|stop| is_last(&stop)) {
+    if history.calls.iter().any(|stop| is_last(&stop)) {
         return Some(false);
     }
     let starts =
-        targets.iter().filter(|(_, target)| is_launched(target)).filter_map(|(told, it)| {
-            told.calls.iter().find(|call| call.generation == it.known.generation.0)
+        targets.iter().filter(|(_, target)| is_launched(target)).filter_map(|(history, it)| {
+            history.calls.iter().find(|call| call.generation == it.known.generation.0)
         });
-    let mut starts = starts.filter(|start| told.is_over_before(start.asked));
+    let mut starts = starts.filter(|start| history.is_over_before(start.asked));
     starts.next().map(|_| true)
 }
 
@@ -243,21 +247,21 @@ fn is_to_be_up(
 async fn verify_timer(
     manager: &NativeManager,
     home: &Path,
-    (told, found): (&impl Fn(&str) -> UnitHistory, &BTreeMap<String, ManagedUnit>),
+    (history, found): (&impl Fn(&str) -> UnitHistory, &BTreeMap<String, ManagedUnit>),
     number: u64,
 ) -> u64 {
     let unit = format!("j{number}.timer");
-    let told = told(&unit);
+    let history = history(&unit);
     let timer = &found[&unit];
     let generation = timer.known.generation.0;
-    let done = told.calls.iter().position(|call| call.generation == generation);
-    let least = told.seen.what + done.map_or(0, |at| at as u64 + 1);
-    wait_until(&format!("{unit} has elapsed: {least} of {told:?}"), async || {
+    let done = history.calls.iter().position(|call| call.generation == generation);
+    let least = history.seen.what + done.map_or(0, |at| at as u64 + 1);
+    wait_until(&format!("{unit} has elapsed: {least} of {history:?}"), async || {
         count(home, number) >= least && rest(manager, number).await
     })
     .await;
     let ran = count(home, number);
-    assert!(done.is_some() || ran == least, "{unit} has elapsed once more: {ran}, {told:?}");
+    assert!(done.is_some() || ran == least, "{unit} has elapsed once more: {ran}, {history:?}");
     ran
 }
 

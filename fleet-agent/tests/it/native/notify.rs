@@ -73,9 +73,9 @@ async fn rejected_ready_message_names_the_option() {
     let steps = "child|say READY=1|barrier|sleep";
     let service = format!("Type=notify\nTimeoutStartSec=2s\n{}", does(steps));
     bench.load("a.service", &service).await;
-    let error = bench.start("a.service").await.expect_err("nobody hears it").to_string();
-    let told = " sent READY=1, but only the main process may send it: see NotifyAccess=";
-    assert!(error.ends_with(told), "{error}");
+    let error = bench.start("a.service").await.expect_err("no socket is bound").to_string();
+    let expected = " sent READY=1, but only the main process may send it: see NotifyAccess=";
+    assert!(error.ends_with(expected), "{error}");
     bench.clean_up().await;
 }
 
@@ -154,21 +154,24 @@ fn has_listener(address: &str) -> bool {
 #[tokio::test]
 async fn socket_closes_once_no_process_may_send() {
     let bench = Bench::new().await;
-    let told = bench.path("told");
-    let tell = format!("/bin/sh -c 'echo to:$$NOTIFY_SOCKET >>{}'", told.display());
+    let addresses = bench.path("addresses");
+    let tell = format!("/bin/sh -c 'echo to:$$NOTIFY_SOCKET >>{}'", addresses.display());
     let commands = format!("ExecStart={tell}\nExecReload={tell}\nExecStop={tell}\n");
     for (access, heard) in [("main", false), ("exec", true), ("all", true)] {
         let service = format!("Type=oneshot\nRemainAfterExit=yes\nNotifyAccess={access}\n");
         bench.load("a.service", &(service + &commands)).await;
         bench.start("a.service").await.expect("it is up");
-        let told = bench.wait_for_lines("told", 1).await;
-        let address = told[0].strip_prefix("to:").expect("it is told");
+        let addresses = bench.wait_for_lines("addresses", 1).await;
+        let address = addresses[0].strip_prefix("to:").expect("it is reported");
         wait_until(access, async || has_listener(address) == heard).await;
         bench.manager.reload_unit(&name("a.service")).await.expect("it can be");
         bench.stop("a.service").await;
-        let commands = if heard { &*told[0] } else { "to:" };
-        assert_eq!(bench.wait_for_lines("told", 3).await, [&*told[0], commands, commands]);
-        std::fs::remove_file(bench.path("told")).expect("it is there");
+        let commands = if heard { &*addresses[0] } else { "to:" };
+        assert_eq!(
+            bench.wait_for_lines("addresses", 3).await,
+            [&*addresses[0], commands, commands]
+        );
+        std::fs::remove_file(bench.path("addresses")).expect("it is there");
     }
     bench.clean_up().await;
 }
@@ -274,7 +277,7 @@ async fn next_daemon_receives_messages() {
     let manager = Arc::downgrade(&bench.manager);
     start.abort();
     let dead = bench.kill().await;
-    wait_until("nobody holds the manager", async || manager.strong_count() == 0).await;
+    wait_until("no other reference to the manager", async || manager.strong_count() == 0).await;
     let bench = dead.revive().await;
     assert_eq!(bench.state("a.service").await.sub, "start");
     std::fs::write(gate, "").expect("it can be made");

@@ -101,10 +101,7 @@ async fn stuck_unit_delays_no_other_and_starts_once_gone() {
         stand.wait_for("base", is(DerivedState::Active(Activity::Running))).await;
         stand.supervisor.reset_failed(&target("a")).await.expect("it answers");
         let left = stand.unit("a").await;
-        assert!(
-            left.main_pid.is_none_or(|main| main == pid),
-            "it is never started spawn_helper itself"
-        );
+        assert!(left.main_pid.is_none_or(|main| main == pid), "it never runs twice at once");
         assert!(!home.path("a").exists());
         drop(tracer);
         assert_ne!(meet(&home, "a").await, pid);
@@ -154,7 +151,7 @@ async fn leftovers_of_a_run_cannot_notify_for_the_next() {
         std::fs::remove_file(home.path("main")).expect("it is there");
         assert!(stand.supervisor.restart(&target("a")).await.expect("it answers"));
         let main = meet(&home, "main").await;
-        assert!(runs(kid), "the stop was not meant for it");
+        assert!(runs(kid), "the stop was for another unit");
         std::fs::write(&address, socket_of(main)).expect("it can be written");
         tell(&home, "kid", "go");
         wait_until("it has spoken", async || called.exists()).await;

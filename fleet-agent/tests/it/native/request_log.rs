@@ -98,8 +98,8 @@ impl RequestLog {
         let mut all: BTreeMap<String, UnitHistory> = BTreeMap::new();
         for (line, text) in read(&self.path).lines().enumerate() {
             let words: Vec<&str> = text.split(' ').collect();
-            let told = all.entry(words[1].to_owned()).or_default();
-            told.take(line, words[0], &words[2..]);
+            let history = all.entry(words[1].to_owned()).or_default();
+            history.take(line, words[0], &words[2..]);
         }
         all
     }
@@ -204,16 +204,16 @@ fn unanswered_calls_may_or_may_not_have_effect() {
             vec![(up, 2)],
         ),
     ] {
-        let mut told = UnitHistory::default();
+        let mut history = UnitHistory::default();
         for (line, text) in lines.iter().enumerate() {
             let words: Vec<&str> = text.split(' ').collect();
-            told.take(line, words[0], &words[2..]);
+            history.take(line, words[0], &words[2..]);
         }
         for (asked, generation) in allowed {
-            assert!(told.allows(&is(asked, generation)), "{lines:?}: {asked:?} {generation}");
+            assert!(history.allows(&is(asked, generation)), "{lines:?}: {asked:?} {generation}");
         }
         for (asked, generation) in refused {
-            assert!(!told.allows(&is(asked, generation)), "{lines:?}: {asked:?} {generation}");
+            assert!(!history.allows(&is(asked, generation)), "{lines:?}: {asked:?} {generation}");
         }
     }
 }

@@ -137,14 +137,14 @@ async fn details_show_next_retry_and_degrading_units() {
     bench.start("web.service").await.expect("it waits for nothing that is lost");
     bench.wait_for_sub("db.service", "auto-restart").await;
     let tracking = Some(bench.manager.tracking().to_string());
-    let told = bench.manager.details(&name("web.service")).await.expect("it is loaded");
+    let details = bench.manager.details(&name("web.service")).await.expect("it is loaded");
     let degraded_by = vec!["db.service".to_owned()];
     let expected = UnitDetails { degraded_by, tracking: tracking.clone(), retry_in: None };
-    assert_eq!(told, expected);
-    let told = bench.manager.details(&name("db.service")).await.expect("it is loaded");
-    let left = told.retry_in.expect("it is tried again");
+    assert_eq!(details, expected);
+    let details = bench.manager.details(&name("db.service")).await.expect("it is loaded");
+    let left = details.retry_in.expect("it is tried again");
     assert!(left > Duration::ZERO && left <= Duration::from_secs(3600), "{left:?}");
-    assert_eq!((told.degraded_by.len(), told.tracking), (0, tracking));
-    bench.manager.details(&name("no.service")).await.expect_err("nobody knows it");
+    assert_eq!((details.degraded_by.len(), details.tracking), (0, tracking));
+    bench.manager.details(&name("no.service")).await.expect_err("it is not loaded");
     bench.clean_up().await;
 }

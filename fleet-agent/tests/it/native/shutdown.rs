@@ -54,8 +54,8 @@ async fn start_during_a_shutdown_is_refused_for_good() {
         let started = bench.manager.start(&unit, Generation(2)).await;
         let restarted = bench.manager.restart(&unit, Generation(3)).await;
         for refused in [started, restarted] {
-            let told = refused.expect_err("it comes too late").to_string();
-            assert!(told.contains("all units are shutting down"), "{told}");
+            let message = refused.expect_err("it comes too late").to_string();
+            assert!(message.contains("all units are shutting down"), "{message}");
         }
     }
     assert_eq!(["late.service", "late.timer"].map(|unit| bench.asked(unit)), before);

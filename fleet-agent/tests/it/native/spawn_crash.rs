@@ -29,7 +29,7 @@ async fn forked_process_is_not_the_launcher(plain: bool) {
     let dead = living.kill();
     rewind_spawn(&dead.path("native/units/a.service/run.json"), "control");
     std::fs::write(&gate, "").expect("it can be made");
-    wait_until("the daemon says who it is", async || Path::new(&pid).exists()).await;
+    wait_until("the daemon identifies itself", async || Path::new(&pid).exists()).await;
     let before = std::fs::read_to_string(&pid).expect("it is there");
     let before: u32 = before.trim().parse().expect("a number");
     // The exit status of its launcher is unknown, which counts as a failure.
@@ -57,7 +57,7 @@ async fn open_pipe(pipe: &Path) {
     let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).expect("it is small");
     let mut open = OpenOptions::new();
     open.write(true).custom_flags(nonblocking);
-    wait_until("somebody reads", async || {
+    wait_until("the reader exists", async || {
         open.open(pipe).is_ok_and(|mut writer| writer.write_all(b"go\n").is_ok())
     })
     .await;
@@ -87,7 +87,7 @@ async fn start_continues(plain: bool, is_written: bool) {
     }
     let bench = dead.revive().await;
     let record = bench.path("native/units/a.service/run.json");
-    wait_until("it is known who it is", async || {
+    wait_until("the main process is known", async || {
         last_of(&record)["run_state"]["spawning"].is_null()
     })
     .await;

@@ -43,7 +43,7 @@ async fn timer_starts_its_unit_repeatedly() {
     let (timer, unit) = (bench.get("a.timer").await, bench.get("a.service").await);
     assert_eq!(timer.state.active, ActiveState::Active);
     assert_eq!(timer.known.requested, TargetState::Launched);
-    assert_eq!(unit.known.requested, TargetState::Loaded, "nobody asked for more");
+    assert_eq!(unit.known.requested, TargetState::Loaded, "no further request was made");
     bench.stop("a.timer").await;
     assert_eq!(bench.state("a.timer").await.sub, "dead");
     bench.wait_for_sub("a.service", "dead").await;
@@ -110,8 +110,11 @@ async fn timer_without_its_unit_is_refused() {
     bench.load_timer_alone("OnActiveSec=50ms\nUnit=b.service").await;
     let refused = bench.start("a.timer").await.expect_err("there is nothing to start");
     assert!(matches!(refused, ServiceError::NothingToTrigger { .. }), "{refused}");
-    let told = refused.to_string();
-    assert!(told.contains("MachineOf=b.service in the [X-Fleet] section of a.timer"), "{told}");
+    let message = refused.to_string();
+    assert!(
+        message.contains("MachineOf=b.service in the [X-Fleet] section of a.timer"),
+        "{message}"
+    );
     assert_eq!(bench.get("a.timer").await.known.requested, TargetState::Loaded);
     bench.load("b.service", "ExecStart=/bin/sleep 1000\n").await;
     bench.start("a.timer").await.expect("it starts");
@@ -185,14 +188,14 @@ async fn target_starts_its_timers() {
     assert_eq!(bench.get("a.timer").await.known.requested, TargetState::Loaded, "nobody asked");
     assert_eq!(bench.state("b.timer").await.sub, "dead");
     bench.stop("timers.target").await;
-    assert_eq!(bench.state("a.timer").await.sub, "waiting", "who is wanted goes on");
+    assert_eq!(bench.state("a.timer").await.sub, "waiting", "a wanted unit keeps running");
     let bench = bench.kill().await.revive().await;
     assert_eq!(bench.state("a.timer").await.sub, "waiting");
     bench.stop("a.timer").await;
     let bench = bench.kill().await.revive().await;
     assert_eq!(bench.state("a.timer").await.sub, "dead");
     bench.start("timers.target").await.expect("it starts");
-    assert_eq!(bench.state("a.timer").await.sub, "waiting", "the next daemon knows who wants it");
+    assert_eq!(bench.state("a.timer").await.sub, "waiting", "the next daemon knows its dependents");
     bench.clean_up().await;
 }
 
@@ -203,8 +206,8 @@ async fn unit_requiring_a_timer_starts_with_it_or_fails() {
     bench.try_load("hard.target", text).await.expect("it can be loaded");
     let refused = bench.start("hard.target").await.expect_err("it needs a timer");
     let chain = std::iter::successors(Some(&refused as &dyn std::error::Error), |it| it.source());
-    let told: Vec<String> = chain.map(ToString::to_string).collect();
-    assert!(told.join(": ").contains("a.timer"), "{told:?}");
+    let messages: Vec<String> = chain.map(ToString::to_string).collect();
+    assert!(messages.join(": ").contains("a.timer"), "{messages:?}");
     bench.load_timer_alone("OnActiveSec=1h").await;
     let refused = bench.start("hard.target").await.expect_err("the timer has nothing to start");
     assert!(matches!(refused, ServiceError::NothingToTrigger { .. }), "{refused}");

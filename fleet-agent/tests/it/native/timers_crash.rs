@@ -114,7 +114,7 @@ async fn persistent_timer_restarted_before_its_stamp_elapses_once() {
     assert_eq!(bench.state("a.timer").await.sub, "waiting");
     let bench = bench.kill().await.revive().await;
     bench.wait_for_sub("a.timer", "waiting").await;
-    assert_eq!(runs(&bench.path("ran")), 1, "what was made up for is not made up for again");
+    assert_eq!(runs(&bench.path("ran")), 1, "it is not caught up twice");
     bench.clean_up().await;
 }
 
@@ -194,7 +194,7 @@ async fn repeated_elapse_starts_no_stopped_unit() {
     std::fs::write(&timer, record.to_string()).expect("it can be written");
     let bench = dead.revive().await;
     bench.wait_for_sub("a.timer", "elapsed").await;
-    assert_eq!(read_json(&asked), before, "nothing is asked anew");
+    assert_eq!(read_json(&asked), before, "nothing is requested again");
     bench.load("b.service", "ExecStart=/bin/sleep 1001\n").await;
     assert_eq!(bench.state("b.service").await.sub, "dead");
     bench.clean_up().await;

@@ -18,8 +18,8 @@ fn has_control_groups(bench: &Bench) -> bool {
 pub(super) fn left_out(why: &str) {
     use std::io::Write as _;
     let test = std::thread::current().name().unwrap_or_default().to_owned();
-    let told = writeln!(std::io::stderr(), "left out: {test}: no control groups: {why}");
-    told.expect("a test can write to its standard error");
+    let written = writeln!(std::io::stderr(), "left out: {test}: no control groups: {why}");
+    written.expect("a test can write to its standard error");
 }
 
 /// A process that a failing test must not leave behind.
@@ -116,7 +116,7 @@ async fn empty_process_group_is_forgotten() {
     let reload = format!("ExecReload=/bin/sh -c '({waits}; exec setsid sleep 1004) &'\n");
     bench.run("a.service", &format!("ExecStart=/bin/sleep 1005\n{reload}")).await;
     bench.manager.reload_unit(&name("a.service")).await.expect("it reloads");
-    let [main, reloads] = leaders(&bench)[..] else { panic!("somebody is in the second group") };
+    let [main, reloads] = leaders(&bench)[..] else { panic!("the second group has members") };
     std::fs::write(gate, "").expect("it can be made");
     let group = Pid::from_raw(reloads).expect("a pid");
     wait_until("it is empty", async || test_kill_process_group(group).is_err()).await;
@@ -164,7 +164,7 @@ async fn spared_processes_stay_in_their_control_group() {
     bench.stop("a.service").await;
     assert!(runs(stray.0));
     assert_eq!(bench.groups().len(), 1);
-    bench.start("a.service").await.expect("it starts spawn_helper it");
+    bench.start("a.service").await.expect("it starts with it");
     let second = self::stray(&bench, 2).await;
     assert_eq!(bench.groups().len(), 2, "each run has a group of its own");
     bench.stop("a.service").await;

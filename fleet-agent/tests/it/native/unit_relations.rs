@@ -35,7 +35,7 @@ async fn requirement_starts_first_and_its_stop_stops_both() {
     assert_eq!(bench.get("web.service").await.known.requested, TargetState::Launched);
 
     bench.start("db.service").await.expect("it starts");
-    assert!(is_down(&bench.state("web.service").await), "nobody has started it again");
+    assert!(is_down(&bench.state("web.service").await), "it was not started again");
     bench.start("web.service").await.expect("it starts");
     assert!(runs(bench.pid("web.service").await));
     bench.clean_up().await;
@@ -67,8 +67,8 @@ async fn stopped_unit_stays_down_until_a_dependent_starts() {
     bench.stop("cache.service").await;
     assert!(is_down(&bench.state("cache.service").await));
     let bench = bench.kill().await.revive().await;
-    assert!(is_down(&bench.state("cache.service").await), "the next daemon leaves it so");
-    assert_eq!(bench.pid("web.service").await, web, "who only wants it runs on");
+    assert!(is_down(&bench.state("cache.service").await), "the next daemon keeps it");
+    assert_eq!(bench.pid("web.service").await, web, "a unit that only wants it keeps running");
     bench.stop("web.service").await;
     bench.start("web.service").await.expect("it starts");
     assert!(runs(bench.pid("cache.service").await));
@@ -89,7 +89,7 @@ async fn target_without_a_run_file_starts_no_stopped_unit() {
     std::fs::remove_file(dead.path("native/units/all.target/run.json")).expect("it is there");
     let bench = dead.revive().await;
     bench.wait_for("all.target", |state| state.active == ActiveState::Active).await;
-    assert!(is_down(&bench.state("a.service").await), "it was stopped, and nobody started it");
+    assert!(is_down(&bench.state("a.service").await), "it was stopped and not started since");
     assert_eq!(bench.pid("b.service").await, b);
     bench.start("all.target").await.expect("it starts");
     bench.wait_for_sub("a.service", "running").await;
@@ -183,7 +183,7 @@ async fn failed_requirement_is_reported() {
     let state = bench.state("a.service").await;
     assert_eq!((state.sub.as_str(), state.result.as_deref()), ("dead", Some("dependency")));
     std::fs::write(mended, "").expect("it can be made");
-    bench.start("a.service").await.expect("what it needs is tried again with it");
+    bench.start("a.service").await.expect("its dependency is retried with it");
     bench.clean_up().await;
 }
 
@@ -202,7 +202,7 @@ async fn external_unit_is_awaited_and_survives_a_crash() {
     load(&bench, "web.service", says).await;
     let start = bench.begin_start("web.service");
     let asked = |unit: &ManagedUnit| unit.known.requested == TargetState::Launched;
-    wait_until("it is asked for", async || asked(&bench.get("web.service").await)).await;
+    wait_until("it is requested", async || asked(&bench.get("web.service").await)).await;
     assert!(is_down(&bench.state("web.service").await), "docker is not there");
 
     std::fs::write(&socket, "").expect("it can be written");
@@ -214,9 +214,9 @@ async fn external_unit_is_awaited_and_survives_a_crash() {
     bench.stop("web.service").await;
     std::fs::remove_file(&socket).expect("it can be removed");
     let start = bench.begin_start("web.service");
-    wait_until("it is asked for", async || asked(&bench.get("web.service").await)).await;
+    wait_until("it is requested", async || asked(&bench.get("web.service").await)).await;
     bench.stop("web.service").await;
-    let refused = start.await.expect("it does not panic").expect_err("nobody waits any more");
+    let refused = start.await.expect("it does not panic").expect_err("no waiter is left");
     assert!(matches!(refused, ServiceError::StartFailed { .. }), "{refused}");
     bench.clean_up().await;
 }
@@ -301,7 +301,7 @@ async fn external_unit_takes_no_start_slot() {
     load(&bench, "other.service", "").await;
     let start = bench.begin_start("web.service");
     let asked = |unit: &ManagedUnit| unit.known.requested == TargetState::Launched;
-    wait_until("it is asked for", async || asked(&bench.get("web.service").await)).await;
+    wait_until("it is requested", async || asked(&bench.get("web.service").await)).await;
     let other = tokio::time::timeout(DEADLINE, bench.start("other.service")).await;
     other.expect("there is room").expect("it starts");
     bench.stop("web.service").await;
@@ -333,6 +333,6 @@ async fn shutdown_follows_the_order_of_the_graph() {
     assert_eq!(order, ["c.service", "b.service", "a.service"]);
     assert_eq!(bench.get("b.service").await.known.requested, TargetState::Loaded);
     let bench = bench.kill().await.revive().await;
-    assert!(is_down(&bench.state("b.service").await), "nobody has asked for it since");
+    assert!(is_down(&bench.state("b.service").await), "it was not requested since");
     bench.clean_up().await;
 }

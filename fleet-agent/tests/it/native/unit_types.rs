@@ -92,8 +92,8 @@ async fn rejected_readiness_sender_is_named() {
     }
     let over = |unit: &fleet_agent::UnitSnapshot| failed(&unit.report.state).is_some();
     let problem = stand.wait_for("vain", over).await.problem.unwrap_or_default();
-    let told = " sent READY=1, but only the main process may send it: see notify-access";
-    assert!(problem.ends_with(told), "{problem}");
+    let expected = " sent READY=1, but only the main process may send it: see notify-access";
+    assert!(problem.ends_with(expected), "{problem}");
     stand.clean_up().await;
 }
 
@@ -138,7 +138,7 @@ async fn unsupported_unit_fails_alone_with_a_reason() {
     let stand = Stand::without_control_groups(&stanzas, "all").await;
     let over = |unit: &fleet_agent::UnitSnapshot| failed(&unit.report.state).is_some();
     let problem = stand.wait_for("a", over).await.problem.unwrap_or_default();
-    assert!(problem.contains("memory-max is not available without control groups"), "{problem}");
+    assert!(problem.contains("memory-max needs control groups"), "{problem}");
     stand.wait_for("b", |unit| unit.report.state == DerivedState::Active(Activity::Exited)).await;
     stand.clean_up().await;
 }

@@ -69,8 +69,8 @@ async fn unrecoverable_unit_is_not_started_twice() {
     assert!(problem.contains("native/runs") && problem.contains("resting"), "{problem}");
     read_again(&stand, &stanzas(), &stand.settings).await;
     assert!(is_unrecoverable(&stand.unit("a").await) && runs(a));
-    stand.supervisor.shutdown().await.expect("what can be stopped is");
-    assert!(is_unrecoverable(&stand.unit("a").await), "who ends the others hears of it");
+    stand.supervisor.shutdown().await.expect("stoppable units are stopped");
+    assert!(is_unrecoverable(&stand.unit("a").await), "the shutdown returns");
     assert_eq!(stand.home.processes(), [a], "it runs on, once");
     signal_group(a, "KILL");
 }
@@ -201,7 +201,7 @@ async fn new_definition_does_not_restart_an_unrecoverable_unit() {
         matches!(what, DerivedState::Failed { retry: Retry::Never, stuck: true, .. }),
         "{what:?}"
     );
-    stand.supervisor.shutdown().await.expect("what can be stopped is");
+    stand.supervisor.shutdown().await.expect("stoppable units are stopped");
     signal_group(a, "KILL");
 }
 

@@ -18,7 +18,7 @@ const ALONE: &str = "FLEET_TEST_ALONE";
 /// A program that cannot be executed while this exists: opening it blocks.
 struct BlockedFile {
     file: File,
-    _told: Signal,
+    _blocked: Signal,
 }
 
 impl BlockedFile {
@@ -27,8 +27,8 @@ impl BlockedFile {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(path, mode).expect("it is ours");
         // The kernel reports a blocked opener by a signal that would end this process.
-        let told = signal(SignalKind::io()).expect("it can be heard");
-        let held = Self { file: File::open(path).expect("it is there"), _told: told };
+        let blocked = signal(SignalKind::io()).expect("it can be heard");
+        let held = Self { file: File::open(path).expect("it is there"), _blocked: blocked };
         assert_eq!(held.control(libc::F_SETLEASE, libc::F_WRLCK), 0, "it can be held");
         held
     }
@@ -61,8 +61,8 @@ fn unresponsive_program_delays_no_other_unit() {
     let test = "native::unresponsive_files::unresponsive_program_process";
     let ran = Command::new(program).args(["--exact", test]).env(ALONE, "yes").output();
     let ran = ran.expect("it can be run");
-    let told = String::from_utf8_lossy(&ran.stdout);
-    assert!(ran.status.success() && told.contains("1 passed"), "{told}");
+    let output = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success() && output.contains("1 passed"), "{output}");
 }
 
 /// The test in that process. Does nothing as a test.
@@ -78,8 +78,8 @@ async fn unresponsive_program_process() {
     let stanzas = supervised("far", &far) + &supervised("near", SLEEP);
     let stand = Stand::new(&stanzas, "far").await;
     wait_until("it is to be executed", async || held.has_blocked_opener()).await;
-    let spawn_helper = BTreeSet::from([target("near")]);
-    stand.supervisor.set_goal(Some(target("far")), spawn_helper).await.expect("it is provided");
+    let extra = BTreeSet::from([target("near")]);
+    stand.supervisor.set_goal(Some(target("far")), extra).await.expect("it is provided");
     stand.running("near").await;
     assert!(!mark.exists(), "it was not held");
     drop(held);

@@ -1,4 +1,4 @@
-//! Clients that do what no good one does harm nobody but themselves.
+//! Misbehaving clients affect no other client.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 
-use super::served::Served;
+use super::served_manager::Served;
 use crate::support::{name, wait_until};
 
 const UNIT: &str = "a.service";
@@ -26,7 +26,7 @@ async fn served() -> (Served, Arc<FakeManager>) {
     (served, machine)
 }
 
-/// Another client, to which all is as it should be.
+/// Checks that another client is served normally.
 async fn all_is_well(served: &Served) {
     let manager = served.open().await;
     let listed = manager.list().await.expect("it answers");
@@ -35,7 +35,7 @@ async fn all_is_well(served: &Served) {
 }
 
 #[tokio::test]
-async fn silence_and_noise_keep_nobody_out() {
+async fn silent_and_invalid_clients_block_no_other() {
     let (served, _machine) = served().await;
     let mut others = Vec::new();
     for noise in [&b""[..], b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\x02{}", b"\0\0\0\x01"] {
@@ -47,15 +47,15 @@ async fn silence_and_noise_keep_nobody_out() {
 }
 
 #[tokio::test]
-async fn who_does_not_read_a_journal_holds_up_nobody_and_misses_no_line() {
+async fn slow_journal_reader_blocks_no_other_client() {
     let (served, machine) = served().await;
-    // More than what a journal, a connection and a window hold together.
+    // More than the buffers of a journal, a connection and a window hold together.
     let lines: Vec<String> = (0..1500).map(|line| format!("{line} {}", "x".repeat(9000))).collect();
     lines.iter().for_each(|line| machine.write(&name(UNIT), line));
     let slow = served.open().await;
     let query = JournalQuery::default();
     let mut journal = slow.journal(&name(UNIT), query).await.expect("a journal");
-    // On the same connection, too.
+    // The same connection accepts other requests.
     slow.restart(&name(UNIT), Generation(2)).await.expect("it takes orders");
     assert_eq!(slow.list().await.expect("it answers").len(), 1);
     for line in &lines {
@@ -64,14 +64,14 @@ async fn who_does_not_read_a_journal_holds_up_nobody_and_misses_no_line() {
 }
 
 #[tokio::test]
-async fn a_flood_of_asks_is_answered_or_refused_and_floods_nobody_else() {
+async fn request_flood_is_limited_per_connection() {
     let (served, machine) = served().await;
     let unit = name(UNIT);
     machine.hang_stop(&unit);
     let connection = Connection::connect(&served.socket(), "test").await.expect("it listens");
     let stop = json!({"units": {"stop": {"unit": UNIT}}});
     let other = served.open().await;
-    // What nobody waits for any more makes room for as much again, on both sides.
+    // Cancelled requests free their capacity on both sides.
     for _ in 0..3 {
         let mut asked = Vec::new();
         let refused = loop {
@@ -90,7 +90,7 @@ async fn a_flood_of_asks_is_answered_or_refused_and_floods_nobody_else() {
 }
 
 #[tokio::test]
-async fn what_is_not_understood_is_an_error_and_the_connection_goes_on() {
+async fn unknown_request_keeps_the_connection() {
     let (served, _machine) = served().await;
     let connection = Connection::connect(&served.socket(), "test").await.expect("it listens");
     for ask in [json!({"units": {"dance": {}}}), json!(null), json!({"units": {"get": {}}})] {
@@ -104,21 +104,21 @@ async fn what_is_not_understood_is_an_error_and_the_connection_goes_on() {
     assert_eq!(found["unit"], UNIT);
 }
 
-/// A frame as it goes over the socket.
+/// Encodes a frame with its length.
 fn framed(frame: &Value) -> Vec<u8> {
     let text = frame.to_string();
     let length = u32::try_from(text.len()).expect("it is short").to_be_bytes();
     [&length, text.as_bytes()].concat()
 }
 
-/// Nobody waits for an answer, so that none counts as open.
+/// All responses are dropped, so no request counts as pending.
 #[tokio::test]
-async fn what_is_asked_in_vain_of_a_server_that_does_not_read_has_its_bound() {
+async fn requests_to_stopped_server_are_limited() {
     let served = Served::new();
     let listener = UnixListener::bind(served.socket()).expect("it can listen");
     let hello = framed(&json!({"hello": {"version": 1, "program": "stopped"}}));
     let server = tokio::spawn(async move {
-        let (mut stream, _) = listener.accept().await.expect("somebody comes");
+        let (mut stream, _) = listener.accept().await.expect("a client connects");
         stream.write_all(&hello).await.expect("it reads");
         stream
     });
@@ -133,13 +133,13 @@ async fn what_is_asked_in_vain_of_a_server_that_does_not_read_has_its_bound() {
     reads.await.expect("no panic").expect("it reads to the end");
 }
 
-/// A server that answers with one frame, whatever it is told.
+/// Runs a server that sends one frame, whatever it receives.
 async fn answered(served: &Served, frame: &Value) -> ServiceError {
     drop(std::fs::remove_file(served.socket()));
     let listener = UnixListener::bind(served.socket()).expect("it can listen");
     let frame = framed(frame);
     let server = tokio::spawn(async move {
-        let (mut stream, _) = listener.accept().await.expect("somebody comes");
+        let (mut stream, _) = listener.accept().await.expect("a client connects");
         stream.write_all(&frame).await.expect("it reads");
         stream.read_to_end(&mut Vec::new()).await.expect("it goes");
     });
@@ -149,7 +149,7 @@ async fn answered(served: &Served, frame: &Value) -> ServiceError {
 }
 
 #[tokio::test]
-async fn who_is_no_server_of_this_version_is_told_apart() {
+async fn other_servers_are_refused_with_a_reason() {
     let served = Served::new();
     let rows = [
         (

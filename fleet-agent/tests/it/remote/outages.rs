@@ -1,4 +1,4 @@
-//! The other process goes, and comes back: nothing is known meanwhile, and nothing is lost.
+//! The other process goes away and comes back: nothing is known meanwhile, and nothing is lost.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use fleet_agent::{ServiceError, ServiceManager};
 use fleet_core::{Epoch, Generation};
 use fleet_unitfile::UnitFile;
 
-use super::served::Served;
+use super::served_manager::Served;
 use crate::support::name;
 use crate::wait::wait_until;
 
@@ -21,7 +21,7 @@ fn is_unavailable<T>(result: &Result<T, ServiceError>) -> bool {
 
 // Holds: I-8
 #[tokio::test]
-async fn what_is_away_is_not_absent() {
+async fn outage_is_not_absence() {
     let (mut served, machine) = (Served::new(), FakeManager::new());
     served.begin(Arc::clone(&machine) as Arc<dyn ServiceManager>);
     let manager = served.open().await;
@@ -45,7 +45,7 @@ async fn what_is_away_is_not_absent() {
             told.extend(changes.next().await);
         }
     };
-    tokio::time::timeout(crate::wait::DEADLINE, both).await.expect("both are told of in time");
+    tokio::time::timeout(crate::wait::DEADLINE, both).await.expect("both are reported in time");
     let listed = manager.list().await.expect("it is back");
     let listed: Vec<_> = listed.iter().map(|it| &it.unit).collect();
     assert_eq!(listed, [&stays]);
@@ -53,7 +53,7 @@ async fn what_is_away_is_not_absent() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_cut_off_is_no_success() {
+async fn interrupted_call_is_an_error() {
     let (mut served, machine) = (Served::new(), FakeManager::new());
     served.begin(Arc::clone(&machine) as Arc<dyn ServiceManager>);
     let manager = served.open().await;
@@ -77,9 +77,9 @@ async fn a_call_that_is_cut_off_is_no_success() {
 }
 
 #[tokio::test]
-async fn where_nobody_listens_it_is_said_where() {
+async fn connect_error_names_the_socket() {
     let served = Served::new();
-    let error = served.try_open().await.err().expect("nobody is there").to_string();
+    let error = served.try_open().await.err().expect("nothing listens").to_string();
     let place = served.socket().display().to_string();
     assert!(error.contains(&place) && error.contains("cannot connect"), "{error}");
 }

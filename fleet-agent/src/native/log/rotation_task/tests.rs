@@ -1,4 +1,4 @@
-//! How logs are kept within their limits, as they are written.
+//! Tests of the task that keeps logs within their limits.
 
 use std::io::Write as _;
 
@@ -9,7 +9,7 @@ use super::*;
 use crate::SystemClock;
 use crate::native::process::append;
 
-/// Waits until nobody has to look at the log any more, but to be told.
+/// Waits until the log is no longer polled.
 async fn wait_for_rest(keeper: &RotationTask, log: &Log) {
     let clock = SystemClock::start();
     let deadline = clock.now().after(Duration::from_secs(60));
@@ -19,18 +19,18 @@ async fn wait_for_rest(keeper: &RotationTask, log: &Log) {
     }
 }
 
-/// Waits until nothing is kept before that place.
+/// Waits until nothing before this offset is stored.
 async fn wait_for_floor(log: &Log, place: u64) {
     let clock = SystemClock::start();
     let deadline = clock.now().after(Duration::from_secs(60));
     while log.floor() < place {
-        assert!(clock.now() < deadline, "what is too old is still there");
+        assert!(clock.now() < deadline, "the old part is still stored");
         clock.sleep(Duration::from_millis(5)).await;
     }
 }
 
 #[tokio::test]
-async fn what_is_written_is_seen_and_what_is_not_is_left_alone() {
+async fn written_logs_are_polled_and_idle_ones_are_not() {
     let directory = tempfile::tempdir().expect("a directory can be made");
     let open = || Log::open(directory.path().join("log"), 1000).map(Arc::new);
     let log = open().expect("a file can be made");
@@ -38,7 +38,7 @@ async fn what_is_written_is_seen_and_what_is_not_is_left_alone() {
         let text = b"sixteen letters\n".repeat(bytes / 16);
         append(log.path()).and_then(|mut file| file.write_all(&text)).expect("it is written");
     };
-    // It has grown while nobody looked.
+    // It has grown without a running task.
     write(4000);
     let (keeper, clock) = (Arc::new(RotationTask::new()), SystemClock::start());
     let log = open().expect("it is there");
@@ -56,9 +56,9 @@ async fn what_is_written_is_seen_and_what_is_not_is_left_alone() {
     running.abort();
 }
 
-/// As `logrotate` does it, and who cleans up.
+/// Like `logrotate`, and like cleanup scripts.
 #[tokio::test]
-async fn a_log_that_somebody_moved_is_bounded_again_once_it_is_back() {
+async fn moved_log_is_limited_again_once_back() {
     let directory = tempfile::tempdir().expect("a directory can be made");
     let log = Log::open(directory.path().join("log"), 1000).map(Arc::new);
     let log = log.expect("a file can be made");
@@ -77,7 +77,7 @@ async fn a_log_that_somebody_moved_is_bounded_again_once_it_is_back() {
     wait_for_rest(&keeper, &log).await;
     for round in 1..3 {
         std::fs::rename(log.path(), directory.path().join("old")).expect("it is moved");
-        // Looked at in vain.
+        // Number of looks so far.
         let looks = || keeper.lock().count;
         let before = looks();
         wait_until_looked(&looks, before + 3).await;
@@ -92,14 +92,14 @@ async fn wait_until_looked(looks: &impl Fn() -> u64, enough: u64) {
     let clock = SystemClock::start();
     let deadline = clock.now().after(Duration::from_secs(60));
     while looks() < enough {
-        assert!(clock.now() < deadline, "nobody looks at it");
+        assert!(clock.now() < deadline, "it is not polled");
         clock.sleep(Duration::from_millis(5)).await;
     }
 }
 
-/// Nothing is written any more when its reader has come so far.
+/// Nothing is written any more once its reader has come this far.
 #[tokio::test]
-async fn a_log_that_somebody_reads_slowly_is_bounded_once_it_was_read() {
+async fn slowly_read_log_is_limited_once_read() {
     let directory = tempfile::tempdir().expect("a directory can be made");
     let log = Log::open(directory.path().join("log"), 1000).map(Arc::new);
     let log = log.expect("a file can be made");
@@ -110,14 +110,14 @@ async fn a_log_that_somebody_reads_slowly_is_bounded_once_it_was_read() {
     let (reading, text) = (log.reading(0), b"sixteen letters\n".repeat(250));
     append(log.path()).and_then(|mut file| file.write_all(&text)).expect("it is written");
     wait_until_looked(&|| keeper.lock().count, 4).await;
-    assert_eq!(log.floor(), 0, "nobody has read it");
+    assert_eq!(log.floor(), 0, "it has not been read");
     drop(reading);
     wait_for_floor(&log, 3400).await;
     wait_for_rest(&keeper, &log).await;
     running.abort();
 }
 
-/// Time passes only while everybody waits.
+/// A clock that advances only while all tasks wait.
 #[derive(Clone, Copy)]
 struct Steps(Instant);
 
@@ -137,7 +137,7 @@ impl Clock for Steps {
     }
 }
 
-/// How much was kept at most of what was written, so many bytes each millisecond for so long.
+/// Returns the largest stored size, for a constant rate of `bytes` per millisecond.
 async fn most(log: &Log, clock: Steps, bytes: usize, millis: u32) -> u64 {
     let (mut file, text) = (append(log.path()).expect("it is there"), vec![b'\n'; bytes]);
     let mut most = 0;
@@ -149,9 +149,9 @@ async fn most(log: &Log, clock: Steps, bytes: usize, millis: u32) -> u64 {
     most
 }
 
-/// Who was silent, and who wrote little for long, may write as fast as can be from now on.
+/// A silent or slow writer may become as fast as possible at any time.
 #[tokio::test(start_paused = true)]
-async fn a_unit_that_begins_to_write_much_outgrows_its_limit_by_one_pause() {
+async fn sudden_burst_exceeds_limit_by_one_interval() {
     let (limit, fast, directory) = (1 << 20, 64 << 10, tempfile::tempdir().expect("it is made"));
     let log = Log::open(directory.path().join("log"), limit).map(Arc::new).expect("it is made");
     let (keeper, clock) = (Arc::new(RotationTask::new()), Steps(Instant::now()));

@@ -63,9 +63,9 @@ impl Supervisor {
         if !should_run {
             self.system.remove_extra_target(&target, now);
         } else if self.system.graph().provider(&target).is_some()
-            && let Err(flaw) = self.system.add_extra_target(target, now)
+            && let Err(error) = self.system.add_extra_target(target, now)
         {
-            tracing::error!(%flaw, "cannot add the target of a launched unit");
+            tracing::error!(%error, "cannot add the target of a launched unit");
         }
     }
 
@@ -142,7 +142,7 @@ mod tests {
     fn another_file(handle: &SupervisorHandle, unit: &UnitName) -> LoadedUnit {
         let text = "[Service]\nExecStart=/bin/sleep 1001\n";
         let file = UnitFile::parse(text).expect("it is well formed");
-        let compiled = compile(unit, &file, &handle.host).expect("it can be obeyed").unit;
+        let compiled = compile(unit, &file, &handle.host).expect("it is supported").unit;
         LoadedUnit::new(unit.clone(), file.hash(), started(), Definition::Valid(Box::new(compiled)))
     }
 
@@ -162,7 +162,7 @@ mod tests {
         let (loaded, noted) = (another_file(&handle, &units[0]), units[1].clone());
         let answers = call(&handle, move |supervisor| {
             let answers = supervisor.stop_all(RequestedState::stopped);
-            supervisor.load(loaded).expect("it is taken in");
+            supervisor.load(loaded).expect("it is loaded");
             supervisor.set_requested(&noted, started());
             answers
         });

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use fleet_core::graph::systemd::CompiledUnit;
 use fleet_core::graph::{
-    ActionKind, Activity, EventKind, Incarnation, Name, ObservedUnit, Phase as Doing, UnitAction,
+    ActionKind, Activity, EventKind, Incarnation, Name, ObservedUnit, Phase, UnitAction,
 };
 use fleet_unitfile::UnitName;
 use futures_util::future::join_all;
@@ -26,7 +26,7 @@ use crate::native::run_state::{RunState, ServicePhase};
 /// All external units.
 #[derive(Default)]
 pub(super) struct ExternalRegistry {
-    pub(super) assumed_up: BTreeSet<UnitName>,
+    pub(super) assumed_active: BTreeSet<UnitName>,
     probed: BTreeMap<Name, (External, CompiledUnit)>,
 }
 
@@ -35,7 +35,7 @@ impl ExternalRegistry {
         let mut externals = Self::default();
         for (unit, external) in all {
             if external == External::Up {
-                externals.assumed_up.insert(unit);
+                externals.assumed_active.insert(unit);
             } else {
                 externals.probed.insert(name_of(&unit), (external, stand_in(&unit)));
             }
@@ -66,7 +66,7 @@ impl ExternalRegistry {
     ) -> ObservedUnit {
         let unit = self.probed.get(name).map(|(_, compiled)| Arc::clone(&compiled.unit));
         ObservedUnit {
-            phase: Doing::Active(Activity::Running),
+            phase: Phase::Active(Activity::Running),
             since: clock.now(),
             active_since: Some(clock.now()),
             incarnation: Some(run),

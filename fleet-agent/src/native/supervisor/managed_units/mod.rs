@@ -200,7 +200,7 @@ impl Supervisor {
             }
             let Some(entry) = self.units.get_mut(unit) else { continue };
             if let Err(error) = entry.record_start_limit_hit() {
-                tracing::warn!(%unit, %error, "cannot store that a unit has hit its start limit");
+                tracing::warn!(%unit, %error, "cannot store a start limit hit");
             }
         }
     }

@@ -186,7 +186,8 @@ fn recover_unit(
     let (file, _) = UnitFile::parse_collecting(&source);
     let definition = compile(unit, &file, host).map_or_else(
         |bad| {
-            tracing::warn!(%unit, line = bad.line, problem = bad.problem, "cannot run a recovered unit");
+            let (line, problem) = (bad.line, &bad.problem);
+            tracing::warn!(%unit, line, problem, "cannot run a recovered unit");
             Definition::Invalid(bad.problem)
         },
         |compiled| Definition::Valid(Box::new(compiled.unit)),

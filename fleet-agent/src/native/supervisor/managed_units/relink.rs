@@ -81,7 +81,7 @@ impl Supervisor {
         let settings = Settings { mask, max_starting, unlimited_starts, ..Settings::default() };
         match InitState::restore(graph, &settings, observed) {
             Ok(system) => self.system = system,
-            Err(flaw) => tracing::error!(%flaw, "cannot rebuild the graph"),
+            Err(error) => tracing::error!(%error, "cannot rebuild the graph"),
         }
     }
 
@@ -146,17 +146,17 @@ impl ManagedUnits {
                 .iter()
                 .filter(|(name, it)| it.is_invalid() && busy.contains(*name));
             units.extend(invalid.map(|(name, _)| Arc::new(stop_only_definition(name.clone()))));
-            let (graph, flaws) = Graph::lenient(units, &Settings::default());
-            let circle = flaws.iter().find_map(|flaw| match flaw {
-                GraphError::Cycle(circle) => Some(circle),
+            let (graph, graph_errors) = Graph::lenient(units, &Settings::default());
+            let cycle = graph_errors.iter().find_map(|error| match error {
+                GraphError::Cycle(cycle) => Some(cycle),
                 _ => None,
             });
-            if let Some((last, circle)) = circle.and_then(|it| Some((self.newest_in(it)?, it))) {
-                out.insert(last, format!("dependency cycle: {circle}"));
+            if let Some((last, cycle)) = cycle.and_then(|it| Some((self.newest_in(it)?, it))) {
+                out.insert(last, format!("dependency cycle: {cycle}"));
                 continue;
             }
             self.set_refusals(&linked, &out, busy);
-            self.set_graph_errors(&graph, &flaws);
+            self.set_graph_errors(&graph, &graph_errors);
             self.log_remarks(&linked);
             self.linked = linked;
             return graph;
@@ -172,15 +172,15 @@ impl ManagedUnits {
         let others = self.externals.stand_ins().filter(|(name, _)| !self.is_loaded(name));
         let valid = valid.chain(others.map(|(_, compiled)| compiled));
         let refused = out.keys().filter_map(|name| Some(self.loaded_units.get(name)?.unit.clone()));
-        let assumed_up = self.externals.assumed_up.clone();
+        let assumed_active = self.externals.assumed_active.clone();
         let timers = self.timers.names();
-        link(valid, &ExternalUnits { assumed_up, timers, refused: refused.collect() })
+        link(valid, &ExternalUnits { assumed_active, timers, refused: refused.collect() })
     }
 
     /// Returns the unit of a cycle that was loaded last. It is left out, so it affects no other
     /// unit.
-    fn newest_in(&self, circle: &DependencyCycle) -> Option<Name> {
-        let units = circle.steps.iter().map(|(unit, _)| unit);
+    fn newest_in(&self, cycle: &DependencyCycle) -> Option<Name> {
+        let units = cycle.steps.iter().map(|(unit, _)| unit);
         units
             .max_by_key(|unit| self.loaded_units.get(*unit).map(|loaded| loaded.load_number))
             .cloned()
@@ -204,8 +204,8 @@ impl ManagedUnits {
     /// Logs each new remark on a unit's relations.
     fn log_remarks(&self, linked: &LinkedUnits) {
         for (unit, remarks) in &linked.remarks {
-            let told = self.linked.remarks.get(unit);
-            let is_new = |remark: &&Remark| told.is_none_or(|told| !told.contains(remark));
+            let logged = self.linked.remarks.get(unit);
+            let is_new = |remark: &&Remark| logged.is_none_or(|logged| !logged.contains(remark));
             for remark in remarks.iter().filter(is_new) {
                 tracing::info!(%unit, %remark, "remark on the relation to another unit");
             }
@@ -213,12 +213,12 @@ impl ManagedUnits {
     }
 
     /// Records the reason of every other unit that is left out, so that no caller waits for it.
-    fn set_graph_errors(&mut self, graph: &Graph, flaws: &[GraphError]) {
+    fn set_graph_errors(&mut self, graph: &Graph, graph_errors: &[GraphError]) {
         for (name, loaded) in &mut self.loaded_units {
             if loaded.refused.is_none() && graph.unit(name).is_none() {
-                let flaw = flaws.iter().find(|flaw| flaw.units().contains(&name));
+                let error = graph_errors.iter().find(|error| error.units().contains(&name));
                 let other = || "it cannot be combined with the other loaded units".to_owned();
-                loaded.refused = Some(flaw.map_or_else(other, ToString::to_string));
+                loaded.refused = Some(error.map_or_else(other, ToString::to_string));
             }
         }
     }

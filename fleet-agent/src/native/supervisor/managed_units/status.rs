@@ -142,20 +142,20 @@ pub(super) mod tests {
     ) -> T {
         let (reply, answer) = oneshot::channel();
         let request: Request = Box::new(move |supervisor| drop(reply.send(what(supervisor))));
-        assert!(handle.requests.send(request).await.is_ok(), "somebody leads");
-        answer.await.expect("somebody leads")
+        assert!(handle.requests.send(request).await.is_ok(), "the supervisor runs");
+        answer.await.expect("the supervisor runs")
     }
 
     pub(in super::super) async fn load(handle: &SupervisorHandle, unit: &UnitName, text: &str) {
         let file = UnitFile::parse(text).expect("it is well formed");
-        let compiled = compile(unit, &file, &handle.host).expect("it can be obeyed").unit;
+        let compiled = compile(unit, &file, &handle.host).expect("it is supported").unit;
         let directory = handle.context.directory(unit.as_str());
         directory.create().expect("it can be written");
         directory.write_unit(file.source(), RequestedState::default()).expect("it can be written");
         let definition = Definition::Valid(Box::new(compiled));
         let loaded =
             LoadedUnit::new(unit.clone(), file.hash(), RequestedState::default(), definition);
-        call(handle, |supervisor| supervisor.load(loaded)).await.expect("it is taken in");
+        call(handle, |supervisor| supervisor.load(loaded)).await.expect("it is loaded");
     }
 
     fn start(generation: u64) -> RequestedState {

@@ -154,7 +154,7 @@ fn describe_blocker((target, why): &(fleet_core::graph::Target, BlockedBy)) -> S
         BlockedBy::Completed => "has completed and is not active",
         BlockedBy::Blocked => "cannot start either",
         BlockedBy::Masked => "was stopped",
-        BlockedBy::Missing => "is not loaded here",
+        BlockedBy::Missing => "is not available here",
     };
     format!("it needs {target}, which {why}")
 }
@@ -190,8 +190,9 @@ pub(super) fn is_over(what: &DerivedState) -> bool {
 
 /// Returns whether a unit is not retried because it has hit its start limit.
 pub(in super::super) fn hit_start_limit(what: &DerivedState) -> bool {
+    use DerivedState::{Completed, Failed};
     let retry = Retry::GaveUp;
-    matches!(what, DerivedState::Failed { retry: it, .. } | DerivedState::Completed(it) if *it == retry)
+    matches!(what, Failed { retry: it, .. } | Completed(it) if *it == retry)
 }
 
 /// Returns whether a unit is starting, active or stopping.

@@ -73,7 +73,7 @@ impl ScriptedUnit {
             "taken-back" => self.take_back(),
             "says" => {
                 let notice = NotifyMessage::parse(rest.replace(' ', "\n").as_bytes());
-                self.tell(|service, now| service.on_notice(&notice, now));
+                self.apply(|service, now| service.on_message(&notice, now));
             }
             "exits" => self.main_ends(ProcessExit::Code(number())),
             "killed" => self.main_ends(ProcessExit::Signal(number())),
@@ -81,11 +81,11 @@ impl ScriptedUnit {
                 let (_, service) = self.service.as_ref().expect("it runs");
                 let control = service.run_state().control.expect("it has a control process");
                 let end = ProcessExit::Code(number());
-                self.tell(|service, now| service.on_exited(control, end, now));
+                self.apply(|service, now| service.on_exited(control, end, now));
             }
-            "named" => self.tell(|service, now| service.on_main(process(99), now)),
-            "line" => self.tell(ServiceRun::on_line),
-            "kill" => self.tell(ServiceRun::kill),
+            "named" => self.apply(|service, now| service.on_main(process(99), now)),
+            "line" => self.apply(ServiceRun::on_line),
+            "kill" => self.apply(ServiceRun::kill),
             "gone" => self.gone(),
             "pass" => self.pass(Duration::from_secs(rest.parse().expect("seconds"))),
             "unwanted" => drop(self.system.set_goal(None, BTreeSet::new(), self.now)),
@@ -95,7 +95,7 @@ impl ScriptedUnit {
         self.settle();
     }
 
-    fn tell(&mut self, input: impl FnOnce(&mut ServiceRun, Timestamp)) {
+    fn apply(&mut self, input: impl FnOnce(&mut ServiceRun, Timestamp)) {
         // A decision about a finished run comes too late.
         if let Some((_, service)) = &mut self.service {
             input(service, self.now);
@@ -105,7 +105,7 @@ impl ScriptedUnit {
     pub(super) fn main_ends(&mut self, end: ProcessExit) {
         let (_, service) = self.service.as_ref().expect("it runs");
         let main = service.run_state().main.expect("it has a main process");
-        self.tell(|service, now| service.on_exited(main, end, now));
+        self.apply(|service, now| service.on_exited(main, end, now));
     }
 
     /// All remaining processes exit by the signal that was sent.
@@ -113,9 +113,9 @@ impl ScriptedUnit {
         let (_, service) = self.service.as_ref().expect("it runs");
         let run_state = service.run_state();
         for process in [run_state.main, run_state.control].into_iter().flatten() {
-            self.tell(|service, now| service.on_exited(process, ProcessExit::Signal(15), now));
+            self.apply(|service, now| service.on_exited(process, ProcessExit::Signal(15), now));
         }
-        self.tell(ServiceRun::on_all_gone);
+        self.apply(ServiceRun::on_all_gone);
     }
 
     /// Another daemon adopts the run.
@@ -140,7 +140,7 @@ impl ScriptedUnit {
                 self.settle();
             }
             if service.is_some_and(|due| due <= self.now) {
-                self.tell(ServiceRun::on_time);
+                self.apply(ServiceRun::on_time);
             }
             self.settle();
         }
@@ -163,10 +163,10 @@ impl ScriptedUnit {
                         self.service = Some((action.incarnation, service));
                     }
                     ActionKind::Stop { reason, .. } => {
-                        self.tell(|service, now| service.stop(&reason, now));
+                        self.apply(|service, now| service.stop(&reason, now));
                     }
-                    ActionKind::Kill => self.tell(ServiceRun::kill),
-                    ActionKind::Reload => self.tell(ServiceRun::reload_or_report),
+                    ActionKind::Kill => self.apply(ServiceRun::kill),
+                    ActionKind::Reload => self.apply(ServiceRun::reload_or_report),
                 }
             }
         }

@@ -89,9 +89,9 @@ impl TimerTask {
             return Ok(());
         }
         self.remove_from_index(unit);
-        self.change(unit, |entry, look| {
+        self.change(unit, |entry, cx| {
             (entry.hash, entry.requested) = (hash, requested);
-            entry.machine.replace(timer, look);
+            entry.machine.replace(timer, cx);
         });
         self.add_to_index(unit);
         self.check_unit(unit);

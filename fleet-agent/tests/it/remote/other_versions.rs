@@ -1,4 +1,4 @@
-//! One of the two processes is of another version: it runs on while the other was replaced.
+//! One of the two processes has another version, and keeps running while the other is upgraded.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 
-use super::served::Served;
+use super::served_manager::Served;
 use crate::support::name;
 use crate::wait::DEADLINE;
 
-/// Tells the text of lines alone, and knows nothing of their cursors.
+/// Sends only the text of lines, and does not know cursors.
 struct Earlier;
 
 #[async_trait]
@@ -41,7 +41,7 @@ impl RequestHandler for Earlier {
 }
 
 #[tokio::test]
-async fn the_journals_of_an_earlier_version_are_read() {
+async fn journals_of_earlier_version_are_read() {
     let served = Served::new();
     let listener = UnixListener::bind(served.socket()).expect("it can listen");
     let clock = Arc::new(SystemClock::start());
@@ -55,18 +55,18 @@ async fn the_journals_of_an_earlier_version_are_read() {
     }
     assert_eq!(journal.next_line().await, None);
     let journal = manager.journal_from(&unit, "a.cursor", false).await;
-    let mut journal = journal.expect("it is told from its beginning");
+    let mut journal = journal.expect("it begins at the start");
     for line in [JournalLine::gap()].iter().chain(&lines) {
         assert_eq!(journal.next_line().await.as_ref(), Some(line));
     }
-    let told = manager.details(&unit).await.expect("it has none to tell");
+    let told = manager.details(&unit).await.expect("there are no details");
     assert_eq!(told, UnitDetails::default());
     server.abort();
 }
 
-/// It takes lines that are nothing but text.
+/// The earlier version only understands lines of text.
 #[tokio::test]
-async fn an_earlier_version_can_read_journals() {
+async fn earlier_version_can_read_journals() {
     let (mut served, machine, unit) = (Served::new(), FakeManager::new(), name("a.service"));
     served.begin(Arc::clone(&machine) as Arc<dyn ServiceManager>);
     let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").expect("it is well formed");
@@ -85,9 +85,9 @@ async fn an_earlier_version_can_read_journals() {
     assert_eq!(lines, [json!("one")]);
 }
 
-/// It is told who speaks which version, and is let go; others are served.
+/// The client gets the server's version and is disconnected; others are served.
 #[tokio::test]
-async fn who_speaks_another_version_is_told_which_one_is_spoken_here() {
+async fn client_of_other_version_gets_ours() {
     let (mut served, machine) = (Served::new(), FakeManager::new());
     served.begin(machine as Arc<dyn ServiceManager>);
     let mut stream = UnixStream::connect(served.socket()).await.expect("it listens");
@@ -99,8 +99,8 @@ async fn who_speaks_another_version_is_told_which_one_is_spoken_here() {
     }
     let mut told = Vec::new();
     let read = tokio::time::timeout(DEADLINE, stream.read_to_end(&mut told)).await;
-    // Some systems say that what was sent last was not read.
-    drop(read.expect("it is let go"));
+    // Some systems report that the last data was not read.
+    drop(read.expect("it is disconnected"));
     let told: Value = serde_json::from_slice(&told[4..]).expect("it is one frame");
     assert_eq!(told, json!({ "hello": { "version": 1, "program": "test" } }));
     assert_eq!(served.open().await.list().await.expect("it answers"), []);

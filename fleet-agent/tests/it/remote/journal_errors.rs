@@ -1,4 +1,4 @@
-//! A journal that breaks in the other process tells why in this one.
+//! A journal that ends early in the other process reports the reason in this one.
 
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,11 +13,11 @@ use fleet_unitfile::UnitFile;
 use serde_json::{Value, json};
 use tokio::net::UnixListener;
 
-use super::served::Served;
+use super::served_manager::Served;
 use crate::support::name;
 
 #[tokio::test]
-async fn the_journal_of_a_log_that_is_gone_tells_so_over_the_socket() {
+async fn missing_log_error_reaches_the_client() {
     let mut served = Served::new();
     let (home, gate) = (served.directory.path().join("n"), served.directory.path().join("gate"));
     let native = NativeManager::open(NativeConfig::new(&home)).await.expect("it opens");
@@ -42,7 +42,7 @@ async fn the_journal_of_a_log_that_is_gone_tells_so_over_the_socket() {
     manager.unload(&unit).await.expect("it ends");
 }
 
-/// Answers with one journal, as `fleet-init logs` is answered.
+/// Responds with one journal, like `fleet-init logs`.
 struct Plain(Mutex<Option<Journal>>);
 
 #[async_trait]
@@ -55,7 +55,7 @@ impl RequestHandler for Plain {
 }
 
 #[tokio::test]
-async fn plain_lines_end_with_why_there_are_no_more() {
+async fn plain_journal_ends_with_its_error() {
     let served = Served::new();
     let (sender, broken, journal) = Journal::fallible();
     sender.send("one".to_owned().into()).await.expect("there is room");

@@ -1,4 +1,4 @@
-//! What conforms by itself conforms over a socket.
+//! Managers that conform directly also conform over a socket.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use fleet_agent::testing::{FakeManager, Harness, UnitKind, conformance};
 use fleet_agent::{NativeConfig, NativeManager, ServiceManager};
 use fleet_unitfile::{UnitFile, UnitName};
 
-use super::served::Served;
+use super::served_manager::Served;
 use crate::fake::FakeHarness;
 
-/// A machine whose service manager lives on while daemons come and go.
+/// A machine whose service manager outlives the daemons.
 struct RemoteHarness<H> {
     served: Served,
     inner: H,
@@ -37,7 +37,7 @@ impl<H: Harness> Harness for RemoteHarness<H> {
 }
 
 #[tokio::test]
-async fn a_fake_conforms() {
+async fn fake_conforms_over_socket() {
     let machine = FakeManager::new();
     let mut served = Served::new();
     served.begin(Arc::clone(&machine) as Arc<dyn ServiceManager>);
@@ -65,11 +65,11 @@ async fn the_native_one_conforms() {
 }
 
 #[tokio::test]
-async fn the_native_one_does() {
+async fn native_manager_conforms_over_socket() {
     the_native_one_conforms().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_native_one_does_on_several_threads() {
+async fn native_manager_conforms_on_several_threads() {
     the_native_one_conforms().await;
 }

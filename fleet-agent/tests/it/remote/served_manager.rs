@@ -1,4 +1,4 @@
-//! A service manager that is served at a socket, and those who use it.
+//! A service manager served on a socket, and its clients.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tokio::net::UnixListener;
 use tokio::task::JoinHandle;
 
-/// A socket behind which a service manager is, most of the time.
+/// A socket with a service manager behind it, most of the time.
 pub(super) struct Served {
     pub(super) directory: TempDir,
     server: Option<JoinHandle<()>>,
@@ -24,7 +24,7 @@ impl Served {
         self.directory.path().join("s")
     }
 
-    /// Serves a service manager from now on.
+    /// Starts serving a service manager.
     pub(super) fn begin(&mut self, manager: Arc<dyn ServiceManager>) {
         drop(std::fs::remove_file(self.socket()));
         let listener = UnixListener::bind(self.socket()).expect("it can listen");

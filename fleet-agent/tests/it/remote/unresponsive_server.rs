@@ -1,4 +1,4 @@
-//! The other process is there and does nothing, as one that is stopped or frozen.
+//! The other process is connected but does nothing, for example because it is stopped or frozen.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,11 +15,11 @@ use serde_json::{Value, json};
 use tokio::net::UnixListener;
 use tokio::sync::watch;
 
-use super::served::Served;
+use super::served_manager::Served;
 use crate::support::name;
 use crate::wait::wait_until;
 
-/// Time that passes by hand.
+/// A clock that the test advances.
 struct Hand(watch::Sender<Timestamp>);
 
 #[async_trait]
@@ -43,7 +43,7 @@ impl Hand {
         self.0.send_modify(|now| *now = now.after(time));
     }
 
-    /// How many wait for a moment.
+    /// Returns the number of tasks that wait for a deadline.
     fn sleepers(&self) -> usize {
         self.0.receiver_count()
     }
@@ -59,7 +59,7 @@ async fn open(served: &Served, clock: &Arc<Hand>) -> Arc<RemoteManager> {
     RemoteManager::open(config).await.expect("it is served")
 }
 
-/// Has told what there is when it is stopped.
+/// Sends the list of units, and then stops responding.
 struct Stopped;
 
 #[async_trait]
@@ -73,7 +73,7 @@ impl RequestHandler for Stopped {
 }
 
 #[tokio::test]
-async fn one_that_says_nothing_is_away() {
+async fn silent_server_counts_as_lost() {
     let (served, clock) = (Served::new(), Hand::new());
     let listener = UnixListener::bind(served.socket()).expect("it can listen");
     let server = serve_with(listener, Arc::new(Stopped), "test", Arc::new(SystemClock::start()));
@@ -87,7 +87,7 @@ async fn one_that_says_nothing_is_away() {
         clock.pass(Duration::from_secs(1));
         asked.is_finished()
     };
-    wait_until("it is told", told).await;
+    wait_until("it is sent", told).await;
     let passed = clock.now().as_millis();
     assert!((60_000..120_000).contains(&passed), "after {passed} ms");
     let listed = asked.await.expect("no panic");
@@ -97,7 +97,7 @@ async fn one_that_says_nothing_is_away() {
 }
 
 #[tokio::test]
-async fn one_that_is_long_about_what_was_asked_is_there() {
+async fn slow_response_does_not_lose_the_connection() {
     let (mut served, machine, clock) = (Served::new(), FakeManager::new(), Hand::new());
     served.begin(Arc::clone(&machine) as Arc<dyn ServiceManager>);
     let (manager, unit) = (open(&served, &clock).await, name("a.service"));
@@ -117,7 +117,7 @@ async fn one_that_is_long_about_what_was_asked_is_there() {
     assert!(!stop.is_finished(), "it is still about it");
     machine.release(&unit);
     stop.await.expect("no panic").expect("it is stopped");
-    // Whoever asks nothing measures no time.
+    // Without pending requests no time is measured.
     clock.pass(Duration::from_secs(60));
-    wait_until("nobody waits", async || clock.sleepers() == 0).await;
+    wait_until("no call waits", async || clock.sleepers() == 0).await;
 }
