@@ -1,8 +1,8 @@
-//! What it costs a leading engine to wake up in a large cluster after one change.
+//! Cost of one change for a leading engine of a large cluster.
 //!
-//! `cargo bench -p fleet-agent --bench wake` prints one JSON line for each figure: the median of
-//! asking the mirror for news and planning from them, in microseconds; beside it, from the same
-//! run, that of planning from the whole snapshot. The store is in memory, and what it takes is not
+//! `cargo bench -p fleet-agent --bench wake` prints one JSON line per figure: the median time to
+//! read the delta from the mirror and to plan from it, in microseconds. Each line also has the time
+//! to plan from the whole snapshot, from the same run. The store is in memory, and its time is not
 //! counted.
 
 use std::io::Write as _;
@@ -25,7 +25,7 @@ const LEASE: Duration = Duration::from_secs(3600);
 
 #[tokio::main]
 async fn main() {
-    // cargo also builds this to test that it builds; then there is nothing to measure.
+    // cargo also builds this as a test, where there is nothing to measure.
     if std::env::args().any(|arg| arg == "--test") {
         return;
     }
@@ -35,7 +35,7 @@ async fn main() {
     }
 }
 
-/// The parts of an engine that are measured, and what they work on.
+/// The measured parts of an engine, and their inputs.
 struct Engine {
     registry: Registry,
     mirror: Mirror,
@@ -44,7 +44,7 @@ struct Engine {
 }
 
 impl Engine {
-    /// An engine that has planned the whole cluster.
+    /// Creates an engine that has planned the whole cluster.
     async fn start(waiting: usize) -> Self {
         let registry = Registry::new(Arc::new(MemoryStore::new()), Layout::DEFAULT_PREFIX);
         for number in 0..MACHINES {
@@ -59,7 +59,7 @@ impl Engine {
             put(&registry, &format!("picky-{number:05}"), &wish).await;
         }
         let leader = registry.campaign(&machine(0), LEASE).await.expect("a store");
-        let leader = leader.expect("nobody else leads");
+        let leader = leader.expect("there is no other leader");
         let mirror = Mirror::start(&registry);
         mirror.wait_current().await.expect("it runs");
         let mut engine = Self { registry, mirror, leader, planner: Planner::new() };
@@ -90,7 +90,7 @@ impl Engine {
         report("wake_for_its_restart_us", waiting, median(restarted), whole);
     }
 
-    /// Delta and plan.
+    /// Measures reading the delta and planning from it.
     fn wake(&mut self) -> (Duration, Plan) {
         let begin = Instant::now();
         let news = self.mirror.delta_since(self.planner.revision());
@@ -98,7 +98,7 @@ impl Engine {
         (begin.elapsed(), plan)
     }
 
-    /// A plan from the whole snapshot.
+    /// Measures a plan from the whole snapshot.
     fn whole(&self) -> Duration {
         let snapshot = self.mirror.snapshot();
         let begin = Instant::now();
@@ -148,6 +148,6 @@ fn report(figure: &str, waiting: usize, value: f64, from_the_whole: f64) {
         "figure": figure, "units": UNITS, "waiting": waiting,
         "value": value.round(), "from_the_whole": from_the_whole.round(),
     });
-    // A reader who has seen enough is no reason to stop halfway.
+    // A closed stdout does not end the benchmark.
     let _unread = writeln!(std::io::stdout(), "{line}").is_err();
 }

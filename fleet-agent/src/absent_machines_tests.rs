@@ -1,4 +1,4 @@
-//! What an engine leaves where it is, near machines that are missing.
+//! Tests of the hold on units of absent machines.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn seconds(seconds: u64) -> Timestamp {
     Timestamp::from_millis(seconds * 1000)
 }
 
-/// An engine and the cluster that it sees. Its mirror has been current for long.
+/// An engine and its view of the cluster. Its mirror has been current for long.
 struct Leader {
     snapshot: Snapshot,
     changes: ChangeSet,
@@ -39,7 +39,7 @@ struct Leader {
 }
 
 impl Leader {
-    /// Two machines are there, `here` and `near`; `kept` is on one of them.
+    /// Creates two machines, `here` and `near`; `kept` is placed on one of them.
     fn new() -> Self {
         let mut leader = Self {
             snapshot: Snapshot::default(),
@@ -81,7 +81,7 @@ impl Leader {
         self.snapshot.place(name(unit), id(machine), Epoch(1));
     }
 
-    /// What the engine writes at that time, one step or reason a line. It is carried out.
+    /// Plans at that time and applies the plan. Returns one step or reason per line.
     fn told(&mut self, now: u64) -> String {
         self.snapshot.revision = self.snapshot.revision.next();
         let changes = Some(std::mem::take(&mut self.changes));
@@ -102,7 +102,7 @@ impl Leader {
         steps.chain(reasons).collect::<Vec<_>>().join("\n")
     }
 
-    /// The mirror lost its store, and found it at that time.
+    /// The mirror has lost its store and has been current again since that time.
     fn gap(&mut self, now: u64) {
         self.gaps += 1;
         self.current_since = seconds(now);
@@ -114,7 +114,7 @@ impl Leader {
 }
 
 #[test]
-fn a_unit_of_a_lost_machine_moves_at_once() {
+fn unit_of_lost_machine_moves_at_once() {
     let mut leader = Leader::new();
     leader.place("plain", "near", "");
     assert_eq!(leader.told(100), "");
@@ -126,12 +126,12 @@ fn a_unit_of_a_lost_machine_moves_at_once() {
 
 // Holds: I-1
 #[test]
-fn a_unit_that_is_stopped_where_it_is_cut_off_moves_when_it_must_have_ended() {
+fn fenced_unit_moves_after_its_stop_deadline() {
     let mut leader = Leader::new();
     leader.place("once", "near", "OnPartition=stop\n");
     assert_eq!(leader.told(100), "");
     leader.lose("near");
-    // Ten seconds for its stop, a hundredth of the forty that are measured, and five to spare.
+    // Ten seconds for its stop, a hundredth of the measured forty, and a margin of five.
     let waits = "once.service: its machine near is not present: OnPartition=stop forbids \
                  another for 16s, until it must have stopped there";
     assert_eq!(leader.told(200), waits);
@@ -144,7 +144,7 @@ fn a_unit_that_is_stopped_where_it_is_cut_off_moves_when_it_must_have_ended() {
 }
 
 #[test]
-fn a_machine_that_is_back_keeps_its_units_and_the_wait_begins_anew_when_it_is_lost_again() {
+fn rejoined_machine_keeps_units_and_new_loss_restarts_wait() {
     let mut leader = Leader::new();
     leader.place("once", "near", "OnPartition=stop\n");
     leader.lose("near");
@@ -154,7 +154,7 @@ fn a_machine_that_is_back_keeps_its_units_and_the_wait_begins_anew_when_it_is_lo
     leader.lose("near");
     leader.told(214);
     assert_eq!(leader.next_look(), Some(230));
-    // It was back and is gone again, all between two looks.
+    // It was back and is gone again, between two looks.
     leader.changes.machines.insert(id("near"));
     leader.told(220);
     assert_eq!(leader.next_look(), Some(236));
@@ -162,7 +162,7 @@ fn a_machine_that_is_back_keeps_its_units_and_the_wait_begins_anew_when_it_is_lo
 
 // Holds: I-1
 #[test]
-fn nobody_knows_what_happened_in_a_gap_so_the_wait_begins_anew() {
+fn mirror_gap_restarts_the_wait() {
     let mut leader = Leader::new();
     leader.place("once", "near", "OnPartition=stop\n");
     leader.lose("near");
@@ -173,7 +173,7 @@ fn nobody_knows_what_happened_in_a_gap_so_the_wait_begins_anew() {
 }
 
 #[test]
-fn a_unit_whose_stop_may_take_for_ever_gets_no_other_machine() {
+fn unit_with_unlimited_stop_is_not_moved() {
     let mut leader = Leader::new();
     leader.place("once", "near", "OnPartition=stop\n");
     let text = "[Service]\nTimeoutStopSec=infinity\nExecStart=/bin/true\n[X-Fleet]\n\
@@ -182,14 +182,14 @@ fn a_unit_whose_stop_may_take_for_ever_gets_no_other_machine() {
     let unit = leader.snapshot.unit("once.service").unwrap().as_ref().clone();
     leader.snapshot.put_unit(Unit { file, ..unit });
     leader.lose("near");
-    assert!(leader.told(200).contains("nothing limits its stop"));
+    assert!(leader.told(200).contains("its stop has no time limit"));
     assert_eq!(leader.next_look(), None);
     leader.join("near", 1);
     assert_eq!(leader.told(1_000_000), "");
 }
 
 #[test]
-fn where_a_unit_may_run_still_is_remembered_though_it_is_no_longer_wanted() {
+fn unwanted_unit_that_may_still_run_keeps_its_placement() {
     let mut leader = Leader::new();
     leader.place("once", "near", "OnPartition=stop\n");
     leader.lose("near");
@@ -203,7 +203,7 @@ fn where_a_unit_may_run_still_is_remembered_though_it_is_no_longer_wanted() {
 }
 
 #[test]
-fn after_a_gap_units_of_missing_machines_wait_and_say_so_and_others_do_not() {
+fn after_gap_only_units_of_absent_machines_wait() {
     let mut leader = Leader::new();
     leader.place("lost", "near", "");
     leader.place("stuck", "near", "Reschedule=never\n");
@@ -241,14 +241,14 @@ fn after_a_gap_units_of_missing_machines_wait_and_say_so_and_others_do_not() {
     ");
 }
 
-/// In lines that fit here.
+/// Wraps the text into lines.
 fn folded(text: &str) -> String {
     text.replace(": ", ":\n    ").replace(", ", ",\n    ")
 }
 
-/// Every step that is taken while machines are awaited is sound by itself.
+/// Every step taken while machines are awaited is valid by itself.
 #[test]
-fn nobody_gets_the_room_of_one_who_stays_because_a_missing_machine_is_awaited() {
+fn capacity_of_held_units_is_not_given_away() {
     let mut leader = Leader::new();
     leader.place("lost", "near", "ReserveCPU=1\n");
     leader.place("elsewhere", "here", "ReserveCPU=1\nMachineMetadata=at=near\n");
@@ -261,10 +261,10 @@ fn nobody_gets_the_room_of_one_who_stays_because_a_missing_machine_is_awaited() 
     assert_eq!(used, ["new.service"], "one core takes one of them");
 }
 
-/// A unit stayed where it could not, since everything that moves was withheld, and a new one that
-/// conflicts with it was placed there all the same.
+/// Regression: all moves were withheld, so a unit stayed where it could not, and a new conflicting
+/// unit was placed there all the same.
 #[test]
-fn nobody_meets_whom_it_conflicts_with_while_a_missing_machine_is_awaited() {
+fn held_units_still_exclude_conflicting_units() {
     let mut leader = Leader::new();
     leader.place("lost", "near", "");
     leader.place("leaves", "here", "MachineMetadata=at=near\n");

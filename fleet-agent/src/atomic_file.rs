@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_differ_in_their_end_alone_do_not_meet() {
+    fn names_with_equal_stem_do_not_collide() {
         let directory = tempfile::tempdir().unwrap();
         // If the extension were replaced instead, this would be the temporary file of the other
         // one.

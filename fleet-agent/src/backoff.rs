@@ -82,13 +82,13 @@ mod tests {
     }
 
     #[test]
-    fn waits_double_up_to_the_longest() {
+    fn waits_double_up_to_the_maximum() {
         let waits = [1, 2, 3, 6, 7, 100].map(|failures| PACE.wait(failures).as_secs());
         assert_eq!(waits, [1, 2, 4, 32, 60, 60]);
     }
 
     #[test]
-    fn a_failure_delays_its_own_key_alone() {
+    fn failure_delays_only_its_key() {
         let mut backoff = Backoff::new(PACE);
         backoff.on_failure("a", at(10));
         backoff.on_failure("a", at(11));

@@ -183,7 +183,7 @@ mod tests {
 
     // Holds: X-21
     #[tokio::test]
-    async fn nobody_wakes_before_the_time_and_clocks_of_one_boot_agree() {
+    async fn sleep_is_never_early_and_clocks_agree() {
         let (one, other) = (SystemClock::start(), SystemClock::start());
         assert!(one.origin().is_some() && one.origin() == other.origin());
         let at = one.now().after(Duration::from_millis(30));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_moment_beyond_all_time_is_waited_for() {
+    async fn unrepresentable_deadline_never_expires() {
         let wait = SystemClock::start();
         let far = wait.sleep_until(Timestamp::from_millis(u64::MAX));
         let near = wait.sleep(Duration::from_millis(1));
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_sleep_is_set_anew_for_what_is_earlier_and_lasts_until_what_is_later() {
+    async fn shared_sleep_follows_the_current_deadline() {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
         let in_millis = |millis| clock.now().after(Duration::from_millis(millis));
         let mut sleep = Sleep::new(&clock);
@@ -214,8 +214,8 @@ mod tests {
         // If the test runs late, the time has already passed.
         let _asked = sleep.until(Some(near)).now_or_never();
         sleep.until(Some(far)).await;
-        assert!(clock.now() >= far, "it has rung at the nearer moment");
+        assert!(clock.now() >= far, "the earlier deadline did not end it");
         assert!(sleep.until(Some(near)).now_or_never().is_some(), "it has passed");
-        assert!(sleep.until(None).now_or_never().is_none(), "there is no such moment");
+        assert!(sleep.until(None).now_or_never().is_none(), "there is no deadline");
     }
 }

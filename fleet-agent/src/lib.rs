@@ -21,7 +21,7 @@ mod native;
 mod observer;
 #[cfg_attr(
     not(feature = "testing"),
-    expect(unreachable_pub, reason = "only who measures it reaches it from outside")
+    expect(unreachable_pub, reason = "it is public for benchmarks alone")
 )]
 mod planner;
 mod rebalance;

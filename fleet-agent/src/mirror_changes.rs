@@ -73,7 +73,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts how often the task is woken that waits.
+    /// Counts the wakeups of a task.
     #[derive(Default)]
     struct Counter(AtomicUsize);
 
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_placements_of_others_do_not_wake_the_task_of_an_agent() {
+    async fn placements_on_other_machines_do_not_wake_agent() {
         let registry = Registry::new(Arc::new(MemoryStore::new()), Layout::DEFAULT_PREFIX);
         let leader = registry.campaign(&id("m-1"), Duration::from_secs(60)).await.unwrap().unwrap();
         let mirror = Mirror::start(&registry);

@@ -148,7 +148,7 @@ mod tests {
         format!("{name}.service").parse().unwrap()
     }
 
-    /// A cluster, and what has become different in it since it was last planned.
+    /// A cluster, with the changes since it was last planned.
     #[derive(Default)]
     struct Cluster {
         snapshot: Snapshot,
@@ -190,13 +190,13 @@ mod tests {
             self.snapshot.place(unit(name), id(machine), Epoch(self.snapshot.revision.0));
         }
 
-        /// Carries a plan out.
+        /// Applies a plan.
         fn carry_out(&mut self, plan: &Plan) {
             self.snapshot = apply(&self.snapshot, plan);
             self.changes.placements.extend(plan.steps.iter().map(|step| step.unit.clone()));
         }
 
-        /// Lets a planner follow, and compares it with one that looks at everything.
+        /// Plans incrementally, and compares the result with a full plan.
         fn planned(&mut self, planner: &mut Planner) -> Plan {
             self.snapshot.revision = self.snapshot.revision.next();
             let changes = Some(std::mem::take(&mut self.changes));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_planner_that_follows_plans_like_one_that_looks_at_everything() {
+    fn incremental_plan_equals_full_plan() {
         let (mut cluster, mut planner) = (Cluster::default(), Planner::new());
         cluster.join("m1");
         cluster.put("a", "");
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_stay_told_and_true_of_units_that_need_not_be_tried_again() {
+    fn reasons_of_untried_units_stay_current() {
         let (mut cluster, mut planner) = (Cluster::default(), Planner::new());
         cluster.join("m1");
         cluster.put("picky", "MachineMetadata=gpu=yes\n");
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn news_of_which_nobody_knows_what_is_different_are_looked_at_whole() {
+    fn delta_without_difference_reloads_snapshot() {
         let (mut cluster, mut planner) = (Cluster::default(), Planner::new());
         cluster.join("m1");
         cluster.put("a", "");

@@ -170,7 +170,7 @@ mod tests {
     const START: Timestamp = Timestamp::from_millis(0);
 
     #[tokio::test]
-    async fn a_loop_that_takes_its_turns_answers() {
+    async fn polled_loop_responds() {
         let watchdog = Watchdog::default();
         let at_rest =
             tokio::spawn(watchdog.monitor(&Heartbeat::new("rest"), std::future::pending::<()>()));
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_does_not_come_back_is_named() {
+    fn blocked_loop_is_reported() {
         let watchdog = Watchdog::default();
         let (begin, began) = mpsc::channel();
         let (release, released) = mpsc::channel::<()>();
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_does_not_end_is_named_and_a_wait_is_not() {
+    fn endless_busy_period_is_reported_and_idle_wait_is_not() {
         let watchdog = Watchdog::default();
         let (end, ended) = tokio::sync::oneshot::channel::<()>();
         let heartbeat = Heartbeat::new("works");

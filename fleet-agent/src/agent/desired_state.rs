@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_noted_is_read() {
+    async fn desired_state_round_trips() {
         let (state, noted) = (MemoryState::default(), assignment());
         noted.write(&state, &machine()).await.unwrap();
         let read = DesiredState::read(&state, &machine()).await;
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_a_note_another_one() {
+    fn equivalence_compares_units_and_fences() {
         let noted = assignment();
         let changes: [fn(&mut DesiredState); 4] = [
             |it| drop(it.units.remove("a.service")),
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_note_that_is_of_no_use_is_said_and_passed_over() {
+    async fn invalid_stored_state_is_ignored() {
         let good = String::from_utf8(assignment().encode(&machine())).unwrap();
         let cases = [
             (String::new(), "invalid content"),

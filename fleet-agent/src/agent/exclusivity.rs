@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_starts_once_its_state_is_published_and_the_machine_is_present() {
+    fn unit_starts_once_published_and_present() {
         let mut seen = Scenario::new();
         assert_eq!(seen.told(1), "until the cluster knows that it may run here");
         seen.publish("here");
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_waits_for_another_machine_to_say_that_it_has_ended() {
+    fn unit_waits_for_state_on_other_machine_to_go() {
         let mut seen = Scenario::new();
         seen.publish("here");
         seen.publish("there");
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_machine_that_was_lost_a_unit_waits_for_the_time_to_pass() {
+    fn unit_waits_for_stop_deadline_of_lost_machine() {
         type Loss = fn(&mut Scenario);
         let gone: Loss = |seen| seen.snapshot.remove_machine("there");
         // It has a new presence, which has not published anything yet.

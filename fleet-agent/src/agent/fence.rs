@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_fence_is_known_to_the_next_daemon_until_the_machine_is_booted() {
+    async fn stored_fence_is_valid_until_reboot() {
         let state = MemoryState::default();
         let unknown = Timestamp::from_millis(0);
         let (machine, other): (MachineId, MachineId) =

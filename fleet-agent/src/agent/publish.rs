@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_swarm_of_changes_is_told_ever_more_together_and_a_lone_change_at_once() {
+    fn burst_is_batched_and_single_change_is_immediate() {
         let (mut states, mut pauses) = (PublishedStates::default(), Vec::new());
         let mut begin = Timestamp::from_millis(1_000_000);
         for _ in 0..6 {
@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(states.pause.as_millis(), 60, "the store has enough to do");
     }
 
-    /// A publisher that has nobody to publish to, so that each publication is yet to come.
+    /// A publisher without a presence, so every publication stays pending.
     #[cfg(feature = "testing")]
     fn publisher(
         manager: Arc<dyn ServiceManager>,
@@ -296,7 +296,7 @@ mod tests {
 
     #[cfg(feature = "testing")]
     #[tokio::test]
-    async fn why_a_start_failed_is_forgotten_by_however_short_a_life_after_it() {
+    async fn start_error_is_cleared_by_a_short_run() {
         use super::super::unit_errors::OrderId;
 
         let (machine, errors) = (crate::testing::FakeManager::new(), Arc::<UnitErrors>::default());
@@ -317,7 +317,7 @@ mod tests {
             if errors.get(&unit).is_none() {
                 break;
             }
-            // It is up, and that is published again until the publisher has begun to listen.
+            // Starting again reports a change, until the publisher has subscribed.
             machine.start(&unit, generation).await.expect("it starts");
             tokio::task::yield_now().await;
         }

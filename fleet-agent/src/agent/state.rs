@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_note_is_what_was_written_last() {
+    async fn read_returns_last_write() {
         let directory = tempfile::tempdir().unwrap();
         let until_boot = tempfile::tempdir().unwrap();
         let notes = DiskState::new(directory.path(), until_boot.path());
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_note_that_cannot_be_written_leaves_the_one_before() {
+    async fn failed_write_keeps_previous_content() {
         let directory = tempfile::tempdir().unwrap();
         let notes = DiskState::new(directory.path(), directory.path().join("none"));
         assert!(notes.write(StateKey::Fence, Vec::new()).await.is_err());

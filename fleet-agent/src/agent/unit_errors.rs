@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_old_failure_of_a_start_is_not_why_a_unit_ends_later() {
+    fn start_error_is_cleared_once_unit_is_active() {
         let unit = UnitName::parse("a.service").expect("it is a name");
         let (epoch, generation) = (Epoch(1), Generation(1));
         let (hash, desired) = (UnitHash::from_bytes([0; 20]), TargetState::Launched);

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn every_error_stays_what_it_was() {
+    fn errors_round_trip() {
         for (one, other) in all().into_iter().zip(all()) {
             let read = sent(one);
             assert_eq!(format!("{read:?}"), format!("{other:?}"));

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_item_is_written_as_it_is_read() {
+    fn borrowed_item_encodes_like_owned() {
         let body = serde_json::json!({"lines": ["a", "b"], "more": null});
         let bytes = encode_item(7, &body).expect("it is small");
         assert_eq!(bytes, Frame::Item { id: 7, body }.encode().expect("it is small"));

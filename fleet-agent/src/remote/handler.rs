@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_of_many_units_at_once_takes_little_room() {
+    fn request_future_is_small() {
         fn size<'a, F: Future>(
             _: fn(&'a ServiceManagerHandler, Request, &'a mut ResponseSender) -> F,
         ) -> usize {

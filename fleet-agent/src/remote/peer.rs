@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_root_and_the_same_user_are_welcome() {
+    fn only_root_and_same_user_are_trusted() {
         let rows = [(0, 0, true), (1000, 0, true), (1000, 1000, true)];
         let others = [(0, 1000, false), (1000, 1001, false)];
         for (own, theirs, expected) in rows.into_iter().chain(others) {
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn this_process_is_no_stranger_to_itself() {
+    async fn own_process_is_trusted() {
         let (one, _other) = UnixStream::pair().unwrap();
         assert_eq!(untrusted_peer(&one).unwrap(), None);
     }

@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_arrives_byte_for_byte_with_its_hash() {
+    fn unit_file_round_trips_with_its_hash() {
         for source in [&b"# \xff\r\n[Service]\nExecStart=/a\n"[..], "[Unit]\n# ä\n".as_bytes()] {
             let file = UnitFile::parse(source).unwrap();
             let sent = serde_json::to_string(&FileWire::new(&file)).unwrap();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_arrive_as_they_are_told_now_and_as_they_were_told_once() {
+    fn lines_parse_in_both_formats() {
         let line = |text: &str| JournalLine::from(text.to_owned());
         let at = Some(Timestamp::from_millis(7));
         let with_cursors = JournalLine { at, cursor: Some("p".to_owned()), ..line("one") };
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn times_arrive_as_they_are() {
+    fn durations_round_trip() {
         for time in [Duration::ZERO, Duration::from_micros(1_500_001), Duration::MAX] {
             assert_eq!(Duration::from(TimeWire::from(time)), time);
         }

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_grants_without_measure_gets_no_more_than_the_window() {
+    async fn excessive_grants_are_limited_to_window() {
         let (out, mut queue) = mpsc::channel(1000);
         let mut response = ResponseSender::new(1, out);
         let flow = response.flow();
@@ -159,20 +159,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_comes_after_what_could_not_be_sent() {
+    async fn failed_item_ends_the_response() {
         let (out, mut queue) = mpsc::channel(10);
         let mut response = ResponseSender::new(1, out);
         let no_json = std::collections::BTreeMap::from([((1, 2), 3)]);
         response.send(&no_json).await;
         response.send(&"x").await;
         response.end(EndStatus::Done).await;
-        let only = queue.recv().await.expect("that it has ended is told");
+        let only = queue.recv().await.expect("the end is sent");
         assert!(String::from_utf8_lossy(&only).contains("cannot be sent"), "{only:?}");
         assert!(queue.recv().await.is_none(), "and nothing else");
     }
 
     #[tokio::test]
-    async fn who_waits_for_room_or_for_the_reader_goes_on_when_there_is_some() {
+    async fn sender_resumes_after_room_or_grant() {
         let (out, mut queue) = mpsc::channel(1);
         let mut response = ResponseSender::new(1, out);
         let flow = response.flow();

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn every_state_arrives_as_it_is() {
+    fn unit_states_round_trip() {
         let exits = [ExitStatus::Code(3), ExitStatus::Signal(9), ExitStatus::Unknown];
         let exits: Vec<_> = exits.into_iter().map(Some).chain([None]).collect();
         for (index, &active) in ActiveState::ALL.iter().enumerate() {
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_not_known_is_no_state() {
+    fn unknown_state_word_is_an_error() {
         let known = UnitWire::from(unit(SystemdState::loaded(), TargetState::Loaded));
         let newer = UnitWire { active: "dreaming".to_owned(), ..known };
         assert_eq!(newer.read(), Err("dreaming".to_owned()));

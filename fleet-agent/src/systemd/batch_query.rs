@@ -125,7 +125,7 @@ mod tests {
             BatchRole::Answered(answer) => return answer.expect("it is answered"),
             BatchRole::Leader(batch) => batch,
         };
-        calls.lock().expect("nobody panics").push(batch.about().len());
+        calls.lock().expect("not poisoned").push(batch.about().len());
         for _ in 0..3 {
             yield_now().await;
         }
@@ -133,24 +133,24 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_comes_while_one_is_asked_is_asked_together() {
+    async fn queries_during_a_call_are_batched() {
         let (batcher, calls) = (QueryBatcher::default(), Mutex::default());
         let names: Vec<String> = (0..100).map(|number| number.to_string()).collect();
         let answers = join_all(names.iter().map(|name| ask(&batcher, &calls, name))).await;
         assert_eq!(answers, names);
-        assert_eq!(*calls.lock().expect("nobody panics"), [1, MAX_BATCH, 99 - MAX_BATCH]);
+        assert_eq!(*calls.lock().expect("not poisoned"), [1, MAX_BATCH, 99 - MAX_BATCH]);
         assert_eq!(ask(&batcher, &calls, "alone").await, "alone");
     }
 
     #[tokio::test]
-    async fn who_asks_and_is_dropped_leaves_the_others_their_questions() {
+    async fn dropped_batch_leader_keeps_other_queries() {
         let (batcher, calls) = (QueryBatcher::default(), Mutex::default());
         let BatchRole::Leader(first) = batcher.join("first").await else {
-            panic!("nobody else asks")
+            panic!("no other query is in progress")
         };
         let dropped = async {
             let BatchRole::Leader(batch) = batcher.join("a").await else {
-                panic!("nobody else asks")
+                panic!("no other query is in progress")
             };
             assert_eq!(batch.about(), ["a", "b", "c"]);
         };

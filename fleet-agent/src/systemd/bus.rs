@@ -282,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_unit_has_its_path() {
+    fn unit_names_map_to_object_paths() {
         let rows = [
             ("a.service", "/org/freedesktop/systemd1/unit/a_2eservice"),
             ("7-b@x_y.timer", "/org/freedesktop/systemd1/unit/_37_2db_40x_5fy_2etimer"),

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_systemd_has_a_socket_of_its_own() {
+    fn each_instance_has_its_socket() {
         let user = SystemdConfig::user(Path::new("/run/user/7"));
         let sockets = [
             (SystemdConfig::system(), "/run/dbus/system_bus_socket"),

@@ -43,13 +43,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_stops_a_unit_is_seen_by_what_a_job_did_to_it() {
+    fn external_stop_is_detected_by_job_effect() {
         // Whether it was up when the job began, whether the job is fleet's, whether it is down
         // afterwards.
         let rows = [
-            ((true, false, true), true, "somebody stopped it"),
+            ((true, false, true), true, "stopped by others"),
             ((true, true, true), false, "fleet stopped it"),
-            ((true, false, false), false, "somebody restarted it"),
+            ((true, false, false), false, "restarted by others"),
             ((false, false, true), false, "a timer started it, and it has done its work"),
         ];
         for ((is_up, is_ours, is_down), stopped, what) in rows {

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_half_there_counts_as_not_asked() {
+    fn incomplete_unit_counts_as_not_requested() {
         let temporary = tempfile::tempdir().expect("a directory can be made");
         let files = UnitFiles::new(temporary.path().to_owned());
         let unit: UnitName = "a.service".parse().expect("it is a name");
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn another_boot_forgets_all() {
+    fn new_boot_forgets_all_units() {
         let temporary = tempfile::tempdir().expect("a directory can be made");
         let files = UnitFiles::new(temporary.path().to_owned());
         let unit: UnitName = "a.service".parse().expect("it is a name");

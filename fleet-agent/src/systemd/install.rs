@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_tells_who_wants() {
+    fn link_names_the_depending_unit() {
         let rows = [
             ("/run/systemd/system/a.service.wants/b.service", Some("a.service")),
             ("/run/systemd/system/a.target.requires/b.service", Some("a.target")),

@@ -114,14 +114,14 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_heard_before_and_after_the_answer() {
+    fn job_end_is_matched_before_and_after_response() {
         let jobs = Jobs::default();
         let unit: UnitName = "a.service".parse().expect("it is a name");
         let result = |result: &str| Some(JobEnd::Result(result.to_owned()));
 
         let call = jobs.begin_call(&unit);
         assert!(jobs.on_removed("/job/1", "a.service", "failed"));
-        assert!(!jobs.on_removed("/job/2", "b.service", "done"), "nobody asked for it");
+        assert!(!jobs.on_removed("/job/2", "b.service", "done"), "it was not requested");
         assert_eq!(end(call.wait_for("/job/1".into())), result("failed"));
 
         let receiver = jobs.begin_call(&unit).wait_for("/job/2".into());
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(end(receiver), Some(JobEnd::Unknown));
 
         drop(jobs.begin_call(&unit).wait_for("/job/5".into()));
-        assert_eq!(jobs.waited_for(), [""; 0], "nobody waits any more");
-        assert_eq!(jobs.lock().call.len(), 0, "nobody asks any more");
+        assert_eq!(jobs.waited_for(), [""; 0], "no caller waits");
+        assert_eq!(jobs.lock().call.len(), 0, "no call is registered");
     }
 }

@@ -78,31 +78,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_watches_a_folder_is_told_and_nothing_is_changed() {
+    fn nudge_notifies_watchers_and_changes_nothing() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join(FILE);
         fs::write(&file, "lines").expect("it can be written");
         let mode = fs::Permissions::from_mode(0o640);
-        fs::set_permissions(&file, mode.clone()).expect("it is its owner's");
+        fs::set_permissions(&file, mode.clone()).expect("the owner may change it");
         let before = fs::metadata(&file).expect("it is there");
         let watch = inotify::init(CreateFlags::NONBLOCK).expect("files can be watched");
         inotify::add_watch(&watch, folder.path(), WatchFlags::ATTRIB).expect("it is there");
-        nudge(&file).expect("it is its owner's");
-        assert!(rustix::io::read(&watch, &mut [0; 4096]).is_ok(), "it is told at once");
+        nudge(&file).expect("the owner may change it");
+        assert!(rustix::io::read(&watch, &mut [0; 4096]).is_ok(), "the watch reports it at once");
         let after = fs::metadata(&file).expect("it is there");
         assert_eq!(after.permissions().mode() & 0o7777, mode.mode());
         assert_eq!(after.modified().ok(), before.modified().ok());
     }
 
     #[tokio::test]
-    async fn it_goes_on_while_one_of_several_follows() {
+    async fn nudging_continues_while_one_follower_remains() {
         let (nudges, clock) = (Nudges::default(), crate::SystemClock::start());
         let clock: Arc<dyn Clock> = Arc::new(clock);
         let (one, other) = (nudges.follow(&clock), nudges.follow(&clock));
         assert!(Arc::ptr_eq(&one, &other), "one is enough for all");
         drop(one);
-        assert!(nudges.0.lock().expect("nobody panics").strong_count() > 0);
+        assert!(nudges.0.lock().expect("not poisoned").strong_count() > 0);
         drop(other);
-        assert_eq!(nudges.0.lock().expect("nobody panics").strong_count(), 0);
+        assert_eq!(nudges.0.lock().expect("not poisoned").strong_count(), 0);
     }
 }

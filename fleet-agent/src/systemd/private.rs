@@ -180,7 +180,7 @@ mod tests {
     const SIGNATURE: (u8, u8, &str) = (8, b'g', "sa{sv}as");
 
     #[test]
-    fn the_sender_gets_a_unique_name() {
+    fn sender_is_replaced_by_unique_name() {
         let sent = (SENDER, b's', "org.freedesktop.systemd1");
         let unique = (SENDER, b's', ":1.000000000000000000000");
         let rows = [
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_does_no_harm() {
+    fn truncated_message_is_harmless() {
         let whole = message(&[PATH, (SENDER, b's', "org.freedesktop.systemd1")]);
         for length in 0..whole.len() {
             replace_sender(&mut whole[..length].to_vec());
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lines_and_messages_are_passed_on() {
+    async fn lines_and_messages_pass_through() {
         let (ours, mut theirs) = UnixStream::pair().expect("sockets can be made");
         let first = message(&[(SENDER, b's', "org.freedesktop.systemd1"), PATH]);
         let all = [b"OK 0123\r\n", &*first, &*message(&[PATH])].concat();

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_that_is_no_success_has_a_reason() {
+    fn failed_start_has_a_reason() {
         let rows = [
             ("a.service", "failed", "failed", "systemd gives no reason"),
             ("a.timer", "failed", "failed", "systemd gives no reason"),
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_refused_with_its_line_where_that_is_known() {
+    fn bad_file_is_refused_with_its_line() {
         let unit: UnitName = "a.service".parse().expect("it is a name");
         let refused = |text: &str| {
             let file = UnitFile::parse(text).expect("it is well formed");

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_that_was_not_written_down_is_known_by_its_run() {
+    fn unrecorded_start_is_detected_by_invocation() {
         let order = |invocation: &[u8]| {
             let invocation = invocation.to_vec();
             Record {

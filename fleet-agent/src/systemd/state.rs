@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_that_never_ran_has_no_result() {
+    fn unit_that_never_ran_has_no_result() {
         let mut seen = ObservedState::default();
         assert!(!seen.on_states(&states("inactive", "dead"), true), "there is no more to ask");
         seen.on_properties(SERVICE, &properties(&[("Result", "success".into())]));
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_and_its_end_are_told_by_signals() {
+    fn signals_report_run_and_exit() {
         let mut seen = ObservedState::default();
         seen.on_states(&states("inactive", "dead"), true);
         let running = [("ActiveState", "active".into()), ("SubState", "running".into())];
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn how_an_earlier_run_ended_is_not_taken_for_the_end_of_a_start() {
+    fn earlier_result_is_not_used_for_new_start() {
         let mut seen = ObservedState::default();
         let run = |id: u8| properties(&[("InvocationID", vec![id].into())]);
         seen.on_properties(UNIT, &run(1));
@@ -260,11 +260,11 @@ mod tests {
         assert_eq!(seen.state().result.as_deref(), Some("success"), "no run was needed");
         seen.on_start_requested();
         seen.on_properties(UNIT, &properties(&[("InvocationID", Vec::<u8>::new().into())]));
-        assert!(seen.has_no_run(), "systemd has read it anew, and passed it over");
+        assert!(seen.has_no_run(), "systemd has loaded it again, and skipped it");
     }
 
     #[test]
-    fn a_signal_is_newer_than_an_answer_to_an_earlier_question() {
+    fn signal_overrides_older_response() {
         let mut seen = ObservedState::default();
         seen.on_states(&states("inactive", "dead"), true);
         seen.on_properties(UNIT, &properties(&[("ActiveState", "active".into())]));

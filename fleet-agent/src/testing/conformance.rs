@@ -152,7 +152,7 @@ impl<'a> Check<'a> {
         assert_ne!(found.state.main_pid, before, "another process runs");
         assert_eq!(found.known.generation, Generation(3));
         self.manager.stop(&unit).await.expect("stop");
-        self.manager.restart(&unit, Generation(4)).await.expect("restart what is stopped");
+        self.manager.restart(&unit, Generation(4)).await.expect("restart a stopped unit");
         assert_eq!(self.get(&unit).await.state.active, ActiveState::Active);
         self.unload(&unit).await;
     }
@@ -188,7 +188,7 @@ impl<'a> Check<'a> {
         assert_eq!(state.exit, Some(ExitStatus::Code(3)));
         assert_eq!(state.result.as_deref(), Some("exit-code"));
         let asked = self.get(&unit).await.known.requested;
-        assert_eq!(asked, TargetState::Launched, "what was asked does not change");
+        assert_eq!(asked, TargetState::Launched, "the request does not change");
         self.manager.start(&unit, Generation(1)).await.expect("a failed unit may try again");
         self.wait_for(&unit, failed).await;
         self.unload(&unit).await;
@@ -211,7 +211,7 @@ impl<'a> Check<'a> {
         let query = JournalQuery { follow: true, ..JournalQuery::default() };
         let mut journal = self.manager.journal(&unit, query).await.expect("a journal");
         let line = tokio::time::timeout(DEADLINE, journal.next()).await.expect("a line");
-        assert_eq!(line.as_deref(), Some("reloaded"), "it has done what its file says");
+        assert_eq!(line.as_deref(), Some("reloaded"), "its reload command has run");
         let active = |state: &SystemdState| state.active == ActiveState::Active;
         self.wait_for(&unit, active).await;
         assert_eq!(self.get(&unit).await, before, "the same process runs");
@@ -221,7 +221,7 @@ impl<'a> Check<'a> {
     async fn failed_reload_is_reported_and_leaves_unit_alone(&self) {
         let unit = self.run("unreloading.service", UnitKind::RunsForEver).await;
         let before = self.get(&unit).await;
-        let error = self.manager.reload_unit(&unit).await.expect_err("it does not say how");
+        let error = self.manager.reload_unit(&unit).await.expect_err("it cannot reload");
         assert!(matches!(error, ServiceError::ReloadFailed { .. }), "not reloaded, not {error}");
         assert_eq!(self.get(&unit).await, before, "it runs on");
         self.unload(&unit).await;
@@ -285,7 +285,7 @@ impl<'a> Check<'a> {
         let listed = self.manager.list().await.expect("list");
         let names: Vec<_> = listed.iter().map(|found| found.unit.clone()).collect();
         assert_eq!(names, units);
-        assert_eq!(listed[0], self.get(&units[0]).await, "a list tells what get tells");
+        assert_eq!(listed[0], self.get(&units[0]).await, "list and get agree");
         for unit in &units {
             self.unload(unit).await;
         }
@@ -313,7 +313,7 @@ impl<'a> Check<'a> {
         assert_eq!(check.manager.list().await.expect("list"), before, "all is as it was");
         check.journal_still_resumes(&wrote, cursor).await;
         check.unload(&wrote).await;
-        check.manager.stop(&running).await.expect("what was taken back can be stopped");
+        check.manager.stop(&running).await.expect("a recovered unit can be stopped");
         assert_eq!(check.get(&running).await.state.main_pid, None);
         check.manager.start(&running, Generation(2)).await.expect("and started");
         check.unload(&running).await;

@@ -42,7 +42,7 @@ impl Check<'_> {
         self.manager.reload().await.expect("reload");
         self.manager.restart(&unit, Generation(2)).await.expect("restart");
         assert_eq!(next(&mut followed, 1).await, ["four"]);
-        assert_eq!(next(&mut from_now_on, 1).await, ["four"], "what is new comes all the same");
+        assert_eq!(next(&mut from_now_on, 1).await, ["four"], "new lines come all the same");
 
         self.check_selections(&unit, start, between).await;
         self.unload(&unit).await;

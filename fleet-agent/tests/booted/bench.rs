@@ -1,4 +1,4 @@
-//! What the cases are run with: a manager, units, and systemd's own tools to compare with.
+//! Environment of the cases: a manager, units, and systemd's own tools for comparison.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -13,7 +13,7 @@ pub(crate) use crate::wait::{DEADLINE, wait_until};
 /// A unit that runs until it is stopped.
 pub(crate) const SLEEP: &str = "[Service]\nExecStart=/bin/sleep 100000\n";
 
-/// The name of a unit.
+/// Parses a unit name.
 pub(crate) fn name(text: &str) -> UnitName {
     text.parse().expect("the name is well formed")
 }
@@ -34,7 +34,7 @@ impl Bench {
         Self { config, manager }
     }
 
-    /// Where a unit's link is.
+    /// Returns the path of a unit's link.
     pub(crate) fn link(&self, unit: &str) -> PathBuf {
         self.config.links.join(unit)
     }
@@ -44,7 +44,7 @@ impl Bench {
         self.manager.load(&name(unit), &file, Epoch(1)).await
     }
 
-    /// Loads units as an agent does, and has the files read.
+    /// Loads units and reloads, as an agent does.
     pub(crate) async fn load(&self, units: &[(&str, &str)]) {
         for (unit, text) in units {
             self.try_load(unit, text).await.unwrap_or_else(|error| panic!("{unit}: {error}"));
@@ -74,7 +74,7 @@ impl Bench {
         self.get(unit).await.state
     }
 
-    /// Waits until the unit's state is as it should be.
+    /// Waits until the unit's state satisfies the condition.
     pub(crate) async fn wait_for(
         &self,
         unit: &str,
@@ -96,13 +96,13 @@ impl Bench {
         }
     }
 
-    /// Waits until systemd can be reached, and then some call has gone well.
+    /// Waits until systemd can be reached and a call has succeeded.
     pub(crate) async fn wait_for_connection(&self) {
         wait_until("systemd can be reached", async || self.manager.list().await.is_ok()).await;
     }
 }
 
-/// Runs a shell script, and returns what it prints.
+/// Runs a shell script, and returns its output.
 pub(crate) fn shell(script: &str) -> String {
     let output = Command::new("sh").args(["-euc", script]).output().expect("it can be run");
     let said = String::from_utf8_lossy(&output.stderr);
@@ -110,8 +110,8 @@ pub(crate) fn shell(script: &str) -> String {
     String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
 }
 
-/// Returns once it answers again. The command to begin anew has ended before, and a call that comes
-/// in between is not answered.
+/// Re-executes systemd and waits until it responds again. The command returns earlier, and calls in
+/// between get no response.
 pub(crate) fn systemd_begins_anew() {
     shell(
         "systemctl daemon-reexec; \
@@ -120,12 +120,12 @@ pub(crate) fn systemd_begins_anew() {
     );
 }
 
-/// A property of a unit, as systemd's own tool shows it.
+/// Returns a property of a unit, as shown by `systemctl`.
 pub(crate) fn show(unit: &str, property: &str) -> String {
     shell(&format!("systemctl show --value -p {property} {unit}"))
 }
 
-/// Writes a line past what is kept of a test.
+/// Prints a line that the test harness does not capture.
 pub(crate) fn tell(text: &str) {
     use std::io::Write as _;
     writeln!(std::io::stderr(), "{text}").expect("a test can write to its standard error");

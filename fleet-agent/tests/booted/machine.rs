@@ -1,4 +1,4 @@
-//! A machine of the machine kit, which is gone when the test ends, however that ends.
+//! A machine of the machine kit, which is removed when the test ends, however it ends.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -6,16 +6,16 @@ use std::process::{Command, Output};
 /// The machine kit.
 const KIT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/machine");
 const NAME: &str = "runner";
-/// Names the case for the binary inside.
+/// Names the case for the binary inside the machine.
 pub(crate) const CASE: &str = "FLEET_BOOTED_CASE";
 
-/// One machine, the only one of its run.
+/// The only machine of its run.
 pub(crate) struct Machine {
     run: PathBuf,
 }
 
 impl Machine {
-    /// Boots a machine, in a run of this test alone.
+    /// Boots a machine in a run of its own.
     pub(crate) fn boot(test: &str) -> Self {
         let name = format!("fleet-agent-{}-{test}", std::process::id());
         let machine = Self { run: std::env::temp_dir().join(name) };
@@ -23,7 +23,7 @@ impl Machine {
         machine
     }
 
-    /// Runs a case in the machine, and hands on what it says.
+    /// Runs a case in the machine, and forwards its output.
     pub(crate) fn run_case(&self, case: &str) {
         let binary = std::env::current_exe().expect("a running program has a file");
         let copy = self.run.join("share/booted");
@@ -52,14 +52,14 @@ impl Drop for Machine {
     }
 }
 
-/// The case that this process is to run; `None` where it is not in a machine of the kit.
+/// Returns the case to run; `None` outside of a machine of the kit.
 pub(crate) fn case_to_run() -> Option<String> {
     let case = std::env::var(CASE).ok()?;
     assert!(Path::new("/.fleet-machine").exists(), "cases run in machines of the kit alone");
     Some(case)
 }
 
-/// Tells whoever runs the test the figures that a case prints.
+/// Prints the figures of a case.
 fn say(text: &str) {
     use std::io::Write as _;
     for figure in text.lines().filter(|line| line.starts_with("figure: ")) {

@@ -1,8 +1,8 @@
-//! The systemd service manager over a real systemd, in machines that the tests boot.
+//! The systemd service manager with a real systemd, in machines that the tests boot.
 //!
-//! A test binary by itself, because it boots machines. Each test boots one, and lets this same
-//! binary run a *case* in it, with the test [`inside`]. `scripts/test` runs it where that can be
-//! done.
+//! It is a separate test binary because it boots machines. Each test boots one and runs this same
+//! binary in it, with the test [`inside`] and the name of a *case*. `scripts/test` runs it if the
+//! environment supports that.
 
 mod bench;
 mod cases;
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use self::machine::Machine;
 
-/// A case that takes longer hangs.
+/// Time limit of a case.
 const LONGEST_CASE: Duration = Duration::from_secs(300);
 
 macro_rules! cases {
@@ -35,7 +35,7 @@ macro_rules! cases {
         async fn run(case: &str) {
             match case {
                 $($(stringify!($case) => cases::$module::$case().await,)+)+
-                "a_daemon_to_be_killed" => cases::lost::a_daemon_to_be_killed().await,
+                "helper_daemon_to_kill" => cases::interruptions::helper_daemon_to_kill().await,
                 other => panic!("there is no case {other}"),
             }
         }
@@ -43,31 +43,31 @@ macro_rules! cases {
 }
 
 cases! {
-    beside: native_units_live_as_those_of_systemd;
-    conforms: the_system_bus_conforms, the_private_socket_conforms, a_users_systemd_conforms;
-    content: new_content_is_run_every_time, a_bad_file_harms_itself_alone,
-        what_the_machine_has_is_left_alone, nothing_is_left_of_an_unloaded_unit,
-        a_unit_whose_condition_does_not_hold_says_so;
-    many: a_slow_stop_delays_nobody, a_sidekick_is_started_with_its_main_unit,
-        reloads_are_made_only_where_needed;
-    types: units_of_all_types_run, what_a_machine_cannot_run_is_told,
-        an_automount_mounts_when_it_is_looked_into,
-        a_timer_that_comes_before_its_service_is_not_started_yet,
-        a_stops_time_out_is_that_of_the_machine;
-    lost: a_killed_daemon_leaves_its_units, systemd_may_begin_anew, the_bus_may_begin_anew,
-        what_ends_while_the_bus_is_away_is_heard_of,
-        an_end_during_a_reload_is_heard_of, half_written_units_are_found;
-    journals: a_journal_is_followed;
-    others: what_others_stop_is_told;
-    figures: the_cost_beside_systemctl;
+    comparison: native_and_systemd_units_behave_alike;
+    conformance: system_bus_conforms, private_socket_conforms, user_instance_conforms;
+    content: new_content_is_used_every_time, bad_file_affects_only_its_unit,
+        units_of_the_machine_are_left_alone, unload_leaves_nothing_behind,
+        unit_with_failed_condition_reports_it;
+    many_units: slow_stop_delays_no_other_unit, dependent_unit_starts_with_main_unit,
+        reloads_happen_only_if_needed;
+    unit_types: units_of_all_types_run, unsupported_unit_is_reported,
+        automount_mounts_on_access,
+        timer_without_service_is_not_started,
+        stop_timeout_includes_machine_settings;
+    interruptions: killed_daemon_leaves_units_running, systemd_may_reexecute, bus_may_restart,
+        exit_during_bus_outage_is_noticed,
+        exit_during_reload_is_noticed, half_written_units_are_recovered;
+    journals: journal_can_be_followed;
+    external_changes: external_stop_is_reported;
+    cost: cost_compared_with_systemctl;
 }
 
-/// Runs one case in the machine that a test has booted for it; does nothing anywhere else.
+/// Runs one case inside a booted machine; does nothing elsewhere.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a machine that another test boots: run by scripts/test"]
 async fn inside() {
     if let Some(case) = machine::case_to_run() {
         let ended = tokio::time::timeout(LONGEST_CASE, run(&case)).await;
-        assert!(ended.is_ok(), "{case} does not come to an end");
+        assert!(ended.is_ok(), "{case} does not end");
     }
 }

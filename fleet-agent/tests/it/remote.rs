@@ -1,8 +1,8 @@
 //! A service manager in another process, over a socket.
 
-mod journal_errors;
 mod clients;
 mod conformance;
+mod journal_errors;
 mod other_versions;
 mod outages;
 mod served_manager;

@@ -1,4 +1,4 @@
-//! The random campaign: many clusters, each with a story of its own, drawn from a seed.
+//! The random campaign: many clusters, each with a sequence of operations drawn from a seed.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,10 +11,10 @@ use crate::host::Host;
 use crate::operation::Operation;
 use crate::rng::Rng;
 
-/// How many seeds are tried unless the environment says otherwise.
+/// Default number of seeds.
 const RUNS: u64 = 200;
 
-/// How much happens to a cluster before it is healed.
+/// Number of operations before a cluster is healed.
 const LENGTH: usize = 80;
 
 /// Reads a number from the environment.
@@ -26,11 +26,11 @@ fn number(variable: &str) -> Option<u64> {
 
 // Holds: I-1, I-2, I-3, I-4, I-5, I-7, I-8, I-9, I-10, I-12, I-14, I-18, I-21, I-22, I-23, I-25
 #[test]
-fn whatever_happens_the_invariants_hold() {
+fn invariants_hold_under_random_faults() {
     run_all(RUNS, async |seed, told| drop(story(seed, told).await));
 }
 
-/// Runs the stories of so many seeds, or of those that the environment asks for.
+/// Runs this many seeds, or the ones selected by the environment.
 pub(crate) fn run_all(runs: u64, story: impl AsyncFn(u64, &mut Vec<String>)) {
     let first = number("FLEET_SIM_SEED");
     let runs = number("FLEET_SIM_RUNS").unwrap_or(if first.is_some() { 1 } else { runs });
@@ -41,7 +41,7 @@ pub(crate) fn run_all(runs: u64, story: impl AsyncFn(u64, &mut Vec<String>)) {
 }
 
 #[test]
-fn a_seed_always_tells_the_same_story() {
+fn equal_seeds_give_equal_histories() {
     for seed in 0..10 {
         let (one, other) = (run(seed, story), run(seed, story));
         let difference = one.iter().zip(&other).find(|(one, other)| one != other);
@@ -49,7 +49,7 @@ fn a_seed_always_tells_the_same_story() {
     }
 }
 
-/// Runs the story of one seed, and tells it if it goes wrong. Returns what the story does.
+/// Runs one seed, and prints its operations if it fails. Returns the result of `story`.
 fn run<T>(seed: u64, story: impl AsyncFn(u64, &mut Vec<String>) -> T) -> T {
     let mut told = Vec::new();
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
@@ -61,20 +61,18 @@ fn run<T>(seed: u64, story: impl AsyncFn(u64, &mut Vec<String>) -> T) -> T {
         Ok(Err(panic)) | Err(panic) => {
             let told = told.join("\n  ");
             let message = message(&*panic);
-            panic!(
-                "seed {seed} goes wrong (FLEET_SIM_SEED={seed} replays it):\n  {told}\n{message}"
-            )
+            panic!("seed {seed} fails (FLEET_SIM_SEED={seed} replays it):\n  {told}\n{message}")
         }
     }
 }
 
-/// What a panic says.
+/// Returns the message of a panic.
 fn message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or_default()
 }
 
-/// Returns all calls that were made.
+/// Runs a cluster; returns all calls that were made.
 async fn story(seed: u64, told: &mut Vec<String>) -> Vec<String> {
     let mut rng = Rng::new(seed);
     let machines = 2 + rng.below(3);

@@ -1,4 +1,4 @@
-//! The clock of a simulated machine, which may go faster or slower than time does.
+//! The clock of a simulated machine, which may be fast or slow.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use fleet_agent::Clock;
 use fleet_core::Timestamp;
 use tokio::time::Instant;
 
-/// A clock of a boot, which is the same for all daemons of that boot.
+/// The clock of one boot, shared by all its daemons.
 pub(crate) struct SimClock {
-    /// How much it counts in a second, in milliseconds.
+    /// Milliseconds that it counts per second.
     rate: u32,
     origin: String,
 }
@@ -20,13 +20,13 @@ impl SimClock {
     }
 }
 
-/// When the simulation began, near enough: the same for all clocks of a thread.
+/// Returns the approximate start of the simulation, the same for all clocks of a thread.
 fn beginning() -> Instant {
     std::thread_local! {
         static BEGINNING: std::cell::Cell<Option<Instant>> = const { std::cell::Cell::new(None) };
     }
     BEGINNING.with(|beginning| {
-        // A later runtime of this thread begins later, and a moment is as good as another.
+        // A later runtime of this thread begins later, which makes no difference.
         let at = beginning.get().unwrap_or_else(Instant::now);
         beginning.set(Some(at));
         at

@@ -1,4 +1,4 @@
-//! A cluster: machines with their daemons around one store, and people who use it.
+//! A cluster: machines with their daemons around one store, and its users.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,47 +19,47 @@ use crate::safety::Safety;
 use crate::spy::{Author, Authors, Spy};
 use crate::units::{file, name};
 
-/// How long a machine stays present, and a leader leads, without a sign of life.
+/// Lease time of machines and leaders.
 pub(crate) const TTL: Duration = Duration::from_secs(9);
 
-/// Long enough for everything that is ready to be done, and for nothing that waits.
+/// Long enough for everything that is ready, and too short for any timer.
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// How long a daemon may take to end: it may have to finish what it asks a slow store for.
+/// Time limit for a daemon to end: it may have to finish a request to a slow store.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The longest time between two looks at what must hold.
+/// Longest time between two safety checks.
 const SLICE: Duration = Duration::from_secs(1);
 
-/// A cluster that is looked at as time passes; what must never happen ends the test.
+/// A cluster that is checked as time passes; a violation fails the test.
 pub(crate) struct Cluster {
     pub(crate) hosts: Vec<Host>,
     pub(crate) history: History,
     daemons: Vec<Option<Daemon>>,
-    /// For people, whose way to the store is never broken.
+    /// The users' registry, whose connection to the store never fails.
     pub(crate) registry: Registry,
-    /// What people see of it.
+    /// The users' view of the cluster.
     pub(crate) people: Mirror,
-    /// For something that writes without knowing how.
+    /// Writes without respect for fleet's rules.
     stranger: Arc<Spy>,
     safety: Safety,
 }
 
-/// The tasks of one daemon; they end with it, at once.
+/// The tasks of one daemon, which are aborted with it.
 pub(crate) struct Daemon {
     loops: JoinSet<()>,
     trigger: ShutdownTrigger,
-    /// What its agent sees.
+    /// The agent's mirror.
     pub(crate) mirror: Mirror,
 }
 
 impl Cluster {
-    /// A cluster of machines without units: `m0` and so on, in the regions north and south in turn.
+    /// Starts machines without units: `m0` and so on, alternately in the regions north and south.
     pub(crate) async fn start(machines: usize) -> Self {
         Self::start_with(machines, |_| {}).await
     }
 
-    /// A cluster whose machines are first made as they should be.
+    /// Starts a cluster after configuring its machines.
     pub(crate) async fn start_with(machines: usize, make: impl FnOnce(&[Host])) -> Self {
         let store = Arc::new(MemoryStore::new());
         let authors = Authors::default();
@@ -87,9 +87,9 @@ impl Cluster {
         cluster
     }
 
-    /// Destroys a unit that is there.
+    /// Destroys an existing unit.
     pub(crate) async fn destroy(&self, unit: &UnitName) {
-        self.registry.destroy(unit, &self.people).await.expect("it is there, and people reach it");
+        self.registry.destroy(unit, &self.people).await.expect("it is there, and users reach it");
     }
 
     /// Starts the daemon of a machine, unless it runs.
@@ -100,13 +100,13 @@ impl Cluster {
         }
     }
 
-    /// The daemon of a machine is killed.
+    /// Kills the daemon of a machine.
     pub(crate) fn crash(&mut self, machine: usize) {
         self.hosts[machine].set_trouble("no daemon", true);
         self.daemons[machine] = None;
     }
 
-    /// The daemon of a machine is told to end, and does.
+    /// Stops the daemon of a machine, and waits for its end.
     pub(crate) async fn end(&mut self, machine: usize) {
         self.hosts[machine].set_trouble("no daemon", true);
         let Some(mut daemon) = self.daemons[machine].take() else { return };
@@ -119,19 +119,19 @@ impl Cluster {
         }
     }
 
-    /// A machine goes down and comes up without its daemon.
+    /// Reboots a machine, without starting its daemon.
     pub(crate) fn reboot(&mut self, machine: usize) {
         self.crash(machine);
         self.hosts[machine].reboot();
         self.safety.rebooted(machine);
     }
 
-    /// Lets everything be done that can be done now.
+    /// Runs everything that is ready to run.
     pub(crate) async fn settle(&mut self) {
         self.wait(MOMENT).await;
     }
 
-    /// Lets time pass, and looks after each slice of it at what must hold.
+    /// Advances the time, with a safety check after each slice.
     pub(crate) async fn wait(&mut self, time: Duration) {
         let mut left = time;
         while !left.is_zero() {
@@ -153,7 +153,7 @@ impl Cluster {
         }
     }
 
-    /// A person submits a unit, new or not.
+    /// Submits a unit as a user, new or existing.
     pub(crate) async fn submit(
         &mut self,
         unit: &str,
@@ -163,16 +163,16 @@ impl Cluster {
     ) {
         let unit = NewUnit { name: name(unit), file: file(requirement, variant), desired };
         let stored = self.registry.put_unit(unit, ExpectUnit::Any).await;
-        stored.expect("the store is there and nobody else writes");
+        stored.expect("the store is there, without other writers");
         self.settle().await;
     }
 
-    /// A person submits a unit that is to run.
+    /// Submits a unit to be launched.
     pub(crate) async fn launch(&mut self, unit: &str, requirement: &str) {
         self.submit(unit, requirement, 0, TargetState::Launched).await;
     }
 
-    /// The record of a unit is overwritten with something that is none.
+    /// Overwrites the record of a unit with an invalid one.
     pub(crate) async fn damage(&mut self, unit: &str) {
         let key = self.registry.layout().key(&Key::Unit(name(unit)));
         let write = Transaction::new().put(key, "damaged");
@@ -180,7 +180,7 @@ impl Cluster {
         self.settle().await;
     }
 
-    /// Something writes a placement that no engine has decided on.
+    /// Writes a placement that no engine has decided on.
     pub(crate) async fn place_by_force(&mut self, unit: &str, machine: usize, epoch: u64) {
         let key = Key::Placement(self.hosts[machine].id().clone(), name(unit));
         let value = format!(r#"{{"v":2,"epoch":{epoch}}}"#);
@@ -189,7 +189,7 @@ impl Cluster {
         self.settle().await;
     }
 
-    /// The machines on which a unit is placed, by their numbers, as it is stored.
+    /// Returns the machines with a stored placement of the unit, by number.
     pub(crate) async fn places(&self, unit: &str) -> Vec<usize> {
         let stored = self.stranger.read("").await.expect("the store is there");
         let is_placed = |host: &Host| {
@@ -200,7 +200,7 @@ impl Cluster {
         (0..self.hosts.len()).filter(|machine| is_placed(&self.hosts[*machine])).collect()
     }
 
-    /// The machines on which a unit is active, by their numbers.
+    /// Returns the machines on which a unit is active, by number.
     pub(crate) fn active_on(&self, unit: &str) -> Vec<usize> {
         let runs = |host: &Host| {
             let units = host.units().into_iter().find(|found| found.unit == *unit);
@@ -210,18 +210,18 @@ impl Cluster {
         hosts.map(|(machine, _)| machine).collect()
     }
 
-    /// The process of a unit on a machine.
+    /// Returns the process of a unit on a machine.
     pub(crate) fn pid(&self, machine: usize, unit: &str) -> Option<u32> {
         let units = self.hosts[machine].units().into_iter();
         units.filter(|found| found.unit == *unit).find_map(|found| found.state.main_pid)
     }
 
-    /// How many calls the service managers have got.
+    /// Returns the number of calls to all service managers.
     pub(crate) fn calls(&self) -> usize {
         self.hosts.iter().map(|host| host.events().len()).sum()
     }
 
-    /// The machine on whose behalf an engine leads, if one does.
+    /// Returns the machine of the leading engine, if there is one.
     pub(crate) fn leader(&self) -> Option<usize> {
         self.safety.leader()
     }
@@ -230,8 +230,8 @@ impl Cluster {
 impl Daemon {
     pub(crate) fn start(machine: usize, host: &Host) -> Self {
         let registry = Registry::new(Arc::new(host.wire().clone()), Layout::DEFAULT_PREFIX);
-        // Each loop has a mirror of its own here. Which of two tasks that wait for one signal wakes
-        // first is chance that no seed governs.
+        // Each loop has a mirror of its own here. If two tasks wait for one signal, their wake
+        // order is random, and no seed controls it.
         let mirror = Mirror::start(&registry);
         let (trigger, shutdown) = ShutdownTrigger::new();
         let engine = Engine::new(EngineConfig {
@@ -259,7 +259,7 @@ impl Daemon {
         Self { loops, trigger, mirror }
     }
 
-    /// Whether all loops have ended; one that panicked hands its panic on.
+    /// Whether all loops have ended; panics are propagated.
     fn has_ended(&mut self) -> bool {
         while let Some(ended) = self.loops.try_join_next() {
             ended.expect("a loop ends without a panic");
@@ -267,7 +267,7 @@ impl Daemon {
         self.loops.is_empty()
     }
 
-    /// No loop ends by itself; one that panicked hands its panic on.
+    /// Asserts that no loop has ended; panics are propagated.
     fn assert_alive(&mut self) {
         match self.loops.try_join_next() {
             Some(Err(error)) if error.is_panic() => {

@@ -1,4 +1,4 @@
-//! The cluster at every revision, read by the code that daemons read it with.
+//! The cluster at every revision, read with the daemons' own code.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,13 +14,13 @@ use futures_util::FutureExt as _;
 
 use crate::spy::{Author, Authors};
 
-/// What one revision made of the cluster.
+/// The effect of one revision.
 pub(crate) struct Moment {
-    /// The cluster as it was then.
+    /// The cluster at the revision.
     pub(crate) snapshot: Arc<Snapshot>,
-    /// Who wrote it; nobody if a lease has ended.
+    /// Its author; `None` if a lease has ended.
     pub(crate) author: Option<Author>,
-    /// What it wrote, and whether it was deleted.
+    /// The written keys, each with whether it was deleted.
     pub(crate) written: Vec<(Key, bool)>,
 }
 
@@ -52,11 +52,11 @@ impl History {
         }
     }
 
-    /// Takes over all revisions made until now; returns the last one that was known before.
+    /// Reads all new revisions; returns the last one known before.
     pub(crate) async fn catch_up(&mut self) -> Revision {
         let before = self.last();
         while let Some(changes) = self.watch.next().now_or_never() {
-            self.add(changes.expect("whoever looks after each step is never too slow")).await;
+            self.add(changes.expect("the reader is never too slow")).await;
         }
         before
     }
@@ -69,7 +69,7 @@ impl History {
         };
         let written = changes.changes.iter().map(key).collect();
         assert!(self.feed.try_send(changes), "the mirror follows");
-        let snapshot = self.mirror.wait_for(revision).await.expect("nobody shuts it down");
+        let snapshot = self.mirror.wait_for(revision).await.expect("it is not shut down");
         let authors = self.authors.lock().unwrap_or_else(PoisonError::into_inner);
         let author = authors.get(&revision).copied();
         self.moments.insert(revision, Moment { snapshot, author, written });
@@ -79,42 +79,42 @@ impl History {
         self.moments.last_key_value().map_or(Revision::ZERO, |(revision, _)| *revision)
     }
 
-    /// The moments after a revision.
+    /// Returns the revisions after this one.
     pub(crate) fn since(&self, revision: Revision) -> impl Iterator<Item = &Moment> {
         self.moments.range(revision.next()..).map(|(_, moment)| moment)
     }
 
-    /// The cluster at every revision from one to another, the latest first.
+    /// Returns the cluster at every revision of a range, latest first.
     pub(crate) fn between(&self, from: Revision, to: Revision) -> impl Iterator<Item = &Snapshot> {
-        // A revision that wrote nothing here left the cluster as the one before it did.
+        // A revision without writes to this cluster leaves it unchanged.
         let first = self.moments.range(..=from).next_back().map_or(from, |(first, _)| *first);
         let moments = self.moments.range(first.min(to)..=to).rev();
         moments.map(|(_, moment)| &*moment.snapshot)
     }
 
-    /// The cluster at a revision.
+    /// Returns the cluster at a revision.
     pub(crate) fn at(&self, revision: Revision) -> Arc<Snapshot> {
         let moment = self.moments.range(..=revision).next_back();
         moment.map_or_else(Arc::default, |(_, moment)| moment.snapshot.clone())
     }
 
-    /// The cluster now.
+    /// Returns the current cluster.
     pub(crate) fn now(&self) -> Arc<Snapshot> {
         self.at(self.last())
     }
 
-    /// Whether the unit files of destroyed and replaced units are still there.
+    /// Whether unit files of destroyed or replaced units are still stored.
     pub(crate) fn has_unused_contents(&self) -> bool {
         !self.mirror.unused_contents().is_empty()
     }
 
-    /// The latest revision.
+    /// Returns the latest revision.
     pub(crate) fn revision(&self) -> Revision {
         self.last()
     }
 }
 
-/// An empty store that can be watched once, and whose watch delivers what it is fed.
+/// An empty store that can be watched once, and whose watch delivers the fed changes.
 struct Fed {
     watch: Mutex<Option<Watch>>,
 }

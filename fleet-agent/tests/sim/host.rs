@@ -1,4 +1,4 @@
-//! One machine: its service manager, its way to the store, and a record of what was asked of it.
+//! One machine: its service manager, its connection to the store, and a record of all calls.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,24 +22,24 @@ use crate::clock::SimClock;
 use crate::spy::Wire;
 use crate::units::{STOP_LIMIT, STOPPED};
 
-/// A call to the service manager, with what was true when it was made.
+/// A call to the service manager, with the state at that time.
 #[derive(Debug, Clone)]
 pub(crate) struct Event {
     pub(crate) call: Call,
-    /// The revision of the store.
+    /// Revision of the store.
     pub(crate) revision: Revision,
-    /// Whether the machine could not reach the store.
+    /// Whether the store was out of reach of the machine.
     pub(crate) away: bool,
-    /// What the service manager knew of the unit.
+    /// The unit in the service manager.
     pub(crate) known: Option<KnownUnit>,
-    /// Whether the unit ran on another machine, and this is a start of one that must not run twice.
+    /// Whether this starts a unit that must not run twice, and it was running on another machine.
     pub(crate) twice: bool,
-    /// Whether it was refused. A call that takes time counts as taken on.
+    /// Whether it was refused. A call that takes time counts as accepted.
     pub(crate) refused: bool,
 }
 
-/// A machine. It outlives its daemons, and so does what they asked for: a job that was begun goes
-/// on. Cloning gives another handle.
+/// A machine. It outlives its daemons, and their accepted calls continue. Cloning gives another
+/// handle.
 #[derive(Clone)]
 pub(crate) struct Host(Arc<Shared>);
 
@@ -59,21 +59,21 @@ struct State {
     troubles: BTreeSet<String>,
     well_since: Instant,
     boots: usize,
-    /// How often somebody looked at all units.
+    /// Number of listings of all units.
     looks: usize,
-    /// How fast its clock goes, in thousandths.
+    /// Rate of its clock, in thousandths.
     rate: u32,
-    /// The other machines, if a unit must not run on them and here.
+    /// The other machines, if units are checked for running twice.
     others: Vec<Arc<FakeManager>>,
 }
 
-/// The trouble of a machine that cannot reach the store.
+/// Fault: the store is out of reach.
 const AWAY: &str = "away";
-/// The trouble of a service manager that cannot read files again.
+/// Fault: reloads of the service manager fail.
 const NO_RELOAD: &str = "no reload";
-/// The trouble of a service manager that limits no stop.
+/// Fault: the service manager does not limit stops.
 const NO_LIMIT: &str = "no limit";
-/// The trouble of a service manager that cannot say which units there are.
+/// Fault: listings of the service manager fail.
 const NO_LIST: &str = "no list";
 
 impl Host {
@@ -97,43 +97,43 @@ impl Host {
         &self.0.id
     }
 
-    /// The machine's units, to be asked and to be tampered with.
+    /// Returns the fake service manager, for queries and interference.
     pub(crate) fn fake(&self) -> &FakeManager {
         &self.0.fake
     }
 
-    /// The machine's way to the store.
+    /// Returns the machine's connection to the store.
     pub(crate) fn wire(&self) -> &Wire {
         &self.0.wire
     }
 
-    /// What is wrong with that way.
+    /// Returns the fault injector of that connection.
     pub(crate) fn link(&self) -> &FaultyStore {
         self.0.wire.link()
     }
 
-    /// What tells this boot of the machine from others.
+    /// Identifies this boot of the machine.
     pub(crate) fn token(&self) -> String {
         format!("{}, boot {}", self.0.id, self.lock().boots)
     }
 
-    /// What its daemons leave to one another.
+    /// Returns the state that its daemons leave to each other.
     pub(crate) fn notes(&self) -> Arc<MemoryState> {
         self.0.notes.clone()
     }
 
-    /// Lets its clock go fast or slow from its next daemon on.
+    /// Sets the rate of its clock for later daemons.
     pub(crate) fn set_rate(&self, rate: u32) {
         self.lock().rate = rate;
     }
 
-    /// Looks from now on whether units run twice that must not.
+    /// Checks from now on that protected units do not run twice.
     pub(crate) fn watch_others(&self, hosts: &[Self]) {
         let others = hosts.iter().filter(|host| host.id() != self.id());
         self.lock().others = others.map(|host| host.0.fake.clone()).collect();
     }
 
-    /// Whether a call starts a unit that runs elsewhere and must not run twice.
+    /// Whether a call starts a protected unit that runs elsewhere.
     fn is_twice(&self, call: &Call) -> bool {
         let (Call::Start(unit, _) | Call::Restart(unit, _)) = call else { return false };
         let runs = |other: &Arc<FakeManager>| {
@@ -143,7 +143,7 @@ impl Host {
         STOPPED.contains(&unit.as_str()) && self.lock().others.clone().iter().any(runs)
     }
 
-    /// Ends a unit that has been asked to end when its time is over, as a service manager does.
+    /// Kills a stopping unit after its timeout, as a service manager does.
     fn limit_stop(&self, unit: &UnitName) {
         if STOPPED.contains(&unit.as_str()) && !self.lock().troubles.contains(NO_LIMIT) {
             let (fake, unit, clock) = (self.0.fake.clone(), unit.clone(), self.clock());
@@ -155,13 +155,13 @@ impl Host {
         }
     }
 
-    /// The clock of its daemons.
+    /// Returns the clock of its daemons.
     pub(crate) fn clock(&self) -> SimClock {
         let rate = self.lock().rate;
         SimClock::new(rate, self.token())
     }
 
-    /// The machine is booted again: its units are gone, and so is what was being done with them.
+    /// Reboots the machine: its units and pending calls are gone.
     pub(crate) fn reboot(&self) {
         let mut state = self.lock();
         state.boots += 1;
@@ -170,44 +170,44 @@ impl Host {
         self.0.fake.reboot();
     }
 
-    /// All calls so far.
+    /// Returns all calls so far.
     pub(crate) fn events(&self) -> Vec<Event> {
         self.lock().events.clone()
     }
 
-    /// How often somebody looked at all of the machine's units.
+    /// Returns the number of listings of all units.
     pub(crate) fn looks(&self) -> usize {
         self.lock().looks
     }
 
-    /// The units that the service manager knows.
+    /// Returns the units that the service manager knows.
     pub(crate) fn units(&self) -> Vec<ManagedUnit> {
         let units = self.0.fake.list().now_or_never();
         units.expect("a fake answers at once").expect("a fake does not refuse to answer")
     }
 
-    /// Cuts the machine off from the store, or connects it again.
+    /// Disconnects the machine from the store, or connects it again.
     pub(crate) fn set_unreachable(&self, away: bool) {
         self.link().set_unreachable(away);
         self.set_trouble(AWAY, away);
     }
 
-    /// Lets each reload fail from now on, or no longer.
+    /// Makes reloads fail from now on, or succeed again.
     pub(crate) fn refuse_reloads(&self, refuse: bool) {
         self.set_trouble(NO_RELOAD, refuse);
     }
 
-    /// Lets stops take as long as they like from now on, or no longer.
+    /// Lets stops take any time from now on, or limits them again.
     pub(crate) fn limit_no_stop(&self, endless: bool) {
         self.set_trouble(NO_LIMIT, endless);
     }
 
-    /// Lets nobody look at all units from now on, or everybody again.
+    /// Makes listings fail from now on, or succeed again.
     pub(crate) fn refuse_lists(&self, refuse: bool) {
         self.set_trouble(NO_LIST, refuse);
     }
 
-    /// Notes that something keeps the machine from doing what it should, or no longer does.
+    /// Records a fault of the machine, or its end.
     pub(crate) fn set_trouble(&self, trouble: &str, lasts: bool) {
         let mut state = self.lock();
         if lasts {
@@ -218,7 +218,7 @@ impl Host {
         state.well_since = Instant::now();
     }
 
-    /// Ends all troubles. A daemon has to be started by whoever starts daemons.
+    /// Ends all faults. The daemon has to be started separately.
     pub(crate) fn heal(&self) {
         self.set_unreachable(false);
         self.link().set_delay(Duration::ZERO);
@@ -233,12 +233,12 @@ impl Host {
         self.disturb();
     }
 
-    /// Notes that something happened that a machine needs a moment to get over.
+    /// Records an event from which the machine needs a moment to recover.
     pub(crate) fn disturb(&self) {
         self.lock().well_since = Instant::now();
     }
 
-    /// Whether nothing has been wrong with the machine for at least that long.
+    /// Whether the machine has had no fault for at least this time.
     pub(crate) fn is_well_for(&self, time: Duration) -> bool {
         let state = self.lock();
         state.troubles.is_empty() && state.well_since.elapsed() >= time
@@ -268,7 +268,7 @@ impl Host {
         state.events.push(Event { call, revision, away, known, twice, refused });
     }
 
-    /// Does what a daemon asks for; it goes on even if nobody waits for it any more.
+    /// Runs a daemon's call, which continues if its caller is dropped.
     async fn job<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
         let job = tokio::spawn(work);
         self.note_job(job.abort_handle());
@@ -279,7 +279,7 @@ impl Host {
         }
     }
 
-    /// A job about one unit.
+    /// Runs a call about one unit.
     async fn unit_job<F>(
         &self,
         unit: &UnitName,

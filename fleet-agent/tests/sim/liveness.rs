@@ -1,5 +1,5 @@
-//! What must happen in the end: once nothing is wrong any more, the cluster is as it should be
-//! within a fixed time, and stays so (I-21, I-22, I-23).
+//! Liveness: once all faults have ended, the cluster converges within a fixed time, and stays so
+//! (I-21, I-22, I-23).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,18 +12,18 @@ use crate::cluster::{Cluster, TTL};
 use crate::host::Host;
 use crate::safety::writes::{balanced, drained, waits_for_balance, waits_for_ups};
 
-/// How long a cluster may take: what failed is tried again after a minute at most, and then needs a
-/// leader, which may have to wait for the time of the last one to be over.
+/// Time limit for convergence. Failures are retried after at most a minute, and then need a leader,
+/// which may have to wait for the end of the previous term.
 const BOUND: Duration = Duration::from_secs(120);
 
-/// How long it must then stay as it is.
+/// How long it must then stay unchanged.
 const REST: Duration = Duration::from_secs(60);
 
-/// How often to look.
+/// Interval of the checks.
 const STEP: Duration = Duration::from_secs(2);
 
 impl Cluster {
-    /// Heals everything, and waits until all is as it should be and stays so.
+    /// Heals everything, and waits until the cluster has converged and stays so.
     pub(crate) async fn heal_and_rest(&mut self) {
         for machine in 0..self.hosts.len() {
             self.hosts[machine].heal();
@@ -32,10 +32,10 @@ impl Cluster {
         self.rest().await;
     }
 
-    /// Waits until all is as it should be and stays so.
+    /// Waits until the cluster has converged and stays so.
     pub(crate) async fn rest(&mut self) {
         let (mut waited, mut last) = (Duration::ZERO, None);
-        // What has not changed for so long changes no more: all that was left to its time is gone.
+        // After this time without a change, all timers have expired.
         let mut calm = Duration::ZERO;
         while calm <= TTL && waited < BOUND {
             self.wait(STEP).await;
@@ -52,12 +52,12 @@ impl Cluster {
         assert_eq!(after, last, "a cluster at rest makes no calls and writes nothing");
     }
 
-    /// All in which the cluster is not as it should be.
+    /// Returns all deviations of the cluster from its desired state.
     pub(crate) fn differences(&self) -> Vec<String> {
         let now = self.history.now();
         let mut found = Vec::new();
         if self.leader().is_none() {
-            found.push("nobody leads".to_owned());
+            found.push("no engine leads".to_owned());
         }
         let plan = plan(&now);
         found.extend(plan.steps.iter().map(|step| format!("I-21: still to do: {step}")));
@@ -84,7 +84,7 @@ impl Cluster {
         found
     }
 
-    /// All in which one machine is not as it should be, or looks other than it is.
+    /// Returns all deviations of one machine, including those of its published states.
     fn differences_of(&self, host: &Host) -> Vec<String> {
         let (now, id) = (self.history.now(), host.id());
         if now.machine(id.as_str()).is_none() {

@@ -1,9 +1,9 @@
-//! A whole cluster in one process and in simulated time: the real loops over the memory store and
-//! fake service managers, with faults, all of it drawn from one seed.
+//! A whole cluster in one process and in simulated time: the real loops with the memory store and
+//! fake service managers, and with faults drawn from a seed.
 //!
-//! `history` and `safety` look at what the cluster did, `liveness` at what became of it; neither
-//! knows how it came about. A seed that failed is replayed with `FLEET_SIM_SEED`, and
-//! `FLEET_SIM_RUNS` says how many seeds the campaign takes.
+//! `history` and `safety` check the events of a cluster, and `liveness` its final state; neither
+//! knows the operations. `FLEET_SIM_SEED` replays a failed seed, and `FLEET_SIM_RUNS` sets the
+//! number of seeds of the campaign.
 
 mod campaign;
 mod clock;

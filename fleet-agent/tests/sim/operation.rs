@@ -1,4 +1,4 @@
-//! What can happen to a cluster: what people do, what fails, and the passing of time.
+//! Operations on a cluster: user actions, faults, and the passing of time.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::cluster::Cluster;
 use crate::rng::Rng;
 use crate::units;
 
-/// One thing that happens. Displayed it can be read as a line of a story.
+/// One operation. `Display` gives one line.
 #[derive(Debug)]
 pub(crate) enum Operation {
     Submit { unit: UnitName, requirement: &'static str, variant: usize, desired: TargetState },
@@ -26,7 +26,7 @@ pub(crate) enum Operation {
     Wait(Duration),
 }
 
-/// What happens to one machine or its daemon.
+/// An operation on one machine or its daemon.
 #[derive(Debug)]
 pub(crate) enum OnMachine {
     Crash,
@@ -43,7 +43,7 @@ pub(crate) enum OnMachine {
     Unit { unit: UnitName, what: OnUnit },
 }
 
-/// What happens to one unit on one machine.
+/// An operation on one unit of one machine.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum OnUnit {
     Kill,
@@ -56,7 +56,7 @@ pub(crate) enum OnUnit {
 }
 
 impl Operation {
-    /// Draws what happens next.
+    /// Draws an operation.
     pub(crate) fn draw(rng: &mut Rng, machines: usize) -> Self {
         match rng.below(22) {
             0..5 => Self::draw_submit(rng),
@@ -93,7 +93,7 @@ impl Operation {
         Self::Submit { unit, requirement, variant: rng.below(3), desired }
     }
 
-    /// Lets it happen.
+    /// Performs the operation.
     pub(crate) async fn happen(&self, cluster: &mut Cluster) {
         let registry = cluster.registry.clone();
         match self {
@@ -144,7 +144,7 @@ fn draw_terms(rng: &mut Rng) -> Option<RebalanceLimits> {
     (number(6) > 0).then_some(terms)
 }
 
-/// People may ask for what is not there, or cannot be read.
+/// Users may refer to missing or unreadable units.
 fn accept<T: fmt::Debug>(result: Result<T, RegistryError>) {
     let refused = |error: &RegistryError| {
         matches!(error, RegistryError::NotFound { .. } | RegistryError::Value { .. })

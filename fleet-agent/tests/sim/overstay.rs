@@ -1,4 +1,4 @@
-//! Units that run where they should not (I-1, I-7): for how long, and whether anything excuses it.
+//! Units that run where they should not (I-1, I-7): for how long, and whether that is excused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,18 +10,18 @@ use tokio::time::Instant;
 
 use crate::host::Host;
 
-/// How long a machine with which nothing is wrong may have a unit that it should not have: it has
-/// to join again and read all again, each of which it may try after a pause of up to ten seconds.
+/// How long a machine without faults may have a unit that it should not have. It has to join and to
+/// read everything again, each after a retry pause of up to ten seconds.
 const BOUND: Duration = Duration::from_secs(30);
 
-/// Since when which machine has which unit for no reason.
+/// Machines with an unexcused unit, and since when.
 #[derive(Default)]
 pub(crate) struct Overstay {
     since: BTreeMap<(usize, UnitName), Instant>,
 }
 
 impl Overstay {
-    /// The units that are somewhere for too long.
+    /// Returns the units that have overstayed.
     pub(crate) fn look(&mut self, hosts: &[Host], now: &Snapshot) -> Vec<String> {
         let here: BTreeSet<(usize, UnitName)> = hosts
             .iter()

@@ -1,8 +1,7 @@
-//! Machines that are cut off, with clocks that go wrong and stops that take their time: a unit with
-//! `OnPartition=stop` never runs twice (I-1), whatever is decided meanwhile.
+//! Partitioned machines with drifting clocks and slow stops: a unit with `OnPartition=stop` never
+//! runs twice (I-1), whatever is decided meanwhile.
 //!
-//! What is left out here is what nobody promises: a daemon that is away for longer than a moment
-//! stops nothing.
+//! Daemons that are down for longer than a moment are left out, since they stop nothing.
 
 use std::time::Duration;
 
@@ -16,18 +15,18 @@ use crate::operation::{OnMachine, OnUnit, Operation};
 use crate::rng::Rng;
 use crate::units::{STOPPED, name, own_requirement};
 
-/// How many seeds are tried unless the environment says otherwise.
+/// Default number of seeds.
 const RUNS: u64 = 200;
 
-/// How much happens to a cluster before it is healed.
+/// Number of operations before a cluster is healed.
 const LENGTH: usize = 60;
 
-/// How fast clocks go, in thousandths: no two differ by more than a hundredth.
+/// Rates of clocks in thousandths: no two differ by more than a hundredth.
 const RATES: [u32; 5] = [995, 998, 1000, 1002, 1004];
 
 // Holds: I-1, D-38
 #[test]
-fn a_unit_that_is_stopped_where_it_is_cut_off_never_runs_twice() {
+fn fenced_unit_never_runs_twice() {
     run_all(RUNS, story);
 }
 
@@ -50,7 +49,7 @@ async fn story(seed: u64, told: &mut Vec<String>) {
     cluster.heal_and_rest().await;
 }
 
-/// Lets one thing happen, and tells it.
+/// Performs one operation, and records it.
 async fn happen(cluster: &mut Cluster, rng: &mut Rng, machines: usize, told: &mut Vec<String>) {
     let machine = rng.below(machines);
     let operation = match rng.below(20) {
@@ -70,7 +69,7 @@ async fn happen(cluster: &mut Cluster, rng: &mut Rng, machines: usize, told: &mu
     };
     told.push(operation.to_string());
     operation.happen(cluster).await;
-    // Whoever runs a daemon starts it again.
+    // The daemon is restarted.
     cluster.boot(machine);
 }
 

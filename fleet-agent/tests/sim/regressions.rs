@@ -1,4 +1,4 @@
-//! What went wrong once, each as the shortest story in which it did.
+//! Regressions, each as its shortest sequence of operations.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn has_started(cluster: &Cluster) -> bool {
 
 // Holds: I-14
 #[tokio::test(start_paused = true)]
-async fn nothing_starts_while_files_cannot_be_read_however_often_it_is_tried() {
+async fn nothing_starts_while_reload_fails() {
     let mut cluster = Cluster::start(1).await;
     cluster.hosts[0].refuse_reloads(true);
     cluster.launch("a.service", "").await;
@@ -29,19 +29,19 @@ async fn nothing_starts_while_files_cannot_be_read_however_often_it_is_tried() {
 
 // Holds: I-14
 #[tokio::test(start_paused = true)]
-async fn a_daemon_reads_the_files_that_the_one_before_it_only_loaded() {
+async fn next_daemon_reloads_before_starts() {
     let mut cluster = Cluster::start(1).await;
     cluster.hosts[0].refuse_reloads(true);
     cluster.launch("a.service", "").await;
     cluster.crash(0);
     assert!(!has_started(&cluster));
-    // That nothing is started before its file is read is looked for in each story.
+    // The safety checks include that no unit is started before a reload.
     cluster.heal_and_rest().await;
     assert_eq!(cluster.active_on("a.service"), [0]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_file_that_was_taken_away_is_forgotten_even_if_nothing_else_happens() {
+async fn removed_file_triggers_a_reload_by_itself() {
     let mut cluster = Cluster::start(1).await;
     cluster.launch("a.service", "").await;
     cluster.hosts[0].refuse_reloads(true);
@@ -55,7 +55,7 @@ async fn a_file_that_was_taken_away_is_forgotten_even_if_nothing_else_happens() 
 
 // Holds: D-31
 #[tokio::test(start_paused = true)]
-async fn the_content_of_a_replaced_unit_goes_although_the_plan_changed_a_reason_too() {
+async fn replaced_content_is_collected_with_reason_change() {
     let mut cluster = Cluster::start(1).await;
     cluster.launch("f.service", "MachineMetadata=region=nowhere").await;
     cluster.launch("f.service", "MachineMetadata=region=elsewhere").await;
@@ -64,7 +64,7 @@ async fn the_content_of_a_replaced_unit_goes_although_the_plan_changed_a_reason_
 
 // Holds: I-15
 #[tokio::test(start_paused = true)]
-async fn a_state_that_may_have_been_published_is_taken_back() {
+async fn possibly_published_state_is_removed() {
     let mut cluster = Cluster::start(2).await;
     cluster.hosts[1].link().lose_responses(1);
     cluster.submit("j.timer", "MachineID=m1", 0, TargetState::Loaded).await;
@@ -75,7 +75,7 @@ async fn a_state_that_may_have_been_published_is_taken_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_damaged_unit_that_is_placed_elsewhere_does_not_stay() {
+async fn damaged_unit_placed_elsewhere_is_removed() {
     let mut cluster = Cluster::start(2).await;
     cluster.launch("a.service", "").await;
     let [old] = cluster.active_on("a.service")[..] else { panic!("it is active once") };
@@ -87,7 +87,7 @@ async fn a_damaged_unit_that_is_placed_elsewhere_does_not_stay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_ends_even_while_the_store_does_not_show_what_it_wrote() {
+async fn leader_stops_while_its_write_is_invisible() {
     let mut cluster = Cluster::start(1).await;
     cluster.hosts[0].link().set_delay(Duration::from_secs(2));
     cluster.launch("a.service", "").await;
@@ -98,7 +98,7 @@ async fn a_leader_ends_even_while_the_store_does_not_show_what_it_wrote() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_does_not_wait_forever_for_a_revision_that_is_none_of_its_cluster() {
+async fn wait_for_foreign_revision_times_out() {
     let mut cluster = Cluster::start(1).await;
     cluster.submit("i.service", "", 1, TargetState::Inactive).await;
     cluster.hosts[0].wire().answer_ahead();
@@ -109,7 +109,7 @@ async fn a_leader_does_not_wait_forever_for_a_revision_that_is_none_of_its_clust
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_unit_that_an_earlier_daemon_was_ending_comes_up_again_if_it_is_wanted_after_all() {
+async fn unit_stopping_under_old_daemon_restarts_if_wanted() {
     let mut cluster = Cluster::start(1).await;
     cluster.launch("h.service", "Global=true").await;
     cluster.hosts[0].fake().hang_stop(&name("h.service"));
@@ -126,12 +126,12 @@ async fn a_unit_that_an_earlier_daemon_was_ending_comes_up_again_if_it_is_wanted
 
 // Holds: I-5
 #[tokio::test(start_paused = true)]
-async fn a_new_leader_that_is_behind_decides_nothing_before_it_has_seen_all() {
+async fn new_leader_waits_for_all_earlier_decisions() {
     let mut cluster = Cluster::start(3).await;
     cluster.rest().await;
     assert_eq!(cluster.leader(), Some(0));
-    // It hears of one revision after the other, each two seconds after the one before. When it
-    // stands for election because the first leader is gone, the second one is gone as well.
+    // It receives each revision two seconds after the previous one. When it campaigns because the
+    // first leader is gone, the second one is gone too.
     cluster.hosts[1].link().set_delay(Duration::from_secs(2));
     cluster.end(0).await;
     assert_eq!(cluster.leader(), Some(2));
@@ -151,7 +151,7 @@ async fn a_new_leader_that_is_behind_decides_nothing_before_it_has_seen_all() {
 
 // Holds: I-3
 #[tokio::test(start_paused = true)]
-async fn a_decision_that_nobody_knows_to_have_happened_cannot_come_late() {
+async fn unknown_decision_cannot_apply_late() {
     let mut cluster = Cluster::start(1).await;
     cluster.wait(Duration::from_secs(1)).await;
     let unit = name("a.service");
@@ -165,10 +165,10 @@ async fn a_decision_that_nobody_knows_to_have_happened_cannot_come_late() {
     cluster.rest().await;
 }
 
-/// What is in the store tells a machine that was booted again from a copy of its disk in nothing.
+/// Nothing in the store distinguishes a machine from a copy of its disk booted elsewhere.
 // Holds: I-11
 #[tokio::test(start_paused = true)]
-async fn whose_identity_is_taken_starts_nothing_and_deposes_nobody() {
+async fn duplicate_identity_starts_and_deposes_nothing() {
     let mut cluster = Cluster::start(1).await;
     cluster.launch("a.service", "").await;
     let term = term(&cluster).await;
@@ -188,13 +188,13 @@ async fn term(cluster: &Cluster) -> Vec<u8> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_unit_that_no_other_machine_takes_runs_on_when_its_machine_is_back() {
+async fn unplaceable_unit_keeps_running_after_rejoin() {
     let mut cluster = Cluster::start(2).await;
     cluster.launch("a.service", "MachineID=m1").await;
     cluster.rest().await;
     let before = cluster.pid(1, "a.service");
     assert!(before.is_some());
-    // Without a leader, its machine sees for a while that it is placed nowhere.
+    // Without a leader, its machine sees temporarily that it has no placement.
     cluster.hosts[1].set_unreachable(true);
     cluster.wait(TTL * 2).await;
     assert!(cluster.history.now().placement("a.service").is_none());
@@ -207,7 +207,7 @@ async fn a_unit_that_no_other_machine_takes_runs_on_when_its_machine_is_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_unit_that_runs_on_until_the_leader_sees_its_machine_ends_when_it_is_destroyed() {
+async fn destroyed_unit_stops_during_rejoin_grace() {
     let mut cluster = Cluster::start(2).await;
     cluster.launch("a.service", "MachineID=m1").await;
     cluster.rest().await;
@@ -225,13 +225,13 @@ async fn a_unit_that_runs_on_until_the_leader_sees_its_machine_ends_when_it_is_d
     assert_eq!(cluster.pid(1, "a.service"), None);
 }
 
-/// What the machine says to the cluster that keeps it from having a unit as it should.
+/// Returns the published problem of a unit on a machine.
 fn problem(cluster: &Cluster, unit: &str, machine: &str) -> Option<String> {
     cluster.history.now().state(unit, machine).expect("it is published").problem.clone()
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_failed_is_no_longer_told_when_nobody_wants_it_any_more() {
+async fn errors_of_unwanted_units_are_cleared() {
     let mut cluster = Cluster::start(1).await;
     let timer = name("a.timer");
     cluster.hosts[0].fake().trigger(&timer, &name("a.service"));
@@ -241,7 +241,7 @@ async fn what_failed_is_no_longer_told_when_nobody_wants_it_any_more() {
     cluster.registry.set_desired(&timer, TargetState::Loaded).await.expect("it is there");
     cluster.wait(Duration::from_secs(2)).await;
     assert_eq!(problem(&cluster, "a.timer", "m0"), None);
-    // It is another order, which does not wait for what failed long ago.
+    // It is another order, which does not wait for the old failure's retry.
     let calls = cluster.calls();
     cluster.registry.set_desired(&timer, TargetState::Launched).await.expect("it is there");
     cluster.wait(Duration::from_secs(1)).await;
@@ -250,7 +250,7 @@ async fn what_failed_is_no_longer_told_when_nobody_wants_it_any_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_unit_that_waited_for_its_fence_and_has_none_any_more_does_not_say_that_it_waits() {
+async fn unfenced_unit_clears_its_waiting_error() {
     let mut cluster = Cluster::start(2).await;
     let fenced = |machine: usize| format!("OnPartition=stop\nMachineID=m{machine}");
     cluster.launch("u.service", &fenced(0)).await;
@@ -266,7 +266,7 @@ async fn a_unit_that_waited_for_its_fence_and_has_none_any_more_does_not_say_tha
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_unit_that_the_fence_ends_slowly_keeps_the_others_waiting_for_nothing() {
+async fn slow_fenced_stop_delays_no_other_unit() {
     let mut cluster = Cluster::start(2).await;
     let (unit, here) = (name("s.service"), "OnPartition=stop\nMachineID=m0");
     cluster.launch("s.service", here).await;
@@ -283,7 +283,7 @@ async fn a_unit_that_the_fence_ends_slowly_keeps_the_others_waiting_for_nothing(
     let asked = |cluster: &Cluster| {
         let events = cluster.hosts[0].events();
         let stopped = events.iter().rposition(|event| matches!(event.call, Call::Stop(_)));
-        events.len() - stopped.expect("it was told to stop") - 1
+        events.len() - stopped.expect("it was asked to stop") - 1
     };
     assert_eq!(asked(&cluster), 0, "a call about it would be answered after its stop alone");
     cluster.launch("a.service", "MachineID=m0").await;
@@ -294,7 +294,7 @@ async fn a_unit_that_the_fence_ends_slowly_keeps_the_others_waiting_for_nothing(
 }
 
 #[tokio::test(start_paused = true)]
-async fn units_are_published_though_nobody_could_list_them_when_their_machine_came_back() {
+async fn failed_listing_is_retried_after_rejoin() {
     let mut cluster = Cluster::start(1).await;
     cluster.launch("a.service", "Global=true").await;
     cluster.wait(Duration::from_secs(2)).await;

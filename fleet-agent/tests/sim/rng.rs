@@ -1,6 +1,6 @@
-//! Chance from a seed: splitmix64.
+//! Seeded random numbers: splitmix64.
 
-/// A source of numbers that is the same for the same seed, on every machine and for ever.
+/// A source of numbers that is the same for the same seed, on every machine and in every version.
 pub(crate) struct Rng(u64);
 
 impl Rng {
@@ -16,20 +16,20 @@ impl Rng {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, which is not zero.
+    /// Returns a number below `bound`, which is not zero.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         let bound = u64::try_from(bound).expect("a usize fits in 64 bits");
         usize::try_from(self.next() % bound).expect("it is below a usize")
     }
 
-    /// One of several.
+    /// Returns one of several values.
     pub(crate) fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len())]
     }
 }
 
 #[test]
-fn the_numbers_of_a_seed_are_fixed() {
+fn seeded_numbers_are_fixed() {
     let mut rng = Rng::new(1_234_567);
     let first = [rng.next(), rng.next()];
     assert_eq!(first, [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]);

@@ -1,6 +1,6 @@
-//! What must never happen, looked for after every slice of time. It knows nothing of the loops:
-//! it compares what the service managers were asked, and what was written to the store, with what
-//! the store says.
+//! Safety: invariants that are checked after every slice of time. The checks know nothing of the
+//! loops: they compare the calls to the service managers and the writes to the store with the
+//! store's content.
 
 mod calls;
 pub(crate) mod writes;
@@ -13,7 +13,7 @@ use crate::overstay::Overstay;
 use calls::Calls;
 use writes::Writes;
 
-/// All that is remembered from one look to the next.
+/// State kept from one check to the next.
 pub(crate) struct Safety {
     writes: Writes,
     calls: Vec<Calls>,
@@ -29,8 +29,7 @@ impl Safety {
         }
     }
 
-    /// What happened since the last look that must not; `before` is the last revision that was
-    /// looked at already.
+    /// Returns the violations since the last check; `before` is the last revision that was checked.
     pub(crate) fn look(
         &mut self,
         hosts: &[Host],
@@ -45,17 +44,17 @@ impl Safety {
         violations
     }
 
-    /// Notes how far the agent of a machine had come at this look.
+    /// Records the revision that a machine's agent had seen at this check.
     pub(crate) fn note_seen(&mut self, machine: usize, seen: Option<Revision>) {
         self.calls[machine].note_seen(seen);
     }
 
-    /// Notes that a machine has forgotten its units.
+    /// Records that a machine has lost its units in a reboot.
     pub(crate) fn rebooted(&mut self, machine: usize) {
         self.calls[machine].rebooted();
     }
 
-    /// The machine whose engine leads.
+    /// Returns the machine of the leading engine.
     pub(crate) fn leader(&self) -> Option<usize> {
         self.writes.leader()
     }

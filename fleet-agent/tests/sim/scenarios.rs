@@ -1,12 +1,12 @@
-//! One short story for each invariant. All that `safety` looks for is looked for in these, too.
+//! One short scenario per invariant. All safety checks apply to these too.
 
 mod balance;
+mod bursts;
 mod decisions;
 mod drains;
 mod failures;
 mod fences;
+mod idle_cluster;
 mod machines;
-mod notes;
-mod rest;
-mod swarms;
+mod stored_state;
 mod units;

@@ -1,4 +1,4 @@
-//! What lies between a daemon and the store: who wrote what, and what is under way.
+//! Connections between daemons and the store: authors of writes, and writes in flight.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,21 +10,21 @@ use fleet_core::Revision;
 use fleet_store::testing::FaultyStore;
 use fleet_store::{Commit, LeaseId, Listing, MemoryStore, Store, StoreError, Transaction, Watch};
 
-/// Who writes to the store. What no author wrote is the end of a lease.
+/// Author of a write. Revisions without an author are ends of leases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Author {
-    /// Whoever uses the API.
+    /// A user of the API.
     Person,
     /// The daemon of this machine.
     Daemon(usize),
-    /// Something that knows none of fleet's rules.
+    /// A writer that knows none of fleet's rules.
     Stranger,
 }
 
 /// The authors of all revisions of one store.
 pub(crate) type Authors = Arc<Mutex<BTreeMap<Revision, Author>>>;
 
-/// One author's way to the store.
+/// One author's connection to the store.
 pub(crate) struct Spy {
     pub(crate) author: Author,
     pub(crate) authors: Authors,
@@ -42,7 +42,7 @@ impl Store for Spy {
         let result = self.store.commit(transaction).await;
         if let (true, Ok(Commit::Applied(revision))) = (writes, &result) {
             let mut authors = self.authors.lock().unwrap_or_else(PoisonError::into_inner);
-            // A write that changes nothing answers with the revision of another one.
+            // A write without changes returns the revision of another one.
             authors.entry(*revision).or_insert(self.author);
         }
         result
@@ -65,8 +65,8 @@ impl Store for Spy {
     }
 }
 
-/// A daemon's way to the store: a write that was sent arrives, even if the daemon that sent it has
-/// ended, or has given up on it.
+/// A daemon's connection to the store: a write that was sent arrives, even if its daemon has ended,
+/// or has given up on it.
 #[derive(Clone)]
 pub(crate) struct Wire {
     link: FaultyStore,
@@ -79,18 +79,18 @@ impl Wire {
         Self { link, late: Arc::default(), ahead: Arc::default() }
     }
 
-    /// The link, to be tampered with.
+    /// Returns the fault injector of the connection.
     pub(crate) fn link(&self) -> &FaultyStore {
         &self.link
     }
 
-    /// Lets the next write arrive so much later; whoever sent it hears at once that nobody knows.
+    /// Delays the next write by this time; its sender gets an unknown outcome at once.
     pub(crate) fn hold_up_next(&self, time: Duration) {
         *self.late.lock().unwrap_or_else(PoisonError::into_inner) = Some(time);
     }
 
-    /// Lets the next answer to a leader's writing name a revision that is far ahead, as if it were
-    /// another cluster's in the same store.
+    /// Makes the next response to a leader's write have a far higher revision, as if it belonged to
+    /// another cluster in the same store.
     pub(crate) fn answer_ahead(&self) {
         self.ahead.store(true, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! The units and machines that simulated clusters consist of.
+//! Units and machines of simulated clusters.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use fleet_unitfile::{UnitFile, UnitName};
 
 use crate::rng::Rng;
 
-/// All names that a unit of a campaign can have, and the requirements that it has most often.
+/// All unit names of a campaign, with their usual requirements.
 const UNITS: [(&str, &str); 15] = [
     ("a.service", ""),
     ("b.service", "Conflicts=c.service"),
@@ -25,23 +25,23 @@ const UNITS: [(&str, &str); 15] = [
     ("t.service", "OnPartition=stop\nConflicts=s.service"),
 ];
 
-/// The units that never run twice. Their requirements stay what they are.
+/// Units that never run twice. Their requirements do not change.
 pub(crate) const STOPPED: [&str; 2] = ["s.service", "t.service"];
 
-/// How long the stop of such a unit can take.
+/// Stop limit of these units.
 pub(crate) const STOP_LIMIT: Duration = Duration::from_secs(8);
 
-/// A well-formed name.
+/// Parses a unit name.
 pub(crate) fn name(text: &str) -> UnitName {
     text.parse().expect("the name is well formed")
 }
 
-/// All names that a unit of a campaign can have.
+/// Returns all unit names of a campaign.
 pub(crate) fn all() -> Vec<UnitName> {
     UNITS.iter().map(|(unit, _)| name(unit)).collect()
 }
 
-/// A unit file with that requirement; different variants have different contents.
+/// Creates a unit file with this requirement; variants differ in content.
 pub(crate) fn file(requirement: &str, variant: usize) -> UnitFile {
     let limit = STOP_LIMIT.as_secs();
     let text = format!(
@@ -51,18 +51,18 @@ pub(crate) fn file(requirement: &str, variant: usize) -> UnitFile {
     UnitFile::parse(text).expect("the file is well formed")
 }
 
-/// The requirement that a unit of that name gets: most often its own, else that of another.
+/// Returns a requirement for this unit: usually its own, else that of another unit.
 pub(crate) fn requirement(unit: &UnitName, rng: &mut Rng) -> &'static str {
     let own = UNITS.iter().find(|(name, _)| *name == unit.as_str()).map(|(_, own)| *own);
     let (_, any) = rng.pick(&UNITS);
-    // Those that never run twice are known by their names.
+    // The protected units are recognised by name.
     let stops = any.contains("OnPartition") || STOPPED.contains(&unit.as_str());
     let stays = stops || any.ends_with(&format!("={unit}"));
     let own = own.filter(|_| stays || rng.below(4) > 0);
     own.unwrap_or(any)
 }
 
-/// The requirement that a unit of that name has most often.
+/// Returns the usual requirement of this unit.
 pub(crate) fn own_requirement(unit: &UnitName) -> &'static str {
     let own = UNITS.iter().find(|(name, _)| *name == unit.as_str());
     own.expect("it is one of the units").1

@@ -1,10 +1,10 @@
-//! What `journalctl` prints is read as it is, and nothing of it is lost.
+//! Tests of reading `journalctl` output.
 
 use super::*;
 use crate::SystemClock;
 
 #[test]
-fn an_entry_has_its_lines() {
+fn entry_is_split_into_lines() {
     let rows: [(&str, &[&str]); 8] = [
         (r#"{"MESSAGE":"one"}"#, &["one"]),
         (r#"{"MESSAGE":""}"#, &[""]),
@@ -21,7 +21,7 @@ fn an_entry_has_its_lines() {
 }
 
 #[test]
-fn an_entry_has_its_moment() {
+fn entry_timestamp_is_parsed() {
     let entry = br#"{"__REALTIME_TIMESTAMP":"1395716396250999","MESSAGE":"one"}"#;
     assert_eq!(read_entry(entry).at, Some(Timestamp::from_millis(1_395_716_396_250)));
     let entry = br#"{"__REALTIME_TIMESTAMP":"soon","MESSAGE":"one"}"#;
@@ -29,7 +29,7 @@ fn an_entry_has_its_moment() {
 }
 
 #[tokio::test]
-async fn an_entry_that_is_too_long_is_passed_over() {
+async fn oversized_entry_is_replaced() {
     let long = "\\\"__CURSOR\\\":".repeat(usize::try_from(MAX_ENTRY).expect("it is small") / 9);
     let rows = [
         format!(r#"{{"__CURSOR":"i=7","MESSAGE":"{long}"}}"#),
@@ -48,7 +48,8 @@ async fn an_entry_that_is_too_long_is_passed_over() {
     }
 }
 
-/// What comes of a program in place of journalctl, whose unit has gone, and how that ends.
+/// Reads from a program in place of journalctl, after its unit is gone. Returns the number of lines
+/// and the result.
 async fn fed(program: &str, follow: bool) -> (usize, std::io::Result<()>) {
     let mut command = Command::new("sh");
     command.args(["-c", program]).stdout(Stdio::piped()).kill_on_drop(true);
@@ -69,7 +70,7 @@ async fn fed(program: &str, follow: bool) -> (usize, std::io::Result<()>) {
 }
 
 #[tokio::test]
-async fn what_was_written_before_the_unit_went_is_told() {
+async fn lines_before_unload_are_returned() {
     let program = r#"yes '{"MESSAGE":"a"}' | head -n 5000; exec sleep 1000"#;
     let (count, fed) = fed(program, true).await;
     fed.expect("it is killed");
@@ -79,7 +80,7 @@ async fn what_was_written_before_the_unit_went_is_told() {
 }
 
 #[tokio::test]
-async fn a_journalctl_that_ends_is_no_end_of_a_journal_that_is_followed() {
+async fn journalctl_exit_breaks_followed_journal() {
     let program = r#"echo '{"MESSAGE":"a"}'"#;
     let (count, whole) = fed(program, false).await;
     assert!(whole.is_ok() && count == 1, "{whole:?}");
@@ -90,7 +91,7 @@ async fn a_journalctl_that_ends_is_no_end_of_a_journal_that_is_followed() {
 }
 
 #[test]
-fn the_arguments_say_what_is_asked() {
+fn journalctl_arguments_match_selection() {
     let unit: UnitName = "a.service".parse().expect("it is a name");
     let all = "--no-pager --quiet --all --output=json --output-fields=MESSAGE";
     let since = Some(Timestamp::from_millis(1_395_716_396_007));
@@ -119,7 +120,7 @@ fn the_arguments_say_what_is_asked() {
 }
 
 #[test]
-fn what_is_no_cursor_is_not_asked_for() {
+fn invalid_cursor_is_not_passed_on() {
     let cursor = "s=0a;i=1f;b=0;m=7;t=5;x=9";
     let place = |lines| Some(LineCursor { cursor: cursor.to_owned(), lines });
     assert_eq!(LineCursor::read(cursor), place(None));
@@ -129,7 +130,7 @@ fn what_is_no_cursor_is_not_asked_for() {
     }
 }
 
-/// What comes of entries `a` and `b`, of two lines each, after that place.
+/// Returns the lines of the entries `a` and `b`, of two lines each, after this cursor.
 fn after(cursor: &str) -> Vec<String> {
     let mut filter = LineFilter(LineSelection::after(cursor, true).from);
     let entry = |cursor: &str, text: &str| {
@@ -142,7 +143,7 @@ fn after(cursor: &str) -> Vec<String> {
 }
 
 #[test]
-fn it_goes_on_after_the_line_that_was_told_last() {
+fn reading_resumes_after_cursor() {
     let gap = JournalLine::gap().text;
     assert_eq!(after("i=1"), ["b1", "b2"]);
     assert_eq!(after("i=1/1"), ["a2", "b1", "b2"]);
@@ -152,7 +153,7 @@ fn it_goes_on_after_the_line_that_was_told_last() {
 }
 
 #[test]
-fn lines_have_the_place_of_their_entry() {
+fn lines_have_cursors_of_their_entry() {
     let entry = br#"{"__CURSOR":"i=7","MESSAGE":"one\ntwo"}"#;
     let places: Vec<_> = read_entry(entry).lines().into_iter().map(|l| l.cursor).collect();
     assert_eq!(places, [Some("i=7/1".to_owned()), Some("i=7".to_owned())]);

@@ -1,13 +1,13 @@
-//! What is in unit files, and what becomes of them.
+//! Contents of unit files, and their effects.
 
 use fleet_agent::{ServiceError, ServiceManager as _};
 use fleet_core::{ActiveState, Generation, LoadState};
 
 use crate::bench::{Bench, SLEEP, name, shell, show};
 
-/// Units that others refer to, or that have failed, stay in systemd's memory: both are there.
+/// Units that are referred to, and failed ones, stay in systemd's memory: both cases occur here.
 // Holds: I-14
-pub(crate) async fn new_content_is_run_every_time() {
+pub(crate) async fn new_content_is_used_every_time() {
     let bench = Bench::new().await;
     let other = "[Unit]\nWants=changing.service\nAfter=changing.service\n".to_owned() + SLEEP;
     bench.run("other.service", &other).await;
@@ -48,7 +48,7 @@ const REFUSED: [&str; 8] = [
 ];
 
 // Holds: I-12
-pub(crate) async fn a_bad_file_harms_itself_alone() {
+pub(crate) async fn bad_file_affects_only_its_unit() {
     let bench = Bench::new().await;
     let mut problems = Vec::new();
     for (unit, text) in [
@@ -72,11 +72,11 @@ pub(crate) async fn a_bad_file_harms_itself_alone() {
     assert_eq!(problems, REFUSED);
     let listed = bench.manager.list().await.expect("it answers");
     let names: Vec<&str> = listed.iter().map(|found| found.unit.as_str()).collect();
-    assert_eq!(names, ["good.service", "slice.slice"], "what is refused is not known");
+    assert_eq!(names, ["good.service", "slice.slice"], "refused units are not known");
     bench.unload("good.service").await;
     bench.unload("slice.slice").await;
 
-    // What another has broken meanwhile shows as what it is, and is no reason to give up others.
+    // A file broken meanwhile shows its own state, and does not affect the others.
     bench.load(&[("broken.service", SLEEP)]).await;
     shell(
         "cd /run/systemd/system; mkdir -p broken.service.d; \
@@ -89,7 +89,7 @@ pub(crate) async fn a_bad_file_harms_itself_alone() {
     bench.unload("broken.service").await;
 }
 
-pub(crate) async fn what_the_machine_has_is_left_alone() {
+pub(crate) async fn units_of_the_machine_are_left_alone() {
     let bench = Bench::new().await;
     shell(
         "printf '[Service]\\nExecStart=/bin/sleep 1000\\n' >/etc/systemd/system/local@.service; \
@@ -116,7 +116,7 @@ pub(crate) async fn what_the_machine_has_is_left_alone() {
     assert_eq!(left, "", "nothing is left of a refused unit");
 }
 
-pub(crate) async fn nothing_is_left_of_an_unloaded_unit() {
+pub(crate) async fn unload_leaves_nothing_behind() {
     let bench = Bench::new().await;
     let text = "[Service]\nType=oneshot\nExecStart=/bin/false\n\
                 [Install]\nWantedBy=multi-user.target other.service\nAlias=also.service\n";
@@ -136,8 +136,8 @@ pub(crate) async fn nothing_is_left_of_an_unloaded_unit() {
     assert_eq!(shell("systemctl --failed --no-legend --plain list-units"), "");
 }
 
-/// For systemd such a start is done, and well; who has asked for it would wait for ever.
-pub(crate) async fn a_unit_whose_condition_does_not_hold_says_so() {
+/// systemd reports such a start as successful; without the check a caller would wait forever.
+pub(crate) async fn unit_with_failed_condition_reports_it() {
     let bench = Bench::new().await;
     let text = "[Unit]\nConditionPathExists=/srv/there\n[Service]\nType=oneshot\n\
                 RemainAfterExit=no\nExecStart=/bin/true\n";
@@ -153,6 +153,6 @@ pub(crate) async fn a_unit_whose_condition_does_not_hold_says_so() {
         bench.start("if.service").await.expect("it runs, and is down again");
     }
     shell("rm /srv/there");
-    bench.start("if.service").await.expect_err("what ran before does not count");
+    bench.start("if.service").await.expect_err("an earlier run does not count");
     bench.unload("if.service").await;
 }

@@ -12,7 +12,7 @@ fn readers() -> String {
     shell("ps -C journalctl -o pid= || true")
 }
 
-pub(crate) async fn a_journal_is_followed() {
+pub(crate) async fn journal_can_be_followed() {
     let bench = Bench::new().await;
     let script = r#"i=0; while :; do until [ -e /run/line$i ]; do sleep 0.02; done; \
                     cat /run/line$i; i=$((i+1)); done"#;
@@ -29,10 +29,9 @@ pub(crate) async fn a_journal_is_followed() {
     }
     shell("head -c 20000 /dev/zero | tr '\\0' x >/run/l; echo >>/run/l; mv /run/l /run/line2");
     assert_eq!(next(&mut journal).await.map(|line| line.len()), Some(20_000));
-    assert_ne!(readers(), "", "somebody reads");
+    assert_ne!(readers(), "", "it has a reader");
     drop(journal);
-    wait_until("the reader's end is the end of who reads for it", async || readers().is_empty())
-        .await;
+    wait_until("journalctl ends with the reader", async || readers().is_empty()).await;
     let query = JournalQuery { lines: Some(2), ..JournalQuery::default() };
     let mut journal = bench.manager.journal(&unit, query).await.expect("it has one");
     assert_eq!(next(&mut journal).await.as_deref(), Some("two"));

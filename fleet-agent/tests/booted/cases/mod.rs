@@ -1,11 +1,11 @@
-//! What is tested in a booted machine.
+//! Cases that run in a booted machine.
 
-pub(crate) mod beside;
-pub(crate) mod conforms;
+pub(crate) mod comparison;
+pub(crate) mod conformance;
 pub(crate) mod content;
-pub(crate) mod figures;
+pub(crate) mod cost;
+pub(crate) mod external_changes;
+pub(crate) mod interruptions;
 pub(crate) mod journals;
-pub(crate) mod lost;
-pub(crate) mod many;
-pub(crate) mod others;
-pub(crate) mod types;
+pub(crate) mod many_units;
+pub(crate) mod unit_types;

@@ -1,5 +1,5 @@
-//! What one machine's service manager is asked: never out of ignorance (I-8), never for an order
-//! that was overtaken (I-2), never without a need (I-9, I-10), and in the right order (I-14).
+//! Calls to one machine's service manager: never without knowledge (I-8), for an outdated order
+//! (I-2), without need (I-9, I-10), or in the wrong order (I-14).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,18 +12,18 @@ use crate::history::History;
 use crate::host::{Event, Host};
 use crate::units::STOPPED;
 
-/// What is remembered of one machine's calls.
+/// State of the checks of one machine's calls.
 #[derive(Default)]
 pub(super) struct Calls {
     looked_at: usize,
-    /// What the agent had seen for certain when the last look ended: whatever it did since, it
-    /// decided on this revision or on a later one.
+    /// Revision that the agent had certainly seen at the last check. Its later decisions are based
+    /// on this revision or a later one.
     seen: Revision,
-    /// The highest epoch that the machine was ever given, over its reboots too.
+    /// Highest epoch that the machine was ever given, across reboots.
     highest: BTreeMap<UnitName, Epoch>,
-    /// The revision that each load was decided on, or an earlier one.
+    /// Revision on which each load was based, or an earlier one.
     loaded_from: BTreeMap<UnitName, Revision>,
-    /// The files that were handed over and not read yet.
+    /// Files that were loaded without a reload since.
     unread: BTreeSet<UnitName>,
 }
 
@@ -37,7 +37,7 @@ impl Calls {
         self.unread.clear();
     }
 
-    /// What was asked since the last look and must not have been.
+    /// Returns the violations since the last check.
     pub(super) fn look(&mut self, host: &Host, history: &History) -> Vec<String> {
         let events = host.events().split_off(self.looked_at);
         self.looked_at += events.len();
@@ -56,7 +56,7 @@ impl Calls {
         let event = judge.event;
         let ends = matches!(event.call, Call::Stop(_) | Call::Unload(_) | Call::Restart(..));
         let mut found = Vec::new();
-        // What has said that it may be stopped where it is cut off takes no harm by that.
+        // Fenced units accept being stopped in a partition.
         let fenced = |unit: &UnitName| STOPPED.contains(&unit.as_str());
         let may_stop = matches!(&event.call, Call::Stop(unit) if fenced(unit));
         if ends && event.away && !may_stop {
@@ -131,7 +131,7 @@ impl Calls {
         found
     }
 
-    /// A unit is ended only if the store asked for that at some time since it was loaded.
+    /// A unit may be ended only if the store requested that at some time since its load.
     fn on_end(&self, judge: &Judge<'_>, unit: &UnitName) -> Option<&'static str> {
         let known = judge.event.known?;
         let since = self.loaded_from.get(unit).copied().unwrap_or_default();
@@ -148,7 +148,7 @@ impl Calls {
     }
 }
 
-/// What the store wants of a unit on a machine.
+/// Desired state of a unit on a machine.
 #[derive(Clone, Copy)]
 struct Order {
     hash: UnitHash,
@@ -157,7 +157,7 @@ struct Order {
     generation: fleet_core::Generation,
 }
 
-/// One event, with all that it is judged by.
+/// One event, with the context of its checks.
 struct Judge<'a> {
     host: &'a Host,
     history: &'a History,
@@ -166,8 +166,8 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// Whether something was true of what the store wants of a unit on this machine, at any time
-    /// between `since` and the event at which that could be told.
+    /// Whether a condition on the desired state of a unit on this machine held at any time between
+    /// `since` and the event. True if that is unknown.
     fn was_true(
         &self,
         unit: &UnitName,
@@ -179,7 +179,8 @@ impl Judge<'_> {
         told.any(holds)
     }
 
-    /// What the store wants of the unit here, if anything; nothing at all if that cannot be told.
+    /// Returns the desired state of the unit here, if any; the outer `None` means that it is
+    /// unknown.
     fn order(&self, snapshot: &Snapshot, unit: &UnitName) -> Option<Option<Order>> {
         snapshot.machine(self.host.id().as_str())?;
         let share = share(snapshot, self.host.id());

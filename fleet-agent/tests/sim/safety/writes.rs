@@ -1,5 +1,5 @@
-//! What is written to the store: who decides (I-3), by which rules (I-4, I-5), that a unit has one
-//! place (I-1), what outlives its unit (I-7), and how many move for the sake of balance (I-18).
+//! Writes to the store: their author (I-3), their rules (I-4, I-5), one placement per unit (I-1),
+//! no leftovers (I-7), and the limit of units in flight (I-18).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use fleet_unitfile::UnitName;
 use crate::history::{History, Moment};
 use crate::spy::Author;
 
-/// Who leads, as far as the store says.
+/// Leader, according to the store.
 #[derive(Default)]
 pub(super) struct Writes {
     leader: Option<Author>,
-    /// How many units the order to rebalance said were under way.
+    /// Number of units in flight, according to the rebalance request.
     moving: usize,
-    /// Since which revision.
+    /// Revision of its election.
     elected: Revision,
-    /// The latest placement of each unit.
+    /// Latest placement of each unit.
     latest: BTreeMap<UnitName, Epoch>,
-    /// Where each unit is placed, key by key.
+    /// Placements of each unit, key by key.
     places: BTreeMap<UnitName, BTreeSet<MachineId>>,
 }
 
@@ -36,7 +36,7 @@ impl Writes {
         }
     }
 
-    /// What was written since `before` and must not have been.
+    /// Returns the violations since `before`.
     pub(super) fn look(&mut self, history: &History, before: Revision) -> Vec<String> {
         let mut violations = Vec::new();
         for moment in history.since(before) {
@@ -54,7 +54,7 @@ impl Writes {
         violations
     }
 
-    /// Only the engine that leads writes placements and reasons. They may go with their unit.
+    /// Only the leading engine writes placements and reasons. They may be deleted with their unit.
     fn authority(&mut self, moment: &Moment) -> Vec<String> {
         let mut violations = Vec::new();
         for (key, deleted) in &moment.written {
@@ -78,7 +78,7 @@ impl Writes {
         violations
     }
 
-    /// A leader decides on nothing that is older than its own election: others may have decided
+    /// A leader must not decide on state older than its own election: others may have decided
     /// since.
     fn hindsight(&self, moment: &Moment) -> Vec<String> {
         let placed = moment.written.iter().filter_map(|(key, _)| match key {
@@ -87,12 +87,12 @@ impl Writes {
         });
         let old = placed.filter(|placement| placement.epoch.0 < self.elected.0);
         let text = |old: &Placement| {
-            format!("I-5: decided at {}, by who leads since {}", old.epoch, self.elected)
+            format!("I-5: decided at {}, by a leader elected at {}", old.epoch, self.elected)
         };
         old.map(text).collect()
     }
 
-    /// Placements are kept by machine, and nobody gives a unit a second one.
+    /// Placements are stored by machine, and no unit may have two.
     fn doubles(&mut self, moment: &Moment) -> Vec<String> {
         let mut placed = BTreeSet::new();
         for (key, deleted) in &moment.written {
@@ -110,8 +110,8 @@ impl Writes {
         doubled.map(|unit| format!("I-1: {unit} is placed on two machines")).collect()
     }
 
-    /// Only who leads, and people, change the order to rebalance; a leader notes no more units as
-    /// under way than may be.
+    /// Only the leader and users change the rebalance request, and a leader never records more
+    /// units in flight than allowed.
     fn crowds(&mut self, moment: &Moment) -> Vec<String> {
         if !moment.written.iter().any(|(key, _)| *key == Key::Rebalancing) {
             return Vec::new();
@@ -123,7 +123,7 @@ impl Writes {
         if self.leader != Some(author) {
             violations.push(format!("I-3: {author:?} rebalances, and {:?} leads", self.leader));
         }
-        // People may lower the number while more are under way.
+        // Users may lower the limit while more units are in flight.
         let most = order.map_or(0, |it| it.limits.max_in_flight as usize).max(before);
         if self.moving > most {
             violations.push(format!("I-18: {} under way instead of {most}", self.moving));
@@ -161,8 +161,8 @@ fn orphans(snapshot: &Snapshot) -> Vec<String> {
     orphans.map(|unit| format!("I-7: something is left of {unit}")).collect()
 }
 
-/// Each placement follows from a plan that breaks no rule at the revision that it was decided on,
-/// and does not meet a conflict that the decision could have known of.
+/// Each placement follows from a valid plan at the revision on which it was based, and violates no
+/// conflict that the decision could have known.
 fn decisions(moment: &Moment, history: &History) -> Vec<String> {
     let mut violations = Vec::new();
     for (key, deleted) in &moment.written {
@@ -210,14 +210,14 @@ fn against_plan(
     violations
 }
 
-/// What has to be done to empty the machines that people want to be drained.
+/// Returns the next steps for emptying the machines being drained.
 pub(crate) fn drained(cluster: &Snapshot) -> Vec<Step> {
     let drain = Drain::from_intents(cluster, cluster.machines().map(AsRef::as_ref));
     let steps = drain.map(|drain| Index::load(Policy::default(), cluster).drain(&drain).plan.steps);
     steps.unwrap_or_default()
 }
 
-/// Whether a drain goes on once more units are up.
+/// Whether a drain continues once more units are up.
 pub(crate) fn waits_for_ups(cluster: &Snapshot) -> bool {
     let drain = Drain::from_intents(cluster, cluster.machines().map(AsRef::as_ref));
     let plan = drain.map(|drain| Index::load(Policy::default(), cluster).drain(&drain));
@@ -225,7 +225,7 @@ pub(crate) fn waits_for_ups(cluster: &Snapshot) -> bool {
     plan.is_some_and(|plan| plan.held.values().any(is_short))
 }
 
-/// What has to be done now for the order to rebalance.
+/// Returns the next steps of the requested rebalance.
 pub(crate) fn balanced(cluster: &Snapshot) -> Vec<Step> {
     let asked = Rebalance::from_order(cluster);
     let plan = asked.map(|asked| Index::load(Policy::default(), cluster).rebalance(&asked));
@@ -233,14 +233,14 @@ pub(crate) fn balanced(cluster: &Snapshot) -> Vec<Step> {
     steps.filter(|step| step.cause == StepCause::Rebalanced).collect()
 }
 
-/// Whether the order to rebalance goes on once more units are up.
+/// Whether the requested rebalance continues once more units are up.
 pub(crate) fn waits_for_balance(cluster: &Snapshot) -> bool {
     let hope = Rebalance::from_order(cluster).and_then(|asked| asked.assuming_recovery(cluster));
     let plan = hope.map(|hope| Index::load(Policy::default(), cluster).rebalance(&hope));
     plan.is_some_and(|plan| plan.steps.iter().any(|step| step.cause == StepCause::Rebalanced))
 }
 
-/// Whether there is nothing to do but to forget units of missing machines, which may have to wait.
+/// Whether the plan only removes units of absent machines, which may have to wait.
 fn is_idle(snapshot: &Snapshot, plan: &Plan) -> bool {
     plan.steps.iter().all(|step| match &step.action {
         StepAction::Remove { from } => snapshot.machine(from.as_str()).is_none(),
@@ -248,8 +248,8 @@ fn is_idle(snapshot: &Snapshot, plan: &Plan) -> bool {
     })
 }
 
-/// The snapshot with every unit of a missing machine kept there that was not moved by that
-/// decision: an engine may wait for machines, and then decides as if these units did.
+/// Returns the snapshot with each unit of an absent machine pinned there, unless this decision
+/// moved it: an engine may wait for machines, and then decides in this way.
 fn with_staying(decided: &Snapshot, now: &Snapshot, epoch: Epoch) -> Snapshot {
     let mut snapshot = decided.clone();
     for (unit, at) in decided.placements() {
@@ -265,8 +265,7 @@ fn with_staying(decided: &Snapshot, now: &Snapshot, epoch: Epoch) -> Snapshot {
     snapshot
 }
 
-/// The units that are on the machine now and conflict with the new one, as both were when the
-/// decision was made.
+/// Returns the units on the machine that conflict with the new one, both as of the decision.
 fn met_conflicts(
     decided: &Snapshot,
     now: &Snapshot,

@@ -1,4 +1,4 @@
-//! The order to rebalance, and by whom and how it is carried out.
+//! The requested rebalance, and its execution by leaders.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::cluster::{Cluster, TTL};
 
 const UNITS: [&str; 4] = ["a.service", "c.service", "e.service", "l.socket"];
 
-/// Two machines, of which the first has all there is to do.
+/// Two machines, with all units on the first.
 async fn lopsided() -> Cluster {
     let mut cluster = Cluster::start(2).await;
     intend(&mut cluster, Some(Intent::Cordoned)).await;
@@ -44,7 +44,7 @@ fn is_ordered(cluster: &Cluster) -> bool {
 
 // Holds: I-18
 #[tokio::test(start_paused = true)]
-async fn units_spread_one_after_the_other_and_the_others_run_on() {
+async fn rebalance_moves_units_one_at_a_time() {
     let mut cluster = lopsided().await;
     let others = ["e.service", "h.service", "j.timer", "l.socket"];
     let pids = |cluster: &Cluster| others.map(|unit| cluster.pid(0, unit));
@@ -52,11 +52,11 @@ async fn units_spread_one_after_the_other_and_the_others_run_on() {
     order(&mut cluster, RebalanceLimits::default()).await;
     cluster.wait(TTL).await;
     assert_eq!(places(&cluster), [[1], [1], [0], [0]]);
-    assert_eq!(pids(&cluster), before, "who stays is not touched");
+    assert_eq!(pids(&cluster), before, "a unit that stays is not touched");
     assert!(!is_ordered(&cluster), "no further move is worth it");
     assert_eq!(cluster.active_on("h.service"), [0, 1], "global units are where they were");
     cluster.rest().await;
-    // Asked again, it is found that nothing is to be done.
+    // A second request finds nothing to do.
     order(&mut cluster, RebalanceLimits::default()).await;
     assert!(!is_ordered(&cluster));
     assert_eq!(places(&cluster), [[1], [1], [0], [0]]);
@@ -64,7 +64,7 @@ async fn units_spread_one_after_the_other_and_the_others_run_on() {
 
 // Holds: I-18
 #[tokio::test(start_paused = true)]
-async fn no_more_are_moved_than_may_be_in_all() {
+async fn total_move_limit_is_kept() {
     let mut cluster = lopsided().await;
     let terms =
         RebalanceLimits { max_in_flight: 2, max_moves: Some(1), ..RebalanceLimits::default() };
@@ -76,7 +76,7 @@ async fn no_more_are_moved_than_may_be_in_all() {
 
 // Holds: I-18
 #[tokio::test(start_paused = true)]
-async fn another_leader_goes_on_and_nobody_moves_while_the_last_one_is_not_up() {
+async fn new_leader_waits_for_last_moved_unit() {
     let mut cluster = lopsided().await;
     let hung = crate::units::name("a.service");
     cluster.hosts[1].fake().fail_start(&hung, "the test wants it so");
@@ -89,7 +89,7 @@ async fn another_leader_goes_on_and_nobody_moves_while_the_last_one_is_not_up() 
         cluster.wait(TTL).await;
         assert_eq!(moved(&cluster), [true, false, false, false], "one is under way");
         assert!(is_ordered(&cluster));
-        let old = cluster.leader().expect("somebody leads");
+        let old = cluster.leader().expect("there is a leader");
         cluster.crash(old);
         cluster.wait(TTL / 3).await;
         cluster.boot(old);
@@ -107,7 +107,7 @@ async fn another_leader_goes_on_and_nobody_moves_while_the_last_one_is_not_up() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_order_that_is_taken_back_moves_nobody_any_more() {
+async fn cancelled_rebalance_moves_no_more_units() {
     let mut cluster = lopsided().await;
     let hung = crate::units::name("a.service");
     cluster.hosts[1].fake().fail_start(&hung, "the test wants it so");
@@ -120,7 +120,7 @@ async fn an_order_that_is_taken_back_moves_nobody_any_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_order_that_keeps_instances_up_does_not_end_because_one_is_down() {
+async fn rebalance_continues_while_an_instance_is_down() {
     let mut cluster = Cluster::start(2).await;
     intend(&mut cluster, Some(Intent::Cordoned)).await;
     let units = ["d@1.service", "d@2.service", "d@3.service"];

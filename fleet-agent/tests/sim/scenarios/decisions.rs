@@ -1,4 +1,4 @@
-//! Engines: who decides, on what, and what becomes of it.
+//! Engines: leadership, and the basis and the effects of decisions.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 
 use crate::cluster::{Cluster, TTL};
 
-/// Units without requirements, launched.
+/// Launches units without requirements.
 async fn launch_some(cluster: &mut Cluster) -> [&'static str; 4] {
     let units = ["a.service", "b.service", "c.service", "l.socket"];
     for unit in units {
@@ -19,16 +19,17 @@ async fn launch_some(cluster: &mut Cluster) -> [&'static str; 4] {
 
 // Holds: I-3, D-38
 #[tokio::test(start_paused = true)]
-async fn what_a_leader_sent_before_it_was_overtaken_is_refused() {
+async fn write_of_deposed_leader_is_refused() {
     let mut cluster = Cluster::start(3).await;
-    let old = cluster.leader().expect("somebody leads");
-    // The unit reaches the leader just before its time is over, and its decision the store after.
+    let old = cluster.leader().expect("there is a leader");
+    // The unit reaches the leader just before its term ends, and the decision reaches the store
+    // after it.
     cluster.hosts[old].link().set_delay(TTL * 8 / 9);
     cluster.launch("a.service", "").await;
     cluster.wait(TTL * 17 / 18).await;
     let sent = cluster.hosts[old].link().commits();
     assert_eq!(cluster.leader(), Some(old));
-    // For the leaders after it there is nothing to decide.
+    // Later leaders have nothing to decide.
     let unit = crate::units::name("a.service");
     cluster.registry.set_desired(&unit, TargetState::Inactive).await.expect("it is there");
     cluster.wait(TTL * 2).await;
@@ -37,9 +38,9 @@ async fn what_a_leader_sent_before_it_was_overtaken_is_refused() {
     cluster.heal_and_rest().await;
 }
 
-/// An import deposes whoever leads, and does not lead itself.
+/// An import deposes the leader without leading itself.
 #[tokio::test(start_paused = true)]
-async fn who_is_deposed_and_followed_by_nobody_leads_again_soon() {
+async fn deposed_leader_without_successor_leads_again() {
     let mut cluster = Cluster::start(1).await;
     let registry = &cluster.registry;
     let depose = Transaction::new().delete(registry.layout().key(&Key::Leader));
@@ -51,11 +52,11 @@ async fn who_is_deposed_and_followed_by_nobody_leads_again_soon() {
 
 // Holds: I-10
 #[tokio::test(start_paused = true)]
-async fn a_new_leader_moves_and_restarts_nothing() {
+async fn new_leader_moves_and_restarts_nothing() {
     let mut cluster = Cluster::start(3).await;
     let units = launch_some(&mut cluster).await;
     cluster.rest().await;
-    let old = cluster.leader().expect("somebody leads");
+    let old = cluster.leader().expect("there is a leader");
     let (calls, placed) = (cluster.calls(), units.map(|unit| cluster.active_on(unit)));
     cluster.end(old).await;
     cluster.wait(TTL * 2 / 3).await;
@@ -68,7 +69,7 @@ async fn a_new_leader_moves_and_restarts_nothing() {
 
 // Holds: I-5, D-37
 #[tokio::test(start_paused = true)]
-async fn units_that_conflict_never_meet_even_if_they_come_at_once() {
+async fn conflicting_units_never_share_a_machine() {
     let mut cluster = Cluster::start(2).await;
     let names = ["d@1.service", "d@2.service", "d@3.service"];
     let registry = cluster.registry.clone();
@@ -88,15 +89,15 @@ async fn units_that_conflict_never_meet_even_if_they_come_at_once() {
 
 // Holds: I-22, D-24
 #[tokio::test(start_paused = true)]
-async fn a_unit_without_a_machine_has_a_reason_until_there_is_one() {
+async fn unplaced_unit_has_a_reason_until_placed() {
     let mut cluster = Cluster::start(2).await;
     cluster.launch("f.service", "MachineMetadata=region=nowhere").await;
     let now = cluster.history.now();
     let reason = now.reason("f.service").expect("a reason is published at once");
     insta::assert_snapshot!(
         reason,
-        @"none of 2 machines fits: MachineMetadata refuses 2 (such as m0: the unit wants \
-          region=nowhere, the machine has region=north); nearest is m0: the unit wants \
+        @"none of 2 machines fits: MachineMetadata refuses 2 (such as m0: the unit requires \
+          region=nowhere, the machine has region=north); nearest is m0: the unit requires \
           region=nowhere, the machine has region=north"
     );
     let (machine, key) = (cluster.hosts[1].id().clone(), "region".to_owned());
@@ -109,7 +110,7 @@ async fn a_unit_without_a_machine_has_a_reason_until_there_is_one() {
 
 // Holds: I-21
 #[tokio::test(start_paused = true)]
-async fn units_of_a_machine_that_is_gone_come_up_elsewhere() {
+async fn units_of_lost_machine_start_elsewhere() {
     let mut cluster = Cluster::start(3).await;
     let units = launch_some(&mut cluster).await;
     cluster.reboot(0);
@@ -121,10 +122,10 @@ async fn units_of_a_machine_that_is_gone_come_up_elsewhere() {
     cluster.heal_and_rest().await;
 }
 
-/// The later one counts: the unit goes there if that was the second, and stays if it was the first.
+/// The later placement counts: the unit moves if that is the second one, and stays otherwise.
 // Holds: I-1
 #[tokio::test(start_paused = true)]
-async fn of_two_placements_that_somebody_else_wrote_one_is_left() {
+async fn foreign_duplicate_placement_is_removed() {
     for second in [false, true] {
         let mut cluster = Cluster::start(2).await;
         cluster.launch("a.service", "").await;
@@ -139,10 +140,10 @@ async fn of_two_placements_that_somebody_else_wrote_one_is_left() {
     }
 }
 
-/// As it may be left of one that was destroyed by somebody who could not see where it was.
+/// It may be left by a delete from a writer without a view of the placements.
 // Holds: I-7
 #[tokio::test(start_paused = true)]
-async fn a_placement_of_a_unit_that_is_not_there_is_taken_away() {
+async fn placement_of_missing_unit_is_removed() {
     let mut cluster = Cluster::start(2).await;
     let now = cluster.history.now().revision.0;
     cluster.place_by_force("gone.service", 1, now).await;

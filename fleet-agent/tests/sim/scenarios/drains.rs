@@ -1,4 +1,4 @@
-//! Machines that people want to be drained, and by whom and how that is done.
+//! Drained machines, and the execution of drains by leaders.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ async fn intend(cluster: &mut Cluster, machine: usize, intent: Option<Intent>) {
     cluster.settle().await;
 }
 
-/// The machine of each unit.
+/// Returns the machines of each unit.
 fn places(cluster: &Cluster, units: &[&str]) -> Vec<Vec<usize>> {
     units.iter().map(|unit| cluster.active_on(unit)).collect()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drained_machine_is_left_by_all_that_can_leave_and_stays_empty() {
+async fn drain_empties_a_machine_and_keeps_it_empty() {
     let mut cluster = Cluster::start(2).await;
     cluster.launch("j.timer", "MachineID=m1").await;
     for unit in ["a.service", "b.service", "c.service"] {
@@ -39,7 +39,7 @@ async fn a_drained_machine_is_left_by_all_that_can_leave_and_stays_empty() {
 
 // Holds: I-18
 #[tokio::test(start_paused = true)]
-async fn another_leader_goes_on_with_a_drain_and_enough_stay_up() {
+async fn new_leader_continues_drain_within_limits() {
     let mut cluster = Cluster::start(3).await;
     let units = ["d@1.service", "d@2.service", "d@3.service", "d@4.service"];
     for unit in units {
@@ -47,7 +47,7 @@ async fn another_leader_goes_on_with_a_drain_and_enough_stay_up() {
     }
     assert_eq!(places(&cluster, &units), [[0], [2], [0], [2]]);
     cluster.wait(Duration::from_secs(1)).await; // until all have told that they are up
-    // Only one at a time may move, and the first one cannot come up where it goes.
+    // Only one unit may move at a time, and the first one cannot start on its target.
     let hung = crate::units::name("d@1.service");
     cluster.hosts[2].fake().fail_start(&hung, "the test wants it so");
     intend(&mut cluster, 0, Some(Intent::Drained { min_available: 3 })).await;
@@ -55,7 +55,7 @@ async fn another_leader_goes_on_with_a_drain_and_enough_stay_up() {
     let now = cluster.history.now();
     assert_eq!(now.placement("d@1.service").unwrap().machine.as_str(), "m2");
     assert_eq!(places(&cluster, &units[1..]), [[2], [0], [2]], "too few would be up");
-    let old = cluster.leader().expect("somebody leads");
+    let old = cluster.leader().expect("there is a leader");
     cluster.crash(old);
     cluster.wait(TTL / 3).await;
     cluster.boot(old);

@@ -1,4 +1,4 @@
-//! Units that fail, or that others meddle with, and what they cost the rest.
+//! Units that fail or that are changed externally, and their effect on others.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::units::name;
 
 // Holds: D-35
 #[tokio::test(start_paused = true)]
-async fn a_unit_that_fails_says_so_and_stays_where_it_is() {
+async fn failed_unit_is_reported_and_stays_placed() {
     let mut cluster = Cluster::start(2).await;
     let unit = name("a.service");
     cluster.hosts.iter().for_each(|host| host.fake().set_behaviour(&unit, Behaviour::Exits(3)));
@@ -27,7 +27,7 @@ async fn a_unit_that_fails_says_so_and_stays_where_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_others_did_to_a_unit_is_shown_and_left_as_it_is() {
+async fn drift_is_reported_and_left_alone() {
     let mut cluster = Cluster::start(1).await;
     cluster.launch("a.service", "").await;
     cluster.submit("b.service", "", 0, TargetState::Loaded).await;
@@ -50,7 +50,7 @@ async fn what_others_did_to_a_unit_is_shown_and_left_as_it_is() {
 
 // Holds: I-26, D-36
 #[tokio::test(start_paused = true)]
-async fn a_hundred_units_start_while_one_hangs_in_its_stop_for_ever() {
+async fn hanging_stop_does_not_block_hundred_starts() {
     let mut cluster = Cluster::start(1).await;
     cluster.launch("a.service", "").await;
     cluster.hosts[0].set_trouble("a stop that hangs", true);
@@ -66,10 +66,10 @@ async fn a_hundred_units_start_while_one_hangs_in_its_stop_for_ever() {
     assert_eq!(cluster.active_on("a.service"), [0]);
 }
 
-/// Who can have no machine is no reason to write or to look for anybody else.
+/// A unit without a possible machine causes no writes and no searches for other units.
 // Holds: I-26
 #[tokio::test(start_paused = true)]
-async fn units_that_nobody_takes_and_units_that_crash_cost_others_nothing() {
+async fn unplaceable_and_crashing_units_cost_others_nothing() {
     let mut costs = Vec::new();
     for troubled in [false, true] {
         let mut cluster = Cluster::start(2).await;
@@ -90,13 +90,13 @@ async fn units_that_nobody_takes_and_units_that_crash_cost_others_nothing() {
         let after = (cluster.hosts[0].looks(), cluster.hosts[0].link().commits());
         costs.push((after.0 - before.0, after.1 - before.1));
     }
-    assert_eq!(costs[0], costs[1], "what the machine of the others looks and writes");
+    assert_eq!(costs[0], costs[1], "looks and writes of the other machine");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_engine_can_be_ended_while_it_stands_for_election() {
+async fn engine_stops_during_a_campaign() {
     let mut cluster = Cluster::start(2).await;
-    // Longer than anybody waits for the end of a daemon.
+    // Longer than the time limit for the end of a daemon.
     cluster.hosts[1].link().set_delay(Duration::from_secs(1000));
     cluster.wait(TTL).await;
     cluster.end(1).await;

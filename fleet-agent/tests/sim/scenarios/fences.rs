@@ -1,4 +1,4 @@
-//! Units with `OnPartition=stop`: where they end, and when they may begin.
+//! Units with `OnPartition=stop`: their ends, and their next starts.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use crate::units::{STOP_LIMIT, name};
 
 const STOP: &str = "OnPartition=stop";
 
-/// How long after a machine's lease has ended its units may be placed elsewhere: eight seconds for
-/// their stop, a hundredth of the seventeen that are measured, five to spare, in whole seconds.
+/// Time after the end of a machine's lease until its units may be placed elsewhere: eight seconds
+/// for their stop, a hundredth of the measured seventeen, and a margin of five, rounded up.
 const LIMIT: Duration = Duration::from_secs(14);
 
-/// A cluster in which units are looked for that run twice.
+/// A cluster that is checked for units running twice.
 async fn cluster(machines: usize) -> Cluster {
     Cluster::start_with(machines, |hosts| hosts.iter().for_each(|host| host.watch_others(hosts)))
         .await
@@ -22,7 +22,7 @@ async fn cluster(machines: usize) -> Cluster {
 
 // Holds: I-1
 #[tokio::test(start_paused = true)]
-async fn a_unit_ends_where_it_is_cut_off_before_it_starts_elsewhere() {
+async fn fenced_unit_stops_before_it_starts_elsewhere() {
     let mut cluster = cluster(2).await;
     cluster.launch("s.service", STOP).await;
     cluster.launch("a.service", "").await;
@@ -49,7 +49,7 @@ async fn a_unit_ends_where_it_is_cut_off_before_it_starts_elsewhere() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_machine_that_is_back_in_time_takes_its_units_up_again() {
+async fn machine_back_in_time_restarts_its_units() {
     let mut cluster = cluster(2).await;
     cluster.launch("s.service", STOP).await;
     let [cut] = cluster.active_on("s.service")[..] else { panic!("it is active once") };
@@ -65,7 +65,7 @@ async fn a_machine_that_is_back_in_time_takes_its_units_up_again() {
 
 // Holds: I-1
 #[tokio::test(start_paused = true)]
-async fn a_daemon_that_begins_while_it_is_cut_off_keeps_to_the_fence() {
+async fn daemon_started_during_partition_respects_fence() {
     let mut cluster = cluster(1).await;
     cluster.launch("s.service", STOP).await;
     cluster.launch("a.service", "").await;
@@ -83,20 +83,20 @@ async fn a_daemon_that_begins_while_it_is_cut_off_keeps_to_the_fence() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_daemon_that_was_away_for_too_long_stops_what_may_run_elsewhere() {
+async fn daemon_away_too_long_stops_fenced_units() {
     let mut cluster = cluster(1).await;
     cluster.launch("s.service", STOP).await;
     cluster.hosts[0].set_unreachable(true);
     cluster.crash(0);
     cluster.wait(TTL * 2).await;
-    assert_eq!(cluster.active_on("s.service"), [0], "nobody is there to stop it");
+    assert_eq!(cluster.active_on("s.service"), [0], "no daemon is there to stop it");
     cluster.boot(0);
     cluster.settle().await;
     assert!(cluster.active_on("s.service").is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_daemon_that_is_back_in_time_restarts_nothing() {
+async fn daemon_back_in_time_restarts_nothing() {
     let mut cluster = cluster(1).await;
     cluster.launch("s.service", STOP).await;
     let before = (cluster.pid(0, "s.service"), cluster.calls());
@@ -108,7 +108,7 @@ async fn a_daemon_that_is_back_in_time_restarts_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_unit_that_somebody_starts_beyond_the_fence_is_stopped_again() {
+async fn unit_started_after_fence_is_stopped_again() {
     let mut cluster = cluster(1).await;
     cluster.launch("s.service", STOP).await;
     cluster.hosts[0].set_unreachable(true);
@@ -120,7 +120,7 @@ async fn a_unit_that_somebody_starts_beyond_the_fence_is_stopped_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_unit_that_moves_ends_before_it_starts_on_the_other_machine() {
+async fn moved_unit_stops_before_it_starts_on_target() {
     let mut cluster = cluster(2).await;
     cluster.launch("s.service", "OnPartition=stop\nMachineMetadata=region=north").await;
     assert_eq!(cluster.active_on("s.service"), [0]);
@@ -145,7 +145,7 @@ async fn a_unit_that_moves_ends_before_it_starts_on_the_other_machine() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_takes_a_unit_back_and_wants_it_again_does_not_get_it_twice() {
+async fn unit_unplaced_and_placed_again_runs_once() {
     let mut cluster = cluster(2).await;
     cluster.launch("s.service", STOP).await;
     let [cut] = cluster.active_on("s.service")[..] else { panic!("it is active once") };
@@ -161,9 +161,9 @@ async fn who_takes_a_unit_back_and_wants_it_again_does_not_get_it_twice() {
     assert_eq!(cluster.active_on("s.service"), [1 - cut]);
 }
 
-/// The cluster waits for as long as the unit's file says, whatever its machines were set to.
+/// The cluster relies on the limit in the unit's file, whatever its machines allow.
 #[tokio::test(start_paused = true)]
-async fn a_unit_whose_stop_may_take_longer_than_its_file_says_is_not_started() {
+async fn unit_with_slower_stop_than_declared_is_refused() {
     let mut cluster = cluster(1).await;
     cluster.hosts[0].fake().set_stop_timeout(&name("s.service"), STOP_LIMIT * 2);
     cluster.hosts[0].fake().set_stop_timeout(&name("a.service"), Duration::MAX);

@@ -1,4 +1,4 @@
-//! Machines and daemons that go, come back, or cannot reach the store.
+//! Machines and daemons that end, return, or lose the store.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::cluster::{Cluster, TTL};
 
 // Holds: I-1
 #[tokio::test(start_paused = true)]
-async fn a_unit_that_moved_away_from_a_cut_off_machine_ends_there_once_it_is_back() {
+async fn unit_moved_during_partition_stops_after_it() {
     let mut cluster = Cluster::start(3).await;
     cluster.launch("a.service", "").await;
     let [cut] = cluster.active_on("a.service")[..] else { panic!("it is active once") };
@@ -25,7 +25,7 @@ async fn a_unit_that_moved_away_from_a_cut_off_machine_ends_there_once_it_is_bac
 
 // Holds: I-2
 #[tokio::test(start_paused = true)]
-async fn an_order_that_was_overtaken_is_not_carried_out_after_a_reboot() {
+async fn outdated_order_is_not_executed_after_reboot() {
     let mut cluster = Cluster::start(2).await;
     cluster.launch("a.service", "").await;
     let [old] = cluster.active_on("a.service")[..] else { panic!("it is active once") };
@@ -41,7 +41,7 @@ async fn an_order_that_was_overtaken_is_not_carried_out_after_a_reboot() {
 
 // Holds: I-8, D-32
 #[tokio::test(start_paused = true)]
-async fn a_store_that_is_away_ends_nothing() {
+async fn store_outage_stops_nothing() {
     let mut cluster = Cluster::start(3).await;
     let units = ["a.service", "b.service", "c.service", "l.socket"];
     for unit in units {
@@ -63,7 +63,7 @@ async fn a_store_that_is_away_ends_nothing() {
 
 // Holds: I-8, D-32
 #[tokio::test(start_paused = true)]
-async fn units_stay_where_they_are_when_all_machines_were_cut_off_for_long() {
+async fn long_partition_of_all_machines_moves_nothing() {
     let mut cluster = Cluster::start(3).await;
     let units = ["a.service", "b.service", "c.service", "l.socket"];
     for unit in units {
@@ -74,7 +74,7 @@ async fn units_stay_where_they_are_when_all_machines_were_cut_off_for_long() {
     cluster.hosts.iter().for_each(|host| host.set_unreachable(true));
     cluster.wait(Duration::from_secs(3600)).await;
     assert_eq!(cluster.history.now().machines().len(), 0);
-    // They come back one after the other.
+    // They return one after the other.
     for host in cluster.hosts.clone() {
         host.set_unreachable(false);
         cluster.wait(Duration::from_secs(1)).await;
@@ -85,7 +85,7 @@ async fn units_stay_where_they_are_when_all_machines_were_cut_off_for_long() {
 
 // Holds: I-8
 #[tokio::test(start_paused = true)]
-async fn a_daemon_that_begins_while_the_store_is_away_ends_nothing() {
+async fn daemon_started_without_store_stops_nothing() {
     let mut cluster = Cluster::start(1).await;
     cluster.launch("a.service", "").await;
     cluster.launch("h.service", "Global=true").await;
@@ -102,7 +102,7 @@ async fn a_daemon_that_begins_while_the_store_is_away_ends_nothing() {
 
 // Holds: I-8, D-30
 #[tokio::test(start_paused = true)]
-async fn a_store_that_is_slow_and_forgets_its_watches_ends_nothing() {
+async fn slow_store_with_lost_watches_stops_nothing() {
     let mut cluster = Cluster::start(3).await;
     for unit in ["a.service", "b.service", "c.service"] {
         cluster.launch(unit, "").await;
@@ -123,7 +123,7 @@ async fn a_store_that_is_slow_and_forgets_its_watches_ends_nothing() {
 
 // Holds: I-9
 #[tokio::test(start_paused = true)]
-async fn a_daemon_that_ends_changes_nothing_and_takes_its_units_back() {
+async fn daemon_restart_changes_no_unit() {
     let mut cluster = Cluster::start(1).await;
     cluster.launch("a.service", "").await;
     cluster.launch("h.service", "Global=true").await;
@@ -149,7 +149,7 @@ async fn a_daemon_that_ends_changes_nothing_and_takes_its_units_back() {
 
 // Holds: I-23
 #[tokio::test(start_paused = true)]
-async fn a_global_unit_reaches_a_machine_that_joins_later() {
+async fn global_unit_reaches_late_machine() {
     let mut cluster = Cluster::start(3).await;
     cluster.reboot(2);
     cluster.wait(TTL * 2).await;
@@ -166,7 +166,7 @@ async fn a_global_unit_reaches_a_machine_that_joins_later() {
 
 // Holds: I-15
 #[tokio::test(start_paused = true)]
-async fn what_an_agent_reported_goes_with_its_machine() {
+async fn published_states_go_with_their_machine() {
     let mut cluster = Cluster::start(2).await;
     cluster.launch("h.service", "Global=true").await;
     let reported = |cluster: &Cluster| cluster.history.now().states().count();

@@ -1,4 +1,4 @@
-//! Units: in which order things are done with them, and what one of them does to the others.
+//! Units: the order of calls, and effects of one unit on others.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use fleet_core::{Epoch, TargetState};
 use crate::cluster::Cluster;
 use crate::units::{file, name};
 
-/// What a machine's service manager was asked, one word and one unit a line.
+/// Returns the calls to a machine's service manager, with one word and one unit per line.
 fn story(cluster: &Cluster, machine: usize) -> String {
     let line = |call: &Call| match call {
         Call::Load { unit, .. } => format!("load {unit}"),
@@ -25,7 +25,7 @@ fn story(cluster: &Cluster, machine: usize) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timer_that_comes_before_its_service_starts_when_that_has_come() {
+async fn timer_starts_once_its_service_is_loaded() {
     let mut cluster = Cluster::start(1).await;
     let (timer, service) = (name("a.timer"), name("a.service"));
     cluster.hosts[0].fake().trigger(&timer, &service);
@@ -45,7 +45,7 @@ async fn a_timer_that_comes_before_its_service_starts_when_that_has_come() {
 
 // Holds: I-14
 #[tokio::test(start_paused = true)]
-async fn all_files_of_a_batch_are_read_once_before_any_unit_starts() {
+async fn batch_reloads_once_before_starts() {
     let mut cluster = Cluster::start(1).await;
     cluster.hosts[0].set_unreachable(true);
     for unit in ["b.service", "a.service", "l.socket"] {
@@ -66,7 +66,7 @@ async fn all_files_of_a_batch_are_read_once_before_any_unit_starts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_unit_with_new_content_is_ended_before_it_is_started_again() {
+async fn changed_unit_stops_before_it_starts_again() {
     let mut cluster = Cluster::start(1).await;
     cluster.launch("a.service", "").await;
     cluster.submit("a.service", "", 1, TargetState::Launched).await;
@@ -86,7 +86,7 @@ async fn a_unit_with_new_content_is_ended_before_it_is_started_again() {
 
 // Holds: I-2
 #[tokio::test(start_paused = true)]
-async fn a_unit_of_a_newer_placement_is_left_alone() {
+async fn unit_of_newer_placement_is_left_alone() {
     let mut cluster = Cluster::start(1).await;
     cluster.launch("a.service", "").await;
     let (unit, content) = (name("a.service"), file("", 1));
@@ -101,7 +101,7 @@ async fn a_unit_of_a_newer_placement_is_left_alone() {
 
 // Holds: I-7
 #[tokio::test(start_paused = true)]
-async fn a_destroyed_unit_is_ended_wherever_it_was() {
+async fn destroyed_unit_is_stopped_everywhere() {
     let mut cluster = Cluster::start(2).await;
     cluster.launch("a.service", "").await;
     let [machine] = cluster.active_on("a.service")[..] else { panic!("it is active once") };
@@ -115,7 +115,7 @@ async fn a_destroyed_unit_is_ended_wherever_it_was() {
 
 // Holds: I-12
 #[tokio::test(start_paused = true)]
-async fn a_damaged_unit_is_left_as_it_is_and_harms_no_other() {
+async fn damaged_unit_is_left_alone() {
     let mut cluster = Cluster::start(2).await;
     cluster.launch("a.service", "").await;
     cluster.launch("h.service", "Global=true").await;
@@ -134,7 +134,7 @@ async fn a_damaged_unit_is_left_as_it_is_and_harms_no_other() {
 
 // Holds: I-21, D-35
 #[tokio::test(start_paused = true)]
-async fn a_unit_that_cannot_be_loaded_holds_nobody_up_and_is_tried_again() {
+async fn failed_load_is_retried_and_blocks_no_other() {
     let mut cluster = Cluster::start(1).await;
     let bad = name("a.service");
     cluster.hosts[0].fake().fail_load(&bad, "it is broken");
@@ -153,7 +153,7 @@ async fn a_unit_that_cannot_be_loaded_holds_nobody_up_and_is_tried_again() {
 
 // Holds: I-26, D-34
 #[tokio::test(start_paused = true)]
-async fn a_unit_that_hangs_in_its_stop_holds_nobody_up() {
+async fn hanging_stop_blocks_no_other_unit() {
     let mut cluster = Cluster::start(1).await;
     cluster.launch("a.service", "").await;
     cluster.hosts[0].fake().hang_stop(&name("a.service"));
@@ -167,10 +167,10 @@ async fn a_unit_that_hangs_in_its_stop_holds_nobody_up() {
     assert!(cluster.active_on("a.service").is_empty());
 }
 
-/// An agent wakes for its own units alone, so what it costs does not grow with the cluster.
+/// An agent wakes for its own units alone, so its cost does not grow with the cluster.
 // Holds: I-25, D-29
 #[tokio::test(start_paused = true)]
-async fn what_happens_elsewhere_is_no_reason_to_look() {
+async fn changes_elsewhere_cause_no_reads() {
     let mut cluster = Cluster::start(2).await;
     let there = format!("MachineID={}", cluster.hosts[0].id());
     let here = format!("MachineID={}", cluster.hosts[1].id());

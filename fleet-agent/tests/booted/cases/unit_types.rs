@@ -1,4 +1,4 @@
-//! Units of all types, and what they start.
+//! Units of all types, and the units that they start.
 
 use std::time::Duration;
 
@@ -42,8 +42,8 @@ pub(crate) async fn units_of_all_types_run() {
     assert_eq!(bench.manager.list().await.expect("it answers"), []);
 }
 
-/// What a machine needs a kernel or hardware for that one of the kit has not, is told so.
-pub(crate) async fn what_a_machine_cannot_run_is_told() {
+/// Units that need a missing kernel feature or device fail with a reason.
+pub(crate) async fn unsupported_unit_is_reported() {
     let bench = Bench::new().await;
     let units = [
         ("srv-none.swap", "[Swap]\nWhat=/srv/none\n"),
@@ -59,8 +59,8 @@ pub(crate) async fn what_a_machine_cannot_run_is_told() {
     }
 }
 
-/// The kernel's device for it is made here; without it in the kernel nothing can be tried.
-pub(crate) async fn an_automount_mounts_when_it_is_looked_into() {
+/// The case creates the autofs device; without kernel support there is nothing to test.
+pub(crate) async fn automount_mounts_on_access() {
     if shell("grep -w autofs /proc/misc || true").is_empty() {
         return tell("left out: this kernel has no autofs");
     }
@@ -82,8 +82,8 @@ pub(crate) async fn an_automount_mounts_when_it_is_looked_into() {
     assert_eq!(shell("grep /srv/auto /proc/mounts || true"), "");
 }
 
-/// It counted as started for ever, and never ran.
-pub(crate) async fn a_timer_that_comes_before_its_service_is_not_started_yet() {
+/// Regression: it counted as started forever, and never ran.
+pub(crate) async fn timer_without_service_is_not_started() {
     let bench = Bench::new().await;
     let triggers = [
         ("early.timer", "[Timer]\nOnActiveSec=1h\n"),
@@ -94,7 +94,7 @@ pub(crate) async fn a_timer_that_comes_before_its_service_is_not_started_yet() {
         bench.load(&[(unit, text)]).await;
         let error = bench.start(unit).await.expect_err("there is nothing to start");
         let ServiceError::NothingToTrigger { missing, .. } = &error else {
-            panic!("not for what is missing: {error}");
+            panic!("another reason than the missing unit: {error}");
         };
         assert_eq!(missing, "early.service");
         assert_eq!(
@@ -112,7 +112,7 @@ pub(crate) async fn a_timer_that_comes_before_its_service_is_not_started_yet() {
     bench.unload("early.service").await;
 }
 
-pub(crate) async fn a_stops_time_out_is_that_of_the_machine() {
+pub(crate) async fn stop_timeout_includes_machine_settings() {
     shell(
         "mkdir -p /etc/systemd/system.conf.d /etc/systemd/system/dropped.service.d; \
          printf '[Manager]\\nDefaultTimeoutStopSec=7min\\n' >/etc/systemd/system.conf.d/stop.conf; \

@@ -1,4 +1,4 @@
-//! What it costs to run units through the manager, beside systemd's own tool. Nothing is asserted.
+//! Cost of running units through the manager, compared with `systemctl`. Nothing is asserted.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ fn figure(text: &str) {
     tell(&format!("figure: {text}"));
 }
 
-pub(crate) async fn the_cost_beside_systemctl() {
+pub(crate) async fn cost_compared_with_systemctl() {
     let bench = Bench::new().await;
     let (mut theirs, mut ours) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {

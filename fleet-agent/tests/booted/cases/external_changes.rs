@@ -1,11 +1,11 @@
-//! What others than fleet do to its units.
+//! Changes to fleet's units that are not made by fleet.
 
 use fleet_agent::{Drift, ServiceManager as _};
 use fleet_core::{ActiveState, Generation};
 
 use crate::bench::{Bench, SLEEP, name, shell, wait_until};
 
-/// Waits until that is what the manager says that others did to the unit.
+/// Waits until the manager reports this drift of the unit.
 async fn wait_for_drift(bench: &Bench, unit: &str, drift: Option<Drift>) {
     wait_until(&format!("{unit} shows {drift:?}"), async || {
         bench.manager.drift(&name(unit)).await.expect("it answers") == drift
@@ -13,7 +13,7 @@ async fn wait_for_drift(bench: &Bench, unit: &str, drift: Option<Drift>) {
     .await;
 }
 
-pub(crate) async fn what_others_stop_is_told() {
+pub(crate) async fn external_stop_is_reported() {
     let bench = Bench::new().await;
     let once = "[Service]\nExecStart=/bin/sh -c 'until [ -e /run/gate ]; do sleep 0.1; done'\n";
     bench.run("kept.service", SLEEP).await;

@@ -1,4 +1,4 @@
-//! Many units that come at once: they cost what they are, however often each of them changes.
+//! Many units at once: their cost does not depend on how often each of them changes.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::cluster::Cluster;
 const MANY: usize = 100;
 
 #[tokio::test(start_paused = true)]
-async fn units_that_come_one_by_one_are_looked_at_once_each_and_published_together() {
+async fn burst_of_units_is_published_in_batches() {
     let mut cluster = Cluster::start(1).await;
     cluster.launch("first.service", "").await;
     cluster.wait(Duration::from_secs(2)).await;
@@ -22,7 +22,7 @@ async fn units_that_come_one_by_one_are_looked_at_once_each_and_published_togeth
     assert_eq!(cluster.active_on("u99.service"), [0]);
     let now = cluster.history.now();
     assert!(now.state("u99.service", "m0").is_some_and(|state| state.systemd.main_pid.is_some()));
-    // Each has a commit of the engine's and a look of the agent's, which it is placed by.
+    // Each has one commit of the engine, and one look of the agent that sees the placement.
     assert!(looks < MANY + MANY / 4, "{looks} looks");
     assert!(commits < MANY + MANY / 4, "{commits} commits");
 }

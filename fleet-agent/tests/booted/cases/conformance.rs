@@ -1,4 +1,4 @@
-//! The conformance suite of service managers, over each kind of connection.
+//! The conformance suite over each kind of connection.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,18 +27,18 @@ impl Harness for Conforming {
 }
 
 // Holds: G-30
-pub(crate) async fn the_system_bus_conforms() {
+pub(crate) async fn system_bus_conforms() {
     conforms(SystemdConfig::system()).await;
 }
 
-pub(crate) async fn the_private_socket_conforms() {
+pub(crate) async fn private_socket_conforms() {
     conforms(SystemdConfig::system().with_private_socket()).await;
 }
 
-/// Where root's own systemd of this case has its sockets.
+/// Runtime directory of root's user instance in this case.
 const RUNTIME: &str = "/run/user/0";
 
-/// A user's systemd with a bus, as a session would have them, without anybody's session.
+/// Starts a user instance with a bus, like a login session but without one.
 const USER: &str = r#"
     mkdir -p -m 0700 /run/user/0/systemd/user /etc/systemd/system/user@0.service.d
     cd /run/user/0/systemd/user
@@ -54,7 +54,7 @@ const USER: &str = r#"
     systemctl --user start dbus.socket dbus.service
 "#;
 
-pub(crate) async fn a_users_systemd_conforms() {
+pub(crate) async fn user_instance_conforms() {
     shell(USER);
     let user = SystemdConfig::user(Path::new(RUNTIME));
     conforms(user.clone().with_private_socket()).await;

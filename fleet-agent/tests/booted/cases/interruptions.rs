@@ -1,4 +1,4 @@
-//! What is lost and found again: daemons, connections, files.
+//! Loss and recovery of daemons, connections and files.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
@@ -10,8 +10,8 @@ use fleet_core::{ActiveState, Generation, TargetState};
 use crate::bench::{Bench, SLEEP, name, shell, show, tell, wait_until};
 use crate::machine::CASE;
 
-/// The part of the next case that is killed: it never ends by itself.
-pub(crate) async fn a_daemon_to_be_killed() {
+/// Part of the next case: a daemon to kill, which never ends by itself.
+pub(crate) async fn helper_daemon_to_kill() {
     let bench = Bench::new().await;
     bench.run("kept.service", SLEEP).await;
     bench.load(&[("loaded.service", SLEEP)]).await;
@@ -20,10 +20,10 @@ pub(crate) async fn a_daemon_to_be_killed() {
 }
 
 // Holds: I-9
-pub(crate) async fn a_killed_daemon_leaves_its_units() {
+pub(crate) async fn killed_daemon_leaves_units_running() {
     let mut child = Command::new("/srv/share/booted")
         .args(["--ignored", "--exact", "inside", "--nocapture"])
-        .env(CASE, "a_daemon_to_be_killed")
+        .env(CASE, "helper_daemon_to_kill")
         .stderr(Stdio::piped())
         .spawn()
         .expect("it can be run");
@@ -48,7 +48,7 @@ pub(crate) async fn a_killed_daemon_leaves_its_units() {
     bench.unload("loaded.service").await;
 }
 
-/// Starts a unit that hangs, loses the connection, and sees that all goes on afterwards.
+/// Starts a unit that hangs, interrupts the connection, and checks that everything continues.
 async fn survives(bench: Bench, loss: &str) {
     let hanging = "[Service]\nType=oneshot\nRemainAfterExit=yes\n\
                    ExecStart=/bin/sh -c 'until [ -e /run/gate ]; do sleep 0.1; done'\n";
@@ -68,10 +68,10 @@ async fn survives(bench: Bench, loss: &str) {
     .await;
     bench.wait_for_connection().await;
     assert_eq!(show("kept.service", "MainPID"), pid, "no unit was touched");
-    assert!(!start.is_finished(), "who waits goes on waiting");
+    assert!(!start.is_finished(), "the caller keeps waiting");
     shell("touch /run/gate");
     start.await.expect("no panic").expect("it starts in the end");
-    // What happens from now on is seen again.
+    // Later changes are observed again.
     shell("systemctl stop kept.service");
     bench.wait_for("kept.service", |it| it.active == ActiveState::Inactive).await;
     bench.run("later.service", SLEEP).await;
@@ -80,18 +80,18 @@ async fn survives(bench: Bench, loss: &str) {
     }
 }
 
-pub(crate) async fn systemd_may_begin_anew() {
+pub(crate) async fn systemd_may_reexecute() {
     survives(Bench::new().await, "systemctl daemon-reexec").await;
     shell("rm /run/gate");
     let private = fleet_agent::SystemdConfig::system().with_private_socket();
     survives(Bench::with(private).await, "systemctl daemon-reexec").await;
 }
 
-pub(crate) async fn the_bus_may_begin_anew() {
+pub(crate) async fn bus_may_restart() {
     survives(Bench::new().await, "systemctl restart dbus.service").await;
 }
 
-pub(crate) async fn what_ends_while_the_bus_is_away_is_heard_of() {
+pub(crate) async fn exit_during_bus_outage_is_noticed() {
     let bench = Bench::new().await;
     let task = |code: u8| {
         format!(
@@ -130,9 +130,9 @@ pub(crate) async fn what_ends_while_the_bus_is_away_is_heard_of() {
     }
 }
 
-/// All is looked at after a reload, jobs too: one that is just over was taken for one whose end
-/// had been missed, and its unit for one that has not failed.
-pub(crate) async fn an_end_during_a_reload_is_heard_of() {
+/// Regression: everything is refreshed after a reload, including jobs. A job that had just ended
+/// counted as one with a missed end, and its unit as one that has not failed.
+pub(crate) async fn exit_during_reload_is_noticed() {
     let bench = Bench::new().await;
     let text = "[Service]\nType=oneshot\nExecStart=/bin/false\n";
     bench.load(&[("failing.service", text)]).await;
@@ -146,7 +146,7 @@ pub(crate) async fn an_end_during_a_reload_is_heard_of() {
     bench.unload("failing.service").await;
 }
 
-pub(crate) async fn half_written_units_are_found() {
+pub(crate) async fn half_written_units_are_recovered() {
     let bench = Bench::new().await;
     for unit in ["a.service", "b.service", "c.service"] {
         bench.run(unit, SLEEP).await;
@@ -160,11 +160,7 @@ pub(crate) async fn half_written_units_are_found() {
     let bench = Bench::new().await;
     for unit in ["a.service", "b.service", "never.service"] {
         let found = bench.get(unit).await;
-        assert_eq!(
-            found.known.requested,
-            TargetState::Inactive,
-            "{unit}: nobody knows what was asked"
-        );
+        assert_eq!(found.known.requested, TargetState::Inactive, "{unit}: the request is unknown");
     }
     assert_eq!(bench.get("c.service").await.known.requested, TargetState::Launched);
     bench.load(&[("a.service", SLEEP), ("b.service", SLEEP)]).await;

@@ -1,4 +1,4 @@
-//! A cluster at rest: what its daemons ask of their store, which must not grow with the units.
+//! An idle cluster: the requests of its daemons to the store, which must not grow with the units.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,15 +11,15 @@ use crate::cluster::{Daemon, TTL};
 use crate::host::Host;
 use crate::units::{file, name};
 
-/// How long a cluster at rest is looked at.
+/// Observed time of an idle cluster.
 const MINUTES: Duration = Duration::from_secs(1200);
 
 async fn wait(time: Duration) {
     tokio::time::sleep(time).await;
 }
 
-/// How often the daemons of a cluster ask their store for anything once all units run: reads,
-/// commits, and renewals of leases.
+/// Returns the numbers of reads, commits and lease renewals of a cluster's daemons, once all units
+/// run.
 async fn asked_at_rest(machines: usize, units: usize) -> [usize; 3] {
     let store = Arc::new(MemoryStore::new());
     store_units(&Registry::new(store.clone(), Layout::DEFAULT_PREFIX), units).await;
@@ -59,8 +59,8 @@ fn asked(hosts: &[Host]) -> [usize; 3] {
 
 // Holds: I-25, D-29
 #[tokio::test(start_paused = true)]
-async fn a_cluster_at_rest_reads_and_writes_nothing_and_renews_one_lease_a_machine() {
-    // A machine renews its presence, and the leader its leadership, three times in their time.
+async fn idle_cluster_only_renews_leases() {
+    // A machine renews its presence, and the leader its leadership, three times per lease time.
     let renewals =
         |machines: usize| (machines + 1) * (MINUTES.as_secs() / (TTL.as_secs() / 3)) as usize;
     for (machines, units) in [(5, 1_000), (5, 10), (3, 10)] {

@@ -1,4 +1,4 @@
-//! The native service manager beside systemd: the same units, the same events, in one run.
+//! The native service manager compared with systemd: the same units and events in one run.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::bench::tell;
 use crate::histories::{Case, cases, run_all};
 
 // Holds: G-30
-pub(crate) async fn native_units_live_as_those_of_systemd() {
+pub(crate) async fn native_and_systemd_units_behave_alike() {
     let directory = tempfile::tempdir().expect("a directory can be made");
     let config = NativeConfig::new(directory.path().join("native"));
     let native = NativeManager::open(config).await.expect("it opens");

@@ -1,4 +1,4 @@
-//! What a machine does without the store, by what its agent noted down.
+//! Machines without the store, and the state stored by their agents.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::units::name;
 /// How long a daemon waits for the store.
 const BLIND: Duration = Duration::from_secs(60);
 
-/// A machine that was booted while the store was out of reach, and that had some units.
+/// A machine with units that was booted while the store was out of reach.
 async fn booted_blind() -> Cluster {
     let mut cluster = Cluster::start(1).await;
     cluster.launch("a.service", "").await;
@@ -29,7 +29,7 @@ async fn booted_blind() -> Cluster {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_machine_that_boots_without_the_store_runs_what_it_had() {
+async fn boot_without_store_runs_last_known_units() {
     let mut cluster = booted_blind().await;
     cluster.wait(BLIND - Duration::from_secs(1)).await;
     assert!(cluster.hosts[0].units().is_empty());
@@ -45,11 +45,11 @@ async fn a_machine_that_boots_without_the_store_runs_what_it_had() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_machine_had_ends_nothing_and_is_corrected_when_the_store_is_back() {
+async fn stored_state_is_corrected_once_store_is_back() {
     let mut cluster = booted_blind().await;
     cluster.destroy(&name("a.service")).await;
     cluster.wait(BLIND * 10).await;
-    assert_eq!(cluster.active_on("a.service"), [0], "nobody could know");
+    assert_eq!(cluster.active_on("a.service"), [0], "it cannot be known");
     let ends = |call: &Call| matches!(call, Call::Stop(_) | Call::Unload(_) | Call::Restart(..));
     let calls = cluster.hosts[0].events();
     assert!(!calls.iter().any(|event| event.away && ends(&event.call)), "{calls:?}");
@@ -58,7 +58,7 @@ async fn what_a_machine_had_ends_nothing_and_is_corrected_when_the_store_is_back
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_daemon_that_finds_its_units_running_starts_nothing_by_the_note() {
+async fn stored_state_restarts_no_running_unit() {
     let mut cluster = Cluster::start(1).await;
     cluster.launch("a.service", "").await;
     let before = (cluster.pid(0, "a.service"), cluster.calls());
@@ -71,7 +71,7 @@ async fn a_daemon_that_finds_its_units_running_starts_nothing_by_the_note() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_damaged_note_is_as_good_as_none() {
+async fn damaged_stored_state_is_ignored() {
     let mut cluster = booted_blind().await;
     cluster.crash(0);
     let notes = cluster.hosts[0].notes();
@@ -84,14 +84,14 @@ async fn a_damaged_note_is_as_good_as_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_note_is_written_when_the_machine_is_to_have_something_else_and_not_otherwise() {
+async fn state_is_stored_only_on_change() {
     let mut cluster = Cluster::start(2).await;
     let here = format!("MachineID={}", cluster.hosts[0].id());
     cluster.launch("mine.service", &here).await;
     let notes = cluster.hosts[0].notes();
     let noted = notes.read(StateKey::DesiredState).await.expect("it is in memory");
-    assert!(String::from_utf8_lossy(&noted.expect("it was noted")).contains("mine.service"));
-    // Were it written again, this would be gone.
+    assert!(String::from_utf8_lossy(&noted.expect("it was stored")).contains("mine.service"));
+    // Another write would replace this.
     notes.write(StateKey::DesiredState, b"mark".to_vec()).await.expect("it is in memory");
     cluster.hosts[0].fake().crash(&name("mine.service"));
     cluster.launch("everybodys.service", "Global=true\nMachineMetadata=region=south").await;
@@ -103,7 +103,7 @@ async fn a_note_is_written_when_the_machine_is_to_have_something_else_and_not_ot
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_note_is_written_once_a_second_at_most_unless_a_unit_waits_for_it() {
+async fn state_is_stored_once_a_second_unless_urgent() {
     let mut cluster = Cluster::start(1).await;
     let notes = cluster.hosts[0].notes();
     let mark = || notes.write(StateKey::DesiredState, b"mark".to_vec());
@@ -115,7 +115,7 @@ async fn a_note_is_written_once_a_second_at_most_unless_a_unit_waits_for_it() {
     mark().await.expect("it is in memory");
     cluster.launch("b.service", "").await;
     cluster.launch("c.service", "").await;
-    assert!(is_marked().await, "it was written a moment ago");
+    assert!(is_marked().await, "it was written recently");
     cluster.wait(Duration::from_secs(1)).await;
     assert!(!is_marked().await, "it is never left undone");
     cluster.launch("d.service", "").await;

@@ -1,4 +1,4 @@
-//! Many units that depend on each other and delay nobody.
+//! Many units that depend on each other without delaying others.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 
 use crate::bench::{Bench, SLEEP, name, shell, show};
 
-pub(crate) async fn a_slow_stop_delays_nobody() {
+pub(crate) async fn slow_stop_delays_no_other_unit() {
     let bench = Bench::new().await;
     let slow = format!("{SLEEP}ExecStop=/bin/sh -c 'until [ -e /run/gate ]; do sleep 0.1; done'\n");
     bench.run("slow.service", &slow).await;
@@ -27,7 +27,7 @@ pub(crate) async fn a_slow_stop_delays_nobody() {
     assert_eq!(bench.manager.list().await.expect("it answers"), []);
 }
 
-pub(crate) async fn a_sidekick_is_started_with_its_main_unit() {
+pub(crate) async fn dependent_unit_starts_with_main_unit() {
     let bench = Bench::new().await;
     let side = format!("[Unit]\nPartOf=main.service\n{SLEEP}[Install]\nWantedBy=main.service\n");
     bench.load(&[("main.service", SLEEP), ("side.service", &side)]).await;
@@ -35,7 +35,7 @@ pub(crate) async fn a_sidekick_is_started_with_its_main_unit() {
     bench.wait_for("side.service", |it| it.active == ActiveState::Active).await;
     bench.manager.stop(&name("main.service")).await.expect("it stops");
     bench.wait_for("side.service", |it| it.active == ActiveState::Inactive).await;
-    // One that comes while its main unit is up is there when that starts next.
+    // A unit loaded while its main unit is active starts with the main unit's next start.
     bench.unload("side.service").await;
     bench.start("main.service").await.expect("it starts");
     bench.load(&[("side.service", &side)]).await;
@@ -48,14 +48,14 @@ pub(crate) async fn a_sidekick_is_started_with_its_main_unit() {
     bench.unload("main.service").await;
 }
 
-/// How often systemd has read all its files since it was booted.
+/// Returns how often systemd has reloaded since the boot.
 fn reloads() -> usize {
-    // systemd asks all its generators each time.
+    // systemd runs all its generators on each reload.
     shell("wc -l </run/reloads").parse().expect("it is a number")
 }
 
 // Holds: I-14
-pub(crate) async fn reloads_are_made_only_where_needed() {
+pub(crate) async fn reloads_happen_only_if_needed() {
     shell(
         "printf '#!/bin/sh\\necho >>/run/reloads\\n' >/etc/systemd/system-generators/count; \
          chmod +x /etc/systemd/system-generators/count; : >/run/reloads",
@@ -72,14 +72,14 @@ pub(crate) async fn reloads_are_made_only_where_needed() {
     let side = format!("{SLEEP}[Install]\nWantedBy=a.service\n");
     let batch = [("side.service", &*side), ("c.service", SLEEP), ("d.service", SLEEP)];
     bench.load(&batch).await;
-    assert_eq!(reloads(), 1, "who wants one is in memory, and it is one for the batch");
+    assert_eq!(reloads(), 1, "a depending unit is in memory, and one reload covers the batch");
     bench.manager.reload().await.expect("it answers");
     assert_eq!(reloads(), 1, "nothing is left to be read");
     shell("touch -d '+1 hour' /run/fleet/units/a.service");
     drop(bench.manager);
     let bench = Bench::new().await;
     bench.manager.reload().await.expect("it answers");
-    assert_eq!(reloads(), 2, "what was changed while nobody looked is read");
+    assert_eq!(reloads(), 2, "changes without a manager are read");
     for unit in ["a.service", "b.service", "c.service", "d.service", "side.service"] {
         bench.unload(unit).await;
     }
