@@ -1,12 +1,16 @@
-//! Command lines.
+//! Command lines of a service.
 
 use fleet_unitfile::{CommandError, CommandLine, Privileges};
 
-use super::value::{In, shown};
+use super::value::{ValueContext, unreadable};
 use crate::graph::Command;
 
-/// Adds the commands of one `Exec…=` line; an empty one takes all away that came before.
-pub(super) fn add(list: &mut Vec<Command>, value: &str, unit: &In<'_>) -> Result<(), String> {
+/// Adds the commands of one `Exec…=` line; an empty value resets the list.
+pub(super) fn add(
+    list: &mut Vec<Command>,
+    value: &str,
+    unit: &ValueContext<'_>,
+) -> Result<(), String> {
     if value.is_empty() {
         list.clear();
     }
@@ -16,13 +20,13 @@ pub(super) fn add(list: &mut Vec<Command>, value: &str, unit: &In<'_>) -> Result
     Ok(())
 }
 
-fn command(line: &CommandLine, unit: &In<'_>) -> Result<Command, String> {
+fn command(line: &CommandLine, unit: &ValueContext<'_>) -> Result<Command, String> {
     let line = line.expand(unit.facts, unit.name).map_err(read)?;
     let program = line.path().to_owned();
     if program.starts_with('$') {
         return Err(format!(
-            "has a variable for its program: write the path itself, or \
-             \"/bin/sh -c 'exec {program}'\""
+            "has a variable as its program: write the path itself, or \"/bin/sh -c 'exec \
+             {program}'\""
         ));
     }
     let mut words = line.argv().map(str::to_owned);
@@ -39,7 +43,7 @@ fn command(line: &CommandLine, unit: &In<'_>) -> Result<Command, String> {
 
 fn read(error: CommandError) -> String {
     match error {
-        CommandError::Specifier { source, .. } => shown(source),
-        other => shown(other),
+        CommandError::Specifier { source, .. } => unreadable(source),
+        other => unreadable(other),
     }
 }

@@ -1,4 +1,4 @@
-//! Reads one file: asks of each option what becomes of it, and keeps what is wrong.
+//! Compiles one unit file: applies each option and collects refusals and remarks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,35 +11,35 @@ use super::refusal::{OptionPosition, RefusalCause, Remark, UnitRefusal, UnitRefu
 use super::relation::{Relation, relations};
 use super::support::{Support, support};
 use super::timer::Timer;
-use super::value::{In, shown};
+use super::value::{ValueContext, unreadable};
 use crate::graph::{InitUnit, Name};
 
-/// How many refusals and how many remarks are kept of one unit.
-const MOST: usize = 100;
+/// Maximum number of refusals, and of remarks, per unit.
+const MAX_REPORTED: usize = 100;
 
-/// A unit that can be run, as far as its own file tells.
+/// A unit without refusals in its own file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompiledUnit {
-    /// It provides its own name, and depends on nothing yet.
+    /// The unit. It provides its own name and has no dependencies yet.
     pub unit: Arc<InitUnit>,
-    /// What it starts and when, if it is a timer.
+    /// Triggers and triggered unit, for a timer.
     pub timer: Option<Timer>,
-    /// What it says of other units, in the order of the file.
+    /// Relations to other units, in the order of the file.
     pub relations: Vec<Relation>,
-    /// Other names that it goes by, as `Alias=` has them.
+    /// Additional names (`Alias=`).
     pub aliases: BTreeSet<UnitName>,
-    /// Whether it has the dependencies that systemd gives to each unit (`DefaultDependencies=`).
+    /// Whether it gets systemd's default dependencies (`DefaultDependencies=`).
     pub default_dependencies: bool,
-    /// What a person should know, in the order of the file.
+    /// Remarks for people, in the order of the file.
     pub remarks: Vec<Remark>,
-    /// Where each option that counts stands.
+    /// Positions of the honoured options.
     positions: Box<[OptionPosition]>,
 }
 
-/// Turns a unit file of systemd into a unit of the graph.
+/// Compiles a systemd unit file to a unit of the graph.
 ///
-/// Services become what their `Type=` says, targets and timers virtual units. Nothing outside the
-/// file is looked at but `site`. Specifiers are replaced as systemd does.
+/// The type of a service follows from `Type=`; targets and timers become virtual units. Nothing is
+/// read except the file and the options. Specifiers are expanded as systemd does.
 ///
 /// ```
 /// use fleet_core::graph::systemd::{CompileOptions, compile};
@@ -47,22 +47,22 @@ pub struct CompiledUnit {
 ///
 /// let file = UnitFile::parse("[Service]\nExecStart=/usr/bin/web\nProtectHome=yes\n")?;
 /// let refusals = compile(&"web.service".parse()?, &file, &CompileOptions::default()).unwrap_err();
-/// let expected = "web.service:3:1: Service.ProtectHome is not possible: ";
+/// let expected = "web.service:3:1: Service.ProtectHome is not supported: ";
 /// assert!(refusals.to_string().starts_with(expected));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// # Errors
 ///
-/// All reasons not to run it: options that cannot be honoured, values that cannot be read, and what
-/// the file lacks as a whole.
+/// Returns all reasons to refuse the unit: options that cannot be honoured, values that cannot be
+/// read, and missing options.
 pub fn compile(
     name: &UnitName,
     file: &UnitFile,
-    site: &CompileOptions,
+    options: &CompileOptions,
 ) -> Result<CompiledUnit, UnitRefusals> {
-    let mut compiler = Compiler::new(name, file, site);
-    if let Some(problem) = cannot_be_run(name, file) {
+    let mut compiler = Compiler::new(name, file, options);
+    if let Some(problem) = file_problem(name, file) {
         compiler.refuse(None, problem);
         return compiler.finish();
     }
@@ -72,8 +72,8 @@ pub fn compile(
     compiler.finish()
 }
 
-/// What keeps a whole type of units, or an empty file, from being run.
-fn cannot_be_run(name: &UnitName, file: &UnitFile) -> Option<String> {
+/// Returns the reason to refuse the whole file: its unit type, a template, or an empty file.
+fn file_problem(name: &UnitName, file: &UnitFile) -> Option<String> {
     if !matches!(name.unit_type(), UnitType::Service | UnitType::Target | UnitType::Timer) {
         return Some(format!(
             "the native supervisor runs .service, .target and .timer units only, not .{} \
@@ -82,7 +82,7 @@ fn cannot_be_run(name: &UnitName, file: &UnitFile) -> Option<String> {
         ));
     }
     if name.is_template() {
-        return Some("a template is not run itself: name an instance of it".to_owned());
+        return Some("a template cannot run: name an instance of it".to_owned());
     }
     let is_masked = file.source().is_empty();
     is_masked.then(|| "an empty file masks the unit: write a unit into it".to_owned())
@@ -91,22 +91,22 @@ fn cannot_be_run(name: &UnitName, file: &UnitFile) -> Option<String> {
 struct Compiler<'a> {
     name: &'a UnitName,
     file: &'a UnitFile,
-    site: &'a CompileOptions,
+    options: &'a CompileOptions,
     draft: Draft,
     relations: Vec<Relation>,
     aliases: BTreeSet<UnitName>,
     refusals: Vec<UnitRefusal>,
     remarks: Vec<Remark>,
-    /// Where each option that counts stands, in bytes; a place of that takes a look at all lines.
+    /// Byte offset of each honoured option. Computing line and column needs a pass over the file.
     positions: BTreeMap<(String, String), usize>,
 }
 
 impl<'a> Compiler<'a> {
-    fn new(name: &'a UnitName, file: &'a UnitFile, site: &'a CompileOptions) -> Self {
+    fn new(name: &'a UnitName, file: &'a UnitFile, options: &'a CompileOptions) -> Self {
         Self {
             name,
             file,
-            site,
+            options,
             draft: Draft::new(),
             relations: Vec::new(),
             aliases: BTreeSet::new(),
@@ -130,7 +130,7 @@ impl<'a> Compiler<'a> {
             Some(Support::Ignored(why)) => self.remark(option, why),
             Some(Support::Honoured) => self.honour(option),
             Some(it) if it.is_neutral(option.value()) => {
-                // The last one counts.
+                // The last assignment counts.
                 let full = format!("{section}.{name}");
                 self.refusals.retain(|old| old.option() != Some(&full));
             }
@@ -154,8 +154,8 @@ impl<'a> Compiler<'a> {
         let (section, name, value) = (option.section(), option.name(), option.value());
         let known = (section.to_owned(), name.to_owned());
         self.positions.insert(known, option.span().start);
-        let facts = &self.site.facts;
-        let unit = In::new(self.name, facts);
+        let facts = &self.options.facts;
+        let unit = ValueContext::new(self.name, facts);
         let expand = |text: &str| unit.expand(text);
         let done = match (section, name) {
             ("Install", "Alias") => alias(&mut self.aliases, value, self.name.unit_type(), &expand),
@@ -181,34 +181,37 @@ impl<'a> Compiler<'a> {
         OptionPosition::new(location, option.section(), option.name())
     }
 
-    /// Keeps a reason not to run the unit, unless the operator accepts it.
+    /// Adds a refusal, unless the operator accepts the option.
     fn refuse(&mut self, option: Option<OptionView<'_>>, problem: String) {
-        if let Some(option) = option.filter(|option| self.site.accept.contains(option.name())) {
-            let text = format!("is passed over, as this machine's operator accepts; it {problem}");
+        if let Some(option) = option.filter(|option| self.options.accept.contains(option.name())) {
+            let text = format!(
+                "is ignored, as accepted by the operator of this machine; it \
+                                {problem}"
+            );
             return self.remark(option, &text);
         }
-        if self.refusals.len() < MOST {
+        if self.refusals.len() < MAX_REPORTED {
             let position = option.map(|option| self.position(option));
             self.refusals.push(UnitRefusal { position, cause: RefusalCause::Setting, problem });
         }
     }
 
-    /// Keeps something to know; the same of one option is kept once.
+    /// Adds a remark, once per option and text.
     fn remark(&mut self, option: OptionView<'_>, text: &str) {
         let full = format!("{}.{}", option.section(), option.name());
         let known = |remark: &Remark| remark.position.option == full && remark.text == text;
-        if self.remarks.len() < MOST && !self.remarks.iter().any(known) {
+        if self.remarks.len() < MAX_REPORTED && !self.remarks.iter().any(known) {
             self.remarks.push(Remark { position: self.position(option), text: text.to_owned() });
         }
     }
 
-    /// The place of an option that counts, by its section and name.
+    /// Returns the position of an honoured option.
     fn position_of(&self, section: &str, name: &str) -> Option<OptionPosition> {
         let at = self.positions.get(&(section.to_owned(), name.to_owned()))?;
         Some(OptionPosition::new(self.file.location(*at), section, name))
     }
 
-    /// The positions of all options that count.
+    /// Returns the positions of all honoured options.
     fn all_positions(&self) -> Box<[OptionPosition]> {
         let place = |((section, name), at): (&(String, String), &usize)| {
             OptionPosition::new(self.file.location(*at), section, name)
@@ -220,7 +223,7 @@ impl<'a> Compiler<'a> {
         let draft = std::mem::take(&mut self.draft);
         let default_dependencies = draft.default_dependencies.unwrap_or(true);
         let name = Name::new(self.name.as_str()).map_err(|problem| problem.to_string());
-        // What is missing of a whole may be missing because a part of it was refused.
+        // If options were refused, whatever seems missing may be among them.
         let unit = match name {
             _ if !self.refusals.is_empty() => None,
             Ok(name) => self.finished(draft, name),
@@ -245,18 +248,18 @@ impl<'a> Compiler<'a> {
     }
 
     fn finished(&mut self, draft: Draft, name: Name) -> Option<(InitUnit, Option<Timer>)> {
-        let flaws = draft.flaws(self.name.unit_type());
-        for (option, problem) in flaws.refused {
+        let problems = draft.problems(self.name.unit_type());
+        for (option, problem) in problems.refused {
             let position = option.and_then(|(section, name)| self.position_of(section, name));
             self.refusals.push(UnitRefusal { position, cause: RefusalCause::Setting, problem });
         }
-        for ((section, name), text) in flaws.remarked {
+        for ((section, name), text) in problems.remarked {
             if let Some(position) = self.position_of(section, name) {
                 self.remarks.push(Remark { position, text: text.to_owned() });
             }
         }
         let timer = (self.name.unit_type() == UnitType::Timer)
-            .then(|| draft.timer.timer(&In::new(self.name, &self.site.facts)))
+            .then(|| draft.timer.timer(&ValueContext::new(self.name, &self.options.facts)))
             .transpose();
         match timer {
             Ok(timer) if self.refusals.is_empty() => {
@@ -272,7 +275,7 @@ impl<'a> Compiler<'a> {
 }
 
 impl CompiledUnit {
-    /// Where an option that counts stands; the last place, where there are several. Nothing if the
+    /// Returns the position of an honoured option, the last one if it is repeated. `None` if the
     /// file does not have it.
     #[must_use]
     pub fn position_of(&self, section: &str, name: &str) -> Option<OptionPosition> {
@@ -287,10 +290,10 @@ impl UnitRefusal {
 }
 
 fn foreign(section: &str, unit_type: UnitType) -> String {
-    format!("stands in [{section}], which means nothing in a .{unit_type} unit: take it out")
+    format!("is in [{section}], which has no meaning in a .{unit_type} unit: remove it")
 }
 
-/// Adds other names of the unit; an empty value takes all away.
+/// Adds aliases of the unit; an empty value resets the list.
 fn alias(
     aliases: &mut BTreeSet<UnitName>,
     value: &str,
@@ -301,7 +304,7 @@ fn alias(
         aliases.clear();
     }
     for word in value.split_whitespace() {
-        let alias = expand(word)?.parse::<UnitName>().map_err(shown)?;
+        let alias = expand(word)?.parse::<UnitName>().map_err(unreadable)?;
         if alias.unit_type() != unit_type || alias.is_template() {
             return Err(format!("names {alias}: write the name of a .{unit_type} unit"));
         }
@@ -310,7 +313,7 @@ fn alias(
     Ok(())
 }
 
-/// What to say of an option that systemd does not have, with the nearest that it has.
+/// Returns the problem of an unknown option, with the most similar known one.
 fn unknown(section: &str, name: &str) -> String {
     let distance = |known: &str| strsim::damerau_levenshtein(known, name);
     let near = directives()
@@ -319,8 +322,8 @@ fn unknown(section: &str, name: &str) -> String {
         .min()
         .filter(|(distance, _)| *distance <= 3.min(name.len() / 2));
     let help = near.map_or_else(
-        || "take it out, or begin its name with X-".to_owned(),
+        || "remove it, or prefix its name with X-".to_owned(),
         |(_, near)| format!("write {near}="),
     );
-    format!("is no option of systemd in [{section}]: {help}")
+    format!("is not a systemd option in [{section}]: {help}")
 }

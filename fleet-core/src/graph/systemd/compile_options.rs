@@ -1,15 +1,15 @@
-//! What is known about where units run.
+//! Options of the compiler.
 
 use std::collections::BTreeSet;
 
 use fleet_unitfile::SpecifierContext;
 
-/// Where units run, as far as their compilation depends on it.
+/// The parts of the environment that compilation depends on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CompileOptions {
-    /// What specifiers stand for. One whose fact is missing is refused.
+    /// Values of specifiers. A unit that uses a specifier without a value is refused.
     pub facts: SpecifierContext,
-    /// Names of options, without their sections, that an operator wants passed over where they
-    /// would be refused: a unit then runs as if they did not stand there, and a remark says so.
+    /// Names of options, without sections, that the operator accepts where they would be refused.
+    /// The unit then runs without them, and a remark says so.
     pub accept: BTreeSet<String>,
 }

@@ -1,14 +1,14 @@
-//! Conditions and assertions.
+//! Conditions and assertions of a unit.
 
-use super::value::{In, absolute};
+use super::value::{ValueContext, absolute};
 use crate::graph::{Condition, ConditionTest};
 
-/// Adds a `Condition…=` or `Assert…=`; an empty one takes all of its family away.
+/// Adds a `Condition…=` or `Assert…=`; an empty value resets all of the same family.
 pub(super) fn add(
     list: &mut Vec<Condition>,
     option: &str,
     value: &str,
-    unit: &In<'_>,
+    unit: &ValueContext<'_>,
 ) -> Result<(), String> {
     let assert = option.starts_with("Assert");
     if value.is_empty() {
@@ -19,7 +19,7 @@ pub(super) fn add(
     let (negated, value) = marked(value, '!');
     let text = unit.expand(value)?;
     if text.is_empty() {
-        return Err("asks nothing: write what to look for".to_owned());
+        return Err("is empty: write what to check".to_owned());
     }
     let test = test(option.trim_start_matches("Assert").trim_start_matches("Condition"), text)?;
     list.push(Condition { test, negated, any, assert });

@@ -1,16 +1,16 @@
-//! The settings of one unit as they are collected, option by option.
+//! Settings of one unit, collected option by option.
 
 use fleet_unitfile::UnitType;
 
 use super::restart::{Restarts, WHEN};
 use super::timer::TimerDraft;
 use super::value::{
-    In, Span, choice, delay, flag, longest, number, signal, span, timeout, unless_empty,
+    Span, ValueContext, choice, delay, flag, longest, number, signal, span, timeout, unless_empty,
 };
 use super::{command, condition, exec_environment, resource, statuses};
 use crate::graph::{KillMode, NotifyAccess, Run, Signal};
 
-/// The values of `Type=` that can be honoured.
+/// Supported values of `Type=`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Type {
     Simple,
@@ -22,7 +22,7 @@ pub(super) enum Type {
     NotifyReload,
 }
 
-/// What was said so far.
+/// Settings collected so far.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     pub(super) description: String,
@@ -33,23 +33,23 @@ pub(super) struct Draft {
     pub(super) notify_access: Option<NotifyAccess>,
     pub(super) reload_signal: Option<Signal>,
     pub(super) restarts: Restarts,
-    pub(super) time_out_start: Option<Span>,
-    pub(super) time_out_stop: Option<Span>,
-    pub(super) time_out_abort: Option<Span>,
+    pub(super) timeout_start: Option<Span>,
+    pub(super) timeout_stop: Option<Span>,
+    pub(super) timeout_abort: Option<Span>,
     pub(super) timer: TimerDraft,
-    /// What needs no second look.
+    /// Settings that need no further processing.
     pub(super) run: Run,
 }
 
-/// What only a whole unit can get wrong: each with the option to blame, if there is one.
+/// Problems that concern the unit as a whole, with the option at fault if there is one.
 #[derive(Debug, Default)]
-pub(super) struct Flaws {
-    pub(super) refused: Vec<(Option<Blamed>, String)>,
-    pub(super) remarked: Vec<(Blamed, &'static str)>,
+pub(super) struct UnitProblems {
+    pub(super) refused: Vec<(Option<OptionName>, String)>,
+    pub(super) remarked: Vec<(OptionName, &'static str)>,
 }
 
-/// An option by its section and name.
-pub(super) type Blamed = (&'static str, &'static str);
+/// An option by section and name.
+pub(super) type OptionName = (&'static str, &'static str);
 
 const TYPES: [(&str, Type); 7] = [
     ("simple", Type::Simple),
@@ -75,20 +75,20 @@ const KILL_MODES: [(&str, KillMode); 3] = [
 ];
 
 impl Draft {
-    /// What holds where nothing is said.
+    /// Creates a draft with systemd's defaults.
     pub(super) fn new() -> Self {
         let mut draft = Self::default();
         draft.run.exec_environment.ignore_sigpipe = true;
         draft
     }
 
-    /// Takes over an option that is honoured and speaks of no other unit.
+    /// Applies an honoured option that declares no relation.
     pub(super) fn take(
         &mut self,
         section: &str,
         name: &str,
         value: &str,
-        unit: &In<'_>,
+        unit: &ValueContext<'_>,
     ) -> Result<(), String> {
         let limits = match section {
             "Unit" => &mut self.restarts.in_unit,
@@ -101,15 +101,20 @@ impl Draft {
             _ if section == "Timer" => self.timer.take(name, value, unit)?,
             _ if name.starts_with("Exec") => self.take_command(name, value, unit)?,
             _ if name.starts_with("Restart") => self.take_restart(name, value)?,
-            _ if name.starts_with("Timeout") => self.take_time_out(name, value)?,
+            _ if name.starts_with("Timeout") => self.take_timeout(name, value)?,
             _ => self.take_of_service(name, value, unit)?,
         }
         Ok(())
     }
 
-    fn take_of_unit(&mut self, name: &str, value: &str, unit: &In<'_>) -> Result<(), String> {
+    fn take_of_unit(
+        &mut self,
+        name: &str,
+        value: &str,
+        unit: &ValueContext<'_>,
+    ) -> Result<(), String> {
         match name {
-            // It is for people, who can read a percent sign as well.
+            // The description is for people; an invalid specifier stays as it is.
             "Description" => {
                 self.description = unit.expand(value).unwrap_or_else(|_| value.to_owned());
                 Ok(())
@@ -119,7 +124,12 @@ impl Draft {
         }
     }
 
-    fn take_command(&mut self, name: &str, value: &str, unit: &In<'_>) -> Result<(), String> {
+    fn take_command(
+        &mut self,
+        name: &str,
+        value: &str,
+        unit: &ValueContext<'_>,
+    ) -> Result<(), String> {
         let run = &mut self.run;
         let list = match name {
             "ExecCondition" => &mut run.exec_condition,
@@ -140,7 +150,7 @@ impl Draft {
             "RestartSec" => restarts.delay = Some(delay(value, "write Restart=no instead")?),
             "RestartSteps" => restarts.steps = Some(number(value, 0, u32::MAX)?),
             "RestartMaxDelaySec" => {
-                let longest = delay(value, "write the longest pause between two starts")?;
+                let longest = delay(value, "write the maximum delay between two starts")?;
                 restarts.max_delay = Some(longest);
             }
             "RestartPreventExitStatus" => statuses::add(&mut restarts.prevent, value)?,
@@ -149,21 +159,26 @@ impl Draft {
         Ok(())
     }
 
-    fn take_time_out(&mut self, name: &str, value: &str) -> Result<(), String> {
+    fn take_timeout(&mut self, name: &str, value: &str) -> Result<(), String> {
         if name == "TimeoutAbortSec" {
-            self.time_out_abort = unless_empty(value, timeout)?;
+            self.timeout_abort = unless_empty(value, timeout)?;
             return Ok(());
         }
         let timeout = Some(timeout(value)?);
         match name {
-            "TimeoutStartSec" => self.time_out_start = timeout,
-            "TimeoutStopSec" => self.time_out_stop = timeout,
-            _ => (self.time_out_start, self.time_out_stop) = (timeout, timeout),
+            "TimeoutStartSec" => self.timeout_start = timeout,
+            "TimeoutStopSec" => self.timeout_stop = timeout,
+            _ => (self.timeout_start, self.timeout_stop) = (timeout, timeout),
         }
         Ok(())
     }
 
-    fn take_of_service(&mut self, name: &str, value: &str, unit: &In<'_>) -> Result<(), String> {
+    fn take_of_service(
+        &mut self,
+        name: &str,
+        value: &str,
+        unit: &ValueContext<'_>,
+    ) -> Result<(), String> {
         let run = &mut self.run;
         match name {
             "Type" => self.service_type = Some(service_type(value)?),
@@ -188,23 +203,23 @@ impl Draft {
         Ok(())
     }
 
-    /// What is wrong with the whole.
-    pub(super) fn flaws(&self, unit_type: UnitType) -> Flaws {
+    /// Returns the problems of the unit as a whole.
+    pub(super) fn problems(&self, unit_type: UnitType) -> UnitProblems {
         match unit_type {
-            UnitType::Service => self.flaws_of_service(),
-            UnitType::Timer => self.timer.flaws(!self.run.conditions.is_empty()),
-            _ => self.flaws_of_target(),
+            UnitType::Service => self.service_problems(),
+            UnitType::Timer => self.timer.problems(!self.run.conditions.is_empty()),
+            _ => self.target_problems(),
         }
     }
 
-    fn flaws_of_target(&self) -> Flaws {
-        let mut flaws = Flaws::default();
+    fn target_problems(&self) -> UnitProblems {
+        let mut problems = UnitProblems::default();
         if !self.run.conditions.is_empty() {
-            let problem = "it has conditions, but nothing is run for a target that could be left \
-                           out: put them into the services that it needs";
-            flaws.refused.push((None, problem.to_owned()));
+            let problem = "it has conditions, but a target runs nothing that could be skipped: \
+                           move them to the services that it needs";
+            problems.refused.push((None, problem.to_owned()));
         }
-        flaws
+        problems
     }
 }
 
@@ -217,15 +232,15 @@ fn service_type(value: &str) -> Result<Type, String> {
 
 fn kill_mode(value: &str) -> Result<KillMode, String> {
     if value == "none" {
-        return Err("cannot be none, which leaves processes behind that nobody sees to: write \
-                    process"
-            .to_owned());
+        return Err(
+            "cannot be none, which leaves unsupervised processes behind: write process".to_owned()
+        );
     }
     unless_empty(value, |value| choice(value, &KILL_MODES)).map(Option::unwrap_or_default)
 }
 
-/// A path that does not begin at the root begins where sockets and the like are.
-fn pid_file(value: &str, unit: &In<'_>) -> Result<Option<String>, String> {
+/// Reads a PID file path; a relative path is relative to the runtime directory.
+fn pid_file(value: &str, unit: &ValueContext<'_>) -> Result<Option<String>, String> {
     let path = unit.expand(value)?;
     if path.is_empty() || path.starts_with('/') {
         return Ok(Some(path).filter(|path| !path.is_empty()));

@@ -1,17 +1,17 @@
-//! What surrounds the processes of a service: variables, directory, user, and where output goes.
+//! Execution environment of a service: variables, directory, user and output.
 
 use fleet_unitfile::{split_words, split_words_relaxed};
 
 use super::limit;
-use super::value::{In, choice, flag, number, shown, unless_empty};
+use super::value::{ValueContext, choice, flag, number, unless_empty, unreadable};
 use crate::graph::{DirectoryPath, EnvironmentFile, ExecEnvironment, ExecOutput, WorkingDirectory};
 
-/// Takes one option over.
+/// Applies one option.
 pub(super) fn apply(
     surroundings: &mut ExecEnvironment,
     name: &str,
     value: &str,
-    unit: &In<'_>,
+    unit: &ValueContext<'_>,
 ) -> Result<(), String> {
     let it = surroundings;
     match name {
@@ -29,7 +29,7 @@ pub(super) fn apply(
         "OOMScoreAdjust" => {
             it.oom_score_adjust = unless_empty(value, |value| number(value, -1000, 1000))?;
         }
-        // What is inherited is the standard input, which is empty.
+        // Standard output inherits the standard input, which is `/dev/null`.
         "StandardOutput" => it.output = output(value, unit)?.unwrap_or(ExecOutput::Null),
         "StandardError" => it.error = output(value, unit)?,
         "StandardInput" => choice(value, &[("null", ())])?,
@@ -45,12 +45,12 @@ pub(super) fn apply(
 fn add_variables(
     list: &mut Vec<(String, String)>,
     value: &str,
-    unit: &In<'_>,
+    unit: &ValueContext<'_>,
 ) -> Result<(), String> {
     if value.is_empty() {
         list.clear();
     }
-    for word in split_words(value).map_err(shown)? {
+    for word in split_words(value).map_err(unreadable)? {
         let word = unit.expand(&word)?;
         let assignment = word.split_once('=').filter(|(name, _)| is_variable(name));
         let (name, value) = assignment.ok_or_else(|| {
@@ -61,7 +61,11 @@ fn add_variables(
     Ok(())
 }
 
-fn add_file(list: &mut Vec<EnvironmentFile>, value: &str, unit: &In<'_>) -> Result<(), String> {
+fn add_file(
+    list: &mut Vec<EnvironmentFile>,
+    value: &str,
+    unit: &ValueContext<'_>,
+) -> Result<(), String> {
     if value.is_empty() {
         list.clear();
         return Ok(());
@@ -75,12 +79,12 @@ fn add_file(list: &mut Vec<EnvironmentFile>, value: &str, unit: &In<'_>) -> Resu
     Ok(())
 }
 
-/// Names of variables, perhaps each with a value.
-fn add_names(list: &mut Vec<String>, value: &str, unit: &In<'_>) -> Result<(), String> {
+/// Adds names of variables, each with an optional value.
+fn add_names(list: &mut Vec<String>, value: &str, unit: &ValueContext<'_>) -> Result<(), String> {
     if value.is_empty() {
         list.clear();
     }
-    for word in split_words_relaxed(value).map_err(shown)? {
+    for word in split_words_relaxed(value).map_err(unreadable)? {
         let word = unit.expand(&word)?;
         if !is_variable(word.split('=').next().unwrap_or_default()) {
             return Err(format!("has {word:?}: write names of variables, with blanks between"));
@@ -90,7 +94,7 @@ fn add_names(list: &mut Vec<String>, value: &str, unit: &In<'_>) -> Result<(), S
     Ok(())
 }
 
-fn add_groups(list: &mut Vec<String>, value: &str, unit: &In<'_>) -> Result<(), String> {
+fn add_groups(list: &mut Vec<String>, value: &str, unit: &ValueContext<'_>) -> Result<(), String> {
     if value.is_empty() {
         list.clear();
     }
@@ -100,7 +104,7 @@ fn add_groups(list: &mut Vec<String>, value: &str, unit: &In<'_>) -> Result<(), 
     Ok(())
 }
 
-fn directory(value: &str, unit: &In<'_>) -> Result<WorkingDirectory, String> {
+fn directory(value: &str, unit: &ValueContext<'_>) -> Result<WorkingDirectory, String> {
     let (path, optional) = value.strip_prefix('-').map_or((value, false), |path| (path, true));
     let path = match path {
         "" => DirectoryPath::Root,
@@ -110,8 +114,8 @@ fn directory(value: &str, unit: &In<'_>) -> Result<WorkingDirectory, String> {
     Ok(WorkingDirectory { path, optional })
 }
 
-/// The name or number of a user or group.
-fn identity(value: &str, unit: &In<'_>) -> Result<Option<String>, String> {
+/// Reads the name or number of a user or group.
+fn identity(value: &str, unit: &ValueContext<'_>) -> Result<Option<String>, String> {
     let name = unit.expand(value)?;
     if name.contains(|c: char| c.is_whitespace() || c.is_control() || "/:".contains(c)) {
         return Err(format!("is {name:?}: write the name or the number of one"));
@@ -124,8 +128,8 @@ fn umask(value: &str) -> Result<u32, String> {
     mask.ok_or_else(|| format!("is {value:?}: write an octal number from 0 to 0777"))
 }
 
-/// Nothing is to inherit.
-fn output(value: &str, unit: &In<'_>) -> Result<Option<ExecOutput>, String> {
+/// Reads an output; `None` means inherit.
+fn output(value: &str, unit: &ValueContext<'_>) -> Result<Option<ExecOutput>, String> {
     if let Some((kind @ ("file" | "append" | "truncate"), path)) = value.split_once(':') {
         let path = unit.path(path)?;
         return Ok(Some(match kind {
@@ -144,7 +148,7 @@ fn output(value: &str, unit: &In<'_>) -> Result<Option<ExecOutput>, String> {
     }
 }
 
-/// Whether a text may be the name of a variable.
+/// Whether the text is a valid variable name.
 fn is_variable(name: &str) -> bool {
     let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     starts && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')

@@ -1,15 +1,15 @@
-//! Rlimits of the kernel: `LimitNOFILE=` and its like.
+//! Kernel limits: `LimitNOFILE=` and the like.
 
 use std::time::Duration;
 
 use fleet_unitfile::{Size, parse_size, parse_timespan};
 
-use super::value::shown;
+use super::value::unreadable;
 
-/// A limit: nothing is no limit.
+/// A limit; `None` means no limit.
 type Bound = Option<u64>;
 
-/// What a limit counts.
+/// Unit of a limit's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Measure {
     Bytes,
@@ -19,7 +19,7 @@ enum Measure {
     Seconds,
 }
 
-/// The options, the kernel's names, and what they count.
+/// Options with the kernel's names of the limits and the units of their values.
 const LIMITS: [(&str, &str, Measure); 16] = [
     ("LimitAS", "as", Measure::Bytes),
     ("LimitCORE", "core", Measure::Bytes),
@@ -39,19 +39,22 @@ const LIMITS: [(&str, &str, Measure); 16] = [
     ("LimitSTACK", "stack", Measure::Bytes),
 ];
 
-/// The kernel's name of the limit that an option sets; nothing if it sets none.
+/// Returns the kernel's name of the limit that an option sets, if it sets one.
 pub(super) fn name(option: &str) -> Option<&'static str> {
     LIMITS.iter().find(|(known, ..)| *known == option).map(|(_, name, _)| *name)
 }
 
-/// The soft and the hard limit.
+/// Parses the soft and the hard limit.
 pub(super) fn parse(option: &str, value: &str) -> Result<(Bound, Bound), String> {
     let known = LIMITS.iter().find(|(known, ..)| *known == option);
     let measure = known.map_or(Measure::Count, |(.., measure)| *measure);
     let (soft, hard) = value.split_once(':').unwrap_or((value, value));
     let (soft, hard) = (bound(soft, measure)?, bound(hard, measure)?);
     if hard.is_some_and(|hard| soft.is_none_or(|soft| soft > hard)) {
-        return Err(format!("is {value:?}: write the soft limit first, which is the lower one"));
+        return Err(format!(
+            "is {value:?}: write the soft limit first; it must not exceed the hard \
+                            limit"
+        ));
     }
     Ok((soft, hard))
 }
@@ -61,7 +64,7 @@ fn bound(text: &str, measure: Measure) -> Result<Bound, String> {
         return Ok(None);
     }
     let bound = match measure {
-        Measure::Bytes => match parse_size(text).map_err(shown)? {
+        Measure::Bytes => match parse_size(text).map_err(unreadable)? {
             Size::Bytes(bytes) => Some(bytes),
             _ => None,
         },
@@ -76,17 +79,17 @@ fn bound(text: &str, measure: Measure) -> Result<Bound, String> {
     })
 }
 
-/// So many units of time, the last one counting as a whole.
+/// Parses a duration in this unit, rounded up.
 fn time(text: &str, unit: Duration) -> Result<Option<u64>, String> {
-    // A bare number counts in the unit of the limit.
+    // A plain number is in the unit of the limit.
     if let Ok(number) = text.parse() {
         return Ok(Some(number));
     }
-    let span = parse_timespan(text).map_err(shown)?.as_duration();
+    let span = parse_timespan(text).map_err(unreadable)?.as_duration();
     Ok(span.and_then(|span| u64::try_from(span.as_micros().div_ceil(unit.as_micros())).ok()))
 }
 
-/// With a sign a nice level, otherwise the kernel's number of one.
+/// Parses a nice level if the text has a sign, and the kernel's raw value otherwise.
 fn nice(text: &str) -> Option<u64> {
     let number: i64 = text.parse().ok()?;
     let number = if text.starts_with(['+', '-']) {

@@ -1,4 +1,4 @@
-//! Makes edges of what units say of one another.
+//! Links compiled units: turns their relations into edges.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,34 +10,34 @@ use super::refusal::{OptionPosition, RefusalCause, Remark, UnitRefusal};
 use super::relation::{Relation, RelationKind};
 use crate::graph::{EdgeKind, InitUnit, Name, Target};
 
-/// What is known of units that are not run here.
+/// Units that are not part of the graph.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExternalUnits {
-    /// Units that somebody else runs, and that are taken to be up.
-    pub assumed_up: BTreeSet<UnitName>,
-    /// Timers that are run beside the graph. Who requires one does not miss it.
+    /// Units managed elsewhere that are assumed to be active.
+    pub assumed_active: BTreeSet<UnitName>,
+    /// Timers, which run beside the graph. A unit may require them.
     pub timers: BTreeSet<UnitName>,
-    /// Units that were handed in and refused. Who needs one of them can never start.
+    /// Units that were refused. A unit that requires one of them can never start.
     pub refused: BTreeSet<UnitName>,
 }
 
-/// Units with their edges.
+/// Result of linking.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LinkedUnits {
-    /// Those that can be run, in the order of their names; one without edges and aliases is the
-    /// one that was compiled.
+    /// Accepted units with their edges, sorted by name. A unit without edges and aliases is the
+    /// compiled one itself.
     pub units: Vec<Arc<InitUnit>>,
-    /// Those that cannot, because a unit which they require is not there.
+    /// Units refused because a required unit does not exist.
     pub refused: BTreeMap<Name, Vec<UnitRefusal>>,
-    /// What a person should know.
+    /// Remarks per unit.
     pub remarks: BTreeMap<Name, Vec<Remark>>,
-    /// For each unit those that systemd would stop with it, directly.
+    /// For each unit the units that systemd stops together with it, direct ones only.
     pub stops: BTreeMap<Name, BTreeSet<Name>>,
 }
 
-/// Gives units the edges that follow from what they say of one another.
+/// Links units by the relations that they declare.
 ///
-/// | said of X | edge |
+/// | declared for X | edge |
 /// |---|---|
 /// | `BindsTo=` | `depends-on` |
 /// | `Requires=` and `After=` | `depends-ms` |
@@ -45,20 +45,20 @@ pub struct LinkedUnits {
 /// | `Requires=` or `Wants=` | `pulls` |
 /// | `After=` | `after` |
 ///
-/// `Before=`, `RequiredBy=` and `WantedBy=` say the same from the other side. A target waits for
-/// what it requires and wants, as with systemd, unless one of both has `DefaultDependencies=no`. Of
-/// units that are not there, `After=`, `Wants=` and the like say nothing; `Requires=` and
-/// `BindsTo=` of one that nobody runs make the unit refused.
+/// `Before=`, `RequiredBy=` and `WantedBy=` declare the same from the other side. As in systemd, a
+/// target waits for the units that it requires or wants, unless one of both has
+/// `DefaultDependencies=no`. For units that do not exist, `After=`, `Wants=` and the like have no
+/// effect. A unit with `Requires=` or `BindsTo=` on one is refused.
 #[must_use]
 pub fn link<'a>(
     compiled: impl IntoIterator<Item = &'a CompiledUnit>,
-    outside: &'a ExternalUnits,
+    external: &'a ExternalUnits,
 ) -> LinkedUnits {
     let compiled: Vec<&CompiledUnit> = compiled.into_iter().collect();
-    let mut linker = Linker::new(&compiled, outside);
+    let mut linker = Linker::new(&compiled, external);
     for unit in &compiled {
         for relation in &unit.relations {
-            linker.relate(unit, relation);
+            linker.apply_relation(unit, relation);
         }
     }
     linker.order_targets();
@@ -66,7 +66,8 @@ pub fn link<'a>(
 }
 
 impl LinkedUnits {
-    /// All units that systemd would stop with one, directly or by way of others; not itself.
+    /// Returns all units that systemd stops together with a unit, directly or indirectly, without
+    /// the unit itself.
     #[must_use]
     pub fn stopped_with(&self, unit: &Name) -> BTreeSet<Name> {
         let mut found = BTreeSet::new();
@@ -79,52 +80,52 @@ impl LinkedUnits {
     }
 }
 
-/// All that one unit says of another, and that others say of both.
+/// All relations between a unit and one dependency, declared on either side.
 #[derive(Debug, Clone, Copy, Default)]
-struct Bond {
+struct Relations {
     binds: bool,
     requires: bool,
     wants: bool,
     after: bool,
 }
 
-/// Where a name leads.
-enum Found {
-    /// To a unit that is run, by its index.
+/// Result of resolving a name.
+enum Resolved {
+    /// A unit of the graph, by index.
     Unit(usize),
-    /// To a unit that was refused.
+    /// A refused unit.
     Refused,
-    AssumedUp,
+    AssumedActive,
     Timer,
     Nowhere,
 }
 
 struct Linker<'a> {
     compiled: &'a [&'a CompiledUnit],
-    outside: &'a ExternalUnits,
+    external: &'a ExternalUnits,
     /// Names and aliases of all units.
     index: BTreeMap<&'a str, usize>,
     aliases: BTreeMap<usize, Vec<&'a UnitName>>,
-    /// From a unit to what it depends on.
-    bonds: BTreeMap<(usize, usize), Bond>,
-    /// From a unit to one that was refused.
-    lost: BTreeMap<(usize, &'a str), Bond>,
+    /// Relations from a unit to a dependency.
+    relations: BTreeMap<(usize, usize), Relations>,
+    /// Relations from a unit to a refused one.
+    to_refused: BTreeMap<(usize, &'a str), Relations>,
     linked: LinkedUnits,
 }
 
 impl<'a> Linker<'a> {
-    fn new(compiled: &'a [&'a CompiledUnit], outside: &'a ExternalUnits) -> Self {
+    fn new(compiled: &'a [&'a CompiledUnit], external: &'a ExternalUnits) -> Self {
         let index = compiled.iter().enumerate().map(|(at, unit)| (unit.unit.name.as_str(), at));
         let mut linker = Self {
             compiled,
-            outside,
+            external,
             index: index.collect(),
             aliases: BTreeMap::new(),
-            bonds: BTreeMap::new(),
-            lost: BTreeMap::new(),
+            relations: BTreeMap::new(),
+            to_refused: BTreeMap::new(),
             linked: LinkedUnits::default(),
         };
-        // By the order of names, whatever the order in which they were handed in.
+        // Aliases are assigned in the order of unit names, independent of the input order.
         let units: Vec<usize> = linker.index.values().copied().collect();
         for at in units {
             for alias in &compiled[at].aliases {
@@ -134,7 +135,7 @@ impl<'a> Linker<'a> {
         linker
     }
 
-    /// A name that is taken already stays with whoever has it.
+    /// Adds an alias. A name that is already taken stays with its unit.
     fn alias(&mut self, at: usize, alias: &'a UnitName) {
         let taken = self.index.get(alias.as_str()).copied();
         match taken {
@@ -145,46 +146,46 @@ impl<'a> Linker<'a> {
             Some(other) if other == at => {}
             Some(other) => {
                 let other = &self.compiled[other].unit.name;
-                let text = format!("leaves {alias} to {other}");
+                let text = format!("yields {alias} to {other}");
                 let position = self.compiled[at].position_of("Install", "Alias");
                 self.remark(at, position, text);
             }
         }
     }
 
-    fn find(&self, name: &UnitName) -> Found {
+    fn find(&self, name: &UnitName) -> Resolved {
         match self.index.get(name.as_str()) {
-            Some(at) => Found::Unit(*at),
-            None if self.outside.refused.contains(name) => Found::Refused,
-            None if self.outside.assumed_up.contains(name) => Found::AssumedUp,
-            None if self.outside.timers.contains(name) => Found::Timer,
-            None => Found::Nowhere,
+            Some(at) => Resolved::Unit(*at),
+            None if self.external.refused.contains(name) => Resolved::Refused,
+            None if self.external.assumed_active.contains(name) => Resolved::AssumedActive,
+            None if self.external.timers.contains(name) => Resolved::Timer,
+            None => Resolved::Nowhere,
         }
     }
 
-    fn relate(&mut self, unit: &'a CompiledUnit, relation: &'a Relation) {
+    fn apply_relation(&mut self, unit: &'a CompiledUnit, relation: &'a Relation) {
         let Some(&from) = self.index.get(unit.unit.name.as_str()) else { return };
         match self.find(&relation.unit) {
-            Found::Unit(to) if to == from => {
-                let text = format!("says nothing of {}, which is the unit itself", relation.unit);
+            Resolved::Unit(to) if to == from => {
+                let text = format!("ignores {}, which is the unit itself", relation.unit);
                 self.remark(from, Some(relation.position.clone()), text);
             }
-            Found::Unit(to) => self.bind(from, to, relation.kind),
-            Found::Refused => self.miss(from, relation),
-            Found::AssumedUp => self.assume(from, relation),
-            Found::Timer => self.pass_over_timer(from, relation),
-            Found::Nowhere => self.drop_or_refuse(from, relation),
+            Resolved::Unit(to) => self.bind(from, to, relation.kind),
+            Resolved::Refused => self.link_to_refused(from, relation),
+            Resolved::AssumedActive => self.assume_active(from, relation),
+            Resolved::Timer => self.skip_timer(from, relation),
+            Resolved::Nowhere => self.drop_or_refuse(from, relation),
         }
     }
 
     fn bind(&mut self, from: usize, to: usize, kind: RelationKind) {
-        let turned = matches!(
+        let reversed = matches!(
             kind,
             RelationKind::Before | RelationKind::RequiredBy | RelationKind::WantedBy
         );
-        let (dependent, dependency) = if turned { (to, from) } else { (from, to) };
+        let (dependent, dependency) = if reversed { (to, from) } else { (from, to) };
         if kind != RelationKind::PartOf {
-            self.bonds.entry((dependent, dependency)).or_default().add(kind);
+            self.relations.entry((dependent, dependency)).or_default().add(kind);
         }
         let stops = matches!(
             kind,
@@ -200,39 +201,39 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// The edge leads to what nobody provides, so that the graph knows the unit for doomed.
-    fn miss(&mut self, from: usize, relation: &'a Relation) {
+    /// Adds an edge to a target without a provider, so that the graph blocks the unit.
+    fn link_to_refused(&mut self, from: usize, relation: &'a Relation) {
         let name = &relation.unit;
         match relation.kind {
             RelationKind::BindsTo | RelationKind::Requires => {
-                self.lost.entry((from, name.as_str())).or_default().add(relation.kind);
-                let text = format!("keeps it from starting, as {name} was refused");
+                self.to_refused.entry((from, name.as_str())).or_default().add(relation.kind);
+                let text = format!("blocks the unit, because {name} was refused");
                 self.remark(from, Some(relation.position.clone()), text);
             }
             _ => {
-                let text = format!("says nothing of {name}, which was refused");
+                let text = format!("ignores {name}, which was refused");
                 self.remark(from, Some(relation.position.clone()), text);
             }
         }
     }
 
-    fn assume(&mut self, from: usize, relation: &Relation) {
+    fn assume_active(&mut self, from: usize, relation: &Relation) {
         let name = &relation.unit;
         if relation.kind == RelationKind::PartOf {
             let problem = format!(
-                "names {name}, which is not run here, so that nobody sees it stop: take it out"
+                "names {name}, which is not run here, so its stop cannot be observed: remove it"
             );
             return self.refuse(from, relation, RefusalCause::Setting, problem);
         }
-        let text = format!("takes {name} to be up, as this machine's operator says");
+        let text = format!("assumes that {name} is active, as configured on this machine");
         self.remark(from, Some(relation.position.clone()), text);
     }
 
-    /// Whoever starts the unit starts the timers that it names, and a timer is up at once.
-    fn pass_over_timer(&mut self, from: usize, relation: &Relation) {
+    /// Ignores a relation to a timer. Starting the unit also starts the timers that it names, and a
+    /// timer is active at once.
+    fn skip_timer(&mut self, from: usize, relation: &Relation) {
         if relation.kind == RelationKind::PartOf {
-            let text =
-                format!("says nothing of {}: who stops a timer stops it alone", relation.unit);
+            let text = format!("ignores {}: stopping a timer stops nothing else", relation.unit);
             self.remark(from, Some(relation.position.clone()), text);
         }
     }
@@ -241,12 +242,12 @@ impl<'a> Linker<'a> {
         let name = &relation.unit;
         if matches!(relation.kind, RelationKind::BindsTo | RelationKind::Requires) {
             let problem = format!(
-                "names {name}, which is not run here: hand it in as well, write Wants=, or have \
-                 the operator say that it is up"
+                "names {name}, which is not run here: submit it as well, write Wants=, or have \
+                 the operator declare it active"
             );
             return self.refuse(from, relation, RefusalCause::NotFound, problem);
         }
-        let text = format!("says nothing of {name}, which is not run here");
+        let text = format!("ignores {name}, which is not run here");
         self.remark(from, Some(relation.position.clone()), text);
     }
 
@@ -262,17 +263,18 @@ impl<'a> Linker<'a> {
         remarks.extend(position.map(|position| Remark { position, text }));
     }
 
-    /// A target waits for what it requires and wants, but for what waits for it.
+    /// Orders targets after the units that they require or want, except those ordered after the
+    /// target.
     fn order_targets(&mut self) {
-        let is_usual = |at: usize| self.compiled[at].default_dependencies;
-        let pairs: Vec<(usize, usize)> = self.bonds.keys().copied().collect();
+        let has_defaults = |at: usize| self.compiled[at].default_dependencies;
+        let pairs: Vec<(usize, usize)> = self.relations.keys().copied().collect();
         for (from, to) in pairs {
-            let turned = self.bonds.get(&(to, from)).is_some_and(|bond| bond.after);
-            if turned || !self.is_target(from) || !is_usual(from) || !is_usual(to) {
+            let reversed = self.relations.get(&(to, from)).is_some_and(|relation| relation.after);
+            if reversed || !self.is_target(from) || !has_defaults(from) || !has_defaults(to) {
                 continue;
             }
-            if let Some(bond) = self.bonds.get_mut(&(from, to)) {
-                bond.after |= bond.requires || bond.wants;
+            if let Some(relation) = self.relations.get_mut(&(from, to)) {
+                relation.after |= relation.requires || relation.wants;
             }
         }
     }
@@ -285,27 +287,27 @@ impl<'a> Linker<'a> {
     fn finish(mut self) -> LinkedUnits {
         self.check_bindings();
         let mut edges: BTreeMap<usize, Vec<(EdgeKind, Target)>> = BTreeMap::new();
-        for ((from, to), bond) in &self.bonds {
+        for ((from, to), relation) in &self.relations {
             let name = &self.compiled[*to].unit.name;
             let refused = self.linked.refused.contains_key(name);
-            let kind = if refused { bond.edge_to_refused() } else { bond.edge() };
+            let kind = if refused { relation.edge_to_refused() } else { relation.edge() };
             edges.entry(*from).or_default().extend(kind.zip(Some(Target::from(name))));
         }
-        for ((from, to), bond) in &self.lost {
+        for ((from, to), relation) in &self.to_refused {
             let target = Target::new(to).ok();
-            edges.entry(*from).or_default().extend(bond.edge_to_refused().zip(target));
+            edges.entry(*from).or_default().extend(relation.edge_to_refused().zip(target));
         }
         let own: Vec<usize> = (0..self.compiled.len()).collect();
         for at in own {
-            self.place_unit(at, edges.remove(&at).unwrap_or_default());
+            self.add_unit(at, edges.remove(&at).unwrap_or_default());
         }
         self.linked.units.sort_by(|a, b| a.name.cmp(&b.name));
         self.linked
     }
 
-    fn place_unit(&mut self, at: usize, mut edges: Vec<(EdgeKind, Target)>) {
+    fn add_unit(&mut self, at: usize, mut edges: Vec<(EdgeKind, Target)>) {
         let unit = &self.compiled[at].unit;
-        // Of two files of one name the last counts; the refused ones are not run.
+        // Of two files with one name the last one counts; refused units are left out.
         let counts = self.index.get(unit.name.as_str()) == Some(&at);
         if !counts || self.linked.refused.contains_key(&unit.name) {
             return;
@@ -323,25 +325,28 @@ impl<'a> Linker<'a> {
         self.linked.units.push(unit);
     }
 
-    /// `BindsTo=` orders by itself, so what it names cannot come after the unit.
+    /// Reports `BindsTo=` on a unit that is ordered after this one: `BindsTo=` implies an order
+    /// here.
     fn check_bindings(&mut self) {
         for unit in self.compiled {
             for relation in &unit.relations {
                 let Some(&from) = self.index.get(unit.unit.name.as_str()) else { continue };
-                let Found::Unit(to) = self.find(&relation.unit) else { continue };
+                let Resolved::Unit(to) = self.find(&relation.unit) else { continue };
                 if relation.kind != RelationKind::BindsTo || from == to {
                     continue;
                 }
-                let after = |from, to| self.bonds.get(&(from, to)).is_some_and(|bond| bond.after);
+                let after = |from, to| {
+                    self.relations.get(&(from, to)).is_some_and(|relation| relation.after)
+                };
                 let name = &relation.unit;
                 if after(to, from) {
                     let problem = format!(
-                        "names {name}, which comes after this unit: what a unit is bound to \
-                         starts before it: write Requires="
+                        "names {name}, which is ordered after this unit, but BindsTo= needs the \
+                         opposite order: write Requires="
                     );
                     self.refuse(from, relation, RefusalCause::Setting, problem);
                 } else if !after(from, to) {
-                    let text = format!("has the unit start after {name} as well");
+                    let text = format!("also orders the unit after {name}");
                     self.remark(from, Some(relation.position.clone()), text);
                 }
             }
@@ -349,7 +354,7 @@ impl<'a> Linker<'a> {
     }
 }
 
-impl Bond {
+impl Relations {
     fn add(&mut self, kind: RelationKind) {
         match kind {
             RelationKind::After | RelationKind::Before => self.after = true,
@@ -371,8 +376,8 @@ impl Bond {
         }
     }
 
-    /// Nobody provides the target of a refused unit, so the graph knows who requires it for doomed,
-    /// in whatever order; with systemd it cannot be started either.
+    /// Returns the edge to a refused unit. Its target has no provider, so the graph blocks a unit
+    /// that requires it, ordered or not. systemd could not start the unit either.
     fn edge_to_refused(self) -> Option<EdgeKind> {
         let requires = self.binds || self.requires;
         requires.then_some(if self.binds { EdgeKind::DependsOn } else { EdgeKind::DependsMs })

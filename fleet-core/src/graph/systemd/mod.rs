@@ -1,4 +1,4 @@
-//! Units of systemd as units of the graph.
+//! Compiles systemd unit files to units of the graph.
 //!
 //! ```text
 //! unit file ── compile ──> CompiledUnit ┐
@@ -6,10 +6,10 @@
 //! unit file ── compile ──> UnitRefusals ┘
 //! ```
 //!
-//! [`compile`] reads one file by itself. Every option is honoured, known to mean nothing here, or
-//! refused with its place, the reason and what to write instead; [`support`] tells which, and
-//! [`CompileOptions`] what an operator accepts all the same. [`link`] knows all units, and makes edges of
-//! what they say of one another.
+//! [`compile`] reads a single file. Every option is honoured, ignored with a reason, or refused
+//! with its position, the reason and a remedy. [`support`] returns which of these applies.
+//! [`CompileOptions`] lists refused options that an operator accepts. [`link`] knows all units and
+//! turns their relations into edges.
 
 mod command;
 mod compile;

@@ -1,4 +1,4 @@
-//! What becomes of the options of `[Unit]`, `[Install]` and `[Timer]`.
+//! Support for the options of `[Unit]`, `[Install]` and `[Timer]`.
 
 use super::support::Group;
 use super::support::Support::{Honoured, Ignored, Informational, Refused, RefusedUnless};
@@ -6,35 +6,34 @@ use super::support::Support::{Honoured, Ignored, Informational, Refused, Refused
 const NO: &[&str] = &["no"];
 const NONE: &[&str] = &["none"];
 
-const ACTION: &str = "is not possible: the machine is not this supervisor's to restart or to \
-                      power off: take it out, or run the unit under systemd";
-const CONDITION: &str = "is not possible: only ConditionPathExists=, …PathIsDirectory=, \
+const ACTION: &str = "is not supported: the supervisor cannot reboot or power off the machine: \
+                      remove it, or run the unit under systemd";
+const CONDITION: &str = "is not supported: only ConditionPathExists=, …PathIsDirectory=, \
                          …FileNotEmpty=, …FileIsExecutable=, …Host=, …KernelCommandLine= and \
                          …User= are checked here, and their Assert…=: make the check in an \
                          ExecCondition= command";
-const FOLLOW_UP: &str = "is not possible: no unit is started because of how another ended: call \
-                         what it names in an ExecStopPost= command";
-const JOBS: &str = "is not possible: there are no jobs here, only states: take it out, and limit \
-                    the start with TimeoutStartSec=";
-const MOUNTS: &str = "is not possible: nothing is mounted here: take it out, and look for the \
-                      mount in an ExecCondition= command, such as mountpoint -q";
-const NO_COMMANDS: &str = "is not possible: what runs follows from what is needed, and nobody \
-                           starts or stops a unit by a command: take it out or set it to no";
-const RELOADS: &str = "is not possible: a reload concerns one unit alone: reload the other one \
-                       in an ExecReload= command";
-const REQUISITE: &str = "is not possible: what a unit needs is started for it: write Requires= \
-                         and After=";
+const FOLLOW_UP: &str = "is not supported: no unit starts because of another unit's result: run \
+                         its commands in ExecStopPost=";
+const JOBS: &str = "is not supported: there are no jobs here: remove it, and limit the start with \
+                    TimeoutStartSec=";
+const MOUNTS: &str = "is not supported: nothing is mounted here: remove it, and check the mount \
+                      in an ExecCondition= command such as mountpoint -q";
+const NO_COMMANDS: &str = "is not supported: units run because they are needed, not by start and \
+                           stop commands: remove it or set it to no";
+const RELOADS: &str = "is not supported: a reload affects one unit only: reload the other unit in \
+                       an ExecReload= command";
+const REQUISITE: &str = "is not supported: required units are always started: write Requires= and \
+                         After=";
 const STOPS: &str =
-    "is not possible: a unit says itself with which others it stops: write PartOf= there";
-const UPHOLDS: &str = "is not possible: each unit keeps itself up: write Wants= here, and \
-                       Restart=always there";
-const CLOCK_CHANGES: &str = "is not possible: a timer elapses at its moments alone, and follows a \
-                             clock that is set: take it out, or run the unit under systemd";
-const WAKING: &str = "is not possible: no machine is woken here: take it out, and a moment that it \
-                      sleeps through comes when it wakes";
-const DEFERRING: &str = "is not possible: moments of the calendar count from when the timer last \
-                         elapsed: take it out";
-const OFFSETS: &str = "is not possible: moments of the calendar are not moved as a whole: write \
+    "is not supported: the unit that stops declares it: write PartOf= in the other unit";
+const UPHOLDS: &str = "is not supported: each unit restarts by its own policy: write Wants= here \
+                       and Restart=always in the other unit";
+const CLOCK_CHANGES: &str = "is not supported: a timer elapses only at its scheduled times, and \
+                             follows clock changes: remove it, or run the unit under systemd";
+const WAKING: &str = "is not supported: machines are not woken: remove it; an elapse missed \
+                      during sleep happens on wake-up";
+const DEFERRING: &str = "is not supported: calendar events count from the last elapse: remove it";
+const OFFSETS: &str = "is not supported: calendar events are not shifted as a whole: write \
                        RandomizedDelaySec= and FixedRandomDelay=yes";
 
 /// `[Unit]`.
@@ -73,15 +72,15 @@ pub(super) const UNIT: &[Group] = &[
             "Wants",
         ],
     ),
-    (Ignored("concerns `systemctl isolate` alone"), &["AllowIsolate", "IgnoreOnIsolate"]),
-    (Ignored("concerns the memory of systemd alone"), &["CollectMode"]),
-    (Ignored("tells where the file was made from"), &["SourcePath"]),
-    (Ignored("orders nothing here, as nothing is mounted"), &["WantsMountsFor"]),
+    (Ignored("affects only `systemctl isolate`"), &["AllowIsolate", "IgnoreOnIsolate"]),
+    (Ignored("affects only systemd's memory"), &["CollectMode"]),
+    (Ignored("only names the source of the file"), &["SourcePath"]),
+    (Ignored("has no effect, because nothing is mounted here"), &["WantsMountsFor"]),
     (
-        Ignored("means nothing without an action"),
+        Ignored("has no effect without an action"),
         &["FailureActionExitStatus", "SuccessActionExitStatus"],
     ),
-    (Ignored("means nothing without OnFailure= and OnSuccess="), UNIT_JOB_MODES),
+    (Ignored("has no effect without OnFailure= and OnSuccess="), UNIT_JOB_MODES),
     (
         RefusedUnless(NONE, ACTION),
         &["FailureAction", "JobTimeoutAction", "StartLimitAction", "SuccessAction"],
@@ -93,7 +92,7 @@ pub(super) const UNIT: &[Group] = &[
         &["RefuseManualStart", "RefuseManualStop", "StopWhenUnneeded"],
     ),
     (
-        RefusedUnless(NO, "is not possible: everything ends with the supervisor: set it to no"),
+        RefusedUnless(NO, "is not supported: all units stop with the supervisor: set it to no"),
         &["SurviveFinalKillSignal"],
     ),
     (Refused(FOLLOW_UP), &["OnFailure", "OnSuccess"]),
@@ -103,7 +102,7 @@ pub(super) const UNIT: &[Group] = &[
     (Refused(UPHOLDS), &["Upholds"]),
     (Refused(MOUNTS), &["RequiresMountsFor"]),
     (
-        Refused("is not possible: units have no namespaces here to join: take it out"),
+        Refused("is not supported: units have no namespaces to join: remove it"),
         &["JoinsNamespaceOf"],
     ),
     (Refused(CONDITION), UNIT_CONDITIONS),
@@ -175,8 +174,8 @@ const UNIT_CONDITIONS: &[&str] = &[
 /// `[Install]`.
 pub(super) const INSTALL: &[Group] = &[
     (Honoured, &["Alias", "RequiredBy", "UpheldBy", "WantedBy"]),
-    (Ignored("installs nothing here: hand the other unit in as well"), &["Also"]),
-    (Ignored("means nothing, as instances are always named here"), &["DefaultInstance"]),
+    (Ignored("installs nothing here: submit the other unit as well"), &["Also"]),
+    (Ignored("has no effect, because instances are always named"), &["DefaultInstance"]),
 ];
 
 /// `[Timer]`.
@@ -197,10 +196,7 @@ pub(super) const TIMER: &[Group] = &[
             "Unit",
         ],
     ),
-    (
-        Ignored("allows a delay that there is not: each timer elapses at its moment"),
-        &["AccuracySec"],
-    ),
+    (Ignored("has no effect: every timer elapses exactly on time"), &["AccuracySec"]),
     (RefusedUnless(NO, CLOCK_CHANGES), &["OnClockChange", "OnTimezoneChange"]),
     (RefusedUnless(NO, WAKING), &["WakeSystem"]),
     (RefusedUnless(NO, DEFERRING), &["DeferReactivation"]),

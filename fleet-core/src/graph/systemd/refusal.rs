@@ -1,55 +1,55 @@
-//! What keeps a unit from being run, and what a person should know of one that is.
+//! Refusals of units, and remarks on accepted units.
 
 use std::fmt;
 
 use fleet_unitfile::{Location, UnitName};
 
-/// Where an option stands.
+/// Position of an option in a unit file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OptionPosition {
-    /// The line, from one.
+    /// Line, counted from 1.
     pub line: usize,
-    /// The column in it, from one.
+    /// Column, counted from 1.
     pub column: usize,
     /// The option with its section, such as `Service.Type`.
     pub option: String,
 }
 
-/// One reason not to run a unit.
+/// One reason to refuse a unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnitRefusal {
-    /// Where it is; nothing if it is about the whole file.
+    /// Position; `None` if it concerns the whole file.
     pub position: Option<OptionPosition>,
-    /// What kind of reason.
+    /// Kind of the reason.
     pub cause: RefusalCause,
-    /// What is wrong, and what would do instead.
+    /// Problem and remedy.
     pub problem: String,
 }
 
-/// Why a unit is refused.
+/// Kind of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefusalCause {
-    /// It asks for something that cannot be done.
+    /// The unit has a setting that cannot be honoured.
     Setting,
-    /// It cannot be without a unit that there is not.
+    /// The unit requires a unit that does not exist.
     NotFound,
 }
 
-/// All reasons not to run a unit, as far as they were found at once; a hundred at most.
+/// All reasons to refuse a unit that were found, at most a hundred.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnitRefusals {
     /// The unit.
     pub unit: UnitName,
-    /// At least one, in the order of their lines; those about the whole file come last.
+    /// At least one refusal, ordered by line; those that concern the whole file come last.
     pub all: Vec<UnitRefusal>,
 }
 
-/// Something that a person should know of a unit which is run all the same.
+/// A remark on a unit that is accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remark {
-    /// Which option it is about.
+    /// The option concerned.
     pub position: OptionPosition,
-    /// What to know, as what follows the option in a sentence.
+    /// Text that continues a sentence beginning with the option.
     pub text: String,
 }
 
@@ -59,12 +59,12 @@ impl OptionPosition {
         Self { line, column, option: format!("{section}.{name}") }
     }
 
-    /// Whether it is that of an option.
+    /// Whether this is the position of that option.
     pub(super) fn is_of(&self, section: &str, name: &str) -> bool {
         self.option.split_once('.') == Some((section, name))
     }
 
-    /// The name of the option, without its section.
+    /// Returns the option's name without its section.
     #[must_use]
     pub fn name(&self) -> &str {
         self.option.split_once('.').map_or(&self.option, |(_, name)| name)
@@ -72,7 +72,7 @@ impl OptionPosition {
 }
 
 impl fmt::Display for OptionPosition {
-    /// `3:1: Service.Type`.
+    /// Formats the position as `3:1: Service.Type`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: {}", self.line, self.column, self.option)
     }
@@ -94,7 +94,7 @@ impl fmt::Display for Remark {
 }
 
 impl fmt::Display for UnitRefusals {
-    /// A line for each, which begins with the name of the unit.
+    /// Formats one refusal per line, each with the name of the unit.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, refusal) in self.all.iter().enumerate() {
             let end = if index == 0 { "" } else { "\n" };

@@ -1,21 +1,21 @@
-//! What units say of one another.
+//! Relations between units.
 
 use fleet_unitfile::{OptionView, UnitName};
 
 use super::refusal::OptionPosition;
 
-/// One unit that another names.
+/// A relation of a unit to another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Relation {
-    /// In which option.
+    /// The option that declares it.
     pub kind: RelationKind,
     /// The other unit.
     pub unit: UnitName,
-    /// Where.
+    /// Position of the option.
     pub position: OptionPosition,
 }
 
-/// Options in which units name one another.
+/// Options that declare relations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RelationKind {
     /// `After=`.
@@ -30,14 +30,14 @@ pub enum RelationKind {
     RequiredBy,
     /// `Requires=`.
     Requires,
-    /// `WantedBy=`, and `UpheldBy=`, whose upholding is left to the unit's own `Restart=`.
+    /// `WantedBy=`, and `UpheldBy=`: upholding is left to the unit's own `Restart=`.
     WantedBy,
     /// `Wants=`.
     Wants,
 }
 
-/// Units that mean the end of the machine to systemd; a unit conflicts with some of them unless it
-/// says otherwise, and none of them is ever started here.
+/// Units that systemd uses to shut down the machine. Most units conflict with some of them by
+/// default, and none is ever started here.
 const SHUTDOWN: [&str; 10] = [
     "emergency.target",
     "exit.target",
@@ -53,8 +53,8 @@ const SHUTDOWN: [&str; 10] = [
 
 type Names = Vec<(RelationKind, UnitName)>;
 
-/// What an option says of other units; nothing if it is no option of that kind. An empty value adds
-/// nothing, and takes nothing back, as with systemd.
+/// Returns the relations that an option declares, or `None` for any other option. As in systemd, an
+/// empty value adds nothing and resets nothing.
 pub(super) fn relations(
     option: OptionView<'_>,
     expand: &impl Fn(&str) -> Result<String, String>,
@@ -99,8 +99,8 @@ fn conflicts(
     match names(value, expand)?.iter().find(|name| !SHUTDOWN.contains(&name.as_str())) {
         None => Ok(Names::new()),
         Some(name) => Err(format!(
-            "names {name}: no unit is stopped here because another starts: take it out, and let \
-             nothing need both"
+            "names {name}: starting a unit never stops another: remove it, and make sure that no \
+             unit needs both"
         )),
     }
 }

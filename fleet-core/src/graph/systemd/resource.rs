@@ -1,11 +1,11 @@
-//! What the processes of a unit may take together.
+//! Resource limits of a unit.
 
 use fleet_unitfile::{Size, parse_permyriad, parse_size};
 
-use super::value::{number, shown, unless_empty};
+use super::value::{number, unless_empty, unreadable};
 use crate::graph::ResourceLimits;
 
-/// Takes one option over; an empty value is the default.
+/// Applies one option; an empty value resets it.
 pub(super) fn apply(
     resources: &mut ResourceLimits,
     option: &str,
@@ -26,7 +26,7 @@ fn memory(value: &str) -> Result<Option<u64>, String> {
     if value.is_empty() {
         return Ok(None);
     }
-    match parse_size(value).map_err(shown)? {
+    match parse_size(value).map_err(unreadable)? {
         Size::Bytes(bytes) => Ok(Some(bytes)),
         Size::Infinity => Ok(None),
         _ => Err(format!("is {value:?}, a share of the machine: write bytes, such as 512M")),
@@ -51,7 +51,7 @@ fn quota(value: &str) -> Result<Option<u64>, String> {
     if value.is_empty() {
         return Ok(None);
     }
-    match parse_permyriad(value).map_err(shown)? {
+    match parse_permyriad(value).map_err(unreadable)? {
         0 => Err(format!("is {value:?}: write a share of one processor, such as 150%")),
         share => Ok(Some(share.into())),
     }

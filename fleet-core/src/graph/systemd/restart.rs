@@ -1,11 +1,11 @@
-//! When a service is started again.
+//! Restart policy of a service.
 
 use std::time::Duration;
 
 use super::value::Span;
 use crate::graph::{DelayGrowth, Restart, RestartLimit, RestartWhen, StatusSet};
 
-/// The words of `Restart=`.
+/// Values of `Restart=`.
 pub(super) const WHEN: [(&str, RestartWhen); 7] = [
     ("no", RestartWhen::Never),
     ("on-success", RestartWhen::OnSuccess),
@@ -16,7 +16,7 @@ pub(super) const WHEN: [(&str, RestartWhen); 7] = [
     ("always", RestartWhen::Always),
 ];
 
-/// What is collected of it.
+/// Restart settings collected so far.
 #[derive(Debug, Default)]
 pub(super) struct Restarts {
     pub(super) when: Option<RestartWhen>,
@@ -29,7 +29,7 @@ pub(super) struct Restarts {
     pub(super) in_service: Limits,
 }
 
-/// How often it may be started; the options stand in one of two sections.
+/// Start rate limit. The options are valid in two sections.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Limits {
     pub(super) interval: Option<Span>,
@@ -37,7 +37,7 @@ pub(super) struct Limits {
 }
 
 impl Restarts {
-    /// The policy, with systemd's defaults for what was not said.
+    /// Returns the policy, with systemd's defaults for missing settings.
     pub(super) fn policy(&self) -> Restart {
         let delay = self.delay.unwrap_or(Duration::from_millis(100));
         let (growth, max_delay) = match (self.steps, self.max_delay) {
@@ -58,7 +58,8 @@ impl Restarts {
         }
     }
 
-    /// What `[Unit]` says wins over the same in `[Service]`, where it stood long ago.
+    /// Returns the start rate limit. `[Unit]` overrides `[Service]`, which held the options in old
+    /// versions of systemd.
     fn limit(&self) -> RestartLimit {
         let interval = self.in_unit.interval.or(self.in_service.interval);
         let burst = self.in_unit.burst.or(self.in_service.burst).unwrap_or(5);
@@ -69,8 +70,8 @@ impl Restarts {
         }
     }
 
-    /// Which of the two options of growing delays stands there without an effect.
-    pub(super) fn is_growth_lost(&self) -> bool {
+    /// Whether an option for growing delays has no effect.
+    pub(super) fn has_unused_growth(&self) -> bool {
         let grows = matches!(self.policy().growth, DelayGrowth::Steps(_));
         !grows && (self.steps.is_some_and(|steps| steps > 0) || self.max_delay.is_some())
     }

@@ -1,93 +1,89 @@
-//! What becomes of the options of `[Service]`.
+//! Support for the options of `[Service]`.
 
 use super::support::Group;
 use super::support::Support::{Honoured, Ignored, Refused, RefusedUnless};
 
 const NO: &[&str] = &["no"];
 
-const ACTION: &str = "is not possible: the machine is not this supervisor's to restart or to \
-                      power off: take it out, or run the unit under systemd";
-const BUS: &str = "is not possible: there is no message bus here: take it out, and use Type=notify \
+const ACTION: &str = "is not supported: the supervisor cannot reboot or power off the machine: \
+                      remove it, or run the unit under systemd";
+const BUS: &str = "is not supported: there is no message bus here: remove it, and use Type=notify \
                    or Type=exec";
-const CONFINES: &str = "is not possible: the native supervisor cannot confine processes in this \
-                        way: take the option out or set it to what asks for nothing, or run the \
-                        unit under systemd";
-const CREDENTIALS: &str = "is not possible: no credentials are handed over here: take it out, and \
+const CONFINES: &str = "is not supported: the native supervisor cannot confine processes in this \
+                        way: remove the option, set it to a neutral value, or run the unit under \
+                        systemd";
+const CREDENTIALS: &str = "is not supported: credentials are not passed to units: remove it, and \
                            let the program read a file";
-const DIRECTORIES: &str = "is not possible: no directories are made for units here: take it out, \
-                           and make them in an ExecStartPre= command, such as mkdir -p";
-const DESCRIPTORS: &str = "is not possible: units are handed no descriptors here: take it out, or \
-                           run the unit under systemd";
-const INPUT: &str = "is not possible: the standard input of each unit is empty here: take it out";
-const LOGGING: &str =
-    "is not possible: the log of a unit holds lines and nothing else: take it out";
-const OLD_RESOURCES: &str = "is not possible: it belongs to control groups of the first version: \
-                             write MemoryMax=, CPUWeight= or IOWeight=";
-const RESOURCES: &str = "is not possible: of what a unit may use, only MemoryMax=, MemoryHigh=, \
-                         TasksMax=, CPUWeight=, CPUQuota= and IOWeight= are kept to here: take it \
-                         out, or run the unit under systemd";
-const SCHEDULING: &str = "is not possible: of how processes are scheduled, only Nice= is set here: \
-                          take it out, or begin the command with chrt, taskset, ionice or numactl";
-const SESSIONS: &str = "is not possible: no session is opened for a unit here: take it out, or run \
-                        the unit under systemd";
+const DIRECTORIES: &str = "is not supported: directories are not created for units: remove it, \
+                           and create them in an ExecStartPre= command such as mkdir -p";
+const DESCRIPTORS: &str = "is not supported: file descriptors are not passed to units: remove it, \
+                           or run the unit under systemd";
+const INPUT: &str = "is not supported: the standard input of units is empty: remove it";
+const LOGGING: &str = "is not supported: the log of a unit holds only lines: remove it";
+const OLD_RESOURCES: &str = "is not supported: it belongs to cgroup v1: write MemoryMax=, \
+                             CPUWeight= or IOWeight=";
+const RESOURCES: &str = "is not supported: the only supported resource limits are MemoryMax=, \
+                         MemoryHigh=, TasksMax=, CPUWeight=, CPUQuota= and IOWeight=: remove it, \
+                         or run the unit under systemd";
+const SCHEDULING: &str = "is not supported: Nice= is the only supported scheduling option: remove \
+                          it, or prefix the command with chrt, taskset, ionice or numactl";
+const SESSIONS: &str = "is not supported: no session is opened for units: remove it, or run the \
+                        unit under systemd";
 
 /// `[Service]`.
 pub(super) const SERVICE: &[Group] = &[
-    (Honoured, RUNS),
-    (Honoured, SURROUNDS),
+    (Honoured, EXECUTION),
+    (Honoured, ENVIRONMENT),
     (Honoured, LIMITS),
-    (Ignored("concerns a journal that is not there"), LOGS),
-    (Ignored("concerns a terminal, and no unit has one here"), TERMINALS),
-    (Ignored("means nothing, as the main process is never guessed"), &["GuessMainPID"]),
-    (Ignored("counts what nobody asks for"), ACCOUNTS),
-    (Ignored("concerns `systemctl clean` alone"), &["TimeoutCleanSec"]),
+    (Ignored("has no effect, because there is no journal"), LOGS),
+    (Ignored("has no effect, because units have no terminal"), TERMINALS),
+    (Ignored("has no effect, because the main process is never guessed"), &["GuessMainPID"]),
+    (Ignored("only enables accounting"), ACCOUNTS),
+    (Ignored("affects only `systemctl clean`"), &["TimeoutCleanSec"]),
     (RefusedUnless(&["none"], ACTION), &["FailureAction", "StartLimitAction"]),
     (Refused(ACTION), &["RebootArgument"]),
     (RefusedUnless(&[""], BUS), &["BusName"]),
     (
         RefusedUnless(
             &["main"],
-            "is not possible: a service ends with its main process: take it \
-                                   out, and keep the main process until the others have ended",
+            "is not supported: a service ends with its main process: remove it, and keep the main \
+             process running until the others have exited",
         ),
         &["ExitType"],
     ),
     (
         RefusedUnless(
             &["continue"],
-            "is not possible: a process that lack of memory ends is not \
-                                       told from others that a signal ends: write continue",
+            "is not supported: a process killed for lack of memory cannot be told apart from \
+             others that a signal killed: write continue",
         ),
         &["OOMPolicy"],
     ),
     (
         RefusedUnless(
             &["normal"],
-            "is not possible: each restart goes by way of the stop: write \
-                                     normal, or take it out",
+            "is not supported: every restart includes a stop: write normal, or remove it",
         ),
         &["RestartMode"],
     ),
     (
         RefusedUnless(
             &["terminate"],
-            "is not possible: a unit that takes too long is asked to \
-                                        end, and then killed: write terminate",
+            "is not supported: a unit that times out is terminated and then killed: write \
+             terminate",
         ),
         &["TimeoutStartFailureMode", "TimeoutStopFailureMode"],
     ),
     (
         RefusedUnless(
             &["0"],
-            "is not possible: nothing is left to chance here: write \
-                                RuntimeMaxSec= alone",
+            "is not supported: the runtime is not randomized: write only RuntimeMaxSec=",
         ),
         &["RuntimeRandomizedExtraSec"],
     ),
     (
         Refused(
-            "is not possible: a unit that is restarted ends as it does otherwise: write \
-                 KillSignal=",
+            "is not supported: a restart stops the unit like any other stop: write KillSignal=",
         ),
         &["RestartKillSignal"],
     ),
@@ -113,7 +109,8 @@ pub(super) const SERVICE: &[Group] = &[
     (Refused(SCHEDULING), SCHEDULING_OPTIONS),
     (
         Refused(
-            "is not possible: no name is searched for elsewhere: write the path of the program",
+            "is not supported: programs are searched in the default path only: write the path of \
+             the program",
         ),
         &["ExecSearchPath"],
     ),
@@ -127,7 +124,7 @@ pub(super) const SERVICE: &[Group] = &[
     (Refused(RESOURCES), RESOURCE_OPTIONS),
 ];
 
-const RUNS: &[&str] = &[
+const EXECUTION: &[&str] = &[
     "ExecCondition",
     "ExecReload",
     "ExecStart",
@@ -163,7 +160,7 @@ const RUNS: &[&str] = &[
     "WatchdogSignal",
 ];
 
-const SURROUNDS: &[&str] = &[
+const ENVIRONMENT: &[&str] = &[
     "CPUQuota",
     "CPUWeight",
     "Environment",
@@ -231,7 +228,7 @@ const ACCOUNTS: &[&str] = &[
     "TasksAccounting",
 ];
 
-/// Those that confine a process when they say yes.
+/// Options that confine a process if they are true.
 const SWITCHES: &[&str] = &[
     "BindLogSockets",
     "DelegateNamespaces",
@@ -265,7 +262,7 @@ const SWITCHES: &[&str] = &[
     "RootEphemeral",
 ];
 
-/// Lists and paths that an empty value takes back.
+/// Lists and paths that an empty value resets.
 const CONFINING: &[&str] = &[
     "AmbientCapabilities",
     "AppArmorProfile",
@@ -313,7 +310,8 @@ const CONFINING: &[&str] = &[
     "TemporaryFileSystem",
 ];
 
-/// An empty value takes all capabilities away, and of the others systemd 252 does not tell.
+/// Options for which the empty value is not neutral. An empty capability set removes all
+/// capabilities; systemd 252 does not document the others.
 const CONFINING_EVEN_IF_EMPTY: &[&str] = &[
     "BPFDelegateAttachments",
     "BPFDelegateCommands",
@@ -373,7 +371,7 @@ const OLD_RESOURCE_OPTIONS: &[&str] = &[
     "StartupCPUShares",
 ];
 
-/// Those that ask for nothing when they say infinity.
+/// Options that are neutral if they are infinity.
 const MEMORY_OPTIONS: &[&str] = &[
     "MemorySwapMax",
     "MemoryZSwapMax",

@@ -73,13 +73,13 @@ const NAMES: [(&str, u8); 67] = [
     ("EXCEPTION", 255),
 ];
 
-/// Adds exit statuses and names of signals; an empty value takes all away.
+/// Adds exit statuses and signal names; an empty value resets the set.
 pub(super) fn add(set: &mut StatusSet, value: &str) -> Result<(), String> {
     if value.is_empty() {
         *set = StatusSet::default();
     }
     for word in value.split_whitespace() {
-        // A bare number is an exit status here, so signals are known by their names alone.
+        // A plain number is an exit status, so signals are accepted by name only.
         let named = NAMES.iter().find(|(name, _)| *name == word).map(|(_, code)| *code);
         let is_word = !word.starts_with(|c: char| c.is_ascii_digit());
         if let Some(code) = word.parse().ok().filter(|_| !is_word).or(named) {

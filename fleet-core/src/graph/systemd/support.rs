@@ -1,35 +1,35 @@
-//! What becomes of each option of systemd.
+//! Support for each systemd option.
 //!
-//! An option is *inert* when leaving it out changes neither what the unit may do nor how long it
-//! runs nor what it waits for: words for people, and tuning of systemd's own work. Everything else
-//! that is not honoured is refused: a unit that asks to be confined must not run unconfined.
+//! An option is *ignored* if leaving it out changes neither the unit's permissions, its runtime,
+//! nor its dependencies: texts for people, and tuning of systemd itself. Every other option that is
+//! not honoured is refused, because a unit that asks for confinement must not run unconfined.
 
 use fleet_unitfile::parse_bool;
 
 use super::option_tables::{INSTALL, TIMER, UNIT};
 use super::service_options::SERVICE;
 
-/// What becomes of an option.
+/// How an option is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Support {
-    /// It is done as it says, or refused if its value cannot be.
+    /// Honoured, or refused if its value cannot be honoured.
     Honoured,
-    /// It speaks to people, and means nothing to any service manager.
+    /// Ignored silently: it informs people only.
     Informational,
-    /// Leaving it out changes nothing that matters, for this reason.
+    /// Ignored with a remark, for this reason.
     Ignored(&'static str),
-    /// It is refused for this reason, which says what to write instead, unless it has one of these
-    /// values, which ask for nothing. `no` stands for each way of saying so.
+    /// Refused for this reason, which includes a remedy, unless it has one of these neutral values.
+    /// `no` stands for every spelling of false.
     RefusedUnless(&'static [&'static str], &'static str),
-    /// It is refused for this reason, which says what to write instead.
+    /// Refused for this reason, which includes a remedy.
     Refused(&'static str),
 }
 
-/// Options, with what becomes of all of them.
+/// Options that share one kind of support.
 pub(super) type Group = (Support, &'static [&'static str]);
 
 impl Support {
-    /// Whether a value asks for nothing, so that the option can be passed over.
+    /// Whether the value is neutral, so that the option can be ignored.
     pub(super) fn is_neutral(self, value: &str) -> bool {
         let Self::RefusedUnless(neutral, _) = self else { return false };
         let is_no = neutral.contains(&"no") && parse_bool(value) == Some(false);
@@ -37,8 +37,8 @@ impl Support {
     }
 }
 
-/// What becomes of an option of systemd; nothing if systemd has none of that name in that section,
-/// or if the section belongs to no type of unit that is run here.
+/// Returns how an option is handled. `None` if systemd does not have it in that section, or if no
+/// supported unit type has the section.
 ///
 /// ```
 /// use fleet_core::graph::systemd::{Support, support};

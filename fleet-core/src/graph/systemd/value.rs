@@ -1,4 +1,4 @@
-//! Values of options: what they mean, and what to write where they cannot be read.
+//! Parsers of option values; errors include a remedy.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -7,35 +7,35 @@ use fleet_unitfile::{SpecifierContext, UnitName, parse_bool, parse_timespan};
 
 use crate::graph::Signal;
 
-/// The unit that values are read for.
-pub(super) struct In<'a> {
+/// The unit whose values are parsed.
+pub(super) struct ValueContext<'a> {
     pub(super) name: &'a UnitName,
     pub(super) facts: &'a SpecifierContext,
 }
 
-impl<'a> In<'a> {
+impl<'a> ValueContext<'a> {
     pub(super) fn new(name: &'a UnitName, facts: &'a SpecifierContext) -> Self {
         Self { name, facts }
     }
 
-    /// The text with its specifiers replaced.
+    /// Expands the specifiers of a text.
     pub(super) fn expand(&self, text: &str) -> Result<String, String> {
-        self.facts.expand(text, self.name).map_err(shown)
+        self.facts.expand(text, self.name).map_err(unreadable)
     }
 
-    /// An absolute path, after its specifiers were replaced.
+    /// Expands specifiers and checks that the result is an absolute path.
     pub(super) fn path(&self, text: &str) -> Result<String, String> {
         absolute(&self.expand(text)?)
     }
 }
 
-/// The words of an error of another crate.
-pub(super) fn shown(error: impl Display) -> String {
+/// Formats an error of another crate.
+pub(super) fn unreadable(error: impl Display) -> String {
     format!("cannot be read: {error}")
 }
 
-/// What an option says that an empty value sets back; nothing is the default. systemd ignores an
-/// empty value of any other option, which is refused here like whatever else it ignores.
+/// Reads an option that an empty value resets: empty gives `None`. For other options systemd
+/// ignores an empty value; here it is refused.
 pub(super) fn unless_empty<T>(
     value: &str,
     read: impl FnOnce(&str) -> Result<T, String>,
@@ -43,12 +43,12 @@ pub(super) fn unless_empty<T>(
     if value.is_empty() { Ok(None) } else { read(value).map(Some) }
 }
 
-/// A yes or no.
+/// Reads a boolean.
 pub(super) fn flag(value: &str) -> Result<bool, String> {
     parse_bool(value).ok_or_else(|| format!("is {value:?}: write yes or no"))
 }
 
-/// A whole number within bounds.
+/// Reads an integer in a range.
 pub(super) fn number<T>(value: &str, least: T, most: T) -> Result<T, String>
 where
     T: std::str::FromStr + PartialOrd + Display,
@@ -57,48 +57,51 @@ where
     number.ok_or_else(|| format!("is {value:?}: write a whole number from {least} to {most}"))
 }
 
-/// A span of time that was written.
+/// A time span from an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span(
-    /// Nothing is for ever.
+    /// `None` means infinity.
     pub(super) Option<Duration>,
 );
 
-/// A span of time.
+/// Reads a time span.
 pub(super) fn span(value: &str) -> Result<Span, String> {
-    parse_timespan(value).map(|span| Span(span.as_duration())).map_err(shown)
+    parse_timespan(value).map(|span| Span(span.as_duration())).map_err(unreadable)
 }
 
-/// A limit in time, of which zero means that there is none.
+/// Reads a timeout; zero means no timeout.
 pub(super) fn timeout(value: &str) -> Result<Span, String> {
     let Span(span) = span(value)?;
     Ok(Span(span.filter(|span| !span.is_zero())))
 }
 
-/// How long something may last at most; systemd takes zero at its word.
+/// Reads a maximum runtime. systemd takes zero literally, so zero is refused.
 pub(super) fn longest(value: &str) -> Result<Option<Duration>, String> {
     match span(value)?.0 {
         Some(Duration::ZERO) => Err(format!(
-            "is {value:?}, which ends the unit as soon as it is up: write how long it may run, or \
-             infinity"
+            "is {value:?}, which stops the unit as soon as it is active: write the maximum \
+             runtime, or infinity"
         )),
         span => Ok(span),
     }
 }
 
-/// A span of time that has an end.
+/// Reads a finite time span.
 pub(super) fn delay(value: &str, instead: &str) -> Result<Duration, String> {
     span(value)?.0.ok_or_else(|| format!("cannot be infinity: {instead}"))
 }
 
-/// A signal.
+/// Reads a signal.
 pub(super) fn signal(value: &str) -> Result<Signal, String> {
     Signal::parse(value).ok_or_else(|| {
-        format!("names no signal: {value:?}; write a name such as SIGTERM, no real-time signal")
+        format!(
+            "is not a supported signal: {value:?}; write a name such as SIGTERM; real-time \
+                 signals are not supported"
+        )
     })
 }
 
-/// One of some words with its meaning.
+/// Reads one of several words.
 pub(super) fn choice<T: Copy>(value: &str, words: &[(&str, T)]) -> Result<T, String> {
     if let Some((_, meaning)) = words.iter().find(|(word, _)| *word == value) {
         return Ok(*meaning);
@@ -107,7 +110,7 @@ pub(super) fn choice<T: Copy>(value: &str, words: &[(&str, T)]) -> Result<T, Str
     Err(format!("is {value:?}: write {}", or(&all)))
 }
 
-/// The words as one reads them out: `a, b or c`.
+/// Formats alternatives as `a, b or c`.
 fn or(words: &[&str]) -> String {
     match words {
         [others @ .., last] if !others.is_empty() => format!("{} or {last}", others.join(", ")),
@@ -115,10 +118,10 @@ fn or(words: &[&str]) -> String {
     }
 }
 
-/// A path from the root on.
+/// Checks that a path is absolute.
 pub(super) fn absolute(path: &str) -> Result<String, String> {
     if path.starts_with('/') && !path.contains('\0') {
         return Ok(path.to_owned());
     }
-    Err(format!("has the relative path {path:?}: write it from the root on"))
+    Err(format!("has the relative path {path:?}: write an absolute path"))
 }

@@ -68,7 +68,7 @@ fn services_that_stanzas_can_say_are_exact() {
     restart-limit: 5 in 10s
     ignore-sigpipe: yes
     ---
-    + x.service:2:1 Unit.BindsTo has the unit start after db.service as well
+    + x.service:2:1 Unit.BindsTo also orders the unit after db.service
     ");
 }
 
@@ -114,16 +114,17 @@ fn what_is_not_honoured_is_lost_with_its_place() {
     + a/web.service:3:1 Unit.After names network.target, which is not among the files
     - a/web.service:4:1 Unit.PartOf: its stop would be that of db.service
     - a/web.service:5:1 Unit.Wants names cache.service, which is not among the files
-    - a/web.service:8:1 Service.ProtectHome is not possible: the native supervisor
+    - a/web.service:8:1 Service.ProtectHome is not supported: the native supervisor
         cannot confine processes in this way
-    - a/web.service:9:1 Service.PrivateTmp is not possible: the native supervisor
+    - a/web.service:9:1 Service.PrivateTmp is not supported: the native supervisor
         cannot confine processes in this way
-    - a/web.service:10:1 Service.Typo is no option of systemd in [Service]
-    + a/web.service:11:1 Service.LogRateLimitBurst concerns a journal that is not there
+    - a/web.service:10:1 Service.Typo is not a systemd option in [Service]
+    + a/web.service:11:1 Service.LogRateLimitBurst has no effect, because there is no
+        journal
     - a/web.service:13:1 Install.WantedBy: multi-user.target would have it started,
         which is not among the files
-    - a/web.service:15:1 Socket.ListenStream stands in [Socket], which means nothing in
-        a .service unit
+    - a/web.service:15:1 Socket.ListenStream is in [Socket], which has no meaning in a
+        .service unit
     - db.service:2:1 Unit.PartOf: its stop would be that of web.service
     ");
 }
@@ -183,8 +184,8 @@ fn what_would_be_a_guess_is_left_out() {
         calendar or the clock
     - bad.service:2:1 the unit is left out: Service.Type cannot be forking without a
         PIDFile=, as the main process is never guessed
-    - bound.service:2:1 the unit is left out: Unit.BindsTo names late.service, which
-        comes after this unit: what a unit is bound to starts before it
+    - bound.service:2:1 the unit is left out: Unit.BindsTo names late.service, which is
+        ordered after this unit, but BindsTo= needs the opposite order
     - empty.service:1:1 the unit is left out: an empty file masks the unit
     - home.service:1:1 the unit is left out: exec-start is missing, which a unit of
         type foreground-supervised needs
@@ -194,7 +195,7 @@ fn what_would_be_a_guess_is_left_out() {
     - needs.service:2:1 Unit.BindsTo names bad.service, which is not among the files
     + needs.service:3:1 Unit.After names bad.service, which is not among the files
     - value.service:3:1 the unit is left out: Service.Type is "forging"
-    - value.service:4:1 Service.ProtectHome is not possible: the native supervisor
+    - value.service:4:1 Service.ProtectHome is not supported: the native supervisor
         cannot confine processes in this way
     - y.service:2:1 the unit is left out: missing "=" in "ExecStart"
     "#);
@@ -220,7 +221,7 @@ fn what_has_no_name_of_its_own_is_left_out() {
     restart-limit: 5 in 10s
     ignore-sigpipe: yes
     ---
-    - b@.service:1:1 the unit is left out: a template is not run itself
+    - b@.service:1:1 the unit is left out: a template cannot run
     - text:1:1 the unit is left out: unit name "text" has no type: add a suffix such as
         ".service"
     - x/c.service:1:1 the unit is left out: an empty file masks the unit
@@ -268,8 +269,8 @@ fn a_value_that_cannot_be_had_is_lost_and_not_the_unit() {
     ignore-sigpipe: yes
     memory-max: 1G
     ---
-    - web.service:2:1 Unit.Conflicts names other.service: no unit is stopped here
-        because another starts
+    - web.service:2:1 Unit.Conflicts names other.service: starting a unit never stops
+        another
     - web.service:6:1 Service.MemoryMax is "10%", a share of the machine
     - web.service:8:1 Service.Restart is "often"
     - web.service:9:1 Service.Nice is "none"
@@ -286,7 +287,7 @@ fn what_several_options_say_together_is_not_passed_over() {
     insta::assert_snapshot!(told(InitSystem::Systemd, &[("both.service", both)]), @"
     ---
     - both.service:4:1 the unit is left out: Service.Restart cannot be used with
-        Type=oneshot, which would be started again after a success
+        Type=oneshot, which would restart after a success
     ");
 }
 

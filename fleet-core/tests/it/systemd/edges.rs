@@ -22,7 +22,7 @@ fn system(units: &[(&str, &str)]) -> Vec<CompiledUnit> {
 fn outside() -> ExternalUnits {
     let names = |names: &[&str]| names.iter().map(|name| name.parse().unwrap()).collect();
     ExternalUnits {
-        assumed_up: names(&["basic.target", "docker.service"]),
+        assumed_active: names(&["basic.target", "docker.service"]),
         timers: names(&["job.timer"]),
         refused: names(&["bad.service"]),
     }
@@ -67,7 +67,7 @@ fn each_way_of_depending_has_its_edge() {
         ("i.service", "PartOf=j.service"),
         ("j.service", "[Install]\nWantedBy=a.service\nRequiredBy=b.service\nUpheldBy=c.service"),
     ]);
-    insta::assert_snapshot!(wrapped(&text), @r"
+    insta::assert_snapshot!(wrapped(&text), @"
     a.service
       depends-on b.service
       pulls j.service
@@ -89,7 +89,7 @@ fn each_way_of_depending_has_its_edge() {
       after g.service
     i.service
     j.service
-    h.service: 4:1: Unit.BindsTo has the unit start after i.service as well
+    h.service: 4:1: Unit.BindsTo also orders the unit after i.service
     with b.service stops a.service
     with c.service stops b.service
     with e.service stops d.service
@@ -108,31 +108,31 @@ fn what_is_not_run_here() {
         ("e.service", "PartOf=docker.service"),
         ("f.service", "Requires=b.service\nWants=e.service\nAfter=e.service"),
     ]);
-    insta::assert_snapshot!(wrapped(&text), @r"
+    insta::assert_snapshot!(wrapped(&text), @"
     a.service
     c.service
     d.service
       depends-ms bad.service
     f.service
       depends-ms b.service
-    no b.service: 4:1: Unit.Requires names none.service, which is not run here: hand it
-          in as well, write Wants=, or have the operator say that it is up
-    no b.service: 5:1: Unit.BindsTo names gone.socket, which is not run here: hand it in
-          as well, write Wants=, or have the operator say that it is up
-    no e.service: 4:1: Unit.PartOf names docker.service, which is not run here, so that
-          nobody sees it stop: take it out
-    a.service: 4:1: Unit.After says nothing of none.service, which is not run here
-    a.service: 4:1: Unit.After takes basic.target to be up, as this machine's operator
-          says
-    a.service: 4:1: Unit.After says nothing of a.service, which is the unit itself
-    a.service: 5:1: Unit.Wants says nothing of none.service, which is not run here
-    a.service: 5:1: Unit.Wants says nothing of bad.service, which was refused
-    c.service: 4:1: Unit.Requires takes docker.service to be up, as this machine's
-          operator says
-    c.service: 5:1: Unit.PartOf says nothing of none.service, which is not run here
-    c.service: 6:1: Unit.After takes docker.service to be up, as this machine's operator
-          says
-    d.service: 4:1: Unit.Requires keeps it from starting, as bad.service was refused
+    no b.service: 4:1: Unit.Requires names none.service, which is not run here: submit it
+          as well, write Wants=, or have the operator declare it active
+    no b.service: 5:1: Unit.BindsTo names gone.socket, which is not run here: submit it
+          as well, write Wants=, or have the operator declare it active
+    no e.service: 4:1: Unit.PartOf names docker.service, which is not run here, so its
+          stop cannot be observed: remove it
+    a.service: 4:1: Unit.After ignores none.service, which is not run here
+    a.service: 4:1: Unit.After assumes that basic.target is active, as configured on this
+          machine
+    a.service: 4:1: Unit.After ignores a.service, which is the unit itself
+    a.service: 5:1: Unit.Wants ignores none.service, which is not run here
+    a.service: 5:1: Unit.Wants ignores bad.service, which was refused
+    c.service: 4:1: Unit.Requires assumes that docker.service is active, as configured on
+          this machine
+    c.service: 5:1: Unit.PartOf ignores none.service, which is not run here
+    c.service: 6:1: Unit.After assumes that docker.service is active, as configured on
+          this machine
+    d.service: 4:1: Unit.Requires blocks the unit, because bad.service was refused
     with b.service stops f.service
     ");
 }
@@ -171,13 +171,13 @@ fn aliases_are_other_names_of_one_unit() {
         ("b.service", "Requires=web.service\nAfter=a.service"),
         ("c.service", "[Install]\nAlias=b.service www.service"),
     ]);
-    insta::assert_snapshot!(wrapped(&text), @r"
+    insta::assert_snapshot!(wrapped(&text), @"
     a.service = web.service = www.service
     b.service
       depends-ms a.service
     c.service
-    c.service: 5:1: Install.Alias leaves b.service to b.service
-    c.service: 5:1: Install.Alias leaves www.service to a.service
+    c.service: 5:1: Install.Alias yields b.service to b.service
+    c.service: 5:1: Install.Alias yields www.service to a.service
     with a.service stops b.service
     ");
 }
@@ -185,10 +185,10 @@ fn aliases_are_other_names_of_one_unit() {
 #[test]
 fn nobody_is_bound_to_what_comes_after() {
     let text = linked(&[("a.service", "BindsTo=b.service\nBefore=b.service"), ("b.service", "")]);
-    insta::assert_snapshot!(wrapped(&text), @r"
+    insta::assert_snapshot!(wrapped(&text), @"
     b.service
-    no a.service: 4:1: Unit.BindsTo names b.service, which comes after this unit: what a
-          unit is bound to starts before it: write Requires=
+    no a.service: 4:1: Unit.BindsTo names b.service, which is ordered after this unit,
+          but BindsTo= needs the opposite order: write Requires=
     with b.service stops a.service
     ");
 }

@@ -50,8 +50,8 @@ fn a_service_in_a_container() {
                 -p ${COREOS_PUBLIC_IPV4}:%i:80 apache\n\
                 ExecStop=/usr/bin/docker stop apache.%i\n\n[X-Fleet]\nConflicts=apache@*.service\n";
     insta::assert_snapshot!(wrapped(&read("apache@80.service", text)), @"
-    apache@80.service:8:1: Service.KillMode cannot be none, which leaves processes behind
-          that nobody sees to: write process
+    apache@80.service:8:1: Service.KillMode cannot be none, which leaves unsupervised
+          processes behind: write process
     ");
     let mended = text.replace("none", "process");
     insta::assert_snapshot!(wrapped(&read("apache@80.service", &mended)), @r#"
@@ -94,32 +94,32 @@ fn a_daemon_with_everything_that_confines() {
                 MemorySwapMax=0\nLoadCredential=key:/etc/key\n\
                 [Install]\nWantedBy=multi-user.target\n";
     insta::assert_snapshot!(wrapped(&read("named.service", text)), @"
-    named.service:2:1: Unit.OnFailure is not possible: no unit is started because of how
-          another ended: call what it names in an ExecStopPost= command
-    named.service:3:1: Unit.ConditionVirtualization is not possible: only
+    named.service:2:1: Unit.OnFailure is not supported: no unit starts because of another
+          unit's result: run its commands in ExecStopPost=
+    named.service:3:1: Unit.ConditionVirtualization is not supported: only
           ConditionPathExists=, …PathIsDirectory=, …FileNotEmpty=,
           …FileIsExecutable=, …Host=, …KernelCommandLine= and …User= are checked
           here, and their Assert…=: make the check in an ExecCondition= command
-    named.service:8:1: Service.ProtectSystem is not possible: the native supervisor
-          cannot confine processes in this way: take the option out or set it to what
-          asks for nothing, or run the unit under systemd
-    named.service:9:1: Service.CapabilityBoundingSet is not possible: the native
-          supervisor cannot confine processes in this way: take the option out or set it
-          to what asks for nothing, or run the unit under systemd
-    named.service:10:1: Service.StateDirectory is not possible: no directories are made
-          for units here: take it out, and make them in an ExecStartPre= command, such as
-          mkdir -p
-    named.service:11:1: Service.CPUAffinity is not possible: of how processes are
-          scheduled, only Nice= is set here: take it out, or begin the command with chrt,
-          taskset, ionice or numactl
-    named.service:12:1: Service.SystemCallFilter is not possible: the native supervisor
-          cannot confine processes in this way: take the option out or set it to what
-          asks for nothing, or run the unit under systemd
-    named.service:13:1: Service.MemorySwapMax is not possible: of what a unit may use,
-          only MemoryMax=, MemoryHigh=, TasksMax=, CPUWeight=, CPUQuota= and IOWeight=
-          are kept to here: take it out, or run the unit under systemd
-    named.service:14:1: Service.LoadCredential is not possible: no credentials are handed
-          over here: take it out, and let the program read a file
+    named.service:8:1: Service.ProtectSystem is not supported: the native supervisor
+          cannot confine processes in this way: remove the option, set it to a neutral
+          value, or run the unit under systemd
+    named.service:9:1: Service.CapabilityBoundingSet is not supported: the native
+          supervisor cannot confine processes in this way: remove the option, set it to a
+          neutral value, or run the unit under systemd
+    named.service:10:1: Service.StateDirectory is not supported: directories are not
+          created for units: remove it, and create them in an ExecStartPre= command such
+          as mkdir -p
+    named.service:11:1: Service.CPUAffinity is not supported: Nice= is the only supported
+          scheduling option: remove it, or prefix the command with chrt, taskset, ionice
+          or numactl
+    named.service:12:1: Service.SystemCallFilter is not supported: the native supervisor
+          cannot confine processes in this way: remove the option, set it to a neutral
+          value, or run the unit under systemd
+    named.service:13:1: Service.MemorySwapMax is not supported: the only supported
+          resource limits are MemoryMax=, MemoryHigh=, TasksMax=, CPUWeight=, CPUQuota=
+          and IOWeight=: remove it, or run the unit under systemd
+    named.service:14:1: Service.LoadCredential is not supported: credentials are not
+          passed to units: remove it, and let the program read a file
     ");
 }
 
@@ -131,7 +131,7 @@ fn a_target() {
     Virtual
     restart: Never after 1s
     Wants a.service
-    5:1: Unit.AllowIsolate concerns `systemctl isolate` alone
+    5:1: Unit.AllowIsolate affects only `systemctl isolate`
     ");
 }
 

@@ -67,7 +67,7 @@ fn each_option_has_one_standing() {
 
 /// The reason without what each of them begins with.
 fn reason(why: &str) -> &str {
-    why.strip_prefix("is not possible: ").unwrap_or(why)
+    why.strip_prefix("is not supported: ").unwrap_or(why)
 }
 
 /// The table of all options, as the page about the init has it.
@@ -132,7 +132,7 @@ fn what_is_refused_names_the_line_the_reason_and_what_to_write() {
             compiled(unit, &file(section, name, "something")).expect_err("it is refused");
         let expected = format!("{unit}:2:1: {section}.{name} {why}");
         assert_eq!(refusals.to_string(), expected);
-        assert!(why.starts_with("is not possible: ") && why.matches(": ").count() >= 2, "{why}");
+        assert!(why.starts_with("is not supported: ") && why.matches(": ").count() >= 2, "{why}");
     }
 }
 
@@ -227,13 +227,13 @@ fn what_an_operator_accepts_is_passed_over_and_told() {
     assert_eq!(accepted.unit, plain.unit);
     let told: Vec<String> = accepted.remarks.iter().map(ToString::to_string).collect();
     insta::assert_snapshot!(wrapped(&told.join("\n")), @r#"
-    3:1: Service.PrivateTmp is passed over, as this machine's operator accepts; it is not
-          possible: the native supervisor cannot confine processes in this way: take the
-          option out or set it to what asks for nothing, or run the unit under systemd
-    4:1: Service.KillMode is passed over, as this machine's operator accepts; it cannot
-          be none, which leaves processes behind that nobody sees to: write process
-    5:1: Service.Nice is passed over, as this machine's operator accepts; it is "50":
-          write a whole number from -20 to 19
+    3:1: Service.PrivateTmp is ignored, as accepted by the operator of this machine; it
+          is not supported: the native supervisor cannot confine processes in this way:
+          remove the option, set it to a neutral value, or run the unit under systemd
+    4:1: Service.KillMode is ignored, as accepted by the operator of this machine; it
+          cannot be none, which leaves unsupervised processes behind: write process
+    5:1: Service.Nice is ignored, as accepted by the operator of this machine; it is
+          "50": write a whole number from -20 to 19
     "#);
 }
 
@@ -243,14 +243,14 @@ fn what_systemd_does_not_know_is_refused_with_what_is_near() {
                 ExecStart=/bin/true\n[Socket]\nListenStream=1\n[X-Fleet]\nGlobal=true\n[Timer]\n\
                 OnBootSec=1\n";
     let refusals = compiled("a.service", text).expect_err("it is refused");
-    insta::assert_snapshot!(wrapped(&refusals.to_string()), @r"
-    a.service:4:1: Service.ExecStrat is no option of systemd in [Service]: write
+    insta::assert_snapshot!(wrapped(&refusals.to_string()), @"
+    a.service:4:1: Service.ExecStrat is not a systemd option in [Service]: write
           ExecStart=
-    a.service:5:1: Service.Colour is no option of systemd in [Service]: take it out, or
-          begin its name with X-
-    a.service:8:1: Socket.ListenStream stands in [Socket], which means nothing in a
-          .service unit: take it out
-    a.service:12:1: Timer.OnBootSec stands in [Timer], which means nothing in a .service
-          unit: take it out
+    a.service:5:1: Service.Colour is not a systemd option in [Service]: remove it, or
+          prefix its name with X-
+    a.service:8:1: Socket.ListenStream is in [Socket], which has no meaning in a .service
+          unit: remove it
+    a.service:12:1: Timer.OnBootSec is in [Timer], which has no meaning in a .service
+          unit: remove it
     ");
 }

@@ -75,7 +75,7 @@ fn a_timer_that_is_named_like_one_twice_starts_the_service_of_its_own_name() {
 fn what_is_not_said_is_as_systemd_has_it() {
     let timer = timer("OnBootSec=1min");
     assert_eq!(timer.unit.as_str(), "job.service");
-    assert!(timer.remains && !timer.persistent);
+    assert!(timer.remain_after_elapse && !timer.persistent);
     assert_eq!(timer.delay, RandomizedDelay::Random(Duration::ZERO));
     let said = self::timer("Unit=a.service\nOnBootSec=5\nOnActiveSec=\nOnActiveSec=7");
     assert_eq!((said.unit.as_str(), said.triggers.len()), ("a.service", 1), "it took both back");
@@ -103,23 +103,22 @@ fn what_a_timer_cannot_be() {
     job.timer: it never elapses: write OnCalendar=, OnBootSec= or the like
     job.timer:2:1: Timer.OnCalendar cannot be read: "dayly" is not a calendar event:
           write one such as daily, or "Mon..Fri *-*-* 06:30:00"
-    job.timer:2:1: Timer.OnActiveSec cannot be infinity: it would never elapse: take it
-          out
+    job.timer:2:1: Timer.OnActiveSec cannot be infinity: it would never elapse: remove it
     job.timer:2:1: Timer.OnActiveSec cannot be read: no time span from byte 0 on: write
           numbers with units, such as "1min 30s"
     job.timer:3:1: Timer.Unit names job.timer: write the name of a .service unit
     job.timer:3:1: Timer.Unit names the template a@.service: name an instance of it
-    job.timer:4:1: Timer.Unit names b.service, and a.service was named before: write one
+    job.timer:4:1: Timer.Unit names b.service, but a.service is already named: keep one
           of them
-    job.timer:3:1: Timer.WakeSystem is not possible: no machine is woken here: take it
-          out, and a moment that it sleeps through comes when it wakes
-    job.timer:4:1: Service.ExecStart stands in [Service], which means nothing in a .timer
-          unit: take it out
-    job.timer: it has conditions, but nothing is run for a timer that could be left out:
-          put them into the unit that it starts
+    job.timer:3:1: Timer.WakeSystem is not supported: machines are not woken: remove it;
+          an elapse missed during sleep happens on wake-up
+    job.timer:4:1: Service.ExecStart is in [Service], which has no meaning in a .timer
+          unit: remove it
+    job.timer: it has conditions, but a timer runs nothing that could be skipped: move
+          them to the unit that it starts
     job.timer:3:1: Timer.Persistent is "perhaps": write yes or no
-    job.timer:4:1: Timer.RandomizedDelaySec cannot be infinity: write how much later it
-          may elapse at most
+    job.timer:4:1: Timer.RandomizedDelaySec cannot be infinity: write the maximum delay
+          of an elapse
     "#);
 }
 

@@ -169,7 +169,7 @@ fn that_variables_by_which_processes_are_found_stay_is_remarked() {
     );
     let compiled = compiled("a.service", &text).unwrap();
     let told: Vec<String> = compiled.remarks.iter().map(ToString::to_string).collect();
-    let text = "means nothing for INVOCATION_ID and SYSTEMD_EXEC_PID, by which processes are found";
+    let text = "has no effect on INVOCATION_ID and SYSTEMD_EXEC_PID, which identify the processes of the unit";
     let of = |place: &str| format!("{place} {text}");
     let expected = ["3:1: Service.Environment", "5:1: Service.UnsetEnvironment"].map(of);
     assert_eq!(told, expected);
@@ -305,10 +305,10 @@ fn refusals_name_the_place_and_say_what_to_do() {
     3:1: Service.RestartSec cannot be read: no time span from byte 0 on: write numbers
           with units, such as "1min 30s"
     3:1: Service.RestartSec cannot be infinity: write Restart=no instead
-    3:1: Service.KillMode cannot be none, which leaves processes behind that nobody sees
-          to: write process
-    3:1: Service.KillSignal names no signal: "SIGRTMIN+3"; write a name such as SIGTERM,
-          no real-time signal
+    3:1: Service.KillMode cannot be none, which leaves unsupervised processes behind:
+          write process
+    3:1: Service.KillSignal is not a supported signal: "SIGRTMIN+3"; write a name such as
+          SIGTERM; real-time signals are not supported
     3:1: Service.SuccessExitStatus has "256": write exit statuses from 0 to 255, or names
           such as TEMPFAIL or SIGKILL
     3:1: Service.RestartPreventExitStatus has "NOSUCH": write exit statuses from 0 to
@@ -317,12 +317,12 @@ fn refusals_name_the_place_and_say_what_to_do() {
     4:1: Service.RemainAfterExit is "": write yes or no
     3:1: Service.Restart is "": write no, on-success, on-failure, on-abnormal, on-abort,
           on-watchdog or always
-    3:1: Service.KillSignal names no signal: ""; write a name such as SIGTERM, no
-          real-time signal
+    3:1: Service.KillSignal is not a supported signal: ""; write a name such as SIGTERM;
+          real-time signals are not supported
     3:1: Service.TimeoutStopSec cannot be read: empty time span: write a number with a
           unit such as "5s", or "infinity"
-    3:1: Service.RuntimeMaxSec is "0", which ends the unit as soon as it is up: write how
-          long it may run, or infinity
+    3:1: Service.RuntimeMaxSec is "0", which stops the unit as soon as it is active:
+          write the maximum runtime, or infinity
     "#);
 }
 
@@ -335,20 +335,20 @@ fn refusals_of_what_surrounds_a_process_do_so_too() {
           blanks
     3:1: Service.Environment cannot be read: unknown specifier "%Z" at byte 2: write %%
           for a percent sign
-    3:1: Service.EnvironmentFile has the relative path "relative": write it from the root
-          on
+    3:1: Service.EnvironmentFile has the relative path "relative": write an absolute path
     3:1: Service.EnvironmentFile is the pattern "/etc/*.conf": name each file by itself
     3:1: Service.PassEnvironment has "a-b": write names of variables, with blanks between
-    3:1: Service.WorkingDirectory has the relative path "here": write it from the root on
+    3:1: Service.WorkingDirectory has the relative path "here": write an absolute path
     3:1: Service.User is "a b": write the name or the number of one
     3:1: Service.UMask is "9": write an octal number from 0 to 0777
     3:1: Service.IgnoreSIGPIPE is "perhaps": write yes or no
     3:1: Service.Nice is "20": write a whole number from -20 to 19
     3:1: Service.StandardOutput is "tty": write journal, null, inherit, or file:, append:
           or truncate: and a path
-    3:1: Service.StandardOutput has the relative path "here": write it from the root on
+    3:1: Service.StandardOutput has the relative path "here": write an absolute path
     3:1: Service.StandardInput is "socket": write null
-    3:1: Service.LimitNOFILE is "9:8": write the soft limit first, which is the lower one
+    3:1: Service.LimitNOFILE is "9:8": write the soft limit first; it must not exceed the
+          hard limit
     3:1: Service.LimitNOFILE is "many": write a number or infinity, or two with a colon
     3:1: Service.LimitNICE is "50": write +5, -5 or a number from 1 to 40
     3:1: Service.MemoryMax is "50%", a share of the machine: write bytes, such as 512M
@@ -361,16 +361,15 @@ fn refusals_of_what_surrounds_a_process_do_so_too() {
           percent sign
     3:1: Service.ExecStartPre cannot be read: program at byte 0 is neither an absolute
           path nor a name: write /path/to/it
-    3:1: Service.ExecStartPre has a variable for its program: write the path itself, or
+    3:1: Service.ExecStartPre has a variable as its program: write the path itself, or
           "/bin/sh -c 'exec $PROGRAM'"
     3:1: Service.ExecStartPre cannot be read: quote at byte 0 is not closed: add the same
           quote where the word ends
     3:1: Service.ExecStartPre cannot be read: unknown specifier "%z" at byte 0: write %%
           for a percent sign
-    3:1: Service.ExecStart must stand there exactly once: set Type=oneshot for another
-          number
-    4:1: Service.Restart cannot be used with Type=oneshot, which would be started again
-          after a success: write on-failure, or another Type=
+    3:1: Service.ExecStart must be given exactly once: set Type=oneshot for several
+    4:1: Service.Restart cannot be used with Type=oneshot, which would restart after a
+          success: write on-failure, or another Type=
     "#);
 }
 

@@ -1,14 +1,14 @@
-//! The settings of a timer as they are collected, option by option.
+//! Settings of a timer, collected option by option.
 
 use std::time::Duration;
 
 use fleet_unitfile::{Calendar, UnitName, UnitType};
 
 use super::{RandomizedDelay, Timer, TimerBase, Trigger};
-use crate::graph::systemd::draft::Flaws;
-use crate::graph::systemd::value::{In, delay, flag, shown};
+use crate::graph::systemd::draft::UnitProblems;
+use crate::graph::systemd::value::{ValueContext, delay, flag, unreadable};
 
-/// What was said so far.
+/// Settings collected so far.
 #[derive(Debug, Default)]
 pub(in crate::graph::systemd) struct TimerDraft {
     unit: Option<UnitName>,
@@ -20,33 +20,33 @@ pub(in crate::graph::systemd) struct TimerDraft {
 }
 
 impl TimerDraft {
-    /// Takes over an option of `[Timer]` that is honoured.
+    /// Applies an honoured option of `[Timer]`.
     pub(in crate::graph::systemd) fn take(
         &mut self,
         name: &str,
         value: &str,
-        unit: &In<'_>,
+        unit: &ValueContext<'_>,
     ) -> Result<(), String> {
         match name {
             "FixedRandomDelay" => self.fixed = flag(value)?,
             "Persistent" => self.persistent = flag(value)?,
             "RandomizedDelaySec" => {
-                self.random = delay(value, "write how much later it may elapse at most")?;
+                self.random = delay(value, "write the maximum delay of an elapse")?;
             }
             "RemainAfterElapse" => self.remains = Some(flag(value)?),
             "Unit" => self.take_unit(value, unit)?,
-            // Whichever of them is empty takes all of them back.
+            // An empty value of any trigger option resets all of them.
             _ if value.is_empty() => self.triggers.clear(),
             _ => self.triggers.push(trigger(name, value, unit)?),
         }
         Ok(())
     }
 
-    fn take_unit(&mut self, value: &str, unit: &In<'_>) -> Result<(), String> {
+    fn take_unit(&mut self, value: &str, unit: &ValueContext<'_>) -> Result<(), String> {
         if value.is_empty() {
             return Ok(());
         }
-        let name: UnitName = unit.expand(value)?.parse().map_err(shown)?;
+        let name: UnitName = unit.expand(value)?.parse().map_err(unreadable)?;
         if name.is_template() {
             return Err(format!("names the template {name}: name an instance of it"));
         }
@@ -54,42 +54,45 @@ impl TimerDraft {
             return Err(format!("names {name}: write the name of a .service unit"));
         }
         if let Some(first) = self.unit.as_ref().filter(|first| **first != name) {
-            return Err(format!("names {name}, and {first} was named before: write one of them"));
+            return Err(format!("names {name}, but {first} is already named: keep one of them"));
         }
         self.unit = Some(name);
         Ok(())
     }
 
-    /// What is wrong with the whole.
-    pub(in crate::graph::systemd) fn flaws(&self, has_conditions: bool) -> Flaws {
-        let mut flaws = Flaws::default();
+    /// Returns the problems of the timer as a whole.
+    pub(in crate::graph::systemd) fn problems(&self, has_conditions: bool) -> UnitProblems {
+        let mut problems = UnitProblems::default();
         if self.triggers.is_empty() {
             let problem = "it never elapses: write OnCalendar=, OnBootSec= or the like";
-            flaws.refused.push((None, problem.to_owned()));
+            problems.refused.push((None, problem.to_owned()));
         }
         if has_conditions {
-            let problem = "it has conditions, but nothing is run for a timer that could be left \
-                           out: put them into the unit that it starts";
-            flaws.refused.push((None, problem.to_owned()));
+            let problem = "it has conditions, but a timer runs nothing that could be skipped: \
+                           move them to the unit that it starts";
+            problems.refused.push((None, problem.to_owned()));
         }
         let has_calendar = self.triggers.iter().any(|it| matches!(it, Trigger::Calendar(_)));
         if self.persistent && !has_calendar {
-            let text = "means nothing without OnCalendar=";
-            flaws.remarked.push((("Timer", "Persistent"), text));
+            let text = "has no effect without OnCalendar=";
+            problems.remarked.push((("Timer", "Persistent"), text));
         }
         if self.fixed && self.random.is_zero() {
-            let text = "means nothing without RandomizedDelaySec=";
-            flaws.remarked.push((("Timer", "FixedRandomDelay"), text));
+            let text = "has no effect without RandomizedDelaySec=";
+            problems.remarked.push((("Timer", "FixedRandomDelay"), text));
         }
-        flaws
+        problems
     }
 
-    /// The timer. What is not said is as systemd has it.
-    pub(in crate::graph::systemd) fn timer(&self, unit: &In<'_>) -> Result<Timer, String> {
+    /// Builds the timer, with systemd's defaults for missing settings.
+    pub(in crate::graph::systemd) fn timer(
+        &self,
+        unit: &ValueContext<'_>,
+    ) -> Result<Timer, String> {
         let usual = || format!("{}.service", unit.name.stem());
         let started = match &self.unit {
             Some(named) => named.clone(),
-            None => usual().parse().map_err(shown)?,
+            None => usual().parse().map_err(unreadable)?,
         };
         let fixed = || RandomizedDelay::Fixed(fixed(self.random, unit));
         Ok(Timer {
@@ -97,16 +100,16 @@ impl TimerDraft {
             triggers: self.triggers.clone(),
             delay: if self.fixed { fixed() } else { RandomizedDelay::Random(self.random) },
             persistent: self.persistent,
-            remains: self.remains.unwrap_or(true),
+            remain_after_elapse: self.remains.unwrap_or(true),
         })
     }
 }
 
-fn trigger(name: &str, value: &str, unit: &In<'_>) -> Result<Trigger, String> {
+fn trigger(name: &str, value: &str, unit: &ValueContext<'_>) -> Result<Trigger, String> {
     let text = unit.expand(value)?;
-    let origin = match name {
+    let base = match name {
         "OnCalendar" => {
-            let calendar: Calendar = text.parse().map_err(shown)?;
+            let calendar: Calendar = text.parse().map_err(unreadable)?;
             return Ok(Trigger::Calendar(calendar));
         }
         "OnActiveSec" => TimerBase::Active,
@@ -115,13 +118,13 @@ fn trigger(name: &str, value: &str, unit: &In<'_>) -> Result<Trigger, String> {
         "OnUnitActiveSec" => TimerBase::UnitActive,
         _ => TimerBase::UnitInactive,
     };
-    let span = delay(&text, "it would never elapse: take it out")?;
-    Ok(Trigger::After(origin, span))
+    let span = delay(&text, "it would never elapse: remove it")?;
+    Ok(Trigger::After(base, span))
 }
 
-/// Less than the longest, and the same for the same timer of the same machine each time.
-fn fixed(longest: Duration, unit: &In<'_>) -> Duration {
-    // Without the machine's identity the name alone has to do.
+/// Returns a delay below `longest` that is always the same for this timer on this machine.
+fn fixed(longest: Duration, unit: &ValueContext<'_>) -> Duration {
+    // Without a machine id the name alone determines the delay.
     let machine = unit.expand("%m").unwrap_or_default();
     let longest = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
     let bytes = machine.bytes().chain([0]).chain(unit.name.as_str().bytes());

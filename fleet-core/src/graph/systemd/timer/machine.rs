@@ -1,4 +1,4 @@
-//! The states of a timer, and what leads from one to another.
+//! State machine of a timer.
 
 use std::sync::Arc;
 
@@ -6,43 +6,43 @@ use super::next::{LastTriggers, NextElapse};
 use super::{Timer, TimerContext};
 use crate::{ActiveState, Timestamp};
 
-/// The states of a timer; the names are systemd's.
+/// Phases of a timer, with systemd's names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TimerPhase {
-    /// It is not active.
+    /// Inactive.
     #[default]
     Dead,
-    /// It elapses at a known moment.
+    /// Active, with a scheduled elapse.
     Waiting,
-    /// It has elapsed, and its unit has not come to rest since.
+    /// Elapsed; the triggered unit has not stopped since.
     Running,
-    /// It is active, and nothing is left to come.
+    /// Active without a further elapse.
     Elapsed,
-    /// Its unit was not there to be started.
+    /// The triggered unit does not exist.
     Failed,
 }
 
-/// What a timer sees of its unit.
+/// State of the triggered unit as the timer sees it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TriggeredUnitState {
     /// Whether it is neither inactive nor failed.
     pub active: bool,
-    /// When it was last started, by the clock.
+    /// Last start, by the boot clock.
     pub started: Option<Timestamp>,
-    /// When it last came to rest, by the clock.
+    /// Last stop, by the boot clock.
     pub stopped: Option<Timestamp>,
 }
 
-/// What must be remembered of a timer to go on with it in another daemon.
+/// Persistent state of a timer, from which another daemon continues.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TimerState {
-    /// Its state.
+    /// The phase.
     pub phase: TimerPhase,
-    /// What has been.
+    /// Past events.
     pub last: LastTriggers,
 }
 
-/// A timer through its states.
+/// A timer with its state.
 #[derive(Debug, Clone)]
 pub struct TimerMachine {
     timer: Arc<Timer>,
@@ -51,7 +51,7 @@ pub struct TimerMachine {
 }
 
 impl TimerPhase {
-    /// The state and the sub-state that systemd prints for it.
+    /// Returns the state and sub-state that systemd shows for the phase.
     #[must_use]
     pub const fn words(self) -> (ActiveState, &'static str) {
         match self {
@@ -63,7 +63,7 @@ impl TimerPhase {
         }
     }
 
-    /// Whether it is active.
+    /// Whether the timer is active.
     #[must_use]
     pub const fn is_active(self) -> bool {
         matches!(self, Self::Waiting | Self::Running | Self::Elapsed)
@@ -71,137 +71,144 @@ impl TimerPhase {
 }
 
 impl TimerMachine {
-    /// A timer that is not active. `startup` is when the service manager was first started.
+    /// Creates an inactive timer. `startup` is the first start of the service manager since boot.
     #[must_use]
     pub fn new(timer: Arc<Timer>, startup: Timestamp) -> Self {
-        let past = LastTriggers { startup, ..LastTriggers::default() };
+        let last = LastTriggers { startup, ..LastTriggers::default() };
         Self {
             timer,
-            state: TimerState { last: past, ..TimerState::default() },
+            state: TimerState { last, ..TimerState::default() },
             due: NextElapse::default(),
         }
     }
 
-    /// Goes on where another daemon ended.
+    /// Restores a timer from the state of another daemon.
     #[must_use]
-    pub fn restore(timer: Arc<Timer>, state: TimerState, look: TimerContext<'_>) -> Self {
+    pub fn restore(timer: Arc<Timer>, state: TimerState, context: TimerContext<'_>) -> Self {
         let mut life = Self { timer, state, due: NextElapse::default() };
         if life.state.phase == TimerPhase::Waiting {
-            life.reckon(look);
+            life.schedule(context);
         }
         life
     }
 
-    /// From now on it is another timer. One that waits does so for what that one says.
-    pub fn replace(&mut self, timer: Arc<Timer>, look: TimerContext<'_>) {
+    /// Replaces the settings. A waiting or elapsed timer is scheduled again by the new ones.
+    pub fn replace(&mut self, timer: Arc<Timer>, context: TimerContext<'_>) {
         self.timer = timer;
         if matches!(self.state.phase, TimerPhase::Waiting | TimerPhase::Elapsed) {
-            self.wait(look);
+            self.wait(context);
         }
     }
 
-    /// It is started, unless it is active. `last` is when it last elapsed before, by the calendar,
-    /// if it is persistent.
+    /// Starts the timer unless it is active. `last` is its last elapse by the wall clock, for a
+    /// persistent timer.
     pub fn on_start(
         &mut self,
         last: Option<Timestamp>,
         unit: TriggeredUnitState,
-        look: TimerContext<'_>,
+        context: TimerContext<'_>,
     ) {
         if self.state.phase.is_active() {
             return;
         }
-        let past = &mut self.state.last;
-        *past = LastTriggers { startup: past.startup, since: look.now, ..LastTriggers::default() };
-        // Of a moment that is still to come it is not known what it means.
-        past.last_wall = last.filter(|last| *last <= look.now.wall);
-        past.see(unit);
-        self.wait(look);
+        let triggers = &mut self.state.last;
+        *triggers = LastTriggers {
+            startup: triggers.startup,
+            since: context.now,
+            ..LastTriggers::default()
+        };
+        // A stored time in the future is not reliable.
+        triggers.last_wall = last.filter(|last| *last <= context.now.wall);
+        triggers.record(unit);
+        self.wait(context);
     }
 
-    /// It is stopped.
+    /// Stops the timer.
     pub fn on_stop(&mut self) {
         self.state.phase = TimerPhase::Dead;
         self.due = NextElapse::default();
     }
 
-    /// Its unit may have changed. It is not told of while a start that the timer asked for is under
-    /// way, but once more when that is over.
-    pub fn on_unit(&mut self, unit: TriggeredUnitState, look: TimerContext<'_>) {
-        self.state.last.see(unit);
+    /// Handles a possible change of the triggered unit. Call it once after a start requested by the
+    /// timer has completed, not during the start.
+    pub fn on_unit(&mut self, unit: TriggeredUnitState, context: TimerContext<'_>) {
+        self.state.last.record(unit);
         match self.state.phase {
-            // What has come must not be passed over because the unit changes in the same moment.
-            TimerPhase::Waiting if self.due.has_elapsed(look.now) => {}
-            TimerPhase::Waiting | TimerPhase::Elapsed => self.wait(look),
-            TimerPhase::Running if !unit.active => self.wait(look),
+            // An elapse that is due is not dropped because the unit changes at the same time.
+            TimerPhase::Waiting if self.due.has_elapsed(context.now) => {}
+            TimerPhase::Waiting | TimerPhase::Elapsed => self.wait(context),
+            TimerPhase::Running if !unit.active => self.wait(context),
             TimerPhase::Running | TimerPhase::Dead | TimerPhase::Failed => {}
         }
     }
 
-    /// The calendar, or its zone, was set.
-    pub fn on_time_set(&mut self, look: TimerContext<'_>) {
+    /// Handles a change of the wall clock or the time zone.
+    pub fn on_time_set(&mut self, context: TimerContext<'_>) {
         if self.state.phase == TimerPhase::Waiting {
-            self.reckon(look);
+            self.schedule(context);
         }
     }
 
-    /// Whether it elapses now: then its unit is to be started. It is asked when it is due.
-    pub fn on_elapse(&mut self, look: TimerContext<'_>) -> bool {
-        if self.state.phase != TimerPhase::Waiting || !self.due.has_elapsed(look.now) {
+    /// Returns whether the timer elapses now; then its unit has to be started. Call it when the
+    /// elapse is due.
+    pub fn on_elapse(&mut self, context: TimerContext<'_>) -> bool {
+        if self.state.phase != TimerPhase::Waiting || !self.due.has_elapsed(context.now) {
             return false;
         }
-        let past = &mut self.state.last;
-        (past.last, past.last_wall) = (Some(look.now.clock), Some(look.now.wall));
+        let triggers = &mut self.state.last;
+        (triggers.last, triggers.last_wall) = (Some(context.now.clock), Some(context.now.wall));
         (self.state.phase, self.due) = (TimerPhase::Running, NextElapse::default());
         true
     }
 
-    /// Its unit is not there to be started.
+    /// Handles that the triggered unit does not exist.
     pub fn on_unit_missing(&mut self) {
         self.state.phase = TimerPhase::Failed;
         self.due = NextElapse::default();
     }
 
-    /// When it elapses next; never, unless it waits.
+    /// Returns the next elapse; never, unless the timer is waiting.
     #[must_use]
     pub fn next_elapse(&self) -> NextElapse {
         self.due
     }
 
-    /// What the timer is.
+    /// Returns the settings.
     #[must_use]
     pub fn timer(&self) -> &Timer {
         &self.timer
     }
 
-    /// Its state, and what has been.
+    /// Returns the persistent state.
     #[must_use]
     pub fn state(&self) -> &TimerState {
         &self.state
     }
 
-    fn wait(&mut self, look: TimerContext<'_>) {
-        self.state.last.waits_since = look.now.clock;
-        self.reckon(look);
+    fn wait(&mut self, context: TimerContext<'_>) {
+        self.state.last.waiting_since = context.now.clock;
+        self.schedule(context);
     }
 
-    fn reckon(&mut self, look: TimerContext<'_>) {
-        let past = &mut self.state.last;
-        // The calendar may have been set back, also while nobody watched it. What seems to lie in
-        // the future was not: the moments up to there come once more.
-        past.last_wall = past.last_wall.map(|last| last.min(look.now.wall));
-        past.since.wall = past.since.wall.min(look.now.wall);
-        self.due = self.timer.next(&self.state.last, look);
+    fn schedule(&mut self, context: TimerContext<'_>) {
+        let triggers = &mut self.state.last;
+        // The wall clock may have been set back, also while no daemon ran. Times that now lie in
+        // the future are moved to the present, so the calendar events up to them occur again.
+        triggers.last_wall = triggers.last_wall.map(|last| last.min(context.now.wall));
+        triggers.since.wall = triggers.since.wall.min(context.now.wall);
+        self.due = self.timer.next(&self.state.last, context);
         self.state.phase = match self.due.is_never() {
             false => TimerPhase::Waiting,
-            true if self.timer.remains || self.timer.follows_unit() => TimerPhase::Elapsed,
+            true if self.timer.remain_after_elapse || self.timer.follows_unit() => {
+                TimerPhase::Elapsed
+            }
             true => TimerPhase::Dead,
         };
     }
 }
 
 impl LastTriggers {
-    fn see(&mut self, unit: TriggeredUnitState) {
+    fn record(&mut self, unit: TriggeredUnitState) {
         self.unit_active = unit.started.max(self.unit_active);
         self.unit_inactive = unit.stopped.max(self.unit_inactive);
     }

@@ -1,13 +1,13 @@
-//! Timers: what a `.timer` file says, when it comes to that, and what state the timer is in.
+//! Timers: settings of a `.timer` file, next elapse, and state machine.
 //!
 //! ```text
-//! [Timer] ── draft ──> Timer ── next(past, look) ──> NextElapse
-//!                        │                            ▲
-//!                        └──────── TimerMachine ─────────┘   waiting, running, elapsed, …
+//! [Timer] ── draft ──> Timer ── next(last, context) ──> NextElapse
+//!                        │                                 ▲
+//!                        └────────── TimerMachine ─────────┘   waiting, running, elapsed, …
 //! ```
 //!
-//! All rules are systemd's. A timer elapses at its very moment: it is never late on purpose to wake
-//! the machine less often, as `AccuracySec=` would allow.
+//! All rules are systemd's, with one exception: a timer elapses exactly on time. It is never
+//! delayed to save wake-ups, as `AccuracySec=` would allow.
 
 mod draft;
 mod machine;
@@ -22,82 +22,82 @@ pub(super) use draft::TimerDraft;
 pub use machine::{TimerMachine, TimerPhase, TimerState, TriggeredUnitState};
 pub use next::{LastTriggers, NextElapse};
 
-/// What a `.timer` unit starts, and when.
+/// Settings of a `.timer` unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timer {
     /// The unit that it starts.
     pub unit: UnitName,
-    /// When; at least one, in the order of the file.
+    /// At least one trigger, in the order of the file.
     pub triggers: Vec<Trigger>,
-    /// By how much it is late.
+    /// Delay added to each elapse.
     pub delay: RandomizedDelay,
-    /// Whether a moment of the calendar that passed while the timer was not active is made up for.
+    /// Whether a calendar event missed while the timer was inactive is caught up.
     pub persistent: bool,
-    /// Whether it stays active when nothing is left to come.
-    pub remains: bool,
+    /// Whether the timer stays active when it will not elapse again.
+    pub remain_after_elapse: bool,
 }
 
-/// One reason for a timer to elapse.
+/// A condition under which a timer elapses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trigger {
-    /// So long after that.
+    /// This long after the base.
     After(TimerBase, Duration),
-    /// Whenever the clocks show that.
+    /// At each calendar event.
     Calendar(Calendar),
 }
 
-/// What a span of a timer is counted from.
+/// Base of a monotonic trigger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TimerBase {
-    /// The start of the timer (`OnActiveSec=`).
+    /// Start of the timer (`OnActiveSec=`).
     Active,
-    /// The boot of the machine (`OnBootSec=`), also in a container.
+    /// Boot of the machine (`OnBootSec=`), also in a container.
     Boot,
-    /// The first start of the service manager since the boot (`OnStartupSec=`).
+    /// First start of the service manager since boot (`OnStartupSec=`).
     Startup,
-    /// When the unit was last started, by whomever (`OnUnitActiveSec=`).
+    /// Last start of the unit, by the timer or otherwise (`OnUnitActiveSec=`).
     UnitActive,
-    /// When the unit last came to rest (`OnUnitInactiveSec=`).
+    /// Last stop of the unit (`OnUnitInactiveSec=`).
     UnitInactive,
 }
 
-/// By how much a timer is late.
+/// Delay of a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RandomizedDelay {
-    /// By less than that, and each time by another span (`RandomizedDelaySec=`).
+    /// Less than this, drawn for each elapse (`RandomizedDelaySec=`).
     Random(Duration),
-    /// Always by that (`FixedRandomDelay=`).
+    /// Always this long (`FixedRandomDelay=`).
     Fixed(Duration),
 }
 
-/// A moment by both clocks.
+/// A point in time by both clocks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DualTimestamp {
-    /// Since the machine was booted.
+    /// Time since boot.
     pub clock: Timestamp,
-    /// Since the beginning of 1970 in UTC, as far as anybody knows.
+    /// Wall clock time in UTC since 1970, as far as it is set correctly.
     pub wall: Timestamp,
 }
 
-/// The zones of calendars.
+/// Time zones of calendar events.
 pub trait TimeZones {
-    /// The zone of that name, or of the machine.
+    /// Returns the zone of this name, or the zone of the machine.
     fn zone(&self, name: Option<&str>) -> &dyn Zone;
 }
 
-/// What is at hand whenever a timer is looked at.
+/// Inputs of every timer operation.
 #[derive(Clone, Copy)]
 pub struct TimerContext<'a> {
-    /// The present.
+    /// Current time.
     pub now: DualTimestamp,
     /// A random number.
     pub random: u64,
-    /// The zones of all its calendars.
+    /// Time zones of the calendar events.
     pub zones: &'a dyn TimeZones,
 }
 
 impl Timer {
-    /// The zones that its calendars name.
+    /// Returns the names of the time zones in its calendar events.
     pub fn zones(&self) -> impl Iterator<Item = &str> {
         self.triggers.iter().filter_map(|trigger| match trigger {
             Trigger::Calendar(calendar) => calendar.zone(),

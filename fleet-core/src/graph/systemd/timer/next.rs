@@ -1,4 +1,4 @@
-//! When a timer elapses next.
+//! Computes when a timer elapses next.
 
 use std::time::Duration;
 
@@ -7,44 +7,43 @@ use fleet_unitfile::Calendar;
 use super::{DualTimestamp, RandomizedDelay, Timer, TimerBase, TimerContext, Trigger};
 use crate::Timestamp;
 
-/// What has been, as far as it decides when a timer elapses next.
+/// Past events that determine when a timer elapses next.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LastTriggers {
-    /// When the service manager was first started since the boot.
+    /// First start of the service manager since boot.
     pub startup: Timestamp,
-    /// When the timer was started.
+    /// Start of the timer.
     pub since: DualTimestamp,
-    /// From when on it waits, by the clock. What is counted once and came before, while its unit
-    /// ran, does not come again.
-    pub waits_since: Timestamp,
-    /// When it last elapsed, by the clock; nothing if that was before its start.
+    /// Time since which the timer waits, by the boot clock. One-time triggers before it, while the
+    /// unit ran, do not elapse again.
+    pub waiting_since: Timestamp,
+    /// Last elapse by the boot clock; `None` if it was before the start of the timer.
     pub last: Option<Timestamp>,
-    /// When it last elapsed, by the calendar; also before its start, if it is persistent.
+    /// Last elapse by the wall clock. For a persistent timer it may be before its start.
     pub last_wall: Option<Timestamp>,
-    /// When its unit was last started, by the clock.
+    /// Last start of the unit, by the boot clock.
     pub unit_active: Option<Timestamp>,
-    /// When its unit last came to rest, by the clock.
+    /// Last stop of the unit, by the boot clock.
     pub unit_inactive: Option<Timestamp>,
 }
 
-/// When a timer elapses next, by each of the clocks; whichever comes first counts. If it is by
-/// none, it never does.
+/// Next elapse by each clock; the earlier one counts. Never, if both are `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NextElapse {
-    /// By the clock.
+    /// Time by the boot clock.
     pub clock: Option<Timestamp>,
-    /// By the calendar. It comes earlier or later when that is set.
+    /// Time by the wall clock; setting that clock moves it.
     pub wall: Option<Timestamp>,
 }
 
 impl NextElapse {
-    /// Whether it never comes.
+    /// Whether the timer never elapses.
     #[must_use]
     pub fn is_never(self) -> bool {
         self == Self::default()
     }
 
-    /// Whether it has come.
+    /// Whether the time has passed.
     #[must_use]
     pub fn has_elapsed(self, now: DualTimestamp) -> bool {
         self.clock.is_some_and(|at| at <= now.clock) || self.wall.is_some_and(|at| at <= now.wall)
@@ -52,26 +51,27 @@ impl NextElapse {
 }
 
 impl Timer {
-    /// When the timer elapses next, which may be in the past: then it is to elapse at once.
+    /// Returns when the timer elapses next. A time in the past means at once.
     #[must_use]
-    pub fn next(&self, past: &LastTriggers, look: TimerContext<'_>) -> NextElapse {
+    pub fn next(&self, last: &LastTriggers, context: TimerContext<'_>) -> NextElapse {
         let clock = self.triggers.iter().filter_map(|trigger| match trigger {
-            Trigger::After(origin, span) => past.moment(*origin, *span),
+            Trigger::After(base, span) => last.monotonic_elapse(*base, *span),
             Trigger::Calendar(_) => None,
         });
         let wall = self.triggers.iter().filter_map(|trigger| match trigger {
-            Trigger::Calendar(calendar) => past.moment_of(calendar, look),
+            Trigger::Calendar(calendar) => last.calendar_elapse(calendar, context),
             Trigger::After(..) => None,
         });
         let late = match self.delay {
-            RandomizedDelay::Random(longest) => random(longest, look.random),
+            RandomizedDelay::Random(longest) => random(longest, context.random),
             RandomizedDelay::Fixed(span) => span,
         };
         let later = |at: Timestamp| at.after(late);
         NextElapse { clock: clock.min().map(later), wall: wall.min().map(later) }
     }
 
-    /// Whether it is of use even if it does not elapse next: its unit may be started by others.
+    /// Whether the timer may elapse later without an elapse scheduled now, because its unit may
+    /// start otherwise.
     pub(super) fn follows_unit(&self) -> bool {
         let follows = |trigger: &Trigger| {
             matches!(trigger, Trigger::After(TimerBase::UnitActive | TimerBase::UnitInactive, _))
@@ -81,10 +81,10 @@ impl Timer {
 }
 
 impl LastTriggers {
-    fn moment(&self, origin: TimerBase, span: Duration) -> Option<Timestamp> {
-        // Neither of them counts before the timer or the unit was first at work.
+    fn monotonic_elapse(&self, base: TimerBase, span: Duration) -> Option<Timestamp> {
+        // Neither counts before the timer first elapsed or the unit was first active.
         let unit = |at: Option<Timestamp>| at.max(self.last).map(|at| at.after(span));
-        let once = match origin {
+        let once = match base {
             TimerBase::Active => self.since.clock,
             TimerBase::Boot => Timestamp::default(),
             TimerBase::Startup => self.startup,
@@ -93,24 +93,25 @@ impl LastTriggers {
         };
         let at = once.after(span);
         let has_elapsed = self.last.is_some() || self.last_wall.is_some();
-        let is_spent = has_elapsed && at < self.waits_since || self.last.is_some_and(|it| at <= it);
+        let is_spent =
+            has_elapsed && at < self.waiting_since || self.last.is_some_and(|it| at <= it);
         (!is_spent).then_some(at)
     }
 
-    fn moment_of(&self, calendar: &Calendar, look: TimerContext<'_>) -> Option<Timestamp> {
+    fn calendar_elapse(&self, calendar: &Calendar, context: TimerContext<'_>) -> Option<Timestamp> {
         let base = Duration::from_millis(self.last_wall.unwrap_or(self.since.wall).as_millis());
-        let at = calendar.next_after(base, look.zones.zone(calendar.zone()))?;
+        let at = calendar.next_after(base, context.zones.zone(calendar.zone()))?;
         let millis = u64::try_from(at.as_micros().div_ceil(1000)).ok()?;
-        // What is made up for comes as if it were of the start of the service manager, so that
-        // the delay of timers still parts them.
-        let up = look.now.clock.since(self.startup);
-        let started = look.now.wall.as_millis().saturating_sub(up.as_millis() as u64);
+        // A caught-up event counts from the start of the service manager, so that randomized delays
+        // still spread the timers.
+        let up = context.now.clock.since(self.startup);
+        let started = context.now.wall.as_millis().saturating_sub(up.as_millis() as u64);
         Some(Timestamp::from_millis(millis.max(started)))
     }
 }
 
-/// Less than the longest.
-fn random(longest: Duration, dice: u64) -> Duration {
+/// Returns a delay below `longest`.
+fn random(longest: Duration, random: u64) -> Duration {
     let longest = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
-    Duration::from_micros(dice.checked_rem(longest).unwrap_or(0))
+    Duration::from_micros(random.checked_rem(longest).unwrap_or(0))
 }
