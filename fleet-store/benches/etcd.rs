@@ -82,8 +82,8 @@ async fn wait_ready(store: &EtcdStore) {
 
 /// Measures the delivery of changes by a bare watch and by the store's.
 async fn watching(store: &EtcdStore, raw: &Raw) {
-    let revision = store.read("").await.expect("etcd answers").revision;
-    let watch = store.watch("", revision).await.expect("etcd answers");
+    let revision = store.read("").await.expect("etcd responds").revision;
+    let watch = store.watch("", revision).await.expect("etcd responds");
     let (mut ours, mut bare) = (arrivals(watch), bare_arrivals(raw.watch().await));
     let (mut behind, mut whole, mut floor) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..CHANGES {
@@ -125,7 +125,7 @@ async fn writing(store: &EtcdStore, raw: &Raw) {
         raw.put().await;
         bare.push(start.elapsed());
         let start = Instant::now();
-        store.commit(Transaction::new().put("key", "value")).await.expect("etcd answers");
+        store.commit(Transaction::new().put("key", "value")).await.expect("etcd responds");
         ours.push(start.elapsed());
     }
     report("commit", &mut ours);
@@ -136,7 +136,7 @@ async fn listing(store: &EtcdStore, raw: &Raw) {
     let keys: Vec<String> = (0..LISTED).map(|i| format!("list/{i:06}")).collect();
     for keys in keys.chunks(Transaction::MAX_OPERATIONS) {
         let puts = keys.iter().fold(Transaction::new(), |t, key| t.put(key, vec![7; 300]));
-        store.commit(puts).await.expect("etcd answers");
+        store.commit(puts).await.expect("etcd responds");
     }
     let (mut ours, mut bare) = (Vec::new(), Vec::new());
     for _ in 0..30 {
@@ -144,7 +144,7 @@ async fn listing(store: &EtcdStore, raw: &Raw) {
         raw.list().await;
         bare.push(start.elapsed());
         let start = Instant::now();
-        let listing = store.read("list/").await.expect("etcd answers");
+        let listing = store.read("list/").await.expect("etcd responds");
         assert_eq!(listing.entries.len(), LISTED);
         ours.push(start.elapsed());
     }
@@ -157,7 +157,7 @@ fn report(name: &str, times: &mut [Duration]) {
     let at = |part: usize| times[(times.len() - 1) * part / 100].as_secs_f64() * 1e3;
     let (p50, p99) = (at(50), at(99));
     let line = format!("{{\"figure\":\"{name}\",\"p50_ms\":{p50:.3},\"p99_ms\":{p99:.3}}}\n");
-    std::io::stdout().write_all(line.as_bytes()).expect("somebody reads the figures");
+    std::io::stdout().write_all(line.as_bytes()).expect("stdout is writable");
 }
 
 /// The client library alone.
@@ -173,19 +173,19 @@ impl Raw {
     }
 
     async fn put(&self) {
-        self.kv().put("key", "value", None).await.expect("etcd answers");
+        self.kv().put("key", "value", None).await.expect("etcd responds");
     }
 
     async fn list(&self) {
         let all = GetOptions::new().with_prefix();
-        self.kv().get("list/", Some(all)).await.expect("etcd answers");
+        self.kv().get("list/", Some(all)).await.expect("etcd responds");
     }
 
     async fn watch(&self) -> WatchStream {
         let all = WatchOptions::new().with_all_keys();
         let opened = self.0.watch_client().watch("", Some(all)).await;
-        let mut stream = opened.expect("etcd answers");
-        stream.message().await.expect("etcd answers"); // the watch has started
+        let mut stream = opened.expect("etcd responds");
+        stream.message().await.expect("etcd responds"); // the watch has started
         stream
     }
 }

@@ -315,7 +315,7 @@ pub enum Commit {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The store cannot be reached or used at present; nothing was changed.
+    /// The store cannot be reached or used at present; nothing has changed.
     #[error("the store is unavailable")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// No response arrived; the commit may or may not have been applied.
@@ -333,7 +333,7 @@ pub enum StoreError {
     /// The watch fell too far behind or lost its connection; read again and watch from there.
     #[error("the watch was cut off")]
     WatchLost,
-    /// The request is invalid, for example it writes one key twice; nothing was changed.
+    /// The request is invalid, for example it writes one key twice; nothing has changed.
     #[error("the store refuses the request: {0}")]
     Invalid(String),
     /// The store's file is damaged or has a format that this version cannot read.

@@ -161,7 +161,7 @@ mod tests {
         for batch in [batch(), Batch::default()] {
             let row = encode(9, &batch);
             assert_eq!(decode(9, &row), Some(batch));
-            assert_eq!(decode(8, &row), None, "in another's place");
+            assert_eq!(decode(8, &row), None, "as another row");
             for at in 0..row.len() {
                 let mut bad = row.clone();
                 bad[at] ^= 0x55;

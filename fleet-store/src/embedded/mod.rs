@@ -89,20 +89,20 @@ impl EmbeddedStore {
     /// Dropping the store does the same, but possibly later, if a write is running.
     pub async fn close(self) {
         let (closed, wait) = oneshot::channel();
-        let asked = self.queue.submit(Request::Close(closed)).await;
+        let submitted = self.queue.submit(Request::Close(closed)).await;
         // Without a response the writer is gone, and the file is closed already.
-        drop((asked, wait.await));
+        drop((submitted, wait.await));
     }
 
     /// Submits a request to the writer and waits for the response.
     async fn request<T: Send>(
         &self,
         request: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Request + Send,
-        unanswered: fn(WriteFailure) -> StoreError,
+        no_response: fn(WriteFailure) -> StoreError,
     ) -> Result<T, StoreError> {
-        let (answer, answered) = oneshot::channel();
-        self.queue.submit(request(answer)).await.map_err(WriteFailure::unavailable)?;
-        answered.await.map_err(|_| unanswered(WriteFailure::closed()))?
+        let (responder, response) = oneshot::channel();
+        self.queue.submit(request(responder)).await.map_err(WriteFailure::unavailable)?;
+        response.await.map_err(|_| no_response(WriteFailure::closed()))?
     }
 }
 
@@ -121,7 +121,8 @@ impl Store for EmbeddedStore {
     }
 
     async fn commit(&self, transaction: Transaction) -> Result<Commit, StoreError> {
-        self.request(|answer| Request::Commit(transaction, answer), WriteFailure::unknown).await
+        self.request(|responder| Request::Commit(transaction, responder), WriteFailure::unknown)
+            .await
     }
 
     async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, StoreError> {
@@ -129,14 +130,14 @@ impl Store for EmbeddedStore {
     }
 
     async fn grant(&self, ttl: Duration) -> Result<LeaseId, StoreError> {
-        self.request(|answer| Request::Grant(ttl, answer), WriteFailure::unavailable).await
+        self.request(|responder| Request::Grant(ttl, responder), WriteFailure::unavailable).await
     }
 
     async fn renew(&self, lease: LeaseId) -> Result<(), StoreError> {
-        self.request(|answer| Request::Renew(lease, answer), WriteFailure::unavailable).await
+        self.request(|responder| Request::Renew(lease, responder), WriteFailure::unavailable).await
     }
 
     async fn revoke(&self, lease: LeaseId) -> Result<(), StoreError> {
-        self.request(|answer| Request::Revoke(lease, answer), WriteFailure::unavailable).await
+        self.request(|responder| Request::Revoke(lease, responder), WriteFailure::unavailable).await
     }
 }

@@ -37,7 +37,7 @@ impl FailingDisk {
     }
 
     fn check(&self) -> io::Result<()> {
-        assert!(!self.panics.load(Ordering::SeqCst), "what cannot be");
+        assert!(!self.panics.load(Ordering::SeqCst), "injected panic");
         let fewer = |left: u64| left.checked_sub(1);
         let is_over = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fewer).is_err();
         if is_over || self.broken.load(Ordering::SeqCst) {
@@ -83,7 +83,7 @@ fn put(key: &str) -> Transaction {
 /// Fails instead of hanging.
 async fn soon<T>(work: impl Future<Output = T>) -> T {
     let limit = Duration::from_secs(60);
-    tokio::time::timeout(limit, work).await.expect("it happens within a minute")
+    tokio::time::timeout(limit, work).await.expect("the event happens within a minute")
 }
 
 fn is_unavailable<T>(result: &Result<T, StoreError>) -> bool {
@@ -172,8 +172,8 @@ fn store_without_its_runtime_is_unavailable() {
     second.block_on(store.commit(put("a"))).unwrap();
     drop(first);
     for _ in 0..2 {
-        let asked = async { soon(store.commit(put("b"))).await };
-        assert!(is_unavailable(&second.block_on(asked)));
+        let request = async { soon(store.commit(put("b"))).await };
+        assert!(is_unavailable(&second.block_on(request)));
     }
     assert_eq!(second.block_on(store.read("")).unwrap().entries.len(), 1);
     second.block_on(async { soon(store.close()).await });
@@ -199,13 +199,13 @@ async fn abandoned_request_is_executed_atomically() {
     for number in 0..200 {
         let keys = [format!("a/{number:03}"), format!("b/{number:03}")];
         let both = Transaction::new().put(keys[0].as_str(), "1").put(keys[1].as_str(), "1");
-        let mut asked = store.commit(both);
+        let mut request = store.commit(both);
         let polled = std::future::poll_fn(|context| {
-            let _whether_it_is_done_already = asked.as_mut().poll(context).is_ready();
+            let _is_ready = request.as_mut().poll(context).is_ready();
             std::task::Poll::Ready(())
         });
         polled.await;
-        drop(asked);
+        drop(request);
         tokio::task::yield_now().await;
     }
     store.commit(put("last")).await.unwrap();

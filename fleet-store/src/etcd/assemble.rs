@@ -42,21 +42,21 @@ impl Assembler {
         key_prefix: &KeyPrefix,
         response: PbWatchResponse,
     ) -> Result<Vec<Changes>, StoreError> {
-        let mut whole = Vec::new();
+        let mut complete = Vec::new();
         for event in response.events {
-            self.take_event(key_prefix, event, &mut whole)?;
+            self.take_event(key_prefix, event, &mut complete)?;
         }
         if !response.fragment {
-            whole.extend(self.close());
+            complete.extend(self.close());
         }
-        Ok(whole)
+        Ok(complete)
     }
 
     fn take_event(
         &mut self,
         key_prefix: &KeyPrefix,
         event: PbEvent,
-        whole: &mut Vec<Changes>,
+        complete: &mut Vec<Changes>,
     ) -> Result<(), StoreError> {
         let is_put = event.r#type == i32::from(EventType::Put);
         let Some(kv) = event.kv else { return Ok(()) };
@@ -65,7 +65,7 @@ impl Assembler {
             return Ok(());
         }
         if self.open.as_ref().is_some_and(|open| open.revision != revision) {
-            whole.extend(self.close());
+            complete.extend(self.close());
         }
         let key: Arc<str> = key_prefix.store_key(&kv.key)?.into();
         let change = match is_put {
@@ -115,19 +115,19 @@ mod tests {
     }
 
     fn take(assembler: &mut Assembler, response: PbWatchResponse) -> Vec<String> {
-        let whole = assembler.take(&KeyPrefix::new(""), response).unwrap();
+        let complete = assembler.take(&KeyPrefix::new(""), response).unwrap();
         let keys = |changes: &Changes| {
             let keys: Vec<_> = changes.changes.iter().map(|change| &*change.key).collect();
             format!("{}: {}", changes.revision, keys.join(" "))
         };
-        whole.iter().map(keys).collect()
+        complete.iter().map(keys).collect()
     }
 
     #[test]
     fn revision_is_delivered_whole_in_key_order() {
         let mut assembler = Assembler::after(Revision(1));
-        let whole = take(&mut assembler, response(false, &[(2, "b"), (2, "a"), (4, "c")]));
-        assert_eq!(whole, ["2: a b", "4: c"]);
+        let complete = take(&mut assembler, response(false, &[(2, "b"), (2, "a"), (4, "c")]));
+        assert_eq!(complete, ["2: a b", "4: c"]);
         assert_eq!(assembler.done(), Revision(4));
     }
 
@@ -146,8 +146,8 @@ mod tests {
         assert_eq!(take(&mut assembler, response(true, &[(2, "a"), (3, "b")])), ["2: a"]);
         assembler.restart();
         assert_eq!(assembler.done(), Revision(2));
-        let whole = take(&mut assembler, response(false, &[(2, "a"), (3, "a"), (3, "b")]));
-        assert_eq!(whole, ["3: a b"]);
+        let complete = take(&mut assembler, response(false, &[(2, "a"), (3, "a"), (3, "b")]));
+        assert_eq!(complete, ["3: a b"]);
     }
 
     #[test]

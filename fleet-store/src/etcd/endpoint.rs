@@ -96,7 +96,7 @@ impl Endpoint {
         match self.client.clone().update_user(user).await {
             // Authentication is disabled in etcd.
             Err(Error::GRpcStatus(status)) if status.code() == Code::FailedPrecondition => {}
-            told => told?,
+            response => response?,
         }
         *authenticated = true;
         Ok(())

@@ -254,11 +254,11 @@ mod tests {
 
     #[test]
     fn only_a_change_can_be_unknown() {
-        let said = |text: &str| Failure::at("e", Status::unavailable(text).into());
-        let ambiguous = || said("etcdserver: leader changed");
+        let failure = |text: &str| Failure::at("e", Status::unavailable(text).into());
+        let ambiguous = || failure("etcdserver: leader changed");
         assert!(matches!(ambiguous().into_write_error(), StoreError::Unknown(_)));
         assert!(matches!(ambiguous().into_read_error(), StoreError::Unavailable(_)));
-        let as_not_done = said("etcdserver: no leader");
-        assert!(matches!(as_not_done.into_write_error(), StoreError::Unavailable(_)));
+        let not_done = failure("etcdserver: no leader");
+        assert!(matches!(not_done.into_write_error(), StoreError::Unavailable(_)));
     }
 }

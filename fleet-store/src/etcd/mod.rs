@@ -197,8 +197,8 @@ impl Store for EtcdStore {
     }
 
     async fn grant(&self, ttl: Duration) -> Result<LeaseId, StoreError> {
-        let whole = ttl.as_secs().saturating_add(u64::from(ttl.subsec_nanos() > 0));
-        let ttl = i64::try_from(whole).unwrap_or(LONGEST_TTL).clamp(1, LONGEST_TTL);
+        let seconds = ttl.as_secs().saturating_add(u64::from(ttl.subsec_nanos() > 0));
+        let ttl = i64::try_from(seconds).unwrap_or(LONGEST_TTL).clamp(1, LONGEST_TTL);
         // Granting is idempotent: a lost lease binds no keys and expires.
         let granting =
             self.client.call(Retry::Always, |endpoint| async move { endpoint.grant(ttl).await });

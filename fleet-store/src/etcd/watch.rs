@@ -107,7 +107,7 @@ impl WatchTask {
     }
 
     /// Returns whether a silent stream lacks revisions that its endpoint has. Not every version of
-    /// etcd answers progress requests, and not always.
+    /// etcd responds progress requests, and not always.
     async fn lacks_revisions(&self, at: usize) -> Result<bool, Failure> {
         let (key, options) = &self.key_prefix.probe(Revision::ZERO);
         let response = self
@@ -119,20 +119,20 @@ impl WatchTask {
 
     /// Delivers the completed revisions. Returns whether the watch continues.
     async fn deliver(&mut self, response: PbWatchResponse) -> bool {
-        let told = progress(&response);
-        let whole = match self.assembler.take(&self.key_prefix, response) {
-            Ok(whole) => whole,
+        let reported = progress(&response);
+        let complete = match self.assembler.take(&self.key_prefix, response) {
+            Ok(complete) => complete,
             Err(error) => {
                 tracing::error!(error = &error as &dyn std::error::Error, "a watch is cut off");
                 return false;
             }
         };
-        for changes in whole {
+        for changes in complete {
             if !self.sender.send(changes).await {
                 return false;
             }
         }
-        match told.filter(|revision| self.assembler.reach(*revision)) {
+        match reported.filter(|revision| self.assembler.reach(*revision)) {
             Some(revision) => {
                 let nothing = Changes { revision, changes: Vec::new() };
                 self.sender.send(nothing).await
@@ -195,8 +195,10 @@ impl WatchTask {
             looked => return looked.map(|_| ()).map_err(Failure::into_read_error),
         }
         let mut stream = self.stream(after.next()).await.map_err(Failure::into_read_error)?;
-        let response =
-            stream.next(self.client.timeout()).await.and_then(|told| told.ok_or_else(silent));
+        let response = stream
+            .next(self.client.timeout())
+            .await
+            .and_then(|response| response.ok_or_else(silent));
         let response = response.map_err(Failure::into_read_error)?;
         let oldest = Revision(unsigned(response.compact_revision).0.saturating_sub(1));
         Err(StoreError::Compacted { oldest: oldest.max(after.next()) })

@@ -227,17 +227,17 @@ mod tests {
             assert_eq!(log.since(Revision(seen)), Some(of(&["a.service"])), "{seen}");
         }
         assert_eq!(log.since(Revision(5)), Some(of(&[])));
-        assert_eq!(log.since(Revision(6)), None, "nobody has seen that");
+        assert_eq!(log.since(Revision(6)), None, "a future revision");
         log.follow(Revision(7), of(&["c.service", "a.service"]));
         assert_eq!(log.since(Revision(0)), None);
         assert_eq!(log.since(Revision(1)), Some(of(&["a.service", "c.service"])));
         log.follow(Revision(8), of(&["a.service", "b.service", "c.service", "d.service"]));
-        assert_eq!(log.since(Revision(7)), None, "more than is ever kept");
+        assert_eq!(log.since(Revision(7)), None, "more names than the capacity");
         assert_eq!(log.since(Revision(8)), Some(of(&[])));
         log.keep(1);
         log.follow(Revision(9), of(&["a.service"]));
         log.follow(Revision(10), of(&["b.service"]));
-        assert_eq!(log.since(Revision(8)), None, "less is kept from then on");
+        assert_eq!(log.since(Revision(8)), None, "the capacity was reduced");
         assert_eq!(log.since(Revision(9)), Some(of(&["b.service"])));
     }
 

@@ -64,7 +64,7 @@ impl MachineWatchers {
     /// size of the cluster.
     pub(super) fn publish(&mut self, affected: &AffectedMachines, now: MachineProgress) {
         self.machines.retain(|machine, sender| {
-            let told = |machine_progress: &mut MachineProgress| {
+            let update = |machine_progress: &mut MachineProgress| {
                 let before = *machine_progress;
                 machine_progress.is_current = now.is_current;
                 if affected.contains(machine) {
@@ -72,7 +72,7 @@ impl MachineWatchers {
                 }
                 *machine_progress != before
             };
-            sender.send_if_modified(told);
+            sender.send_if_modified(update);
             sender.receiver_count() > 0
         });
     }

@@ -51,7 +51,8 @@ impl Shared {
             (state.publisher.clone(), state.progress(), state.view.take_affected())
         };
         if let Some(publisher) = publisher {
-            publisher.send_if_modified(|told| std::mem::replace(told, progress) != progress);
+            publisher
+                .send_if_modified(|published| std::mem::replace(published, progress) != progress);
             self.watchers().publish(&affected, progress.machine_progress());
         }
     }

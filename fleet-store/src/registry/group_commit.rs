@@ -41,7 +41,7 @@ const MIN_PRUNE_LEN: usize = 256;
 #[derive(Debug)]
 struct PendingCommit {
     transaction: Transaction,
-    answer: oneshot::Sender<CommitResult>,
+    responder: oneshot::Sender<CommitResult>,
 }
 
 impl GroupCommit {
@@ -58,7 +58,7 @@ impl GroupCommit {
         transaction.check()?;
         let joined = self.lock().join(transaction);
         match joined {
-            Ok(responded) => responded.await.unwrap_or_else(|_ended| Err(lost())),
+            Ok(result) => result.await.unwrap_or_else(|_ended| Err(lost())),
             Err(alone) => {
                 let _next = Handoff { group: self, store };
                 store.commit(alone).await
@@ -150,15 +150,15 @@ impl Queue {
             self.prune();
             self.prune_at = 2 * self.waiting.len();
         }
-        let (answer, responded) = oneshot::channel();
-        self.waiting.push_back(PendingCommit { transaction, answer });
-        Ok(responded)
+        let (responder, result) = oneshot::channel();
+        self.waiting.push_back(PendingCommit { transaction, responder });
+        Ok(result)
     }
 
     /// Drops transactions without a waiting caller. Otherwise callers that time out and retry would
     /// fill the memory while the store does not respond.
     fn prune(&mut self) {
-        self.waiting.retain(|waiting| !waiting.answer.is_closed());
+        self.waiting.retain(|waiting| !waiting.responder.is_closed());
     }
 
     /// Takes the longest-waiting transactions that fit into one. If there are none, the committer
@@ -288,13 +288,13 @@ fn respond_refused(batch: &mut Vec<PendingCommit>, mut condition: usize, found: 
     let at = at.count().min(batch.len() - 1);
     let refused = batch.remove(at);
     // The caller may have stopped waiting.
-    drop(refused.answer.send(Ok(Commit::Refused { condition, found })));
+    drop(refused.responder.send(Ok(Commit::Refused { condition, found })));
 }
 
-fn respond_all(batch: Vec<PendingCommit>, mut answer: impl FnMut() -> CommitResult) {
+fn respond_all(batch: Vec<PendingCommit>, mut result: impl FnMut() -> CommitResult) {
     for waiting in batch {
         // The caller may have stopped waiting.
-        drop(waiting.answer.send(answer()));
+        drop(waiting.responder.send(result()));
     }
 }
 
@@ -303,7 +303,7 @@ fn respond_error(mut batch: Vec<PendingCommit>, error: StoreError) {
         let copy = error_copies(error);
         respond_all(batch, || Err(copy()));
     } else if let Some(alone) = batch.pop() {
-        drop(alone.answer.send(Err(error)));
+        drop(alone.responder.send(Err(error)));
     }
 }
 

@@ -161,9 +161,9 @@ impl Registry {
 }
 
 /// Returns the units to place. Each may occur only once, because two machines would mean two keys.
-fn distinct_units(places: &[SetPlacement]) -> Result<BTreeSet<&UnitName>, StoreError> {
+fn distinct_units(placements: &[SetPlacement]) -> Result<BTreeSet<&UnitName>, StoreError> {
     let mut units = BTreeSet::new();
-    match places.iter().find(|place| !units.insert(&place.unit)) {
+    match placements.iter().find(|place| !units.insert(&place.unit)) {
         Some(SetPlacement { unit, .. }) => {
             Err(StoreError::Invalid(format!("unit {unit} is placed twice in one commit")))
         }
@@ -289,10 +289,10 @@ impl Leadership {
         };
         let unplace = || writes.remove.iter().map(|unplace| self.remove_placement(unplace));
         let moved = writes.set.iter().map(|place| placing(place, place.previous.as_ref()));
-        let noted = || {
+        let rebalance = || {
             writes.rebalance.iter().map(|note| self.rebalancing_write(&note.seen, Some(&note.now)))
         };
-        let placements: Vec<_> = noted().chain(unplace()).chain(moved).collect();
+        let placements: Vec<_> = rebalance().chain(unplace()).chain(moved).collect();
         if pack(fence, placements.iter().cloned()).len() <= 1 {
             return pack(fence, placements.into_iter().chain(reasons));
         }
@@ -301,7 +301,7 @@ impl Leadership {
             Some(self.remove_placement(&RemovePlacement { unit, previous }))
         });
         let coming = writes.set.iter().map(|place| placing(place, None));
-        let mut steps = pack(fence, noted().chain(unplace()).chain(leaving));
+        let mut steps = pack(fence, rebalance().chain(unplace()).chain(leaving));
         steps.extend(pack(fence, coming.chain(reasons)));
         steps
     }

@@ -54,7 +54,11 @@ pub async fn read_is_one_consistent_state(store: Arc<dyn Store>) {
     loop {
         let listing = read(&store, "both/").await;
         let [one, two] = &listing.entries[..] else { panic!("{:?}", listing.entries) };
-        assert_eq!((&one.value, one.modified), (&two.value, two.modified), "half of one is read");
+        assert_eq!(
+            (&one.value, one.modified),
+            (&two.value, two.modified),
+            "the read contains part of a transaction"
+        );
         assert!(last <= listing.revision && one.modified <= listing.revision);
         last = listing.revision;
         if one.value == LAST.to_string().as_bytes() {
@@ -133,7 +137,7 @@ pub async fn refusal_returns_condition_and_entry(store: Arc<dyn Store>) {
     let modified = put(&store, "b", "found").await;
     let refused = async |transaction| match store.commit(transaction).await {
         Ok(Commit::Refused { condition, found }) => (condition, found),
-        other => panic!("{other:?} is no refusal"),
+        other => panic!("{other:?} is not a refusal"),
     };
     let transaction = Transaction::new()
         .when(Condition::absent("a"))
@@ -156,7 +160,7 @@ pub async fn transaction_is_atomic(store: Arc<dyn Store>) {
     let writes = || Transaction::new().put("a", "new").put("b", "new").delete("c").put("d", "new");
     let lost = store.commit(writes().put_leased("e", "new", LeaseId(u64::MAX >> 1))).await;
     assert!(matches!(lost, Err(StoreError::LeaseLost(_))), "{lost:?}");
-    assert_eq!(read(&store, "").await.entries.len(), 1, "half a transaction was applied");
+    assert_eq!(read(&store, "").await.entries.len(), 1, "part of a transaction was applied");
     assert_eq!(value(&store, "a").await.as_deref(), Some(&b"old"[..]));
     let revision = apply(&store, writes()).await;
     let entries = read(&store, "").await.entries;
@@ -239,15 +243,16 @@ pub async fn conflicting_writers_lose_no_update(store: Arc<dyn Store>) {
 
 /// Increments the counter. Returns `false` if it changed concurrently.
 async fn try_to_count(store: &Arc<dyn Store>) -> bool {
-    let found = entry(store, "count").await.expect("it is there");
-    let count: usize = String::from_utf8_lossy(&found.value).parse().expect("it is a number");
+    let found = entry(store, "count").await.expect("the entry exists");
+    let count: usize =
+        String::from_utf8_lossy(&found.value).parse().expect("the value is a number");
     let same = Condition::modified_at("count", found.modified);
     let add = Transaction::new().when(same).put("count", (count + 1).to_string());
     match store.commit(add).await.expect("the store takes a transaction") {
         Commit::Applied(_) => true,
         Commit::Refused { condition, found: now } => {
             assert_eq!(condition, 0);
-            assert!(now.is_some_and(|now| now.modified > found.modified), "nothing was changed");
+            assert!(now.is_some_and(|now| now.modified > found.modified), "nothing has changed");
             false
         }
     }

@@ -49,7 +49,10 @@ pub async fn disconnected_store_reports_unavailable(
     let mut watch = watch(&store, "").await;
     faults.disconnect().await;
     let unseen = |result: Result<(), StoreError>| {
-        assert!(matches!(result, Err(StoreError::Unavailable(_))), "{result:?} is no word for it");
+        assert!(
+            matches!(result, Err(StoreError::Unavailable(_))),
+            "{result:?} does not report unavailability"
+        );
     };
     unseen(store.read("").await.map(drop));
     unseen(store.renew(lease).await);
@@ -58,12 +61,12 @@ pub async fn disconnected_store_reports_unavailable(
     let may_be = match &lost {
         Err(StoreError::Unavailable(_)) => false,
         Err(StoreError::Unknown(_)) => true,
-        other => panic!("{other:?} came from a store that cannot be reached"),
+        other => panic!("an unreachable store returned {other:?}"),
     };
     faults.heal().await;
     let last = apply(&store, Transaction::new().put("c", "1")).await;
     let is_there = entry(&store, "b").await.is_some();
-    assert!(may_be || !is_there, "what was said not to be done was done");
+    assert!(may_be || !is_there, "a commit reported as not applied was applied");
     assert_eq!(value(&store, "a").await.as_deref(), Some(&b"1"[..]));
     store.renew(lease).await.expect("a long lease outlives a short outage");
     goes_on_or_says_so(&mut watch, is_there, last).await;
@@ -74,11 +77,12 @@ async fn goes_on_or_says_so(watch: &mut Watch, b_too: bool, last: fleet_core::Re
     let keys: &[&str] = if b_too { &["b", "c"] } else { &["c"] };
     for key in keys {
         let changes = loop {
-            match timeout(TIMEOUT, watch.next()).await.expect("no watch falls silent") {
+            match timeout(TIMEOUT, watch.next()).await.expect("the watch delivers or ends in time")
+            {
                 Ok(changes) if changes.changes.is_empty() => {}
                 Ok(changes) => break changes,
                 Err(StoreError::WatchLost | StoreError::Compacted { .. }) => return,
-                Err(error) => panic!("{error} is not how a watch ends"),
+                Err(error) => panic!("a watch must not end with {error}"),
             }
         };
         assert_eq!(&*changes.changes[0].key, *key, "a change is missing");
@@ -131,14 +135,14 @@ pub async fn watch_from_compacted_revision_is_refused(
     put(&store, "a", "2").await;
     faults.compact().await;
     let listing = read(&store, "a").await;
-    assert_eq!(listing.entries[0].value, b"2", "compaction takes only the past");
+    assert_eq!(listing.entries[0].value, b"2", "compaction removes only history");
     let late = store.watch("a", old).await;
     let Err(StoreError::Compacted { oldest }) = late else {
         let late = late.map(|_| "a watch");
-        panic!("of a revision that `FaultInjector::compact` let it forget, the store gave {late:?}")
+        panic!("a watch from a compacted revision returned {late:?}")
     };
     assert!(old < oldest && oldest <= listing.revision, "{oldest} is not the oldest");
-    store.watch("a", oldest).await.expect("what is said to be kept is kept");
+    store.watch("a", oldest).await.expect("the reported revision is kept");
     let mut watch = store.watch("a", listing.revision).await.expect("the present is kept");
     let revision = put(&store, "a", "3").await;
     assert_eq!(next(&mut watch).await.revision, revision);

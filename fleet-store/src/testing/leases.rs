@@ -92,7 +92,7 @@ pub async fn ended_lease_cannot_be_used(store: Arc<dyn Store>) {
     assert_eq!(value(&store, "a").await.as_deref(), Some(&b"x"[..]));
     let never = LeaseId(u64::MAX >> 1);
     assert!(is_lost(&store.renew(never).await, never));
-    store.revoke(never).await.expect("revoking what never was is no error");
+    store.revoke(never).await.expect("revoking an unknown lease is not an error");
 }
 
 /// A key is deleted with the lease of its last write, or remains if that write had no lease.
@@ -108,7 +108,11 @@ pub async fn key_is_bound_to_its_last_lease(store: Arc<dyn Store>) {
     put(&store, "deleted", "again").await;
     let revision = read(&store, "").await.revision;
     store.revoke(first).await.expect("a lease can be revoked");
-    assert_eq!(read(&store, "").await.revision, revision, "a lease without keys changes nothing");
+    assert_eq!(
+        read(&store, "").await.revision,
+        revision,
+        "a lease without keys creates no revision"
+    );
     assert_eq!(read(&store, "").await.entries.len(), 3);
     store.revoke(second).await.expect("a lease can be revoked");
     let left = read(&store, "").await.entries;
@@ -121,7 +125,7 @@ pub async fn lease_ids_are_unique(store: Arc<dyn Store>) {
     let mut names = BTreeSet::new();
     for i in 0..50 {
         let lease = grant(&store, LONG).await;
-        assert!(names.insert(lease), "{lease} was given twice");
+        assert!(names.insert(lease), "{lease} was granted twice");
         if i % 2 == 0 {
             store.revoke(lease).await.expect("a lease can be revoked");
         }

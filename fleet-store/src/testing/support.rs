@@ -49,7 +49,7 @@ pub(super) async fn watch_after(store: &Arc<dyn Store>, prefix: &str, after: Rev
 pub(super) async fn next(watch: &mut Watch) -> Changes {
     loop {
         let changes = timeout(TIMEOUT, watch.next()).await;
-        let changes = changes.expect("the watch delivers in time").expect("the watch goes on");
+        let changes = changes.expect("the watch delivers in time").expect("the watch continues");
         if !changes.changes.is_empty() {
             return changes;
         }

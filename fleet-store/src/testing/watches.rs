@@ -118,13 +118,13 @@ pub async fn slow_reader_blocks_no_writer_and_has_no_gap(store: Arc<dyn Store>) 
     let mut made = Vec::new();
     for i in 0..WRITES {
         let revision = timeout(TIMEOUT, put(&store, "slow", &i.to_string())).await;
-        made.push(revision.expect("a writer is not held up"));
+        made.push(revision.expect("a writer is not blocked"));
     }
     for revision in made {
-        match timeout(TIMEOUT, watch.next()).await.expect("no watch falls silent") {
+        match timeout(TIMEOUT, watch.next()).await.expect("the watch delivers or ends in time") {
             Ok(changes) => assert_eq!(changes.revision, revision, "a revision is missing"),
             Err(StoreError::WatchLost) => break,
-            Err(error) => panic!("{error} is not how a watch ends"),
+            Err(error) => panic!("a watch must not end with {error}"),
         }
     }
 }

@@ -131,5 +131,5 @@ fn new_unit(it: &PlannedUnit) -> NewUnit {
 }
 
 fn candidate() -> MachineId {
-    CANDIDATE.parse().expect("letters and a dash")
+    CANDIDATE.parse().expect("the candidate is a valid machine ID")
 }

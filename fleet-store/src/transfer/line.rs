@@ -167,7 +167,7 @@ pub(super) enum ParsedLine {
 impl Line {
     /// Returns the line with its line end.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = serde_json::to_vec(self).expect("text and numbers, written to memory");
+        let mut bytes = serde_json::to_vec(self).expect("lines contain only text and numbers");
         bytes.push(b'\n');
         bytes
     }

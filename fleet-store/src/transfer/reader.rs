@@ -56,7 +56,7 @@ pub enum ExportError {
 #[derive(Debug, Default)]
 pub struct ExportReader {
     /// Beginning of an incomplete line.
-    begun: Vec<u8>,
+    partial: Vec<u8>,
     /// Number of lines read.
     line: u64,
     header: Option<ExportHeader>,
@@ -97,13 +97,13 @@ impl ExportReader {
         let mut rest = bytes;
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             let (line, after) = rest.split_at(end + 1);
-            self.begun.extend_from_slice(line);
-            let line = std::mem::take(&mut self.begun);
+            self.partial.extend_from_slice(line);
+            let line = std::mem::take(&mut self.partial);
             self.take_line(&line, take)?;
             rest = after;
         }
-        self.begun.extend_from_slice(rest);
-        if self.begun.len() > MAX_LINE {
+        self.partial.extend_from_slice(rest);
+        if self.partial.len() > MAX_LINE {
             self.line += 1;
             return Err(self.wrong(format!("it is longer than {} MiB", MAX_LINE >> 20)));
         }
@@ -116,10 +116,10 @@ impl ExportReader {
     ///
     /// [`ExportError::CutOff`] when the export is incomplete.
     pub fn finish(mut self) -> Result<(ExportHeader, ExportEnd), ExportError> {
-        if self.line == 0 && self.begun.is_empty() {
+        if self.line == 0 && self.partial.is_empty() {
             return Err(ExportError::CutOff { line: 0 });
         }
-        if self.end.is_some() && !self.begun.is_empty() {
+        if self.end.is_some() && !self.partial.is_empty() {
             self.line += 1;
             return Err(self.wrong("there is data after the end".to_owned()));
         }

@@ -107,8 +107,8 @@ fn collect(value: Value, keys: &mut Keys) -> Result<(), V1DumpError> {
         return Err(V1DumpError::Shape { location: "the document".to_owned() });
     };
     if object.contains_key("errorCode") {
-        let said = object.get("message").and_then(Value::as_str).unwrap_or_default();
-        return Err(V1DumpError::Refused(said.to_owned()));
+        let message = object.get("message").and_then(Value::as_str).unwrap_or_default();
+        return Err(V1DumpError::Refused(message.to_owned()));
     }
     if let Some(node) = object.remove("node") {
         return collect_node(node, "node", keys);

@@ -8,7 +8,7 @@ use fleet_store::{Changes, Commit, EtcdStore, Store as _, Transaction, Watch};
 /// Waits for an expected event; fails instead of hanging.
 pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
     let limit = Duration::from_secs(60);
-    tokio::time::timeout(limit, work).await.expect("it happens within a minute")
+    tokio::time::timeout(limit, work).await.expect("the event happens within a minute")
 }
 
 pub(crate) async fn put(store: &EtcdStore, key: &str, value: &str) -> Revision {
@@ -21,7 +21,7 @@ pub(crate) async fn put(store: &EtcdStore, key: &str, value: &str) -> Revision {
 /// Returns the next non-empty changes.
 pub(crate) async fn next(watch: &mut Watch) -> Changes {
     loop {
-        let changes = soon(watch.next()).await.expect("the watch goes on");
+        let changes = soon(watch.next()).await.expect("the watch continues");
         if !changes.changes.is_empty() {
             return changes;
         }

@@ -52,7 +52,7 @@ fn every_acknowledged_write_survives_a_kill() {
         });
         check(&format!("round {round} of {SEED}={seed}"), &acknowledged, &survived);
     }
-    assert!(total as u64 > ROUNDS, "too little was written to speak of load: {total}");
+    assert!(total as u64 > ROUNDS, "too few writes for a load test: {total}");
 }
 
 /// Every writer stores its number in two keys, and a third key exists while the number is odd.
@@ -66,9 +66,9 @@ fn check(round: &str, acknowledged: &BTreeMap<u64, u64>, survived: &Listing) {
         let found = number(format!("a/{writer}"));
         let least = acknowledged.get(&writer).copied();
         assert!(found >= least, "{round}: {found:?} of {least:?}");
-        assert_eq!(number(format!("b/{writer}")), found, "{round}: half a transaction");
+        assert_eq!(number(format!("b/{writer}")), found, "{round}: part of a transaction");
         let odd = found.filter(|found| found % 2 == 1);
-        assert_eq!(number(format!("odd/{writer}")), odd, "{round}: half a transaction");
+        assert_eq!(number(format!("odd/{writer}")), odd, "{round}: part of a transaction");
         sum += found.unwrap_or(0);
     }
     assert!(survived.revision.0 >= sum, "{round}: revisions were lost");
@@ -111,7 +111,7 @@ fn kill_at(mut writing: WriterProcess, moment: Duration, after_first: bool) -> B
     });
     if after_first {
         wait_until(Duration::from_secs(60), || !said.lock().unwrap().is_empty());
-        assert!(!said.lock().unwrap().is_empty(), "the process says nothing");
+        assert!(!said.lock().unwrap().is_empty(), "the process prints nothing");
     }
     wait_until(moment, || false);
     writing.0.kill().unwrap();

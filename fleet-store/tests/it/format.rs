@@ -192,7 +192,7 @@ async fn newer_value_is_refused_and_unchanged() {
     newer(registry.request_restart(&name("a.service")).await.map(drop));
     let taken = registry.join(machine("m-1"), "token", TTL).await;
     assert!(matches!(taken, Err(RegistryError::MachineTaken { .. })), "{taken:?}");
-    assert!(registry.campaign(&id("m-1"), TTL).await.unwrap().is_none(), "someone leads");
+    assert!(registry.campaign(&id("m-1"), TTL).await.unwrap().is_none(), "another leader exists");
     assert_eq!(registry.store().read("").await.unwrap().entries, written.entries);
 }
 

@@ -32,7 +32,7 @@ async fn intent_outlives_the_presence() {
     let revision = registry.set_intent(&id("m-1"), None).await.unwrap();
     assert_eq!(seen(&mirror, revision).await, Some((false, None)));
     let again = registry.set_intent(&id("m-1"), None).await;
-    assert!(again.is_ok(), "there is nothing to take back, and that is no error");
+    assert!(again.is_ok(), "there is no request, and that is not an error");
 }
 
 #[tokio::test(start_paused = true)]

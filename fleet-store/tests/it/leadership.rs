@@ -16,7 +16,7 @@ use fleet_unitfile::UnitName;
 use crate::support::{TTL, destroy, id, memory, mirror, name, registry, soon, submit};
 
 async fn lead(registry: &Registry, machine: &str) -> Leadership {
-    registry.campaign(&id(machine), TTL).await.unwrap().expect("nobody else leads")
+    registry.campaign(&id(machine), TTL).await.unwrap().expect("no other leader")
 }
 
 fn placed(machine: &str, epoch: u64) -> Placement {

@@ -28,11 +28,11 @@ impl WatchedMachine {
         let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
         let mirror = mirror(&registry).await;
         let concern = mirror.watch_machine(&id("m-1"));
-        let mut followed = Self { registry, leader, mirror, concern };
-        followed.place("mine.service", "m-1").await;
-        followed.place("theirs.service", "m-2").await;
-        followed.seen().await;
-        followed
+        let mut watched = Self { registry, leader, mirror, concern };
+        watched.place("mine.service", "m-1").await;
+        watched.place("theirs.service", "m-2").await;
+        watched.was_notified().await;
+        watched
     }
 
     async fn place(&self, unit: &str, machine: &str) {
@@ -50,7 +50,7 @@ impl WatchedMachine {
     }
 
     /// Waits for the mirror, and returns whether the receiver was notified.
-    async fn seen(&mut self) -> bool {
+    async fn was_notified(&mut self) -> bool {
         self.caught_up().await;
         let woken = self.concern.has_changed().unwrap();
         self.concern.mark_unchanged();
@@ -71,45 +71,45 @@ impl WatchedMachine {
 async fn change_elsewhere_wakes_no_machine() {
     let mut it = WatchedMachine::new().await;
     it.place("free.service", "m-2").await;
-    assert!(!it.seen().await, "a unit came to another machine");
+    assert!(!it.was_notified().await, "a unit was placed on another machine");
     it.place("theirs.service", "m-3").await;
-    assert!(!it.seen().await, "a unit moved between others");
+    assert!(!it.was_notified().await, "a unit moved between other machines");
     submit(&it.registry, "new.service").await;
-    assert!(!it.seen().await, "a unit came");
+    assert!(!it.was_notified().await, "a unit was added");
     it.registry.set_desired(&name("theirs.service"), TargetState::Loaded).await.unwrap();
-    assert!(!it.seen().await, "something else is wanted of another's unit");
+    assert!(!it.was_notified().await, "another machine's unit changed its desired state");
     destroy(&it.registry, "theirs.service").await.unwrap();
-    assert!(!it.seen().await, "another's unit is destroyed");
+    assert!(!it.was_notified().await, "another machine's unit was destroyed");
     let _present = join(&it.registry, "m-2").await;
     it.registry.set_intent(&id("m-2"), Some(Intent::Cordoned)).await.unwrap();
-    assert!(!it.seen().await, "another machine came, and is cordoned");
+    assert!(!it.was_notified().await, "another machine joined and was cordoned");
 }
 
 #[tokio::test(start_paused = true)]
 async fn change_affecting_a_machine_wakes_it() {
     let mut it = WatchedMachine::new().await;
     it.place("free.service", "m-1").await;
-    assert!(it.seen().await, "a unit came");
+    assert!(it.was_notified().await, "a unit was added");
     it.registry.set_desired(&name("mine.service"), TargetState::Loaded).await.unwrap();
-    assert!(it.seen().await, "something else is wanted of its unit");
+    assert!(it.was_notified().await, "its unit changed its desired state");
     it.place("mine.service", "m-2").await;
-    assert!(it.seen().await, "its unit moved away");
+    assert!(it.was_notified().await, "its unit moved away");
     it.place("mine.service", "m-1").await;
-    assert!(it.seen().await, "it came back");
+    assert!(it.was_notified().await, "its unit came back");
     it.place("mine.service", "m-1").await;
-    assert!(it.seen().await, "it is placed there anew, by a later order");
+    assert!(it.was_notified().await, "its unit was placed again with a later epoch");
     destroy(&it.registry, "mine.service").await.unwrap();
-    assert!(it.seen().await, "its unit is destroyed");
+    assert!(it.was_notified().await, "its unit was destroyed");
     let present = join(&it.registry, "m-1").await;
-    assert!(it.seen().await, "it joined");
+    assert!(it.was_notified().await, "the machine joined");
     it.registry.set_intent(&id("m-1"), Some(Intent::Cordoned)).await.unwrap();
-    assert!(it.seen().await, "people mean something for it");
+    assert!(it.was_notified().await, "the machine got an intent");
     let (machine, key, value) = (id("m-1"), "disk".to_owned(), "ssd".to_owned());
     let set = MetadataChange::Set { machine, key, value };
     it.registry.patch_metadata(&[set]).await.unwrap();
-    assert!(it.seen().await, "its metadata is set");
+    assert!(it.was_notified().await, "its metadata was set");
     present.leave().await.unwrap();
-    assert!(it.seen().await, "it left");
+    assert!(it.was_notified().await, "the machine left");
 }
 
 #[tokio::test(start_paused = true)]
@@ -117,16 +117,16 @@ async fn global_or_unreadable_unit_wakes_every_machine() {
     let mut it = WatchedMachine::new().await;
     let global = |file| unit("global.service", file, TargetState::Launched);
     it.registry.put_unit(global(GLOBAL), ExpectUnit::Any).await.unwrap();
-    assert!(it.seen().await, "a global unit came");
+    assert!(it.was_notified().await, "a global unit was added");
     it.registry.put_unit(global("[Service]\n"), ExpectUnit::Any).await.unwrap();
-    assert!(it.seen().await, "it is global no more");
+    assert!(it.was_notified().await, "the unit is no longer global");
     let record = it.key(&Key::Unit(name("theirs.service")));
     it.raw(Transaction::new().put(record, "?")).await;
-    assert!(it.seen().await, "nobody knows where a unit belongs");
+    assert!(it.was_notified().await, "a unit became unreadable");
     it.place("theirs.service", "m-3").await;
-    assert!(it.seen().await, "it belongs elsewhere now, for whoever has it");
+    assert!(it.was_notified().await, "an unreadable unit was placed elsewhere");
     submit(&it.registry, "theirs.service").await;
-    assert!(it.seen().await, "it is known again");
+    assert!(it.was_notified().await, "the unit is readable again");
 }
 
 /// Of two placements of a unit, one on another machine can supersede this machine's.
@@ -135,11 +135,11 @@ async fn machine_with_superseded_placement_is_woken() {
     let mut it = WatchedMachine::new().await;
     let other = it.key(&Key::Placement(id("m-3"), name("mine.service")));
     it.raw(Transaction::new().put(&other, r#"{"v":2,"epoch":1}"#)).await;
-    assert!(!it.seen().await, "a stray elsewhere");
+    assert!(!it.was_notified().await, "a superseded placement elsewhere");
     it.raw(Transaction::new().put(&other, r#"{"v":2,"epoch":99}"#)).await;
-    assert!(it.seen().await, "it counts now");
+    assert!(it.was_notified().await, "the other placement counts now");
     it.raw(Transaction::new().delete(&other)).await;
-    assert!(it.seen().await, "its own counts again");
+    assert!(it.was_notified().await, "its own placement counts again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -157,5 +157,5 @@ async fn gap_wakes_every_machine() {
     assert_eq!(again.revision, mirror.snapshot().revision);
     mirror.shutdown();
     soon(concern.wait_for(|concern| concern.revision > Revision(99))).await.unwrap_err();
-    assert!(mirror.watch_machine(&id("m-1")).changed().await.is_err(), "it has ended");
+    assert!(mirror.watch_machine(&id("m-1")).changed().await.is_err(), "the channel is closed");
 }

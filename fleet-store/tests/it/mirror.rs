@@ -81,7 +81,7 @@ async fn following_needs_no_further_reads() {
     }
     let submitting = store.reads() - before;
     soon(mirror.wait_for(Revision(50))).await.unwrap();
-    assert_eq!(submitting, 50, "one for each submission, of its own record alone");
+    assert_eq!(submitting, 50, "each submission reads only its own record");
     assert_eq!(store.reads() - before, submitting);
 }
 

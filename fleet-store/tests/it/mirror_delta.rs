@@ -54,7 +54,7 @@ impl IncrementalCopy {
 
     fn catch_up(&mut self, mirror: &Mirror) {
         let news = mirror.delta_since(self.seen);
-        self.look_at(&news.snapshot, &news.changes.expect("little has happened"));
+        self.look_at(&news.snapshot, &news.changes.expect("too few events"));
         let fresh = Self::of(&news.snapshot);
         assert_eq!(self.units, fresh.units);
         assert_eq!(self.machines, fresh.machines);
@@ -138,7 +138,7 @@ async fn delta_is_none_for_a_reader_too_far_behind() {
     let snapshot = soon(mirror.wait_for(Revision(1))).await.unwrap();
     let news = mirror.delta_since(snapshot.revision);
     assert!(news.is_current && news.changes.unwrap().is_empty());
-    assert!(mirror.delta_since(Revision(2)).changes.is_none(), "nobody has seen that");
+    assert!(mirror.delta_since(Revision(2)).changes.is_none(), "a future revision");
     // A new mirror does not know earlier changes.
     submit(&registry, "b.service").await;
     let late = self::mirror(&registry).await;

@@ -76,7 +76,7 @@ async fn outage_keeps_the_last_snapshot_not_current() {
     presence.leave().await.unwrap();
     tokio::time::advance(Duration::from_secs(100)).await;
     assert!(!mirror.is_current() && mirror.current().is_none());
-    let MirrorStatus::Behind { duration } = mirror.status() else { panic!("it is behind") };
+    let MirrorStatus::Behind { duration } = mirror.status() else { panic!("the mirror is behind") };
     assert!(duration >= Duration::from_secs(100), "{duration:?}");
     let snapshot = mirror.snapshot();
     assert_eq!(snapshot.revision, known.revision);

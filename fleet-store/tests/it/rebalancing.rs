@@ -48,10 +48,14 @@ async fn rebalancing_request_remains_until_it_is_ended() {
     let stored = registry.store().read("/fleet/orders/").await.unwrap().entries;
     let form = r#"{"v":1,"at_once":2,"gain":0,"min_available":0,"moved":0,"moving":[]}"#;
     assert_eq!((stored[0].key.as_str(), &stored[0].value[..]), (KEY, form.as_bytes()));
-    assert_eq!(registry.request_rebalancing(terms(2)).await.unwrap(), first, "it is there already");
+    assert_eq!(
+        registry.request_rebalancing(terms(2)).await.unwrap(),
+        first,
+        "the unit exists already"
+    );
     let end = registry.end_rebalancing().await.unwrap();
     assert_eq!(seen(&mirror, end).await, None);
-    assert!(registry.end_rebalancing().await.is_ok(), "there is nothing to take back");
+    assert!(registry.end_rebalancing().await.is_ok(), "there is no request");
 }
 
 #[tokio::test(start_paused = true)]

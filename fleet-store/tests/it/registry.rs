@@ -96,11 +96,11 @@ async fn optimistic_desired_state_is_set_despite_concurrent_changes() {
     let snapshot = soon(mirror.wait_for(submitted)).await.unwrap();
     let seen = snapshot.unit("a.service").unwrap();
     let set = |desired| registry.set_desired_optimistic(seen, desired);
-    assert_eq!(set(TargetState::Inactive).await.unwrap(), submitted, "it is so already");
+    assert_eq!(set(TargetState::Inactive).await.unwrap(), submitted, "the state is set already");
     set(TargetState::Loaded).await.unwrap();
     let (_, generation) = registry.request_restart(&name("a.service")).await.unwrap();
     let last = set(TargetState::Launched).await.unwrap();
-    assert_eq!(set(TargetState::Launched).await.unwrap(), last, "it is so by now");
+    assert_eq!(set(TargetState::Launched).await.unwrap(), last, "the request has changed already");
     let snapshot = soon(mirror.wait_for(last)).await.unwrap();
     let unit = snapshot.unit("a.service").unwrap();
     assert_eq!((unit.desired, unit.generation), (TargetState::Launched, generation));

@@ -18,7 +18,7 @@ pub(crate) const TTL: Duration = Duration::from_secs(30);
 /// Waits for an expected event; fails instead of hanging.
 pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
     let limit = Duration::from_secs(60);
-    tokio::time::timeout(limit, work).await.expect("it happens within a minute")
+    tokio::time::timeout(limit, work).await.expect("the event happens within a minute")
 }
 
 pub(crate) fn memory() -> Arc<dyn Store> {

@@ -143,11 +143,11 @@ fn failed_write_loses_no_acknowledged_write() {
         let (mut disk, mut model) = (disk.with_log(1000), Model::new());
         file.left.store(writes, Ordering::SeqCst);
         let mut acknowledged = 0;
-        let mut asked = (0..12u8).map(|key| {
+        let mut results = (0..12u8).map(|key| {
             model.step(&Step::Put { key: key % 3, size: 300, bound: false });
             disk.write(&std::mem::take(&mut model.batch))
         });
-        let failed = asked.any(|done| {
+        let failed = results.any(|done| {
             acknowledged += u64::from(done.is_ok());
             done.is_err()
         });

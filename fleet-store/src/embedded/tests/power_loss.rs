@@ -132,8 +132,8 @@ fn power_loss_loses_no_acknowledged_write() {
         let (disk, _) = Disk::open_on(file.clone(), true).unwrap();
         let (mut disk, mut model) = (disk.with_log(1000), Model::new());
         file.lose_power_after(calls);
-        let mut asked = (0..12).map(|number| disk.write(&put(&mut model, number)));
-        let acknowledged = asked.by_ref().take_while(Result::is_ok).count() as u64;
+        let mut results = (0..12).map(|number| disk.write(&put(&mut model, number)));
+        let acknowledged = results.by_ref().take_while(Result::is_ok).count() as u64;
         let unknown = u64::from(acknowledged < 12);
         for seed in 0..4 {
             let (_, image) = Disk::open_on(file.after_power_loss(seed), false).unwrap();

@@ -13,25 +13,25 @@ use super::*;
 use crate::{Condition, LeaseId, Listing, MemoryStore, Watch};
 
 /// Reduces a result to the part that does not depend on the number of revisions.
-fn told(answer: CommitResult) -> Result<(), usize> {
-    match answer.expect("a store in memory does not fail") {
+fn result(commit: CommitResult) -> Result<(), usize> {
+    match commit.expect("a store in memory does not fail") {
         Commit::Applied(_) => Ok(()),
         Commit::Refused { condition, .. } => Err(condition),
     }
 }
 
 async fn contents(store: &Arc<dyn Store>) -> Vec<(String, Vec<u8>)> {
-    let entries = store.read("").await.expect("it can be read").entries;
+    let entries = store.read("").await.expect("the store can be read").entries;
     entries.into_iter().map(|entry| (entry.key, entry.value)).collect()
 }
 
 async fn one_after_the_other(all: &[Transaction]) -> (Vec<Result<(), usize>>, Contents) {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    let mut answers = Vec::new();
+    let mut results = Vec::new();
     for transaction in all {
-        answers.push(told(store.commit(transaction.clone()).await));
+        results.push(result(store.commit(transaction.clone()).await));
     }
-    (answers, contents(&store).await)
+    (results, contents(&store).await)
 }
 
 type Contents = Vec<(String, Vec<u8>)>;
@@ -51,12 +51,12 @@ async fn at_once_on(
         tokio::spawn(async move { group.commit(&store, transaction).await })
     });
     let tasks: Vec<_> = tasks.collect();
-    let mut answers = Vec::new();
+    let mut results = Vec::new();
     for task in tasks {
-        answers.push(told(task.await.expect("it does not panic")));
+        results.push(result(task.await.expect("the task does not panic")));
     }
-    let revision = store.read("").await.expect("it can be read").revision;
-    (answers, contents(&store).await, revision.0)
+    let revision = store.read("").await.expect("the store can be read").revision;
+    (results, contents(&store).await, revision.0)
 }
 
 fn key() -> impl Strategy<Value = String> {
@@ -90,9 +90,9 @@ proptest! {
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime can be made").block_on(async {
-            let (answers, contents, _) = at_once(&all).await;
+            let (results, contents, _) = at_once(&all).await;
             let expected = one_after_the_other(&all).await;
-            prop_assert_eq!((answers, contents), expected);
+            prop_assert_eq!((results, contents), expected);
             Ok(())
         })?;
     }
@@ -105,8 +105,8 @@ async fn hundred_concurrent_writes_make_two_revisions() {
         Transaction::new().when(Condition::absent(&key)).put("content", "same").put(key, "new")
     };
     let all: Vec<_> = (0..100).map(write).collect();
-    let (answers, contents, revisions) = at_once(&all).await;
-    assert_eq!((answers, contents.len(), revisions), (vec![Ok(()); 100], 101, 2));
+    let (results, contents, revisions) = at_once(&all).await;
+    assert_eq!((results, contents.len(), revisions), (vec![Ok(()); 100], 101, 2));
 }
 
 #[tokio::test]
@@ -117,18 +117,20 @@ async fn batch_waits_while_transactions_arrive() {
     let tasks = (0..10).map(|number| {
         let (group, store) = (group.clone(), store.clone());
         tokio::spawn(async move {
-            told(group.commit(&store, put(number)).await).expect("it has no condition");
+            result(group.commit(&store, put(number)).await)
+                .expect("an unconditional commit is applied");
             for _ in 0..number {
                 tokio::task::yield_now().await;
             }
-            told(group.commit(&store, put(10 + number)).await).expect("it has no condition");
+            result(group.commit(&store, put(10 + number)).await)
+                .expect("an unconditional commit is applied");
         })
     });
     for task in tasks.collect::<Vec<_>>() {
-        task.await.expect("it does not panic");
+        task.await.expect("the task does not panic");
     }
     // The first alone, then the others, then all second writes.
-    assert_eq!(store.read("").await.expect("it can be read").revision, Revision(3));
+    assert_eq!(store.read("").await.expect("the store can be read").revision, Revision(3));
 }
 
 #[tokio::test]
@@ -189,8 +191,8 @@ fn put(number: usize) -> Transaction {
 async fn store_with_lower_limits_gets_smaller_batches() {
     let all: Vec<_> = (0..100).map(put).collect();
     let store = LimitedStore { inner: MemoryStore::new(), most: 3 };
-    let (answers, contents, _) = at_once_on(Arc::new(store), &all).await;
-    assert_eq!((answers, contents.len()), (vec![Ok(()); 100], 100));
+    let (results, contents, _) = at_once_on(Arc::new(store), &all).await;
+    assert_eq!((results, contents.len()), (vec![Ok(()); 100], 100));
 }
 
 #[tokio::test]
@@ -200,9 +202,9 @@ async fn abandoned_commits_are_dropped_while_the_store_hangs() {
     let mut hanging = pin!(group.commit(&store, put(0)));
     poll_fn(|context| Poll::Ready(hanging.as_mut().poll(context).is_pending())).await;
     for number in 1..10 * MIN_PRUNE_LEN {
-        let mut begun = pin!(group.commit(&store, put(number)));
-        poll_fn(|context| Poll::Ready(begun.as_mut().poll(context).is_pending())).await;
+        let mut abandoned = pin!(group.commit(&store, put(number)));
+        poll_fn(|context| Poll::Ready(abandoned.as_mut().poll(context).is_pending())).await;
     }
     let waiting = group.lock().waiting.len();
-    assert!((1..=MIN_PRUNE_LEN).contains(&waiting), "{waiting} are kept");
+    assert!((1..=MIN_PRUNE_LEN).contains(&waiting), "{waiting} commits are queued");
 }
