@@ -150,10 +150,13 @@ impl fmt::Display for Reason {
             }
             Self::PeersApart { one, other } => {
                 f.write_str("MachineOf names units that are on different machines: ")?;
-                write!(f, "{} is on {}, {} on {}", one.0, one.1.short(), other.0, other.1.short())
+                let (one_machine, other_machine) = (one.1.short(), other.1.short());
+                write!(f, "{} is on {one_machine}, {} on {other_machine}: ", one.0, other.0)?;
+                f.write_str("unload and start one of them again to bring them together")
             }
             Self::Cycle { units } => {
-                write!(f, "MachineOf forms a dependency cycle: {}", format_cycle(units))
+                write!(f, "MachineOf forms a dependency cycle: {}: ", format_cycle(units))?;
+                f.write_str("remove one of these options")
             }
             Self::NotRescheduled { machine } => {
                 write!(f, "its machine {} is not present, and Reschedule=never ", machine.short())?;

@@ -72,7 +72,8 @@ impl Rule {
         Self::ALL.into_iter().find(|rule| rule.as_str() == name)
     }
 
-    /// Whether the rule depends only on the unit and the machine, not on other units there.
+    /// Returns `true` if the rule depends only on the unit and the machine, not on other units
+    /// there.
     #[must_use]
     pub const fn is_lasting(self) -> bool {
         matches!(
@@ -196,17 +197,17 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Cordon {} => f.write_str("it is cordoned, and takes no unit that is not there"),
-            Self::MachineId { wanted } => write!(f, "the unit wants machine {wanted}"),
+            Self::Cordon {} => f.write_str("it is cordoned and accepts no new units"),
+            Self::MachineId { wanted } => write!(f, "the unit requires machine {wanted}"),
             Self::MachineMetadata { key, wanted, found } => {
-                write!(f, "the unit wants {key}={}, the machine has ", wanted.join(" or "))?;
+                write!(f, "the unit requires {key}={}, the machine has ", wanted.join(" or "))?;
                 match found {
                     Some(value) => write!(f, "{key}={value}"),
                     None => write!(f, "no {key}"),
                 }
             }
             Self::MachineMetadataExpr { failed, found } => {
-                write!(f, "the unit wants {failed}, the machine has {found}")
+                write!(f, "the unit requires {failed}, the machine has {found}")
             }
             Self::MachineOf { peer: Peer::Named(peer) } => write!(f, "{peer} is not on it"),
             Self::MachineOf { peer: Peer::Matching(pattern) } => {
@@ -225,7 +226,7 @@ impl fmt::Display for Refusal {
                 write_shortage(f, *resource, *wanted, *free, *offered)
             }
             Self::Replaces { with, by_other: false } => {
-                write!(f, "{with} is on it, and no other machine takes that unit")
+                write!(f, "{with} is on it, and no other machine accepts that unit")
             }
             Self::Replaces { with, by_other: true } => {
                 write!(f, "{with} is on it, and replaces the unit")

@@ -14,9 +14,9 @@ async fn cluster() -> Cluster {
 }
 
 /// Reason for refusing `here.service` on all other machines.
-const WHY: &str = "none of 2 machines fits: Cordon refuses 1 (m1: it is cordoned, and takes no \
-                   unit that is not there); MachineID refuses 1 (282f949f: the unit wants \
-                   machine m1); nearest is 282f949f: the unit wants machine m1";
+const WHY: &str = "none of 2 machines fits: Cordon refuses 1 (m1: it is cordoned and accepts \
+                   no new units); MachineID refuses 1 (282f949f: the unit requires machine m1); \
+                   nearest is 282f949f: the unit requires machine m1";
 
 /// Runs a command, and abbreviates that reason in its output.
 async fn run(cluster: &Cluster, line: &str) -> String {

@@ -33,12 +33,12 @@ fn refusals() -> Vec<(MachineId, Refusal)> {
         wanted: vec!["us-east-1".into(), "us-west-1".into()],
         found: found.map(str::to_owned),
     };
-    let conflict = |theirs| Refusal::Conflicts {
+    let conflict = |by_other| Refusal::Conflicts {
         with: unit("web@1.service"),
         pattern: pattern("web@*"),
-        by_other: theirs,
+        by_other,
     };
-    let replaces = |theirs| Refusal::Replaces { with: unit("old.service"), by_other: theirs };
+    let replaces = |by_other| Refusal::Replaces { with: unit("old.service"), by_other };
     vec![
         (machine("c3f0aa1122334455"), conflict(false)),
         (machine("148a18ff6e95460fb2dc5b1a4b6b4d21"), metadata(None)),
@@ -75,14 +75,14 @@ fn refusals_display() {
         refusals().iter().map(|(id, refusal)| format!("{}: {refusal}", id.short())).collect();
     insta::assert_snapshot!(wrap(&texts.join("\n")), @"
 c3f0aa11: web@1.service is on it, and matches Conflicts=web@*
-148a18ff: the unit wants region=us-east-1 or us-west-1, the machine has no region
-b5: the unit wants region=us-east-1 or us-west-1, the machine has region=eu-1
+148a18ff: the unit requires region=us-east-1 or us-west-1, the machine has no region
+b5: the unit requires region=us-east-1 or us-west-1, the machine has region=eu-1
 c4: web@1.service is on it, and has Conflicts=web@*
 d6: db.service is not on it
-e7: old.service is on it, and no other machine takes that unit
+e7: old.service is on it, and no other machine accepts that unit
 e8: old.service is on it, and replaces the unit
-a0: it is cordoned, and takes no unit that is not there
-a1: the unit wants cores > 8 or exists gpu, the machine has cores=4, no gpu
+a0: it is cordoned and accepts no new units
+a1: the unit requires cores > 8 or exists gpu, the machine has cores=4, no gpu
 a2: no other unit that matches db@*.service is on it
 a3: 2 of web@.service on it, MaxPerMachine=2 allows no more
 a4: the unit reserves memory 2G, of 4G offered 1G is free
@@ -90,7 +90,7 @@ a5: the unit reserves cpu 1.5, the machine offers no cpu
 a6: no licence for it
 a7: the licence has ended
 a8: the customer has no more
-f9: the unit wants machine 148a18ff6e95460fb2dc5b1a4b6b4d21
+f9: the unit requires machine 148a18ff6e95460fb2dc5b1a4b6b4d21
 ");
 }
 
@@ -146,18 +146,17 @@ fn reasons_display() {
     let texts: Vec<String> = reasons().iter().map(ToString::to_string).collect();
     insta::assert_snapshot!(wrap(&texts.join("\n")), @"
     no machine is present
-    none of 17 machines fits: Cordon refuses 1 (a0: it is cordoned, and takes no unit that is
-        not there); MachineID refuses 1 (f9: the unit wants machine
-        148a18ff6e95460fb2dc5b1a4b6b4d21); MachineMetadata refuses 2 (such as 148a18ff: the
-        unit wants region=us-east-1 or us-west-1, the machine has no region);
-        MachineMetadataExpr refuses 1 (a1: the unit wants cores > 8 or exists gpu, the machine
-        has cores=4, no gpu); MachineOf refuses 2 (such as d6: db.service is not on it);
-        Conflicts refuses 2 (such as c3f0aa11: web@1.service is on it, and matches
-        Conflicts=web@*); MaxPerMachine refuses 1 (a3: 2 of web@.service on it,
-        MaxPerMachine=2 allows no more); Reserve refuses 2 (such as a4: the unit reserves
-        memory 2G, of 4G offered 1G is free); Replaces refuses 2 (such as e7: old.service is
-        on it, and no other machine takes that unit); licence refuses 2 (such as a6: no
-        licence for it); quota refuses 1 (a8: the customer has no more)
+    none of 17 machines fits: Cordon refuses 1 (a0: it is cordoned and accepts no new units);
+        MachineID refuses 1 (f9: the unit requires machine 148a18ff6e95460fb2dc5b1a4b6b4d21);
+        MachineMetadata refuses 2 (such as 148a18ff: the unit requires region=us-east-1 or
+        us-west-1, the machine has no region); MachineMetadataExpr refuses 1 (a1: the unit
+        requires cores > 8 or exists gpu, the machine has cores=4, no gpu); MachineOf refuses
+        2 (such as d6: db.service is not on it); Conflicts refuses 2 (such as c3f0aa11:
+        web@1.service is on it, and matches Conflicts=web@*); MaxPerMachine refuses 1 (a3: 2
+        of web@.service on it, MaxPerMachine=2 allows no more); Reserve refuses 2 (such as a4:
+        the unit reserves memory 2G, of 4G offered 1G is free); Replaces refuses 2 (such as
+        e7: old.service is on it, and no other machine accepts that unit); licence refuses 2
+        (such as a6: no licence for it); quota refuses 1 (a8: the customer has no more)
     the only machine does not fit: Conflicts refuses 1 (c3f0aa11: web@1.service is on it, and
         matches Conflicts=web@*)
     the only machine does not fit a.service, b.service together: Conflicts refuses 1
@@ -173,8 +172,9 @@ fn reasons_display() {
     MachineOf=db.service names an unknown unit: submit it, or correct the name
     MachineOf=db.service names a unit that is inactive: load or start it
     MachineOf names units that are on different machines: a.service is on 148a18ff, b.service
-        on c3f0aa11
-    MachineOf forms a dependency cycle: a.service -> b.service -> a.service
+        on c3f0aa11: unload and start one of them again to bring them together
+    MachineOf forms a dependency cycle: a.service -> b.service -> a.service: remove one of
+        these options
     MachineOf=db@*.service matches no other unit: submit one, or correct it
     MachineOf=db@*.service matches only inactive units: load or start one
     its machine 148a18ff is not present, and Reschedule=never forbids another: bring the

@@ -35,7 +35,7 @@ async fn explain_returns_each_machines_verdict() {
     });
     insta::assert_snapshot!(lines.collect::<String>(), @r"
     m1 eligible  
-    m2 refused MachineMetadata the unit wants disk=ssd, the machine has no disk
+    m2 refused MachineMetadata the unit requires disk=ssd, the machine has no disk
     ");
     // A unit that all machines refuse has a reason, although the engine has not considered it yet.
     server.put("/fleet/v1/units/b.service", &body.replace("ssd", "tape")).await;

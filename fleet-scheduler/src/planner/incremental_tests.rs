@@ -105,9 +105,10 @@ fn pinned_unit_is_placed_when_its_machine_changes() {
     let (place, reason) = second.split_once('\n').unwrap();
     assert_eq!(place, "place a.service on m5: it is wanted");
     let expected = "c.service: none of 40 machines fits: \
-        Cordon refuses 1 (m6: it is cordoned, and takes no unit that is not there); \
-        MachineMetadata refuses 39 (such as m0: the unit wants host=h5, the machine has host=h0); \
-        nearest is m0: the unit wants host=h5, the machine has host=h0\n";
+        Cordon refuses 1 (m6: it is cordoned and accepts no new units); \
+        MachineMetadata refuses 39 (such as m0: the unit requires host=h5, the machine has \
+        host=h0); \
+        nearest is m0: the unit requires host=h5, the machine has host=h0\n";
     assert_eq!(reason, expected);
 }
 

@@ -155,7 +155,7 @@ fn custom_rule_does_not_see_units_to_be_replaced() {
     // The two units leave together, and no machine could hold each alone.
     let plan = Index::load(alone(), &cluster).plan();
     let reason = plan.unplaced["new.service"].to_string();
-    assert!(plan.is_empty() && reason.contains("no other machine takes that unit"), "{plan}");
+    assert!(plan.is_empty() && reason.contains("no other machine accepts that unit"), "{plan}");
     cluster.remove_unit("with.service");
     cluster.unplace("with.service");
     let plan = Index::load(alone(), &cluster).plan();
