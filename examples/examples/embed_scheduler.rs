@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let first = orchestrator.decide();
     println!("{first}");
     orchestrator.carry_out(&first);
-    assert!(orchestrator.decide().is_empty(), "once carried out, nothing is left to do");
+    assert!(orchestrator.decide().is_empty(), "nothing is left to do after applying the plan");
 
     why_not(&first)?;
     ask_about(&orchestrator.cluster, "web@1.service")?;
@@ -141,8 +141,8 @@ fn try_it_out(cluster: &Snapshot) -> Result<(), Box<dyn Error>> {
     println!("{plan}");
     let after = apply(&what_if, &plan);
     assert!(after.placement("web@4.service").is_some());
-    assert!(after.placement("web@5.service").is_none(), "five do not fit on four machines");
-    assert!(cluster.unit("web@4.service").is_none(), "the cluster has heard nothing of it");
+    assert!(after.placement("web@5.service").is_none(), "the four machines cannot run five");
+    assert!(cluster.unit("web@4.service").is_none(), "the cluster is unchanged");
     Ok(())
 }
 
@@ -165,8 +165,8 @@ fn a_machine_leaves(orchestrator: &mut Orchestrator) -> Result<(), Box<dyn Error
 
     let mut touched: Vec<UnitName> = plan.steps.iter().map(|step| step.unit.clone()).collect();
     touched.sort();
-    assert_eq!(touched, was_there, "those that were on it, and nobody else");
+    assert_eq!(touched, was_there, "only the units that were on it");
     assert!(plan.steps.iter().all(|step| step.cause == StepCause::MachineGone));
-    println!("\n{} units were on it, and only these were touched", touched.len());
+    println!("\n{} units were on it, and only these were moved", touched.len());
     Ok(())
 }

@@ -61,12 +61,12 @@ fn main() {
     if let Some((why, cluster)) = refuted(false) {
         panic!("refuted by{cluster:?}because {why}");
     }
-    println!("planner and letter agree on every cluster");
+    println!("planner and rule set agree on every cluster");
     println!("\n== A rule that overlooks global units\n");
-    let (why, cluster) = refuted(true).expect("a mistake like this is found");
+    let (why, cluster) = refuted(true).expect("the defect is found");
     println!("refuted by{cluster:?}because {why}");
     println!("\n== A planner that does not know the rule\n");
-    let (why, cluster) = forgotten().expect("to forget a rule is found");
+    let (why, cluster) = forgotten().expect("a missing rule is found");
     println!("refuted by{cluster:?}because {why}");
 }
 
@@ -75,8 +75,8 @@ fn main() {
 fn forgotten() -> Option<(String, Cluster)> {
     let judged = runner().run(&clusters(Features::NONE), |cluster| {
         let found = check_with(&policy(false), &cluster, &plan(&cluster));
-        let told = found.first().map(ToString::to_string);
-        prop_assert!(told.is_none(), "{}", told.unwrap_or_default());
+        let violation = found.first().map(ToString::to_string);
+        prop_assert!(violation.is_none(), "{}", violation.unwrap_or_default());
         Ok(())
     });
     refutation(judged)
@@ -97,7 +97,7 @@ fn refuted(careless: bool) -> Option<(String, Cluster)> {
         let plan = Index::load(policy(careless), &cluster).plan();
         let after = apply(&cluster, &plan);
         let found = after.placements().map(|(unit, at)| (unit.clone(), at.machine.clone()));
-        prop_assert!(found.eq(expected), "the letter decides otherwise than\n{plan}");
+        prop_assert!(found.eq(expected), "the rule set disagrees with\n{plan}");
         Ok(())
     });
     refutation(judged)

@@ -76,7 +76,7 @@ fn what_counts_as_the_same(unit: &UnitFile) -> Result<(), Box<dyn Error>> {
 
     let other_layout = UnitFile::parse(WORKER.replace('\n', "\r\n"))?;
     assert_ne!(other_layout, *unit, "another source");
-    assert_eq!(other_layout.hash(), unit.hash(), "and the same meaning");
+    assert_eq!(other_layout.hash(), unit.hash(), "and the same options");
     Ok(())
 }
 
@@ -168,9 +168,9 @@ fn explain(path: &str, unit: &UnitFile, diagnostic: &Diagnostic) -> String {
     let blank = |character| if character == '\t' { '\t' } else { ' ' };
     let before: String = line.chars().take(place.column - 1).map(blank).collect();
     // The span may continue on the next lines; the carets stay on this one.
-    let meant = String::from_utf8_lossy(&unit.source()[span.start..span.end]).chars().count();
+    let length = String::from_utf8_lossy(&unit.source()[span.start..span.end]).chars().count();
     let left = (line.chars().count() + 1).saturating_sub(place.column);
-    let carets = "^".repeat(meant.min(left).max(1));
+    let carets = "^".repeat(length.min(left).max(1));
     let number = place.line.to_string();
     let margin = " ".repeat(number.len());
     format!(

@@ -36,14 +36,14 @@ fn main() {
     holds("every reason is true", any_cluster(), gives_true_reasons);
     holds("plain units are spread evenly", plain_clusters(), spreads_evenly);
 
-    println!("\n== A scheduler with a mistake\n");
+    println!("\n== A scheduler with a defect\n");
     fails(any_cluster(), |cluster| {
         let found = check(&cluster.snapshot(), &careless_plan(&cluster.snapshot()));
         prop_assert!(found.is_empty(), "{}", listed(&found));
         Ok(())
     });
 
-    println!("\n== A property that asks too much: there is no rebalancing\n");
+    println!("\n== A property that is too strict: there is no rebalancing\n");
     fails(any_cluster().prop_map(Cluster::without_requirements), spreads_evenly);
 }
 
@@ -96,8 +96,12 @@ fn gives_true_reasons(cluster: &Cluster) -> Verdict {
                 Violation::Broken { refusal, .. } => Some(refusal.rule()),
                 _ => None,
             });
-            let told = tally.refusal.rule();
-            prop_assert!(broken.any(|rule| rule == told), "{unit}: {reason}\n{}", listed(&found));
+            let rule = tally.refusal.rule();
+            prop_assert!(
+                broken.any(|broken_rule| broken_rule == rule),
+                "{unit}: {reason}\n{}",
+                listed(&found)
+            );
         }
     }
     Ok(())

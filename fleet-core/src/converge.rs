@@ -43,7 +43,7 @@ pub struct KnownUnit {
 /// | yes | no | load; start if launched |
 /// | yes | for a newer placement | none: the request is outdated |
 /// | yes | with another hash | unload; the next pass loads it |
-/// | yes | for an older placement | load again, which records the placement and does not affect the running unit |
+/// | yes | for an older placement | load again, which only records the placement |
 /// | yes | inactive: the file is present, nothing was requested yet | load; start if launched |
 /// | launched | loaded | start |
 /// | launched | launched, of a lower generation | restart |

@@ -44,7 +44,7 @@ impl MachineId {
         &self.0[..self.0.len().min(Self::SHORT_LEN)]
     }
 
-    /// Whether `text` looks like the [`short`](Self::short) form of a machine ID.
+    /// Returns `true` if `text` looks like the [`short`](Self::short) form of a machine ID.
     pub(crate) fn looks_short(text: &str) -> bool {
         let digits = text.strip_suffix("...").unwrap_or(text);
         digits.len() == Self::SHORT_LEN && digits.bytes().all(|b| b.is_ascii_hexdigit())

@@ -36,13 +36,13 @@ impl Pattern {
         &self.0.text
     }
 
-    /// Whether the pattern matches the whole of `name`.
+    /// Returns `true` if the pattern matches the whole of `name`.
     #[must_use]
     pub fn matches(&self, name: &UnitName) -> bool {
         self.0.glob.matches(name.as_str())
     }
 
-    /// Whether the pattern has no wildcard, so that it matches only its own text.
+    /// Returns `true` if the pattern has no wildcard, so that it matches only its own text.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         !self.0.text.contains(['*', '?', '['])

@@ -46,7 +46,7 @@ impl Peer {
         }
     }
 
-    /// Whether the peer is this unit or a pattern that matches it.
+    /// Returns `true` if the peer is this unit or a pattern that matches it.
     #[must_use]
     pub fn covers(&self, unit: &UnitName) -> bool {
         match self {

@@ -91,8 +91,8 @@ impl Rebalancing {
     }
 }
 
-/// Whether a moved unit still has to become active on its new machine. A unit that was placed
-/// elsewhere since, or is no longer wanted, is not waited for.
+/// Returns `true` if a moved unit still has to become active on its new machine. A unit that was
+/// placed elsewhere since, or is no longer wanted, is not waited for.
 fn is_in_flight(cluster: &Snapshot, unit: &UnitName, moving: &InFlightMove) -> bool {
     let placement = cluster.placement(unit.as_str());
     let Some(placement) = placement.filter(|placement| placement.machine == moving.to) else {

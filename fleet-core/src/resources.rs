@@ -46,7 +46,7 @@ impl Resources {
     /// Zero of every resource.
     pub const ZERO: Self = Self { cpu: 0, memory: 0, disk: 0 };
 
-    /// Whether every amount is zero.
+    /// Returns `true` if every amount is zero.
     #[must_use]
     pub fn is_zero(self) -> bool {
         self == Self::ZERO
@@ -64,7 +64,7 @@ impl Resources {
         self.with(other, u64::saturating_sub)
     }
 
-    /// Whether no amount exceeds the other's.
+    /// Returns `true` if no amount exceeds the other's.
     #[must_use]
     pub fn fits_in(self, other: Self) -> bool {
         self.first_over(other).is_none()
@@ -112,10 +112,10 @@ impl IndexMut<Resource> for Resources {
 impl fmt::Display for Resources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let some = Resource::ALL.into_iter().filter(|resource| self[*resource] > 0);
-        let shown: Vec<String> = some
+        let parts: Vec<String> = some
             .map(|resource| format!("{resource} {}", resource.format(self[resource])))
             .collect();
-        f.pad(if shown.is_empty() { "nothing".to_owned() } else { shown.join(", ") }.as_str())
+        f.pad(if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") }.as_str())
     }
 }
 
@@ -195,8 +195,8 @@ impl AmountError {
     /// Returns how to correct the text.
     #[must_use]
     pub fn help(&self) -> String {
-        if let Some(meant) = self.suggestion() {
-            return format!("write {meant}");
+        if let Some(suggestion) = self.suggestion() {
+            return format!("write {suggestion}");
         }
         match self.resource {
             Resource::Cpu => "write cores down to thousandths, as in 1.5, or 150%".to_owned(),

@@ -208,8 +208,8 @@ impl Snapshot {
     #[must_use]
     pub fn current(&self, unit: &Unit) -> TargetState {
         if unit.is_global() {
-            let asked = self.states_of(unit.name.as_str()).map(|state| state.requested);
-            return asked.min().unwrap_or(TargetState::Inactive);
+            let requested = self.states_of(unit.name.as_str()).map(|state| state.requested);
+            return requested.min().unwrap_or(TargetState::Inactive);
         }
         let machine = self.placement(unit.name.as_str()).map(|placement| &placement.machine);
         machine

@@ -40,13 +40,13 @@ impl Unit {
         self.file.hash()
     }
 
-    /// Whether the unit runs on every eligible machine instead of being placed on one.
+    /// Returns `true` if the unit runs on every eligible machine instead of being placed on one.
     #[must_use]
     pub fn is_global(&self) -> bool {
         self.requirements.global
     }
 
-    /// Whether a machine should have the unit: it is not inactive and not a template.
+    /// Returns `true` if a machine should have the unit: it is not inactive and not a template.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         self.desired != TargetState::Inactive && !self.name.is_template()

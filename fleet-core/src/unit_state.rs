@@ -46,7 +46,7 @@ macro_rules! states {
 }
 
 states! {
-    /// Whether the unit's definition was loaded; systemd's `LoadState`.
+    /// Load state of the unit's definition; systemd's `LoadState`.
     LoadState {
         /// The definition was not loaded yet.
         Stub = "stub",
@@ -66,7 +66,7 @@ states! {
 }
 
 states! {
-    /// Whether the unit is active; systemd's `ActiveState`.
+    /// Activation state of the unit; systemd's `ActiveState`.
     ActiveState {
         /// The unit is active.
         Active = "active",

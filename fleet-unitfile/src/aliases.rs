@@ -146,7 +146,7 @@ pub(crate) fn instance_for(template: &UnitName, unit: &UnitName) -> Option<UnitN
     template.instantiate(own.unwrap_or(unit.prefix())).ok()
 }
 
-/// Whether a link called `name` that points to `other` makes an alias.
+/// Returns `true` if a link called `name` that points to `other` makes an alias.
 fn may_be_alias(name: &UnitName, other: &str) -> bool {
     use UnitType::{Device, Path, Service, Socket, Target, Timer};
     let Ok(other) = UnitName::parse(other) else { return false };

@@ -62,7 +62,7 @@ impl<'a> Assignment<'a> {
     }
 }
 
-/// An assignment in one physical line, whose name and value appear literally in the source.
+/// An assignment in one physical line. Its name and value appear literally in the source.
 #[derive(Clone, Copy)]
 pub(crate) struct Plain<'a> {
     /// The text from the name to the end of the value as written.

@@ -112,7 +112,7 @@ impl CommandLine {
         self.argv().flat_map(|word| variables::expand_word(word, &variable)).collect()
     }
 
-    /// Whether `$NAME` and `${NAME}` are expanded, which the prefix `:` disables.
+    /// Returns `true` if `$NAME` and `${NAME}` are expanded, which the prefix `:` disables.
     pub fn expands_variables(&self) -> bool {
         !self.prefixes.keeps_variables
     }
@@ -338,7 +338,7 @@ pub enum CommandError {
     },
 }
 
-/// Whether a text starts with a mark that is a word of its own.
+/// Returns `true` if a text starts with a mark that is a word of its own.
 fn is_lone(text: &str, mark: &str) -> bool {
     let after = text.strip_prefix(mark).map(str::as_bytes);
     after.is_some_and(|after| after.first().is_none_or(|&byte| is_separator(byte)))

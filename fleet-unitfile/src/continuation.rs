@@ -58,17 +58,17 @@ impl<'a> LogicalLine<'a> {
         }
     }
 
-    /// Whether this is one physical line without a trailing backslash.
+    /// Returns `true` if this is one physical line without a trailing backslash.
     pub(crate) fn is_single(&self) -> bool {
         self.last.start == self.first.start && !self.unfinished
     }
 
-    /// Whether the line reaches the length limit.
+    /// Returns `true` if the line reaches the length limit.
     pub(crate) fn is_too_long(&self) -> bool {
         self.len >= MAX_LINE
     }
 
-    /// Whether the first non-blank character is the `[` of a section header.
+    /// Returns `true` if the first non-blank character is the `[` of a section header.
     pub(crate) fn starts_like_header(&self) -> bool {
         let mut bytes = self.lines().flat_map(|line| {
             let continued = line.continues();

@@ -101,7 +101,7 @@ impl UnitFile {
         self.0.text.sections()
     }
 
-    /// Whether the source has a header of this section.
+    /// Returns `true` if the source has a header of this section.
     pub fn has_section(&self, section: &str) -> bool {
         self.0.text.section_names().any(|name| name == section)
     }

@@ -67,7 +67,8 @@ pub(crate) fn section_name_error(name: &str) -> Option<DiagnosticKind> {
     }
 }
 
-/// Whether a text is free of Unicode noncharacters, which systemd treats as invalid UTF-8.
+/// Returns `true` if a text is free of Unicode noncharacters, which systemd treats as invalid
+/// UTF-8.
 pub(crate) fn has_no_noncharacters(text: &str) -> bool {
     let reserved =
         |c: char| matches!(c, '\u{fdd0}'..='\u{fdef}') || u32::from(c) & 0xfffe == 0xfffe;
@@ -198,7 +199,7 @@ impl<'a> SyntaxItems<'a> {
         })
     }
 
-    /// Classifies a line whose first non-blank byte is at `start`.
+    /// Classifies a line with its first non-blank byte at `start`.
     #[inline]
     fn line_kind(&mut self, text: &str, start: usize) -> Result<LineKind, DiagnosticKind> {
         if !self.is_ascii && !has_no_noncharacters(text) {

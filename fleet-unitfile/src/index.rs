@@ -13,7 +13,7 @@ pub(crate) struct Index {
 pub(crate) struct Entry<'a> {
     /// Offset in the source.
     pub(crate) start: usize,
-    /// The joined text, for an entry whose text does not appear literally in the source.
+    /// The joined text, if the text does not appear literally in the source.
     pub(crate) joined: Option<&'a str>,
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// Whether the first non-blank character starts a comment.
+    /// Returns `true` if the first non-blank character starts a comment.
     ///
     /// A comment that exceeds the line limit does not count as one, so that it is refused like any
     /// other overlong line.
@@ -27,7 +27,7 @@ impl Line<'_> {
         matches!(trim_start(self.text).first(), Some(b'#' | b';')) && self.text.len() < MAX_LINE
     }
 
-    /// Whether the line ends in an unescaped backslash.
+    /// Returns `true` if the line ends in an unescaped backslash.
     pub(crate) fn continues(&self) -> bool {
         ends_in_open_backslash(self.text)
     }
@@ -90,12 +90,12 @@ pub(crate) fn line_length(text: &[u8]) -> usize {
     end.map_or(text.len(), |end| words.len() * 8 + end)
 }
 
-/// Whether the text ends in a backslash that is not itself escaped.
+/// Returns `true` if the text ends in a backslash that is not itself escaped.
 pub(crate) fn ends_in_open_backslash(text: &[u8]) -> bool {
     text.iter().rev().take_while(|&&byte| byte == b'\\').count() % 2 == 1
 }
 
-/// Whether a byte ends a line.
+/// Returns `true` if a byte ends a line.
 #[inline]
 pub(crate) fn is_line_end(byte: u8) -> bool {
     matches!(byte, b'\n' | b'\r' | 0)
@@ -115,7 +115,7 @@ pub(crate) fn trim_end(text: &[u8]) -> &[u8] {
     &text[..text.len() - blanks]
 }
 
-/// Whether a byte is a space or a tab.
+/// Returns `true` if a byte is a space or a tab.
 #[inline]
 pub(crate) fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')

@@ -90,8 +90,8 @@ pub(crate) fn names_of_list<'a>(section: &str, name: &'a str) -> [&'a str; 2] {
     [name, other.unwrap_or(name)]
 }
 
-/// Whether an empty value of option `empty` resets the values of option `other` in the same
-/// section.
+/// Returns `true` if an empty value of option `empty` resets the values of option `other` in the
+/// same section.
 pub(crate) fn resets(section: &str, empty: &str, other: &str) -> bool {
     match section {
         "Unit" if NEVER_RESET.contains(&other) => false,

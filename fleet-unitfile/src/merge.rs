@@ -203,7 +203,7 @@ impl MergedUnit {
         self.parts.first().filter(|_| self.has_main)
     }
 
-    /// Whether the unit file is empty, which prevents the unit from being started.
+    /// Returns `true` if the unit file is empty, which prevents the unit from being started.
     pub fn is_masked(&self) -> bool {
         self.main().is_some_and(UnitPart::is_empty)
     }

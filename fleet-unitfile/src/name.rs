@@ -74,12 +74,12 @@ impl UnitName {
         self.at.map(|at| &self.text[usize::from(at) + 1..self.stem_end()])
     }
 
-    /// Whether the name is a template, such as `web@.service`.
+    /// Returns `true` if the name is a template, such as `web@.service`.
     pub fn is_template(&self) -> bool {
         self.instance() == Some("")
     }
 
-    /// Whether the name is an instance of a template, such as `web@3.service`.
+    /// Returns `true` if the name is an instance of a template, such as `web@3.service`.
     pub fn is_instance(&self) -> bool {
         self.instance().is_some_and(|instance| !instance.is_empty())
     }

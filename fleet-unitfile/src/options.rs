@@ -34,7 +34,7 @@ impl<'a> Options<'a> {
         Self { text, left: 0..text.options.len() }
     }
 
-    /// Whether no options are left.
+    /// Returns `true` if no options are left.
     pub fn is_empty(&self) -> bool {
         self.left.is_empty()
     }

@@ -287,7 +287,7 @@ fn number(digits: &str, radix: u32) -> Option<u32> {
     u32::from_str_radix(digits, radix).ok().filter(|_| plain)
 }
 
-/// Whether a byte separates words.
+/// Returns `true` if a byte separates words.
 pub(crate) fn is_separator(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }

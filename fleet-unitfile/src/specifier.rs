@@ -65,7 +65,7 @@ pub enum SpecifierError {
         /// The character after the percent sign.
         letter: char,
     },
-    /// A specifier whose value is not set.
+    /// A specifier without a value in the context.
     #[error("specifier \"%{letter}\" at byte {at} stands for the {specifier}, which is not known")]
     UnknownValue {
         /// The offset of the percent sign.

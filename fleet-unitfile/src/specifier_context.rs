@@ -10,7 +10,7 @@ use crate::specifier::SpecifierError;
 
 macro_rules! specifiers {
     ($($(#[$doc:meta])* $name:ident $letter:literal $words:literal,)*) => {
-        /// A specifier whose value does not come from the unit's name.
+        /// A specifier with a value that does not come from the unit's name.
         ///
         /// `Display` writes a description, such as "boot id".
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

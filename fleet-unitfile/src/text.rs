@@ -72,7 +72,7 @@ impl Text {
         Joined::read(logical, text, 0).expect(READ)
     }
 
-    /// Whether an option may have this name, without the cost of parsing it.
+    /// Returns `true` if an option may have this name, without the cost of parsing it.
     pub(crate) fn may_be_named(&self, entry: &Entry<'_>, name: &str) -> bool {
         let rest = || &self.source.as_bytes()[entry.start..];
         entry.joined.map_or_else(rest, str::as_bytes).starts_with(name.as_bytes())

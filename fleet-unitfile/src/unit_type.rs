@@ -14,7 +14,7 @@ pub enum UnitType {
     Device,
     /// A mount point.
     Mount,
-    /// A file or directory whose changes activate another unit.
+    /// A watched file or directory that activates another unit.
     Path,
     /// A group of processes that were started elsewhere and are only supervised.
     Scope,
@@ -24,7 +24,7 @@ pub enum UnitType {
     Slice,
     /// A saved set of running units.
     Snapshot,
-    /// A socket whose traffic activates a service.
+    /// A socket that activates a service on traffic.
     Socket,
     /// A swap device or file.
     Swap,
@@ -71,7 +71,7 @@ impl UnitType {
         }
     }
 
-    /// Whether units of this type may be templates or instances.
+    /// Returns `true` if units of this type may be templates or instances.
     pub const fn may_be_template(self) -> bool {
         matches!(self, Self::Path | Self::Service | Self::Socket | Self::Target | Self::Timer)
     }

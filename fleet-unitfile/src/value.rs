@@ -23,7 +23,7 @@ pub fn parse_bool(text: &str) -> Option<bool> {
     }
 }
 
-/// Whether a text is a calendar event, as used in `OnCalendar=`.
+/// Returns `true` if a text is a calendar event, as used in `OnCalendar=`.
 ///
 /// It is one if it parses as a [`Calendar`].
 ///

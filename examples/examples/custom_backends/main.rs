@@ -56,13 +56,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
         cluster.submit(name, text).await?;
     }
     let before = cluster.wait_until_all_run().await?;
-    println!("\n== All units run\n\n{}", who_runs_where(&before));
+    println!("\n== All units run\n\n{}", placements_text(&before));
     println!("clock@1.service writes {:?}", cluster.output("clock@1.service", 3).await?);
 
     println!("\n== m3 loses its power\n");
     cluster.power_off("m3");
     let after = cluster.wait_until_all_run().await?;
-    println!("{}", who_runs_where(&after));
+    println!("{}", placements_text(&after));
     only_those_of_a_lost_machine_move(&before, &after)?;
 
     cluster.end().await;
@@ -80,14 +80,14 @@ async fn the_store_keeps_its_promises() {
         (Arc::new(store.clone()) as Arc<dyn Store>, Arc::new(store) as Arc<dyn FaultInjector>)
     })
     .await;
-    println!("the store keeps its promises");
+    println!("the store passes the conformance suite");
 }
 
 /// The complete test of a service manager, which also has to provide the syntax of its units.
 async fn the_service_manager_keeps_its_promises() -> Result<(), Box<dyn Error>> {
     let (machine, directory) = (TaskMachine::new(), tempfile::tempdir()?);
     fleet_agent::testing::conformance(&Bench { machine, directory }).await;
-    println!("the service manager keeps its promises");
+    println!("the service manager passes the conformance suite");
     Ok(())
 }
 
@@ -131,7 +131,7 @@ impl Harness for Bench {
     }
 }
 
-fn who_runs_where(snapshot: &Snapshot) -> String {
+fn placements_text(snapshot: &Snapshot) -> String {
     let line = |machine: &_| {
         let here = snapshot.units().filter(|unit| homes(snapshot, unit).contains(&machine));
         let here: Vec<&str> = here.map(|unit| unit.name.as_str()).collect();
@@ -147,10 +147,10 @@ fn only_those_of_a_lost_machine_move(
     for (unit, was) in before.placements() {
         let is = after.placement(unit.as_str()).ok_or("a unit runs without a placement")?;
         if after.machine(was.machine.as_str()).is_some() {
-            assert_eq!(is, was, "{unit} had no reason to move");
+            assert_eq!(is, was, "{unit} should not move");
         } else {
             println!("{unit} has moved from {} to {}", was.machine, is.machine);
-            assert!(is.epoch > was.epoch, "an agent can tell that this is the later order");
+            assert!(is.epoch > was.epoch, "the new placement has a later epoch");
         }
     }
     Ok(())

@@ -67,7 +67,7 @@ impl Program {
     pub(crate) async fn run(
         self,
         mut write: impl FnMut(&str),
-        told: &mut watch::Receiver<bool>,
+        stop_signal: &mut watch::Receiver<bool>,
     ) -> i32 {
         match self {
             Self::Exit(status) | Self::Task(status) => return status,
@@ -76,18 +76,18 @@ impl Program {
                 loop {
                     round += 1;
                     write(&format!("tick {round}"));
-                    if tokio::time::timeout(period, stopped(told)).await.is_ok() {
+                    if tokio::time::timeout(period, stopped(stop_signal)).await.is_ok() {
                         break;
                     }
                 }
             }
             Self::Say(words) => {
                 words.iter().for_each(|word| write(word));
-                stopped(told).await;
+                stopped(stop_signal).await;
             }
             Self::Linger(path) => {
-                stopped(told).await;
-                wait_for_file(&path, told).await;
+                stopped(stop_signal).await;
+                wait_for_file(&path, stop_signal).await;
             }
         }
         0
@@ -95,13 +95,15 @@ impl Program {
 }
 
 /// Waits until the unit is stopped, or its machine has lost its power.
-async fn stopped(told: &mut watch::Receiver<bool>) {
+async fn stopped(stop_signal: &mut watch::Receiver<bool>) {
     // An error means that the sender is gone.
-    let _told = told.wait_for(|told| *told).await.is_ok();
+    let _stopped = stop_signal.wait_for(|stop_signal| *stop_signal).await.is_ok();
 }
 
-async fn wait_for_file(path: &Path, told: &watch::Receiver<bool>) {
-    while told.has_changed().is_ok() && !matches!(tokio::fs::try_exists(path).await, Ok(true)) {
+async fn wait_for_file(path: &Path, stop_signal: &watch::Receiver<bool>) {
+    while stop_signal.has_changed().is_ok()
+        && !matches!(tokio::fs::try_exists(path).await, Ok(true))
+    {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -116,16 +116,16 @@ impl TaskMachine {
     }
 
     fn spawn(self: &Arc<Self>, unit: &UnitName, program: Program) -> Result<Stop, ServiceError> {
-        let (stop, mut told) = watch::channel(false);
+        let (stop, mut stop_signal) = watch::channel(false);
         let stop = Arc::new(stop);
         let number = self.runs.fetch_add(1, Ordering::Relaxed) + 1;
         self.change(unit, |unit| unit.on_started(number, stop.clone()))?;
         let (machine, unit) = (Arc::clone(self), unit.clone());
         tokio::spawn(async move {
-            let status = program.run(|line| machine.write(&unit, line), &mut told).await;
+            let status = program.run(|line| machine.write(&unit, line), &mut stop_signal).await;
             // After a power failure the unit is unknown, and there is nothing to record.
             drop(machine.change(&unit, |unit| unit.on_ended(status)));
-            drop(told); // callers that wait for the end of the task continue
+            drop(stop_signal); // callers that wait for the end of the task continue
         });
         Ok(stop)
     }
@@ -214,10 +214,10 @@ impl ServiceManager for TaskManager {
         let _turn = self.machine.turn(unit).await;
         let program = Program::read(unit, file)?;
         let hash = file.hash();
-        let (asked, generation) = (TargetState::Loaded, Generation::ZERO);
+        let (requested, generation) = (TargetState::Loaded, Generation::ZERO);
         let new = || TaskUnit {
             program: program.clone(),
-            known: KnownUnit { hash, requested: asked, epoch, generation },
+            known: KnownUnit { hash, requested, epoch, generation },
             state: SystemdState::loaded(),
             stop: None,
             lines: VecDeque::new(),

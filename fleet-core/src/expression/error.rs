@@ -121,8 +121,8 @@ impl ExpressionError {
 }
 
 fn expected_help(expected: ExpectedToken, found: &str) -> String {
-    let meant = Keyword::nearest(found).filter(|keyword| keyword.as_str() != found);
-    if let Some(keyword) = meant {
+    let keyword = Keyword::nearest(found).filter(|keyword| keyword.as_str() != found);
+    if let Some(keyword) = keyword {
         return format!("write {}, in lower case", keyword.as_str());
     }
     match expected {

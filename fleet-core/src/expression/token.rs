@@ -84,7 +84,7 @@ impl Keyword {
     }
 }
 
-/// Whether a key or a value needs no quotation marks.
+/// Returns `true` if a key or a value needs no quotation marks.
 pub(super) fn is_bare(text: &str) -> bool {
     !text.is_empty() && text.chars().all(is_bare_character) && Keyword::from_name(text).is_none()
 }

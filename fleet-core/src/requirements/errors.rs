@@ -15,7 +15,8 @@ pub struct RequirementErrors(Vec<RequirementError>);
 impl RequirementErrors {
     /// Sorts the errors by position; `None` if there are none.
     pub(super) fn new(mut errors: Vec<RequirementError>) -> Option<Self> {
-        errors.sort_by_key(|error| error.span.start); // The sort is stable: errors at one position keep their order.
+        // The sort is stable: errors at one position keep their order.
+        errors.sort_by_key(|error| error.span.start);
         (!errors.is_empty()).then_some(Self(errors))
     }
 

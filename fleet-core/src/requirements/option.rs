@@ -104,7 +104,7 @@ impl FleetOption {
         DEPRECATED_NAMES.into_iter().find(|(old, _)| *old == name).map(|(_, option)| option)
     }
 
-    /// Returns the option whose name is most similar to an unknown name.
+    /// Returns the option with the name most similar to an unknown one.
     pub(super) fn nearest(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();
         let bare = name.strip_prefix("x-condition").or_else(|| name.strip_prefix("x-"));
@@ -118,17 +118,18 @@ impl FleetOption {
         best.filter(|(similarity, _)| *similarity >= MIN_SIMILARITY).map(|(_, option)| option)
     }
 
-    /// Whether the values are unit names or patterns, separated by blanks.
+    /// Returns `true` if the values are unit names or patterns, separated by blanks.
     pub(super) const fn takes_units(self) -> bool {
         matches!(self, Self::MachineOf | Self::Conflicts | Self::Replaces)
     }
 
-    /// Whether the values are expressions, in which quotation marks have their own meaning.
+    /// Returns `true` if the values are expressions, in which quotation marks have their own
+    /// meaning.
     pub(super) const fn takes_expressions(self) -> bool {
         matches!(self, Self::MachineMetadataExpr | Self::Prefer)
     }
 
-    /// Whether the option applies to instances of a template only.
+    /// Returns `true` if the option applies to instances of a template only.
     pub(super) const fn counts_instances(self) -> bool {
         matches!(self, Self::MaxPerMachine | Self::Spread)
     }

@@ -36,7 +36,7 @@ pub(super) struct SectionReader<'a> {
     machine_id: Option<Spanned<MachineId>>,
     pub(super) machine_of: Vec<Spanned<Peer>>,
     metadata: BTreeMap<String, BTreeSet<String>>,
-    /// Requirements whose spans are not needed after parsing.
+    /// Requirements that need no spans after parsing.
     pub(super) scalars: Requirements,
     pub(super) conflicts: Vec<Spanned<Pattern>>,
     pub(super) replaces: Vec<Spanned<Pattern>>,
@@ -312,13 +312,13 @@ impl<'a> SectionReader<'a> {
     }
 }
 
-/// Whether the value differs between instances of a template.
+/// Returns `true` if the value differs between instances of a template.
 pub(super) fn depends_on_instance(value: &str) -> bool {
     let without_percent_signs = value.replace("%%", "");
     ["%i", "%n", "%N"].iter().any(|specifier| without_percent_signs.contains(specifier))
 }
 
-/// Whether a section name is probably a misspelled `X-Fleet`.
+/// Returns `true` if a section name is probably a misspelled `X-Fleet`.
 fn is_misnamed(section: &str) -> bool {
     let letters: String = section.chars().filter(char::is_ascii_alphanumeric).collect();
     let fleet = ["xfleet", "fleet"].iter().any(|name| letters.eq_ignore_ascii_case(name));

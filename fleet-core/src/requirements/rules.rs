@@ -94,7 +94,8 @@ fn excluded_peers(reader: &SectionReader<'_>) -> Vec<(Span, RequirementErrorKind
     found
 }
 
-/// Whether the pattern excludes the peer. Two different patterns are never considered to overlap.
+/// Returns `true` if the pattern excludes the peer. Two different patterns are never considered to
+/// overlap.
 fn excludes(pattern: &Pattern, peer: &Peer) -> bool {
     match peer {
         Peer::Named(name) => pattern.matches(name),

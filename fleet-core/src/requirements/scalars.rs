@@ -30,7 +30,7 @@ impl SectionReader<'_> {
         }
     }
 
-    /// Parses a value whose specifiers are expanded.
+    /// Parses a value after the expansion of specifiers.
     pub(super) fn read_scalar(&mut self, option: FleetOption, value: String, span: Span) {
         match option {
             FleetOption::MaxPerMachine => self.read_max_per_machine(value, span),

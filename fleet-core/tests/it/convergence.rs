@@ -44,9 +44,9 @@ const fn global(file: u8, desired: TargetState) -> Option<Want> {
     Some(Want { file, desired, epoch: 0, generation: 0, global: true })
 }
 
-fn have(file: u8, asked: TargetState, epoch: u64, generation: u64) -> Option<KnownUnit> {
+fn have(file: u8, requested: TargetState, epoch: u64, generation: u64) -> Option<KnownUnit> {
     let (epoch, generation) = (Epoch(epoch), Generation(generation));
-    Some(KnownUnit { hash: hash(file), requested: asked, epoch, generation })
+    Some(KnownUnit { hash: hash(file), requested, epoch, generation })
 }
 
 fn texts(tasks: &[Task]) -> Vec<String> {
@@ -91,8 +91,8 @@ fn each_row_of_the_table_has_its_tasks() {
         let name: UnitName = "a.service".parse().unwrap();
         let wanted: Desired =
             want.map(|want| (name.clone(), desired("a.service", want))).into_iter().collect();
-        let had: Known = known.map(|known| (name, known)).into_iter().collect();
-        assert_eq!(texts(&converge(&wanted, &had)), expected, "{want:?}, {known:?}");
+        let known_units: Known = known.map(|known| (name, known)).into_iter().collect();
+        assert_eq!(texts(&converge(&wanted, &known_units)), expected, "{want:?}, {known:?}");
     }
 }
 
@@ -117,13 +117,13 @@ fn tasks_are_ordered_by_rank_then_name() {
         ("B.service", want(1, Launched, 1, 0), have(1, Loaded, 1, 0)),
     ];
     let mut wanted = Desired::new();
-    let mut had = Known::new();
+    let mut known_units = Known::new();
     for (name, want, known) in wants {
         let key: UnitName = name.parse().unwrap();
         wanted.extend(want.map(|want| (key.clone(), desired(name, want))));
-        had.extend(known.map(|known| (key, known)));
+        known_units.extend(known.map(|known| (key, known)));
     }
-    insta::assert_snapshot!(texts(&converge(&wanted, &had)).join("\n"), @"
+    insta::assert_snapshot!(texts(&converge(&wanted, &known_units)).join("\n"), @"
 unload a.service: another unit file is loaded under its name
 unload b.service: it is loaded but not wanted here
 unload g.service: another unit file is loaded under its name
@@ -194,47 +194,47 @@ fn any_want() -> impl Strategy<Value = Option<Want>> {
 
 fn any_known() -> impl Strategy<Value = Option<KnownUnit>> {
     let fields = (0_u8..3, any_state(), 0_u64..3, 0_u64..3);
-    prop::option::of(fields.prop_map(|(f, asked, e, g)| have(f, asked, e, g).unwrap()))
+    prop::option::of(fields.prop_map(|(f, requested, e, g)| have(f, requested, e, g).unwrap()))
 }
 
 /// Generates up to six units, each desired, known, both or neither.
 fn any_machine() -> impl Strategy<Value = (Desired, Known)> {
     prop::collection::vec((any_want(), any_known()), 6).prop_map(|units| {
-        let (mut wanted, mut had) = (Desired::new(), Known::new());
+        let (mut wanted, mut known_units) = (Desired::new(), Known::new());
         for (i, (want, known)) in units.into_iter().enumerate() {
             let name: UnitName = format!("u{i}.service").parse().unwrap();
             wanted.extend(want.map(|want| (name.clone(), desired(name.as_str(), want))));
-            had.extend(known.map(|known| (name, known)));
+            known_units.extend(known.map(|known| (name, known)));
         }
-        (wanted, had)
+        (wanted, known_units)
     })
 }
 
 proptest! {
     #[test]
-    fn two_passes_reach_the_desired_state((wanted, had) in any_machine()) {
-        let mut known = had.clone();
+    fn two_passes_reach_the_desired_state((wanted, known_units) in any_machine()) {
+        let mut known = known_units.clone();
         carry_out(&converge(&wanted, &known), &mut known);
         carry_out(&converge(&wanted, &known), &mut known);
         prop_assert_eq!(texts(&converge(&wanted, &known)), Vec::<String>::new());
-        let names: BTreeSet<&UnitName> = wanted.keys().chain(had.keys()).collect();
+        let names: BTreeSet<&UnitName> = wanted.keys().chain(known_units.keys()).collect();
         for name in names {
             let found = known.get(name).map(|known| (known.hash, known.requested));
-            prop_assert_eq!(found, end(wanted.get(name), had.get(name)), "{}", name);
+            prop_assert_eq!(found, end(wanted.get(name), known_units.get(name)), "{}", name);
         }
     }
 
     // Holds: I-14
     #[test]
-    fn tasks_are_ordered_and_each_has_an_effect((wanted, had) in any_machine()) {
-        let tasks = converge(&wanted, &had);
+    fn tasks_are_ordered_and_each_has_an_effect((wanted, known_units) in any_machine()) {
+        let tasks = converge(&wanted, &known_units);
         let keys: Vec<_> = tasks.iter().map(|task| (task.rank(), task.unit().cloned())).collect();
         prop_assert!(keys.is_sorted_by(|one, other| one < other), "{:?}", keys);
         let files = |task: &&Task| matches!(task, Task::Load { .. } | Task::Unload { .. });
         let reloads = tasks.iter().filter(|task| matches!(task, Task::Reload)).count();
         prop_assert_eq!(reloads, usize::from(tasks.iter().any(|task| files(&task))));
         for name in tasks.iter().filter_map(Task::unit) {
-            let (want, known) = (wanted.get(name), had.get(name));
+            let (want, known) = (wanted.get(name), known_units.get(name));
             let agrees = want.zip(known).is_some_and(|(want, known)| {
                 want.epoch == known.epoch
                     && (want.unit.hash(), want.unit.desired, want.unit.generation)
@@ -247,25 +247,25 @@ proptest! {
 
     // Holds: I-2
     #[test]
-    fn outdated_placement_changes_nothing((mut wanted, had) in any_machine()) {
+    fn outdated_placement_changes_nothing((mut wanted, known_units) in any_machine()) {
         wanted.retain(|name, want| {
-            let overtaken = had.get(name).is_some_and(|known| want.epoch < known.epoch);
+            let overtaken = known_units.get(name).is_some_and(|known| want.epoch < known.epoch);
             overtaken && !want.unit.is_global() && want.unit.desired != Inactive
         });
         let touched: BTreeSet<_> =
-            converge(&wanted, &had).iter().filter_map(|task| task.unit().cloned()).collect();
+            converge(&wanted, &known_units).iter().filter_map(|task| task.unit().cloned()).collect();
         prop_assert!(wanted.keys().all(|name| !touched.contains(name)));
     }
 
     // Holds: I-17
     #[test]
-    fn units_converge_independently((wanted, had) in any_machine()) {
-        let all: BTreeSet<String> = texts(&converge(&wanted, &had)).into_iter().collect();
-        let names: BTreeSet<&UnitName> = wanted.keys().chain(had.keys()).collect();
+    fn units_converge_independently((wanted, known_units) in any_machine()) {
+        let all: BTreeSet<String> = texts(&converge(&wanted, &known_units)).into_iter().collect();
+        let names: BTreeSet<&UnitName> = wanted.keys().chain(known_units.keys()).collect();
         let mut alone = BTreeSet::new();
         for name in names {
             let want: Desired = wanted.clone().into_iter().filter(|(k, _)| k == name).collect();
-            let known: Known = had.clone().into_iter().filter(|(k, _)| k == name).collect();
+            let known: Known = known_units.clone().into_iter().filter(|(k, _)| k == name).collect();
             alone.extend(texts(&converge(&want, &known)));
         }
         prop_assert_eq!(all, alone);

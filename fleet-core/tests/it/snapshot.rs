@@ -13,12 +13,12 @@ fn unit(name: &str, global: bool) -> Unit {
     Unit::new(name.parse().unwrap(), file, requirements, Launched)
 }
 
-fn state(name: &str, machine: &str, asked: TargetState) -> UnitState {
+fn state(name: &str, machine: &str, requested: TargetState) -> UnitState {
     UnitState {
         unit: name.parse().unwrap(),
         machine: machine.parse().unwrap(),
         hash: UnitFile::parse("").unwrap().hash(),
-        requested: asked,
+        requested,
         epoch: Epoch(1),
         generation: Generation::ZERO,
         systemd: SystemdState::loaded(),
@@ -42,8 +42,8 @@ fn current_state_is_that_of_the_placement() {
         if let Some(machine) = placed {
             snapshot.place("a.service".parse().unwrap(), machine.parse().unwrap(), Epoch(1));
         }
-        for (machine, asked) in reports {
-            snapshot.put_state(state("a.service", machine, *asked));
+        for (machine, requested) in reports {
+            snapshot.put_state(state("a.service", machine, *requested));
         }
         let found = snapshot.current(&unit("a.service", false));
         assert_eq!(found, expected, "placed {placed:?}, reports {reports:?}");
@@ -60,8 +60,8 @@ fn global_current_state_is_the_least_of_all_machines() {
     ];
     for (reports, expected) in table {
         let mut snapshot = Snapshot::default();
-        for (machine, asked) in reports {
-            snapshot.put_state(state("a.service", machine, *asked));
+        for (machine, requested) in reports {
+            snapshot.put_state(state("a.service", machine, *requested));
         }
         assert_eq!(snapshot.current(&unit("a.service", true)), expected, "{reports:?}");
     }
@@ -147,9 +147,10 @@ fn unit_has_one_state_per_machine() {
         let states = snapshot.states_of("a.service");
         states.map(|state| (state.machine.to_string(), state.requested)).collect()
     };
-    let one = |machine: &str, asked| (machine.to_owned(), asked);
-    for (machine, asked) in [("m2", Loaded), ("m2", Launched), ("m1", Loaded), ("m1", Launched)] {
-        snapshot.put_state(state("a.service", machine, asked));
+    let one = |machine: &str, requested| (machine.to_owned(), requested);
+    for (machine, requested) in [("m2", Loaded), ("m2", Launched), ("m1", Loaded), ("m1", Launched)]
+    {
+        snapshot.put_state(state("a.service", machine, requested));
     }
     assert_eq!(machines(&snapshot), [one("m1", Launched), one("m2", Launched)]);
     snapshot.remove_state("a.service", "m3");
@@ -177,7 +178,7 @@ fn bulk_insertion_equals_single_insertions() {
     ];
     let (mut one_by_one, mut together) = (Snapshot::default(), Snapshot::default());
     for (number, order) in orders.into_iter().enumerate() {
-        let asked = TargetState::ALL[number % TargetState::ALL.len()];
+        let requested = TargetState::ALL[number % TargetState::ALL.len()];
         for snapshot in [&mut one_by_one, &mut together] {
             let message = number.to_string();
             snapshot.put_fault("b.service".parse().unwrap(), Fault { message });
@@ -186,7 +187,7 @@ fn bulk_insertion_equals_single_insertions() {
         let unit = |(name, machine): &(&str, &str)| {
             std::sync::Arc::new(unit(name, (*machine == "m1") == number.is_multiple_of(2)))
         };
-        let state = |(name, machine): &(&str, &str)| state(name, machine, asked);
+        let state = |(name, machine): &(&str, &str)| state(name, machine, requested);
         order.iter().for_each(|it| one_by_one.put_unit(unit(it)));
         order.iter().for_each(|it| one_by_one.put_state(state(it)));
         together.put_units(order.iter().map(unit));

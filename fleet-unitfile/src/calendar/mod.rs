@@ -51,7 +51,7 @@ impl Calendar {
         self.zone.as_deref()
     }
 
-    /// Whether the time zone is UTC, in any spelling.
+    /// Returns `true` if the time zone is UTC, in any spelling.
     pub fn is_utc(&self) -> bool {
         self.zone().is_some_and(|zone| zone.eq_ignore_ascii_case("UTC"))
     }

@@ -117,7 +117,8 @@ fn parse_timestamp(seconds: &str) -> Option<Calendar> {
     })
 }
 
-/// Whether a word is `UTC` or looks like a zone of the time zone database, such as `Europe/Berlin`.
+/// Returns `true` if a word is `UTC` or looks like a zone of the time zone database, such as
+/// `Europe/Berlin`.
 fn is_zone(word: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "/_+-".contains(c);
     let is_shorthand = SHORTHANDS.iter().any(|it| it.eq_ignore_ascii_case(word));

@@ -20,7 +20,7 @@ pub struct OffsetPeriod {
     pub until: Option<i64>,
 }
 
-/// UTC, whose offset is always zero.
+/// UTC, with a constant offset of zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Utc;
 

@@ -1,4 +1,4 @@
-//! The words that directives with a choice take.
+//! The accepted words of directives with a choice.
 
 type Words = &'static [&'static str];
 
@@ -71,7 +71,7 @@ pub(super) const ADDRESS_FAMILIES: Words = &[
     "AF_X25",
     "AF_XDP",
 ];
-/// Every architecture, those without filters of system calls too.
+/// Every architecture, including those without system call filters.
 pub(super) const ALL_ARCHITECTURES: Words = &[
     "x86",
     "x86-64",
@@ -223,7 +223,7 @@ pub(super) const MANAGED_OOM: Words = &["auto", "kill"];
 pub(super) const MANAGED_OOM_PREFERENCES: Words = &["none", "avoid", "omit"];
 pub(super) const MOUNT_FLAGS: Words = &["shared", "slave", "private"];
 pub(super) const NAMESPACES: Words = &["cgroup", "ipc", "net", "mnt", "pid", "user", "uts", "time"];
-/// For a boolean that may also be left open, with an empty value.
+/// For a boolean that also accepts an empty value.
 pub(super) const NONE: Words = &[];
 pub(super) const NOTIFY_ACCESS: Words = &["none", "main", "exec", "all"];
 pub(super) const NUMA_POLICIES: Words =

@@ -55,8 +55,8 @@ fn last_valid<'a>(
     file.values(section, key).rfind(counts).filter(|option| !option.value().is_empty())
 }
 
-/// Whether a value with this defect stays in effect. systemd refuses the unit for an error anyway,
-/// so a second report is unnecessary; it keeps a value with an unknown escape.
+/// Returns `true` if a value with this defect stays in effect. systemd refuses the unit for an
+/// error anyway, so a second report is unnecessary; it keeps a value with an unknown escape.
 fn leaves_value_in_effect(error: &ValueError) -> bool {
     error.code.severity() == Severity::Error || error.code == FindingCode::Escape
 }
@@ -173,8 +173,8 @@ fn check_trigger<'a>(
     vec![(None, ValueError::new(FindingCode::NoTrigger, message, help))]
 }
 
-/// Whether an option of a list is in effect: an empty value of another option may have reset the
-/// list.
+/// Returns `true` if an option of a list is in effect: an empty value of another option may have
+/// reset the list.
 fn is_listed(unit: &UnitName, file: &UnitFile, section: &'static str, key: &'static str) -> bool {
     let last = last_valid(unit, file, section, key).map(OptionView::span);
     last.is_some_and(|last| file.effective(section, key).any(|option| option.span() == last))

@@ -139,7 +139,7 @@ pub(super) enum Measure {
 }
 
 impl Kind {
-    /// Whether a later option replaces an earlier one instead of adding to it.
+    /// Returns `true` if a later option replaces an earlier one instead of adding to it.
     pub(super) fn is_single(self) -> bool {
         !matches!(
             self,

@@ -141,7 +141,8 @@ pub(super) fn variables(value: &str, may_assign: bool) -> Vec<ValueError> {
     })
 }
 
-/// Whether this may be the name of a variable. A name that contains a specifier is accepted.
+/// Returns `true` if this may be the name of a variable. A name that contains a specifier is
+/// accepted.
 fn is_variable(name: &str) -> bool {
     let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let starts_well = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');

@@ -109,7 +109,7 @@ fn joined(unit: &MergedUnit) -> (UnitFile, Vec<Origin<'_>>) {
     (UnitFile::parse_collecting(source).0, origins)
 }
 
-/// Whether systemd stops reading a file at this option.
+/// Returns `true` if systemd stops reading a file at this option.
 fn stops(name: &UnitName, option: OptionView<'_>) -> bool {
     let kind = table::kind(option.section(), option.name());
     let errors = kind.map(|kind| kind.check(option.name(), option.value(), name));

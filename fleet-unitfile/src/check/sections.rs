@@ -22,7 +22,7 @@ pub(super) fn check<'a>(
     first.map(|(section, span)| (span, section_error(name, section)))
 }
 
-/// Whether systemd ignores a section in a unit of this name.
+/// Returns `true` if systemd ignores a section in a unit of this name.
 pub(super) fn is_ignored(name: &UnitName, section: &str) -> bool {
     let is_own = table::own_section(name.unit_type()) == Some(section);
     !is_own && section != "Unit" && section != "Install"

@@ -70,7 +70,8 @@ pub(super) fn signal(value: &str) -> Option<ValueError> {
     })
 }
 
-/// Whether this is a signal's number or name, or an offset from the first or last real-time signal.
+/// Returns `true` if this is a signal's number or name, or an offset from the first or last
+/// real-time signal.
 pub(super) fn is_signal(value: &str) -> bool {
     if let Ok(number) = value.parse::<u8>() {
         return (1..=64).contains(&number);
@@ -128,7 +129,7 @@ pub(super) fn working_directory(value: &str) -> Option<ValueError> {
     Some(ValueError { code, help: help.to_owned(), ..error })
 }
 
-/// Whether a path is absolute. A path that begins with a specifier is accepted.
+/// Returns `true` if a path is absolute. A path that begins with a specifier is accepted.
 pub(super) fn is_absolute(path: &str) -> bool {
     path.starts_with(['/', '%'])
 }

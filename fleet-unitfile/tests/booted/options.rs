@@ -47,7 +47,12 @@ pub(crate) enum Kind {
 macro_rules! known {
     ($($section:literal $option:literal $property:literal $kind:expr;)*) => {
         const ALL: &[ComparedOption] = &[
-            $(ComparedOption { section: $section, option: $option, property: $property, kind: $kind },)*
+            $(ComparedOption {
+                section: $section,
+                option: $option,
+                property: $property,
+                kind: $kind,
+            },)*
         ];
     };
 }

@@ -59,7 +59,8 @@ pub(super) fn kind(section: &str, name: &str) -> Option<Kind> {
     })
 }
 
-/// Whether the directives of a section are unknown, since it belongs to an older systemd version.
+/// Returns `true` if the directives of a section are unknown, since it belongs to an older systemd
+/// version.
 pub(super) fn is_open(section: &str) -> bool {
     section == "BusName"
 }
@@ -74,7 +75,7 @@ fn tables(section: &str) -> &'static [Table] {
     found.map_or(&[], |(_, tables)| tables)
 }
 
-/// Whether only a systemd version newer than the built-in list knows a directive.
+/// Returns `true` if only a systemd version newer than the built-in list knows a directive.
 pub(super) fn is_newer(name: &str) -> bool {
     sections::NEWER.contains(&name)
 }

@@ -1,4 +1,4 @@
-//! The directives that one section alone has.
+//! Directives of a single section.
 //!
 //! Writable by `scripts/directives` from the list of systemd 252.
 
@@ -8,7 +8,7 @@ use crate::check::choices;
 use crate::check::kind::Kind::*;
 use crate::check::kind::{I32_MAX, I32_MIN, U32_MAX};
 
-/// The systemd whose list this is.
+/// The systemd version of this list.
 pub(super) const VERSION: &str = "252";
 
 /// Section `Unit`.
@@ -330,7 +330,7 @@ pub(super) const SCOPE: Table = &[
     ("TimeoutStopSec", Span),
 ];
 
-/// Names above, and in the shared tables, that only a newer systemd knows.
+/// Names in these and the shared tables that only newer systemd versions know.
 pub(super) const NEWER: &[&str] = &[
     "AcceptFileDescriptors",
     "AssertKernelModuleLoaded",

@@ -1,4 +1,4 @@
-//! The directives that several sections share.
+//! Directives shared by several sections.
 //!
 //! Writable by `scripts/directives` from the list of systemd 252.
 
@@ -8,7 +8,7 @@ use crate::check::choices;
 use crate::check::kind::Kind::*;
 use crate::check::kind::{Measure, U32_MAX};
 
-/// How processes are run: `Service`, `Socket`, `Mount` and `Swap`.
+/// Execution of processes, in `Service`, `Socket`, `Mount` and `Swap`.
 pub(super) const EXEC: Table = &[
     ("AmbientCapabilities", Words(choices::CAPABILITIES)),
     ("AppArmorProfile", Any),
@@ -175,7 +175,7 @@ pub(super) const EXEC: Table = &[
     ("WorkingDirectory", WorkingDirectory),
 ];
 
-/// What processes may use: those, `Slice` and `Scope`.
+/// Resource control of processes, also in `Slice` and `Scope`.
 pub(super) const CGROUP: Table = &[
     ("AllowedCPUs", CpuSet),
     ("AllowedMemoryNodes", CpuSet),
@@ -248,7 +248,7 @@ pub(super) const CGROUP: Table = &[
     ("TasksMax", Tasks),
 ];
 
-/// How processes are ended: those, without `Slice`.
+/// Killing of processes, in the same sections except `Slice`.
 pub(super) const KILL: Table = &[
     ("FinalKillSignal", Signal),
     ("KillMode", Choice(choices::KILL_MODES)),
