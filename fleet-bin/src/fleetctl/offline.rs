@@ -4,19 +4,19 @@ use std::path::Path;
 
 use super::context::Context;
 use super::error::{CliError, Exit};
-use crate::fleetd::offline::{self, Missing, Offline};
+use crate::fleetd::offline::{self, MissingStore, OfflineCluster};
 
 /// Opens the store, and prints warnings about the configuration.
 pub(crate) async fn open(
     context: &mut Context,
     config: &Path,
-    missing: Missing,
-) -> Result<Offline, CliError> {
+    missing: MissingStore,
+) -> Result<OfflineCluster, CliError> {
     let store = offline::open(config, missing).await.map_err(|error| {
         let exit = if error.is_usage() { Exit::Usage } else { Exit::Failure };
-        CliError::failed(error.to_string()).ends_in(exit)
+        CliError::failed(error.to_string()).with_exit(exit)
     })?;
-    for remark in &store.remarks {
+    for remark in &store.warnings {
         context.progress.note(&format!("{}: {remark}", config.display()));
     }
     Ok(store)

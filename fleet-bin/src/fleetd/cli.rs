@@ -1,25 +1,25 @@
-//! The daemon's command line.
+//! Command line of the daemon.
 
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use super::config::{Found, KEYS, Low, Origin, Raw, Standing};
+use super::config::{KEYS, KeyStatus, RawConfig, RawEntry, RawValue, ValueOrigin};
 
-/// What the daemon was asked to do.
+/// A parsed command line.
 #[derive(Debug)]
-pub(crate) enum Request {
+pub(crate) enum Invocation {
     /// Run on this machine.
-    Run { file: Option<PathBuf>, flags: Low },
-    /// Check a configuration and say so.
-    CheckConfig { file: PathBuf, flags: Low },
+    Run { file: Option<PathBuf>, flags: RawConfig },
+    /// Check a configuration file.
+    CheckConfig { file: PathBuf, flags: RawConfig },
     /// Run a whole cluster in this process.
     Dev(DevArgs),
     /// Print the version.
     Version,
 }
 
-/// What `fleetd dev` was told.
+/// Arguments of `fleetd dev`.
 #[derive(Debug, Clone)]
 pub(crate) struct DevArgs {
     pub(crate) machines: u16,
@@ -28,12 +28,12 @@ pub(crate) struct DevArgs {
     pub(crate) units: Vec<PathBuf>,
 }
 
-/// Reads the command line; usage errors end the process with status 2.
-pub(crate) fn parse() -> Request {
-    request(command().get_matches())
+/// Parses the command line. Usage errors exit with status 2.
+pub(crate) fn parse() -> Invocation {
+    invocation(command().get_matches())
 }
 
-/// The whole command line, for parsing and for tests.
+/// Returns the definition of the command line, for parsing and for tests.
 pub(crate) fn command() -> Command {
     Command::new("fleetd")
         .about("Runs the units of a fleet cluster on this machine")
@@ -52,7 +52,7 @@ pub(crate) fn command() -> Command {
                 .alias(key.name)
                 .value_name(key.value)
                 .help(format!("{} [env: {}]", key.help, key.variable()))
-                .hide(matches!(key.standing, Standing::Inert(_)))
+                .hide(matches!(key.status, KeyStatus::Obsolete(_)))
         }))
         .subcommand(dev())
         .subcommand(check_config())
@@ -108,27 +108,27 @@ fn check_config() -> Command {
     )
 }
 
-fn request(matches: ArgMatches) -> Request {
+fn invocation(matches: ArgMatches) -> Invocation {
     match matches.subcommand() {
-        Some(("dev", dev)) => Request::Dev(DevArgs {
+        Some(("dev", dev)) => Invocation::Dev(DevArgs {
             machines: dev.get_one("machines").copied().unwrap_or(3),
             listen: dev.get_many("listen").unwrap_or_default().cloned().collect(),
             data_dir: dev.get_one("data-dir").cloned(),
             units: dev.get_many("units").unwrap_or_default().cloned().collect(),
         }),
-        Some(("check-config", check)) => Request::CheckConfig {
+        Some(("check-config", check)) => Invocation::CheckConfig {
             file: check.get_one("file").cloned().unwrap_or_default(),
-            flags: Low::new(),
+            flags: RawConfig::new(),
         },
-        Some(("version", _)) => Request::Version,
-        _ => Request::Run { file: matches.get_one("config").cloned(), flags: flags(&matches) },
+        Some(("version", _)) => Invocation::Version,
+        _ => Invocation::Run { file: matches.get_one("config").cloned(), flags: flags(&matches) },
     }
 }
 
-fn flags(matches: &ArgMatches) -> Low {
+fn flags(matches: &ArgMatches) -> RawConfig {
     let given = KEYS.iter().filter_map(|key| {
-        let raw = Raw::Text(matches.get_one::<String>(key.name)?.clone());
-        Some((key.name, Found { raw, origin: Origin::Flag(key.flag()) }))
+        let raw = RawValue::Text(matches.get_one::<String>(key.name)?.clone());
+        Some((key.name, RawEntry { raw, origin: ValueOrigin::Flag(key.flag()) }))
     });
     given.collect()
 }

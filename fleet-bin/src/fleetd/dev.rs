@@ -5,45 +5,46 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fleet_core::{
-    Metadata, Parsed, Requirements, Snapshot, Strictness, TargetState, Unit, machine_of_cycle,
-    replaces_cycle,
+    Metadata, ParsedRequirements, Requirements, Snapshot, Strictness, TargetState, Unit,
+    machine_of_cycle, replaces_cycle,
 };
-use fleet_http::{Guard, Listen, Listener, Peers};
+use fleet_http::{AuthPolicy, ListenAddress, Listener, Peers};
 use fleet_store::{ExpectUnit, MachineRecord, NewUnit};
 use fleet_unitfile::UnitName;
 
 use super::cli::DevArgs;
 use super::config::{NativeSettings, ServiceManagerKind, StoreKind};
 use super::error::{Context as _, StartError};
-use super::run::{self, Ends};
+use super::run::{self, ShutdownSignals};
 use super::wire_up::{MachineSetup, Running, Wiring};
 use super::{identity, machine, say, summary};
 use crate::findings;
 
-/// How long a silent machine or engine of a development cluster counts as there.
+/// Time after which a silent machine or engine of a development cluster counts as gone.
 const TTL: Duration = Duration::from_secs(10);
 
-/// How long the units may take to come up before the summary is printed without them.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time that units have to come up before the summary is printed.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Runs until Ctrl-C, then ends the units as well; another Ctrl-C does not wait for their end.
+/// Runs until Ctrl-C, then stops the units as well. Another Ctrl-C exits without waiting for them.
 pub(crate) async fn run(args: DevArgs) -> Result<(), StartError> {
-    let units = read_units(&args.units)?; // all are checked before anything starts
+    let units = read_units(&args.units)?; // // all files are checked before anything starts
     let data_dir = data_dir(args.data_dir.as_deref())?;
-    let mut ends = Ends::listen()?;
-    let listeners = run::bind(&listen(&args.listen, &data_dir)?, &Guard::default()).await?;
-    let endpoints: Vec<Listen> = listeners.iter().map(Listener::local_listen).cloned().collect();
+    let mut signals = ShutdownSignals::listen()?;
+    let listeners = run::bind(&listen(&args.listen, &data_dir)?, &AuthPolicy::default()).await?;
+    let endpoints: Vec<ListenAddress> =
+        listeners.iter().map(Listener::local_address).cloned().collect();
     let wiring = wiring(&args, data_dir, listeners)?;
     let mut running = wiring.start().await?;
     let result = tokio::select! {
-        error = live(&mut running, units, &endpoints) => Err(error),
-        () = ends.next() => Ok(()),
+        error = run_cluster(&mut running, units, &endpoints) => Err(error),
+        () = signals.next() => Ok(()),
     };
-    // Whatever the reason for the end, no process is left behind unless somebody says so.
+    // No process is left behind, except after a second Ctrl-C.
     say("\nEnding all units; Ctrl-C again does not wait for them");
     let ended = tokio::select! {
         ended = running.end_with_units() => ended,
-        () = ends.next() => Err(StartError::new(
+        () = signals.next() => Err(StartError::new(
             "interrupted: what has not ended runs on, and \"fleetd dev\" on the same data takes \
              it back",
         )),
@@ -51,18 +52,22 @@ pub(crate) async fn run(args: DevArgs) -> Result<(), StartError> {
     result.and(ended)
 }
 
-/// Brings the units up, and returns when the cluster cannot go on.
-async fn live(running: &mut Running, units: Vec<NewUnit>, endpoints: &[Listen]) -> StartError {
-    match bring_up(running, units, endpoints).await {
-        Ok(()) => running.broken().await,
+/// Launches the units, and returns when the cluster fails.
+async fn run_cluster(
+    running: &mut Running,
+    units: Vec<NewUnit>,
+    endpoints: &[ListenAddress],
+) -> StartError {
+    match launch_units(running, units, endpoints).await {
+        Ok(()) => running.wait_failed().await,
         Err(error) => error,
     }
 }
 
-async fn bring_up(
+async fn launch_units(
     running: &mut Running,
     units: Vec<NewUnit>,
-    endpoints: &[Listen],
+    endpoints: &[ListenAddress],
 ) -> Result<(), StartError> {
     running.joined().await;
     say(&summary::endpoints(running.mirror.snapshot().machines().len(), endpoints));
@@ -70,10 +75,11 @@ async fn bring_up(
         let name = unit.name.clone();
         let put = running.registry.put_unit(unit, ExpectUnit::Any).await;
         let revision = put.context(|| format!("cannot launch {name}"))?;
-        // What is waited for below is looked up in the mirror.
+        // The code below looks the unit up in the mirror.
         running.mirror.wait_for(revision).await.context(|| format!("cannot see {name}"))?;
     }
-    let _late = tokio::time::timeout(PATIENCE, summary::settled(&running.mirror)).await.is_err();
+    let _late =
+        tokio::time::timeout(SETTLE_TIMEOUT, summary::wait_settled(&running.mirror)).await.is_err();
     say(&summary::units(&running.mirror.snapshot()));
     say(&summary::next_steps(&running.mirror.snapshot(), endpoints));
     Ok(())
@@ -100,8 +106,8 @@ fn wiring(
     })
 }
 
-/// The machine of that number: they share this one, stand in three zones in turn, and every second
-/// one has an SSD.
+/// Returns the setup of a machine. The machines share this host, are spread over three zones, and
+/// every second one has an SSD.
 fn machine_of(data_dir: &Path, number: u16, machines: u16) -> Result<MachineSetup, StartError> {
     let directory = data_dir.join("machines").join(format!("{}", number + 1));
     make_dir(&directory)?;
@@ -113,21 +119,21 @@ fn machine_of(data_dir: &Path, number: u16, machines: u16) -> Result<MachineSetu
     let machine = MachineRecord {
         address: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         metadata,
-        ..machine::of_this_daemon(identity::kept_in(&directory)?)
+        ..machine::base_record(identity::stored_id(&directory)?)
     };
-    let machine = machine::share(machine, machines, data_dir);
-    let (token, until_boot) = (identity::token(&directory)?, directory.clone());
-    Ok(MachineSetup { machine, token, directory, until_boot })
+    let machine = machine::with_share(machine, machines, data_dir);
+    let (token, runtime_dir) = (identity::token(&directory)?, directory.clone());
+    Ok(MachineSetup { machine, token, directory, runtime_dir })
 }
 
-/// The directory that was asked for, or the one under the person's state directory.
-fn data_dir(asked: Option<&Path>) -> Result<PathBuf, StartError> {
+/// Returns the requested directory, or by default one below the user's state directory.
+fn data_dir(requested: Option<&Path>) -> Result<PathBuf, StartError> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let state = || {
         let home = || Some(PathBuf::from(variable("HOME")?).join(".local/state"));
         Some(variable("XDG_STATE_HOME").map(PathBuf::from).or_else(home)?.join("fleet/dev"))
     };
-    let directory = asked.map(Path::to_owned).or_else(state).ok_or_else(|| {
+    let directory = requested.map(Path::to_owned).or_else(state).ok_or_else(|| {
         StartError::usage("there is no home directory: say where with --data-dir DIR")
     })?;
     make_dir(&directory)?;
@@ -139,19 +145,19 @@ fn make_dir(directory: &Path) -> Result<(), StartError> {
         .context(|| format!("cannot make {}: choose another --data-dir", directory.display()))
 }
 
-fn listen(asked: &[String], data_dir: &Path) -> Result<Vec<Listen>, StartError> {
-    if asked.is_empty() {
-        return Ok(vec![Listen::Unix(data_dir.join("fleet.sock"))]);
+fn listen(requested: &[String], data_dir: &Path) -> Result<Vec<ListenAddress>, StartError> {
+    if requested.is_empty() {
+        return Ok(vec![ListenAddress::Unix(data_dir.join("fleet.sock"))]);
     }
     let parse = |text: &String| {
         text.parse().map_err(|error| StartError::usage(format!("--listen {text}: {error}")))
     };
-    asked.iter().map(parse).collect()
+    requested.iter().map(parse).collect()
 }
 
-/// Reads and checks unit files; a directory stands for the unit files in it.
+/// Reads and checks unit files, or all unit files in a directory.
 ///
-/// Templates are submitted, everything else is launched.
+/// Templates are only submitted; other units are launched.
 fn read_units(paths: &[PathBuf]) -> Result<Vec<NewUnit>, StartError> {
     let mut units = Vec::new();
     for path in paths {
@@ -160,16 +166,16 @@ fn read_units(paths: &[PathBuf]) -> Result<Vec<NewUnit>, StartError> {
         }
     }
     units.sort_by(|a: &NewUnit, b| a.name.cmp(&b.name));
-    refuse_circles(&units)?;
+    refuse_cycles(&units)?;
     Ok(units)
 }
 
-/// Units that lead to each other in a circle can never be placed.
-fn refuse_circles(units: &[NewUnit]) -> Result<(), StartError> {
+/// Refuses units that form a cycle, since they can never be placed.
+fn refuse_cycles(units: &[NewUnit]) -> Result<(), StartError> {
     let mut known = Snapshot::default();
     for NewUnit { name, file, desired } in units {
         let parsed = Requirements::parse(name, file, Strictness::Refuse);
-        let Ok(Parsed { requirements, .. }) = parsed else { continue };
+        let Ok(ParsedRequirements { requirements, .. }) = parsed else { continue };
         let unit = Unit::new(name.clone(), file.clone(), requirements, *desired);
         if let Some(cycle) = machine_of_cycle(&known, &unit).or(replaces_cycle(&known, &unit)) {
             return Err(StartError::usage(format!("nothing was started: {cycle}")));

@@ -1,4 +1,4 @@
-//! Why a daemon could not start, in words for the person who started it.
+//! Startup errors.
 
 use std::error::Error;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use crate::chain;
 
-/// What was attempted, why it failed, and the exit status that says so.
+/// A failed action, its cause and the exit status.
 #[derive(Debug)]
 pub(crate) struct StartError {
     what: String,
@@ -15,17 +15,17 @@ pub(crate) struct StartError {
 }
 
 impl StartError {
-    /// A failure that the message explains by itself.
+    /// Creates an error whose message is self-explanatory.
     pub(crate) fn new(what: impl Into<String>) -> Self {
         Self { what: what.into(), cause: None, status: 1 }
     }
 
-    /// The request itself is wrong: what was typed, or a configuration.
+    /// Creates an error of the command line or the configuration.
     pub(crate) fn usage(what: impl Into<String>) -> Self {
         Self { status: 2, ..Self::new(what) }
     }
 
-    /// A failure that something else explains.
+    /// Creates an error with a cause.
     pub(crate) fn because(
         what: impl Into<String>,
         cause: impl Into<Box<dyn Error + Send + Sync>>,
@@ -33,28 +33,28 @@ impl StartError {
         Self { cause: Some(cause.into()), ..Self::new(what) }
     }
 
-    /// Whether the request itself is wrong.
+    /// Whether the command line or the configuration is wrong.
     pub(crate) fn is_usage(&self) -> bool {
         self.status == 2
     }
 
-    /// The exit status of a daemon that ends with this error.
+    /// Returns the exit status for this error.
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.status)
     }
 }
 
 impl fmt::Display for StartError {
-    /// The whole chain of causes, in one line.
+    /// Formats the error with its chain of causes on one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cause = self.cause.as_deref().map(|cause| cause as &dyn Error);
         f.write_str(&chain::in_one_line(&self.what, cause))
     }
 }
 
-/// Says what was attempted when it fails.
+/// Adds the failed action to an error.
 pub(crate) trait Context<T> {
-    /// Names the attempt, for example `cannot open the store`.
+    /// Adds the action, for example `cannot open the store`.
     fn context(self, what: impl FnOnce() -> String) -> Result<T, StartError>;
 }
 

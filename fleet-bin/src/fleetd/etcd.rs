@@ -1,4 +1,4 @@
-//! Reads the files that the settings of the etcd store name.
+//! Loads the files named by the settings of the etcd store.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use fleet_store::{EtcdConfig, EtcdIdentity, EtcdTls, EtcdUser};
 use super::config::{EtcdSettings, Password};
 use super::error::{Context as _, StartError};
 
-/// What the store is opened with.
+/// Returns the configuration of the etcd store.
 pub(crate) fn config(settings: &EtcdSettings) -> Result<EtcdConfig, StartError> {
     let user = settings
         .user
@@ -17,10 +17,10 @@ pub(crate) fn config(settings: &EtcdSettings) -> Result<EtcdConfig, StartError> 
         Ok(EtcdIdentity { certificate: read(certificate)?, key: read(key)? })
     });
     let ca = settings.ca.as_deref().map(read).transpose()?;
-    // By chance, so that the daemons of a cluster share its members.
+    // A random seed spreads the daemons of a cluster over the etcd members.
     let spread = getrandom::u64().map_err(|error| StartError::new(error.to_string()))?;
     Ok(EtcdConfig {
-        spread: Some(spread),
+        shuffle_seed: Some(spread),
         tls: EtcdTls { ca, identity: identity.transpose()? },
         user: user.transpose()?,
         time_limit: settings.time_limit,
@@ -28,7 +28,7 @@ pub(crate) fn config(settings: &EtcdSettings) -> Result<EtcdConfig, StartError> 
     })
 }
 
-/// The password, without the line end of its file.
+/// Returns the password, without the newline of its file.
 fn plain(password: &Password) -> Result<String, StartError> {
     match password {
         Password::Plain(password) => Ok(password.clone()),

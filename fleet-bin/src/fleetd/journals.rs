@@ -1,5 +1,4 @@
-//! Serves the output of units that run on this daemon's own machines, and what else is asked
-//! there.
+//! Journals and details of the units on this daemon's machines.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,11 +7,11 @@ use async_trait::async_trait;
 use fleet_agent::{Journal, JournalQuery, ServiceError, ServiceManager, wall_time};
 use fleet_core::{MachineId, Timestamp};
 use fleet_http::wire::StatusDetails;
-use fleet_http::{JournalError, JournalEntry, JournalStream, Journals};
+use fleet_http::{JournalEntry, JournalError, JournalStream, Journals};
 use fleet_unitfile::UnitName;
 use futures_util::{StreamExt as _, stream};
 
-/// The service managers of this daemon's machines.
+/// Service managers of this daemon's machines.
 pub(crate) struct LocalJournals {
     managers: BTreeMap<MachineId, Arc<dyn ServiceManager>>,
 }
@@ -41,7 +40,7 @@ impl Journals for LocalJournals {
     ) -> Result<JournalStream, JournalError> {
         let manager = self.manager(machine)?;
         let journal = match &query.after {
-            Some(position) => manager.journal_from(unit, position, query.follow).await,
+            Some(cursor) => manager.journal_from(unit, cursor, query.follow).await,
             None => manager.journal(unit, read(query)).await,
         };
         let journal = journal.map_err(|error| failed(machine, error))?;
@@ -53,10 +52,10 @@ impl Journals for LocalJournals {
         machine: &MachineId,
         unit: &UnitName,
     ) -> Result<Option<StatusDetails>, JournalError> {
-        let told = self.manager(machine)?.details(unit).await;
-        let told = told.map_err(|error| failed(machine, error))?;
-        let is_nothing = told == fleet_agent::UnitDetails::default();
-        let fleet_agent::UnitDetails { retry_in, degraded_by, tracking } = told;
+        let details = self.manager(machine)?.details(unit).await;
+        let details = details.map_err(|error| failed(machine, error))?;
+        let is_nothing = details == fleet_agent::UnitDetails::default();
+        let fleet_agent::UnitDetails { retry_in, degraded_by, tracking } = details;
         let retry = retry_in.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
         let tracking = tracking.unwrap_or_default();
         Ok((!is_nothing).then_some(StatusDetails {
@@ -67,7 +66,7 @@ impl Journals for LocalJournals {
     }
 }
 
-/// The next line; what breaks a journal is told as the last thing of it.
+/// Returns the next line. The error that interrupts a journal is its last item.
 async fn next(
     journal: Option<Journal>,
 ) -> Option<(Result<JournalEntry, JournalError>, Option<Journal>)> {
@@ -83,7 +82,7 @@ fn failed(machine: &MachineId, error: ServiceError) -> JournalError {
     let machine = machine.clone();
     match error {
         ServiceError::NotLoaded { unit } => JournalError::NotLoaded { unit, machine },
-        // It may be back soon, as a daemon may.
+        // The service manager may return soon, like a daemon.
         ServiceError::Unavailable(_) => JournalError::Unreachable { machine, cause: error.into() },
         error => JournalError::Failed(error.into()),
     }
@@ -91,7 +90,7 @@ fn failed(machine: &MachineId, error: ServiceError) -> JournalError {
 
 fn read(query: &fleet_http::JournalRequest) -> JournalQuery {
     let lines = query.lines.map(|lines| usize::try_from(lines).unwrap_or(usize::MAX));
-    // The machine is this one, so its clock is the one that counts.
+    // The machine is local, so the local clock applies.
     let origin = Timestamp::default();
     let before = |age| origin.after(wall_time().since(origin.after(age)));
     JournalQuery { lines, since: query.since.map(before), follow: query.follow }

@@ -1,18 +1,18 @@
-//! Where the daemon's own messages go: standard error, as much as was asked for.
+//! Logging to standard error.
 
 use std::io::IsTerminal as _;
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::reload::Handle;
 
-/// The variable that chooses what is logged, for example `debug` or `fleet_agent=trace`.
+/// Environment variable with the log filter, for example `debug` or `fleet_agent=trace`.
 const VARIABLE: &str = "FLEET_LOG";
 
-/// How much is logged, which can be changed while the daemon runs.
+/// Log level, which can be changed at run time.
 pub(crate) struct Level(Box<dyn Fn(EnvFilter) + Send + Sync>);
 
 impl Level {
-    /// Logs so much from now on, unless the environment says otherwise.
+    /// Sets the log level, unless the environment variable is set.
     pub(crate) fn set(&self, verbosity: u8) {
         (self.0)(filter(word(verbosity)));
     }
@@ -26,14 +26,14 @@ impl Level {
     }
 }
 
-/// The level that a verbosity stands for.
+/// Returns the log level of a verbosity.
 pub(crate) fn word(verbosity: u8) -> &'static str {
     if verbosity > 0 { "debug" } else { "info" }
 }
 
-/// Starts logging at `level`, unless the environment says otherwise.
+/// Starts logging at `level`, unless the environment variable is set.
 ///
-/// Times are left out where a journal adds its own.
+/// Lines have no timestamps, since the journal adds them.
 pub(crate) fn start(level: &str) -> Level {
     let terminal = std::io::stderr().is_terminal();
     let subscriber = tracing_subscriber::fmt()
@@ -42,7 +42,7 @@ pub(crate) fn start(level: &str) -> Level {
         .with_ansi(terminal)
         .without_time()
         .with_target(false)
-        // A log that cannot be written is to end nobody: that could only be told by writing.
+        // A failure to write the log must not end the process, and could not be reported anyway.
         .log_internal_errors(false)
         .with_filter_reloading();
     let level = Level::of(subscriber.reload_handle());

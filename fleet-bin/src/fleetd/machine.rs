@@ -1,54 +1,53 @@
-//! What this machine says of itself, and what tells its daemon from others.
+//! The machine's record and directories.
 
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use fleet_agent::wall_time;
 use fleet_core::{MachineId, Resources};
-use fleet_http::Listen;
+use fleet_http::ListenAddress;
 use fleet_store::MachineRecord;
 
 use super::config::Config;
 use super::error::{Context as _, StartError};
-use super::{facts, identity};
+use super::{host_info, identity};
 
-/// Where the data directory has what belongs to the machine itself.
+/// Returns the directory for the machine's own files.
 pub(crate) fn directory(config: &Config) -> PathBuf {
     config.data_dir.join("machine")
 }
 
-/// The machine's identity: the one of the configuration, or its own.
+/// Returns the configured machine ID, or that of the host.
 pub(crate) fn id(config: &Config) -> Result<MachineId, StartError> {
     match &config.machine_id {
         Some(id) => Ok(id.clone()),
-        None => identity::of_this_machine(&directory(config)),
+        None => identity::host_machine_id(&directory(config)),
     }
 }
 
-/// What the machine says of itself, by its configuration, by what it has and by where its daemon
-/// listens.
-pub(crate) fn record(config: &Config, id: MachineId, listen: &[Listen]) -> MachineRecord {
-    let address = config.public_ip.or_else(facts::address);
-    let api = config.doors.url(listen, address);
+/// Returns the machine's record, from its configuration, resources and listen addresses.
+pub(crate) fn record(config: &Config, id: MachineId, listen: &[ListenAddress]) -> MachineRecord {
+    let address = config.public_ip.or_else(host_info::address);
+    let api = config.auth.url(listen, address);
     MachineRecord {
         address,
         api: api.map_or_else(String::new, |url| url.to_string()),
         metadata: config.metadata.clone(),
-        offers: config.offers.of(facts::resources(&config.data_dir)),
-        ..of_this_daemon(id)
+        offers: config.offers.apply(host_info::resources(&config.data_dir)),
+        ..base_record(id)
     }
 }
 
-/// One of several machines that share this one evenly.
-pub(crate) fn share(record: MachineRecord, machines: u16, directory: &Path) -> MachineRecord {
+/// Sets the offers of a machine that shares this host with others evenly.
+pub(crate) fn with_share(record: MachineRecord, machines: u16, directory: &Path) -> MachineRecord {
     let part = |whole: u64| whole / u64::from(machines.max(1));
-    let has = facts::resources(directory);
+    let has = host_info::resources(directory);
     let offers = Resources { cpu: part(has.cpu), memory: part(has.memory), disk: part(has.disk) };
     MachineRecord { offers, ..record }
 }
 
-/// A machine of which nothing is said but its host, and which daemon runs on it from now on.
-pub(crate) fn of_this_daemon(id: MachineId) -> MachineRecord {
+/// Returns a record with the host and the daemon's version and start time.
+pub(crate) fn base_record(id: MachineId) -> MachineRecord {
     MachineRecord {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         host: identity::host(),
@@ -57,15 +56,17 @@ pub(crate) fn of_this_daemon(id: MachineId) -> MachineRecord {
     }
 }
 
-/// Where a daemon keeps what is worth nothing after the next boot: until when its machine was
-/// certainly present, and what tells it from others under the same identity.
+/// Returns the directory for files that are only valid until the next boot: the end of the
+/// machine's presence window, and its token.
 ///
-/// Where several machines share a store, that is a directory that a reboot clears and that no copy
-/// of a disk has: the copy of a machine must not take the original's place. A daemon that is
-/// started again finds it there and has its place at once; after a reboot the place is free when
-/// the lease of the life before has ended. A store of its own no other machine can reach, so there
-/// all stays with the data, and a machine that boots need not wait.
-pub(crate) fn until_boot(config: &Config) -> Result<PathBuf, StartError> {
+/// With a shared store this is a runtime directory, which a reboot clears and a copy of the disk
+/// does not contain. A copy of the machine must not take over the original's presence. A restarted
+/// daemon finds its token there and regains its presence at once. After a reboot it must wait until
+/// the previous lease has expired.
+///
+/// No other machine can reach a private store. Its files therefore stay in the data directory, and
+/// a machine that boots does not wait.
+pub(crate) fn runtime_dir(config: &Config) -> Result<PathBuf, StartError> {
     if !config.store.is_etcd() {
         return Ok(directory(config));
     }
@@ -77,29 +78,30 @@ pub(crate) fn until_boot(config: &Config) -> Result<PathBuf, StartError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::config::{Found, Low, Origin, Raw};
+    use super::super::config::{RawConfig, RawEntry, RawValue, ValueOrigin};
     use super::*;
 
     fn config(folder: &Path, store: &str) -> Config {
         let path = |name: &str| folder.join(name).display().to_string();
         let (data, runtime) = (path("data"), path("run"));
         let found = |text: &str| {
-            let (raw, origin) = (Raw::Text(text.to_owned()), Origin::Flag("test".to_owned()));
-            Found { raw, origin }
+            let (raw, origin) =
+                (RawValue::Text(text.to_owned()), ValueOrigin::Flag("test".to_owned()));
+            RawEntry { raw, origin }
         };
         let pairs = [("store", store), ("data_dir", &data), ("runtime_dir", &runtime)];
-        let low: Low = pairs.into_iter().map(|(key, text)| (key, found(text))).collect();
+        let low: RawConfig = pairs.into_iter().map(|(key, text)| (key, found(text))).collect();
         Config::resolve(&low).unwrap()
     }
 
     #[cfg(feature = "etcd")]
     #[test]
-    fn a_copied_disk_has_not_what_tells_a_machine_from_its_copy() {
+    fn token_is_not_copied_with_the_disk() {
         let folder = tempfile::tempdir().unwrap();
         let shared = config(folder.path(), "etcd");
         let alone = config(folder.path(), "embedded");
         std::fs::create_dir_all(directory(&shared)).unwrap();
-        let token = |config| identity::token(&until_boot(config).unwrap()).unwrap();
+        let token = |config| identity::token(&runtime_dir(config).unwrap()).unwrap();
         let before = [&shared, &alone].map(token);
         let again = [&shared, &alone].map(token);
         assert_eq!(again, before, "a daemon that is started again");
@@ -110,12 +112,12 @@ mod tests {
     }
 
     #[test]
-    fn what_the_configuration_says_wins_over_what_is_found() {
+    fn configured_address_overrides_detected() {
         let folder = tempfile::tempdir().unwrap();
         let config = config(folder.path(), "memory");
         let own = Config { public_ip: Some("10.0.0.9".parse().unwrap()), ..config.clone() };
         let id: MachineId = "m1".parse().unwrap();
         assert_eq!(record(&own, id.clone(), &[]).address, own.public_ip);
-        assert_eq!(record(&config, id, &[]).address, facts::address());
+        assert_eq!(record(&config, id, &[]).address, host_info::address());
     }
 }

@@ -1,40 +1,40 @@
-//! `fleetd`, the daemon: one machine's part of a cluster, or a whole cluster in one process.
+//! `fleetd`, the daemon: one machine of a cluster, or a whole cluster in one process.
 
+mod auth_reload;
 mod cli;
 pub(crate) mod config;
-mod counters;
 mod dev;
-mod doors;
 mod error;
 #[cfg(feature = "etcd")]
 mod etcd;
-mod facts;
-mod handed_over;
+mod host_info;
 mod identity;
 mod journals;
 pub(crate) mod logging;
+mod loop_metrics;
 mod machine;
 mod notify;
 pub(crate) mod offline;
 mod reload;
 mod remote;
 mod run;
+mod socket_activation;
 mod summary;
 mod systemd;
 mod wire_up;
 
 use std::process::ExitCode;
 
-use self::cli::Request;
+use self::cli::Invocation;
 use self::error::StartError;
-use self::reload::Source;
+use self::reload::ConfigSource;
 
-/// Does what the command line asks; the result is the process's exit status.
+/// Runs the daemon, and returns its exit status.
 ///
 /// | status | meaning |
 /// |---|---|
-/// | 0 | done, or ended by a signal that asks for it |
-/// | 1 | it could not start or go on |
+/// | 0 | success, or stopped by a signal |
+/// | 1 | the daemon could not start or failed |
 /// | 2 | the command line or the configuration is wrong |
 #[must_use]
 pub fn main() -> ExitCode {
@@ -47,34 +47,34 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn perform(request: Request) -> Result<(), StartError> {
+fn perform(request: Invocation) -> Result<(), StartError> {
     match request {
-        Request::Run { file, flags } => {
-            let (source, config) = Source::read(file, flags)?;
+        Invocation::Run { file, flags } => {
+            let (source, config) = ConfigSource::read(file, flags)?;
             let level = logging::start(logging::word(config.verbosity));
             block_on(run::run(config, source, level))
         }
-        Request::CheckConfig { file, flags } => {
-            let (_, config) = Source::read(Some(file.clone()), flags)?;
-            doors::load(&config.doors)?;
-            config.remarks.iter().for_each(|remark| say(remark));
+        Invocation::CheckConfig { file, flags } => {
+            let (_, config) = ConfigSource::read(Some(file.clone()), flags)?;
+            auth_reload::load(&config.auth)?;
+            config.warnings.iter().for_each(|warning| say(warning));
             say(&format!("{}: no errors", file.display()));
             Ok(())
         }
-        Request::Dev(args) => {
+        Invocation::Dev(args) => {
             logging::start("warn");
             block_on(dev::run(args))
         }
-        Request::Version => {
+        Invocation::Version => {
             say(&format!("fleetd version {}", env!("CARGO_PKG_VERSION")));
             Ok(())
         }
     }
 }
 
-/// Units have nothing of what whoever started this program left open, and as many of them run as
-/// the hard limit of open files allows.
-pub(crate) fn see_to_descriptors() {
+/// Sets close-on-exec on inherited file descriptors, so that units do not get them. Raises the
+/// limit of open files to the hard limit, so that many units can run.
+pub(crate) fn prepare_descriptors() {
     if let Err(error) = fleet_agent::set_cloexec_on_all() {
         tracing::warn!(%error, "units get the files that this program was started with");
     }
@@ -84,13 +84,13 @@ pub(crate) fn see_to_descriptors() {
 }
 
 fn block_on(work: impl Future<Output = Result<(), StartError>>) -> Result<(), StartError> {
-    see_to_descriptors();
+    prepare_descriptors();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = error::Context::context(runtime, || "cannot start".to_owned())?;
     runtime.block_on(work)
 }
 
-/// Prints a line for the person at the terminal; one who no longer reads is no error.
+/// Prints a line to standard output. Ignores a closed pipe.
 fn say(line: &str) {
     use std::io::Write as _;
     let _unread = writeln!(std::io::stdout(), "{line}").is_err();

@@ -1,4 +1,4 @@
-//! The store that a daemon's configuration names, opened without the daemon.
+//! Access to a configured store without its daemon.
 
 use std::fs::File;
 use std::io;
@@ -8,124 +8,134 @@ use fleet_core::Strictness;
 use fleet_store::Registry;
 use tempfile::TempDir;
 
-use super::config::{Config, Low, StoreKind};
+use super::config::{Config, RawConfig, StoreKind};
 use super::error::{Context as _, StartError};
-use super::reload::Source;
+use super::reload::ConfigSource;
 use super::{identity, wire_up};
 
-/// The cluster of a configuration.
-pub(crate) struct Offline {
-    /// The cluster.
+/// The store of a configuration.
+pub(crate) struct OfflineCluster {
+    /// Registry of the store.
     pub(crate) registry: Registry,
-    /// What its daemon does about what the old program passed over in silence.
+    /// Handling of unit files that fleet v1 silently accepted.
     pub(crate) strictness: Strictness,
-    /// What a person should know of the configuration.
-    pub(crate) remarks: Vec<String>,
-    made: Option<Made>,
+    /// Warnings about the configuration.
+    pub(crate) warnings: Vec<String>,
+    new_store: Option<NewStore>,
 }
 
-/// A store in the making, in a folder that goes when it is dropped.
-struct Made {
+/// A new store in a temporary directory, which is deleted on drop.
+struct NewStore {
     folder: TempDir,
-    /// Held for as long as somebody works in the folder.
+    /// Lock that marks the directory as used.
     _lock: File,
     data_dir: PathBuf,
 }
 
-/// How the names of folders begin in which a store is made.
-const MAKING: &str = ".fleet-import-";
+/// Prefix of temporary directories for new stores.
+const TEMP_PREFIX: &str = ".fleet-import-";
 
-/// What is to be done with a store that is not there yet.
+/// Handling of a missing store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Missing {
-    /// There is nothing to be had of it.
+pub(crate) enum MissingStore {
+    /// Fail.
     Refuse,
-    /// It is made, and is there once it is [kept](Offline::keep).
-    Make,
-    /// It is taken for an empty one, and not made.
-    Pretend,
+    /// Create it; it takes effect with [`keep`](OfflineCluster::keep).
+    Create,
+    /// Treat it as empty, without creating it.
+    AssumeEmpty,
 }
 
-/// Opens the store that a configuration names. No daemon may have it open, unless it is etcd.
-pub(crate) async fn open(file: &Path, missing: Missing) -> Result<Offline, StartError> {
-    let (_, config) = Source::read(Some(file.to_owned()), Low::new())?;
-    let (kind, made) = match &config.store {
-        StoreKind::Memory => return Err(in_memory(file)),
+/// Opens the store of a configuration. A store other than etcd must not be in use by a daemon.
+pub(crate) async fn open(file: &Path, missing: MissingStore) -> Result<OfflineCluster, StartError> {
+    let (_, config) = ConfigSource::read(Some(file.to_owned()), RawConfig::new())?;
+    let (kind, new_store) = match &config.store {
+        StoreKind::Memory => return Err(memory_store_error(file)),
         StoreKind::Embedded => embedded(&config, missing)?,
         #[cfg(feature = "etcd")]
         etcd @ StoreKind::Etcd(_) => (etcd.clone(), None),
     };
-    let data_dir = made.as_ref().map_or(config.data_dir.as_path(), |made| made.folder.path());
+    let data_dir =
+        new_store.as_ref().map_or(config.data_dir.as_path(), |new_store| new_store.folder.path());
     let registry = wire_up::open_registry(&kind, data_dir).await?;
-    if missing == Missing::Make {
-        identity::settle_lineage(&registry).await?;
+    if missing == MissingStore::Create {
+        identity::ensure_lineage(&registry).await?;
     }
-    Ok(Offline { registry, strictness: config.strictness, remarks: config.remarks, made })
+    Ok(OfflineCluster {
+        registry,
+        strictness: config.strictness,
+        warnings: config.warnings,
+        new_store,
+    })
 }
 
-impl Offline {
-    /// Gives a store that was made its place; what it holds is on the disk. Without this nothing is
-    /// left of it.
+impl OfflineCluster {
+    /// Moves a new store to its place, durably. Without this call it is deleted.
     pub(crate) fn keep(self) -> Result<(), StartError> {
-        let Some(Made { folder, data_dir, .. }) = self.made else { return Ok(()) };
+        let Some(NewStore { folder, data_dir, .. }) = self.new_store else { return Ok(()) };
         let (from, to) = (Config::store_file(folder.path()), Config::store_file(&data_dir));
         let what = || format!("cannot make the store {}", to.display());
         std::fs::create_dir_all(&data_dir).context(what)?;
-        // Unlike a renaming, a link takes the place of no store that came there meanwhile.
+        // Unlike a rename, a hard link never replaces a store that was created in the meantime.
         std::fs::hard_link(from, &to).context(what)?;
         File::open(&data_dir).and_then(|folder| folder.sync_all()).context(what)
     }
 }
 
-fn in_memory(file: &Path) -> StartError {
+fn memory_store_error(file: &Path) -> StartError {
     StartError::usage(format!(
         "{} keeps the cluster in the memory of the daemon: ask the daemon, without --config",
         file.display()
     ))
 }
 
-/// What to open in place of an embedded store that may be missing.
-fn embedded(config: &Config, missing: Missing) -> Result<(StoreKind, Option<Made>), StartError> {
+/// Returns the store to open for an embedded store that may be missing.
+fn embedded(
+    config: &Config,
+    missing: MissingStore,
+) -> Result<(StoreKind, Option<NewStore>), StartError> {
     let path = Config::store_file(&config.data_dir);
     if path.exists() {
         return Ok((StoreKind::Embedded, None));
     }
     match missing {
-        Missing::Refuse => Err(StartError::new(format!("there is no store {}", path.display()))),
-        Missing::Pretend => Ok((StoreKind::Memory, None)),
-        Missing::Make => {
-            // On the same file system as the place that it is to get.
-            let beside = nearest_folder(&config.data_dir);
+        MissingStore::Refuse => {
+            Err(StartError::new(format!("there is no store {}", path.display())))
+        }
+        MissingStore::AssumeEmpty => Ok((StoreKind::Memory, None)),
+        MissingStore::Create => {
+            // On the same file system as the store's final place.
+            let beside = nearest_existing(&config.data_dir);
             let what = || format!("cannot make a store in {}", beside.display());
-            let (folder, lock) = folder_in(beside).context(what)?;
-            let made = Made { folder, _lock: lock, data_dir: config.data_dir.clone() };
-            Ok((StoreKind::Embedded, Some(made)))
+            let (folder, lock) = temp_folder_in(beside).context(what)?;
+            let new_store = NewStore { folder, _lock: lock, data_dir: config.data_dir.clone() };
+            Ok((StoreKind::Embedded, Some(new_store)))
         }
     }
 }
 
-/// A folder to make a store in, and its lock. What an import has left that was killed is cleared
-/// away: it is known by its name, and by that nobody has its lock.
-fn folder_in(beside: &Path) -> io::Result<(TempDir, File)> {
-    // Nobody else takes a folder for a left one before it is locked.
+/// Creates a temporary directory for a store and locks it. Removes those left behind by killed
+/// imports, recognized by their name and the missing lock.
+fn temp_folder_in(beside: &Path) -> io::Result<(TempDir, File)> {
+    // Prevents concurrent calls from removing a directory that is not locked yet.
     let all = File::open(beside)?;
     all.lock()?;
     for entry in beside.read_dir()?.filter_map(Result::ok) {
-        let is_left = entry.file_name().to_string_lossy().starts_with(MAKING)
+        let is_stale = entry.file_name().to_string_lossy().starts_with(TEMP_PREFIX)
             && entry.file_type().is_ok_and(|kind| kind.is_dir())
             && File::open(entry.path()).is_ok_and(|folder| folder.try_lock().is_ok());
-        if is_left && let Err(error) = std::fs::remove_dir_all(entry.path()) {
+        if is_stale && let Err(error) = std::fs::remove_dir_all(entry.path()) {
             tracing::warn!(folder = %entry.path().display(), %error, "a left folder stays");
         }
     }
-    let folder = tempfile::Builder::new().prefix(MAKING).tempdir_in(beside)?;
+    let folder = tempfile::Builder::new().prefix(TEMP_PREFIX).tempdir_in(beside)?;
     let lock = File::open(folder.path())?;
     lock.lock()?;
     Ok((folder, lock))
 }
 
-/// The folder itself, or the first one above it that is there.
-fn nearest_folder(folder: &Path) -> &Path {
+/// Returns the directory itself, or its nearest existing ancestor.
+fn nearest_existing(folder: &Path) -> &Path {
     let mut above = folder.ancestors().filter(|it| *it != Path::new(""));
     above.find(|it| it.is_dir()).unwrap_or(Path::new("."))
 }

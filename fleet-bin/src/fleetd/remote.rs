@@ -1,4 +1,4 @@
-//! A machine whose units are run by a `fleet-init` that lives on when this daemon ends.
+//! Service manager of a machine whose units are run by `fleet-init`, which outlives this daemon.
 
 use std::fs::{File, TryLockError};
 use std::path::Path;
@@ -10,19 +10,18 @@ use fleet_agent::{Clock, ServiceError, ServiceManager, SystemClock};
 
 use super::error::{Context as _, StartError};
 
-/// How long to wait for a fleet-init that is started at the same time.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Time to wait for a fleet-init that is being started concurrently.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long to wait before looking for it again.
-const PAUSE: Duration = Duration::from_millis(50);
+/// Delay between connection attempts.
+const RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// The service manager of the `fleet-init` that listens there. `directory` is what belongs to this
-/// machine.
+/// Connects to the `fleet-init` at this socket. `directory` is the machine's directory.
 pub(super) async fn open(
     socket: &Path,
     directory: &Path,
 ) -> Result<Arc<dyn ServiceManager>, StartError> {
-    refuse_forgotten(directory)?;
+    refuse_orphaned_units(directory)?;
     let clock = Arc::new(SystemClock::start());
     let config = RemoteConfig {
         socket: socket.to_owned(),
@@ -30,10 +29,12 @@ pub(super) async fn open(
         program: concat!("fleetd ", env!("CARGO_PKG_VERSION")).to_owned(),
         clock: clock.clone(),
     };
-    let deadline = clock.now().after(PATIENCE);
+    let deadline = clock.now().after(CONNECT_TIMEOUT);
     loop {
         match RemoteManager::open(config.clone()).await {
-            Err(ServiceError::Unavailable(_)) if clock.now() < deadline => clock.sleep(PAUSE).await,
+            Err(ServiceError::Unavailable(_)) if clock.now() < deadline => {
+                clock.sleep(RETRY_DELAY).await
+            }
             opened => {
                 let what = || {
                     format!(
@@ -49,12 +50,12 @@ pub(super) async fn open(
     }
 }
 
-/// Refuses to leave behind units that this daemon ran itself before: nobody would stop them, and
-/// they would be started once more.
-fn refuse_forgotten(directory: &Path) -> Result<(), StartError> {
+/// Refuses to start if this daemon ran units itself before. They would never be stopped, and would
+/// be started a second time.
+fn refuse_orphaned_units(directory: &Path) -> Result<(), StartError> {
     let units = directory.join("units");
     let has_some = std::fs::read_dir(&units).is_ok_and(|mut entries| entries.next().is_some());
-    if !has_some || is_held(&directory.join("lock")) {
+    if !has_some || is_locked(&directory.join("lock")) {
         return Ok(());
     }
     let directory = directory.display();
@@ -65,8 +66,8 @@ fn refuse_forgotten(directory: &Path) -> Result<(), StartError> {
     )))
 }
 
-/// Whether somebody sees to what is there.
-fn is_held(lock: &Path) -> bool {
+/// Whether another process manages the units.
+fn is_locked(lock: &Path) -> bool {
     File::open(lock).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
@@ -75,14 +76,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_of_before_are_not_forgotten() {
+    fn orphaned_units_are_refused() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(refuse_forgotten(folder.path()).is_ok(), "there are none");
+        assert!(refuse_orphaned_units(folder.path()).is_ok(), "there are none");
         std::fs::create_dir_all(folder.path().join("units/a.service")).unwrap();
         let lock = File::create(folder.path().join("lock")).unwrap();
-        let refused = refuse_forgotten(folder.path()).unwrap_err().to_string();
+        let refused = refuse_orphaned_units(folder.path()).unwrap_err().to_string();
         assert!(refused.contains("--state-dir"), "{refused}");
         lock.lock().unwrap();
-        assert!(refuse_forgotten(folder.path()).is_ok(), "a fleet-init sees to them");
+        assert!(refuse_orphaned_units(folder.path()).is_ok(), "a fleet-init sees to them");
     }
 }

@@ -1,32 +1,32 @@
-//! `fleetd --config FILE`: this machine's part of a cluster.
+//! `fleetd --config FILE`: runs one machine of a cluster.
 
 use std::time::Duration;
 
 use fleet_agent::{Clock, SystemClock};
 use fleet_core::Timestamp;
-use fleet_http::{Guard, Listen, ListenError, Listener};
+use fleet_http::{AuthPolicy, ListenAddress, ListenError, Listener};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::auth_reload::AuthReloader;
 use super::config::{Config, ConfigError};
-use super::doors::Doors;
 use super::error::{Context as _, StartError};
-use super::handed_over::adopted;
 use super::logging::Level;
-use super::reload::Source;
+use super::reload::ConfigSource;
+use super::socket_activation::adopt_all;
 use super::wire_up::{MachineSetup, Running, Wiring};
 use super::{identity, machine, notify};
 
-/// How long to wait for an address that another daemon may be about to leave.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Time to wait for an address that another daemon may be about to release.
+const BIND_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long to wait before looking again whether it is free.
-const PAUSE: Duration = Duration::from_millis(20);
+/// Delay between attempts to bind.
+const RETRY_DELAY: Duration = Duration::from_millis(20);
 
-/// How long a daemon may take to find its place in the cluster before it counts as ready without.
-const JOINING: Duration = Duration::from_secs(5);
+/// Time that the daemon has to join the cluster before it reports readiness anyway.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is wrong with a configuration, as it is told to the person who wrote it.
-pub(crate) fn explain(error: ConfigError) -> StartError {
+/// Converts a configuration error.
+pub(crate) fn config_error(error: ConfigError) -> StartError {
     match error {
         ConfigError::Read { path, source } => {
             StartError::usage(format!("cannot read {}: {source}", path.display()))
@@ -35,44 +35,44 @@ pub(crate) fn explain(error: ConfigError) -> StartError {
     }
 }
 
-/// Runs until a signal asks for the end, or it cannot go on. The units stay as they are.
+/// Runs until a shutdown signal or a failure. Leaves the units running.
 pub(crate) async fn run(
     config: Config,
-    mut source: Source,
+    mut source: ConfigSource,
     level: Level,
 ) -> Result<(), StartError> {
-    for remark in &config.remarks {
-        tracing::warn!("{remark}");
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
     }
-    let (mut ends, mut hangups) = (Ends::listen()?, listen(SignalKind::hangup())?);
-    let doors = Doors::open(config.doors.clone())?;
-    let wiring = wiring(&config, &doors).await?;
+    let (mut signals, mut hangups) = (ShutdownSignals::listen()?, listen(SignalKind::hangup())?);
+    let auth = AuthReloader::open(config.auth.clone())?;
+    let wiring = wiring(&config, &auth).await?;
     let machine = wiring.machines[0].machine.clone();
     let mut running = wiring.start().await?;
-    // One that hangs is to be replaced before its machine counts as gone.
-    let pace = notify::guard(config.agent_ttl / 2);
-    let mut told = Told { pace, ..Told::default() };
+    // A hanging daemon must be restarted before its machine counts as absent.
+    let pace = notify::enable_watchdog(config.agent_ttl / 2);
+    let mut status = SystemdStatus { pace, ..SystemdStatus::default() };
     let clock = SystemClock::start();
-    // A daemon that does not reach its cluster is as ready as it can be: its units run, and it
-    // answers what it knows.
+    // A daemon that cannot reach its store is as ready as possible: its units run, and it answers
+    // from its last snapshot.
     let result = tokio::select! {
-        () = ends.next() => Some(Ok(())),
+        () = signals.next() => Some(Ok(())),
         () = running.joined() => None,
-        () = clock.sleep(JOINING) => None,
+        () = clock.sleep(JOIN_TIMEOUT) => None,
     };
-    notify::ready(told.now(&running));
+    notify::ready(status.render(&running));
     let result = match result {
         Some(result) => result,
         None => loop {
             tokio::select! {
-                () = ends.next() => break Ok(()),
-                error = running.broken() => break Err(error),
+                () = signals.next() => break Ok(()),
+                error = running.wait_failed() => break Err(error),
                 _ = hangups.recv() => {
                     notify::reloading();
-                    told.reload = source.reload(&machine, &running, &doors, &level);
-                    notify::ready(told.now(&running));
+                    status.reload = source.reload(&machine, &running, &auth, &level);
+                    notify::ready(status.render(&running));
                 }
-                () = told.pause(&clock) => told.tell(&running, clock.now()),
+                () = status.pause(&clock) => status.update(&running, clock.now()),
             }
         },
     };
@@ -81,18 +81,18 @@ pub(crate) async fn run(
     result
 }
 
-/// What systemd was told.
+/// Status last sent to systemd.
 #[derive(Default)]
-struct Told {
-    /// How often there may be something to tell; never where nobody listens.
+struct SystemdStatus {
+    /// Interval of updates; `None` without systemd.
     pace: Option<Duration>,
     status: String,
-    /// What came of the last reload, if that is worth a word.
+    /// Result of the last reload, if it needs attention.
     reload: String,
 }
 
-impl Told {
-    /// Returns when there may be something to tell.
+impl SystemdStatus {
+    /// Waits for the next update.
     async fn pause(&self, clock: &SystemClock) {
         match self.pace {
             Some(pace) => clock.sleep(pace).await,
@@ -100,19 +100,19 @@ impl Told {
         }
     }
 
-    /// Tells that all loops are alive, if they are, and how the daemon is, if that has changed.
-    fn tell(&mut self, running: &Running, now: Timestamp) {
-        match running.silent(now).as_slice() {
-            [] => notify::alive(),
-            silent => tracing::error!(?silent, "loops hang"),
+    /// Pings the watchdog if no loop is stalled, and sends the status if it has changed.
+    fn update(&mut self, running: &Running, now: Timestamp) {
+        match running.stalled(now).as_slice() {
+            [] => notify::ping_watchdog(),
+            stalled => tracing::error!(?stalled, "loops hang"),
         }
         let before = std::mem::take(&mut self.status);
-        if self.now(running) != before {
+        if self.render(running) != before {
             notify::status(&self.status);
         }
     }
 
-    fn now(&mut self, running: &Running) -> &str {
+    fn render(&mut self, running: &Running) -> &str {
         self.status = running.status();
         if !self.reload.is_empty() {
             self.status = format!("{}; {}", self.status, self.reload);
@@ -121,22 +121,22 @@ impl Told {
     }
 }
 
-async fn wiring(config: &Config, doors: &Doors) -> Result<Wiring, StartError> {
+async fn wiring(config: &Config, auth: &AuthReloader) -> Result<Wiring, StartError> {
     let directory = machine::directory(config);
     std::fs::create_dir_all(&directory)
         .context(|| format!("cannot make {}: choose another data_dir", directory.display()))?;
-    let listeners = listeners(&config.listen, &doors.guard).await?;
-    let at: Vec<Listen> = listeners.iter().map(Listener::local_listen).cloned().collect();
+    let listeners = listeners(&config.listen, &auth.policy).await?;
+    let at: Vec<ListenAddress> = listeners.iter().map(Listener::local_address).cloned().collect();
     let record = machine::record(config, machine::id(config)?, &at);
-    let until_boot = machine::until_boot(config)?;
-    let token = identity::token(&until_boot)?;
+    let runtime_dir = machine::runtime_dir(config)?;
+    let token = identity::token(&runtime_dir)?;
     Ok(Wiring {
         store: config.store.clone(),
         service_manager: config.service_manager.clone(),
         data_dir: config.data_dir.clone(),
-        machines: vec![MachineSetup { machine: record, token, directory, until_boot }],
+        machines: vec![MachineSetup { machine: record, token, directory, runtime_dir }],
         listeners,
-        peers: doors.peers.clone(),
+        peers: auth.peers.clone(),
         engine: !config.disable_engine,
         agent_ttl: config.agent_ttl,
         engine_ttl: config.engine_ttl,
@@ -145,42 +145,48 @@ async fn wiring(config: &Config, doors: &Doors) -> Result<Wiring, StartError> {
     })
 }
 
-/// The sockets that systemd handed over; if it handed over none, those that are configured.
-async fn listeners(listen: &[Listen], guard: &Guard) -> Result<Vec<Listener>, StartError> {
-    let adopted = adopted(guard)?;
+/// Returns the sockets passed by systemd, or otherwise listens on the configured addresses.
+async fn listeners(
+    listen: &[ListenAddress],
+    policy: &AuthPolicy,
+) -> Result<Vec<Listener>, StartError> {
+    let adopted = adopt_all(policy)?;
     if !adopted.is_empty() {
         return Ok(adopted);
     }
-    bind(listen, guard).await
+    bind(listen, policy).await
 }
 
-/// Listens on every address, or on none.
-pub(crate) async fn bind(listen: &[Listen], guard: &Guard) -> Result<Vec<Listener>, StartError> {
+/// Listens on all addresses, or fails.
+pub(crate) async fn bind(
+    listen: &[ListenAddress],
+    policy: &AuthPolicy,
+) -> Result<Vec<Listener>, StartError> {
     let clock = SystemClock::start();
     let mut listeners = Vec::new();
     for listen in listen {
-        let bound = bind_once_free(listen, guard, &clock).await;
+        let bound = bind_with_retry(listen, policy, &clock).await;
         listeners.push(bound.map_err(cannot_serve)?);
     }
     Ok(listeners)
 }
 
-/// Gives a daemon that was just killed the moment that it takes until its socket is gone.
-async fn bind_once_free(
-    listen: &Listen,
-    guard: &Guard,
+/// Listens on an address, and retries while a daemon that was just killed still holds it.
+async fn bind_with_retry(
+    listen: &ListenAddress,
+    policy: &AuthPolicy,
     clock: &dyn Clock,
 ) -> Result<Listener, ListenError> {
-    let deadline = clock.now().after(PATIENCE);
+    let deadline = clock.now().after(BIND_TIMEOUT);
     loop {
-        match Listener::bind_guarded(listen, guard).await {
-            Err(ListenError::InUse(_)) if clock.now() < deadline => clock.sleep(PAUSE).await,
+        match Listener::bind_with_auth(listen, policy).await {
+            Err(ListenError::InUse(_)) if clock.now() < deadline => clock.sleep(RETRY_DELAY).await,
             bound => return bound,
         }
     }
 }
 
-/// A door that stands open to other hosts is a mistake of who asked for it.
+/// Converts a listen error. An unprotected public port is a configuration error.
 pub(super) fn cannot_serve(error: ListenError) -> StartError {
     match error {
         ListenError::NotLoopback(_) | ListenError::NoCertificate(_) | ListenError::OpenToAll(_) => {
@@ -197,13 +203,13 @@ fn listen(kind: SignalKind) -> Result<Signal, StartError> {
     signal(kind).context(|| "cannot wait for signals".to_owned())
 }
 
-/// The signals that ask a daemon to end.
-pub(crate) struct Ends {
+/// Signals that shut the daemon down.
+pub(crate) struct ShutdownSignals {
     interrupt: Signal,
     terminate: Signal,
 }
 
-impl Ends {
+impl ShutdownSignals {
     pub(crate) fn listen() -> Result<Self, StartError> {
         Ok(Self {
             interrupt: listen(SignalKind::interrupt())?,
@@ -211,7 +217,7 @@ impl Ends {
         })
     }
 
-    /// Waits for the next such signal.
+    /// Waits for the next shutdown signal.
     pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
@@ -225,13 +231,13 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_address_that_is_left_in_a_moment_is_waited_for() {
+    async fn bind_waits_for_address_in_use() {
         let folder = tempfile::tempdir().unwrap();
-        let at = Listen::Unix(folder.path().join("s"));
+        let at = ListenAddress::Unix(folder.path().join("s"));
         let killed = Listener::bind(&at).await.unwrap();
-        let (listen, guard) = ([at.clone()], Guard::default());
-        // The first look finds the address in use, for the other lets go only afterwards.
-        let (bound, ()) = tokio::join!(biased; bind(&listen, &guard), async { drop(killed) });
-        assert_eq!(bound.unwrap()[0].local_listen(), &at);
+        let (listen, policy) = ([at.clone()], AuthPolicy::default());
+        // The first attempt finds the address in use, because it is released only afterwards.
+        let (bound, ()) = tokio::join!(biased; bind(&listen, &policy), async { drop(killed) });
+        assert_eq!(bound.unwrap()[0].local_address(), &at);
     }
 }

@@ -1,19 +1,19 @@
-//! What `fleetd dev` prints: where the cluster is, what runs, and what to try next.
+//! Output of `fleetd dev`: endpoints, units, and suggested commands.
 
 use std::fmt::Write as _;
 
 use fleet_core::{ActiveState, Snapshot, TargetState, Unit};
-use fleet_http::Listen;
+use fleet_http::ListenAddress;
 use fleet_store::Mirror;
 
-/// Where to reach the cluster.
-pub(crate) fn endpoints(machines: usize, endpoints: &[Listen]) -> String {
+/// Formats the cluster's endpoints.
+pub(crate) fn endpoints(machines: usize, endpoints: &[ListenAddress]) -> String {
     let list: Vec<String> = endpoints.iter().map(ToString::to_string).collect();
     format!("A cluster of {machines} machines listens on {}", list.join(" and "))
 }
 
-/// Waits until every unit that should run does, or has a reason why not.
-pub(crate) async fn settled(mirror: &Mirror) {
+/// Waits until each launched unit has started or failed, or has a reason.
+pub(crate) async fn wait_settled(mirror: &Mirror) {
     let mut revisions = mirror.subscribe();
     while mirror.snapshot().units().any(|unit| is_pending(&mirror.snapshot(), unit)) {
         if revisions.changed().await.is_err() {
@@ -32,7 +32,7 @@ fn is_pending(snapshot: &Snapshot, unit: &Unit) -> bool {
         && !snapshot.states_of(name).any(|state| over(&state.systemd) || state.problem.is_some())
 }
 
-/// One line for each unit: where it runs, or why it does not.
+/// Formats one line per unit with its machine and state, or the reason that it has none.
 pub(crate) fn units(snapshot: &Snapshot) -> String {
     let mut text = String::new();
     for unit in snapshot.units() {
@@ -58,8 +58,8 @@ fn line(text: &mut String, unit: &str, what: &str) {
     let _ = writeln!(text, "  {unit}: {what}");
 }
 
-/// How to go on, with paths and units that are there, ready to be pasted into a shell.
-pub(crate) fn next_steps(snapshot: &Snapshot, endpoints: &[Listen]) -> String {
+/// Formats suggested commands for existing paths and units, ready to paste into a shell.
+pub(crate) fn next_steps(snapshot: &Snapshot, endpoints: &[ListenAddress]) -> String {
     let beside = std::env::current_exe().ok().map(|path| path.with_file_name("fleetctl"));
     let program = beside.filter(|path| path.exists());
     let fleetctl = program.map_or("fleetctl".to_owned(), |path| path.display().to_string());
@@ -67,7 +67,7 @@ pub(crate) fn next_steps(snapshot: &Snapshot, endpoints: &[Listen]) -> String {
     let mut text = "In another terminal:\n".to_owned();
     step(&mut text, &["export", &format!("FLEETCTL_ENDPOINT={endpoint}")]);
     step(&mut text, &[&fleetctl, "list-units"]);
-    match to_look_at(snapshot) {
+    match example_unit(snapshot) {
         Some(unit) => {
             step(&mut text, &[&fleetctl, "status", unit]);
             step(&mut text, &[&fleetctl, "journal", "-f", unit]);
@@ -78,8 +78,9 @@ pub(crate) fn next_steps(snapshot: &Snapshot, endpoints: &[Listen]) -> String {
     text
 }
 
-/// A unit of which there is something to see, on one machine; the first that runs, if one does.
-fn to_look_at(snapshot: &Snapshot) -> Option<&str> {
+/// Returns a unit for the suggested commands: the first that runs on exactly one machine, or else
+/// the first that is placed.
+fn example_unit(snapshot: &Snapshot) -> Option<&str> {
     let names = || snapshot.units().map(|unit| unit.name.as_str());
     let runs = |name: &&str| {
         let mut states = snapshot.states_of(name);
@@ -90,13 +91,13 @@ fn to_look_at(snapshot: &Snapshot) -> Option<&str> {
     names().find(runs).or_else(|| names().find(placed))
 }
 
-/// A command line, indented, its words quoted where a shell would take them apart.
+/// Appends an indented command line, with its words quoted as needed.
 fn step(text: &mut String, words: &[&str]) {
     let words: Vec<String> = words.iter().copied().map(quoted).collect();
     text.extend(["  ", &words.join(" "), "\n"]);
 }
 
-/// A word as a POSIX shell reads it back.
+/// Quotes a word for a POSIX shell.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
     if word.chars().all(is_plain) {
@@ -110,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_to_be_pasted_is_quoted_where_it_must_be() {
+    fn shell_words_are_quoted() {
         for (word, expected) in [
             (
                 "FLEETCTL_ENDPOINT=unix:///run/fleet.sock",

@@ -1,4 +1,4 @@
-//! Finds the systemd that the settings mean.
+//! Selects the systemd instance of the settings.
 
 use std::path::PathBuf;
 
@@ -7,8 +7,8 @@ use fleet_agent::SystemdConfig;
 use super::config::SystemdSettings;
 use super::error::StartError;
 
-/// What the service manager is opened with, for a daemon that is root or not, and has this runtime
-/// directory or none.
+/// Returns the configuration of the systemd service manager, for a root or non-root daemon and its
+/// `XDG_RUNTIME_DIR`.
 pub(crate) fn config(
     settings: &SystemdSettings,
     is_root: bool,
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_systemd_that_is_meant_is_found() {
+    fn selects_the_configured_systemd() {
         let here = || Some(PathBuf::from("/run/user/7"));
         let settings = |user, private| SystemdSettings { user, private, directory: None };
         let rows = [

@@ -1,15 +1,15 @@
-//! Puts a daemon together: the only place that picks a store and a service manager.
+//! Assembles a daemon. Only this module selects the store and the service manager.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_agent::{
-    Agent, AgentConfig, Heartbeat, Engine, EngineConfig, NativeManager, DiskState, Watchdog,
-    ServiceError, ServiceManager, Shutdown, ShutdownTrigger, SystemClock, SystemdManager, Tracking,
+    Agent, AgentConfig, DiskState, Engine, EngineConfig, Heartbeat, NativeManager, ServiceError,
+    ServiceManager, Shutdown, ShutdownTrigger, SystemClock, SystemdManager, Tracking, Watchdog,
 };
 use fleet_core::{Strictness, Timestamp};
-use fleet_http::{Api, ServerLimits, Listener, Metrics, Peers, serve_with_limits};
+use fleet_http::{Api, Listener, Metrics, Peers, ServerLimits, serve_with_limits};
 #[cfg(feature = "etcd")]
 use fleet_store::EtcdStore;
 use fleet_store::{
@@ -20,23 +20,23 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::task::JoinSet;
 
 use super::config::{Config, ServiceManagerKind, StoreKind};
-use super::counters::{self, Counters};
 use super::error::{Context as _, StartError};
 #[cfg(feature = "etcd")]
 use super::etcd;
 use super::identity;
 use super::journals::LocalJournals;
+use super::loop_metrics::{self, EngineMetrics};
 use super::remote;
 use super::systemd;
 
-/// What a daemon consists of.
+/// Components of a daemon.
 pub(crate) struct Wiring {
     pub(crate) store: StoreKind,
     pub(crate) service_manager: ServiceManagerKind,
     pub(crate) data_dir: PathBuf,
     pub(crate) machines: Vec<MachineSetup>,
     pub(crate) listeners: Vec<Listener>,
-    /// How other daemons are asked.
+    /// Clients of other daemons.
     pub(crate) peers: Peers,
     pub(crate) engine: bool,
     pub(crate) agent_ttl: Duration,
@@ -45,17 +45,17 @@ pub(crate) struct Wiring {
     pub(crate) strictness: Strictness,
 }
 
-/// A machine whose units this daemon runs.
+/// A machine managed by this daemon.
 pub(crate) struct MachineSetup {
     pub(crate) machine: MachineRecord,
     pub(crate) token: String,
-    /// Where its service manager keeps its files.
+    /// Directory of its service manager.
     pub(crate) directory: PathBuf,
-    /// Where it keeps what is worth nothing after the next boot.
-    pub(crate) until_boot: PathBuf,
+    /// Directory for files that are only valid until the next boot.
+    pub(crate) runtime_dir: PathBuf,
 }
 
-/// A daemon at work.
+/// A running daemon.
 pub(crate) struct Running {
     pub(crate) registry: Registry,
     pub(crate) mirror: Mirror,
@@ -67,14 +67,13 @@ pub(crate) struct Running {
 }
 
 impl Wiring {
-    /// Starts everything. When this fails, what was begun is dropped again, and units that ran
-    /// before run on.
+    /// Starts all components. On failure all are stopped again, and running units continue.
     pub(crate) async fn start(self) -> Result<Running, StartError> {
         let metrics = Metrics::new();
         let registry = open_registry(&self.store, &self.data_dir).await?;
         let store = metrics.metered_store(registry.store().clone());
         let registry = Registry::new(store, registry.layout().prefix());
-        identity::settle_lineage(&registry).await?;
+        identity::ensure_lineage(&registry).await?;
         let managers = self.open_managers().await?;
         let mirror = Mirror::start(&registry);
         let (trigger, shutdown) = ShutdownTrigger::new();
@@ -87,11 +86,11 @@ impl Wiring {
             watchdog: Watchdog::default(),
             shutdown: trigger,
         };
-        let counters = Counters::new(&metrics);
+        let counters = EngineMetrics::new(&metrics);
         self.start_engine(&mut running, &shutdown, counters);
         let agents = running.agents.iter().map(|agent| agent.metrics().clone()).collect();
         let machines = self.machines.iter().map(|setup| setup.machine.id.clone()).collect();
-        counters::count_agents(&metrics, agents, running.mirror.clone(), machines);
+        loop_metrics::register_agents(&metrics, agents, running.mirror.clone(), machines);
         self.serve(&mut running, &shutdown, metrics);
         Ok(running)
     }
@@ -99,7 +98,7 @@ impl Wiring {
     async fn open_managers(&self) -> Result<Vec<Manager>, StartError> {
         let opened = join_all(self.machines.iter().map(|setup| self.open_manager(setup)));
         let opened: Vec<Manager> = opened.await.into_iter().collect::<Result<_, _>>()?;
-        // All machines of a daemon are one in this, so it is said once.
+        // All machines of a daemon use the same method, so it is logged once.
         if let Some(tracking) = opened.iter().find_map(Manager::tracking) {
             tracing::info!("processes of units are found {tracking}");
         }
@@ -141,7 +140,7 @@ impl Wiring {
                 registry: registry.clone(),
                 mirror: mirror.clone(),
                 manager: manager.shared(),
-                state: Arc::new(DiskState::new(&setup.directory, &setup.until_boot)),
+                state: Arc::new(DiskState::new(&setup.directory, &setup.runtime_dir)),
                 clock: Arc::new(SystemClock::start()),
             };
             Agent::start(config, shutdown)
@@ -149,7 +148,7 @@ impl Wiring {
         agents.collect()
     }
 
-    fn start_engine(&self, running: &mut Running, shutdown: &Shutdown, observer: Counters) {
+    fn start_engine(&self, running: &mut Running, shutdown: &Shutdown, observer: EngineMetrics) {
         let Some(first) = self.machines.first().filter(|_| self.engine) else { return };
         let engine = Engine::new(EngineConfig {
             candidate: first.machine.id.clone(),
@@ -190,8 +189,8 @@ impl Wiring {
     }
 }
 
-/// What clients may take. Connections take at most half of the files that this process may open:
-/// the rest is for the store, for units and their logs.
+/// Returns the limits for clients. Connections use at most half of the open file limit; the rest is
+/// for the store, units and their logs.
 fn limits(listeners: usize) -> ServerLimits {
     let limits = ServerLimits::default();
     let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
@@ -207,9 +206,9 @@ fn limits(listeners: usize) -> ServerLimits {
     ServerLimits { connections: limits.connections.min(most), ..limits }
 }
 
-/// A machine's service manager.
+/// Service manager of a machine.
 enum Manager {
-    /// One whose units can be ended with the daemon.
+    /// One whose units can be stopped with the daemon.
     Native(Arc<NativeManager>),
     Other(Arc<dyn ServiceManager>),
 }
@@ -222,7 +221,7 @@ impl Manager {
         }
     }
 
-    /// How this daemon finds processes, if it runs the units itself.
+    /// Returns the process tracking method, if this daemon runs the units itself.
     fn tracking(&self) -> Option<Tracking> {
         match self {
             Self::Native(manager) => Some(manager.tracking()),
@@ -233,12 +232,12 @@ impl Manager {
     async fn end_units(&self) -> Result<(), ServiceError> {
         match self {
             Self::Native(manager) => manager.shutdown().await,
-            Self::Other(_) => Ok(()), // they belong to the machine, not to the daemon
+            Self::Other(_) => Ok(()), // // the units belong to the machine, not to the daemon
         }
     }
 }
 
-/// The cluster in the store that a configuration names.
+/// Opens the configured store.
 pub(crate) async fn open_registry(
     kind: &StoreKind,
     data_dir: &Path,
@@ -274,18 +273,18 @@ impl Running {
         }
     }
 
-    /// Lets the machine of this daemon say something else of itself.
+    /// Updates the record of this daemon's machine.
     pub(crate) fn describe(&self, machine: &MachineRecord) {
         self.agents.iter().for_each(|agent| agent.describe(machine.clone()));
     }
 
-    /// The loops that have not answered since this was last asked, or do not get on.
-    pub(crate) fn silent(&self, now: Timestamp) -> Vec<&'static str> {
+    /// Returns the loops that have not responded since the last call, or make no progress.
+    pub(crate) fn stalled(&self, now: Timestamp) -> Vec<&'static str> {
         let agents = self.agents.iter().map(Agent::watchdog);
         agents.chain([&self.watchdog]).flat_map(|watchdog| watchdog.check(now)).collect()
     }
 
-    /// How the daemon is, for people.
+    /// Returns a status text.
     pub(crate) fn status(&self) -> String {
         let present = self.agents.iter().all(Agent::is_present);
         let (machines, units) = {
@@ -299,9 +298,9 @@ impl Running {
         }
     }
 
-    /// Returns when the engine, a server or an agent has ended that nobody told to: a daemon
-    /// without it would only look well.
-    pub(crate) async fn broken(&mut self) -> StartError {
+    /// Returns when the engine, a server or an agent ends without shutdown. The daemon must not
+    /// continue without it.
+    pub(crate) async fn wait_failed(&mut self) -> StartError {
         let loops = async {
             match self.loops.join_next().await {
                 Some(result) => result,
@@ -322,15 +321,15 @@ impl Running {
         }
     }
 
-    /// Ends all loops and leaves the units as they are.
+    /// Stops all loops, and leaves the units running.
     pub(crate) async fn end(mut self) {
         self.end_loops().await;
     }
 
-    /// Ends all units of this daemon's machines, then everything else.
+    /// Stops all units of this daemon's machines, then all loops.
     pub(crate) async fn end_with_units(mut self) -> Result<(), StartError> {
         self.shutdown.fire();
-        self.end_agents().await; // or they would start again what ends here
+        self.end_agents().await; // // otherwise they would restart the units stopped here
         let ended = join_all(self.managers.iter().map(Manager::end_units)).await;
         self.end_loops().await;
         let ended: Result<(), _> = ended.into_iter().collect();
@@ -361,7 +360,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_part_that_breaks_off_is_noticed() {
+    async fn failed_task_is_reported() {
         let wiring = Wiring {
             store: StoreKind::Memory,
             service_manager: ServiceManagerKind::Native(NativeSettings::default()),
@@ -377,7 +376,7 @@ mod tests {
         };
         let mut running = wiring.start().await.unwrap();
         running.loops.spawn(async { panic!("a defect, for the test") });
-        let error = running.broken().await;
+        let error = running.wait_failed().await;
         assert!(error.to_string().starts_with("a part of the daemon broke off: "), "{error}");
         running.end().await;
     }

@@ -76,7 +76,7 @@ fn installation_problem(file: &Path) -> Option<Diagnosis> {
     if !file.exists() {
         return None;
     }
-    let read = config::find(Some(file), &|_| None, config::Low::new());
+    let read = config::find(Some(file), &|_| None, config::RawConfig::new());
     let error = read.and_then(|low| config::Config::resolve(&low)).err()?;
     let remedy = format!("fix it; \"fleetd check-config {}\" validates it", file.display());
     Some(Diagnosis::problem("configuration", error.to_string(), remedy))

@@ -13,7 +13,7 @@ use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::offline;
 use crate::fleetctl::output::Record;
-use crate::fleetd::offline::Missing;
+use crate::fleetd::offline::MissingStore;
 
 /// Summary of an export.
 #[derive(Debug, Serialize)]
@@ -51,7 +51,7 @@ enum ExportSink {
 pub(super) async fn run(context: &mut Context, args: &ExportArgs) -> Result<(), CliError> {
     let from = match &args.config {
         Some(config) => {
-            let offline = offline::open(context, config, Missing::Refuse).await?;
+            let offline = offline::open(context, config, MissingStore::Refuse).await?;
             let export = offline.registry.export().await;
             let export = export.map_err(|error| failed("read the store").because(error))?;
             ExportSource::Store(Box::new(export.lines()))

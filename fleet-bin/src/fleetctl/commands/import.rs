@@ -17,7 +17,7 @@ use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::session::Session;
 use crate::fleetctl::{import_target, offline};
-use crate::fleetd::offline::Missing;
+use crate::fleetd::offline::MissingStore;
 use summary::ImportSummary;
 
 /// Number of concurrent uploads. Stores commit many writes together at about the cost of one.
@@ -70,7 +70,7 @@ async fn import_all(
     let Some(config) = &args.config else {
         return import_through_daemon(&context.session, import, &mut options).await;
     };
-    let missing = if args.dry_run { Missing::Pretend } else { Missing::Make };
+    let missing = if args.dry_run { MissingStore::AssumeEmpty } else { MissingStore::Create };
     let offline = offline::open(context, config, missing).await?;
     options.strictness = offline.strictness;
     let report = fleet_store::import(&offline.registry, import, &options).await;

@@ -1,10 +1,10 @@
-//! What can be wrong with a configuration.
+//! Configuration errors.
 
 use std::path::PathBuf;
 
-use super::value::Origin;
+use super::value::ValueOrigin;
 
-/// Why a configuration cannot be used. Each message names the place and the remedy.
+/// A configuration error. Each message names the position and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
     /// The file cannot be read.
@@ -12,54 +12,54 @@ pub(crate) enum ConfigError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
-    /// The file is neither TOML nor a file of fleet v1.
+    /// The file is neither TOML nor in the format of fleet v1.
     #[error("{origin}: {problem}")]
     Syntax {
-        /// Where.
-        origin: Origin,
-        /// What is wrong there.
+        /// Position.
+        origin: ValueOrigin,
+        /// Description.
         problem: String,
     },
-    /// A key that does not exist.
+    /// The key does not exist.
     #[error("{origin}: unknown key {key:?}{}", suggestion(*nearest))]
     UnknownKey {
-        /// Where.
-        origin: Origin,
+        /// Position.
+        origin: ValueOrigin,
         /// The key.
         key: String,
-        /// A key of a similar name.
+        /// The most similar key.
         nearest: Option<&'static str>,
     },
-    /// A value that its key does not take.
+    /// The value is not valid for its key.
     #[error("{origin}: {key} cannot be {found:?}: write {expected}")]
     BadValue {
-        /// Where.
-        origin: Origin,
+        /// Position.
+        origin: ValueOrigin,
         /// The key.
         key: &'static str,
         /// The value.
         found: String,
-        /// What would do.
+        /// Description of valid values.
         expected: &'static str,
     },
-    /// A choice that this build does not offer.
+    /// The value requires a feature that this build lacks.
     #[error("{origin}: {problem}")]
     Unsupported {
-        /// Where.
-        origin: Origin,
-        /// What is missing, and what to choose instead.
+        /// Position.
+        origin: ValueOrigin,
+        /// Missing feature and remedy.
         problem: String,
     },
-    /// Values that do not go together.
+    /// Values contradict each other.
     #[error("{origin}: {problem}")]
     Contradiction {
-        /// Where one of them is.
-        origin: Origin,
-        /// What is wrong, and what to write instead.
+        /// Position of one of them.
+        origin: ValueOrigin,
+        /// Description and remedy.
         problem: String,
     },
 }

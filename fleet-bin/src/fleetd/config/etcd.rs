@@ -1,4 +1,4 @@
-//! The keys of the etcd store, which keep their names and meanings from fleet v1.
+//! Keys of the etcd store. They have the names and meanings of fleet v1.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,9 +8,9 @@ use fleet_store::{EtcdConfig, Layout};
 use fleet_unitfile::parse_timespan;
 
 use super::error::ConfigError;
-use super::resolve::{Values, alone, bad, contradiction};
+use super::resolve::{Values, bad_value, contradiction, requires};
 
-/// How the etcd store is reached; the files are not read yet.
+/// Settings of the etcd store. The files are not read yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EtcdSettings {
     pub(crate) servers: Vec<String>,
@@ -22,7 +22,7 @@ pub(crate) struct EtcdSettings {
     pub(crate) time_limit: Duration,
 }
 
-/// A password, or where it is.
+/// A password, or the file that contains it.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Password {
     Plain(String),
@@ -38,8 +38,8 @@ impl EtcdSettings {
             identity: match (file("etcd_certfile"), file("etcd_keyfile")) {
                 (Some(certificate), Some(key)) => Some((certificate, key)),
                 (None, None) => None,
-                (Some(_), None) => return Err(alone(values, "etcd_certfile", "etcd_keyfile")),
-                (None, Some(_)) => return Err(alone(values, "etcd_keyfile", "etcd_certfile")),
+                (Some(_), None) => return Err(requires(values, "etcd_certfile", "etcd_keyfile")),
+                (None, Some(_)) => return Err(requires(values, "etcd_keyfile", "etcd_certfile")),
             },
             user: user(values)?,
             key_prefix: text(values, "etcd_key_prefix").unwrap_or(Layout::DEFAULT_PREFIX).into(),
@@ -49,7 +49,7 @@ impl EtcdSettings {
         Ok(settings)
     }
 
-    /// Certificates for an endpoint that does not use them would only seem to protect.
+    /// Refuses certificates for servers without TLS, which would not use them.
     fn refuse_plain(&self, values: &Values<'_>) -> Result<(), ConfigError> {
         let key = if self.ca.is_some() { "etcd_cafile" } else { "etcd_certfile" };
         let encrypts = self.ca.is_some() || self.identity.is_some();
@@ -63,14 +63,14 @@ impl EtcdSettings {
     }
 }
 
-/// The value of a key; an empty one is as good as none.
+/// Returns the value of a key, or `None` if it is empty.
 fn text<'a>(values: &Values<'a>, key: &str) -> Option<&'a str> {
     values.text(key).map(str::trim).filter(|text| !text.is_empty())
 }
 
 fn servers(values: &Values<'_>) -> Result<Vec<String>, ConfigError> {
     let key = "etcd_servers";
-    let Some(found) = values.low.get(key) else {
+    let Some(found) = values.raw.get(key) else {
         return Ok(vec!["http://127.0.0.1:2379".to_owned()]);
     };
     let expected = "URLs such as https://10.0.0.1:2379,https://10.0.0.2:2379";
@@ -80,8 +80,8 @@ fn servers(values: &Values<'_>) -> Result<Vec<String>, ConfigError> {
         rest.is_some_and(|rest| !rest.is_empty())
     };
     match items.iter().find(|item| !is_url(item)) {
-        Some(wrong) => Err(bad(key, found, expected, wrong)),
-        None if items.is_empty() => Err(bad(key, found, expected, "")),
+        Some(wrong) => Err(bad_value(key, found, expected, wrong)),
+        None if items.is_empty() => Err(bad_value(key, found, expected, "")),
         None => Ok(items),
     }
 }
@@ -99,8 +99,8 @@ fn user(values: &Values<'_>) -> Result<Option<(String, Password)>, ConfigError> 
     };
     match (text(values, name), password) {
         (Some(user), Some((_, password))) => Ok(Some((user.to_owned(), password))),
-        (Some(_), None) => Err(alone(values, name, file)),
-        (None, Some((key, _))) => Err(alone(values, key, name)),
+        (Some(_), None) => Err(requires(values, name, file)),
+        (None, Some((key, _))) => Err(requires(values, key, name)),
         (None, None) => Ok(None),
     }
 }
@@ -115,7 +115,7 @@ fn time_limit(values: &Values<'_>) -> Result<Duration, ConfigError> {
 }
 
 impl fmt::Debug for Password {
-    /// Without the password.
+    /// Omits the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Plain(_) => f.write_str("Plain"),

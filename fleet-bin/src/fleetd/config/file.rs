@@ -1,4 +1,4 @@
-//! Reads a configuration file: TOML, or the format of fleet v1.
+//! Reads configuration files, in TOML or the format of fleet v1.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,13 +9,13 @@ use toml_edit::{Document, Item, Value};
 use super::error::ConfigError;
 use super::keys::{find, nearest};
 use super::v1;
-use super::value::{Found, Low, Origin, Raw};
+use super::value::{RawConfig, RawEntry, RawValue, ValueOrigin};
 
-/// Reads `text`, the content of `path`.
+/// Parses `text`, the content of `path`.
 ///
-/// A file that is not TOML, but of which each line is a `key=value` as fleet v1 read it, is read as
-/// fleet v1 did.
-pub(crate) fn read(path: &Path, text: &str) -> Result<Low, ConfigError> {
+/// A file that is not valid TOML but consists of `key=value` lines is parsed in the format of fleet
+/// v1.
+pub(crate) fn read(path: &Path, text: &str) -> Result<RawConfig, ConfigError> {
     match Document::parse(text) {
         Ok(document) => from_toml(path, text, &document),
         Err(error) => v1::read(path, text).unwrap_or_else(|| {
@@ -26,21 +26,21 @@ pub(crate) fn read(path: &Path, text: &str) -> Result<Low, ConfigError> {
     }
 }
 
-/// The place of a byte of `text`.
-pub(super) fn place(path: &Path, text: &str, at: usize) -> Origin {
+/// Returns the position of a byte of `text`.
+pub(super) fn place(path: &Path, text: &str, at: usize) -> ValueOrigin {
     let before = &text[..at.min(text.len())];
     let line = before.matches('\n').count() + 1;
     let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
-    Origin::File { path: path.to_owned(), line, column }
+    ValueOrigin::File { path: path.to_owned(), line, column }
 }
 
-/// The complaint about a key that does not exist.
-pub(super) fn unknown_key(origin: Origin, key: &str) -> ConfigError {
+/// Returns the error of an unknown key.
+pub(super) fn unknown_key(origin: ValueOrigin, key: &str) -> ConfigError {
     ConfigError::UnknownKey { origin, key: key.to_owned(), nearest: nearest(key).map(|k| k.name) }
 }
 
-fn from_toml(path: &Path, text: &str, document: &Document<&str>) -> Result<Low, ConfigError> {
-    let mut low = Low::new();
+fn from_toml(path: &Path, text: &str, document: &Document<&str>) -> Result<RawConfig, ConfigError> {
+    let mut entries = RawConfig::new();
     for (name, item) in document.iter() {
         let key_span = document.key(name).and_then(toml_edit::Key::span);
         let start = |span: Option<Range<usize>>| span.map_or(0, |span| span.start);
@@ -50,19 +50,21 @@ fn from_toml(path: &Path, text: &str, document: &Document<&str>) -> Result<Low, 
             origin: origin.clone(),
             problem: format!("{name} takes a text, a number, a boolean, a list or a table of them"),
         })?;
-        low.insert(key.name, Found { raw, origin });
+        entries.insert(key.name, RawEntry { raw, origin });
     }
-    Ok(low)
+    Ok(entries)
 }
 
-fn raw_item(item: &Item) -> Option<Raw> {
+fn raw_item(item: &Item) -> Option<RawValue> {
     if let Some(table) = item.as_table_like() {
         let pair = |(name, item): (&str, &Item)| Some((name.to_owned(), plain(item.as_value()?)?));
-        return table.iter().map(pair).collect::<Option<BTreeMap<_, _>>>().map(Raw::Table);
+        return table.iter().map(pair).collect::<Option<BTreeMap<_, _>>>().map(RawValue::Table);
     }
     match item.as_value()? {
-        Value::Array(array) => array.iter().map(plain).collect::<Option<Vec<_>>>().map(Raw::List),
-        value => plain(value).map(Raw::Text),
+        Value::Array(array) => {
+            array.iter().map(plain).collect::<Option<Vec<_>>>().map(RawValue::List)
+        }
+        value => plain(value).map(RawValue::Text),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The keys of the native service manager.
+//! Keys of the native service manager.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -8,26 +8,26 @@ use fleet_agent::{External, NativeConfig};
 use fleet_unitfile::UnitName;
 
 use super::error::ConfigError;
-use super::resolve::{Values, bad};
+use super::resolve::{Values, bad_value};
 
-/// How this daemon runs units itself.
+/// Settings of the native service manager.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NativeSettings {
-    /// How many may be starting at once; nothing is as many as there are.
+    /// Maximum number of units that start at the same time; `None` sets no limit.
     pub(crate) max_starting: Option<NonZeroU32>,
-    /// Options that are passed over where a unit would be refused for them.
+    /// Options to ignore instead of refusing the unit.
     pub(crate) accept: BTreeSet<String>,
-    /// Units that somebody else runs on this machine.
+    /// External units, run by other supervisors on this machine.
     pub(crate) external: BTreeMap<UnitName, External>,
 }
 
-/// What is wanted of a number of units that may be starting at once.
+/// Description of valid limits of starting units.
 pub(crate) const STARTING: &str = "a number from 1 on, or none for no limit";
 
-/// What is wanted of the name of an option.
+/// Description of valid option names.
 pub(crate) const OPTION: &str = "names of options such as PrivateTmp";
 
-/// What is wanted of a unit that somebody else runs.
+/// Description of valid external units.
 pub(crate) const EXTERNAL: &str = "pairs such as network-online.target=up, \
                                    docker.service=path:/run/docker.sock or \
                                    db.service=tcp:localhost:5432";
@@ -54,7 +54,7 @@ impl NativeSettings {
         })
     }
 
-    /// The service manager that keeps its files there.
+    /// Returns the configuration of a service manager with this directory.
     pub(crate) fn config(&self, directory: &Path) -> NativeConfig {
         NativeConfig {
             max_starting: self.max_starting,
@@ -65,7 +65,7 @@ impl NativeSettings {
     }
 }
 
-/// How many units may be starting at once.
+/// Parses the maximum number of units that start at the same time.
 pub(crate) fn starting(text: &str) -> Option<Option<NonZeroU32>> {
     match text {
         "none" => Some(None),
@@ -73,26 +73,27 @@ pub(crate) fn starting(text: &str) -> Option<Option<NonZeroU32>> {
     }
 }
 
-/// The name of an option.
+/// Parses the name of an option.
 pub(crate) fn option(text: &str) -> Option<String> {
     let good = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
     good.then(|| text.to_owned())
 }
 
-/// A unit that somebody else runs, and how it is seen that it is up.
+/// Parses an external unit and the check of its state.
 pub(crate) fn external(text: &str) -> Option<(UnitName, External)> {
     let (unit, how) = text.split_once('=')?;
     Some((UnitName::parse(unit.trim()).ok()?, how.trim().parse().ok()?))
 }
 
-/// All items of a list, each read by itself.
+/// Parses all items of a list.
 fn all<T, A: Default + FromIterator<T>>(
     values: &Values<'_>,
     key: &'static str,
     expected: &'static str,
     read: impl Fn(&str) -> Option<T>,
 ) -> Result<A, ConfigError> {
-    let Some(found) = values.low.get(key) else { return Ok(A::default()) };
-    let read = |item: String| read(item.trim()).ok_or_else(|| bad(key, found, expected, item));
+    let Some(found) = values.raw.get(key) else { return Ok(A::default()) };
+    let read =
+        |item: String| read(item.trim()).ok_or_else(|| bad_value(key, found, expected, item));
     found.raw.items().into_iter().map(read).collect()
 }

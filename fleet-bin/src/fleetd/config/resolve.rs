@@ -1,4 +1,4 @@
-//! From what was found to what it means: each value checked once, with its place in the complaint.
+//! Resolves raw values to a configuration. Each value is checked once; errors name its position.
 
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -6,53 +6,53 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fleet_core::{MachineId, Metadata, Strictness};
-use fleet_http::Listen;
+use fleet_http::ListenAddress;
 use fleet_unitfile::{parse_bool, parse_timespan};
 
-use super::doors::DoorSettings;
+use super::auth::AuthSettings;
+use super::capacity::CapacitySettings;
 use super::error::ConfigError;
 #[cfg(feature = "etcd")]
 use super::etcd::EtcdSettings;
-use super::keys::{KEYS, Key, Standing};
+use super::keys::{KEYS, Key, KeyStatus};
 use super::native::NativeSettings;
-use super::offers::Offers;
 use super::systemd::SystemdSettings;
-use super::value::{Found, Low, Origin, Raw};
+use super::value::{RawConfig, RawEntry, RawValue, ValueOrigin};
 
-/// A configuration that can be used as it is.
+/// A valid configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Config {
     pub(crate) store: StoreKind,
     pub(crate) service_manager: ServiceManagerKind,
     pub(crate) data_dir: PathBuf,
-    /// For what must not outlive a reboot.
+    /// Directory for files that a reboot must clear.
     pub(crate) runtime_dir: PathBuf,
-    pub(crate) listen: Vec<Listen>,
-    /// Who is let in at ports, and how other daemons are spoken to.
-    pub(crate) doors: DoorSettings,
-    /// The machine's identity; nothing to take the one that the machine has.
+    pub(crate) listen: Vec<ListenAddress>,
+    /// Authentication settings.
+    pub(crate) auth: AuthSettings,
+    /// The configured machine ID; that of the host if `None`.
     pub(crate) machine_id: Option<MachineId>,
     pub(crate) public_ip: Option<IpAddr>,
     pub(crate) metadata: Metadata,
-    pub(crate) offers: Offers,
+    pub(crate) offers: CapacitySettings,
     pub(crate) agent_ttl: Duration,
     pub(crate) engine_ttl: Duration,
     pub(crate) disable_engine: bool,
     pub(crate) token_limit: u16,
     pub(crate) strictness: Strictness,
     pub(crate) verbosity: u8,
-    /// What a person should know though nothing is wrong, one sentence each.
-    pub(crate) remarks: Vec<String>,
+    /// Warnings, one sentence each.
+    pub(crate) warnings: Vec<String>,
 }
 
-/// Where the cluster's memory is.
+/// Kind of store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StoreKind {
-    /// In one file under the data directory.
+    /// A file in the data directory.
     Embedded,
-    /// In this process, and gone with it.
+    /// Memory of this process; not persistent.
     Memory,
-    /// In an etcd cluster.
+    /// An etcd cluster.
     #[cfg(feature = "etcd")]
     Etcd(EtcdSettings),
 }
@@ -63,28 +63,28 @@ impl StoreKind {
     }
 }
 
-/// What runs units.
+/// Kind of service manager.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ServiceManagerKind {
     /// This daemon.
     Native(NativeSettings),
-    /// The fleet-init that listens at this socket.
+    /// The fleet-init that listens on this socket.
     FleetInit(PathBuf),
     /// systemd.
     Systemd(SystemdSettings),
 }
 
 impl Config {
-    /// Checks every value, and fills in what was not found.
-    pub(crate) fn resolve(low: &Low) -> Result<Self, ConfigError> {
-        let values = Values { low };
+    /// Checks all values and sets defaults.
+    pub(crate) fn resolve(raw: &RawConfig) -> Result<Self, ConfigError> {
+        let values = Values { raw };
         let store = store(&values)?;
         let service_manager = service_manager(&values)?;
-        let remarks = remarks(low, &store, &service_manager);
-        let (doors, listen) = DoorSettings::resolve(&values, listen(&values)?)?;
+        let warnings = warnings(raw, &store, &service_manager);
+        let (auth, listen) = AuthSettings::resolve(&values, listen(&values)?)?;
         #[cfg(feature = "etcd")]
         if let StoreKind::Etcd(settings) = &store {
-            doors.check_reach(&values, &settings.servers)?;
+            auth.check_reach(&values, &settings.servers)?;
         }
         Ok(Self {
             store,
@@ -92,7 +92,7 @@ impl Config {
             data_dir: values.text("data_dir").unwrap_or("/var/lib/fleet").into(),
             runtime_dir: values.text("runtime_dir").map_or_else(runtime_dir, PathBuf::from),
             listen,
-            doors,
+            auth,
             machine_id: values.parsed(
                 "machine_id",
                 "1 to 64 letters, digits, \".\", \"_\" or \"-\"",
@@ -104,7 +104,7 @@ impl Config {
                 })?
                 .flatten(),
             metadata: metadata(&values)?,
-            offers: Offers::resolve(&values)?,
+            offers: CapacitySettings::resolve(&values)?,
             agent_ttl: values.ttl("agent_ttl", 30)?,
             engine_ttl: values.ttl("engine_ttl", 10)?,
             disable_engine: values
@@ -121,39 +121,39 @@ impl Config {
             verbosity: values
                 .parsed("verbosity", "a number from 0 to 255", |text| text.parse().ok())?
                 .unwrap_or(0),
-            remarks,
+            warnings,
         })
     }
 
-    /// The file of the embedded store.
+    /// Returns the path of the embedded store.
     pub(crate) fn store_file(data_dir: &Path) -> PathBuf {
         data_dir.join("store.redb")
     }
 }
 
-/// The values found, by key.
+/// The raw values, by key.
 pub(super) struct Values<'a> {
-    pub(super) low: &'a Low,
+    pub(super) raw: &'a RawConfig,
 }
 
 impl<'a> Values<'a> {
     pub(super) fn text(&self, key: &str) -> Option<&'a str> {
-        match &self.low.get(key)?.raw {
-            Raw::Text(text) => Some(text),
-            Raw::List(_) | Raw::Table(_) => None,
+        match &self.raw.get(key)?.raw {
+            RawValue::Text(text) => Some(text),
+            RawValue::List(_) | RawValue::Table(_) => None,
         }
     }
 
-    /// The value of `key`, read by `read`; a list where a text belongs is a bad value too.
+    /// Returns the value of `key`, parsed by `read`. A list in place of a text is an invalid value.
     pub(super) fn parsed<T>(
         &self,
         key: &'static str,
         expected: &'static str,
         read: impl FnOnce(&str) -> Option<T>,
     ) -> Result<Option<T>, ConfigError> {
-        let Some(found) = self.low.get(key) else { return Ok(None) };
+        let Some(found) = self.raw.get(key) else { return Ok(None) };
         let value = self.text(key).and_then(|text| read(text.trim()));
-        value.map(Some).ok_or_else(|| bad(key, found, expected, found.raw.items().join(",")))
+        value.map(Some).ok_or_else(|| bad_value(key, found, expected, found.raw.items().join(",")))
     }
 
     fn ttl(&self, key: &'static str, default: u64) -> Result<Duration, ConfigError> {
@@ -165,37 +165,37 @@ impl<'a> Values<'a> {
     }
 }
 
-pub(super) fn bad(
+pub(super) fn bad_value(
     key: &'static str,
-    found: &Found,
+    found: &RawEntry,
     expected: &'static str,
     value: impl Display,
 ) -> ConfigError {
     ConfigError::BadValue { origin: found.origin.clone(), key, found: value.to_string(), expected }
 }
 
-/// The complaint about a key that another one should come with.
-pub(super) fn alone(values: &Values<'_>, key: &'static str, lacks: &str) -> ConfigError {
+/// Returns the error of a key that requires another key.
+pub(super) fn requires(values: &Values<'_>, key: &'static str, lacks: &str) -> ConfigError {
     contradiction(values, key, format!("{key} is of no use alone: write {lacks}, too"))
 }
 
-/// The complaint about a key that does not go with others.
+/// Returns the error of contradicting keys.
 pub(super) fn contradiction(
     values: &Values<'_>,
     key: &'static str,
     problem: String,
 ) -> ConfigError {
-    let origin = values.low.get(key).map(|found| found.origin.clone());
-    let origin = origin.unwrap_or_else(|| Origin::Flag(key.to_owned()));
+    let origin = values.raw.get(key).map(|found| found.origin.clone());
+    let origin = origin.unwrap_or_else(|| ValueOrigin::Flag(key.to_owned()));
     ConfigError::Contradiction { origin, problem }
 }
 
-fn unsupported(found: &Found, problem: &str) -> ConfigError {
+fn unsupported(found: &RawEntry, problem: &str) -> ConfigError {
     ConfigError::Unsupported { origin: found.origin.clone(), problem: problem.to_owned() }
 }
 
 fn store(values: &Values<'_>) -> Result<StoreKind, ConfigError> {
-    let named = values.low.contains_key("etcd_servers");
+    let named = values.raw.contains_key("etcd_servers");
     let unnamed = if named { "etcd" } else { "embedded" };
     let expected = "\"embedded\", \"etcd\" or \"memory\"";
     let known = |text: &str| {
@@ -214,12 +214,12 @@ fn etcd(values: &Values<'_>) -> Result<StoreKind, ConfigError> {
     EtcdSettings::resolve(values).map(StoreKind::Etcd)
 }
 
-/// A daemon that was built without it must not begin a cluster of its own beside the one in etcd.
+/// A daemon built without etcd must not start a separate cluster next to the one in etcd.
 #[cfg(not(feature = "etcd"))]
 fn etcd(values: &Values<'_>) -> Result<StoreKind, ConfigError> {
-    let chosen = ["store", "etcd_servers"].into_iter().find_map(|key| values.low.get(key));
+    let chosen = ["store", "etcd_servers"].into_iter().find_map(|key| values.raw.get(key));
     let origin = chosen.map(|found| found.origin.clone());
-    let origin = origin.unwrap_or_else(|| Origin::Flag("store".to_owned()));
+    let origin = origin.unwrap_or_else(|| ValueOrigin::Flag("store".to_owned()));
     let problem = "this fleetd was built without the etcd store: build one that has it with \
                    \"cargo build --release --features etcd\", which needs protoc (Debian: \
                    protobuf-compiler), or write store = \"embedded\"";
@@ -233,7 +233,7 @@ fn service_manager(values: &Values<'_>) -> Result<ServiceManagerKind, ConfigErro
         kinds.into_iter().find(|kind| *kind == text)
     };
     let kind = values.parsed("service_manager", expected, known)?;
-    match (kind, values.low.get("service_manager")) {
+    match (kind, values.raw.get("service_manager")) {
         (Some("systemd"), _) => Ok(ServiceManagerKind::Systemd(SystemdSettings::resolve(values)?)),
         (Some("fake"), Some(found)) => Err(unsupported(
             found,
@@ -252,28 +252,29 @@ fn native(values: &Values<'_>) -> Result<ServiceManagerKind, ConfigError> {
     Ok(socket.map_or(ServiceManagerKind::Native(settings), ServiceManagerKind::FleetInit))
 }
 
-fn listen(values: &Values<'_>) -> Result<Vec<Listen>, ConfigError> {
-    let Some(found) = values.low.get("listen") else {
-        return Ok(vec![Listen::Unix(PathBuf::from("/run/fleet.sock"))]);
+fn listen(values: &Values<'_>) -> Result<Vec<ListenAddress>, ConfigError> {
+    let Some(found) = values.raw.get("listen") else {
+        return Ok(vec![ListenAddress::Unix(PathBuf::from("/run/fleet.sock"))]);
     };
     let expected = "a list of URLs such as unix:///run/fleet.sock or tcp://127.0.0.1:4285";
-    let read = |item: String| item.parse().map_err(|_| bad("listen", found, expected, item));
+    let read = |item: String| item.parse().map_err(|_| bad_value("listen", found, expected, item));
     found.raw.items().into_iter().map(read).collect()
 }
 
-/// Metadata: pairs `k=v`, of which later ones win; a key or value without the other is refused.
+/// Parses metadata pairs `k=v`. Later pairs override earlier ones; an empty key or value is
+/// refused.
 fn metadata(values: &Values<'_>) -> Result<Metadata, ConfigError> {
-    let Some(found) = values.low.get("metadata") else { return Ok(Metadata::new()) };
+    let Some(found) = values.raw.get("metadata") else { return Ok(Metadata::new()) };
     let pair = |item: String| match item.split_once('=') {
         Some((key, value)) if !key.trim().is_empty() && !value.trim().is_empty() => {
             Ok((key.trim().to_owned(), value.trim().to_owned()))
         }
-        _ => Err(bad("metadata", found, "pairs such as region=us-east,disk=ssd", item)),
+        _ => Err(bad_value("metadata", found, "pairs such as region=us-east,disk=ssd", item)),
     };
     found.raw.items().into_iter().map(pair).collect()
 }
 
-/// The directory that systemd made for the service, or the one that it would have made.
+/// Returns the runtime directory that systemd created for the service, or its usual path.
 fn runtime_dir() -> PathBuf {
     let given = std::env::var_os("RUNTIME_DIRECTORY").unwrap_or_default();
     let first = std::env::split_paths(&given).next().filter(|path| !path.as_os_str().is_empty());
@@ -288,7 +289,7 @@ fn strictness(text: &str) -> Option<Strictness> {
     }
 }
 
-fn remarks(low: &Low, store: &StoreKind, manager: &ServiceManagerKind) -> Vec<String> {
+fn warnings(raw: &RawConfig, store: &StoreKind, manager: &ServiceManagerKind) -> Vec<String> {
     let of_etcd = |key: &Key| key.name.starts_with("etcd_");
     let of_systemd = |key: &Key| key.name.starts_with("systemd_") || key.name == "units_directory";
     let by_systemd = matches!(manager, ServiceManagerKind::Systemd(_));
@@ -299,16 +300,16 @@ fn remarks(low: &Low, store: &StoreKind, manager: &ServiceManagerKind) -> Vec<St
     let by_init = matches!(manager, ServiceManagerKind::FleetInit(_));
     let of_init =
         |key: &Key| key.name.starts_with("native_") && key.name != "native_socket" && by_init;
-    let idle = |key: &Key| match key.standing {
-        Standing::Inert(why) => Some(why),
-        Standing::Used if of_etcd(key) && !store.is_etcd() => Some("another store is chosen"),
-        Standing::Used if is_of_other(key) => Some("another service manager is chosen"),
-        Standing::Used if of_init(key) => Some("an option of fleet-init run --fleet says it"),
-        Standing::Used => None,
+    let idle = |key: &Key| match key.status {
+        KeyStatus::Obsolete(why) => Some(why),
+        KeyStatus::Used if of_etcd(key) && !store.is_etcd() => Some("another store is chosen"),
+        KeyStatus::Used if is_of_other(key) => Some("another service manager is chosen"),
+        KeyStatus::Used if of_init(key) => Some("an option of fleet-init run --fleet says it"),
+        KeyStatus::Used => None,
     };
-    let remark = |key: &Key| {
-        let (found, why) = (low.get(key.name)?, idle(key)?);
+    let warning = |key: &Key| {
+        let (found, why) = (raw.get(key.name)?, idle(key)?);
         Some(format!("{}: {} changes nothing: {why}", found.origin, key.name))
     };
-    KEYS.iter().filter_map(remark).collect()
+    KEYS.iter().filter_map(warning).collect()
 }

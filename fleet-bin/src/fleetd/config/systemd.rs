@@ -1,20 +1,21 @@
-//! The keys of the systemd service manager. Two keep their names and meanings from fleet v1.
+//! Keys of the systemd service manager. Two of them have the names and meanings of fleet v1.
 
 use std::path::PathBuf;
 
 use fleet_unitfile::parse_bool;
 
 use super::error::ConfigError;
-use super::resolve::{Values, bad};
+use super::resolve::{Values, bad_value};
 
-/// Which systemd runs units, and how it is reached.
+/// Settings of the systemd service manager.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SystemdSettings {
-    /// Whether it is a user's; nothing to take the machine's for root, and the user's otherwise.
+    /// Whether to use a user's systemd. By default, root uses the system's and other users their
+    /// own.
     pub(crate) user: Option<bool>,
-    /// Whether it is reached over its own socket, without a bus.
+    /// Whether to use systemd's private socket instead of D-Bus.
     pub(crate) private: bool,
-    /// Where unit files are kept, if not where they usually are.
+    /// Directory for unit files, if not the default.
     pub(crate) directory: Option<PathBuf>,
 }
 
@@ -29,15 +30,15 @@ impl SystemdSettings {
     }
 }
 
-/// systemd is told paths, which mean nothing to it unless they begin at the root.
+/// Returns the unit directory. systemd accepts only absolute paths.
 fn directory(values: &Values<'_>) -> Result<Option<PathBuf>, ConfigError> {
     let key = "units_directory";
     let text = values.text(key).map(str::trim).filter(|text| !text.is_empty());
-    match (text.map(PathBuf::from), values.low.get(key)) {
+    match (text.map(PathBuf::from), values.raw.get(key)) {
         (Some(path), Some(found)) if !path.is_absolute() => {
-            Err(bad(key, found, "an absolute path such as /run/fleet/units", path.display()))
+            Err(bad_value(key, found, "an absolute path such as /run/fleet/units", path.display()))
         }
-        // As fleet v1 wrote it by default, with a slash at its end that would be part of names.
+        // Drops the trailing slash of fleet v1's default, which would become part of file names.
         (Some(path), _) => Ok(Some(path.components().collect())),
         (None, _) => Ok(None),
     }

@@ -1,4 +1,4 @@
-//! Configurations in both formats, and every complaint.
+//! Tests of both configuration formats and of all errors.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -10,12 +10,12 @@ use fleet_core::Resources;
 use super::*;
 
 fn resolve(text: &str) -> Result<Config, String> {
-    let low = file::read(Path::new("fleet.conf"), text).map_err(|error| error.to_string())?;
-    Config::resolve(&low).map_err(|error| error.to_string())
+    let raw = file::read(Path::new("fleet.conf"), text).map_err(|error| error.to_string())?;
+    Config::resolve(&raw).map_err(|error| error.to_string())
 }
 
 #[test]
-fn a_toml_file_is_read() {
+fn toml_file_is_read() {
     let config = resolve(
         r#"
         store = "memory"
@@ -35,14 +35,14 @@ fn a_toml_file_is_read() {
     assert_eq!(config.token_limit, 7);
     assert!(config.disable_engine);
     assert_eq!(config.metadata["rack"], "4");
-    assert_eq!(config.remarks, [] as [String; 0]);
+    assert_eq!(config.warnings, [] as [String; 0]);
 }
 
 #[test]
-fn a_file_of_fleet_v1_is_read_as_it_is() {
+fn v1_file_is_read() {
     let config = resolve(
         "# the old way\n\
-         METADATA=region=us-west,az=us-west-1 ; a remark\n\
+         METADATA=region=us-west,az=us-west-1 ; a warning\n\
          public_ip = '10.0.0.7'\n\
          agent_ttl=45s\n\
          engine_reconcile_interval=2.5\n\
@@ -55,15 +55,15 @@ fn a_file_of_fleet_v1_is_read_as_it_is() {
     assert_eq!(config.public_ip, Some("10.0.0.7".parse().unwrap()));
     assert_eq!(config.agent_ttl.as_secs(), 45);
     assert_eq!(config.verbosity, 1);
-    let remark = "fleet.conf:5:1: engine_reconcile_interval changes nothing: \
+    let warning = "fleet.conf:5:1: engine_reconcile_interval changes nothing: \
                   the engine is woken by changes, not by a clock";
-    assert_eq!(config.remarks, [remark]);
+    assert_eq!(config.warnings, [warning]);
 }
 
 #[test]
-fn a_machine_offers_all_that_it_has_or_less_or_something_else() {
+fn offers_all_part_or_a_fixed_amount() {
     let has = Resources { cpu: 4000, memory: 8 << 30, disk: 100 << 30 };
-    let offers = |text: &str| resolve(text).unwrap().offers.of(has);
+    let offers = |text: &str| resolve(text).unwrap().offers.apply(has);
     assert_eq!(offers(""), has);
     let text = "offer_cpu = \"-0.5\"\noffer_memory = \"2G\"\noffer_disk = 0\n";
     assert_eq!(offers(text), Resources { cpu: 3500, memory: 2 << 30, disk: 0 });
@@ -72,7 +72,7 @@ fn a_machine_offers_all_that_it_has_or_less_or_something_else() {
 
 #[cfg(feature = "etcd")]
 #[test]
-fn etcd_is_reached_by_the_keys_of_fleet_v1() {
+fn etcd_uses_the_keys_of_v1() {
     let config = resolve(
         "etcd_servers=[\"https://10.0.0.1:2379\", \"https://10.0.0.2:2379\"]\n\
          etcd_cafile=/ca.pem\n\
@@ -94,22 +94,22 @@ fn etcd_is_reached_by_the_keys_of_fleet_v1() {
     };
     assert!(!format!("{config:?}").contains("secret"));
     assert_eq!(config.store, StoreKind::Etcd(settings));
-    assert_eq!(config.remarks, [] as [String; 0]);
+    assert_eq!(config.warnings, [] as [String; 0]);
 }
 
 #[test]
-fn a_mistake_below_a_table_does_not_make_a_file_one_of_fleet_v1() {
+fn invalid_toml_with_tables_is_not_read_as_v1() {
     for mistake in ["name \"m3\"", "name = m3", "name = \"m3", "name = 1\nname = 2"] {
-        let complaint = resolve(&format!("verbosity = 1\n[metadata]\n{mistake}\n")).unwrap_err();
-        assert!(complaint.starts_with("fleet.conf:"), "{mistake}: {complaint}");
+        let error = resolve(&format!("verbosity = 1\n[metadata]\n{mistake}\n")).unwrap_err();
+        assert!(error.starts_with("fleet.conf:"), "{mistake}: {error}");
     }
-    let complaint = resolve("etcd_servers = [\"http://e:2379\"]\n[metadata\n").unwrap_err();
-    assert!(complaint.starts_with("fleet.conf:2:10: unclosed table"), "{complaint}");
+    let error = resolve("etcd_servers = [\"http://e:2379\"]\n[metadata\n").unwrap_err();
+    assert!(error.starts_with("fleet.conf:2:10: unclosed table"), "{error}");
     assert_eq!(resolve("verbosity=1\nengine_ttl=5s\n[other]\nname m3\n").unwrap().verbosity, 1);
 }
 
 #[test]
-fn systemd_is_chosen_with_the_keys_of_fleet_v1() {
+fn systemd_uses_the_keys_of_v1() {
     let config = resolve(
         "service_manager = \"systemd\"\nsystemd_user = true\nunits_directory = \"/run/f/\"\n",
     );
@@ -117,12 +117,12 @@ fn systemd_is_chosen_with_the_keys_of_fleet_v1() {
         SystemdSettings { user: Some(true), private: false, directory: Some("/run/f".into()) };
     assert_eq!(config.unwrap().service_manager, ServiceManagerKind::Systemd(settings));
     let config = resolve("systemd_user = true\n").unwrap();
-    let remark = "fleet.conf:1:1: systemd_user changes nothing: another service manager is chosen";
-    assert_eq!(config.remarks, [remark]);
+    let warning = "fleet.conf:1:1: systemd_user changes nothing: another service manager is chosen";
+    assert_eq!(config.warnings, [warning]);
 }
 
 #[test]
-fn native_units_are_run_by_the_daemon_or_by_a_fleet_init_that_is_named() {
+fn native_units_run_in_daemon_or_fleet_init() {
     use ServiceManagerKind::{FleetInit, Native};
     let usual = NativeSettings::default;
     let starting = |max_starting| Native(NativeSettings { max_starting, ..usual() });
@@ -161,42 +161,43 @@ fn native_units_are_run_by_the_daemon_or_by_a_fleet_init_that_is_named() {
         }
     }
     let both = "service_manager = \"systemd\"\nnative_socket = \"/run/fleet/init.sock\"\n";
-    let remark = "fleet.conf:2:1: native_socket changes nothing: another service manager is chosen";
-    assert_eq!(resolve(both).unwrap().remarks, [remark]);
+    let warning =
+        "fleet.conf:2:1: native_socket changes nothing: another service manager is chosen";
+    assert_eq!(resolve(both).unwrap().warnings, [warning]);
     let both = "native_max_starting = 7\nnative_socket = \"/run/fleet/init.sock\"\n";
-    let remark = "fleet.conf:1:1: native_max_starting changes nothing: \
+    let warning = "fleet.conf:1:1: native_max_starting changes nothing: \
                   an option of fleet-init run --fleet says it";
-    assert_eq!(resolve(both).unwrap().remarks, [remark]);
+    assert_eq!(resolve(both).unwrap().warnings, [warning]);
 }
 
 #[test]
-fn keys_of_etcd_beside_another_store_are_remarked_on() {
+fn unused_etcd_keys_are_warned_about() {
     let config = resolve("store = \"memory\"\netcd_username = \"fleet\"\n").unwrap();
-    let remark = "fleet.conf:2:1: etcd_username changes nothing: another store is chosen";
-    assert_eq!(config.remarks, [remark]);
+    let warning = "fleet.conf:2:1: etcd_username changes nothing: another store is chosen";
+    assert_eq!(config.warnings, [warning]);
 }
 
 #[cfg(not(feature = "etcd"))]
 #[test]
-fn a_daemon_without_the_etcd_store_says_how_to_build_one_that_has_it() {
+fn missing_etcd_feature_error_has_build_advice() {
     let cases = [
         ("store = \"etcd\"\n", "fleet.conf:1:1"),
         ("verbosity = 1\netcd_servers = [\"http://127.0.0.1:2379\"]\n", "fleet.conf:2:1"),
         ("etcd_servers = [\"http://127.0.0.1:2379\"]\nstore = \"etcd\"\n", "fleet.conf:2:1"),
     ];
     for (text, place) in cases {
-        let complaint = format!(
+        let error = format!(
             "{place}: this fleetd was built without the etcd store: build one that has it with \
              \"cargo build --release --features etcd\", which needs protoc (Debian: \
              protobuf-compiler), or write store = \"embedded\""
         );
-        assert_eq!(resolve(text).unwrap_err(), complaint, "of {text:?}");
+        assert_eq!(resolve(text).unwrap_err(), error, "of {text:?}");
     }
 }
 
 #[cfg(feature = "etcd")]
 #[test]
-fn complaints_about_etcd_name_the_place_and_the_remedy() {
+fn etcd_errors_name_position_and_remedy() {
     let cases = [
         (
             "etcd_servers=10.0.0.1:2379\n",
@@ -226,14 +227,14 @@ fn complaints_about_etcd_name_the_place_and_the_remedy() {
              write a time from 10ms to 1min, such as 2s",
         ),
     ];
-    for (text, complaint) in cases {
-        assert_eq!(resolve(text).unwrap_err(), complaint, "of {text:?}");
+    for (text, error) in cases {
+        assert_eq!(resolve(text).unwrap_err(), error, "of {text:?}");
     }
 }
 
 // Holds: D-44
 #[test]
-fn every_complaint_names_the_place_and_the_remedy() {
+fn errors_name_position_and_remedy() {
     let cases = [
         (
             "store = \"memory\"\nagent_tll = 3\n",
@@ -290,19 +291,19 @@ fn every_complaint_names_the_place_and_the_remedy() {
              write a list of URLs such as unix:///run/fleet.sock or tcp://127.0.0.1:4285",
         ),
     ];
-    for (text, complaint) in cases {
-        assert_eq!(resolve(text).unwrap_err(), complaint, "of {text:?}");
+    for (text, error) in cases {
+        assert_eq!(resolve(text).unwrap_err(), error, "of {text:?}");
     }
 }
 
 #[test]
-fn a_line_that_is_neither_format_is_a_syntax_error_with_its_place() {
-    let complaint = resolve("store = \"memory\"\nwhat is this\n").unwrap_err();
-    assert!(complaint.starts_with("fleet.conf:2:"), "{complaint}");
+fn unparsable_line_is_a_syntax_error() {
+    let error = resolve("store = \"memory\"\nwhat is this\n").unwrap_err();
+    assert!(error.starts_with("fleet.conf:2:"), "{error}");
 }
 
 #[test]
-fn flags_win_over_the_environment_and_that_over_the_file() {
+fn flags_override_environment_and_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("fleet.conf");
     std::fs::write(&path, "token_limit = 1\nverbosity = 1\ndata_dir = \"/one\"\n").unwrap();
@@ -310,10 +311,13 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
         "FLEET_TOKEN_LIMIT" | "FLEET_VERBOSITY" => Some("2".to_owned()),
         _ => None,
     };
-    let origin = Origin::Flag("token-limit".to_owned());
-    let flags = Low::from([("token_limit", Found { raw: Raw::Text("3".to_owned()), origin })]);
-    let low = find(Some(&path), &environment, flags).unwrap();
-    let config = Config::resolve(&low).unwrap();
+    let origin = ValueOrigin::Flag("token-limit".to_owned());
+    let flags = RawConfig::from([(
+        "token_limit",
+        RawEntry { raw: RawValue::Text("3".to_owned()), origin },
+    )]);
+    let raw = find(Some(&path), &environment, flags).unwrap();
+    let config = Config::resolve(&raw).unwrap();
     assert_eq!(config.token_limit, 3);
     assert_eq!(config.verbosity, 2);
     assert_eq!(config.data_dir, Path::new("/one"));

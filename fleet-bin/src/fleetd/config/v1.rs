@@ -1,19 +1,22 @@
-//! The configuration format of fleet v1: lines of `key=value`, with bare strings.
+//! The configuration format of fleet v1: lines of `key=value` with unquoted strings.
 
 use std::path::Path;
 
 use super::error::ConfigError;
 use super::file::{place, unknown_key};
 use super::keys::find;
-use super::value::{Found, Low, Raw};
+use super::value::{RawConfig, RawEntry, RawValue};
 
-/// Reads `text` as fleet v1 did; `None` when it is not of that format.
+/// Parses `text` in the format of fleet v1. Returns `None` if it is not in that format.
 ///
-/// A line that begins with `#` or `;` is a comment, a line that ends with a backslash goes on in
-/// the next, only keys before a `[section]` count, and a value without quotes ends at a `#` or `;`.
-/// A file with a table of ours, such as `[metadata]`, or `[metadata` that nobody closed, is TOML
-/// with a mistake in it.
-pub(crate) fn read(path: &Path, text: &str) -> Option<Result<Low, ConfigError>> {
+/// - Lines that begin with `#` or `;` are comments.
+/// - A line that ends with a backslash continues on the next line.
+/// - Only keys before the first `[section]` count.
+/// - An unquoted value ends at `#` or `;`.
+///
+/// A file with one of our tables, such as `[metadata]` or an unclosed `[metadata`, is invalid TOML
+/// instead.
+pub(crate) fn read(path: &Path, text: &str) -> Option<Result<RawConfig, ConfigError>> {
     if text.lines().any(is_our_table) {
         return None;
     }
@@ -40,15 +43,15 @@ fn pair(
     text: &str,
     at: usize,
     line: &str,
-) -> Result<(&'static str, Found), ConfigError> {
+) -> Result<(&'static str, RawEntry), ConfigError> {
     let (name, value) = line.split_once('=').unwrap_or((line, ""));
     let name = name.trim().to_ascii_lowercase();
     let origin = place(path, text, at);
     let key = find(&name).ok_or_else(|| unknown_key(origin.clone(), &name))?;
-    Ok((key.name, Found { raw: Raw::Text(unquoted(value)), origin }))
+    Ok((key.name, RawEntry { raw: RawValue::Text(unquoted(value)), origin }))
 }
 
-/// The value without its quotes; without quotes, up to a comment.
+/// Returns the value without its quotes, or up to a comment if it is unquoted.
 fn unquoted(value: &str) -> String {
     let value = value.trim();
     for quote in ['"', '\''] {
@@ -60,7 +63,7 @@ fn unquoted(value: &str) -> String {
     value.split(['#', ';']).next().unwrap_or_default().trim().to_owned()
 }
 
-/// The lines that count, up to the first section, each with the byte that it begins at.
+/// Returns the logical lines before the first section, each with its byte offset.
 fn logical_lines(text: &str) -> Vec<(usize, String)> {
     let mut lines: Vec<(usize, String)> = Vec::new();
     let (mut at, mut goes_on) = (0, false);

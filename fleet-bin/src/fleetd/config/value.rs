@@ -1,21 +1,21 @@
-//! A value as it was found, with where it was found.
+//! Raw configuration values with their origins.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-/// Where a value comes from.
+/// Origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// A line of a file; line and column count from one.
+pub(crate) enum ValueOrigin {
+    /// A position in a file; line and column count from one.
     File { path: PathBuf, line: usize, column: usize },
     /// An environment variable.
     Variable(String),
-    /// A flag on the command line.
+    /// A command-line flag.
     Flag(String),
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for ValueOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File { path, line, column } => {
@@ -27,19 +27,19 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A value before it is known what it should be.
+/// An uninterpreted value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Raw {
-    /// A text, or a number or boolean in its plain spelling.
+pub(crate) enum RawValue {
+    /// A text, or a number or boolean as text.
     Text(String),
     /// A list of texts.
     List(Vec<String>),
-    /// Texts under names.
+    /// A table of texts.
     Table(BTreeMap<String, String>),
 }
 
-impl Raw {
-    /// The texts of a list; a text is split at its commas, without brackets, quotes and blanks.
+impl RawValue {
+    /// Returns the items of a list. A text is split at commas, without brackets, quotes and blanks.
     pub(crate) fn items(&self) -> Vec<String> {
         match self {
             Self::List(items) => items.clone(),
@@ -52,12 +52,12 @@ impl Raw {
     }
 }
 
-/// A value and where it was found.
+/// A raw value with its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Found {
-    pub(crate) raw: Raw,
-    pub(crate) origin: Origin,
+pub(crate) struct RawEntry {
+    pub(crate) raw: RawValue,
+    pub(crate) origin: ValueOrigin,
 }
 
-/// What was found for each key, by the key's name.
-pub(crate) type Low = BTreeMap<&'static str, Found>;
+/// Raw values by key name.
+pub(crate) type RawConfig = BTreeMap<&'static str, RawEntry>;

@@ -1,13 +1,12 @@
-//! What there is to be known of the machine that this process runs on: how much it has, and where
-//! others reach it.
+//! Resources and address of the host.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 
 use fleet_core::Resources;
 
-/// Processors, memory, and the file system of a directory. What cannot be found out is nothing, so
-/// that nobody reserves it.
+/// Returns CPU, memory and the size of a directory's file system. Unknown resources are zero, so
+/// that units cannot reserve them.
 pub(crate) fn resources(directory: &Path) -> Resources {
     let resources = Resources { cpu: cpu(), memory: memory(), disk: disk(directory) };
     if resources.first_over(Resources::ZERO).is_none() {
@@ -16,10 +15,10 @@ pub(crate) fn resources(directory: &Path) -> Resources {
     resources
 }
 
-/// The address by which this machine would reach the world, by IPv4 if it has that. Nothing is sent
-/// for it: connecting a socket of datagrams only asks the kernel for the way.
+/// Returns the source address of the default route, preferring IPv4. Sends no packet: connecting a
+/// UDP socket only queries the kernel's routes.
 pub(crate) fn address() -> Option<IpAddr> {
-    // Addresses that are set apart for documents; the way to them is that to anywhere.
+    // Documentation addresses, which are routed like any remote address.
     let worlds: [(IpAddr, IpAddr); 2] = [
         (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::new(192, 0, 2, 1).into()),
         (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into()),
@@ -33,7 +32,7 @@ pub(crate) fn address() -> Option<IpAddr> {
     worlds.into_iter().find_map(way)
 }
 
-/// The processors that this process may use, in thousandths.
+/// Returns the number of CPUs that this process may use, in thousandths.
 fn cpu() -> u64 {
     let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
     u64::try_from(cores).unwrap_or(0).saturating_mul(1000)
@@ -44,14 +43,14 @@ fn memory() -> u64 {
     total(&text).unwrap_or(0)
 }
 
-/// The bytes in the line `MemTotal:  16326428 kB`.
+/// Parses the line `MemTotal:  16326428 kB`, and returns bytes.
 fn total(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kilobytes.checked_mul(1024)
 }
 
-/// The size of the file system, whatever is used of it.
+/// Returns the total size of the file system.
 fn disk(directory: &Path) -> u64 {
     let stat = rustix::fs::statvfs(directory);
     stat.map_or(0, |stat| stat.f_blocks.saturating_mul(stat.f_frsize))
@@ -62,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_machine_has_something_of_everything() {
+    fn host_has_all_resources() {
         let has = resources(Path::new("/"));
         assert!(has.cpu >= 1000 && has.memory > 1 << 20 && has.disk > 0, "{has}");
         assert_eq!(disk(Path::new("/nowhere")), 0);
@@ -70,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_read_as_the_kernel_writes_it() {
+    fn parses_meminfo() {
         let text = "MemTotal:       16326428 kB\nMemFree:         5125236 kB\n";
         assert_eq!(total(text), Some(16_326_428 * 1024));
         assert_eq!(total("MemFree: 1 kB\n"), None);

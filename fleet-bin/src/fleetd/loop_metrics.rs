@@ -1,4 +1,4 @@
-//! What the loops of this daemon do, counted for Prometheus.
+//! Metrics of the daemon's engine and agents.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,13 +14,13 @@ use fleet_http::prometheus_client::metrics::counter::{ConstCounter, Counter};
 use fleet_http::prometheus_client::metrics::family::Family;
 use fleet_http::prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use fleet_http::prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use fleet_scheduler::{StepAction, Step};
+use fleet_scheduler::{Step, StepAction};
 use fleet_store::{Mirror, RegistryError};
 
 type Kind = Vec<(&'static str, &'static str)>;
 
-/// What the engine of this daemon does, by the names that version 1 had for it.
-pub(crate) struct Counters {
+/// Metrics of the daemon's engine, named as in version 1.
+pub(crate) struct EngineMetrics {
     leader_start_time: Gauge,
     tasks: Family<Kind, Counter>,
     task_failures: Family<Kind, Counter>,
@@ -29,8 +29,8 @@ pub(crate) struct Counters {
     durations: Histogram,
 }
 
-impl Counters {
-    /// Nothing was counted yet.
+impl EngineMetrics {
+    /// Creates and registers the metrics.
     pub(crate) fn new(metrics: &Metrics) -> Self {
         let counters = Self {
             leader_start_time: Gauge::default(),
@@ -38,10 +38,10 @@ impl Counters {
             task_failures: Family::default(),
             passes: Counter::default(),
             pass_failures: Family::default(),
-            // From a millisecond, which is what its clock can tell, to sixteen seconds.
+            // From one millisecond, the resolution of the clock, to sixteen seconds.
             durations: Histogram::new(exponential_buckets(0.001, 4.0, 8)),
         };
-        counters.begin();
+        counters.init_labels();
         metrics.register(|registry| {
             let help = "Since when this daemon leads, in seconds since 1970; 0 while it does not";
             registry.register("engine_leader_start_time", help, counters.leader_start_time.clone());
@@ -60,8 +60,8 @@ impl Counters {
         counters
     }
 
-    /// Gives each kind a number that can grow.
-    fn begin(&self) {
+    /// Creates the counters of all labels, so that they exist from the beginning.
+    fn init_labels(&self) {
         for kind in [PLACE, MOVE, REMOVE] {
             self.tasks.get_or_create_owned(&vec![("type", kind)]);
             self.task_failures.get_or_create_owned(&vec![("type", kind)]);
@@ -72,17 +72,17 @@ impl Counters {
     }
 }
 
-/// Kinds of changes of placements, as version 1 called them where it had them.
+/// Types of placement changes, named as in version 1 where it had them.
 const PLACE: &str = "attemptscheduleunit";
 const MOVE: &str = "moveunit";
 const REMOVE: &str = "unscheduleunit";
 
-/// Why the engine's look at what is new came to nothing.
+/// Types of failed reconciliation passes.
 const CONFLICT: &str = "conflict";
 const DEPOSED: &str = "deposed";
 const RUN: &str = "run";
 
-impl EngineObserver for Counters {
+impl EngineObserver for EngineMetrics {
     fn on_leadership(&self, leads: bool) {
         let now = i64::try_from(wall_time().as_millis() / 1000).unwrap_or(i64::MAX);
         self.leader_start_time.set(if leads { now } else { 0 });
@@ -114,33 +114,33 @@ impl EngineObserver for Counters {
     }
 }
 
-/// Counts what the agents of this daemon do, and the units of their machines.
-pub(crate) fn count_agents(
+/// Registers metrics of this daemon's agents and of the units on their machines.
+pub(crate) fn register_agents(
     metrics: &Metrics,
     agents: Vec<AgentMetrics>,
     mirror: Mirror,
     machines: Vec<MachineId>,
 ) {
-    let agents = Box::new(Agents { agents, mirror, machines });
+    let agents = Box::new(AgentCollector { agents, mirror, machines });
     metrics.register(|registry| registry.register_collector(agents));
 }
 
-/// The agents of this daemon, of which everything is asked when it is to be shown.
-struct Agents {
+/// Collects metrics of this daemon's agents when they are requested.
+struct AgentCollector {
     agents: Vec<AgentMetrics>,
     mirror: Mirror,
     machines: Vec<MachineId>,
 }
 
-impl fmt::Debug for Agents {
+impl fmt::Debug for AgentCollector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Agents").field("machines", &self.machines).finish_non_exhaustive()
+        f.debug_struct("AgentCollector").field("machines", &self.machines).finish_non_exhaustive()
     }
 }
 
-impl Agents {
+impl AgentCollector {
     fn units(&self) -> BTreeMap<&'static str, i64> {
-        // Each state has a number from the beginning.
+        // Each state exists from the beginning.
         let mut counts: BTreeMap<_, _> =
             ActiveState::ALL.iter().map(|state| (state.as_str(), 0)).collect();
         let snapshot = self.mirror.snapshot();
@@ -152,7 +152,7 @@ impl Agents {
     }
 }
 
-impl Collector for Agents {
+impl Collector for AgentCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let help = "Units on the machines of this daemon by what they do, as was told last";
         let gauge = MetricType::Gauge;

@@ -1,70 +1,74 @@
-//! The keys that say who is let in at ports, and how other daemons are spoken to.
+//! Keys for authentication at ports and to other daemons.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use fleet_http::{Endpoint, Listen};
+use fleet_http::{Endpoint, ListenAddress};
 
 use super::error::ConfigError;
-use super::resolve::{Values, alone, bad, contradiction};
-use super::value::Origin;
+use super::resolve::{Values, bad_value, contradiction, requires};
+use super::value::ValueOrigin;
 
-/// Who is let in at ports, and how other daemons are spoken to; the files are not read yet.
+/// Authentication settings. The files are not read yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct DoorSettings {
+pub(crate) struct AuthSettings {
     /// A certificate and its key.
-    pub(crate) identity: Option<(Named, Named)>,
-    pub(crate) client_ca: Option<Named>,
-    pub(crate) tokens: Option<Named>,
-    pub(crate) peer_ca: Option<Named>,
-    pub(crate) peer_token: Option<Named>,
-    /// Where other daemons reach this one; nothing to find it out.
+    pub(crate) identity: Option<(FileSetting, FileSetting)>,
+    pub(crate) client_ca: Option<FileSetting>,
+    pub(crate) tokens: Option<FileSetting>,
+    pub(crate) peer_ca: Option<FileSetting>,
+    pub(crate) peer_token: Option<FileSetting>,
+    /// URL at which other daemons reach this one; derived from `listen` if `None`.
     pub(crate) public_url: Option<Endpoint>,
 }
 
-/// A file, with the place that names it.
+/// A file, with the key and position that name it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Named {
+pub(crate) struct FileSetting {
     pub(crate) key: &'static str,
     pub(crate) path: PathBuf,
-    pub(crate) origin: Origin,
+    pub(crate) origin: ValueOrigin,
 }
 
-impl DoorSettings {
-    /// Checks the keys, and that every port that other hosts can reach is kept. Such a port is
-    /// spoken to by TLS, however it is written.
+impl AuthSettings {
+    /// Resolves the keys, and checks that every port reachable from other hosts is protected. Such
+    /// a port uses TLS regardless of its URL scheme.
     pub(super) fn resolve(
         values: &Values<'_>,
-        listen: Vec<Listen>,
-    ) -> Result<(Self, Vec<Listen>), ConfigError> {
-        let doors = Self {
+        listen: Vec<ListenAddress>,
+    ) -> Result<(Self, Vec<ListenAddress>), ConfigError> {
+        let auth = Self {
             identity: identity(values)?,
-            client_ca: named(values, "client_ca_file"),
-            tokens: named(values, "token_file"),
-            peer_ca: named(values, "peer_ca_file"),
-            peer_token: named(values, "peer_token_file"),
+            client_ca: file_setting(values, "client_ca_file"),
+            tokens: file_setting(values, "token_file"),
+            peer_ca: file_setting(values, "peer_ca_file"),
+            peer_token: file_setting(values, "peer_token_file"),
             public_url: public_url(values)?,
         };
-        if doors.client_ca.is_some() && doors.identity.is_none() {
-            return Err(alone(values, "client_ca_file", "tls_cert_file and tls_key_file"));
+        if auth.client_ca.is_some() && auth.identity.is_none() {
+            return Err(requires(values, "client_ca_file", "tls_cert_file and tls_key_file"));
         }
-        let kept = listen.into_iter().map(|listen| doors.kept(values, listen));
-        let listen = kept.collect::<Result<_, _>>()?;
-        Ok((doors, listen))
+        let protected = listen.into_iter().map(|listen| auth.protect(values, listen));
+        let listen = protected.collect::<Result<_, _>>()?;
+        Ok((auth, listen))
     }
 
-    fn kept(&self, values: &Values<'_>, listen: Listen) -> Result<Listen, ConfigError> {
-        let (address, asks_tls) = match listen {
-            Listen::Unix(_) => return Ok(listen),
-            Listen::Tcp(address) => (address, false),
-            Listen::Tls(address) => (address, true),
+    fn protect(
+        &self,
+        values: &Values<'_>,
+        listen: ListenAddress,
+    ) -> Result<ListenAddress, ConfigError> {
+        let (address, is_tls) = match listen {
+            ListenAddress::Unix(_) => return Ok(listen),
+            ListenAddress::Tcp(address) => (address, false),
+            ListenAddress::Tls(address) => (address, true),
         };
         let is_open = !address.ip().to_canonical().is_loopback();
         let refused = |remedy: &str| {
             let why = if is_open { "other hosts can reach it" } else { "it is for TLS" };
             Err(contradiction(values, "listen", format!("{listen}: {why}: {remedy}")))
         };
-        if (is_open || asks_tls) && self.identity.is_none() {
+        if (is_open || is_tls) && self.identity.is_none() {
             return refused(&format!(
                 "write tls_cert_file and tls_key_file{}",
                 if is_open {
@@ -79,11 +83,11 @@ impl DoorSettings {
                 "anybody there would be let in: write client_ca_file or token_file, too",
             );
         }
-        Ok(if is_open { Listen::Tls(address) } else { listen })
+        Ok(if is_open { ListenAddress::Tls(address) } else { listen })
     }
 
-    /// Checks that other daemons reach the URL, which meet this one in etcd at these servers. Where
-    /// those are of this host alone, so are all daemons.
+    /// Checks that other daemons can reach the URL. Daemons on other hosts are expected if one of
+    /// the etcd servers is not local.
     #[cfg(feature = "etcd")]
     pub(super) fn check_reach(
         &self,
@@ -103,50 +107,55 @@ impl DoorSettings {
         }
     }
 
-    /// Where other daemons reach one that listens there, at an address of its own.
+    /// Returns the URL at which other daemons reach a daemon with these listen addresses and this
+    /// IP address.
     pub(crate) fn url<'a>(
         &self,
-        listen: impl IntoIterator<Item = &'a Listen>,
+        listen: impl IntoIterator<Item = &'a ListenAddress>,
         address: Option<std::net::IpAddr>,
     ) -> Option<Endpoint> {
         if self.public_url.is_some() {
             return self.public_url.clone();
         }
         let reachable = listen.into_iter().find_map(|listen| match listen {
-            Listen::Tls(at) if at.ip().is_unspecified() => {
+            ListenAddress::Tls(at) if at.ip().is_unspecified() => {
                 Some(SocketAddr::new(address?, at.port()))
             }
-            Listen::Tls(at) if !at.ip().to_canonical().is_loopback() => Some(*at),
+            ListenAddress::Tls(at) if !at.ip().to_canonical().is_loopback() => Some(*at),
             _ => None,
         });
         format!("https://{}", reachable?).parse().ok()
     }
 }
 
-fn named(values: &Values<'_>, key: &'static str) -> Option<Named> {
+fn file_setting(values: &Values<'_>, key: &'static str) -> Option<FileSetting> {
     let path = values.text(key).map(str::trim).filter(|text| !text.is_empty())?;
-    let origin = values.low.get(key)?.origin.clone();
-    Some(Named { key, path: path.into(), origin })
+    let origin = values.raw.get(key)?.origin.clone();
+    Some(FileSetting { key, path: path.into(), origin })
 }
 
-fn identity(values: &Values<'_>) -> Result<Option<(Named, Named)>, ConfigError> {
-    match (named(values, "tls_cert_file"), named(values, "tls_key_file")) {
+fn identity(values: &Values<'_>) -> Result<Option<(FileSetting, FileSetting)>, ConfigError> {
+    match (file_setting(values, "tls_cert_file"), file_setting(values, "tls_key_file")) {
         (Some(certificate), Some(key)) => Ok(Some((certificate, key))),
         (None, None) => Ok(None),
-        (Some(_), None) => Err(alone(values, "tls_cert_file", "tls_key_file")),
-        (None, Some(_)) => Err(alone(values, "tls_key_file", "tls_cert_file")),
+        (Some(_), None) => Err(requires(values, "tls_cert_file", "tls_key_file")),
+        (None, Some(_)) => Err(requires(values, "tls_key_file", "tls_cert_file")),
     }
 }
 
 fn public_url(values: &Values<'_>) -> Result<Option<Endpoint>, ConfigError> {
-    let Some(found) = values.low.get("public_url") else { return Ok(None) };
+    let Some(found) = values.raw.get("public_url") else { return Ok(None) };
     let text = values.text("public_url").unwrap_or_default().trim();
     let expected = "a URL such as https://node7.example.com:4285";
     if text.is_empty() {
         return Ok(None);
     }
-    let url: Endpoint = text.parse().map_err(|_| bad("public_url", found, expected, text))?;
-    if url.is_private() { Ok(Some(url)) } else { Err(bad("public_url", found, expected, text)) }
+    let url: Endpoint = text.parse().map_err(|_| bad_value("public_url", found, expected, text))?;
+    if url.is_private() {
+        Ok(Some(url))
+    } else {
+        Err(bad_value("public_url", found, expected, text))
+    }
 }
 
 #[cfg(test)]
@@ -157,14 +166,14 @@ mod tests {
     use super::super::resolve::Config;
 
     fn resolve(text: &str) -> Result<Config, String> {
-        let low = file::read(Path::new("fleet.conf"), text).map_err(|error| error.to_string())?;
-        Config::resolve(&low).map_err(|error| error.to_string())
+        let raw = file::read(Path::new("fleet.conf"), text).map_err(|error| error.to_string())?;
+        Config::resolve(&raw).map_err(|error| error.to_string())
     }
 
-    const KEPT: &str = "tls_cert_file = \"/c\"\ntls_key_file = \"/k\"\ntoken_file = \"/t\"\n";
+    const PROTECTED: &str = "tls_cert_file = \"/c\"\ntls_key_file = \"/k\"\ntoken_file = \"/t\"\n";
 
     #[test]
-    fn a_port_for_other_hosts_is_kept_or_refused_with_the_remedy() {
+    fn unprotected_public_port_is_refused() {
         let cases = [
             (
                 "verbosity = 0\nlisten = \"tcp://0.0.0.0:4285\"\n",
@@ -197,14 +206,14 @@ mod tests {
                  write a URL such as https://node7.example.com:4285",
             ),
         ];
-        for (text, complaint) in cases {
-            assert_eq!(resolve(text).unwrap_err(), complaint, "of {text:?}");
+        for (text, error) in cases {
+            assert_eq!(resolve(text).unwrap_err(), error, "of {text:?}");
         }
     }
 
     #[cfg(feature = "etcd")]
     #[test]
-    fn a_url_that_other_daemons_do_not_reach_is_refused() {
+    fn unreachable_public_url_is_refused() {
         let of = |url: &str, servers: &str| {
             resolve(&format!("public_url = \"{url}\"\netcd_servers = \"{servers}\"\n"))
         };
@@ -219,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn where_others_reach_a_daemon_follows_from_where_it_listens() {
+    fn api_url_follows_from_listen_addresses() {
         let cases = [
             ("tcp://0.0.0.0:4285", "", "https://10.0.0.7:4285"),
             ("https://10.0.0.8:1", "", "https://10.0.0.8:1"),
@@ -228,9 +237,9 @@ mod tests {
             ("tcp://0.0.0.0:1", "https://a.example", "https://a.example:443"),
         ];
         for (listen, public, expected) in cases {
-            let config = format!("listen = \"{listen}\"\npublic_url = \"{public}\"\n{KEPT}");
+            let config = format!("listen = \"{listen}\"\npublic_url = \"{public}\"\n{PROTECTED}");
             let config = resolve(&config).unwrap();
-            let url = config.doors.url(&config.listen, Some("10.0.0.7".parse().unwrap()));
+            let url = config.auth.url(&config.listen, Some("10.0.0.7".parse().unwrap()));
             assert_eq!(url.map_or_else(String::new, |url| url.to_string()), expected, "{listen}");
         }
     }

@@ -1,0 +1,118 @@
+//! Loads and reloads the files for authentication at ports and to other daemons.
+
+use std::error::Error;
+
+use fleet_http::{AuthPolicy, ClientTls, Credentials, Peers, PemIdentity, ServerTls, Tokens};
+
+use super::config::{AuthSettings, FileSetting};
+use super::error::StartError;
+use crate::{chain, secret};
+
+/// Contents of the authentication files.
+#[derive(Debug)]
+pub(crate) struct LoadedAuth {
+    tls: Option<ServerTls>,
+    tokens: Option<Tokens>,
+    /// Credentials for other daemons.
+    peers: Credentials,
+}
+
+/// Authentication of a running daemon, reloadable from its files.
+pub(crate) struct AuthReloader {
+    settings: AuthSettings,
+    /// Authentication at ports.
+    pub(crate) policy: AuthPolicy,
+    /// Clients of other daemons.
+    pub(crate) peers: Peers,
+}
+
+impl AuthReloader {
+    /// Loads the files.
+    pub(crate) fn open(settings: AuthSettings) -> Result<Self, StartError> {
+        let loaded = load(&settings)?;
+        let policy = AuthPolicy::new(loaded.tls, loaded.tokens);
+        Ok(Self { policy, peers: Peers::new(loaded.peers), settings })
+    }
+
+    /// Reloads the files. If one is invalid, nothing changes.
+    pub(crate) fn reload(&self) -> Result<(), StartError> {
+        let loaded = load(&self.settings)?;
+        self.policy.replace(loaded.tls, loaded.tokens);
+        self.peers.set_credentials(loaded.peers);
+        Ok(())
+    }
+}
+
+/// Loads and validates the files. An error names the configuration entry and the file.
+pub(crate) fn load(settings: &AuthSettings) -> Result<LoadedAuth, StartError> {
+    let (tls, peers_tls) = certificates(settings)?;
+    let text = settings.tokens.as_ref().map(|file| Ok((file, secret_text(file)?))).transpose()?;
+    let tokens = text
+        .as_ref()
+        .map(|(file, text)| Tokens::parse(text).map_err(|error| tls_error(file, &error)));
+    let peer_token = match &settings.peer_token {
+        Some(file) => {
+            let first = secret::first_token(&secret_text(file)?);
+            Some(first.ok_or_else(|| file_error(file, "there is no token in it".to_owned()))?)
+        }
+        None => text.as_ref().and_then(|(_, text)| secret::first_token(text)),
+    };
+    Ok(LoadedAuth {
+        tls,
+        tokens: tokens.transpose()?,
+        peers: Credentials { tls: peers_tls, token: peer_token },
+    })
+}
+
+/// Returns the TLS configurations of the server and of clients of other daemons.
+fn certificates(
+    settings: &AuthSettings,
+) -> Result<(Option<ServerTls>, Option<ClientTls>), StartError> {
+    let client_ca = settings.client_ca.as_ref().map(read).transpose()?;
+    let peer_ca = settings.peer_ca.as_ref().map(read).transpose()?;
+    // Each CA is validated separately, so that the error names the right file.
+    for (file, ca) in [(&settings.client_ca, &client_ca), (&settings.peer_ca, &peer_ca)] {
+        if let (Some(file), Some(ca)) = (file, ca) {
+            ClientTls::new(Some(ca), None).map_err(|error| tls_error(file, &error))?;
+        }
+    }
+    let trusted = peer_ca.as_deref().or(client_ca.as_deref());
+    let Some((certificate_file, key_file)) = &settings.identity else {
+        let peers = trusted.map(|ca| ClientTls::new(Some(ca), None)).transpose();
+        return Ok((None, peers.map_err(|error| StartError::usage(error.to_string()))?));
+    };
+    let (certificate, key) =
+        (read(certificate_file)?, secret_of(key_file, secret::OWNER_AND_GROUP)?);
+    let identity = PemIdentity { certificate: &certificate, key: &key };
+    let server = ServerTls::new(identity, client_ca.as_deref());
+    let server = server.map_err(|error| match error {
+        fleet_http::TlsError::NoCertificate | fleet_http::TlsError::Certificate(_) => {
+            tls_error(certificate_file, &error)
+        }
+        error => tls_error(key_file, &error),
+    })?;
+    let peers = trusted.map(|ca| ClientTls::new(Some(ca), Some(identity))).transpose();
+    Ok((Some(server), peers.map_err(|error| tls_error(certificate_file, &error))?))
+}
+
+fn read(file: &FileSetting) -> Result<Vec<u8>, StartError> {
+    std::fs::read(&file.path).map_err(|error| file_error(file, error.to_string()))
+}
+
+fn secret_of(file: &FileSetting, may_not: u32) -> Result<Vec<u8>, StartError> {
+    secret::read(&file.path, may_not).map_err(|problem| file_error(file, problem))
+}
+
+fn secret_text(file: &FileSetting) -> Result<String, StartError> {
+    let bytes = secret_of(file, secret::OWNER_ONLY)?;
+    String::from_utf8(bytes).map_err(|_| file_error(file, "it is no text".to_owned()))
+}
+
+fn tls_error(file: &FileSetting, error: &dyn Error) -> StartError {
+    file_error(file, chain::in_one_line(&error.to_string(), error.source()))
+}
+
+fn file_error(file: &FileSetting, problem: String) -> StartError {
+    let FileSetting { key, path, origin } = file;
+    StartError::usage(format!("{origin}: {key}: {}: {problem}", path.display()))
+}
