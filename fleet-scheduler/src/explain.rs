@@ -195,7 +195,7 @@ impl Index {
         denials
     }
 
-    /// Returns what is known of every machine without tentative assignments: its denial of the
+    /// Returns the known result of every machine without tentative assignments: its denial of the
     /// first unit of a group, unless that unit would replace others there.
     fn quick_verdicts(&self, group: &[UnitNo]) -> Vec<(MachineNo, QuickVerdict)> {
         let Some(first) = group.first().copied() else { return Vec::new() };

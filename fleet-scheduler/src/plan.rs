@@ -53,7 +53,7 @@ impl Plan {
 /// The plan depends only on the snapshot: equal snapshots give equal plans. The plan of a state to
 /// which a plan was [applied](crate::apply) has no steps.
 ///
-/// A placed unit whose record cannot be read stays, because it is unknown whether it is wanted.
+/// A placed unit with an unreadable record stays, because it is unknown whether it is wanted.
 /// Other units are placed as if it were running.
 #[must_use]
 pub fn plan(snapshot: &Snapshot) -> Plan {

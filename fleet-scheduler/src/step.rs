@@ -39,11 +39,11 @@ pub enum StepAction {
     },
 }
 
-/// The cause of a step: what made the unit leave its machine, at the time when it left.
+/// The cause of a step: the event that made the unit leave its machine.
 ///
-/// What the cause says of other units may no longer hold after the plan. For example, a unit leaves
-/// because a peer of its [`MachineOf`] is missing. The peer may then return to the machine, while
-/// the unit finds no room there.
+/// The cause holds at the time when the unit leaves. It may no longer hold after the plan. For
+/// example, a unit leaves because a peer of its [`MachineOf`] is missing. The peer may then return
+/// to the machine, while the unit finds no room there.
 ///
 /// [`MachineOf`]: fleet_core::Rule::MachineOf
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -23,7 +23,7 @@ pub(crate) enum PeerState {
 pub(crate) struct Component {
     /// The groups; the units of each in the order in which they are assigned.
     pub(crate) groups: Vec<Vec<UnitNo>>,
-    /// The units whose `MachineOf=` cannot be satisfied.
+    /// The units with an unsatisfiable `MachineOf=`.
     pub(crate) unsatisfiable: Vec<UnitNo>,
 }
 

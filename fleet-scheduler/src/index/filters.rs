@@ -201,7 +201,7 @@ fn hash(metadata: &RequiredMetadata, expression: Option<&Expression>) -> u64 {
     FxBuildHasher.hash_one(hashed(key))
 }
 
-/// Returns its argument, whose type must be hashable.
+/// Returns its argument. Its type must be hashable.
 fn hashed<T: Hash>(key: T) -> T {
     key
 }

@@ -115,9 +115,9 @@ pub struct Index {
     pub(crate) sensitive_groups: BTreeSet<UnitNo>,
     /// Whether a tied unit has changed since these groups were tried.
     pub(crate) ties_changed: bool,
-    /// The units whose `MachineOf=` cannot be satisfied.
+    /// The units with an unsatisfiable `MachineOf=`.
     pub(crate) unsatisfiable: BTreeSet<UnitNo>,
-    /// The units with `Reschedule=never` whose machine is not present.
+    /// The units with `Reschedule=never` and an absent machine.
     pub(crate) stranded: BTreeSet<UnitNo>,
     /// The position in the log of lifts up to which waiting units have been woken.
     pub(crate) lifts_seen: u64,

@@ -34,7 +34,7 @@ pub(super) struct PatternIndex {
     infixes: LiteralTable,
 }
 
-/// The patterns whose keys have the same position.
+/// The patterns with keys of the same position.
 #[derive(Debug, Default)]
 struct LiteralTable {
     by_text: Lookup<Box<str>, Vec<PatternNo>>,
@@ -70,7 +70,7 @@ impl PatternIndex {
         self.table_mut(key.position).remove(key.text(pattern), number);
     }
 
-    /// Returns the patterns whose keys occur in a name. Some may occur twice.
+    /// Returns the patterns with keys that occur in a name. Some may occur twice.
     pub(super) fn candidates(&self, name: &str) -> Vec<PatternNo> {
         let mut found = Vec::new();
         // Unit names are ASCII, so every length is a character boundary.

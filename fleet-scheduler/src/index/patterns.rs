@@ -1,8 +1,8 @@
 //! Patterns over unit names. Each is compared with a name once; after that, only numbers are
 //! compared.
 //!
-//! A name is compared only with the patterns whose [key](super::pattern_index) it contains, and a
-//! new pattern only with the names that share its literal prefix.
+//! A name is compared only with the patterns that have a [key](super::pattern_index) contained in
+//! it. A new pattern is compared only with the names that share its literal prefix.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub(crate) struct PatternSlot {
     shape: Shape,
     /// Number of users: options of classes, peers of units, and template counters.
     users: u32,
-    /// Number of classes whose units it matches.
+    /// Number of classes with units that it matches.
     classes: u32,
     /// Number of matching units that are on a machine, with global units counted once per machine.
     pub(crate) assigned: u32,
@@ -120,12 +120,12 @@ impl Patterns {
         self.forget_if_idle(pattern);
     }
 
-    /// Records a class whose units these patterns match.
+    /// Records a class with units that these patterns match.
     pub(crate) fn add_class(&mut self, matched: &[PatternNo]) {
         matched.iter().for_each(|pattern| self.slots[*pattern].classes += 1);
     }
 
-    /// Removes a class whose units these patterns matched.
+    /// Removes a class with units that these patterns matched.
     pub(crate) fn remove_class(&mut self, matched: &[PatternNo]) {
         for pattern in matched {
             self.slots[*pattern].classes -= 1;

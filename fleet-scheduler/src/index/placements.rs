@@ -78,7 +78,7 @@ impl Index {
         }
     }
 
-    /// Makes a unit wait whose machine is not present, unless it has `Reschedule=never`.
+    /// Makes a unit without a present machine wait, unless it has `Reschedule=never`.
     fn strand(&mut self, unit: UnitNo) {
         let slot = &mut self.units.slots[unit];
         if slot.kind != UnitKind::Single {

@@ -27,7 +27,7 @@ use crate::policy::Ranking;
 #[derive(Debug, Default)]
 pub(crate) struct MachineOrders {
     pub(crate) slots: Slots<OrderNo, MachineOrder>,
-    /// Machines whose rank may have improved or whose other properties have changed.
+    /// Machines with a possibly improved rank or other changes.
     pub(crate) ranks: ChangeLog,
     /// Machines that may accept units that they refused before.
     pub(crate) lifts: ChangeLog,

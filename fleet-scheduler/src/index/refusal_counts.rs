@@ -29,11 +29,11 @@ pub(crate) struct RefusalSummary<R> {
 /// The refusal counts of several classes.
 #[derive(Debug, Default)]
 pub(crate) struct RefusalCountsCache {
-    /// The machines whose units or facts have changed.
+    /// The machines with changed units or facts.
     changes: ChangeLog,
     /// The counts per class, the oldest first.
     all: Vec<(ClassNo, RefusalCounts)>,
-    /// The counts for units whose filter no machine passes.
+    /// The counts for units with a filter that no machine passes.
     by_filter: Option<RefusalCounts>,
 }
 
@@ -199,8 +199,8 @@ impl Index {
         Some(summary)
     }
 
-    /// Returns the refusal counts for units whose filter no machine passes. Cordoned machines count
-    /// as such. For the others, the caller knows the actual rule.
+    /// Returns the refusal counts for units with a filter that no machine passes. Cordoned machines
+    /// count as such. For the others, the caller knows the actual rule.
     pub(crate) fn filter_refusal_counts(&mut self) -> &RefusalCounts {
         let counts = self.refusal_cache.by_filter.take();
         let is_cordoned = |machine| self.machines.slots[machine].machine().cordoned;

@@ -179,7 +179,7 @@ impl Index {
         Some(first)
     }
 
-    /// Parks a unit whose `MachineOf=` cannot be satisfied.
+    /// Parks a unit with an unsatisfiable `MachineOf=`.
     pub(crate) fn park_unsatisfiable(&mut self, unit: UnitNo) {
         self.units.slots[unit].wait = WaitState::Unsatisfiable;
         self.unsatisfiable.insert(unit);

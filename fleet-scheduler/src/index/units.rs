@@ -20,7 +20,7 @@ pub(crate) enum UnitKind {
     Single,
     /// A wanted unit that runs on every machine where it fits. It is never placed.
     Global,
-    /// A unit whose record cannot be read. If placed, it stays there and has no requirements.
+    /// A unit with an unreadable record. If placed, it stays there and has no requirements.
     Unreadable,
 }
 
@@ -58,7 +58,7 @@ pub(crate) enum PeerRef {
 pub(crate) struct Affinity {
     /// The peers of its `MachineOf=`, in the order written. Empty unless it is a single unit.
     pub(crate) peers: Vec<PeerRef>,
-    /// The units whose `MachineOf=` names it, once per mention.
+    /// The units that name it in `MachineOf=`, once per mention.
     pub(crate) followers: Vec<UnitNo>,
     /// The group with which it was last parked or queued.
     pub(crate) group: UnitNo,

@@ -24,7 +24,7 @@ pub(super) fn groups(state: &PlacementState<'_>) -> Vec<Vec<UnitName>> {
     groups
 }
 
-/// Returns the units whose `MachineOf=` cannot be satisfied.
+/// Returns the units with an unsatisfiable `MachineOf=`.
 pub(super) fn unsatisfiable(state: &PlacementState<'_>) -> BTreeSet<UnitName> {
     let ties = ties(state);
     let mut unsatisfiable = BTreeSet::new();

@@ -26,8 +26,8 @@ impl fmt::Display for WrongReason {
     }
 }
 
-/// Checks the reason of a unit without a machine, in a cluster whose plan has no steps. A reason
-/// without a nearest machine may still be correct.
+/// Checks the reason of a unit without a machine, in a cluster that needs no further steps. A
+/// reason without a nearest machine may still be correct.
 ///
 /// # Errors
 ///
@@ -80,7 +80,7 @@ fn group_of(state: &PlacementState<'_>, unit: &UnitName) -> Vec<UnitName> {
     group.unwrap_or_else(|| vec![unit.clone()])
 }
 
-/// A unit whose reason is checked.
+/// A unit with the reason to check.
 struct ReasonCheck<'a> {
     state: &'a PlacementState<'a>,
     unit: &'a UnitName,
@@ -227,8 +227,8 @@ impl ReasonCheck<'_> {
     }
 }
 
-/// Returns the machine whose refusal has the latest rule; among several the least loaded, then the
-/// lowest ID.
+/// Returns the machine with the refusal by the latest rule; among several the least loaded, then
+/// the one with the lowest ID.
 fn nearest_of(
     state: &PlacementState<'_>,
     refusals: &BTreeMap<MachineId, GroupRefusal>,

@@ -47,7 +47,7 @@ impl Index {
         }
     }
 
-    /// Wakes the units whose pattern matches a global unit that is the first or was the last
+    /// Wakes units with a pattern that matches this global unit, if it is the first or was the last
     /// matching unit on any machine. A pattern can mean another waiting unit only while no matching
     /// unit is on a machine.
     fn wake_followers(&mut self, unit: UnitNo) {

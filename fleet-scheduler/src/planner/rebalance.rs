@@ -133,7 +133,7 @@ impl Index {
         None
     }
 
-    /// Finds a worthwhile machine for a group that has left the source, whose load was `before`. On
+    /// Finds a worthwhile machine for a group that has left the source with the load `before`. On
     /// failure, the caller must roll back.
     fn move_for_balance(
         &mut self,

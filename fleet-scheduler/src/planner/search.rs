@@ -70,7 +70,7 @@ impl Index {
         let class = &mut self.classes.slots[number];
         if found.is_none() {
             class.refused = Some(self.orders.lifts.end());
-            // A private order omits machines whose refusal only a change of the machine can lift.
+            // A private order omits refusals that only a change of the machine can lift.
             let none_takes = skipped.is_empty() && !self.orders.slots[order].is_private();
             class.filtered_out = none_takes.then_some(self.orders.facts_version);
         } else if own == OrderNo::NONE {

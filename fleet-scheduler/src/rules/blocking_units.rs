@@ -19,8 +19,8 @@ struct BlockerSearch<'a> {
     refusals: Vec<Option<Arc<Refusal>>>,
 }
 
-/// Returns refusals by machine number, for machines with a denial of this kind. Machines whose
-/// blocker is not found soon are left out.
+/// Returns refusals by machine number, for machines with a denial of this kind. Machines without a
+/// quickly found blocker are left out.
 pub(super) fn refusals(
     index: &Index,
     unit: UnitNo,

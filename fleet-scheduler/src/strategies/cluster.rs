@@ -15,7 +15,7 @@ use super::features::Features;
 use super::text;
 use super::vocabulary::{MACHINES, UNITS};
 
-/// A generated cluster, whose debug output consists of scenario commands.
+/// A generated cluster. Its debug output consists of scenario commands.
 #[derive(Clone, Default)]
 pub struct Cluster(pub Snapshot);
 

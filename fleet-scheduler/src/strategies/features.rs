@@ -39,7 +39,7 @@ pub struct Features {
     pub globals: bool,
     /// Machines that are cordoned.
     pub cordons: bool,
-    /// Units whose records cannot be read.
+    /// Units with unreadable records.
     pub faults: bool,
 }
 

@@ -47,7 +47,7 @@ pub enum HistoryStep {
 pub enum PlanOutcome {
     /// All its steps are applied.
     Applied,
-    /// Only the steps whose bit is set are observed; step 64 and later ones are not.
+    /// Only the steps with a set bit are observed; step 64 and later ones are not.
     AppliedPartly(u64),
     /// None of its steps is applied.
     Discarded,

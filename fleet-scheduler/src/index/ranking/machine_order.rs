@@ -19,7 +19,7 @@ pub(crate) struct MachineOrder {
     pub(super) filter: FilterNo,
     prefer: Vec<Preference>,
     spread: Vec<SpreadKey>,
-    /// The template whose instances are counted for ranking.
+    /// The template with the instances that count for the ranking.
     pub(super) ranked: PatternNo,
     /// For each template that uses the order, the number of instances by key and value.
     instance_counts: Lookup<PatternNo, Vec<Vec<i64>>>,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::index::machines::Machines;
 
-/// A metadata key over whose values instances are spread.
+/// A metadata key; instances are spread over its values.
 #[derive(Debug)]
 pub(super) struct SpreadKey {
     pub(super) key: String,
