@@ -61,8 +61,9 @@ mod tests {
         let raised = setrlimit(Resource::Nice, Rlimit { current: Some(22), maximum });
         let levels = std::thread::spawn(|| {
             if geteuid().is_root() {
-                let nobody = Uid::from_raw(65534);
-                set_thread_res_uid(nobody, nobody, nobody).expect("root may use any account");
+                let nobody_user = Uid::from_raw(65534);
+                set_thread_res_uid(nobody_user, nobody_user, nobody_user)
+                    .expect("root may use any account");
             }
             let allowed = most_urgent(getrlimit(Resource::Nice).current);
             let present = getpriority_process(None).expect("it has one");

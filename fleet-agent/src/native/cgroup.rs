@@ -285,11 +285,11 @@ fn own_group() -> Result<PathBuf, String> {
 fn directory_of(own: &str, mounts: &str) -> Option<PathBuf> {
     let own = own.lines().find_map(|line| line.strip_prefix("0::"))?;
     mounts.lines().find_map(|line| {
-        let (place, kind) = line.split_once(" - ")?;
+        let (mount, kind) = line.split_once(" - ")?;
         if kind.split(' ').next()? != "cgroup2" {
             return None;
         }
-        let mut fields = place.split(' ').skip(3);
+        let mut fields = mount.split(' ').skip(3);
         let (root, point) = (fields.next()?, fields.next()?);
         let inside = Path::new(own).strip_prefix(root).ok()?;
         Some(Path::new(point).join(inside))

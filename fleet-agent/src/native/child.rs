@@ -163,9 +163,9 @@ impl Credentials {
 pub(crate) fn limits(limits: &Rlimits, files: Option<Rlimit>) -> Vec<(Resource, Rlimit)> {
     let limit = |&(current, maximum): &(Option<u64>, Option<u64>)| Rlimit { current, maximum };
     let known = |name: &str| RESOURCES.iter().find(|it| it.0 == name).map(|it| it.1);
-    let said = limits.iter().filter_map(|(name, value)| Some((known(name)?, limit(value))));
+    let set = limits.iter().filter_map(|(name, value)| Some((known(name)?, limit(value))));
     let files = files.filter(|_| !limits.contains_key("nofile"));
-    files.map(|files| (Resource::Nofile, files)).into_iter().chain(said).collect()
+    files.map(|files| (Resource::Nofile, files)).into_iter().chain(set).collect()
 }
 
 const RESOURCES: [(&str, Resource); 16] = [

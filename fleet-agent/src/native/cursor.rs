@@ -134,14 +134,14 @@ mod tests {
         #[test]
         fn cursor_is_exact_or_reported_lost(
             lines in proptest::collection::vec(prop_oneof!["tick\n", "tock\n"], 1..60),
-            told in any::<prop::sample::Index>(),
+            read in any::<prop::sample::Index>(),
             cut in any::<prop::sample::Index>(),
         ) {
-            let (told, cut) = (told.index(lines.len() + 1), cut.index(lines.len() + 1));
-            let (before, begin) = (lines[..told].concat(), lines[..cut].concat().len());
+            let (read, cut) = (read.index(lines.len() + 1), cut.index(lines.len() + 1));
+            let (before, begin) = (lines[..read].concat(), lines[..cut].concat().len());
             let position = LogCursor::new(before.len() as u64, before.as_bytes());
-            let left = lines[cut..].concat();
-            let found = position.find(left.as_bytes(), begin as u64);
+            let remaining = lines[cut..].concat();
+            let found = position.find(remaining.as_bytes(), begin as u64);
             let offset = before.len().checked_sub(begin);
             // With that much text before it, the cursor is unambiguous.
             if offset.is_some_and(|at| at >= MAX_CONTEXT.min(before.len())) {
@@ -156,23 +156,23 @@ mod tests {
         #[test]
         fn cut_does_not_move_cursor(
             numbers in proptest::collection::btree_set(0..10_000_u32, 1..60),
-            told in any::<prop::sample::Index>(),
+            read in any::<prop::sample::Index>(),
             cut in any::<prop::sample::Index>(),
             is_counted_anew in any::<bool>(),
         ) {
             let lines: Vec<String> = numbers.iter().map(|number| format!("n{number}\n")).collect();
-            let told = told.index(lines.len());
-            let cut = cut.index(told + 1);
-            let before = lines[..=told].concat();
-            let position = LogCursor::new(before.len() as u64, lines[told].as_bytes());
+            let read = read.index(lines.len());
+            let cut = cut.index(read + 1);
+            let before = lines[..=read].concat();
+            let position = LogCursor::new(before.len() as u64, lines[read].as_bytes());
             let begin = if is_counted_anew { 0 } else { lines[..cut].concat().len() };
-            let left = lines[cut..].concat();
-            let found = position.find(left.as_bytes(), begin as u64);
-            let rest = lines[told + 1..].concat();
-            if is_counted_anew && before.len() <= left.len() && cut > 0 {
-                prop_assert!(found.is_none_or(|at| left[at..] == rest));
+            let remaining = lines[cut..].concat();
+            let found = position.find(remaining.as_bytes(), begin as u64);
+            let rest = lines[read + 1..].concat();
+            if is_counted_anew && before.len() <= remaining.len() && cut > 0 {
+                prop_assert!(found.is_none_or(|at| remaining[at..] == rest));
             } else {
-                prop_assert_eq!(found.map(|at| &left[at..]), Some(&*rest));
+                prop_assert_eq!(found.map(|at| &remaining[at..]), Some(&*rest));
             }
         }
     }

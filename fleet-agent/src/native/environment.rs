@@ -16,7 +16,7 @@ use super::nonblocking_open::read_text;
 use super::process_info::{INVOCATION_ID, SYSTEMD_EXEC_PID};
 
 /// Limit on the size of an environment file in bytes.
-const LONGEST: u64 = 1024 * 1024;
+const MAX_BYTES: u64 = 1024 * 1024;
 
 /// Search path for programs without a path, as in systemd.
 pub(crate) const SEARCH_PATH: [&str; 6] =
@@ -54,7 +54,7 @@ pub(crate) fn collect(
     }
     all.extend(exec_env.environment.iter().cloned());
     for file in &exec_env.environment_files {
-        match read_text(Path::new(&file.path), LONGEST).and_then(without_zero) {
+        match read_text(Path::new(&file.path), MAX_BYTES).and_then(without_zero) {
             Ok(text) => all.extend(parse_file(&text)),
             // A temporary shortage of descriptors is no property of the file.
             Err(error)

@@ -83,8 +83,11 @@ mod tests {
     fn step_error_round_trips_as_number() {
         for step in ALL {
             let number = StepError(step, Errno::ACCESS).code();
-            let told = SpawnError::from_code(number);
-            assert_eq!((told.step, told.error.kind()), (step, io::ErrorKind::PermissionDenied));
+            let decoded = SpawnError::from_code(number);
+            assert_eq!(
+                (decoded.step, decoded.error.kind()),
+                (step, io::ErrorKind::PermissionDenied)
+            );
             assert_ne!(number, 0);
         }
     }

@@ -193,9 +193,9 @@ mod tests {
             let [name, home, shell] =
                 [0, 1, 2].map(|at| account.split(' ').nth(at).expect("it has three").to_owned());
             let variables = User { name, home, shell }.variables();
-            let told: Vec<String> =
+            let formatted: Vec<String> =
                 variables.map(|(name, value)| format!("{name}={value}")).collect();
-            assert_eq!(told.join(" "), expected, "{account}");
+            assert_eq!(formatted.join(" "), expected, "{account}");
         }
     }
 

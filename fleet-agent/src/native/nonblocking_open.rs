@@ -88,11 +88,11 @@ mod tests {
         let mut reader = reader.read(true).custom_flags(flags()).open(&path).expect("at once");
         let mut writer = open_nonblocking(options(), &path).expect("the reader exists");
         assert!(!fcntl_getfl(&writer).expect("it has flags").contains(OFlags::NONBLOCK));
-        writer.write_all(b"said").expect("it can be written to");
+        writer.write_all(b"text").expect("it can be written to");
         drop(writer);
-        let mut said = String::new();
-        reader.read_to_string(&mut said).expect("it can be read");
-        assert_eq!(said, "said");
+        let mut text = String::new();
+        reader.read_to_string(&mut text).expect("it can be read");
+        assert_eq!(text, "text");
     }
 
     #[test]

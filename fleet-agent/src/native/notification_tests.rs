@@ -6,11 +6,11 @@ use fleet_core::Timestamp;
 
 use super::outcome::{ProcessExit, RunOutcome};
 use super::run_machine::ServiceRun;
-use super::run_machine_tests::{Life, spec};
+use super::run_machine_tests::{ScriptedRun, spec};
 use super::run_state::{ProcessId, RunAction, ServicePhase};
 use super::sd_notify_message::NotifyMessage;
 
-impl Life {
+impl ScriptedRun {
     fn says(&mut self, words: &str) -> &mut Self {
         let notice = NotifyMessage::parse(words.replace(' ', "\n").as_bytes());
         self.step(words, |service, now| service.on_message(&notice, now))
@@ -33,10 +33,15 @@ impl Life {
 
 #[test]
 fn notified_service() {
-    let mut life = Life::new("Type=notify\nExecStartPre=/pre\nExecStart=/main\n");
-    life.start().says("READY=1").control(ProcessExit::Code(0)).says("STATUS=soon").says("READY=1");
-    life.says("READY=1").stop().main(ProcessExit::Signal(15)).gone();
-    insta::assert_snapshot!(life.story(), @r"
+    let mut script = ScriptedRun::new("Type=notify\nExecStartPre=/pre\nExecStart=/main\n");
+    script
+        .start()
+        .says("READY=1")
+        .control(ProcessExit::Code(0))
+        .says("STATUS=soon")
+        .says("READY=1");
+    script.says("READY=1").stop().main(ProcessExit::Signal(15)).gone();
+    insta::assert_snapshot!(script.story(), @r"
     start: new-run pre => activating start-pre success
     READY=1: => activating start-pre success
     control Code(0): main => activating start success
@@ -51,10 +56,10 @@ fn notified_service() {
 
 #[test]
 fn exit_before_readiness_is_a_protocol_failure() {
-    let mut life = Life::new("Type=notify\nExecStart=/main\n");
-    life.start().main(ProcessExit::Code(0)).gone().start().main(ProcessExit::Code(3)).gone();
-    life.start().due().main(ProcessExit::Signal(15)).gone();
-    insta::assert_snapshot!(life.story(), @r"
+    let mut script = ScriptedRun::new("Type=notify\nExecStart=/main\n");
+    script.start().main(ProcessExit::Code(0)).gone().start().main(ProcessExit::Code(3)).gone();
+    script.start().due().main(ProcessExit::Signal(15)).gone();
+    insta::assert_snapshot!(script.story(), @r"
     start: new-run main => activating start success
     main Code(0): signal-15-All => deactivating stop-sigterm protocol
     gone: => failed failed protocol
@@ -71,11 +76,11 @@ fn exit_before_readiness_is_a_protocol_failure() {
 #[test]
 fn main_process_may_exit_if_others_may_report_readiness() {
     let unit = "Type=notify\nRemainAfterExit=yes\nExecStart=/main\n";
-    let mut life = Life::new(&format!("{unit}NotifyAccess=all\n"));
-    life.start().main(ProcessExit::Code(0)).says("READY=1").stop().gone();
-    life.start().main(ProcessExit::Code(0)).gone();
-    life.start().main(ProcessExit::Code(1)).gone();
-    insta::assert_snapshot!(life.story(), @r"
+    let mut script = ScriptedRun::new(&format!("{unit}NotifyAccess=all\n"));
+    script.start().main(ProcessExit::Code(0)).says("READY=1").stop().gone();
+    script.start().main(ProcessExit::Code(0)).gone();
+    script.start().main(ProcessExit::Code(1)).gone();
+    insta::assert_snapshot!(script.story(), @r"
     start: new-run main => activating start success
     main Code(0): await-gone => activating start success
     READY=1: => active exited success
@@ -88,38 +93,39 @@ fn main_process_may_exit_if_others_may_report_readiness() {
     main Code(1): signal-15-All => deactivating stop-sigterm exit-code
     gone: => failed failed exit-code
     ");
-    let mut life = Life::new(unit);
-    life.start().main(ProcessExit::Code(0)).gone();
-    assert_eq!(life.service.run_state().outcome, Some(RunOutcome::Protocol));
+    let mut script = ScriptedRun::new(unit);
+    script.start().main(ProcessExit::Code(0)).gone();
+    assert_eq!(script.service.run_state().outcome, Some(RunOutcome::Protocol));
 }
 
 #[test]
 fn readiness_by_others_is_awaited_after_a_recovery() {
     let unit = "Type=notify\nRemainAfterExit=yes\nNotifyAccess=all\nExecStart=/main\n";
-    let mut life = Life::new(unit);
-    life.start().main(ProcessExit::Code(0));
-    let mut next = ServiceRun::restore(spec(unit), life.service.run_state().clone(), life.now);
+    let mut script = ScriptedRun::new(unit);
+    script.start().main(ProcessExit::Code(0));
+    let mut next = ServiceRun::restore(spec(unit), script.service.run_state().clone(), script.now);
     assert_eq!((next.next_action(), next.next_action()), (Some(RunAction::AwaitGone), None));
-    next.on_all_gone(life.now);
+    next.on_all_gone(script.now);
     assert_eq!(next.run_state().outcome, Some(RunOutcome::Protocol));
 }
 
 #[test]
 fn forking_service() {
-    let mut life = Life::new("Type=forking\nPIDFile=/run/a.pid\nExecStart=/launch\n");
-    life.start().control(ProcessExit::Code(0)).names(70).main(ProcessExit::Code(1)).gone();
-    life.start().control(ProcessExit::Code(1)).gone();
-    life.start().control(ProcessExit::Code(0)).due().gone();
+    let mut script = ScriptedRun::new("Type=forking\nPIDFile=/run/a.pid\nExecStart=/launch\n");
+    script.start().control(ProcessExit::Code(0)).names(70).main(ProcessExit::Code(1)).gone();
+    script.start().control(ProcessExit::Code(1)).gone();
+    script.start().control(ProcessExit::Code(0)).due().gone();
     // No process is left that the pid file could name.
-    life.start().control(ProcessExit::Code(0)).gone();
+    script.start().control(ProcessExit::Code(0)).gone();
     // It has sent `MAINPID=` before its command has exited.
-    life.start()
+    script
+        .start()
         .names(71)
         .control(ProcessExit::Code(0))
         .stop()
         .main(ProcessExit::Signal(15))
         .gone();
-    insta::assert_snapshot!(life.story(), @r"
+    insta::assert_snapshot!(script.story(), @r"
     start: new-run launch => activating start success
     control Code(0): await-main await-gone => activating start success
     names 70: => active running success
@@ -146,16 +152,17 @@ fn forking_service() {
 
 #[test]
 fn reloads_by_commands_signals_and_messages() {
-    let mut life = Life::new("ExecStart=/main\nExecReload=/one\nExecReload=/two\n");
-    life.start().reload().control(ProcessExit::Code(0)).control(ProcessExit::Code(0));
-    life.reload()
+    let mut script = ScriptedRun::new("ExecStart=/main\nExecReload=/one\nExecReload=/two\n");
+    script.start().reload().control(ProcessExit::Code(0)).control(ProcessExit::Code(0));
+    script
+        .reload()
         .control(ProcessExit::Code(1))
         .reload()
         .due()
         .stop()
         .main(ProcessExit::Signal(15))
         .gone();
-    insta::assert_snapshot!(life.story(), @r"
+    insta::assert_snapshot!(script.story(), @r"
     start: new-run main => active running success
     reload: one => reloading reload success
     control Code(0): two => reloading reload success
@@ -169,15 +176,16 @@ fn reloads_by_commands_signals_and_messages() {
     gone: => inactive dead success
     ");
 
-    let mut life = Life::new("Type=notify-reload\nExecStart=/main\nTimeoutStartSec=5\n");
-    life.start().says("READY=1").reload().says("RELOADING=1").says("READY=1");
-    life.says("RELOADING=1")
+    let mut script = ScriptedRun::new("Type=notify-reload\nExecStart=/main\nTimeoutStartSec=5\n");
+    script.start().says("READY=1").reload().says("RELOADING=1").says("READY=1");
+    script
+        .says("RELOADING=1")
         .due()
         .reload()
         .says("RELOADING=1 READY=1")
         .reload()
         .main(ProcessExit::Code(1));
-    insta::assert_snapshot!(life.story(), @r"
+    insta::assert_snapshot!(script.story(), @r"
     start: new-run main => activating start success
     READY=1: => active running success
     reload: tell-1 => reloading reload-signal success
@@ -194,30 +202,30 @@ fn reloads_by_commands_signals_and_messages() {
 
 #[test]
 fn messages_during_reload_commands_count_after_them() {
-    let mut life = Life::new("Type=notify\nExecStart=/main\nExecReload=/one\n");
-    life.start().says("READY=1").reload().says("RELOADING=1").control(ProcessExit::Code(0));
-    assert_eq!(life.service.run_state().phase, ServicePhase::ReloadNotify, "{}", life.story());
-    assert_eq!(life.service.run_state().reloaded, None);
-    life.says("READY=1");
-    assert_eq!(life.service.run_state().reloaded, Some(RunOutcome::Success));
+    let mut script = ScriptedRun::new("Type=notify\nExecStart=/main\nExecReload=/one\n");
+    script.start().says("READY=1").reload().says("RELOADING=1").control(ProcessExit::Code(0));
+    assert_eq!(script.service.run_state().phase, ServicePhase::ReloadNotify, "{}", script.story());
+    assert_eq!(script.service.run_state().reloaded, None);
+    script.says("READY=1");
+    assert_eq!(script.service.run_state().reloaded, Some(RunOutcome::Success));
 }
 
 #[test]
 fn refused_reload_gives_the_reason() {
-    let mut life = Life::new("ExecStart=/main\n");
-    let now = life.now;
-    assert!(life.service.reload(now).is_err_and(|why| why.contains("not active")));
-    life.start();
-    assert!(life.service.reload(now).is_err_and(|why| why.contains("ExecReload=")));
-    assert_eq!(life.service.run_state().phase, ServicePhase::Running);
+    let mut script = ScriptedRun::new("ExecStart=/main\n");
+    let now = script.now;
+    assert!(script.service.reload(now).is_err_and(|why| why.contains("not active")));
+    script.start();
+    assert!(script.service.reload(now).is_err_and(|why| why.contains("ExecReload=")));
+    assert_eq!(script.service.run_state().phase, ServicePhase::Running);
 }
 
 #[test]
 fn service_that_stops_itself_gets_no_signal_in_time() {
-    let mut life = Life::new("Type=notify\nExecStart=/main\nExecStop=/stop\n");
-    life.start().says("READY=1").says("STOPPING=1").main(ProcessExit::Code(0)).gone();
-    life.start().says("READY=1").says("STOPPING=1").due();
-    insta::assert_snapshot!(life.story(), @r"
+    let mut script = ScriptedRun::new("Type=notify\nExecStart=/main\nExecStop=/stop\n");
+    script.start().says("READY=1").says("STOPPING=1").main(ProcessExit::Code(0)).gone();
+    script.start().says("READY=1").says("STOPPING=1").due();
+    insta::assert_snapshot!(script.story(), @r"
     start: new-run main => activating start success
     READY=1: => active running success
     STOPPING=1: => deactivating stop-sigterm success
@@ -232,11 +240,12 @@ fn service_that_stops_itself_gets_no_signal_in_time() {
 
 #[test]
 fn expired_watchdog() {
-    let mut life = Life::new("Type=notify\nExecStart=/main\nWatchdogSec=10\nExecStopPost=/after\n");
-    life.start().pass(20_000).says("READY=1").pass(9_999).says("WATCHDOG=1").pass(9_999);
-    life.says("WATCHDOG_USEC=1000000").pass(1_000).main(ProcessExit::Dumped(6)).gone();
-    life.control(ProcessExit::Code(0)).gone().start().says("READY=1 WATCHDOG=trigger");
-    insta::assert_snapshot!(life.story(), @r"
+    let mut script =
+        ScriptedRun::new("Type=notify\nExecStart=/main\nWatchdogSec=10\nExecStopPost=/after\n");
+    script.start().pass(20_000).says("READY=1").pass(9_999).says("WATCHDOG=1").pass(9_999);
+    script.says("WATCHDOG_USEC=1000000").pass(1_000).main(ProcessExit::Dumped(6)).gone();
+    script.control(ProcessExit::Code(0)).gone().start().says("READY=1 WATCHDOG=trigger");
+    insta::assert_snapshot!(script.story(), @r"
     start: new-run main => activating start success
     20000 ms: => activating start success
     READY=1: => active running success
@@ -256,14 +265,14 @@ fn expired_watchdog() {
 
 #[test]
 fn deadline_is_extended_on_request() {
-    let mut life =
-        Life::new("Type=notify\nExecStart=/main\nTimeoutStartSec=10\nRuntimeMaxSec=20\n");
-    life.start().pass(9_000).says("EXTEND_TIMEOUT_USEC=5000000").pass(4_999);
-    assert_eq!(life.service.run_state().phase, ServicePhase::Start, "{}", life.story());
-    life.says("EXTEND_TIMEOUT_USEC=1").says("READY=1").pass(19_999);
-    assert_eq!(life.service.run_state().phase, ServicePhase::Running, "{}", life.story());
-    life.pass(1);
-    let run_state = life.service.run_state();
+    let mut script =
+        ScriptedRun::new("Type=notify\nExecStart=/main\nTimeoutStartSec=10\nRuntimeMaxSec=20\n");
+    script.start().pass(9_000).says("EXTEND_TIMEOUT_USEC=5000000").pass(4_999);
+    assert_eq!(script.service.run_state().phase, ServicePhase::Start, "{}", script.story());
+    script.says("EXTEND_TIMEOUT_USEC=1").says("READY=1").pass(19_999);
+    assert_eq!(script.service.run_state().phase, ServicePhase::Running, "{}", script.story());
+    script.pass(1);
+    let run_state = script.service.run_state();
     assert_eq!(
         (run_state.phase, run_state.outcome),
         (ServicePhase::StopSigterm, Some(RunOutcome::Timeout))
@@ -272,12 +281,12 @@ fn deadline_is_extended_on_request() {
 
 #[test]
 fn stop_signals() {
-    let mut life = Life::new(
+    let mut script = ScriptedRun::new(
         "ExecStart=/main\nKillSignal=SIGINT\nSendSIGHUP=yes\nFinalKillSignal=SIGQUIT\n\
          WatchdogSec=1\nWatchdogSignal=SIGUSR1\nTimeoutAbortSec=3\n",
     );
-    life.start().pass(1_000).pass(3_000);
-    insta::assert_snapshot!(life.story(), @r"
+    script.start().pass(1_000).pass(3_000);
+    insta::assert_snapshot!(script.story(), @r"
     start: new-run main => active running success
     1000 ms: signal-10-All => deactivating stop-watchdog watchdog
     3000 ms: signal-3-All => deactivating stop-sigkill watchdog
@@ -286,11 +295,11 @@ fn stop_signals() {
 
 #[test]
 fn exec_condition_decides_about_the_start() {
-    let mut life = Life::new("ExecCondition=/may\nExecStart=/main\n");
-    life.start().control(ProcessExit::Code(0)).stop().main(ProcessExit::Signal(15)).gone();
-    life.start().control(ProcessExit::Code(7)).gone();
-    life.start().control(ProcessExit::Code(255)).gone();
-    insta::assert_snapshot!(life.story(), @r"
+    let mut script = ScriptedRun::new("ExecCondition=/may\nExecStart=/main\n");
+    script.start().control(ProcessExit::Code(0)).stop().main(ProcessExit::Signal(15)).gone();
+    script.start().control(ProcessExit::Code(7)).gone();
+    script.start().control(ProcessExit::Code(255)).gone();
+    insta::assert_snapshot!(script.story(), @r"
     start: new-run may => activating condition success
     control Code(0): main => active running success
     stop: signal-15-All => deactivating stop-sigterm success

@@ -27,7 +27,7 @@ use super::spawn::Child;
 /// Reason why a process could not be started, for people and for the state machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SpawnFailure {
-    pub(crate) words: String,
+    pub(crate) message: String,
     pub(crate) end: ProcessExit,
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn spawn(
     let identity = look_up(exec_env).map_err(SpawnFailure::unknown)?;
     // As in systemd, a failure here has no exit code, since there is no process yet.
     let environment = collect(exec_env, passed, identity.user.as_ref(), extra)
-        .map_err(|words| SpawnFailure { words, end: ProcessExit::NotSpawned })?;
+        .map_err(|message| SpawnFailure { message, end: ProcessExit::NotSpawned })?;
     let start = Some(start(exec_env, &identity)?);
     let program = find(&command.program).map_err(|error| SpawnFailure::exec(command, &error))?;
     let mut words = command.argv(|name| environment.get(name)).into_iter();
@@ -225,8 +225,8 @@ fn open_output(output: &ExecOutput, log: &Path, mode: u32) -> Result<Option<File
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> SpawnFailure {
-    let words = format!("cannot open {} for writing: {error}", path.display());
-    SpawnFailure::of(STDOUT, words, error)
+    let message = format!("cannot open {} for writing: {error}", path.display());
+    SpawnFailure::of(STDOUT, message, error)
 }
 
 /// Opens a log in append mode, so every write goes to its current end.
@@ -235,14 +235,14 @@ pub(crate) fn append(log: &Path) -> io::Result<File> {
 }
 
 impl SpawnFailure {
-    fn new(code: i32, words: String) -> Self {
-        Self { words, end: ProcessExit::Code(code) }
+    fn new(code: i32, message: String) -> Self {
+        Self { message, end: ProcessExit::Code(code) }
     }
 
     fn unknown(account: UnknownAccount) -> Self {
         match account {
-            UnknownAccount::User(words) => Self::new(USER, words),
-            UnknownAccount::Group(words) => Self::new(GROUP, words),
+            UnknownAccount::User(message) => Self::new(USER, message),
+            UnknownAccount::Group(message) => Self::new(GROUP, message),
         }
     }
 
@@ -255,7 +255,7 @@ impl SpawnFailure {
     fn spawn(command: &Command, exec_env: &ExecEnvironment, why: &SpawnError) -> Self {
         let error = &why.error;
         let problem = match before_the_program(why.step, exec_env) {
-            Some((code, what)) => Self::of(code, format!("cannot {what}: {error}"), error),
+            Some((code, action)) => Self::of(code, format!("cannot {action}: {error}"), error),
             None => Self::exec(command, error),
         };
         let scarce = matches!(
@@ -266,10 +266,10 @@ impl SpawnFailure {
     }
 
     /// Creates a failure with this exit code, unless the cause is a lack of descriptors.
-    fn of(code: i32, words: String, error: &io::Error) -> Self {
+    fn of(code: i32, message: String, error: &io::Error) -> Self {
         let is_out_of_descriptors = Errno::from_io_error(error).is_some_and(is_out_of_descriptors);
         Self {
-            words,
+            message,
             end: if is_out_of_descriptors {
                 ProcessExit::NotSpawned
             } else {
@@ -281,7 +281,7 @@ impl SpawnFailure {
 
 /// Returns the exit code and a description for a step before the exec.
 fn before_the_program(step: ExecStep, exec_env: &ExecEnvironment) -> Option<(i32, String)> {
-    let (code, what) = match step {
+    let (code, action) = match step {
         ExecStep::Begin | ExecStep::Program => return None,
         ExecStep::Output => (STDOUT, "set up its input and output"),
         ExecStep::Session => (SETSID, "create its session"),
@@ -296,7 +296,7 @@ fn before_the_program(step: ExecStep, exec_env: &ExecEnvironment) -> Option<(i32
             return Some((NICE, format!("set its nice level to {level}")));
         }
     };
-    Some((code, what.to_owned()))
+    Some((code, action.to_owned()))
 }
 
 #[cfg(test)]

@@ -103,8 +103,9 @@ fn parse_stat(pid: u32, text: &str) -> Option<Stat> {
 /// Computes the length from the start and end addresses. At first the kernel sets both to the
 /// start; it sets the end of the code after that.
 fn environment_length(fields: &[&str]) -> Option<usize> {
-    let place = |field: usize| fields.get(field)?.parse::<usize>().ok().filter(|&place| place > 0);
-    place(24).and_then(|_end_of_code| place(48)?.checked_sub(place(47)?))
+    let address =
+        |field: usize| fields.get(field)?.parse::<usize>().ok().filter(|&address| address > 0);
+    address(24).and_then(|_end_of_code| address(48)?.checked_sub(address(47)?))
 }
 
 /// Result of a probe of a process.
@@ -128,14 +129,14 @@ const MAX_READS: usize = 4;
 
 /// Probes a process.
 pub(crate) fn probe(pid: u32) -> io::Result<ProbeResult> {
-    let mut seen = probe_once(pid)?;
+    let mut result = probe_once(pid)?;
     for _ in 1..MAX_READS {
-        match seen {
+        match result {
             Ok(probe) => return Ok(probe),
-            Err(_) => seen = probe_once(pid)?,
+            Err(_) => result = probe_once(pid)?,
         }
     }
-    Ok(seen.unwrap_or_else(|as_far_as_it_goes| as_far_as_it_goes))
+    Ok(result.unwrap_or_else(|as_far_as_it_goes| as_far_as_it_goes))
 }
 
 /// Returns the result, or as an error the part that could be read.
@@ -330,10 +331,13 @@ mod tests {
         while !(has_ended() && matches!(stat(pid), Ok(Ok(it)) if it.has_lost_first_thread)) {
             std::thread::yield_now();
         }
-        let (seen, all) = (probe(pid), super::super::process_table::read_all());
+        let (result, all) = (probe(pid), super::super::process_table::read_all());
         waitpid(second, Some(WaitPidFlag::__WALL)).expect("it is ours");
         let is_it = |process: &ProcessInfo| process.id.pid == pid && process.invocation.is_none();
-        assert!(matches!(&seen, Ok(ProbeResult::Transient(process)) if is_it(process)), "{seen:?}");
+        assert!(
+            matches!(&result, Ok(ProbeResult::Transient(process)) if is_it(process)),
+            "{result:?}"
+        );
         assert!(all.expect("it terminates").iter().any(is_it));
     }
 

@@ -211,18 +211,18 @@ mod tests {
     }
 
     /// Reads scripted lists and scripted probes; returns the pids.
-    fn read(lists: &[&[u32]], looks: &[(u32, ProbeResult)]) -> Vec<u32> {
-        let (mut lists, mut looks) = (lists.iter(), looks.iter());
+    fn read(lists: &[&[u32]], probes: &[(u32, ProbeResult)]) -> Vec<u32> {
+        let (mut lists, mut probes) = (lists.iter(), probes.iter());
         let all = read_until_complete(
             || Ok(lists.next().expect("there is one").to_vec()),
             |pid| {
-                let (whom, probe) = looks.next().expect("there is one");
-                assert_eq!(*whom, pid, "it is its turn");
+                let (expected, probe) = probes.next().expect("there is one");
+                assert_eq!(*expected, pid, "it is its turn");
                 Ok(probe.clone())
             },
         );
         let pids = all.expect("no error is expected").into_iter().map(|it| it.id.pid).collect();
-        assert_eq!((lists.len(), looks.len()), (0, 0), "that is too few");
+        assert_eq!((lists.len(), probes.len()), (0, 0), "that is too few");
         pids
     }
 
@@ -232,21 +232,21 @@ mod tests {
 
     #[test]
     fn child_created_after_list_is_found() {
-        let looks = [runs(1), (8, ProbeResult::Gone), (9, ProbeResult::Irrelevant), runs(10)];
-        assert_eq!(read(&[&[1, 8, 9], &[1, 9, 10]], &looks), [1, 10]);
+        let probes = [runs(1), (8, ProbeResult::Gone), (9, ProbeResult::Irrelevant), runs(10)];
+        assert_eq!(read(&[&[1, 8, 9], &[1, 9, 10]], &probes), [1, 10]);
         // It is a zombie.
-        let looks = [runs(1), (8, ProbeResult::Zombie), runs(10)];
-        assert_eq!(read(&[&[1, 8], &[1, 8, 10]], &looks), [1, 10]);
+        let probes = [runs(1), (8, ProbeResult::Zombie), runs(10)];
+        assert_eq!(read(&[&[1, 8], &[1, 8, 10]], &probes), [1, 10]);
         // It is gone itself, before it was probed.
-        let looks = [runs(1), (8, ProbeResult::Gone), (10, ProbeResult::Gone), runs(11)];
-        assert_eq!(read(&[&[1, 8], &[1, 10], &[1, 11]], &looks), [1, 11]);
+        let probes = [runs(1), (8, ProbeResult::Gone), (10, ProbeResult::Gone), runs(11)];
+        assert_eq!(read(&[&[1, 8], &[1, 10], &[1, 11]], &probes), [1, 11]);
     }
 
     #[test]
     fn transient_process_is_probed_again() {
         let becomes = || ProbeResult::Transient(process(8, 1, 8, None));
-        let looks = [(8, becomes()), runs(9), (8, becomes()), runs(8)];
-        assert_eq!(read(&[&[8, 9], &[8, 9], &[8, 9]], &looks), [8, 9]);
+        let probes = [(8, becomes()), runs(9), (8, becomes()), runs(8)];
+        assert_eq!(read(&[&[8, 9], &[8, 9], &[8, 9]], &probes), [8, 9]);
         // It stays blocked, and counts as far as it can be read.
         let for_ever =
             read_until_complete(|| Ok(vec![8]), |_| Ok(becomes())).expect("no error is expected");
@@ -260,17 +260,17 @@ mod tests {
     #[test]
     fn handing_over_run_is_never_empty() {
         let home = tempfile::tempdir().expect("a directory can be made");
-        let (goes, run) = (home.path().join("goes"), home.path().display().to_string());
-        std::fs::write(&goes, "").expect("it can be made");
-        let relay = "test -e \"$GOES\" && exec setsid sh -c \"$RELAY\" & exit";
+        let (flag, run) = (home.path().join("flag"), home.path().display().to_string());
+        std::fs::write(&flag, "").expect("it can be made");
+        let relay = "test -e \"$FLAG\" && exec setsid sh -c \"$RELAY\" & exit";
         let mut first = std::process::Command::new("/bin/sh");
-        first.args(["-c", relay]).env("RELAY", relay).env("GOES", &goes);
+        first.args(["-c", relay]).env("RELAY", relay).env("FLAG", &flag);
         first.env(super::super::process_info::INVOCATION_ID, &run);
         let mut first = first.spawn().expect("there is a shell");
         let none = [];
         let count = || members(&read_all().expect("they can be read"), &run, &none).len();
         let empty = (0..100).filter(|_| count() == 0).count();
-        std::fs::remove_file(&goes).expect("it can be removed");
+        std::fs::remove_file(&flag).expect("it can be removed");
         while count() > 0 {
             std::thread::yield_now();
         }

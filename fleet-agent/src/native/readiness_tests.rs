@@ -11,7 +11,7 @@ use super::manager_context::ManagerContext;
 use super::outcome::{ProcessExit, RunOutcome};
 use super::run_driver::RunDriver;
 use super::run_machine::ServiceRun;
-use super::run_machine_tests::{Life, spec};
+use super::run_machine_tests::{ScriptedRun, spec};
 use super::run_state::ServicePhase;
 use crate::SystemClock;
 use crate::lock::acquire;
@@ -27,7 +27,8 @@ pub(crate) fn line(pattern: &str) -> Readiness {
 
 #[test]
 fn ready_after_running_for_a_while() {
-    let mut life = Life::of(unit("ExecStart=/main\n", Readiness::Alive(Duration::from_secs(3))));
+    let mut life =
+        ScriptedRun::of(unit("ExecStart=/main\n", Readiness::Alive(Duration::from_secs(3))));
     life.start().due();
     assert_eq!(life.now.as_millis(), 3000);
     life.stop().main(ProcessExit::Signal(15)).gone().start().main(ProcessExit::Code(0)).gone();
@@ -45,7 +46,7 @@ fn ready_after_running_for_a_while() {
 
 #[test]
 fn ready_after_an_output_line() {
-    let mut life = Life::of(unit("ExecStart=/main\nTimeoutStartSec=9\n", line("x")));
+    let mut life = ScriptedRun::of(unit("ExecStart=/main\nTimeoutStartSec=9\n", line("x")));
     life.start().step("line", ServiceRun::on_line);
     life.step("line", ServiceRun::on_line).stop().main(ProcessExit::Signal(15)).gone();
     life.start().due().main(ProcessExit::Signal(15)).gone();

@@ -54,9 +54,10 @@ mod tests {
             cpu_quota: Some(15_000),
             io_weight: Some(50),
         };
-        let told = settings(&resources).into_iter().map(|it| format!("{} {}", it.file, it.value));
+        let formatted =
+            settings(&resources).into_iter().map(|it| format!("{} {}", it.file, it.value));
         assert_eq!(
-            told.collect::<Vec<_>>(),
+            formatted.collect::<Vec<_>>(),
             [
                 "memory.max 1073741824",
                 "memory.high 5",

@@ -14,14 +14,14 @@ use super::systemd_states::to_systemd_state;
 
 pub(super) fn spec(service: &str) -> Arc<InitUnit> {
     let file = fleet_unitfile::UnitFile::parse(format!("[Service]\n{service}"));
-    let host = HostCapabilities::of_a_test(true);
+    let host = HostCapabilities::for_test(true);
     let name = "a.service".parse().expect("the name is well formed");
     let compiled = compile(&name, &file.expect("it is well formed"), &host);
     compiled.expect("it is supported").unit.unit
 }
 
 /// A service with scripted processes.
-pub(super) struct Life {
+pub(super) struct ScriptedRun {
     spec: Arc<InitUnit>,
     pub(super) service: ServiceRun,
     pub(super) now: Timestamp,
@@ -29,7 +29,7 @@ pub(super) struct Life {
     told: Vec<String>,
 }
 
-impl Life {
+impl ScriptedRun {
     pub(super) fn new(service: &str) -> Self {
         Self::of(spec(service))
     }
@@ -111,14 +111,15 @@ const FULL: &str = "ExecStartPre=/pre\nExecStart=/main\nExecStartPost=/post\nExe
 
 #[test]
 fn starts_runs_and_stops() {
-    let mut life = Life::new(FULL);
-    life.start()
+    let mut script = ScriptedRun::new(FULL);
+    script
+        .start()
         .control(ProcessExit::Code(0))
         .control(ProcessExit::Code(0))
         .stop()
         .control(ProcessExit::Code(0));
-    life.main(ProcessExit::Signal(15)).gone().control(ProcessExit::Code(0)).gone();
-    insta::assert_snapshot!(life.story(), @r"
+    script.main(ProcessExit::Signal(15)).gone().control(ProcessExit::Code(0)).gone();
+    insta::assert_snapshot!(script.story(), @r"
     start: new-run pre => activating start-pre success
     control Code(0): main post => activating start-post success
     control Code(0): => active running success
@@ -133,9 +134,9 @@ fn starts_runs_and_stops() {
 
 #[test]
 fn failing_start_pre() {
-    let mut life = Life::new(FULL);
-    life.start().control(ProcessExit::Code(1)).gone().control(ProcessExit::Code(0)).gone();
-    insta::assert_snapshot!(life.story(), @r"
+    let mut script = ScriptedRun::new(FULL);
+    script.start().control(ProcessExit::Code(1)).gone().control(ProcessExit::Code(0)).gone();
+    insta::assert_snapshot!(script.story(), @r"
     start: new-run pre => activating start-pre success
     control Code(1): signal-15-All => deactivating stop-sigterm exit-code
     gone: after => deactivating stop-post exit-code
@@ -146,10 +147,10 @@ fn failing_start_pre() {
 
 #[test]
 fn stop_commands_run_after_a_successful_exit_only() {
-    let mut life = Life::new("ExecStart=/main\nExecStop=/stop\n");
-    life.start().main(ProcessExit::Code(0)).control(ProcessExit::Code(0)).gone();
-    life.start().main(ProcessExit::Code(1)).gone();
-    insta::assert_snapshot!(life.story(), @r"
+    let mut script = ScriptedRun::new("ExecStart=/main\nExecStop=/stop\n");
+    script.start().main(ProcessExit::Code(0)).control(ProcessExit::Code(0)).gone();
+    script.start().main(ProcessExit::Code(1)).gone();
+    insta::assert_snapshot!(script.story(), @r"
     start: new-run main => active running success
     main Code(0): stop => deactivating stop success
     control Code(0): signal-15-All => deactivating stop-sigterm success
@@ -162,16 +163,18 @@ fn stop_commands_run_after_a_successful_exit_only() {
 
 #[test]
 fn oneshot_with_several_commands() {
-    let mut life =
-        Life::new("Type=oneshot\nRemainAfterExit=yes\nExecStart=/1\nExecStart=-/2\nExecStart=/3\n");
-    life.start()
+    let mut script = ScriptedRun::new(
+        "Type=oneshot\nRemainAfterExit=yes\nExecStart=/1\nExecStart=-/2\nExecStart=/3\n",
+    );
+    script
+        .start()
         .main(ProcessExit::Code(0))
         .main(ProcessExit::Code(9))
         .main(ProcessExit::Code(0))
         .stop()
         .gone();
-    life.start().main(ProcessExit::Code(4)).gone();
-    insta::assert_snapshot!(life.story(), @r"
+    script.start().main(ProcessExit::Code(4)).gone();
+    insta::assert_snapshot!(script.story(), @r"
     start: new-run 1 => activating start success
     main Code(0): 2 => activating start success
     main Code(9): 3 => activating start success
@@ -186,13 +189,13 @@ fn oneshot_with_several_commands() {
 
 #[test]
 fn stop_timeout() {
-    let mut life = Life::new("ExecStart=/main\nExecStop=/stop\nExecStopPost=/after\n");
-    life.start().stop().due().due();
-    assert_eq!(life.service.due(), None, "killed processes are reaped");
-    life.main(ProcessExit::Signal(9)).control(ProcessExit::Signal(9)).gone().due().due();
-    assert_eq!(life.service.due(), None, "killed processes are reaped");
-    life.control(ProcessExit::Signal(9)).gone();
-    insta::assert_snapshot!(life.story(), @r"
+    let mut script = ScriptedRun::new("ExecStart=/main\nExecStop=/stop\nExecStopPost=/after\n");
+    script.start().stop().due().due();
+    assert_eq!(script.service.due(), None, "killed processes are reaped");
+    script.main(ProcessExit::Signal(9)).control(ProcessExit::Signal(9)).gone().due().due();
+    assert_eq!(script.service.due(), None, "killed processes are reaped");
+    script.control(ProcessExit::Signal(9)).gone();
+    insta::assert_snapshot!(script.story(), @r"
     start: new-run main => active running success
     stop: stop => deactivating stop success
     due: signal-15-All => deactivating stop-sigterm timeout
@@ -209,9 +212,9 @@ fn stop_timeout() {
 
 #[test]
 fn start_timeout() {
-    let mut life = Life::new("ExecStartPre=/pre\nExecStart=/main\nTimeoutStartSec=5\n");
-    life.start().due().control(ProcessExit::Signal(15)).gone();
-    insta::assert_snapshot!(life.story(), @r"
+    let mut script = ScriptedRun::new("ExecStartPre=/pre\nExecStart=/main\nTimeoutStartSec=5\n");
+    script.start().due().control(ProcessExit::Signal(15)).gone();
+    insta::assert_snapshot!(script.story(), @r"
     start: new-run pre => activating start-pre success
     due: signal-15-All => deactivating stop-sigterm timeout
     control Signal(15): => deactivating stop-sigterm timeout
@@ -222,14 +225,14 @@ fn start_timeout() {
 #[test]
 fn kill_modes() {
     for (mode, expected) in [("mixed", 2), ("process", 1)] {
-        let mut life = Life::new(&format!("ExecStart=/main\nKillMode={mode}\n"));
-        life.start().stop().main(ProcessExit::Signal(15));
+        let mut script = ScriptedRun::new(&format!("ExecStart=/main\nKillMode={mode}\n"));
+        script.start().stop().main(ProcessExit::Signal(15));
         if mode == "mixed" {
-            life.gone();
+            script.gone();
         }
-        assert_eq!(life.service.run_state().phase, ServicePhase::Dead, "{}", life.story());
-        let signals = life.story().matches("signal-").count();
-        assert_eq!(signals, expected, "{}", life.story());
+        assert_eq!(script.service.run_state().phase, ServicePhase::Dead, "{}", script.story());
+        let signals = script.story().matches("signal-").count();
+        assert_eq!(signals, expected, "{}", script.story());
     }
 }
 

@@ -188,8 +188,8 @@ impl ChildStart<'_> {
         // which is atomic, and to the pid slot, which only it uses.
         #[expect(unsafe_code, reason = "no library that we use begins a process in a group")]
         let answer = unsafe {
-            let told = ptr::from_ref(self).cast();
-            vfork::clone3((&raw const request).cast(), size_of::<CloneArgs>(), child_main, told)
+            let argument = ptr::from_ref(self).cast();
+            vfork::clone3((&raw const request).cast(), size_of::<CloneArgs>(), child_main, argument)
         };
         if answer < 0 {
             let number = i32::try_from(-answer).unwrap_or(libc::EINVAL);
@@ -200,7 +200,7 @@ impl ChildStart<'_> {
 
     /// Clones a copy of this daemon, like `fork`.
     fn clone_copying(&self, group: Option<BorrowedFd<'_>>) -> CloneResult {
-        let (mut outcome, told) = io::pipe()?;
+        let (mut reader, writer) = io::pipe()?;
         let mut descriptor: libc::c_int = -1;
         let request = CloneArgs::new(group, &raw mut descriptor);
         // SAFETY: the arguments are a structure of the given size, and request a copy of this
@@ -213,17 +213,17 @@ impl ChildStart<'_> {
                 0 => {
                     let failed = self.request.become_program();
                     // A write without a reader fails, and is not needed then.
-                    let _ = rustix::io::write(&told, &failed.code().to_ne_bytes());
+                    let _ = rustix::io::write(&writer, &failed.code().to_ne_bytes());
                     libc::_exit(127);
                 }
                 -1 => return unsupported(io::Error::last_os_error()),
                 pid => pid,
             }
         };
-        drop(told);
+        drop(writer);
         let mut number = [0; 4];
         // The pipe closes on exec. Otherwise it has the code of the failure.
-        match outcome.read_exact(&mut number) {
+        match reader.read_exact(&mut number) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
             read => {
                 read?;
@@ -236,11 +236,11 @@ impl ChildStart<'_> {
 
 /// Runs in a child that shares our memory.
 #[expect(unsafe_code, reason = "the kernel hands over no more than a pointer")]
-unsafe extern "C" fn child_main(told: *const c_void) -> ! {
+unsafe extern "C" fn child_main(argument: *const c_void) -> ! {
     // SAFETY: the argument is the one that `clone_sharing_memory` passes, and this exits without
     // unwinding.
     unsafe {
-        let start = &*told.cast::<ChildStart<'_>>();
+        let start = &*argument.cast::<ChildStart<'_>>();
         let failed = start.request.become_program();
         start.failure.store(failed.code(), Ordering::Relaxed);
         libc::_exit(127)

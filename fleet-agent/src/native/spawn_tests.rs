@@ -22,7 +22,7 @@ fn text(text: &str) -> CString {
 }
 
 /// Runs a program in a control group of its own. Returns its exit and its output.
-async fn give(program: &str, script: &str) -> Option<(io::Result<ProcessExit>, String)> {
+async fn run_program(program: &str, script: &str) -> Option<(io::Result<ProcessExit>, String)> {
     give_with(program, script, in_usr()).await
 }
 
@@ -118,7 +118,7 @@ async fn std_spawn_applies_the_same_setup() {
 
 #[tokio::test]
 async fn exec_failure_is_reported() {
-    let Some((end, _)) = give("/etc/passwd", "").await else { return };
+    let Some((end, _)) = run_program("/etc/passwd", "").await else { return };
     assert_eq!(end.map_err(|error| error.kind()), Err(io::ErrorKind::PermissionDenied));
     for (optional, expected) in [(false, Err(io::ErrorKind::NotFound)), (true, Ok("/\n"))] {
         let start = Some(WorkingDirectory { path: text("/nowhere"), optional });

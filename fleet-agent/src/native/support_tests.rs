@@ -13,7 +13,7 @@ use super::support::check_supported;
 
 impl HostCapabilities {
     /// Returns the capabilities of root, or of an unprivileged user.
-    pub(crate) fn of_a_test(root: bool) -> Self {
+    pub(crate) fn for_test(root: bool) -> Self {
         let (user, group, id) = if root { ("root", "root", "0") } else { ("me", "us", "1000") };
         let own = |name: &str| vec![name.to_owned(), id.to_owned()];
         let site =
@@ -25,7 +25,7 @@ impl HostCapabilities {
 
 fn compile_as(root: bool, unit: &str, text: &str) -> Result<Compiled, BadSetting> {
     let file = UnitFile::parse(text).expect("the file is well formed");
-    compile(&unit.parse().expect("it is a name"), &file, &HostCapabilities::of_a_test(root))
+    compile(&unit.parse().expect("it is a name"), &file, &HostCapabilities::for_test(root))
 }
 
 fn refusal(root: bool, setting: &str) -> String {
@@ -63,16 +63,16 @@ const REFUSED: &[&str] =
 fn unsupported_option_is_refused_with_its_line() {
     let messages: Vec<String> = REFUSED.iter().map(|setting| refusal(true, setting)).collect();
     insta::assert_snapshot!(wrapped(&messages), @r#"
-    3: TasksMax= is not available: the controller pids does not limit control groups here:
-       have it delegated to fleet alone, or take the option out
-    3: IOWeight= is not available: the controller io does not limit control groups here:
-       have it delegated to fleet alone, or take the option out
-    4: ExecStop= is not allowed: the prefixes "+" and "!" cannot be combined with
-       another user or group here: take one of them out
+    3: TasksMax= needs the cgroup controller pids, which is not delegated here: delegate
+       it to fleet alone, or remove the option
+    3: IOWeight= needs the cgroup controller io, which is not delegated here: delegate it
+       to fleet alone, or remove the option
+    4: ExecStop= is not allowed: the prefixes "+" and "!" cannot be combined with another
+       user or group here: remove one of them
     3: PrivateTmp= is not supported: the native supervisor cannot confine processes in
-       this way: remove the option, set it to a neutral value, or run the unit
-       under systemd; line 4: NoSuch= is no option of systemd in [Service]: take it out,
-       or begin its name with X-
+       this way: remove the option, set it to a neutral value, or run the unit under
+       systemd; line 4: NoSuch= is not a systemd option in [Service]: remove it, or
+       prefix its name with X-
     "#);
 }
 
@@ -82,7 +82,7 @@ fn unsupported_units_are_refused() {
     for (unit, text, problem) in [
         ("a.path", "[Path]\n", "not .path ones"),
         ("a.timer", "[Timer]\n", "it never elapses"),
-        ("a@.service", run, "a template is not run itself"),
+        ("a@.service", run, "a template cannot run"),
         ("a.service", "[Unit]\nDescription=x\n", "there is nothing to run"),
     ] {
         let bad = compile_as(true, unit, text).expect_err("it is refused");
@@ -126,16 +126,15 @@ fn another_user_needs_root() {
     .map(|setting| refusal(false, setting))
     .into();
     insta::assert_snapshot!(wrapped(&messages), @r#"
-    3: User= is "root", but fleet runs as the user "me" and may not become another: take
-       the option out, or run fleet as root
-    3: Group= is "0", but fleet runs as the group "us" and may not become another: take
-       the option out, or run fleet as root
-    3: ExecStartPre= is not allowed: the prefixes "+" and "!" ask for the rights of
-       root, which fleet does not have here: take them out
+    3: User= is "root", but fleet runs as the user "me" and may not change it: remove the
+       option, or run fleet as root
+    3: Group= is "0", but fleet runs as the group "us" and may not change it: remove the
+       option, or run fleet as root
+    3: ExecStartPre= is not allowed: the prefixes "+" and "!" need root, but fleet does
+       not run as root: remove them
     3: Nice= needs root: remove it, or run fleet as root
     3: OOMScoreAdjust= needs root: remove it, or run fleet as root
-    3: SupplementaryGroups= asks for what only root may do: take it out, or run fleet as
-       root
+    3: SupplementaryGroups= needs root: remove it, or run fleet as root
     "#);
 }
 
@@ -146,21 +145,19 @@ fn unsupported_stanza_keys_are_named() {
         let read = read_stanzas(text.as_bytes(), &Timeouts::default());
         assert_eq!(read.diagnostics, [], "{text}");
         let unit = read.stanzas.into_iter().find_map(|stanza| stanza.unit).expect("it is one");
-        check_supported(&unit.run, &HostCapabilities::of_a_test(root)).err()
+        check_supported(&unit.run, &HostCapabilities::for_test(root)).err()
     };
     let asks = "tasks-max: 5\nnice: -5\nuser: nobody\nexec-stop: +/bin/true";
     let all: Vec<String> = [true, false].map(|root| messages(root, asks).expect("it asks")).into();
     insta::assert_snapshot!(wrapped(&all), @r#"
-    tasks-max is not available: the controller pids does not limit control groups here:
-       have it delegated to fleet alone, or take the option out; exec-stop cannot be
-       obeyed: the prefixes "+" and "!" cannot be combined with another user or group
-       here: take one of them out
-    nice needs root: remove it, or run fleet as root; tasks-max is
-       not possible: the controller pids does not limit control groups here: have it
-       delegated to fleet alone, or take the option out; user is "nobody", but fleet runs
-       as the user "me" and may not become another: take the option out, or run fleet as
-       root; exec-stop is not allowed: the prefixes "+" and "!" ask for the rights of
-       root, which fleet does not have here: take them out
+    tasks-max needs the cgroup controller pids, which is not delegated here: delegate it
+       to fleet alone, or remove the option; exec-stop is not allowed: the prefixes "+"
+       and "!" cannot be combined with another user or group here: remove one of them
+    nice needs root: remove it, or run fleet as root; tasks-max needs the cgroup
+       controller pids, which is not delegated here: delegate it to fleet alone, or
+       remove the option; user is "nobody", but fleet runs as the user "me" and may not
+       change it: remove the option, or run fleet as root; exec-stop is not allowed: the
+       prefixes "+" and "!" need root, but fleet does not run as root: remove them
     "#);
     assert_eq!(messages(true, "memory-max: 50M\nnice: -5\nuser: nobody"), None);
     assert_eq!(messages(false, "memory-max: 50M\nnice: 5\nuser: me"), None);

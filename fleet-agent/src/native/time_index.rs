@@ -129,8 +129,8 @@ mod tests {
                 if is_looked_at {
                     let last = bytes.last().copied().unwrap_or_default();
                     // The file system's clock is behind.
-                    let noted = at(last - last % 10);
-                    time_index.record_look(bytes.len() as u64, noted, at(now));
+                    let timestamp = at(last - last % 10);
+                    time_index.record_look(bytes.len() as u64, timestamp, at(now));
                 }
             }
             let first = bytes.iter().position(|&moment| moment >= since).unwrap_or(bytes.len());

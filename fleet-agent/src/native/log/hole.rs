@@ -26,28 +26,28 @@ pub(super) fn punch_hole(file: &File, before: u64) -> io::Result<bool> {
 
 /// Returns the end of the hole at the start of a file.
 pub(super) fn data_start(file: &mut File) -> io::Result<u64> {
-    let kept = match rustix::fs::seek(&*file, rustix::fs::SeekFrom::Data(0)) {
+    let start = match rustix::fs::seek(&*file, rustix::fs::SeekFrom::Data(0)) {
         // The file is one hole, or empty.
         Err(Errno::NXIO) => return Ok(file.metadata()?.len()),
         // Without support for seeking holes there are none.
         Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(0),
-        kept => kept?,
+        start => start?,
     };
     // A hole that ends within a block continues as zeros.
-    file.seek(SeekFrom::Start(kept))?;
+    file.seek(SeekFrom::Start(start))?;
     let (mut zeros, mut block) = (0, Vec::new());
     while zeros < LARGEST_BLOCK {
         block.clear();
         let read = file.take(BLOCK).read_to_end(&mut block)?;
         if let Some(first) = block.iter().position(|&byte| byte != 0) {
-            return Ok(kept + zeros + first as u64);
+            return Ok(start + zeros + first as u64);
         }
         zeros += read as u64;
         if read == 0 {
             break;
         }
     }
-    Ok(kept + zeros)
+    Ok(start + zeros)
 }
 
 /// Returns the start of the first line after an offset; the offset itself if its line is longer

@@ -101,14 +101,14 @@ mod tests {
         let (limit, fast) = (1 << 20, 64 << 10);
         for before in [SHORTEST, LONGEST] {
             let mut pace = PollInterval { pause: before, rests: at(0) };
-            let mut kept = Vec::new();
+            let mut sizes = Vec::new();
             for _ in 0..20 {
                 let grown = fast * to_millis(pace.pause);
-                kept.push(limit / 2 + grown);
+                sizes.push(limit / 2 + grown);
                 pace.on_growth(grown, limit);
             }
-            assert!(kept[0] <= limit / 2 + fast * to_millis(LONGEST), "{kept:?}");
-            assert!(kept[1..].iter().all(|&kept| kept <= 2 * limit), "{kept:?}");
+            assert!(sizes[0] <= limit / 2 + fast * to_millis(LONGEST), "{sizes:?}");
+            assert!(sizes[1..].iter().all(|&sizes| sizes <= 2 * limit), "{sizes:?}");
         }
     }
 

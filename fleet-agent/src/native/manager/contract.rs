@@ -175,7 +175,7 @@ impl NativeManager {
     }
 }
 
-/// Starts the timers that a unit wants or requires, before the unit itself starts.
+/// Starts the timers that a unit requires or requires, before the unit itself starts.
 async fn start_timers_of(
     client: Arc<SupervisorClient>,
     timers: Arc<Timers>,

@@ -26,7 +26,7 @@ impl RunDriver {
         if role == Role::Main {
             self.hold_output();
         }
-        let not_spawned = |words| SpawnFailure { words, end: ProcessExit::NotSpawned };
+        let not_spawned = |words| SpawnFailure { message: words, end: ProcessExit::NotSpawned };
         // Later processes of a run may use the last file descriptors.
         let is_first = self.service.run_state().phase.is_starting() && self.leaders.is_empty();
         let shortage = if is_first { descriptor_shortage() } else { None };
@@ -69,14 +69,14 @@ impl RunDriver {
             tracing::error!(%error, unit = %self.unit, "cannot kill a process that is not watched");
         }
         let words = format!("cannot watch it: {error}");
-        self.on_spawn_failed(SpawnFailure { words, end: ProcessExit::NotSpawned });
+        self.on_spawn_failed(SpawnFailure { message: words, end: ProcessExit::NotSpawned });
     }
 
     fn on_spawn_failed(&mut self, problem: SpawnFailure) {
-        if let Err(error) = self.log.note(&problem.words) {
+        if let Err(error) = self.log.note(&problem.message) {
             self.warn(&error, "cannot write to the log");
         }
-        self.problem = Some(problem.words);
+        self.problem = Some(problem.message);
         self.service.on_spawn_failed(problem.end, self.context.now());
     }
 

@@ -159,6 +159,6 @@ fn stop_only_definition(unit: &UnitName) -> Timer {
         triggers: Vec::new(),
         delay: fleet_core::graph::systemd::RandomizedDelay::Random(std::time::Duration::ZERO),
         persistent: false,
-        remains: false,
+        remain_after_elapse: false,
     }
 }

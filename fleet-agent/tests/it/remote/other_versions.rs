@@ -59,8 +59,8 @@ async fn journals_of_earlier_version_are_read() {
     for line in [JournalLine::gap()].iter().chain(&lines) {
         assert_eq!(journal.next_line().await.as_ref(), Some(line));
     }
-    let told = manager.details(&unit).await.expect("there are no details");
-    assert_eq!(told, UnitDetails::default());
+    let received = manager.details(&unit).await.expect("there are no details");
+    assert_eq!(received, UnitDetails::default());
     server.abort();
 }
 
@@ -97,11 +97,11 @@ async fn client_of_other_version_gets_ours() {
         let length = u32::try_from(frame.len()).expect("it is short").to_be_bytes();
         stream.write_all(&[&length, frame.as_bytes()].concat()).await.expect("it reads");
     }
-    let mut told = Vec::new();
-    let read = tokio::time::timeout(DEADLINE, stream.read_to_end(&mut told)).await;
+    let mut received = Vec::new();
+    let read = tokio::time::timeout(DEADLINE, stream.read_to_end(&mut received)).await;
     // Some systems report that the last data was not read.
     drop(read.expect("it is disconnected"));
-    let told: Value = serde_json::from_slice(&told[4..]).expect("it is one frame");
-    assert_eq!(told, json!({ "hello": { "version": 1, "program": "test" } }));
+    let received: Value = serde_json::from_slice(&received[4..]).expect("it is one frame");
+    assert_eq!(received, json!({ "hello": { "version": 1, "program": "test" } }));
     assert_eq!(served.open().await.list().await.expect("it answers"), []);
 }

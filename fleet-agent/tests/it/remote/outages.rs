@@ -31,8 +31,8 @@ async fn outage_is_not_absence() {
     }
     let mut changes = manager.changes();
     served.end().await;
-    let told = tokio::time::timeout(crate::wait::DEADLINE, changes.next()).await;
-    assert!(told.expect("in time").contains(&stays), "that nothing is known is news");
+    let received = tokio::time::timeout(crate::wait::DEADLINE, changes.next()).await;
+    assert!(received.expect("in time").contains(&stays), "that nothing is known is news");
     wait_until("it is away", async || is_unavailable(&manager.list().await)).await;
     assert!(is_unavailable(&manager.get(&stays).await));
     assert!(is_unavailable(&manager.start(&stays, Generation(1)).await));
@@ -40,9 +40,9 @@ async fn outage_is_not_absence() {
     machine.unload(&goes).await.expect("it unloads");
     served.begin(Arc::clone(&machine) as Arc<dyn ServiceManager>);
     let both = async {
-        let mut told = changes.next().await;
-        while !(told.contains(&stays) && told.contains(&goes)) {
-            told.extend(changes.next().await);
+        let mut received = changes.next().await;
+        while !(received.contains(&stays) && received.contains(&goes)) {
+            received.extend(changes.next().await);
         }
     };
     tokio::time::timeout(crate::wait::DEADLINE, both).await.expect("both are reported in time");

@@ -10,10 +10,10 @@ use crate::SystemClock;
 use crate::native::process::append;
 
 /// Waits until the log is no longer polled.
-async fn wait_for_rest(keeper: &RotationTask, log: &Log) {
+async fn wait_for_rest(task: &RotationTask, log: &Log) {
     let clock = SystemClock::start();
     let deadline = clock.now().after(Duration::from_secs(60));
-    while log.exceeds_limit() || keeper.lock().quiet.is_empty() || !keeper.lock().busy.is_empty() {
+    while log.exceeds_limit() || task.lock().quiet.is_empty() || !task.lock().busy.is_empty() {
         assert!(clock.now() < deadline, "it does not come to rest");
         clock.sleep(Duration::from_millis(5)).await;
     }
@@ -40,18 +40,18 @@ async fn written_logs_are_polled_and_idle_ones_are_not() {
     };
     // It has grown without a running task.
     write(4000);
-    let (keeper, clock) = (Arc::new(RotationTask::new()), SystemClock::start());
+    let (task, clock) = (Arc::new(RotationTask::new()), SystemClock::start());
     let log = open().expect("it is there");
-    keeper.keep(&log, clock.now());
-    let running = Arc::clone(&keeper);
+    task.keep(&log, clock.now());
+    let running = Arc::clone(&task);
     let running = tokio::spawn(async move { running.run(&SystemClock::start()).await });
-    wait_for_rest(&keeper, &log).await;
+    wait_for_rest(&task, &log).await;
     let floor = log.floor();
     assert!((3500..4000).contains(&floor), "{floor}");
     for round in 1..4 {
         write(4000);
         wait_for_floor(&log, 3400 + round * 4000).await;
-        wait_for_rest(&keeper, &log).await;
+        wait_for_rest(&task, &log).await;
     }
     running.abort();
 }
@@ -66,24 +66,23 @@ async fn moved_log_is_limited_again_once_back() {
         let text = b"sixteen letters\n".repeat(250);
         append(log.path()).and_then(|mut file| file.write_all(&text)).expect("it is written");
     };
-    let keeper =
-        RotationTask { fallback_interval: Duration::from_millis(5), ..RotationTask::new() };
-    let (keeper, clock) = (Arc::new(keeper), SystemClock::start());
-    keeper.keep(&log, clock.now());
-    let running = Arc::clone(&keeper);
+    let task = RotationTask { fallback_interval: Duration::from_millis(5), ..RotationTask::new() };
+    let (task, clock) = (Arc::new(task), SystemClock::start());
+    task.keep(&log, clock.now());
+    let running = Arc::clone(&task);
     let running = tokio::spawn(async move { running.run(&SystemClock::start()).await });
     write();
     wait_for_floor(&log, 3400).await;
-    wait_for_rest(&keeper, &log).await;
+    wait_for_rest(&task, &log).await;
     for round in 1..3 {
         std::fs::rename(log.path(), directory.path().join("old")).expect("it is moved");
         // Number of looks so far.
-        let looks = || keeper.lock().count;
+        let looks = || task.lock().count;
         let before = looks();
         wait_until_looked(&looks, before + 3).await;
         write();
         wait_for_floor(&log, 3400 + round * 4000).await;
-        wait_for_rest(&keeper, &log).await;
+        wait_for_rest(&task, &log).await;
     }
     running.abort();
 }
@@ -103,17 +102,17 @@ async fn slowly_read_log_is_limited_once_read() {
     let directory = tempfile::tempdir().expect("a directory can be made");
     let log = Log::open(directory.path().join("log"), 1000).map(Arc::new);
     let log = log.expect("a file can be made");
-    let (keeper, clock) = (Arc::new(RotationTask::new()), SystemClock::start());
-    keeper.keep(&log, clock.now());
-    let running = Arc::clone(&keeper);
+    let (task, clock) = (Arc::new(RotationTask::new()), SystemClock::start());
+    task.keep(&log, clock.now());
+    let running = Arc::clone(&task);
     let running = tokio::spawn(async move { running.run(&SystemClock::start()).await });
     let (reading, text) = (log.reading(0), b"sixteen letters\n".repeat(250));
     append(log.path()).and_then(|mut file| file.write_all(&text)).expect("it is written");
-    wait_until_looked(&|| keeper.lock().count, 4).await;
+    wait_until_looked(&|| task.lock().count, 4).await;
     assert_eq!(log.floor(), 0, "it has not been read");
     drop(reading);
     wait_for_floor(&log, 3400).await;
-    wait_for_rest(&keeper, &log).await;
+    wait_for_rest(&task, &log).await;
     running.abort();
 }
 
@@ -154,9 +153,9 @@ async fn most(log: &Log, clock: Steps, bytes: usize, millis: u32) -> u64 {
 async fn sudden_burst_exceeds_limit_by_one_interval() {
     let (limit, fast, directory) = (1 << 20, 64 << 10, tempfile::tempdir().expect("it is made"));
     let log = Log::open(directory.path().join("log"), limit).map(Arc::new).expect("it is made");
-    let (keeper, clock) = (Arc::new(RotationTask::new()), Steps(Instant::now()));
-    keeper.keep(&log, clock.now());
-    let running = tokio::spawn(async move { keeper.run(&clock).await });
+    let (task, clock) = (Arc::new(RotationTask::new()), Steps(Instant::now()));
+    task.keep(&log, clock.now());
+    let running = tokio::spawn(async move { task.run(&clock).await });
     clock.sleep(Duration::from_secs(30)).await;
     let after_silence = most(&log, clock, fast, 1000).await;
     assert!(after_silence <= 2 * limit, "{after_silence}");

@@ -173,7 +173,7 @@ pub(super) mod tests {
     }
 
     /// Kills the main process of a unit, and waits until its run is over.
-    fn have_run_end(supervisor: &Supervisor, unit: &Name) {
+    fn kill_and_wait(supervisor: &Supervisor, unit: &Name) {
         let entry = &supervisor.units[unit];
         let main = entry.run_state.main.expect("it has a main process").pid;
         let main = i32::try_from(main).ok().and_then(Pid::from_raw).expect("a pid");
@@ -199,7 +199,7 @@ pub(super) mod tests {
         let (reply, answer) = oneshot::channel();
         let name = unit.clone();
         let ended = move |supervisor: &mut Supervisor| {
-            have_run_end(supervisor, &name_of(&name));
+            kill_and_wait(supervisor, &name_of(&name));
             // The event loop has not received the report yet.
             supervisor.start(&name, start(2), reply);
         };
