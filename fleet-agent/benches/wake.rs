@@ -93,8 +93,8 @@ impl Engine {
     /// Measures reading the delta and planning from it.
     fn wake(&mut self) -> (Duration, Plan) {
         let begin = Instant::now();
-        let news = self.mirror.delta_since(self.planner.revision());
-        let plan = self.planner.follow(&news).clone();
+        let delta = self.mirror.delta_since(self.planner.revision());
+        let plan = self.planner.follow(&delta).clone();
         (begin.elapsed(), plan)
     }
 

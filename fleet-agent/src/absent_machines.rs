@@ -59,16 +59,16 @@ impl AbsentMachines {
     }
 
     /// Returns the delta for the planner, with every held unit pinned to its machine.
-    pub(crate) fn hold(&mut self, news: &Delta, status: MirrorStatus) -> Delta {
-        let concerns_missing = self.update_absent(news, status);
+    pub(crate) fn hold(&mut self, delta: &Delta, status: MirrorStatus) -> Delta {
+        let concerns_missing = self.update_absent(delta, status);
         if concerns_missing || self.next_look.is_some_and(|next_look| next_look <= status.now) {
             let before = std::mem::take(&mut self.held);
-            self.update_held(&news.snapshot, status);
+            self.update_held(&delta.snapshot, status);
             let changed = |unit: &&UnitName| before.contains_key(*unit) != self.is_held(unit);
             let changed = before.keys().chain(self.held.keys()).filter(changed);
-            return self.with_held(news, changed.cloned().collect());
+            return self.with_held(delta, changed.cloned().collect());
         }
-        self.with_held(news, BTreeSet::new())
+        self.with_held(delta, BTreeSet::new())
     }
 
     /// Returns when to look again without a change, because the hold on a unit ends.
@@ -95,10 +95,10 @@ impl AbsentMachines {
     }
 
     /// Updates the absent machines. Returns whether any hold may have changed.
-    fn update_absent(&mut self, news: &Delta, status: MirrorStatus) -> bool {
-        let snapshot = &*news.snapshot;
+    fn update_absent(&mut self, delta: &Delta, status: MirrorStatus) -> bool {
+        let snapshot = &*delta.snapshot;
         let gap = std::mem::replace(&mut self.gaps, status.gaps) != status.gaps;
-        let Some(changes) = news.changes.as_ref().filter(|_| !gap) else {
+        let Some(changes) = delta.changes.as_ref().filter(|_| !gap) else {
             // A machine may have been back during the gap and may have resumed its units.
             let machines = snapshot.placements().map(|(_, placement)| &placement.machine);
             let missing = machines.filter(|machine| is_absent(snapshot, machine));
@@ -161,13 +161,13 @@ impl AbsentMachines {
     }
 
     /// Returns the delta with all held units; `changed` are those whose hold has begun or ended.
-    fn with_held(&self, news: &Delta, changed: BTreeSet<UnitName>) -> Delta {
+    fn with_held(&self, delta: &Delta, changed: BTreeSet<UnitName>) -> Delta {
         if self.held.is_empty() && changed.is_empty() {
-            return news.clone();
+            return delta.clone();
         }
-        let mut snapshot = news.snapshot.as_ref().clone();
+        let mut snapshot = delta.snapshot.as_ref().clone();
         for unit in self.held.keys() {
-            if let Some(unit) = news.snapshot.unit(unit.as_str()) {
+            if let Some(unit) = delta.snapshot.unit(unit.as_str()) {
                 snapshot.put_unit(pinned(unit));
             }
         }
@@ -175,8 +175,8 @@ impl AbsentMachines {
             let units = changes.units.union(&changed).cloned().collect();
             ChangeSet { units, ..changes.clone() }
         };
-        let changes = news.changes.as_ref().map(with);
-        Delta { snapshot: Arc::new(snapshot), changes, ..*news }
+        let changes = delta.changes.as_ref().map(with);
+        Delta { snapshot: Arc::new(snapshot), changes, ..*delta }
     }
 }
 

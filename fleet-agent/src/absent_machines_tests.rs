@@ -32,7 +32,7 @@ fn seconds(seconds: u64) -> Timestamp {
 struct Leader {
     snapshot: Snapshot,
     changes: ChangeSet,
-    missing: AbsentMachines,
+    absent: AbsentMachines,
     planner: Planner,
     gaps: u64,
     current_since: Timestamp,
@@ -44,7 +44,7 @@ impl Leader {
         let mut leader = Self {
             snapshot: Snapshot::default(),
             changes: ChangeSet::default(),
-            missing: AbsentMachines::new(TTL),
+            absent: AbsentMachines::new(TTL),
             planner: Planner::new(),
             gaps: 1,
             current_since: seconds(0),
@@ -82,19 +82,19 @@ impl Leader {
     }
 
     /// Plans at that time and applies the plan. Returns one step or reason per line.
-    fn told(&mut self, now: u64) -> String {
+    fn plan_at(&mut self, now: u64) -> String {
         self.snapshot.revision = self.snapshot.revision.next();
         let changes = Some(std::mem::take(&mut self.changes));
         let snapshot = Arc::new(self.snapshot.clone());
-        let news = Delta { snapshot, is_current: true, changes };
+        let delta = Delta { snapshot, is_current: true, changes };
         let now = seconds(now);
         let status =
             MirrorStatus { now, current_for: now.since(self.current_since), gaps: self.gaps };
-        let seen = self.missing.hold(&news, status);
+        let seen = self.absent.hold(&delta, status);
         let mut made = self.planner.follow(&seen).clone();
         assert_eq!(check(&seen.snapshot, &made), []);
         assert_eq!(made, plan(&seen.snapshot));
-        self.missing.explain(&mut made);
+        self.absent.explain(&mut made);
         self.snapshot = apply(&self.snapshot, &made);
         self.changes.placements.extend(made.steps.iter().map(|step| step.unit.clone()));
         let steps = made.steps.iter().map(ToString::to_string);
@@ -109,7 +109,7 @@ impl Leader {
     }
 
     fn next_look(&self) -> Option<u64> {
-        self.missing.next_look().map(|at| at.as_millis() / 1000)
+        self.absent.next_look().map(|at| at.as_millis() / 1000)
     }
 }
 
@@ -117,10 +117,10 @@ impl Leader {
 fn unit_of_lost_machine_moves_at_once() {
     let mut leader = Leader::new();
     leader.place("plain", "near", "");
-    assert_eq!(leader.told(100), "");
+    assert_eq!(leader.plan_at(100), "");
     leader.lose("near");
-    let told = leader.told(200);
-    assert_eq!(told, "move plain.service from near to here: the machine is gone");
+    let plan_at = leader.plan_at(200);
+    assert_eq!(plan_at, "move plain.service from near to here: the machine is gone");
     assert_eq!(leader.next_look(), None);
 }
 
@@ -129,18 +129,18 @@ fn unit_of_lost_machine_moves_at_once() {
 fn fenced_unit_moves_after_its_stop_deadline() {
     let mut leader = Leader::new();
     leader.place("once", "near", "OnPartition=stop\n");
-    assert_eq!(leader.told(100), "");
+    assert_eq!(leader.plan_at(100), "");
     leader.lose("near");
     // Ten seconds for its stop, a hundredth of the measured forty, and a margin of five.
     let waits = "once.service: its machine near is not present: OnPartition=stop forbids \
                  another for 16s, until it must have stopped there";
-    assert_eq!(leader.told(200), waits);
+    assert_eq!(leader.plan_at(200), waits);
     assert_eq!(leader.next_look(), Some(216));
     leader.put("other", "", TargetState::Inactive);
-    assert_eq!(leader.told(215), waits);
+    assert_eq!(leader.plan_at(215), waits);
     let moves = "move once.service from near to here: the machine is gone";
-    assert_eq!(leader.told(216), moves);
-    assert_eq!((leader.told(217).as_str(), leader.next_look()), ("", None));
+    assert_eq!(leader.plan_at(216), moves);
+    assert_eq!((leader.plan_at(217).as_str(), leader.next_look()), ("", None));
 }
 
 #[test]
@@ -148,15 +148,15 @@ fn rejoined_machine_keeps_units_and_new_loss_restarts_wait() {
     let mut leader = Leader::new();
     leader.place("once", "near", "OnPartition=stop\n");
     leader.lose("near");
-    leader.told(200);
+    leader.plan_at(200);
     leader.join("near", 1);
-    assert_eq!((leader.told(210).as_str(), leader.next_look()), ("", None));
+    assert_eq!((leader.plan_at(210).as_str(), leader.next_look()), ("", None));
     leader.lose("near");
-    leader.told(214);
+    leader.plan_at(214);
     assert_eq!(leader.next_look(), Some(230));
     // It was back and is gone again, between two looks.
     leader.changes.machines.insert(id("near"));
-    leader.told(220);
+    leader.plan_at(220);
     assert_eq!(leader.next_look(), Some(236));
 }
 
@@ -166,9 +166,9 @@ fn mirror_gap_restarts_the_wait() {
     let mut leader = Leader::new();
     leader.place("once", "near", "OnPartition=stop\n");
     leader.lose("near");
-    leader.told(200);
+    leader.plan_at(200);
     leader.gap(210);
-    assert!(leader.told(217).starts_with("once.service: its machine near is not present"));
+    assert!(leader.plan_at(217).starts_with("once.service: its machine near is not present"));
     assert_eq!(leader.next_look(), Some(233));
 }
 
@@ -182,10 +182,10 @@ fn unit_with_unlimited_stop_is_not_moved() {
     let unit = leader.snapshot.unit("once.service").unwrap().as_ref().clone();
     leader.snapshot.put_unit(Unit { file, ..unit });
     leader.lose("near");
-    assert!(leader.told(200).contains("its stop has no time limit"));
+    assert!(leader.plan_at(200).contains("its stop has no time limit"));
     assert_eq!(leader.next_look(), None);
     leader.join("near", 1);
-    assert_eq!(leader.told(1_000_000), "");
+    assert_eq!(leader.plan_at(1_000_000), "");
 }
 
 #[test]
@@ -193,13 +193,13 @@ fn unwanted_unit_that_may_still_run_keeps_its_placement() {
     let mut leader = Leader::new();
     leader.place("once", "near", "OnPartition=stop\n");
     leader.lose("near");
-    leader.told(200);
+    leader.plan_at(200);
     leader.put("once", "OnPartition=stop\n", TargetState::Inactive);
-    assert_eq!(leader.told(205), "");
+    assert_eq!(leader.plan_at(205), "");
     leader.put("once", "OnPartition=stop\n", TargetState::Launched);
-    assert!(leader.told(206).contains("OnPartition=stop forbids another"));
+    assert!(leader.plan_at(206).contains("OnPartition=stop forbids another"));
     leader.put("once", "OnPartition=stop\n", TargetState::Inactive);
-    assert_eq!(leader.told(216), "remove once.service from near: it is inactive");
+    assert_eq!(leader.plan_at(216), "remove once.service from near: it is inactive");
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn after_gap_only_units_of_absent_machines_wait() {
     leader.put("beside", "MachineOf=lost.service\n", TargetState::Launched);
     leader.lose("near");
     leader.gap(100);
-    insta::assert_snapshot!(folded(&leader.told(105)), @r"
+    insta::assert_snapshot!(folded(&leader.plan_at(105)), @r"
     place new.service on here:
         it is wanted
     beside.service:
@@ -228,7 +228,7 @@ fn after_gap_only_units_of_absent_machines_wait() {
         or change the unit
     ");
     assert_eq!(leader.next_look(), Some(115));
-    insta::assert_snapshot!(folded(&leader.told(115)), @r"
+    insta::assert_snapshot!(folded(&leader.plan_at(115)), @r"
     move lost.service from near to here:
         the machine is gone
     place beside.service on here:
@@ -255,7 +255,7 @@ fn capacity_of_held_units_is_not_given_away() {
     leader.put("new", "ReserveCPU=1\n", TargetState::Launched);
     leader.lose("near");
     leader.gap(100);
-    leader.told(105);
+    leader.plan_at(105);
     let used = leader.snapshot.placements().filter(|(_, at)| at.machine.as_str() == "here");
     let used: Vec<&str> = used.map(|(unit, _)| unit.as_str()).collect();
     assert_eq!(used, ["new.service"], "one core takes one of them");
@@ -271,7 +271,7 @@ fn held_units_still_exclude_conflicting_units() {
     leader.put("new", "Conflicts=leaves.service\n", TargetState::Launched);
     leader.lose("near");
     leader.gap(100);
-    leader.told(105);
+    leader.plan_at(105);
     let here = leader.snapshot.placements().filter(|(_, at)| at.machine.as_str() == "here");
     let here: Vec<&str> = here.map(|(unit, _)| unit.as_str()).collect();
     assert_eq!(here, ["new.service"]);

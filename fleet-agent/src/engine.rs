@@ -223,7 +223,7 @@ impl Engine {
             };
             tokio::select! {
                 biased;
-                news = wake.next() => if !news { return TermEnd::Shutdown },
+                delta = wake.next() => if !delta { return TermEnd::Shutdown },
                 () = wait_until(&*self.config.clock, reason.at) => {}
                 () = self.wait_report(reason.reports) => {}
             }
@@ -240,15 +240,15 @@ impl Engine {
         absent: &mut AbsentMachines,
     ) -> Result<WakeReason, RegistryError> {
         let mirror = &self.config.mirror;
-        let news = mirror.delta_since(planner.revision());
+        let delta = mirror.delta_since(planner.revision());
         // Read after the delta: if the store was lost in between, this is too short, never too
         // long. An uncertain view is no reason to move anything.
-        let (true, Some(current_for)) = (news.is_current, mirror.current_for()) else {
+        let (true, Some(current_for)) = (delta.is_current, mirror.current_for()) else {
             return Ok(WakeReason::default());
         };
         let status =
             MirrorStatus { now: self.config.clock.now(), current_for, gaps: mirror.resyncs() };
-        let seen = absent.hold(&news, status);
+        let seen = absent.hold(&delta, status);
         let mut plan = planner.follow(&seen).clone();
         debug_assert_eq!(fleet_scheduler::check(&seen.snapshot, &plan), []);
         absent.explain(&mut plan);
@@ -274,8 +274,8 @@ impl Engine {
                 }
             }
         }
-        let mut writes = PlacementWrites { rebalance: balance, ..writes(&news.snapshot, &plan) };
-        remove_strays(&mut writes, &news.snapshot, mirror.superseded_placements());
+        let mut writes = PlacementWrites { rebalance: balance, ..writes(&delta.snapshot, &plan) };
+        remove_strays(&mut writes, &delta.snapshot, mirror.superseded_placements());
         if !writes.is_empty() {
             for step in &plan.steps {
                 tracing::info!(%step, "plan");

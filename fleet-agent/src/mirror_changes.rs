@@ -21,11 +21,11 @@ impl ClusterChanges {
     /// Returns once there is something new to decide on, or the mirror becomes current or stops
     /// being current. Returns `false` when the mirror has ended.
     pub(crate) async fn next(&mut self) -> bool {
-        let news = |progress: &Progress| (progress.scheduling_revision, progress.is_current);
+        let updates = |progress: &Progress| (progress.scheduling_revision, progress.is_current);
         let last = self.last;
-        match self.progress.wait_for(|progress| news(progress) != last).await {
+        match self.progress.wait_for(|progress| updates(progress) != last).await {
             Ok(progress) => {
-                self.last = news(&progress);
+                self.last = updates(&progress);
                 true
             }
             Err(_) => false,
@@ -51,8 +51,8 @@ impl MachineChanges {
     /// stops being current. Returns `None` when the mirror has ended.
     pub(crate) async fn next(&mut self) -> Option<MachineProgress> {
         let last = self.last;
-        let news = self.concern.wait_for(|concern| Some(*concern) != last).await.ok();
-        self.last = news.map(|concern| *concern);
+        let updates = self.concern.wait_for(|concern| Some(*concern) != last).await.ok();
+        self.last = updates.map(|concern| *concern);
         self.last
     }
 }
@@ -107,7 +107,7 @@ mod tests {
         };
 
         let mut wake = MachineChanges::of(&mirror, &id("m-1"));
-        assert!(wake.next().await.is_some(), "everything is news at first");
+        assert!(wake.next().await.is_some(), "everything is updates at first");
         let woken = Arc::new(Counter::default());
         let waker = Waker::from(woken.clone());
         let mut next = pin!(wake.next());

@@ -40,7 +40,7 @@ impl Planner {
     }
 
     /// Returns the revision of the last snapshot, for
-    /// [`Mirror::news_since`](fleet_store::Mirror::news_since).
+    /// [`Mirror::delta_since`](fleet_store::Mirror::delta_since).
     #[must_use]
     pub fn revision(&self) -> Revision {
         self.plan.based_on
@@ -51,9 +51,9 @@ impl Planner {
     /// delta and on the number of waiting units.
     ///
     /// The delta must start at the revision that was the [last](Self::revision).
-    pub fn follow(&mut self, news: &Delta) -> &Plan {
-        let snapshot = &*news.snapshot;
-        match &news.changes {
+    pub fn follow(&mut self, delta: &Delta) -> &Plan {
+        let snapshot = &*delta.snapshot;
+        match &delta.changes {
             Some(changes) if changes.is_empty() => {}
             Some(changes) if self.revision() > Revision::ZERO => self.change(snapshot, changes),
             _ => self.load(snapshot),
@@ -257,8 +257,8 @@ mod tests {
         cluster.lose("m1");
         cluster.snapshot.revision = Revision(9);
         let snapshot = Arc::new(cluster.snapshot.clone());
-        let news = Delta { snapshot, is_current: true, changes: None };
-        assert_eq!(*planner.follow(&news), plan(&cluster.snapshot));
+        let delta = Delta { snapshot, is_current: true, changes: None };
+        assert_eq!(*planner.follow(&delta), plan(&cluster.snapshot));
         assert_eq!(planner.revision(), Revision(9));
     }
 }

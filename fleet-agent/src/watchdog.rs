@@ -39,7 +39,7 @@ struct LoopState {
 struct BusyPeriods {
     last: u64,
     /// Time of the first check that observed each period; `None` before that.
-    seen: BTreeMap<u64, Option<Timestamp>>,
+    first_seen: BTreeMap<u64, Option<Timestamp>>,
 }
 
 /// Future of a monitored loop.
@@ -95,9 +95,9 @@ impl LoopState {
     /// it, so loops need no clock.
     fn is_stuck(&self, now: Timestamp) -> bool {
         let mut busy = self.busy();
-        busy.seen
-            .values_mut()
-            .fold(false, |late, seen| late | (now.since(*seen.get_or_insert(now)) >= MAX_BUSY))
+        busy.first_seen.values_mut().fold(false, |late, first_seen| {
+            late | (now.since(*first_seen.get_or_insert(now)) >= MAX_BUSY)
+        })
     }
 
     fn busy(&self) -> MutexGuard<'_, BusyPeriods> {
@@ -131,14 +131,14 @@ impl<'a> BusyGuard<'a> {
         let mut busy = state.busy();
         busy.last += 1;
         let number = busy.last;
-        busy.seen.insert(number, None);
+        busy.first_seen.insert(number, None);
         Self { state, number }
     }
 }
 
 impl Drop for BusyGuard<'_> {
     fn drop(&mut self) {
-        self.state.busy().seen.remove(&self.number);
+        self.state.busy().first_seen.remove(&self.number);
     }
 }
 

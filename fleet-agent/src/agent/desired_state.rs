@@ -222,10 +222,10 @@ mod tests {
 
     #[tokio::test]
     async fn desired_state_round_trips() {
-        let (state, noted) = (MemoryState::default(), assignment());
-        noted.write(&state, &machine()).await.unwrap();
+        let (state, stored) = (MemoryState::default(), assignment());
+        stored.write(&state, &machine()).await.unwrap();
         let read = DesiredState::read(&state, &machine()).await;
-        assert!(read.is_equivalent(&noted), "{read:?}");
+        assert!(read.is_equivalent(&stored), "{read:?}");
         let unit = &read.units["b.service"].unit;
         assert_eq!(unit.file.source(), assignment().units["b.service"].unit.file.source());
         assert!(is_fenced(&read.units["a.service"].unit) && !is_fenced(unit));
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn equivalence_compares_units_and_fences() {
-        let noted = assignment();
+        let stored = assignment();
         let changes: [fn(&mut DesiredState); 4] = [
             |it| drop(it.units.remove("a.service")),
             |it| it.fenced.retain(|unit| *unit != *"gone.service"),
@@ -243,11 +243,11 @@ mod tests {
                 Arc::make_mut(&mut wanted.unit).desired = TargetState::Loaded;
             },
         ];
-        assert!(noted.is_equivalent(&assignment()));
+        assert!(stored.is_equivalent(&assignment()));
         for (number, change) in changes.into_iter().enumerate() {
             let mut other = assignment();
             change(&mut other);
-            assert!(!noted.is_equivalent(&other), "change {number}");
+            assert!(!stored.is_equivalent(&other), "change {number}");
         }
     }
 

@@ -104,10 +104,10 @@ impl Exclusivity {
         let mut machines = states.map(|state| &state.machine);
         if let Some(machine) = machines.find(|machine| **machine != self.machine) {
             let (rejoined, lost) = (false, None);
-            let seen = || PreviousHost { machine: machine.clone(), rejoined, lost };
-            let other = self.others.entry(unit.name.clone()).or_insert_with(seen);
+            let scenario = || PreviousHost { machine: machine.clone(), rejoined, lost };
+            let other = self.others.entry(unit.name.clone()).or_insert_with(scenario);
             if other.machine != *machine || other.lost.is_some() {
-                *other = seen();
+                *other = scenario();
             }
             return Some(Blocked::Elsewhere(machine.clone()));
         }
@@ -223,7 +223,7 @@ mod tests {
             });
         }
 
-        fn told_of(&mut self, unit: &Unit, now: u64) -> String {
+        fn verdict_of(&mut self, unit: &Unit, now: u64) -> String {
             let machines = std::mem::take(&mut self.machines);
             let look = Observation {
                 snapshot: &self.snapshot,
@@ -237,53 +237,56 @@ mod tests {
             blocked.map_or_else(|| "open".to_owned(), |blocked| blocked.to_string().split_off(34))
         }
 
-        fn told(&mut self, now: u64) -> String {
-            self.told_of(&unit("OnPartition=stop\n"), now)
+        fn verdict(&mut self, now: u64) -> String {
+            self.verdict_of(&unit("OnPartition=stop\n"), now)
         }
     }
 
     #[test]
     fn unit_starts_once_published_and_present() {
-        let mut seen = Scenario::new();
-        assert_eq!(seen.told(1), "until the cluster knows that it may run here");
-        seen.publish("here");
-        assert_eq!(seen.told(2), "open");
-        assert_eq!(seen.told(1000), "while the cluster cannot be reached");
-        seen.window = Some(PresenceWindow { until: at(2000), joined: Revision(10) });
-        assert_eq!(seen.told(1001), "until the cluster knows that it may run here");
-        seen.snapshot.revision = Revision(10);
-        assert_eq!(seen.told(1002), "open");
-        seen.window = None;
-        assert_eq!(seen.told(1003), "while the cluster cannot be reached");
+        let mut scenario = Scenario::new();
+        assert_eq!(scenario.verdict(1), "until the cluster knows that it may run here");
+        scenario.publish("here");
+        assert_eq!(scenario.verdict(2), "open");
+        assert_eq!(scenario.verdict(1000), "while the cluster cannot be reached");
+        scenario.window = Some(PresenceWindow { until: at(2000), joined: Revision(10) });
+        assert_eq!(scenario.verdict(1001), "until the cluster knows that it may run here");
+        scenario.snapshot.revision = Revision(10);
+        assert_eq!(scenario.verdict(1002), "open");
+        scenario.window = None;
+        assert_eq!(scenario.verdict(1003), "while the cluster cannot be reached");
     }
 
     #[test]
     fn unit_waits_for_state_on_other_machine_to_go() {
-        let mut seen = Scenario::new();
-        seen.publish("here");
-        seen.publish("there");
-        assert_eq!(seen.told(1), "until it has ended on there");
-        assert_eq!(seen.told_of(&unit("Global=true\nOnPartition=stop\n"), 1), "open");
-        seen.snapshot.remove_state("a.service", "there");
-        assert_eq!(seen.told(2), "open");
+        let mut scenario = Scenario::new();
+        scenario.publish("here");
+        scenario.publish("there");
+        assert_eq!(scenario.verdict(1), "until it has ended on there");
+        assert_eq!(scenario.verdict_of(&unit("Global=true\nOnPartition=stop\n"), 1), "open");
+        scenario.snapshot.remove_state("a.service", "there");
+        assert_eq!(scenario.verdict(2), "open");
     }
 
     #[test]
     fn unit_waits_for_stop_deadline_of_lost_machine() {
         type Loss = fn(&mut Scenario);
-        let gone: Loss = |seen| seen.snapshot.remove_machine("there");
+        let gone: Loss = |scenario| scenario.snapshot.remove_machine("there");
         // It has a new presence, which has not published anything yet.
-        let anew: Loss = |seen| seen.machines = [id("there")].into();
-        for loss in [gone, anew] {
-            let mut seen = Scenario::new();
-            seen.publish("here");
-            seen.publish("there");
-            assert_eq!(seen.told(1), "until it has ended on there");
-            seen.snapshot.remove_state("a.service", "there");
-            loss(&mut seen);
+        let rejoins: Loss = |scenario| scenario.machines = [id("there")].into();
+        for loss in [gone, rejoins] {
+            let mut scenario = Scenario::new();
+            scenario.publish("here");
+            scenario.publish("there");
+            assert_eq!(scenario.verdict(1), "until it has ended on there");
+            scenario.snapshot.remove_state("a.service", "there");
+            loss(&mut scenario);
             let waits = "until its stop deadline on there, which was lost";
-            assert_eq!((seen.told(2).as_str(), seen.told(17).as_str()), (waits, waits));
-            assert_eq!(seen.told(18), "open");
+            assert_eq!(
+                (scenario.verdict(2).as_str(), scenario.verdict(17).as_str()),
+                (waits, waits)
+            );
+            assert_eq!(scenario.verdict(18), "open");
         }
     }
 }

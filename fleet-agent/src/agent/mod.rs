@@ -124,7 +124,7 @@ impl Agent {
         let (describe, machine) = watch::channel(machine);
         let subscribers = vec![to_reconciler.0, to_publisher.0, to_echo.0, to_all.0];
         let heartbeat = presence.clone();
-        let keeper = PresenceTask {
+        let presence_task = PresenceTask {
             registry,
             machine,
             token,
@@ -136,7 +136,7 @@ impl Agent {
             heartbeat,
         };
         let (mut tasks, watchdog) = (JoinSet::new(), Watchdog::default());
-        tasks.spawn(watchdog.monitor(&presence, keeper.run(shutdown.clone())));
+        tasks.spawn(watchdog.monitor(&presence, presence_task.run(shutdown.clone())));
         tasks.spawn(watchdog.monitor(&fencing, fence.run(shutdown.clone())));
         tasks.spawn(watchdog.monitor(&publishing, publisher.run(shutdown.clone())));
         tasks.spawn(watchdog.monitor(&reconciling, reconciler.run(shutdown.clone())));

@@ -281,7 +281,7 @@ mod tests {
         manager: Arc<dyn ServiceManager>,
         errors: &Arc<UnitErrors>,
     ) -> (watch::Sender<Option<Arc<Presence>>>, Publisher) {
-        let (nobody, presence) = watch::channel(None);
+        let (sender, presence) = watch::channel(None);
         let publisher = Publisher {
             machine: "0123456789abcdef0123456789abcdef".parse().expect("it is an id"),
             manager,
@@ -291,7 +291,7 @@ mod tests {
             written: watch::channel(Revision::default()).0,
             heartbeat: Heartbeat::new("publishing"),
         };
-        (nobody, publisher)
+        (sender, publisher)
     }
 
     #[cfg(feature = "testing")]
@@ -310,7 +310,7 @@ mod tests {
         let order = OrderId { hash, epoch, generation, desired };
         errors.set(&unit, UnitError::new(order, &error));
         let (trigger, shutdown) = crate::ShutdownTrigger::new();
-        let (_nobody, publisher) = publisher(machine.clone(), &errors);
+        let (_sender, publisher) = publisher(machine.clone(), &errors);
         let task = tokio::spawn(publisher.run(shutdown));
         machine.clear_failures(&unit);
         for _ in 0..10_000 {

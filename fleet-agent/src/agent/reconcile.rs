@@ -127,9 +127,9 @@ impl Reconciler {
                 biased;
                 () = shutdown.wait() => return false,
                 outcome = self.tasks.next() => if self.is_settled(outcome).await { continue },
-                news = wake.next() => match news {
+                change = wake.next() => match change {
                     Some(concern) if self.is_covered(concern) => continue,
-                    news => return news.is_some(),
+                    change => return change.is_some(),
                 },
                 Ok(()) = self.presence.changed() => {}
                 units = changes.next() => if !self.has_lost_unit(&units).await { continue },

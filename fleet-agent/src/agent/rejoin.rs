@@ -23,7 +23,7 @@ const GRACE: Duration = Duration::from_secs(15);
 pub(crate) struct RejoinGrace {
     /// All changes of the cluster, since decisions on these units may concern no machine, or
     /// another one.
-    news: ClusterChanges,
+    changes: ClusterChanges,
     joined: Revision,
     until: Option<Timestamp>,
     units: BTreeSet<UnitName>,
@@ -32,7 +32,7 @@ pub(crate) struct RejoinGrace {
 impl RejoinGrace {
     pub(crate) fn new(mirror: &Mirror) -> Self {
         let (joined, units) = (Revision::ZERO, BTreeSet::new());
-        Self { news: ClusterChanges::of(mirror), joined, until: None, units }
+        Self { changes: ClusterChanges::of(mirror), joined, until: None, units }
     }
 
     /// Evaluates the cluster, which the machine joined at revision `joined`.
@@ -67,7 +67,7 @@ impl RejoinGrace {
             if self.units.is_empty() {
                 return std::future::pending().await;
             }
-            if !self.news.next().await {
+            if !self.changes.next().await {
                 return;
             }
             let Some(snapshot) = mirror.current() else { continue };

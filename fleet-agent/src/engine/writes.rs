@@ -19,7 +19,7 @@ pub(super) fn writes(snapshot: &Snapshot, plan: &Plan) -> PlacementWrites {
                 writes.set.push(SetPlacement { unit, machine: machine.clone(), epoch, previous });
             }
             (StepAction::Remove { .. }, Some(previous)) => {
-                writes.remove.push(RemovePlacement { unit, previous })
+                writes.remove.push(RemovePlacement { unit, previous });
             }
             (StepAction::Remove { .. }, None) => {}
         }

@@ -36,19 +36,19 @@ pub struct Connection {
 #[non_exhaustive]
 pub enum ConnectionError {
     /// No process listens on the socket.
-    #[error("cannot connect to {place}")]
+    #[error("cannot connect to {socket}")]
     Connect {
         /// The socket.
-        place: String,
+        socket: String,
         /// The cause.
         #[source]
         source: io::Error,
     },
     /// The peer is not trusted, or refuses the connection.
-    #[error("{place}: {problem}")]
+    #[error("{socket}: {problem}")]
     Rejected {
         /// The socket.
-        place: String,
+        socket: String,
         /// The problem.
         problem: String,
     },
@@ -115,10 +115,10 @@ impl Connection {
         path: &Path,
         program: &str,
     ) -> Result<Self, ConnectionError> {
-        let place = path.display().to_string();
-        let failed = |source| ConnectionError::Connect { place: place.clone(), source };
+        let socket = path.display().to_string();
+        let failed = |source| ConnectionError::Connect { socket: socket.clone(), source };
         let stream = UnixStream::connect(path).await.map_err(failed)?;
-        let turned = |problem| ConnectionError::Rejected { place: place.clone(), problem };
+        let turned = |problem| ConnectionError::Rejected { socket: socket.clone(), problem };
         if let Some(problem) = untrusted_peer(&stream).map_err(failed)? {
             return Err(turned(problem));
         }

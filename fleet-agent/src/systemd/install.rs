@@ -110,7 +110,7 @@ pub(crate) async fn uninstall(
     let order = (&[unit.as_str()][..], ONLY_TILL_BOOT);
     match bus.manager::<_, Vec<LinkChange>>("DisableUnitFiles", &order).await {
         Ok(changes) => {
-            require_reload_if_loaded(context, bus, &changes).await.map_err(unavailable)?
+            require_reload_if_loaded(context, bus, &changes).await.map_err(unavailable)?;
         }
         Err(CallError::Refused { name, .. }) if name.ends_with(".NoSuchUnit") => {}
         Err(CallError::Refused { name, .. }) if name.ends_with(".FileNotFound") => {}

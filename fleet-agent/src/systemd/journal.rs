@@ -106,8 +106,8 @@ fn arguments(scope: SystemdScope, unit: &UnitName, wanted: &LineSelection) -> Ve
         }
         StartAt::Last { lines: None, since: None } | StartAt::After(None) => arguments.push(all),
         // From the entry itself: if it is the first one returned, nothing is missing.
-        StartAt::After(Some(place)) => {
-            arguments.extend([all, format!("--cursor={}", place.cursor)])
+        StartAt::After(Some(position)) => {
+            arguments.extend([all, format!("--cursor={}", position.cursor)]);
         }
     }
     if wanted.follow {
@@ -187,11 +187,13 @@ impl LineFilter {
                 self.0 = if at.is_some() { all } else { self.0.clone() };
                 entry.lines()
             }
-            StartAt::After(place) => {
-                let told = place.as_ref().filter(|place| entry.cursor == place.cursor);
+            StartAt::After(position) => {
+                let returned = position.as_ref().filter(|position| entry.cursor == position.cursor);
                 let mut lines = entry.lines();
-                match told.map(|place| place.lines.unwrap_or(lines.len()).min(lines.len())) {
-                    Some(told) => drop(lines.drain(..told)),
+                match returned
+                    .map(|position| position.lines.unwrap_or(lines.len()).min(lines.len()))
+                {
+                    Some(returned) => drop(lines.drain(..returned)),
                     None => lines.insert(0, JournalLine::gap()),
                 }
                 self.0 = all;
@@ -248,14 +250,14 @@ async fn skip_line(
     output: &mut (impl AsyncBufRead + Unpin),
     entry: &mut Vec<u8>,
 ) -> std::io::Result<()> {
-    let kept = entry.len();
+    let prefix = entry.len();
     loop {
         let buffer = output.fill_buf().await?;
         let end = buffer.iter().position(|&byte| byte == b'\n');
         let used = end.map_or(buffer.len(), |end| end + 1);
         let is_over = end.is_some() || buffer.is_empty();
         entry.extend_from_slice(&buffer[..used]);
-        entry.drain(kept..entry.len().saturating_sub(TAIL).max(kept));
+        entry.drain(prefix..entry.len().saturating_sub(TAIL).max(prefix));
         output.consume(used);
         if is_over {
             return Ok(());
@@ -286,12 +288,12 @@ impl JournalEntry {
     fn lines(self) -> Vec<JournalLine> {
         let Self { cursor, at, texts } = self;
         let (last, cursor) = (texts.len(), Some(cursor).filter(|cursor| !cursor.is_empty()));
-        let place = |number: usize| {
+        let position = |number: usize| {
             let cursor = cursor.as_ref()?;
             Some(if number == last { cursor.clone() } else { format!("{cursor}/{number}") })
         };
         let numbered = (1..).zip(texts);
-        numbered.map(|(number, text)| JournalLine { at, text, cursor: place(number) }).collect()
+        numbered.map(|(number, text)| JournalLine { at, text, cursor: position(number) }).collect()
     }
 }
 

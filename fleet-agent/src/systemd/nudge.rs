@@ -19,7 +19,7 @@ use crate::Clock;
 const PACE: Duration = Duration::from_millis(40);
 
 /// Directories of journals, each with a subdirectory named by the machine's ID.
-const PLACES: [&str; 2] = ["/run/log/journal", "/var/log/journal"];
+const DIRECTORIES: [&str; 2] = ["/run/log/journal", "/var/log/journal"];
 
 /// The file in each subdirectory that journald writes. Followers watch the whole subdirectory.
 const FILE: &str = "system.journal";
@@ -50,8 +50,9 @@ impl Nudges {
 async fn nudge_periodically(following: Weak<JournalFollower>, clock: Arc<dyn Clock>) {
     while following.strong_count() > 0 {
         clock.sleep(PACE).await;
-        let nudged =
-            tokio::task::spawn_blocking(|| PLACES.iter().for_each(|place| nudge_all(place)));
+        let nudged = tokio::task::spawn_blocking(|| {
+            DIRECTORIES.iter().for_each(|directory| nudge_all(directory))
+        });
         if nudged.await.is_err() {
             return; // the runtime is shutting down
         }
@@ -59,8 +60,8 @@ async fn nudge_periodically(following: Weak<JournalFollower>, clock: Arc<dyn Clo
 }
 
 /// Nudges the watchers of all journals in a directory. Without permission they see new lines later.
-fn nudge_all(place: &str) {
-    let Ok(folders) = fs::read_dir(place) else { return };
+fn nudge_all(directory: &str) {
+    let Ok(folders) = fs::read_dir(directory) else { return };
     for folder in folders.flatten() {
         let _missing = nudge(&folder.path().join(FILE));
     }

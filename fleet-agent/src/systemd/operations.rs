@@ -26,11 +26,11 @@ pub(crate) async fn launch(
     let bus = context.bus()?;
     let mut record = context.record(unit)?;
     let before = record.known;
-    let seen = context.units.observed(unit);
-    if record.has_started(generation, seen.invocation()) {
+    let observed = context.units.observed(unit);
+    if record.has_started(generation, observed.invocation()) {
         return record_accepted(context, unit, record, TargetState::Launched, generation);
     }
-    record.order = Some(PendingStart { generation, invocation: seen.invocation().to_vec() });
+    record.order = Some(PendingStart { generation, invocation: observed.invocation().to_vec() });
     context.units.on_start(unit, ObservedState::on_start_requested);
     context.remember(unit, record.clone())?;
     if !context.units.take_new(unit) {
@@ -107,14 +107,14 @@ async fn undo_launch(
 
 /// Returns why a finished start was no success.
 fn started(context: &ManagerContext, unit: &UnitName, end: JobEnd) -> Option<String> {
-    let seen = context.units.observed(unit);
+    let observed = context.units.observed(unit);
     match end {
         // A failed condition also gives the result `done`.
         JobEnd::Result(result) if result == "done" => {
-            seen.has_no_run().then(|| start_problem(unit, "skipped", &seen))
+            observed.has_no_run().then(|| start_problem(unit, "skipped", &observed))
         }
-        JobEnd::Result(result) => Some(start_problem(unit, &result, &seen)),
-        JobEnd::Unknown if seen.has_failed() => Some(seen.failure()),
+        JobEnd::Result(result) => Some(start_problem(unit, &result, &observed)),
+        JobEnd::Unknown if observed.has_failed() => Some(observed.failure()),
         JobEnd::Unknown => None,
     }
 }

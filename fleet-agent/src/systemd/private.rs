@@ -31,7 +31,7 @@ impl Socket for PrivateSocket {
 
     fn split(self) -> Split<Reader, Writer> {
         let (read, write) = self.0.into_split();
-        Split::new(Reader { read, whole: Vec::new(), given: 0 }, Writer(write))
+        Split::new(Reader { read, data: Vec::new(), returned: 0 }, Writer(write))
     }
 }
 
@@ -40,21 +40,21 @@ impl Socket for PrivateSocket {
 pub(crate) struct Reader {
     read: OwnedReadHalf,
     /// A complete line or message, and how much of it was returned.
-    whole: Vec<u8>,
-    given: usize,
+    data: Vec<u8>,
+    returned: usize,
 }
 
 #[async_trait]
 impl ReadHalf for Reader {
     async fn recvmsg(&mut self, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
-        if self.given == self.whole.len() {
-            (self.whole, self.given) = (Vec::new(), 0);
+        if self.returned == self.data.len() {
+            (self.data, self.returned) = (Vec::new(), 0);
             self.read_next().await?;
         }
-        let rest = &self.whole[self.given..];
+        let rest = &self.data[self.returned..];
         let length = rest.len().min(buffer.len());
         buffer[..length].copy_from_slice(&rest[..length]);
-        self.given += length;
+        self.returned += length;
         Ok((length, Vec::new()))
     }
 }
@@ -62,33 +62,33 @@ impl ReadHalf for Reader {
 impl Reader {
     /// Reads the next line or message; leaves the buffer empty at the end.
     async fn read_next(&mut self) -> io::Result<()> {
-        self.whole.resize(1, 0);
-        if self.read.read(&mut self.whole).await? == 0 {
-            self.whole.clear();
+        self.data.resize(1, 0);
+        if self.read.read(&mut self.data).await? == 0 {
+            self.data.clear();
             return Ok(());
         }
         // Each message begins with one of these bytes, and no line of the peer does.
-        match self.whole[0] {
+        match self.data[0] {
             b'l' | b'B' => self.read_message().await,
             _ => self.read_line().await,
         }
     }
 
     async fn read_line(&mut self) -> io::Result<()> {
-        while self.whole.last() != Some(&b'\n') && self.whole.len() < FIXED * 1024 {
-            self.whole.push(self.read.read_u8().await?);
+        while self.data.last() != Some(&b'\n') && self.data.len() < FIXED * 1024 {
+            self.data.push(self.read.read_u8().await?);
         }
         Ok(())
     }
 
     async fn read_message(&mut self) -> io::Result<()> {
-        self.whole.resize(FIXED, 0);
-        self.read.read_exact(&mut self.whole[1..]).await?;
-        let length = length_of(&self.whole).filter(|length| *length <= LONGEST_MESSAGE);
+        self.data.resize(FIXED, 0);
+        self.read.read_exact(&mut self.data[1..]).await?;
+        let length = length_of(&self.data).filter(|length| *length <= LONGEST_MESSAGE);
         let length = length.ok_or_else(|| io::Error::other("a message of systemd is too long"))?;
-        self.whole.resize(length, 0);
-        self.read.read_exact(&mut self.whole[FIXED..]).await?;
-        replace_sender(&mut self.whole);
+        self.data.resize(length, 0);
+        self.read.read_exact(&mut self.data[FIXED..]).await?;
+        replace_sender(&mut self.data);
         Ok(())
     }
 }

@@ -23,13 +23,13 @@ pub(crate) fn bad_file(unit: &UnitName, file: &UnitFile, reason: &str) -> Servic
 }
 
 /// Returns why a start failed, by the result of its job and the state of the unit.
-pub(crate) fn start_problem(unit: &UnitName, result: &str, seen: &ObservedState) -> String {
+pub(crate) fn start_problem(unit: &UnitName, result: &str, observed: &ObservedState) -> String {
     match result {
         // systemd refuses such a unit without a failed state.
-        "failed" if triggers(unit) && !seen.has_failed() => {
+        "failed" if triggers(unit) && !observed.has_failed() => {
             "systemd refuses it without a reason: see systemd's journal".to_owned()
         }
-        "failed" => seen.failure(),
+        "failed" => observed.failure(),
         "dependency" => "a unit that it requires did not start".to_owned(),
         "timeout" => "its start exceeded the timeout of its job".to_owned(),
         "canceled" => "a later request has cancelled it".to_owned(),
@@ -72,11 +72,11 @@ mod tests {
     use super::super::bus::States;
     use super::*;
 
-    fn seen(active: &str) -> ObservedState {
-        let mut seen = ObservedState::default();
+    fn observed(active: &str) -> ObservedState {
+        let mut observed = ObservedState::default();
         let [load, active, sub] = ["loaded", active, ""].map(str::to_owned);
-        seen.on_states(&States { name: String::new(), load, active, sub }, true);
-        seen
+        observed.on_states(&States { name: String::new(), load, active, sub }, true);
+        observed
     }
 
     #[test]
@@ -96,7 +96,7 @@ mod tests {
         ];
         for (unit, result, active, expected) in rows {
             let unit: UnitName = unit.parse().expect("it is a name");
-            assert_eq!(start_problem(&unit, result, &seen(active)), expected);
+            assert_eq!(start_problem(&unit, result, &observed(active)), expected);
         }
     }
 

@@ -42,7 +42,8 @@ pub(crate) async fn refresh_all(context: &ManagerContext, bus: &Bus) -> Result<(
 /// Applies the states of a unit. Returns whether its details have to be read.
 fn apply_states(context: &ManagerContext, unit: &UnitName, signals: u64, states: &States) -> bool {
     let mut more = false;
-    let take = |seen: &mut ObservedState, is_latest| more = seen.on_states(states, is_latest);
+    let take =
+        |observed: &mut ObservedState, is_latest| more = observed.on_states(states, is_latest);
     if context.units.on_answer(unit, signals, take) {
         context.feed.report(unit);
     }
@@ -72,7 +73,7 @@ async fn states(
     unit: &UnitName,
 ) -> Result<(u64, Option<States>), CallError> {
     let signals = context.units.signals(unit);
-    let batch = match context.looks.join(unit.as_str()).await {
+    let batch = match context.state_queries.join(unit.as_str()).await {
         BatchRole::Answered(states) => return Ok((signals, states?)),
         BatchRole::Leader(batch) => batch,
     };
@@ -103,11 +104,11 @@ pub(crate) async fn refresh_details(
             None => Properties::new(),
         };
         let mut is_done = false;
-        let is_new = context.units.on_answer(unit, signals, |seen, is_latest| {
+        let is_new = context.units.on_answer(unit, signals, |observed, is_latest| {
             is_done = is_latest;
             if is_latest {
-                apply_properties(UNIT, &common)(seen);
-                apply_properties("", &own)(seen);
+                apply_properties(UNIT, &common)(observed);
+                apply_properties("", &own)(observed);
             }
         });
         if is_new {

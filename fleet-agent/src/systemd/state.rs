@@ -207,22 +207,22 @@ mod tests {
 
     #[test]
     fn unit_that_never_ran_has_no_result() {
-        let mut seen = ObservedState::default();
-        assert!(!seen.on_states(&states("inactive", "dead"), true), "there is no more to ask");
-        seen.on_properties(SERVICE, &properties(&[("Result", "success".into())]));
-        assert_eq!(seen.state(), SystemdState::loaded());
-        seen.on_properties(UNIT, &properties(&[("StateChangeTimestamp", 5_u64.into())]));
-        assert_eq!(seen.state().result.as_deref(), Some("success"));
+        let mut observed = ObservedState::default();
+        assert!(!observed.on_states(&states("inactive", "dead"), true), "there is no more to ask");
+        observed.on_properties(SERVICE, &properties(&[("Result", "success".into())]));
+        assert_eq!(observed.state(), SystemdState::loaded());
+        observed.on_properties(UNIT, &properties(&[("StateChangeTimestamp", 5_u64.into())]));
+        assert_eq!(observed.state().result.as_deref(), Some("success"));
     }
 
     #[test]
     fn signals_report_run_and_exit() {
-        let mut seen = ObservedState::default();
-        seen.on_states(&states("inactive", "dead"), true);
+        let mut observed = ObservedState::default();
+        observed.on_states(&states("inactive", "dead"), true);
         let running = [("ActiveState", "active".into()), ("SubState", "running".into())];
-        seen.on_properties(UNIT, &properties(&running));
-        seen.on_properties(SERVICE, &properties(&[("MainPID", 7_u32.into())]));
-        let state = seen.state();
+        observed.on_properties(UNIT, &properties(&running));
+        observed.on_properties(SERVICE, &properties(&[("MainPID", 7_u32.into())]));
+        let state = observed.state();
         assert_eq!((state.active, state.main_pid), (ActiveState::Active, Some(7)));
         let ended = [
             ("Result", "exit-code".into()),
@@ -230,45 +230,48 @@ mod tests {
             ("ExecMainCode", CLD_EXITED.into()),
             ("ExecMainStatus", 3_i32.into()),
         ];
-        seen.on_properties(SERVICE, &properties(&ended));
-        seen.on_properties(UNIT, &properties(&[("ActiveState", "failed".into())]));
-        assert_eq!(seen.failure(), "its main process exited with status 3");
+        observed.on_properties(SERVICE, &properties(&ended));
+        observed.on_properties(UNIT, &properties(&[("ActiveState", "failed".into())]));
+        assert_eq!(observed.failure(), "its main process exited with status 3");
         let killed = [("ExecMainCode", CLD_KILLED.into()), ("ExecMainStatus", 9_i32.into())];
-        seen.on_properties(SERVICE, &properties(&killed));
-        assert_eq!(seen.state().exit, Some(ExitStatus::Signal(9)));
-        seen.on_unloaded();
-        assert_eq!((seen.state().active, &*seen.state().sub), (ActiveState::Inactive, "dead"));
-        assert_eq!(seen.state().exit, Some(ExitStatus::Signal(9)), "its last run stays known");
+        observed.on_properties(SERVICE, &properties(&killed));
+        assert_eq!(observed.state().exit, Some(ExitStatus::Signal(9)));
+        observed.on_unloaded();
+        assert_eq!(
+            (observed.state().active, &*observed.state().sub),
+            (ActiveState::Inactive, "dead")
+        );
+        assert_eq!(observed.state().exit, Some(ExitStatus::Signal(9)), "its last run stays known");
     }
 
     #[test]
     fn earlier_result_is_not_used_for_new_start() {
-        let mut seen = ObservedState::default();
+        let mut observed = ObservedState::default();
         let run = |id: u8| properties(&[("InvocationID", vec![id].into())]);
-        seen.on_properties(UNIT, &run(1));
-        seen.on_properties(UNIT, &properties(&[("ActiveState", "active".into())]));
-        seen.on_properties(SERVICE, &properties(&[("Result", "success".into())]));
-        seen.on_start_requested();
-        assert_eq!(seen.state().result.as_deref(), Some("success"), "it is restarted");
-        seen.on_properties(UNIT, &properties(&[("ActiveState", "inactive".into())]));
-        assert_eq!(seen.state().result, None, "the start is under way, or was refused");
-        seen.on_properties(UNIT, &run(2));
-        assert_eq!(seen.state().result.as_deref(), Some("success"), "it has run and ended");
-        seen.on_start_requested();
-        assert_eq!(seen.state().result, None);
-        seen.on_started();
-        assert_eq!(seen.state().result.as_deref(), Some("success"), "no run was needed");
-        seen.on_start_requested();
-        seen.on_properties(UNIT, &properties(&[("InvocationID", Vec::<u8>::new().into())]));
-        assert!(seen.has_no_run(), "systemd has loaded it again, and skipped it");
+        observed.on_properties(UNIT, &run(1));
+        observed.on_properties(UNIT, &properties(&[("ActiveState", "active".into())]));
+        observed.on_properties(SERVICE, &properties(&[("Result", "success".into())]));
+        observed.on_start_requested();
+        assert_eq!(observed.state().result.as_deref(), Some("success"), "it is restarted");
+        observed.on_properties(UNIT, &properties(&[("ActiveState", "inactive".into())]));
+        assert_eq!(observed.state().result, None, "the start is under way, or was refused");
+        observed.on_properties(UNIT, &run(2));
+        assert_eq!(observed.state().result.as_deref(), Some("success"), "it has run and ended");
+        observed.on_start_requested();
+        assert_eq!(observed.state().result, None);
+        observed.on_started();
+        assert_eq!(observed.state().result.as_deref(), Some("success"), "no run was needed");
+        observed.on_start_requested();
+        observed.on_properties(UNIT, &properties(&[("InvocationID", Vec::<u8>::new().into())]));
+        assert!(observed.has_no_run(), "systemd has loaded it again, and skipped it");
     }
 
     #[test]
     fn signal_overrides_older_response() {
-        let mut seen = ObservedState::default();
-        seen.on_states(&states("inactive", "dead"), true);
-        seen.on_properties(UNIT, &properties(&[("ActiveState", "active".into())]));
-        assert!(seen.on_states(&states("inactive", "dead"), false));
-        assert_eq!(seen.state().active, ActiveState::Active);
+        let mut observed = ObservedState::default();
+        observed.on_states(&states("inactive", "dead"), true);
+        observed.on_properties(UNIT, &properties(&[("ActiveState", "active".into())]));
+        assert!(observed.on_states(&states("inactive", "dead"), false));
+        assert_eq!(observed.state().active, ActiveState::Active);
     }
 }

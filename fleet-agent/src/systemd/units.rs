@@ -29,7 +29,7 @@ struct State {
 struct Entry {
     /// `None` before the unit is loaded for the first time; it is not known then.
     record: Option<Record>,
-    seen: ObservedState,
+    observed: ObservedState,
     external_stop: ExternalStopDetector,
     /// Number of signals of the unit, so that a response does not override a later signal.
     signals: u64,
@@ -60,7 +60,7 @@ impl UnitTable {
     /// Records that systemd has nothing of a unit but its file.
     pub(crate) fn mark_new(&self, unit: &UnitName) {
         if let Some(entry) = self.lock().units.get_mut(unit) {
-            entry.is_new = entry.seen.is_inactive();
+            entry.is_new = entry.observed.is_inactive();
         }
     }
 
@@ -92,7 +92,7 @@ impl UnitTable {
 
     /// Returns the state of a unit from systemd.
     pub(crate) fn observed(&self, unit: &UnitName) -> ObservedState {
-        self.lock().units.get(unit).map(|entry| entry.seen.clone()).unwrap_or_default()
+        self.lock().units.get(unit).map(|entry| entry.observed.clone()).unwrap_or_default()
     }
 
     /// Returns a known unit.
@@ -122,7 +122,7 @@ impl UnitTable {
     /// Applies the request or the success of a start.
     pub(crate) fn on_start(&self, unit: &UnitName, change: fn(&mut ObservedState)) {
         if let Some(entry) = self.lock().units.get_mut(unit) {
-            change(&mut entry.seen);
+            change(&mut entry.observed);
         }
     }
 
@@ -136,7 +136,7 @@ impl UnitTable {
     /// Records that a job of a unit has begun.
     pub(crate) fn on_job(&self, job: &str, unit: &str) {
         if let Some(entry) = self.lock().units.get_mut(unit) {
-            entry.external_stop.on_job(job, entry.seen.is_active());
+            entry.external_stop.on_job(job, entry.observed.is_active());
         }
     }
 
@@ -145,7 +145,7 @@ impl UnitTable {
     pub(crate) fn on_job_end(&self, job: &str, unit: &str, is_ours: bool) -> Option<UnitName> {
         let mut state = self.lock();
         let entry = state.units.get_mut(unit)?;
-        let is_down = entry.seen.is_inactive() || entry.seen.has_failed();
+        let is_down = entry.observed.is_inactive() || entry.observed.has_failed();
         let stopped = entry.external_stop.on_job_end(job, is_ours, is_down);
         if stopped && entry.is_launched() { unit.parse().ok() } else { None }
     }
@@ -165,7 +165,7 @@ impl UnitTable {
     ) -> bool {
         self.lock().units.get_mut(unit).is_some_and(|entry| {
             let is_latest = entry.signals == signals;
-            entry.change(|seen| change(seen, is_latest))
+            entry.change(|observed| change(observed, is_latest))
         })
     }
 
@@ -181,18 +181,18 @@ impl Entry {
 
     fn managed(&self, unit: &UnitName) -> Option<ManagedUnit> {
         let known = self.record.as_ref()?.known;
-        Some(ManagedUnit { unit: unit.clone(), known, state: self.seen.state() })
+        Some(ManagedUnit { unit: unit.clone(), known, state: self.observed.state() })
     }
 
     /// Applies a change. Returns whether it is visible from outside.
     fn change(&mut self, change: impl FnOnce(&mut ObservedState)) -> bool {
-        let before = self.seen.clone();
-        change(&mut self.seen);
-        self.is_new &= self.seen.is_inactive();
-        if self.seen.is_active() {
+        let before = self.observed.clone();
+        change(&mut self.observed);
+        self.is_new &= self.observed.is_inactive();
+        if self.observed.is_active() {
             self.external_stop.reset();
         }
-        self.record.is_some() && before.state() != self.seen.state()
+        self.record.is_some() && before.state() != self.observed.state()
     }
 }
 
@@ -201,5 +201,5 @@ pub(crate) fn apply_properties<'a>(
     interface: &'a str,
     properties: &'a Properties,
 ) -> impl FnOnce(&mut ObservedState) + use<'a> {
-    move |seen| seen.on_properties(interface, properties)
+    move |observed| observed.on_properties(interface, properties)
 }

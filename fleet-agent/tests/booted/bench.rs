@@ -105,8 +105,8 @@ impl Bench {
 /// Runs a shell script, and returns its output.
 pub(crate) fn shell(script: &str) -> String {
     let output = Command::new("sh").args(["-euc", script]).output().expect("it can be run");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{script}: {said}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{script}: {errors}");
     String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
 }
 
@@ -126,7 +126,7 @@ pub(crate) fn show(unit: &str, property: &str) -> String {
 }
 
 /// Prints a line that the test harness does not capture.
-pub(crate) fn tell(text: &str) {
+pub(crate) fn print_line(text: &str) {
     use std::io::Write as _;
     writeln!(std::io::stderr(), "{text}").expect("a test can write to its standard error");
 }

@@ -32,16 +32,16 @@ impl Machine {
             "{CASE}={case} /srv/share/booted --ignored --exact inside --nocapture --test-threads 1"
         );
         let output = kit(&self.run, &["exec", NAME, "sh", "-euc", &script]);
-        let said = [&*output.stdout, &*output.stderr].map(String::from_utf8_lossy).concat();
-        say(&said);
-        assert!(output.status.success(), "{case} failed in the machine:\n{said}");
-        assert!(said.contains("1 passed"), "{case} did not run in the machine:\n{said}");
+        let text = [&*output.stdout, &*output.stderr].map(String::from_utf8_lossy).concat();
+        print_figures(&text);
+        assert!(output.status.success(), "{case} failed in the machine:\n{text}");
+        assert!(text.contains("1 passed"), "{case} did not run in the machine:\n{text}");
     }
 
     fn kit(&self, arguments: &[&str]) {
         let output = kit(&self.run, arguments);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "scripts/machine {arguments:?}: {said}");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "scripts/machine {arguments:?}: {errors}");
     }
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn case_to_run() -> Option<String> {
 }
 
 /// Prints the figures of a case.
-fn say(text: &str) {
+fn print_figures(text: &str) {
     use std::io::Write as _;
     for figure in text.lines().filter(|line| line.starts_with("figure: ")) {
         writeln!(std::io::stderr(), "{figure}").expect("a test can write to its standard error");

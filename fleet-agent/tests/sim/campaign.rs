@@ -27,7 +27,7 @@ fn number(variable: &str) -> Option<u64> {
 // Holds: I-1, I-2, I-3, I-4, I-5, I-7, I-8, I-9, I-10, I-12, I-14, I-18, I-21, I-22, I-23, I-25
 #[test]
 fn invariants_hold_under_random_faults() {
-    run_all(RUNS, async |seed, told| drop(story(seed, told).await));
+    run_all(RUNS, async |seed, log| drop(story(seed, log).await));
 }
 
 /// Runs this many seeds, or the ones selected by the environment.
@@ -51,17 +51,17 @@ fn equal_seeds_give_equal_histories() {
 
 /// Runs one seed, and prints its operations if it fails. Returns the result of `story`.
 fn run<T>(seed: u64, story: impl AsyncFn(u64, &mut Vec<String>) -> T) -> T {
-    let mut told = Vec::new();
+    let mut log = Vec::new();
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.expect("a runtime needs nothing");
-    let story = AssertUnwindSafe(story(seed, &mut told)).catch_unwind();
+    let story = AssertUnwindSafe(story(seed, &mut log)).catch_unwind();
     let ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(story)));
     match ended {
         Ok(Ok(result)) => result,
         Ok(Err(panic)) | Err(panic) => {
-            let told = told.join("\n  ");
+            let log = log.join("\n  ");
             let message = message(&*panic);
-            panic!("seed {seed} fails (FLEET_SIM_SEED={seed} replays it):\n  {told}\n{message}")
+            panic!("seed {seed} fails (FLEET_SIM_SEED={seed} replays it):\n  {log}\n{message}")
         }
     }
 }
@@ -73,17 +73,17 @@ fn message(panic: &(dyn Any + Send)) -> &str {
 }
 
 /// Runs a cluster; returns all calls that were made.
-async fn story(seed: u64, told: &mut Vec<String>) -> Vec<String> {
+async fn story(seed: u64, log: &mut Vec<String>) -> Vec<String> {
     let mut rng = Rng::new(seed);
     let machines = 2 + rng.below(3);
     let mut cluster = Cluster::start(machines).await;
     for _ in 0..LENGTH {
         let operation = Operation::draw(&mut rng, machines);
-        told.push(operation.to_string());
+        log.push(operation.to_string());
         operation.happen(&mut cluster).await;
         cluster.settle().await;
     }
-    told.push("all is healed".to_owned());
+    log.push("all is healed".to_owned());
     cluster.heal_and_rest().await;
     let events = cluster.hosts.iter().flat_map(Host::events);
     events.map(|event| format!("{event:?}")).collect()

@@ -120,7 +120,7 @@ impl Operation {
             Self::Rebalance { terms: None } => accept(registry.end_rebalancing().await),
             Self::OnMachine { machine, what } => what.happen(cluster, *machine).await,
             Self::StoreAway(away) => {
-                cluster.hosts.iter().for_each(|host| host.set_unreachable(*away))
+                cluster.hosts.iter().for_each(|host| host.set_unreachable(*away));
             }
             Self::Wait(time) => cluster.wait(*time).await,
         }

@@ -30,7 +30,7 @@ fn fenced_unit_never_runs_twice() {
     run_all(RUNS, story);
 }
 
-async fn story(seed: u64, told: &mut Vec<String>) {
+async fn story(seed: u64, log: &mut Vec<String>) {
     let mut rng = Rng::new(seed);
     let machines = 2 + rng.below(3);
     let make = |hosts: &[Host]| {
@@ -42,15 +42,15 @@ async fn story(seed: u64, told: &mut Vec<String>) {
         cluster.launch(unit, own_requirement(&name(unit))).await;
     }
     for _ in 0..LENGTH {
-        happen(&mut cluster, &mut rng, machines, told).await;
+        happen(&mut cluster, &mut rng, machines, log).await;
         cluster.settle().await;
     }
-    told.push("all is healed".to_owned());
+    log.push("all is healed".to_owned());
     cluster.heal_and_rest().await;
 }
 
 /// Performs one operation, and records it.
-async fn happen(cluster: &mut Cluster, rng: &mut Rng, machines: usize, told: &mut Vec<String>) {
+async fn happen(cluster: &mut Cluster, rng: &mut Rng, machines: usize, log: &mut Vec<String>) {
     let machine = rng.below(machines);
     let operation = match rng.below(20) {
         0..4 => on(machine, OnMachine::Away(true)),
@@ -67,7 +67,7 @@ async fn happen(cluster: &mut Cluster, rng: &mut Rng, machines: usize, told: &mu
         14 => desire(rng),
         _ => Operation::Wait(TTL * u32::try_from(rng.below(20)).unwrap_or(0) / 8),
     };
-    told.push(operation.to_string());
+    log.push(operation.to_string());
     operation.happen(cluster).await;
     // The daemon is restarted.
     cluster.boot(machine);

@@ -42,7 +42,7 @@ async fn oversized_entry_is_replaced() {
         while let Some(entry) = next_entry(&mut output).await.expect("memory can be read") {
             found.push(read_entry(&entry));
         }
-        let texts: Vec<_> = found.iter().flat_map(|told| &told.texts).collect();
+        let texts: Vec<_> = found.iter().flat_map(|entry| &entry.texts).collect();
         assert!(texts == ["a", TOO_LONG, "b"]);
         assert_eq!(found[1].cursor, "i=7", "it is gone on after");
     }
@@ -122,9 +122,9 @@ fn journalctl_arguments_match_selection() {
 #[test]
 fn invalid_cursor_is_not_passed_on() {
     let cursor = "s=0a;i=1f;b=0;m=7;t=5;x=9";
-    let place = |lines| Some(LineCursor { cursor: cursor.to_owned(), lines });
-    assert_eq!(LineCursor::read(cursor), place(None));
-    assert_eq!(LineCursor::read(&format!("{cursor}/2")), place(Some(2)));
+    let position = |lines| Some(LineCursor { cursor: cursor.to_owned(), lines });
+    assert_eq!(LineCursor::read(cursor), position(None));
+    assert_eq!(LineCursor::read(&format!("{cursor}/2")), position(Some(2)));
     for text in ["", "s", "s=", "s=g", "y=1", "s=1;", "s=1/", "s=1/x", "s=1/1/1", "7.4.aa"] {
         assert_eq!(LineCursor::read(text), None, "{text}");
     }

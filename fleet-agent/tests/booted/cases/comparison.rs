@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fleet_agent::{NativeConfig, NativeManager, ServiceManager, SystemdConfig, SystemdManager};
 
-use crate::bench::tell;
+use crate::bench::print_line;
 use crate::histories::{Case, cases, run_all};
 
 // Holds: G-30
@@ -22,5 +22,5 @@ pub(crate) async fn native_and_systemd_units_behave_alike() {
     );
     assert_eq!((ours, theirs), (Vec::new(), Vec::new()), "units live otherwise");
     let alike = cases.iter().filter(|case| case.by_native() == case.by_systemd()).count();
-    tell(&format!("figure: of {} units {alike} live alike under both", cases.len()));
+    print_line(&format!("figure: of {} units {alike} live alike under both", cases.len()));
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 
-use crate::bench::{Bench, SLEEP, shell, tell};
+use crate::bench::{Bench, SLEEP, print_line, shell};
 
 const ROUNDS: usize = 21;
 const MANY: usize = 200;
@@ -15,7 +15,7 @@ fn median(mut all: Vec<Duration>) -> Duration {
 }
 
 fn figure(text: &str) {
-    tell(&format!("figure: {text}"));
+    print_line(&format!("figure: {text}"));
 }
 
 pub(crate) async fn cost_compared_with_systemctl() {

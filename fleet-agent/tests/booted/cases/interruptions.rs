@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fleet_agent::{ServiceError, ServiceManager as _};
 use fleet_core::{ActiveState, Generation, TargetState};
 
-use crate::bench::{Bench, SLEEP, name, shell, show, tell, wait_until};
+use crate::bench::{Bench, SLEEP, name, print_line, shell, show, wait_until};
 use crate::machine::CASE;
 
 /// Part of the next case: a daemon to kill, which never ends by itself.
@@ -15,7 +15,7 @@ pub(crate) async fn helper_daemon_to_kill() {
     let bench = Bench::new().await;
     bench.run("kept.service", SLEEP).await;
     bench.load(&[("loaded.service", SLEEP)]).await;
-    tell("ready");
+    print_line("ready");
     std::future::pending::<()>().await;
 }
 

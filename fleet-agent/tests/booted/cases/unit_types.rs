@@ -5,7 +5,7 @@ use std::time::Duration;
 use fleet_agent::{ServiceError, ServiceManager as _};
 use fleet_core::{ActiveState, TargetState};
 
-use crate::bench::{Bench, name, shell, show, systemd_begins_anew, tell, wait_until};
+use crate::bench::{Bench, name, print_line, shell, show, systemd_begins_anew, wait_until};
 
 pub(crate) async fn units_of_all_types_run() {
     let bench = Bench::new().await;
@@ -62,7 +62,7 @@ pub(crate) async fn unsupported_unit_is_reported() {
 /// The case creates the autofs device; without kernel support there is nothing to test.
 pub(crate) async fn automount_mounts_on_access() {
     if shell("grep -w autofs /proc/misc || true").is_empty() {
-        return tell("left out: this kernel has no autofs");
+        return print_line("left out: this kernel has no autofs");
     }
     shell("mknod /dev/autofs c 10 $(awk '$2 == \"autofs\" {print $1}' /proc/misc)");
     shell("mkdir -p /srv/auto");

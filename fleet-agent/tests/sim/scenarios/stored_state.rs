@@ -89,8 +89,8 @@ async fn state_is_stored_only_on_change() {
     let here = format!("MachineID={}", cluster.hosts[0].id());
     cluster.launch("mine.service", &here).await;
     let notes = cluster.hosts[0].notes();
-    let noted = notes.read(StateKey::DesiredState).await.expect("it is in memory");
-    assert!(String::from_utf8_lossy(&noted.expect("it was stored")).contains("mine.service"));
+    let stored = notes.read(StateKey::DesiredState).await.expect("it is in memory");
+    assert!(String::from_utf8_lossy(&stored.expect("it was stored")).contains("mine.service"));
     // Another write would replace this.
     notes.write(StateKey::DesiredState, b"mark".to_vec()).await.expect("it is in memory");
     cluster.hosts[0].fake().crash(&name("mine.service"));
@@ -108,8 +108,8 @@ async fn state_is_stored_once_a_second_unless_urgent() {
     let notes = cluster.hosts[0].notes();
     let mark = || notes.write(StateKey::DesiredState, b"mark".to_vec());
     let is_marked = async || {
-        let noted = notes.read(StateKey::DesiredState).await.expect("it is in memory");
-        noted.is_some_and(|noted| noted == b"mark")
+        let stored = notes.read(StateKey::DesiredState).await.expect("it is in memory");
+        stored.is_some_and(|stored| stored == b"mark")
     };
     cluster.launch("a.service", "").await;
     mark().await.expect("it is in memory");
