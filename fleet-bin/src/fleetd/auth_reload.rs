@@ -53,7 +53,7 @@ pub(crate) fn load(settings: &AuthSettings) -> Result<LoadedAuth, StartError> {
     let peer_token = match &settings.peer_token {
         Some(file) => {
             let first = secret::first_token(&secret_text(file)?);
-            Some(first.ok_or_else(|| file_error(file, "there is no token in it".to_owned()))?)
+            Some(first.ok_or_else(|| file_error(file, "the file contains no token".to_owned()))?)
         }
         None => text.as_ref().and_then(|(_, text)| secret::first_token(text)),
     };
@@ -105,7 +105,7 @@ fn secret_of(file: &FileSetting, may_not: u32) -> Result<Vec<u8>, StartError> {
 
 fn secret_text(file: &FileSetting) -> Result<String, StartError> {
     let bytes = secret_of(file, secret::OWNER_ONLY)?;
-    String::from_utf8(bytes).map_err(|_| file_error(file, "it is no text".to_owned()))
+    String::from_utf8(bytes).map_err(|_| file_error(file, "the file is not UTF-8 text".to_owned()))
 }
 
 fn tls_error(file: &FileSetting, error: &dyn Error) -> StartError {

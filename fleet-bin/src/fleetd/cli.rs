@@ -61,11 +61,11 @@ pub(crate) fn command() -> Command {
 
 fn dev() -> Command {
     Command::new("dev")
-        .about("Run a whole cluster in this process: needs no root, no systemd, no etcd")
+        .about("Run a whole cluster in this process, without root, systemd or etcd")
         .long_about(
             "Run a whole cluster in this process: an embedded store, an engine, and several \
-             machines whose units are real processes. Needs no root, no systemd, no etcd. \
-             Ctrl-C ends it and the processes that it started.",
+             machines whose units are real processes. Needs no root, systemd or etcd. Ctrl-C \
+             stops it and its units.",
         )
         .arg(
             Arg::new("machines")
@@ -73,33 +73,33 @@ fn dev() -> Command {
                 .value_name("N")
                 .default_value("3")
                 .value_parser(value_parser!(u16).range(1..=1000))
-                .help("How many machines the cluster has"),
+                .help("Number of machines"),
         )
         .arg(
             Arg::new("listen")
                 .long("listen")
                 .value_name("URL")
                 .action(ArgAction::Append)
-                .help("Where the API listens [default: a unix socket in the data directory]"),
+                .help("Address of the API [default: a unix socket in the data directory]"),
         )
         .arg(
             Arg::new("data-dir")
                 .long("data-dir")
                 .value_name("DIR")
                 .value_parser(value_parser!(PathBuf))
-                .help("Where the cluster is kept [default: fleet/dev in your state directory]"),
+                .help("Directory for the cluster's files [default: fleet/dev in your state directory]"),
         )
         .arg(
             Arg::new("units")
                 .value_name("UNIT-FILE")
                 .num_args(0..)
                 .value_parser(value_parser!(PathBuf))
-                .help("Unit files to launch; a directory stands for the unit files in it"),
+                .help("Unit files to launch, or directories of unit files"),
         )
 }
 
 fn check_config() -> Command {
-    Command::new("check-config").about("Check a configuration file and run nothing").arg(
+    Command::new("check-config").about("Check a configuration file without running").arg(
         Arg::new("file")
             .value_name("FILE")
             .required(true)

@@ -41,12 +41,12 @@ pub(crate) async fn run(args: DevArgs) -> Result<(), StartError> {
         () = signals.next() => Ok(()),
     };
     // No process is left behind, except after a second Ctrl-C.
-    say("\nEnding all units; Ctrl-C again does not wait for them");
+    say("\nStopping all units; press Ctrl-C again to exit without waiting");
     let ended = tokio::select! {
         ended = running.end_with_units() => ended,
         () = signals.next() => Err(StartError::new(
-            "interrupted: what has not ended runs on, and \"fleetd dev\" on the same data takes \
-             it back",
+            "interrupted: the remaining units keep running, and \"fleetd dev\" on the same data \
+             adopts them",
         )),
     };
     result.and(ended)
@@ -133,16 +133,17 @@ fn data_dir(requested: Option<&Path>) -> Result<PathBuf, StartError> {
         let home = || Some(PathBuf::from(variable("HOME")?).join(".local/state"));
         Some(variable("XDG_STATE_HOME").map(PathBuf::from).or_else(home)?.join("fleet/dev"))
     };
-    let directory = requested.map(Path::to_owned).or_else(state).ok_or_else(|| {
-        StartError::usage("there is no home directory: say where with --data-dir DIR")
-    })?;
+    let directory = requested
+        .map(Path::to_owned)
+        .or_else(state)
+        .ok_or_else(|| StartError::usage("no home directory: specify --data-dir DIR"))?;
     make_dir(&directory)?;
     directory.canonicalize().context(|| format!("cannot use {}", directory.display()))
 }
 
 fn make_dir(directory: &Path) -> Result<(), StartError> {
     std::fs::create_dir_all(directory)
-        .context(|| format!("cannot make {}: choose another --data-dir", directory.display()))
+        .context(|| format!("cannot create {}: choose another --data-dir", directory.display()))
 }
 
 fn listen(requested: &[String], data_dir: &Path) -> Result<Vec<ListenAddress>, StartError> {

@@ -10,7 +10,7 @@ use fleet_core::Resources;
 pub(crate) fn resources(directory: &Path) -> Resources {
     let resources = Resources { cpu: cpu(), memory: memory(), disk: disk(directory) };
     if resources.first_over(Resources::ZERO).is_none() {
-        tracing::warn!("cannot find out what this machine has: it offers nothing");
+        tracing::warn!("cannot determine the resources of this machine: it offers none");
     }
     resources
 }

@@ -17,7 +17,7 @@ const MACHINE_ID: &str = "/etc/machine-id";
 pub(crate) fn host_machine_id(directory: &Path) -> Result<MachineId, StartError> {
     match std::fs::read_to_string(MACHINE_ID) {
         Ok(text) if !text.trim().is_empty() => {
-            text.trim().parse().context(|| format!("{MACHINE_ID} holds no machine ID"))
+            text.trim().parse().context(|| format!("{MACHINE_ID} does not contain a machine ID"))
         }
         _ => stored_id(directory),
     }
@@ -27,7 +27,7 @@ pub(crate) fn host_machine_id(directory: &Path) -> Result<MachineId, StartError>
 pub(crate) fn stored_id(directory: &Path) -> Result<MachineId, StartError> {
     let path = directory.join("machine-id");
     let text = load_or_create(&path)?;
-    text.parse().context(|| format!("{} holds no machine ID", path.display()))
+    text.parse().context(|| format!("{} does not contain a machine ID", path.display()))
 }
 
 /// Returns the token that distinguishes the daemon with this `directory` from all others with the
@@ -44,12 +44,12 @@ pub(crate) fn host() -> String {
 /// Ensures that the store has a lineage. If this fails, the next daemon that starts retries;
 /// without a lineage only a restored store could go unnoticed.
 pub(crate) async fn ensure_lineage(registry: &Registry) -> Result<(), StartError> {
-    let fresh: Lineage = random()?.parse().context(|| "a random text is no lineage".to_owned())?;
+    let fresh: Lineage = random()?.parse().context(|| "invalid random lineage".to_owned())?;
     // Later than any epoch that this machine may remember of an earlier cluster.
     let fresh = fresh.with_epoch_base(wall_time().as_millis() * 1000);
     if let Err(error) = registry.lineage(&fresh).await {
         let error = &error as &dyn std::error::Error;
-        tracing::warn!(error, "cannot say which lineage the store is of");
+        tracing::warn!(error, "cannot record the lineage of the store");
     }
     Ok(())
 }

@@ -20,7 +20,7 @@ impl Level {
     fn of<S: 'static>(handle: Handle<EnvFilter, S>) -> Self {
         Self(Box::new(move |filter| {
             if let Err(error) = handle.reload(filter) {
-                tracing::warn!(%error, "cannot change how much is logged");
+                tracing::warn!(%error, "cannot change the log level");
             }
         }))
     }

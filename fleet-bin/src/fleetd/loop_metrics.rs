@@ -43,18 +43,18 @@ impl EngineMetrics {
         };
         counters.init_labels();
         metrics.register(|registry| {
-            let help = "Since when this daemon leads, in seconds since 1970; 0 while it does not";
+            let help = "Unix time at which this daemon became leader; 0 if it is not";
             registry.register("engine_leader_start_time", help, counters.leader_start_time.clone());
-            let help = "Changes of placements that were written, by type";
+            let help = "Placement changes written, by type";
             registry.register("engine_task_count", help, counters.tasks.clone());
-            let help = "Changes of placements that the store did not take, by type";
+            let help = "Placement changes that the store refused, by type";
             registry.register("engine_task_failure_count", help, counters.task_failures.clone());
-            let help = "Looks of the engine at what is new";
+            let help = "Reconciliation passes of the engine";
             registry.register("engine_reconcile_count", help, counters.passes.clone());
-            let help = "Looks of the engine that came to nothing, by type";
+            let help = "Failed reconciliation passes of the engine, by type";
             let failures = counters.pass_failures.clone();
             registry.register("engine_reconcile_failure_count", help, failures);
-            let help = "A look of the engine until what it decided is seen, in seconds";
+            let help = "Duration of a pass until its writes are visible, in seconds";
             registry.register("engine_reconcile_duration_second", help, counters.durations.clone());
         });
         counters
@@ -154,7 +154,7 @@ impl AgentCollector {
 
 impl Collector for AgentCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let help = "Units on the machines of this daemon by what they do, as was told last";
+        let help = "Units on the machines of this daemon, by last reported ActiveState";
         let gauge = MetricType::Gauge;
         let mut units = encoder.encode_descriptor("agent_units", help, None, gauge)?;
         for (active, count) in self.units() {
@@ -163,11 +163,11 @@ impl Collector for AgentCollector {
         }
         let sum = |of: fn(&AgentMetrics) -> u64| self.agents.iter().map(of).sum::<u64>();
         let (failures, retries) = (sum(AgentMetrics::failures), sum(AgentMetrics::retries));
-        let told = [
-            ("agent_task_failures", "Tasks of agents that failed", failures),
-            ("agent_retries", "Tasks of agents that failed and are tried again", retries),
+        let counters = [
+            ("agent_task_failures", "Failed tasks of agents", failures),
+            ("agent_retries", "Failed tasks of agents that are retried", retries),
         ];
-        for (name, help, count) in told {
+        for (name, help, count) in counters {
             let counter = MetricType::Counter;
             let metric = encoder.encode_descriptor(name, help, None, counter)?;
             ConstCounter::new(count).encode(metric)?;

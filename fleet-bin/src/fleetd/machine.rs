@@ -72,7 +72,7 @@ pub(crate) fn runtime_dir(config: &Config) -> Result<PathBuf, StartError> {
     }
     let directory = &config.runtime_dir;
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o755).create(directory);
-    made.context(|| format!("cannot make {}: choose another runtime_dir", directory.display()))?;
+    made.context(|| format!("cannot create {}: choose another runtime_dir", directory.display()))?;
     Ok(directory.clone())
 }
 
@@ -104,11 +104,11 @@ mod tests {
         let token = |config| identity::token(&runtime_dir(config).unwrap()).unwrap();
         let before = [&shared, &alone].map(token);
         let again = [&shared, &alone].map(token);
-        assert_eq!(again, before, "a daemon that is started again");
+        assert_eq!(again, before, "after a restart of the daemon");
         std::fs::remove_dir_all(&shared.runtime_dir).unwrap();
         let rebooted = [&shared, &alone].map(token);
         assert_ne!(rebooted[0], before[0]);
-        assert_eq!(rebooted[1], before[1], "no other machine reaches that store");
+        assert_eq!(rebooted[1], before[1], "the store is private");
     }
 
     #[test]

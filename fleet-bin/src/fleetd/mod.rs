@@ -76,10 +76,10 @@ fn perform(request: Invocation) -> Result<(), StartError> {
 /// limit of open files to the hard limit, so that many units can run.
 pub(crate) fn prepare_descriptors() {
     if let Err(error) = fleet_agent::set_cloexec_on_all() {
-        tracing::warn!(%error, "units get the files that this program was started with");
+        tracing::warn!(%error, "cannot set close-on-exec: units inherit open files");
     }
     if let Err(error) = fleet_agent::raise_file_limit() {
-        tracing::warn!(%error, "few units can run: cannot raise the limit of open files");
+        tracing::warn!(%error, "cannot raise the limit of open files: only few units can run");
     }
 }
 

@@ -22,13 +22,13 @@ pub(crate) fn reloading() {
     // systemd compares this timestamp with that of its request.
     match NotifyState::monotonic_usec_now() {
         Ok(now) => send(&[NotifyState::Reloading, now]),
-        Err(error) => tracing::warn!(%error, "cannot tell the time to systemd"),
+        Err(error) => tracing::warn!(%error, "cannot read the clock for systemd"),
     }
 }
 
 /// Notifies systemd that the daemon is shutting down.
 pub(crate) fn stopping() {
-    send(&[NotifyState::Stopping, NotifyState::Status("ending; units run on")]);
+    send(&[NotifyState::Stopping, NotifyState::Status("shutting down; units keep running")]);
 }
 
 /// Pings systemd's watchdog.
@@ -55,6 +55,6 @@ fn ping_interval(limit: Option<Duration>) -> Duration {
 
 fn send(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
-        tracing::warn!(%error, "cannot tell systemd how the daemon is");
+        tracing::warn!(%error, "cannot notify systemd");
     }
 }

@@ -74,7 +74,7 @@ impl OfflineCluster {
     pub(crate) fn keep(self) -> Result<(), StartError> {
         let Some(NewStore { folder, data_dir, .. }) = self.new_store else { return Ok(()) };
         let (from, to) = (Config::store_file(folder.path()), Config::store_file(&data_dir));
-        let what = || format!("cannot make the store {}", to.display());
+        let what = || format!("cannot create the store {}", to.display());
         std::fs::create_dir_all(&data_dir).context(what)?;
         // Unlike a rename, a hard link never replaces a store that was created in the meantime.
         std::fs::hard_link(from, &to).context(what)?;
@@ -84,7 +84,7 @@ impl OfflineCluster {
 
 fn memory_store_error(file: &Path) -> StartError {
     StartError::usage(format!(
-        "{} keeps the cluster in the memory of the daemon: ask the daemon, without --config",
+        "{} keeps the cluster in the daemon's memory: omit --config to use the daemon",
         file.display()
     ))
 }
@@ -100,13 +100,13 @@ fn embedded(
     }
     match missing {
         MissingStore::Refuse => {
-            Err(StartError::new(format!("there is no store {}", path.display())))
+            Err(StartError::new(format!("the store {} does not exist", path.display())))
         }
         MissingStore::AssumeEmpty => Ok((StoreKind::Memory, None)),
         MissingStore::Create => {
             // On the same file system as the store's final place.
             let beside = nearest_existing(&config.data_dir);
-            let what = || format!("cannot make a store in {}", beside.display());
+            let what = || format!("cannot create a store in {}", beside.display());
             let (folder, lock) = temp_folder_in(beside).context(what)?;
             let new_store = NewStore { folder, _lock: lock, data_dir: config.data_dir.clone() };
             Ok((StoreKind::Embedded, Some(new_store)))
@@ -125,7 +125,7 @@ fn temp_folder_in(beside: &Path) -> io::Result<(TempDir, File)> {
             && entry.file_type().is_ok_and(|kind| kind.is_dir())
             && File::open(entry.path()).is_ok_and(|folder| folder.try_lock().is_ok());
         if is_stale && let Err(error) = std::fs::remove_dir_all(entry.path()) {
-            tracing::warn!(folder = %entry.path().display(), %error, "a left folder stays");
+            tracing::warn!(folder = %entry.path().display(), %error, "cannot remove a stale directory");
         }
     }
     let folder = tempfile::Builder::new().prefix(TEMP_PREFIX).tempdir_in(beside)?;

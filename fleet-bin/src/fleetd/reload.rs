@@ -53,7 +53,7 @@ impl ConfigSource {
         let (found, config) = match self.load() {
             Ok(read) => read,
             Err(error) => {
-                tracing::error!("the configuration stays as it was: {error}");
+                tracing::error!("the configuration is unchanged: {error}");
                 return format!("the configuration was not reloaded: {error}");
             }
         };
@@ -61,8 +61,8 @@ impl ConfigSource {
             tracing::warn!("{warning}");
         }
         if let Err(error) = auth.reload() {
-            tracing::error!("the configuration, and who is let in, stay as they were: {error}");
-            return format!("nothing was reloaded, nor certificates and tokens: {error}");
+            tracing::error!("the configuration, certificates and tokens are unchanged: {error}");
+            return format!("nothing was reloaded: {error}");
         }
         level.set(config.verbosity);
         let now = machine::record(&config, machine.id.clone(), &[]);
@@ -70,17 +70,17 @@ impl ConfigSource {
         running.describe(&MachineRecord { started, api, ..now });
         let pending = self.restart_required(&found);
         for key in &pending {
-            tracing::warn!("a change of {key} needs a restart of fleetd");
+            tracing::warn!("a change of {key} requires a restart of fleetd");
         }
         // Keys that require a restart keep their old values, so that the next reload reports them
         // again.
         self.found.retain(|key, _| !RELOADABLE.contains(key));
         self.found.extend(found.into_iter().filter(|(key, _)| RELOADABLE.contains(key)));
-        tracing::info!("the configuration was read again");
+        tracing::info!("reloaded the configuration");
         if pending.is_empty() {
             return String::new();
         }
-        format!("reloaded; needs a restart: {}", pending.join(", "))
+        format!("reloaded; restart required: {}", pending.join(", "))
     }
 
     /// Returns the changed keys that require a restart.

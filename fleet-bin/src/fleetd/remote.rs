@@ -38,8 +38,8 @@ pub(super) async fn open(
             opened => {
                 let what = || {
                     format!(
-                        "cannot run units by fleet-init: start it with \"fleet-init run --fleet \
-                         --socket {}\", or leave native_socket out, so that fleetd runs them \
+                        "cannot use fleet-init: start it with \"fleet-init run --fleet \
+                         --socket {}\", or omit native_socket, so that fleetd runs units \
                          itself",
                         socket.display()
                     )
@@ -61,7 +61,7 @@ fn refuse_orphaned_units(directory: &Path) -> Result<(), StartError> {
     let directory = directory.display();
     Err(StartError::new(format!(
         "units that fleetd ran itself are in {directory}: start fleet-init with --state-dir \
-         {directory}, which takes them over, or, if none of them runs, remove {}",
+         {directory} to adopt them, or, if none of them is running, remove {}",
         units.display()
     )))
 }
@@ -78,12 +78,12 @@ mod tests {
     #[test]
     fn orphaned_units_are_refused() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(refuse_orphaned_units(folder.path()).is_ok(), "there are none");
+        assert!(refuse_orphaned_units(folder.path()).is_ok(), "no units");
         std::fs::create_dir_all(folder.path().join("units/a.service")).unwrap();
         let lock = File::create(folder.path().join("lock")).unwrap();
         let refused = refuse_orphaned_units(folder.path()).unwrap_err().to_string();
         assert!(refused.contains("--state-dir"), "{refused}");
         lock.lock().unwrap();
-        assert!(refuse_orphaned_units(folder.path()).is_ok(), "a fleet-init sees to them");
+        assert!(refuse_orphaned_units(folder.path()).is_ok(), "a fleet-init manages them");
     }
 }

@@ -104,7 +104,7 @@ impl SystemdStatus {
     fn update(&mut self, running: &Running, now: Timestamp) {
         match running.stalled(now).as_slice() {
             [] => notify::ping_watchdog(),
-            stalled => tracing::error!(?stalled, "loops hang"),
+            stalled => tracing::error!(?stalled, "loops are stalled"),
         }
         let before = std::mem::take(&mut self.status);
         if self.render(running) != before {
@@ -124,7 +124,7 @@ impl SystemdStatus {
 async fn wiring(config: &Config, auth: &AuthReloader) -> Result<Wiring, StartError> {
     let directory = machine::directory(config);
     std::fs::create_dir_all(&directory)
-        .context(|| format!("cannot make {}: choose another data_dir", directory.display()))?;
+        .context(|| format!("cannot create {}: choose another data_dir", directory.display()))?;
     let listeners = listeners(&config.listen, &auth.policy).await?;
     let at: Vec<ListenAddress> = listeners.iter().map(Listener::local_address).cloned().collect();
     let record = machine::record(config, machine::id(config)?, &at);
@@ -200,7 +200,7 @@ pub(super) fn cannot_serve(error: ListenError) -> StartError {
 }
 
 fn listen(kind: SignalKind) -> Result<Signal, StartError> {
-    signal(kind).context(|| "cannot wait for signals".to_owned())
+    signal(kind).context(|| "cannot listen for signals".to_owned())
 }
 
 /// Signals that shut the daemon down.

@@ -27,7 +27,7 @@ fn adopt(
     index: usize,
     policy: &AuthPolicy,
 ) -> Result<Listener, StartError> {
-    let what = || "cannot adopt the sockets that were handed over".to_owned();
+    let what = || "cannot adopt the sockets passed by systemd".to_owned();
     // Taking a socket as the wrong kind leaves it in place.
     if let Ok(Some(unix)) = sockets.take_unix_listener(index) {
         check_listens(&unix, index)?;
@@ -38,7 +38,7 @@ fn adopt(
             check_listens(&tcp, index)?;
             Listener::from_std_tcp(tcp, policy).map_err(cannot_serve)
         }
-        _ => Err(unsuitable(index, "is no stream socket")),
+        _ => Err(unsuitable(index, "is not a stream socket")),
     }
 }
 
@@ -46,14 +46,14 @@ fn adopt(
 fn check_listens(socket: impl AsFd, index: usize) -> Result<(), StartError> {
     match socket_acceptconn(socket) {
         Ok(true) => Ok(()),
-        _ => Err(unsuitable(index, "does not listen")),
+        _ => Err(unsuitable(index, "is not listening")),
     }
 }
 
 fn unsuitable(index: usize, why: &str) -> StartError {
     let number = index + FIRST;
     StartError::usage(format!(
-        "cannot adopt the sockets that were handed over: number {number} {why}: write \
-         ListenStream= in its .socket unit, and not Accept=yes"
+        "cannot adopt the sockets passed by systemd: number {number} {why}: write \
+         ListenStream= in its .socket unit, without Accept=yes"
     ))
 }

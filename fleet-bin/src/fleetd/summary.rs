@@ -38,7 +38,7 @@ pub(crate) fn units(snapshot: &Snapshot) -> String {
     for unit in snapshot.units() {
         let name = unit.name.as_str();
         if let Some(reason) = snapshot.reason(name) {
-            line(&mut text, name, &format!("has no place: {reason}"));
+            line(&mut text, name, &format!("on no machine: {reason}"));
         }
         for state in snapshot.states_of(name) {
             let systemd = &state.systemd;
@@ -74,7 +74,7 @@ pub(crate) fn next_steps(snapshot: &Snapshot, endpoints: &[ListenAddress]) -> St
         }
         None => step(&mut text, &[&fleetctl, "help", "start"]),
     }
-    text.push_str("Ctrl-C ends the cluster and its units.");
+    text.push_str("Press Ctrl-C to stop the cluster and its units.");
     text
 }
 

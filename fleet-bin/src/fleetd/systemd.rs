@@ -20,7 +20,7 @@ pub(crate) fn config(
         (true, None) => {
             return Err(StartError::new(
                 "cannot find the user's systemd: XDG_RUNTIME_DIR is not set; log in as that user, \
-                 or write systemd_user = false to use the machine's",
+                 or write systemd_user = false to use the system's",
             ));
         }
     };
@@ -53,14 +53,15 @@ mod tests {
             ),
         ];
         for (settings, is_root, socket, directory) in rows {
-            let config = config(&settings, is_root, here()).expect("it is found");
+            let config = config(&settings, is_root, here()).expect("no systemd was selected");
             assert_eq!(config.socket, PathBuf::from(socket), "{settings:?}");
             assert_eq!(config.directory, PathBuf::from(directory), "{settings:?}");
         }
-        let error = config(&settings(None, false), false, None).err().expect("there is none");
+        let error =
+            config(&settings(None, false), false, None).err().expect("a systemd was selected");
         assert!(error.to_string().contains("XDG_RUNTIME_DIR is not set"), "{error}");
         let own = SystemdSettings { directory: here(), ..settings(None, false) };
-        let config = config(&own, true, None).expect("it is found");
+        let config = config(&own, true, None).expect("no systemd was selected");
         assert_eq!(Some(config.directory), here());
     }
 }

@@ -100,7 +100,7 @@ impl Wiring {
         let opened: Vec<Manager> = opened.await.into_iter().collect::<Result<_, _>>()?;
         // All machines of a daemon use the same method, so it is logged once.
         if let Some(tracking) = opened.iter().find_map(Manager::tracking) {
-            tracing::info!("processes of units are found {tracking}");
+            tracing::info!("tracking processes of units {tracking}");
         }
         Ok(opened)
     }
@@ -109,7 +109,7 @@ impl Wiring {
         match &self.service_manager {
             ServiceManagerKind::Native(settings) => {
                 let manager = NativeManager::open(settings.config(&setup.directory)).await;
-                let what = || format!("cannot take over {}", setup.directory.display());
+                let what = || format!("cannot open the units in {}", setup.directory.display());
                 Ok(Manager::Native(manager.context(what)?))
             }
             ServiceManagerKind::FleetInit(socket) => {
@@ -119,7 +119,7 @@ impl Wiring {
                 let is_root = rustix::process::geteuid().is_root();
                 let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
                 let manager = SystemdManager::open(systemd::config(settings, is_root, runtime)?);
-                let what = || "cannot run units by systemd".to_owned();
+                let what = || "cannot use systemd".to_owned();
                 Ok(Manager::Other(manager.await.context(what)?))
             }
         }
@@ -198,8 +198,8 @@ fn limits(listeners: usize) -> ServerLimits {
     let most = half.map_or(limits.connections, |half| half / listeners.max(1));
     if most < limits.connections {
         tracing::info!(
-            "a listener takes {most} connections at once, for this process may open {} files: \
-             LimitNOFILE= says how many",
+            "a listener accepts at most {most} connections, since this process can open only {} \
+             files: raise LimitNOFILE=",
             files.unwrap_or_default()
         );
     }
@@ -293,8 +293,8 @@ impl Running {
         };
         match (present, self.mirror.is_current()) {
             (true, true) => format!("in the cluster: {machines} machines, {units} units"),
-            (false, true) => "not yet in the cluster; units that run are left alone".to_owned(),
-            (_, false) => "without the store; units that run are left alone".to_owned(),
+            (false, true) => "not yet in the cluster; running units are left alone".to_owned(),
+            (_, false) => "store unreachable; running units are left alone".to_owned(),
         }
     }
 
@@ -316,8 +316,8 @@ impl Running {
         };
         let result = tokio::select! { result = loops => result, result = agents => result };
         match result {
-            Err(error) => StartError::new(format!("a part of the daemon broke off: {error}")),
-            Ok(()) => StartError::new("a part of the daemon has ended by itself"),
+            Err(error) => StartError::new(format!("a component of the daemon failed: {error}")),
+            Ok(()) => StartError::new("a component of the daemon ended unexpectedly"),
         }
     }
 
@@ -333,7 +333,7 @@ impl Running {
         let ended = join_all(self.managers.iter().map(Manager::end_units)).await;
         self.end_loops().await;
         let ended: Result<(), _> = ended.into_iter().collect();
-        ended.context(|| "cannot end all units".to_owned())
+        ended.context(|| "cannot stop all units".to_owned())
     }
 
     async fn end_loops(&mut self) {
@@ -341,7 +341,7 @@ impl Running {
         self.end_agents().await;
         while let Some(result) = self.loops.join_next().await {
             if let Err(error) = result {
-                tracing::error!(%error, "a loop did not end well");
+                tracing::error!(%error, "a loop failed");
             }
         }
         self.mirror.shutdown();
@@ -375,9 +375,9 @@ mod tests {
             strictness: Strictness::Refuse,
         };
         let mut running = wiring.start().await.unwrap();
-        running.loops.spawn(async { panic!("a defect, for the test") });
+        running.loops.spawn(async { panic!("injected by the test") });
         let error = running.wait_failed().await;
-        assert!(error.to_string().starts_with("a part of the daemon broke off: "), "{error}");
+        assert!(error.to_string().starts_with("a component of the daemon failed: "), "{error}");
         running.end().await;
     }
 }

@@ -105,10 +105,11 @@ impl Cluster {
     /// Stores a rebalancing, as if the engine had just moved these units, which were up.
     pub(crate) async fn store_rebalancing(&self, from: &str, to: &str, units: &[&str]) {
         let moving =
-            units.iter().map(|unit| json!({"unit": unit, "from": from, "to": to, "up": true}));
+            units.iter().map(|unit| json!({"unit": unit, "from": from, "to": to, "was_active": true}));
         let moving: Vec<_> = moving.collect();
         let order = json!({
-            "v": 1, "at_once": 1, "gain": 0, "min_available": 0, "moved": units.len(), "moving": moving,
+            "v": 1, "max_in_flight": 1, "gain": 0, "min_available": 0, "moved": units.len(),
+            "moves": moving,
         });
         let key = self.registry.layout().key(&Key::Rebalancing);
         let order = Transaction::new().put(key, order.to_string());

@@ -62,7 +62,7 @@ fn a_sound_system_is_checked() {
     // Its programs are not here, which is only a warning.
     let told = run(folder.path(), "check home");
     assert!(told.starts_with("exit 0\nhome/home.unit:3:7: warning: "), "{told}");
-    assert!(told.contains("`/usr/bin/maddy` is no executable file here [W05]"), "{told}");
+    assert!(told.contains("`/usr/bin/maddy` is not an executable file here [W05]"), "{told}");
     assert!(told.ends_with("ok: 7 units\n"), "{told}");
     assert!(told.contains("home/README: passed over"), "{told}");
     assert!(!told.contains(".hidden"), "{told}");
@@ -114,11 +114,11 @@ fn all_that_is_wrong_is_told_at_once() {
     let folder = folder();
     insta::assert_snapshot!(run(folder.path(), "check bad"), @"
     exit 1
-    bad/db.unit:1:1: warning: `name:` is an old way to begin a stanza [W01]
+    bad/db.unit:1:1: warning: `name:` is deprecated [W01]
     1 | name: db
       | ^^^^
     help: write `unit:`
-    bad/db.unit:3:11: `db` is provided by cache in bad/db.unit:6, too [E13]
+    bad/db.unit:3:11: `db` is also provided by cache in bad/db.unit:6 [E13]
     3 | provides: db
       |           ^^
     help: choose one in the central settings: `alternatives: db=UNIT`
@@ -145,14 +145,14 @@ fn all_that_is_wrong_is_told_at_once() {
     "file":"bad/db.unit",
     "help":"write `unit:`",
     "line":1,
-    "message":"`name:` is an old way to begin a stanza",
+    "message":"`name:` is deprecated",
     "severity":"warning"}
     {"code":"E13",
     "column":11,
     "file":"bad/db.unit",
     "help":"choose one in the central settings: `alternatives: db=UNIT`",
     "line":3,
-    "message":"`db` is provided by cache in bad/db.unit:6, too",
+    "message":"`db` is also provided by cache in bad/db.unit:6",
     "severity":"error"}
     {"code":"E01",
     "column":1,
@@ -248,7 +248,7 @@ fn a_plan_needs_a_goal_and_sound_files() {
     exit 1
     ---
     fleet-init: the units are not fit for a graph
-    fleet-init: bad/db.unit:3:11: `db` is provided by cache in bad/db.unit:6, too [E13]
+    fleet-init: bad/db.unit:3:11: `db` is also provided by cache in bad/db.unit:6 [E13]
     help: choose one in the central settings: `alternatives: db=UNIT`
     fleet-init: bad/db.unit:5:1: there is no colon in `description` [E01]
     help: write `description: value`, or # before a comment

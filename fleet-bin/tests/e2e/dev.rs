@@ -1,4 +1,4 @@
-//! `fleetd dev` with the unit files that come with the project.
+//! `fleetd dev` with the example unit files of the project.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -12,7 +12,7 @@ use crate::daemon::{Cluster, is_alive, main_pid, told};
 
 const SLEEPER: &str = "[Service]\nExecStart=/bin/sleep infinity\n";
 
-/// The unit files that come with the project, with a port for the web server that is free.
+/// Copies the example unit files, with a free port for the web server.
 fn example_units(into: &Path, port: u16) -> PathBuf {
     let from = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/units"));
     let units = into.join("units");
@@ -29,7 +29,7 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// What the web server answers; nothing while it does not.
+/// Returns the response of the web server; `None` if it does not respond.
 fn get(port: u16) -> Option<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream.write_all(b"GET / HTTP/1.0\r\n\r\n").ok()?;
@@ -39,7 +39,7 @@ fn get(port: u16) -> Option<String> {
 }
 
 #[test]
-fn the_example_units_run_as_their_requirements_say() {
+fn example_units_run_as_required() {
     let home = tempfile::tempdir().unwrap();
     let port = free_port();
     let cluster = Cluster::start(&[&example_units(home.path(), port)]);
@@ -65,7 +65,7 @@ fn the_example_units_run_as_their_requirements_say() {
 }
 
 #[test]
-fn a_unit_without_a_place_ends_start_with_its_reason() {
+fn unplaceable_unit_fails_start_with_its_reason() {
     let cluster = Cluster::start(&[]);
     let unit = "[Service]\nExecStart=/bin/true\n[X-Fleet]\nMachineMetadata=zone=mars\n";
     let path = cluster.write("lost.service", unit);
@@ -80,7 +80,7 @@ fn a_unit_without_a_place_ends_start_with_its_reason() {
 }
 
 #[test]
-fn a_machine_is_drained_and_takes_units_again_once_it_is_uncordoned() {
+fn drained_machine_gets_units_again_after_uncordon() {
     let cluster = Cluster::start(&[]);
     let paths = ["one.service", "two.service", "three.service"]
         .map(|name| cluster.write(name, SLEEPER).into_os_string());
@@ -101,39 +101,39 @@ fn a_machine_is_drained_and_takes_units_again_once_it_is_uncordoned() {
 
 // Holds: I-18
 #[test]
-fn units_spread_to_a_machine_that_comes_back_and_no_other_is_restarted() {
+fn rebalancing_restarts_only_moved_units() {
     let cluster = Cluster::start(&[]);
     let listed = cluster.succeed(&["list-machines", "--full", "--no-legend", "--fields=machine"]);
-    let late = listed.lines().next().expect("a machine is there").trim().to_owned();
-    cluster.succeed(&["machine", "cordon", &late]);
+    let empty = listed.lines().next().expect("a machine is there").trim().to_owned();
+    cluster.succeed(&["machine", "cordon", &empty]);
     let units = ["a.service", "b.service", "c.service", "d.service", "e.service", "f.service"];
     let paths = units.map(|name| cluster.write(name, SLEEPER).into_os_string());
     cluster.succeed(&[&["start".into()], &paths[..]].concat());
-    let seen = || {
+    let placements = || {
         units.map(|unit| {
             let row = cluster.wait_active(unit);
             (row["machine"].as_str().unwrap().to_owned(), main_pid(&row))
         })
     };
-    let before = seen();
-    assert!(before.iter().all(|(machine, _)| *machine != late), "{before:?}");
-    cluster.succeed(&["machine", "uncordon", &late]);
-    let moves = |told: &str| told.lines().filter(|line| line.contains(" moves from ")).count();
-    let told = cluster.succeed(&["rebalance", "--max=1", "--wait"]);
-    assert_eq!(moves(&told), 1, "{told}");
-    let told = cluster.succeed(&["rebalance", "--wait"]);
-    assert_eq!(moves(&told), 1, "{told}");
-    let after = seen();
-    let came = |pair: &&(String, _)| pair.0 == late;
+    let before = placements();
+    assert!(before.iter().all(|(machine, _)| *machine != empty), "{before:?}");
+    cluster.succeed(&["machine", "uncordon", &empty]);
+    let moves = |output: &str| output.lines().filter(|line| line.contains(" moves from ")).count();
+    let output = cluster.succeed(&["rebalance", "--max=1", "--wait"]);
+    assert_eq!(moves(&output), 1, "{output}");
+    let output = cluster.succeed(&["rebalance", "--wait"]);
+    assert_eq!(moves(&output), 1, "{output}");
+    let after = placements();
+    let came = |pair: &&(String, _)| pair.0 == empty;
     assert_eq!(after.iter().filter(came).count(), 2, "{after:?}");
-    let stayed = before.iter().zip(&after).filter(|(_, (machine, _))| *machine != late);
+    let stayed = before.iter().zip(&after).filter(|(_, (machine, _))| *machine != empty);
     assert!(stayed.clone().all(|(before, after)| before == after), "{before:?} {after:?}");
     let again = cluster.succeed(&["rebalance", "--wait"]);
     assert!(again.starts_with("nothing to do: each machine has 2 units"), "{again}");
 }
 
 #[test]
-fn commands_lead_a_unit_through_all_its_states() {
+fn commands_take_a_unit_through_all_states() {
     let cluster = Cluster::start(&[]);
     let path = cluster.write("walk.service", SLEEPER);
     let state = || {
@@ -168,7 +168,7 @@ fn commands_lead_a_unit_through_all_its_states() {
 }
 
 #[test]
-fn what_is_printed_to_try_next_works_when_it_is_pasted() {
+fn printed_example_commands_work() {
     let home = tempfile::tempdir().unwrap();
     let unit = home.path().join("sleeper.service");
     std::fs::write(&unit, SLEEPER).unwrap();
@@ -185,20 +185,20 @@ fn what_is_printed_to_try_next_works_when_it_is_pasted() {
 }
 
 #[test]
-fn the_end_of_the_daemon_by_ctrl_c_ends_its_units() {
+fn ctrl_c_stops_the_units_of_dev() {
     let mut cluster = Cluster::start(&[]);
     let path = cluster.write("sleeper.service", SLEEPER);
     cluster.succeed(&["start".as_ref(), path.as_os_str()]);
     let pid = main_pid(&cluster.wait_active("sleeper.service"));
     assert!(cluster.end_daemon(Signal::INT).success());
-    assert!(!is_alive(pid), "a unit outlived the cluster");
+    assert!(!is_alive(pid), "the unit must stop with the cluster");
 
     cluster.start_daemon(&[]);
     cluster.wait_active("sleeper.service");
 }
 
 #[test]
-fn a_second_ctrl_c_does_not_wait_for_units_that_do_not_end() {
+fn second_ctrl_c_does_not_wait_for_units() {
     let mut cluster = Cluster::start(&[]);
     let gate = cluster.write("gate", "");
     let script = format!("trap : TERM; while [ -e {} ]; do sleep 0.05; done", gate.display());
@@ -209,7 +209,7 @@ fn a_second_ctrl_c_does_not_wait_for_units_that_do_not_end() {
 
     cluster.signal_daemon(Signal::INT);
     cluster.wait_for("it waits for the unit", |cluster| {
-        cluster.log().contains("Ending all units").then_some(())
+        cluster.log().contains("Stopping all units").then_some(())
     });
     assert_eq!(cluster.end_daemon(Signal::INT).code(), Some(1));
     assert!(cluster.log().contains("what has not ended runs on"), "{}", cluster.log());
@@ -218,16 +218,16 @@ fn a_second_ctrl_c_does_not_wait_for_units_that_do_not_end() {
 }
 
 #[test]
-fn a_journal_is_followed_beyond_the_end_of_its_daemon() {
-    check_follows_beyond_the_end_of_the_daemon("journal");
+fn followed_journal_survives_a_daemon_restart() {
+    check_follow_survives_restart("journal");
 }
 
 #[test]
-fn logs_are_followed_beyond_the_end_of_the_daemon() {
-    check_follows_beyond_the_end_of_the_daemon("logs");
+fn followed_logs_survive_a_daemon_restart() {
+    check_follow_survives_restart("logs");
 }
 
-fn check_follows_beyond_the_end_of_the_daemon(command: &str) {
+fn check_follow_survives_restart(command: &str) {
     let mut cluster = Cluster::start(&[]);
     let gate = cluster.path("gate");
     let script =
@@ -245,12 +245,12 @@ fn check_follows_beyond_the_end_of_the_daemon(command: &str) {
     assert!(late.starts_with("late "), "{late}");
     let since = |span: &str| cluster.succeed(&[command, "--since", span, "talker.service"]);
     assert_eq!(since("1h"), format!("early\n{late}\n"));
-    crate::daemon::wait_for("what was written is past", || since("1us").is_empty().then_some(()));
+    crate::daemon::wait_for("the lines are old enough", || since("1us").is_empty().then_some(()));
 
     assert!(cluster.end_daemon(Signal::INT).success());
     cluster.start_daemon(&[]);
     let of_next_run = lines.by_ref().take(2).map(Result::unwrap).collect::<Vec<_>>();
-    assert_eq!(of_next_run[0], "early", "it goes on after the last line");
+    assert_eq!(of_next_run[0], "early", "the journal must continue after the last line");
     assert!(of_next_run[1].starts_with("late ") && of_next_run[1] != late, "{of_next_run:?}");
     follow.kill().unwrap();
     follow.wait().unwrap();

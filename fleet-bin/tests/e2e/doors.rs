@@ -107,5 +107,8 @@ fn a_door_that_would_stand_open_is_refused_before_anything_starts() {
     assert!(said.contains(place) && said.contains("chmod 0600"), "{said}");
     write_secret(&tokens, "# of nobody\nshort\n");
     let said = refused(&named);
-    assert!(said.contains(place) && said.contains("line 2 is no token: a token has 16"), "{said}");
+    assert!(
+        said.contains(place) && said.contains("line 2 is not a valid token: a token has 16"),
+        "{said}"
+    );
 }

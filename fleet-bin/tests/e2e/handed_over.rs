@@ -32,10 +32,10 @@ fn a_socket_on_which_nobody_can_be_served_is_refused() {
     bind(&only_bound, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
     let (connected, _other) = UnixStream::pair().unwrap();
     let cases: [(OwnedFd, &str); 5] = [
-        (UdpSocket::bind("127.0.0.1:0").unwrap().into(), "number 3 is no stream socket"),
-        (UnixDatagram::unbound().unwrap().into(), "number 3 is no stream socket"),
-        (only_bound, "number 3 does not listen"),
-        (connected.into(), "number 3 does not listen"),
+        (UdpSocket::bind("127.0.0.1:0").unwrap().into(), "number 3 is not a stream socket"),
+        (UnixDatagram::unbound().unwrap().into(), "number 3 is not a stream socket"),
+        (only_bound, "number 3 is not listening"),
+        (connected.into(), "number 3 is not listening"),
         (TcpListener::bind("0.0.0.0:0").unwrap().into(), "tls_cert_file"),
     ];
     for (socket, said) in cases {

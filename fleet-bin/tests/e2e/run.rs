@@ -230,7 +230,7 @@ fn it_is_said_how_processes_are_found_and_when_a_unit_is_tried_again() {
     let mut machine = Machine::new();
     machine.start();
     let log = std::fs::read_to_string(machine.path("fleetd.log")).unwrap();
-    let found = log.lines().find_map(|line| line.split_once("processes of units are found "));
+    let found = log.lines().find_map(|line| line.split_once("tracking processes of units "));
     let tracking = found.unwrap_or_else(|| panic!("it is not said at the start:\n{log}")).1;
     let unit = machine.path(UNIT);
     let text = "[Service]\nExecStart=/bin/false\nRestart=always\nRestartSec=1h\n";

@@ -93,7 +93,7 @@ fn a_reload_changes_what_can_be_changed_and_names_the_rest() {
         let text = text.replace("192.0.2.7", "10.9.9.9").replace("\"7\"", "\"8\"");
         format!("{live}{}", text.replace("\"3s\"", "\"20s\""))
     });
-    assert!(told.ends_with("; reloaded; needs a restart: agent_ttl"), "{told}");
+    assert!(told.ends_with("; reloaded; restart required: agent_ttl"), "{told}");
     crate::daemon::wait_for("the machine says so", || {
         let now = listed(&machine);
         (now.contains("10.9.9.9") && now.contains("rack=8") && now.contains("cpu 7\n"))

@@ -65,7 +65,7 @@ impl AuthSettings {
         };
         let is_open = !address.ip().to_canonical().is_loopback();
         let refused = |remedy: &str| {
-            let why = if is_open { "other hosts can reach it" } else { "it is for TLS" };
+            let why = if is_open { "other hosts can reach it" } else { "it requires TLS" };
             Err(contradiction(values, "listen", format!("{listen}: {why}: {remedy}")))
         };
         if (is_open || is_tls) && self.identity.is_none() {
@@ -80,7 +80,7 @@ impl AuthSettings {
         }
         if is_open && self.client_ca.is_none() && self.tokens.is_none() {
             return refused(
-                "anybody there would be let in: write client_ca_file or token_file, too",
+                "it does not require authentication: also write client_ca_file or token_file",
             );
         }
         Ok(if is_open { ListenAddress::Tls(address) } else { listen })
@@ -98,8 +98,9 @@ impl AuthSettings {
         match self.public_url.as_ref().filter(|url| url.is_local()) {
             Some(url) if !servers.iter().all(is_local) => {
                 let problem = format!(
-                    "{url}: daemons on other hosts, as etcd_servers are, do not reach it: write \
-                     a URL such as https://node7.example.com:4285, or leave public_url out"
+                    "{url}: daemons on other hosts cannot reach it, but etcd_servers are on \
+                     other hosts: write a URL such as https://node7.example.com:4285, or omit \
+                     public_url"
                 );
                 Err(contradiction(values, "public_url", problem))
             }
@@ -183,22 +184,19 @@ mod tests {
             ),
             (
                 "listen = \"https://[::]:1\"\ntls_cert_file = \"/c\"\ntls_key_file = \"/k\"\n",
-                "fleet.conf:1:1: https://[::]:1: other hosts can reach it: anybody there would be \
-                 let in: write client_ca_file or token_file, too",
+                "fleet.conf:1:1: https://[::]:1: other hosts can reach it: it does not require \
+                 authentication: also write client_ca_file or token_file",
             ),
             (
                 "listen = \"https://127.0.0.1:1\"\n",
-                "fleet.conf:1:1: https://127.0.0.1:1: it is for TLS: write tls_cert_file and \
+                "fleet.conf:1:1: https://127.0.0.1:1: it requires TLS: write tls_cert_file and \
                  tls_key_file",
             ),
-            (
-                "tls_cert_file = \"/c\"\n",
-                "fleet.conf:1:1: tls_cert_file is of no use alone: write tls_key_file, too",
-            ),
+            ("tls_cert_file = \"/c\"\n", "fleet.conf:1:1: tls_cert_file requires tls_key_file"),
             (
                 "\n\nclient_ca_file = \"/c\"\n",
-                "fleet.conf:3:1: client_ca_file is of no use alone: write tls_cert_file and \
-                 tls_key_file, too",
+                "fleet.conf:3:1: client_ca_file requires tls_cert_file and \
+                 tls_key_file",
             ),
             (
                 "public_url = \"http://10.0.0.1:4285\"\n",
@@ -219,7 +217,7 @@ mod tests {
         };
         let (here, there) = ("http://127.0.0.1:2379", "http://127.0.0.1:2379,http://10.0.0.1:2379");
         for url in ["unix:///run/fleet.sock", "https://127.0.0.1:4285", "http://localhost:4285"] {
-            assert!(of(url, here).is_ok(), "all daemons are on this host: {url}");
+            assert!(of(url, here).is_ok(), "the etcd server is local, so all daemons are: {url}");
             let refused = of(url, there).unwrap_err();
             let place = format!("fleet.conf:1:1: {url}: daemons on other hosts");
             assert!(refused.starts_with(&place), "{refused}");

@@ -55,7 +55,7 @@ impl EtcdSettings {
         let encrypts = self.ca.is_some() || self.identity.is_some();
         match self.servers.iter().find(|server| encrypts && !server.starts_with("https://")) {
             Some(server) => {
-                let problem = format!("{key} is of no use for {server}: write https://");
+                let problem = format!("{key} has no effect for {server}: use https://");
                 Err(contradiction(values, key, problem))
             }
             None => Ok(()),
@@ -90,7 +90,7 @@ fn user(values: &Values<'_>) -> Result<Option<(String, Password)>, ConfigError> 
     let (name, plain, file) = ("etcd_username", "etcd_password", "etcd_password_file");
     let password = match (text(values, plain), text(values, file)) {
         (Some(_), Some(_)) => {
-            let problem = format!("{plain} and {file} are both given: write one of them");
+            let problem = format!("{plain} and {file} cannot be combined: write one of them");
             return Err(contradiction(values, plain, problem));
         }
         (Some(password), None) => Some((plain, Password::Plain(password.to_owned()))),

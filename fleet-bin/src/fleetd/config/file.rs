@@ -48,7 +48,9 @@ fn from_toml(path: &Path, text: &str, document: &Document<&str>) -> Result<RawCo
         let key = find(name).ok_or_else(|| unknown_key(origin.clone(), name))?;
         let raw = raw_item(item).ok_or_else(|| ConfigError::Syntax {
             origin: origin.clone(),
-            problem: format!("{name} takes a text, a number, a boolean, a list or a table of them"),
+            problem: format!(
+                "{name} must be a text, a number, a boolean, or a list or table of these"
+            ),
         })?;
         entries.insert(key.name, RawEntry { raw, origin });
     }

@@ -37,101 +37,109 @@ const fn key(name: &'static str, value: &'static str, help: &'static str) -> Key
 }
 
 const fn obsolete(name: &'static str, value: &'static str, why: &'static str) -> Key {
-    Key { name, value, help: "Accepted for fleet v1's sake", status: KeyStatus::Obsolete(why) }
+    Key {
+        name,
+        value,
+        help: "Accepted for fleet v1; has no effect",
+        status: KeyStatus::Obsolete(why),
+    }
 }
 
 #[cfg(feature = "etcd")]
-const STORE_HELP: &str =
-    "Where the cluster's memory is: embedded, etcd or memory [default: embedded]";
+const STORE_HELP: &str = "Kind of store: embedded, etcd or memory [default: embedded]";
 #[cfg(not(feature = "etcd"))]
-const STORE_HELP: &str = "Where the cluster's memory is: embedded or memory; this fleetd was built \
-                          without etcd [default: embedded]";
+const STORE_HELP: &str = "Kind of store: embedded or memory; this fleetd was built without \
+                          etcd [default: embedded]";
 
 /// All keys, in the order of the help text.
 pub(crate) const KEYS: &[Key] = &[
     key("store", "KIND", STORE_HELP),
-    key("data_dir", "DIR", "Where this daemon keeps its files [default: /var/lib/fleet]"),
+    key("data_dir", "DIR", "Directory for the daemon's files [default: /var/lib/fleet]"),
     key(
         "runtime_dir",
         "DIR",
-        "Where it keeps what a reboot clears [default: $RUNTIME_DIRECTORY or /run/fleet]",
+        "Directory that a reboot clears [default: $RUNTIME_DIRECTORY or /run/fleet]",
     ),
     key(
         "service_manager",
         "KIND",
-        "What runs units on this machine: native or systemd [default: native]",
+        "Service manager that runs units: native or systemd [default: native]",
     ),
-    key("systemd_user", "BOOL", "Run units by the user's systemd [default: unless root]"),
-    key("systemd_private", "BOOL", "Reach systemd by its own socket, not the bus [default: false]"),
-    key("units_directory", "DIR", "Where systemd finds unit files [default: /run/fleet/units]"),
+    key("systemd_user", "BOOL", "Use the user's systemd [default: unless root]"),
+    key(
+        "systemd_private",
+        "BOOL",
+        "Use systemd's private socket instead of D-Bus [default: false]",
+    ),
+    key("units_directory", "DIR", "Directory for systemd's unit files [default: /run/fleet/units]"),
     key(
         "native_socket",
         "FILE",
-        "Where the fleet-init listens that runs the units of native [default: none, fleetd does]",
+        "Socket of a fleet-init that runs native units [default: fleetd runs them]",
     ),
     key(
         "native_max_starting",
         "N",
-        "How many units native may be starting at once, or none for no limit [default: 512]",
+        "Maximum number of native units that start at once, or none [default: 512]",
     ),
     key(
         "native_accept",
         "OPTION,...",
-        "Options that native passes over instead of refusing a unit [default: none]",
+        "Options that native ignores instead of refusing the unit [default: none]",
     ),
     key(
         "native_external",
         "UNIT=HOW,...",
-        "Units that others run, and whether they are up: up, path:FILE or tcp:HOST:PORT",
+        "External units and checks of their state: up, path:FILE or tcp:HOST:PORT",
     ),
-    key("listen", "URL,...", "Where the API listens [default: unix:///run/fleet.sock]"),
-    key("tls_cert_file", "FILE", "The certificate that clients and daemons are shown, as PEM"),
-    key("tls_key_file", "FILE", "The private key of that certificate"),
-    key("client_ca_file", "FILE", "The authority whose certificates are let in at ports"),
-    key("token_file", "FILE", "The tokens that are let in at ports, one a line, mode 0600"),
-    key("peer_ca_file", "FILE", "The authority of other daemons [default: client_ca_file]"),
+    key("listen", "URL,...", "Addresses of the API [default: unix:///run/fleet.sock]"),
+    key("tls_cert_file", "FILE", "Certificate for clients and other daemons, as PEM"),
+    key("tls_key_file", "FILE", "Private key of that certificate"),
+    key("client_ca_file", "FILE", "CA of accepted client certificates at ports"),
+    key("token_file", "FILE", "Accepted tokens at ports, one per line, mode 0600"),
+    key("peer_ca_file", "FILE", "CA of other daemons [default: client_ca_file]"),
     key(
         "peer_token_file",
         "FILE",
-        "Its first token is shown to other daemons [default: token_file]",
+        "File whose first token is sent to other daemons [default: token_file]",
     ),
-    key(
-        "public_url",
-        "URL",
-        "Where other daemons reach the API [default: a port of listen that they can reach]",
-    ),
-    key("machine_id", "ID", "This machine's identity [default: what /etc/machine-id holds]"),
-    key("public_ip", "ADDRESS", "The address to publish [default: that of the default route]"),
-    key("metadata", "K=V,...", "The metadata that this machine publishes"),
-    key("offer_cpu", "CORES", "Cores that units may reserve; -N: all but N [default: all]"),
-    key("offer_memory", "SIZE", "Memory that units may reserve; -N: all but N [default: all]"),
+    key("public_url", "URL", "URL at which other daemons reach the API [default: from listen]"),
+    key("machine_id", "ID", "Machine ID [default: content of /etc/machine-id]"),
+    key("public_ip", "ADDRESS", "Published IP address [default: that of the default route]"),
+    key("metadata", "K=V,...", "Published metadata"),
+    key("offer_cpu", "CORES", "Cores that units can reserve; -N: all but N [default: all]"),
+    key("offer_memory", "SIZE", "Memory that units can reserve; -N: all but N [default: all]"),
     key(
         "offer_disk",
         "SIZE",
-        "Disk that units may reserve; -N: all but N [default: the file system of data_dir]",
+        "Disk that units can reserve; -N: all but N [default: file system of data_dir]",
     ),
-    key("agent_ttl", "TIME", "How long a silent machine counts as present [default: 30s]"),
-    key("engine_ttl", "TIME", "How long a silent engine counts as leading [default: 10s]"),
-    key("disable_engine", "BOOL", "Never lead [default: false]"),
-    key("token_limit", "N", "How many entities a page of the API holds [default: 100]"),
-    key("unknown_options", "refuse|warn", "What unknown [X-Fleet] options do [default: refuse]"),
-    key("verbosity", "N", "Above 0 logs what is only of use in a search for errors [default: 0]"),
-    key("etcd_servers", "URL,...", "etcd's endpoints; chooses the etcd store"),
-    key("etcd_cafile", "FILE", "The authority of etcd's certificates [default: the system's]"),
-    key("etcd_certfile", "FILE", "The certificate that etcd is shown"),
-    key("etcd_keyfile", "FILE", "The private key of that certificate"),
-    key("etcd_username", "NAME", "The user that etcd knows fleet by"),
-    key("etcd_password", "PASSWORD", "The user's password; better in a file"),
-    key("etcd_password_file", "FILE", "A file whose first line is the user's password"),
-    key("etcd_key_prefix", "PREFIX", "What all keys in etcd begin with [default: /fleet/]"),
-    key("etcd_request_timeout", "TIME", "How long a call to etcd may take [default: 2s]"),
+    key("agent_ttl", "TIME", "Time after which a silent machine counts as absent [default: 30s]"),
+    key("engine_ttl", "TIME", "Time after which a silent engine loses leadership [default: 10s]"),
+    key("disable_engine", "BOOL", "Never become leader [default: false]"),
+    key("token_limit", "N", "Number of items on a page of the API [default: 100]"),
+    key(
+        "unknown_options",
+        "refuse|warn",
+        "Handling of unknown [X-Fleet] options [default: refuse]",
+    ),
+    key("verbosity", "N", "Above 0 enables debug logging [default: 0]"),
+    key("etcd_servers", "URL,...", "Endpoints of etcd; selects the etcd store"),
+    key("etcd_cafile", "FILE", "CA of etcd [default: those of the system]"),
+    key("etcd_certfile", "FILE", "Client certificate for etcd"),
+    key("etcd_keyfile", "FILE", "Private key of that certificate"),
+    key("etcd_username", "NAME", "User name for etcd"),
+    key("etcd_password", "PASSWORD", "Password of that user; prefer etcd_password_file"),
+    key("etcd_password_file", "FILE", "File whose first line is the password"),
+    key("etcd_key_prefix", "PREFIX", "Prefix of all keys in etcd [default: /fleet/]"),
+    key("etcd_request_timeout", "TIME", "Timeout of calls to etcd [default: 2s]"),
     obsolete(
         "engine_reconcile_interval",
         "SECONDS",
-        "the engine is woken by changes, not by a clock",
+        "the engine reacts to changes instead of polling",
     ),
-    obsolete("disable_watches", "BOOL", "all reads are served by one watch"),
-    obsolete("enable_grpc", "BOOL", "daemons meet in the store alone"),
+    obsolete("disable_watches", "BOOL", "all reads use one watch"),
+    obsolete("enable_grpc", "BOOL", "daemons communicate only through the store"),
     obsolete("verify_units", "BOOL", "units are not signed"),
     obsolete("authorized_keys_file", "FILE", "units are not signed"),
 ];

@@ -176,7 +176,7 @@ pub(super) fn bad_value(
 
 /// Returns the error of a key that requires another key.
 pub(super) fn requires(values: &Values<'_>, key: &'static str, lacks: &str) -> ConfigError {
-    contradiction(values, key, format!("{key} is of no use alone: write {lacks}, too"))
+    contradiction(values, key, format!("{key} requires {lacks}"))
 }
 
 /// Returns the error of contradicting keys.
@@ -220,7 +220,7 @@ fn etcd(values: &Values<'_>) -> Result<StoreKind, ConfigError> {
     let chosen = ["store", "etcd_servers"].into_iter().find_map(|key| values.raw.get(key));
     let origin = chosen.map(|found| found.origin.clone());
     let origin = origin.unwrap_or_else(|| ValueOrigin::Flag("store".to_owned()));
-    let problem = "this fleetd was built without the etcd store: build one that has it with \
+    let problem = "this fleetd was built without the etcd store: build it with \
                    \"cargo build --release --features etcd\", which needs protoc (Debian: \
                    protobuf-compiler), or write store = \"embedded\"";
     Err(ConfigError::Unsupported { origin, problem: problem.to_owned() })
@@ -237,7 +237,7 @@ fn service_manager(values: &Values<'_>) -> Result<ServiceManagerKind, ConfigErro
         (Some("systemd"), _) => Ok(ServiceManagerKind::Systemd(SystemdSettings::resolve(values)?)),
         (Some("fake"), Some(found)) => Err(unsupported(
             found,
-            "a fake runs nothing and is for tests: write service_manager = \"native\" or \
+            "the fake service manager is only for tests: write service_manager = \"native\" or \
              \"systemd\"",
         )),
         _ => native(values),
@@ -302,14 +302,14 @@ fn warnings(raw: &RawConfig, store: &StoreKind, manager: &ServiceManagerKind) ->
         |key: &Key| key.name.starts_with("native_") && key.name != "native_socket" && by_init;
     let idle = |key: &Key| match key.status {
         KeyStatus::Obsolete(why) => Some(why),
-        KeyStatus::Used if of_etcd(key) && !store.is_etcd() => Some("another store is chosen"),
-        KeyStatus::Used if is_of_other(key) => Some("another service manager is chosen"),
-        KeyStatus::Used if of_init(key) => Some("an option of fleet-init run --fleet says it"),
+        KeyStatus::Used if of_etcd(key) && !store.is_etcd() => Some("another store is selected"),
+        KeyStatus::Used if is_of_other(key) => Some("another service manager is selected"),
+        KeyStatus::Used if of_init(key) => Some("set it with an option of fleet-init run --fleet"),
         KeyStatus::Used => None,
     };
     let warning = |key: &Key| {
         let (found, why) = (raw.get(key.name)?, idle(key)?);
-        Some(format!("{}: {} changes nothing: {why}", found.origin, key.name))
+        Some(format!("{}: {} has no effect: {why}", found.origin, key.name))
     };
     KEYS.iter().filter_map(warning).collect()
 }

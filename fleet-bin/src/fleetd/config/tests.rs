@@ -41,8 +41,8 @@ fn toml_file_is_read() {
 #[test]
 fn v1_file_is_read() {
     let config = resolve(
-        "# the old way\n\
-         METADATA=region=us-west,az=us-west-1 ; a warning\n\
+        "# format of v1\n\
+         METADATA=region=us-west,az=us-west-1 ; a comment\n\
          public_ip = '10.0.0.7'\n\
          agent_ttl=45s\n\
          engine_reconcile_interval=2.5\n\
@@ -55,8 +55,8 @@ fn v1_file_is_read() {
     assert_eq!(config.public_ip, Some("10.0.0.7".parse().unwrap()));
     assert_eq!(config.agent_ttl.as_secs(), 45);
     assert_eq!(config.verbosity, 1);
-    let warning = "fleet.conf:5:1: engine_reconcile_interval changes nothing: \
-                  the engine is woken by changes, not by a clock";
+    let warning = "fleet.conf:5:1: engine_reconcile_interval has no effect: \
+                  the engine reacts to changes instead of polling";
     assert_eq!(config.warnings, [warning]);
 }
 
@@ -117,15 +117,15 @@ fn systemd_uses_the_keys_of_v1() {
         SystemdSettings { user: Some(true), private: false, directory: Some("/run/f".into()) };
     assert_eq!(config.unwrap().service_manager, ServiceManagerKind::Systemd(settings));
     let config = resolve("systemd_user = true\n").unwrap();
-    let warning = "fleet.conf:1:1: systemd_user changes nothing: another service manager is chosen";
+    let warning = "fleet.conf:1:1: systemd_user has no effect: another service manager is selected";
     assert_eq!(config.warnings, [warning]);
 }
 
 #[test]
 fn native_units_run_in_daemon_or_fleet_init() {
     use ServiceManagerKind::{FleetInit, Native};
-    let usual = NativeSettings::default;
-    let starting = |max_starting| Native(NativeSettings { max_starting, ..usual() });
+    let defaults = NativeSettings::default;
+    let starting = |max_starting| Native(NativeSettings { max_starting, ..defaults() });
     let accept = BTreeSet::from(["PrivateTmp".to_owned(), "Slice".to_owned()]);
     let unit = |name: &str| name.parse().unwrap();
     let docker = External::Path("/run/docker.sock".into());
@@ -139,12 +139,12 @@ fn native_units_run_in_daemon_or_fleet_init() {
         ("native_max_starting = \"few\"\n", Err("a number from 1 on, or none")),
         (
             "native_accept = [\"PrivateTmp\", \"Slice\"]\n",
-            Ok(Native(NativeSettings { accept, ..usual() })),
+            Ok(Native(NativeSettings { accept, ..defaults() })),
         ),
         ("native_accept = \"Private Tmp\"\n", Err("names of options such as PrivateTmp")),
         (
             "native_external = [\"docker.service=path:/run/docker.sock\", \"a.target=up\"]\n",
-            Ok(Native(NativeSettings { external, ..usual() })),
+            Ok(Native(NativeSettings { external, ..defaults() })),
         ),
         ("native_external = \"docker.service\"\n", Err("pairs such as network-online.target=up")),
         ("native_external = \"docker.service=path:docker.sock\"\n", Err("pairs such as")),
@@ -156,24 +156,24 @@ fn native_units_run_in_daemon_or_fleet_init() {
     for (text, expected) in rows {
         match (resolve(text), expected) {
             (Ok(config), Ok(expected)) => assert_eq!(config.service_manager, expected),
-            (Err(told), Err(expected)) => assert!(told.contains(expected), "{told}"),
+            (Err(error), Err(expected)) => assert!(error.contains(expected), "{error}"),
             (resolved, _) => panic!("{text}: {resolved:?}"),
         }
     }
     let both = "service_manager = \"systemd\"\nnative_socket = \"/run/fleet/init.sock\"\n";
     let warning =
-        "fleet.conf:2:1: native_socket changes nothing: another service manager is chosen";
+        "fleet.conf:2:1: native_socket has no effect: another service manager is selected";
     assert_eq!(resolve(both).unwrap().warnings, [warning]);
     let both = "native_max_starting = 7\nnative_socket = \"/run/fleet/init.sock\"\n";
-    let warning = "fleet.conf:1:1: native_max_starting changes nothing: \
-                  an option of fleet-init run --fleet says it";
+    let warning = "fleet.conf:1:1: native_max_starting has no effect: \
+                  set it with an option of fleet-init run --fleet";
     assert_eq!(resolve(both).unwrap().warnings, [warning]);
 }
 
 #[test]
 fn unused_etcd_keys_are_warned_about() {
     let config = resolve("store = \"memory\"\netcd_username = \"fleet\"\n").unwrap();
-    let warning = "fleet.conf:2:1: etcd_username changes nothing: another store is chosen";
+    let warning = "fleet.conf:2:1: etcd_username has no effect: another store is selected";
     assert_eq!(config.warnings, [warning]);
 }
 
@@ -187,7 +187,7 @@ fn missing_etcd_feature_error_has_build_advice() {
     ];
     for (text, place) in cases {
         let error = format!(
-            "{place}: this fleetd was built without the etcd store: build one that has it with \
+            "{place}: this fleetd was built without the etcd store: build it with \
              \"cargo build --release --features etcd\", which needs protoc (Debian: \
              protobuf-compiler), or write store = \"embedded\""
         );
@@ -206,19 +206,19 @@ fn etcd_errors_name_position_and_remedy() {
         ),
         (
             "store = \"etcd\"\netcd_keyfile = \"/k\"\n",
-            "fleet.conf:2:1: etcd_keyfile is of no use alone: write etcd_certfile, too",
+            "fleet.conf:2:1: etcd_keyfile requires etcd_certfile",
         ),
         (
             "store = \"etcd\"\netcd_cafile = \"/ca\"\n",
-            "fleet.conf:2:1: etcd_cafile is of no use for http://127.0.0.1:2379: write https://",
+            "fleet.conf:2:1: etcd_cafile has no effect for http://127.0.0.1:2379: use https://",
         ),
         (
             "store = \"etcd\"\netcd_username = \"fleet\"\n",
-            "fleet.conf:2:1: etcd_username is of no use alone: write etcd_password_file, too",
+            "fleet.conf:2:1: etcd_username requires etcd_password_file",
         ),
         (
             "store = \"etcd\"\netcd_password_file = \"/p\"\netcd_password = \"p\"\n",
-            "fleet.conf:3:1: etcd_password and etcd_password_file are both given: \
+            "fleet.conf:3:1: etcd_password and etcd_password_file cannot be combined: \
              write one of them",
         ),
         (
@@ -262,7 +262,7 @@ fn errors_name_position_and_remedy() {
         ),
         (
             "service_manager = \"fake\"\n",
-            "fleet.conf:1:1: a fake runs nothing and is for tests: \
+            "fleet.conf:1:1: the fake service manager is only for tests: \
              write service_manager = \"native\" or \"systemd\"",
         ),
         (
@@ -298,7 +298,7 @@ fn errors_name_position_and_remedy() {
 
 #[test]
 fn unparsable_line_is_a_syntax_error() {
-    let error = resolve("store = \"memory\"\nwhat is this\n").unwrap_err();
+    let error = resolve("store = \"memory\"\nnot a setting\n").unwrap_err();
     assert!(error.starts_with("fleet.conf:2:"), "{error}");
 }
 

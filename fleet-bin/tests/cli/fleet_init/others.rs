@@ -33,7 +33,7 @@ fn units_of_other_inits_become_stanzas() {
     type: foreground-supervised
     provides: web.service
     exec-start: /bin/sh -c :
-    after-exit: rests
+    clean-exit: complete
     reload-timeout: 1min 30s
     notify-access: none
     restart: never
@@ -44,9 +44,9 @@ fn units_of_other_inits_become_stanzas() {
     ignore-sigpipe: yes
     ---
     s/README: passed over: its name or its first line is none of such a unit
-    s/web.service:3:1: loss: Service.ProtectHome is not possible:
+    s/web.service:3:1: loss: Service.ProtectHome is not supported:
     the native supervisor cannot confine processes in this way
-    help: take the option out or set it to what asks for nothing, or run the unit under systemd
+    help: remove the option, set it to a neutral value, or run the unit under systemd
     s/web.service.d:1:1: loss: what is in this directory adds to a unit, and is not read
     help: write all of it into the unit file, as `systemctl cat` shows it
     fleet-init: there are 2 losses
@@ -92,7 +92,7 @@ fn units_of_other_inits_become_json() {
         "help": "write another stop-timeout into the stanza, if that is not long enough",
         "kind": "remark",
         "line": 1,
-        "message": "its start has no time-out, as before, but its stop has one of 5 minutes"
+        "message": "its start has no timeout, as before, but its stop has a timeout of 5 minutes"
       },
       {
         "column": 1,
@@ -100,7 +100,7 @@ fn units_of_other_inits_become_json() {
         "help": "write an exec-reload, if it can be reloaded",
         "kind": "remark",
         "line": 1,
-        "message": "whether the script can be reloaded, or asked for its state, is not known"
+        "message": "it is unknown whether the script can reload or report its state"
       }
     ]
     ---
@@ -130,7 +130,7 @@ fn what_is_lost_is_told_in_every_form() {
     type: foreground-supervised
     provides: web.service
     exec-start: /bin/sh -c :
-    after-exit: rests
+    clean-exit: complete
     reload-timeout: 1min 30s
     notify-access: none
     restart: never
@@ -143,10 +143,10 @@ fn what_is_lost_is_told_in_every_form() {
     "unit":"web.service"}
     {"column":1,
     "file":"s/web.service",
-    "help":"take the option out or set it to what asks for nothing, or run the unit under systemd",
+    "help":"remove the option, set it to a neutral value, or run the unit under systemd",
     "kind":"loss",
     "line":3,
-    "message":"Service.ProtectHome is not possible:
+    "message":"Service.ProtectHome is not supported:
     the native supervisor cannot confine processes in this way"}
     {"column":1,
     "file":"s/web.service.d",
@@ -162,9 +162,9 @@ fn what_is_lost_is_told_in_every_form() {
     exit 3
     web.service
     ---
-    s/web.service:3:1: loss: Service.ProtectHome is not possible:
+    s/web.service:3:1: loss: Service.ProtectHome is not supported:
     the native supervisor cannot confine processes in this way
-    help: take the option out or set it to what asks for nothing, or run the unit under systemd
+    help: remove the option, set it to a neutral value, or run the unit under systemd
     s/web.service.d:1:1: loss: what is in this directory adds to a unit, and is not read
     help: write all of it into the unit file, as `systemctl cat` shows it
     fleet-init: there are 2 losses
